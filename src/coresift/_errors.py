@@ -1,0 +1,21 @@
+"""The errors coresift raises on purpose.
+
+All derive from :class:`CoresiftError`, and from the built-in class that callers already expect in that place, so that
+``except ValueError`` keeps working.
+"""
+
+
+class CoresiftError(Exception):
+    """Base of every error that coresift raises on purpose."""
+
+
+class InvalidInputError(CoresiftError, ValueError):
+    """An argument has a value that cannot be used; the message names the argument, the value and the limit."""
+
+
+class InvalidTypeError(CoresiftError, TypeError):
+    """An argument has a type that cannot be used."""
+
+
+class MissingExtraError(CoresiftError, ImportError):
+    """An optional dependency is needed; the message names the extra to install."""
