@@ -1,0 +1,165 @@
+"""Input is checked here, once, at the edge; everything behind assumes what these functions promise."""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_array, validate_data
+
+from ._errors import InvalidInputError, InvalidTypeError
+from .core.points import Matrix, row_slices
+
+LARGEST_MAGNITUDE = 1e300  # differences of larger numbers overflow
+
+
+def check_features(X: Any, *, estimator: BaseEstimator | None = None, reset: bool = True, name: str = "X") -> Matrix:
+    """A two-dimensional float32 or float64 array or CSR matrix without NaN or infinity.
+
+    Float arrays are returned as they are, without a copy; lists, frames and integers become float64. With an
+    ``estimator``, scikit-learn's record of feature names and their number is set (``reset``) or checked.
+    """
+    options = {"accept_sparse": "csr", "dtype": (np.float64, np.float32), "ensure_all_finite": False}
+    try:
+        if estimator is None:
+            checked = check_array(X, input_name=name, **options)
+        else:
+            checked = validate_data(estimator, X, reset=reset, **options)
+    except TypeError as error:
+        raise InvalidTypeError(str(error)) from error
+    except ValueError as error:
+        raise InvalidInputError(str(error)) from error
+    if sp.issparse(checked):
+        checked = sp.csr_array(checked)
+        checked.sum_duplicates()
+    _check_finite(checked, X, name)
+    return checked
+
+
+def _check_finite(X: Matrix, given: Any, name: str) -> None:
+    if isinstance(X, np.ndarray):
+        for rows in row_slices(X.shape[0], X.itemsize * X.shape[1]):
+            # extremes are NaN or infinite exactly when an entry is, and cost no temporary
+            high, low = X[rows].max(), X[rows].min()
+            if not (high <= LARGEST_MAGNITUDE and low >= -LARGEST_MAGNITUDE):
+                _raise_not_finite(X[rows], rows.start, given, name)
+    elif not (np.abs(X.data) <= LARGEST_MAGNITUDE).all():
+        at = int(np.flatnonzero(~(np.abs(X.data) <= LARGEST_MAGNITUDE))[0])
+        row = int(np.searchsorted(X.indptr, at, side="right")) - 1
+        _raise_bad_value(X.data[at], row, int(X.indices[at]), given, name)
+
+
+def _raise_not_finite(block: np.ndarray, start: int, given: Any, name: str) -> None:
+    row, column = (int(i) for i in np.argwhere(~(np.abs(block) <= LARGEST_MAGNITUDE))[0])
+    _raise_bad_value(block[row, column], start + row, column, given, name)
+
+
+def _raise_bad_value(value: float, row: int, column: int, given: Any, name: str) -> None:
+    names = getattr(given, "columns", None)
+    label = f" ({names[column]!r})" if names is not None else ""
+    what = "NaN" if np.isnan(value) else "infinity" if np.isinf(value) else f"{value:g}"
+    raise InvalidInputError(
+        f"{name} contains {what} in column {column}{label}, row {row}; every entry must be finite and at most "
+        f"{LARGEST_MAGNITUDE:g} in magnitude. Drop or impute such rows first."
+    )
+
+
+def check_weights(sample_weight: Any, n_samples: int, name: str = "sample_weight") -> np.ndarray:
+    """Float64 weights: finite, non-negative, not all zero, one for each row; ones if None."""
+    if sample_weight is None:
+        return np.ones(n_samples)
+    try:
+        weights = np.array(sample_weight, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InvalidTypeError(f"{name} must be numbers: {error}") from error
+    if weights.ndim == 0:
+        weights = np.full(n_samples, float(weights))
+    if weights.ndim != 1:
+        raise InvalidInputError(f"{name} has shape {weights.shape}; it must be one-dimensional, of length {n_samples}.")
+    if len(weights) != n_samples:
+        raise InvalidInputError(f"{name} has length {len(weights)}, but X has {n_samples} rows; they must be equal.")
+    bad = np.flatnonzero(~(np.isfinite(weights) & (weights >= 0)))
+    if len(bad) > 0:
+        raise InvalidInputError(
+            f"{name}[{bad[0]}] = {weights[bad[0]]:g}; weights must be finite and not negative ({len(bad)} are not)."
+        )
+    total = weights.sum()
+    if not 0 < total <= LARGEST_MAGNITUDE:
+        raise InvalidInputError(
+            f"{name} sums to {total:g}; the sum must be positive and at most {LARGEST_MAGNITUDE:g} "
+            "(at least one weight above zero)."
+        )
+    return weights
+
+
+def check_budget(size: Any, n_samples: int, name: str = "size") -> int:
+    """How many points: an integer from 1 to n, or a fraction in (0, 1] of n, rounded up."""
+    if isinstance(size, (bool, np.bool_)) or not isinstance(size, Real):
+        raise InvalidTypeError(
+            f"{name} = {size!r} must be a number: an integer of points, or a fraction between 0 and 1."
+        )
+    if isinstance(size, Integral):
+        if not 1 <= size <= n_samples:
+            raise InvalidInputError(
+                f"{name} = {size} must be between 1 and the number of samples, {n_samples}. "
+                "An integer counts points; for a share of the data pass a fraction such as 0.05."
+            )
+        return int(size)
+    if not 0 < size <= 1:
+        raise InvalidInputError(
+            f"{name} = {size} must be above 0 and at most 1 when it is a fraction; to ask for a number of points pass an "
+            "integer."
+        )
+    return max(1, int(np.ceil(float(size) * n_samples - 1e-9 * n_samples)))
+
+
+def check_positive(value: Any, name: str, *, allow_infinity: bool = False) -> float:
+    """A positive number."""
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, Real):
+        raise InvalidTypeError(f"{name} = {value!r} must be a number above 0.")
+    number = float(value)
+    if not number > 0 or (np.isinf(number) and not allow_infinity):
+        raise InvalidInputError(f"{name} = {value!r} must be above 0{'' if allow_infinity else ' and finite'}.")
+    return number
+
+
+def check_count(value: Any, name: str, minimum: int = 1) -> int:
+    """An integer of at least ``minimum``."""
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, Integral):
+        raise InvalidTypeError(f"{name} = {value!r} must be an integer of at least {minimum}.")
+    if value < minimum:
+        raise InvalidInputError(f"{name} = {value} must be at least {minimum}.")
+    return int(value)
+
+
+def check_choice(value: Any, name: str, choices: tuple[str, ...]) -> str:
+    """One of a few names."""
+    if not isinstance(value, str) or value not in choices:
+        raise InvalidInputError(f"{name} = {value!r} is not one of {', '.join(map(repr, choices))}.")
+    return value
+
+
+def check_generator(random_state: Any, name: str = "random_state") -> np.random.Generator:
+    """A Generator from None, an integer, a Generator or a RandomState."""
+    if isinstance(random_state, np.random.Generator):
+        return random_state
+    if isinstance(random_state, np.random.RandomState):
+        return np.random.default_rng(random_state.randint(0, 2**32, size=4, dtype=np.uint32))
+    if random_state is None:
+        return np.random.default_rng()
+    if isinstance(random_state, (bool, np.bool_)) or not isinstance(random_state, Integral) or random_state < 0:
+        raise InvalidInputError(
+            f"{name} = {random_state!r} must be None, an integer of at least 0, or a numpy.random.Generator."
+        )
+    return np.random.default_rng(int(random_state))
+
+
+def check_seed(random_state: Any, fallback: np.random.Generator, name: str = "random_state") -> int:
+    """An integer seed that repeats a draw: the integer given, or one drawn from the generator given, or ``fallback``."""
+    if isinstance(random_state, Integral) and not isinstance(random_state, (bool, np.bool_)) and random_state >= 0:
+        return int(random_state)
+    generator = fallback if random_state is None else check_generator(random_state, name)
+    return int(generator.integers(2**63))

@@ -1,0 +1,186 @@
+"""Rows of a data matrix seen in centred and scaled coordinates, block by block.
+
+Every pass over data in the core goes through :class:`Points`, so that dense arrays of either float width and sparse
+matrices share one code: a block is small, float64, and made when it is needed. Nothing here holds a second copy of the
+data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import scipy.sparse as sp
+
+BLOCK_BYTES = 1 << 20  # a pass that reads each block a few times wants it in the second-level cache
+GEMM_BLOCK_BYTES = 1 << 25  # a pass that multiplies matrices wants blocks large enough for BLAS
+_SAFE_MAGNITUDE = (1e-60, 1e60)  # squares and sums of squares of such numbers neither overflow nor underflow
+
+Matrix = np.ndarray | sp.csr_array
+
+
+def row_slices(n_rows: int, bytes_per_row: float, budget: int = BLOCK_BYTES) -> Iterator[slice]:
+    """Consecutive slices of rows that hold about ``budget`` bytes each."""
+    step = max(1, int(budget / max(bytes_per_row, 1.0)))
+    for start in range(0, n_rows, step):
+        yield slice(start, min(start + step, n_rows))
+
+
+def squared_norms(rows: np.ndarray) -> np.ndarray:
+    """``|row|^2`` for each row."""
+    return np.einsum("ij,ij->i", rows, rows)
+
+
+@dataclass(frozen=True)
+class DenseBlock:
+    """Scaled rows of a dense matrix."""
+
+    rows: np.ndarray  # (b, d) float64
+
+    def dense(self) -> np.ndarray:
+        return self.rows
+
+    def dot(self, others: np.ndarray) -> np.ndarray:
+        """(b, k) inner products with the rows of ``others`` (k, d)."""
+        return self.rows @ others.T
+
+    def weighted_sum(self, coefficients: np.ndarray) -> np.ndarray:
+        """(k, d) sums of the rows with coefficients (b, k)."""
+        return coefficients.T @ self.rows
+
+    @cached_property
+    def sq_norms(self) -> np.ndarray:
+        return squared_norms(self.rows)
+
+
+@dataclass(frozen=True)
+class SparseBlock:
+    """Scaled rows ``(x - center) / scale`` of a sparse matrix, never formed: products are expanded instead."""
+
+    rows: sp.csr_array  # (b, d) float64, already divided by scale
+    shift: np.ndarray  # (d,) center / scale
+
+    def dense(self) -> np.ndarray:
+        return self.rows.toarray() - self.shift
+
+    def dot(self, others: np.ndarray) -> np.ndarray:
+        return np.asarray(self.rows @ others.T) - others @ self.shift
+
+    def weighted_sum(self, coefficients: np.ndarray) -> np.ndarray:
+        return np.asarray(self.rows.T @ coefficients).T - np.outer(coefficients.sum(axis=0), self.shift)
+
+    @cached_property
+    def sq_norms(self) -> np.ndarray:
+        # |x - c|^2 = |x|^2 - 2 x.c + |c|^2; rounding can leave a tiny negative number
+        own = np.asarray(self.rows.multiply(self.rows).sum(axis=1)).ravel()
+        return np.maximum(own - 2.0 * np.asarray(self.rows @ self.shift) + self.shift @ self.shift, 0.0)
+
+
+Block = DenseBlock | SparseBlock
+
+
+class Points:
+    """The rows ``z = (x - center) / scale`` of ``X`` (ndarray or CSR), without a scaled copy of it."""
+
+    def __init__(self, X: Matrix, center: np.ndarray, scale: float, max_norm: float) -> None:
+        self.X = X
+        self.center = center
+        self.scale = float(scale)
+        self.max_norm = float(max_norm)
+        """The largest ``|z|`` of a row of positive weight."""
+
+    @property
+    def n(self) -> int:
+        return int(self.X.shape[0])
+
+    @property
+    def d(self) -> int:
+        return int(self.X.shape[1])
+
+    @property
+    def is_sparse(self) -> bool:
+        return sp.issparse(self.X)
+
+    def block(self, rows: slice) -> Block:
+        if isinstance(self.X, np.ndarray):
+            return DenseBlock(self._dense(self.X[rows]))
+        part = self.X[rows].astype(np.float64)
+        part.data /= self.scale
+        return SparseBlock(part, self.center / self.scale)
+
+    def blocks(self, extra_columns: int = 0, budget: int = GEMM_BLOCK_BYTES) -> Iterator[tuple[slice, Block]]:
+        """All rows in order. ``extra_columns`` is how many float64 a row the caller adds to a block."""
+        per_row = 8.0 * (extra_columns + (self.d if not self.is_sparse else 2.0 * self.X.nnz / max(self.n, 1)))
+        for rows in row_slices(self.n, per_row, budget):
+            yield rows, self.block(rows)
+
+    def take(self, indices: np.ndarray) -> np.ndarray:
+        """(m, d) dense scaled rows; ``m`` is meant to be modest."""
+        if isinstance(self.X, np.ndarray):
+            return self._dense(self.X[indices])
+        return (self.X[indices].astype(np.float64).toarray() - self.center) / self.scale
+
+    def to_scaled(self, queries: np.ndarray) -> np.ndarray:
+        return (np.asarray(queries, dtype=np.float64) - self.center) / self.scale
+
+    def to_data(self, queries: np.ndarray) -> np.ndarray:
+        return queries * self.scale + self.center
+
+    def _dense(self, rows: np.ndarray) -> np.ndarray:
+        shifted = np.subtract(rows, self.center, dtype=np.float64)
+        shifted /= self.scale
+        return shifted
+
+
+@dataclass(frozen=True)
+class Moments:
+    """What one look at the data gives: centre, spread, and every point's distance from the centre.
+
+    ``sq_norms`` are in units of ``unit**2`` (a power of two, 1 for ordinary data), so that data of magnitude 1e150 or
+    1e-150 neither overflow nor vanish.
+    """
+
+    mean: np.ndarray  # (d,)
+    sq_norms: np.ndarray  # (n,) |x - mean|^2 / unit^2
+    unit: float
+    max_norm: float  # largest |x - mean| of a point of positive weight, data units
+    variance: float  # weighted mean of sq_norms
+
+    def scaled_sq_norms(self, scale: float) -> np.ndarray:
+        return self.sq_norms * (self.unit / scale) ** 2
+
+    def scaled_variance(self, scale: float) -> float:
+        return self.variance * (self.unit / scale) ** 2
+
+
+def moments(X: Matrix, shares: np.ndarray) -> Moments:
+    """Weighted mean, variance and all distances from the mean, in two passes; ``shares`` are weights that sum to 1."""
+    if isinstance(X, np.ndarray):
+        mean, peak = _dense_mean(X, shares)
+    else:
+        mean = np.asarray(X.T @ shares, dtype=np.float64).ravel()
+        peak = float(np.abs(X.data).max(initial=0.0))
+    low, high = _SAFE_MAGNITUDE
+    unit = 1.0 if low < peak < high or peak == 0.0 else float(2.0 ** np.ceil(np.log2(peak)))
+    frame = Points(X, mean, unit, max_norm=np.inf)
+    sq_norms = np.empty(frame.n)
+    for rows, block in frame.blocks(budget=BLOCK_BYTES):
+        sq_norms[rows] = block.sq_norms
+    farthest = float(np.sqrt(sq_norms.max(where=shares > 0, initial=0.0)))
+    if farthest <= 4.0 * np.finfo(np.float64).eps * float(np.linalg.norm(mean / unit)):
+        sq_norms[:] = 0.0  # all points equal: what is left of x - mean is the rounding of the mean
+        farthest = 0.0
+    return Moments(mean, sq_norms, unit, farthest * unit, float(shares @ sq_norms))
+
+
+def _dense_mean(X: np.ndarray, shares: np.ndarray) -> tuple[np.ndarray, float]:
+    """Weighted mean and the largest magnitude."""
+    total = np.zeros(X.shape[1])
+    peak = 0.0
+    for rows in row_slices(X.shape[0], 8.0 * X.shape[1]):
+        block = X[rows]
+        peak = max(peak, float(block.max()), -float(block.min()))
+        total += shares[rows] @ block.astype(np.float64, copy=False)
+    return total, peak
