@@ -1,0 +1,57 @@
+# Nothing but Python 3.11+ and make is needed: each target sets up what it uses, in .venv.
+#
+#   make demo    choose a coreset of an embedded data set and compare it with uniform sampling
+#   make test    the whole test suite            make lint    ruff, check and format
+#   make docs    the documentation, in site/     make types   mypy
+#   make bench   the benchmarks                  make format  let ruff rewrite what it can
+#   make clean   remove the environment and everything that was built
+#
+# Variables: PYTHON (which Python makes the environment), VENV (where), PYTEST_ARGS.
+
+export VENV ?= .venv
+PY := $(VENV)/bin/python
+PYTEST_ARGS ?= -n 2
+
+# One thread per process: the tests and the figures use processes, and sums come out the same everywhere.
+ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
+
+.NOTPARALLEL:
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint format types docs bench clean setup-demo setup-dev
+
+help:
+	@sed -n 's/^# \{0,1\}//p; /^$$/q' Makefile
+
+setup-demo:
+	@tools/setup.sh cli
+
+setup-dev:
+	@tools/setup.sh dev
+
+demo: setup-demo
+	@$(PY) -m coresift demo
+
+test: setup-dev
+	$(ONE_THREAD) $(PY) -m pytest $(PYTEST_ARGS)
+
+lint: setup-dev
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+
+format: setup-dev
+	$(PY) -m ruff check --fix .
+	$(PY) -m ruff format .
+
+types: setup-dev
+	$(PY) -m mypy
+
+docs: setup-dev
+	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet
+
+bench: setup-dev
+	@if [ -f benchmarks/run.py ]; then $(ONE_THREAD) $(PY) -m benchmarks.run; \
+	else echo "coresift: there are no benchmarks yet (benchmarks/run.py)"; fi
+
+clean:
+	rm -rf $(VENV) build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,8 @@
+"""``python -m coresift`` is the command ``coresift``."""
+
+import sys
+
+from coresift.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,103 @@
+"""The application: its commands, its errors and its exit codes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from coresift import __version__
+from coresift._errors import CoresiftError
+from coresift.cli._options import Debug, Quiet, Settings, Verbose, with_common_options
+from coresift.cli.demo import demo
+
+EXIT_ERROR, EXIT_USAGE, EXIT_INTERRUPTED = 1, 2, 130
+
+# Errors whose message is enough: the library's own, and the machine's (no such file, disk full, ...).
+_SELF_EXPLAINING = (CoresiftError, OSError)
+
+app = typer.Typer(
+    help="Small weighted subsets (coresets) of a data set, with a stated error.",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command(name="demo")(with_common_options(demo))
+
+
+def _on_version(value: bool) -> None:
+    if value:
+        typer.echo(f"coresift {__version__}")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    context: typer.Context,
+    quiet: Quiet = False,
+    verbose: Verbose = 0,
+    debug: Debug = False,
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_on_version, help="Print the version.")
+    ] = False,
+) -> None:
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+        raise typer.Exit(EXIT_USAGE)
+
+
+def _complain(message: str) -> None:
+    sys.stderr.write(f"coresift: error: {' '.join(message.split())}\n")
+
+
+def _report(error: Exception, settings: Settings) -> int:
+    """Say what went wrong in one line, after the traceback if ``--debug`` was given, and return the exit code."""
+    # Typer's own errors moved from Click to Typer between versions; what they have in common is this.
+    format_message = getattr(error, "format_message", None)
+    if format_message is not None:
+        _complain(f"{format_message().rstrip('.')}. Try 'coresift --help'.")
+        return int(getattr(error, "exit_code", EXIT_USAGE))
+    if settings.debug:
+        traceback.print_exception(error)
+    if isinstance(error, _SELF_EXPLAINING):
+        _complain(str(error))
+    elif isinstance(error, MemoryError):
+        _complain(f"out of memory. {error}")
+    else:
+        hint = "" if settings.debug else " (unexpected; --debug shows where)"
+        _complain(f"{type(error).__name__}: {error}{hint}")
+    return EXIT_ERROR
+
+
+def run(argv: Sequence[str] | None = None) -> int:
+    """Run one command line and return its exit code; see :func:`coresift.cli.main`."""
+    settings = Settings()
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    command = typer.main.get_command(app)
+    try:
+        # Not "standalone": Typer then raises what it would print, and returns the code of a typer.Exit.
+        code = command.main(args=arguments, prog_name="coresift", standalone_mode=False, obj=settings)
+        sys.stdout.flush()  # here, where a closed pipe can be told from success
+        return code if isinstance(code, int) else 0
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        _discard_stdout()
+        return EXIT_ERROR
+    except SystemExit as stop:  # Click and Rich end so when the reader of a pipe has gone
+        _discard_stdout()
+        return stop.code if isinstance(stop.code, int) else EXIT_ERROR
+    except Exception as error:
+        return _report(error, settings)
+
+
+def _discard_stdout() -> None:
+    """Let the flush at exit succeed although nobody reads: without this Python complains after we have ended."""
+    with contextlib.suppress(OSError, ValueError):  # standard output is no file (in tests), or closed already
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

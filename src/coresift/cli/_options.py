@@ -1,0 +1,123 @@
+"""The options that every command has, and what a command is given of them."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.logging import RichHandler
+
+
+def _stdout() -> Console:
+    return Console(highlight=False)
+
+
+def _stderr() -> Console:
+    return Console(stderr=True, highlight=False)
+
+
+@dataclass
+class Settings:
+    """The common options, wherever on the line they stood, and the two consoles.
+
+    Results go to ``out``; progress and the log go to ``err``, so that a pipe carries results only. Rich leaves out
+    colours and cursor movements where the stream is no terminal, and colours where ``NO_COLOR`` is set.
+    """
+
+    quiet: bool = False
+    verbosity: int = 0
+    debug: bool = False
+    out: Console = field(default_factory=_stdout)
+    err: Console = field(default_factory=_stderr)
+
+    @property
+    def shows_progress(self) -> bool:
+        """Whether a moving display may be drawn: someone looks at it and has not asked for silence."""
+        return self.err.is_terminal and not self.quiet
+
+    def configure_logging(self) -> None:
+        """Send the log of the package to standard error, at the level that was asked for."""
+        level = logging.WARNING
+        if self.quiet:
+            level = logging.ERROR
+        elif self.verbosity:
+            level = logging.INFO if self.verbosity == 1 else logging.DEBUG
+        logger = logging.getLogger("coresift")
+        logger.setLevel(level)
+        logger.handlers = [RichHandler(console=self.err, show_path=False, show_time=False)]
+        logger.propagate = False  # shown once, even if the program around us has configured logging as well
+
+
+def _on_quiet(context: typer.Context, value: bool) -> bool:
+    settings: Settings = context.find_root().obj
+    settings.quiet = settings.quiet or value
+    return value
+
+
+def _on_verbose(context: typer.Context, value: int) -> int:
+    settings: Settings = context.find_root().obj
+    settings.verbosity += value
+    return value
+
+
+def _on_debug(context: typer.Context, value: bool) -> bool:
+    settings: Settings = context.find_root().obj
+    settings.debug = settings.debug or value
+    return value
+
+
+Quiet = Annotated[
+    bool, typer.Option("--quiet", "-q", callback=_on_quiet, help="Print only results and errors.")
+]
+Verbose = Annotated[
+    int,
+    typer.Option(
+        "--verbose",
+        "-v",
+        count=True,
+        show_default=False,
+        callback=_on_verbose,
+        help="Log what is done; -vv logs more.",
+    ),
+]
+Debug = Annotated[bool, typer.Option("--debug", callback=_on_debug, help="Show the traceback of an error.")]
+
+_COMMON: dict[str, tuple[Any, Any]] = {
+    "quiet": (Quiet, False),
+    "verbose": (Verbose, 0),
+    "debug": (Debug, False),
+}
+
+
+def with_common_options(function: Callable[..., None]) -> Callable[..., None]:
+    """Turn ``function(settings, ...)`` into a command that has the common options besides its own.
+
+    ``coresift -q demo`` and ``coresift demo -q`` are then the same. Typer reads the options of a command off its
+    signature, so they are added to the signature of a wrapper; the callbacks above collect their values.
+    """
+    own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]  # without ``settings``
+    keyword_only = inspect.Parameter.KEYWORD_ONLY
+    parameters = [
+        inspect.Parameter("context", keyword_only, annotation=typer.Context),
+        *(parameter.replace(kind=keyword_only) for parameter in own),
+        *(
+            inspect.Parameter(name, keyword_only, default=default, annotation=annotation)
+            for name, (annotation, default) in _COMMON.items()
+        ),
+    ]
+
+    @functools.wraps(function)
+    def command(*, context: typer.Context, **options: Any) -> None:
+        settings: Settings = context.find_root().obj
+        settings.configure_logging()
+        function(settings, **{name: value for name, value in options.items() if name not in _COMMON})
+
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return command

@@ -1,0 +1,241 @@
+"""The command line as its users meet it: exit codes, one-line errors, pipes, terminals, interrupts."""
+
+import logging
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+import pytest
+
+import coresift
+from coresift import InvalidInputError
+from coresift.cli import _app, _options, main
+
+COMMAND = [sys.executable, "-m", "coresift"]
+
+
+@pytest.fixture
+def with_command(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[_options.Settings], None]], None]:
+    """Add a command ``probe`` to the application for one test."""
+    monkeypatch.setattr(_app.app, "registered_commands", list(_app.app.registered_commands))
+    logger = logging.getLogger("coresift")
+    for name in ("handlers", "level", "propagate"):
+        monkeypatch.setattr(logger, name, getattr(logger, name))
+
+    def add(function: Callable[[_options.Settings], None]) -> None:
+        _app.app.command(name="probe")(_options.with_common_options(function))
+
+    return add
+
+
+def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*COMMAND, *arguments], capture_output=True, text=True, env={**os.environ, **environment}, timeout=120
+    )
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"coresift {coresift.__version__}\n"
+
+
+def test_help_names_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    out, err = capsys.readouterr()
+    assert "demo" in out
+    assert err == ""
+
+
+def test_no_command_is_wrong_usage_and_shows_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 2
+    assert "demo" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["nosuch"],
+        ["--nosuch"],
+        ["demo", "--nosuch"],
+        ["demo", "extra"],
+        ["demo", "--draws", "1"],
+        ["demo", "--draws", "x"],
+        ["demo", "--seed", "-1"],
+        ["demo", "--fraction"],
+    ],
+)
+def test_wrong_usage_is_one_line_and_code_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(arguments) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert re.fullmatch(r"coresift: error: .+\n", err)
+
+
+@pytest.mark.parametrize("fraction", ["0", "1.5", "-1", "nan"])
+def test_a_bad_value_is_one_line_and_code_1(fraction: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["demo", "--fraction", fraction]) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert re.fullmatch(r"coresift: error: .+\n", err)
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (InvalidInputError("radius=-1 must be\n   > 0"), "coresift: error: radius=-1 must be > 0\n"),
+        (FileNotFoundError(2, "No such file", "x.npz"), "coresift: error: [Errno 2] No such file: 'x.npz'\n"),
+        (
+            ZeroDivisionError("by zero"),
+            "coresift: error: ZeroDivisionError: by zero (unexpected; --debug shows where)\n",
+        ),
+    ],
+)
+def test_errors_are_one_line(
+    error: Exception, line: str, with_command, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def probe(settings: _options.Settings) -> None:
+        raise error
+
+    with_command(probe)
+    assert main(["probe"]) == 1
+    assert capsys.readouterr() == ("", line)
+
+
+@pytest.mark.parametrize("arguments", [["--debug", "probe"], ["probe", "--debug"]])
+def test_debug_shows_the_traceback(arguments, with_command, capsys: pytest.CaptureFixture[str]) -> None:
+    def probe(settings: _options.Settings) -> None:
+        raise InvalidInputError("radius")
+
+    with_command(probe)
+    assert main(arguments) == 1
+    err = capsys.readouterr().err
+    assert "Traceback" in err
+    assert err.endswith("coresift: error: radius\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["probe"], ["warning", "error"]),
+        (["-q", "probe"], ["error"]),
+        (["probe", "--quiet"], ["error"]),
+        (["-v", "probe"], ["info", "warning", "error"]),
+        (["probe", "--verbose"], ["info", "warning", "error"]),
+        (["-v", "probe", "-v"], ["debug", "info", "warning", "error"]),
+        (["probe", "-vv"], ["debug", "info", "warning", "error"]),
+    ],
+)
+def test_verbosity_is_that_of_the_logger(
+    arguments, expected, with_command, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def probe(settings: _options.Settings) -> None:
+        logger = logging.getLogger("coresift.somewhere")
+        for level in ("debug", "info", "warning", "error"):
+            getattr(logger, level)("a message of level %s.", level)
+
+    with_command(probe)
+    assert main(arguments) == 0
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert re.findall(r"of level (\w+)\.", err) == expected
+
+
+def test_interrupt_is_130(with_command) -> None:
+    def probe(settings: _options.Settings) -> None:
+        raise KeyboardInterrupt
+
+    with_command(probe)
+    assert main(["probe"]) == 130
+
+
+def test_ctrl_c_ends_a_running_command_with_130_and_no_traceback() -> None:
+    process = subprocess.Popen(
+        [*COMMAND, "-v", "demo", "--draws", "10000"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    process.stderr.readline()  # the first message: the work has begun
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert out == ""
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("module", ["typer", "rich"])
+def test_without_the_extra_one_line_names_it(module: str) -> None:
+    code = (
+        f"import sys; sys.modules[{module!r}] = None; from coresift.cli import main; sys.exit(main(['demo']))"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert result.returncode == 1
+    assert result.stdout == ""
+    assert re.fullmatch(r'coresift: error: .*pip install "coresift\[cli\]"\n', result.stderr)
+
+
+def test_a_closed_pipe_is_silent() -> None:
+    read, write = os.pipe()
+    os.close(read)  # nobody will read
+    process = subprocess.Popen([*COMMAND, "--help"], stdout=write, stderr=subprocess.PIPE, text=True)
+    os.close(write)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert err == ""
+
+
+def in_terminal(*arguments: str, **environment: str) -> tuple[str, str]:
+    """What the command writes to a terminal as (stdout, stderr), one pseudo-terminal each."""
+    pairs = [pty.openpty(), pty.openpty()]
+    process = subprocess.Popen(
+        [*COMMAND, *arguments],
+        stdout=pairs[0][1],
+        stderr=pairs[1][1],
+        env={**os.environ, "TERM": "xterm-256color", "COLUMNS": "100", **environment},
+    )
+    texts = [b"", b""]
+    for _, child in pairs:
+        os.close(child)
+    deadline = time.monotonic() + 120
+    for i in (1, 0):  # progress first: it is the one that could fill its buffer
+        while time.monotonic() < deadline:
+            try:
+                chunk = os.read(pairs[i][0], 65536)
+            except OSError:  # how Linux says that the other side is closed
+                break
+            if not chunk:
+                break
+            texts[i] += chunk
+        os.close(pairs[i][0])
+    assert process.wait(timeout=60) == 0
+    return texts[0].decode(), texts[1].decode()
+
+
+COLOUR = re.compile(r"\x1b\[[\d;]*(3[0-8]|4[0-8]|9[0-7])[\d;]*m")
+
+
+def test_a_terminal_gets_a_progress_bar_and_colours_unless_refused() -> None:
+    _, progress = in_terminal("demo", "--draws", "2")
+    assert "searching" in progress
+    assert COLOUR.search(progress)
+    out, progress = in_terminal("demo", "--draws", "2", NO_COLOR="1")
+    assert "searching" in progress
+    assert not COLOUR.search(out + progress)
+    _, progress = in_terminal("-q", "demo", "--draws", "2")
+    assert progress == ""
+
+
+def test_a_file_gets_plain_text() -> None:
+    result = run(
+        "demo", "--draws", "2", LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0", PYTHONIOENCODING="ascii"
+    )
+    assert result.returncode == 0
+    assert result.stderr == ""
+    assert "\x1b" not in result.stdout
+    assert result.stdout.isascii()

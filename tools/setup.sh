@@ -1,0 +1,71 @@
+#!/bin/sh
+# Make the virtual environment (once) and install coresift with one extra into it (again only when
+# pyproject.toml, constraints.txt or the place of this directory changed).
+#
+#   tools/setup.sh EXTRA        EXTRA is cli or dev; VENV and PYTHON may be set in the environment
+set -eu
+
+extra=${1:?usage: tools/setup.sh EXTRA}
+cd "$(dirname "$0")/.."
+venv=${VENV:-.venv}
+
+say() { printf 'coresift: %s\n' "$*" >&2; }
+
+is_usable() { # Python 3.11 or later, able to make environments
+    "$1" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1
+}
+
+find_python() {
+    if [ -n "${PYTHON:-}" ]; then
+        is_usable "$PYTHON" && { echo "$PYTHON"; return; }
+        say "error: PYTHON=$PYTHON is not a Python 3.11 or later with venv"
+        return 1
+    fi
+    for candidate in python3 python3.13 python3.12 python3.11 python3.14 python; do
+        if is_usable "$candidate"; then
+            echo "$candidate"
+            return
+        fi
+    done
+    say "error: no Python 3.11 or later with venv was found (python3 is: $(python3 --version 2>&1 || true))." \
+        "Install one (Debian and Ubuntu: python3 and python3-venv), or say: make PYTHON=/path/to/python3"
+    return 1
+}
+
+state() { # what an installation depends on; the path is part of it, as an editable install holds it
+    { pwd; cat pyproject.toml constraints.txt; } | cksum
+}
+
+is_installed() {
+    for stamp in "$venv/.coresift-$extra" "$venv/.coresift-dev"; do # dev contains the others
+        [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$(state)" ] && return 0
+    done
+    return 1
+}
+
+install() {
+    is_installed && return # another make did it while this one waited for the lock
+    if ! "$venv/bin/python" -c '' >/dev/null 2>&1; then
+        python=$(find_python) || exit 1
+        say "making the environment $venv with $("$python" --version)"
+        "$python" -m venv --clear "$venv"
+    elif ! "$venv/bin/python" -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
+        say "error: $venv holds $("$venv/bin/python" --version), and 3.11 or later is needed; remove it or set VENV"
+        exit 1
+    fi
+    "$venv/bin/python" -m pip --version >/dev/null 2>&1 || "$venv/bin/python" -m ensurepip >/dev/null
+    say "installing coresift[$extra] into $venv (the first time takes a minute or two)"
+    # The build backend goes in first, pinned as well, so that the install needs no build environment of its own.
+    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check -c constraints.txt hatchling
+    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check -c constraints.txt \
+        --no-build-isolation -e ".[$extra]"
+    state >"$venv/.coresift-$extra"
+}
+
+is_installed && exit 0
+# One installation at a time, where flock is there (util-linux); a file that is always present serves as the lock.
+if command -v flock >/dev/null 2>&1; then
+    exec 9<pyproject.toml
+    flock 9
+fi
+install
