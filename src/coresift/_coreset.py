@@ -1,0 +1,334 @@
+"""A coreset as a value: which rows, with which weights, drawn how, and for which queries it answers."""
+
+from __future__ import annotations
+
+import math
+import os
+from contextlib import suppress
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ._coreset_io import read_coreset, write_coreset
+from ._errors import CoresiftError, InvalidInputError, InvalidTypeError
+
+_LOSSES = ("gaussian", "laplacian")
+
+
+@dataclass(frozen=True, eq=False)
+class QueryBall:
+    """The queries x for which a coreset answers: ``|x - center| <= radius * scale``.
+
+    Parameters
+    ----------
+    loss : {"gaussian", "laplacian"}
+        ``exp(-|p - x|^2 / scale^2)`` or ``exp(-|p - x| / scale)``.
+    center : (d,) array
+        In the units of the data.
+    scale : float
+        The bandwidth, in the units of the data.
+    radius : float
+        In units of ``scale``; infinite where every x of the space is a query.
+    """
+
+    loss: str
+    center: NDArray[np.float64]
+    scale: float
+    radius: float
+
+    def __post_init__(self) -> None:
+        if self.loss not in _LOSSES:
+            raise InvalidInputError(f"loss={self.loss!r} is unknown; choose one of {', '.join(_LOSSES)}")
+        center = _numbers(self.center, "center")
+        if not np.isfinite(center).all():
+            raise InvalidInputError("center must be finite")
+        scale, radius = _real(self.scale, "scale"), _real(self.radius, "radius")
+        if not (scale > 0 and math.isfinite(scale)):
+            raise InvalidInputError(f"scale={scale} must be positive and finite")
+        if not radius > 0:
+            raise InvalidInputError(f"radius={radius} must be positive")
+        _assign(self, center=center, scale=scale, radius=radius)
+
+    def __eq__(self, other: object) -> bool:
+        return _same(self, other) if isinstance(other, QueryBall) else NotImplemented
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        _assign(self, **state)
+
+    def __repr__(self) -> str:
+        size = f"{self.center.size} dimensions, scale={self.scale:.6g}, radius={self.radius:.6g}"
+        return f"QueryBall({self.loss!r}, {size})"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Coreset:
+    """Rows of a data set and weights such that weighted sums over them stand for sums over all of it.
+
+    Input is checked, in O(m), and copied; indices out of order are sorted, their weights with them. The
+    arrays are read-only.
+
+    Parameters
+    ----------
+    indices : (m,) integers in [0, n_samples), distinct
+        Kept as int64, strictly increasing.
+    weights : (m,) numbers >= 0
+        Kept as float64. They carry the input weight of the row.
+    n_samples : int
+        Rows of the data that the coreset was drawn from.
+    method : str
+        How it was drawn: "systematic", "iid", "keys", or "given".
+    n_draws : int or None
+        Independent draws, before repeats were merged.
+    seed : int or None
+        Where it was drawn from an integer seed.
+    total_sensitivity : float or None
+        Sum of the sensitivity bounds that drew it.
+    bound : str or None
+        The name of these bounds.
+    guarantee : str or None
+        What is proved about it, as a sentence; None where nothing is.
+    ball : QueryBall or None
+        The queries for which it answers.
+    total_weight : float or None
+        Sum of the input weights of the data.
+
+    Examples
+    --------
+    >>> core = Coreset([2, 0], [1.5, 2.5], n_samples=4)
+    >>> core.take(["a", "b", "c", "d"])
+    (['a', 'c'], array([2.5, 1.5]))
+    """
+
+    indices: NDArray[np.int64]
+    weights: NDArray[np.float64]
+    n_samples: int
+    method: str = "given"
+    n_draws: int | None = None
+    seed: int | None = None
+    total_sensitivity: float | None = None
+    bound: str | None = None
+    guarantee: str | None = None
+    ball: QueryBall | None = None
+    total_weight: float | None = None
+
+    def __post_init__(self) -> None:
+        n_samples = _integer(self.n_samples, "n_samples")
+        if n_samples < 1:
+            raise InvalidInputError(f"n_samples={n_samples} must be at least 1")
+        indices, weights = _checked_rows(self.indices, self.weights, n_samples)
+        if not isinstance(self.method, str):
+            raise InvalidTypeError(f"method={self.method!r} must be a string")
+        for name in ("bound", "guarantee"):
+            if not isinstance(getattr(self, name), str | None):
+                raise InvalidTypeError(f"{name}={getattr(self, name)!r} must be a string or None")
+        if not isinstance(self.ball, QueryBall | None):
+            raise InvalidTypeError(f"ball={self.ball!r} must be a QueryBall or None")
+        whole = {name: _integer(getattr(self, name), name, optional=True) for name in ("n_draws", "seed")}
+        real = {
+            name: _real(getattr(self, name), name, optional=True)
+            for name in ("total_sensitivity", "total_weight")
+        }
+        _assign(self, indices=indices, weights=weights, n_samples=n_samples, **whole, **real)
+
+    @classmethod
+    def _trusted(
+        cls, indices: NDArray[np.int64], weights: NDArray[np.float64], n_samples: int, **about: Any
+    ) -> Coreset:
+        """A coreset of arrays that are right by construction and held by nobody else: not checked, not copied."""
+        core = object.__new__(cls)
+        _assign(core, **{f.name: f.default for f in fields(cls)[3:]})
+        _assign(core, indices=indices, weights=weights, n_samples=n_samples, **about)
+        return core
+
+    @property
+    def size(self) -> int:
+        """Number of points in the coreset."""
+        return int(self.indices.size)
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __eq__(self, other: object) -> bool:
+        return _same(self, other) if isinstance(other, Coreset) else NotImplemented
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        _assign(self, **state)
+
+    def __repr__(self) -> str:
+        about = [f"{self.size:,} of {self.n_samples:,} points", f"method={self.method!r}"]
+        if self.bound is not None:
+            about.append(f"bound={self.bound!r}")
+        if self.total_sensitivity is not None:
+            about.append(f"total_sensitivity={self.total_sensitivity:.4g}")
+        if self.seed is not None:
+            about.append(f"seed={self.seed}")
+        return f"Coreset({', '.join(about)})"
+
+    def take(self, *arrays: Any) -> tuple[Any, ...]:
+        """The rows of the coreset from each array, then the weights: ``Xs, ys, ws = core.take(X, y)``.
+
+        Every array has ``n_samples`` rows: NumPy array, list or tuple (a list comes back), pandas or polars
+        frame or series, SciPy sparse matrix (one that cannot be indexed by row comes back as CSR), torch
+        tensor, or anything else that has a length and an integer array as index. The weights are a copy
+        that may be changed.
+        """
+        for position, array in enumerate(arrays):
+            rows = _n_rows(array)
+            if rows != self.n_samples:
+                raise InvalidInputError(
+                    f"array {position} of take() has {rows} rows; "
+                    f"the coreset was drawn from n_samples={self.n_samples}"
+                )
+        return (*(_take_rows(array, self.indices) for array in arrays), self.weights.copy())
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write to ``path``, ending in ``.npz`` or ``.parquet`` (the latter with the extra ``io``).
+
+        The file appears complete or not at all, and equal coresets give equal bytes (one version of the
+        writing library).
+        """
+        about = {f.name: _plain(getattr(self, f.name)) for f in fields(self)[2:]}
+        if self.ball is not None:
+            about["ball"] = {f.name: _plain(getattr(self.ball, f.name)) for f in fields(self.ball)}
+        write_coreset(Path(path), about, self.indices, self.weights)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Coreset:
+        """Read what :meth:`save` wrote; anything else is refused with a message that names the file."""
+        header, indices, weights = read_coreset(Path(path))
+        try:
+            about = {f.name: _from_plain(header[f.name]) for f in fields(cls)[2:]}
+            if about["ball"] is not None:
+                about["ball"] = QueryBall(
+                    **{f.name: _from_plain(about["ball"][f.name]) for f in fields(QueryBall)}
+                )
+            return cls(indices, weights, **about)
+        except (CoresiftError, KeyError, TypeError) as error:
+            raise InvalidInputError(f"{path}: not a coreset file ({error})") from error
+
+
+# Checks and fields.
+
+
+def _assign(target: object, **values: Any) -> None:
+    """Set fields of a frozen dataclass; arrays become read-only."""
+    for name, value in values.items():
+        if isinstance(value, np.ndarray):
+            value.setflags(write=False)
+        object.__setattr__(target, name, value)
+
+
+def _same(left: Any, right: Any) -> bool:
+    return all(
+        np.array_equal(a, b) if isinstance(a, np.ndarray) else a == b
+        for a, b in ((getattr(left, f.name), getattr(right, f.name)) for f in fields(left))
+    )
+
+
+def _numbers(values: ArrayLike, name: str) -> NDArray[np.float64]:
+    """A fresh one-dimensional float64 array."""
+    try:
+        raw = np.asarray(values)
+        if raw.dtype.kind not in "biuf" and raw.size:
+            raise TypeError
+        array = np.array(raw, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InvalidTypeError(f"{name} must be real numbers in one dimension") from None
+    if array.ndim != 1:
+        raise InvalidInputError(f"{name} must have one dimension, not {array.ndim}")
+    return array
+
+
+def _checked_rows(
+    indices: ArrayLike, weights: ArrayLike, n_samples: int
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    try:
+        raw = np.asarray(indices)
+    except ValueError:
+        raise InvalidTypeError("indices must be integers in one dimension") from None
+    if raw.ndim != 1:
+        raise InvalidInputError(f"indices must have one dimension, not {raw.ndim}")
+    if raw.dtype.kind not in "iu" and raw.size:
+        raise InvalidTypeError(f"indices must be integers, not {raw.dtype}")
+    values = _numbers(weights, "weights")
+    if values.size != raw.size:
+        raise InvalidInputError(f"indices and weights differ in length: {raw.size} and {values.size}")
+    if raw.size == 0:
+        return np.empty(0, dtype=np.int64), values
+    if raw.min() < 0 or raw.max() >= n_samples:
+        raise InvalidInputError(
+            f"indices run from {raw.min()} to {raw.max()}, outside 0 ... n_samples - 1 = {n_samples - 1}"
+        )
+    rows = raw.astype(np.int64)
+    if not (rows[1:] > rows[:-1]).all():
+        order = np.argsort(rows)
+        rows, values = rows[order], values[order]
+        equal = np.flatnonzero(rows[1:] == rows[:-1])
+        if equal.size:
+            raise InvalidInputError(f"indices must be distinct; row {rows[equal[0]]} is there more than once")
+    bad = ~(np.isfinite(values) & (values >= 0))
+    if bad.any():
+        row = int(np.argmax(bad))
+        raise InvalidInputError(f"weights must be finite and >= 0; row {rows[row]} has {values[row]}")
+    return rows, values
+
+
+def _integer(value: Any, name: str, *, optional: bool = False) -> Any:
+    if value is None and optional:
+        return None
+    if isinstance(value, bool | np.bool_) or not hasattr(value, "__index__"):
+        raise InvalidTypeError(f"{name}={value!r} must be an integer")
+    return int(value)
+
+
+def _real(value: Any, name: str, *, optional: bool = False) -> Any:
+    if value is None and optional:
+        return None
+    try:
+        number = float("" if isinstance(value, str | bytes) else value)
+    except (TypeError, ValueError):
+        raise InvalidTypeError(f"{name}={value!r} must be a real number") from None
+    if math.isnan(number):
+        raise InvalidInputError(f"{name} is not a number")
+    return number
+
+
+def _plain(value: Any) -> Any:
+    """As strict JSON holds it, which knows no infinity."""
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    return {"infinite": value > 0} if isinstance(value, float) and math.isinf(value) else value
+
+
+def _from_plain(value: Any) -> Any:
+    if isinstance(value, dict) and value.keys() == {"infinite"}:
+        return math.inf if value["infinite"] else -math.inf
+    return value
+
+
+# Rows of other people's containers.
+
+
+def _n_rows(array: Any) -> int:
+    shape = getattr(array, "shape", None)
+    with suppress(TypeError, IndexError):
+        return int(shape[0]) if isinstance(shape, tuple) else len(array)  # torch.Size is a tuple
+    raise InvalidTypeError(f"take() needs arrays with rows; {type(array).__name__} has none")
+
+
+def _take_rows(array: Any, indices: NDArray[np.int64]) -> Any:
+    if isinstance(array, list | tuple):
+        return [array[i] for i in indices.tolist()]
+    if hasattr(array, "iloc"):
+        return array.iloc[indices]
+    if hasattr(array, "tocsr") and not hasattr(array, "__getitem__"):
+        array = array.tocsr()
+    try:
+        return array[indices.copy()]  # torch complains about indices that it could not write to
+    except (TypeError, KeyError, IndexError, ValueError) as error:
+        raise InvalidTypeError(
+            f"{type(array).__name__} cannot be indexed by an array of rows: {error}"
+        ) from error

@@ -1,0 +1,136 @@
+"""Files of a coreset: two arrays and one JSON text, in ``.npz`` or ``.parquet``; never a pickle.
+
+A SHA-256 over all of it is checked on the way in, and a file is either the old one or the complete new one,
+never half of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ._errors import InvalidInputError, MissingExtraError
+
+Header = dict[str, Any]
+Indices = NDArray[np.int64]
+Weights = NDArray[np.float64]
+
+_FORMAT = "coresift.coreset"
+_VERSION = 1
+_PARQUET_KEY = b"coresift"
+
+
+def write_coreset(path: Path, about: Header, indices: Indices, weights: Weights) -> None:
+    """Write the arrays and ``about`` (plain JSON, no NaN or infinity); equal input gives equal bytes."""
+    write = _for_suffix(path, {".npz": _write_npz, ".parquet": _write_parquet})
+    header = {"format": _FORMAT, "version": _VERSION, **about}
+    header["sha256"] = _checksum(header, indices, weights)
+    text = json.dumps(header, allow_nan=False)
+    _write_whole(path, lambda file: write(file, text, indices, weights))
+
+
+def read_coreset(path: Path) -> tuple[Header, Indices, Weights]:
+    """What ``write_coreset`` wrote, if format, version and checksum are right; else an error naming the file."""
+    read = _for_suffix(path, {".npz": _read_npz, ".parquet": _read_parquet})
+    with path.open("rb") as file, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            text, indices, weights = read(file)
+            return _checked(json.loads(text), indices, weights), indices, weights
+        except MissingExtraError:
+            raise
+        except InvalidInputError as error:
+            raise InvalidInputError(f"{path}: {error}") from None
+        except Exception as error:  # what a reader raises on a damaged file is neither documented nor bounded
+            raise InvalidInputError(
+                f"{path}: not a coreset file, or damaged ({type(error).__name__}: {error})"
+            ) from error
+
+
+def _checked(header: Any, indices: Indices, weights: Weights) -> Header:
+    if not isinstance(header, dict) or header.get("format") != _FORMAT:
+        raise InvalidInputError("not a coreset file")
+    version = header["version"]
+    if version != _VERSION:
+        raise InvalidInputError(
+            f"format version {version}, but this coresift reads version {_VERSION}: install a newer coresift"
+        )
+    if header["sha256"] != _checksum(header, indices, weights):
+        raise InvalidInputError("the checksum does not match: the file is damaged")
+    return header
+
+
+def _for_suffix(path: Path, choices: dict[str, Any]) -> Any:
+    try:
+        return choices[path.suffix.lower()]
+    except KeyError:
+        raise InvalidInputError(
+            f"{path}: unknown suffix {path.suffix!r}; use {' or '.join(choices)}"
+        ) from None
+
+
+def _checksum(header: Header, indices: Indices, weights: Weights) -> str:
+    """SHA-256 of the header without its checksum and of both arrays, little-endian whatever the machine."""
+    text = json.dumps({key: value for key, value in header.items() if key != "sha256"}, sort_keys=True)
+    digest = hashlib.sha256(text.encode())
+    digest.update(np.ascontiguousarray(indices, dtype="<i8").data)
+    digest.update(np.ascontiguousarray(weights, dtype="<f8").data)
+    return digest.hexdigest()
+
+
+def _write_whole(target: Path, write: Callable[[IO[bytes]], None]) -> None:
+    """Write beside the target, then rename over it: the rename is the only step that others can see."""
+    draft = target.with_name(f".coresift-{secrets.token_hex(8)}.tmp")
+    try:
+        with draft.open("xb") as file:
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(draft, target)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
+
+
+def _write_npz(file: IO[bytes], header: str, indices: Indices, weights: Weights) -> None:
+    np.savez(file, header=np.array(header), row=indices.astype("<i8"), weight=weights.astype("<f8"))
+
+
+def _read_npz(file: IO[bytes]) -> tuple[str, Indices, Weights]:
+    with np.load(file, allow_pickle=False) as members:
+        return str(members["header"]), members["row"], members["weight"]
+
+
+def _write_parquet(file: IO[bytes], header: str, indices: Indices, weights: Weights) -> None:
+    try:
+        import pyarrow as pa
+        from pyarrow import parquet
+    except ImportError as error:
+        _refuse_parquet(error)
+    table = pa.table({"row": indices, "weight": weights})
+    parquet.write_table(table.replace_schema_metadata({_PARQUET_KEY: header.encode()}), file)
+
+
+def _read_parquet(file: IO[bytes]) -> tuple[str, Indices, Weights]:
+    try:
+        from pyarrow import parquet
+    except ImportError as error:
+        _refuse_parquet(error)
+    table = parquet.ParquetFile(file).read()
+    metadata = table.schema.metadata or {}
+    if _PARQUET_KEY not in metadata:
+        raise InvalidInputError("not a coreset file")
+    return metadata[_PARQUET_KEY].decode(), table["row"].to_numpy(), table["weight"].to_numpy()
+
+
+def _refuse_parquet(error: ImportError) -> NoReturn:
+    raise MissingExtraError('Parquet files need pyarrow: pip install "coresift[io]"') from error

@@ -1,0 +1,390 @@
+r"""Weighted draws in which row p is chosen with probability proportional to a score s_p.
+
+The problem: replace :math:`F = \sum_p w_p f_p`, for every non-negative f, by a sum :math:`\sum_{p \in S}
+v_p f_p` over few rows, whose expectation is F. Dividing the input weight by the expected number of times a
+row is chosen does it:
+
+* ``iid``: m independent draws, :math:`v_p = w_p t / (m s_p)` for each of them, t the total score. Repeats
+  are merged.
+* ``systematic``: inclusion probabilities :math:`\pi_p = \min(1, m s_p / t)`, normalised again until they
+  sum to m, one random start along a random order. Exactly m rows, no repeats, :math:`v_p = w_p / \pi_p`.
+* ``keys``: row p gets the key :math:`E_p / s_p`, E standard exponential; the m smallest win. Given the
+  other keys, p wins when its own is below the m-th smallest of them, which is the (m+1)-th smallest key tau
+  of all when p does win. So :math:`v_p = w_p / (1 - e^{-s_p \tau})`. E depends on (seed, row) alone: chunks
+  and workers find the same rows.
+
+Scores may have any positive scale; they are positive exactly where the weights are. Only ``iid`` carries
+the concentration bounds of the sampling theorems. A :class:`DrawTable` is prepared once, in O(n); ``iid``
+and ``systematic`` then cost O(m) to find the rows and O(m log m) to put them in ascending order, ``keys``
+O(n).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._errors import InvalidInputError
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.signedinteger]
+
+METHODS = ("systematic", "iid", "keys")
+
+_EPS = float(np.finfo(np.float64).eps)
+_BLOCK = 1 << 18  # rows handled at once while a guide is built: its temporaries stay in cache
+_KEPT_PLANS = 2  # sizes whose capped plans are kept; each holds about 1.75 float64 vectors of n
+_SEED_LIMIT = 1 << 128  # Philox has a 128-bit key
+
+
+class Draw(NamedTuple):
+    """The rows of one draw, strictly increasing, and their weights; ``n_draws`` is m for ``iid``, else None."""
+
+    indices: NDArray[np.int64]
+    weights: Floats
+    n_draws: int | None
+
+
+class DrawTable:
+    """Scores and weights of n rows, prepared for drawing again and again.
+
+    Parameters
+    ----------
+    scores : (n,) float64, finite, >= 0
+        Sensitivities, or upper bounds of them, of any positive scale. Zero exactly where the weight is
+        zero: a row of positive weight that can never be drawn would bias every estimate, so that is
+        refused.
+    weights : (n,) float64, finite, >= 0
+        The input weights. Rows of weight zero are never drawn.
+    order_rng : numpy.random.Generator
+        Gives the random order along which ``systematic`` walks. It is fixed here, for good: labels that are
+        sorted, interleaved or periodic in the data are in random places of the order.
+
+    Notes
+    -----
+    O(n) time: a permutation, a gather, a cumulative sum. Memory beyond the two inputs: about 22 bytes a
+    row, and as much for each of the last two sizes at which some inclusion probability reached one. The
+    inputs are referred to, not copied (do not change them), unless the largest score is outside 1e-150 to
+    1e150.
+    """
+
+    def __init__(self, scores: Floats, weights: Floats, order_rng: np.random.Generator) -> None:
+        drawable = scores > 0
+        if not np.array_equal(drawable, weights > 0):
+            row = int(np.flatnonzero(drawable != (weights > 0))[0])
+            raise InvalidInputError(
+                "scores must be positive exactly where weights are; "
+                f"row {row} has score {scores[row]} and weight {weights[row]}"
+            )
+        n_drawable = int(np.count_nonzero(drawable))
+        if n_drawable == 0:
+            raise InvalidInputError(
+                f"none of the {scores.size} rows has a positive weight: there is nothing to draw"
+            )
+        self.scores = _of_ordinary_size(scores)
+        self.weights = weights
+        with np.errstate(over="ignore"):  # infinite only where s/t is too small for the row ever to be met
+            self._ratios = np.divide(weights, self.scores, out=np.zeros_like(self.scores), where=drawable)
+        self.n_drawable = n_drawable
+        kind = np.int32 if scores.size < 2**31 else np.int64
+        rows: Ints = (
+            np.arange(scores.size, dtype=kind)
+            if n_drawable == scores.size
+            else np.flatnonzero(drawable).astype(kind)
+        )
+        order_rng.shuffle(rows)
+        self._base = _Line(rows, self.scores)
+        self._largest = float(self.scores.max())
+        self._plans: dict[int, _Capped] = {}
+
+    @property
+    def n_samples(self) -> int:
+        """Number of rows, drawable or not."""
+        return int(self.scores.size)
+
+    def draw(self, size: int, method: str, source: np.random.Generator | int) -> Draw:
+        """Draw by name: one of ``METHODS``.
+
+        ``source`` is a Generator or a seed. ``iid`` and ``systematic`` make a Generator of a seed; ``keys``
+        takes its seed from a Generator.
+        """
+        if method == "keys":
+            seed = int(source.integers(2**63)) if isinstance(source, np.random.Generator) else source
+            return self.keys(size, seed)
+        rng = source if isinstance(source, np.random.Generator) else np.random.default_rng(source)
+        if method == "systematic":
+            return self.systematic(size, rng)
+        if method == "iid":
+            return self.iid(size, rng)
+        raise InvalidInputError(f"method={method!r} is unknown; choose one of {', '.join(METHODS)}")
+
+    def iid(self, size: int, rng: np.random.Generator) -> Draw:
+        r"""``size`` independent draws with probability s/t; a row drawn c times weighs :math:`c w_p t / (m s_p)`.
+
+        ``size`` may exceed the number of rows. The first m partial sums of m + 1 exponentials, over the
+        whole sum, are m sorted uniforms (Rényi), so nothing is sorted before the search.
+        """
+        _check_size(size)
+        line = self._base
+        spacings = rng.standard_exponential(size + 1)
+        at = np.cumsum(spacings, out=spacings)
+        at = at[:-1] * (line.total / at[-1])
+        hits = line.locate(at)
+        first = np.concatenate(([0], np.flatnonzero(hits[1:] != hits[:-1]) + 1))
+        counts = np.diff(first, append=size)
+        drawn = line.rows.take(hits.take(first))
+        rows = self._ascending(drawn)
+        weights = self._ratios.take(rows)
+        weights *= line.total / size
+        repeated = np.flatnonzero(counts > 1)
+        weights[np.searchsorted(rows, drawn[repeated])] *= counts[repeated]
+        return Draw(rows, weights, size)
+
+    def systematic(self, size: int, rng: np.random.Generator) -> Draw:
+        r"""Exactly ``size`` distinct rows, row p with probability :math:`\pi_p`, weighted :math:`w_p/\pi_p`.
+
+        Row p owns an interval of length :math:`\pi_p` of a line of integer length, in a random order; the
+        rows that own the points u, u + 1, u + 2, ... for one uniform u are drawn. A size of at least
+        ``n_drawable`` returns every drawable row with its own weight. The first draw of a size at which
+        some :math:`m s_p / t` reaches 1 costs O(n + m log m); all others O(m log m).
+        """
+        _check_size(size)
+        if size >= self.n_drawable:
+            rows = np.flatnonzero(self.scores > 0)
+            return Draw(rows, self.weights[rows], None)
+        if size > 1 and size * self._largest >= (1.0 - _slack(self.n_drawable, size)) * self._base.total:
+            return self._systematic_capped(size, rng)
+        rows = self._ascending(self._base.walk(size, rng))
+        weights = self._ratios.take(rows)
+        weights *= self._base.total / size
+        return Draw(rows, weights, None)
+
+    def _systematic_capped(self, size: int, rng: np.random.Generator) -> Draw:
+        plan = self._plans.get(size)
+        if plan is None:
+            plan = _cap(self._base, self.scores, self.weights, size)
+            while len(self._plans) >= _KEPT_PLANS:
+                del self._plans[next(iter(self._plans))]
+            self._plans[size] = plan
+        free = plan.line.walk(size - plan.rows.size, rng)
+        rows = self._ascending(np.concatenate((plan.rows, free)))
+        return Draw(rows, plan.weights.take(rows), None)
+
+    def _ascending(self, rows: Ints) -> NDArray[np.int64]:
+        """Distinct rows, sorted: by a pass over n flags when that is cheaper than comparing."""
+        if self.n_samples > 32 * rows.size:
+            return np.sort(rows).astype(np.int64)
+        chosen = np.zeros(self.n_samples, dtype=bool)
+        chosen[rows] = True
+        return np.flatnonzero(chosen).astype(np.int64, copy=False)
+
+    def keys(self, size: int, seed: int) -> Draw:
+        """The ``size`` rows with the smallest keys E/s: the same from any chunks of these rows with this seed.
+
+        A size of at least ``n_drawable`` returns every drawable row with its own weight. O(n) time, two
+        float64 vectors of n.
+        """
+        return finish_keys(key_candidates(self.scores, self.weights, seed, 0, size), size)
+
+
+# Keys, in pieces: key_candidates of every chunk -> merge_candidates -> finish_keys.
+
+
+class KeyCandidates(NamedTuple):
+    """Rows that can still win a ``keys`` draw, row numbers ascending, with their keys, scores and weights."""
+
+    rows: NDArray[np.int64]
+    keys: Floats
+    scores: Floats
+    weights: Floats
+
+
+def exponential_keys(seed: int, start: int, stop: int) -> Floats:
+    """Standard exponential variables of rows ``start`` to ``stop - 1``, functions of (seed, row) alone.
+
+    Row i takes word i of the Philox stream with key ``seed`` (Salmon et al., SC 2011); a counter step makes
+    four words. The upper 52 bits and a half make a uniform strictly inside (0, 1), exactly representable at
+    both ends. Equal to the last bit for any split of the rows on one NumPy build and kind of processor;
+    elsewhere ``log`` may round differently.
+    """
+    if not 0 <= seed < _SEED_LIMIT:
+        raise InvalidInputError(f"seed={seed} is outside 0 ... 2**128 - 1")
+    stream = np.random.Philox(key=seed)
+    step, skip = divmod(start, 4)
+    stream.advance(step)
+    words = stream.random_raw(stop - start + skip)[skip:]
+    words >>= np.uint64(12)
+    values = words.astype(np.float64)
+    values += 0.5
+    values *= 2.0**-52
+    np.log(values, out=values)
+    return np.negative(values, out=values)
+
+
+def keys_of(scores: Floats, seed: int, start: int) -> Floats:
+    """Keys E/s of the rows numbered from ``start``; infinite where the score is zero.
+
+    Scores outside about 1e-290 to 1e290 leave the range of float64 here; a ``DrawTable`` rescales them first.
+    """
+    keys = exponential_keys(seed, start, start + scores.size)
+    with np.errstate(divide="ignore", over="ignore"):
+        keys /= scores
+    return keys
+
+
+def key_candidates(scores: Floats, weights: Floats, seed: int, start: int, size: int) -> KeyCandidates:
+    """The ``size + 1`` smallest keys of a chunk of rows numbered from ``start``: no other can win or be tau."""
+    _check_size(size)
+    keys = keys_of(scores, seed, start)
+    kept = np.flatnonzero(scores > 0)
+    kept = kept[_smallest(keys[kept], size + 1)]
+    return KeyCandidates(kept + start, keys[kept], scores[kept], weights[kept])
+
+
+def merge_candidates(parts: Iterable[KeyCandidates], size: int) -> KeyCandidates:
+    """The ``size + 1`` smallest keys of the union of disjoint chunks, at least one; in any order and nesting."""
+    rows, keys, scores, weights = (np.concatenate(column) for column in zip(*parts, strict=True))
+    ascending = np.argsort(rows)
+    kept = ascending[_smallest(keys[ascending], size + 1)]
+    return KeyCandidates(rows[kept], keys[kept], scores[kept], weights[kept])
+
+
+def finish_keys(candidates: KeyCandidates, size: int) -> Draw:
+    r"""The draw of the merged candidates: all but the last in (key, row) order, whose key is tau.
+
+    The weights are :math:`w_p / (1 - e^{-s_p\tau})`. With at most ``size`` candidates every drawable row is
+    among them, and each keeps its own weight.
+    """
+    rows, keys, scores, weights = candidates
+    if rows.size <= size:
+        return Draw(rows, weights, None)
+    if rows.size > size + 1:
+        return finish_keys(merge_candidates([candidates], size), size)
+    last = rows.size - 1 - int(np.argmax(keys[::-1]))  # of equal largest keys the highest row number loses
+    won = np.arange(rows.size) != last
+    return Draw(rows[won], weights[won] / -np.expm1(-scores[won] * keys[last]), None)
+
+
+def _smallest(keys: Floats, count: int) -> NDArray[np.intp]:
+    """Positions, ascending, of the ``count`` smallest keys; of equal keys the earlier ones."""
+    if keys.size <= count:
+        return np.arange(keys.size)
+    border = np.partition(keys, count - 1)[count - 1]
+    chosen = keys < border
+    missing = count - np.count_nonzero(chosen)
+    chosen[np.flatnonzero(keys == border)[:missing]] = True
+    return np.flatnonzero(chosen)
+
+
+# Rows laid on a line, and the search on it.
+
+
+class _Line:
+    """Rows as neighbouring intervals of length s on [0, total), and a guide that finds the owner of a point in O(1).
+
+    The guide (Chen and Asau's index table) cuts the line into n/2 buckets and keeps, for each, the number
+    of interval ends in the buckets before it. Bucket numbers of ends and of points come from one monotone
+    function, hence an end in an earlier bucket is below the point, whatever the rounding: the search starts
+    at the owner or before it.
+    """
+
+    def __init__(self, rows: Ints, scores: Floats) -> None:
+        self.rows = rows
+        ends = scores[rows]
+        self.ends = np.cumsum(ends, out=ends)
+        self.total = float(self.ends[-1])
+        n_buckets = max(1, rows.size // 2)
+        self._per_unit = min(n_buckets / self.total, float(np.finfo(np.float64).max))
+        guide = np.zeros(n_buckets + 2, dtype=rows.dtype)
+        for start in range(0, rows.size, _BLOCK):
+            bucket = (self.ends[start : start + _BLOCK] * self._per_unit).astype(np.intp)
+            counts = np.bincount(bucket - bucket[0])
+            guide[bucket[0] + 1 : bucket[0] + 1 + counts.size] += counts.astype(guide.dtype)
+        self._guide = np.cumsum(guide, out=guide)
+
+    def locate(self, at: Floats) -> NDArray[np.intp]:
+        """Positions i with ends[i-1] <= at < ends[i]; an interval that rounding made empty is never found.
+
+        Ascending points are fastest. Points that rounding put at the total are moved below it, in place.
+        """
+        np.minimum(at, np.nextafter(self.total, 0.0), out=at)
+        found = self._guide.take((at * self._per_unit).astype(np.intp)).astype(np.intp)
+        behind = np.flatnonzero(self.ends.take(found) <= at)
+        for _ in range(4):  # a bucket holds two ends on average
+            if behind.size == 0:
+                return found
+            found[behind] += 1
+            behind = behind[self.ends.take(found[behind]) <= at[behind]]
+        found[behind] = np.searchsorted(self.ends, at[behind], side="right")
+        return found
+
+    def walk(self, size: int, rng: np.random.Generator) -> Ints:
+        """The owners of u, u + step, u + 2 step, ...: distinct if no interval exceeds ``1 - _slack`` steps."""
+        at = np.arange(size, dtype=np.float64)
+        at += rng.random()
+        at *= self.total / size
+        return self.rows.take(self.locate(at))
+
+
+class _Capped(NamedTuple):
+    """A systematic draw of one size with certain rows: these, the line of the others, and w/pi of all n rows."""
+
+    rows: Ints
+    line: _Line
+    weights: Floats
+
+
+def _slack(n: int, size: int) -> float:
+    """How close to 1 an inclusion probability counts as 1, so that no walk meets a row twice by rounding.
+
+    In steps of a walk of m points, both a point and the length of an interval are off by at most 2 m eps,
+    and the two sums of n scores that are compared (the sorted tail of ``_cap``, the end of the line) differ
+    by at most 2 n eps relatively. Weights use the probability that is then in force, so this costs no bias.
+    """
+    return 16.0 * _EPS * (n + size)
+
+
+def _cap(base: _Line, scores: Floats, weights: Floats, size: int) -> _Capped:
+    r"""Take out the rows with :math:`\pi = 1`, the rest being proportional to s: 1 < size < rows of the line.
+
+    With the scores descending and :math:`T_k` the sum of all but the k largest, row k + 1 is certain while
+    :math:`(m - k) s_{(k+1)} \ge T_k`, and once this fails it fails for the rest. At most m - 1 are taken:
+    an m-th would leave no draw to rows whose probability is tiny but not zero, and a single point cannot
+    meet a row twice.
+    """
+    values = scores[base.rows]
+    n = values.size
+    split = np.partition(values, n - size)
+    ascending = np.sort(split[n - size :])  # only the m largest can be certain
+    tails = (split[: n - size].sum() + np.cumsum(ascending))[::-1]  # summed upwards: no cancellation
+    remaining = np.arange(size, 0, -1)
+    fails = remaining * ascending[::-1] < (1.0 - _slack(n, size)) * tails
+    n_certain = min(int(np.argmax(fails)) if fails.any() else size, size - 1)
+    free = np.ones(n, dtype=bool)
+    if n_certain:
+        border = ascending[size - n_certain]
+        free[values > border] = False
+        tied = np.flatnonzero(values == border)
+        free[tied[: n_certain - (n - np.count_nonzero(free))]] = False
+    line = _Line(base.rows[free], scores)
+    scaled = weights.copy()
+    with np.errstate(over="ignore", divide="ignore"):  # as in DrawTable
+        scaled[line.rows] /= scores[line.rows] / line.total * (size - n_certain)
+    return _Capped(base.rows[~free], line, scaled)
+
+
+def _of_ordinary_size(scores: Floats) -> Floats:
+    """The scores, times a power of two if their sum could overflow or quotients underflow; positive stays so."""
+    largest = float(scores.max())
+    if 1e-150 <= largest <= 1e150:
+        return scores
+    scaled = np.ldexp(scores, -int(np.frexp(largest)[1]))
+    return np.maximum(scaled, np.finfo(np.float64).tiny, where=scores > 0, out=scaled)
+
+
+def _check_size(size: int) -> None:
+    if size < 1:
+        raise InvalidInputError(f"size={size} must be at least 1")
