@@ -1,3 +1,26 @@
 """Small weighted subsets of a data set, with a stated error."""
 
+from ._coreset import Coreset, QueryBall
+from ._errors import CoresiftError, InvalidInputError, InvalidTypeError, MissingExtraError
+from .core.audit import AuditResult
+from .core.circle import lower_bound_circle
+from .core.lewis import L1SVD
+from .estimators import LaplacianCoreset, RBFCoreset, audit, l1_svd
+
 __version__ = "0.1.0"
+
+__all__ = [
+    "L1SVD",
+    "AuditResult",
+    "Coreset",
+    "CoresiftError",
+    "InvalidInputError",
+    "InvalidTypeError",
+    "LaplacianCoreset",
+    "MissingExtraError",
+    "QueryBall",
+    "RBFCoreset",
+    "audit",
+    "l1_svd",
+    "lower_bound_circle",
+]

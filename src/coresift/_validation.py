@@ -43,17 +43,23 @@ def _check_finite(X: Matrix, given: Any, name: str) -> None:
     if isinstance(X, np.ndarray):
         for rows in row_slices(X.shape[0], X.itemsize * X.shape[1]):
             # extremes are NaN or infinite exactly when an entry is, and cost no temporary
-            high, low = X[rows].max(), X[rows].min()
+            high, low = float(X[rows].max()), float(X[rows].min())
             if not (high <= LARGEST_MAGNITUDE and low >= -LARGEST_MAGNITUDE):
                 _raise_not_finite(X[rows], rows.start, given, name)
-    elif not (np.abs(X.data) <= LARGEST_MAGNITUDE).all():
-        at = int(np.flatnonzero(~(np.abs(X.data) <= LARGEST_MAGNITUDE))[0])
+    elif len(bad := _not_finite(X.data)) > 0:
+        at = int(bad[0])
         row = int(np.searchsorted(X.indptr, at, side="right")) - 1
         _raise_bad_value(X.data[at], row, int(X.indices[at]), given, name)
 
 
+def _not_finite(values: np.ndarray) -> np.ndarray:
+    """Flat positions of NaN, infinity and numbers too large to be subtracted."""
+    wide = np.abs(values.astype(np.float64, copy=False))
+    return np.flatnonzero(~(wide <= LARGEST_MAGNITUDE))
+
+
 def _raise_not_finite(block: np.ndarray, start: int, given: Any, name: str) -> None:
-    row, column = (int(i) for i in np.argwhere(~(np.abs(block) <= LARGEST_MAGNITUDE))[0])
+    row, column = (int(i) for i in np.unravel_index(_not_finite(block)[0], block.shape))
     _raise_bad_value(block[row, column], start + row, column, given, name)
 
 

@@ -28,22 +28,23 @@ def log_shares(shares: np.ndarray) -> np.ndarray:
         return np.log(shares)
 
 
-def closed_form(sq_norms: np.ndarray, shares: np.ndarray, variance: float, radius: float) -> SensitivityBound:
+def closed_form(
+    sq_norms: np.ndarray, shares: np.ndarray, variance: float, radius: float, slack: float = 0.0
+) -> SensitivityBound:
     r"""The one-atom certificate, from distances to the mean alone.
 
     .. math:: s(p) \le \frac{w_p}{W} \exp\bigl( V + R^2 - (|p - \mu| - R)^2 \bigr)
 
     Jensen's inequality gives :math:`F(x) \ge W \exp(-V - |x-\mu|^2)`; what remains, :math:`-|p|^2 + 2 p \cdot x`, is
     largest at :math:`x = R p/|p|`. The total is at most :math:`e^{V+R^2}`, in any dimension. O(n) once the distances
-    are known.
+    are known. ``slack`` covers their rounding (:func:`~coresift.core.bound.rounding_slack`).
     """
     norms = np.sqrt(sq_norms)
-    max_norm = float(norms.max(where=shares > 0, initial=0.0))
     log_values = log_shares(shares)
     norms -= radius
     norms *= norms
     log_values -= norms
-    log_values += variance + radius**2 + rounding_slack(max_norm, radius)
+    log_values += variance + radius**2 + slack
     np.minimum(log_values, 0.0, out=log_values)
     return SensitivityBound(log_values, "closed-form", True, "Jensen's inequality at the mean; valid for every radius.")
 
@@ -172,7 +173,7 @@ def _ascend_blocks(
     """Ascend for all points: the least of the certificates, ``start`` and 1 (as logarithms), and the gaps."""
     log_values = start.log_values.copy()
     gap = np.zeros(len(log_values))
-    slack = rounding_slack(problem.points.max_norm, problem.radius)
+    slack = rounding_slack(problem.points.rounding_norm, problem.radius)
     for rows, p in coordinates:
         own = np.flatnonzero(problem.shares[rows] > 0)
         if len(own) > 0:

@@ -16,7 +16,8 @@ import scipy.sparse as sp
 
 BLOCK_BYTES = 1 << 20  # a pass that reads each block a few times wants it in the second-level cache
 GEMM_BLOCK_BYTES = 1 << 25  # a pass that multiplies matrices wants blocks large enough for BLAS
-_SAFE_MAGNITUDE = (1e-60, 1e60)  # squares and sums of squares of such numbers neither overflow nor underflow
+_LARGEST_SHIFT = 100.0  # a mean this much longer (squared) than the farthest distance costs two digits, not more
+_SAFE_SQUARES = (1e-120, 1e120)  # squares inside are free of overflow and underflow, and so are sums of them
 
 Matrix = np.ndarray | sp.csr_array
 
@@ -100,6 +101,13 @@ class Points:
         return int(self.X.shape[1])
 
     @property
+    def rounding_norm(self) -> float:
+        """A length whose square bounds the numbers that were subtracted to get a squared norm."""
+        # dense rows are subtracted from the centre first, or the centre is not much longer than they are
+        shift = float(np.linalg.norm(self.center / self.scale)) if self.is_sparse else 0.0
+        return max(self.max_norm, shift)
+
+    @property
     def is_sparse(self) -> bool:
         return sp.issparse(self.X)
 
@@ -129,8 +137,12 @@ class Points:
         return queries * self.scale + self.center
 
     def _dense(self, rows: np.ndarray) -> np.ndarray:
-        shifted = np.subtract(rows, self.center, dtype=np.float64)
-        shifted /= self.scale
+        # widening first: a subtraction of mixed widths is several times slower
+        shifted = rows.astype(np.float64, copy=False)
+        if self.center.any():
+            shifted = shifted - self.center
+        if self.scale != 1.0:
+            shifted = shifted / self.scale
         return shifted
 
 
@@ -157,30 +169,37 @@ class Moments:
 
 def moments(X: Matrix, shares: np.ndarray) -> Moments:
     """Weighted mean, variance and all distances from the mean, in two passes; ``shares`` are weights that sum to 1."""
-    if isinstance(X, np.ndarray):
-        mean, peak = _dense_mean(X, shares)
-    else:
-        mean = np.asarray(X.T @ shares, dtype=np.float64).ravel()
-        peak = float(np.abs(X.data).max(initial=0.0))
-    low, high = _SAFE_MAGNITUDE
-    unit = 1.0 if low < peak < high or peak == 0.0 else float(2.0 ** np.ceil(np.log2(peak)))
-    frame = Points(X, mean, unit, max_norm=np.inf)
-    sq_norms = np.empty(frame.n)
-    for rows, block in frame.blocks(budget=BLOCK_BYTES):
-        sq_norms[rows] = block.sq_norms
-    farthest = float(np.sqrt(sq_norms.max(where=shares > 0, initial=0.0)))
-    if farthest <= 4.0 * np.finfo(np.float64).eps * float(np.linalg.norm(mean / unit)):
+    positive = shares > 0
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean, sq_norms = _mean_and_distances(X, shares)
+        farthest = float(sq_norms.max(where=positive, initial=0.0))
+        usable = _SAFE_SQUARES[0] < farthest < _SAFE_SQUARES[1] and mean @ mean <= _LARGEST_SHIFT * farthest
+    unit = 1.0
+    if not usable:  # form the differences, in units in which their squares are ordinary numbers
+        peak = float(max(X.max(), -X.min()))
+        unit = 2.0 ** float(np.ceil(np.log2(peak))) if peak > 0 else 1.0
+        for rows, block in Points(X, mean, unit, max_norm=np.inf).blocks(budget=BLOCK_BYTES):
+            sq_norms[rows] = block.sq_norms
+        farthest = float(sq_norms.max(where=positive, initial=0.0))
+    if farthest <= (4.0 * np.finfo(np.float64).eps) ** 2 * float(np.sum((mean / unit) ** 2)):
         sq_norms[:] = 0.0  # all points equal: what is left of x - mean is the rounding of the mean
         farthest = 0.0
-    return Moments(mean, sq_norms, unit, farthest * unit, float(shares @ sq_norms))
+    return Moments(mean, sq_norms, unit, float(np.sqrt(farthest)) * unit, float(shares @ sq_norms))
 
 
-def _dense_mean(X: np.ndarray, shares: np.ndarray) -> tuple[np.ndarray, float]:
-    """Weighted mean and the largest magnitude."""
-    total = np.zeros(X.shape[1])
-    peak = 0.0
-    for rows in row_slices(X.shape[0], 8.0 * X.shape[1]):
-        block = X[rows]
-        peak = max(peak, float(block.max()), -float(block.min()))
-        total += shares[rows] @ block.astype(np.float64, copy=False)
-    return total, peak
+def _mean_and_distances(X: Matrix, shares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The mean m and ``|x|^2 - 2 x.m + |m|^2``: no temporaries, but it loses the digits by which |m|^2 is larger."""
+    raw = Points(X, np.zeros(X.shape[1]), 1.0, max_norm=np.inf)
+    is_uniform = shares.min() == shares.max()
+    mean = np.zeros(raw.d)
+    distances = np.empty(raw.n)
+    for rows, block in raw.blocks(budget=BLOCK_BYTES):
+        distances[rows] = block.sq_norms
+        if is_uniform and isinstance(block, DenseBlock):  # twice as fast as a product with a constant vector
+            mean += block.rows.sum(axis=0) * shares[0]
+        else:
+            mean += block.weighted_sum(shares[rows, None])[0]
+    for rows, block in raw.blocks(budget=BLOCK_BYTES):
+        distances[rows] -= 2.0 * block.dot(mean[None])[:, 0]
+    distances += mean @ mean
+    return mean, np.maximum(distances, 0.0, out=distances)

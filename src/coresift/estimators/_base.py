@@ -1,0 +1,216 @@
+"""What the coreset estimators share: fit the sensitivities once, draw from them as often as wanted."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from .._coreset import Coreset, QueryBall
+from .._errors import InvalidInputError
+from .._progress import Progress, logger
+from .._validation import check_budget, check_choice, check_count, check_features, check_generator, check_seed, check_weights
+from ..core.bound import SensitivityBound
+from ..core.draw import DrawTable
+from ..core.points import Moments, Points, moments
+from ._geometry import choose_scale
+
+METHODS = ("systematic", "iid", "keys")
+_AS_GOOD = 1.5  # plain sampling that needs at most this factor more points is called as good
+_STATED_DELTA = 0.05
+
+
+@dataclass(frozen=True)
+class FitContext:
+    """What a bound may use: the data in scaled coordinates and what one look at it gave."""
+
+    points: Points
+    shares: np.ndarray  # weights divided by their sum
+    sq_norms: np.ndarray  # |z|^2
+    variance: float  # V, scaled
+    rng: np.random.Generator
+
+
+class SensitivityCoreset(BaseEstimator):
+    """Base of the estimators: validation, geometry, drawing. A subclass gives the loss and its bounds."""
+
+    loss: str
+
+    # set by the subclass's __init__
+    bandwidth: Any
+    bound: str
+    n_cells: int
+    max_exact: int | None
+    verbose: int
+    random_state: Any
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Bound the sensitivity of every row.
+
+        Parameters
+        ----------
+        X : array-like, frame or sparse matrix of shape (n, d)
+            Not copied, not kept.
+        y : ignored
+            Present by the conventions of scikit-learn.
+        sample_weight : array-like of shape (n,), optional
+            Non-negative weights of the rows; a row of weight zero is never drawn.
+        """
+        self._check_parameters()
+        X = check_features(X, estimator=self)
+        weights = check_weights(sample_weight, X.shape[0])
+        geometry_rng, order_rng, draw_rng = children(check_generator(self.random_state), 3)
+        shares = weights / weights.sum()
+
+        found = moments(X, shares)
+        scale = self._choose_scale(X, found, shares, geometry_rng)
+        points = Points(X, found.mean, scale, found.max_norm / scale)
+        context = FitContext(
+            points, shares, found.scaled_sq_norms(scale), found.scaled_variance(scale), geometry_rng
+        )
+        bound = self._bound(context)
+
+        self.center_ = found.mean
+        self.scale_ = scale
+        self.sensitivities_ = bound.values
+        self.total_sensitivity_ = bound.total
+        self.bound_ = bound.name
+        self.is_certified_ = bound.is_certified
+        self.bound_note_ = bound.note
+        self.duality_gap_ = bound.gap
+        self.n_unconverged_ = None if bound.gap is None else int(np.sum(bound.gap > self._tolerance(bound.name)))
+        self._prepare_draws(bound, shares, weights, order_rng, draw_rng)
+        if not bound.is_certified:
+            logger.warning("%s: bound %r is not a certificate here. %s", type(self).__name__, bound.name, bound.note)
+        if self.n_unconverged_:
+            logger.warning(
+                "%s: %d of %d points stopped before the duality gap closed; their bounds hold but are loose.",
+                type(self).__name__, self.n_unconverged_, X.shape[0],
+            )
+        return self
+
+    def sample(self, size: int | float, *, method: str = "systematic", random_state: Any = None) -> Coreset:
+        """Draw a coreset.
+
+        Parameters
+        ----------
+        size : int or float
+            A number of points, or a fraction of the rows in (0, 1], rounded up.
+        method : {"systematic", "iid", "keys"}
+            ``systematic``: exactly ``size`` distinct points. ``iid``: the draw of the theorems; repeats are merged, so
+            fewer points may come out. ``keys``: exactly ``size`` distinct points, the same from files, chunks or workers.
+        random_state : None, int or Generator
+            None draws afresh at each call, in a sequence that the estimator's own ``random_state`` repeats. The seed
+            used is kept in the result: ``random_state=core.seed`` draws the same coreset again.
+        """
+        check_is_fitted(self, "sensitivities_")
+        method = check_choice(method, "method", METHODS)
+        count = check_budget(size, self._table.n_samples)
+        seed = check_seed(random_state, self._draw_rng)
+        drawn = self._table.draw(count, method, seed)
+        return Coreset._trusted(
+            indices=drawn.indices,
+            weights=drawn.weights,
+            n_samples=self._table.n_samples,
+            method=method,
+            n_draws=drawn.n_draws,
+            seed=seed,
+            total_sensitivity=self.total_sensitivity_,
+            bound=self.bound_,
+            guarantee=self._guarantee(method, count),
+            ball=self._ball(),
+            total_weight=self._total_weight,
+        )
+
+    def advice(self) -> str:
+        """Whether these sensitivities help, in plain words."""
+        check_is_fitted(self, "sensitivities_")
+        text = f"Total sensitivity {self.total_sensitivity_:.3g} (the least possible is 1), bound {self.bound_!r}."
+        if not self.is_certified_:
+            return f"{text} {self.bound_note_}"
+        factor = self.uniform_factor_
+        if factor <= _AS_GOOD:
+            return f"{text} Plain sampling needs at most {factor:.2f} times as many points: uniform sampling is as good here."
+        return f"{text} Plain sampling may need up to {factor:.3g} times as many points for the same guarantee."
+
+    def _check_parameters(self) -> None:
+        check_choice(self.bound, "bound", self._bounds())
+        check_count(self.n_cells, "n_cells")
+        if self.max_exact is not None:
+            check_count(self.max_exact, "max_exact")
+
+    def _choose_scale(self, X: Any, found: Moments, shares: np.ndarray, rng: np.random.Generator) -> float:
+        return choose_scale(self.bandwidth, X, found, shares, rng)
+
+    def _prepare_draws(
+        self,
+        bound: SensitivityBound,
+        shares: np.ndarray,
+        weights: np.ndarray,
+        order_rng: np.random.Generator,
+        draw_rng: np.random.Generator,
+    ) -> None:
+        """Scores to draw by: the sensitivities, but never below the share of the weight.
+
+        The floor is still a certificate, adds at most 1 to the total, and bounds every weight by ``W t / m``: without it
+        a point far outside the ball, to which no query is sensitive, would be drawn once in ages with a weight to match.
+        """
+        positive = shares > 0
+        own = np.log(shares, out=np.full(len(shares), -np.inf), where=positive)
+        log_scores = np.maximum(bound.log_values, own)
+        peak = float(log_scores.max())
+        # the paper's scores can span more than floats do; what would vanish stays drawable
+        scores = np.exp(np.maximum(log_scores - peak, -700.0), out=np.zeros(len(shares)), where=positive)
+        # log max s/share: what every share would have to be multiplied with to dominate
+        excess = float(np.max(log_scores - own, where=positive, initial=-np.inf))
+        log_total = peak + float(np.log(scores.sum()))
+        self._draw_total = float(np.exp(min(log_total, 700.0)))
+        self.uniform_factor_ = float(np.exp(min(excess - log_total, 700.0)))
+        self._total_weight = float(weights.sum())
+        self._table = DrawTable(scores, weights, order_rng)
+        self._draw_rng = draw_rng
+
+    def _guarantee(self, method: str, count: int) -> str | None:
+        """What is proved of this draw: Bernstein's inequality for each single query, when draws are independent."""
+        if method != "iid" or not self.is_certified_:
+            return None
+        # 2 exp(-m e^2 / (2 t (1 + e/3))) = delta  <=>  e^2 = a (1 + e/3),  a = 2 t ln(2/delta) / m
+        a = 2.0 * self._draw_total * np.log(2.0 / _STATED_DELTA) / count
+        eps = a / 6.0 + np.sqrt(a * a / 36.0 + a)
+        if eps >= 1.0:
+            return None
+        return (
+            f"For each single query of the ball, relative error at most {eps:.3f} with probability "
+            f"{1 - _STATED_DELTA:g} over the draw (Bernstein, m = {count}, t = {self._draw_total:.3g})."
+        )
+
+    def _refuse_large(self, n: int) -> None:
+        if self.max_exact is not None and n > self.max_exact:
+            raise InvalidInputError(
+                f"bound='exact' compares every row with every other: n_samples = {n} exceeds max_exact = "
+                f"{self.max_exact}. Use bound='cells', or pass max_exact=None to force it."
+            )
+
+    def _progress(self, label: str, n: int) -> Progress:
+        return Progress(label, n, self.verbose)
+
+    @abstractmethod
+    def _bound(self, context: FitContext) -> SensitivityBound: ...
+
+    @abstractmethod
+    def _bounds(self) -> tuple[str, ...]: ...
+
+    @abstractmethod
+    def _tolerance(self, bound_name: str) -> float: ...
+
+    @abstractmethod
+    def _ball(self) -> QueryBall: ...
+
+
+def children(rng: np.random.Generator, count: int) -> list[np.random.Generator]:
+    """Independent generators made from ``rng``, whatever it was made from."""
+    return [np.random.default_rng(seed) for seed in rng.integers(0, 2**63, size=(count, 2))]

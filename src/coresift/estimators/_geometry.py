@@ -1,0 +1,70 @@
+"""Where the query ball sits, how long a unit is, and which cells summarise the data."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.spatial.distance import pdist
+
+from .._errors import InvalidInputError
+from .._validation import check_positive
+from ..core.points import Matrix, Moments, Points
+
+_MEDIAN_SAMPLE = 1000
+_ROWS_PER_CELL = 40  # k-means centres are means of about this many rows: enough, since any partition is valid
+
+
+def weighted_rows(shares: np.ndarray, size: int, rng: np.random.Generator) -> np.ndarray:
+    """At most ``size`` distinct rows drawn in proportion to ``shares``; all that have weight if they are as few."""
+    positive = np.flatnonzero(shares)
+    if len(positive) <= size:
+        return positive
+    cumulative = np.cumsum(shares[positive])
+    drawn = np.searchsorted(cumulative, rng.random(size) * cumulative[-1], side="right")
+    return positive[np.unique(np.minimum(drawn, len(positive) - 1))]
+
+
+def choose_scale(
+    bandwidth: Any, X: Matrix, found: Moments, shares: np.ndarray, rng: np.random.Generator
+) -> float:
+    """The bandwidth in units of the data: the farthest point (None), the median distance, or the number given."""
+    if bandwidth is None:
+        return found.max_norm or 1.0  # all points equal: any unit will do
+    if isinstance(bandwidth, str):
+        if bandwidth != "median":
+            raise InvalidInputError(f"bandwidth = {bandwidth!r} must be None, 'median' or a number above 0.")
+        return median_distance(X, found, weighted_rows(shares, _MEDIAN_SAMPLE, rng))
+    return check_positive(bandwidth, "bandwidth")
+
+
+def median_distance(X: Matrix, found: Moments, rows: np.ndarray) -> float:
+    """The median of the positive distances between ``rows``; 1 if there is none."""
+    unit = found.max_norm or 1.0
+    if isinstance(X, np.ndarray):
+        distances = pdist((np.asarray(X[rows], dtype=np.float64) - found.mean) / unit)
+    else:
+        sample = sp.csr_array(X[rows], dtype=np.float64) / unit
+        gram = (sample @ sample.T).toarray()
+        squares = gram.diagonal()[:, None] + gram.diagonal() - 2.0 * gram
+        distances = np.sqrt(np.maximum(squares[np.triu_indices(len(rows), 1)], 0.0))
+    distances = distances[distances > 1e-12]
+    return float(np.median(distances)) * unit if len(distances) > 0 else unit
+
+
+def cell_centers(points: Points, shares: np.ndarray, n_cells: int, rng: np.random.Generator) -> np.ndarray:
+    """(k, d) centres in scaled coordinates, by k-means on a sample of rows; k is at most ``n_cells``."""
+    # imported here because it takes as long as the rest of the package
+    from sklearn.cluster import KMeans
+
+    rows = weighted_rows(shares, max(_ROWS_PER_CELL * n_cells, _MEDIAN_SAMPLE), rng)
+    if len(rows) <= n_cells:
+        return points.take(rows)
+    sample = points.take(rows) if not points.is_sparse else sp.csr_matrix(points.X[rows], dtype=np.float64) / points.scale
+    kmeans = KMeans(n_cells, n_init=1, max_iter=20, random_state=int(rng.integers(2**31)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # fewer distinct points than cells: the empty ones are dropped later
+        centers = np.asarray(kmeans.fit(sample).cluster_centers_, dtype=np.float64)
+    return centers - points.center / points.scale if points.is_sparse else centers
