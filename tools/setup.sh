@@ -56,7 +56,7 @@ install() {
     "$venv/bin/python" -m pip --version >/dev/null 2>&1 || "$venv/bin/python" -m ensurepip >/dev/null
     say "installing coresift[$extra] into $venv (the first time takes a minute or two)"
     # The build backend goes in first, pinned as well, so that the install needs no build environment of its own.
-    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check -c constraints.txt hatchling
+    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check -c constraints.txt hatchling editables
     "$venv/bin/python" -m pip install --quiet --disable-pip-version-check -c constraints.txt \
         --no-build-isolation -e ".[$extra]"
     state >"$venv/.coresift-$extra"
