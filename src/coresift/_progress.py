@@ -37,5 +37,10 @@ class Progress:
         if left > _LONG_SECONDS and not self.warned:
             self.warned, level = True, logging.WARNING
         logger.log(
-            level, "%s: %.0f %% of %d rows, about %.0f s left", self.label, 100 * self.done / self.total, self.total, left
+            level,
+            "%s: %.0f %% of %d rows, about %.0f s left",
+            self.label,
+            100 * self.done / self.total,
+            self.total,
+            left,
         )

@@ -16,11 +16,19 @@ from .core.points import Matrix, row_slices
 LARGEST_MAGNITUDE = 1e300  # differences of larger numbers overflow
 
 
-def check_features(X: Any, *, estimator: BaseEstimator | None = None, reset: bool = True, name: str = "X") -> Matrix:
+def check_features(
+    X: Any,
+    *,
+    estimator: BaseEstimator | None = None,
+    reset: bool = True,
+    finite: bool = True,
+    name: str = "X",
+) -> Matrix:
     """A two-dimensional float32 or float64 array or CSR matrix without NaN or infinity.
 
     Float arrays are returned as they are, without a copy; lists, frames and integers become float64. With an
-    ``estimator``, scikit-learn's record of feature names and their number is set (``reset``) or checked.
+    ``estimator``, scikit-learn's record of feature names and their number is set (``reset``) or checked. A caller whose
+    first pass notices what is not finite by itself may pass ``finite=False`` and call :func:`check_finite` then.
     """
     options = {"accept_sparse": "csr", "dtype": (np.float64, np.float32), "ensure_all_finite": False}
     try:
@@ -35,11 +43,13 @@ def check_features(X: Any, *, estimator: BaseEstimator | None = None, reset: boo
     if sp.issparse(checked):
         checked = sp.csr_array(checked)
         checked.sum_duplicates()
-    _check_finite(checked, X, name)
+    if finite:
+        check_finite(checked, X, name)
     return checked
 
 
-def _check_finite(X: Matrix, given: Any, name: str) -> None:
+def check_finite(X: Matrix, given: Any = None, name: str = "X") -> None:
+    """Raise at the first NaN, infinity or too large number; ``given`` may know the columns' names."""
     if isinstance(X, np.ndarray):
         for rows in row_slices(X.shape[0], X.itemsize * X.shape[1]):
             # extremes are NaN or infinite exactly when an entry is, and cost no temporary
@@ -84,9 +94,13 @@ def check_weights(sample_weight: Any, n_samples: int, name: str = "sample_weight
     if weights.ndim == 0:
         weights = np.full(n_samples, float(weights))
     if weights.ndim != 1:
-        raise InvalidInputError(f"{name} has shape {weights.shape}; it must be one-dimensional, of length {n_samples}.")
+        raise InvalidInputError(
+            f"{name} has shape {weights.shape}; it must be one-dimensional, of length {n_samples}."
+        )
     if len(weights) != n_samples:
-        raise InvalidInputError(f"{name} has length {len(weights)}, but X has {n_samples} rows; they must be equal.")
+        raise InvalidInputError(
+            f"{name} has length {len(weights)}, but X has {n_samples} rows; they must be equal."
+        )
     bad = np.flatnonzero(~(np.isfinite(weights) & (weights >= 0)))
     if len(bad) > 0:
         raise InvalidInputError(
@@ -128,7 +142,9 @@ def check_positive(value: Any, name: str, *, allow_infinity: bool = False) -> fl
         raise InvalidTypeError(f"{name} = {value!r} must be a number above 0.")
     number = float(value)
     if not number > 0 or (np.isinf(number) and not allow_infinity):
-        raise InvalidInputError(f"{name} = {value!r} must be above 0{'' if allow_infinity else ' and finite'}.")
+        raise InvalidInputError(
+            f"{name} = {value!r} must be above 0{'' if allow_infinity else ' and finite'}."
+        )
     return number
 
 
@@ -156,7 +172,11 @@ def check_generator(random_state: Any, name: str = "random_state") -> np.random.
         return np.random.default_rng(random_state.randint(0, 2**32, size=4, dtype=np.uint32))
     if random_state is None:
         return np.random.default_rng()
-    if isinstance(random_state, (bool, np.bool_)) or not isinstance(random_state, Integral) or random_state < 0:
+    if (
+        isinstance(random_state, (bool, np.bool_))
+        or not isinstance(random_state, Integral)
+        or random_state < 0
+    ):
         raise InvalidInputError(
             f"{name} = {random_state!r} must be None, an integer of at least 0, or a numpy.random.Generator."
         )
@@ -165,7 +185,11 @@ def check_generator(random_state: Any, name: str = "random_state") -> np.random.
 
 def check_seed(random_state: Any, fallback: np.random.Generator, name: str = "random_state") -> int:
     """An integer seed that repeats a draw: the integer given, or one drawn from the generator given, or ``fallback``."""
-    if isinstance(random_state, Integral) and not isinstance(random_state, (bool, np.bool_)) and random_state >= 0:
+    if (
+        isinstance(random_state, Integral)
+        and not isinstance(random_state, (bool, np.bool_))
+        and random_state >= 0
+    ):
         return int(random_state)
     generator = fallback if random_state is None else check_generator(random_state, name)
     return int(generator.integers(2**63))

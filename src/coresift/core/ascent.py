@@ -82,7 +82,13 @@ class Ascent:
 
 
 def ascend(
-    p: np.ndarray, atoms: Atoms, radius: float, upper: np.ndarray, max_curvature: float, tol: float, max_steps: int
+    p: np.ndarray,
+    atoms: Atoms,
+    radius: float,
+    upper: np.ndarray,
+    max_curvature: float,
+    tol: float,
+    max_steps: int,
 ) -> Ascent:
     """Maximise ``2 p.x - L(x)`` over ``|x| <= radius`` for each row of ``p``, to a duality gap of ``tol``.
 

@@ -33,16 +33,11 @@ class SensitivityBound:
 
     @property
     def values(self) -> np.ndarray:
-        """The bounds themselves; one beyond the range of floats becomes the largest float."""
+        """The bounds themselves; one beyond the range of floats becomes a very large float."""
         return np.exp(np.minimum(self.log_values, LARGEST_EXPONENT))
 
-    @property
-    def total(self) -> float:
-        """The sum of the bounds (at most the largest float)."""
-        return float(min(np.sum(self.values), np.finfo(np.float64).max))
 
-
-LARGEST_EXPONENT = float(np.log(np.finfo(np.float64).max)) - 1.0
+LARGEST_EXPONENT = float(np.log(np.finfo(np.float64).max)) - 50.0  # so that sums of bounds stay finite
 
 
 def rounding_slack(max_norm: float, radius: float) -> float:

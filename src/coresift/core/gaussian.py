@@ -46,7 +46,9 @@ def closed_form(
     log_values -= norms
     log_values += variance + radius**2 + slack
     np.minimum(log_values, 0.0, out=log_values)
-    return SensitivityBound(log_values, "closed-form", True, "Jensen's inequality at the mean; valid for every radius.")
+    return SensitivityBound(
+        log_values, "closed-form", True, "Jensen's inequality at the mean; valid for every radius."
+    )
 
 
 @dataclass(frozen=True)
@@ -180,7 +182,13 @@ def _ascend_blocks(
             at = own + rows.start
             constant = np.log(problem.shares[at]) - problem.sq_norms[at]
             found: Ascent = ascend(
-                p[own], atoms, problem.radius, log_values[at] - constant, curvature, tol=tol, max_steps=MAX_STEPS
+                p[own],
+                atoms,
+                problem.radius,
+                log_values[at] - constant,
+                curvature,
+                tol=tol,
+                max_steps=MAX_STEPS,
             )
             log_values[at] = np.minimum(log_values[at], constant + found.upper + slack)
             gap[at] = np.maximum(log_values[at] - (constant + found.lower), 0.0)

@@ -16,7 +16,9 @@ import scipy.sparse as sp
 
 BLOCK_BYTES = 1 << 20  # a pass that reads each block a few times wants it in the second-level cache
 GEMM_BLOCK_BYTES = 1 << 25  # a pass that multiplies matrices wants blocks large enough for BLAS
-_LARGEST_SHIFT = 100.0  # a mean this much longer (squared) than the farthest distance costs two digits, not more
+_LARGEST_SHIFT = (
+    100.0  # a mean this much longer (squared) than the farthest distance costs two digits, not more
+)
 _SAFE_SQUARES = (1e-120, 1e120)  # squares inside are free of overflow and underflow, and so are sums of them
 
 Matrix = np.ndarray | sp.csr_array
@@ -120,7 +122,9 @@ class Points:
 
     def blocks(self, extra_columns: int = 0, budget: int = GEMM_BLOCK_BYTES) -> Iterator[tuple[slice, Block]]:
         """All rows in order. ``extra_columns`` is how many float64 a row the caller adds to a block."""
-        per_row = 8.0 * (extra_columns + (self.d if not self.is_sparse else 2.0 * self.X.nnz / max(self.n, 1)))
+        per_row = 8.0 * (
+            extra_columns + (self.d if not self.is_sparse else 2.0 * self.X.nnz / max(self.n, 1))
+        )
         for rows in row_slices(self.n, per_row, budget):
             yield rows, self.block(rows)
 
@@ -168,15 +172,24 @@ class Moments:
 
 
 def moments(X: Matrix, shares: np.ndarray) -> Moments:
-    """Weighted mean, variance and all distances from the mean, in two passes; ``shares`` are weights that sum to 1."""
+    """Weighted mean, variance and all distances from the mean, in two passes; ``shares`` are weights that sum to 1.
+
+    NaN or infinity anywhere in ``X`` leaves a distance that is not finite: a check that costs nothing.
+    """
     positive = shares > 0
     with np.errstate(over="ignore", invalid="ignore"):
         mean, sq_norms = _mean_and_distances(X, shares)
         farthest = float(sq_norms.max(where=positive, initial=0.0))
-        usable = _SAFE_SQUARES[0] < farthest < _SAFE_SQUARES[1] and mean @ mean <= _LARGEST_SHIFT * farthest
+        usable = (
+            bool(np.isfinite(sq_norms.sum()))
+            and _SAFE_SQUARES[0] < farthest < _SAFE_SQUARES[1]
+            and mean @ mean <= _LARGEST_SHIFT * farthest
+        )
     unit = 1.0
     if not usable:  # form the differences, in units in which their squares are ordinary numbers
         peak = float(max(X.max(), -X.min()))
+        if not np.isfinite(peak):
+            return Moments(mean, np.full(len(sq_norms), np.nan), 1.0, np.nan, np.nan)
         unit = 2.0 ** float(np.ceil(np.log2(peak))) if peak > 0 else 1.0
         for rows, block in Points(X, mean, unit, max_norm=np.inf).blocks(budget=BLOCK_BYTES):
             sq_norms[rows] = block.sq_norms

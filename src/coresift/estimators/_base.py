@@ -13,7 +13,17 @@ from sklearn.utils.validation import check_is_fitted
 from .._coreset import Coreset, QueryBall
 from .._errors import InvalidInputError
 from .._progress import Progress, logger
-from .._validation import check_budget, check_choice, check_count, check_features, check_generator, check_seed, check_weights
+from .._validation import (
+    LARGEST_MAGNITUDE,
+    check_budget,
+    check_choice,
+    check_count,
+    check_features,
+    check_finite,
+    check_generator,
+    check_seed,
+    check_weights,
+)
 from ..core.bound import SensitivityBound
 from ..core.draw import DrawTable
 from ..core.points import Moments, Points, moments
@@ -22,6 +32,7 @@ from ._geometry import choose_scale
 METHODS = ("systematic", "iid", "keys")
 _AS_GOOD = 1.5  # plain sampling that needs at most this factor more points is called as good
 _STATED_DELTA = 0.05
+_WIDEST = 700.0  # exp of this is near the largest float
 
 
 @dataclass(frozen=True)
@@ -61,12 +72,15 @@ class SensitivityCoreset(BaseEstimator):
             Non-negative weights of the rows; a row of weight zero is never drawn.
         """
         self._check_parameters()
-        X = check_features(X, estimator=self)
+        given = X
+        X = check_features(X, estimator=self, finite=False)
         weights = check_weights(sample_weight, X.shape[0])
         geometry_rng, order_rng, draw_rng = children(check_generator(self.random_state), 3)
         shares = weights / weights.sum()
 
         found = moments(X, shares)
+        if not np.isfinite(found.sq_norms).all() or found.unit > LARGEST_MAGNITUDE:
+            check_finite(X, given)
         scale = self._choose_scale(X, found, shares, geometry_rng)
         points = Points(X, found.mean, scale, found.max_norm / scale)
         context = FitContext(
@@ -77,19 +91,25 @@ class SensitivityCoreset(BaseEstimator):
         self.center_ = found.mean
         self.scale_ = scale
         self.sensitivities_ = bound.values
-        self.total_sensitivity_ = bound.total
+        self.total_sensitivity_ = float(self.sensitivities_.sum())
         self.bound_ = bound.name
         self.is_certified_ = bound.is_certified
         self.bound_note_ = bound.note
         self.duality_gap_ = bound.gap
-        self.n_unconverged_ = None if bound.gap is None else int(np.sum(bound.gap > self._tolerance(bound.name)))
+        self.n_unconverged_ = (
+            None if bound.gap is None else int(np.sum(bound.gap > self._tolerance(bound.name)))
+        )
         self._prepare_draws(bound, shares, weights, order_rng, draw_rng)
         if not bound.is_certified:
-            logger.warning("%s: bound %r is not a certificate here. %s", type(self).__name__, bound.name, bound.note)
+            logger.warning(
+                "%s: bound %r is not a certificate here. %s", type(self).__name__, bound.name, bound.note
+            )
         if self.n_unconverged_:
             logger.warning(
                 "%s: %d of %d points stopped before the duality gap closed; their bounds hold but are loose.",
-                type(self).__name__, self.n_unconverged_, X.shape[0],
+                type(self).__name__,
+                self.n_unconverged_,
+                X.shape[0],
             )
         return self
 
@@ -132,10 +152,14 @@ class SensitivityCoreset(BaseEstimator):
         text = f"Total sensitivity {self.total_sensitivity_:.3g} (the least possible is 1), bound {self.bound_!r}."
         if not self.is_certified_:
             return f"{text} {self.bound_note_}"
+        if self.total_sensitivity_ >= self._table.n_samples:
+            return f"{text} That is no less than the number of rows: this bound promises nothing; try 'cells' or 'exact'."
         factor = self.uniform_factor_
         if factor <= _AS_GOOD:
             return f"{text} Plain sampling needs at most {factor:.2f} times as many points: uniform sampling is as good here."
-        return f"{text} Plain sampling may need up to {factor:.3g} times as many points for the same guarantee."
+        return (
+            f"{text} Plain sampling may need up to {factor:.3g} times as many points for the same guarantee."
+        )
 
     def _check_parameters(self) -> None:
         check_choice(self.bound, "bound", self._bounds())
@@ -159,17 +183,16 @@ class SensitivityCoreset(BaseEstimator):
         The floor is still a certificate, adds at most 1 to the total, and bounds every weight by ``W t / m``: without it
         a point far outside the ball, to which no query is sensitive, would be drawn once in ages with a weight to match.
         """
+        # "paper" and "lemma" can exceed what floats hold: relative to the largest, what would vanish stays drawable
+        peak = max(float(bound.log_values.max()), 0.0)
+        values = bound.values if peak == 0.0 else np.exp(np.maximum(bound.log_values - peak, -_WIDEST))
         positive = shares > 0
-        own = np.log(shares, out=np.full(len(shares), -np.inf), where=positive)
-        log_scores = np.maximum(bound.log_values, own)
-        peak = float(log_scores.max())
-        # the paper's scores can span more than floats do; what would vanish stays drawable
-        scores = np.exp(np.maximum(log_scores - peak, -700.0), out=np.zeros(len(shares)), where=positive)
-        # log max s/share: what every share would have to be multiplied with to dominate
-        excess = float(np.max(log_scores - own, where=positive, initial=-np.inf))
-        log_total = peak + float(np.log(scores.sum()))
-        self._draw_total = float(np.exp(min(log_total, 700.0)))
-        self.uniform_factor_ = float(np.exp(min(excess - log_total, 700.0)))
+        scores = np.maximum(
+            values, shares * np.exp(-min(peak, _WIDEST)), out=np.zeros(len(shares)), where=positive
+        )
+        total = float(scores.sum())
+        self._draw_total = total * float(np.exp(min(peak, _WIDEST)))
+        self.uniform_factor_ = float(np.max(scores[positive] / shares[positive])) / total
         self._total_weight = float(weights.sum())
         self._table = DrawTable(scores, weights, order_rng)
         self._draw_rng = draw_rng

@@ -8,7 +8,14 @@ import numpy as np
 
 from .._coreset import Coreset, QueryBall
 from .._errors import InvalidInputError, InvalidTypeError
-from .._validation import check_choice, check_count, check_features, check_generator, check_positive, check_weights
+from .._validation import (
+    check_choice,
+    check_count,
+    check_features,
+    check_generator,
+    check_positive,
+    check_weights,
+)
 from ..core import lewis
 from ..core.audit import AuditResult, worst_query
 from ..core.points import Matrix, Points, moments
@@ -106,7 +113,9 @@ def audit(
         n_starts=check_count(n_starts, "n_starts"),
         n_random=check_count(n_random, "n_random"),
         max_iter=check_count(max_iter, "max_iter", minimum=0),
-        max_evaluations=None if max_evaluations is None else check_positive(max_evaluations, "max_evaluations"),
+        max_evaluations=None
+        if max_evaluations is None
+        else check_positive(max_evaluations, "max_evaluations"),
     )
 
 
@@ -115,11 +124,21 @@ def query_ball(
 ) -> QueryBall:
     """The queries meant: what is given, else the coreset's own, else the paper's normalisation with radius 1."""
     if own is not None and X.shape[1] != len(own.center):
-        raise InvalidInputError(f"X has {X.shape[1]} columns, but the coreset was drawn from {len(own.center)}.")
-    kind = check_choice(loss, "loss", ("gaussian", "laplacian")) if loss is not None else own.loss if own else "gaussian"
+        raise InvalidInputError(
+            f"X has {X.shape[1]} columns, but the coreset was drawn from {len(own.center)}."
+        )
+    kind = (
+        check_choice(loss, "loss", ("gaussian", "laplacian"))
+        if loss is not None
+        else own.loss
+        if own
+        else "gaussian"
+    )
     if kind == "laplacian":
         if radius is not None and not (isinstance(radius, (int, float)) and np.isinf(radius)):
-            raise InvalidInputError(f"radius = {radius!r} does not apply: the Laplacian's queries are all of space.")
+            raise InvalidInputError(
+                f"radius = {radius!r} does not apply: the Laplacian's queries are all of space."
+            )
         reach = np.inf
     elif radius is not None:
         reach = check_positive(radius, "radius")

@@ -62,7 +62,11 @@ def cell_centers(points: Points, shares: np.ndarray, n_cells: int, rng: np.rando
     rows = weighted_rows(shares, max(_ROWS_PER_CELL * n_cells, _MEDIAN_SAMPLE), rng)
     if len(rows) <= n_cells:
         return points.take(rows)
-    sample = points.take(rows) if not points.is_sparse else sp.csr_matrix(points.X[rows], dtype=np.float64) / points.scale
+    sample = (
+        points.take(rows)
+        if not points.is_sparse
+        else sp.csr_matrix(points.X[rows], dtype=np.float64) / points.scale
+    )
     kmeans = KMeans(n_cells, n_init=1, max_iter=20, random_state=int(rng.integers(2**31)))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # fewer distinct points than cells: the empty ones are dropped later

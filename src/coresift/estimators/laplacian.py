@@ -85,7 +85,9 @@ class LaplacianCoreset(SensitivityCoreset):
         if self.metric == "euclidean" or not (self.bandwidth is None or self.bandwidth == "median"):
             return super()._choose_scale(X, found, shares, rng)
         if not isinstance(X, np.ndarray):
-            raise InvalidInputError(f"metric = {self.metric!r} needs a dense X; sparse rows have metric='euclidean' only.")
+            raise InvalidInputError(
+                f"metric = {self.metric!r} needs a dense X; sparse rows have metric='euclidean' only."
+            )
         if self.bandwidth is None:
             reach = 0.0
             for rows in row_slices(len(X), 8.0 * X.shape[1]):
@@ -111,7 +113,9 @@ class LaplacianCoreset(SensitivityCoreset):
                     f"metric = {self.metric!r} needs a dense X; sparse rows have metric='euclidean' only."
                 )
             self._refuse_large(points.n)
-            return laplacian_exact(points, shares, self.metric, self._progress("exact sensitivities", points.n))
+            return laplacian_exact(
+                points, shares, self.metric, self._progress("exact sensitivities", points.n)
+            )
         centers = cell_centers(points, shares, self.n_cells, context.rng)
         summary = cells(points, shares, centers, self._progress("cells", points.n))
         return laplacian_cells(points, shares, summary, self._progress("sensitivities from cells", points.n))

@@ -134,7 +134,7 @@ class RBFCoreset(SensitivityCoreset):
 
     def _cheapest(self, start: SensitivityBound, n: int, d: int) -> str:
         """Exact if that is a matter of a second, else cells if of some ten seconds; the closed form if little is to gain."""
-        if start.total <= _NEAR_ONE:
+        if start.values.sum() <= _NEAR_ONE:
             return "closed-form"
         if 4.0 * n * n * (d + 8) * _TYPICAL_STEPS <= _CHEAP_EXACT:
             return "exact"
