@@ -171,7 +171,7 @@ class Coreset:
         """The rows of the coreset from each array, then the weights: ``Xs, ys, ws = core.take(X, y)``.
 
         Every array has ``n_samples`` rows: NumPy array, list or tuple (a list comes back), pandas or polars
-        frame or series, SciPy sparse matrix (one that cannot be indexed by row comes back as CSR), torch
+        frame or series, SciPy sparse matrix (CSR and CSC keep their format, others come back as CSR), torch
         tensor, or anything else that has a length and an integer array as index. The weights are a copy
         that may be changed.
         """
@@ -324,8 +324,8 @@ def _take_rows(array: Any, indices: NDArray[np.int64]) -> Any:
         return [array[i] for i in indices.tolist()]
     if hasattr(array, "iloc"):
         return array.iloc[indices]
-    if hasattr(array, "tocsr") and not hasattr(array, "__getitem__"):
-        array = array.tocsr()
+    if hasattr(array, "tocsr") and array.format not in ("csr", "csc"):
+        array = array.tocsr()  # the other sparse formats index rows slowly or not at all
     try:
         return array[indices.copy()]  # torch complains about indices that it could not write to
     except (TypeError, KeyError, IndexError, ValueError) as error:
