@@ -20,7 +20,7 @@ ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 .PHONY: help demo test lint format types docs bench clean setup-demo setup-dev
 
 help:
-	@sed -n 's/^# \{0,1\}//p; /^$$/q' Makefile
+	@sed -n '/^$$/q; s/^# \{0,1\}//p' Makefile
 
 setup-demo:
 	@tools/setup.sh cli

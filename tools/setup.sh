@@ -27,7 +27,7 @@ find_python() {
             return
         fi
     done
-    say "error: no Python 3.11 or later with venv was found (python3 is: $(python3 --version 2>&1 || true))." \
+    say "error: no Python 3.11 or later with venv was found (python3 here: $(python3 --version 2>/dev/null || echo none))." \
         "Install one (Debian and Ubuntu: python3 and python3-venv), or say: make PYTHON=/path/to/python3"
     return 1
 }

@@ -33,11 +33,11 @@ def test_totals() -> None:
 @pytest.mark.parametrize(
     ("coreset", "uniform", "words"),
     [
-        ([0.10, 0.12, 0.11], [0.11, 0.10, 0.12], "as good here"),
-        ([0.10, 0.10, 0.10], [0.10, 0.10, 0.10], "as good here"),
-        ([0.10, 0.12, 0.11], [0.31, 0.30, 0.32], "worse here"),
-        ([0.31, 0.30, 0.32], [0.10, 0.12, 0.11], "better here"),
-        ([0.10, 0.90, 0.11], [0.31, 0.70, 0.95], "as good here"),  # too scattered to tell
+        ([0.10, 0.12, 0.11], [0.11, 0.10, 0.12], "as good as"),
+        ([0.10, 0.10, 0.10], [0.10, 0.10, 0.10], "as good as"),
+        ([0.10, 0.12, 0.11], [0.31, 0.30, 0.32], "worse than"),
+        ([0.31, 0.30, 0.32], [0.10, 0.12, 0.11], "better than"),
+        ([0.10, 0.90, 0.11], [0.31, 0.70, 0.95], "as good as"),  # too scattered to tell
     ],
 )
 def test_verdict(coreset: list[float], uniform: list[float], words: str) -> None:
@@ -65,7 +65,7 @@ def test_output(capsys: pytest.CaptureFixture[str]) -> None:
     for words in (
         "180 of 1797",
         "total sensitivity",
-        "worst relative error found",
+        "worst error found",
         "guaranteed",
         "Uniform sampling is",
     ):

@@ -55,16 +55,21 @@ class Comparison:
         from scipy import stats
 
         ours, theirs = self.coreset_errors, self.uniform_errors
-        summary = f"{ours.mean():.3f} against {theirs.mean():.3f} over {ours.size} draws each"
+        summary = (
+            f"worst error found {ours.mean():.3f} (coreset) against {theirs.mean():.3f} (uniform), "
+            f"means of {ours.size} draws"
+        )
         variance = ours.var(ddof=1) / ours.size + theirs.var(ddof=1) / theirs.size
         difference = float(theirs.mean() - ours.mean())
         threshold = float(stats.t.ppf(_T_QUANTILE, 2 * ours.size - 2)) * float(np.sqrt(variance))
-        alike = f"the largest sensitivity bound is {self.max_over_mean:.1f} times the mean"
+        alike = f"the largest sensitivity bound is {self.max_over_mean:.2f} times the mean"
         if abs(difference) <= threshold:
-            return f"Uniform sampling is as good here, as far as these draws can tell: worst error {summary}; {alike}."
-        if difference > 0:
-            return f"Uniform sampling is worse here: worst error {summary} (coreset first); {alike}."
-        return f"Uniform sampling is better here: worst error {summary} (coreset first); {alike}."
+            word = "as good as the coreset here, as far as these draws can tell"
+        elif difference > 0:
+            word = "worse than the coreset here"
+        else:
+            word = "better than the coreset here"
+        return f"Uniform sampling is {word}: {summary}; {alike}."
 
 
 def compare_with_uniform(
@@ -116,18 +121,16 @@ def _mean_and_range(values: NDArray[np.float64]) -> str:
 
 def render(comparison: Comparison) -> Table:
     """Lay the comparison out as a table of two columns."""
-    table = Table(title=None)
+    table = Table()
     table.add_column("", overflow="fold")
     table.add_column("coreset", justify="right", overflow="fold")
     table.add_column("uniform", justify="right", overflow="fold")
     share = f"{comparison.size} of {comparison.n_samples}"
     table.add_row("points kept", share, share)
+    table.add_row("total sensitivity", f"{comparison.total:.2f}", f"{comparison.uniform_total:.2f} (n * max)")
+    table.add_row("max / mean sensitivity", f"{comparison.max_over_mean:.2f}", "-")
     table.add_row(
-        "total sensitivity (uniform: n * max)", f"{comparison.total:.2f}", f"{comparison.uniform_total:.2f}"
-    )
-    table.add_row("max / mean sensitivity", f"{comparison.max_over_mean:.2f}", "1 (assumed)")
-    table.add_row(
-        "worst relative error found, mean (range)",
+        "worst error found",
         _mean_and_range(comparison.coreset_errors),
         _mean_and_range(comparison.uniform_errors),
     )
@@ -162,5 +165,6 @@ def demo(
     out.print(comparison.verdict())
     if not settings.quiet:
         out.print(
-            "The error of a sample is at least what was found: the search cannot prove that no query is worse."
+            f"Errors are relative, the mean (lowest to highest) of {draws} draws. Each is at least what was found: "
+            "the search cannot prove that no query is worse."
         )
