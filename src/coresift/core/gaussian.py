@@ -123,8 +123,9 @@ def cells_bound(
                 yield rows, block.dense()
                 continue
             inside = block.dot(basis.T)
-            # rounding may hide up to 1e-15 |p|^2 of what sticks out: a longer |p - m| is safe, a shorter one is not
-            outside = np.maximum(block.sq_norms - squared_norms(inside), 0.0) + 1e-15 * block.sq_norms
+            # rounding may hide a part of what sticks out: a longer |p - m| is safe, a shorter one is not
+            hidden = 1e-15 * (block.sq_norms + block.sq_shift)
+            outside = np.maximum(block.sq_norms - squared_norms(inside), 0.0) + hidden
             yield rows, np.column_stack([inside, np.sqrt(outside)])
 
     curvature = 4.0 * float(squared_norms(means).max())
@@ -144,7 +145,7 @@ def exact(problem: Problem, start: SensitivityBound, progress: Progress | None =
     points = problem.points
     positive = np.flatnonzero(problem.shares > 0)
     offsets = np.log(problem.shares[positive]) - problem.sq_norms[positive]
-    everything = points.block(slice(0, points.n))
+    everything = points.gather(slice(0, points.n))
     atoms: Atoms
     if isinstance(everything, SparseBlock):
         atoms = SparseAtoms(everything.rows[positive], everything.shift, offsets)
@@ -153,7 +154,7 @@ def exact(problem: Problem, start: SensitivityBound, progress: Progress | None =
 
     def coordinates() -> Iterator[tuple[slice, np.ndarray]]:
         for rows in row_slices(points.n, 8.0 * (points.n + 8 * points.d), GEMM_BLOCK_BYTES):
-            yield rows, points.block(rows).dense()
+            yield rows, points.gather(rows).dense()
 
     curvature = 4.0 * points.max_norm**2
     log_values, gap = _ascend_blocks(

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+import scipy.sparse as sp
 from scipy.spatial.distance import cdist
 
 from .bound import SensitivityBound, rounding_slack
@@ -39,11 +40,11 @@ def laplacian_cells(
         distances += constants
         distances += block.sq_norms[:, None]
         np.sqrt(np.maximum(distances, 0.0, out=distances), out=distances)
-        log_values[rows] -= np.log(np.exp(-distances) @ summary.mass)
+        log_values[rows] -= _log_density(distances, summary.mass)
         if progress is not None:
             progress(rows.stop - rows.start)
     # distances err by the root of the rounding of their squares
-    log_values += 1e-7 * points.max_norm + rounding_slack(points.max_norm, 0.0)
+    log_values += 1e-7 * points.rounding_norm + rounding_slack(0.0, 0.0)
     note = f"Jensen's inequality in {len(summary.mass)} cells; valid for every query."
     return SensitivityBound(np.minimum(log_values, 0.0), "cells", True, note)
 
@@ -57,7 +58,7 @@ def laplacian_exact(
     """
     log_values = log_shares(shares)
     own = points.take(np.arange(points.n)) if not points.is_sparse else None
-    for rows in row_slices(points.n, 16.0 * (points.n + points.d), GEMM_BLOCK_BYTES):
+    for rows in row_slices(points.n, 24.0 * (points.n + points.d), GEMM_BLOCK_BYTES):
         if metric != "euclidean":
             assert isinstance(points.X, np.ndarray)
             distances = cdist(points.X[rows], points.X, metric=metric) / points.scale
@@ -65,14 +66,23 @@ def laplacian_exact(
             distances = _sparse_distances(points, rows)
         else:
             distances = euclidean_distances(own[rows], own)
-        np.exp(np.negative(distances, out=distances), out=distances)
-        log_values[rows] -= np.log(distances @ shares)
+        log_values[rows] -= _log_density(distances, shares)
         if progress is not None:
             progress(rows.stop - rows.start)
-    # sparse distances come from expanded squares and err by the root of their rounding
-    log_values += rounding_slack(0.0, 0.0) + (1e-7 * points.max_norm if points.is_sparse else 0.0)
+    # a square that has lost six digits (a closer pair is measured directly) errs by 1e-13 of the norms in its root
+    log_values += rounding_slack(0.0, 0.0) + 1e-12 * points.rounding_norm
     note = "The triangle inequality, an equality at the point itself; valid for every query."
     return SensitivityBound(np.minimum(log_values, 0.0), "exact", True, note)
+
+
+def _log_density(distances: np.ndarray, shares: np.ndarray) -> np.ndarray:
+    """``log sum_q share_q e^{-distance}`` of each row of ``distances``, which are overwritten.
+
+    A density below what floats hold (a small bandwidth, and no mass at the point itself) becomes a very small one: the
+    sensitivity is then bounded by 1 anyway, and that of a point without weight stays 0.
+    """
+    density = np.exp(np.negative(distances, out=distances), out=distances) @ shares
+    return np.log(np.maximum(density, np.finfo(np.float64).tiny))
 
 
 def euclidean_distances(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -90,13 +100,17 @@ def euclidean_distances(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def _sparse_distances(points: Points, rows: slice) -> np.ndarray:
-    """(b, n) distances between sparse rows, a block against all, by products of sparse blocks."""
-    mine = points.block(rows)
-    out = np.empty((rows.stop - rows.start, points.n))
-    dense = mine.dense()
-    for others, block in points.blocks():
-        out[:, others] = mine.sq_norms[:, None] + block.sq_norms - 2.0 * block.dot(dense).T
-    np.sqrt(np.maximum(out, 0.0, out=out), out=out)
-    # the distance of a point to itself is 0, whatever rounding says
-    out[np.arange(len(out)), np.arange(rows.start, rows.stop)] = 0.0
-    return out
+    """(b, n) distances between sparse rows, a block against all, as :func:`euclidean_distances`; the centre cancels."""
+    everything = sp.csr_array(points.X, dtype=np.float64) / points.scale
+    mine = everything[rows]
+    norms = np.asarray(everything.multiply(everything).sum(axis=1)).ravel()
+    scale = norms[rows, None] + norms
+    squares = (mine @ everything.T).toarray()
+    squares *= -2.0
+    squares += scale
+    close = np.nonzero(squares <= 1e-6 * scale)
+    bytes_per_pair = 64.0 * everything.nnz / points.n
+    for part in row_slices(len(close[0]), bytes_per_pair, GEMM_BLOCK_BYTES):
+        difference = mine[close[0][part]] - everything[close[1][part]]
+        squares[close[0][part], close[1][part]] = np.asarray(difference.multiply(difference).sum(axis=1)).ravel()
+    return np.sqrt(squares, out=squares)

@@ -41,6 +41,7 @@ class DenseBlock:
     """Scaled rows of a dense matrix."""
 
     rows: np.ndarray  # (b, d) float64
+    sq_shift = 0.0  # squares that cancel in ``sq_norms``: none, the rows are formed
 
     def dense(self) -> np.ndarray:
         return self.rows
@@ -52,6 +53,10 @@ class DenseBlock:
     def weighted_sum(self, coefficients: np.ndarray) -> np.ndarray:
         """(k, d) sums of the rows with coefficients (b, k)."""
         return coefficients.T @ self.rows
+
+    def gram(self, other: Block) -> np.ndarray:
+        """(b, b') inner products with the rows of another block of the same points."""
+        return self.dot(other.rows)
 
     @cached_property
     def sq_norms(self) -> np.ndarray:
@@ -65,11 +70,19 @@ class SparseBlock:
     rows: sp.csr_array  # (b, d) float64, already divided by scale
     shift: np.ndarray  # (d,) center / scale
 
+    @cached_property
+    def sq_shift(self) -> float:
+        return float(self.shift @ self.shift)
+
     def dense(self) -> np.ndarray:
         return self.rows.toarray() - self.shift
 
     def dot(self, others: np.ndarray) -> np.ndarray:
         return np.asarray(self.rows @ others.T) - others @ self.shift
+
+    def gram(self, other: Block) -> np.ndarray:
+        mine, others = np.asarray(self.rows @ self.shift), np.asarray(other.rows @ self.shift)
+        return (self.rows @ other.rows.T).toarray() - mine[:, None] - others + self.shift @ self.shift
 
     def weighted_sum(self, coefficients: np.ndarray) -> np.ndarray:
         return np.asarray(self.rows.T @ coefficients).T - np.outer(coefficients.sum(axis=0), self.shift)
@@ -78,7 +91,7 @@ class SparseBlock:
     def sq_norms(self) -> np.ndarray:
         # |x - c|^2 = |x|^2 - 2 x.c + |c|^2; rounding can leave a tiny negative number
         own = np.asarray(self.rows.multiply(self.rows).sum(axis=1)).ravel()
-        return np.maximum(own - 2.0 * np.asarray(self.rows @ self.shift) + self.shift @ self.shift, 0.0)
+        return np.maximum(own - 2.0 * np.asarray(self.rows @ self.shift) + self.sq_shift, 0.0)
 
 
 Block = DenseBlock | SparseBlock
@@ -113,7 +126,8 @@ class Points:
     def is_sparse(self) -> bool:
         return sp.issparse(self.X)
 
-    def block(self, rows: slice) -> Block:
+    def gather(self, rows: slice | np.ndarray) -> Block:
+        """A block of the rows given by a slice or by their numbers."""
         if isinstance(self.X, np.ndarray):
             return DenseBlock(self._dense(self.X[rows]))
         part = self.X[rows].astype(np.float64)
@@ -126,7 +140,7 @@ class Points:
             extra_columns + (self.d if not self.is_sparse else 2.0 * self.X.nnz / max(self.n, 1))
         )
         for rows in row_slices(self.n, per_row, budget):
-            yield rows, self.block(rows)
+            yield rows, self.gather(rows)
 
     def take(self, indices: np.ndarray) -> np.ndarray:
         """(m, d) dense scaled rows; ``m`` is meant to be modest."""
@@ -163,6 +177,7 @@ class Moments:
     unit: float
     max_norm: float  # largest |x - mean| of a point of positive weight, data units
     variance: float  # weighted mean of sq_norms
+    center_error: float  # how far ``mean`` may be from the mean, data units: it is rounded to floats
 
     def scaled_sq_norms(self, scale: float) -> np.ndarray:
         return self.sq_norms * (self.unit / scale) ** 2
@@ -174,7 +189,8 @@ class Moments:
 def moments(X: Matrix, shares: np.ndarray) -> Moments:
     """Weighted mean, variance and all distances from the mean, in two passes; ``shares`` are weights that sum to 1.
 
-    NaN or infinity anywhere in ``X`` leaves a distance that is not finite: a check that costs nothing.
+    NaN or infinity anywhere in ``X`` leaves a distance that is not finite: a check that costs nothing. So does a row of
+    weight zero that is too far away for its square.
     """
     positive = shares > 0
     with np.errstate(over="ignore", invalid="ignore"):
@@ -185,19 +201,57 @@ def moments(X: Matrix, shares: np.ndarray) -> Moments:
             and _SAFE_SQUARES[0] < farthest < _SAFE_SQUARES[1]
             and mean @ mean <= _LARGEST_SHIFT * farthest
         )
-    unit = 1.0
-    if not usable:  # form the differences, in units in which their squares are ordinary numbers
-        peak = float(max(X.max(), -X.min()))
-        if not np.isfinite(peak):
-            return Moments(mean, np.full(len(sq_norms), np.nan), 1.0, np.nan, np.nan)
-        unit = 2.0 ** float(np.ceil(np.log2(peak))) if peak > 0 else 1.0
-        for rows, block in Points(X, mean, unit, max_norm=np.inf).blocks(budget=BLOCK_BYTES):
-            sq_norms[rows] = block.sq_norms
-        farthest = float(sq_norms.max(where=positive, initial=0.0))
-    if farthest <= (4.0 * np.finfo(np.float64).eps) ** 2 * float(np.sum((mean / unit) ** 2)):
-        sq_norms[:] = 0.0  # all points equal: what is left of x - mean is the rounding of the mean
-        farthest = 0.0
-    return Moments(mean, sq_norms, unit, float(np.sqrt(farthest)) * unit, float(shares @ sq_norms))
+        unit = 1.0
+        if not usable:  # form the differences, in units in which their squares are ordinary numbers
+            peak = _largest_entry(X, positive)
+            if not np.isfinite(peak) or not np.isfinite(mean).all():
+                return Moments(mean, np.full(len(sq_norms), np.nan), 1.0, np.nan, np.nan, np.nan)
+            unit = 2.0 ** float(np.ceil(np.log2(peak))) if peak > 0 else 1.0
+            common = _common_row(X, positive)
+            mean = common if common is not None else mean + unit * _mean_in_units(X, shares, mean, unit)
+            for rows, block in Points(X, mean, unit, max_norm=np.inf).blocks(budget=BLOCK_BYTES):
+                sq_norms[rows] = block.sq_norms
+            if common is not None:
+                sq_norms[positive] = 0.0  # in sparse rows rounding has left something
+            farthest = float(sq_norms.max(where=positive, initial=0.0))
+    center_error = 4.0 * np.finfo(np.float64).eps * float(np.linalg.norm(mean / unit)) * unit
+    max_norm, variance = float(np.sqrt(farthest)) * unit, float(shares @ sq_norms)
+    return Moments(mean, sq_norms, unit, max_norm, variance, center_error)
+
+
+def _largest_entry(X: Matrix, positive: np.ndarray) -> float:
+    """The largest magnitude in a row of positive weight; NaN if there is a NaN in any row."""
+    if not isinstance(X, np.ndarray):
+        kept = X if positive.all() else X[positive]
+        return float(max(kept.max(), -kept.min())) if np.isfinite(X.data).all() else np.nan
+    peak = 0.0
+    for rows in row_slices(len(X), X.itemsize * X.shape[1]):
+        high = np.maximum(X[rows].max(axis=1), -X[rows].min(axis=1))
+        if not np.isfinite(high).all():
+            return np.nan
+        peak = max(peak, float(high.max(where=positive[rows], initial=0.0)))
+    return peak
+
+
+def _common_row(X: Matrix, positive: np.ndarray) -> np.ndarray | None:
+    """The row that all rows of positive weight are equal to, if they are."""
+    if not isinstance(X, np.ndarray):
+        kept = X if positive.all() else X[positive]
+        low, high = (extreme.toarray().ravel() for extreme in (kept.min(axis=0), kept.max(axis=0)))
+        return low.astype(np.float64) if np.array_equal(low, high) else None
+    first = X[int(positive.argmax())]
+    for rows in row_slices(len(X), X.itemsize * X.shape[1]):
+        if not (X[rows] == first)[positive[rows]].all():
+            return None
+    return first.astype(np.float64)
+
+
+def _mean_in_units(X: Matrix, shares: np.ndarray, center: np.ndarray, unit: float) -> np.ndarray:
+    """The weighted mean of ``(x - center) / unit``: what the rounding of a first mean left."""
+    rest = np.zeros(X.shape[1])
+    for rows, block in Points(X, center, unit, max_norm=np.inf).blocks(budget=BLOCK_BYTES):
+        rest += block.weighted_sum(shares[rows, None])[0]
+    return rest
 
 
 def _mean_and_distances(X: Matrix, shares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
