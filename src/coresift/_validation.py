@@ -10,42 +10,65 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_array, validate_data
 
-from ._errors import InvalidInputError, InvalidTypeError
+from ._errors import CoresiftError, InvalidInputError, InvalidTypeError
 from .core.points import Matrix, row_slices
 
 LARGEST_MAGNITUDE = 1e300  # differences of larger numbers overflow
+LARGEST_RATIO = 1e70  # of a length to the bandwidth: fourth powers occur (squares of lifted points)
 
 
 def check_features(
     X: Any,
     *,
     estimator: BaseEstimator | None = None,
-    reset: bool = True,
     finite: bool = True,
     name: str = "X",
 ) -> Matrix:
     """A two-dimensional float32 or float64 array or CSR matrix without NaN or infinity.
 
-    Float arrays are returned as they are, without a copy; lists, frames and integers become float64. With an
-    ``estimator``, scikit-learn's record of feature names and their number is set (``reset``) or checked. A caller whose
-    first pass notices what is not finite by itself may pass ``finite=False`` and call :func:`check_finite` then.
+    Float arrays are returned as they are, without a copy; lists, frames and integers become float64. ``estimator`` is
+    named in messages. A caller whose first pass notices what is not finite by itself may pass ``finite=False`` and call
+    :func:`check_finite` then.
     """
-    options = {"accept_sparse": "csr", "dtype": (np.float64, np.float32), "ensure_all_finite": False}
     try:
-        if estimator is None:
-            checked = check_array(X, input_name=name, **options)
-        else:
-            checked = validate_data(estimator, X, reset=reset, **options)
+        _check_kind(X if hasattr(X, "dtype") else np.asarray(X) if isinstance(X, (list, tuple)) else None, name)
+        checked = check_array(
+            X,
+            accept_sparse="csr",
+            dtype=(np.float64, np.float32),
+            ensure_all_finite=False,
+            estimator=estimator,
+            input_name=name,
+        )
+    except CoresiftError:
+        raise
     except TypeError as error:
-        raise InvalidTypeError(str(error)) from error
+        raise InvalidTypeError(f"{name}: {error}") from error
     except ValueError as error:
-        raise InvalidInputError(str(error)) from error
+        raise InvalidInputError(f"{name}: {error}") from error
     if sp.issparse(checked):
         checked = sp.csr_array(checked)
-        checked.sum_duplicates()
+        if not checked.has_canonical_format:
+            checked = checked.copy()  # duplicates are summed in place: not in the caller's arrays
+            checked.sum_duplicates()
     if finite:
         check_finite(checked, X, name)
     return checked
+
+
+def record_features(estimator: BaseEstimator, X: Any) -> None:
+    """Set scikit-learn's record of how many features were seen in ``fit``, and of their names if they have some."""
+    try:
+        validate_data(estimator, X, skip_check_array=True)
+    except TypeError as error:
+        raise InvalidTypeError(f"X: {error}") from error
+
+
+def _check_kind(values: Any, name: str) -> None:
+    """Refuse strings and dates, which NumPy would turn into numbers."""
+    kind = getattr(getattr(values, "dtype", None), "kind", "f")
+    if kind in "USmM":
+        raise InvalidTypeError(f"{name} has entries of type {values.dtype}; they must be numbers.")
 
 
 def check_finite(X: Matrix, given: Any = None, name: str = "X") -> None:
@@ -88,7 +111,13 @@ def check_weights(sample_weight: Any, n_samples: int, name: str = "sample_weight
     if sample_weight is None:
         return np.ones(n_samples)
     try:
-        weights = np.array(sample_weight, dtype=np.float64)
+        given = np.asarray(sample_weight)
+        if given.dtype.kind == "c":
+            raise TypeError("complex numbers have no order")
+        _check_kind(given, name)
+        weights = np.array(given, dtype=np.float64)
+    except CoresiftError:
+        raise
     except (TypeError, ValueError) as error:
         raise InvalidTypeError(f"{name} must be numbers: {error}") from error
     if weights.ndim == 0:
@@ -106,7 +135,8 @@ def check_weights(sample_weight: Any, n_samples: int, name: str = "sample_weight
         raise InvalidInputError(
             f"{name}[{bad[0]}] = {weights[bad[0]]:g}; weights must be finite and not negative ({len(bad)} are not)."
         )
-    total = weights.sum()
+    with np.errstate(over="ignore"):
+        total = weights.sum()
     if not 0 < total <= LARGEST_MAGNITUDE:
         raise InvalidInputError(
             f"{name} sums to {total:g}; the sum must be positive and at most {LARGEST_MAGNITUDE:g} "
@@ -133,18 +163,17 @@ def check_budget(size: Any, n_samples: int, name: str = "size") -> int:
             f"{name} = {size} must be above 0 and at most 1 when it is a fraction; to ask for a number of points pass an "
             "integer."
         )
-    return max(1, int(np.ceil(float(size) * n_samples - 1e-9 * n_samples)))
+    # 0.07 * 100 is a little above 7 in floats, and means 7
+    return max(1, int(np.ceil(float(size) * n_samples * (1.0 - 1e-12))))
 
 
-def check_positive(value: Any, name: str, *, allow_infinity: bool = False) -> float:
+def check_positive(value: Any, name: str, *, at_most: float = LARGEST_MAGNITUDE) -> float:
     """A positive number."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, Real):
         raise InvalidTypeError(f"{name} = {value!r} must be a number above 0.")
     number = float(value)
-    if not number > 0 or (np.isinf(number) and not allow_infinity):
-        raise InvalidInputError(
-            f"{name} = {value!r} must be above 0{'' if allow_infinity else ' and finite'}."
-        )
+    if not 0 < number <= at_most:
+        raise InvalidInputError(f"{name} = {value!r} must be above 0 and at most {at_most:g}.")
     return number
 
 

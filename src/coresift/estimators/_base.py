@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any, Self
@@ -23,11 +24,12 @@ from .._validation import (
     check_generator,
     check_seed,
     check_weights,
+    record_features,
 )
 from ..core.bound import SensitivityBound
 from ..core.draw import DrawTable
 from ..core.points import Moments, Points, moments
-from ._geometry import choose_scale
+from ._geometry import check_bandwidth, check_reach, choose_scale
 
 METHODS = ("systematic", "iid", "keys")
 _AS_GOOD = 1.5  # plain sampling that needs at most this factor more points is called as good
@@ -43,6 +45,7 @@ class FitContext:
     shares: np.ndarray  # weights divided by their sum
     sq_norms: np.ndarray  # |z|^2
     variance: float  # V, scaled
+    center_error: float  # how far the centre may be from the mean, scaled
     rng: np.random.Generator
 
 
@@ -72,22 +75,33 @@ class SensitivityCoreset(BaseEstimator):
             Non-negative weights of the rows; a row of weight zero is never drawn.
         """
         self._check_parameters()
-        given = X
-        X = check_features(X, estimator=self, finite=False)
-        weights = check_weights(sample_weight, X.shape[0])
+        rows = check_features(X, estimator=self, finite=False)
+        weights = check_weights(sample_weight, rows.shape[0])
         geometry_rng, order_rng, draw_rng = children(check_generator(self.random_state), 3)
-        shares = weights / weights.sum()
+        total_weight = float(weights.sum())
+        shares = weights / total_weight
 
-        found = moments(X, shares)
+        found = moments(rows, shares)
         if not np.isfinite(found.sq_norms).all() or found.unit > LARGEST_MAGNITUDE:
-            check_finite(X, given)
-        scale = self._choose_scale(X, found, shares, geometry_rng)
-        points = Points(X, found.mean, scale, found.max_norm / scale)
+            check_finite(rows, X)
+        scale = self._choose_scale(rows, found, shares, geometry_rng)
+        check_reach(found, scale)
+        points = Points(rows, found.mean, scale, found.max_norm / scale)
         context = FitContext(
-            points, shares, found.scaled_sq_norms(scale), found.scaled_variance(scale), geometry_rng
+            points,
+            shares,
+            found.scaled_sq_norms(scale),
+            found.scaled_variance(scale),
+            found.center_error / scale,
+            geometry_rng,
         )
         bound = self._bound(context)
+        scores, log_unit = draw_scores(bound, shares)
+        # a weight too small to have a share of the total counts as none
+        table = DrawTable(scores, np.where(shares > 0, weights, 0.0), order_rng)
 
+        # nothing is set before everything is known: a fit that fails leaves the estimator as it was
+        record_features(self, X)
         self.center_ = found.mean
         self.scale_ = scale
         self.sensitivities_ = bound.values
@@ -99,7 +113,11 @@ class SensitivityCoreset(BaseEstimator):
         self.n_unconverged_ = (
             None if bound.gap is None else int(np.sum(bound.gap > self._tolerance(bound.name)))
         )
-        self._prepare_draws(bound, shares, weights, order_rng, draw_rng)
+        self.uniform_factor_ = uniform_factor(scores, shares)
+        self._draw_total = float(scores.sum()) * float(np.exp(log_unit))
+        self._total_weight = total_weight
+        self._table = table
+        self._draw_rng = draw_rng
         if not bound.is_certified:
             logger.warning(
                 "%s: bound %r is not a certificate here. %s", type(self).__name__, bound.name, bound.note
@@ -161,7 +179,13 @@ class SensitivityCoreset(BaseEstimator):
             f"{text} Plain sampling may need up to {factor:.3g} times as many points for the same guarantee."
         )
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
     def _check_parameters(self) -> None:
+        check_bandwidth(self.bandwidth)
         check_choice(self.bound, "bound", self._bounds())
         check_count(self.n_cells, "n_cells")
         if self.max_exact is not None:
@@ -170,40 +194,13 @@ class SensitivityCoreset(BaseEstimator):
     def _choose_scale(self, X: Any, found: Moments, shares: np.ndarray, rng: np.random.Generator) -> float:
         return choose_scale(self.bandwidth, X, found, shares, rng)
 
-    def _prepare_draws(
-        self,
-        bound: SensitivityBound,
-        shares: np.ndarray,
-        weights: np.ndarray,
-        order_rng: np.random.Generator,
-        draw_rng: np.random.Generator,
-    ) -> None:
-        """Scores to draw by: the sensitivities, but never below the share of the weight.
-
-        The floor is still a certificate, adds at most 1 to the total, and bounds every weight by ``W t / m``: without it
-        a point far outside the ball, to which no query is sensitive, would be drawn once in ages with a weight to match.
-        """
-        # "paper" and "lemma" can exceed what floats hold: relative to the largest, what would vanish stays drawable
-        peak = max(float(bound.log_values.max()), 0.0)
-        values = bound.values if peak == 0.0 else np.exp(np.maximum(bound.log_values - peak, -_WIDEST))
-        positive = shares > 0
-        scores = np.maximum(
-            values, shares * np.exp(-min(peak, _WIDEST)), out=np.zeros(len(shares)), where=positive
-        )
-        total = float(scores.sum())
-        self._draw_total = total * float(np.exp(min(peak, _WIDEST)))
-        self.uniform_factor_ = float(np.max(scores[positive] / shares[positive])) / total
-        self._total_weight = float(weights.sum())
-        self._table = DrawTable(scores, weights, order_rng)
-        self._draw_rng = draw_rng
-
     def _guarantee(self, method: str, count: int) -> str | None:
         """What is proved of this draw: Bernstein's inequality for each single query, when draws are independent."""
         if method != "iid" or not self.is_certified_:
             return None
         # 2 exp(-m e^2 / (2 t (1 + e/3))) = delta  <=>  e^2 = a (1 + e/3),  a = 2 t ln(2/delta) / m
-        a = 2.0 * self._draw_total * np.log(2.0 / _STATED_DELTA) / count
-        eps = a / 6.0 + np.sqrt(a * a / 36.0 + a)
+        a = 2.0 * self._draw_total * math.log(2.0 / _STATED_DELTA) / count
+        eps = a / 6.0 + math.sqrt(a * a / 36.0 + a)
         if eps >= 1.0:
             return None
         return (
@@ -232,6 +229,27 @@ class SensitivityCoreset(BaseEstimator):
 
     @abstractmethod
     def _ball(self) -> QueryBall: ...
+
+
+def draw_scores(bound: SensitivityBound, shares: np.ndarray) -> tuple[np.ndarray, float]:
+    """Scores to draw by, and the logarithm of their unit: the sensitivities, but never below the share of the weight.
+
+    The floor is still a certificate, adds at most 1 to the total, and bounds every weight by ``W t / m``: without it a
+    point far outside the ball, to which no query is sensitive, would be drawn once in ages with a weight to match.
+    """
+    # "paper" and "lemma" can exceed what floats hold: relative to the largest, what would vanish stays drawable
+    peak = max(float(bound.log_values.max()), 0.0)
+    values = bound.values if peak == 0.0 else np.exp(np.maximum(bound.log_values - peak, -_WIDEST))
+    log_unit = min(peak, _WIDEST)
+    scores = np.maximum(values, shares * np.exp(-log_unit), out=np.zeros(len(shares)), where=shares > 0)
+    return scores, log_unit
+
+
+def uniform_factor(scores: np.ndarray, shares: np.ndarray) -> float:
+    """What all shares must be multiplied with to dominate the scores, over the total of the scores."""
+    with np.errstate(over="ignore"):
+        excess = np.divide(scores, shares, out=np.zeros(len(shares)), where=shares > 0)
+    return float(excess.max()) / float(scores.sum())
 
 
 def children(rng: np.random.Generator, count: int) -> list[np.random.Generator]:

@@ -9,6 +9,7 @@ import numpy as np
 from .._coreset import Coreset, QueryBall
 from .._errors import InvalidInputError, InvalidTypeError
 from .._validation import (
+    LARGEST_RATIO,
     check_choice,
     check_count,
     check_features,
@@ -141,7 +142,7 @@ def query_ball(
             )
         reach = np.inf
     elif radius is not None:
-        reach = check_positive(radius, "radius")
+        reach = check_positive(radius, "radius", at_most=LARGEST_RATIO)
     else:
         reach = own.radius if own is not None and np.isfinite(own.radius) else 1.0
     center, scale = (own.center, own.scale) if own is not None else _normalisation(X, weights)
@@ -158,8 +159,15 @@ def _normalisation(X: Matrix, weights: np.ndarray) -> tuple[np.ndarray, float]:
 def scaled_points(X: Matrix, shares: np.ndarray, ball: QueryBall) -> Points:
     """The rows in the coordinates of the ball."""
     points = Points(X, ball.center, ball.scale, max_norm=np.inf)
-    reach = 0.0
-    for rows, block in points.blocks():
-        reach = max(reach, float(block.sq_norms.max(where=shares[rows] > 0, initial=0.0)))
-    points.max_norm = float(np.sqrt(reach))
+    farthest, of_weight = 0.0, 0.0
+    with np.errstate(over="ignore", invalid="ignore"):
+        for rows, block in points.blocks():
+            farthest = np.maximum(farthest, block.sq_norms.max())
+            of_weight = max(of_weight, float(block.sq_norms.max(where=shares[rows] > 0, initial=0.0)))
+    if not farthest <= LARGEST_RATIO**2:
+        raise InvalidInputError(
+            f"bandwidth = {ball.scale:.3g} is too small for X, "
+            f"which has a row more than {LARGEST_RATIO:g} bandwidths away."
+        )
+    points.max_norm = float(np.sqrt(of_weight))
     return points

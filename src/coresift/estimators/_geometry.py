@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from scipy.spatial.distance import pdist
 
 from .._errors import InvalidInputError
-from .._validation import check_positive
+from .._validation import LARGEST_RATIO, check_positive
 from ..core.points import Matrix, Moments, Points
 
 _MEDIAN_SAMPLE = 1000
@@ -27,6 +27,25 @@ def weighted_rows(shares: np.ndarray, size: int, rng: np.random.Generator) -> np
     return positive[np.unique(np.minimum(drawn, len(positive) - 1))]
 
 
+def check_bandwidth(bandwidth: Any) -> None:
+    """None, "median" or a positive number."""
+    if isinstance(bandwidth, str):
+        if bandwidth != "median":
+            raise InvalidInputError(f"bandwidth = {bandwidth!r} must be None, 'median' or a number above 0.")
+    elif bandwidth is not None:
+        check_positive(bandwidth, "bandwidth")
+
+
+def check_reach(found: Moments, scale: float) -> None:
+    """Refuse rows so far away, in bandwidths, that powers of their distance overflow."""
+    farthest = float(np.sqrt(found.sq_norms.max())) * found.unit
+    if not farthest <= LARGEST_RATIO * scale:
+        raise InvalidInputError(
+            f"bandwidth = {scale:.3g} is too small for X, which has a row {farthest:.3g} away from the mean; at most "
+            f"{LARGEST_RATIO:g} bandwidths are possible."
+        )
+
+
 def choose_scale(
     bandwidth: Any, X: Matrix, found: Moments, shares: np.ndarray, rng: np.random.Generator
 ) -> float:
@@ -34,10 +53,8 @@ def choose_scale(
     if bandwidth is None:
         return found.max_norm or 1.0  # all points equal: any unit will do
     if isinstance(bandwidth, str):
-        if bandwidth != "median":
-            raise InvalidInputError(f"bandwidth = {bandwidth!r} must be None, 'median' or a number above 0.")
         return median_distance(X, found, weighted_rows(shares, _MEDIAN_SAMPLE, rng))
-    return check_positive(bandwidth, "bandwidth")
+    return float(bandwidth)
 
 
 def median_distance(X: Matrix, found: Moments, rows: np.ndarray) -> float:

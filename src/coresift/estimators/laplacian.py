@@ -59,6 +59,11 @@ class LaplacianCoreset(SensitivityCoreset):
         self.verbose = verbose
         self.random_state = random_state
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = self.metric == "euclidean"
+        return tags
+
     def _check_parameters(self) -> None:
         super()._check_parameters()
         if not callable(self.metric) and self.metric not in _METRICS:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .._coreset import QueryBall
-from .._validation import check_positive
+from .._validation import LARGEST_RATIO, check_positive
 from ..core import paper
 from ..core.bound import SensitivityBound, rounding_slack
 from ..core.gaussian import CELLS_TOLERANCE, EXACT_TOLERANCE, Problem, cells, cells_bound, closed_form, exact
@@ -101,7 +101,7 @@ class RBFCoreset(SensitivityCoreset):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        check_positive(self.radius, "radius")
+        check_positive(self.radius, "radius", at_most=LARGEST_RATIO)
 
     def _bounds(self) -> tuple[str, ...]:
         return ("auto", "closed-form", "cells", "exact", "paper", "lemma")
@@ -120,7 +120,8 @@ class RBFCoreset(SensitivityCoreset):
             return paper.lemma(points, shares, radius)
         if self.bound == "exact":
             self._refuse_large(points.n)
-        slack = rounding_slack(points.rounding_norm, radius)
+        # the closed form is that of the mean, the ball is centred at a rounded one: 2 R |p - mean| <= 2 R (|p| + error)
+        slack = rounding_slack(points.rounding_norm, radius) + 2.0 * radius * context.center_error
         start = closed_form(context.sq_norms, shares, context.variance, radius, slack)
         chosen = self._cheapest(start, points.n, points.d) if self.bound == "auto" else self.bound
         if chosen == "closed-form":
