@@ -1,12 +1,24 @@
-"""The Python blocks of the README and of the documentation run, top to bottom, one namespace per file."""
+"""What the documentation shows runs: the blocks of its pages, one namespace per file, and the docstrings' examples."""
 
+import doctest
+import importlib
+import inspect
+import pkgutil
 import re
 from pathlib import Path
 
 import pytest
 
+import coresift
+
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(page for page in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md")) if page.exists())
+MODULES = sorted(
+    module.name
+    for module in pkgutil.walk_packages(coresift.__path__, "coresift.")
+    if not module.name.endswith(".__main__")
+    and ">>>" in (inspect.getsource(importlib.import_module(module.name)))
+)
 
 FENCE = re.compile(r"^(?P<indent> *)(?P<ticks>`{3,})(?P<info>[^\n`]*)$")
 NO_RUN = re.compile(r"^\s*<!--\s*no-run:\s*\S.*-->\s*$")
@@ -47,6 +59,12 @@ def run_blocks(text: str, name: str) -> None:
 def test_code_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)  # what the examples write stays out of the tree
     run_blocks(page.read_text(encoding="utf-8"), str(page))
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_examples_of_docstrings_run(module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert doctest.testmod(importlib.import_module(module)).failed == 0
 
 
 def test_blocks_share_a_namespace_and_can_fail() -> None:
@@ -112,3 +130,5 @@ def test_docstrings_are_translated_to_markdown() -> None:
         "    $$",
     ]
     assert to_markdown("Like this::\n\n    x = 1") == "Like this:\n\n    x = 1"
+    table = '  ==== =====\n  "a"  one\n       more\n  b    two\n  ==== =====\n  Text'
+    assert to_markdown(table).split("\n") == ["", '  - "a": one', "    more", "  - b: two", "", "  Text"]

@@ -36,7 +36,7 @@ def to_mathml(tex: str, *, display: bool) -> str:
     try:
         result: str = convert(tex.strip(), display="block" if display else "inline")
     except Exception as error:  # the converter's errors have no common base
-        raise ValueError(f"cannot read the formula {tex!r}: {error or type(error).__name__}") from error
+        raise ValueError(f"cannot read the formula {tex!r}: {type(error).__name__} {error}") from error
     result = result.replace(
         r">\|<", ">&#x02016;<"
     )  # the sign after \bigl and its kin, which it leaves as text

@@ -8,26 +8,17 @@ from coresift import RBFCoreset
 from coresift.cli import demo, main
 
 
-def comparison(
-    coreset: list[float], uniform: list[float], sensitivities: list[float] | None = None
-) -> demo.Comparison:
+def comparison(coreset: list[float], uniform: list[float]) -> demo.Comparison:
     return demo.Comparison(
         n_samples=4,
         n_features=1,
         size=2,
-        bound="cells",
-        sensitivities=np.array(sensitivities or [0.1, 0.1, 0.1, 0.5]),
+        total=0.8,
+        uniform_factor=2.5,
         coreset_errors=np.array(coreset),
         uniform_errors=np.array(uniform),
         guarantee=None,
     )
-
-
-def test_totals() -> None:
-    found = comparison([0.1, 0.2], [0.1, 0.2])
-    assert found.total == pytest.approx(0.8)
-    assert found.uniform_total == pytest.approx(2.0)  # 4 * 0.5
-    assert found.max_over_mean == pytest.approx(2.5)
 
 
 @pytest.mark.parametrize(
@@ -49,7 +40,10 @@ def test_comparison_on_digits() -> None:
     steps: list[None] = []
     found = demo.compare_with_uniform(X, fraction=0.1, n_draws=2, seed=0, on_step=lambda: steps.append(None))
     assert (found.n_samples, found.n_features, found.size) == (1797, 64, 180)
-    assert found.total == pytest.approx(RBFCoreset(radius=1.0, random_state=0).fit(X).total_sensitivity_)
+    sensitivities = RBFCoreset(radius=1.0, random_state=0).fit(X).sensitivities_
+    assert found.total == pytest.approx(sensitivities.sum())
+    assert found.uniform_factor == pytest.approx(sensitivities.max() / sensitivities.mean())
+    assert found.uniform_total == pytest.approx(1797 * sensitivities.max())
     assert found.coreset_errors.shape == found.uniform_errors.shape == (2,)
     assert len(steps) == 4
     # A tenth of the points errs by several per cent somewhere, and by nothing absurd.

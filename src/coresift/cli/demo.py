@@ -29,26 +29,16 @@ class Comparison:
     n_samples: int
     n_features: int
     size: int
-    bound: str | None
-    sensitivities: NDArray[np.float64]
+    total: float  # sum of the sensitivity bounds: the size needed for a given error grows with it
+    uniform_factor: float  # largest over mean bound: near 1, uniform sampling is importance sampling already
     coreset_errors: NDArray[np.float64]
     uniform_errors: NDArray[np.float64]
     guarantee: str | None
 
     @property
-    def total(self) -> float:
-        """Sum of the sensitivity bounds: the coreset's size for a given error is proportional to it."""
-        return float(self.sensitivities.sum())
-
-    @property
     def uniform_total(self) -> float:
-        """The same for uniform sampling: it spends the largest bound on every point, n times max."""
-        return float(self.sensitivities.size * self.sensitivities.max())
-
-    @property
-    def max_over_mean(self) -> float:
-        """How far the points are from alike: 1 says that uniform sampling is importance sampling already."""
-        return float(self.sensitivities.max() / self.sensitivities.mean())
+        """What uniform sampling has in place of the total: it treats every point as the worst one, n times max."""
+        return self.total * self.uniform_factor
 
     def verdict(self) -> str:
         """Say whether uniform sampling is as good here, as far as these draws can tell (Welch's t test)."""
@@ -62,7 +52,7 @@ class Comparison:
         variance = ours.var(ddof=1) / ours.size + theirs.var(ddof=1) / theirs.size
         difference = float(theirs.mean() - ours.mean())
         threshold = float(stats.t.ppf(_T_QUANTILE, 2 * ours.size - 2)) * float(np.sqrt(variance))
-        alike = f"the largest sensitivity bound is {self.max_over_mean:.2f} times the mean"
+        alike = f"the largest sensitivity bound is {self.uniform_factor:.2f} times the mean"
         if abs(difference) <= threshold:
             word = "as good as the coreset here, as far as these draws can tell"
         elif difference > 0:
@@ -107,8 +97,8 @@ def compare_with_uniform(
         n_samples=X.shape[0],
         n_features=X.shape[1],
         size=core.size,
-        bound=core.bound,
-        sensitivities=np.asarray(estimator.sensitivities_, dtype=np.float64),
+        total=estimator.total_sensitivity_,
+        uniform_factor=estimator.uniform_factor_,
         coreset_errors=np.array(errors["coreset"]),
         uniform_errors=np.array(errors["uniform"]),
         guarantee=core.guarantee,
@@ -128,7 +118,7 @@ def render(comparison: Comparison) -> Table:
     share = f"{comparison.size} of {comparison.n_samples}"
     table.add_row("points kept", share, share)
     table.add_row("total sensitivity", f"{comparison.total:.2f}", f"{comparison.uniform_total:.2f} (n * max)")
-    table.add_row("max / mean sensitivity", f"{comparison.max_over_mean:.2f}", "-")
+    table.add_row("max / mean sensitivity", f"{comparison.uniform_factor:.2f}", "-")
     table.add_row(
         "worst error found",
         _mean_and_range(comparison.coreset_errors),
