@@ -1,0 +1,320 @@
+"""How far a weighted subset is from its data at given queries: the logarithm of the ratio, and its gradient.
+
+For ``S(x) = sum v_q f(q, x)`` over the subset and ``F(x) = sum w_p f(p, x)`` over the data, :class:`LogRatio`
+computes ``g(x) = log S(x) - log F(x)`` for many queries in one pass over the data. Both sums are kept as a largest
+exponent and a sum relative to it, so that nothing underflows however far the query is or however small the bandwidth.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+import numpy as np
+
+from .points import Block, Points, row_slices, squared_norms
+
+_EPS = float(np.finfo(np.float64).eps)
+_PASS_BYTES = 1 << 22  # a block of exponents is read about eight times: it should stay in the cache
+_MAX_COLUMNS = 64  # queries at a time: enough for BLAS, few enough for blocks of thousands of rows
+_ROWS_BYTES = 1 << 25  # most that rows gathered by index may take at a time
+_UNCERTAIN = 1e-12  # exponents less certain than this are recomputed by ``precise``
+_NEGLIGIBLE = 50.0  # a row that is e^-50 of its sum does not matter, however wrong
+
+
+class Kernel(Protocol):
+    """A loss ``exp(exponent(|z - x|^2))``, up to a factor that depends on x alone and cancels in the ratio."""
+
+    @property
+    def is_metric(self) -> bool:
+        """Whether the argument of ``exponent`` is ``|z - x|^2``; otherwise it is ``-2 z.x``."""
+
+    def exponent(self, square: np.ndarray) -> np.ndarray:
+        """The exponents; ``square`` is overwritten."""
+
+    def uncertainty(self, square: np.ndarray, magnitude: np.ndarray) -> np.ndarray:
+        """Rounding error of the exponent when ``square`` is a difference of numbers as large as ``magnitude``."""
+
+    def pull(self, square: np.ndarray) -> np.ndarray | None:
+        """Coefficients c if the exponent has gradient ``c (z - x)``; None if it is ``slope z`` plus a term of x."""
+
+    @property
+    def slope(self) -> float:
+        """The factor of the tilted means in the gradient."""
+
+
+class GaussianKernel:
+    """``exp(-|z - x|^2)``: the exponent has gradient ``2 z - 2 x``, and the term of x cancels."""
+
+    is_metric = True
+    slope = 2.0
+
+    def exponent(self, square: np.ndarray) -> np.ndarray:
+        """See :class:`Kernel`."""
+        return np.negative(square, out=square)
+
+    def uncertainty(self, square: np.ndarray, magnitude: np.ndarray) -> np.ndarray:
+        """See :class:`Kernel`."""
+        return 4.0 * _EPS * magnitude
+
+    def pull(self, square: np.ndarray) -> None:
+        """See :class:`Kernel`."""
+
+
+class LaplacianKernel:
+    """``exp(-|z - x|)``: the exponent has gradient ``(z - x) / |z - x|``, and a kink at z where 0 is used."""
+
+    is_metric = True
+    slope = 1.0
+
+    def exponent(self, square: np.ndarray) -> np.ndarray:
+        """See :class:`Kernel`."""
+        return np.negative(np.sqrt(square, out=square), out=square)
+
+    def uncertainty(self, square: np.ndarray, magnitude: np.ndarray) -> np.ndarray:
+        """See :class:`Kernel`."""
+        # d sqrt(s) = ds / (2 sqrt(s)); below s = eps * magnitude the root is all error
+        error = 4.0 * _EPS * magnitude
+        return error / (2.0 * np.sqrt(np.maximum(square, error)) + np.finfo(np.float64).tiny)
+
+    def pull(self, square: np.ndarray) -> np.ndarray:
+        """See :class:`Kernel`."""
+        coefficients = np.sqrt(square)
+        at_kink = coefficients <= 1e-7  # rounding: the direction of so short a difference is noise
+        coefficients[at_kink] = np.inf
+        return np.divide(1.0, coefficients, out=coefficients)
+
+
+class DirectionKernel:
+    """``exp(z.u)`` for a unit vector u: the Laplacian seen from infinity.
+
+    ``|t u| - |z - t u| -> z.u`` as t grows, so ``g(t u)`` tends to the log ratio of these sums.
+    """
+
+    is_metric = False
+    slope = 1.0
+
+    def exponent(self, square: np.ndarray) -> np.ndarray:
+        """See :class:`Kernel`."""
+        return np.multiply(square, -0.5, out=square)
+
+    def uncertainty(self, square: np.ndarray, magnitude: np.ndarray) -> np.ndarray:
+        """See :class:`Kernel`."""
+        return np.zeros_like(square)
+
+    def pull(self, square: np.ndarray) -> None:
+        """See :class:`Kernel`."""
+
+
+class _TiltedSum:
+    """``sum_p exp(e_p)`` for k queries, with ``sum_p exp(e_p) c_p (z_p - x)``, fed block by block."""
+
+    def __init__(self, k: int, d: int | None) -> None:
+        self.top = np.full(k, -np.inf)  # largest exponent so far
+        self.total = np.zeros(k)  # sum of exp(exponent - top)
+        self.pulled = np.zeros(k)  # the same with c_p
+        self.moment = None if d is None else np.zeros((k, d))  # the same with c_p z_p
+
+    def add(
+        self,
+        columns: slice,
+        exponents: np.ndarray,
+        pull: np.ndarray | None,
+        weighted_sum: Callable[[np.ndarray], np.ndarray],
+    ) -> None:
+        """Add the rows with ``exponents`` (b, columns), which are overwritten."""
+        top = np.maximum(self.top[columns], exponents.max(axis=0, initial=-np.inf))
+        finite_top = np.where(np.isfinite(top), top, 0.0)  # only rows of weight zero so far
+        decay = np.exp(self.top[columns] - finite_top)
+        exponents -= finite_top
+        terms = np.exp(exponents, out=exponents)
+        self.top[columns] = top
+        self.total[columns] = self.total[columns] * decay + terms.sum(axis=0)
+        if self.moment is not None:
+            if pull is not None:
+                terms *= pull
+                self.pulled[columns] = self.pulled[columns] * decay + terms.sum(axis=0)
+            self.moment[columns] *= decay[:, None]
+            self.moment[columns] += weighted_sum(terms)
+
+    def log(self) -> np.ndarray:
+        """Logarithm of the sum, minus infinity if it is empty."""
+        with np.errstate(divide="ignore"):
+            return self.top + np.log(self.total)
+
+    def gradient(self, queries: np.ndarray) -> np.ndarray:
+        """Gradient of ``log``, divided by the slope and up to a term of x alone."""
+        assert self.moment is not None
+        total = np.where(self.total > 0.0, self.total, 1.0)[:, None]
+        return (self.moment - self.pulled[:, None] * queries) / total
+
+
+class LogRatio:
+    r"""``g(x) = log(S(x) / F(x))`` of a weighted subset against weighted data, in scaled coordinates.
+
+    Parameters
+    ----------
+    points : Points
+        The data.
+    weights : ndarray of shape (n,)
+        Weights of the data, not negative, some positive.
+    subset_rows, subset_weights : ndarray of shape (m,)
+        Row numbers of the subset, in any order, repeats allowed, and their weights. Rows of weight zero are dropped.
+        The exponents of the subset are those of its rows in the data: a subset that is the data has g = 0 exactly.
+    kernel : Kernel
+
+    Notes
+    -----
+    A pass over the data for k queries costs n k kernel evaluations, O(n k d) time (with gradients twice the products),
+    and memory of a few blocks whatever n, k and m.
+    """
+
+    def __init__(
+        self,
+        points: Points,
+        weights: np.ndarray,
+        subset_rows: np.ndarray,
+        subset_weights: np.ndarray,
+        kernel: Kernel,
+    ) -> None:
+        rows, position = np.unique(np.asarray(subset_rows, dtype=np.int64), return_inverse=True)
+        merged = np.bincount(position, weights=subset_weights, minlength=len(rows))
+        self.points = points
+        self.kernel = kernel
+        self.rows = rows[merged > 0.0]
+        self.log_subset_weights = np.log(merged[merged > 0.0])
+        with np.errstate(divide="ignore"):
+            self.log_weights = np.log(np.asarray(weights, dtype=np.float64))
+        self._is_unit = not np.any(self.log_weights)
+        # The subset's rows are needed dense for gradients: kept if they are few, gathered again on every pass if not.
+        self._subset = points.take(self.rows) if self.rows.size * points.d * 8 <= _ROWS_BYTES else None
+
+    def with_kernel(self, kernel: Kernel) -> LogRatio:
+        """The same subset and data under another loss."""
+        other = copy.copy(self)
+        other.kernel = kernel
+        return other
+
+    def __call__(self, queries: np.ndarray) -> np.ndarray:
+        """g at ``queries`` (k, d); minus infinity where the subset has no mass at all."""
+        subset, data = self._sweep(queries, with_gradient=False)
+        return _difference(subset.log(), data.log())
+
+    def with_gradient(self, queries: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """g (k,) and its gradient (k, d): the slope times the difference of the two tilted means."""
+        subset, data = self._sweep(queries, with_gradient=True)
+        gradient = self.kernel.slope * (subset.gradient(queries) - data.gradient(queries))
+        return _difference(subset.log(), data.log()), gradient
+
+    def precise(self, queries: np.ndarray) -> np.ndarray:
+        """g with the cancellation in ``|z|^2 - 2 z.x + |x|^2`` repaired where it shows, at the cost of a second pass.
+
+        The expansion has an error of about ``eps (|z|^2 + |x|^2)``: nothing for ordinary bandwidths, everything when
+        the data are 1e8 bandwidths wide, and 1e-8 in the distance of a point from itself. Rows that matter to either
+        sum and whose exponent is uncertain are recomputed from ``z - x``.
+        """
+        subset, data = self._sweep(queries, with_gradient=False)
+        floor = data.log() - self.log_weights.max()
+        if self.rows.size:
+            floor = np.minimum(floor, subset.log() - self.log_subset_weights.max())
+        subset, data = self._sweep(queries, with_gradient=False, floor=floor - _NEGLIGIBLE)
+        return _difference(subset.log(), data.log())
+
+    def nearest(self, queries: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Row numbers of the nearest data row of positive weight and of the nearest subset row, each (k,)."""
+        k = len(queries)
+        best = np.full((2, k), np.inf)
+        rows = np.zeros((2, k), dtype=np.int64)
+        for span, block in self._blocks(k):
+            inside = self._subset_span(span)
+            for columns in _column_slices(k):
+                square = self._square(block, queries[columns])
+                local = self.rows[inside] - span.start
+                positive = np.flatnonzero(np.isfinite(self.log_weights[span]))
+                for which, members in enumerate((positive, local)):
+                    if members.size:
+                        among = square[members]
+                        winner = among.argmin(axis=0)
+                        value = np.take_along_axis(among, winner[None], axis=0)[0]
+                        better = value < best[which, columns]
+                        best[which, columns] = np.where(better, value, best[which, columns])
+                        rows[which, columns] = np.where(
+                            better, span.start + members[winner], rows[which, columns]
+                        )
+        return rows[0], rows[1]
+
+    def _sweep(
+        self, queries: np.ndarray, with_gradient: bool, floor: np.ndarray | None = None
+    ) -> tuple[_TiltedSum, _TiltedSum]:
+        k, d = queries.shape
+        subset, data = (_TiltedSum(k, d if with_gradient else None) for _ in range(2))
+        for span, block in self._blocks(k):
+            inside = self._subset_span(span)
+            local = self.rows[inside] - span.start
+            for columns in _column_slices(k):
+                square = self._square(block, queries[columns])  # (b, columns)
+                if floor is not None:
+                    self._repair(square, span, block, queries[columns], floor[columns])
+                pull = self.kernel.pull(square) if with_gradient else None
+                exponents = self.kernel.exponent(square)
+                if local.size:
+                    own = exponents[local]
+                    own += self.log_subset_weights[inside, None]
+                    subset.add(columns, own, None if pull is None else pull[local], self._subset_sum(inside))
+                if not self._is_unit:
+                    exponents += self.log_weights[span, None]
+                data.add(columns, exponents, pull, block.weighted_sum)
+        return subset, data
+
+    def _blocks(self, k: int) -> Iterator[tuple[slice, Block]]:
+        return self.points.blocks(extra_columns=2 * min(k, _MAX_COLUMNS), budget=_PASS_BYTES)
+
+    def _subset_span(self, span: slice) -> slice:
+        start, stop = np.searchsorted(self.rows, (span.start, span.stop))
+        return slice(int(start), int(stop))
+
+    def _square(self, block: Block, queries: np.ndarray) -> np.ndarray:
+        square = block.dot(queries)
+        square *= -2.0
+        if self.kernel.is_metric:
+            square += block.sq_norms[:, None]
+            square += squared_norms(queries)
+            np.maximum(square, 0.0, out=square)
+        return square
+
+    def _subset_sum(self, inside: slice) -> Callable[[np.ndarray], np.ndarray]:
+        if self._subset is not None:
+            rows = self._subset[inside]
+            return lambda coefficients: coefficients.T @ rows
+
+        def gather(coefficients: np.ndarray) -> np.ndarray:
+            total = np.zeros((coefficients.shape[1], self.points.d))
+            members = self.rows[inside]
+            for part in row_slices(members.size, 8.0 * self.points.d, _ROWS_BYTES):
+                total += coefficients[part].T @ self.points.take(members[part])
+            return total
+
+        return gather
+
+    def _repair(
+        self, square: np.ndarray, span: slice, block: Block, queries: np.ndarray, floor: np.ndarray
+    ) -> None:
+        """Recompute from differences the entries of ``square`` that matter and have lost digits."""
+        magnitude = block.sq_norms[:, None] + squared_norms(queries)
+        error = self.kernel.uncertainty(square, magnitude)
+        exponent = self.kernel.exponent(square.copy())
+        # A difference of nearby vectors is accurate to eps times itself: worth it only where much cancelled.
+        lost = (error > _UNCERTAIN) & (square < 1e-2 * magnitude) & (exponent + error >= floor)
+        local, column = np.nonzero(lost)
+        for part in row_slices(local.size, 16.0 * self.points.d, _ROWS_BYTES):
+            rows = self.points.take(span.start + local[part])
+            square[local[part], column[part]] = squared_norms(rows - queries[column[part]])
+
+
+def _column_slices(k: int) -> list[slice]:
+    return [slice(start, min(start + _MAX_COLUMNS, k)) for start in range(0, k, _MAX_COLUMNS)]
+
+
+def _difference(subset_log: np.ndarray, data_log: np.ndarray) -> np.ndarray:
+    return np.where(np.isneginf(subset_log), -np.inf, subset_log - data_log)

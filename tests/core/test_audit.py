@@ -1,0 +1,282 @@
+"""The search for the worst query, against grids, other optimisers and cases with a known answer."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.optimize import minimize
+from scipy.special import logsumexp
+
+from coresift.core.audit import AuditResult, worst_query
+from coresift.core.points import Points
+
+LOSSES = ["gaussian", "laplacian"]
+
+
+def scaled(X, scale=None):
+    """The points around their mean, in units of ``scale``, or of the largest distance from the mean."""
+    center = X.mean(axis=0)
+    farthest = float(np.linalg.norm(X - center, axis=1).max())
+    scale = farthest if scale is None else scale
+    return Points(X, center, scale, farthest / scale)
+
+
+def direct_errors(points, weights, rows, subset_weights, loss, queries):
+    """``|S/F - 1|`` at scaled queries, from its definition."""
+    Z = points.take(np.arange(points.n))
+    squares = np.sum((Z[:, None] - queries) ** 2, axis=2)
+    exponents = -squares if loss == "gaussian" else -np.sqrt(squares)
+    subset = logsumexp(exponents[rows], axis=0, b=subset_weights[:, None])
+    return np.abs(np.expm1(subset - logsumexp(exponents, axis=0, b=weights[:, None])))
+
+
+def search(points, weights, rows, subset_weights, loss, seed=0, radius=None, **options):
+    if radius is None:
+        radius = points.max_norm
+    radius = radius if loss == "gaussian" else np.inf
+    rng = np.random.default_rng(seed)
+    return worst_query(points, weights, rows, subset_weights, radius, loss, rng, **options)
+
+
+def drawn(rng, n, m, spread):
+    """Weights and a subset; ``spread`` > 0 makes both uneven."""
+    weights = rng.lognormal(0.0, spread, n)
+    rows = np.sort(rng.choice(n, m, replace=False))
+    return weights, rows, weights[rows] * (n / m) * rng.lognormal(0.0, 0.3 * spread, m)
+
+
+def grid(points, loss, radius, side=91):
+    """A grid over the ball with its boundary; for the Laplacian over a wider square, the points, and a far circle."""
+    angles = np.linspace(0.0, 2.0 * np.pi, 500)
+    circle = np.column_stack((np.cos(angles), np.sin(angles)))
+    half = radius if loss == "gaussian" else 2.0 * points.max_norm
+    axis = np.linspace(-half, half, side)
+    square = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
+    if loss == "gaussian":
+        return np.concatenate((square[np.sum(square**2, axis=1) <= radius**2], radius * circle))
+    return np.concatenate((square, 1e5 * points.max_norm * circle, points.take(np.arange(points.n))))
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("spread", [0.0, 1.0])
+@pytest.mark.parametrize("bandwidths_wide", [0.3, 1.0, 3.0, 12.0])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_no_grid_finds_a_worse_query_in_the_plane(loss, bandwidths_wide, spread, seed):
+    rng = np.random.default_rng(seed)
+    n, m = 100, 15
+    X = rng.standard_normal((n, 2)) if seed % 2 else rng.standard_t(3, (n, 2))
+    weights, rows, v = drawn(rng, n, m, spread)
+    farthest = np.linalg.norm(X - X.mean(axis=0), axis=1).max()
+    points = scaled(X, farthest / bandwidths_wide)
+    radius = points.max_norm * (1.0, 0.5, 1.5)[seed]
+    found = search(points, weights, rows, v, loss, radius=radius)
+    on_grid = direct_errors(points, weights, rows, v, loss, grid(points, loss, radius)).max()
+    assert found.worst_error >= on_grid / 1.01
+
+
+def best_by_scipy(points, weights, rows, v, radius, rng, n_starts):
+    """L-BFGS in the whole space mapped onto the ball, ``x = R y / sqrt(1 + |y|^2)``, both ways from random rows."""
+    Z = points.take(np.arange(points.n))
+    log_w, log_v = np.log(weights), np.log(v)
+
+    def objective(y, sign):
+        root = np.sqrt(1.0 + y @ y)
+        x = radius * y / root
+        exponents = -np.sum((Z - x) ** 2, axis=1)
+        subset, data = exponents[rows] + log_v, exponents + log_w
+        value = logsumexp(subset) - logsumexp(data)
+        slope = 2.0 * (np.exp(subset - logsumexp(subset)) @ Z[rows] - np.exp(data - logsumexp(data)) @ Z)
+        return -sign * value, -sign * radius * (slope / root - y * (y @ slope) / root**3)
+
+    best = 0.0
+    for start in Z[rng.choice(points.n, n_starts)]:
+        inside = start / max(radius, np.linalg.norm(start)) * 0.95
+        for sign in (1.0, -1.0):
+            y = inside / np.sqrt(1.0 - inside @ inside)
+            end = minimize(objective, y, args=(sign,), jac=True, method="L-BFGS-B")
+            best = max(best, abs(np.expm1(-sign * end.fun)))
+    return best
+
+
+@pytest.mark.parametrize("d, scale", [(10, None), (10, 2.0), (64, None), (64, 6.0)])
+def test_many_runs_of_another_optimiser_find_no_worse_query(d, scale):
+    rng = np.random.default_rng(d)
+    X = rng.standard_normal((200, d))
+    weights, rows, v = drawn(rng, 200, 30, 0.5)
+    points = scaled(X, scale)
+    found = search(points, weights, rows, v, "gaussian")
+    assert found.worst_error >= best_by_scipy(points, weights, rows, v, points.max_norm, rng, 8) / 1.01
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("convert", [np.asarray, sp.csr_array, lambda X: X.astype(np.float32)])
+@pytest.mark.parametrize("scale", [None, 0.01, 30.0])
+def test_the_reported_error_is_the_error_at_the_reported_query(loss, convert, scale):
+    rng = np.random.default_rng(4)
+    X = np.round(rng.standard_normal((150, 4)), 2).astype(np.float32).astype(np.float64) + 3.0
+    weights, rows, v = drawn(rng, 150, 20, 1.0)
+    reference = scaled(X, scale)
+    points = Points(convert(X), reference.center, reference.scale, reference.max_norm)
+    found = search(points, weights, rows, v, loss)
+    query = reference.to_scaled(found.worst_query)
+    # A Laplacian query 1e6 radii away knows its distances to 1e6 eps of the data's size in bandwidths.
+    tolerance = 1e-8 * max(1.0, reference.max_norm)
+    error = direct_errors(reference, weights, rows, v, loss, query[None])[0]
+    assert found.worst_error == pytest.approx(error, rel=tolerance, abs=tolerance)
+    assert abs(found.worst_ratio - 1.0) == pytest.approx(found.worst_error, rel=1e-12)
+    if loss == "gaussian":
+        assert np.linalg.norm(query) <= found.radius * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("scale", [None, 0.05, 50.0])
+def test_all_rows_with_their_own_weights_have_no_error(loss, scale):
+    rng = np.random.default_rng(1)
+    points = scaled(rng.standard_normal((300, 5)), scale)
+    weights = 10.0 ** rng.uniform(-6, 6, 300)
+    found = search(points, weights, np.arange(300), weights, loss)
+    assert found.worst_error <= 1e-12
+    assert found.mean_error <= 1e-12
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_weights_too_large_by_a_factor_show_everywhere(loss):
+    rng = np.random.default_rng(1)
+    weights = rng.lognormal(0.0, 1.0, 300)
+    found = search(scaled(rng.standard_normal((300, 5))), weights, np.arange(300), 1.3 * weights, loss)
+    expected = pytest.approx(0.3, abs=1e-12)
+    assert found.worst_error == expected
+    assert found.worst_ratio == pytest.approx(1.3, abs=1e-12)
+    assert found.mean_error == expected
+    assert all(value == expected for value in found.quantiles.values())
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("size", [1, 5])
+def test_a_deleted_far_cluster_is_found(loss, size):
+    rng = np.random.default_rng(3)
+    place = np.full(6, 20.0)
+    X = np.concatenate((rng.standard_normal((3000, 6)), place + 0.1 * rng.standard_normal((size, 6))))
+    rows = np.arange(3000)
+    points = scaled(X, 2.0)
+    found = search(points, np.ones(len(X)), rows, np.ones(3000), loss)
+    assert found.worst_error > 0.999
+    assert found.worst_ratio < 1e-3
+
+
+def test_a_subset_without_weight_is_wholly_wrong():
+    points = scaled(np.random.default_rng(0).standard_normal((50, 3)))
+    for loss in LOSSES:
+        found = search(points, np.ones(50), np.array([4]), np.array([0.0]), loss)
+        assert found.worst_error == 1.0
+        assert found.worst_ratio == 0.0
+        assert found.mean_error == 1.0
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_the_worst_direction_at_infinity_is_seen(loss):
+    # Laplacian: left of all points the ratio rises to its limit, sum v e^{-q} / sum w e^{-p}, and never reaches it.
+    X = np.array([[-1.0], [0.0], [1.0]])
+    points = Points(X, np.zeros(1), 1.0, 1.0)
+    rows, v = np.array([0, 2]), np.array([1.5, 1.5])
+    found = search(points, np.ones(3), rows, v, loss, radius=50.0)
+    if loss == "laplacian":
+        limit = 3.0 * np.cosh(1.0) / (1.0 + 2.0 * np.cosh(1.0)) - 1.0
+        assert found.worst_error >= limit * (1 - 1e-5)
+    else:  # far from the points only the nearest counts: the ratio tends to its v/w
+        assert found.worst_error == pytest.approx(0.5, rel=1e-6)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize(
+    "X",
+    [np.zeros((1, 3)), np.ones((7, 2)), np.arange(5.0)[:, None], np.eye(3)[[0, 0, 1, 1, 2]], np.eye(2, 40)],
+    ids=["one point", "all equal", "a line", "duplicates", "n < d"],
+)
+def test_awkward_data(X, loss):
+    center = X.mean(axis=0)
+    points = Points(X, center, 1.0, float(np.linalg.norm(X - center, axis=1).max()))
+    found = search(points, np.ones(len(X)), np.array([0]), np.array([1.5 * len(X)]), loss, radius=1.0)
+    assert np.isfinite(found.worst_query).all()
+    query = points.to_scaled(found.worst_query)
+    v = np.array([1.5 * len(X)])
+    error = direct_errors(points, np.ones(len(X)), np.array([0]), v, loss, query[None])[0]
+    assert found.worst_error == pytest.approx(error, abs=1e-8)
+    if len(np.unique(X, axis=0)) == 1:
+        assert found.worst_error == pytest.approx(0.5, abs=1e-12)
+
+
+def test_rows_of_weight_zero_do_not_count():
+    rng = np.random.default_rng(8)
+    X = rng.standard_normal((80, 3))
+    extra = np.concatenate((X, 5.0 + rng.standard_normal((20, 3))))
+    center = X.mean(axis=0)
+    results = []
+    for data in (X, extra):
+        points = Points(data, center, 1.5, float(np.linalg.norm(X - center, axis=1).max()) / 1.5)
+        weights = np.concatenate((np.ones(80), np.zeros(len(data) - 80)))
+        results.append(search(points, weights, np.arange(0, 80, 8), np.full(10, 8.0), "gaussian"))
+    assert results[1].worst_error == pytest.approx(results[0].worst_error, rel=1e-3)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_the_generator_decides_everything(loss):
+    rng = np.random.default_rng(9)
+    points = scaled(rng.standard_normal((400, 4)), 1.0)
+    weights, rows, v = drawn(rng, 400, 40, 0.5)
+    first, again, other = (search(points, weights, rows, v, loss, seed=seed) for seed in (1, 1, 2))
+    np.testing.assert_array_equal(first.worst_query, again.worst_query)
+    assert (first.mean_error, first.quantiles) == (again.mean_error, again.quantiles)
+    assert first.mean_error != other.mean_error
+
+
+def test_random_queries_are_half_uniform_and_half_rows_by_weight():
+    # The subset lacks one heavy row at distance 20 (bandwidths) from the others: errors are 1 nearer to it, else 0.
+    rng = np.random.default_rng(0)
+    X = np.concatenate((np.zeros((99, 2)), [[1.0, 0.0]]))
+    points = Points(X, np.zeros(2), 0.05, 20.0)
+    weights = np.concatenate((np.full(99, 0.2 / 99), [0.8]))
+    rows, v = np.arange(99), weights[:99]
+    found = worst_query(points, weights, rows, v, 20.0, "gaussian", rng, n_random=2000)
+    # Of the disc of radius 20 the part beyond x = 10 has the share (arccos(1/2) - sqrt(3)/4) / pi = 0.1955.
+    expected = 0.5 * 0.8 + 0.5 * (np.arccos(0.5) - np.sqrt(3.0) / 4.0) / np.pi
+    # Five standard deviations of a mean of 2,000 numbers of [0, 1]; the border strip is about 0.1 wide, 0.3 % of the disc.
+    tolerance = 5.0 * np.sqrt(0.25 / 2000) + 0.003
+    assert abs(found.mean_error - expected) < tolerance
+    by_row = 0.5 * 0.01 + 0.5 * 0.1955  # power: rows chosen uniformly
+    assert abs(by_row - expected) > 2 * tolerance
+    assert found.quantiles[0.5] <= found.quantiles[0.9] <= found.quantiles[0.99] <= found.worst_error
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_a_budget_bounds_the_work(loss):
+    rng = np.random.default_rng(2)
+    points = scaled(rng.standard_normal((2000, 5)), 0.5)
+    weights, rows, v = drawn(rng, 2000, 100, 0.0)
+    full = search(points, weights, rows, v, loss)
+    bounded = search(points, weights, rows, v, loss, max_evaluations=2000 * 400)
+    least = search(points, weights, rows, v, loss, max_evaluations=1)
+    assert full.n_queries > 1500
+    assert bounded.n_queries <= 500
+    assert least.n_queries <= 100
+    assert 0.0 < least.worst_error <= full.worst_error * 1.01
+
+
+def test_the_ascent_adds_to_what_random_queries_find():
+    rng = np.random.default_rng(6)
+    points = scaled(rng.standard_normal((1000, 20)))
+    weights, rows, v = drawn(rng, 1000, 60, 0.0)
+    without = search(points, weights, rows, v, "gaussian", max_iter=0)
+    found = search(points, weights, rows, v, "gaussian")
+    assert found.worst_error > 1.3 * without.worst_error
+
+
+def test_the_result_says_found_and_is_frozen():
+    points = scaled(np.random.default_rng(0).standard_normal((60, 2)))
+    for loss, where in (("gaussian", "ball of radius 1"), ("laplacian", "R^d")):
+        found = search(points, np.ones(60), np.arange(0, 60, 6), np.full(10, 6.0), loss)
+        assert isinstance(found, AuditResult)
+        assert "found" in repr(found)
+        assert "guarantee" not in repr(found)
+        assert where in str(found)
+        with pytest.raises(AttributeError):
+            found.worst_error = 0.0

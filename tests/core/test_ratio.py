@@ -1,0 +1,194 @@
+"""The log ratio of a subset to its data, and its gradient, against direct evaluation."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.special import logsumexp
+
+from coresift.core import ratio as ratio_module
+from coresift.core.points import Points
+from coresift.core.ratio import DirectionKernel, GaussianKernel, LaplacianKernel, LogRatio
+
+EXPONENTS = {
+    GaussianKernel: lambda Z, x: -np.sum((Z - x) ** 2, axis=1),
+    LaplacianKernel: lambda Z, x: -np.sqrt(np.sum((Z - x) ** 2, axis=1)),
+    DirectionKernel: lambda Z, x: Z @ x,
+}
+KERNELS = list(EXPONENTS)
+
+
+def direct(kernel, Z, weights, rows, subset_weights, queries):
+    """``g`` from its definition, one query at a time."""
+    with np.errstate(divide="ignore"):
+        log_w, log_v = np.log(weights), np.log(subset_weights)
+    out = []
+    for x in queries:
+        exponents = EXPONENTS[kernel](Z, x)
+        out.append(logsumexp(exponents[rows] + log_v) - logsumexp(exponents + log_w))
+    return np.array(out)
+
+
+def problem(rng, n=120, d=3, m=15):
+    X = rng.standard_normal((n, d)) * rng.uniform(0.3, 3.0)
+    weights = rng.lognormal(0.0, 1.0, n)
+    rows = rng.choice(n, m, replace=False)
+    return X, weights, rows, rng.lognormal(2.0, 1.0, m)
+
+
+def plain(X):
+    return Points(X, np.zeros(X.shape[1]), 1.0, max_norm=float(np.linalg.norm(X, axis=1).max()))
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 10**6), d=st.integers(1, 6))
+def test_value_is_the_definition(kernel, seed, d):
+    rng = np.random.default_rng(seed)
+    X, weights, rows, v = problem(rng, d=d)
+    weights[rng.random(len(weights)) < 0.2] = 0.0
+    queries = rng.standard_normal((7, d))
+    expected = direct(kernel, X, weights, rows, v, queries)
+    np.testing.assert_allclose(LogRatio(plain(X), weights, rows, v, kernel())(queries), expected, atol=1e-9)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@settings(max_examples=15, deadline=None)
+@given(seed=st.integers(0, 10**6), d=st.integers(1, 5))
+def test_gradient_is_that_of_central_differences(kernel, seed, d):
+    rng = np.random.default_rng(seed)
+    X, weights, rows, v = problem(rng, d=d)
+    ratio = LogRatio(plain(X), weights, rows, v, kernel())
+    queries = rng.standard_normal((5, d))
+    distance = np.sqrt(((X[:, None] - queries) ** 2).sum(axis=2)).min(axis=0)
+    queries = queries[distance > 0.01]  # the Laplacian has no gradient at the points themselves
+    values, gradient = ratio.with_gradient(queries)
+    np.testing.assert_allclose(values, ratio(queries), atol=1e-12)
+    step = 1e-5
+    for axis in range(d):
+        shift = step * np.eye(d)[axis]
+        difference = (
+            direct(kernel, X, weights, rows, v, queries + shift)
+            - direct(kernel, X, weights, rows, v, queries - shift)
+        ) / (2 * step)
+        # Central differences err by step^2 / 6 times a third derivative: below 1e-10 (12 + 2/0.01^2), plus rounding.
+        np.testing.assert_allclose(gradient[:, axis], difference, atol=1e-5)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_blocks_and_query_chunks_do_not_matter(kernel, rng, monkeypatch):
+    X, weights, rows, v = problem(rng, n=500)
+    queries = rng.standard_normal((20, 3))
+    whole = LogRatio(plain(X), weights, rows, v, kernel())
+    values, gradient = whole.with_gradient(queries)
+    nearest = whole.nearest(queries)
+    monkeypatch.setattr(ratio_module, "_PASS_BYTES", 3000)  # about ten rows a block
+    monkeypatch.setattr(ratio_module, "_MAX_COLUMNS", 7)
+    monkeypatch.setattr(ratio_module, "_ROWS_BYTES", 100)  # the subset is gathered row by row
+    parts = LogRatio(plain(X), weights, rows, v, kernel())
+    assert parts._subset is None
+    np.testing.assert_allclose(parts.with_gradient(queries)[0], values, atol=1e-11)
+    np.testing.assert_allclose(parts.with_gradient(queries)[1], gradient, atol=1e-10)
+    np.testing.assert_array_equal(parts.nearest(queries), nearest)
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(5)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("convert", [sp.csr_array, lambda X: X.astype(np.float32)])
+def test_sparse_and_float32_data_give_the_same(kernel, convert, rng):
+    X = np.round(rng.standard_normal((200, 6)), 1).astype(np.float32).astype(np.float64)
+    X[rng.random(X.shape) < 0.6] = 0.0
+    center, scale = X.mean(axis=0), 1.7
+    rows, v = np.arange(0, 200, 9), rng.random(23) + 0.5
+    queries = rng.standard_normal((9, 6))
+    answers = []
+    for data in (X, convert(X)):
+        ratio = LogRatio(Points(data, center, scale, max_norm=4.0), np.ones(200), rows, v, kernel())
+        answers.append(ratio.with_gradient(queries))
+    np.testing.assert_allclose(answers[1][0], answers[0][0], atol=1e-12)
+    np.testing.assert_allclose(answers[1][1], answers[0][1], atol=1e-11)
+
+
+@pytest.mark.parametrize("kernel", [GaussianKernel, LaplacianKernel])
+def test_nothing_underflows_far_away_or_at_tiny_bandwidths(kernel, rng):
+    X, weights, rows, v = problem(rng)
+    X *= 1e3  # distances of thousands of bandwidths: every kernel value is zero in floating point
+    queries = 1e3 * rng.standard_normal((6, 3))
+    ratio = LogRatio(plain(X), weights, rows, v, kernel())
+    values, gradient = ratio.with_gradient(queries)
+    expected = direct(kernel, X, weights, rows, v, queries)
+    assert np.isfinite(values).all()
+    assert np.isfinite(gradient).all()
+    assert expected.min() < -100.0  # the regime that is meant
+    np.testing.assert_allclose(values, expected, rtol=1e-9)
+
+
+def test_the_laplacian_far_out_is_its_limit(rng):
+    X, weights, rows, v = problem(rng)
+    ratio = LogRatio(plain(X), weights, rows, v, LaplacianKernel())
+    u = rng.standard_normal((10, 3))
+    u /= np.linalg.norm(u, axis=1, keepdims=True)
+    limit = ratio.with_kernel(DirectionKernel())(u)
+    rho_sq = float(np.max(np.sum(X**2, axis=1)))
+    for distance in (1e4, 1e6):
+        # |t u| - |z - t u| = z.u - (|z|^2 - (z.u)^2) / (2t) + ...: both sums move by at most rho^2 / 2t
+        np.testing.assert_allclose(ratio(distance * u), limit, atol=rho_sq / distance + 1e-8)
+    assert np.abs(ratio(10.0 * u) - limit).max() > 1e-2
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_repeats_and_zero_weights_in_the_subset(kernel, rng):
+    X, weights, rows, v = problem(rng)
+    queries = rng.standard_normal((4, 3))
+    plain_ratio = LogRatio(plain(X), weights, rows, v, kernel())(queries)
+    spare = np.setdiff1d(np.arange(len(X)), rows)[:3]
+    messy_rows = np.concatenate((rows[::-1], rows, spare))
+    messy_v = np.concatenate((0.25 * v[::-1], 0.75 * v, np.zeros(3)))
+    messy = LogRatio(plain(X), weights, messy_rows, messy_v, kernel())(queries)
+    np.testing.assert_allclose(messy, plain_ratio, atol=1e-12)
+
+
+def test_an_empty_subset_has_ratio_zero(rng):
+    X, weights, _, _ = problem(rng)
+    ratio = LogRatio(plain(X), weights, np.array([3]), np.array([0.0]), GaussianKernel())
+    values, gradient = ratio.with_gradient(np.zeros((2, 3)))
+    assert np.isneginf(values).all()
+    assert np.isfinite(gradient).all()
+    assert np.isneginf(ratio.precise(np.zeros((2, 3)))).all()
+
+
+@pytest.mark.parametrize("kernel", [GaussianKernel, LaplacianKernel])
+def test_precise_repairs_what_cancellation_loses(kernel):
+    rng = np.random.default_rng(2)
+    # A tight group, one bandwidth wide, 1e7 bandwidths from the origin: |z|^2 = 1e14 has an error of 0.01.
+    X = np.concatenate((rng.standard_normal((30, 3)) + 1e7, -1e7 - rng.standard_normal((30, 3))))
+    weights, rows, v = np.ones(60), np.arange(0, 60, 4), np.full(15, 4.0)
+    queries = X[:5] + 0.1 * rng.standard_normal((5, 3))
+    ratio = LogRatio(plain(X), weights, rows, v, kernel())
+    expected = direct(kernel, X, weights, rows, v, queries)
+    np.testing.assert_allclose(ratio.precise(queries), expected, atol=1e-9)
+    assert np.abs(ratio(queries) - expected).max() > 1e-4  # power: there was something to repair
+
+
+@pytest.mark.parametrize("kernel", [GaussianKernel, LaplacianKernel])
+def test_precise_agrees_where_there_is_nothing_to_repair(kernel, rng):
+    X, weights, rows, v = problem(rng)
+    ratio = LogRatio(plain(X), weights, rows, v, kernel())
+    queries = np.concatenate((rng.standard_normal((4, 3)), X[rows[:3]], X[:3]))
+    expected = direct(kernel, X, weights, rows, v, queries)
+    np.testing.assert_allclose(ratio.precise(queries), expected, atol=1e-11)
+
+
+def test_nearest_rows_are_the_nearest(rng):
+    X, weights, rows, v = problem(rng)
+    weights[:40] = 0.0
+    queries = rng.standard_normal((9, 3))
+    squares = np.sum((X[:, None] - queries) ** 2, axis=2)
+    data, subset = LogRatio(plain(X), weights, rows, v, LaplacianKernel()).nearest(queries)
+    np.testing.assert_array_equal(data, 40 + squares[40:].argmin(axis=0))
+    np.testing.assert_array_equal(subset, np.sort(rows)[squares[np.sort(rows)].argmin(axis=0)])
