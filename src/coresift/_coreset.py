@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ._coreset_io import read_coreset, write_coreset
 from ._errors import CoresiftError, InvalidInputError, InvalidTypeError
+from .core.certificate import Certificate
 
 _LOSSES = ("gaussian", "laplacian")
 
@@ -94,6 +95,11 @@ class Coreset:
         The queries for which it answers.
     total_weight : float or None
         Sum of the input weights of the data.
+    adjustments : tuple of str
+        What was done to the draw: "refined", "reweighted" (weights that minimise the discrepancy) or "normalized" (weights
+        that sum to ``total_weight``). Any of them gives up exact unbiasedness.
+    certificate : Certificate or None
+        A proved bound on the error of this very subset, where one was computed.
 
     Examples
     --------
@@ -113,6 +119,8 @@ class Coreset:
     guarantee: str | None = None
     ball: QueryBall | None = None
     total_weight: float | None = None
+    adjustments: tuple[str, ...] = ()
+    certificate: Certificate | None = None
 
     def __post_init__(self) -> None:
         n_samples = _integer(self.n_samples, "n_samples")
@@ -126,12 +134,24 @@ class Coreset:
                 raise InvalidTypeError(f"{name}={getattr(self, name)!r} must be a string or None")
         if not isinstance(self.ball, QueryBall | None):
             raise InvalidTypeError(f"ball={self.ball!r} must be a QueryBall or None")
+        if not isinstance(self.certificate, Certificate | None):
+            raise InvalidTypeError(f"certificate={self.certificate!r} must be a Certificate or None")
+        if isinstance(self.adjustments, str) or not all(isinstance(word, str) for word in self.adjustments):
+            raise InvalidTypeError(f"adjustments={self.adjustments!r} must be a tuple of strings")
         whole = {name: _integer(getattr(self, name), name, optional=True) for name in ("n_draws", "seed")}
         real = {
             name: _real(getattr(self, name), name, optional=True)
             for name in ("total_sensitivity", "total_weight")
         }
-        _assign(self, indices=indices, weights=weights, n_samples=n_samples, **whole, **real)
+        _assign(
+            self,
+            indices=indices,
+            weights=weights,
+            n_samples=n_samples,
+            adjustments=tuple(self.adjustments),
+            **whole,
+            **real,
+        )
 
     @classmethod
     def _trusted(
@@ -158,11 +178,14 @@ class Coreset:
         _assign(self, **state)
 
     def __repr__(self) -> str:
-        about = [f"{self.size:,} of {self.n_samples:,} points", f"method={self.method!r}"]
+        method = "+".join((self.method, *self.adjustments))
+        about = [f"{self.size:,} of {self.n_samples:,} points", f"method={method!r}"]
         if self.bound is not None:
             about.append(f"bound={self.bound!r}")
         if self.total_sensitivity is not None:
             about.append(f"total_sensitivity={self.total_sensitivity:.4g}")
+        if self.certificate is not None:
+            about.append(f"guaranteed error={self.certificate.eps:.3g}")
         if self.seed is not None:
             about.append(f"seed={self.seed}")
         return f"Coreset({', '.join(about)})"
@@ -184,6 +207,71 @@ class Coreset:
                 )
         return (*(_take_rows(array, self.indices) for array in arrays), self.weights.copy())
 
+    def certify(
+        self,
+        X: Any,
+        sample_weight: Any = None,
+        radius: float | None = None,
+        *,
+        method: str = "auto",
+        n_sampled: int = 20_000,
+        delta: float = 0.05,
+        random_state: Any = 0,
+        verbose: int = 0,
+    ) -> Certificate:
+        """A bound on the relative error of this subset, proved for all queries of the ball, in any dimension.
+
+        Parameters
+        ----------
+        X : array-like, frame or sparse matrix of shape (n, d)
+            The data that the coreset was drawn from.
+        sample_weight : array-like of shape (n,), optional
+            The weights that it was fitted with.
+        radius : float, optional
+            Of the ball of queries, in units of the bandwidth; by default the coreset's own. The Laplacian's default is all of
+            space.
+        method : {"auto", "exact", "sampled"}
+            "exact" sums over all pairs of rows, O(n^2 d / 2): a bound without a probability. "sampled" estimates these sums
+            from ``n_sampled`` rows, and holds with probability ``1 - delta``. "auto" is exact where that takes about a
+            minute at most; the certificate says which it is.
+        n_sampled, delta, random_state
+            Of the sampled form.
+        verbose : int
+            Above 0, progress is logged as warnings of the logger ``coresift``.
+        """
+        from ._certify import certify  # it needs this module
+
+        return certify(
+            self,
+            X,
+            sample_weight,
+            radius,
+            method=method,
+            n_sampled=n_sampled,
+            delta=delta,
+            random_state=random_state,
+            verbose=verbose,
+        )
+
+    def reweight(
+        self,
+        X: Any,
+        sample_weight: Any = None,
+        radius: float | None = None,
+        *,
+        random_state: Any = 0,
+        verbose: int = 0,
+    ) -> Coreset:
+        """The same points with the non-negative weights that minimise the discrepancy, and the certificate that follows.
+
+        Often halves the guaranteed error. The weights are no longer unbiased, some may be zero, and they are meant for kernel sums;
+        the result's ``adjustments`` say so. O(m n d) for the sums, O(m^3) up to some thousand points, matrix-free above.
+        Arguments as in :meth:`certify`.
+        """
+        from ._certify import reweight  # it needs this module
+
+        return reweight(self, X, sample_weight, radius, random_state=random_state, verbose=verbose)
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write to ``path``, ending in ``.npz`` or ``.parquet`` (the latter with the extra ``io``).
 
@@ -193,6 +281,10 @@ class Coreset:
         about = {f.name: _plain(getattr(self, f.name)) for f in fields(self)[2:]}
         if self.ball is not None:
             about["ball"] = {f.name: _plain(getattr(self.ball, f.name)) for f in fields(self.ball)}
+        if self.certificate is not None:
+            about["certificate"] = {
+                f.name: _plain(getattr(self.certificate, f.name)) for f in fields(Certificate)
+            }
         write_coreset(Path(path), about, self.indices, self.weights)
 
     @classmethod
@@ -205,6 +297,11 @@ class Coreset:
                 about["ball"] = QueryBall(
                     **{f.name: _from_plain(about["ball"][f.name]) for f in fields(QueryBall)}
                 )
+            if about["certificate"] is not None:
+                about["certificate"] = Certificate(
+                    **{f.name: _from_plain(about["certificate"][f.name]) for f in fields(Certificate)}
+                )
+            about["adjustments"] = tuple(about["adjustments"])
             return cls(indices, weights, **about)
         except (CoresiftError, KeyError, TypeError) as error:
             raise InvalidInputError(f"{path}: not a coreset file ({error})") from error
@@ -300,6 +397,8 @@ def _plain(value: Any) -> Any:
     """As strict JSON holds it, which knows no infinity."""
     if isinstance(value, np.ndarray):
         return value.tolist()
+    if isinstance(value, tuple):
+        return list(value)
     return {"infinite": value > 0} if isinstance(value, float) and math.isinf(value) else value
 
 

@@ -31,7 +31,9 @@ def check_features(
     :func:`check_finite` then.
     """
     try:
-        _check_kind(X if hasattr(X, "dtype") else np.asarray(X) if isinstance(X, (list, tuple)) else None, name)
+        _check_kind(
+            X if hasattr(X, "dtype") else np.asarray(X) if isinstance(X, (list, tuple)) else None, name
+        )
         checked = check_array(
             X,
             accept_sparse="csr",
@@ -174,6 +176,14 @@ def check_positive(value: Any, name: str, *, at_most: float = LARGEST_MAGNITUDE)
     number = float(value)
     if not 0 < number <= at_most:
         raise InvalidInputError(f"{name} = {value!r} must be above 0 and at most {at_most:g}.")
+    return number
+
+
+def check_probability(value: Any, name: str) -> float:
+    """A number strictly between 0 and 1."""
+    number = check_positive(value, name)
+    if number >= 1:
+        raise InvalidInputError(f"{name} = {value!r} must be between 0 and 1.")
     return number
 
 

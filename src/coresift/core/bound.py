@@ -48,3 +48,9 @@ def rounding_slack(max_norm: float, radius: float) -> float:
     blocks err by far less than the worst case), and moves a sensitivity by a part in 10^12 on normalised data.
     """
     return 1e-12 * (1.0 + (max_norm + radius) ** 2)
+
+
+def log_shares(shares: np.ndarray) -> np.ndarray:
+    """Logarithms; ``-inf`` for a share of zero."""
+    with np.errstate(divide="ignore"):
+        return np.log(shares)

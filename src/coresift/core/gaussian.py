@@ -13,7 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from .ascent import Ascent, Atoms, DenseAtoms, SparseAtoms, ascend
-from .bound import SensitivityBound, rounding_slack
+from .bound import SensitivityBound, log_shares, rounding_slack
 from .points import GEMM_BLOCK_BYTES, Points, SparseBlock, row_slices, squared_norms
 
 CELLS_TOLERANCE = 1e-3  # a certificate within 0.1 % of the best one that these cells can give
@@ -21,11 +21,6 @@ EXACT_TOLERANCE = 1e-6
 MAX_STEPS = 1000
 
 Progress = Callable[[int], None]
-
-
-def log_shares(shares: np.ndarray) -> np.ndarray:
-    with np.errstate(divide="ignore"):
-        return np.log(shares)
 
 
 def closed_form(

@@ -16,8 +16,8 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.spatial.distance import cdist
 
-from .bound import SensitivityBound, rounding_slack
-from .gaussian import Cells, Progress, log_shares
+from .bound import SensitivityBound, log_shares, rounding_slack
+from .gaussian import Cells, Progress
 from .points import GEMM_BLOCK_BYTES, Points, row_slices, squared_norms
 
 Metric = str | Callable[[np.ndarray, np.ndarray], float]
@@ -112,5 +112,7 @@ def _sparse_distances(points: Points, rows: slice) -> np.ndarray:
     bytes_per_pair = 64.0 * everything.nnz / points.n
     for part in row_slices(len(close[0]), bytes_per_pair, GEMM_BLOCK_BYTES):
         difference = mine[close[0][part]] - everything[close[1][part]]
-        squares[close[0][part], close[1][part]] = np.asarray(difference.multiply(difference).sum(axis=1)).ravel()
+        squares[close[0][part], close[1][part]] = np.asarray(
+            difference.multiply(difference).sum(axis=1)
+        ).ravel()
     return np.sqrt(squares, out=squares)

@@ -22,6 +22,7 @@ from .._validation import (
     check_features,
     check_finite,
     check_generator,
+    check_probability,
     check_seed,
     check_weights,
     record_features,
@@ -29,7 +30,9 @@ from .._validation import (
 from ..core.bound import SensitivityBound
 from ..core.draw import DrawTable
 from ..core.points import Moments, Points, moments
+from ..core.sizes import SampleSize, finite, paper_formula, rounded_up
 from ._geometry import check_bandwidth, check_reach, choose_scale
+from ._improve import affine_rank, check_refine, improved, normalized
 
 METHODS = ("systematic", "iid", "keys")
 _AS_GOOD = 1.5  # plain sampling that needs at most this factor more points is called as good
@@ -68,7 +71,7 @@ class SensitivityCoreset(BaseEstimator):
         Parameters
         ----------
         X : array-like, frame or sparse matrix of shape (n, d)
-            Not copied, not kept.
+            Not copied. A reference is kept for ``reweight``, ``refine`` and ``sample_size``, but not in pickles.
         y : ignored
             Present by the conventions of scikit-learn.
         sample_weight : array-like of shape (n,), optional
@@ -117,6 +120,7 @@ class SensitivityCoreset(BaseEstimator):
         self._draw_total = float(scores.sum()) * float(np.exp(log_unit))
         self._total_weight = total_weight
         self._table = table
+        self._data = (points, shares)
         self._draw_rng = draw_rng
         if not bound.is_certified:
             logger.warning(
@@ -127,11 +131,20 @@ class SensitivityCoreset(BaseEstimator):
                 "%s: %d of %d points stopped before the duality gap closed; their bounds hold but are loose.",
                 type(self).__name__,
                 self.n_unconverged_,
-                X.shape[0],
+                len(shares),
             )
         return self
 
-    def sample(self, size: int | float, *, method: str = "systematic", random_state: Any = None) -> Coreset:
+    def sample(
+        self,
+        size: int | float,
+        *,
+        method: str = "systematic",
+        random_state: Any = None,
+        reweight: bool = False,
+        refine: bool | int = False,
+        normalize: bool = False,
+    ) -> Coreset:
         """Draw a coreset.
 
         Parameters
@@ -144,13 +157,24 @@ class SensitivityCoreset(BaseEstimator):
         random_state : None, int or Generator
             None draws afresh at each call, in a sequence that the estimator's own ``random_state`` repeats. The seed
             used is kept in the result: ``random_state=core.seed`` draws the same coreset again.
+        reweight : bool
+            Replace the weights by the non-negative ones that minimise the discrepancy, and certify the result
+            (:meth:`Coreset.reweight`).
+        refine : bool or int
+            Draw a pool of four (or so many) times ``size`` points, choose from it greedily those that lower the discrepancy most,
+            and reweight. The certificate falls faster than one over the root of the size.
+        normalize : bool
+            Rescale the weights so that they sum to the data's total weight: less noise in totals, a bias of order 1/size.
+
+        Any of the last three gives up exact unbiasedness; ``adjustments`` of the result says so.
         """
         check_is_fitted(self, "sensitivities_")
         method = check_choice(method, "method", METHODS)
         count = check_budget(size, self._table.n_samples)
         seed = check_seed(random_state, self._draw_rng)
-        drawn = self._table.draw(count, method, seed)
-        return Coreset._trusted(
+        factor = check_refine(refine)
+        drawn = self._table.draw(min(factor * count, self._table.n_samples), method, seed)
+        core = Coreset._trusted(
             indices=drawn.indices,
             weights=drawn.weights,
             n_samples=self._table.n_samples,
@@ -163,6 +187,43 @@ class SensitivityCoreset(BaseEstimator):
             ball=self._ball(),
             total_weight=self._total_weight,
         )
+        if factor > 1 or reweight:
+            points, shares = self._fitted_data("reweight and refine")
+            core = improved(core, points, shares, count if factor > 1 else None, self.verbose)
+        return normalized(core) if normalize else core
+
+    def sample_size(self, eps: float, delta: float = 0.05, n_queries: int | None = None) -> SampleSize:
+        """How many points, drawn with ``method="iid"``, guarantee a relative error.
+
+        Parameters
+        ----------
+        eps, delta : float in (0, 1)
+            Relative error, and the probability with which the draw may miss it.
+        n_queries : int, optional
+            Ask for so many queries, fixed before the draw, instead of all queries of the ball: a weaker guarantee that
+            needs fewer points.
+
+        Returns
+        -------
+        SampleSize
+            The smallest of the sizes that are proved, and which argument proves it; ``note`` says it in words, and whether
+            it is smaller than the data.
+        """
+        check_is_fitted(self, "sensitivities_")
+        eps, delta = check_probability(eps, "eps"), check_probability(delta, "delta")
+        if n_queries is not None:
+            n_queries = check_count(n_queries, "n_queries")
+        if not self.is_certified_:
+            raise InvalidInputError(
+                f"bound = {self.bound_!r} is not a certificate here, so no sample size follows from it. {self.bound_note_}"
+            )
+        candidates = self._sizes(eps, delta, n_queries)
+        proved = {name: size for name, size in candidates.items() if name not in ("paper", "plain")}
+        argument = min(proved, key=proved.__getitem__)
+        everything = "all queries of space" if self.loss == "laplacian" else "all queries of the ball"
+        strength = f"{n_queries:,} queries fixed beforehand" if argument == "finite" else everything
+        rounded = {name: rounded_up(size) for name, size in candidates.items()}
+        return SampleSize(rounded[argument], argument, strength, eps, delta, self._table.n_samples, rounded)
 
     def advice(self) -> str:
         """Whether these sensitivities help, in plain words."""
@@ -178,6 +239,30 @@ class SensitivityCoreset(BaseEstimator):
         return (
             f"{text} Plain sampling may need up to {factor:.3g} times as many points for the same guarantee."
         )
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = super().__getstate__()
+        return {name: value for name, value in state.items() if name != "_data"}
+
+    def _fitted_data(self, what: str) -> tuple[Points, np.ndarray]:
+        data: tuple[Points, np.ndarray] | None = getattr(self, "_data", None)
+        if data is None:
+            raise InvalidInputError(
+                f"{what} need the data, which a copied or unpickled estimator does not carry: fit again, or use "
+                "core.reweight(X) on the result of sample()."
+            )
+        return data
+
+    def _sizes(self, eps: float, delta: float, n_queries: int | None) -> dict[str, float]:
+        """Candidates by name, not rounded; "paper" is for comparison."""
+        t, (points, shares) = self._draw_total, self._fitted_data("sample sizes")
+        dimension = affine_rank(points, shares)
+        sizes = {"covering": self._covering(t, dimension, points, eps, delta)}
+        sizes |= self._dimension_free(points, shares, eps, delta)
+        if n_queries is not None:
+            sizes["finite"] = finite(t, math.log(n_queries), eps, delta)
+        sizes["paper"] = paper_formula(t, points.d + 1, eps, delta)
+        return sizes
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -228,7 +313,15 @@ class SensitivityCoreset(BaseEstimator):
     def _tolerance(self, bound_name: str) -> float: ...
 
     @abstractmethod
-    def _ball(self) -> QueryBall: ...
+    def _ball(self) -> QueryBall | None: ...
+
+    @abstractmethod
+    def _covering(self, t: float, dimension: int, points: Points, eps: float, delta: float) -> float: ...
+
+    def _dimension_free(
+        self, points: Points, shares: np.ndarray, eps: float, delta: float
+    ) -> dict[str, float]:
+        return {}
 
 
 def draw_scores(bound: SensitivityBound, shares: np.ndarray) -> tuple[np.ndarray, float]:

@@ -6,20 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from .._coreset import Coreset, QueryBall
-from .._errors import InvalidInputError, InvalidTypeError
-from .._validation import (
-    LARGEST_RATIO,
-    check_choice,
-    check_count,
-    check_features,
-    check_generator,
-    check_positive,
-    check_weights,
-)
+from .._coreset import Coreset
+from .._errors import InvalidInputError
+from .._queries import checked_queries
+from .._validation import check_count, check_features, check_generator, check_positive, check_weights
 from ..core import lewis
 from ..core.audit import AuditResult, worst_query
-from ..core.points import Matrix, Points, moments
 
 
 def l1_svd(X: Any, sample_weight: Any = None, tol: float = 1e-3) -> lewis.L1SVD:
@@ -92,17 +84,11 @@ def audit(
     AuditResult
         ``worst_error``, ``worst_query`` (in the units of the data), ``worst_ratio``, ``mean_error``, ``quantiles``.
     """
-    if not isinstance(coreset, Coreset):
-        raise InvalidTypeError(f"coreset = {type(coreset).__name__} must be a Coreset.")
-    X = check_features(X)
-    if X.shape[0] != coreset.n_samples:
+    points, weights, ball = checked_queries(X, coreset, sample_weight, radius, loss, bandwidth)
+    if ball.loss == "laplacian" and np.isfinite(ball.radius):
         raise InvalidInputError(
-            f"X has {X.shape[0]} rows, but the coreset was drawn from {coreset.n_samples}; pass the same data."
+            f"radius = {radius!r} does not apply: the Laplacian is searched over all of space."
         )
-    weights = check_weights(sample_weight, X.shape[0])
-    ball = query_ball(X, weights, coreset.ball, radius, loss, bandwidth)
-    shares = weights / weights.sum()
-    points = scaled_points(X, shares, ball)
     return worst_query(
         points,
         weights,
@@ -118,56 +104,3 @@ def audit(
         if max_evaluations is None
         else check_positive(max_evaluations, "max_evaluations"),
     )
-
-
-def query_ball(
-    X: Matrix, weights: np.ndarray, own: QueryBall | None, radius: Any, loss: Any, bandwidth: Any
-) -> QueryBall:
-    """The queries meant: what is given, else the coreset's own, else the paper's normalisation with radius 1."""
-    if own is not None and X.shape[1] != len(own.center):
-        raise InvalidInputError(
-            f"X has {X.shape[1]} columns, but the coreset was drawn from {len(own.center)}."
-        )
-    kind = (
-        check_choice(loss, "loss", ("gaussian", "laplacian"))
-        if loss is not None
-        else own.loss
-        if own
-        else "gaussian"
-    )
-    if kind == "laplacian":
-        if radius is not None and not (isinstance(radius, (int, float)) and np.isinf(radius)):
-            raise InvalidInputError(
-                f"radius = {radius!r} does not apply: the Laplacian's queries are all of space."
-            )
-        reach = np.inf
-    elif radius is not None:
-        reach = check_positive(radius, "radius", at_most=LARGEST_RATIO)
-    else:
-        reach = own.radius if own is not None and np.isfinite(own.radius) else 1.0
-    center, scale = (own.center, own.scale) if own is not None else _normalisation(X, weights)
-    if bandwidth is not None:
-        scale = check_positive(bandwidth, "bandwidth")
-    return QueryBall(kind, center, scale, reach)
-
-
-def _normalisation(X: Matrix, weights: np.ndarray) -> tuple[np.ndarray, float]:
-    found = moments(X, weights / weights.sum())
-    return found.mean, found.max_norm or 1.0
-
-
-def scaled_points(X: Matrix, shares: np.ndarray, ball: QueryBall) -> Points:
-    """The rows in the coordinates of the ball."""
-    points = Points(X, ball.center, ball.scale, max_norm=np.inf)
-    farthest, of_weight = 0.0, 0.0
-    with np.errstate(over="ignore", invalid="ignore"):
-        for rows, block in points.blocks():
-            farthest = np.maximum(farthest, block.sq_norms.max())
-            of_weight = max(of_weight, float(block.sq_norms.max(where=shares[rows] > 0, initial=0.0)))
-    if not farthest <= LARGEST_RATIO**2:
-        raise InvalidInputError(
-            f"bandwidth = {ball.scale:.3g} is too small for X, "
-            f"which has a row more than {LARGEST_RATIO:g} bandwidths away."
-        )
-    points.max_norm = float(np.sqrt(of_weight))
-    return points

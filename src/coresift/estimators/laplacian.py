@@ -13,7 +13,8 @@ from ..core import paper
 from ..core.bound import SensitivityBound
 from ..core.gaussian import cells
 from ..core.laplacian import laplacian_cells, laplacian_exact
-from ..core.points import Moments, row_slices
+from ..core.points import Moments, Points, row_slices
+from ..core.sizes import covering_laplacian
 from ._base import FitContext, SensitivityCoreset
 from ._geometry import cell_centers, weighted_rows
 
@@ -103,6 +104,13 @@ class LaplacianCoreset(SensitivityCoreset):
         distances = cdist(sample, sample, metric=self.metric)
         distances = distances[distances > 0]
         return float(np.median(distances)) if len(distances) > 0 else 1.0
+
+    def _covering(self, t: float, dimension: int, points: Points, eps: float, delta: float) -> float:
+        if self.metric != "euclidean":
+            raise InvalidInputError(
+                f"sample sizes for all queries need metric='euclidean', not {self.metric!r}; pass n_queries."
+            )
+        return covering_laplacian(t, dimension, points.max_norm, eps, delta)
 
     def _bound(self, context: FitContext) -> SensitivityBound:
         points, shares = context.points, context.shares

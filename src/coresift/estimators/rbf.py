@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from .._coreset import QueryBall
 from .._validation import LARGEST_RATIO, check_positive
 from ..core import paper
 from ..core.bound import SensitivityBound, rounding_slack
+from ..core.certificate import log_floor
 from ..core.gaussian import CELLS_TOLERANCE, EXACT_TOLERANCE, Problem, cells, cells_bound, closed_form, exact
+from ..core.points import Points
+from ..core.sizes import covering, dimension_free
 from ._base import FitContext, SensitivityCoreset
 from ._geometry import cell_centers
 
@@ -111,6 +116,19 @@ class RBFCoreset(SensitivityCoreset):
 
     def _ball(self) -> QueryBall:
         return QueryBall("gaussian", self.center_, self.scale_, float(self.radius))
+
+    def _covering(self, t: float, dimension: int, points: Points, eps: float, delta: float) -> float:
+        return covering(t, dimension, float(self.radius), points.max_norm, eps, delta)
+
+    def _dimension_free(
+        self, points: Points, shares: np.ndarray, eps: float, delta: float
+    ) -> dict[str, float]:
+        scores, positive = self._table.scores, shares > 0
+        ratio = np.divide(shares, scores, out=np.zeros(len(shares)), where=positive)
+        total = float(scores.sum())  # scores have any scale: t w/s is free of it
+        floor = float(np.exp(log_floor(points, shares, float(self.radius), "gaussian")))
+        size = dimension_free(total * float(ratio.max()), total * float(shares @ ratio), floor, eps, delta)
+        return {"dimension-free": size, "plain": dimension_free(1.0, 1.0, floor, eps, delta)}
 
     def _bound(self, context: FitContext) -> SensitivityBound:
         radius, points, shares = float(self.radius), context.points, context.shares

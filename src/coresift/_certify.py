@@ -1,0 +1,132 @@
+"""Certificates and better weights for a coreset: the checks, then the core. Behind the methods of ``Coreset``."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ._coreset import Coreset
+from ._errors import InvalidInputError
+from ._progress import Progress
+from ._queries import checked_queries
+from ._validation import check_choice, check_count, check_generator, check_probability
+from .core.certificate import Certificate, certify_exact, certify_sampled
+from .core.points import Points
+from .core.quadrature import best_weights
+
+_AFFORDABLE_PAIRS = 4e12  # pairs of rows times columns: about a minute on one core
+DEFAULT_SAMPLE = 20_000
+
+
+def certify(
+    core: Coreset,
+    X: Any,
+    sample_weight: Any = None,
+    radius: Any = None,
+    *,
+    method: str = "auto",
+    n_sampled: int = DEFAULT_SAMPLE,
+    delta: float = 0.05,
+    random_state: Any = 0,
+    verbose: int = 0,
+) -> Certificate:
+    """See :meth:`Coreset.certify`."""
+    check_certified_metric(core)
+    points, weights, ball = checked_queries(X, core, sample_weight, radius)
+    return certify_points(
+        points,
+        weights / weights.sum(),
+        core.indices,
+        core.weights / weights.sum(),
+        ball.radius,
+        ball.loss,
+        method=method,
+        n_sampled=n_sampled,
+        delta=delta,
+        random_state=random_state,
+        verbose=verbose,
+    )
+
+
+def certify_points(
+    points: Points,
+    shares: np.ndarray,
+    subset: np.ndarray,
+    subset_shares: np.ndarray,
+    radius: float,
+    loss: str,
+    *,
+    method: str = "auto",
+    n_sampled: int = DEFAULT_SAMPLE,
+    delta: float = 0.05,
+    random_state: Any = 0,
+    verbose: int = 0,
+) -> Certificate:
+    """Exact if all pairs are affordable (or asked for), else from samples."""
+    check_choice(method, "method", ("auto", "exact", "sampled"))
+    if method == "auto":
+        affordable = float(points.n) ** 2 * (points.d + 20) <= _AFFORDABLE_PAIRS
+        method = "exact" if affordable else "sampled"
+    if method == "exact":
+        progress = Progress("certificate", points.n, verbose)
+        return certify_exact(points, shares, subset, subset_shares, radius, loss, progress)
+    n_sampled = check_count(n_sampled, "n_sampled", minimum=2)
+    delta = check_probability(delta, "delta")
+    progress = Progress("certificate", min(n_sampled + len(subset), points.n), verbose)
+    rng = check_generator(random_state)
+    return certify_sampled(
+        points, shares, subset, subset_shares, radius, loss, n_sampled, delta, rng, progress
+    )
+
+
+def reweight(
+    core: Coreset,
+    X: Any,
+    sample_weight: Any = None,
+    radius: Any = None,
+    *,
+    random_state: Any = 0,
+    verbose: int = 0,
+) -> Coreset:
+    """See :meth:`Coreset.reweight`."""
+    check_certified_metric(core)
+    points, weights, ball = checked_queries(X, core, sample_weight, radius)
+    total = float(weights.sum())
+    shares = weights / total
+    better = best_weights(points, core.indices, shares, core.weights / total, ball.loss)
+    certificate = certify_points(
+        points,
+        shares,
+        core.indices,
+        better,
+        ball.radius,
+        ball.loss,
+        random_state=random_state,
+        verbose=verbose,
+    )
+    return with_certificate(
+        replace(
+            core,
+            weights=better * total,
+            total_weight=total,
+            ball=ball,
+            adjustments=(*core.adjustments, "reweighted"),
+        ),
+        certificate,
+    )
+
+
+def with_certificate(core: Coreset, certificate: Certificate) -> Coreset:
+    """The coreset with what is now proved of it."""
+    sentence = f"{str(certificate).capitalize()}." if certificate.eps < 1 else None
+    return replace(core, certificate=certificate, guarantee=sentence)
+
+
+def check_certified_metric(core: Coreset) -> None:
+    """Refuse coresets of a loss whose kernel is not known to be positive definite."""
+    if core.ball is None and core.bound is not None:
+        raise InvalidInputError(
+            "this coreset was drawn for another metric than the Euclidean one; certificates need metric='euclidean'."
+        )

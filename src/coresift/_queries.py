@@ -1,0 +1,78 @@
+"""Which queries are meant, and the data in their coordinates."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ._coreset import Coreset, QueryBall
+from ._errors import InvalidInputError, InvalidTypeError
+from ._validation import LARGEST_RATIO, check_choice, check_features, check_positive, check_weights
+from .core.points import Matrix, Points, moments
+
+
+def checked_queries(
+    X: Any, coreset: Coreset, sample_weight: Any, radius: Any, loss: Any = None, bandwidth: Any = None
+) -> tuple[Points, np.ndarray, QueryBall]:
+    """Scaled points, checked weights and the ball, for a coreset and the data it was drawn from."""
+    if not isinstance(coreset, Coreset):
+        raise InvalidTypeError(f"coreset = {type(coreset).__name__} must be a Coreset.")
+    X = check_features(X)
+    if X.shape[0] != coreset.n_samples:
+        raise InvalidInputError(
+            f"X has {X.shape[0]} rows, but the coreset was drawn from {coreset.n_samples}; pass the same data."
+        )
+    weights = check_weights(sample_weight, X.shape[0])
+    ball = query_ball(X, weights, coreset.ball, radius, loss, bandwidth)
+    return scaled_points(X, weights, ball), weights, ball
+
+
+def query_ball(
+    X: Matrix, weights: np.ndarray, own: QueryBall | None, radius: Any, loss: Any, bandwidth: Any
+) -> QueryBall:
+    """The queries meant: what is given, else the coreset's own, else the paper's normalisation with radius 1."""
+    if own is not None and X.shape[1] != len(own.center):
+        raise InvalidInputError(
+            f"X has {X.shape[1]} columns, but the coreset was drawn from {len(own.center)}."
+        )
+    kind = (
+        check_choice(loss, "loss", ("gaussian", "laplacian"))
+        if loss is not None
+        else own.loss
+        if own
+        else "gaussian"
+    )
+    if kind == "laplacian" and radius == np.inf:
+        reach = np.inf
+    elif radius is not None:
+        reach = check_positive(radius, "radius", at_most=LARGEST_RATIO)
+    elif kind == "laplacian":
+        reach = np.inf
+    else:
+        reach = own.radius if own is not None and np.isfinite(own.radius) else 1.0
+    if own is not None:
+        center, scale = own.center, own.scale
+    else:
+        found = moments(X, weights / weights.sum())
+        center, scale = found.mean, found.max_norm or 1.0
+    if bandwidth is not None:
+        scale = check_positive(bandwidth, "bandwidth")
+    return QueryBall(kind, center, scale, reach)
+
+
+def scaled_points(X: Matrix, weights: np.ndarray, ball: QueryBall) -> Points:
+    """The rows in the coordinates of the ball."""
+    points = Points(X, ball.center, ball.scale, max_norm=np.inf)
+    farthest, of_weight = 0.0, 0.0
+    with np.errstate(over="ignore", invalid="ignore"):
+        for rows, block in points.blocks():
+            farthest = np.maximum(farthest, block.sq_norms.max())
+            of_weight = max(of_weight, float(block.sq_norms.max(where=weights[rows] > 0, initial=0.0)))
+    if not farthest <= LARGEST_RATIO**2:
+        raise InvalidInputError(
+            f"bandwidth = {ball.scale:.3g} is too small for X, "
+            f"which has a row more than {LARGEST_RATIO:g} bandwidths away."
+        )
+    points.max_norm = float(np.sqrt(of_weight))
+    return points

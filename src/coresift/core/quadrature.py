@@ -1,0 +1,170 @@
+r"""The best weights for given points, and the best points for given weights' worth: kernel quadrature.
+
+For chosen rows with kernel matrix K and potentials :math:`b_i = \sum_p w_p k(z_i, p)`, the squared discrepancy is
+:math:`v^\top K v - 2 b^\top v` plus a constant. Its minimum over :math:`v \ge 0` is a convex problem; which rows to choose, a greedy one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve
+
+from .discrepancy import kernel_matrix, kernel_tile, potential
+from .points import Points, row_slices
+
+DENSE_LIMIT = 4000  # rows up to which the kernel matrix is held: 128 MB, and as much again to factor it
+_RIDGES = (1e-10, 1e-8, 1e-6, 1e-4)
+_MAX_EXCHANGES = 60
+_DESCENT_STEPS = 300
+_GREEDY_BYTES = 1 << 30  # most that the factorisation of a greedy choice may take
+
+
+def best_weights(
+    points: Points, rows: np.ndarray, shares: np.ndarray, start: np.ndarray, loss: str
+) -> np.ndarray:
+    """Non-negative weights of ``rows`` that minimise the discrepancy; never worse than ``start``.
+
+    Up to ``DENSE_LIMIT`` rows by block principal pivoting on the kernel matrix, with the least ridge for which that ends;
+    above it by accelerated projected descent, which forms the matrix tile by tile and holds none of it.
+    """
+    b = potential(points, rows, shares, loss)
+    if len(rows) <= DENSE_LIMIT:
+        K = kernel_matrix(points, rows, loss)
+        found = pivoted_weights(K, b)
+        if found is None:
+            found = descended_weights(lambda v: K @ v, b, start, 10 * _DESCENT_STEPS)
+        return min((start, found), key=lambda v: float(v @ (K @ v) - 2.0 * b @ v))
+    return descended_weights(lambda v: _kernel_product(points, rows, v, loss), b, start, _DESCENT_STEPS)
+
+
+def pivoted_weights(K: np.ndarray, b: np.ndarray) -> np.ndarray | None:
+    r"""Minimise :math:`v^\top (K + \lambda I) v - 2 b^\top v` over :math:`v \ge 0`, exactly, by exchanging whole blocks of signs.
+
+    Kim and Park (2011): guess which weights are positive, solve for them, move all that contradict the guess; when the number of
+    contradictions stops falling, move one at a time. Some ten factorisations. Near-singular K (a smooth kernel in few dimensions)
+    can make it cycle in rounding; then the ridge is raised, up to 1e-4 of the diagonal, and None is returned after that.
+    """
+    m = len(b)
+    for ridge in _RIDGES:
+        A = K + ridge * np.eye(m)
+        positive = np.ones(m, dtype=bool)
+        fewest, patience = m + 1, 3
+        for _ in range(_MAX_EXCHANGES):
+            v = np.zeros(m)
+            inside = np.flatnonzero(positive)
+            if len(inside) > 0:
+                try:
+                    v[inside] = cho_solve(cho_factor(A[np.ix_(inside, inside)]), b[inside])
+                except np.linalg.LinAlgError:
+                    break
+            slope = A @ v - b
+            wrong = np.where(positive, v < 0, slope < -1e-12)
+            n_wrong = int(wrong.sum())
+            if n_wrong == 0:
+                return v
+            if n_wrong < fewest:
+                fewest, patience = n_wrong, 3
+            else:
+                patience -= 1
+            if patience < 0:
+                last = np.flatnonzero(wrong)[-1]
+                wrong = np.zeros(m, dtype=bool)
+                wrong[last] = True
+            positive ^= wrong
+    return None
+
+
+def descended_weights(
+    product: Callable[[np.ndarray], np.ndarray], b: np.ndarray, start: np.ndarray, n_steps: int
+) -> np.ndarray:
+    """The same by Nesterov's projected descent with restarts, one product with K a step; the best iterate is returned."""
+    probe = np.ones(len(b)) / np.sqrt(len(b))
+    for _ in range(8):  # K is non-negative: the power method from a positive vector has nothing to miss
+        probe = product(probe)
+        curvature = float(np.linalg.norm(probe))
+        probe /= curvature
+    curvature *= 1.05
+    v = y = start
+    Kv = Ky = product(start)
+    best, best_value = start, float(start @ (Kv - 2.0 * b))
+    age = 1.0
+    for _ in range(n_steps):
+        slope = Ky - b
+        new = np.maximum(y - slope / curvature, 0.0)
+        if slope @ (new - v) > 0:
+            age = 1.0
+        next_age = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * age**2))
+        K_new = product(new)
+        value = float(new @ (K_new - 2.0 * b))
+        momentum = (age - 1.0) / next_age
+        y, Ky = new + momentum * (new - v), K_new + momentum * (K_new - Kv)
+        v, Kv, age = new, K_new, next_age
+        if value < best_value:
+            best, best_value = new, value
+    return best
+
+
+def _kernel_product(points: Points, rows: np.ndarray, v: np.ndarray, loss: str) -> np.ndarray:
+    out = np.zeros(len(rows))
+    slices = list(row_slices(len(rows), 8.0 * 1024, 1 << 23))
+    for i, left in enumerate(slices):
+        mine = points.gather(rows[left])
+        out[left] += kernel_tile(loss, mine, mine) @ v[left]
+        for right in slices[i + 1 :]:
+            tile = kernel_tile(loss, mine, points.gather(rows[right]))
+            out[left] += tile @ v[right]
+            out[right] += v[left] @ tile
+    return out
+
+
+def chosen_rows(points: Points, pool: np.ndarray, size: int, shares: np.ndarray, loss: str) -> np.ndarray:
+    """Positions in ``pool`` of the rows to keep: greedy if its factorisation fits into memory, else by herding."""
+    choose = greedy_rows if 8.0 * size * len(pool) <= _GREEDY_BYTES else herded_rows
+    return choose(points, pool, size, shares, loss)
+
+
+def greedy_rows(points: Points, pool: np.ndarray, size: int, shares: np.ndarray, loss: str) -> np.ndarray:
+    r"""Positions in ``pool`` of ``size`` rows, each chosen to lower the discrepancy most, given the best signed weights so far.
+
+    With the residual :math:`r = \mu_P - \hat\mu` (:math:`\hat\mu` the projection on the rows chosen), adding row s lowers
+    :math:`\|r\|^2` by :math:`r(s)^2 / \mathrm{dist}(k_s, \mathrm{span})^2`: a Cholesky factorisation of the pool's kernel matrix in
+    which the pivot is chosen by that gain (Schaback and Wendland's f/P-greedy rule; sequential Bayesian quadrature). O(M m (m + d)) time and
+    O(M m) memory for a pool of M; a column of the kernel matrix is made when its row is chosen.
+    """
+    residual = potential(points, pool, shares, loss)
+    block = points.gather(pool)
+    distance = np.ones(len(pool))  # squared, of k_s from the span
+    columns = np.empty((size, len(pool)))
+    chosen = np.empty(size, dtype=np.int64)
+    open_ = np.ones(len(pool), dtype=bool)
+    for step in range(size):
+        gain = np.where(open_, residual * residual / np.maximum(distance, _RIDGES[1]), -1.0)
+        pick = int(gain.argmax())
+        chosen[step], open_[pick] = pick, False
+        pivot = np.sqrt(max(distance[pick], _RIDGES[1]))
+        column = kernel_tile(loss, points.gather(pool[pick : pick + 1]), block)[0]
+        column -= columns[:step, pick] @ columns[:step]
+        column /= pivot
+        columns[step] = column
+        residual = residual - column * (residual[pick] / pivot)
+        distance = distance - column * column
+    return np.sort(chosen)
+
+
+def herded_rows(points: Points, pool: np.ndarray, size: int, shares: np.ndarray, loss: str) -> np.ndarray:
+    r"""Positions in ``pool`` of ``size`` rows by kernel herding (Chen, Welling and Smola 2010): O(M m d) time, O(M) memory.
+
+    Each row chosen is the one where the data's mean potential exceeds most what equally weighted rows chosen so far give.
+    """
+    wanted = potential(points, pool, shares, loss)
+    block = points.gather(pool)
+    given = np.zeros(len(pool))
+    chosen = np.empty(size, dtype=np.int64)
+    open_ = np.ones(len(pool), dtype=bool)
+    for step in range(size):
+        pick = int(np.where(open_, wanted - given / (step + 1), -np.inf).argmax())
+        chosen[step], open_[pick] = pick, False
+        given += kernel_tile(loss, points.gather(pool[pick : pick + 1]), block)[0]
+    return np.sort(chosen)

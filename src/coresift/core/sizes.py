@@ -1,0 +1,163 @@
+r"""How many independent draws an error needs, with every constant.
+
+Draws are proportional to scores that dominate the sensitivities and sum to t. Then each draw's contribution to
+:math:`S(x)/F(x)`, times m, lies in [0, t] and has mean 1, for every query x.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+from scipy.optimize import minimize_scalar
+from scipy.special import rel_entr
+
+PAPER_CONSTANT = 1.0
+_HUGE = 1e300
+
+
+@dataclass(frozen=True)
+class SampleSize:
+    """The least number of independent draws for which an error is guaranteed, and by which argument.
+
+    Attributes
+    ----------
+    size : int
+        Draws (``method="iid"``). ``int(...)`` of this object gives it too.
+    argument : str
+        Which candidate it is: "covering", "dimension-free" or "finite".
+    strength : str
+        For what it holds: "all queries" (with probability 1 - delta, at once) or "n_queries queries".
+    candidates : dict
+        All sizes computed. Two are shown and never chosen: "plain" is the dimension-free size of plain sampling (in
+        proportion to the weights) instead of this estimator's draws; "paper" is the paper's formula with its VC dimension
+        and the constant 1, which no proof has.
+    n_samples : int
+        Rows of the data.
+    is_smaller_than_data : bool
+    note : str
+        In plain words.
+    """
+
+    size: int
+    argument: str
+    strength: str
+    eps: float
+    delta: float
+    n_samples: int
+    candidates: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def is_smaller_than_data(self) -> bool:
+        """Whether the size is below the number of rows."""
+        return self.size < self.n_samples
+
+    @property
+    def note(self) -> str:
+        """What to make of it, in plain words."""
+        claim = f"{self.size:,} draws give a relative error of at most {self.eps:g} for {self.strength}"
+        text = f"{claim}, with probability {1 - self.delta:g} ({self.argument})."
+        plain = self.candidates.get("plain", self.size)
+        if plain < self.size and self.argument != "finite":
+            text += f" Plain sampling needs {plain:,}."
+        if not self.is_smaller_than_data:
+            text += f" No guarantee of that strength is smaller than the data ({self.n_samples:,} rows)."
+        return text
+
+    def __int__(self) -> int:
+        return self.size
+
+    __index__ = __int__
+
+    def __str__(self) -> str:
+        return self.note
+
+
+def finite(t: float, log_queries: float, eps: float, delta: float) -> float:
+    r"""Draws for :math:`N` queries fixed beforehand (``log_queries`` is :math:`\ln N`), by Chernoff's bound in Hoeffding's form.
+
+    .. math:: m \ge \frac{\ln N + \ln(2/\delta)}{\min\{ \mathrm{kl}((1+\epsilon)/t, 1/t),\; \mathrm{kl}((1-\epsilon)/t, 1/t) \}}
+
+    with kl the Bernoulli divergence; the first is infinite when :math:`1 + \epsilon > t`.
+    """
+    t = max(t, 1.0)
+    below = _bernoulli_kl(max(1.0 - eps, 0.0) / t, 1.0 / t)
+    above = _bernoulli_kl((1.0 + eps) / t, 1.0 / t) if 1.0 + eps <= t else np.inf
+    rate = min(below, above)
+    return (log_queries + float(np.log(2.0 / delta))) / rate if rate > 0 else _HUGE
+
+
+def _bernoulli_kl(a: float, b: float) -> float:
+    return float(rel_entr(a, b) + rel_entr(1.0 - a, 1.0 - b))
+
+
+def covering(t: float, dimension: int, radius: float, max_norm: float, eps: float, delta: float) -> float:
+    r"""Draws for all queries of the ball, Gaussian loss, by a net.
+
+    :math:`\log S(x)/F(x)` is :math:`4\rho`-Lipschitz (twice the difference of two tilted means of points of norm at most rho), and
+    :math:`(1 + 2R/\eta)^d` balls of radius eta cover the ball. An error e at their centres, with
+    :math:`(1+e) e^{4\rho\eta} \le 1+\epsilon` and :math:`(1-e) e^{-4\rho\eta} \ge 1-\epsilon`, gives epsilon everywhere; e is chosen best.
+    """
+    return _best_split(
+        eps, lambda e, room: finite(t, _log_net(dimension, radius, room / (4.0 * max_norm)), e, delta)
+    )
+
+
+def covering_laplacian(t: float, dimension: int, max_norm: float, eps: float, delta: float) -> float:
+    r"""Draws for all queries of space, Laplacian loss: a net on a ball of radius :math:`A \ge \rho`, beyond which little changes.
+
+    The logarithm of the ratio is 2-Lipschitz, and from a query outside the ball to its projection it changes by at most
+    :math:`\rho^2/A`. So :math:`2\eta + \rho^2/A` takes the place of :math:`4\rho\eta`; A is chosen best.
+    """
+
+    def draws(e: float, room: float) -> float:
+        def with_outer(share: float) -> float:
+            outer = max(max_norm**2 / (share * room), max_norm)
+            left = room - max_norm**2 / outer
+            return finite(t, _log_net(dimension, outer, left / 2.0), e, delta)
+
+        return float(minimize_scalar(with_outer, bounds=(1e-3, 1.0 - 1e-3), method="bounded").fun)
+
+    return _best_split(eps, draws)
+
+
+def _log_net(dimension: int, radius: float, eta: float) -> float:
+    return dimension * float(np.log1p(2.0 * radius / eta)) if eta > 0 else _HUGE
+
+
+def _best_split(eps: float, draws: Callable[[float, float], float]) -> float:
+    """The least of ``draws(e, room)`` over the error e at the net's centres; room is what Lipschitz may use."""
+
+    def with_share(share: float) -> float:
+        e = share * eps
+        room = min(np.log1p(eps) - np.log1p(e), np.log1p(-e) - np.log1p(-eps))
+        return draws(e, float(room))
+
+    return float(minimize_scalar(with_share, bounds=(1e-3, 1.0 - 1e-3), method="bounded").fun)
+
+
+def dimension_free(
+    largest_step: float, second_moment: float, floor: float, eps: float, delta: float
+) -> float:
+    r"""Draws for all queries of the ball in any dimension, Gaussian loss, through the kernel's Hilbert space.
+
+    With weights that sum to 1, a draw moves :math:`\mu_S` by a vector of length at most :math:`B = t \max w/s` over m, and of mean square
+    :math:`Q = t \sum w^2/s`. So :math:`E\|\mu_S - \mu_P\| \le \sqrt{Q/m}`, and changing one draw changes the norm by at most
+    :math:`\sqrt 2 B/m` (the kernel is not negative), which by McDiarmid adds :math:`B \sqrt{\ln(1/\delta)/m}`. Dividing by :math:`F_{min}`:
+
+    .. math:: m \ge \left( \frac{\sqrt Q + B \sqrt{\ln(1/\delta)}}{\epsilon F_{\min}} \right)^2
+    """
+    if floor <= 0:
+        return _HUGE
+    return ((np.sqrt(second_moment) + largest_step * np.sqrt(np.log(1.0 / delta))) / (eps * floor)) ** 2
+
+
+def paper_formula(t: float, vc_dimension: int, eps: float, delta: float) -> float:
+    r""":math:`c\, t/\epsilon^2 (d' \ln \max(t, e) + \ln(1/\delta))` with c = 1, as the paper's framework has it; c is not proved there."""
+    return PAPER_CONSTANT * t / eps**2 * (vc_dimension * np.log(max(t, np.e)) + np.log(1.0 / delta))
+
+
+def rounded_up(draws: float) -> int:
+    """An integer of draws; beyond the range of int64 it says only that."""
+    return int(np.ceil(draws)) if draws < 9e18 else 9_000_000_000_000_000_000
