@@ -15,6 +15,7 @@ from coresift.core.draw import (
     Draw,
     DrawTable,
     KeyCandidates,
+    _exponentials,
     _Line,
     exponential_keys,
     finish_keys,
@@ -136,10 +137,33 @@ def test_rounding_never_repeats_or_loses_a_row(name, start):
     for seed in (0, None):  # None: the order of the rows
         rng = FixedStart() if seed is None else np.random.default_rng(seed)
         drawable = DrawTable(scores, np.ones(n), rng)
-        for size in [1, 2, 3, n // 3, n // 2, n - 147, n - 146, n - 2, n - 1, n]:
+        for size in [1, 2, 3, 146, 147, 148, n // 3, n // 2, n - 147, n - 2, n - 1, n]:
             drawn = drawable.systematic(size, FixedStart(start))
             check_rows(drawn, drawable)
             assert len(drawn.indices) == size
+
+
+@pytest.mark.parametrize("excess", [0.25, 0.5, 1, 2, 4, 16, 64, 1024])
+def test_probabilities_within_rounding_of_one_count_as_one(excess):
+    """m rows of one score and a few that together weigh some eps of them: pi is 1 - excess * eps."""
+    m, n_tiny = 700, 3
+    scores = np.full(m + n_tiny, 0.1)
+    scores[m:] = 0.1 * m * excess * EPS / n_tiny
+    drawable = DrawTable(scores, np.ones(m + n_tiny), FixedStart())
+    for start in (0.0, EPS, 1e-14, 1e-13):  # points and ends of intervals all but coincide
+        drawn = drawable.systematic(m, FixedStart(start))
+        check_rows(drawn, drawable)
+        assert len(drawn.indices) == m
+
+
+def test_scores_over_the_whole_range_of_floats_keep_their_proportions():
+    """Once the one large row is certain, rows of the smallest floats share the other draws."""
+    scores = np.array([1.0, *np.arange(1, 21) * 1e-311])
+    drawn = table(scores).systematic(5, np.random.default_rng(0))
+    expected = 1 / exact_inclusion(scores, 5)
+    np.testing.assert_allclose(drawn.weights, expected[drawn.indices], rtol=1e-12)
+    assert drawn.indices[0] == 0
+    assert len(drawn.indices) == 5
 
 
 def test_a_million_equal_rows_keep_their_size_at_every_density():
@@ -173,8 +197,10 @@ def test_iid_weights_count_whole_draws(scores, size, seed):
 
 
 @given(score_lists, st.integers(1, 60), st.sampled_from(METHODS), st.integers(-900, 900), st.integers(0, 99))
-@example([1.0, 3.0, 2.0], 2, "systematic", 1000, 0)
-@example([1.0, 3.0, 2.0], 2, "keys", -1000, 0)
+@example([1.0] * 8, 3, "systematic", 1023, 0)  # the sum would be infinite
+@example([1.0] * 8, 3, "iid", 1023, 0)
+@example([4.0, 12.0, 8.0], 2, "systematic", -1074, 0)  # and the quotients here
+@example([4.0, 12.0, 8.0], 2, "keys", -1074, 0)
 def test_a_scale_of_the_scores_changes_nothing(scores, size, method, exponent, seed):
     """A power of two is exact in floating point, so the draw is the same to the last bit, at any magnitude."""
     scores = np.array(scores)
@@ -271,6 +297,11 @@ def test_exponentials_are_exponential():
         off = np.abs(-np.expm1(-values) - np.arange(n) / n).max()
         assert off < tolerance + 1 / n
         assert np.abs(-np.expm1(-1.05 * values) - np.arange(n) / n).max() > tolerance + 1 / n  # power
+
+
+def test_the_first_and_the_last_word_give_positive_finite_numbers():
+    values = _exponentials(np.array([0, 2**64 - 1], dtype=np.uint64))
+    np.testing.assert_allclose(values, [53 * np.log(2), 2.0**-53], rtol=1e-12)
 
 
 def test_exponentials_of_neighbouring_rows_and_seeds_are_uncorrelated():

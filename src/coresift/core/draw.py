@@ -150,6 +150,9 @@ class DrawTable:
         rows that own the points u, u + 1, u + 2, ... for one uniform u are drawn. A size of at least
         ``n_drawable`` returns every drawable row with its own weight. The first draw of a size at which
         some :math:`m s_p / t` reaches 1 costs O(n + m log m); all others O(m log m).
+
+        With the order fixed, a redraw depends on u alone: with n equal scores and m a divisor of n there are only
+        n/m different draws, which split the rows among them.
         """
         _check_size(size)
         if size >= self.n_drawable:
@@ -215,7 +218,10 @@ def exponential_keys(seed: int, start: int, stop: int) -> Floats:
     stream = np.random.Philox(key=seed)
     step, skip = divmod(start, 4)
     stream.advance(step)
-    words = stream.random_raw(stop - start + skip)[skip:]
+    return _exponentials(stream.random_raw(stop - start + skip)[skip:])
+
+
+def _exponentials(words: NDArray[np.uint64]) -> Floats:
     words >>= np.uint64(12)
     values = words.astype(np.float64)
     values += 0.5
