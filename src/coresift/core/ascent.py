@@ -160,7 +160,11 @@ class _Momentum:
             # the secant underestimates the curvature ahead; the old estimate fades slowly
             self.curvature = np.minimum(np.maximum(1.2 * secant, 0.95 * self.curvature), self.max_curvature)
         self.previous = (self.y, gradient)
-        step = 1.0 / np.maximum(self.curvature, 1e-12 * self.max_curvature)
+        step = 1.0 / np.maximum(self.curvature, max(1e-12 * self.max_curvature, 1e-300))
+        # atoms at the centre have no curvature: no step needs to be longer than many times through the ball
+        length = np.linalg.norm(gradient, axis=1)
+        through = np.divide(1e3 * radius, length, out=np.full_like(length, np.inf), where=length > 1e-200)
+        step = np.minimum(step, through)
         new_x = _into_ball(self.y + step[:, None] * gradient, radius)
         uphill = np.einsum("ij,ij->i", gradient, new_x - self.x) >= 0
         self.age = np.where(uphill, self.age, 1.0)

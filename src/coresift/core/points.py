@@ -214,8 +214,9 @@ def moments(X: Matrix, shares: np.ndarray) -> Moments:
             if common is not None:
                 sq_norms[positive] = 0.0  # in sparse rows rounding has left something
             farthest = float(sq_norms.max(where=positive, initial=0.0))
+        variance = float(shares @ sq_norms)
+    max_norm = float(np.sqrt(farthest)) * unit
     center_error = 4.0 * np.finfo(np.float64).eps * float(np.linalg.norm(mean / unit)) * unit
-    max_norm, variance = float(np.sqrt(farthest)) * unit, float(shares @ sq_norms)
     return Moments(mean, sq_norms, unit, max_norm, variance, center_error)
 
 
