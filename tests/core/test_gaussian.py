@@ -1,0 +1,213 @@
+"""Gaussian sensitivities: the closed form, cells and the exact value against cases whose answer is known."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coresift.core.ascent import DenseAtoms, ascend
+from coresift.core.bound import rounding_slack
+from coresift.core.circle import lower_bound_circle
+from coresift.core.gaussian import Cells, Problem, cells, cells_bound, closed_form, exact
+from coresift.core.points import Points
+
+
+def _problem(Z, w, radius):
+    """Points as they are: their weighted mean is made the origin."""
+    shares = np.asarray(w, dtype=float) / np.sum(w)
+    Z = np.asarray(Z, dtype=float)
+    Z = Z - shares @ Z
+    sq_norms = (Z**2).sum(axis=1)
+    points = Points(Z, np.zeros(Z.shape[1]), 1.0, float(np.sqrt(sq_norms.max())))
+    problem = Problem(points, sq_norms, shares, radius)
+    return problem, closed_form(sq_norms, shares, float(shares @ sq_norms), radius)
+
+
+def _values(Z, w, radius):
+    problem, start = _problem(Z, w, radius)
+    return exact(problem, start).values
+
+
+@given(
+    norms=st.lists(st.floats(0, 3), min_size=1, max_size=8),
+    variance=st.floats(0, 2),
+    radius=st.floats(0.01, 3),
+    seed=st.integers(0, 100),
+)
+def test_closed_form_is_its_formula(norms, variance, radius, seed):
+    w = np.random.default_rng(seed).gamma(1.0, size=len(norms)) + 1e-3
+    shares = w / w.sum()
+    r = np.array(norms)
+    # not the completed square that the code uses
+    expected = np.minimum(1.0, shares * np.exp(variance) * np.exp(-(r**2)) * np.exp(2 * radius * r))
+    found = closed_form(r**2, shares, variance, radius)
+    np.testing.assert_allclose(found.values, expected, rtol=1e-10)
+    assert found.values.sum() <= np.exp(variance + radius**2) * (1 + 1e-12)
+    assert found.is_certified
+
+
+def test_closed_form_is_attained_when_the_mass_sits_at_the_mean():
+    """One row of vanishing weight beside a heavy one: F(x) is the heavy one's term, and Jensen loses nothing."""
+    w = np.array([1.0, 1e-12])
+    for distance in (0.2, 1.0, 2.5):
+        for radius in (0.5, 1.0, 2.0):
+            problem, start = _problem([[0.0], [distance]], w, radius)
+            truth = 1e-12 * np.exp(-(distance**2) + 2 * radius * distance)
+            assert start.values[1] == pytest.approx(truth, rel=1e-9)
+            assert exact(problem, start).values[1] == pytest.approx(truth, rel=1e-5)
+
+
+@pytest.mark.parametrize("radius", [0.1, 1.0, 3.0])
+def test_one_point_has_sensitivity_one(radius):
+    problem, start = _problem([[3.0, -1.0]], [2.0], radius)
+    assert start.values.tolist() == [1.0]
+    assert exact(problem, start).values.tolist() == [1.0]
+
+
+@pytest.mark.parametrize("radius", [0.1, 1.0, 3.0])
+def test_equal_points_share_by_weight(radius):
+    w = np.array([1.0, 2.0, 5.0])
+    problem, start = _problem(np.full((3, 2), 4.0), w, radius)
+    np.testing.assert_allclose(start.values, w / 8, rtol=1e-9)
+    np.testing.assert_allclose(exact(problem, start).values, w / 8, rtol=1e-9)
+
+
+@pytest.mark.parametrize("half", [0.05, 0.4, 1.5])
+@pytest.mark.parametrize("radius", [0.3, 1.0, 3.0])
+def test_two_points_in_closed_form(half, radius):
+    """At +-a with equal weights: the share of one is 1/(1 + e^{-4 a x}), largest at x = R."""
+    found = _values([[half, 0.0], [-half, 0.0]], [1.0, 1.0], radius)
+    np.testing.assert_allclose(found, 1 / (1 + np.exp(-4 * half * radius)), rtol=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("radius", [0.3, 1.0, 3.0])
+def test_one_dimension_by_a_dense_grid(seed, radius):
+    rng = np.random.default_rng(seed)
+    z = rng.standard_t(2, size=25) * rng.choice([0.3, 1.0, 3.0])
+    w = 10 ** rng.uniform(-3, 0, 25)
+    z = z - w @ z / w.sum()
+    grid = np.linspace(-radius, radius, 20_001)
+    tilted = np.log(w) - z**2 + 2 * grid[:, None] * z
+    tilted -= tilted.max(axis=1, keepdims=True)
+    shares = np.exp(tilted)
+    largest = (shares / shares.sum(axis=1, keepdims=True)).max(axis=0)
+    found = _values(z[:, None], w, radius)
+    assert np.all(found >= largest * (1 - 1e-9))
+    # between grid points the concave logarithm gains at most |second derivative| h^2 / 8 <= 4 max|z|^2 h^2 / 8
+    slack = 0.5 * (z**2).max() * (grid[1] - grid[0]) ** 2 + 2e-6
+    np.testing.assert_array_less(
+        np.log(np.maximum(found, 1e-300)), np.log(np.maximum(largest, 1e-300)) + slack + 1e-9
+    )
+
+
+def test_every_point_of_the_circle_is_needed():
+    circle = lower_bound_circle(40)
+    radius = float(np.linalg.norm(circle[0]))
+    found = _values(circle, np.ones(40), radius)
+    assert np.all(found >= 0.5)
+    assert found.sum() >= 20
+    # seen only from the middle, none is
+    assert np.all(_values(circle, np.ones(40), 0.01 * radius) < 0.5)
+
+
+@pytest.mark.parametrize(("n", "d"), [(80, 2), (60, 12), (30, 50)])
+def test_cells_are_mass_mean_and_variance_of_the_nearest(n, d):
+    rng = np.random.default_rng(n)
+    Z, shares = rng.normal(size=(n, d)), rng.dirichlet(np.ones(n))
+    centers = Z[:5]
+    found = cells(Points(Z, np.zeros(d), 1.0, 9.0), shares, centers)
+    nearest = ((Z[:, None] - centers) ** 2).sum(axis=2).argmin(axis=1)
+    for j in range(5):
+        own, share = Z[nearest == j], shares[nearest == j]
+        mean = share @ own / share.sum()
+        assert found.mass[j] == pytest.approx(share.sum())
+        np.testing.assert_allclose(found.means[j], mean, atol=1e-12)
+        assert found.variances[j] == pytest.approx(
+            share @ ((own - mean) ** 2).sum(axis=1) / share.sum(), abs=1e-12
+        )
+
+
+def test_cells_without_mass_are_dropped():
+    Z, shares = np.array([[0.0], [1.0], [9.0]]), np.array([0.5, 0.5, 0.0])
+    found = cells(Points(Z, np.zeros(1), 1.0, 9.0), shares, np.array([[0.5], [9.0], [50.0]]))
+    assert found.mass.tolist() == [1.0]
+    np.testing.assert_allclose(found.variances, 0.25)
+
+
+@pytest.mark.parametrize(("n", "d", "k"), [(60, 2, 8), (60, 30, 5), (40, 12, 10)])
+@pytest.mark.parametrize("radius", [0.3, 1.0, 3.0])
+def test_any_partition_is_a_certificate_between_exact_and_closed_form(n, d, k, radius):
+    """Also one that k-means would never choose; k + 1 < d takes the way through the span of the means."""
+    rng = np.random.default_rng(k)
+    problem, start = _problem(rng.normal(size=(n, d)) / np.sqrt(d), rng.gamma(1.0, size=n), radius)
+    truth = exact(problem, start).values
+    label = rng.integers(0, k, n)
+    mass = np.bincount(label, problem.shares, k)
+    Z = problem.points.take(np.arange(n))
+    means = (
+        np.stack([np.bincount(label, problem.shares * column, k) for column in Z.T], axis=1) / mass[:, None]
+    )
+    variances = np.bincount(label, problem.shares * ((Z - means[label]) ** 2).sum(axis=1), k) / mass
+    found = cells_bound(problem, Cells(mass, means, variances), start)
+    assert np.all(found.values >= truth * (1 - 1e-6))
+    assert np.all(found.values <= start.values)
+    assert found.gap is not None
+    assert np.all(found.gap >= 0)
+    single = cells_bound(problem, Cells(np.ones(1), np.zeros((1, d)), start_variance(problem)), start)
+    np.testing.assert_allclose(single.values, start.values, rtol=1e-9)  # one cell is the closed form
+
+
+def start_variance(problem):
+    return np.array([problem.shares @ problem.sq_norms])
+
+
+def test_as_many_cells_as_points_is_exact():
+    rng = np.random.default_rng(0)
+    problem, start = _problem(rng.normal(size=(30, 3)), rng.gamma(1.0, size=30), 1.0)
+    Z = problem.points.take(np.arange(30))
+    found = cells_bound(problem, Cells(problem.shares, Z, np.zeros(30)), start)
+    truth = exact(problem, start).values
+    np.testing.assert_allclose(found.values, truth, rtol=1.1e-3)  # the tolerance of cells: 0.1 %
+
+
+@pytest.mark.parametrize("max_steps", [1, 2, 5, 1000])
+def test_ascent_brackets_the_maximum_at_every_step(max_steps):
+    """Stopped anywhere, upper is above and lower below the maximum; with steps enough they meet."""
+    rng = np.random.default_rng(1)
+    means, offsets, p = rng.normal(size=(20, 3)), rng.normal(size=20), rng.normal(size=(15, 3))
+    atoms = DenseAtoms(means, offsets)
+    curvature = 4 * (means**2).sum(axis=1).max()
+    for radius in (0.3, 2.0):
+        best = ascend(p, atoms, radius, np.full(15, np.inf), curvature, 1e-10, 20_000)
+        found = ascend(p, atoms, radius, np.full(15, np.inf), curvature, 1e-6, max_steps)
+        assert np.all(best.upper - best.lower < 1e-9)
+        assert np.all(found.lower <= best.upper + 1e-9)
+        assert np.all(found.upper >= best.lower - 1e-9)
+        assert found.n_steps <= max_steps
+        if max_steps == 1000:
+            assert np.all(found.upper - found.lower <= 1e-6)
+
+
+def test_an_upper_bound_that_is_known_already_is_kept():
+    atoms = DenseAtoms(np.zeros((1, 1)), np.zeros(1))
+    found = ascend(np.array([[1.0]]), atoms, 1.0, np.array([0.5]), 4.0, 1e-6, 100)
+    # the maximum of 2x over |x| <= 1 is 2: the caller's word is not doubted
+    assert found.upper.tolist() == [0.5]
+    assert found.lower[0] == pytest.approx(2.0)
+
+
+def test_points_without_weight_have_no_sensitivity_and_no_say():
+    rng = np.random.default_rng(2)
+    Z, w = rng.normal(size=(40, 2)), rng.gamma(1.0, size=40)
+    w[:10] = 0.0
+    problem, start = _problem(Z, w, 1.0)
+    found = exact(problem, start)
+    assert not found.values[:10].any()
+    assert np.isfinite(found.gap).all()
+    np.testing.assert_allclose(found.values[10:], _values(Z[10:], w[10:], 1.0), rtol=1e-6)
+
+
+def test_slack_covers_rounding_and_is_harmless():
+    assert rounding_slack(1.0, 1.0) <= 1e-11
+    assert rounding_slack(1e3, 1.0) >= 1e3**2 * np.finfo(float).eps * 100
