@@ -49,8 +49,7 @@ docs: setup-dev
 	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet
 
 bench: setup-dev
-	@if [ -f benchmarks/run.py ]; then $(ONE_THREAD) $(PY) -m benchmarks.run; \
-	else echo "coresift: there are no benchmarks yet (benchmarks/run.py)"; fi
+	$(ONE_THREAD) $(PY) -m benchmarks $(BENCH)
 
 clean:
 	rm -rf $(VENV) build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -96,8 +96,8 @@ class Coreset:
     total_weight : float or None
         Sum of the input weights of the data.
     adjustments : tuple of str
-        What was done to the draw: "refined", "reweighted" (weights that minimise the discrepancy) or "normalized" (weights
-        that sum to ``total_weight``). Any of them gives up exact unbiasedness.
+        What was done to the draw: "refined", "reweighted" (weights that minimise the discrepancy) or
+        "normalized" (weights that sum to ``total_weight``). Any of them gives up exact unbiasedness.
     certificate : Certificate or None
         A proved bound on the error of this very subset, where one was computed.
 
@@ -228,12 +228,12 @@ class Coreset:
         sample_weight : array-like of shape (n,), optional
             The weights that it was fitted with.
         radius : float, optional
-            Of the ball of queries, in units of the bandwidth; by default the coreset's own. The Laplacian's default is all of
-            space.
+            Of the ball of queries, in units of the bandwidth; by default the coreset's own. The Laplacian's
+            default is all of space.
         method : {"auto", "exact", "sampled"}
-            "exact" sums over all pairs of rows, O(n^2 d / 2): a bound without a probability. "sampled" estimates these sums
-            from ``n_sampled`` rows, and holds with probability ``1 - delta``. "auto" is exact where that takes about a
-            minute at most; the certificate says which it is.
+            "exact" sums over all pairs of rows, O(n^2 d / 2): a bound without a probability. "sampled"
+            estimates these sums from ``n_sampled`` rows, and holds with probability ``1 - delta``. "auto" is
+            exact where that takes about a minute at most; the certificate says which it is.
         n_sampled, delta, random_state
             Of the sampled form.
         verbose : int
@@ -262,11 +262,11 @@ class Coreset:
         random_state: Any = 0,
         verbose: int = 0,
     ) -> Coreset:
-        """The same points with the non-negative weights that minimise the discrepancy, and the certificate that follows.
+        """The same points with the non-negative weights that minimise the discrepancy, and their certificate.
 
-        Often halves the guaranteed error. The weights are no longer unbiased, some may be zero, and they are meant for kernel sums;
-        the result's ``adjustments`` say so. O(m n d) for the sums, O(m^3) up to some thousand points, matrix-free above.
-        Arguments as in :meth:`certify`.
+        Often halves the guaranteed error. The weights are no longer unbiased, some may be zero, and they are
+        meant for kernel sums; the result's ``adjustments`` say so. O(m n d) for the sums, O(m^3) up to some
+        thousand points, matrix-free above. Arguments as in :meth:`certify`.
         """
         from ._certify import reweight  # it needs this module
 

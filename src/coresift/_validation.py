@@ -154,16 +154,16 @@ def check_budget(size: Any, n_samples: int, name: str = "size") -> int:
             f"{name} = {size!r} must be a number: an integer of points, or a fraction between 0 and 1."
         )
     if isinstance(size, Integral):
-        if not 1 <= size <= n_samples:
+        if not 1 <= int(size) <= n_samples:
             raise InvalidInputError(
                 f"{name} = {size} must be between 1 and the number of samples, {n_samples}. "
                 "An integer counts points; for a share of the data pass a fraction such as 0.05."
             )
         return int(size)
-    if not 0 < size <= 1:
+    if not 0 < float(size) <= 1:
         raise InvalidInputError(
-            f"{name} = {size} must be above 0 and at most 1 when it is a fraction; to ask for a number of points pass an "
-            "integer."
+            f"{name} = {size} must be above 0 and at most 1 when it is a fraction; to ask for a number of points "
+            "pass an integer."
         )
     # 0.07 * 100 is a little above 7 in floats, and means 7
     return max(1, int(np.ceil(float(size) * n_samples * (1.0 - 1e-12))))
@@ -223,11 +223,12 @@ def check_generator(random_state: Any, name: str = "random_state") -> np.random.
 
 
 def check_seed(random_state: Any, fallback: np.random.Generator, name: str = "random_state") -> int:
-    """An integer seed that repeats a draw: the integer given, or one drawn from the generator given, or ``fallback``."""
+    """An integer seed that repeats a draw: the integer given, or one drawn from the generator given, or
+    ``fallback``."""
     if (
         isinstance(random_state, Integral)
         and not isinstance(random_state, (bool, np.bool_))
-        and random_state >= 0
+        and int(random_state) >= 0
     ):
         return int(random_state)
     generator = fallback if random_state is None else check_generator(random_state, name)

@@ -34,7 +34,10 @@ _TINY = np.finfo(np.float64).tiny
 class Atoms(Protocol):
     """Where the mass is: inner products with, and averages of, the atoms' means."""
 
-    offsets: np.ndarray  # (k,) b_j
+    @property
+    def offsets(self) -> np.ndarray:
+        """(k,) b_j."""
+        ...
 
     def dot(self, x: np.ndarray) -> np.ndarray:
         """(b, k) inner products of queries (b, r) with the means."""
@@ -47,13 +50,17 @@ class Atoms(Protocol):
 
 @dataclass(frozen=True)
 class DenseAtoms:
+    """Atoms at the rows of an array."""
+
     means: np.ndarray  # (k, r)
     offsets: np.ndarray
 
     def dot(self, x: np.ndarray) -> np.ndarray:
+        """(b, k) inner products of queries with the means."""
         return x @ self.means.T
 
     def average(self, lam: np.ndarray) -> np.ndarray:
+        """(b, r) averages of the means."""
         return lam @ self.means
 
 
@@ -66,9 +73,11 @@ class SparseAtoms:
     offsets: np.ndarray
 
     def dot(self, x: np.ndarray) -> np.ndarray:
+        """(b, k) inner products of queries with the means."""
         return np.asarray(self.rows @ x.T).T - (x @ self.shift)[:, None]
 
     def average(self, lam: np.ndarray) -> np.ndarray:
+        """(b, r) averages of the means."""
         return np.asarray(self.rows.T @ lam.T).T - self.shift * lam.sum(axis=1)[:, None]
 
 
@@ -92,15 +101,17 @@ def ascend(
 ) -> Ascent:
     """Maximise ``2 p.x - L(x)`` over ``|x| <= radius`` for each row of ``p``, to a duality gap of ``tol``.
 
-    ``upper`` holds what is already known of the maximum (``inf`` if nothing); a point stops when its best certificate is
-    within ``tol`` of its best value. ``max_curvature`` bounds the Hessian of ``L``, ``4 Cov_lam(mu) <= 4 max |mu|^2``.
+    ``upper`` holds what is already known of the maximum (``inf`` if nothing); a point stops when its best
+    certificate is within ``tol`` of its best value. ``max_curvature`` bounds the Hessian of ``L``, ``4
+    Cov_lam(mu) <= 4 max |mu|^2``.
     """
     upper = upper.copy()
     lower = np.full(len(p), -np.inf)
     active = np.arange(len(p))
     state = _Momentum(p, _into_ball(p, radius), max_curvature)
-    step = 0
-    for step in range(1, max_steps + 1):
+    n_steps = 0
+    while n_steps < max_steps:
+        n_steps += 1
         log_mass, m = _log_mass_and_mean(atoms, state.y)
         ascent_direction = state.p - m  # half the gradient
         towards = np.einsum("ij,ij->i", state.y, ascent_direction)
@@ -115,7 +126,7 @@ def ascend(
         if open_.mean() < 0.8:
             active = active[open_]
             state.keep(open_)
-    return Ascent(upper, lower, step)
+    return Ascent(upper, lower, n_steps)
 
 
 def _log_mass_and_mean(atoms: Atoms, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

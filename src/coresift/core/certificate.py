@@ -5,16 +5,19 @@ r"""A bound on the error of the subset at hand, over all queries of a ball, in a
 The numerator bounds the absolute error for all x at once (:mod:`~coresift.core.discrepancy`). The denominator needs a
 lower bound. With weights that sum to 1, mean :math:`\mu` and variance V:
 
-* Gaussian, by Jensen: :math:`F(x) \ge e^{-V - |x-\mu|^2}`, so :math:`\min F \ge e^{-(V+R^2)}` when the ball is centred at the mean.
-* Gaussian, sharper: :math:`F(x) = e^{-|x|^2 + L(x)}` with L convex; :math:`-|x|^2 \ge -R^2`, and the minimum of L over the ball is
-  certified from below by duality (:mod:`~coresift.core.ascent` with the point p = 0), O(n d) a step.
+* Gaussian, by Jensen: :math:`F(x) \ge e^{-V - |x-\mu|^2}`, so :math:`\min F \ge e^{-(V+R^2)}` when the ball is
+  centred at the mean.
+* Gaussian, sharper: :math:`F(x) = e^{-|x|^2 + L(x)}` with L convex; :math:`-|x|^2 \ge -R^2`, and the minimum of
+  L over the ball is certified from below by duality (:mod:`~coresift.core.ascent` with the point p = 0), O(n d)
+  a step.
 * Laplacian, by Jensen twice: :math:`F(x) \ge e^{-\sqrt{V + |x-\mu|^2}}`.
 
-Over all of space F has no positive lower bound, but the Laplacian ratio soon stops changing: let every point have norm at most
-rho, :math:`A \ge \rho`, x a query beyond A and x' its projection on that ball. For each point q, :math:`|x| - |q-x|` exceeds
-:math:`A - |q-x'|` by between 0 and :math:`\tau = A - \sqrt{A^2 - \rho^2}`. So :math:`S(x)/F(x)` is within a factor :math:`e^{\pm\tau}` of
-:math:`S(x')/F(x')`, and :math:`(1 + \epsilon_A) e^\tau - 1` bounds the error everywhere; A is chosen best. The Gaussian has no such bound: with
-all of space as queries, every vertex of the convex hull is needed.
+Over all of space F has no positive lower bound, but the Laplacian ratio soon stops changing: let every point
+have norm at most rho, :math:`A \ge \rho`, x a query beyond A and x' its projection on that ball. For each point
+q, :math:`|x| - |q-x|` exceeds :math:`A - |q-x'|` by between 0 and :math:`\tau = A - \sqrt{A^2 - \rho^2}`. So
+:math:`S(x)/F(x)` is within a factor :math:`e^{\pm\tau}` of :math:`S(x')/F(x')`, and :math:`(1 + \epsilon_A)
+e^\tau - 1` bounds the error everywhere; A is chosen best. The Gaussian has no such bound: with all of space as
+queries, every vertex of the convex hull is needed.
 """
 
 from __future__ import annotations
@@ -44,7 +47,8 @@ class Certificate:
     discrepancy : float
         ``MMD(S, P) / W``; in the sampled form an upper bound on it.
     floor : float
-        A lower bound on ``F(x) / W`` over the ball; ``eps`` is ``discrepancy / floor`` (and a little more over all of space).
+        A lower bound on ``F(x) / W`` over the ball; ``eps`` is ``discrepancy / floor`` (and a little more over
+        all of space).
     loss, radius : str, float
         Of the queries; the radius in units of the bandwidth, infinite for the Laplacian over all of space.
     is_exact : bool
@@ -155,16 +159,20 @@ def certify_sampled(
 ) -> Certificate:
     r"""The certificate with sums over the data estimated from two independent samples of ``n_sampled`` rows.
 
-    Write :math:`b = \mu_P - \mu_S`, whose norm is wanted, T for the mean of the first sample, :math:`a = \mu_T - \mu_S`, which is known, and
-    :math:`\xi = \mu_T - \mu_P`. Then :math:`\|b\|^2 = \langle a, b \rangle - \langle \xi, b \rangle`.
+    Write :math:`b = \mu_P - \mu_S`, whose norm is wanted, T for the mean of the first sample, :math:`a = \mu_T
+    - \mu_S`, which is known, and :math:`\xi = \mu_T - \mu_P`. Then :math:`\|b\|^2 = \langle a, b \rangle -
+    \langle \xi, b \rangle`.
 
-    * :math:`\langle a, b \rangle` is the mean over the data of :math:`g(z) = \langle a, k(z, \cdot) \rangle`, less a sum over S. The second
-      sample estimates the mean; by Maurer and Pontil (2009), with probability :math:`1 - \delta/2` it exceeds the estimate by at most
-      :math:`\sqrt{2 \hat v \ln(4/\delta)/N} + 7 r \ln(4/\delta)/(3(N-1))`, where the range r of g is at most :math:`\sqrt 2 \|a\|`, since
+    * :math:`\langle a, b \rangle` is the mean over the data of :math:`g(z) = \langle a, k(z, \cdot) \rangle`,
+      less a sum over S. The second sample estimates the mean; by Maurer and Pontil (2009), with probability
+      :math:`1 - \delta/2` it exceeds the estimate by at most :math:`\sqrt{2 \hat v \ln(4/\delta)/N} + 7 r
+      \ln(4/\delta)/(3(N-1))`, where the range r of g is at most :math:`\sqrt 2 \|a\|`, since
       :math:`\|k(z,\cdot) - k(z',\cdot)\|^2 = 2 - 2k(z,z') \le 2`.
-    * :math:`-\langle \xi, b \rangle` is a mean of N independent terms of mean 0, at most :math:`\sqrt 2 \|b\|` each, of variance at most
-      :math:`\|b\|^2 (1 - \|\mu_P\|^2)`, and :math:`\|\mu_P\|^2 = E\,k(z,z') \ge e^{-2V}` (Laplacian: :math:`e^{-\sqrt{2V}}`) by Jensen. By Bernstein it is at
-      most :math:`c \|b\|` with probability :math:`1 - \delta/2`, :math:`c = \sigma \sqrt{2 \ln(2/\delta)/N} + \sqrt 2 \ln(2/\delta)/(3N)`.
+    * :math:`-\langle \xi, b \rangle` is a mean of N independent terms of mean 0, at most :math:`\sqrt 2 \|b\|`
+      each, of variance at most :math:`\|b\|^2 (1 - \|\mu_P\|^2)`, and :math:`\|\mu_P\|^2 = E\,k(z,z') \ge
+      e^{-2V}` (Laplacian: :math:`e^{-\sqrt{2V}}`) by Jensen. By Bernstein it is at most :math:`c \|b\|` with
+      probability :math:`1 - \delta/2`, :math:`c = \sigma \sqrt{2 \ln(2/\delta)/N} + \sqrt 2
+      \ln(2/\delta)/(3N)`.
 
     So :math:`\|b\|^2 \le U + c\|b\|`, that is :math:`\|b\| \le (c + \sqrt{c^2 + 4U})/2`. O(N (N + m) d) time.
     """

@@ -1,12 +1,13 @@
 r"""Kernel sums by blocks, and the maximum mean discrepancy of a weighted subset.
 
-Both losses are positive definite, non-negative kernels with :math:`k(x,x) = 1`. In their Hilbert space the data are one
-vector :math:`\mu_P = \sum_p w_p k(p, \cdot)`, the subset another, and :math:`F(x) = \langle \mu_P, k(x, \cdot) \rangle`, so
+Both losses are positive definite, non-negative kernels with :math:`k(x,x) = 1`. In their Hilbert space the data
+are one vector :math:`\mu_P = \sum_p w_p k(p, \cdot)`, the subset another, and :math:`F(x) = \langle \mu_P, k(x,
+\cdot) \rangle`, so
 
 .. math:: |S(x) - F(x)| \le \|\mu_S - \mu_P\| = \mathrm{MMD}(S, P) \quad\text{for all } x \text{ at once.}
 
-With the signed coefficients :math:`\nu = v - w` on the rows, :math:`\mathrm{MMD}^2 = \nu^\top K \nu`: one symmetric sweep over
-pairs of rows, in tiles, without a matrix of n by n or even m by n.
+With the signed coefficients :math:`\nu = v - w` on the rows, :math:`\mathrm{MMD}^2 = \nu^\top K \nu`: one
+symmetric sweep over pairs of rows, in tiles, without a matrix of n by n or even m by n.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ def kernel_tile(loss: str, a: Block, b: Block) -> np.ndarray:
 def quadratic_form(
     points: Points, coefficients: np.ndarray, loss: str, progress: Progress | None = None
 ) -> float:
-    r""":math:`\sum_{ij} c_i c_j k(z_i, z_j)`, O(n^2 d / 2) time, a few tiles of memory; zero coefficients cost nothing."""
+    r""":math:`\sum_{ij} c_i c_j k(z_i, z_j)`, O(n^2 d / 2) time, a few tiles of memory; zero coefficients cost
+    nothing."""
     rows = np.flatnonzero(coefficients)
     slices = list(row_slices(len(rows), 8.0 * np.sqrt(_TILE / 8.0), _TILE))
     total = 0.0

@@ -26,6 +26,7 @@ import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
 
+from .bound import log_shares
 from .rowwise import RowBlocks, add_gram, graded_svd, row_blocks, row_norms, stacked_qr, whitening_error
 
 _EPS = float(np.finfo(np.float64).eps)
@@ -146,11 +147,7 @@ def l1_svd(X: np.ndarray | sp.csr_array, sample_weight: np.ndarray | None = None
     O(n d^2) a pass; at ``tol=1e-3`` about four passes on Gaussian rows and six to ten on heavy tails. The
     definition is the paper's, with sqrt(rank) for its sqrt(d); the method is ours (see the module).
     """
-    if sample_weight is None:
-        log_weights = None
-    else:
-        with np.errstate(divide="ignore"):
-            log_weights = np.log(np.asarray(sample_weight, dtype=np.float64))
+    log_weights = None if sample_weight is None else log_shares(np.asarray(sample_weight, dtype=np.float64))
     found = lewis_weights(partial(row_blocks, X), X.shape[0], X.shape[1], log_weights, tol)
     diagonal, V, to_u = found.svd
     scale = np.exp(found.log_scale)  # of the weights
@@ -191,8 +188,9 @@ def lewis_weights(
         inner = lewis_weights(rows, len(sample), n_columns, sample_log_weights, _SAMPLE_TOL)
         start = problem.start_from_sample(inner)
         del sample
-    if start is None or not problem.iterate(*start, tol, max_passes):
-        problem.iterate(*problem.start_from_rows(), tol, max_passes)
+    with np.errstate(over="ignore", invalid="ignore"):  # rows of weight zero can be of any size
+        if start is None or not problem.iterate(*start, tol, max_passes):
+            problem.iterate(*problem.start_from_rows(), tol, max_passes)
     return problem.finish()
 
 
@@ -201,14 +199,12 @@ class _Problem:
 
     def __init__(self, blocks: RowBlocks, n: int, d: int, log_weights: np.ndarray | None) -> None:
         self.blocks, self.n, self.d, self.log_weights = blocks, n, d, log_weights
-        self.log_scale = 0.0 if log_weights is None else float(np.max(log_weights, initial=-np.inf))
-        if not np.isfinite(self.log_scale):
-            self.log_scale = 0.0
+        largest = 0.0 if log_weights is None else float(np.max(log_weights))
+        self.log_scale = largest if largest > -np.inf else 0.0
         # Weights that underflow here leave M, never the bound: that is taken from log_weights.
         self.weights = np.ones(n) if log_weights is None else np.exp(log_weights - self.log_scale)
-        self.has_hidden = log_weights is not None and bool(
-            np.any((self.weights == 0) & (log_weights > -np.inf))
-        )
+        hidden = np.zeros(1) if log_weights is None else (self.weights == 0) & (log_weights > -np.inf)
+        self.has_hidden = bool(hidden.any())
         self.column_scale = np.zeros(d)
         self.T = np.zeros((d, 0))
         self.norms = np.zeros(n)  # t_p = |p T|, so tau_p = w_p t_p
@@ -258,9 +254,7 @@ class _Problem:
         """
         scale = self.column_scale
         while True:  # ends: each round but the last takes rows out of M
-            R = stacked_qr(
-                (block * scale * self.weights[rows, None] for rows, block in self._sweep()), self.d
-            )
+            R = stacked_qr(self._weighted_rows(scale), self.d)
             column_norms = np.linalg.norm(R, axis=0)
             # Householder QR errs by column, so unequal columns are equilibrated before the rank is decided.
             unit = np.divide(1.0, column_norms, out=np.zeros(self.d), where=column_norms > _NEGLIGIBLE)
@@ -286,8 +280,7 @@ class _Problem:
         outside = np.zeros(self.n, dtype=bool)
         for rows, block in self._sweep():
             scaled = block * self.column_scale
-            inner = scaled @ Vt.T
-            outside[rows] = row_norms(scaled - inner @ Vt) > noise * row_norms(block @ T)
+            outside[rows] = row_norms(scaled - (scaled @ Vt.T) @ Vt) > noise * row_norms(block @ T)
             # columns that only rows out of M use have no scale
             missing = self.column_scale == 0
             outside[rows] |= (block[:, missing] != 0).any(axis=1)
@@ -311,13 +304,11 @@ class _Problem:
         tol = max(tol, whitening_error(T, self.column_scale)[0])  # below it kappa is noise
         history: list[float] = []
         plain = 0  # passes since the last extrapolation
-        unit = (
-            1.0 if g is None else rank / np.count_nonzero(self.weights)
-        )  # l = unit * w * g sums to the rank
+        # l = unit * w * g sums to the rank
+        unit = 1.0 if g is None else rank / np.count_nonzero(self.weights)
         while True:
-            # The linearised map has eigenvalues in [0, 1/2]. When log kappa shrinks by rate c a pass, the
-            # step 1/(1-c) in log l removes the slowest part (Aitken); any l > 0 is valid, so it risks nothing
-            # but a pass.
+            # The linearised map has eigenvalues in [0, 1/2]. When log kappa shrinks by c a pass, a step of
+            # 1/(1-c) in log l removes the slowest part (Aitken). Any l > 0 is valid: it risks only a pass.
             step = 1.0
             if plain >= 2:
                 rate = min(0.5, history[-1] / history[-2]) if history[-2] > 0 else 0.0
@@ -356,10 +347,11 @@ class _Problem:
         for rows, block in self._sweep():
             Y = block @ T
             t = self.norms[rows] = row_norms(Y)
-            g_next[rows] = t
+            held = self.weights[rows] > 0  # K of the module's inequalities
+            g_next[rows] = np.where(held, t, 0.0)
             if g is not None:
-                held = (self.weights[rows] > 0) & (t > 0)
-                ratio = np.divide(t, unit * g[rows], out=np.ones(len(t)), where=held)
+                counted = held & (g[rows] > 0)
+                ratio = np.divide(t, unit * g[rows], out=np.ones(len(t)), where=counted)
                 kappa = max(kappa, float(ratio.max(initial=1.0)))
                 if step != 1.0:
                     g_next[rows] *= ratio ** (step - 1.0)
@@ -375,6 +367,11 @@ class _Problem:
                     break
                 add_gram(gram, block @ T, self.weights[rows], g_next[rows])
         return g_next, gram, kappa
+
+    def _weighted_rows(self, scale: np.ndarray) -> Iterator[np.ndarray]:
+        for rows, block in self._sweep():
+            w = self.weights[rows]
+            yield (block if w.all() else block[w > 0]) * scale * w[w > 0, None]
 
     def _sweep(self) -> Iterator[tuple[slice, np.ndarray]]:
         self.n_passes += 1
@@ -393,8 +390,10 @@ class _Problem:
             log_values = np.log(self.norms)
         log_values += np.log(kappa)
         if self.log_weights is not None:
-            log_values += self.log_weights - self.log_scale
+            log_values += np.where(self.log_weights > -np.inf, self.log_weights - self.log_scale, 0.0)
         if self.outside is not None:
             log_values[self.outside] = 0.0
-        np.minimum(log_values, 0.0, out=log_values)
+        np.fmin(log_values, 0.0, out=log_values)  # rows out of M may overflow, to infinity or not-a-number: 1
+        if self.log_weights is not None:
+            log_values[self.log_weights == -np.inf] = -np.inf
         return Lewis(log_values, self.outside, rank, kappa, self.n_passes, whitener, factor, self.log_scale)

@@ -22,7 +22,7 @@ from typing import Literal
 import numpy as np
 from scipy.special import logsumexp
 
-from .bound import SensitivityBound
+from .bound import SensitivityBound, log_shares
 from .lewis import lewis_weights
 from .points import Points, squared_norms
 from .rowwise import BLOCK_BYTES
@@ -31,15 +31,15 @@ from .rowwise import BLOCK_BYTES
 def algorithm1(points: Points, weights: np.ndarray, radius: float, tol: float = 1e-3) -> SensitivityBound:
     r"""Algorithm 1 as printed: :math:`s(p) = e^{12R^2}(1+8R^2)\,(w_p/W + w_p|U(q_p)|_1)`, uncapped.
 
-    U is that of the l1-SVD of the lifted points with weights w. With one constant for all points the weights u are
-    w up to a factor, so the proof above needs :math:`e^{12R^2}(1+8R^2) \ge e^B(1+B)` for :math:`B = (\rho+R)^2`,
-    :math:`\rho` the largest norm: true for points of the unit ball and :math:`R \ge 1`, false for far points and a
-    small ball. O(n d^2) a pass, a handful of passes.
+    U is that of the l1-SVD of the lifted points with weights w. With one constant for all points the weights
+    u are w up to a factor, so the proof above needs :math:`e^{12R^2}(1+8R^2) \ge e^B(1+B)` for :math:`B =
+    (\rho+R)^2`, :math:`\rho` the largest norm: true for points of the unit ball and :math:`R \ge 1`, false
+    for far points and a small ball. O(n d^2) a pass, a handful of passes.
     """
     log_constant = 12.0 * radius**2 + np.log1p(8.0 * radius**2)
     farthest = (points.max_norm + radius) ** 2
     is_certified = bool(log_constant >= farthest + np.log1p(farthest))
-    log_w = _log(weights)
+    log_w = log_shares(weights)
     log_l1 = _log_l1_sensitivity(points, log_w, tol)
     log_values = log_constant + np.logaddexp(log_w - logsumexp(log_w), log_l1)
     relation, verdict = ("is at least", "holds") if is_certified else ("is below", "does not apply")
@@ -65,7 +65,7 @@ def lemma(
     (|p|+R)^2`, valid for every R by the same proof, and smaller. ``"auto"`` is the printed one where the
     paper states it, :math:`R \ge 1`, and the tight one elsewhere.
     """
-    log_w = _log(weights)
+    log_w = log_shares(weights)
     norms = np.sqrt(_sq_norms(points))
     reach = (norms + radius) ** 2
     printed = 3.0 * radius**2 * _lifted_norms(norms)
@@ -106,7 +106,7 @@ def laplacian_lemma(points: Points, weights: np.ndarray, tol: float = 1e-3) -> S
     sets is at most the sum. Nothing in this needs the unit ball, so it is always a certificate (the last term
     alone is one for every x, and far smaller).
     """
-    log_w = _log(weights)
+    log_w = log_shares(weights)
     norms = np.sqrt(_sq_norms(points))
     root = np.sqrt(_lifted_norms(norms))
     exponent = 3.0 * root
@@ -117,12 +117,6 @@ def laplacian_lemma(points: Points, weights: np.ndarray, tol: float = 1e-3) -> S
     beyond = norms + root.max(where=log_w > -np.inf, initial=0.0) + log_w - logsumexp(log_w)
     note = "The paper's lemma; its proof holds for every finite set of points and every query in R^d."
     return SensitivityBound(np.logaddexp(inside, beyond), "paper", True, note)
-
-
-def _log(weights: np.ndarray) -> np.ndarray:
-    with np.errstate(divide="ignore"):
-        logs: np.ndarray = np.log(weights)
-    return logs
 
 
 def _lifted_norms(norms: np.ndarray) -> np.ndarray:
@@ -160,7 +154,7 @@ def _log_l1_sensitivity(points: Points, log_u: np.ndarray, tol: float) -> np.nda
     _, _, to_u = found.svd  # (d + 2, r), for the weights over their maximum
     log_norms = np.empty(points.n)
     for rows, lifted in _lifted_blocks(points):
-        log_norms[rows] = _log(np.abs(lifted @ to_u).sum(axis=1))
+        log_norms[rows] = log_shares(np.abs(lifted @ to_u).sum(axis=1))
     # the maximum costs nothing and keeps the rounding of the singular vectors out of the certificate
     log_l1: np.ndarray = np.maximum(log_u - found.log_scale + log_norms, found.log_values)
     if found.outside is not None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -21,7 +22,7 @@ _LARGEST_SHIFT = (
 )
 _SAFE_SQUARES = (1e-120, 1e120)  # squares inside are free of overflow and underflow, and so are sums of them
 
-Matrix = np.ndarray | sp.csr_array
+Matrix: TypeAlias = "np.ndarray | sp.csr_array"
 
 
 def row_slices(n_rows: int, bytes_per_row: float, budget: int = BLOCK_BYTES) -> Iterator[slice]:
@@ -44,6 +45,7 @@ class DenseBlock:
     sq_shift = 0.0  # squares that cancel in ``sq_norms``: none, the rows are formed
 
     def dense(self) -> np.ndarray:
+        """The rows as an array."""
         return self.rows
 
     def dot(self, others: np.ndarray) -> np.ndarray:
@@ -60,6 +62,7 @@ class DenseBlock:
 
     @cached_property
     def sq_norms(self) -> np.ndarray:
+        """(b,) squared norms of the rows."""
         return squared_norms(self.rows)
 
 
@@ -75,20 +78,25 @@ class SparseBlock:
         return float(self.shift @ self.shift)
 
     def dense(self) -> np.ndarray:
+        """The rows as an array."""
         return self.rows.toarray() - self.shift
 
     def dot(self, others: np.ndarray) -> np.ndarray:
+        """(b, k) inner products with the rows of ``others`` (k, d)."""
         return np.asarray(self.rows @ others.T) - others @ self.shift
 
     def gram(self, other: Block) -> np.ndarray:
+        """(b, b') inner products with the rows of another block of the same points."""
         mine, others = np.asarray(self.rows @ self.shift), np.asarray(other.rows @ self.shift)
         return (self.rows @ other.rows.T).toarray() - mine[:, None] - others + self.shift @ self.shift
 
     def weighted_sum(self, coefficients: np.ndarray) -> np.ndarray:
+        """(k, d) sums of the rows with coefficients (b, k)."""
         return np.asarray(self.rows.T @ coefficients).T - np.outer(coefficients.sum(axis=0), self.shift)
 
     @cached_property
     def sq_norms(self) -> np.ndarray:
+        """(b,) squared norms of the rows."""
         # |x - c|^2 = |x|^2 - 2 x.c + |c|^2; rounding can leave a tiny negative number
         own = np.asarray(self.rows.multiply(self.rows).sum(axis=1)).ravel()
         return np.maximum(own - 2.0 * np.asarray(self.rows @ self.shift) + self.sq_shift, 0.0)
@@ -109,10 +117,12 @@ class Points:
 
     @property
     def n(self) -> int:
+        """Number of rows."""
         return int(self.X.shape[0])
 
     @property
     def d(self) -> int:
+        """Number of columns."""
         return int(self.X.shape[1])
 
     @property
@@ -124,6 +134,7 @@ class Points:
 
     @property
     def is_sparse(self) -> bool:
+        """Whether the data are sparse."""
         return sp.issparse(self.X)
 
     def gather(self, rows: slice | np.ndarray) -> Block:
@@ -137,7 +148,7 @@ class Points:
     def blocks(self, extra_columns: int = 0, budget: int = GEMM_BLOCK_BYTES) -> Iterator[tuple[slice, Block]]:
         """All rows in order. ``extra_columns`` is how many float64 a row the caller adds to a block."""
         per_row = 8.0 * (
-            extra_columns + (self.d if not self.is_sparse else 2.0 * self.X.nnz / max(self.n, 1))
+            extra_columns + (self.d if isinstance(self.X, np.ndarray) else 2.0 * self.X.nnz / max(self.n, 1))
         )
         for rows in row_slices(self.n, per_row, budget):
             yield rows, self.gather(rows)
@@ -149,9 +160,11 @@ class Points:
         return (self.X[indices].astype(np.float64).toarray() - self.center) / self.scale
 
     def to_scaled(self, queries: np.ndarray) -> np.ndarray:
+        """Queries in data units, in scaled coordinates."""
         return (np.asarray(queries, dtype=np.float64) - self.center) / self.scale
 
     def to_data(self, queries: np.ndarray) -> np.ndarray:
+        """Scaled queries, in data units."""
         return queries * self.scale + self.center
 
     def _dense(self, rows: np.ndarray) -> np.ndarray:
@@ -180,9 +193,11 @@ class Moments:
     center_error: float  # how far ``mean`` may be from the mean, data units: it is rounded to floats
 
     def scaled_sq_norms(self, scale: float) -> np.ndarray:
+        """Squared distances from the mean, in units of ``scale``."""
         return self.sq_norms * (self.unit / scale) ** 2
 
     def scaled_variance(self, scale: float) -> float:
+        """The variance, in units of ``scale``."""
         return self.variance * (self.unit / scale) ** 2
 
 

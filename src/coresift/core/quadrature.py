@@ -1,7 +1,8 @@
 r"""The best weights for given points, and the best points for given weights' worth: kernel quadrature.
 
-For chosen rows with kernel matrix K and potentials :math:`b_i = \sum_p w_p k(z_i, p)`, the squared discrepancy is
-:math:`v^\top K v - 2 b^\top v` plus a constant. Its minimum over :math:`v \ge 0` is a convex problem; which rows to choose, a greedy one.
+For chosen rows with kernel matrix K and potentials :math:`b_i = \sum_p w_p k(z_i, p)`, the squared discrepancy
+is :math:`v^\top K v - 2 b^\top v` plus a constant. Its minimum over :math:`v \ge 0` is a convex problem; which
+rows to choose, a greedy one.
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ def best_weights(
 ) -> np.ndarray:
     """Non-negative weights of ``rows`` that minimise the discrepancy; never worse than ``start``.
 
-    Up to ``DENSE_LIMIT`` rows by block principal pivoting on the kernel matrix, with the least ridge for which that ends;
-    above it by accelerated projected descent, which forms the matrix tile by tile and holds none of it.
+    Up to ``DENSE_LIMIT`` rows by block principal pivoting on the kernel matrix, with the least ridge for which
+    that ends; above it by accelerated projected descent, which forms the matrix tile by tile and holds none of
+    it.
     """
     b = potential(points, rows, shares, loss)
     if len(rows) <= DENSE_LIMIT:
@@ -40,11 +42,12 @@ def best_weights(
 
 
 def pivoted_weights(K: np.ndarray, b: np.ndarray) -> np.ndarray | None:
-    r"""Minimise :math:`v^\top (K + \lambda I) v - 2 b^\top v` over :math:`v \ge 0`, exactly, by exchanging whole blocks of signs.
+    r"""Minimise :math:`v^\top (K + \lambda I) v - 2 b^\top v` over :math:`v \ge 0`, exactly, by blocks of signs.
 
-    Kim and Park (2011): guess which weights are positive, solve for them, move all that contradict the guess; when the number of
-    contradictions stops falling, move one at a time. Some ten factorisations. Near-singular K (a smooth kernel in few dimensions)
-    can make it cycle in rounding; then the ridge is raised, up to 1e-4 of the diagonal, and None is returned after that.
+    Kim and Park (2011): guess which weights are positive, solve for them, move all that contradict the guess;
+    when the number of contradictions stops falling, move one at a time. Some ten factorisations. Near-singular
+    K (a smooth kernel in few dimensions) can make it cycle in rounding; then the ridge is raised, up to 1e-4 of
+    the diagonal, and None is returned after that.
     """
     m = len(b)
     for ridge in _RIDGES:
@@ -79,7 +82,8 @@ def pivoted_weights(K: np.ndarray, b: np.ndarray) -> np.ndarray | None:
 def descended_weights(
     product: Callable[[np.ndarray], np.ndarray], b: np.ndarray, start: np.ndarray, n_steps: int
 ) -> np.ndarray:
-    """The same by Nesterov's projected descent with restarts, one product with K a step; the best iterate is returned."""
+    """The same by Nesterov's projected descent with restarts, one product with K a step; the best iterate is
+    returned."""
     probe = np.ones(len(b)) / np.sqrt(len(b))
     for _ in range(8):  # K is non-negative: the power method from a positive vector has nothing to miss
         probe = product(probe)
@@ -126,12 +130,13 @@ def chosen_rows(points: Points, pool: np.ndarray, size: int, shares: np.ndarray,
 
 
 def greedy_rows(points: Points, pool: np.ndarray, size: int, shares: np.ndarray, loss: str) -> np.ndarray:
-    r"""Positions in ``pool`` of ``size`` rows, each chosen to lower the discrepancy most, given the best signed weights so far.
+    r"""Positions in ``pool`` of ``size`` rows, each lowering the discrepancy most, given the best signed weights.
 
-    With the residual :math:`r = \mu_P - \hat\mu` (:math:`\hat\mu` the projection on the rows chosen), adding row s lowers
-    :math:`\|r\|^2` by :math:`r(s)^2 / \mathrm{dist}(k_s, \mathrm{span})^2`: a Cholesky factorisation of the pool's kernel matrix in
-    which the pivot is chosen by that gain (Schaback and Wendland's f/P-greedy rule; sequential Bayesian quadrature). O(M m (m + d)) time and
-    O(M m) memory for a pool of M; a column of the kernel matrix is made when its row is chosen.
+    With the residual :math:`r = \mu_P - \hat\mu` (:math:`\hat\mu` the projection on the rows chosen), adding
+    row s lowers :math:`\|r\|^2` by :math:`r(s)^2 / \mathrm{dist}(k_s, \mathrm{span})^2`: a Cholesky
+    factorisation of the pool's kernel matrix in which the pivot is chosen by that gain (Schaback and Wendland's
+    f/P-greedy rule; sequential Bayesian quadrature). O(M m (m + d)) time and O(M m) memory for a pool of M; a
+    column of the kernel matrix is made when its row is chosen.
     """
     residual = potential(points, pool, shares, loss)
     block = points.gather(pool)
@@ -154,9 +159,10 @@ def greedy_rows(points: Points, pool: np.ndarray, size: int, shares: np.ndarray,
 
 
 def herded_rows(points: Points, pool: np.ndarray, size: int, shares: np.ndarray, loss: str) -> np.ndarray:
-    r"""Positions in ``pool`` of ``size`` rows by kernel herding (Chen, Welling and Smola 2010): O(M m d) time, O(M) memory.
+    r"""Positions in ``pool`` of ``size`` rows by kernel herding (Chen, Welling and Smola 2010).
 
-    Each row chosen is the one where the data's mean potential exceeds most what equally weighted rows chosen so far give.
+    O(M m d) time, O(M) memory. Each row chosen is the one where the data's mean potential exceeds most what
+    equally weighted rows chosen so far give.
     """
     wanted = potential(points, pool, shares, loss)
     block = points.gather(pool)

@@ -64,6 +64,8 @@ def add_gram(gram: np.ndarray, Y: np.ndarray, weights: np.ndarray, g: np.ndarray
     NumPy sees that both operands of ``Y.T @ Y`` are one array and calls syrk, half the work of a product.
     """
     Y *= np.sqrt(np.divide(weights, g, out=np.zeros(len(g)), where=g > 1e-300))[:, None]
+    if not weights.all():
+        Y[weights == 0] = 0.0  # such a row may have overflowed
     gram += Y.T @ Y
 
 
@@ -71,7 +73,8 @@ def whitening_error(T: np.ndarray, column_scale: np.ndarray) -> tuple[float, np.
     """Relative error of |p T| by rounding, some sqrt(d) eps times the condition; and the inverse it is judged by.
 
     T = S T' with the columns of T' in the row space of A S, so M^(1/2) is T'^+ S^-1 up to a rotation; T'^+
-    (r, used columns) is returned. Scales of columns add nothing to the error: the condition is for equal ones.
+    (r, used columns) is returned. Scales of columns add nothing to the error: the condition is for equal
+    ones.
     """
     used = column_scale > 0
     scaled = T[used] / column_scale[used, None]

@@ -30,9 +30,9 @@ class SampleSize:
     strength : str
         For what it holds: "all queries" (with probability 1 - delta, at once) or "n_queries queries".
     candidates : dict
-        All sizes computed. Two are shown and never chosen: "plain" is the dimension-free size of plain sampling (in
-        proportion to the weights) instead of this estimator's draws; "paper" is the paper's formula with its VC dimension
-        and the constant 1, which no proof has.
+        All sizes computed. Two are shown and never chosen: "plain" is the dimension-free size of plain sampling
+        (in proportion to the weights) instead of this estimator's draws; "paper" is the paper's formula with
+        its VC dimension and the constant 1, which no proof has.
     n_samples : int
         Rows of the data.
     is_smaller_than_data : bool
@@ -75,9 +75,10 @@ class SampleSize:
 
 
 def finite(t: float, log_queries: float, eps: float, delta: float) -> float:
-    r"""Draws for :math:`N` queries fixed beforehand (``log_queries`` is :math:`\ln N`), by Chernoff's bound in Hoeffding's form.
+    r"""Draws for :math:`N` queries fixed beforehand (``log_queries`` is :math:`\ln N`), by Chernoff and Hoeffding.
 
-    .. math:: m \ge \frac{\ln N + \ln(2/\delta)}{\min\{ \mathrm{kl}((1+\epsilon)/t, 1/t),\; \mathrm{kl}((1-\epsilon)/t, 1/t) \}}
+    .. math:: m \ge \frac{\ln N + \ln(2/\delta)}{\min\{ \mathrm{kl}((1+\epsilon)/t, 1/t),\;
+    \mathrm{kl}((1-\epsilon)/t, 1/t) \}}
 
     with kl the Bernoulli divergence; the first is infinite when :math:`1 + \epsilon > t`.
     """
@@ -95,9 +96,10 @@ def _bernoulli_kl(a: float, b: float) -> float:
 def covering(t: float, dimension: int, radius: float, max_norm: float, eps: float, delta: float) -> float:
     r"""Draws for all queries of the ball, Gaussian loss, by a net.
 
-    :math:`\log S(x)/F(x)` is :math:`4\rho`-Lipschitz (twice the difference of two tilted means of points of norm at most rho), and
-    :math:`(1 + 2R/\eta)^d` balls of radius eta cover the ball. An error e at their centres, with
-    :math:`(1+e) e^{4\rho\eta} \le 1+\epsilon` and :math:`(1-e) e^{-4\rho\eta} \ge 1-\epsilon`, gives epsilon everywhere; e is chosen best.
+    :math:`\log S(x)/F(x)` is :math:`4\rho`-Lipschitz (twice the difference of two tilted means of points of
+    norm at most rho), and :math:`(1 + 2R/\eta)^d` balls of radius eta cover the ball. An error e at their
+    centres, with :math:`(1+e) e^{4\rho\eta} \le 1+\epsilon` and :math:`(1-e) e^{-4\rho\eta} \ge 1-\epsilon`,
+    gives epsilon everywhere; e is chosen best.
     """
     return _best_split(
         eps, lambda e, room: finite(t, _log_net(dimension, radius, room / (4.0 * max_norm)), e, delta)
@@ -105,10 +107,11 @@ def covering(t: float, dimension: int, radius: float, max_norm: float, eps: floa
 
 
 def covering_laplacian(t: float, dimension: int, max_norm: float, eps: float, delta: float) -> float:
-    r"""Draws for all queries of space, Laplacian loss: a net on a ball of radius :math:`A \ge \rho`, beyond which little changes.
+    r"""Draws for all queries of space, Laplacian loss: a net on a ball beyond which little changes.
 
-    The logarithm of the ratio is 2-Lipschitz, and from a query outside the ball to its projection it changes by at most
-    :math:`\rho^2/A`. So :math:`2\eta + \rho^2/A` takes the place of :math:`4\rho\eta`; A is chosen best.
+    The ball has radius :math:`A \ge \rho`.     The logarithm of the ratio is 2-Lipschitz, and from a query
+    outside the ball to its projection it changes by at most :math:`\rho^2/A`. So :math:`2\eta + \rho^2/A` takes
+    the place of :math:`4\rho\eta`; A is chosen best.
     """
 
     def draws(e: float, room: float) -> float:
@@ -142,9 +145,10 @@ def dimension_free(
 ) -> float:
     r"""Draws for all queries of the ball in any dimension, Gaussian loss, through the kernel's Hilbert space.
 
-    With weights that sum to 1, a draw moves :math:`\mu_S` by a vector of length at most :math:`B = t \max w/s` over m, and of mean square
-    :math:`Q = t \sum w^2/s`. So :math:`E\|\mu_S - \mu_P\| \le \sqrt{Q/m}`, and changing one draw changes the norm by at most
-    :math:`\sqrt 2 B/m` (the kernel is not negative), which by McDiarmid adds :math:`B \sqrt{\ln(1/\delta)/m}`. Dividing by :math:`F_{min}`:
+    With weights that sum to 1, a draw moves :math:`\mu_S` by a vector of length at most :math:`B = t \max w/s`
+    over m, and of mean square :math:`Q = t \sum w^2/s`. So :math:`E\|\mu_S - \mu_P\| \le \sqrt{Q/m}`, and
+    changing one draw changes the norm by at most :math:`\sqrt 2 B/m` (the kernel is not negative), which by
+    McDiarmid adds :math:`B \sqrt{\ln(1/\delta)/m}`. Dividing by :math:`F_{min}`:
 
     .. math:: m \ge \left( \frac{\sqrt Q + B \sqrt{\ln(1/\delta)}}{\epsilon F_{\min}} \right)^2
     """
@@ -154,7 +158,8 @@ def dimension_free(
 
 
 def paper_formula(t: float, vc_dimension: int, eps: float, delta: float) -> float:
-    r""":math:`c\, t/\epsilon^2 (d' \ln \max(t, e) + \ln(1/\delta))` with c = 1, as the paper's framework has it; c is not proved there."""
+    r""":math:`c\, t/\epsilon^2 (d' \ln \max(t, e) + \ln(1/\delta))` with c = 1, as the paper's framework has
+    it; c is not proved there."""
     return PAPER_CONSTANT * t / eps**2 * (vc_dimension * np.log(max(t, np.e)) + np.log(1.0 / delta))
 
 

@@ -152,8 +152,9 @@ class SensitivityCoreset(BaseEstimator):
         size : int or float
             A number of points, or a fraction of the rows in (0, 1], rounded up.
         method : {"systematic", "iid", "keys"}
-            ``systematic``: exactly ``size`` distinct points. ``iid``: the draw of the theorems; repeats are merged, so
-            fewer points may come out. ``keys``: exactly ``size`` distinct points, the same from files, chunks or workers.
+            ``systematic``: exactly ``size`` distinct points. ``iid``: the draw of the theorems; repeats are
+            merged, so fewer points may come out. ``keys``: exactly ``size`` distinct points, the same from
+            files, chunks or workers.
         random_state : None, int or Generator
             None draws afresh at each call, in a sequence that the estimator's own ``random_state`` repeats. The seed
             used is kept in the result: ``random_state=core.seed`` draws the same coreset again.
@@ -161,10 +162,11 @@ class SensitivityCoreset(BaseEstimator):
             Replace the weights by the non-negative ones that minimise the discrepancy, and certify the result
             (:meth:`Coreset.reweight`).
         refine : bool or int
-            Draw a pool of four (or so many) times ``size`` points, choose from it greedily those that lower the discrepancy most,
-            and reweight. The certificate falls faster than one over the root of the size.
+            Draw a pool of four (or so many) times ``size`` points, choose from it greedily those that lower the
+            discrepancy most, and reweight. The certificate falls faster than one over the root of the size.
         normalize : bool
-            Rescale the weights so that they sum to the data's total weight: less noise in totals, a bias of order 1/size.
+            Rescale the weights so that they sum to the data's total weight: less noise in totals, a bias of
+            order 1/size.
 
         Any of the last three gives up exact unbiasedness; ``adjustments`` of the result says so.
         """
@@ -206,8 +208,8 @@ class SensitivityCoreset(BaseEstimator):
         Returns
         -------
         SampleSize
-            The smallest of the sizes that are proved, and which argument proves it; ``note`` says it in words, and whether
-            it is smaller than the data.
+            The smallest of the sizes that are proved, and which argument proves it; ``note`` says it in words,
+            and whether it is smaller than the data.
         """
         check_is_fitted(self, "sensitivities_")
         eps, delta = check_probability(eps, "eps"), check_probability(delta, "delta")
@@ -215,7 +217,8 @@ class SensitivityCoreset(BaseEstimator):
             n_queries = check_count(n_queries, "n_queries")
         if not self.is_certified_:
             raise InvalidInputError(
-                f"bound = {self.bound_!r} is not a certificate here, so no sample size follows from it. {self.bound_note_}"
+                f"bound = {self.bound_!r} is not a certificate here, so no sample size follows from it. "
+                f"{self.bound_note_}"
             )
         candidates = self._sizes(eps, delta, n_queries)
         proved = {name: size for name, size in candidates.items() if name not in ("paper", "plain")}
@@ -232,10 +235,11 @@ class SensitivityCoreset(BaseEstimator):
         if not self.is_certified_:
             return f"{text} {self.bound_note_}"
         if self.total_sensitivity_ >= self._table.n_samples:
-            return f"{text} That is no less than the number of rows: this bound promises nothing; try 'cells' or 'exact'."
+            return f"{text} That is no less than the number of rows: it promises nothing; try 'cells' or 'exact'."
         factor = self.uniform_factor_
         if factor <= _AS_GOOD:
-            return f"{text} Plain sampling needs at most {factor:.2f} times as many points: uniform sampling is as good here."
+            needs = f"Plain sampling needs at most {factor:.2f} times as many points"
+            return f"{text} {needs}: uniform sampling is as good here."
         return (
             f"{text} Plain sampling may need up to {factor:.3g} times as many points for the same guarantee."
         )

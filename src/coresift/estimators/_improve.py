@@ -32,9 +32,11 @@ def check_refine(refine: Any) -> int:
 def improved(core: Coreset, points: Points, shares: np.ndarray, size: int | None, verbose: int) -> Coreset:
     """Keep ``size`` of the points if given, find the best weights, certify."""
     check_certified_metric(core)
-    assert core.ball is not None and core.total_weight is not None
+    assert core.ball is not None
+    assert core.total_weight is not None
     loss, radius, total = core.ball.loss, core.ball.radius, core.total_weight
-    indices, weights, words = core.indices, core.weights / total, ("reweighted",)
+    words: tuple[str, ...] = ("reweighted",)
+    indices, weights = core.indices, core.weights / total
     if size is not None and size < len(indices):
         kept = chosen_rows(points, indices, size, shares, loss)
         indices, weights = indices[kept], weights[kept] * (weights.sum() / weights[kept].sum())
@@ -65,5 +67,6 @@ def affine_rank(points: Points, shares: np.ndarray) -> int:
         z = block.dense() * np.sqrt(shares[rows])[:, None]
         gram += z.T @ z
     spectrum = np.linalg.eigvalsh(gram)
-    # directions in which the points differ by less than a part in 10^6 of the largest still count unless they are rounding
+    # directions in which the points differ by less than a part in 10^6 of the largest still count unless they
+    # are rounding
     return max(1, min(most, int(np.sum(spectrum > 1e-13 * spectrum[-1] * points.d))))

@@ -34,8 +34,8 @@ class LaplacianCoreset(SensitivityCoreset):
     bandwidth : None, float or "median", default None
         As in :class:`RBFCoreset`; distances are divided by it.
     bound : {"auto", "exact", "cells", "paper"}, default "auto"
-        "exact": :math:`s(p) = w_p / \sum_q w_q e^{-|p-q|}`, O(n^2 d). "cells": a certificate in O(n k d). "paper": the lemma of
-        the paper's appendix. "auto": exact when that takes about a second, else cells.
+        "exact": :math:`s(p) = w_p / \sum_q w_q e^{-|p-q|}`, O(n^2 d). "cells": a certificate in O(n k d). "paper": the
+        lemma of the paper's appendix. "auto": exact when that takes about a second, else cells.
     n_cells, max_exact, verbose, random_state
         As in :class:`RBFCoreset`, whose fitted attributes this estimator has too.
     """

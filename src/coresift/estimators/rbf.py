@@ -24,7 +24,9 @@ _TYPICAL_STEPS = 10
 
 
 class RBFCoreset(SensitivityCoreset):
-    r"""A weighted subset that keeps every Gaussian sum :math:`F(x) = \sum_p w_p e^{-|p-x|^2/\sigma^2}` over a ball of queries.
+    r"""A weighted subset that keeps every Gaussian sum over a ball of queries.
+
+    The sums are :math:`F(x) = \sum_p w_p e^{-|p-x|^2/\sigma^2}`.
 
     ``fit`` bounds the sensitivity of every row, the largest share it can have in a sum,
     :math:`s(p) = \sup_x w_p f(p,x)/F(x)`; ``sample`` draws rows in proportion to it, with weights that make every sum
@@ -35,16 +37,17 @@ class RBFCoreset(SensitivityCoreset):
     radius : float, default 1.0
         Radius of the ball of queries around the weighted mean, in units of the bandwidth.
     bandwidth : None, float or "median", default None
-        The :math:`\sigma` of the loss, in the units of the data. None is the paper's normalisation: the distance from the mean
-        to the farthest row. "median": the median distance in a sample of rows. It is the main dial: at a very large bandwidth all
-        rows are alike, at a very small one every row is needed; in between sensitivities matter.
+        The :math:`\sigma` of the loss, in the units of the data. None is the paper's normalisation: the
+        distance from the mean to the farthest row. "median": the median distance in a sample of rows. It is the
+        main dial: at a very large bandwidth all rows are alike, at a very small one every row is needed; in
+        between sensitivities matter.
     bound : str, default "auto"
         ============== ===============================================================================================
-        "closed-form"  one atom, O(n d): :math:`(w_p/W)\, e^{V + R^2 - (|p-\mu| - R)^2}`, total at most :math:`e^{V+R^2}`
+        "closed-form"  one atom, O(n d): :math:`(w_p/W) e^{V + R^2 - (|p-\mu| - R)^2}`, total at most :math:`e^{V+R^2}`
         "cells"        ``n_cells`` atoms, dual ascent, O(n k d); never above the closed form
         "exact"        concave maximisation with a duality gap per row, O(n^2 d); refused above ``max_exact`` rows
         "auto"         the smallest of these that is cheap for this n and d
-        "paper"        Algorithm 1 as printed, uncapped; a certificate where its assumptions hold, and ``bound_note_`` says so
+        "paper"        Algorithm 1 as printed, uncapped; ``bound_note_`` says whether its assumptions hold
         "lemma"        the lemma of the paper's appendix, in logarithms
         ============== ===============================================================================================
     n_cells : int, default 64
@@ -59,7 +62,8 @@ class RBFCoreset(SensitivityCoreset):
     Attributes
     ----------
     sensitivities_ : ndarray of shape (n,)
-        Upper bounds on the sensitivities (the sensitivities themselves to 1e-6 if exact); "paper" and "lemma" may exceed 1.
+        Upper bounds on the sensitivities (the sensitivities themselves to 1e-6 if exact); "paper" and "lemma"
+        may exceed 1.
     total_sensitivity_ : float
         Their sum, at least 1: the number of points needed for an error is proportional to it.
     uniform_factor_ : float
@@ -152,7 +156,8 @@ class RBFCoreset(SensitivityCoreset):
         return cells_bound(problem, summary, start, self._progress("sensitivities from cells", points.n))
 
     def _cheapest(self, start: SensitivityBound, n: int, d: int) -> str:
-        """Exact if that is a matter of a second, else cells if of some ten seconds; the closed form if little is to gain."""
+        """Exact if that is a matter of a second, else cells if of some ten seconds; the closed form if little
+        is to gain."""
         if start.values.sum() <= _NEAR_ONE:
             return "closed-form"
         if 4.0 * n * n * (d + 8) * _TYPICAL_STEPS <= _CHEAP_EXACT:
