@@ -239,7 +239,7 @@ def test_random_queries_are_half_uniform_and_half_rows_by_weight():
     found = worst_query(points, weights, rows, v, 20.0, "gaussian", rng, n_random=2000)
     # Of the disc of radius 20 the part beyond x = 10 has the share (arccos(1/2) - sqrt(3)/4) / pi = 0.1955.
     expected = 0.5 * 0.8 + 0.5 * (np.arccos(0.5) - np.sqrt(3.0) / 4.0) / np.pi
-    # Five standard deviations of a mean of 2,000 numbers of [0, 1]; the border strip is about 0.1 wide, 0.3 % of the disc.
+    # Five standard deviations of a mean of 2,000 numbers of [0, 1]; the border strip has less than 0.3 % of the disc.
     tolerance = 5.0 * np.sqrt(0.25 / 2000) + 0.003
     assert abs(found.mean_error - expected) < tolerance
     by_row = 0.5 * 0.01 + 0.5 * 0.1955  # power: rows chosen uniformly
@@ -280,3 +280,44 @@ def test_the_result_says_found_and_is_frozen():
         assert where in str(found)
         with pytest.raises(AttributeError):
             found.worst_error = 0.0
+
+
+def test_a_supremum_that_only_infinity_attains_is_reached():
+    # S = {(0, 1), (0, -1)} with weights 3, and a third point (-3, 0) in the data. Going out along (1, 0) the share of
+    # the third point falls to e^-3 / (2 + e^-3), and no finite query sees less of it.
+    X = np.array([[0.0, 1.0], [0.0, -1.0], [-3.0, 0.0]])
+    points = Points(X, np.zeros(2), 1.0, 3.0)
+    found = search(points, np.ones(3), np.array([0, 1]), np.full(2, 3.0), "laplacian")
+    limit = 3.0 / (1.0 + np.exp(-3.0) / 2.0) - 1.0
+    assert limit * (1 - 1e-5) <= found.worst_error <= limit * (1 + 1e-9)
+    assert np.linalg.norm(found.worst_query) > 1e3
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_laplacian_query_is_not_worse_at_the_rows_next_to_it(seed):
+    rng = np.random.default_rng(seed)
+    points = scaled(rng.standard_normal((3000, 2)), 0.05)
+    weights, rows, v = drawn(rng, 3000, 300, 0.3)
+    found = search(points, weights, rows, v, "laplacian", n_random=8, n_starts=6)
+    Z = points.take(np.arange(3000))
+    squares = np.sum((Z - points.to_scaled(found.worst_query)) ** 2, axis=1)
+    beside = Z[[squares.argmin(), rows[squares[rows].argmin()]]]
+    assert found.worst_error >= direct_errors(points, weights, rows, v, "laplacian", beside).max() * (
+        1 - 1e-6
+    )
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_a_bandwidth_far_below_the_size_of_the_data(loss):
+    # Triples of rows half a bandwidth apart, the triples a million bandwidths: |z|^2 - 2 z.x + |x|^2 errs by 1e-4.
+    rng = np.random.default_rng(12)
+    base = np.repeat(rng.standard_normal((40, 3)), 3, axis=0)
+    points = scaled(base + 0.5e-6 * rng.standard_normal(base.shape), 1e-6)
+    weights, rows, v = drawn(rng, 120, 60, 0.5)
+    found = search(points, weights, rows, v, loss, n_random=200)
+    query = points.to_scaled(found.worst_query)
+    error = direct_errors(points, weights, rows, v, loss, query[None])[0]
+    # The query is reported in units in which a bandwidth is 1e-6: 1e-10 bandwidths are rounded away. And at a query far
+    # from all rows even the true squared distances are rounded.
+    nearest = np.min(np.sum((points.take(np.arange(120)) - query) ** 2, axis=1))
+    assert found.worst_error == pytest.approx(error, rel=1e-7 + 8 * np.finfo(float).eps * nearest)

@@ -113,7 +113,7 @@ def worst_query(
     exceeds some thousands.
     """
     ratio = LogRatio(points, weights, subset_rows, subset_weights, _KERNELS[loss]())
-    search = _Search(ratio, np.asarray(weights, dtype=np.float64), radius, rng, max_evaluations)
+    search = _Search(ratio, radius, rng, max_evaluations)
     n_random = max(2, min(search.affordable(n_random, share=0.25), _QUERY_BYTES // (8 * points.d)))
     random = search.random_queries(n_random)
     random_errors = _error(search.evaluate(random))
@@ -149,14 +149,13 @@ class _Search:
     def __init__(
         self,
         ratio: LogRatio,
-        weights: np.ndarray,
         radius: float,
         rng: np.random.Generator,
         max_evaluations: float | None,
     ) -> None:
         self.ratio = ratio
         self.points = ratio.points
-        self.weights = weights
+        self.weights = ratio.weights
         self.radius = radius
         self.reach = radius if np.isfinite(radius) else max(self.points.max_norm, 1.0)
         self.rng = rng
@@ -205,7 +204,7 @@ class _Search:
         subset = self.ratio.rows
         positive = np.flatnonzero(self.weights)
         with np.errstate(divide="ignore"):
-            excess = self.ratio.log_subset_weights - self.ratio.log_weights[subset]
+            excess = self.ratio.subset_weights / self.weights[subset]
         norms, cover = self._norms_and_cover()
         rows = np.unique(
             np.concatenate(

@@ -108,11 +108,14 @@ class DirectionKernel:
 
 
 class _TiltedSum:
-    """``sum_p exp(e_p)`` for k queries, with ``sum_p exp(e_p) c_p (z_p - x)``, fed block by block."""
+    """``sum_p w_p exp(e_p)`` for k queries, with ``sum_p w_p exp(e_p) c_p (z_p - x)``, fed block by block.
+
+    The weights stay out of the exponents, which may be so large that a logarithm added to them would be rounded away.
+    """
 
     def __init__(self, k: int, d: int | None) -> None:
         self.top = np.full(k, -np.inf)  # largest exponent so far
-        self.total = np.zeros(k)  # sum of exp(exponent - top)
+        self.total = np.zeros(k)  # sum of w_p exp(exponent - top)
         self.pulled = np.zeros(k)  # the same with c_p
         self.moment = None if d is None else np.zeros((k, d))  # the same with c_p z_p
 
@@ -120,15 +123,18 @@ class _TiltedSum:
         self,
         columns: slice,
         exponents: np.ndarray,
+        weights: np.ndarray | None,
         pull: np.ndarray | None,
         weighted_sum: Callable[[np.ndarray], np.ndarray],
     ) -> None:
-        """Add the rows with ``exponents`` (b, columns), which are overwritten."""
+        """Add rows of ``exponents`` (b, columns), which are overwritten, and ``weights`` (b,), None if they are 1."""
         top = np.maximum(self.top[columns], exponents.max(axis=0, initial=-np.inf))
-        finite_top = np.where(np.isfinite(top), top, 0.0)  # only rows of weight zero so far
+        finite_top = np.where(np.isfinite(top), top, 0.0)  # minus infinity: only rows of weight zero so far
         decay = np.exp(self.top[columns] - finite_top)
         exponents -= finite_top
         terms = np.exp(exponents, out=exponents)
+        if weights is not None:
+            terms *= weights[:, None]
         self.top[columns] = top
         self.total[columns] = self.total[columns] * decay + terms.sum(axis=0)
         if self.moment is not None:
@@ -183,10 +189,9 @@ class LogRatio:
         self.points = points
         self.kernel = kernel
         self.rows = rows[merged > 0.0]
-        self.log_subset_weights = np.log(merged[merged > 0.0])
-        with np.errstate(divide="ignore"):
-            self.log_weights = np.log(np.asarray(weights, dtype=np.float64))
-        self._is_unit = not np.any(self.log_weights)
+        self.subset_weights = merged[merged > 0.0]
+        self.weights = np.asarray(weights, dtype=np.float64)
+        self._is_unit = bool(np.all(self.weights == 1.0))
         # The subset's rows are needed dense for gradients: kept if they are few, gathered again on every pass if not.
         self._subset = points.take(self.rows) if self.rows.size * points.d * 8 <= _ROWS_BYTES else None
 
@@ -199,27 +204,28 @@ class LogRatio:
     def __call__(self, queries: np.ndarray) -> np.ndarray:
         """g at ``queries`` (k, d); minus infinity where the subset has no mass at all."""
         subset, data = self._sweep(queries, with_gradient=False)
-        return _difference(subset.log(), data.log())
+        return _log_ratio(subset, data)
 
     def with_gradient(self, queries: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """g (k,) and its gradient (k, d): the slope times the difference of the two tilted means."""
         subset, data = self._sweep(queries, with_gradient=True)
         gradient = self.kernel.slope * (subset.gradient(queries) - data.gradient(queries))
-        return _difference(subset.log(), data.log()), gradient
+        return _log_ratio(subset, data), gradient
 
     def precise(self, queries: np.ndarray) -> np.ndarray:
         """g with the cancellation in ``|z|^2 - 2 z.x + |x|^2`` repaired where it shows, at the cost of a second pass.
 
         The expansion has an error of about ``eps (|z|^2 + |x|^2)``: nothing for ordinary bandwidths, everything when
         the data are 1e8 bandwidths wide, and 1e-8 in the distance of a point from itself. Rows that matter to either
-        sum and whose exponent is uncertain are recomputed from ``z - x``.
+        sum and whose exponent is uncertain are recomputed from ``z - x``; an error of about ``eps |z - x|^2`` (Laplacian
+        ``eps |z - x|``) remains.
         """
         subset, data = self._sweep(queries, with_gradient=False)
-        floor = data.log() - self.log_weights.max()
+        floor = data.log() - np.log(self.weights.max())
         if self.rows.size:
-            floor = np.minimum(floor, subset.log() - self.log_subset_weights.max())
+            floor = np.minimum(floor, subset.log() - np.log(self.subset_weights.max()))
         subset, data = self._sweep(queries, with_gradient=False, floor=floor - _NEGLIGIBLE)
-        return _difference(subset.log(), data.log())
+        return _log_ratio(subset, data)
 
     def nearest(self, queries: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Row numbers of the nearest data row of positive weight and of the nearest subset row, each (k,)."""
@@ -231,7 +237,7 @@ class LogRatio:
             for columns in _column_slices(k):
                 square = self._square(block, queries[columns])
                 local = self.rows[inside] - span.start
-                positive = np.flatnonzero(np.isfinite(self.log_weights[span]))
+                positive = np.flatnonzero(self.weights[span])
                 for which, members in enumerate((positive, local)):
                     if members.size:
                         among = square[members]
@@ -259,12 +265,14 @@ class LogRatio:
                 pull = self.kernel.pull(square) if with_gradient else None
                 exponents = self.kernel.exponent(square)
                 if local.size:
-                    own = exponents[local]
-                    own += self.log_subset_weights[inside, None]
-                    subset.add(columns, own, None if pull is None else pull[local], self._subset_sum(inside))
+                    own_pull = None if pull is None else pull[local]
+                    own_weights = self.subset_weights[inside]
+                    subset.add(columns, exponents[local], own_weights, own_pull, self._subset_sum(inside))
+                weights = None
                 if not self._is_unit:
-                    exponents += self.log_weights[span, None]
-                data.add(columns, exponents, pull, block.weighted_sum)
+                    weights = self.weights[span]
+                    exponents[weights == 0.0] = -np.inf  # such a row must not be the top
+                data.add(columns, exponents, weights, pull, block.weighted_sum)
         return subset, data
 
     def _blocks(self, k: int) -> Iterator[tuple[slice, Block]]:
@@ -316,5 +324,7 @@ def _column_slices(k: int) -> list[slice]:
     return [slice(start, min(start + _MAX_COLUMNS, k)) for start in range(0, k, _MAX_COLUMNS)]
 
 
-def _difference(subset_log: np.ndarray, data_log: np.ndarray) -> np.ndarray:
-    return np.where(np.isneginf(subset_log), -np.inf, subset_log - data_log)
+def _log_ratio(subset: _TiltedSum, data: _TiltedSum) -> np.ndarray:
+    # Tops first: where they are the same row's, however large, they cancel without rounding.
+    with np.errstate(divide="ignore"):
+        return (subset.top - data.top) + np.log(subset.total / data.total)
