@@ -32,9 +32,7 @@ from .rowwise import RowBlocks, add_gram, graded_svd, row_blocks, row_norms, sta
 _EPS = float(np.finfo(np.float64).eps)
 _SAMPLE_BYTES = 1 << 24  # the warm start's rows
 _SAMPLE_TOL = 0.02
-_RANK_CUTOFF = (
-    1e-12  # of the largest singular value: further down, rounding of the rows outweighs a direction
-)
+_RANK_CUTOFF = 1e-12  # of the largest singular value: below, rounding of the rows outweighs a direction
 _MAX_GRAM_CONDITION = 1e10  # a Gram matrix beyond it has lost digits that the tolerance may need
 _NEGLIGIBLE = 1e-80  # a column this small beside the largest weight is left to the rows outside
 

@@ -148,15 +148,13 @@ def _log_l1_sensitivity(points: Points, log_u: np.ndarray, tol: float) -> np.nda
 
     :math:`|U|_1 \ge |U|_2` in whatever basis V the singular vectors come, and :math:`u_p|U(q_p)|_2` dominates
     at any tolerance. A row with a part outside the numerical row space has no U there; its ratio is at most
-    1, and 1 is what it gets.
+    1, and it gets no less.
     """
     found = lewis_weights(lambda: _lifted_blocks(points), points.n, points.d + 2, log_u, tol)
     _, _, to_u = found.svd  # (d + 2, r), for the weights over their maximum
     log_norms = np.empty(points.n)
     for rows, lifted in _lifted_blocks(points):
         log_norms[rows] = log_shares(np.abs(lifted @ to_u).sum(axis=1))
-    # the maximum costs nothing and keeps the rounding of the singular vectors out of the certificate
+    # the maximum gives the rows outside their 1, and keeps the rounding of the singular vectors out of the bound
     log_l1: np.ndarray = np.maximum(log_u - found.log_scale + log_norms, found.log_values)
-    if found.outside is not None:
-        log_l1[found.outside] = 0.0
     return log_l1

@@ -1,0 +1,327 @@
+"""The paper's bounds: where they claim to be certificates no query may beat them, elsewhere they must not claim it."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.special import logsumexp
+from sklearn.datasets import load_digits
+
+from coresift.core import paper
+from coresift.core.lewis import l1_svd
+from coresift.core.points import Points
+
+
+def as_points(Z):
+    norms = np.sqrt(np.asarray((Z * Z).sum(axis=1)).ravel())
+    return Points(Z, np.zeros(Z.shape[1]), 1.0, float(norms.max()))
+
+
+def lift(Z):
+    return np.column_stack([(Z**2).sum(axis=1), -2.0 * Z, np.ones(len(Z))])
+
+
+def log_ratios(Z, log_w, x, loss):
+    """(n points, n queries) log of w_p f(p, x) / F(x)."""
+    distance = np.linalg.norm(Z[:, None, :] - x[None, :, :], axis=2)
+    logs = log_w[:, None] - (distance**2 if loss == "gaussian" else distance)
+    return logs - logsumexp(logs, axis=0)
+
+
+def worst_found(Z, weights, radius, loss, rng, n_steps=60):
+    """Largest log-ratio found for each point of positive weight: random, at points, and by projected ascent from there.
+
+    The gradient of the Gaussian log-ratio of p is 2 (p - mean of the points under the softmax); the same direction
+    serves the Laplacian as a heuristic. Every query found is a true one, so a bound below its ratio is refuted.
+    """
+    with np.errstate(divide="ignore"):
+        log_w = np.log(weights)
+    d = Z.shape[1]
+
+    def project(x):
+        length = np.linalg.norm(x, axis=1, keepdims=True)
+        return x * np.minimum(1.0, radius / np.maximum(length, 1e-300))
+
+    far = rng.standard_normal((200, d))
+    far /= np.linalg.norm(far, axis=1, keepdims=True)
+    reach = radius if np.isfinite(radius) else 50.0
+    queries = np.vstack([project(Z), far * reach, far * reach * rng.random((200, 1)) ** (1 / d)])
+    table = log_ratios(Z, log_w, queries, loss)
+    best = table.max(axis=1)
+    x = queries[table.argmax(axis=1)]  # a start of its own for each point
+    step = 0.5
+    for _ in range(n_steps):
+        distance = np.linalg.norm(Z[:, None, :] - x[None, :, :], axis=2)
+        logs = log_w[:, None] - (distance**2 if loss == "gaussian" else distance)
+        share = np.exp(logs - logsumexp(logs, axis=0))  # (points, queries)
+        moved = project(x + step * (Z - share.T @ Z))
+        value = np.diagonal(log_ratios(Z, log_w, moved, loss))
+        better = value > best
+        best = np.where(better, value, best)
+        x = np.where(better[:, None], moved, x)
+        if not better.any():
+            step /= 2.0
+    return best
+
+
+def make(name, rng):
+    Z = rng.standard_normal((40, 3))
+    weights = np.ones(40)
+    if name == "weights over 12 orders":
+        weights = 10.0 ** rng.uniform(-6, 6, 40)
+    elif name == "zero weights":
+        weights[::3] = 0.0
+    elif name == "on a sphere":  # |p|^2 is constant, so the lifted rank falls by one
+        Z /= np.linalg.norm(Z, axis=1, keepdims=True)
+    elif name == "flat, with constant columns":
+        Z = np.column_stack([Z[:, 0], np.zeros(40), np.zeros(40)])
+    elif name == "all equal":
+        Z = np.zeros((40, 3)) + 0.5
+    elif name == "one point":
+        Z, weights = Z[:1], np.array([3.0])
+    elif name == "heavy-tailed":
+        Z = rng.standard_t(2, (40, 3))
+    return Z / np.linalg.norm(Z, axis=1).max(), weights
+
+
+DATA = [
+    "gaussian",
+    "weights over 12 orders",
+    "zero weights",
+    "on a sphere",
+    "flat, with constant columns",
+    "all equal",
+    "one point",
+    "heavy-tailed",
+]
+
+
+@pytest.mark.parametrize("name", DATA)
+@pytest.mark.parametrize("radius, scale", [(1.0, 1.0), (2.0, 1.0), (1.0, 4.0), (0.1, 3.0), (0.7, 8.0)])
+def test_certified_gaussian_bounds_are_never_beaten(name, radius, scale):
+    rng = np.random.default_rng(1)
+    Z, weights = make(name, rng)
+    Z = Z * scale
+    worst = worst_found(Z, weights, radius, "gaussian", rng)
+    points = as_points(Z)
+    bounds = [paper.lemma(points, weights, radius, variant) for variant in ("auto", "printed", "tight")]
+    bounds.append(paper.algorithm1(points, weights, radius))
+    assert bounds[0].is_certified
+    assert bounds[2].is_certified
+    for bound in bounds:
+        assert np.array_equal(bound.log_values == -np.inf, weights == 0)
+        if bound.is_certified:
+            assert np.all(worst[weights > 0] <= bound.log_values[weights > 0] + 1e-9)
+
+
+@pytest.mark.parametrize("name", DATA)
+@pytest.mark.parametrize("scale", [1.0, 6.0])
+def test_laplacian_lemma_is_never_beaten(name, scale):
+    rng = np.random.default_rng(2)
+    Z, weights = make(name, rng)
+    Z = Z * scale
+    worst = worst_found(Z, weights, np.inf, "laplacian", rng)
+    bound = paper.laplacian_lemma(as_points(Z), weights)
+    assert bound.is_certified
+    held = weights > 0
+    assert np.all(worst[held] <= bound.log_values[held] + 1e-9)
+    assert np.all(bound.log_values[~held] == -np.inf)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    seed=st.integers(0, 10**6),
+    n=st.integers(1, 25),
+    d=st.integers(1, 4),
+    radius=st.floats(0.01, 3.0),
+    scale=st.floats(0.1, 6.0),
+    spread=st.floats(0.0, 6.0),
+)
+def test_no_certificate_is_beaten_on_any_small_set(seed, n, d, radius, scale, spread):
+    rng = np.random.default_rng(seed)
+    Z = rng.integers(-2, 3, (n, d)) * scale / 2.0
+    weights = 10.0 ** rng.uniform(-spread, spread, n)
+    points = as_points(Z)
+    worst = worst_found(Z, weights, radius, "gaussian", rng, n_steps=15)
+    for bound in (
+        paper.algorithm1(points, weights, radius),
+        paper.lemma(points, weights, radius),
+        paper.lemma(points, weights, radius, "printed"),
+    ):
+        if bound.is_certified:
+            assert np.all(worst <= bound.log_values + 1e-9)
+
+
+def far_ring():
+    """One point at the centre, many far away on both sides: with a small ball it has all of the loss to itself."""
+    Z = np.r_[0.0, np.linspace(2.5, 3.5, 50), -np.linspace(2.5, 3.5, 50)][:, None]
+    return Z, np.ones(len(Z))
+
+
+@pytest.mark.parametrize("compute", [paper.algorithm1, lambda *a: paper.lemma(*a, "printed")])
+def test_printed_constants_fail_for_a_small_ball_and_far_points_and_say_so(compute):
+    Z, weights = far_ring()
+    radius = 0.1
+    rng = np.random.default_rng(3)
+    printed = compute(as_points(Z), weights, radius)
+    worst = worst_found(Z, weights, radius, "gaussian", rng)
+    assert not printed.is_certified
+    assert "does not apply" in printed.note
+    assert np.any(worst > printed.log_values + 0.1)  # refuted, not merely unproved
+    valid = paper.lemma(as_points(Z), weights, radius)
+    assert valid.is_certified
+    assert np.all(worst <= valid.log_values)
+
+
+def test_certificate_of_algorithm1_begins_where_its_constant_suffices():
+    weights = np.ones(2)
+    for radius in (0.3, 1.0, 2.5):
+        constant = 12 * radius**2 + np.log(1 + 8 * radius**2)
+        reach = np.linspace(0, 100, 1_000_001)
+        limit = (
+            np.sqrt(reach[reach + np.log1p(reach) <= constant].max()) - radius
+        )  # rho where both sides meet
+        if limit <= 0:
+            continue
+        inside = paper.algorithm1(as_points(np.array([[limit - 1e-3], [0.0]])), weights, radius)
+        beyond = paper.algorithm1(as_points(np.array([[limit + 1e-3], [0.0]])), weights, radius)
+        assert inside.is_certified
+        assert not beyond.is_certified
+    for radius in (1.0, 1.5, 4.0):  # the paper's own assumption
+        assert paper.algorithm1(as_points(np.array([[1.0], [-0.2]])), weights, radius).is_certified
+
+
+def test_printed_lemma_is_certified_from_065_on_whatever_the_points():
+    rng = np.random.default_rng(4)
+    Z = rng.standard_normal((200, 2)) * 10.0 ** rng.uniform(-2, 2, (200, 1))
+    weights = np.ones(200)
+    assert paper.lemma(as_points(Z), weights, 0.65, "printed").is_certified
+    assert not paper.lemma(as_points(Z), weights, 0.4, "printed").is_certified
+    assert paper.lemma(as_points(np.zeros((3, 2))), np.ones(3), 0.1, "printed").is_certified  # 3R^2 >= R^2
+
+
+def test_auto_is_the_printed_lemma_from_radius_one():
+    Z, weights = make("gaussian", np.random.default_rng(5))
+    points = as_points(Z)
+    for radius, variant in ((1.0, "printed"), (0.9, "tight")):
+        auto, named = paper.lemma(points, weights, radius), paper.lemma(points, weights, radius, variant)
+        np.testing.assert_array_equal(auto.log_values, named.log_values)
+        assert auto.note == named.note
+    tight, printed = (paper.lemma(points, weights, 1.0, v) for v in ("tight", "printed"))
+    assert tight.values.sum() < printed.values.sum()
+
+
+def test_formulas_as_printed():
+    """Each score once more, in plain arithmetic from the public l1-SVD of the lifted points."""
+    rng = np.random.default_rng(6)
+    Z, _ = make("gaussian", rng)
+    weights = rng.random(40) + 0.1
+    R, q = 1.2, lift(Z)
+    size = np.linalg.norm(q, axis=1)
+
+    def norm1(u):
+        return np.abs(l1_svd(q, u, 1e-3).U).sum(axis=1)
+
+    points = as_points(Z)
+    expected = np.exp(12 * R**2) * (1 + 8 * R**2) * (weights / weights.sum() + weights * norm1(weights))
+    np.testing.assert_allclose(paper.algorithm1(points, weights, R).values, expected, rtol=1e-8)
+
+    c = np.exp(3 * R**2 * size) * (1 + 3 * R**2 * size)
+    u = weights / c
+    expected = c * (u / u.sum() + u * norm1(u))
+    np.testing.assert_allclose(paper.lemma(points, weights, R).values, expected, rtol=1e-8)
+
+    B = (np.linalg.norm(Z, axis=1) + R) ** 2
+    c = np.exp(B) * (1 + B)
+    u = weights / c
+    expected = c * (u / u.sum() + u * norm1(u))
+    np.testing.assert_allclose(paper.lemma(points, weights, R, "tight").values, expected, rtol=1e-8)
+
+    root = np.sqrt(size)
+    c = np.exp(3 * root) * (1 + 3 * root)
+    u = weights / c
+    expected = c * (u / u.sum() + u * np.sqrt(norm1(u**2)))
+    expected += np.exp(np.linalg.norm(Z, axis=1) + root.max()) * weights / weights.sum()
+    np.testing.assert_allclose(paper.laplacian_lemma(points, weights).values, expected, rtol=1e-8)
+
+
+def test_last_term_of_the_laplacian_lemma_alone_is_a_bound():
+    rng = np.random.default_rng(7)
+    Z, weights = make("heavy-tailed", rng)
+    worst = worst_found(Z, weights, np.inf, "laplacian", rng)
+    root = np.sqrt(np.linalg.norm(lift(Z), axis=1).max())
+    last = np.linalg.norm(Z, axis=1) + root + np.log(weights / weights.sum())
+    assert np.all(worst <= last)
+    assert np.all(last <= paper.laplacian_lemma(as_points(Z), weights).log_values)
+
+
+def test_totals_on_digits_are_over_a_hundred_thousand_and_uncapped():
+    Z = load_digits().data
+    Z = Z - Z.mean(axis=0)
+    Z /= np.linalg.norm(Z, axis=1).max()
+    points, weights = as_points(Z), np.ones(len(Z)) / len(Z)
+    for bound in (paper.algorithm1(points, weights, 1.0), paper.lemma(points, weights, 1.0)):
+        assert bound.is_certified
+        assert bound.values.sum() > 1e5
+        assert bound.log_values.max() > 0.0
+    # what the paper states as the limit of the total, which its lemma must respect: e^H (1+H) (1+(d+2)^1.5)
+    H = 3 * np.linalg.norm(lift(Z), axis=1).max()
+    assert paper.lemma(points, weights, 1.0).values.sum() <= np.exp(H) * (1 + H) * (1 + 66**1.5)
+
+
+def test_nothing_overflows():
+    rng = np.random.default_rng(8)
+    Z = rng.standard_normal((30, 2)) * 50.0
+    points, weights = as_points(Z), np.ones(30)
+    for bound in (
+        paper.lemma(points, weights, 10.0),
+        paper.lemma(points, weights, 0.5),
+        paper.algorithm1(points, weights, 100.0),
+        paper.laplacian_lemma(points, weights),
+    ):
+        assert np.all(np.isfinite(bound.log_values))
+        assert np.all(np.isfinite(bound.values))
+
+
+def test_scale_of_the_weights_and_order_do_not_matter():
+    rng = np.random.default_rng(9)
+    Z, _ = make("gaussian", rng)
+    weights = rng.random(40)
+    order = rng.permutation(40)
+    for compute in (
+        lambda Z, w: paper.algorithm1(as_points(Z), w, 1.0, tol=1e-9),
+        lambda Z, w: paper.lemma(as_points(Z), w, 1.0, tol=1e-9),
+        lambda Z, w: paper.laplacian_lemma(as_points(Z), w, tol=1e-9),
+    ):
+        plain = compute(Z, weights).log_values
+        np.testing.assert_allclose(compute(Z, weights * 1e100).log_values, plain, atol=1e-7)
+        np.testing.assert_allclose(compute(Z[order], weights[order]).log_values, plain[order], atol=1e-7)
+
+
+def test_point_that_the_l1_svd_cannot_resolve_gets_its_constant():
+    """Its l1 ratio is 1 (no other point leaves the line), however small its weight: s = c_p (u_p / sum u + 1)."""
+    rng = np.random.default_rng(11)
+    Z = np.column_stack([rng.uniform(-1, 1, 30), np.zeros(30)]) @ [[0.8, 0.6], [-0.6, 0.8]]
+    Z[0] = 0.3, -0.5
+    weights = np.r_[1e-25, np.ones(29)]
+    B = (np.linalg.norm(Z[0]) + 0.5) ** 2
+    bound = paper.lemma(as_points(Z), weights, 0.5)
+    assert bound.log_values[0] == pytest.approx(B + np.log1p(B), abs=1e-3)
+
+
+def test_sparse_points_give_the_same():
+    rng = np.random.default_rng(10)
+    X = rng.standard_normal((60, 5)) * (rng.random((60, 5)) < 0.4)
+    center = X.mean(axis=0)
+    weights = rng.random(60)
+    dense, sparse = Points(X, center, 2.0, 3.0), Points(sp.csr_array(X), center, 2.0, 3.0)
+    for compute in (paper.algorithm1, paper.lemma):
+        np.testing.assert_allclose(
+            compute(dense, weights, 1.0).log_values, compute(sparse, weights, 1.0).log_values, atol=1e-6
+        )
+    np.testing.assert_allclose(
+        paper.laplacian_lemma(dense, weights).log_values,
+        paper.laplacian_lemma(sparse, weights).log_values,
+        atol=1e-6,
+    )
