@@ -145,7 +145,7 @@ def _log_mass_and_mean(atoms: Atoms, x: np.ndarray) -> tuple[np.ndarray, np.ndar
 
 def _into_ball(x: np.ndarray, radius: float) -> np.ndarray:
     length = np.linalg.norm(x, axis=1)
-    return x * np.minimum(1.0, radius / np.maximum(length, _TINY))[:, None]
+    return x * (radius / np.maximum(length, radius))[:, None]
 
 
 class _Momentum:
