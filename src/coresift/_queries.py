@@ -25,7 +25,10 @@ def checked_queries(
         )
     weights = check_weights(sample_weight, X.shape[0])
     ball = query_ball(X, weights, coreset.ball, radius, loss, bandwidth)
-    return scaled_points(X, weights, ball), weights, ball
+    counted = weights > 0
+    # a subset given by hand may hold rows without weight
+    counted[coreset.indices[coreset.weights > 0]] = True
+    return scaled_points(X, counted, ball), weights, ball
 
 
 def query_ball(
@@ -43,14 +46,13 @@ def query_ball(
         if own
         else "gaussian"
     )
-    if kind == "laplacian" and radius == np.inf:
-        reach = np.inf
-    elif radius is not None:
-        reach = check_positive(radius, "radius", at_most=LARGEST_RATIO)
-    elif kind == "laplacian":
-        reach = np.inf
+    if radius is not None:
+        everywhere = kind == "laplacian" and np.isscalar(radius) and radius == np.inf
+        reach = np.inf if everywhere else check_positive(radius, "radius", at_most=LARGEST_RATIO)
+    elif own is not None and own.loss == kind and (kind == "laplacian" or np.isfinite(own.radius)):
+        reach = own.radius
     else:
-        reach = own.radius if own is not None and np.isfinite(own.radius) else 1.0
+        reach = np.inf if kind == "laplacian" else 1.0
     if own is not None:
         center, scale = own.center, own.scale
     else:
@@ -61,18 +63,18 @@ def query_ball(
     return QueryBall(kind, center, scale, reach)
 
 
-def scaled_points(X: Matrix, weights: np.ndarray, ball: QueryBall) -> Points:
-    """The rows in the coordinates of the ball."""
+def scaled_points(X: Matrix, counted: np.ndarray, ball: QueryBall) -> Points:
+    """The rows in the coordinates of the ball; ``counted`` are those that the largest norm is taken over."""
     points = Points(X, ball.center, ball.scale, max_norm=np.inf)
-    farthest, of_weight = 0.0, 0.0
+    farthest, of_counted = 0.0, 0.0
     with np.errstate(over="ignore", invalid="ignore"):
         for rows, block in points.blocks():
             farthest = np.maximum(farthest, block.sq_norms.max())
-            of_weight = max(of_weight, float(block.sq_norms.max(where=weights[rows] > 0, initial=0.0)))
+            of_counted = max(of_counted, float(block.sq_norms.max(where=counted[rows], initial=0.0)))
     if not farthest <= LARGEST_RATIO**2:
         raise InvalidInputError(
             f"bandwidth = {ball.scale:.3g} is too small for X, "
             f"which has a row more than {LARGEST_RATIO:g} bandwidths away."
         )
-    points.max_norm = float(np.sqrt(of_weight))
+    points.max_norm = float(np.sqrt(of_counted))
     return points
