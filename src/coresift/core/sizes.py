@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from scipy.optimize import minimize_scalar
-from scipy.special import rel_entr
 
 PAPER_CONSTANT = 1.0
 _HUGE = 1e300
@@ -83,14 +82,16 @@ def finite(t: float, log_queries: float, eps: float, delta: float) -> float:
     with kl the Bernoulli divergence; the first is infinite when :math:`1 + \epsilon > t`.
     """
     t = max(t, 1.0)
-    below = _bernoulli_kl(max(1.0 - eps, 0.0) / t, 1.0 / t)
-    above = _bernoulli_kl((1.0 + eps) / t, 1.0 / t) if 1.0 + eps <= t else np.inf
-    rate = min(below, above)
+    rate = min(_divergence(-eps, t), _divergence(eps, t))
     return (log_queries + float(np.log(2.0 / delta))) / rate if rate > 0 else _HUGE
 
 
-def _bernoulli_kl(a: float, b: float) -> float:
-    return float(rel_entr(a, b) + rel_entr(1.0 - a, 1.0 - b))
+def _divergence(e: float, t: float) -> float:
+    """kl((1+e)/t, 1/t), from the logarithms of both quotients: nearly equal arguments would cancel all digits."""
+    rest = t - 1.0
+    if rest - e <= 0:  # (1+e)/t = 1 leaves one term; above 1 it never happens
+        return float(np.log(t)) if rest == e > 0 else np.inf
+    return float(((1.0 + e) * np.log1p(e) + (rest - e) * np.log1p(-e / rest)) / t) if rest > 0 else np.inf
 
 
 def covering(t: float, dimension: int, radius: float, max_norm: float, eps: float, delta: float) -> float:
@@ -102,31 +103,32 @@ def covering(t: float, dimension: int, radius: float, max_norm: float, eps: floa
     gives epsilon everywhere; e is chosen best.
     """
     return _best_split(
-        eps, lambda e, room: finite(t, _log_net(dimension, radius, room / (4.0 * max_norm)), e, delta)
+        eps, lambda e, room: finite(t, _log_net(dimension, 4.0 * max_norm * radius / room), e, delta)
     )
 
 
 def covering_laplacian(t: float, dimension: int, max_norm: float, eps: float, delta: float) -> float:
     r"""Draws for all queries of space, Laplacian loss: a net on a ball beyond which little changes.
 
-    The ball has radius :math:`A \ge \rho`.     The logarithm of the ratio is 2-Lipschitz, and from a query
-    outside the ball to its projection it changes by at most :math:`\rho^2/A`. So :math:`2\eta + \rho^2/A` takes
-    the place of :math:`4\rho\eta`; A is chosen best.
+    The logarithm of the ratio is 2-Lipschitz, and from a query outside the ball of radius A to its projection it
+    changes by at most :math:`\rho^2/(2A)`. So :math:`2\eta + \rho^2/(2A)` takes the place of :math:`4\rho\eta`;
+    A is chosen best. As for the Gaussian the dimension of the data's affine hull counts, not that of space: outside
+    of it sums are positive mixtures of sums inside.
     """
 
     def draws(e: float, room: float) -> float:
         def with_outer(share: float) -> float:
-            outer = max(max_norm**2 / (share * room), max_norm)
-            left = room - max_norm**2 / outer
-            return finite(t, _log_net(dimension, outer, left / 2.0), e, delta)
+            outer = max_norm**2 / (2.0 * share * room)
+            return finite(t, _log_net(dimension, 2.0 * outer / ((1.0 - share) * room)), e, delta)
 
         return float(minimize_scalar(with_outer, bounds=(1e-3, 1.0 - 1e-3), method="bounded").fun)
 
     return _best_split(eps, draws)
 
 
-def _log_net(dimension: int, radius: float, eta: float) -> float:
-    return dimension * float(np.log1p(2.0 * radius / eta)) if eta > 0 else _HUGE
+def _log_net(dimension: int, radii: float) -> float:
+    """Logarithm of the balls that cover one whose radius is ``radii`` times theirs."""
+    return dimension * float(np.log1p(2.0 * radii))
 
 
 def _best_split(eps: float, draws: Callable[[float, float], float]) -> float:
@@ -164,5 +166,5 @@ def paper_formula(t: float, vc_dimension: int, eps: float, delta: float) -> floa
 
 
 def rounded_up(draws: float) -> int:
-    """An integer of draws; beyond the range of int64 it says only that."""
-    return int(np.ceil(draws)) if draws < 9e18 else 9_000_000_000_000_000_000
+    """An integer of draws, at least one; beyond the range of int64 it says only that."""
+    return max(1, int(np.ceil(draws))) if draws < 9e18 else 9_000_000_000_000_000_000
