@@ -13,11 +13,12 @@ lower bound. With weights that sum to 1, mean :math:`\mu` and variance V:
 * Laplacian, by Jensen twice: :math:`F(x) \ge e^{-\sqrt{V + |x-\mu|^2}}`.
 
 Over all of space F has no positive lower bound, but the Laplacian ratio soon stops changing: let every point
-have norm at most rho, :math:`A \ge \rho`, x a query beyond A and x' its projection on that ball. For each point
-q, :math:`|x| - |q-x|` exceeds :math:`A - |q-x'|` by between 0 and :math:`\tau = A - \sqrt{A^2 - \rho^2}`. So
-:math:`S(x)/F(x)` is within a factor :math:`e^{\pm\tau}` of :math:`S(x')/F(x')`, and :math:`(1 + \epsilon_A)
-e^\tau - 1` bounds the error everywhere; A is chosen best. The Gaussian has no such bound: with all of space as
-queries, every vertex of the convex hull is needed.
+(of the data and of the subset) have norm at most rho, x be a query beyond a radius A and x' its projection on
+that ball. For each point q, :math:`|x| - |q-x|` exceeds :math:`A - |q-x'|` by between 0 and :math:`\tau =
+\rho^2/(2A)`: it grows with :math:`|x|` to :math:`a = q \cdot x/|x|`, and :math:`a - A + \sqrt{A^2 - 2Aa +
+|q|^2}` is largest at :math:`a = |q|^2/(2A)`. So :math:`S(x)/F(x)` is within a factor :math:`e^{\pm\tau}` of
+:math:`S(x')/F(x')`, and :math:`(1 + \epsilon_A) e^\tau - 1` bounds the error everywhere; A is chosen best. The
+Gaussian has no such bound: with all of space as queries, every vertex of the convex hull is needed.
 """
 
 from __future__ import annotations
@@ -141,8 +142,13 @@ def certify_exact(
     difference = -shares
     difference[subset] += subset_shares
     square = quadratic_form(points, difference, loss, progress) + rounding_of_form(points, difference, loss)
-    discrepancy = float(np.sqrt(max(square, 0.0)))
+    discrepancy = float(np.sqrt(max(square, 0.0))) + _rounding_of_weights(subset_shares)
     return _certificate(points, shares, discrepancy, radius, loss, confidence=1.0, n_sampled=None)
+
+
+def _rounding_of_weights(subset_shares: np.ndarray) -> float:
+    """How far the rounding of the weights may move the discrepancy, which changes by at most their sum of changes."""
+    return 1e-15 * (1.0 + float(subset_shares.sum()))
 
 
 def certify_sampled(
@@ -185,17 +191,15 @@ def certify_sampled(
     )
     known = np.bincount(first, minlength=points.n) / n_sampled
     known[subset] -= subset_shares
-    norm_a = float(
-        np.sqrt(
-            max(quadratic_form(points, known, loss, progress), 0.0) + rounding_of_form(points, known, loss)
-        )
-    )
+    rounding = rounding_of_form(points, known, loss)
+    norm_a = float(np.sqrt(max(quadratic_form(points, known, loss, progress), 0.0) + rounding))
 
     values = potential(points, second, known, loss)
     log_term = float(np.log(4.0 / delta))
     deviation = np.sqrt(2.0 * float(values.var(ddof=1)) * log_term / n_sampled)
     deviation += 7.0 * np.sqrt(2.0) * norm_a * log_term / (3.0 * (n_sampled - 1))
     upper = float(values.mean()) + deviation - float(subset_shares @ potential(points, subset, known, loss))
+    upper += rounding
 
     mean, second_moment = _spread(points, shares)
     variance = max(second_moment - mean * mean, 0.0)
@@ -203,6 +207,7 @@ def certify_sampled(
     log_term = float(np.log(2.0 / delta))
     c = np.sqrt((1.0 - overlap) * 2.0 * log_term / n_sampled) + np.sqrt(2.0) * log_term / (3.0 * n_sampled)
     discrepancy = float(0.5 * (c + np.sqrt(c * c + 4.0 * max(upper, 0.0))))
+    discrepancy += _rounding_of_weights(subset_shares)
     return _certificate(
         points, shares, discrepancy, radius, loss, confidence=1.0 - delta, n_sampled=n_sampled
     )
@@ -227,13 +232,21 @@ def _certificate(
 
 def _everywhere(spread: tuple[float, float], max_norm: float, discrepancy: float) -> tuple[float, float]:
     """The Laplacian's bound over all of space and the floor it rests on: the best ball beyond which little changes."""
+    if max_norm == 0.0:  # the ratio is the same everywhere
+        return discrepancy, 1.0
 
-    def bound(outer: float) -> float:
-        inside = discrepancy * np.exp(_farthest_mean_distance(spread, outer))
-        return float((1.0 + inside) * np.exp(outer - np.sqrt(outer**2 - max_norm**2)) - 1.0)
+    def exponents(outer: float) -> tuple[float, float]:
+        return _farthest_mean_distance(spread, outer), max_norm**2 / (2.0 * outer)
 
-    if max_norm == 0.0:
-        return bound(0.0), 1.0
-    best = minimize_scalar(bound, bounds=(max_norm, 30.0 * (1.0 + max_norm)), method="bounded").x
-    slack = 1.0 + rounding_slack(max_norm, float(best))
-    return bound(float(best)) * slack, float(np.exp(-_farthest_mean_distance(spread, float(best))))
+    def log_bound(log_outer: float) -> float:  # of 1 + eps, so that it never overflows
+        inside, beyond = exponents(float(np.exp(log_outer)))
+        return float(np.logaddexp(0.0, np.log(discrepancy) + inside)) + beyond
+
+    # every A is valid; one below max_norm is best only where nothing can be said, one far above for a tiny discrepancy
+    ends = np.log(max_norm) + np.array([-1.0, 30.0])
+    outer = float(np.exp(minimize_scalar(log_bound, bounds=ends, method="bounded").x))
+    inside, beyond = exponents(outer)
+    slack = rounding_slack(max_norm, outer)
+    with np.errstate(over="ignore"):  # infinite where nothing can be said
+        eps = discrepancy * np.exp(inside + beyond + slack) + np.expm1(beyond + slack)
+    return float(eps), float(np.exp(-inside))
