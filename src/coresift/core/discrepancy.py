@@ -18,7 +18,8 @@ import numpy as np
 
 from .points import Block, Points, row_slices
 
-_TILE = 1 << 23  # bytes of a tile of kernel values: three of them fit into the last-level cache
+_SIDE = 1024  # rows and columns of a tile of kernel values: three such tiles fit into the last-level cache
+_ROWS_BYTES = 1 << 26  # most that the rows of one side of a tile may take
 
 Progress = Callable[[int], None]
 
@@ -36,13 +37,19 @@ def kernel_tile(loss: str, a: Block, b: Block) -> np.ndarray:
     return np.exp(exponents, out=exponents)
 
 
+def tile_slices(points: Points, count: int) -> list[slice]:
+    """How to cut ``count`` rows for tiles: fewer at once where rows are wide."""
+    width = 0 if points.is_sparse else points.d
+    return list(row_slices(count, max(_ROWS_BYTES / _SIDE, 8.0 * width), _ROWS_BYTES))
+
+
 def quadratic_form(
     points: Points, coefficients: np.ndarray, loss: str, progress: Progress | None = None
 ) -> float:
     r""":math:`\sum_{ij} c_i c_j k(z_i, z_j)`, O(n^2 d / 2) time, a few tiles of memory; zero coefficients cost
     nothing."""
     rows = np.flatnonzero(coefficients)
-    slices = list(row_slices(len(rows), 8.0 * np.sqrt(_TILE / 8.0), _TILE))
+    slices = tile_slices(points, len(rows))
     total = 0.0
     for i, left in enumerate(slices):
         mine = points.gather(rows[left])
@@ -60,18 +67,22 @@ def potential(points: Points, at: np.ndarray, coefficients: np.ndarray, loss: st
     r"""(m,) sums :math:`\sum_j c_j k(z_i, z_j)` over all rows, at the rows ``at``; O(m n d) time."""
     rows = np.flatnonzero(coefficients)
     out = np.zeros(len(at))
-    side = 8.0 * np.sqrt(_TILE / 8.0)
-    for left in row_slices(len(at), side, _TILE):
+    for left in tile_slices(points, len(at)):
         mine = points.gather(at[left])
-        for right in row_slices(len(rows), side, _TILE):
+        for right in tile_slices(points, len(rows)):
             out[left] += kernel_tile(loss, mine, points.gather(rows[right])) @ coefficients[rows[right]]
     return out
 
 
 def kernel_matrix(points: Points, rows: np.ndarray, loss: str) -> np.ndarray:
     """(m, m) kernel values of the rows with each other; for m of some thousands at most."""
-    block = points.gather(rows)
-    out = kernel_tile(loss, block, block)
+    out = np.empty((len(rows), len(rows)))
+    slices = tile_slices(points, len(rows))
+    for i, left in enumerate(slices):
+        mine = points.gather(rows[left])
+        for right in slices[i:]:
+            out[left, right] = kernel_tile(loss, mine, points.gather(rows[right]))
+            out[right, left] = out[left, right].T
     np.fill_diagonal(out, 1.0)
     return out
 

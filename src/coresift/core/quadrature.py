@@ -12,8 +12,8 @@ from collections.abc import Callable
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
-from .discrepancy import kernel_matrix, kernel_tile, potential
-from .points import Points, row_slices
+from .discrepancy import kernel_matrix, kernel_tile, potential, tile_slices
+from .points import Points
 
 DENSE_LIMIT = 4000  # rows up to which the kernel matrix is held: 128 MB, and as much again to factor it
 _RIDGES = (1e-10, 1e-8, 1e-6, 1e-4)
@@ -51,7 +51,8 @@ def pivoted_weights(K: np.ndarray, b: np.ndarray) -> np.ndarray | None:
     """
     m = len(b)
     for ridge in _RIDGES:
-        A = K + ridge * np.eye(m)
+        A = K.copy()
+        A.flat[:: m + 1] += ridge
         positive = np.ones(m, dtype=bool)
         fewest, patience = m + 1, 3
         for _ in range(_MAX_EXCHANGES):
@@ -59,7 +60,7 @@ def pivoted_weights(K: np.ndarray, b: np.ndarray) -> np.ndarray | None:
             inside = np.flatnonzero(positive)
             if len(inside) > 0:
                 try:
-                    v[inside] = cho_solve(cho_factor(A[np.ix_(inside, inside)]), b[inside])
+                    v[inside] = cho_solve(cho_factor(A[np.ix_(inside, inside)], overwrite_a=True), b[inside])
                 except np.linalg.LinAlgError:
                     break
             slope = A @ v - b
@@ -112,7 +113,7 @@ def descended_weights(
 
 def _kernel_product(points: Points, rows: np.ndarray, v: np.ndarray, loss: str) -> np.ndarray:
     out = np.zeros(len(rows))
-    slices = list(row_slices(len(rows), 8.0 * 1024, 1 << 23))
+    slices = tile_slices(points, len(rows))
     for i, left in enumerate(slices):
         mine = points.gather(rows[left])
         out[left] += kernel_tile(loss, mine, mine) @ v[left]
