@@ -11,7 +11,7 @@ from ._coreset import Coreset
 from ._errors import InvalidInputError
 from ._progress import Progress
 from ._queries import checked_queries
-from ._validation import check_choice, check_count, check_generator, check_probability
+from ._validation import LARGEST_RATIO, check_choice, check_count, check_generator, check_probability
 from .core.certificate import Certificate, certify_exact, certify_sampled
 from .core.points import Points
 from .core.quadrature import best_weights
@@ -39,7 +39,7 @@ def certify(
         points,
         weights / weights.sum(),
         core.indices,
-        core.weights / weights.sum(),
+        subset_shares(core, weights),
         ball.radius,
         ball.loss,
         method=method,
@@ -66,16 +66,19 @@ def certify_points(
 ) -> Certificate:
     """Exact if all pairs are affordable (or asked for), else from samples."""
     check_choice(method, "method", ("auto", "exact", "sampled"))
+    n_sampled = check_count(n_sampled, "n_sampled", minimum=2)
+    delta = check_probability(delta, "delta")
+    rng = check_generator(random_state)
     if method == "auto":
         affordable = float(points.n) ** 2 * (points.d + 20) <= _AFFORDABLE_PAIRS
-        method = "exact" if affordable else "sampled"
+        # n^2/2 pairs against some N n of two samples of N rows each
+        method = "exact" if affordable or points.n <= 2 * n_sampled else "sampled"
     if method == "exact":
         progress = Progress("certificate", points.n, verbose)
         return certify_exact(points, shares, subset, subset_shares, radius, loss, progress)
-    n_sampled = check_count(n_sampled, "n_sampled", minimum=2)
-    delta = check_probability(delta, "delta")
     progress = Progress("certificate", min(n_sampled + len(subset), points.n), verbose)
-    rng = check_generator(random_state)
+    # the confidence needs samples independent of the subset, which may have been drawn from the same seed
+    rng = np.random.default_rng(rng.integers(2**63, size=4))
     return certify_sampled(
         points, shares, subset, subset_shares, radius, loss, n_sampled, delta, rng, progress
     )
@@ -95,7 +98,7 @@ def reweight(
     points, weights, ball = checked_queries(X, core, sample_weight, radius)
     total = float(weights.sum())
     shares = weights / total
-    better = best_weights(points, core.indices, shares, core.weights / total, ball.loss)
+    better = best_weights(points, core.indices, shares, subset_shares(core, weights), ball.loss)
     certificate = certify_points(
         points,
         shares,
@@ -116,6 +119,19 @@ def reweight(
         ),
         certificate,
     )
+
+
+def subset_shares(core: Coreset, weights: np.ndarray) -> np.ndarray:
+    """The coreset's weights over the total of the data's."""
+    total = float(weights.sum())
+    with np.errstate(over="ignore"):
+        shares: np.ndarray = core.weights / total
+        if not shares.sum() <= LARGEST_RATIO:
+            raise InvalidInputError(
+                f"the coreset's weights sum to {core.weights.sum():.3g}, sample_weight to {total:.3g}; "
+                "pass the weights that it was drawn with."
+            )
+    return shares
 
 
 def with_certificate(core: Coreset, certificate: Certificate) -> Coreset:
