@@ -260,12 +260,15 @@ class SensitivityCoreset(BaseEstimator):
     def _sizes(self, eps: float, delta: float, n_queries: int | None) -> dict[str, float]:
         """Candidates by name, not rounded; "paper" is for comparison."""
         t, (points, shares) = self._draw_total, self._fitted_data("sample sizes")
-        dimension = affine_rank(points, shares)
-        sizes = {"covering": self._covering(t, dimension, points, eps, delta)}
-        sizes |= self._dimension_free(points, shares, eps, delta)
-        if n_queries is not None:
-            sizes["finite"] = finite(t, math.log(n_queries), eps, delta)
-        sizes["paper"] = paper_formula(t, points.d + 1, eps, delta)
+        sizes = {} if n_queries is None else {"finite": finite(t, math.log(n_queries), eps, delta)}
+        if self._ball() is not None:
+            sizes["covering"] = self._covering(t, affine_rank(points, shares), points, eps, delta)
+            sizes |= self._dimension_free(points, shares, eps, delta)
+            sizes["paper"] = paper_formula(t, points.d + 1, eps, delta)
+        elif n_queries is None:
+            raise InvalidInputError(
+                "sample sizes for all queries need metric='euclidean'; for another metric pass n_queries."
+            )
         return sizes
 
     def __sklearn_tags__(self) -> Any:

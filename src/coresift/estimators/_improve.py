@@ -60,11 +60,11 @@ def normalized(core: Coreset) -> Coreset:
 def affine_rank(points: Points, shares: np.ndarray) -> int:
     """The dimension of the points' affine hull, or an upper bound where finding it would take long."""
     most = min(points.d, int(np.count_nonzero(shares)) - 1)
-    if most < 1 or float(points.n) * points.d**2 > _RANK_OPERATIONS:
+    if most < 1 or float(points.n + points.d) * points.d**2 > _RANK_OPERATIONS:
         return max(most, 1)
     gram = np.zeros((points.d, points.d))
-    for rows, block in points.blocks():
-        z = block.dense() * np.sqrt(shares[rows])[:, None]
+    for rows, block in points.blocks(extra_columns=points.d):
+        z = block.dense()[shares[rows] > 0]  # not weighted: a row of little weight spans a direction too
         gram += z.T @ z
     spectrum = np.linalg.eigvalsh(gram)
     # directions in which the points differ by less than a part in 10^6 of the largest still count unless they

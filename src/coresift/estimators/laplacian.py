@@ -106,10 +106,6 @@ class LaplacianCoreset(SensitivityCoreset):
         return float(np.median(distances)) if len(distances) > 0 else 1.0
 
     def _covering(self, t: float, dimension: int, points: Points, eps: float, delta: float) -> float:
-        if self.metric != "euclidean":
-            raise InvalidInputError(
-                f"sample sizes for all queries need metric='euclidean', not {self.metric!r}; pass n_queries."
-            )
         return covering_laplacian(t, dimension, points.max_norm, eps, delta)
 
     def _bound(self, context: FitContext) -> SensitivityBound:
