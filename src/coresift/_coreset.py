@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-from contextlib import suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ._containers import n_rows, take_rows
 from ._coreset_io import read_coreset, write_coreset
 from ._errors import CoresiftError, InvalidInputError, InvalidTypeError
 from .core.certificate import Certificate
@@ -199,13 +199,13 @@ class Coreset:
         that may be changed.
         """
         for position, array in enumerate(arrays):
-            rows = _n_rows(array)
+            rows = n_rows(array)
             if rows != self.n_samples:
                 raise InvalidInputError(
                     f"array {position} of take() has {rows} rows; "
                     f"the coreset was drawn from n_samples={self.n_samples}"
                 )
-        return (*(_take_rows(array, self.indices) for array in arrays), self.weights.copy())
+        return (*(take_rows(array, self.indices) for array in arrays), self.weights.copy())
 
     def certify(
         self,
@@ -406,28 +406,3 @@ def _from_plain(value: Any) -> Any:
     if isinstance(value, dict) and value.keys() == {"infinite"}:
         return math.inf if value["infinite"] else -math.inf
     return value
-
-
-# Rows of other people's containers.
-
-
-def _n_rows(array: Any) -> int:
-    shape = getattr(array, "shape", None)
-    with suppress(TypeError, IndexError):
-        return int(shape[0]) if isinstance(shape, tuple) else len(array)  # torch.Size is a tuple
-    raise InvalidTypeError(f"take() needs arrays with rows; {type(array).__name__} has none")
-
-
-def _take_rows(array: Any, indices: NDArray[np.int64]) -> Any:
-    if isinstance(array, list | tuple):
-        return [array[i] for i in indices.tolist()]
-    if hasattr(array, "iloc"):
-        return array.iloc[indices]
-    if hasattr(array, "tocsr") and array.format not in ("csr", "csc"):
-        array = array.tocsr()  # the other sparse formats index rows slowly or not at all
-    try:
-        return array[indices.copy()]  # torch complains about indices that it could not write to
-    except (TypeError, KeyError, IndexError, ValueError) as error:
-        raise InvalidTypeError(
-            f"{type(array).__name__} cannot be indexed by an array of rows: {error}"
-        ) from error

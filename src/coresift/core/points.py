@@ -75,6 +75,7 @@ class SparseBlock:
 
     @cached_property
     def sq_shift(self) -> float:
+        """Squared norm of the shift."""
         return float(self.shift @ self.shift)
 
     def dense(self) -> np.ndarray:

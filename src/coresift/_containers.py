@@ -1,0 +1,35 @@
+"""Rows of other people's containers: arrays, lists, frames, sparse matrices, tensors."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ._errors import InvalidTypeError
+
+
+def n_rows(array: Any) -> int:
+    """How many rows a container has."""
+    shape = getattr(array, "shape", None)
+    with suppress(TypeError, IndexError):
+        return int(shape[0]) if isinstance(shape, tuple) else len(array)  # torch.Size is a tuple
+    raise InvalidTypeError(f"take() needs arrays with rows; {type(array).__name__} has none")
+
+
+def take_rows(array: Any, indices: NDArray[np.int64]) -> Any:
+    """The rows ``indices`` of a container, as the same kind of container where that is possible."""
+    if isinstance(array, list | tuple):
+        return [array[i] for i in indices.tolist()]
+    if hasattr(array, "iloc"):
+        return array.iloc[indices]
+    if hasattr(array, "tocsr") and array.format not in ("csr", "csc"):
+        array = array.tocsr()  # the other sparse formats index rows slowly or not at all
+    try:
+        return array[indices.copy()]  # torch complains about indices that it could not write to
+    except (TypeError, KeyError, IndexError, ValueError) as error:
+        raise InvalidTypeError(
+            f"{type(array).__name__} cannot be indexed by an array of rows: {error}"
+        ) from error
