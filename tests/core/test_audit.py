@@ -6,8 +6,9 @@ import scipy.sparse as sp
 from scipy.optimize import minimize
 from scipy.special import logsumexp
 
-from coresift.core.audit import AuditResult, worst_query
+from coresift.core.audit import AuditResult, _Search, worst_query
 from coresift.core.points import Points
+from coresift.core.ratio import GaussianKernel, LogRatio
 
 LOSSES = ["gaussian", "laplacian"]
 
@@ -236,14 +237,19 @@ def test_random_queries_are_half_uniform_and_half_rows_by_weight():
     points = Points(X, np.zeros(2), 0.05, 20.0)
     weights = np.concatenate((np.full(99, 0.2 / 99), [0.8]))
     rows, v = np.arange(99), weights[:99]
-    found = worst_query(points, weights, rows, v, 20.0, "gaussian", rng, n_random=2000)
+    found = worst_query(points, weights, rows, v, 20.0, "gaussian", rng, n_random=20_000)
     # Of the disc of radius 20 the part beyond x = 10 has the share (arccos(1/2) - sqrt(3)/4) / pi = 0.1955.
     expected = 0.5 * 0.8 + 0.5 * (np.arccos(0.5) - np.sqrt(3.0) / 4.0) / np.pi
-    # Five standard deviations of a mean of 2,000 numbers of [0, 1]; the border strip has less than 0.3 % of the disc.
-    tolerance = 5.0 * np.sqrt(0.25 / 2000) + 0.003
+    # Five standard deviations of a mean of 20,000 numbers of [0, 1]; the border strip has less than 0.3 % of the disc.
+    tolerance = 5.0 * np.sqrt(0.25 / 20_000) + 0.003
     assert abs(found.mean_error - expected) < tolerance
     by_row = 0.5 * 0.01 + 0.5 * 0.1955  # power: rows chosen uniformly
+    radii = np.linspace(10.0, 20.0, 1001)
+    by_radius = (
+        0.5 * 0.8 + 0.5 * np.mean(np.arccos(10.0 / radii)) / np.pi / 2.0
+    )  # power: radii chosen uniformly
     assert abs(by_row - expected) > 2 * tolerance
+    assert abs(by_radius - expected) > 1.5 * tolerance
     assert found.quantiles[0.5] <= found.quantiles[0.9] <= found.quantiles[0.99] <= found.worst_error
 
 
@@ -259,6 +265,26 @@ def test_a_budget_bounds_the_work(loss):
     assert bounded.n_queries <= 500
     assert least.n_queries <= 100
     assert 0.0 < least.worst_error <= full.worst_error * 1.01
+
+
+def test_chosen_queries_hold_the_rows_where_the_ratio_may_be_extreme():
+    rng = np.random.default_rng(7)
+    X = np.concatenate(
+        (rng.standard_normal((2000, 3)) * 0.1 + 3.0, rng.standard_normal((2000, 3)) * 0.1 - 3.0)
+    )
+    X[5] = (0.0, 2.0, 0.0)  # inside, far from all others and from the subset
+    X[6] = (9.0, 9.0, 9.0)  # the largest norm, and in the subset
+    points = Points(X, np.zeros(3), 1.0, float(np.linalg.norm(X[6])))
+    rows = np.arange(6, 4000, 40)
+    v = np.full(len(rows), 40.0)
+    v[50] = 41.0  # the largest v/w
+    ratio = LogRatio(points, np.ones(4000), rows, v, GaussianKernel())
+    queries = _Search(ratio, 20.0, rng, None).chosen_queries(8)  # one row of each kind
+    for row in (5, 6, rows[50]):
+        assert np.isclose(queries, X[row]).all(axis=1).any()
+        assert np.isclose(queries, 20.0 * X[row] / np.linalg.norm(X[row])).all(axis=1).any()
+    assert np.isclose(queries, 0.0).all(axis=1).any()
+    assert len(queries) <= 9
 
 
 def test_the_ascent_adds_to_what_random_queries_find():

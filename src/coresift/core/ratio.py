@@ -217,8 +217,8 @@ class LogRatio:
 
         The expansion has an error of about ``eps (|z|^2 + |x|^2)``: nothing for ordinary bandwidths, everything when
         the data are 1e8 bandwidths wide, and 1e-8 in the distance of a point from itself. Rows that matter to either
-        sum and whose exponent is uncertain are recomputed from ``z - x``; an error of about ``eps |z - x|^2`` (Laplacian
-        ``eps |z - x|``) remains.
+        sum and whose exponent is uncertain are recomputed from ``z - x``; an error of about ``eps |z - x|^2``, for the
+        Laplacian ``eps |z - x|``, remains.
         """
         subset, data = self._sweep(queries, with_gradient=False)
         floor = data.log() - np.log(self.weights.max())
