@@ -170,12 +170,13 @@ class Points:
 
     def _dense(self, rows: np.ndarray) -> np.ndarray:
         # widening first: a subtraction of mixed widths is several times slower
-        shifted = rows.astype(np.float64, copy=False)
+        scaled = rows.astype(np.float64, copy=False)
         if self.center.any():
-            shifted = shifted - self.center
+            # in place where the array is ours already: a block is as large as the cache or the budget allows
+            scaled = np.subtract(scaled, self.center, out=None if scaled is rows else scaled)
         if self.scale != 1.0:
-            shifted = shifted / self.scale
-        return shifted
+            scaled = np.divide(scaled, self.scale, out=None if scaled is rows else scaled)
+        return scaled
 
 
 @dataclass(frozen=True)
