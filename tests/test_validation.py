@@ -291,7 +291,7 @@ def test_seeds_and_generators():
     assert check_generator(rng) is rng
     assert check_generator(5).integers(1000) == np.random.default_rng(5).integers(1000)
     assert check_generator(np.int32(5)).integers(1000) == np.random.default_rng(5).integers(1000)
-    old = [check_generator(np.random.RandomState(3)).integers(2**60) for _ in range(2)]  # noqa: NPY002
+    old = [check_generator(np.random.RandomState(3)).integers(2**60) for _ in range(2)]
     assert old[0] == old[1]
     assert check_seed(7, rng) == 7
     assert check_seed(None, np.random.default_rng(1)) == check_seed(np.random.default_rng(1), rng)
