@@ -15,9 +15,10 @@ def comparison(coreset: list[float], uniform: list[float]) -> demo.Comparison:
         size=2,
         total=0.8,
         uniform_factor=2.5,
-        coreset_errors=np.array(coreset),
-        uniform_errors=np.array(uniform),
-        guarantee=None,
+        errors={
+            "coreset": demo.Errors(np.ones(len(coreset)), np.array(coreset)),
+            "uniform": demo.Errors(np.ones(len(uniform)), np.array(uniform)),
+        },
     )
 
 
@@ -44,12 +45,13 @@ def test_comparison_on_digits() -> None:
     assert found.total == pytest.approx(sensitivities.sum())
     assert found.uniform_factor == pytest.approx(sensitivities.max() / sensitivities.mean())
     assert found.uniform_total == pytest.approx(1797 * sensitivities.max())
-    assert found.coreset_errors.shape == found.uniform_errors.shape == (2,)
-    assert len(steps) == 4
-    # A tenth of the points errs by several per cent somewhere, and by nothing absurd.
-    for errors in (found.coreset_errors, found.uniform_errors):
-        assert np.all((errors > 0.005) & (errors < 1.0))
-    assert found.coreset_errors[0] != found.coreset_errors[1]  # the draws differ
+    assert len(steps) == 2 * len(demo.WAYS)
+    for errors in found.errors.values():
+        assert errors.found.shape == errors.guaranteed.shape == (2,)
+        assert np.all((errors.found > 0.001) & (errors.found < errors.guaranteed) & (errors.guaranteed < 1.0))
+    assert found.errors["coreset"].found[0] != found.errors["coreset"].found[1]  # the draws differ
+    mean = {way: errors.guaranteed.mean() for way, errors in found.errors.items()}
+    assert mean["refined"] < mean["reweighted"] < min(mean["coreset"], mean["uniform"])
 
 
 def test_output(capsys: pytest.CaptureFixture[str]) -> None:
@@ -57,10 +59,11 @@ def test_output(capsys: pytest.CaptureFixture[str]) -> None:
     out, err = capsys.readouterr()
     assert err == ""
     for words in (
-        "180 of 1797",
+        "1797 images",
+        "180",
         "total sensitivity",
-        "worst error found",
-        "guaranteed",
+        "found error, mean",
+        "guaranteed error, highest",
         "Uniform sampling is",
     ):
         assert words in out
@@ -73,4 +76,6 @@ def test_output(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_keeping_everything_errs_by_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["demo", "--draws", "2", "--fraction", "1"]) == 0
-    assert "0.000 (0.000 to 0.000)" in capsys.readouterr().out
+    rows = [line for line in capsys.readouterr().out.splitlines() if "error" in line and "highest" in line]
+    assert len(rows) == 2
+    assert all(row.count("0.000") == len(demo.WAYS) for row in rows)

@@ -1,4 +1,4 @@
-"""``coresift demo``: a coreset of an embedded data set, beside uniform sampling of the same size."""
+"""``coresift demo``: coresets of an embedded data set, beside uniform sampling of the same size."""
 
 from __future__ import annotations
 
@@ -21,19 +21,27 @@ logger = logging.getLogger(__name__)
 _RADIUS = 1.0  # queries within the ball of the data, in the paper's scale (farthest point at norm 1)
 _T_QUANTILE = 0.975  # a difference is called one where a two-sided test at 5 % would
 
+WAYS = ("uniform", "coreset", "reweighted", "refined")
+
+
+@dataclass(frozen=True)
+class Errors:
+    """Of the subsets made in one way, one entry per draw: what is proved of them, and what a search found."""
+
+    guaranteed: NDArray[np.float64]
+    found: NDArray[np.float64]
+
 
 @dataclass(frozen=True)
 class Comparison:
-    """What the demo found: one error per draw and method, the rest of the data as a whole."""
+    """What the demo found: errors by way of making a subset, the rest of the data as a whole."""
 
     n_samples: int
     n_features: int
     size: int
     total: float  # sum of the sensitivity bounds: the size needed for a given error grows with it
     uniform_factor: float  # largest over mean bound: near 1, uniform sampling is importance sampling already
-    coreset_errors: NDArray[np.float64]
-    uniform_errors: NDArray[np.float64]
-    guarantee: str | None
+    errors: dict[str, Errors]
 
     @property
     def uniform_total(self) -> float:
@@ -41,10 +49,10 @@ class Comparison:
         return self.total * self.uniform_factor
 
     def verdict(self) -> str:
-        """Say whether uniform sampling is as good here, as far as these draws can tell (Welch's t test)."""
+        """Say whether uniform sampling is as good as the draw, as far as these draws can tell (Welch's t test)."""
         from scipy import stats
 
-        ours, theirs = self.coreset_errors, self.uniform_errors
+        ours, theirs = self.errors["coreset"].found, self.errors["uniform"].found
         summary = (
             f"worst error found {ours.mean():.3f} (coreset) against {theirs.mean():.3f} (uniform), "
             f"means of {ours.size} draws"
@@ -54,21 +62,21 @@ class Comparison:
         threshold = float(stats.t.ppf(_T_QUANTILE, 2 * ours.size - 2)) * float(np.sqrt(variance))
         alike = f"the largest sensitivity bound is {self.uniform_factor:.2f} times the mean"
         if abs(difference) <= threshold:
-            word = "as good as the coreset here, as far as these draws can tell"
+            word = "as good as the coreset's draw here, as far as these draws can tell"
         elif difference > 0:
-            word = "worse than the coreset here"
+            word = "worse than the coreset's draw here"
         else:
-            word = "better than the coreset here"
+            word = "better than the coreset's draw here"
         return f"Uniform sampling is {word}: {summary}; {alike}."
 
 
 def compare_with_uniform(
     X: NDArray[np.float64], *, fraction: float, n_draws: int, seed: int, on_step: Callable[[], None]
 ) -> Comparison:
-    """Draw coresets and uniform samples of one size and search the worst query of each.
+    """Make subsets of one size in four ways; certify each, and search its worst query.
 
-    The error of a sample is the largest relative error that `audit` FINDS, so a lower bound on the true one; both kinds
-    are searched with the same effort. ``on_step`` is called after each of the ``2 * n_draws`` searches.
+    The error found by `audit` is a lower bound on the true one, the certificate an upper bound. All subsets are
+    searched with the same effort. ``on_step`` is called after each of them.
     """
     from coresift import Coreset, RBFCoreset, audit
 
@@ -76,7 +84,8 @@ def compare_with_uniform(
     estimator = RBFCoreset(radius=_RADIUS, random_state=seed).fit(X)
     logger.info("fitted %d points in %.2f s", X.shape[0], time.perf_counter() - started)
 
-    errors: dict[str, list[float]] = {"coreset": [], "uniform": []}
+    guaranteed: dict[str, list[float]] = {way: [] for way in WAYS}
+    found: dict[str, list[float]] = {way: [] for way in WAYS}
     for draw, source in enumerate(np.random.SeedSequence(seed).spawn(n_draws)):
         draw_rng, uniform_rng, audit_rng = (np.random.default_rng(child) for child in source.spawn(3))
         core = estimator.sample(fraction, random_state=draw_rng)
@@ -88,10 +97,23 @@ def compare_with_uniform(
             method="uniform",
             ball=core.ball,
         )
-        for name, sample in (("coreset", core), ("uniform", uniform)):
-            found = audit(X, sample, radius=_RADIUS, random_state=audit_rng)
-            errors[name].append(float(found.worst_error))
-            logger.info("draw %d, %s: worst relative error found %.4f", draw + 1, name, errors[name][-1])
+        subsets = {
+            "uniform": uniform,
+            "coreset": core,
+            "reweighted": core.reweight(X),
+            "refined": estimator.sample(fraction, random_state=core.seed, refine=True),
+        }
+        for way, subset in subsets.items():
+            certificate = subset.certificate or subset.certify(X)
+            guaranteed[way].append(certificate.eps)
+            found[way].append(audit(X, subset, radius=_RADIUS, random_state=audit_rng).worst_error)
+            logger.info(
+                "draw %d, %s: error found %.4f, guaranteed %.4f",
+                draw + 1,
+                way,
+                found[way][-1],
+                certificate.eps,
+            )
             on_step()
     return Comparison(
         n_samples=X.shape[0],
@@ -99,32 +121,24 @@ def compare_with_uniform(
         size=core.size,
         total=estimator.total_sensitivity_,
         uniform_factor=estimator.uniform_factor_,
-        coreset_errors=np.array(errors["coreset"]),
-        uniform_errors=np.array(errors["uniform"]),
-        guarantee=core.guarantee,
+        errors={way: Errors(np.array(guaranteed[way]), np.array(found[way])) for way in WAYS},
     )
-
-
-def _mean_and_range(values: NDArray[np.float64]) -> str:
-    return f"{values.mean():.3f} ({values.min():.3f} to {values.max():.3f})"
 
 
 def render(comparison: Comparison) -> Table:
-    """Lay the comparison out as a table of two columns."""
+    """Lay the comparison out as a table with a column for each way."""
     table = Table()
     table.add_column("", overflow="fold")
-    table.add_column("coreset", justify="right", overflow="fold")
-    table.add_column("uniform", justify="right", overflow="fold")
-    share = f"{comparison.size} of {comparison.n_samples}"
-    table.add_row("points kept", share, share)
-    table.add_row("total sensitivity", f"{comparison.total:.2f}", f"{comparison.uniform_total:.2f} (n * max)")
-    table.add_row("max / mean sensitivity", f"{comparison.uniform_factor:.2f}", "-")
-    table.add_row(
-        "worst error found",
-        _mean_and_range(comparison.coreset_errors),
-        _mean_and_range(comparison.uniform_errors),
-    )
-    table.add_row("guaranteed", comparison.guarantee or "None", "None")
+    for way in WAYS:
+        table.add_column(way, justify="right", overflow="fold")
+    errors = [comparison.errors[way] for way in WAYS]
+    table.add_row("points kept", *[f"{comparison.size:,}"] * len(WAYS))
+    drawn_from = f"{comparison.total:.2f}"
+    table.add_row("total sensitivity", f"{comparison.uniform_total:.2f}", *[drawn_from] * (len(WAYS) - 1))
+    for name in ("guaranteed", "found"):
+        values = [getattr(each, name) for each in errors]
+        table.add_row(f"{name} error, mean", *[f"{each.mean():.3f}" for each in values])
+        table.add_row(f"{name} error, highest", *[f"{each.max():.3f}" for each in values])
     return table
 
 
@@ -136,12 +150,12 @@ def demo(
     draws: Annotated[int, typer.Option(min=2, help="How many samples of each kind to draw.")] = 5,
     seed: Annotated[int, typer.Option(min=0, help="Seed of all randomness.")] = 0,
 ) -> None:
-    """Choose a coreset of scikit-learn's digits and compare it with uniform sampling."""
+    """Choose coresets of scikit-learn's digits and compare them with uniform sampling."""
     from sklearn.datasets import load_digits
 
     X = load_digits().data
     with Progress(console=settings.err, transient=True, disable=not settings.shows_progress) as progress:
-        task = progress.add_task("searching for the worst query", total=2 * draws)
+        task = progress.add_task("certifying and searching for the worst query", total=len(WAYS) * draws)
         comparison = compare_with_uniform(
             X, fraction=fraction, n_draws=draws, seed=seed, on_step=lambda: progress.advance(task)
         )
@@ -155,6 +169,10 @@ def demo(
     out.print(comparison.verdict())
     if not settings.quiet:
         out.print(
-            f"Errors are relative, the mean (lowest to highest) of {draws} draws. Each is at least what was found: "
-            "the search cannot prove that no query is worse."
+            "Reweighted: the best weights for the points drawn. Refined: the points, too, chosen from a larger draw. "
+            "Both give up unbiasedness for a smaller error."
+        )
+        out.print(
+            f"Errors are relative, the worst over all queries, of {draws} draws. Guaranteed: proved, without a probability. "
+            "Found: by search, so the true error lies between the two."
         )
