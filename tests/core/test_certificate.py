@@ -1,0 +1,257 @@
+"""The certificate's two halves, discrepancy and floor, against dense sums and grids of queries."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from scipy.spatial.distance import cdist
+
+from coresift.core.certificate import Certificate, certify_exact, certify_sampled, log_floor
+from coresift.core.points import Points
+
+LOSSES = ("gaussian", "laplacian")
+POWER = {"gaussian": "sqeuclidean", "laplacian": "euclidean"}
+
+
+def make_points(Z):
+    return Points(Z, np.zeros(Z.shape[1]), 1.0, float(np.linalg.norm(Z, axis=1).max()))
+
+
+def sums(x, Z, w, loss):
+    return np.exp(-cdist(x, Z, POWER[loss])) @ w
+
+
+def grid(radius, count=61):
+    """Of the disc, its edge included."""
+    ticks = np.linspace(-radius, radius, count)
+    inside = np.stack(np.meshgrid(ticks, ticks), axis=-1).reshape(-1, 2)
+    angles = np.linspace(0, 2 * np.pi, 4 * count)
+    edge = radius * np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    return np.concatenate([inside[np.linalg.norm(inside, axis=1) <= radius], edge])
+
+
+@st.composite
+def problems(draw):
+    """Weighted rows in the plane, not centred, of any width, with weights over 12 orders; and a subset with any weights."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    n = draw(st.integers(1, 25))
+    Z = rng.normal(size=(n, 2)) * draw(st.sampled_from([0.0, 0.01, 0.5, 1.0, 3.0]))
+    Z += draw(st.sampled_from([0.0, 0.3, 2.0])) * rng.normal(size=2)
+    w = 10 ** rng.uniform(-draw(st.sampled_from([0, 2, 12])), 0, n)
+    subset = np.sort(rng.choice(n, size=draw(st.integers(0, n)), replace=False))
+    v = rng.random(len(subset)) ** draw(st.sampled_from([0, 1, 5])) / max(len(subset), 1)
+    return Z, w / w.sum(), subset, v
+
+
+@given(problems(), st.sampled_from([0.3, 1.0, 2.0]), st.sampled_from(LOSSES))
+def test_no_query_of_a_dense_grid_is_above_the_bound_or_below_the_floor(problem, radius, loss):
+    Z, w, subset, v = problem
+    found = certify_exact(make_points(Z), w, subset, v, radius, loss)
+    x = grid(radius)
+    F, S = sums(x, Z, w, loss), sums(x, Z[subset], v, loss)
+    assert (found.floor * (1 - 1e-12) <= F).all()
+    assert (np.abs(S - F) <= found.discrepancy).all()
+    assert (np.abs(S / F - 1) <= found.eps).all()
+
+
+@given(problems(), st.sampled_from(LOSSES))
+def test_the_discrepancy_is_that_of_the_dense_matrix(problem, loss):
+    Z, w, subset, v = problem
+    found = certify_exact(make_points(Z), w, subset, v, 1.0, loss)
+    K_SS, K_SP, K_PP = (
+        np.exp(-cdist(a, b, POWER[loss])) for a, b in ((Z[subset], Z[subset]), (Z[subset], Z), (Z, Z))
+    )
+    square = v @ K_SS @ v - 2 * v @ K_SP @ w + w @ K_PP @ w
+    # what is added for rounding: 1e-14 (4e-8 of the Laplacian) of (1 + |z|^2) times the squared mass
+    width = 1 + make_points(Z).max_norm ** 2
+    allowance = (1 + v.sum()) ** 2 * (1.1e-14 * width if loss == "gaussian" else 4.1e-8 * width**0.5) + 1e-14
+    assert -1e-15 <= found.discrepancy**2 - max(square, 0.0) <= allowance
+    assert found.eps == found.discrepancy / found.floor
+    assert found.is_exact
+    assert (found.confidence, found.n_sampled) == (1.0, None)
+
+
+@given(problems(), st.sampled_from([0.3, 1.0, 2.0]))
+def test_never_above_the_closed_formula(problem, radius):
+    Z, w, subset, v = problem
+    Z = Z - w @ Z  # the ball around the mean
+    found = certify_exact(make_points(Z), w, subset, v, radius, "gaussian")
+    variance = w @ (Z**2).sum(axis=1)
+    formula = np.exp(variance + radius**2) * found.discrepancy
+    assert found.eps <= formula * (1 + 1e-9)
+
+
+def test_the_closed_formula_is_reached_by_points_of_one_norm():
+    # L(0) = -V then: duality can gain nothing over Jensen
+    Z = np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
+    found = certify_exact(
+        make_points(Z), np.full(4, 0.25), np.array([0, 1]), np.array([0.4, 0.6]), 1.0, "gaussian"
+    )
+    assert found.floor == pytest.approx(np.exp(-2.0), rel=1e-10)
+    assert found.eps == pytest.approx(np.exp(2.0) * found.discrepancy, rel=1e-10)
+
+
+def test_duality_sharpens_the_floor_of_clusters():
+    rng = np.random.default_rng(0)
+    corners = 2.0 * np.array([[1, 1], [1, -1], [-1, 1], [-1, -1], [0, 0]])
+    Z = np.repeat(corners, 20, axis=0) + 0.1 * rng.normal(size=(100, 2))
+    w = np.full(100, 0.01)
+    floor = np.exp(log_floor(make_points(Z), w, 1.0, "gaussian"))
+    mean, second = np.linalg.norm(w @ Z), w @ (Z**2).sum(axis=1)
+    jensen = np.exp(-(second + 2 * mean + 1))
+    assert floor > 1.5 * jensen
+    assert floor <= sums(grid(1.0), Z, w, "gaussian").min()
+
+
+@given(
+    st.integers(0, 2**32 - 1),
+    st.integers(1, 3),
+    st.sampled_from([1e-3, 0.1, 1.0, 5.0, 2000.0]),
+    st.sampled_from([0.0, 1e-9, 0.1, 1.0]),
+)
+def test_laplacian_over_all_of_space(seed, d, width, noise):
+    rng = np.random.default_rng(seed)
+    Z = width * rng.normal(size=(15, d)) + width * rng.normal(size=d)
+    w = np.full(15, 1 / 15)
+    v = w * np.exp(noise * rng.normal(size=15))
+    points = make_points(Z)
+    found = certify_exact(points, w, np.arange(15), v, np.inf, "laplacian")
+    assert found.radius == np.inf
+    assert found.eps >= found.discrepancy / max(found.floor, 1e-300) * (1 - 1e-9) or found.floor == 0
+    # from inside the data to a million radii away, and the limit at infinity: sum v e^{q.u} / sum w e^{q.u}
+    u = rng.normal(size=(200, d))
+    u /= np.linalg.norm(u, axis=1, keepdims=True)
+    tilt = Z @ u.T
+    tilt = np.exp(tilt - tilt.max(axis=0))
+    assert np.abs(v @ tilt / (w @ tilt) - 1).max() <= found.eps + 1e-12
+    x = np.concatenate([Z, u * points.max_norm * 10 ** rng.uniform(-2, 6, size=(200, 1))])
+    exponents = -cdist(x, Z)
+    exponents -= exponents.max(axis=1, keepdims=True)
+    ratio = np.exp(exponents) @ v / (np.exp(exponents) @ w)
+    # distances are rounded to 1e-16 of themselves
+    rounding = 1e-15 * cdist(x, Z).max(axis=1)
+    assert (np.abs(ratio - 1) <= found.eps + 4 * rounding * ratio + 1e-12).all()
+
+
+@given(st.floats(0.0, 5.0), st.floats(-1.0, 1.0), st.floats(1e-3, 50.0), st.floats(1.0, 1e3))
+def test_how_little_changes_beyond_a_radius(norm, cosine, outer, factor):
+    # q in the plane at an angle to the ray: |x| - |q - x| from |x| = A to factor A
+    q = norm * np.array([cosine, np.sqrt(1 - cosine**2)])
+
+    def gain(length):
+        return length - np.linalg.norm(q - np.array([length, 0.0]))
+
+    moved = gain(factor * outer) - gain(outer)
+    assert -1e-9 <= moved <= norm**2 / (2 * outer) + 1e-9
+
+
+def test_how_little_changes_is_reached():
+    # at a = |q|^2/(2A) the limit moves by all of rho^2/(2A): half of it would not do
+    outer, norm = 4.0, 1.0
+    a = norm**2 / (2 * outer)
+    q = np.array([a, np.sqrt(norm**2 - a**2)])
+    far = 1e7
+    moved = (far - np.hypot(far - q[0], q[1])) - (outer - np.hypot(outer - q[0], q[1]))
+    assert moved == pytest.approx(norm**2 / (2 * outer), rel=1e-5)
+
+
+@given(problems(), st.sampled_from(LOSSES), st.integers(0, 2**32 - 1))
+def test_order_and_storage_do_not_matter(problem, loss, seed):
+    Z, w, subset, v = problem
+    found = certify_exact(make_points(Z), w, subset, v, 1.0, loss)
+    order = np.random.default_rng(seed).permutation(len(Z))
+    place = np.argsort(order)
+    rows = place[subset]
+    again = certify_exact(make_points(Z[order]), w[order], rows, v, 1.0, loss)
+    sparse = make_points(Z)
+    sparse.X = sp.csr_array(Z)
+    for other in (again, certify_exact(sparse, w, subset, v, 1.0, loss)):
+        assert other.floor == pytest.approx(found.floor, rel=1e-9)
+        rounding = (1 + v.sum()) ** 2 * (1 + sparse.max_norm**2) * (1e-14 if loss == "gaussian" else 4e-8)
+        assert other.discrepancy**2 == pytest.approx(found.discrepancy**2, rel=1e-9, abs=2 * rounding)
+
+
+@given(problems())
+def test_rows_of_no_weight_change_nothing(problem):
+    Z, w, subset, v = problem
+    found = certify_exact(make_points(Z), w, subset, v, 1.0, "gaussian")
+    more = np.concatenate([Z, [[1e6, 1e6]]])
+    points = Points(more, np.zeros(2), 1.0, make_points(Z).max_norm)
+    again = certify_exact(points, np.append(w, 0.0), subset, v, 1.0, "gaussian")
+    assert again.eps == pytest.approx(found.eps, rel=1e-9)
+
+
+def test_arguments_are_left_alone():
+    Z = np.random.default_rng(0).normal(size=(9, 2))
+    w, subset, v = np.full(9, 1 / 9), np.array([1, 4]), np.array([0.3, 0.7])
+    copies = [a.copy() for a in (Z, w, subset, v)]
+    certify_exact(make_points(Z), w, subset, v, 1.0, "gaussian")
+    certify_sampled(make_points(Z), w, subset, v, 1.0, "gaussian", 10, 0.1, np.random.default_rng(0))
+    assert all((a == b).all() for a, b in zip(copies, (Z, w, subset, v), strict=True))
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_the_sampled_form_is_the_stated_formula(loss):
+    rng = np.random.default_rng(3)
+    Z = 0.7 * rng.normal(size=(40, 2)) + 0.4
+    w = rng.random(40)
+    w /= w.sum()
+    subset, v, N, delta = np.arange(0, 40, 3), np.full(14, 1 / 13), 60, 0.07
+    found = certify_sampled(make_points(Z), w, subset, v, 1.0, loss, N, delta, np.random.default_rng(8))
+    assert (found.is_exact, found.confidence, found.n_sampled) == (False, 1 - delta, N)
+    # the same two samples, by inverting the distribution function
+    uniform = np.random.default_rng(8)
+    first, second = (np.searchsorted(np.cumsum(w), uniform.random(N)) for _ in range(2))
+    a = np.bincount(first, minlength=40) / N
+    a[subset] -= v
+    K = np.exp(-cdist(Z, Z, POWER[loss]))
+    g = K @ a
+    log4, log2 = np.log(4 / delta), np.log(2 / delta)
+    U = g[second].mean() - v @ g[subset] + np.sqrt(2 * g[second].var(ddof=1) * log4 / N)
+    U += 7 * np.sqrt(2) * np.sqrt(a @ K @ a) * log4 / (3 * (N - 1))
+    V = w @ ((Z - w @ Z) ** 2).sum(axis=1)
+    overlap = np.exp(-2 * V) if loss == "gaussian" else np.exp(-np.sqrt(2 * V))
+    assert w @ K @ w >= overlap
+    c = np.sqrt((1 - overlap) * 2 * log2 / N) + np.sqrt(2) * log2 / (3 * N)
+    assert found.discrepancy == pytest.approx((c + np.sqrt(c**2 + 4 * U)) / 2, rel=1e-6)
+    assert found.eps == pytest.approx(found.discrepancy / found.floor)
+
+
+@given(problems(), st.sampled_from(LOSSES))
+def test_the_identity_and_the_ranges_behind_the_sampled_form(problem, loss):
+    Z, w, subset, v = problem
+    assume(len(subset) > 0)
+    rng = np.random.default_rng(0)
+    K = np.exp(-cdist(Z, Z, POWER[loss]))
+    T = np.bincount(rng.choice(len(Z), size=7, p=w), minlength=len(Z)) / 7
+    S = np.zeros(len(Z))
+    S[subset] = v
+    a, b, xi = T - S, w - S, T - w
+    assert b @ K @ b == pytest.approx(a @ K @ b - xi @ K @ b, abs=1e-12)
+    assert a @ K @ b == pytest.approx(w @ (K @ a) - S @ (K @ a), abs=1e-12)
+    norm_a, norm_b = np.sqrt(max(a @ K @ a, 0)), np.sqrt(max(b @ K @ b, 0))
+    g, h = K @ a, K @ b
+    assert np.ptp(g) <= np.sqrt(2) * norm_a + 1e-7
+    assert (w @ h - h <= np.sqrt(2) * norm_b + 1e-7).all()
+    assert w @ h**2 - (w @ h) ** 2 <= norm_b**2 * (1 - w @ K @ w) + 1e-7
+
+
+def test_a_floor_that_underflows_says_nothing():
+    Z = 1000.0 * np.random.default_rng(0).normal(size=(20, 2))
+    w = np.full(20, 0.05)
+    for loss, radius in (("gaussian", 1.0), ("laplacian", 1.0), ("laplacian", np.inf)):
+        found = certify_exact(make_points(Z), w, np.array([0]), np.array([1.0]), radius, loss)
+        assert found.eps == np.inf
+        assert found.floor == 0.0
+
+
+def test_a_certificate_says_what_it_is():
+    exact = Certificate(0.1234, 0.05, 0.4, "gaussian", 1.0, True, 1.0)
+    assert (
+        str(exact)
+        == "relative error at most 0.123 for all queries within radius 1 (gaussian, no probability)"
+    )
+    sampled = Certificate(0.2, 0.05, 0.4, "laplacian", np.inf, False, 0.95, 100)
+    assert "of space" in str(sampled)
+    assert "with probability 0.95" in str(sampled)
