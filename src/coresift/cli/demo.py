@@ -173,6 +173,6 @@ def demo(
             "Both give up unbiasedness for a smaller error."
         )
         out.print(
-            f"Errors are relative, the worst over all queries, of {draws} draws. Guaranteed: proved, without a probability. "
-            "Found: by search, so the true error lies between the two."
+            f"Errors are relative, the worst over all queries, of {draws} draws. Guaranteed: proved, without a "
+            "probability. Found: by search, so the true error lies between the two."
         )

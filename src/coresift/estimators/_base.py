@@ -30,7 +30,7 @@ from .._validation import (
 from ..core.bound import SensitivityBound
 from ..core.draw import DrawTable
 from ..core.points import Moments, Points, moments
-from ..core.sizes import SampleSize, finite, paper_formula, rounded_up
+from ..core.sizes import SampleSize, finite, rounded_up
 from ._geometry import check_bandwidth, check_reach, choose_scale
 from ._improve import affine_rank, check_refine, improved, normalized
 
@@ -47,9 +47,11 @@ class FitContext:
     points: Points
     shares: np.ndarray  # weights divided by their sum
     sq_norms: np.ndarray  # |z|^2
-    variance: float  # V, scaled
+    second_moment: float  # of the shares about the centre, scaled: their variance if the centre is their mean
     center_error: float  # how far the centre may be from the mean, scaled
     rng: np.random.Generator
+    targets: np.ndarray | None = None  # (n, K), where the loss has targets
+    from_mean: np.ndarray | None = None  # distances from the mean of the shares, where it is not the centre
 
 
 class SensitivityCoreset(BaseEstimator):
@@ -80,6 +82,7 @@ class SensitivityCoreset(BaseEstimator):
         self._check_parameters()
         rows = check_features(X, estimator=self, finite=False)
         weights = check_weights(sample_weight, rows.shape[0])
+        targets = self._checked_targets(y, rows.shape[0])
         geometry_rng, order_rng, draw_rng = children(check_generator(self.random_state), 3)
         total_weight = float(weights.sum())
         shares = weights / total_weight
@@ -97,11 +100,13 @@ class SensitivityCoreset(BaseEstimator):
             found.scaled_variance(scale),
             found.center_error / scale,
             geometry_rng,
+            targets,
         )
         bound = self._bound(context)
-        scores, log_unit = draw_scores(bound, shares)
+        floor, carried = self._carried(context, weights)
+        scores, log_unit = draw_scores(bound, floor)
         # a weight too small to have a share of the total counts as none
-        table = DrawTable(scores, np.where(shares > 0, weights, 0.0), order_rng)
+        table = DrawTable(scores, np.where(floor > 0, carried, 0.0), order_rng)
 
         # nothing is set before everything is known: a fit that fails leaves the estimator as it was
         record_features(self, X)
@@ -116,11 +121,11 @@ class SensitivityCoreset(BaseEstimator):
         self.n_unconverged_ = (
             None if bound.gap is None else int(np.sum(bound.gap > self._tolerance(bound.name)))
         )
-        self.uniform_factor_ = uniform_factor(scores, shares)
+        self.uniform_factor_ = uniform_factor(scores, floor)
         self._draw_total = float(scores.sum()) * float(np.exp(log_unit))
-        self._total_weight = total_weight
+        self._total_weight = total_weight if carried is weights else float(carried.sum())
         self._table = table
-        self._data = (points, shares)
+        self._data = (points, shares, targets)
         self._draw_rng = draw_rng
         if not bound.is_certified:
             logger.warning(
@@ -190,7 +195,7 @@ class SensitivityCoreset(BaseEstimator):
             total_weight=self._total_weight,
         )
         if factor > 1 or reweight:
-            points, shares = self._fitted_data("reweight and refine")
+            points, shares, _ = self._fitted_data("reweight and refine")
             core = improved(core, points, shares, count if factor > 1 else None, self.verbose)
         return normalized(core) if normalize else core
 
@@ -224,7 +229,8 @@ class SensitivityCoreset(BaseEstimator):
         proved = {name: size for name, size in candidates.items() if name not in ("paper", "plain")}
         argument = min(proved, key=proved.__getitem__)
         everything = "all queries of space" if self.loss == "laplacian" else "all queries of the ball"
-        strength = f"{n_queries:,} queries fixed beforehand" if argument == "finite" else everything
+        listed = "one query" if n_queries == 1 else f"{n_queries:,} queries"
+        strength = f"{listed} fixed beforehand" if argument == "finite" else everything
         rounded = {name: rounded_up(size) for name, size in candidates.items()}
         return SampleSize(rounded[argument], argument, strength, eps, delta, self._table.n_samples, rounded)
 
@@ -248,8 +254,9 @@ class SensitivityCoreset(BaseEstimator):
         state = super().__getstate__()
         return {name: value for name, value in state.items() if name != "_data"}
 
-    def _fitted_data(self, what: str) -> tuple[Points, np.ndarray]:
-        data: tuple[Points, np.ndarray] | None = getattr(self, "_data", None)
+    def _fitted_data(self, what: str) -> tuple[Points, np.ndarray, np.ndarray | None]:
+        """Points, shares and targets, where ``fit`` has been called on this very object."""
+        data: tuple[Points, np.ndarray, np.ndarray | None] | None = getattr(self, "_data", None)
         if data is None:
             raise InvalidInputError(
                 f"{what} need the data, which a copied or unpickled estimator does not carry: fit again, or use "
@@ -258,13 +265,11 @@ class SensitivityCoreset(BaseEstimator):
         return data
 
     def _sizes(self, eps: float, delta: float, n_queries: int | None) -> dict[str, float]:
-        """Candidates by name, not rounded; "paper" is for comparison."""
-        t, (points, shares) = self._draw_total, self._fitted_data("sample sizes")
+        """Candidates by name, not rounded; "plain" and "paper" are for comparison."""
+        t, (points, shares, _) = self._draw_total, self._fitted_data("sample sizes")
         sizes = {} if n_queries is None else {"finite": finite(t, math.log(n_queries), eps, delta)}
         if self._ball() is not None:
-            sizes["covering"] = self._covering(t, affine_rank(points, shares), points, eps, delta)
-            sizes |= self._dimension_free(points, shares, eps, delta)
-            sizes["paper"] = paper_formula(t, points.d + 1, eps, delta)
+            sizes |= self._ball_sizes(t, affine_rank(points, shares), points, shares, eps, delta)
         elif n_queries is None:
             raise InvalidInputError(
                 "sample sizes for all queries need metric='euclidean'; for another metric pass n_queries."
@@ -282,6 +287,14 @@ class SensitivityCoreset(BaseEstimator):
         check_count(self.n_cells, "n_cells")
         if self.max_exact is not None:
             check_count(self.max_exact, "max_exact")
+
+    def _checked_targets(self, y: Any, n_samples: int) -> np.ndarray | None:
+        """(n, K) targets, for a loss that has them."""
+        return None
+
+    def _carried(self, context: FitContext, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The least scores, as shares of the sums that are kept, and the weights that a draw carries."""
+        return context.shares, weights
 
     def _choose_scale(self, X: Any, found: Moments, shares: np.ndarray, rng: np.random.Generator) -> float:
         return choose_scale(self.bandwidth, X, found, shares, rng)
@@ -323,12 +336,9 @@ class SensitivityCoreset(BaseEstimator):
     def _ball(self) -> QueryBall | None: ...
 
     @abstractmethod
-    def _covering(self, t: float, dimension: int, points: Points, eps: float, delta: float) -> float: ...
-
-    def _dimension_free(
-        self, points: Points, shares: np.ndarray, eps: float, delta: float
-    ) -> dict[str, float]:
-        return {}
+    def _ball_sizes(
+        self, t: float, dimension: int, points: Points, shares: np.ndarray, eps: float, delta: float
+    ) -> dict[str, float]: ...
 
 
 def draw_scores(bound: SensitivityBound, shares: np.ndarray) -> tuple[np.ndarray, float]:

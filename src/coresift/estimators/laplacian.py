@@ -105,8 +105,10 @@ class LaplacianCoreset(SensitivityCoreset):
         distances = distances[distances > 0]
         return float(np.median(distances)) if len(distances) > 0 else 1.0
 
-    def _covering(self, t: float, dimension: int, points: Points, eps: float, delta: float) -> float:
-        return covering_laplacian(t, dimension, points.max_norm, eps, delta)
+    def _ball_sizes(
+        self, t: float, dimension: int, points: Points, shares: np.ndarray, eps: float, delta: float
+    ) -> dict[str, float]:
+        return {"covering": covering_laplacian(t, dimension, points.max_norm, eps, delta)}
 
     def _bound(self, context: FitContext) -> SensitivityBound:
         points, shares = context.points, context.shares

@@ -13,7 +13,7 @@ from ..core.bound import SensitivityBound, rounding_slack
 from ..core.certificate import log_floor
 from ..core.gaussian import CELLS_TOLERANCE, EXACT_TOLERANCE, Problem, cells, cells_bound, closed_form, exact
 from ..core.points import Points
-from ..core.sizes import covering, dimension_free
+from ..core.sizes import covering, dimension_free, paper_formula, vc
 from ._base import FitContext, SensitivityCoreset
 from ._geometry import cell_centers
 
@@ -121,21 +121,28 @@ class RBFCoreset(SensitivityCoreset):
     def _ball(self) -> QueryBall:
         return QueryBall("gaussian", self.center_, self.scale_, float(self.radius))
 
-    def _covering(self, t: float, dimension: int, points: Points, eps: float, delta: float) -> float:
-        return covering(t, dimension, float(self.radius), points.max_norm, eps, delta)
-
-    def _dimension_free(
-        self, points: Points, shares: np.ndarray, eps: float, delta: float
+    def _ball_sizes(
+        self, t: float, dimension: int, points: Points, shares: np.ndarray, eps: float, delta: float
     ) -> dict[str, float]:
+        radius = float(self.radius)
         scores, positive = self._table.scores, shares > 0
         ratio = np.divide(shares, scores, out=np.zeros(len(shares)), where=positive)
         total = float(scores.sum())  # scores have any scale: t w/s is free of it
-        floor = float(np.exp(log_floor(points, shares, float(self.radius), "gaussian")))
-        size = dimension_free(total * float(ratio.max()), total * float(shares @ ratio), floor, eps, delta)
-        return {"dimension-free": size, "plain": dimension_free(1.0, 1.0, floor, eps, delta)}
+        largest, second_moment = total * float(ratio.max()), total * float(shares @ ratio)
+        floor = float(np.exp(log_floor(points, shares, radius, "gaussian")))
+        return {
+            "covering": covering(t, dimension, radius, points.max_norm, eps, delta),
+            "dimension-free": dimension_free(largest, second_moment, floor, eps, delta),
+            "vc": vc(t, dimension + 1, eps, delta),
+            "plain": dimension_free(1.0, 1.0, floor, eps, delta),
+            "paper": paper_formula(t, points.d + 1, eps, delta),
+        }
 
     def _bound(self, context: FitContext) -> SensitivityBound:
-        radius, points, shares = float(self.radius), context.points, context.shares
+        return self._bound_in_ball(context, float(self.radius))
+
+    def _bound_in_ball(self, context: FitContext, radius: float) -> SensitivityBound:
+        points, shares = context.points, context.shares
         if self.bound == "paper":
             return paper.algorithm1(points, shares, radius)
         if self.bound == "lemma":
@@ -144,7 +151,7 @@ class RBFCoreset(SensitivityCoreset):
             self._refuse_large(points.n)
         # the closed form is that of the mean, the ball is centred at a rounded one: 2 R |p - mean| <= 2 R (|p| + error)
         slack = rounding_slack(points.rounding_norm, radius) + 2.0 * radius * context.center_error
-        start = closed_form(context.sq_norms, shares, context.variance, radius, slack)
+        start = closed_form(context.sq_norms, shares, context.second_moment, radius, slack, context.from_mean)
         chosen = self._cheapest(start, points.n, points.d) if self.bound == "auto" else self.bound
         if chosen == "closed-form":
             return start
