@@ -164,9 +164,9 @@ def vc(t: float, vc_dimension: int, eps: float, delta: float) -> float:
 
     .. math:: m \ge \frac{4t(1+\epsilon)}{\epsilon^2} \left( d' \ln\frac{2em}{d'} + \ln\frac{8}{\delta} \right)
 
-    Vapnik's relative deviations (Anthony and Shawe-Taylor 1993), integrated over the level sets of
-    :math:`w_p f(p,x)/s_p`, which are half-spaces of :math:`(|p|^2 - \log(w_p/s_p), p)`: the paper's argument, finished. The
-    proof is on the theory page. Neither the radius nor the spread of the data enters.
+    Vapnik's relative deviations (Anthony and Shawe-Taylor 1993), integrated over the level sets of :math:`w_p
+    f(p,x)/s_p`, which are half-spaces of :math:`(|p|^2 - \log(w_p/s_p), p)`: the paper's argument, finished.
+    The proof is on the theory page. Neither the radius nor the spread of the data enters.
     """
     factor = 4.0 * t * (1.0 + eps) / eps**2
     draws = factor * vc_dimension

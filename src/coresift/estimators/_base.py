@@ -228,9 +228,10 @@ class SensitivityCoreset(BaseEstimator):
         candidates = self._sizes(eps, delta, n_queries)
         proved = {name: size for name, size in candidates.items() if name not in ("paper", "plain")}
         argument = min(proved, key=proved.__getitem__)
-        everything = "all queries of space" if self.loss == "laplacian" else "all queries of the ball"
-        listed = "one query" if n_queries == 1 else f"{n_queries:,} queries"
-        strength = f"{listed} fixed beforehand" if argument == "finite" else everything
+        strength = "all queries of space" if self.loss == "laplacian" else "all queries of the ball"
+        if argument == "finite":
+            strength = "one query" if n_queries == 1 else f"{n_queries:,} queries"
+            strength += " fixed beforehand"
         rounded = {name: rounded_up(size) for name, size in candidates.items()}
         return SampleSize(rounded[argument], argument, strength, eps, delta, self._table.n_samples, rounded)
 
