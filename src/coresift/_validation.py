@@ -14,6 +14,7 @@ from ._errors import CoresiftError, InvalidInputError, InvalidTypeError
 from .core.points import Matrix, row_slices
 
 LARGEST_MAGNITUDE = 1e300  # differences of larger numbers overflow
+LARGEST_TARGET = 1e140  # squares of targets times weights must have a finite sum
 LARGEST_RATIO = 1e70  # of a length to the bandwidth: fourth powers occur (squares of lifted points)
 
 
@@ -145,6 +146,40 @@ def check_weights(sample_weight: Any, n_samples: int, name: str = "sample_weight
             "(at least one weight above zero)."
         )
     return weights
+
+
+def check_targets(y: Any, n_samples: int, name: str = "y") -> np.ndarray:
+    """Float64 targets of shape (n, K): finite numbers, one or K for each row."""
+    if y is None:
+        raise InvalidInputError(f"{name} is missing: this estimator requires y to be passed, but y is None.")
+    try:
+        given = np.asarray(y)
+        if given.dtype.kind == "c":
+            raise TypeError("complex numbers have no order")
+        _check_kind(given, name)
+        targets = np.array(given, dtype=np.float64)
+    except CoresiftError:
+        raise
+    except (TypeError, ValueError) as error:
+        raise InvalidTypeError(f"{name} must be numbers: {error}") from error
+    if targets.ndim not in (1, 2) or targets.size == 0:
+        raise InvalidInputError(
+            f"{name} has shape {targets.shape}; it must be ({n_samples},), or ({n_samples}, K) for K outputs."
+        )
+    if len(targets) != n_samples:
+        raise InvalidInputError(
+            f"{name} has length {len(targets)}, but X has {n_samples} rows; they must be equal."
+        )
+    targets = targets.reshape(n_samples, -1)
+    bad = np.argwhere(~(np.abs(targets) <= LARGEST_TARGET))
+    if len(bad) > 0:
+        value = targets[tuple(bad[0])]
+        what = "NaN" if np.isnan(value) else "infinity" if np.isinf(value) else f"{value:g}"
+        raise InvalidInputError(
+            f"{name} contains {what} in row {bad[0][0]}; every entry must be finite and at most {LARGEST_TARGET:g} in "
+            f"magnitude ({len(bad)} are not)."
+        )
+    return targets
 
 
 def check_budget(size: Any, n_samples: int, name: str = "size") -> int:

@@ -24,22 +24,36 @@ Progress = Callable[[int], None]
 
 
 def closed_form(
-    sq_norms: np.ndarray, shares: np.ndarray, variance: float, radius: float, slack: float = 0.0
+    sq_norms: np.ndarray,
+    shares: np.ndarray,
+    second_moment: float,
+    radius: float,
+    slack: float = 0.0,
+    from_mean: np.ndarray | None = None,
 ) -> SensitivityBound:
-    r"""The one-atom certificate, from distances to the mean alone.
+    r"""The one-atom certificate, from distances alone.
 
     .. math:: s(p) \le \frac{w_p}{W} \exp\bigl( V + R^2 - (|p - \mu| - R)^2 \bigr)
 
     Jensen's inequality gives :math:`F(x) \ge W \exp(-V - |x-\mu|^2)`; what remains, :math:`-|p|^2 + 2 p \cdot x`, is
     largest at :math:`x = R p/|p|`. The total is at most :math:`e^{V+R^2}`, in any dimension. O(n) once the distances
     are known. ``slack`` covers their rounding (:func:`~coresift.core.bound.rounding_slack`).
+
+    For a ball that is not centred at the mean of these shares, ``from_mean`` holds the distances :math:`|p - \mu|`, and
+
+    .. math:: s(p) \le \frac{w_p}{W} \exp\bigl( M - |p|^2 + 2 R |p - \mu| \bigr), \qquad M = V + |\mu|^2,
+
+    with the second moment M about the centre of the ball, which is V where the two agree.
     """
-    norms = np.sqrt(sq_norms)
     log_values = log_shares(shares)
-    norms -= radius
-    norms *= norms
-    log_values -= norms
-    log_values += variance + radius**2 + slack
+    if from_mean is None:
+        norms = np.sqrt(sq_norms)
+        norms -= radius
+        norms *= norms
+        log_values -= norms
+        log_values += second_moment + radius**2 + slack
+    else:
+        log_values += 2.0 * radius * from_mean - sq_norms + (second_moment + slack)
     np.minimum(log_values, 0.0, out=log_values)
     return SensitivityBound(
         log_values, "closed-form", True, "Jensen's inequality at the mean; valid for every radius."
