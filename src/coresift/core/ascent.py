@@ -108,6 +108,7 @@ def ascend(
     upper = upper.copy()
     lower = np.full(len(p), -np.inf)
     active = np.arange(len(p))
+    open_ = np.ones(len(p), dtype=bool)
     state = _Momentum(p, _into_ball(p, radius), max_curvature)
     n_steps = 0
     while n_steps < max_steps:
@@ -117,8 +118,10 @@ def ascend(
         towards = np.einsum("ij,ij->i", state.y, ascent_direction)
         at_y = 2.0 * np.einsum("ij,ij->i", state.y, state.p) - log_mass
         gap = 2.0 * (radius * np.linalg.norm(ascent_direction, axis=1) - towards)
-        lower[active] = np.maximum(lower[active], at_y)
-        upper[active] = np.minimum(upper[active], at_y + np.maximum(gap, 0.0))
+        # a point that is done keeps its certificate, whatever points share its block: blocks do not change results
+        going = active[open_]
+        lower[going] = np.maximum(lower[going], at_y[open_])
+        upper[going] = np.minimum(upper[going], (at_y + np.maximum(gap, 0.0))[open_])
         open_ = upper[active] - lower[active] > tol
         if not open_.any():
             break
@@ -126,6 +129,7 @@ def ascend(
         if open_.mean() < 0.8:
             active = active[open_]
             state.keep(open_)
+            open_ = np.ones(len(active), dtype=bool)
     return Ascent(upper, lower, n_steps)
 
 

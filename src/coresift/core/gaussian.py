@@ -14,7 +14,7 @@ import scipy.sparse as sp
 
 from .ascent import Ascent, Atoms, DenseAtoms, SparseAtoms, ascend
 from .bound import SensitivityBound, log_shares, rounding_slack
-from .points import GEMM_BLOCK_BYTES, Points, SparseBlock, row_slices, squared_norms
+from .points import GEMM_BLOCK_BYTES, Block, Points, SparseBlock, row_slices, squared_norms
 
 CELLS_TOLERANCE = 1e-3  # a certificate within 0.1 % of the best one that these cells can give
 EXACT_TOLERANCE = 1e-6
@@ -69,35 +69,59 @@ class Cells:
     variances: np.ndarray  # (k,)
 
 
-def cells(points: Points, shares: np.ndarray, centers: np.ndarray, progress: Progress | None = None) -> Cells:
-    """Assign every point to the nearest of ``centers`` (scaled coordinates) and summarise the cells, in one pass.
+class CellSums:
+    """Sums over the cells of a partition, fed with blocks and merged with sums over other rows.
 
-    O(n k d). The variance is that about the centre minus the squared way from centre to mean, which loses no digits
-    when the cell is small and far from the origin.
+    Every point belongs to the nearest of ``centers`` (scaled coordinates). The variance of a cell is that about the
+    centre minus the squared way from centre to mean, which loses no digits when the cell is small and far from the
+    origin.
     """
-    k = len(centers)
-    mass, sums, moments = np.zeros(k), np.zeros((k, points.d)), np.zeros(k)
-    center_norms = squared_norms(centers)
-    for rows, block in points.blocks(extra_columns=2 * k):
-        distances = block.dot(centers)
+
+    def __init__(self, centers: np.ndarray) -> None:
+        k, d = centers.shape
+        self.centers = centers
+        self.center_norms = squared_norms(centers)
+        self.mass, self.sums, self.moments = np.zeros(k), np.zeros((k, d)), np.zeros(k)
+
+    def update(self, block: Block, share: np.ndarray) -> None:
+        """Add a block of points with their shares."""
+        k = len(self.mass)
+        distances = block.dot(self.centers)
         distances *= -2.0
-        distances += center_norms
+        distances += self.center_norms
         nearest = distances.argmin(axis=1)
         closest = np.take_along_axis(distances, nearest[:, None], axis=1)[:, 0] + block.sq_norms
-        share = shares[rows]
-        mass += np.bincount(nearest, weights=share, minlength=k)
-        moments += np.bincount(nearest, weights=share * np.maximum(closest, 0.0), minlength=k)
+        self.mass += np.bincount(nearest, weights=share, minlength=k)
+        self.moments += np.bincount(nearest, weights=share * np.maximum(closest, 0.0), minlength=k)
         members = sp.csr_array((share, (nearest, np.arange(len(share)))), shape=(k, len(share)))
         if isinstance(block, SparseBlock):
-            sums += (members @ block.rows).toarray() - np.outer(members.sum(axis=1), block.shift)
+            self.sums += (members @ block.rows).toarray() - np.outer(members.sum(axis=1), block.shift)
         else:
-            sums += members @ block.rows
+            self.sums += members @ block.rows
+
+    def merge(self, other: CellSums) -> None:
+        """Add the sums over other rows, of the same centres."""
+        self.mass += other.mass
+        self.sums += other.sums
+        self.moments += other.moments
+
+    def finish(self) -> Cells:
+        """The cells that have mass, scaled to a total mass of 1."""
+        full = self.mass > 0
+        mass = self.mass[full]
+        means = self.sums[full] / mass[:, None]
+        variances = self.moments[full] / mass - squared_norms(means - self.centers[full])
+        return Cells(mass / mass.sum(), means, np.maximum(variances, 0.0))
+
+
+def cells(points: Points, shares: np.ndarray, centers: np.ndarray, progress: Progress | None = None) -> Cells:
+    """Assign every point to the nearest of ``centers`` and summarise the cells, in one pass of O(n k d)."""
+    sums = CellSums(centers)
+    for rows, block in points.blocks(extra_columns=2 * len(centers)):
+        sums.update(block, shares[rows])
         if progress is not None:
-            progress(len(share))
-    full = mass > 0
-    means = sums[full] / mass[full, None]
-    variances = moments[full] / mass[full] - squared_norms(means - centers[full])
-    return Cells(mass[full], means, np.maximum(variances, 0.0))
+            progress(rows.stop - rows.start)
+    return sums.finish()
 
 
 @dataclass(frozen=True)
