@@ -5,7 +5,16 @@ from ._errors import CoresiftError, InvalidInputError, InvalidTypeError, Missing
 from .core.audit import AuditResult
 from .core.circle import lower_bound_circle
 from .core.lewis import L1SVD
-from .estimators import LaplacianCoreset, RBFCoreset, audit, l1_svd
+from .core.network_audit import NetworkAudit
+from .estimators import (
+    LaplacianCoreset,
+    NetworkError,
+    RBFCoreset,
+    RBFNetworkCoreset,
+    SignedCoreset,
+    audit,
+    l1_svd,
+)
 
 __version__ = "0.1.0"
 
@@ -18,8 +27,12 @@ __all__ = [
     "InvalidTypeError",
     "LaplacianCoreset",
     "MissingExtraError",
+    "NetworkAudit",
+    "NetworkError",
     "QueryBall",
     "RBFCoreset",
+    "RBFNetworkCoreset",
+    "SignedCoreset",
     "audit",
     "l1_svd",
     "lower_bound_circle",

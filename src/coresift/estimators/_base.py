@@ -123,10 +123,12 @@ class SensitivityCoreset(BaseEstimator):
         )
         self.uniform_factor_ = uniform_factor(scores, floor)
         self._draw_total = float(scores.sum()) * float(np.exp(log_unit))
+        self._input_weight = total_weight
         self._total_weight = total_weight if carried is weights else float(carried.sum())
         self._table = table
         self._data = (points, shares, targets)
         self._draw_rng = draw_rng
+        self._record(context, bound)
         if not bound.is_certified:
             logger.warning(
                 "%s: bound %r is not a certificate here. %s", type(self).__name__, bound.name, bound.note
@@ -296,6 +298,9 @@ class SensitivityCoreset(BaseEstimator):
     def _carried(self, context: FitContext, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The least scores, as shares of the sums that are kept, and the weights that a draw carries."""
         return context.shares, weights
+
+    def _record(self, context: FitContext, bound: SensitivityBound) -> None:
+        """Set what a subclass knows of its bound besides, at the end of ``fit``."""
 
     def _choose_scale(self, X: Any, found: Moments, shares: np.ndarray, rng: np.random.Generator) -> float:
         return choose_scale(self.bandwidth, X, found, shares, rng)
