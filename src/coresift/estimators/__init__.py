@@ -1,8 +1,9 @@
 """Estimators: ``fit`` once, ``sample`` as often as wanted."""
 
 from ._functions import audit, l1_svd
+from ._network_results import NetworkError, SignedCoreset
 from .laplacian import LaplacianCoreset
-from .network_coreset import NetworkError, RBFNetworkCoreset, SignedCoreset
+from .network_coreset import RBFNetworkCoreset
 from .rbf import RBFCoreset
 
 __all__ = [

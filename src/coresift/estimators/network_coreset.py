@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import reduce
 from typing import Any, Self
 
@@ -22,123 +22,27 @@ from .._validation import (
     check_probability,
     check_targets,
 )
-from ..core.bound import SensitivityBound, log_shares
-from ..core.network import NetworkSums, network_sums
+from ..core.bound import SensitivityBound
+from ..core.network import network_sums
 from ..core.network_audit import NetworkAudit, worst_network
 from ..core.points import Points, squared_norms
 from ..core.sizes import covering, paper_formula, vc
 from ._base import FitContext
+from ._network_families import (
+    ROOT,
+    FamilyBound,
+    larger,
+    narrowed,
+    recentred,
+    signed_shares,
+    single_query,
+    target_shares,
+)
+from ._network_results import NetworkError, SignedCoreset, compared
 from .rbf import RBFCoreset
 
 CONSTRUCTIONS = ("whole-loss", "paper")
-_ROOT = float(np.sqrt(2.0))
 _ON_THE_BALL = 1e-9  # a centre may be outside by rounding
-
-
-@dataclass(frozen=True, eq=False)
-class SignedCoreset:
-    r"""The paper's pair of coresets for the cross term of a network's loss.
-
-    .. math:: \sum_p w_p y_p \phi(p) \approx \sum_i a_i \bigl( g_{S_1}(c_i) - g_{S_2}(c_i) \bigr), \qquad
-        g_S(c) = \sum_{p \in S} v_p f(p, c)
-
-    Both sets serve every neuron, whatever the sign of its output.
-
-    Attributes
-    ----------
-    positive, negative : Coreset
-        Rows with :math:`y > 0` and with :math:`y < 0`; their weights carry :math:`w |y|`. One of them is empty when the
-        targets have one sign. Rows with :math:`y = 0` are in neither.
-    """
-
-    positive: Coreset
-    negative: Coreset
-    _magnitudes: np.ndarray  # |y| of the rows of both, in the order of the merged indices
-
-    @property
-    def size(self) -> int:
-        """Number of points in both."""
-        return self.positive.size + self.negative.size
-
-    def __len__(self) -> int:
-        return self.size
-
-    def __repr__(self) -> str:
-        return f"SignedCoreset(positive={self.positive!r}, negative={self.negative!r})"
-
-    def merged(self) -> Coreset:
-        r"""Both as one training set, in the weights of the rows: :math:`v / |y|`.
-
-        Its cross term is that of the pair. It stands for the rows with :math:`y \ne 0`, unbiased for the whole loss
-        over them; the paper proves nothing about its square term.
-        """
-        indices = np.concatenate((self.positive.indices, self.negative.indices))
-        weights = np.concatenate((self.positive.weights, self.negative.weights))
-        order = np.argsort(indices)
-        return replace(
-            self.positive,
-            indices=indices[order],
-            weights=weights[order] / self._magnitudes,
-            guarantee=None,
-            total_weight=None,
-        )
-
-
-@dataclass(frozen=True)
-class NetworkError:
-    """What a coreset says about one network, beside the truth. All errors are absolute differences of sums.
-
-    With ``eps`` such that the families of sums are kept within ``1 +- eps``, it is guaranteed that
-    ``cross_error <= eps * cross_scale`` and ``loss_error <= eps * scale``, and if no two outputs of a column differ in
-    sign ``square_error <= eps * square``.
-    """
-
-    loss: float
-    """Over the data."""
-    loss_coreset: float
-    loss_error: float
-    cross: float
-    """``sum w y phi`` over the data."""
-    cross_error: float
-    square: float
-    """``sum w phi^2`` over the data."""
-    square_error: float
-    scale: float
-    """``sum w (|y| + sum |a_i| f(p, c_i))^2``: what the error of the loss is measured by."""
-    cross_scale: float
-    """``sum |a_i| (phi+ + phi-)``: what the error of the cross term is measured by."""
-    square_bound: float
-    """The paper's ``L sum a_i^2 sum_S v f(p, c_i)^2``, which stands for the square term: an upper bound of it within
-    ``1 + eps``, too large by up to a factor L."""
-    family_error: float
-    """The largest relative error among the sums that this loss is made of: an eps for this network, found, not
-    guaranteed."""
-    eps: float | None
-    """The eps asked for, or the one that is guaranteed for this draw; None if there is none."""
-    covers_loss: bool
-    """Whether the construction keeps all families; the paper's pair keeps those of the cross term only."""
-
-    @property
-    def bound(self) -> float | None:
-        """The guarantee's right-hand side for the loss, ``eps * scale``; None without an eps, or for the paper's pair."""
-        return None if self.eps is None or not self.covers_loss else self.eps * self.scale
-
-    @property
-    def cross_bound(self) -> float | None:
-        """The same for the cross term, ``eps * cross_scale``."""
-        return None if self.eps is None else self.eps * self.cross_scale
-
-    @property
-    def relative_error(self) -> float:
-        """``loss_error / scale``: the part of the scale that was lost."""
-        return self.loss_error / self.scale if self.scale > 0 else 0.0
-
-
-@dataclass(frozen=True)
-class FamilyBound(SensitivityBound):
-    """The largest bound of each row over the families, and the total of each family."""
-
-    totals: dict[str, float] = field(default_factory=dict)
 
 
 class RBFNetworkCoreset(RBFCoreset):
@@ -260,7 +164,7 @@ class RBFNetworkCoreset(RBFCoreset):
             eps = check_positive(eps, "eps")
         truth = network_sums(points, weights, targets, network_centers)
         drawn = network_sums(points, core.weights, targets, network_centers, core.indices)
-        return _compared(truth, drawn, outputs, eps, self.construction == "whole-loss")
+        return compared(truth, drawn, outputs, eps, self.construction == "whole-loss")
 
     def guaranteed_error(
         self, coreset: Coreset | SignedCoreset | None = None, delta: float = 0.05
@@ -339,7 +243,7 @@ class RBFNetworkCoreset(RBFCoreset):
         """The largest of the families' bounds; rows in no family keep ``-inf``."""
         families = list(self._families(context))  # at least one: the square term's, or one of the signs
         totals = {name: float(bound.values.sum()) for name, bound in families}
-        largest = reduce(_larger, (bound for _, bound in families))
+        largest = reduce(larger, (bound for _, bound in families))
         return FamilyBound(**vars(largest), totals=totals)
 
     def _record(self, context: FitContext, bound: SensitivityBound) -> None:
@@ -348,31 +252,24 @@ class RBFNetworkCoreset(RBFCoreset):
         self.family_totals_ = bound.totals
         # a pair is split by the sign of the targets, by a copy of this estimator too, which has no other data
         self._column = context.targets[:, 0] if self.construction == "paper" else None
-        vars(self).pop("coreset_", None)  # of the last fit
+        if hasattr(self, "coreset_"):  # of the last fit
+            del self.coreset_
 
     def _families(self, context: FitContext) -> Iterator[tuple[str, SensitivityBound]]:
         """The bounds of the families that this construction keeps and that are not empty."""
         assert context.targets is not None
         radius = float(self.radius)
         whole = self.construction == "whole-loss"
-        if whole and context.targets.any():
-            mass = context.shares * squared_norms(_unit_targets(context.targets))
-            yield "targets", _single_query(mass / mass.sum())
+        of_targets = target_shares(context.shares, context.targets)
+        if whole and of_targets is not None:
+            yield "targets", single_query(of_targets)
         for k, column in enumerate(context.targets.T):
             for name, part in (("positive", column), ("negative", -column)):
                 signed = signed_shares(context.shares, part)
                 if signed is not None:
-                    yield f"{name}[{k}]", self._bound_in_ball(_recentred(context, signed), radius)
+                    yield f"{name}[{k}]", self._bound_in_ball(recentred(context, signed), radius)
         if whole:
-            # bandwidth 1/sqrt 2: every length, the ball's radius too, is sqrt 2 times as many bandwidths
-            narrow = replace(
-                context,
-                points=_narrowed(context.points),
-                sq_norms=2.0 * context.sq_norms,
-                second_moment=2.0 * context.second_moment,
-                center_error=_ROOT * context.center_error,
-            )
-            yield "square", self._bound_in_ball(narrow, _ROOT * radius)
+            yield "square", self._bound_in_ball(narrowed(context), ROOT * radius)
 
     def _carried(self, context: FitContext, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         if self.construction == "whole-loss":
@@ -388,7 +285,7 @@ class RBFNetworkCoreset(RBFCoreset):
     ) -> dict[str, float]:
         # A union over the families; that of the square term has the widest ball, sqrt 2 R, and the farthest points.
         each = delta / len(self.family_totals_)
-        factor = _ROOT if self.construction == "whole-loss" else 1.0
+        factor = ROOT if self.construction == "whole-loss" else 1.0
         radius, max_norm = factor * float(self.radius), factor * points.max_norm
         return {
             "covering": covering(t, dimension, radius, max_norm, eps, each),
@@ -453,76 +350,3 @@ class RBFNetworkCoreset(RBFCoreset):
                 f"centers has a row {farthest:.4g} bandwidths from the mean; radius = {self.radius} is the limit."
             )
         return scaled, outputs
-
-
-def signed_shares(shares: np.ndarray, targets: np.ndarray) -> np.ndarray | None:
-    """``w y`` over its sum, of the rows with y > 0; None if there are none of positive weight."""
-    part = np.maximum(targets, 0.0)
-    peak = part.max(where=shares > 0, initial=0.0)
-    if peak == 0.0:
-        return None
-    mass = shares * (part / peak)  # products of small numbers must not vanish
-    return mass / mass.sum()
-
-
-def _unit_targets(targets: np.ndarray) -> np.ndarray:
-    return targets / np.abs(targets).max()
-
-
-def _single_query(shares: np.ndarray) -> SensitivityBound:
-    return SensitivityBound(log_shares(shares), "exact", True, "One sum: the sensitivities are the shares.")
-
-
-def _recentred(context: FitContext, shares: np.ndarray) -> FitContext:
-    """The same points and ball with other shares, whose mean is not the centre."""
-    points = context.points
-    mean = np.zeros(points.d)
-    for rows, block in points.blocks():
-        mean += block.weighted_sum(shares[rows, None])[0]
-    squares = context.sq_norms.copy()
-    for rows, block in points.blocks():
-        squares[rows] -= 2.0 * block.dot(mean[None])[:, 0]
-    squares += mean @ mean
-    distances = np.sqrt(np.maximum(squares, 0.0))
-    second_moment = float(shares @ context.sq_norms)
-    return replace(context, shares=shares, second_moment=second_moment, from_mean=distances)
-
-
-def _narrowed(points: Points) -> Points:
-    return Points(points.X, points.center, points.scale / _ROOT, points.max_norm * _ROOT)
-
-
-def _larger(a: SensitivityBound, b: SensitivityBound) -> SensitivityBound:
-    """The larger of two bounds for each row, and what is known of both."""
-    take = b.log_values > a.log_values
-    gaps = [np.zeros(len(take)) if bound.gap is None else bound.gap for bound in (a, b)]
-    worst = a if not a.is_certified else b
-    return SensitivityBound(
-        np.where(take, b.log_values, a.log_values),
-        b.name,
-        a.is_certified and b.is_certified,
-        worst.note,
-        None if a.gap is None and b.gap is None else np.where(take, gaps[1], gaps[0]),
-    )
-
-
-def _compared(
-    truth: NetworkSums, drawn: NetworkSums, alphas: np.ndarray, eps: float | None, covers_loss: bool
-) -> NetworkError:
-    loss, loss_coreset = truth.loss(alphas), drawn.loss(alphas)
-    cross, square = truth.cross(alphas), truth.square(alphas)
-    return NetworkError(
-        loss=loss,
-        loss_coreset=loss_coreset,
-        loss_error=abs(loss_coreset - loss),
-        cross=cross,
-        cross_error=abs(drawn.cross(alphas) - cross),
-        square=square,
-        square_error=abs(drawn.square(alphas) - square),
-        scale=truth.scale(alphas),
-        cross_scale=truth.cross_scale(alphas),
-        square_bound=len(alphas) * drawn.diagonal(alphas),
-        family_error=truth.largest_relative_error(drawn),
-        eps=eps,
-        covers_loss=covers_loss,
-    )
