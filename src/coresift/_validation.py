@@ -151,7 +151,9 @@ def check_weights(sample_weight: Any, n_samples: int, name: str = "sample_weight
 def check_targets(y: Any, n_samples: int, name: str = "y") -> np.ndarray:
     """Float64 targets of shape (n, K): finite numbers, one or K for each row."""
     if y is None:
-        raise InvalidInputError(f"{name} is missing: this estimator requires y to be passed, but y is None.")
+        raise InvalidInputError(
+            f"{name} is missing: this estimator requires y to be passed, but the target y is None."
+        )
     try:
         given = np.asarray(y)
         if given.dtype.kind == "c":
