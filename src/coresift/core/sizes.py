@@ -6,6 +6,7 @@ Draws are proportional to scores that dominate the sensitivities and sum to t. T
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -13,7 +14,7 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 
 PAPER_CONSTANT = 1.0
-_HUGE = 1e300
+_HUGE = 1e100  # larger sizes all mean the same, and products of them would overflow
 
 
 @dataclass(frozen=True)
@@ -81,9 +82,9 @@ def finite(t: float, log_queries: float, eps: float, delta: float) -> float:
 
     with kl the Bernoulli divergence; the first is infinite when :math:`1 + \epsilon > t`.
     """
-    t = max(t, 1.0)
+    t = min(max(t, 1.0), _HUGE)
     rate = min(_divergence(-eps, t), _divergence(eps, t))
-    return (log_queries + float(np.log(2.0 / delta))) / rate if rate > 0 else _HUGE
+    return min((log_queries + float(np.log(2.0 / delta))) / rate, _HUGE) if rate > 0 else _HUGE
 
 
 def _divergence(e: float, t: float) -> float:
@@ -154,9 +155,9 @@ def dimension_free(
 
     .. math:: m \ge \left( \frac{\sqrt Q + B \sqrt{\ln(1/\delta)}}{\epsilon F_{\min}} \right)^2
     """
-    if floor <= 0:
-        return _HUGE
-    return ((np.sqrt(second_moment) + largest_step * np.sqrt(np.log(1.0 / delta))) / (eps * floor)) ** 2
+    step = math.sqrt(second_moment) + largest_step * math.sqrt(math.log(1.0 / delta))
+    least = step / math.sqrt(_HUGE)
+    return (step / max(eps * floor, least)) ** 2
 
 
 def vc(t: float, vc_dimension: int, eps: float, delta: float) -> float:
@@ -168,13 +169,12 @@ def vc(t: float, vc_dimension: int, eps: float, delta: float) -> float:
     f(p,x)/s_p`, which are half-spaces of :math:`(|p|^2 - \log(w_p/s_p), p)`: the paper's argument, finished.
     The proof is on the theory page. Neither the radius nor the spread of the data enters.
     """
-    factor = 4.0 * t * (1.0 + eps) / eps**2
+    factor = 4.0 * min(t, _HUGE) * (1.0 + eps) / eps**2
     draws = factor * vc_dimension
-    for _ in range(
-        200
-    ):  # the right-hand side is concave in m: from below, iterating it climbs to the solution
+    # the right-hand side is concave in m: from below, iterating it climbs to the solution
+    for _ in range(200):
         draws = factor * (
-            vc_dimension * float(np.log(2.0 * np.e * draws / vc_dimension)) + float(np.log(8.0 / delta))
+            vc_dimension * math.log(2.0 * math.e * draws / vc_dimension) + math.log(8.0 / delta)
         )
     return draws
 
@@ -182,7 +182,8 @@ def vc(t: float, vc_dimension: int, eps: float, delta: float) -> float:
 def paper_formula(t: float, vc_dimension: int, eps: float, delta: float) -> float:
     r""":math:`c\, t/\epsilon^2 (d' \ln \max(t, e) + \ln(1/\delta))` with c = 1, as the paper's framework has
     it; c is not proved there."""
-    return PAPER_CONSTANT * t / eps**2 * (vc_dimension * np.log(max(t, np.e)) + np.log(1.0 / delta))
+    t = min(t, _HUGE)
+    return PAPER_CONSTANT * t / eps**2 * (vc_dimension * math.log(max(t, math.e)) + math.log(1.0 / delta))
 
 
 def rounded_up(draws: float) -> int:
