@@ -49,10 +49,10 @@ def query_ball(
     if radius is not None:
         everywhere = kind == "laplacian" and np.isscalar(radius) and radius == np.inf
         reach = np.inf if everywhere else check_positive(radius, "radius", at_most=LARGEST_RATIO)
-    elif own is not None and own.loss == kind and (kind == "laplacian" or np.isfinite(own.radius)):
-        reach = own.radius
+    elif kind == "laplacian":
+        reach = np.inf
     else:
-        reach = np.inf if kind == "laplacian" else 1.0
+        reach = own.radius if own is not None and np.isfinite(own.radius) else 1.0
     if own is not None:
         center, scale = own.center, own.scale
     else:
