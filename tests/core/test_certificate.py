@@ -33,7 +33,7 @@ def grid(radius, count=61):
 
 @st.composite
 def problems(draw):
-    """Weighted rows in the plane, not centred, of any width, with weights over 12 orders; and a subset with any weights."""
+    """Weighted rows in the plane, not centred, of any width, weights over 12 orders; a subset with any weights."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     n = draw(st.integers(1, 25))
     Z = rng.normal(size=(n, 2)) * draw(st.sampled_from([0.0, 0.01, 0.5, 1.0, 3.0]))

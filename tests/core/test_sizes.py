@@ -16,6 +16,7 @@ from coresift.core.sizes import (
     finite,
     paper_formula,
     rounded_up,
+    vc,
 )
 
 totals = st.floats(1.0, 1e4)
@@ -117,6 +118,30 @@ def test_covering_of_space_is_the_best_split(t, d, rho):
             best = min(best, finite(t, d * np.log(1 + 2 * outer / eta), e, delta))
     found = covering_laplacian(t, d, rho, eps, delta)
     assert best * (1 - 1e-2) <= found <= best * (1 + 1e-4)
+
+
+@given(t=totals, eps=errors, delta=deltas, d=st.integers(1, 200))
+def test_the_vc_size_solves_its_own_inequality(t, eps, delta, d):
+    def needed(m):
+        return 4 * t * (1 + eps) / eps**2 * (d * np.log(2 * np.e * m / d) + np.log(8 / delta))
+
+    m = vc(t, d, eps, delta)
+    assert m >= needed(m) * (1 - 1e-12)
+    assert 0.99 * m < needed(0.99 * m)  # and hardly less would do
+    assert m > d / 2  # where Sauer's lemma holds in this form
+
+
+@pytest.mark.parametrize("t", [1e250, 1e305])
+def test_totals_near_the_largest_float(t):
+    for size in (
+        finite(t, 1.0, 0.01, 1e-9),
+        covering(t, 1000, 1e60, 1e60, 0.01, 1e-9),
+        covering_laplacian(t, 1000, 1e60, 0.01, 1e-9),
+        vc(t, 1000, 1e-9, 1e-9),
+        paper_formula(t, 1000, 1e-9, 1e-9),
+        dimension_free(t, t, 1e-300, 1e-9, 1e-9),
+    ):
+        assert rounded_up(size) == 9_000_000_000_000_000_000
 
 
 def test_without_spread_no_net_is_needed():

@@ -1,0 +1,85 @@
+"""As many draws as sample_size says keep the error, and a fraction of them does not."""
+
+import numpy as np
+import pytest
+from scipy.spatial.distance import cdist
+from scipy.stats import binom
+
+from coresift import LaplacianCoreset, RBFCoreset, audit
+
+REPEATS = 200
+EPS, DELTA = 0.3, 0.05
+MOST = int(binom.isf(1e-6, REPEATS, DELTA))  # more failures happen by chance once in a million
+K, SPACING = 8, 6.0
+
+
+def clusters(n=16_000):
+    """Eight groups on a line, each alone in the sums of the queries near it: total sensitivity about 8.
+
+    A draw of m rows has m/8 in a group, so the error there has a standard deviation of sqrt(8/m): as large as the total
+    allows, hence data for which the sizes are nearly needed.
+    """
+    rng = np.random.default_rng(0)
+    return SPACING * (rng.integers(K, size=n) - (K - 1) / 2)[:, None] + 0.1 * rng.normal(size=(n, 1))
+
+
+class Queries:
+    """All losses at a dense set of queries: the error of any draw in one product."""
+
+    def __init__(self, est, X, w, scaled):
+        self.est = est
+        Z = (X - est.center_) / est.scale_
+        exponents = -cdist(Z, scaled[:, None], "sqeuclidean" if est.loss == "gaussian" else "euclidean")
+        exponents -= exponents.max(axis=0)
+        self.losses = np.exp(exponents)
+        self.total = (np.ones(len(X)) if w is None else w) @ self.losses
+
+    def failures(self, size):
+        count = 0
+        for seed in range(REPEATS):
+            core = self.est.sample(size, method="iid", random_state=seed)
+            ratio = core.weights @ self.losses[core.indices] / self.total
+            count += np.abs(ratio - 1).max() > EPS
+        return count
+
+
+def check(est, X, w, queries):
+    found = est.sample_size(EPS, DELTA)
+    assert found.is_smaller_than_data  # else there would be nothing to test
+    assert found.argument == "covering"
+    there = Queries(est, X, w, queries)
+    assert there.failures(found.size) <= MOST
+    # a twentieth: the error of 0.3 is below two standard deviations then, in eight groups
+    assert there.failures(found.size // 20) > MOST
+    for seed in range(3):  # the worst query, not only those of the list
+        core = est.sample(found.size, method="iid", random_state=seed)
+        worst = audit(X, core, sample_weight=w, n_starts=6, n_random=50, max_iter=15).worst_error
+        assert 0.01 < worst <= EPS
+
+
+@pytest.mark.parametrize("weights", ["none", "uneven"])
+def test_all_queries_of_a_ball(weights):
+    X = clusters()
+    w = None if weights == "none" else np.random.default_rng(1).gamma(1.0, size=len(X))
+    est = RBFCoreset(radius=SPACING * K / 2, bandwidth=1.0, bound="cells", random_state=0).fit(
+        X, sample_weight=w
+    )
+    assert K < est.total_sensitivity_ < 1.5 * K  # a query between two groups prefers their edges
+    check(est, X, w, np.linspace(-1, 1, 97) * est.radius)
+
+
+def test_all_queries_of_space():
+    X = 2 * clusters()
+    est = LaplacianCoreset(bandwidth=1.0, bound="cells", random_state=0).fit(X)
+    check(est, X, None, np.linspace(-1, 1, 97) * SPACING * K * 2)
+
+
+def test_one_query():
+    X = clusters()
+    est = RBFCoreset(radius=SPACING * K / 2, bandwidth=1.0, bound="cells", random_state=0).fit(X)
+    found = est.sample_size(EPS, DELTA, n_queries=1)
+    assert (found.argument, found.is_smaller_than_data) == ("finite", True)
+    for group in (0, 5):
+        there = Queries(est, X, None, SPACING * np.array([group - (K - 1) / 2]))
+        assert there.failures(found.size) <= MOST
+        assert there.failures(found.size // 10) > MOST
