@@ -5,6 +5,7 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.spatial.distance import pdist
 from scipy.stats import ortho_group
 
 from coresift import LaplacianCoreset, RBFCoreset, audit
@@ -180,6 +181,22 @@ def test_an_offset_changes_nothing(cls, bound):
         )
 
 
+def test_the_rounding_of_the_centre_is_covered():
+    """Far from the origin the mean is not a float: the ball sits beside it, and the closed form is about the mean.
+
+    Mass 0.4 at a and 0.6 one ulp above, where the centre is rounded to, and a row of next to no weight at distance 1:
+    its share at the query R is w e^{-1+2R} / (0.6 + 0.4 e^{-ulp^2 - 2 R ulp}), more than the closed form without slack.
+    """
+    ulp = np.spacing(1e8)
+    X = np.array([[1e8], [1e8 + ulp], [1e8 + ulp + 1.0]])
+    for radius in (0.5, 1.0, 3.0):
+        est = RBFCoreset(radius, 1.0, "closed-form").fit(X, sample_weight=[0.4, 0.6, 1e-13])
+        assert est.center_[0] == X[1, 0]
+        share = 1e-13 * np.exp(-1 + 2 * radius) / (0.6 + 0.4 * np.exp(-(ulp**2) - 2 * radius * ulp))
+        assert np.log(est.sensitivities_[2]) >= np.log(share)
+        np.testing.assert_allclose(est.sensitivities_[2], share, rtol=1e-6)
+
+
 @pytest.mark.parametrize(("cls", "bound"), CERTIFIED)
 def test_a_single_cell_at_the_centre(cls, bound):
     X = np.concatenate([_X, -_X])  # the mean is zero to the last digit
@@ -230,3 +247,35 @@ def test_a_weight_of_two_is_two_rows(cls, bound):
     repeated = cls(bound=bound).fit(np.repeat(_X, w, axis=0))
     each = repeated.sensitivities_[np.cumsum(w) - 1]
     np.testing.assert_allclose(weighted.sensitivities_, w * each, rtol=5e-6)
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "cityblock"])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_the_median_bandwidth_is_the_median_positive_distance(metric, sparse):
+    if sparse and metric != "euclidean":
+        pytest.skip("sparse rows have one metric")
+    X = np.repeat(_X + 5.0, 2, axis=0)  # half of the nearest pairs are equal
+    distances = pdist(X, metric)
+    est = LaplacianCoreset(metric, "median", random_state=0).fit(sp.csr_array(X) if sparse else X)
+    assert est.scale_ == pytest.approx(np.median(distances[distances > 0]), rel=1e-12)
+    if metric == "euclidean":
+        assert RBFCoreset(bandwidth="median").fit(X).scale_ == pytest.approx(est.scale_)
+
+
+@pytest.mark.parametrize("bandwidth", [None, "median"])
+def test_a_far_row_without_weight_does_not_stretch_another_metric(bandwidth):
+    plain = LaplacianCoreset("cityblock", bandwidth, random_state=0).fit(_X)
+    far = np.vstack([_X, [[1e3, 0.0, 0.0]]])
+    est = LaplacianCoreset("cityblock", bandwidth, random_state=0).fit(
+        far, sample_weight=np.append(np.ones(40), 0.0)
+    )
+    assert est.scale_ == pytest.approx(plain.scale_)
+
+
+@pytest.mark.parametrize("bound", ["paper", "lemma", "closed-form", "exact"])
+def test_draws_know_the_total_of_their_scores(bound):
+    """Scores may be kept relative to the largest; guarantees need them in their own unit, with the floor."""
+    est = RBFCoreset(bound=bound).fit(_X)
+    scores = np.maximum(est.sensitivities_, 1 / 40)
+    assert est._draw_total == pytest.approx(scores.sum())
+    assert est.uniform_factor_ == pytest.approx(40 * scores.max() / scores.sum())
