@@ -15,6 +15,7 @@ from coresift import __version__
 from coresift._errors import CoresiftError
 from coresift.cli._options import Debug, Quiet, Settings, Verbose, with_common_options
 from coresift.cli.demo import demo
+from coresift.cli.figure import app as figures
 
 EXIT_ERROR, EXIT_USAGE, EXIT_INTERRUPTED = 1, 2, 130
 
@@ -29,6 +30,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command(name="demo")(with_common_options(demo))
+app.add_typer(figures, name="figure")
 
 
 def _on_version(value: bool) -> None:
