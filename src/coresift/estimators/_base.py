@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from dataclasses import dataclass
+from functools import singledispatch
 from typing import Any, Self
 
 import numpy as np
@@ -54,6 +55,27 @@ class FitContext:
     from_mean: np.ndarray | None = None  # distances from the mean of the shares, where it is not the centre
 
 
+@dataclass(frozen=True)
+class Fit:
+    """What was found of the data, by whatever way, before anything is set."""
+
+    center: np.ndarray
+    scale: float
+    bound: SensitivityBound
+    total_weight: float
+    floor: np.ndarray  # the least scores, as shares
+    carried: np.ndarray  # the weights that a draw carries
+    context: FitContext | None = None  # None where the rows are not in memory
+
+
+@singledispatch
+def fit_elsewhere(
+    X: Any, estimator: SensitivityCoreset, sample_weight: Any, rng: np.random.Generator
+) -> Fit | None:
+    """Fit what is no array: layers above register their sources of rows here."""
+    return None
+
+
 class SensitivityCoreset(BaseEstimator):
     """Base of the estimators: validation, geometry, drawing. A subclass gives the loss and its bounds."""
 
@@ -72,18 +94,68 @@ class SensitivityCoreset(BaseEstimator):
 
         Parameters
         ----------
-        X : array-like, frame or sparse matrix of shape (n, d)
+        X : array-like, frame or sparse matrix of shape (n, d), or source of rows
             Not copied. A reference is kept for ``reweight``, ``refine`` and ``sample_size``, but not in pickles.
+            A source (:func:`coresift.open_source`) is read in passes and may be larger than memory.
         y : ignored
             Present by the conventions of scikit-learn.
         sample_weight : array-like of shape (n,), optional
             Non-negative weights of the rows; a row of weight zero is never drawn.
         """
         self._check_parameters()
+        geometry_rng, order_rng, draw_rng = children(check_generator(self.random_state), 3)
+        fit = fit_elsewhere(X, self, sample_weight, geometry_rng)
+        if fit is None:
+            fit = self._fit_array(X, y, sample_weight, geometry_rng)
+        scores, log_unit = draw_scores(fit.bound, fit.floor)
+        # a weight too small to have a share of the total counts as none
+        table = DrawTable(scores, np.where(fit.floor > 0, fit.carried, 0.0), order_rng)
+
+        # nothing is set before everything is known: a fit that fails leaves the estimator as it was
+        if fit.context is not None:
+            record_features(self, X)
+        else:
+            self.n_features_in_ = len(fit.center)
+        bound = fit.bound
+        self.center_ = fit.center
+        self.scale_ = fit.scale
+        self.sensitivities_ = bound.values
+        self.total_sensitivity_ = float(self.sensitivities_.sum())
+        self.bound_ = bound.name
+        self.is_certified_ = bound.is_certified
+        self.bound_note_ = bound.note
+        self.duality_gap_ = bound.gap
+        self.n_unconverged_ = (
+            None if bound.gap is None else int(np.sum(bound.gap > self._tolerance(bound.name)))
+        )
+        self.uniform_factor_ = uniform_factor(scores, fit.floor)
+        self._draw_total = float(scores.sum()) * float(np.exp(log_unit))
+        self._input_weight = fit.total_weight
+        self._total_weight = float(fit.carried.sum())
+        self._table = table
+        context = fit.context
+        self._data = None if context is None else (context.points, context.shares, context.targets)
+        self._draw_rng = draw_rng
+        if context is not None:
+            self._record(context, bound)
+        if not bound.is_certified:
+            logger.warning(
+                "%s: bound %r is not a certificate here. %s", type(self).__name__, bound.name, bound.note
+            )
+        if self.n_unconverged_:
+            logger.warning(
+                "%s: %d of %d points stopped before the duality gap closed; their bounds hold but are loose.",
+                type(self).__name__,
+                self.n_unconverged_,
+                len(fit.floor),
+            )
+        return self
+
+    def _fit_array(self, X: Any, y: Any, sample_weight: Any, geometry_rng: np.random.Generator) -> Fit:
+        """Check an array, look at it for its mean and distances, and bound its sensitivities."""
         rows = check_features(X, estimator=self, finite=False)
         weights = check_weights(sample_weight, rows.shape[0])
         targets = self._checked_targets(y, rows.shape[0])
-        geometry_rng, order_rng, draw_rng = children(check_generator(self.random_state), 3)
         total_weight = float(weights.sum())
         shares = weights / total_weight
 
@@ -104,43 +176,7 @@ class SensitivityCoreset(BaseEstimator):
         )
         bound = self._bound(context)
         floor, carried = self._carried(context, weights)
-        scores, log_unit = draw_scores(bound, floor)
-        # a weight too small to have a share of the total counts as none
-        table = DrawTable(scores, np.where(floor > 0, carried, 0.0), order_rng)
-
-        # nothing is set before everything is known: a fit that fails leaves the estimator as it was
-        record_features(self, X)
-        self.center_ = found.mean
-        self.scale_ = scale
-        self.sensitivities_ = bound.values
-        self.total_sensitivity_ = float(self.sensitivities_.sum())
-        self.bound_ = bound.name
-        self.is_certified_ = bound.is_certified
-        self.bound_note_ = bound.note
-        self.duality_gap_ = bound.gap
-        self.n_unconverged_ = (
-            None if bound.gap is None else int(np.sum(bound.gap > self._tolerance(bound.name)))
-        )
-        self.uniform_factor_ = uniform_factor(scores, floor)
-        self._draw_total = float(scores.sum()) * float(np.exp(log_unit))
-        self._input_weight = total_weight
-        self._total_weight = total_weight if carried is weights else float(carried.sum())
-        self._table = table
-        self._data = (points, shares, targets)
-        self._draw_rng = draw_rng
-        self._record(context, bound)
-        if not bound.is_certified:
-            logger.warning(
-                "%s: bound %r is not a certificate here. %s", type(self).__name__, bound.name, bound.note
-            )
-        if self.n_unconverged_:
-            logger.warning(
-                "%s: %d of %d points stopped before the duality gap closed; their bounds hold but are loose.",
-                type(self).__name__,
-                self.n_unconverged_,
-                len(shares),
-            )
-        return self
+        return Fit(found.mean, scale, bound, total_weight, floor, carried, context)
 
     def sample(
         self,

@@ -11,20 +11,25 @@ from scipy.spatial.distance import pdist
 
 from .._errors import InvalidInputError
 from .._validation import LARGEST_RATIO, check_positive
+from ..core.draw import finish_keys, key_candidates
 from ..core.points import Matrix, Moments, Points
 
-_MEDIAN_SAMPLE = 1000
+MEDIAN_SAMPLE = 1000
 _ROWS_PER_CELL = 40  # k-means centres are means of about this many rows: enough, since any partition is valid
 
 
 def weighted_rows(shares: np.ndarray, size: int, rng: np.random.Generator) -> np.ndarray:
-    """At most ``size`` distinct rows drawn in proportion to ``shares``; all that have weight if they are as few."""
-    positive = np.flatnonzero(shares)
-    if len(positive) <= size:
-        return positive
-    cumulative = np.cumsum(shares[positive])
-    drawn = np.searchsorted(cumulative, rng.random(size) * cumulative[-1], side="right")
-    return positive[np.unique(np.minimum(drawn, len(positive) - 1))]
+    """``size`` distinct rows drawn in proportion to ``shares``; all that have weight if they are fewer.
+
+    By keys, so that passes over files draw the same rows.
+    """
+    candidates = key_candidates(shares, shares, int(rng.integers(2**63)), 0, size)
+    return finish_keys(candidates, size).indices
+
+
+def cells_sample_size(n_cells: int) -> int:
+    """Rows from which the centres of the cells are found."""
+    return max(_ROWS_PER_CELL * n_cells, MEDIAN_SAMPLE)
 
 
 def check_bandwidth(bandwidth: Any) -> None:
@@ -53,7 +58,7 @@ def choose_scale(
     if bandwidth is None:
         return found.max_norm or 1.0  # all points equal: any unit will do
     if isinstance(bandwidth, str):
-        return median_distance(X, found, weighted_rows(shares, _MEDIAN_SAMPLE, rng))
+        return median_distance(X, found, weighted_rows(shares, MEDIAN_SAMPLE, rng))
     return float(bandwidth)
 
 
@@ -73,10 +78,7 @@ def median_distance(X: Matrix, found: Moments, rows: np.ndarray) -> float:
 
 def cell_centers(points: Points, shares: np.ndarray, n_cells: int, rng: np.random.Generator) -> np.ndarray:
     """(k, d) centres in scaled coordinates, by k-means on a sample of rows; k is at most ``n_cells``."""
-    # imported here because it takes as long as the rest of the package
-    from sklearn.cluster import KMeans
-
-    rows = weighted_rows(shares, max(_ROWS_PER_CELL * n_cells, _MEDIAN_SAMPLE), rng)
+    rows = weighted_rows(shares, cells_sample_size(n_cells), rng)
     if len(rows) <= n_cells:
         return points.take(rows)
     sample = (
@@ -84,8 +86,16 @@ def cell_centers(points: Points, shares: np.ndarray, n_cells: int, rng: np.rando
         if not points.is_sparse
         else sp.csr_matrix(points.X[rows], dtype=np.float64) / points.scale
     )
-    kmeans = KMeans(n_cells, n_init=1, max_iter=20, random_state=int(rng.integers(2**31)))
+    centers = kmeans_centers(sample, n_cells, int(rng.integers(2**31)))
+    return centers - points.center / points.scale if points.is_sparse else centers
+
+
+def kmeans_centers(sample: Any, n_cells: int, seed: int) -> np.ndarray:
+    """(k, d) centres of the rows of a sample."""
+    # imported here because it takes as long as the rest of the package
+    from sklearn.cluster import KMeans
+
+    kmeans = KMeans(n_cells, n_init=1, max_iter=20, random_state=seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # fewer distinct points than cells: the empty ones are dropped later
-        centers = np.asarray(kmeans.fit(sample).cluster_centers_, dtype=np.float64)
-    return centers - points.center / points.scale if points.is_sparse else centers
+        return np.asarray(kmeans.fit(sample).cluster_centers_, dtype=np.float64)

@@ -152,7 +152,11 @@ class RBFCoreset(SensitivityCoreset):
         # the closed form is that of the mean, the ball is centred at a rounded one: 2 R |p - mean| <= 2 R (|p| + error)
         slack = rounding_slack(points.rounding_norm, radius) + 2.0 * radius * context.center_error
         start = closed_form(context.sq_norms, shares, context.second_moment, radius, slack, context.from_mean)
-        chosen = self._cheapest(start, points.n, points.d) if self.bound == "auto" else self.bound
+        chosen = (
+            self._cheapest(float(start.values.sum()), points.n, points.d)
+            if self.bound == "auto"
+            else self.bound
+        )
         if chosen == "closed-form":
             return start
         problem = Problem(points, context.sq_norms, shares, radius)
@@ -162,10 +166,10 @@ class RBFCoreset(SensitivityCoreset):
         summary = cells(points, shares, centers, self._progress("cells", points.n))
         return cells_bound(problem, summary, start, self._progress("sensitivities from cells", points.n))
 
-    def _cheapest(self, start: SensitivityBound, n: int, d: int) -> str:
+    def _cheapest(self, total: float, n: int, d: int) -> str:
         """Exact if that is a matter of a second, else cells if of some ten seconds; the closed form if little
         is to gain."""
-        if start.values.sum() <= _NEAR_ONE:
+        if total <= _NEAR_ONE:
             return "closed-form"
         if 4.0 * n * n * (d + 8) * _TYPICAL_STEPS <= _CHEAP_EXACT:
             return "exact"
