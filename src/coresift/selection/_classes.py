@@ -1,0 +1,95 @@
+"""A strategy within each class, and how a budget is shared among the classes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._coreset import Coreset
+from .._errors import InvalidInputError
+from .._validation import check_count
+from ._context import SelectionContext
+from ._strategy import Selector, Strategy
+
+
+@dataclass(frozen=True, eq=False)
+class PerClass(Selector):
+    """A strategy within each class: class c gets ``ceil(budget * n_c / n)``, trimmed to the budget in all.
+
+    Parameters
+    ----------
+    strategy : Strategy
+    min_per_class : int, default 0
+        At least so many samples of each class that has them, whatever its share.
+    """
+
+    strategy: Strategy
+    min_per_class: int = 0
+
+    @property
+    def name(self) -> str:
+        """That of the strategy inside."""
+        return getattr(self.strategy, "name", type(self.strategy).__name__.lower())
+
+    def _check(self) -> None:
+        check_count(self.min_per_class, "min_per_class", 0)
+
+    def _select(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Coreset:
+        counts = np.array([len(positions) for positions in context.classes().values()])
+        budgets = class_budgets(counts, size, self.min_per_class)
+        chosen = [
+            (positions, self.strategy.select(part, int(budget), rng))
+            for budget, (positions, part) in zip(budgets, context.parts(), strict=True)
+            if budget > 0
+        ]
+        return merged(chosen, context)
+
+
+def class_budgets(counts: NDArray[np.int64], size: int, minimum: int = 0) -> NDArray[np.int64]:
+    """How many samples of each class: ``ceil(size * n_c / n)``, trimmed until they sum to ``size``.
+
+    Trimming takes at most one from a class: first from classes that keep another, those that rounding favoured most
+    before others; when there are more classes than budget, some are left with none. What a class then lacks of
+    ``minimum`` is taken from the classes that are farthest above it.
+    """
+    granted = np.minimum(counts, minimum)
+    if granted.sum() > size:
+        raise InvalidInputError(
+            f"min_per_class = {minimum} asks for {granted.sum()} samples of {len(counts)} classes, "
+            f"but the budget is {size}."
+        )
+    n = int(counts.sum())
+    quotas = counts * (size / n)
+    budgets = np.ceil(quotas * (1.0 - 1e-12)).astype(np.int64)
+    surplus = int(budgets.sum()) - size
+    order = np.lexsort(
+        (quotas - budgets, budgets == 1)
+    )  # classes with more than one first, then by what rounding gave
+    budgets[order[:surplus]] -= 1
+    short = np.maximum(granted - budgets, 0)
+    budgets += short
+    for _ in range(int(short.sum())):  # what was lacking comes from the classes farthest above their minimum
+        budgets[np.argmax(budgets - granted)] -= 1
+    return budgets
+
+
+def merged(chosen: Sequence[tuple[NDArray[np.int64], Coreset]], context: SelectionContext) -> Coreset:
+    """The union of coresets of disjoint parts, in the rows of the whole."""
+    cores = [core for _, core in chosen]
+    bounds = {core.bound for core in cores}
+    return Coreset(
+        np.concatenate([positions[core.indices] for positions, core in chosen]),
+        np.concatenate([core.weights for core in cores]),
+        context.n_samples,
+        method=_common_method(cores),
+        bound=bounds.pop() if len(bounds) == 1 else None,
+        total_weight=float(context.sizes.sum()),
+    )
+
+
+def _common_method(cores: Sequence[Coreset]) -> str:
+    """What the parts have in common; a remark that concerns some of them only is kept."""
+    return "; ".join(sorted({core.method for core in cores}, key=lambda method: (len(method), method)))

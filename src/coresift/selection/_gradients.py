@@ -1,0 +1,172 @@
+"""Gradients of a last layer, one per sample, as the factors that they are products of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._errors import InvalidInputError
+
+Array = NDArray[np.floating[Any]]
+
+
+@dataclass(frozen=True, eq=False)
+class Gradients:
+    r"""Gradients :math:`a_i = r_i \, (h_i, 1)^\top` of n samples, never multiplied out unless asked for.
+
+    The loss of sample i, as a function of a linear layer :math:`z = W h + b`, has the gradient :math:`r_i h_i^\top` in
+    W and :math:`r_i` in b, with the residual :math:`r_i = \partial \ell_i / \partial z` (softmax - onehot for cross
+    entropy). Hence
+
+    .. math:: a_i \cdot a_j = (r_i \cdot r_j)(h_i \cdot h_j + 1),
+
+    in O(C + H) instead of O(C H), and n(C + H) numbers instead of n C (H + 1).
+
+    Parameters
+    ----------
+    residuals : (n, C) array
+    inputs : (n, H) array or None
+        What the layer was given. None: the gradient is the residual alone (of the bias, or any flat vector).
+    bias : bool
+        Whether the layer has a bias: the 1 above. Ignored without inputs.
+    """
+
+    residuals: Array
+    inputs: Array | None = None
+    bias: bool = True
+
+    def __post_init__(self) -> None:
+        for name, value in (("residuals", self.residuals), ("inputs", self.inputs)):
+            if value is None:
+                continue
+            if not isinstance(value, np.ndarray) or value.ndim != 2 or value.dtype.kind != "f":
+                raise InvalidInputError(f"{name} must be a two-dimensional array of floats")
+            if len(value) != len(self.residuals):
+                raise InvalidInputError(
+                    f"inputs has {len(value)} rows, but residuals has {len(self.residuals)}; they must be equal"
+                )
+
+    def __len__(self) -> int:
+        return len(self.residuals)
+
+    def __repr__(self) -> str:
+        return f"Gradients({len(self):,} x {self.width:,})"
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Of one gradient: outputs, and inputs with the bias."""
+        if self.inputs is None:
+            return self.residuals.shape[1], 1
+        return self.residuals.shape[1], self.inputs.shape[1] + self.bias
+
+    @property
+    def width(self) -> int:
+        """Numbers in one gradient."""
+        outputs, inputs = self.shape
+        return outputs * inputs
+
+    def is_finite(self) -> bool:
+        """Whether no factor is NaN or infinite."""
+        return bool(
+            np.isfinite(self.residuals).all() and (self.inputs is None or np.isfinite(self.inputs).all())
+        )
+
+    def take(self, rows: NDArray[np.integer[Any]] | slice) -> Gradients:
+        """Those of some samples."""
+        inputs = None if self.inputs is None else self.inputs[rows]
+        return Gradients(self.residuals[rows], inputs, self.bias)
+
+    def double(self) -> Gradients:
+        """The same in float64."""
+        inputs = None if self.inputs is None else self.inputs.astype(np.float64, copy=False)
+        return Gradients(self.residuals.astype(np.float64, copy=False), inputs, self.bias)
+
+    def of_bias(self) -> Gradients:
+        """With respect to the bias only."""
+        return Gradients(self.residuals)
+
+    def of_output(self, output: int) -> Gradients:
+        """With respect to one row of the layer only: its weights and its bias."""
+        return Gradients(self.residuals[:, output : output + 1], self.inputs, self.bias)
+
+    def dense(self) -> Array:
+        """Multiplied out, (n, width): for each output its inputs, then its bias."""
+        if self.inputs is None:
+            return self.residuals
+        parts = np.empty((len(self), *self.shape), dtype=np.result_type(self.residuals, self.inputs))
+        np.multiply(
+            self.residuals[:, :, None], self.inputs[:, None, :], out=parts[:, :, : self.inputs.shape[1]]
+        )
+        if self.bias:
+            parts[:, :, -1] = self.residuals
+        return parts.reshape(len(self), -1)
+
+    def products(self, other: Gradients) -> Array:
+        """Inner products with other gradients, (len(other), n)."""
+        grams = other.residuals @ self.residuals.T
+        if self.inputs is not None and other.inputs is not None:
+            through = other.inputs @ self.inputs.T
+            if self.bias:
+                through += 1.0
+            grams *= through
+        return grams
+
+    def sq_norms(self) -> Array:
+        """Squared lengths, (n,)."""
+        squares = np.einsum("ij,ij->i", self.residuals, self.residuals)
+        if self.inputs is not None:
+            squares *= np.einsum("ij,ij->i", self.inputs, self.inputs) + float(self.bias)
+        return squares
+
+    def along(self, direction: Array) -> Array:
+        """Inner products with one vector of ``width`` numbers, (n,)."""
+        matrix = direction.reshape(self.shape)
+        if self.inputs is None:
+            return self.residuals @ matrix[:, 0]
+        n_inputs = self.inputs.shape[1]
+        through = self.inputs @ matrix[:, :n_inputs].T  # (n, C)
+        if self.bias:
+            through += matrix[:, n_inputs]
+        return np.einsum("ij,ij->i", self.residuals, through)
+
+    def total(self, weights: Array | None = None) -> Array:
+        """Their sum, or weighted sum: one vector of ``width`` numbers."""
+        residuals = self.residuals if weights is None else self.residuals * weights[:, None]
+        if self.inputs is None:
+            return residuals.sum(axis=0)
+        parts = np.empty(self.shape, dtype=np.result_type(residuals, self.inputs))
+        parts[:, : self.inputs.shape[1]] = residuals.T @ self.inputs
+        if self.bias:
+            parts[:, -1] = residuals.sum(axis=0)
+        return parts.reshape(-1)
+
+    def means(self, groups: Sequence[NDArray[np.int64]]) -> Gradients:
+        """Mean gradient of each group of samples. A mean of products is no product: these are multiplied out."""
+        found = np.empty((len(groups), self.width))
+        for mean, rows in zip(found, groups, strict=True):
+            mean[:] = self.take(rows).double().total() / len(rows)
+        return Gradients(found)
+
+
+@dataclass(frozen=True, eq=False)
+class Validation:
+    """The validation loss as a function of the last layer.
+
+    Parameters
+    ----------
+    gradients : Gradients
+        One per validation sample, at the current model.
+    outputs : (n, C) array
+        What the layer gives.
+    residuals_at : callable or None
+        From outputs to residuals: how the loss changes when the layer does. None where more follows after the layer,
+        so that this is not known without the model.
+    """
+
+    gradients: Gradients
+    outputs: Array
+    residuals_at: Callable[[Array], Array] | None = None

@@ -1,0 +1,256 @@
+"""Last-layer gradients of any ``torch.nn.Module``, read by hooks; the model is left exactly as it was.
+
+torch is imported inside the functions: strategies that need no gradients work without it.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from .._errors import InvalidInputError, InvalidTypeError, MissingExtraError
+from ._gradients import Gradients, Validation
+
+if TYPE_CHECKING:
+    import torch
+
+Loss = Callable[[Any, Any], Any]
+LOSSES = ("cross_entropy", "mse", "l1", "huber", "bce")
+
+
+def load_torch() -> Any:
+    """The module torch, or an error that says what to install."""
+    try:
+        import torch
+    except ImportError as error:
+        raise MissingExtraError("gradients of a model need PyTorch: pip install 'coresift[train]'") from error
+    return torch
+
+
+def per_sample_loss(loss: str | Loss) -> Loss:
+    """A function of outputs and targets to losses that are not reduced over the samples."""
+    load_torch()
+    from torch.nn import functional
+
+    if callable(loss):
+        if getattr(loss, "reduction", "none") == "none":
+            return loss
+        loss = copy.copy(loss)  # a module such as CrossEntropyLoss(): the caller's own keeps its reduction
+        loss.reduction = "none"  # type: ignore[attr-defined]
+        return loss
+    if loss == "cross_entropy":
+        return lambda outputs, targets: functional.cross_entropy(outputs, targets, reduction="none")
+    named: dict[str, Callable[..., Any]] = {
+        "mse": functional.mse_loss,
+        "l1": functional.l1_loss,
+        "huber": functional.huber_loss,
+        "bce": functional.binary_cross_entropy_with_logits,
+    }
+    if loss not in named:
+        known = ", ".join(map(repr, LOSSES))
+        raise InvalidInputError(
+            f"loss = {loss!r} is not one of {known}, nor a function of outputs and targets."
+        )
+    function = named[loss]
+
+    def elementwise(outputs: Any, targets: Any) -> Any:
+        # targets of shape (n,) beside outputs of shape (n, 1) would broadcast to (n, n)
+        return function(outputs, targets.reshape(outputs.shape).to(outputs.dtype), reduction="none")
+
+    return elementwise
+
+
+def linear_layer(model: torch.nn.Module, name: str | None, example: Any) -> torch.nn.Module:
+    """The layer of that name, or the linear layer that runs last on an example."""
+    torch = load_torch()
+    linear = {path: module for path, module in model.named_modules() if isinstance(module, torch.nn.Linear)}
+    if name is not None:
+        if name not in linear:
+            raise InvalidInputError(
+                f"layer = {name!r} is no linear layer of the model; there are {', '.join(linear) or 'none'}."
+            )
+        return linear[name]
+    if not linear:
+        raise InvalidInputError(
+            f"{type(model).__name__} has no torch.nn.Linear, whose gradients could be taken."
+        )
+    ran: list[Any] = []
+    with ExitStack() as hooks, torch.no_grad():
+        for module in linear.values():
+            handle = module.register_forward_hook(lambda module, inputs, output: ran.append(module))
+            hooks.callback(handle.remove)
+        model(example)
+    if not ran:
+        raise InvalidInputError(
+            "no linear layer took part in the model's forward pass; name one with layer=."
+        )
+    return ran[-1]
+
+
+@contextmanager
+def undisturbed(model: torch.nn.Module) -> Iterator[None]:
+    """Evaluation mode inside; afterwards the mode of every module and the random state are what they were.
+
+    The flags are set one by one: ``model.eval()`` may be overridden, and ``model.train()`` would also wake layers that
+    the user froze. In evaluation mode batch norms do not move and dropout draws nothing.
+    """
+    torch = load_torch()
+    modes = [(module, module.training) for module in model.modules()]
+    device = device_of(model)
+    states = [(torch.random, torch.random.get_rng_state())]
+    if device.type != "cpu":
+        kind = torch.get_device_module(device)
+        states.append((kind, kind.get_rng_state()))
+    try:
+        for module, _ in modes:
+            module.training = False
+        yield
+    finally:
+        for module, mode in modes:
+            module.training = mode
+        for kind, state in states:
+            kind.set_rng_state(state)
+
+
+def device_of(model: torch.nn.Module) -> torch.device:
+    """Where the model's first parameter is."""
+    torch = load_torch()
+    first = next(model.parameters(), None)
+    return torch.device("cpu") if first is None else first.device
+
+
+class LayerPass(NamedTuple):
+    """What one pass over samples gave."""
+
+    gradients: Gradients
+    outputs: np.ndarray  # of the layer
+    targets: Any  # a tensor, on the model's device
+    is_output: bool  # whether the layer's outputs are the model's
+
+
+def layer_pass(
+    model: torch.nn.Module,
+    batches: Callable[[], Iterator[tuple[Any, Any]]],
+    loss: str | Loss,
+    layer: str | None,
+) -> LayerPass:
+    """Gradients of the loss with respect to a linear layer, over batches ``(x, y)``.
+
+    The forward pass builds no graph up to the layer; from its output on, autograd gives the residuals. Parameters get
+    no ``.grad``, and their ``requires_grad`` is neither needed nor changed.
+    """
+    torch = load_torch()
+    compute = per_sample_loss(loss)
+    residuals, inputs, outputs, targets = [], [], [], []
+    is_output = True
+    with undisturbed(model), torch.no_grad():
+        chosen = linear_layer(model, layer, next(batches())[0][:2])
+        calls: list[tuple[Any, Any]] = []
+
+        def catch(module: Any, given: tuple[Any, ...], output: Any) -> Any:
+            leaf = output.detach().requires_grad_()
+            calls.append((given[0].detach(), leaf))
+            torch.set_grad_enabled(True)  # from here to the end of this forward pass
+            return leaf
+
+        handle = chosen.register_forward_hook(catch)
+        try:
+            for x, y in batches():
+                calls.clear()
+                with torch.no_grad():  # restores the mode that the hook changes
+                    output = only_tensor(model(x))
+                    if not calls:
+                        raise InvalidInputError(
+                            f"layer = {layer!r} took no part in the model's forward pass."
+                        )
+                    losses = compute(output, y)
+                    if losses.ndim == 0:
+                        raise InvalidInputError(
+                            "the loss reduces over the samples; it must return one loss for each of them."
+                        )
+                    slopes = torch.autograd.grad(losses.sum(), [leaf for _, leaf in calls])
+                is_output = is_output and len(calls) == 1 and output is calls[0][1] and output.ndim == 2
+                slope, given = _factors(
+                    [given for given, _ in calls], slopes, len(x), chosen.bias is not None
+                )
+                residuals.append(slope)
+                inputs.append(given)
+                outputs.append(_numpy(calls[-1][1].reshape(len(x), -1)))
+                targets.append(y)
+        finally:
+            handle.remove()
+    vectors = [part for part in inputs if part is not None]
+    gradients = Gradients(
+        np.concatenate(residuals), np.concatenate(vectors) if vectors else None, chosen.bias is not None
+    )
+    if not gradients.is_finite():
+        raise InvalidInputError(
+            "the gradients contain NaN or infinity: the model has diverged, or its inputs are not finite."
+        )
+    return LayerPass(gradients, np.concatenate(outputs), torch.cat(targets), is_output)
+
+
+def _factors(
+    given: list[Any], slopes: tuple[Any, ...], n: int, has_bias: bool
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """Residuals and inputs of a layer that ran once on vectors; else the product, summed over the places it ran at."""
+    torch = load_torch()
+    if len(given) == 1 and given[0].ndim == 2 and len(given[0]) == n:
+        return _numpy(slopes[0]), _numpy(given[0])
+    for tensor in given:
+        if tensor.ndim < 2 or len(tensor) != n:
+            raise InvalidInputError(
+                f"the layer was given a tensor of shape {tuple(tensor.shape)} for {n} samples; "
+                "it must have one row for each of them. Name another with layer=."
+            )
+    inputs = torch.cat([tensor.reshape(n, -1, tensor.shape[-1]) for tensor in given], dim=1)  # (n, places, H)
+    residuals = torch.cat(
+        [slope.reshape(n, -1, slope.shape[-1]) for slope in slopes], dim=1
+    )  # (n, places, C)
+    if has_bias:
+        inputs = torch.cat([inputs, torch.ones_like(inputs[..., :1])], dim=2)
+    return _numpy(torch.einsum("npc,nph->nch", residuals, inputs).reshape(n, -1)), None
+
+
+def validation_of(found: LayerPass, loss: str | Loss) -> Validation:
+    """The validation loss as a function of the last layer; its residuals by autograd from the outputs alone."""
+    torch = load_torch()
+    if not found.is_output:
+        return Validation(found.gradients, found.outputs)
+    compute, targets = per_sample_loss(loss), found.targets
+    kind = torch.from_numpy(found.outputs[:0]).dtype  # a loss with class weights refuses another
+
+    def residuals_at(outputs: np.ndarray) -> np.ndarray:
+        leaf = torch.from_numpy(outputs).to(targets.device, kind).detach().requires_grad_()
+        with torch.enable_grad():
+            (slope,) = torch.autograd.grad(compute(leaf, targets).sum(), leaf)
+        return _numpy(slope)
+
+    return Validation(found.gradients, found.outputs, residuals_at)
+
+
+def only_tensor(output: Any) -> Any:
+    """The tensor of a model's output: itself, its ``logits``, or the first of several."""
+    torch = load_torch()
+    if isinstance(output, torch.Tensor):
+        return output
+    if hasattr(output, "logits"):
+        return output.logits
+    if isinstance(output, Mapping) and "logits" in output:
+        return output["logits"]
+    if isinstance(output, tuple | list) and output and isinstance(output[0], torch.Tensor):
+        return output[0]
+    raise InvalidTypeError(f"the model returned {type(output).__name__}; a tensor of outputs is needed.")
+
+
+def _numpy(tensor: Any) -> np.ndarray:
+    """Floats of a tensor of any device; half precision, which NumPy lacks or sums badly, becomes single."""
+    torch = load_torch()
+    tensor = tensor.detach().cpu()
+    if tensor.dtype not in (torch.float32, torch.float64):
+        tensor = tensor.float()
+    return tensor.numpy()

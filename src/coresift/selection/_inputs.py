@@ -1,0 +1,74 @@
+"""Samples in whatever container they come: as matrices for the strategies, as batches for a model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._containers import take_rows
+from .._errors import InvalidInputError, InvalidTypeError
+from .._validation import check_count
+
+Rows = NDArray[np.int64]
+
+
+def as_numpy(values: Any) -> NDArray[Any]:
+    """An array of anything that has one: tensors of any device too."""
+    if hasattr(values, "detach"):
+        values = values.detach().cpu()
+    return np.asarray(values)
+
+
+def flattened(X: Any) -> Any:
+    """Inputs as a matrix (n, d): sparse matrices and frames as they are, items of a data set stacked."""
+    if hasattr(X, "tocsr"):
+        return X.tocsr()
+    if not hasattr(X, "shape") and not isinstance(X, list | tuple):
+        X = np.stack([as_numpy(_input_of(X[i])).ravel() for i in range(len(X))])
+    array = as_numpy(X)
+    if array.ndim == 0 or len(array) == 0:
+        raise InvalidInputError("X has no rows.")
+    return array.reshape(len(array), -1)
+
+
+def principal(matrix: Any, n_components: int) -> NDArray[Any]:
+    from sklearn.decomposition import PCA
+
+    n_components = check_count(n_components, "n_components")
+    if isinstance(matrix, np.ndarray):
+        return PCA(min(n_components, *matrix.shape), random_state=0).fit_transform(matrix)
+    components = min(n_components, min(matrix.shape) - 1)  # the solver for sparse matrices finds no more
+    return PCA(components, svd_solver="arpack", random_state=0).fit_transform(matrix)
+
+
+def class_positions(labels: NDArray[Any]) -> dict[Any, Rows]:
+    if labels.ndim != 1:
+        raise InvalidInputError(
+            f"labels of shape {labels.shape} are no classes: one label a sample is needed."
+        )
+    found, numbers, counts = np.unique(labels, return_inverse=True, return_counts=True)
+    order = np.argsort(numbers, kind="stable")
+    return dict(zip(found.tolist(), np.split(order, np.cumsum(counts)[:-1]), strict=True))
+
+
+def batch_of(X: Any, y: Any, rows: Rows) -> tuple[Any, Any]:
+    """Inputs and targets of some rows of arrays, or of a data set, whose items may carry their own targets."""
+    if hasattr(X, "shape") or isinstance(X, list | tuple):
+        if y is None:
+            raise InvalidInputError("gradients need labels: give the context y (and y_val).")
+        return take_rows(X, rows), take_rows(y, rows)
+    from torch.utils.data import default_collate
+
+    items = [X[int(row)] for row in rows]
+    inputs = default_collate([_input_of(item) for item in items])
+    if y is not None:
+        return inputs, take_rows(y, rows)
+    if not isinstance(items[0], tuple | list) or len(items[0]) < 2:
+        raise InvalidTypeError("the items of the data set have no target: give the context y.")
+    return inputs, default_collate([item[1] for item in items])
+
+
+def _input_of(item: Any) -> Any:
+    return item[0] if isinstance(item, tuple | list) else item
