@@ -33,7 +33,6 @@ def certify(
     verbose: int = 0,
 ) -> Certificate:
     """See :meth:`Coreset.certify`."""
-    check_certified_metric(core)
     points, weights, ball = checked_queries(X, core, sample_weight, radius)
     return certify_points(
         points,
@@ -94,7 +93,6 @@ def reweight(
     verbose: int = 0,
 ) -> Coreset:
     """See :meth:`Coreset.reweight`."""
-    check_certified_metric(core)
     points, weights, ball = checked_queries(X, core, sample_weight, radius)
     total = float(weights.sum())
     shares = weights / total
@@ -138,11 +136,3 @@ def with_certificate(core: Coreset, certificate: Certificate) -> Coreset:
     """The coreset with what is now proved of it."""
     sentence = f"{str(certificate).capitalize()}." if certificate.eps < 1 else None
     return replace(core, certificate=certificate, guarantee=sentence)
-
-
-def check_certified_metric(core: Coreset) -> None:
-    """Refuse coresets of a loss whose kernel is not known to be positive definite."""
-    if core.ball is None and core.bound is not None:
-        raise InvalidInputError(
-            "this coreset was drawn for another metric than the Euclidean one; certificates need metric='euclidean'."
-        )

@@ -18,6 +18,7 @@ def checked_queries(
     """Scaled points, checked weights and the ball, for a coreset and the data it was drawn from."""
     if not isinstance(coreset, Coreset):
         raise InvalidTypeError(f"coreset = {type(coreset).__name__} must be a Coreset.")
+    check_euclidean(coreset)
     X = check_features(X)
     if X.shape[0] != coreset.n_samples:
         raise InvalidInputError(
@@ -29,6 +30,15 @@ def checked_queries(
     # a subset given by hand may hold rows without weight
     counted[coreset.indices[coreset.weights > 0]] = True
     return scaled_points(X, counted, ball), weights, ball
+
+
+def check_euclidean(coreset: Coreset) -> None:
+    """Refuse coresets drawn for another metric: their queries are not a ball, their kernel may not be one."""
+    if coreset.ball is None and coreset.bound is not None:
+        raise InvalidInputError(
+            "this coreset was drawn for another metric than the Euclidean one; audits and certificates need "
+            "metric='euclidean'."
+        )
 
 
 def query_ball(

@@ -105,5 +105,6 @@ def graded_svd(factor: np.ndarray, whitener: np.ndarray) -> tuple[np.ndarray, np
     if r < np.count_nonzero(used):
         return s, V, V / s
     to_u = whitener @ Q
-    by_inverse = np.linalg.norm(whitener, axis=1)[:, None] * s < norms[:, None] / s
+    # largest entries instead of norms: the whitener of columns near 1e-200 has none that a float holds
+    by_inverse = np.abs(whitener).max(axis=1)[:, None] * s < np.abs(factor).max(axis=0)[:, None] / s
     return s, np.where(by_inverse, to_u * s, factor.T @ Q / s), to_u

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from .._certify import certify_points, check_certified_metric, with_certificate
+from .._certify import certify_points, with_certificate
 from .._coreset import Coreset
 from .._errors import InvalidInputError
+from .._queries import check_euclidean
 from ..core.points import Points
 from ..core.quadrature import best_weights, chosen_rows
 
@@ -31,7 +32,7 @@ def check_refine(refine: Any) -> int:
 
 def improved(core: Coreset, points: Points, shares: np.ndarray, size: int | None, verbose: int) -> Coreset:
     """Keep ``size`` of the points if given, find the best weights, certify."""
-    check_certified_metric(core)
+    check_euclidean(core)
     assert core.ball is not None
     assert core.total_weight is not None
     loss, radius, total = core.ball.loss, core.ball.radius, core.total_weight
