@@ -278,6 +278,10 @@ class Coreset:
         The file appears complete or not at all, and equal coresets give equal bytes (one version of the
         writing library).
         """
+        write_coreset(Path(path), self._about(), self.indices, self.weights)
+
+    def _about(self) -> dict[str, Any]:
+        """Everything but the arrays, as JSON holds it."""
         about = {f.name: _plain(getattr(self, f.name)) for f in fields(self)[2:]}
         if self.ball is not None:
             about["ball"] = {f.name: _plain(getattr(self.ball, f.name)) for f in fields(self.ball)}
@@ -285,7 +289,7 @@ class Coreset:
             about["certificate"] = {
                 f.name: _plain(getattr(self.certificate, f.name)) for f in fields(Certificate)
             }
-        write_coreset(Path(path), about, self.indices, self.weights)
+        return about
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Coreset:

@@ -11,7 +11,7 @@ import json
 import os
 import secrets
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
@@ -27,15 +27,33 @@ Weights = NDArray[np.float64]
 _FORMAT = "coresift.coreset"
 _VERSION = 1
 _PARQUET_KEY = b"coresift"
+_PARQUET_RUN = b"coresift.run"
 
 
-def write_coreset(path: Path, about: Header, indices: Indices, weights: Weights) -> None:
-    """Write the arrays and ``about`` (plain JSON, no NaN or infinity); equal input gives equal bytes."""
+def write_coreset(
+    path: Path,
+    about: Header,
+    indices: Indices,
+    weights: Weights,
+    columns: Mapping[str, Any] | None = None,
+    run: Header | None = None,
+) -> None:
+    """Write the arrays and ``about`` (plain JSON, no NaN or infinity); equal input gives equal bytes.
+
+    ``columns`` are written beside the arrays, and ``run`` beside ``about``; the checksum does not cover them.
+    """
     write = _for_suffix(path, {".npz": _write_npz, ".parquet": _write_parquet})
+    text = header_text(about, indices, weights)
+    beside = columns or {}
+    note = None if run is None else json.dumps(run, allow_nan=False)
+    _write_whole(path, lambda file: write(file, text, indices, weights, beside, note))
+
+
+def header_text(about: Header, indices: Indices, weights: Weights) -> str:
+    """The JSON text of a file, with its checksum."""
     header = {"format": _FORMAT, "version": _VERSION, **about}
     header["sha256"] = _checksum(header, indices, weights)
-    text = json.dumps(header, allow_nan=False)
-    _write_whole(path, lambda file: write(file, text, indices, weights))
+    return json.dumps(header, allow_nan=False)
 
 
 def read_coreset(path: Path) -> tuple[Header, Indices, Weights]:
@@ -101,8 +119,18 @@ def _write_whole(target: Path, write: Callable[[IO[bytes]], None]) -> None:
         raise
 
 
-def _write_npz(file: IO[bytes], header: str, indices: Indices, weights: Weights) -> None:
-    np.savez(file, header=np.array(header), row=indices.astype("<i8"), weight=weights.astype("<f8"))
+def _write_npz(
+    file: IO[bytes],
+    header: str,
+    indices: Indices,
+    weights: Weights,
+    columns: Mapping[str, Any],
+    run: str | None,
+) -> None:
+    arrays = {name: np.asarray(values) for name, values in columns.items()}
+    if run is not None:
+        arrays["run"] = np.array(run)
+    np.savez(file, header=np.array(header), row=indices.astype("<i8"), weight=weights.astype("<f8"), **arrays)
 
 
 def _read_npz(file: IO[bytes]) -> tuple[str, Indices, Weights]:
@@ -110,14 +138,27 @@ def _read_npz(file: IO[bytes]) -> tuple[str, Indices, Weights]:
         return str(members["header"]), members["row"], members["weight"]
 
 
-def _write_parquet(file: IO[bytes], header: str, indices: Indices, weights: Weights) -> None:
+def _write_parquet(
+    file: IO[bytes],
+    header: str,
+    indices: Indices,
+    weights: Weights,
+    columns: Mapping[str, Any],
+    run: str | None,
+) -> None:
     try:
         import pyarrow as pa
         from pyarrow import parquet
     except ImportError as error:
         _refuse_parquet(error)
-    table = pa.table({"row": indices, "weight": weights})
-    parquet.write_table(table.replace_schema_metadata({_PARQUET_KEY: header.encode()}), file)
+    table = pa.table({"row": indices, "weight": weights, **columns})
+    parquet.write_table(table.replace_schema_metadata(parquet_metadata(header, run)), file)
+
+
+def parquet_metadata(header: str, run: str | None) -> dict[bytes, bytes]:
+    """What makes a Parquet file with the columns ``row`` and ``weight`` a coreset's."""
+    more = {} if run is None else {_PARQUET_RUN: run.encode()}
+    return {_PARQUET_KEY: header.encode(), **more}
 
 
 def _read_parquet(file: IO[bytes]) -> tuple[str, Indices, Weights]:
@@ -125,7 +166,7 @@ def _read_parquet(file: IO[bytes]) -> tuple[str, Indices, Weights]:
         from pyarrow import parquet
     except ImportError as error:
         _refuse_parquet(error)
-    table = parquet.ParquetFile(file).read()
+    table = parquet.ParquetFile(file).read(columns=["row", "weight"])
     metadata = table.schema.metadata or {}
     if _PARQUET_KEY not in metadata:
         raise InvalidInputError("not a coreset file")
