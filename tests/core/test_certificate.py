@@ -146,6 +146,31 @@ def test_how_little_changes_beyond_a_radius(norm, cosine, outer, factor):
     assert -1e-9 <= moved <= norm**2 / (2 * outer) + 1e-9
 
 
+@pytest.mark.parametrize(("width", "noise"), [(0.1, 1e-3), (1.0, 1e-5), (1.0, 0.1), (3.0, 1.0)])
+def test_laplacian_over_all_of_space_is_the_best_of_all_radii(width, noise):
+    rng = np.random.default_rng(0)
+    Z = width * (rng.normal(size=(30, 2)) + 0.5)
+    w = np.full(30, 1 / 30)
+    v = w * np.exp(noise * rng.normal(size=30))
+    points = make_points(Z)
+    found = certify_exact(points, w, np.arange(30), v, np.inf, "laplacian")
+    mean, second = np.linalg.norm(w @ Z), w @ (Z**2).sum(axis=1)
+    A = points.max_norm * np.geomspace(0.4, 1e6, 20_001)
+    with np.errstate(over="ignore"):
+        inside = found.discrepancy * np.exp(np.sqrt(second + 2 * A * mean + A**2))
+        best = ((1 + inside) * np.exp(points.max_norm**2 / (2 * A)) - 1).min()
+    assert found.eps == pytest.approx(best, rel=1e-4)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_rounding_is_added_to_the_discrepancy(loss):
+    # two rows that are almost one: the discrepancy is below what rounding leaves of it
+    Z = np.array([[0.6, 0.8], [0.6, 0.8 + 1e-9]])
+    found = certify_exact(make_points(Z), np.array([0.5, 0.5]), np.array([0]), np.array([1.0]), 1.0, loss)
+    least = 1e-14 if loss == "gaussian" else 1e-8  # of a kernel value
+    assert least <= found.discrepancy**2 <= 10 * least
+
+
 def test_how_little_changes_is_reached():
     # at a = |q|^2/(2A) the limit moves by all of rho^2/(2A): half of it would not do
     outer, norm = 4.0, 1.0

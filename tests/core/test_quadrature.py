@@ -141,6 +141,13 @@ def test_a_start_that_is_best_stays():
     assert value(K, b, best_weights(points, rows, w, best, "gaussian")) <= value(K, b, best)
 
 
+def test_a_solver_that_fails_changes_nothing(monkeypatch):
+    points, rows, w, _, _ = problem(1)
+    start = np.full(15, 1 / 15)
+    monkeypatch.setattr(quadrature, "pivoted_weights", lambda K, b: np.full(15, 7.0))
+    assert best_weights(points, rows, w, start, "gaussian") is start
+
+
 def test_descent_when_pivoting_gives_up(monkeypatch):
     points, rows, w, K, b = problem(2)
     wanted = value(K, b, pivoted_weights(K, b))
