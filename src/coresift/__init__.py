@@ -6,6 +6,8 @@ from .core.audit import AuditResult
 from .core.circle import lower_bound_circle
 from .core.lewis import L1SVD
 from .core.network_audit import NetworkAudit
+from .data.source import Source
+from .data.sources import open_source
 from .estimators import (
     LaplacianCoreset,
     NetworkError,
@@ -17,6 +19,7 @@ from .estimators import (
     audit,
     l1_svd,
 )
+from .scale import Report, Selection, select
 
 __version__ = "0.1.0"
 
@@ -36,8 +39,13 @@ __all__ = [
     "RBFNetworkClassifier",
     "RBFNetworkCoreset",
     "RBFNetworkRegressor",
+    "Report",
+    "Selection",
     "SignedCoreset",
+    "Source",
     "audit",
     "l1_svd",
     "lower_bound_circle",
+    "open_source",
+    "select",
 ]

@@ -59,6 +59,11 @@ class ParquetSource(Source):
                 return
             yield chunk_of(batch, self.columns, file)
 
+    def read_group(self, piece: Piece) -> Any:
+        """A row group with all its columns, as an Arrow table."""
+        with _naming(self.files[piece.file]):
+            return self._open(piece.file).read_row_group(piece.part)
+
     def _open(self, file: int) -> Any:
         """The reader of a file; the last one is kept, since pieces of a file are mostly read one after another."""
         if self._opened is None or self._opened[0] != file:

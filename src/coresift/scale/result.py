@@ -1,0 +1,204 @@
+"""What a selection gives, and the files it is written to."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .._coreset import Coreset
+from .._coreset_io import _write_whole, header_text, parquet_metadata, write_coreset
+from .._errors import InvalidInputError
+from ..data.columns import need_pyarrow
+from ..data.source import Source
+from ..data.tables import ParquetSource
+
+SUFFIXES = (".parquet", ".npz")
+_AS_GOOD = 1.5
+_ROW_BYTES = 64  # of a chosen row in the output, at most
+
+
+@dataclass(frozen=True)
+class Report:
+    """Figures of a selection."""
+
+    total_sensitivity: float
+    spread: float
+    """The largest sensitivity over the mean."""
+    uniform_factor: float
+    """How many times more rows plain sampling needs for the same guarantee, at most."""
+    bound_note: str
+    is_certified: bool
+    n_queries: int = 0
+    worst_error_found: float | None = None
+    mean_error_found: float | None = None
+    class_sizes: dict[str, int] | None = None
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def uniform_is_as_good(self) -> bool:
+        """Whether plain sampling needs hardly more rows."""
+        return self.uniform_factor <= _AS_GOOD
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Chosen rows with their weights, what is known of them, and how to repeat the choice."""
+
+    coreset: Coreset
+    source: Source
+    labels: list[Any] | None
+    """Labels of the chosen rows, where a column of labels was named."""
+    report: Report
+    run: dict[str, Any]
+
+    def lines(self) -> list[str]:
+        """What came out, in words."""
+        core, report = self.coreset, self.report
+        text = [
+            f"Chosen: {core.size:,} of {core.n_samples:,} rows. Total sensitivity {report.total_sensitivity:.3g} "
+            f"(the least possible is 1 for each class), largest over mean {report.spread:.3g}, bound {core.bound}.",
+            f"Guaranteed: {core.guarantee}",
+        ]
+        if report.worst_error_found is not None and report.mean_error_found is not None:
+            text.append(
+                f"Found: relative error {report.worst_error_found:.3g} at the worst of {report.n_queries} random "
+                f"queries, {report.mean_error_found:.3g} on average."
+            )
+        if report.uniform_is_as_good:
+            text.append(
+                f"Uniform sampling is as good here: it needs at most {report.uniform_factor:.2f} times as many rows."
+            )
+        else:
+            text.append(
+                f"Uniform sampling may need up to {report.uniform_factor:.3g} times as many rows for the same error."
+            )
+        if not report.is_certified:
+            text.append(f"The bound is not a certificate here. {report.bound_note}")
+        return text
+
+    def as_dict(self) -> dict[str, Any]:
+        """What came out, for programs."""
+        core = self.coreset
+        return {
+            "size": core.size,
+            "rows": core.n_samples,
+            "method": core.method,
+            "bound": core.bound,
+            "guarantee": core.guarantee,
+            **asdict(self.report),
+            "uniform_is_as_good": self.report.uniform_is_as_good,
+            "run": self.run,
+        }
+
+    def columns(self) -> dict[str, Any]:
+        """What is written beside row and weight: the file of each row, and its label."""
+        files = np.array(self.source.files, dtype=object)[self.source.file_of(self.coreset.indices)]
+        beside: dict[str, Any] = {"file": files.astype(str)}
+        if self.labels is not None:
+            beside["label"] = np.array(self.labels)
+        return beside
+
+    def save(self, path: str | os.PathLike[str], *, materialize: bool = False) -> None:
+        """Write ``row``, ``file``, ``weight`` (and ``label``) to ``.parquet`` or ``.npz``, complete or not at all.
+
+        :meth:`Coreset.load` reads it. ``materialize`` writes the chosen rows themselves as well: all columns of Parquet
+        files, else the features. A column whose name is taken is renamed to ``input_...``.
+        """
+        target = Path(path)
+        check_output(target, self.coreset.size)
+        core = self.coreset
+        if not materialize:
+            write_coreset(target, core._about(), core.indices, core.weights, self.columns(), self.run)
+        elif target.suffix.lower() == ".npz":
+            X = np.concatenate([rows for _, rows in _chosen(self.source, core.indices)])
+            columns = {**self.columns(), "X": X}
+            write_coreset(target, core._about(), core.indices, core.weights, columns, self.run)
+        else:
+            header = header_text(core._about(), core.indices, core.weights)
+            metadata = parquet_metadata(header, json.dumps(self.run, allow_nan=False))
+            _write_whole(target, lambda file: _write_rows(file, self, metadata))
+
+
+def check_output(path: Path, n_rows: int = 0) -> None:
+    """Refuse a file that could not be written, before the work is done."""
+    if path.suffix.lower() not in SUFFIXES:
+        raise InvalidInputError(f"{path}: unknown suffix {path.suffix!r}; use {' or '.join(SUFFIXES)}.")
+    if path.suffix.lower() == ".parquet":
+        need_pyarrow("Parquet files")
+    if path.is_dir():
+        raise InvalidInputError(f"{path}: is a folder; name a file.")
+    folder = path.parent
+    if not folder.is_dir():
+        raise InvalidInputError(f"{folder}: no such folder; it is to hold {path.name}.")
+    trial = folder / f".coresift-{secrets.token_hex(8)}.tmp"
+    try:
+        trial.touch(exist_ok=False)
+    except OSError as error:
+        raise InvalidInputError(f"{path}: cannot be written ({error.strerror}).") from error
+    finally:
+        trial.unlink(missing_ok=True)
+    free = shutil.disk_usage(folder).free
+    if free < n_rows * _ROW_BYTES:
+        raise InvalidInputError(
+            f"{path}: {free / 1e6:.0f} MB are free there, but up to {n_rows * _ROW_BYTES / 1e6:.0f} MB may be needed."
+        )
+
+
+def _chosen(source: Source, rows: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
+    """The chosen rows piece by piece: which of them, and their features."""
+    for piece in source.pieces:
+        first, last = np.searchsorted(rows, (piece.start, piece.start + piece.n_rows))
+        if first == last:
+            continue
+        start, parts = piece.start, []
+        for chunk in source.read(piece):
+            here = rows[slice(*np.searchsorted(rows, (start, start + len(chunk.X))))]
+            parts.append(chunk.X[here - start])
+            start += len(chunk.X)
+        yield slice(int(first), int(last)), np.concatenate(parts)
+
+
+def _tables(selection: Selection) -> Iterator[tuple[slice, Any]]:
+    """The chosen rows as Arrow tables: all columns of Parquet files, else the features."""
+    import pyarrow as pa
+
+    source, rows = selection.source, selection.coreset.indices
+    if isinstance(source, ParquetSource):
+        for piece in source.pieces:
+            first, last = np.searchsorted(rows, (piece.start, piece.start + piece.n_rows))
+            if first < last:
+                yield (
+                    slice(int(first), int(last)),
+                    source.read_group(piece).take(pa.array(rows[first:last] - piece.start)),
+                )
+        return
+    for part, X in _chosen(source, rows):
+        names = source.names or [f"x{i}" for i in range(source.n_columns)]
+        yield part, pa.table({name: np.ascontiguousarray(X[:, i]) for i, name in enumerate(names)})
+
+
+def _write_rows(file: Any, selection: Selection, metadata: dict[bytes, bytes]) -> None:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    core, beside = selection.coreset, selection.columns()
+    writer: Any = None
+    for part, table in _tables(selection):
+        own = {"row": core.indices[part], "weight": core.weights[part]}
+        own |= {name: values[part] for name, values in beside.items()}
+        names = [f"input_{name}" if name in own else name for name in table.column_names]
+        table = table.rename_columns(names)
+        columns = [pa.array(values) for values in own.values()] + table.columns
+        whole = pa.table(columns, names=[*own, *names]).replace_schema_metadata(metadata)
+        writer = writer or parquet.ParquetWriter(file, whole.schema)
+        writer.write_table(whole)
+    if writer is not None:
+        writer.close()
