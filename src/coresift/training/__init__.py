@@ -1,0 +1,1 @@
+"""Training with PyTorch, an extra: nothing here is imported by the package itself."""
