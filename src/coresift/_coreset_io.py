@@ -151,7 +151,7 @@ def _write_parquet(
         from pyarrow import parquet
     except ImportError as error:
         _refuse_parquet(error)
-    table = pa.table({"row": indices, "weight": weights, **columns})
+    table = pa.table({"row": indices, **columns, "weight": weights})
     parquet.write_table(table.replace_schema_metadata(parquet_metadata(header, run)), file)
 
 

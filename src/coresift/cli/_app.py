@@ -14,8 +14,10 @@ import typer
 from coresift import __version__
 from coresift._errors import CoresiftError
 from coresift.cli._options import Debug, Quiet, Settings, Verbose, with_common_options
+from coresift.cli.audit import audit, certify
 from coresift.cli.demo import demo
 from coresift.cli.figure import app as figures
+from coresift.cli.select import select
 
 EXIT_ERROR, EXIT_USAGE, EXIT_INTERRUPTED = 1, 2, 130
 
@@ -24,12 +26,13 @@ _SELF_EXPLAINING = (CoresiftError, OSError)
 
 app = typer.Typer(
     help="Small weighted subsets (coresets) of a data set, with a stated error.",
-    add_completion=False,
+    add_completion=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command(name="demo")(with_common_options(demo))
+for function in (demo, select, audit, certify):
+    app.command()(with_common_options(function))
 app.add_typer(figures, name="figure")
 
 

@@ -34,7 +34,23 @@ def load_named(name: str, data_dir: Path | None, max_rows: int, rng: np.random.G
     ``data_dir``, ``covtype`` from a file ``covtype*.npz`` (array ``X`` of 54 columns) in the folder ``covtype``.
     """
     source = _source(name)
-    rows = source.read(find_file(name, data_dir))
+    return _prepared(name, source.read(find_file(name, data_dir)), max_rows, rng)
+
+
+def load_file(name: str, path: Path | None, max_rows: int, rng: np.random.Generator) -> Dataset:
+    """The data set ``name`` from the file at ``path``, or fetched by scikit-learn (and kept by it) if there is none."""
+    source = _source(name)
+    if path is not None:
+        if not path.is_file():
+            raise InvalidInputError(f"{path}: no such file")
+        return _prepared(name, source.read(path), max_rows, rng)
+    if source.fetch is None:
+        raise InvalidInputError(f"the data set {name!r} is read from a file; none was given")
+    return _prepared(name, source.fetch(), max_rows, rng)
+
+
+def _prepared(name: str, rows: np.ndarray, max_rows: int, rng: np.random.Generator) -> Dataset:
+    source = _source(name)
     which = f"all {len(rows):,} rows"
     if len(rows) > max_rows:
         which = f"{max_rows:,} random rows of {len(rows):,}"
@@ -64,6 +80,7 @@ class _Source:
     locate: Callable[[Path], Path] | None  # from the folder of the data set; None where it is embedded
     read: Callable[[Path], np.ndarray]
     prepare: Callable[[np.ndarray], tuple[np.ndarray, str]]
+    fetch: Callable[[], np.ndarray] | None = None  # where scikit-learn can get it
 
 
 def _source(name: str) -> _Source:
@@ -118,6 +135,12 @@ def _read_covtype(path: Path) -> np.ndarray:
     return rows
 
 
+def _fetch_covtype() -> np.ndarray:
+    from sklearn.datasets import fetch_covtype
+
+    return np.asarray(fetch_covtype().data)
+
+
 def _as_they_are(rows: np.ndarray) -> tuple[np.ndarray, str]:
     return rows, "columns as they are"
 
@@ -137,6 +160,6 @@ def _standardised(rows: np.ndarray) -> tuple[np.ndarray, str]:
 _SOURCES = {
     "digits": _Source("Digits", None, _read_digits, _as_they_are),
     "mnist": _Source("MNIST", _mnist_file, _read_mnist, _pixels),
-    "covtype": _Source("CovType", _covtype_file, _read_covtype, _standardised),
+    "covtype": _Source("CovType", _covtype_file, _read_covtype, _standardised, _fetch_covtype),
 }
 NAMES = tuple(_SOURCES)

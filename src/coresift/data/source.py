@@ -7,10 +7,11 @@ carries names of files, not data (an array in memory is the exception, and is no
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -63,6 +64,8 @@ class Source(ABC):
     pieces: list[Piece]
     has_weights: bool = False
     has_labels: bool = False
+    opened_with: Mapping[str, Any] = MappingProxyType({})
+    """The names that were asked for: columns, embedding, label, weight."""
     is_portable: bool = True
     """Whether it may be sent to other processes."""
 

@@ -60,6 +60,13 @@ def open_source(
     if isinstance(data, Source):
         return data
     wanted = Wanted(columns, embedding, label, weight)
+    source = _opened(data, wanted, filesystem, image_size)
+    names = {"columns": None if columns is None else list(columns), "embedding": embedding, "label": label}
+    source.opened_with = {**names, "weight": weight, "image_size": image_size}
+    return source
+
+
+def _opened(data: Any, wanted: Wanted, filesystem: Any, image_size: int) -> Source:
     if isinstance(data, np.ndarray):
         return ArraySource(data)
     if hasattr(data, "files") and hasattr(data, "filesystem"):  # a pyarrow FileSystemDataset

@@ -64,7 +64,7 @@ class Selection:
         core, report = self.coreset, self.report
         text = [
             f"Chosen: {core.size:,} of {core.n_samples:,} rows. Total sensitivity {report.total_sensitivity:.3g} "
-            f"(the least possible is 1 for each class), largest over mean {report.spread:.3g}, bound {core.bound}.",
+            f"(the least possible is {len(report.class_sizes or [1])}), largest over mean {report.spread:.3g}, bound {core.bound}.",
             f"Guaranteed: {core.guarantee}",
         ]
         if report.worst_error_found is not None and report.mean_error_found is not None:
@@ -152,6 +152,21 @@ def check_output(path: Path, n_rows: int = 0) -> None:
         )
 
 
+def load_run(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """The record of the run that wrote a file of :meth:`Selection.save`; empty for other coreset files."""
+    target = Path(path)
+    if target.suffix.lower() == ".npz":
+        with np.load(target, allow_pickle=False) as members:
+            text = str(members["run"]) if "run" in members.files else "{}"
+    else:
+        need_pyarrow("Parquet files")
+        from pyarrow import parquet
+
+        text = (parquet.read_schema(target).metadata or {}).get(b"coresift.run", b"{}").decode()
+    found: dict[str, Any] = json.loads(text)
+    return found
+
+
 def _chosen(source: Source, rows: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
     """The chosen rows piece by piece: which of them, and their features."""
     for piece in source.pieces:
@@ -192,8 +207,8 @@ def _write_rows(file: Any, selection: Selection, metadata: dict[bytes, bytes]) -
     core, beside = selection.coreset, selection.columns()
     writer: Any = None
     for part, table in _tables(selection):
-        own = {"row": core.indices[part], "weight": core.weights[part]}
-        own |= {name: values[part] for name, values in beside.items()}
+        own = {"row": core.indices[part], **{name: values[part] for name, values in beside.items()}}
+        own["weight"] = core.weights[part]
         names = [f"input_{name}" if name in own else name for name in table.column_names]
         table = table.rename_columns(names)
         columns = [pa.array(values) for values in own.values()] + table.columns

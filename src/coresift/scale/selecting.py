@@ -377,6 +377,7 @@ def _record(source: Source, options: Options) -> dict[str, Any]:
         "input": source.name,
         "files": len(source.files),
         "rows": source.n_rows,
-        "columns": source.names if source.names is not None else source.n_columns,
+        "n_columns": source.n_columns,
+        **source.opened_with,
         **{name: value for name, value in made.items() if name not in ("workers", "engine", "max_memory")},
     }
