@@ -11,6 +11,7 @@ import json
 import os
 import secrets
 import warnings
+import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO, Any, NoReturn
@@ -127,10 +128,15 @@ def _write_npz(
     columns: Mapping[str, Any],
     run: str | None,
 ) -> None:
-    arrays = {name: np.asarray(values) for name, values in columns.items()}
+    members = {"header": np.array(header), "row": indices.astype("<i8"), "weight": weights.astype("<f8")}
+    members |= {name: np.asarray(values) for name, values in columns.items()}
     if run is not None:
-        arrays["run"] = np.array(run)
-    np.savez(file, header=np.array(header), row=indices.astype("<i8"), weight=weights.astype("<f8"), **arrays)
+        members["run"] = np.array(run)
+    # np.savez would do, but for an array that is called "file"
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, values in members.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, values, allow_pickle=False)
 
 
 def _read_npz(file: IO[bytes]) -> tuple[str, Indices, Weights]:

@@ -53,7 +53,9 @@ def select(
         int, typer.Option(min=0, help="With --per-class: the least rows of a class.")
     ] = 1,
     weight: Weight = None,
-    loss: Annotated[str, typer.Option(help="gaussian or laplacian.")] = "gaussian",
+    loss: Annotated[
+        str, typer.Option(autocompletion=lambda: ["gaussian", "laplacian"], help="gaussian or laplacian.")
+    ] = "gaussian",
     bandwidth: Annotated[
         str | None,
         typer.Option(help="A number in the units of the data, 'median', or 'none': the farthest row."),
@@ -62,12 +64,17 @@ def select(
     bound: Annotated[
         str,
         typer.Option(
-            help="auto, closed-form, cells, exact, paper or lemma (laplacian: auto, cells, exact, paper)."
+            autocompletion=lambda: ["auto", "closed-form", "cells", "exact", "paper", "lemma"],
+            help="auto, closed-form, cells, exact, paper or lemma; laplacian: auto, cells, exact or paper.",
         ),
     ] = "auto",
     cells: Annotated[int, typer.Option(min=1, help="Cells of the bound 'cells'.")] = 64,
     method: Annotated[
-        str | None, typer.Option(help="keys (default), systematic or iid (default with --eps).")
+        str | None,
+        typer.Option(
+            autocompletion=lambda: ["keys", "systematic", "iid"],
+            help="keys (default), systematic or iid (default with --eps).",
+        ),
     ] = None,
     eps: Annotated[
         float | None, typer.Option(help="Instead of a budget: a relative error to guarantee.")
@@ -84,7 +91,11 @@ def select(
         int, typer.Option("--workers", "-j", min=1, help="Processes that read and compute.")
     ] = 1,
     engine: Annotated[
-        str, typer.Option(help="local, or ray (joins RAY_ADDRESS or starts by itself).")
+        str,
+        typer.Option(
+            autocompletion=lambda: ["local", "ray"],
+            help="local, or ray (joins RAY_ADDRESS or starts by itself).",
+        ),
     ] = "local",
     image_size: ImageSize = 32,
     materialize: Annotated[

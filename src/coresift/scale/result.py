@@ -64,7 +64,8 @@ class Selection:
         core, report = self.coreset, self.report
         text = [
             f"Chosen: {core.size:,} of {core.n_samples:,} rows. Total sensitivity {report.total_sensitivity:.3g} "
-            f"(the least possible is {len(report.class_sizes or [1])}), largest over mean {report.spread:.3g}, bound {core.bound}.",
+            f"(the least possible is {len(report.class_sizes or [1])}), largest over mean {report.spread:.3g}, "
+            f"bound {core.bound}.",
             f"Guaranteed: {core.guarantee}",
         ]
         if report.worst_error_found is not None and report.mean_error_found is not None:
