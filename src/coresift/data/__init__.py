@@ -1,6 +1,18 @@
 """Where data comes from: readers of files and named data sets. No torch here."""
 
+from .datasets import load_dataset
 from .idx import read_idx
-from .named import NAMES, Dataset, find_file, load_file, load_named
+from .named import NAMES, Dataset, find_file, load_named
+from .splits import ArrayDataset, DatasetSplits, LazyDataset
 
-__all__ = ["NAMES", "Dataset", "find_file", "load_file", "load_named", "read_idx"]
+__all__ = [
+    "NAMES",
+    "ArrayDataset",
+    "Dataset",
+    "DatasetSplits",
+    "LazyDataset",
+    "find_file",
+    "load_dataset",
+    "load_named",
+    "read_idx",
+]

@@ -120,14 +120,21 @@ def _read_mnist(path: Path) -> np.ndarray:
     return images.reshape(len(images), -1)
 
 
-def _read_covtype(path: Path) -> np.ndarray:
+def read_arrays(path: Path, *names: str) -> tuple[np.ndarray, ...]:
+    """Arrays of numbers of an ``.npz`` file, by name."""
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as members:
-            rows = np.asarray(members["X"])
-    except KeyError:
-        raise InvalidInputError(f"{path}: holds no array 'X'") from None
+            if missing := [name for name in names if name not in members]:
+                raise InvalidInputError(f"{path}: holds no array {missing[0]!r}")
+            return tuple(np.asarray(members[name]) for name in names)
+    except InvalidInputError:
+        raise
     except (ValueError, TypeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise InvalidInputError(f"{path}: not an npz file of numbers, or damaged ({error})") from error
+
+
+def _read_covtype(path: Path) -> np.ndarray:
+    (rows,) = read_arrays(path, "X")
     if rows.ndim != 2 or rows.shape[1] != _COVTYPE_COLUMNS or rows.dtype.kind not in "iuf":
         raise InvalidInputError(
             f"{path}: X has shape {rows.shape} and type {rows.dtype}; {_COVTYPE_COLUMNS} columns of numbers are needed"

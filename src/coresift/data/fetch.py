@@ -1,0 +1,80 @@
+"""Where the files of named data sets are looked for, and how they get there."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from .._errors import InvalidInputError, MissingExtraError
+
+VARIABLE = "CORESIFT_DATA_DIR"
+
+
+@dataclass(frozen=True)
+class Download:
+    """A file that its authors publish, or a mirror of theirs, with its published checksum."""
+
+    file: str
+    folders: tuple[str, ...]
+    """Addresses to try, in this order, to which the name of the file is added."""
+    checksum: str
+    """As ``md5:...`` or ``sha256:...``."""
+
+    @property
+    def urls(self) -> tuple[str, ...]:
+        """Addresses of the file."""
+        return tuple(folder + self.file for folder in self.folders)
+
+
+def data_folder(data_dir: str | os.PathLike[str] | None) -> Path:
+    """The folder of all data sets: as given, else ``$CORESIFT_DATA_DIR``, else ``coresift_data`` in the home folder."""
+    if data_dir is not None:
+        return Path(data_dir).expanduser()
+    named = os.environ.get(VARIABLE)
+    return Path(named).expanduser() if named else Path.home() / "coresift_data"
+
+
+def first_file(folders: Iterable[Path], names: Sequence[str]) -> Path | None:
+    """The first of these files that is there."""
+    return next((folder / name for folder in folders for name in names if (folder / name).is_file()), None)
+
+
+def fetch(file: Download, folder: Path) -> Path:
+    """Download a file into ``folder`` and check it; nothing is left there when it is not what was published."""
+    try:
+        import pooch
+    except ImportError as error:
+        raise MissingExtraError('downloads need pooch: pip install "coresift[io]"') from error
+    pooch.get_logger().setLevel("WARNING")
+    failures = []
+    for url in file.urls:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            return Path(pooch.retrieve(url, file.checksum, fname=file.file, path=folder))
+        except (
+            OSError,
+            ValueError,
+        ) as error:  # what requests raises is an OSError; a wrong checksum is a ValueError
+            failures.append(f"{url}: {str(error).splitlines()[0] if str(error) else type(error).__name__}")
+    raise InvalidInputError(
+        f"{folder / file.file}: could not be downloaded ({'; '.join(failures)}). "
+        "Where there is no network, put the file there by hand."
+    )
+
+
+def check_published(path: Path, files: Sequence[Download]) -> None:
+    """Refuse a file whose checksum is not the one published under its name; one that is not published passes."""
+    import hashlib
+
+    for file in files:
+        if file.file != path.name:
+            continue
+        kind, _, expected = file.checksum.partition(":")
+        with path.open("rb") as stream:
+            found = hashlib.file_digest(stream, kind).hexdigest()
+        if found != expected:
+            raise InvalidInputError(
+                f"{path}: its {kind} is {found}, but {expected} is published; download it again."
+            )

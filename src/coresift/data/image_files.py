@@ -1,0 +1,91 @@
+"""Image files as arrays of bytes: the middle of an image, or a random part of it. Pillow is an extra."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .._errors import InvalidInputError, MissingExtraError
+
+Box = tuple[float, float, float, float]  # left, upper, right, lower
+Crop = Callable[
+    [int, int], tuple[Box, bool]
+]  # of width and height: the part to keep, and whether to mirror it
+
+_SHORT_SIDE = 256 / 224  # the usual test view of ImageNet: 224 pixels of an image of 256
+_AREA, _RATIO = (0.08, 1.0), (3 / 4, 4 / 3)
+_ATTEMPTS = 10
+
+
+def need_pillow(what: str) -> Any:
+    """The module ``PIL.Image``."""
+    try:
+        from PIL import Image
+    except ImportError as error:
+        raise MissingExtraError(f'{what} need Pillow: pip install "coresift[io]"') from error
+    return Image
+
+
+def decode(path: str, size: int, crop: Crop | None = None) -> np.ndarray:
+    """An image file as (3, size, size) uint8: the part that ``crop`` names, or else the middle."""
+    Image = need_pillow("image files")
+    from PIL import UnidentifiedImageError
+
+    try:
+        with Image.open(path) as image:
+            width, height = image.size
+            box, mirror = (crop or middle)(width, height)
+            # JPEG files are decoded at a fraction of their size where that is still larger than what is kept
+            image.draft("RGB", _least_size(image.size, box, size))
+            shrink = image.size[0] / width, image.size[1] / height
+            box = (box[0] * shrink[0], box[1] * shrink[1], box[2] * shrink[0], box[3] * shrink[1])
+            small = image.convert("RGB").resize((size, size), Image.Resampling.BILINEAR, box=box)
+            pixels = np.asarray(small, dtype=np.uint8).transpose(2, 0, 1)
+    except FileNotFoundError:
+        raise InvalidInputError(f"{path}: no such file") from None
+    except (
+        UnidentifiedImageError,
+        Image.DecompressionBombError,
+        OSError,
+        ValueError,
+        SyntaxError,
+    ) as error:
+        raise InvalidInputError(f"{path}: damaged, or no image ({error})") from error
+    return np.ascontiguousarray(pixels[:, :, ::-1] if mirror else pixels)
+
+
+def middle(width: int, height: int) -> tuple[Box, bool]:
+    """The square in the middle with 224/256 of the shorter side."""
+    side = min(width, height) / _SHORT_SIDE
+    left, upper = (width - side) / 2, (height - side) / 2
+    return (left, upper, left + side, upper + side), False
+
+
+def random_resized_crop(rng: np.random.Generator) -> Crop:
+    """A random part of 8 to 100 % of the area and of a ratio between 3:4 and 4:3, mirrored half of the time."""
+
+    def crop(width: int, height: int) -> tuple[Box, bool]:
+        mirror = bool(rng.random() < 0.5)
+        for _ in range(_ATTEMPTS):
+            area = width * height * rng.uniform(*_AREA)
+            ratio = math.exp(rng.uniform(math.log(_RATIO[0]), math.log(_RATIO[1])))
+            w, h = math.sqrt(area * ratio), math.sqrt(area / ratio)
+            if w <= width and h <= height:
+                left, upper = rng.uniform(0, width - w), rng.uniform(0, height - h)
+                return (left, upper, min(left + w, width), min(upper + h, height)), mirror
+        side = min(width, height)
+        left, upper = (width - side) / 2, (height - side) / 2
+        return (left, upper, left + side, upper + side), mirror
+
+    return crop
+
+
+def _least_size(image: tuple[int, int], box: Box, size: int) -> tuple[int, int]:
+    """The size at which the box still has ``size`` pixels on each side."""
+    return (
+        math.ceil(image[0] * size / max(box[2] - box[0], 1)),
+        math.ceil(image[1] * size / max(box[3] - box[1], 1)),
+    )

@@ -1,0 +1,140 @@
+"""What a data set for training is: a training and a test part, in memory or on the disk, and what is known of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from .._errors import InvalidInputError
+from .image_files import decode, random_resized_crop
+
+Task = Literal["classification", "regression"]
+Augmentation = Literal["crop-flip", "resized-crop-flip"]
+
+
+@dataclass(frozen=True, eq=False)
+class ArrayDataset:
+    """Samples in memory: serve them by indexing the arrays, not item by item.
+
+    Attributes
+    ----------
+    x : array of shape (n, c, h, w), uint8, or (n, d), float32
+        Images stay bytes: they are scaled and normalised as tensors, batch by batch. (Images given as floats stay
+        float32.)
+    y : array of n int64 labels from 0 on, or of (n,) or (n, K) float32 targets
+    """
+
+    x: np.ndarray
+    y: np.ndarray
+
+    def __post_init__(self) -> None:
+        if len(self.x) != len(self.y):
+            raise InvalidInputError(f"y has {len(self.y)} entries, but x has {len(self.x)} rows.")
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def __getitem__(self, index: Any) -> tuple[np.ndarray, Any]:
+        return self.x[index], self.y[index]
+
+    def take(self, rows: np.ndarray) -> ArrayDataset:
+        """Some rows, in the order in which they are named."""
+        return ArrayDataset(self.x[rows], self.y[rows])
+
+
+@dataclass(frozen=True, eq=False)
+class LazyDataset:
+    """Images on the disk, decoded one by one when asked for. Small enough to be sent to workers: names, no pixels.
+
+    Attributes
+    ----------
+    paths : sequence of str
+    y : array of n int64 labels from 0 on
+    size : int
+        Height and width of what ``load`` gives.
+    """
+
+    paths: Sequence[str]
+    y: np.ndarray
+    size: int
+
+    def __post_init__(self) -> None:
+        if len(self.paths) != len(self.y):
+            raise InvalidInputError(f"y has {len(self.y)} entries, but there are {len(self.paths)} images.")
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def load(self, index: int, rng: np.random.Generator | None = None) -> np.ndarray:
+        """The image at ``index``, (3, size, size) uint8.
+
+        Without ``rng``: the middle of the image, whose shorter side is brought to ``size * 256 / 224`` first. With it:
+        a random part of 8 to 100 % of the area, of a ratio between 3:4 and 4:3, mirrored half of the time, as ImageNet
+        models are trained.
+        """
+        crop = None if rng is None else random_resized_crop(rng)
+        return decode(self.paths[index], self.size, crop)
+
+    def __getitem__(self, index: int) -> tuple[np.ndarray, Any]:
+        return self.load(index), self.y[index]
+
+    def take(self, rows: np.ndarray) -> LazyDataset:
+        """Some images, in the order in which they are named."""
+        return LazyDataset([self.paths[int(row)] for row in rows], self.y[rows], self.size)
+
+
+AnyDataset: TypeAlias = ArrayDataset | LazyDataset
+
+
+@dataclass(frozen=True, eq=False)
+class DatasetSplits:
+    """A data set for training.
+
+    Attributes
+    ----------
+    name : str
+    train, test : ArrayDataset or LazyDataset
+    n_classes : int or None
+        None for regression.
+    task : "classification" or "regression"
+    input_shape : tuple of int
+        Of one sample: (c, h, w) or (d,).
+    mean, std : tuple of float or None
+        Per channel, of bytes over 255, or of floats as they are; a batch is normalised to ``(x - mean) / std``. None
+        where the inputs are to be used as they are: rows of a table are standardised already.
+    augmentation : "crop-flip", "resized-crop-flip" or None
+        What belongs to training on these data: random crops of the image with four black pixels on each side, and
+        mirror images; or, for images on the disk, ``train.load(index, rng)``.
+    class_names : tuple of str or None
+    preparation : str
+        What was done to the data, as a phrase.
+    """
+
+    name: str
+    train: AnyDataset
+    test: AnyDataset
+    n_classes: int | None
+    task: Task
+    input_shape: tuple[int, ...]
+    mean: tuple[float, ...] | None = None
+    std: tuple[float, ...] | None = None
+    augmentation: Augmentation | None = None
+    class_names: tuple[str, ...] | None = None
+    preparation: str = "as it is"
+
+    @property
+    def n_outputs(self) -> int:
+        """Outputs that a model needs: one for each class, or for each target."""
+        if self.n_classes is not None:
+            return self.n_classes
+        return 1 if self.train.y.ndim == 1 else int(self.train.y.shape[1])
+
+    def __repr__(self) -> str:
+        what = f"{self.n_classes} classes" if self.n_classes is not None else "regression"
+        return (
+            f"DatasetSplits({self.name!r}: {len(self.train):,} + {len(self.test):,} samples "
+            f"of {'x'.join(map(str, self.input_shape))}, {what})"
+        )

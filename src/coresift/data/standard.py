@@ -1,0 +1,168 @@
+"""Data sets that are small enough for memory, by name: MNIST, digits, forest cover types."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from pathlib import Path
+
+import numpy as np
+
+from .._errors import InvalidInputError
+from .fetch import Download, first_file
+from .idx import read_idx
+from .named import read_arrays
+from .preparing import array_splits, channel_statistics, split_rows, standardized
+from .splits import DatasetSplits
+
+_MIRRORS = (
+    "https://ossci-datasets.s3.amazonaws.com/mnist/",
+    "https://storage.googleapis.com/cvdf-datasets/mnist/",
+)
+MNIST_FILES = (
+    Download("train-images-idx3-ubyte.gz", _MIRRORS, "md5:f68b3c2dcbeaaa9fbdd348bbdeb94873"),
+    Download("train-labels-idx1-ubyte.gz", _MIRRORS, "md5:d53e105ee54ea40749a09fcbcd1e9432"),
+    Download("t10k-images-idx3-ubyte.gz", _MIRRORS, "md5:9fb629c4189551a2d022fa330f9573f3"),
+    Download("t10k-labels-idx1-ubyte.gz", _MIRRORS, "md5:ec29112dd5afa0611ce80d1b7f02629c"),
+)
+COVTYPE_FILES = (
+    Download(
+        "covtype.data.gz",
+        ("https://archive.ics.uci.edu/ml/machine-learning-databases/covtype/",),
+        "sha256:614360d0257557dd1792834a85a1cdebfadc3c4f30b011d56afee7ffb5b15771",
+    ),
+)
+_COVTYPE_COLUMNS, _COVTYPE_CLASSES = 54, 7
+_COVTYPE_NAMES = (
+    "Spruce/Fir",
+    "Lodgepole Pine",
+    "Ponderosa Pine",
+    "Cottonwood/Willow",
+    "Aspen",
+    "Douglas-fir",
+    "Krummholz",
+)
+_DIGIT_NAMES = tuple("0123456789")
+
+
+def find_mnist(root: Path) -> dict[str, Path | None]:
+    """The four files, under the names with which they are published; None for one that is missing."""
+    folders = (root / "mnist", root / "MNIST" / "raw", root)
+    names = [file.file for file in MNIST_FILES]
+    return {name: first_file(folders, (name, name.removesuffix(".gz"))) for name in names}
+
+
+def load_mnist(files: dict[str, Path]) -> DatasetSplits:
+    """60,000 and 10,000 images of 28x28."""
+    paths = [files[file.file] for file in MNIST_FILES]
+    train, test = (_images_and_labels(images, labels) for images, labels in (paths[:2], paths[2:]))
+    return array_splits(
+        "mnist",
+        train,
+        test,
+        "classification",
+        n_classes=10,
+        mean=(0.1307,),
+        std=(0.3081,),
+        class_names=_DIGIT_NAMES,
+        preparation="the published training and test parts",
+    )
+
+
+def _images_and_labels(images_path: Path, labels_path: Path) -> tuple[np.ndarray, np.ndarray]:
+    images, labels = read_idx(images_path), read_idx(labels_path)
+    if images.dtype != np.uint8 or images.shape[1:] != (28, 28):
+        raise InvalidInputError(
+            f"{images_path}: bytes of shape (n, 28, 28) are needed, this is {images.dtype} {images.shape}"
+        )
+    if labels.dtype != np.uint8 or labels.ndim != 1:
+        raise InvalidInputError(
+            f"{labels_path}: one byte per image is needed, this is {labels.dtype} {labels.shape}"
+        )
+    if len(images) != len(labels) or len(images) == 0:
+        raise InvalidInputError(
+            f"{labels_path}: {len(labels)} labels, but {images_path} has {len(images)} images"
+        )
+    if labels.max() > 9:
+        raise InvalidInputError(f"{labels_path}: the label {labels.max()}; digits are 0 to 9")
+    return images[:, None], labels.astype(np.int64)
+
+
+def load_digits_splits(test_fraction: float, seed: int) -> DatasetSplits:
+    """1,797 images of 8x8, which come with scikit-learn, as bytes of 28x28."""
+    from scipy.ndimage import zoom
+    from sklearn.datasets import load_digits
+
+    digits = load_digits()
+    large = zoom(
+        digits.images, (1, 3.5, 3.5), order=1, mode="nearest", grid_mode=True
+    )  # (n, 28, 28), 0 to 16
+    x, y = np.rint(large * (255 / 16)).astype(np.uint8)[:, None], digits.target.astype(np.int64)
+    train, test = split_rows(y, "classification", test_fraction, seed, "digits")
+    mean, std = channel_statistics(x[train])
+    return array_splits(
+        "digits",
+        (x[train], y[train]),
+        (x[test], y[test]),
+        "classification",
+        n_classes=10,
+        mean=mean,
+        std=std,
+        class_names=_DIGIT_NAMES,
+        preparation=f"resized from 8x8 linearly; {test_fraction:.0%} of each class are the test part (seed {seed})",
+    )
+
+
+def find_covtype(root: Path) -> Path | None:
+    """A file ``covtype*.npz`` or the published table; None where there is neither."""
+    folders = [root / "covtype", root]
+    found = [path for folder in folders for path in sorted(folder.glob("covtype*.npz"))]
+    if len(found) > 1:
+        raise InvalidInputError(
+            f"{found[0]} and {found[1].name}: one file covtype*.npz is needed, not {len(found)}"
+        )
+    return found[0] if found else first_file(folders, ("covtype.data.gz", "covtype.data"))
+
+
+def load_covtype(path: Path | None, test_fraction: float, seed: int) -> DatasetSplits:
+    """Rows of 54 numbers, seven classes; without a path, from the cache of scikit-learn's ``fetch_covtype``."""
+    X, labels, where = _covtype_arrays(path)
+    if X.ndim != 2 or X.shape[1] != _COVTYPE_COLUMNS or X.dtype.kind not in "iuf":
+        raise InvalidInputError(
+            f"{where}: X has shape {X.shape} and type {X.dtype}; {_COVTYPE_COLUMNS} columns of numbers are needed"
+        )
+    if labels.shape != (len(X),) or not np.isin(labels, np.arange(1, _COVTYPE_CLASSES + 1)).all():
+        raise InvalidInputError(
+            f"{where}: y must be one number from 1 to {_COVTYPE_CLASSES} for each of {len(X)} rows"
+        )
+    if X.dtype.kind == "f" and not np.isfinite(X).all():
+        raise InvalidInputError(f"{where}: X holds numbers that are not finite")
+    y = labels.astype(np.int64) - 1
+    train, test = split_rows(y, "classification", test_fraction, seed, str(where))
+    x_train, x_test = standardized(X[train], X[test])
+    return array_splits(
+        "covtype",
+        (x_train, y[train]),
+        (x_test, y[test]),
+        "classification",
+        n_classes=_COVTYPE_CLASSES,
+        class_names=_COVTYPE_NAMES,
+        preparation=f"{len(X):,} rows; {test_fraction:.0%} of each class are the test part (seed {seed}); columns "
+        "standardised with mean and deviation of the training part",
+    )
+
+
+def _covtype_arrays(path: Path | None) -> tuple[np.ndarray, np.ndarray, Path | str]:
+    if path is None:
+        from sklearn.datasets import fetch_covtype
+
+        cached = fetch_covtype(download_if_missing=False)
+        return cached.data, cached.target, "scikit-learn's cache of covtype"
+    if path.suffix == ".npz":
+        return *read_arrays(path, "X", "y"), path
+    try:
+        with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as file:
+            table = np.loadtxt(file, delimiter=",", dtype=np.int16, ndmin=2)
+    except (EOFError, gzip.BadGzipFile, zlib.error, ValueError, OverflowError) as error:
+        raise InvalidInputError(f"{path}: not a table of integers, or damaged ({error})") from error
+    return table[:, :-1], table[:, -1], path

@@ -1,0 +1,64 @@
+"""Whole batches of images at once: scaling and normalisation, random crops and mirror images."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from .._errors import InvalidInputError
+
+PADDING = 4
+
+
+def normalize(x: Tensor, mean: Sequence[float] | None, std: Sequence[float] | None) -> Tensor:
+    """A batch (b, c, ...) as floats: bytes over 255, then ``(x - mean) / std`` per channel; floats are not scaled.
+
+    Without ``mean`` and ``std`` that is all that happens.
+    """
+    x = x.float() / 255 if x.dtype == torch.uint8 else x
+    if mean is None and std is None:
+        return x
+    if mean is None or std is None:
+        raise InvalidInputError("mean and std belong together: give both or none.")
+    n_channels = x.shape[1] if x.ndim > 1 else 0
+    for name, values in (("mean", mean), ("std", std)):
+        if len(values) != n_channels:
+            raise InvalidInputError(f"{name} has {len(values)} entries, but x has {n_channels} channels.")
+    if min(std) <= 0:
+        raise InvalidInputError(f"std = {tuple(std)} must be positive.")
+    shape = (1, n_channels) + (1,) * (x.ndim - 2)
+    centre, deviation = (torch.tensor(list(v), dtype=x.dtype, device=x.device) for v in (mean, std))
+    return (x - centre.view(shape)) / deviation.view(shape)
+
+
+def random_crop_flip(x: Tensor, generator: torch.Generator, padding: int = PADDING) -> Tensor:
+    """Each image (b, c, h, w) moved by up to ``padding`` pixels, black coming in, and mirrored half of the time.
+
+    That is a crop of h x w, uniform among all, of the image with ``padding`` zeros on each side. Zero must be black, so
+    this comes before :func:`normalize`. Draws, in this order: the rows at which crops begin, the columns, the mirrors,
+    one of each per image, on the device of the generator.
+    """
+    b, c, h, w = x.shape
+    draw = {"generator": generator, "device": generator.device}
+    top = torch.randint(0, 2 * padding + 1, (b, 1), **draw).to(x.device)
+    left = torch.randint(0, 2 * padding + 1, (b, 1), **draw).to(x.device)
+    mirror = torch.randint(0, 2, (b, 1), **draw).to(x.device).bool()
+    across = torch.arange(w, device=x.device)
+    rows = top + torch.arange(h, device=x.device)  # (b, h)
+    columns = left + torch.where(mirror, across.flip(0), across)  # (b, w)
+    padded = functional.pad(x, (padding,) * 4)
+    images = torch.arange(b, device=x.device).view(b, 1, 1, 1)
+    channels = torch.arange(c, device=x.device).view(1, c, 1, 1)
+    return padded[images, channels, rows.view(b, 1, h, 1), columns.view(b, 1, 1, w)]  # (b, c, h, w)
+
+
+def augment(x: Tensor, kind: str | None, generator: torch.Generator) -> Tensor:
+    """A batch as ``DatasetSplits.augmentation`` asks; for ``resized-crop-flip`` images are cut when loaded."""
+    if kind == "crop-flip":
+        return random_crop_flip(x, generator)
+    if kind in (None, "resized-crop-flip"):
+        return x
+    raise InvalidInputError(f"augmentation = {kind!r} must be 'crop-flip', 'resized-crop-flip' or None.")
