@@ -169,6 +169,20 @@ def test_descent_returns_its_start_if_nothing_is_better():
     assert descended_weights(lambda v: K @ v, -b, np.ones(3), 200) == pytest.approx(np.zeros(3))
 
 
+def test_descent_with_steps_too_long_returns_the_best_it_saw():
+    # a curvature of 50 across the vector of ones, which the power method starts from and never leaves
+    u = np.array([1.0, -1.0, 0.0, 0.0]) / np.sqrt(2)
+    K = np.eye(4) + 49.0 * np.outer(u, u)
+    b, start = K @ np.full(4, 0.5), np.array([0.5, 0.5 + 1e-6, 0.0, 0.0])
+    values = [value(K, b, descended_weights(lambda v: K @ v, b, start, steps)) for steps in range(1, 30)]
+    assert values[0] < value(K, b, start)
+    assert (np.diff(values) <= 0).all()
+    step = np.maximum(start - (K @ start - b) / 1.05, 0.0)
+    for _ in range(10):
+        step = np.maximum(step - (K @ step - b) / 1.05, 0.0)
+    assert value(K, b, step) > value(K, b, start)  # power: such steps do lead away
+
+
 def by_trying_every_row(K, wanted, size):
     """Greedy with the projection solved afresh for every candidate; also the residuals on the way."""
     chosen, squares = [], []
