@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import typer
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from coresift._errors import InvalidInputError
 from coresift._validation import check_budget
+from coresift.cli import network_figures
+from coresift.cli._figures import Files, Out, Source, Table, progress_bar
 from coresift.cli._options import Settings, with_common_options
 
 if TYPE_CHECKING:
@@ -24,9 +25,7 @@ app = typer.Typer(help="Figures of what was measured, with the numbers behind th
 
 def bandwidth(
     settings: Settings,
-    out: Annotated[
-        Path, typer.Option("--out", "-o", help="The figure: .svg or .png; without a suffix, both.")
-    ],
+    out: Out,
     data_dir: Annotated[
         Path | None,
         typer.Option(help="Folder with mnist/ and covtype/; without it, the embedded digits only."),
@@ -38,42 +37,23 @@ def bandwidth(
     seed: Annotated[int, typer.Option(min=0, help="The first of the seeds.")] = 0,
     bandwidths: Annotated[int, typer.Option(min=2, help="How many bandwidths, from 1/8 to 8.")] = 13,
     rows: Annotated[int, typer.Option(min=2, help="Rows of a data set to use, at most.")] = 3000,
-    table: Annotated[
-        Path | None, typer.Option(help="Where the numbers go (CSV); by default beside the figure.")
-    ] = None,
-    source: Annotated[
-        Path | None, typer.Option("--from", help="Draw the numbers of this table; nothing is computed.")
-    ] = None,
+    table: Table = None,
+    source: Source = None,
 ) -> None:
     """When does it help? Sensitivities, sizes and errors against the bandwidth."""
-    from coresift.experiments._plots import check_writable, figure_paths, require_matplotlib, save_figure
-    from coresift.experiments._tables import read_table, write_table
+    from coresift.experiments._tables import read_table
     from coresift.experiments.bandwidth import Measurement, Plan, bandwidth_grid
     from coresift.experiments.bandwidth_figure import draw
 
     if source is not None and data_dir is not None:
         raise typer.BadParameter("--from computes nothing: --data-dir does not go with it")
-    require_matplotlib()
-    figures = figure_paths(out)
-    if table is None and source is None:
-        table = out.with_suffix(".csv")
-    if table is not None and table.suffix.lower() != ".csv":
-        raise InvalidInputError(f"{table}: unknown suffix {table.suffix!r} of a table; use .csv")
-    written = [*figures, *([table] if table is not None else [])]
-    for path in written:
-        check_writable(path)
+    files = Files.checked(out, table, source)
     if source is not None:
         found = read_table(source, Measurement)
     else:
         plan = Plan(bandwidth_grid(bandwidths), _share_or_number(size), seeds, seed)
         found = _measured(settings, plan, data_dir, rows)
-    if table is not None:
-        write_table(table, found)  # first: the figure can be drawn again, the numbers take long
-    figure = draw(found)
-    for path in figures:
-        save_figure(figure, path)
-    if not settings.quiet:
-        settings.out.print(f"Wrote {', '.join(map(str, written))}.", soft_wrap=True)
+    files.write(settings, draw(found), main=found)
 
 
 def _measured(settings: Settings, plan: Plan, data_dir: Path | None, max_rows: int) -> list[Measurement]:
@@ -90,10 +70,7 @@ def _measured(settings: Settings, plan: Plan, data_dir: Path | None, max_rows: i
     if seconds > _LONG_SECONDS and not settings.quiet:
         settings.err.print(f"This takes about {np.ceil(seconds / 60):.0f} minutes on one core.")
     found: list[Measurement] = []
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
-    with Progress(
-        *columns, console=settings.err, transient=True, disable=not settings.shows_progress
-    ) as progress:
+    with progress_bar(settings) as progress:
         tasks = [progress.add_task(data.title, total=plan.n_steps, start=False) for data in sets]
         for task, data in zip(tasks, sets, strict=True):
             progress.start_task(task)
@@ -110,3 +87,4 @@ def _share_or_number(size: float) -> int | float:
 
 
 app.command(name="bandwidth")(with_common_options(bandwidth))
+network_figures.register(app)

@@ -130,8 +130,8 @@ def torch_solver(
     def closure() -> float:
         optimizer.zero_grad()
         loss = weighted_loss(layer, x, y, w) + ridge * (layer.alphas**2).sum()
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         return float(loss.detach())
 
-    optimizer.step(closure)
+    optimizer.step(closure)  # type: ignore[no-untyped-call]
     return layer.to_network()
