@@ -165,8 +165,8 @@ def test_no_matrix_is_singular_beyond_the_ridges():
 def test_descent_returns_its_start_if_nothing_is_better():
     K = np.eye(3)
     b = np.array([0.2, 0.3, 0.5])
-    assert descended_weights(lambda v: K @ v, b, b, 20) == pytest.approx(b)
-    assert descended_weights(lambda v: K @ v, -b, np.ones(3), 200) == pytest.approx(np.zeros(3))
+    assert descended_weights(lambda v: K @ v, b, b, 20).weights == pytest.approx(b)
+    assert descended_weights(lambda v: K @ v, -b, np.ones(3), 200).weights == pytest.approx(np.zeros(3))
 
 
 def test_descent_with_steps_too_long_returns_the_best_it_saw():
@@ -174,7 +174,7 @@ def test_descent_with_steps_too_long_returns_the_best_it_saw():
     u = np.array([1.0, -1.0, 0.0, 0.0]) / np.sqrt(2)
     K = np.eye(4) + 49.0 * np.outer(u, u)
     b, start = K @ np.full(4, 0.5), np.array([0.5, 0.5 + 1e-6, 0.0, 0.0])
-    values = [value(K, b, descended_weights(lambda v: K @ v, b, start, steps)) for steps in range(1, 30)]
+    values = [descended_weights(lambda v: K @ v, b, start, steps).value for steps in range(1, 30)]
     assert values[0] < value(K, b, start)
     assert (np.diff(values) <= 0).all()
     step = np.maximum(start - (K @ start - b) / 1.05, 0.0)

@@ -11,7 +11,7 @@ from scipy.spatial.distance import cdist
 from coresift import CoresiftError, LaplacianCoreset, RBFCoreset
 from coresift.core import quadrature
 from coresift.core.points import Points
-from coresift.estimators._improve import affine_rank, check_refine
+from coresift.estimators._improve import affine_rank, pool_size
 
 ESTIMATORS = (RBFCoreset, LaplacianCoreset)
 METHODS = ("systematic", "iid", "keys")
@@ -30,7 +30,7 @@ def test_refined_points_are_distinct_rows_of_the_pool(estimator, method):
     X = cloud()
     est = estimator(random_state=0).fit(X)
     pool = est.sample(120, method=method, random_state=7)
-    core = est.sample(30, method=method, random_state=7, refine=True)
+    core = est.sample(30, method=method, random_state=7, refine=4)
     assert len(core) == 30
     assert np.isin(core.indices, pool.indices).all()
     assert core.adjustments == ("refined", "reweighted")
@@ -174,9 +174,12 @@ def test_bad_refine_is_refused(refine):
 
 
 def test_what_refine_means():
-    assert [check_refine(value) for value in (False, None, np.False_, True, np.True_, 2, np.int64(7))] == [
-        1, 1, 1, 4, 4, 2, 7,
-    ]  # fmt: skip
+    assert [pool_size(value, 10, 10**6) for value in (False, None, np.False_)] == [None] * 3
+    assert [pool_size(value, 10, 10**6) for value in (2, np.int64(7))] == [20, 70]
+    assert pool_size(True, 10, 10**6) == 4000  # few to choose from cost nothing
+    assert pool_size(True, 5000, 10**6) == 20_000
+    assert pool_size(np.True_, 10, 300) == 300  # no more than there are
+    assert pool_size(8, 100, 300) == 300
 
 
 @pytest.mark.parametrize("size", [0, 21, 0.0, 1.5, "x", True])

@@ -28,13 +28,14 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import minimize_scalar
 
-from .ascent import ascend
+from .ascent import Atoms, DenseAtoms, ascend
 from .bound import log_shares, rounding_slack
 from .discrepancy import Progress, potential, quadratic_form, rounding_of_form
 from .points import Points
 
-_FLOOR_TOLERANCE = 1e-4
+_FLOOR_TOLERANCE = 1e-3  # of log F: a thousandth of eps
 _FLOOR_STEPS = 50
+_SMALL_BYTES = 1 << 26  # data that may be scaled once instead of at every step
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ def log_floor(points: Points, shares: np.ndarray, radius: float, loss: str) -> f
     jensen = -(_farthest_mean_distance(spread, radius) ** 2)
     lowest = ascend(
         np.zeros((1, points.d)),
-        _RowAtoms(points, shares),
+        _row_atoms(points, shares),
         radius,
         np.array([np.inf]),
         4.0 * points.max_norm**2,
@@ -108,6 +109,14 @@ def _farthest_mean_distance(spread: tuple[float, float], radius: float) -> float
     """The largest root mean square distance from a query of the ball: opposite to the mean."""
     mean, second = spread
     return float(np.sqrt(second + 2.0 * radius * mean + radius**2))
+
+
+def _row_atoms(points: Points, shares: np.ndarray) -> Atoms:
+    """Every row an atom."""
+    if points.is_sparse or 8 * points.n * points.d > _SMALL_BYTES:
+        return _RowAtoms(points, shares)
+    block = points.gather(slice(0, points.n))
+    return DenseAtoms(block.dense(), log_shares(shares) - block.sq_norms)
 
 
 class _RowAtoms:

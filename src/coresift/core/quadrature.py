@@ -8,6 +8,7 @@ rows to choose, a greedy one.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
@@ -22,10 +23,22 @@ _DESCENT_STEPS = 300
 _GREEDY_BYTES = 1 << 30  # most that the factorisation of a greedy choice may take
 
 
+class Fit(NamedTuple):
+    """Weights, and their squared discrepancy less the constant that all weights share."""
+
+    weights: np.ndarray
+    value: float
+
+
 def best_weights(
     points: Points, rows: np.ndarray, shares: np.ndarray, start: np.ndarray, loss: str
 ) -> np.ndarray:
-    """Non-negative weights of ``rows`` that minimise the discrepancy; never worse than ``start``.
+    """Non-negative weights of ``rows`` that minimise the discrepancy; never worse than ``start``."""
+    return fitted_weights(points, rows, shares, start, loss).weights
+
+
+def fitted_weights(points: Points, rows: np.ndarray, shares: np.ndarray, start: np.ndarray, loss: str) -> Fit:
+    """The weights of :func:`best_weights` and what they achieve, by which choices of rows can be compared.
 
     Up to ``DENSE_LIMIT`` rows by block principal pivoting on the kernel matrix, with the least ridge for which
     that ends; above it by accelerated projected descent, which forms the matrix tile by tile and holds none of
@@ -36,8 +49,10 @@ def best_weights(
         K = kernel_matrix(points, rows, loss)
         found = pivoted_weights(K, b)
         if found is None:
-            found = descended_weights(lambda v: K @ v, b, start, 10 * _DESCENT_STEPS)
-        return min((start, found), key=lambda v: float(v @ (K @ v) - 2.0 * b @ v))
+            found = descended_weights(lambda v: K @ v, b, start, 10 * _DESCENT_STEPS).weights
+        return min(
+            (Fit(v, float(v @ (K @ v) - 2.0 * b @ v)) for v in (start, found)), key=lambda fit: fit.value
+        )
     return descended_weights(lambda v: _kernel_product(points, rows, v, loss), b, start, _DESCENT_STEPS)
 
 
@@ -82,7 +97,7 @@ def pivoted_weights(K: np.ndarray, b: np.ndarray) -> np.ndarray | None:
 
 def descended_weights(
     product: Callable[[np.ndarray], np.ndarray], b: np.ndarray, start: np.ndarray, n_steps: int
-) -> np.ndarray:
+) -> Fit:
     """The same by Nesterov's projected descent with restarts, one product with K a step; the best iterate is
     returned."""
     probe = np.ones(len(b)) / np.sqrt(len(b))
@@ -108,7 +123,7 @@ def descended_weights(
         v, Kv, age = new, K_new, next_age
         if value < best_value:
             best, best_value = new, value
-    return best
+    return Fit(best, best_value)
 
 
 def _kernel_product(points: Points, rows: np.ndarray, v: np.ndarray, loss: str) -> np.ndarray:

@@ -33,9 +33,10 @@ from ..core.draw import DrawTable
 from ..core.points import Moments, Points, moments
 from ..core.sizes import SampleSize, finite, rounded_up
 from ._geometry import check_bandwidth, check_reach, choose_scale
-from ._improve import affine_rank, check_refine, improved, normalized
+from ._improve import affine_rank, improved, normalized, pool_size
 
 METHODS = ("systematic", "iid", "keys")
+_NEARLY_ALL = 0.5  # a total of so many sensitivities a row leaves nothing to gain
 _AS_GOOD = 1.5  # plain sampling that needs at most this factor more points is called as good
 _STATED_DELTA = 0.05
 _WIDEST = 700.0  # exp of this is near the largest float
@@ -205,8 +206,9 @@ class SensitivityCoreset(BaseEstimator):
             Replace the weights by the non-negative ones that minimise the discrepancy, and certify the result
             (:meth:`Coreset.reweight`).
         refine : bool or int
-            Draw a pool of four (or so many) times ``size`` points, choose from it greedily those that lower the
-            discrepancy most, and reweight. The certificate falls faster than one over the root of the size.
+            Draw a pool, choose from it greedily the points that lower the discrepancy most, and reweight. The
+            certificate falls faster than one over the root of the size. True: four times ``size`` points, and at
+            least 4,000 (or all); an integer: so many times ``size``.
         normalize : bool
             Rescale the weights so that they sum to the data's total weight: less noise in totals, a bias of
             order 1/size.
@@ -217,8 +219,8 @@ class SensitivityCoreset(BaseEstimator):
         method = check_choice(method, "method", METHODS)
         count = check_budget(size, self._table.n_samples)
         seed = check_seed(random_state, self._draw_rng)
-        factor = check_refine(refine)
-        drawn = self._table.draw(min(factor * count, self._table.n_samples), method, seed)
+        pool = pool_size(refine, count, self._table.n_samples)
+        drawn = self._table.draw(count, method, seed)
         core = Coreset._trusted(
             indices=drawn.indices,
             weights=drawn.weights,
@@ -232,9 +234,10 @@ class SensitivityCoreset(BaseEstimator):
             ball=self._ball(),
             total_weight=self._total_weight,
         )
-        if factor > 1 or reweight:
+        if pool is not None or reweight:
             points, shares, _ = self._fitted_data("reweight and refine")
-            core = improved(core, points, shares, count if factor > 1 else None, self.verbose)
+            wide = None if pool is None else self._table.draw(pool, method, seed).indices
+            core = improved(core, points, shares, count, wide, self.verbose)
         return normalized(core) if normalize else core
 
     def sample_size(self, eps: float, delta: float = 0.05, n_queries: int | None = None) -> SampleSize:
@@ -279,8 +282,10 @@ class SensitivityCoreset(BaseEstimator):
         text = f"Total sensitivity {self.total_sensitivity_:.3g} (the least possible is 1), bound {self.bound_!r}."
         if not self.is_certified_:
             return f"{text} {self.bound_note_}"
-        if self.total_sensitivity_ >= self._table.n_samples:
-            return f"{text} That is no less than the number of rows: it promises nothing; try 'cells' or 'exact'."
+        if self.total_sensitivity_ >= _NEARLY_ALL * self._table.n_samples:
+            if self.bound_ in ("exact", "cells"):
+                return f"{text} Nearly every row is needed at this bandwidth: no small subset keeps the sums."
+            return f"{text} That is about the number of rows, so it promises nothing; try bound='cells'."
         factor = self.uniform_factor_
         if factor <= _AS_GOOD:
             needs = f"Plain sampling needs at most {factor:.2f} times as many points"

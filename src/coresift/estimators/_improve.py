@@ -13,39 +13,48 @@ from .._coreset import Coreset
 from .._errors import InvalidInputError
 from .._queries import check_euclidean
 from ..core.points import Points
-from ..core.quadrature import best_weights, chosen_rows
+from ..core.quadrature import chosen_rows, fitted_weights
 
 _POOL_FACTOR = 4
+_SMALLEST_POOL = 4000  # choosing among so few costs next to nothing, and more choice is better
 _RANK_OPERATIONS = 1e11  # most that finding the rank may cost
 
 
-def check_refine(refine: Any) -> int:
-    """How many times the size the pool is: 1 for no refinement."""
+def pool_size(refine: Any, size: int, n_samples: int) -> int | None:
+    """How many points to choose from; None for no refinement."""
     if isinstance(refine, (bool, np.bool_)) or refine is None:
-        return _POOL_FACTOR if refine else 1
-    if not isinstance(refine, Integral) or refine < 2:
+        return min(max(_POOL_FACTOR * size, _SMALLEST_POOL), n_samples) if refine else None
+    if not isinstance(refine, Integral) or int(refine) < 2:
         raise InvalidInputError(
             f"refine = {refine!r} must be True, False or an integer of at least 2 (pool over size)."
         )
-    return int(refine)
+    return min(int(refine) * size, n_samples)
 
 
-def improved(core: Coreset, points: Points, shares: np.ndarray, size: int | None, verbose: int) -> Coreset:
-    """Keep ``size`` of the points if given, find the best weights, certify."""
+def improved(
+    core: Coreset, points: Points, shares: np.ndarray, size: int, pool: np.ndarray | None, verbose: int
+) -> Coreset:
+    """The best weights for the points drawn, or for ``size`` chosen from ``pool`` if these do better; certified."""
     check_euclidean(core)
     assert core.ball is not None
     assert core.total_weight is not None
-    loss, radius, total = core.ball.loss, core.ball.radius, core.total_weight
-    words: tuple[str, ...] = ("reweighted",)
-    indices, weights = core.indices, core.weights / total
-    if size is not None and size < len(indices):
-        kept = chosen_rows(points, indices, size, shares, loss)
-        indices, weights = indices[kept], weights[kept] * (weights.sum() / weights[kept].sum())
-        words = ("refined", "reweighted")
-    better = best_weights(points, indices, shares, weights, loss)
-    certificate = certify_points(points, shares, indices, better, radius, loss, verbose=verbose)
-    changed = replace(core, indices=indices, weights=better * total, adjustments=words)
-    return with_certificate(changed, certificate)
+    loss, total = core.ball.loss, core.total_weight
+    choices = [core.indices]
+    if pool is not None and size < len(pool):
+        choices.append(pool[chosen_rows(points, pool, size, shares, loss)])
+    starts = [core.weights / total, np.full(size, 1.0 / size)]
+    # few heavy rows make the draw, which takes them all, hard to beat
+    fits = [
+        fitted_weights(points, rows, shares, start, loss)
+        for rows, start in zip(choices, starts, strict=False)
+    ]
+    best = min(range(len(fits)), key=lambda i: fits[i].value)
+    indices, weights = choices[best], fits[best].weights
+    certificate = certify_points(points, shares, indices, weights, core.ball.radius, loss, verbose=verbose)
+    words = ("refined", "reweighted") if best == 1 else ("reweighted",)
+    return with_certificate(
+        replace(core, indices=indices, weights=weights * total, adjustments=words), certificate
+    )
 
 
 def normalized(core: Coreset) -> Coreset:
