@@ -1,16 +1,19 @@
 """Where data comes from: readers of files and named data sets. No torch here."""
 
-from .datasets import load_dataset
+from .datasets import DATASETS, DatasetInfo, available_datasets, load_dataset
 from .idx import read_idx
 from .named import NAMES, Dataset, find_file, load_named
 from .splits import ArrayDataset, DatasetSplits, LazyDataset
 
 __all__ = [
+    "DATASETS",
     "NAMES",
     "ArrayDataset",
     "Dataset",
+    "DatasetInfo",
     "DatasetSplits",
     "LazyDataset",
+    "available_datasets",
     "find_file",
     "load_dataset",
     "load_named",

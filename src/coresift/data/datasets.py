@@ -2,13 +2,62 @@
 
 from __future__ import annotations
 
+import logging
 import os
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, get_args
 
-from .._errors import InvalidInputError
+from .._errors import InvalidInputError, InvalidTypeError
+from .._validation import check_choice, check_count
+from .cifar import CIFAR10, CIFAR100, Cifar, find_cifar, load_cifar
+from .fetch import VARIABLE, Download, check_published, data_folder, fetch
+from .hugging_face import from_hugging_face
+from .image_sets import IMAGENET_SIZE, find_imagenet, load_image_folder, load_imagenet
 from .preparing import DEFAULT_TEST_FRACTION
 from .splits import DatasetSplits, Task
-from .standard import load_digits_splits
+from .standard import (
+    COVTYPE_FILES,
+    MNIST_FILES,
+    find_covtype,
+    find_mnist,
+    load_covtype,
+    load_digits_splits,
+    load_mnist,
+    sklearn_cache,
+)
+from .user_sets import Options, from_arrays, from_npz, from_table, is_hugging_face
+
+logger = logging.getLogger("coresift")
+
+Found = tuple[list[Path], list[str]]  # what is there, and the names of what is missing
+
+
+@dataclass(frozen=True)
+class DatasetInfo:
+    """A data set that has a name."""
+
+    name: str
+    description: str
+    files: tuple[str, ...]
+    """What is looked for, below the data folder."""
+    can_download: bool
+    is_present: bool
+    where: str
+    """The folder to put files into, or where they were found."""
+
+
+@dataclass(frozen=True)
+class _Named:
+    description: str
+    files: tuple[str, ...]
+    find: Callable[[Path], Found]
+    load: Callable[[list[Path], Options], DatasetSplits]
+    downloads: tuple[Download, ...] = ()
+    n_samples: tuple[int, int] | None = None  # of the published parts
+    advice: str = ""
 
 
 def load_dataset(
@@ -24,7 +73,206 @@ def load_dataset(
     test_fraction: float = DEFAULT_TEST_FRACTION,
     seed: int = 0,
 ) -> DatasetSplits:
-    """A data set for training: by name, or the user's own."""
-    if data == "digits":
-        return load_digits_splits(test_fraction, seed)
-    raise InvalidInputError(f"the data set {data!r} is not known")
+    """A data set for training: by name, or the user's own.
+
+    Parameters
+    ----------
+    data : name, path, pair of arrays, Dataset or DatasetDict of Hugging Face
+        One of the names of :func:`available_datasets`. Or: ``(X, y)``; an ``.npz`` file with ``X`` and ``y`` (or
+        ``X_train``, ``y_train``, ``X_test``, ``y_test``); a Parquet or CSV file, or a folder of them; a folder of
+        images in one folder per class, or with such folders in ``train`` and ``test``.
+    data_dir : path, optional
+        The folder of all named data sets; by default ``$CORESIFT_DATA_DIR``, or ``coresift_data`` in the home folder.
+    download : bool, default False
+        Fetch what is missing (extra ``io``), and check it against the published checksums.
+    verify : bool, default False
+        Check files that are there already against the published checksums.
+    label : str, optional
+        Of a table or of a Hugging Face data set: the column of the labels or targets.
+    test : like ``data``, optional
+        The test part of the user's own data. Without it, ``test_fraction`` of each class is taken from ``data``.
+    task : "classification" or "regression", optional
+        By default floats are targets of a regression, and integers, booleans and strings are classes.
+    image_size : int, optional
+        Height and width of images from the disk (224), or of those of Hugging Face (as they are).
+    test_fraction : float, default 0.2
+        Of data sets that are not published in two parts (digits, covtype, the user's own).
+    seed : int, default 0
+        Of that split.
+    """
+    if task is not None:
+        check_choice(task, "task", get_args(Task))
+    if image_size is not None:
+        check_count(image_size, "image_size")
+    options = Options(label, task, image_size, test_fraction, check_count(seed, "seed", 0))
+    if isinstance(data, str) and data in _NAMED:
+        if test is not None or label is not None or task is not None:
+            raise InvalidInputError(f"label, test and task are for your own data; {data!r} brings its own.")
+        if image_size is not None and data != "imagenet":
+            raise InvalidInputError(f"image_size = {image_size}: {data!r} has one size only.")
+        return _load_named(data, data_folder(data_dir), options, download=download, verify=verify)
+    return _load_own(data, test, options)
+
+
+def available_datasets(data_dir: str | os.PathLike[str] | None = None) -> list[DatasetInfo]:
+    """The data sets that have names: what they are, what is looked for and where, and whether it is there."""
+    root = data_folder(data_dir)
+    infos = []
+    for name, known in _NAMED.items():
+        found, missing = known.find(root)
+        where = str(root / name)
+        if not missing:
+            place = found[0].parent if len(found) > 1 else found[0] if found else "comes with scikit-learn"
+            where = str(place)
+        infos.append(
+            DatasetInfo(name, known.description, known.files, bool(known.downloads), not missing, where)
+        )
+    return infos
+
+
+def _load_named(name: str, root: Path, options: Options, *, download: bool, verify: bool) -> DatasetSplits:
+    known = _NAMED[name]
+    found, missing = known.find(root)
+    if missing and download and known.downloads:
+        for file in [file for file in known.downloads if file.file in missing] or known.downloads:
+            logger.info("%s: downloading %s", name, file.file)
+            fetch(file, root / name)
+        found, missing = known.find(root)
+    if missing:
+        raise InvalidInputError(_what_to_do(name, known, root, missing))
+    if verify:
+        for path in found:
+            check_published(path, known.downloads)
+    splits = known.load(found, options)
+    sizes = len(splits.train), len(splits.test)
+    if known.n_samples is not None and sizes != known.n_samples:
+        logger.warning(
+            "%s: %d training and %d test samples, but %d and %d are published: this is not the whole data set",
+            name,
+            *sizes,
+            *known.n_samples,
+        )
+    return splits
+
+
+def _what_to_do(name: str, known: _Named, root: Path, missing: list[str]) -> str:
+    folder = root / name
+    text = f"the data set {name!r} is not in {root}: {', '.join(missing)} missing. {known.advice}"
+    if known.downloads:
+        wanted = [file for file in known.downloads if file.file in missing] or known.downloads
+        sources = ", ".join(file.urls[0] for file in wanted)
+        text += f"Download {sources} into {folder}, or ask for it: download=True (on the command line --download). "
+    return text + f"Another folder: data_dir (--data-dir), or the variable {VARIABLE}."
+
+
+def _load_own(data: Any, test: Any, options: Options) -> DatasetSplits:
+    if isinstance(data, str | os.PathLike):
+        path = Path(data).expanduser()
+        if test is not None and not isinstance(test, str | os.PathLike):
+            raise InvalidTypeError(f"test = {type(test).__name__} must be a path, as data is.")
+        return _load_path(path, None if test is None else Path(test).expanduser(), options)
+    if is_hugging_face(data):
+        return from_hugging_face(data, test, options)
+    for name, pair in (("data", data), ("test", test)):
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
+            if name == "test" and pair is None:
+                continue
+            raise InvalidTypeError(
+                f"{name} = {type(pair).__name__} must be a name, a path, a pair (X, y) or a Hugging Face data set."
+            )
+    return from_arrays("arrays", (data[0], data[1]), None if test is None else (test[0], test[1]), options)
+
+
+def _load_path(path: Path, test: Path | None, options: Options) -> DatasetSplits:
+    kind = path.suffix.lower()
+    if path.is_dir() and not any(any(path.glob(f"*{suffix}")) for suffix in _TABLES):
+        size = options.image_size or IMAGENET_SIZE
+        return load_image_folder(path, test, size, options.test_fraction, options.seed)
+    if path.is_dir() or (kind in _TABLES and path.is_file()):
+        return from_table(path, test, options)
+    if kind == ".npz":
+        return from_npz(path, test, options)
+    if path.exists():
+        raise InvalidInputError(
+            f"{path}: unknown kind of file; known are .npz, {', '.join(_TABLES)} and folders."
+        )
+    raise InvalidInputError(f"{path}: no such file or folder, and none of the names {', '.join(_NAMED)}.")
+
+
+_TABLES = (".parquet", ".pq", ".csv")
+
+
+def _mnist(root: Path) -> Found:
+    files = find_mnist(root)
+    return [path for path in files.values() if path], [name for name, path in files.items() if not path]
+
+
+def _covtype(root: Path) -> Found:
+    path = find_covtype(root)
+    if path is not None:
+        return [path], []
+    cache = sklearn_cache()
+    return ([cache], []) if cache.is_file() else ([], [COVTYPE_FILES[0].file])
+
+
+def _load_covtype(found: list[Path], options: Options) -> DatasetSplits:
+    path = None if found[0] == sklearn_cache() else found[0]
+    return load_covtype(path, options.test_fraction, options.seed)
+
+
+def _one(find: Callable[[Path], tuple[Path | None, list[str]]], root: Path) -> Found:
+    path, missing = find(root)
+    return ([] if path is None else [path]), missing
+
+
+def _cifar(layout: Cifar, description: str, n_samples: tuple[int, int]) -> _Named:
+    return _Named(
+        description,
+        (f"{layout.name}/{layout.folder}/*.bin", f"{layout.name}/{layout.archive.file}"),
+        partial(_one, partial(find_cifar, layout)),
+        lambda found, options: load_cifar(layout, found[0]),
+        (layout.archive,),
+        n_samples,
+        "The binary version is needed; the Python version is a pickle, which is not read. ",
+    )
+
+
+_NAMED = {
+    "digits": _Named(
+        "handwritten digits, 1,797 grey images of 8x8, resized to 28x28; comes with scikit-learn",
+        (),
+        lambda root: ([], []),
+        lambda found, options: load_digits_splits(options.test_fraction, options.seed),
+    ),
+    "mnist": _Named(
+        "handwritten digits, 60,000 + 10,000 grey images of 28x28",
+        tuple(f"mnist/{file.file}" for file in MNIST_FILES),
+        _mnist,
+        lambda found, options: load_mnist(found),
+        MNIST_FILES,
+        (60_000, 10_000),
+    ),
+    "cifar10": _cifar(
+        CIFAR10, "ten kinds of things, 50,000 + 10,000 colour images of 32x32", (50_000, 10_000)
+    ),
+    "cifar100": _cifar(
+        CIFAR100, "a hundred kinds of things, 50,000 + 10,000 colour images of 32x32", (50_000, 10_000)
+    ),
+    "imagenet": _Named(
+        "a thousand kinds of things, 1,281,167 + 50,000 photographs, decoded when needed",
+        ("imagenet/train/CLASS/*.JPEG", "imagenet/val/CLASS/*.JPEG"),
+        partial(_one, find_imagenet),
+        lambda found, options: load_imagenet(found[0], options.image_size or IMAGENET_SIZE),
+        n_samples=(1_281_167, 50_000),
+        advice="Register at image-net.org, download ILSVRC2012_img_train.tar and ILSVRC2012_img_val.tar, and unpack "
+        "them into imagenet/train/CLASS/*.JPEG and imagenet/val/CLASS/*.JPEG in the data folder. ",
+    ),
+    "covtype": _Named(
+        "forest cover types, up to 581,012 rows of 54 numbers, seven classes of very unequal size",
+        ("covtype/covtype*.npz (arrays X and y)", "covtype/covtype.data.gz", "scikit-learn's own cache"),
+        _covtype,
+        _load_covtype,
+        COVTYPE_FILES,
+    ),
+}
+DATASETS = tuple(_NAMED)

@@ -17,15 +17,10 @@ class Download:
     """A file that its authors publish, or a mirror of theirs, with its published checksum."""
 
     file: str
-    folders: tuple[str, ...]
-    """Addresses to try, in this order, to which the name of the file is added."""
+    urls: tuple[str, ...]
+    """Addresses to try, in this order."""
     checksum: str
     """As ``md5:...`` or ``sha256:...``."""
-
-    @property
-    def urls(self) -> tuple[str, ...]:
-        """Addresses of the file."""
-        return tuple(folder + self.file for folder in self.folders)
 
 
 def data_folder(data_dir: str | os.PathLike[str] | None) -> Path:

@@ -15,7 +15,6 @@ Crop = Callable[
     [int, int], tuple[Box, bool]
 ]  # of width and height: the part to keep, and whether to mirror it
 
-_SHORT_SIDE = 256 / 224  # the usual test view of ImageNet: 224 pixels of an image of 256
 _AREA, _RATIO = (0.08, 1.0), (3 / 4, 4 / 3)
 _ATTEMPTS = 10
 
@@ -29,15 +28,15 @@ def need_pillow(what: str) -> Any:
     return Image
 
 
-def decode(path: str, size: int, crop: Crop | None = None) -> np.ndarray:
-    """An image file as (3, size, size) uint8: the part that ``crop`` names, or else the middle."""
+def decode(path: str, size: int, crop: Crop) -> np.ndarray:
+    """An image file as (3, size, size) uint8, the part that ``crop`` names."""
     Image = need_pillow("image files")
     from PIL import UnidentifiedImageError
 
     try:
         with Image.open(path) as image:
             width, height = image.size
-            box, mirror = (crop or middle)(width, height)
+            box, mirror = crop(width, height)
             # JPEG files are decoded at a fraction of their size where that is still larger than what is kept
             image.draft("RGB", _least_size(image.size, box, size))
             shrink = image.size[0] / width, image.size[1] / height
@@ -57,11 +56,15 @@ def decode(path: str, size: int, crop: Crop | None = None) -> np.ndarray:
     return np.ascontiguousarray(pixels[:, :, ::-1] if mirror else pixels)
 
 
-def middle(width: int, height: int) -> tuple[Box, bool]:
-    """The square in the middle with 224/256 of the shorter side."""
-    side = min(width, height) / _SHORT_SIDE
-    left, upper = (width - side) / 2, (height - side) / 2
-    return (left, upper, left + side, upper + side), False
+def middle(share: float) -> Crop:
+    """The square in the middle, of a side that is this share of the shorter one."""
+
+    def crop(width: int, height: int) -> tuple[Box, bool]:
+        side = min(width, height) * share
+        left, upper = (width - side) / 2, (height - side) / 2
+        return (left, upper, left + side, upper + side), False
+
+    return crop
 
 
 def random_resized_crop(rng: np.random.Generator) -> Crop:
@@ -76,9 +79,7 @@ def random_resized_crop(rng: np.random.Generator) -> Crop:
             if w <= width and h <= height:
                 left, upper = rng.uniform(0, width - w), rng.uniform(0, height - h)
                 return (left, upper, min(left + w, width), min(upper + h, height)), mirror
-        side = min(width, height)
-        left, upper = (width - side) / 2, (height - side) / 2
-        return (left, upper, left + side, upper + side), mirror
+        return middle(1.0)(width, height)[0], mirror
 
     return crop
 

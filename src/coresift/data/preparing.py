@@ -65,7 +65,8 @@ def standardized(train: np.ndarray, test: np.ndarray) -> tuple[np.ndarray, np.nd
     mean = train.mean(axis=0, dtype=np.float64)
     deviation = train.std(axis=0, dtype=np.float64)
     deviation[deviation <= 1e-12 * np.maximum(np.abs(mean), 1e-300)] = 1.0
-    return tuple(((part - mean) / deviation).astype(np.float32) for part in (train, test))  # type: ignore[return-value]
+    scaled = [((part - mean) / deviation).astype(np.float32) for part in (train, test)]
+    return scaled[0], scaled[1]
 
 
 def channel_statistics(x: np.ndarray) -> tuple[tuple[float, ...], tuple[float, ...]]:

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from .._errors import InvalidInputError
-from .image_files import decode, random_resized_crop
+from .image_files import decode, middle, random_resized_crop
 
 Task = Literal["classification", "regression"]
 Augmentation = Literal["crop-flip", "resized-crop-flip"]
@@ -55,11 +55,14 @@ class LazyDataset:
     y : array of n int64 labels from 0 on
     size : int
         Height and width of what ``load`` gives.
+    share : float, default 1.0
+        Of the shorter side of an image, the part that is seen without ``rng``.
     """
 
     paths: Sequence[str]
     y: np.ndarray
     size: int
+    share: float = 1.0
 
     def __post_init__(self) -> None:
         if len(self.paths) != len(self.y):
@@ -71,11 +74,10 @@ class LazyDataset:
     def load(self, index: int, rng: np.random.Generator | None = None) -> np.ndarray:
         """The image at ``index``, (3, size, size) uint8.
 
-        Without ``rng``: the middle of the image, whose shorter side is brought to ``size * 256 / 224`` first. With it:
-        a random part of 8 to 100 % of the area, of a ratio between 3:4 and 4:3, mirrored half of the time, as ImageNet
-        models are trained.
+        Without ``rng``: the square in the middle, with ``share`` of the shorter side. With it: a random part of 8 to
+        100 % of the area, of a ratio between 3:4 and 4:3, mirrored half of the time, as ImageNet models are trained.
         """
-        crop = None if rng is None else random_resized_crop(rng)
+        crop = middle(self.share) if rng is None else random_resized_crop(rng)
         return decode(self.paths[index], self.size, crop)
 
     def __getitem__(self, index: int) -> tuple[np.ndarray, Any]:
@@ -83,7 +85,7 @@ class LazyDataset:
 
     def take(self, rows: np.ndarray) -> LazyDataset:
         """Some images, in the order in which they are named."""
-        return LazyDataset([self.paths[int(row)] for row in rows], self.y[rows], self.size)
+        return LazyDataset([self.paths[int(row)] for row in rows], self.y[rows], self.size, self.share)
 
 
 AnyDataset: TypeAlias = ArrayDataset | LazyDataset

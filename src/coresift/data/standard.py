@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 import zlib
 from pathlib import Path
 
@@ -19,16 +20,22 @@ _MIRRORS = (
     "https://ossci-datasets.s3.amazonaws.com/mnist/",
     "https://storage.googleapis.com/cvdf-datasets/mnist/",
 )
-MNIST_FILES = (
-    Download("train-images-idx3-ubyte.gz", _MIRRORS, "md5:f68b3c2dcbeaaa9fbdd348bbdeb94873"),
-    Download("train-labels-idx1-ubyte.gz", _MIRRORS, "md5:d53e105ee54ea40749a09fcbcd1e9432"),
-    Download("t10k-images-idx3-ubyte.gz", _MIRRORS, "md5:9fb629c4189551a2d022fa330f9573f3"),
-    Download("t10k-labels-idx1-ubyte.gz", _MIRRORS, "md5:ec29112dd5afa0611ce80d1b7f02629c"),
+MNIST_FILES = tuple(
+    Download(file, tuple(mirror + file for mirror in _MIRRORS), checksum)
+    for file, checksum in (
+        ("train-images-idx3-ubyte.gz", "md5:f68b3c2dcbeaaa9fbdd348bbdeb94873"),
+        ("train-labels-idx1-ubyte.gz", "md5:d53e105ee54ea40749a09fcbcd1e9432"),
+        ("t10k-images-idx3-ubyte.gz", "md5:9fb629c4189551a2d022fa330f9573f3"),
+        ("t10k-labels-idx1-ubyte.gz", "md5:ec29112dd5afa0611ce80d1b7f02629c"),
+    )
 )
 COVTYPE_FILES = (
     Download(
         "covtype.data.gz",
-        ("https://archive.ics.uci.edu/ml/machine-learning-databases/covtype/",),
+        (
+            "https://ndownloader.figshare.com/files/5976039",
+            "https://archive.ics.uci.edu/ml/machine-learning-databases/covtype/covtype.data.gz",
+        ),
         "sha256:614360d0257557dd1792834a85a1cdebfadc3c4f30b011d56afee7ffb5b15771",
     ),
 )
@@ -52,9 +59,8 @@ def find_mnist(root: Path) -> dict[str, Path | None]:
     return {name: first_file(folders, (name, name.removesuffix(".gz"))) for name in names}
 
 
-def load_mnist(files: dict[str, Path]) -> DatasetSplits:
-    """60,000 and 10,000 images of 28x28."""
-    paths = [files[file.file] for file in MNIST_FILES]
+def load_mnist(paths: list[Path]) -> DatasetSplits:
+    """60,000 and 10,000 images of 28x28, from the four files in the order of ``MNIST_FILES``."""
     train, test = (_images_and_labels(images, labels) for images, labels in (paths[:2], paths[2:]))
     return array_splits(
         "mnist",
@@ -124,6 +130,12 @@ def find_covtype(root: Path) -> Path | None:
     return found[0] if found else first_file(folders, ("covtype.data.gz", "covtype.data"))
 
 
+def sklearn_cache() -> Path:
+    """Where scikit-learn's ``fetch_covtype`` keeps what it has fetched."""
+    home = os.environ.get("SCIKIT_LEARN_DATA", str(Path.home() / "scikit_learn_data"))
+    return Path(home).expanduser() / "covertype" / "samples_py3"
+
+
 def load_covtype(path: Path | None, test_fraction: float, seed: int) -> DatasetSplits:
     """Rows of 54 numbers, seven classes; without a path, from the cache of scikit-learn's ``fetch_covtype``."""
     X, labels, where = _covtype_arrays(path)
@@ -156,10 +168,15 @@ def _covtype_arrays(path: Path | None) -> tuple[np.ndarray, np.ndarray, Path | s
     if path is None:
         from sklearn.datasets import fetch_covtype
 
-        cached = fetch_covtype(download_if_missing=False)
-        return cached.data, cached.target, "scikit-learn's cache of covtype"
+        where = f"{sklearn_cache()}, scikit-learn's own cache"
+        try:
+            cached = fetch_covtype(download_if_missing=False)
+        except Exception as error:  # whatever a damaged cache makes joblib raise
+            raise InvalidInputError(f"{where}: cannot be read ({error})") from error
+        return cached.data, cached.target, where
     if path.suffix == ".npz":
-        return *read_arrays(path, "X", "y"), path
+        X, y = read_arrays(path, "X", "y")
+        return X, y, path
     try:
         with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as file:
             table = np.loadtxt(file, delimiter=",", dtype=np.int16, ndmin=2)

@@ -42,10 +42,11 @@ def random_crop_flip(x: Tensor, generator: torch.Generator, padding: int = PADDI
     one of each per image, on the device of the generator.
     """
     b, c, h, w = x.shape
-    draw = {"generator": generator, "device": generator.device}
-    top = torch.randint(0, 2 * padding + 1, (b, 1), **draw).to(x.device)
-    left = torch.randint(0, 2 * padding + 1, (b, 1), **draw).to(x.device)
-    mirror = torch.randint(0, 2, (b, 1), **draw).to(x.device).bool()
+
+    def drawn(limit: int) -> Tensor:
+        return torch.randint(0, limit, (b, 1), generator=generator, device=generator.device).to(x.device)
+
+    top, left, mirror = drawn(2 * padding + 1), drawn(2 * padding + 1), drawn(2).bool()
     across = torch.arange(w, device=x.device)
     rows = top + torch.arange(h, device=x.device)  # (b, h)
     columns = left + torch.where(mirror, across.flip(0), across)  # (b, w)

@@ -1,0 +1,200 @@
+"""CIFAR-10 and CIFAR-100 in their binary layout, as files or in the archive that is published.
+
+A record is one label byte (CIFAR-100: two, coarse and fine), then 3,072 bytes: channels, rows, columns. The Python
+version of these data sets is a pickle, which can run any code when it is read: it is not read.
+"""
+
+from __future__ import annotations
+
+import tarfile
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+import numpy as np
+
+from .._errors import InvalidInputError
+from .fetch import Download
+from .preparing import array_splits
+from .splits import DatasetSplits
+
+_PIXELS = 3 * 32 * 32
+_SITE = "https://www.cs.toronto.edu/~kriz/"
+_TEXT_LIMIT = 1 << 16
+
+
+@dataclass(frozen=True)
+class Cifar:
+    """One of the two data sets: what its files are called, and what is in them."""
+
+    name: str
+    folder: str
+    archive: Download
+    train_files: tuple[str, ...]
+    test_file: str
+    names_file: str
+    n_classes: int
+    label_bytes: int
+    largest_file: int
+    """Records."""
+    mean: tuple[float, float, float]
+    std: tuple[float, float, float]
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The files that are needed."""
+        return (*self.train_files, self.test_file)
+
+    @property
+    def record(self) -> int:
+        """Bytes of a label and an image."""
+        return self.label_bytes + _PIXELS
+
+
+CIFAR10 = Cifar(
+    "cifar10",
+    "cifar-10-batches-bin",
+    Download(
+        "cifar-10-binary.tar.gz",
+        (_SITE + "cifar-10-binary.tar.gz",),
+        "md5:c32a1d4ab5d03f1284b67883e8d87530",
+    ),
+    tuple(f"data_batch_{i}.bin" for i in range(1, 6)),
+    "test_batch.bin",
+    "batches.meta.txt",
+    10,
+    1,
+    10_000,
+    (0.4914, 0.4822, 0.4465),
+    (0.2470, 0.2435, 0.2616),
+)
+CIFAR100 = Cifar(
+    "cifar100",
+    "cifar-100-binary",
+    Download(
+        "cifar-100-binary.tar.gz",
+        (_SITE + "cifar-100-binary.tar.gz",),
+        "md5:03b5dce01913d631647c71ecec9e9cb8",
+    ),
+    ("train.bin",),
+    "test.bin",
+    "fine_label_names.txt",
+    100,
+    2,
+    50_000,
+    (0.5071, 0.4865, 0.4409),
+    (0.2673, 0.2564, 0.2762),
+)
+
+
+def find_cifar(layout: Cifar, root: Path) -> tuple[Path | None, list[str]]:
+    """The folder with all files, or the archive; and, where there is neither, the names of what is missing."""
+    archives = [root / layout.name / layout.archive.file, root / layout.archive.file]
+    folders = [root / layout.name / layout.folder, root / layout.name, root / layout.folder]
+    missing = [layout.archive.file]
+    for folder in folders:
+        absent = [file for file in layout.files if not (folder / file).is_file()]
+        if not absent:
+            return folder, []
+        if len(absent) < len(layout.files):
+            missing = [str(folder / file) for file in absent]
+    for archive in archives:
+        if archive.is_file():
+            return archive, []
+    return None, missing
+
+
+def load_cifar(layout: Cifar, place: Path) -> DatasetSplits:
+    """The data set in a folder or an archive. Nothing is written: an archive is read where it is."""
+    if place.is_dir():
+        read = {file: _read_file(layout, place / file) for file in layout.files}
+        meta = place / layout.names_file
+        text = meta.read_bytes()[:_TEXT_LIMIT] if meta.is_file() else b""
+        where = {file: str(place / file) for file in layout.files}
+    else:
+        limits = dict.fromkeys(layout.files, layout.largest_file * layout.record)
+        read = read_members(place, limits, {layout.names_file: _TEXT_LIMIT})
+        text = read.pop(layout.names_file, b"")
+        where = {file: f"{place}, member {file}" for file in layout.files}
+    parts = {file: _records(layout, read[file], where[file]) for file in layout.files}
+    train = [parts[file] for file in layout.train_files]
+    names = text.decode("utf-8", "replace").split()
+    return array_splits(
+        layout.name,
+        (np.concatenate([x for x, _ in train]), np.concatenate([y for _, y in train])),
+        parts[layout.test_file],
+        "classification",
+        n_classes=layout.n_classes,
+        mean=layout.mean,
+        std=layout.std,
+        augmentation="crop-flip",
+        class_names=tuple(names) if len(names) == layout.n_classes else None,
+        preparation="the published training and test parts",
+    )
+
+
+def _read_file(layout: Cifar, path: Path) -> bytes:
+    limit = layout.largest_file * layout.record
+    with path.open("rb") as file:
+        content = file.read(limit + 1)
+    if len(content) > limit:
+        raise InvalidInputError(f"{path}: longer than {limit:,} bytes, {layout.largest_file:,} images")
+    return content
+
+
+def _records(layout: Cifar, content: bytes, where: str) -> tuple[np.ndarray, np.ndarray]:
+    if len(content) == 0 or len(content) % layout.record:
+        raise InvalidInputError(
+            f"{where}: {len(content):,} bytes are no whole number of records of {layout.record:,} bytes; "
+            "it is cut off, or not a file of the binary version"
+        )
+    records = np.frombuffer(content, np.uint8).reshape(-1, layout.record)
+    labels = records[:, layout.label_bytes - 1].astype(np.int64)  # the fine label is the last one
+    if labels.max() >= layout.n_classes:
+        raise InvalidInputError(
+            f"{where}: the label {labels.max()}; there are classes 0 to {layout.n_classes - 1}"
+        )
+    return records[:, layout.label_bytes :].reshape(-1, 3, 32, 32), labels
+
+
+def read_members(archive: Path, needed: Mapping[str, int], optional: Mapping[str, int]) -> dict[str, bytes]:
+    """Files of a tar archive by their last name, in memory; none may be larger than its number of bytes.
+
+    An archive in which any member has an absolute path, a ``..`` in its path, or is a link or a device is refused as a
+    whole: the published ones have none, so that it is not one of them.
+    """
+    limits = {**needed, **optional}
+    found: dict[str, bytes] = {}
+    try:
+        with tarfile.open(archive, "r:*") as tar:
+            for member in tar:
+                _check_member(member, archive)
+                name = PurePosixPath(member.name).name
+                if name not in limits or not member.isfile():
+                    continue
+                if name in found:
+                    raise InvalidInputError(f"{archive}: holds {name} twice")
+                if member.size > limits[name]:
+                    raise InvalidInputError(
+                        f"{archive}: {member.name} has {member.size:,} bytes; {limits[name]:,} are the most"
+                    )
+                stream = tar.extractfile(member)
+                found[name] = b"" if stream is None else stream.read()
+    except (tarfile.TarError, EOFError, zlib.error, OSError) as error:
+        raise InvalidInputError(f"{archive}: no archive, damaged or cut off ({error})") from error
+    for name in needed:
+        if name not in found:
+            raise InvalidInputError(f"{archive}: holds no {name}")
+    return found
+
+
+def _check_member(member: tarfile.TarInfo, archive: Path) -> None:
+    path = PurePosixPath(member.name.replace("\\", "/"))
+    drive = path.parts and path.parts[0].endswith(":")
+    if path.is_absolute() or drive or ".." in path.parts:
+        raise InvalidInputError(
+            f"{archive}: the member {member.name!r} would lead out of the archive's folder"
+        )
+    if not (member.isfile() or member.isdir()):
+        raise InvalidInputError(f"{archive}: the member {member.name!r} is neither a file nor a folder")

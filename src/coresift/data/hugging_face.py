@@ -1,0 +1,133 @@
+"""Data sets of Hugging Face's ``datasets``, by what they can do: the package itself is not needed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from .._errors import InvalidInputError
+from .image_files import need_pillow
+from .splits import DatasetSplits
+from .user_sets import Options, from_arrays
+
+_LABELS = ("label", "labels", "target", "fine_label")
+_TEST_PARTS = ("test", "validation", "valid", "val")
+
+
+def from_hugging_face(data: Any, test: Any, options: Options) -> DatasetSplits:
+    """A ``Dataset``, with a second one as ``test`` or split here; or a ``DatasetDict`` with ``train`` and ``test``.
+
+    The label is the column ``options.label``, or the one that is called label, labels, target or fine_label. Inputs are
+    the only column of images, which are decoded into memory, or else all columns of numbers, or the only one of lists
+    of numbers.
+    """
+    if isinstance(data, Mapping):
+        parts = dict(data)
+        if "train" not in parts:
+            raise InvalidInputError(f"the data set has the parts {', '.join(parts)}; 'train' is needed.")
+        data = parts["train"]
+        if test is None:
+            test = next((parts[part] for part in _TEST_PARTS if part in parts), None)
+    label = _label_of(data, options.label)
+    image = _image_column(data, label)
+    names = getattr(data.features[label], "names", None)
+    size = options.image_size
+    read = [
+        (_images(part, image, size) if image is not None else _numbers(part, label), _column(part, label))
+        for part in (data, test)
+        if part is not None
+    ]
+    info = getattr(getattr(data, "info", None), "dataset_name", None)
+    return from_arrays(
+        str(info or "hugging-face"),
+        read[0],
+        read[1] if test is not None else None,
+        options,
+        None if names is None else tuple(map(str, names)),
+    )
+
+
+def _label_of(data: Any, wanted: str | None) -> str:
+    columns: Sequence[str] = data.column_names
+    if wanted is not None:
+        if wanted not in columns:
+            raise InvalidInputError(f"label = {wanted!r}: there are the columns {', '.join(columns)}.")
+        return wanted
+    for name in _LABELS:
+        if name in columns:
+            return name
+    raise InvalidInputError(
+        f"label is missing: none of the columns {', '.join(columns)} is called {', '.join(_LABELS)}."
+    )
+
+
+def _image_column(data: Any, label: str) -> str | None:
+    """The only column whose first entry is an image of Pillow."""
+    if len(data) == 0:
+        raise InvalidInputError("the data set has no rows.")
+    first = data[0]
+    found = [name for name in data.column_names if name != label and _is_image(first[name])]
+    if len(found) > 1:
+        raise InvalidInputError(f"there are images in the columns {', '.join(found)}; keep one of them.")
+    return found[0] if found else None
+
+
+def _is_image(value: Any) -> bool:
+    return hasattr(value, "convert") and hasattr(value, "resize") and hasattr(value, "mode")
+
+
+def _images(data: Any, column: str, size: int | None) -> np.ndarray:
+    """(n, c, h, w) uint8: one channel where the first image is grey, three otherwise."""
+    resampling = need_pillow("images").Resampling.BILINEAR
+    pixels: np.ndarray | None = None
+    mode = "RGB"
+    for row in range(len(data)):
+        image = data[row][column]
+        if pixels is None:
+            mode = "L" if image.mode in ("1", "L", "I;16", "I", "F") else "RGB"
+            width, height = (size, size) if size is not None else image.size
+            pixels = np.empty((len(data), len(mode), height, width), dtype=np.uint8)
+        if size is not None:
+            side = min(image.size)
+            left, upper = ((length - side) / 2 for length in image.size)
+            image = image.convert(mode).resize(
+                (size, size), resampling, box=(left, upper, left + side, upper + side)
+            )
+        elif (image.size[1], image.size[0]) != pixels.shape[2:]:
+            raise InvalidInputError(
+                f"image {row} has {image.size[0]}x{image.size[1]} pixels, the first {pixels.shape[3]}x"
+                f"{pixels.shape[2]}; give image_size to bring them to one size."
+            )
+        array = np.asarray(image.convert(mode))
+        pixels[row] = array[None] if mode == "L" else array.transpose(2, 0, 1)
+    assert pixels is not None
+    return pixels
+
+
+def _column(data: Any, name: str) -> np.ndarray:
+    values = data[name]
+    return np.asarray(values if hasattr(values, "dtype") else list(values))
+
+
+def _numbers(data: Any, label: str) -> np.ndarray:
+    """Columns of numbers side by side; or the only column of lists of numbers."""
+    first = data[0]
+    shapes = {name: np.asarray(first[name]) for name in data.column_names if name != label}
+    numeric = {name: value.ndim for name, value in shapes.items() if value.dtype.kind in "fiub"}
+    flat = [name for name, ndim in numeric.items() if ndim == 0]
+    lists = [name for name, ndim in numeric.items() if ndim > 0]
+    if flat:
+        return np.column_stack([_column(data, name) for name in flat])
+    if len(lists) == 1:
+        try:
+            return _column(data, lists[0])
+        except ValueError as error:
+            raise InvalidInputError(
+                f"the lists of column {lists[0]!r} differ in length ({error})."
+            ) from error
+    raise InvalidInputError(
+        f"one column of images, columns of numbers or one of lists of numbers is needed; there are "
+        f"{', '.join(shapes) or 'none'} beside {label!r}."
+    )

@@ -1,0 +1,232 @@
+"""A user's own data for training: arrays, tables in files, ``datasets`` of Hugging Face."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .._errors import InvalidInputError, InvalidTypeError
+from .columns import Wanted, choose_columns, chunk_of, need_pyarrow
+from .named import read_arrays
+from .preparing import (
+    DEFAULT_TEST_FRACTION,
+    array_splits,
+    channel_statistics,
+    encode_classes,
+    split_rows,
+    standardized,
+)
+from .splits import DatasetSplits, Task
+
+_CHANNELS = (1, 3, 4)
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a user may say about his data."""
+
+    label: str | None = None
+    task: Task | None = None
+    image_size: int | None = None
+    test_fraction: float = DEFAULT_TEST_FRACTION
+    seed: int = 0
+
+
+def from_arrays(
+    name: str,
+    train: tuple[Any, Any],
+    test: tuple[Any, Any] | None,
+    options: Options,
+    class_names: tuple[str, ...] | None = None,
+) -> DatasetSplits:
+    """Inputs and labels, or targets: (n, d) rows, (n, h, w), (n, c, h, w) or (n, h, w, c) images.
+
+    Rows are standardised with the statistics of the training part. Images are bytes, or floats. Labels that are
+    integers, booleans or strings are classes, floats are targets of a regression, unless ``task`` says otherwise.
+    Labels are numbered in the order of their values; with ``class_names`` they are positions in it already.
+    """
+    x, how = _inputs(train[0], f"{name}: x")
+    y = _numpy(train[1])
+    _check_lengths(x, y, name)
+    task = options.task or ("regression" if y.dtype.kind == "f" else "classification")
+    if test is None:
+        prepared = _targets(y, None, task, name, class_names)
+        rows = split_rows(prepared[0], task, options.test_fraction, options.seed, name)
+        (x, x_test), (y, y_test) = ((values[rows[0]], values[rows[1]]) for values in (x, prepared[0]))
+        names = prepared[2]
+        of = "of each class are" if task == "classification" else "are"
+        how.append(f"{options.test_fraction:.0%} {of} the test part (seed {options.seed})")
+    else:
+        x_test, _ = _inputs(test[0], f"{name}, test: x")
+        y_raw = _numpy(test[1])
+        _check_lengths(x_test, y_raw, f"{name}, test")
+        if x_test.shape[1:] != x.shape[1:] or x_test.dtype != x.dtype:
+            raise InvalidInputError(
+                f"{name}: test samples are {x_test.dtype} of shape {x_test.shape[1:]}, training samples {x.dtype} of "
+                f"{x.shape[1:]}; they must be alike."
+            )
+        y, y_found, names = _targets(y, y_raw, task, name, class_names)
+        assert y_found is not None
+        y_test = y_found
+    known: dict[str, Any] = {"class_names": names}
+    if names is not None:
+        known["n_classes"] = len(names)
+    if x.ndim == 2:
+        x, x_test = standardized(x, x_test)
+        how.append("columns standardised with mean and deviation of the training part")
+    else:
+        known["mean"], known["std"] = channel_statistics(x)
+    return array_splits(name, (x, y), (x_test, y_test), task, preparation="; ".join(how), **known)
+
+
+def _numpy(values: Any) -> np.ndarray:
+    if hasattr(values, "detach"):  # a tensor, of any device
+        values = values.detach().cpu()
+    if hasattr(values, "tocsr"):
+        raise InvalidTypeError("sparse matrices cannot be trained on here; give x.toarray().")
+    array = np.asarray(values)
+    if array.dtype.kind == "O" and all(isinstance(value, str) for value in array.flat):
+        array = array.astype(str)
+    return array
+
+
+def _inputs(values: Any, what: str) -> tuple[np.ndarray, list[str]]:
+    """(n, d) floats, or (n, c, h, w) bytes or float32, and what was done to get there."""
+    x, how = _numpy(values), []
+    if x.ndim not in (2, 3, 4) or 0 in x.shape:
+        raise InvalidInputError(f"{what} has shape {x.shape}; rows (n, d) or images (n, c, h, w) are needed.")
+    if x.dtype.kind not in ("fiub" if x.ndim == 2 else "f") and x.dtype != np.uint8:
+        raise InvalidTypeError(
+            f"{what} has type {x.dtype}; {'numbers' if x.ndim == 2 else 'bytes (uint8) or floats'} are needed."
+        )
+    if x.ndim == 3:
+        x = x[:, None]
+    elif x.ndim == 4 and x.shape[1] not in _CHANNELS and x.shape[3] in _CHANNELS:
+        x = np.ascontiguousarray(x.transpose(0, 3, 1, 2))
+        how.append("channels brought to the front")
+    if x.dtype.kind == "f":
+        with np.errstate(over="ignore"):
+            narrow = x.astype(np.float32)
+        if len(bad := np.argwhere(~np.isfinite(narrow))):
+            raise InvalidInputError(
+                f"{what}[{bad[0][0]}] holds {x[tuple(bad[0])]}; every number must be finite."
+            )
+        x = narrow if x.ndim == 4 else x
+    elif x.ndim == 2:
+        x = x.astype(np.float64)
+    return x, how
+
+
+def _check_lengths(x: np.ndarray, y: np.ndarray, name: str) -> None:
+    if y.ndim == 0 or len(x) != len(y):
+        raise InvalidInputError(
+            f"{name}: y has shape {y.shape}, but x has {len(x)} rows; they must be equal."
+        )
+
+
+def _targets(
+    y: np.ndarray, test: np.ndarray | None, task: Task, name: str, class_names: tuple[str, ...] | None
+) -> tuple[np.ndarray, np.ndarray | None, tuple[str, ...] | None]:
+    if task == "classification":
+        for part in (y, test):
+            if part is not None and part.ndim != 1:
+                raise InvalidInputError(
+                    f"{name}: y has shape {part.shape}; one label for each sample is needed."
+                )
+        if class_names is None:
+            return encode_classes(y, test, name)
+        for part in (y, test):
+            if part is not None and (part.min() < 0 or part.max() >= len(class_names)):
+                raise InvalidInputError(
+                    f"{name}: labels from {part.min()} to {part.max()}, but there are {len(class_names)} classes; "
+                    "samples without a label cannot be used."
+                )
+        return y.astype(np.int64), None if test is None else test.astype(np.int64), class_names
+    return _floats(y, name), None if test is None else _floats(test, name), None
+
+
+def _floats(y: np.ndarray, name: str) -> np.ndarray:
+    if y.dtype.kind not in "fiub" or y.ndim > 2:
+        raise InvalidInputError(
+            f"{name}: y is {y.dtype} of shape {y.shape}; targets are numbers, (n,) or (n, K)."
+        )
+    with np.errstate(over="ignore"):
+        targets = y.astype(np.float32)
+    if not np.isfinite(targets).all():
+        raise InvalidInputError(f"{name}: y holds numbers that are not finite.")
+    return targets
+
+
+def from_npz(path: Path, test: Path | None, options: Options) -> DatasetSplits:
+    """Arrays ``X`` and ``y``; or ``X_train``, ``y_train``, ``X_test`` and ``y_test``, of an ``.npz`` file."""
+    if test is not None:
+        return from_arrays(str(path), _pair(path, "X", "y"), _pair(test, "X", "y"), options)
+    with np.load(path, allow_pickle=False) if path.is_file() else _no_file(path) as members:
+        is_split = "X_train" in members
+    if is_split:
+        return from_arrays(
+            str(path), _pair(path, "X_train", "y_train"), _pair(path, "X_test", "y_test"), options
+        )
+    return from_arrays(str(path), _pair(path, "X", "y"), None, options)
+
+
+def _no_file(path: Path) -> Any:
+    raise InvalidInputError(f"{path}: no such file.")
+
+
+def _pair(path: Path, x: str, y: str) -> tuple[np.ndarray, np.ndarray]:
+    first, second = read_arrays(path, x, y)
+    return first, second
+
+
+def from_table(path: Path, test: Path | None, options: Options) -> DatasetSplits:
+    """A Parquet or CSV file, or a folder of them: the column ``label``, and every other column of numbers.
+
+    Where no column is a number, the only column of lists of numbers is taken.
+    """
+    if options.label is None:
+        raise InvalidInputError(
+            f"{path}: label is missing; name the column that holds the labels or targets."
+        )
+    parts = [_table(place, options.label) for place in (path, test) if place is not None]
+    if test is not None and parts[0][2] != parts[1][2]:
+        raise InvalidInputError(f"{test}: its columns are not those of {path}.")
+    return from_arrays(str(path), parts[0][:2], parts[1][:2] if test is not None else None, options)
+
+
+def _table(path: Path, label: str) -> tuple[np.ndarray, np.ndarray, list[str]]:
+    pa = need_pyarrow("Parquet and CSV files")
+    from pyarrow import dataset
+
+    kind = "csv" if path.suffix.lower() == ".csv" or any(path.glob("*.csv")) else "parquet"
+    try:
+        table = dataset.dataset(str(path), format=kind).to_table().combine_chunks()
+    except FileNotFoundError:
+        raise InvalidInputError(f"{path}: no such file.") from None
+    except (pa.ArrowException, OSError) as error:
+        raise InvalidInputError(f"{path}: damaged, or no {kind} file ({error})") from error
+    if table.num_rows == 0:
+        raise InvalidInputError(f"{path}: no rows.")
+    if label not in table.column_names:
+        raise InvalidInputError(
+            f"{path}: no column {label!r}; there are {', '.join(map(repr, table.column_names))}."
+        )
+    targets = table.column(label)
+    if targets.null_count:
+        raise InvalidInputError(f"{path}: the label column {label!r} has {targets.null_count} nulls.")
+    rest = table.drop_columns([label])
+    columns = choose_columns(
+        rest.schema, Wanted(), str(path), lambda name: rest.column(name)[0].as_py(), integers=True
+    )
+    chunk = chunk_of(rest.to_batches()[0], columns, str(path))
+    return chunk.X, np.asarray(targets.to_pylist()), columns.names
+
+
+def is_hugging_face(data: Any) -> bool:
+    """Whether this looks like a ``Dataset`` or a ``DatasetDict`` of Hugging Face; the package is not imported."""
+    one = next(iter(data.values()), None) if isinstance(data, Mapping) else data
+    return hasattr(one, "column_names") and hasattr(one, "features") and hasattr(one, "__getitem__")
