@@ -19,7 +19,7 @@ from .estimators import (
     audit,
     l1_svd,
 )
-from .scale import Report, Selection, select
+from .scale import Report, Selection, StreamingCoreset, select
 
 __version__ = "0.1.0"
 
@@ -43,6 +43,7 @@ __all__ = [
     "Selection",
     "SignedCoreset",
     "Source",
+    "StreamingCoreset",
     "audit",
     "l1_svd",
     "lower_bound_circle",

@@ -3,11 +3,13 @@
 from .fit import fit_source
 from .result import Report, Selection, check_output, load_run
 from .selecting import Options, plan, run, select
+from .stream import StreamingCoreset
 
 __all__ = [
     "Options",
     "Report",
     "Selection",
+    "StreamingCoreset",
     "check_output",
     "fit_source",
     "load_run",

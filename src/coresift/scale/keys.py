@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..core.draw import Draw, KeyCandidates, finish_keys, keys_of, merge_candidates
+from ..core.draw import Draw, KeyCandidates, _smallest, finish_keys, keys_of, merge_candidates
 
 _SLACK = 4096  # rows kept above twice what is needed before they are sorted out
 
@@ -24,6 +24,7 @@ class KeyPool:
         self.counts = np.zeros(len(sizes), dtype=np.int64)  # rows seen that could be drawn
         self._parts: list[dict[str, np.ndarray]] = []
         self._pending = 0
+        self._is_compact = False
         self._limit = 2 * int(sizes.sum()) + _SLACK
 
     def update(
@@ -59,10 +60,17 @@ class KeyPool:
 
     def compact(self) -> None:
         """Keep no more than can win."""
-        if not self._parts:
+        if self._is_compact or not self._parts:
             return
         columns = self._columns()
         group, key = columns["group"], columns["key"]
+        self._is_compact = True
+        if len(self.sizes) == 1:
+            kept = _smallest(key, int(self.sizes[0]) + 1)
+            if len(kept) > self.sizes[0]:
+                self.bars[0] = min(self.bars[0], float(key[kept].max()))
+            self._keep(columns, kept)
+            return
         order = np.lexsort((columns["row"], key, group))  # ties by row, as in core.draw
         sizes = np.bincount(group, minlength=len(self.sizes))
         rank = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
@@ -70,7 +78,9 @@ class KeyPool:
         full = np.flatnonzero(sizes > self.sizes)
         ends = np.cumsum(sizes) - sizes + self.sizes  # where the last of a full group stands in the order
         self.bars[full] = np.minimum(self.bars[full], key[order[ends[full]]])
-        kept.sort()
+        self._keep(columns, np.sort(kept))
+
+    def _keep(self, columns: dict[str, np.ndarray], kept: np.ndarray) -> None:
         self._parts = [{name: values[kept] for name, values in columns.items()}]
         self._pending = len(kept)
 
@@ -99,6 +109,7 @@ class KeyPool:
 
     def _add(self, part: dict[str, np.ndarray]) -> None:
         self._parts.append(part)
+        self._is_compact = False
         self._pending += len(part["row"])
         if self._pending > self._limit:
             self.compact()
