@@ -141,7 +141,7 @@ def _kernel_product(points: Points, rows: np.ndarray, v: np.ndarray, loss: str) 
 
 def chosen_rows(points: Points, pool: np.ndarray, size: int, shares: np.ndarray, loss: str) -> np.ndarray:
     """Positions in ``pool`` of the rows to keep: greedy if its factorisation fits into memory, else by herding."""
-    choose = greedy_rows if 8.0 * size * len(pool) <= _GREEDY_BYTES else herded_rows
+    choose = greedy_rows if 8.0 * (size + points.d) * len(pool) <= _GREEDY_BYTES else herded_rows
     return choose(points, pool, size, shares, loss)
 
 
