@@ -1,0 +1,202 @@
+"""Networks by name: sizes as published, shapes, seeds, and a user's own."""
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from coresift import CoresiftError, InvalidInputError, InvalidTypeError
+from coresift.training.models import MODELS, build_model
+
+torch.set_num_threads(1)
+
+SHAPES = {"lenet": (1, 28, 28), "resnet18": (3, 32, 32), "mlp": (54,)}
+
+
+def n_parameters(model: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+@pytest.mark.parametrize(
+    ("name", "n_classes", "shape", "options", "expected"),
+    [
+        ("lenet", 10, (1, 28, 28), {}, 61_706),
+        ("lenet", 10, (3, 32, 32), {}, 61_706 + 2 * 6 * 25),
+        ("resnet18", 10, (3, 32, 32), {}, 11_173_962),
+        ("resnet18", 100, (3, 32, 32), {}, 11_173_962 + 90 * 513),
+        ("resnet18", 1000, (3, 224, 224), {}, 11_689_512),
+        ("resnet18", 10, (3, 32, 32), {"width": 16}, 701_466),
+        ("mlp", 7, (54,), {}, 54 * 256 + 256 + 256 * 256 + 256 + 256 * 7 + 7),
+        ("mlp", None, (2, 3, 4), {"width": 5}, 24 * 5 + 5 + 30 + 6),
+    ],
+)
+def test_parameters_are_counted(name, n_classes, shape, options, expected) -> None:
+    assert n_parameters(build_model(name, n_classes=n_classes, input_shape=shape, **options)) == expected
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("n_classes", [None, 1, 7])
+def test_every_model_maps_a_batch_to_its_outputs_and_learns(name: str, n_classes: int | None) -> None:
+    options = {"width": 8} if name != "lenet" else {}
+    model = build_model(name, n_classes=n_classes, input_shape=SHAPES[name], **options)
+    outputs = model(torch.randn(3, *SHAPES[name], generator=torch.Generator().manual_seed(0)))
+    assert outputs.shape == (3, n_classes or 1)
+    outputs.square().mean().backward()
+    assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in model.parameters())
+
+
+def test_the_stem_follows_from_the_size_unless_it_is_asked_for() -> None:
+    def sizes(shape, **options):
+        model = build_model("resnet18", n_classes=2, input_shape=shape, width=4, **options).eval()
+        seen = []
+        for part in (model.stem, *model.stages):
+            part.register_forward_hook(lambda module, inputs, output: seen.append(tuple(output.shape[1:])))
+        model(torch.zeros(1, *shape))
+        return seen
+
+    small = [(4, 32, 32), (4, 32, 32), (8, 16, 16), (16, 8, 8), (32, 4, 4)]
+    assert sizes((3, 32, 32)) == small
+    assert sizes((3, 64, 64))[0] == (4, 64, 64)
+    assert sizes((3, 65, 65))[0] == (4, 17, 17)
+    assert sizes((3, 128, 128)) == [(4, 32, 32), *small[1:]]
+    assert sizes((3, 32, 32), stem="imagenet")[0] == (4, 8, 8)
+    assert sizes((3, 128, 128), stem="cifar")[0] == (4, 128, 128)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_weights_follow_from_the_seed_and_no_random_state_is_touched(name: str) -> None:
+    def weights(seed):
+        model = build_model(name, n_classes=3, input_shape=SHAPES[name], seed=seed)
+        return torch.cat([p.detach().ravel() for p in model.parameters()])
+
+    torch.manual_seed(11)
+    state = torch.get_rng_state()
+    first = weights(0)
+    assert torch.equal(torch.get_rng_state(), state)
+    torch.manual_seed(12)
+    assert torch.equal(first, weights(0))
+    assert not torch.equal(first, weights(1))
+
+
+def test_a_block_adds_its_input() -> None:
+    model = build_model("resnet18", n_classes=2, input_shape=(3, 32, 32), width=4).eval()
+    block = model.stages[0][0]
+    with torch.no_grad():
+        block.conv2.weight.zero_()
+        x = torch.randn(2, 4, 5, 5)
+        assert torch.allclose(block(x), x.relu(), atol=1e-6)
+
+
+USER = """
+import torch
+from torch import nn
+import random
+
+class Net(nn.Module):
+    def __init__(self, n_classes, input_shape, width=3):
+        super().__init__()
+        self.layer = nn.Linear(torch.Size(input_shape).numel(), n_classes * width)
+
+def plain():
+    return nn.Linear(2, 2)
+
+def everything(**options):
+    model = nn.Linear(1, 1)
+    model.options = options
+    return model
+
+class Holder:
+    @staticmethod
+    def make(n_classes):
+        return nn.Linear(4, n_classes)
+
+def needs(depth):
+    return nn.Linear(1, 1)
+
+def wrong():
+    return 7
+
+constant = 7
+"""
+
+
+@pytest.fixture
+def user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A module in the current folder, which is not on Python's path."""
+    (tmp_path / "my_networks.py").write_text(USER)
+    (tmp_path / "needs_more.py").write_text("import nothing_of_this_name")
+    monkeypatch.chdir(tmp_path)
+    yield "my_networks"
+    for name in ("my_networks", "needs_more"):
+        sys.modules.pop(name, None)
+
+
+def test_a_users_factory_gets_what_it_has_parameters_for(user: str) -> None:
+    path = list(sys.path)
+    net = build_model(f"{user}:Net", n_classes=5, input_shape=(2, 3), width=4)
+    assert net.layer.weight.shape == (20, 6)
+    assert build_model(f"{user}:Net", n_classes=5, input_shape=(2, 3)).layer.out_features == 15
+    assert build_model(f"{user}:plain", n_classes=5, input_shape=(2,)).out_features == 2
+    assert build_model(f"{user}:Holder.make", n_classes=5, input_shape=(2,)).out_features == 5
+    options = build_model(f"{user}:everything", n_classes=None, input_shape=[2]).options
+    assert options == {"n_classes": 1, "input_shape": (2,)}
+    assert sys.path == path
+
+
+def test_a_users_model_has_weights_of_the_seed(user: str) -> None:
+    first, again, other = (
+        build_model(f"{user}:plain", n_classes=1, input_shape=(2,), seed=seed).weight for seed in (3, 3, 4)
+    )
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+
+
+@pytest.mark.parametrize(
+    ("name", "complaint"),
+    [
+        ("nosuch", "model = 'nosuch' must be lenet, resnet18, mlp or package.module:factory"),
+        ("my_networks", "must be lenet"),
+        ("my networks:Net", "must have the form package.module:factory"),
+        (":Net", "must have the form"),
+        ("my_networks:", "must have the form"),
+        ("my_networks:Net:x", "must have the form"),
+        ("no_such_module:Net", "no module 'no_such_module'"),
+        ("torch.no_such_part:Net", "no module 'torch.no_such_part'"),
+        ("needs_more:Net", "needs_more imports 'nothing_of_this_name', which is missing"),
+        ("my_networks:Nothing", "my_networks has no 'Nothing'"),
+        ("my_networks:constant", "int, which cannot be called"),
+        ("my_networks:wrong", "returned int; a torch.nn.Module is needed"),
+        ("my_networks:needs", "needs depth, which cannot be given"),
+    ],
+)
+def test_a_name_that_leads_nowhere_is_refused(user: str, name: str, complaint: str) -> None:
+    with pytest.raises(CoresiftError, match=complaint):
+        build_model(name, n_classes=2, input_shape=(2,))
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "complaint"),
+    [
+        ("lenet", {"input_shape": (1, 27, 28)}, "28x28 or 32x32 pixels"),
+        ("lenet", {"input_shape": (784,)}, "28x28 or 32x32 pixels"),
+        ("lenet", {"width": 3}, "width = 3: lenet has no such option"),
+        ("lenet", {"stem": "cifar"}, "stem = 'cifar': lenet has no such option"),
+        ("mlp", {"stem": "cifar"}, "mlp has no such option"),
+        ("resnet18", {"input_shape": (54,)}, r"takes images \(c, h, w\)"),
+        ("resnet18", {"stem": "tiny"}, "stem = 'tiny' is not one of"),
+        ("mlp", {"width": 0}, "width = 0 must be at least 1"),
+        ("mlp", {"n_classes": 0}, "n_classes = 0 must be at least 1"),
+        (
+            "my_networks:plain",
+            {"width": 3},
+            "width = 3: the factory 'my_networks:plain' has no such parameter",
+        ),
+    ],
+)
+def test_options_without_effect_are_refused(user: str, name: str, options: dict, complaint: str) -> None:
+    with pytest.raises(InvalidInputError, match=complaint):
+        build_model(name, **{"n_classes": 10, "input_shape": (1, 28, 28), **options})
+    with pytest.raises(InvalidTypeError, match="must be a name"):
+        build_model(7, n_classes=10, input_shape=(1,))
