@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]  # comes with scikit-learn
 
 from .._errors import InvalidInputError
 from .._validation import LARGEST_MAGNITUDE
@@ -99,8 +100,9 @@ def run_task(source: Source, prototype: Summary, task: Task) -> Summary:
     """The summary of the rows of one task: what a worker does."""
     summary = copy.deepcopy(prototype)
     try:
-        for block in blocks_of(source, task):
-            summary.update(block)
+        # one thread each: products of matrices would depend on their number, and workers are the way to use more cores
+        with threadpool_limits(1):
+            _update(summary, source, task)
     except BadRow as bad:
         names = source.names
         column = (
@@ -112,6 +114,11 @@ def run_task(source: Source, prototype: Summary, task: Task) -> Summary:
         )
         raise InvalidInputError(f"{source.name}: {bad.what}{column}, {source.where(bad.row)}.") from None
     return summary
+
+
+def _update(summary: Summary, source: Source, task: Task) -> None:
+    for block in blocks_of(source, task):
+        summary.update(block)
 
 
 def check_block(block: Block) -> None:

@@ -6,6 +6,7 @@ of the rows.
 
 from __future__ import annotations
 
+import copy
 import logging
 import multiprocessing
 import os
@@ -39,14 +40,10 @@ class Engine(Protocol):
 def run_pass(engine: Engine, source: Source, prototype: S, on_rows: OnRows) -> S:
     """The summary of all rows."""
     tasks = tasks_of(source)
-    merged: S | None = None
+    merged = copy.deepcopy(prototype)  # and not the first part: arrays that Ray hands out are read-only
     for task, part in zip(tasks, engine.results(prototype, tasks), strict=True):
-        if merged is None:
-            merged = part
-        else:
-            merged.merge(part)
+        merged.merge(part)
         on_rows(sum(piece.n_rows for piece in task))
-    assert merged is not None
     return merged
 
 
@@ -96,9 +93,12 @@ class PoolEngine:
 
     def __init__(self, source: Source, workers: int) -> None:
         self.n_workers = workers
-        self._pool = ProcessPoolExecutor(
-            workers, multiprocessing.get_context("spawn"), initializer=_adopt, initargs=(source,)
-        )
+        if "forkserver" in multiprocessing.get_all_start_methods():
+            context: Any = multiprocessing.get_context("forkserver")
+            context.set_forkserver_preload(["coresift.scale"])  # imported once, not by every worker
+        else:
+            context = multiprocessing.get_context("spawn")
+        self._pool = ProcessPoolExecutor(workers, context, initializer=_adopt, initargs=(source,))
 
     def results(self, prototype: Any, tasks: list[Task]) -> Iterator[Any]:
         """The summary of each task, in order; no more than a few wait to be merged."""
