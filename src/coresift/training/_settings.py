@@ -1,0 +1,137 @@
+"""The numbers of a run, checked; its device, its streams of random numbers, and how it is written down."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from .._errors import InvalidInputError
+from .._validation import check_choice, check_count, check_positive
+from ..selection import Glister
+
+_VALIDATION_SHARE = 0.1
+_SCHEDULES = ("cosine", "constant")
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """What :func:`coresift.training.train` was asked for, in numbers."""
+
+    epochs: int
+    batch_size: int
+    select_every: int
+    lr: float
+    momentum: float
+    weight_decay: float
+    schedule: str
+    eval_every: int
+    seed: int
+    workers: int
+
+    def checked(self) -> Settings:
+        """Refuse what cannot be used."""
+        for name in ("epochs", "batch_size", "select_every"):
+            check_count(getattr(self, name), name)
+        for name in ("eval_every", "seed", "workers"):
+            check_count(getattr(self, name), name, 0)
+        check_positive(self.lr, "lr")
+        check_choice(self.schedule, "schedule", _SCHEDULES)
+        if not 0 <= self.momentum < 1:
+            raise InvalidInputError(f"momentum = {self.momentum} must be at least 0 and below 1.")
+        if not 0 <= self.weight_decay < math.inf:
+            raise InvalidInputError(f"weight_decay = {self.weight_decay} must be a number of at least 0.")
+        return self
+
+    def rate(self, epoch: int, n_epochs: int) -> float:
+        """The learning rate of an epoch: a function of its number, so that there is no state to keep."""
+        if self.schedule == "constant":
+            return self.lr
+        return self.lr * 0.5 * (1.0 + math.cos(math.pi * epoch / n_epochs))
+
+
+def validation_share(given: float | None, strategy: Any, eval_every: int) -> float:
+    """The share set aside for validation: as given, or so much as is usual if somebody looks at it."""
+    looks = needs_validation(strategy)
+    if given is None:
+        return _VALIDATION_SHARE if looks or eval_every else 0.0
+    if not 0 <= given < 1:
+        raise InvalidInputError(f"val_fraction = {given} must be at least 0 and below 1.")
+    if given == 0 and (looks or eval_every):
+        who = "this strategy looks" if looks else f"eval_every = {eval_every} looks"
+        raise InvalidInputError(f"val_fraction = 0, but {who} at validation data; 0.1 is usual.")
+    return given
+
+
+def needs_validation(strategy: Any) -> bool:
+    """Whether a strategy, or one that it is made of, looks at validation data."""
+    while strategy is not None:
+        if isinstance(strategy, Glister) or getattr(strategy, "needs_validation", False):
+            return True
+        strategy = getattr(strategy, "strategy", None)
+    return False
+
+
+def device_named(device: str | torch.device) -> torch.device:
+    """The device, "auto" being the best there is; one that is not there is refused before anything is computed."""
+    if device == "auto":
+        if torch.cuda.is_available():
+            return torch.device("cuda", torch.cuda.current_device())
+        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+    try:
+        found = torch.device(device)
+        torch.empty(0, device=found)
+    except (RuntimeError, AssertionError) as error:  # torch asserts where it was built without CUDA
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise InvalidInputError(f"device = {str(device)!r} cannot be used: {reason}") from None
+    return found
+
+
+def derived_seed(*key: int) -> int:
+    """A seed of 63 bits for one purpose of a run."""
+    return int(np.random.SeedSequence(key).generate_state(1, np.uint64)[0] >> np.uint64(1))
+
+
+@contextmanager
+def own_randomness(seed: int, device: torch.device) -> Iterator[None]:
+    """What draws from the global generators inside (dropout, which knows no other) draws from this seed.
+
+    Afterwards they are as they were: nothing outside sees it.
+    """
+    generators = [torch.default_generator]
+    if device.type == "cuda":
+        generators.append(torch.cuda.default_generators[device.index or 0])
+    elif device.type == "mps":
+        generators.append(torch.mps._get_default_mps_generator())
+    states = [generator.get_state() for generator in generators]
+    try:
+        for generator in generators:
+            generator.manual_seed(seed)
+        yield
+    finally:
+        for generator, state in zip(generators, states, strict=True):
+            generator.set_state(state)
+
+
+def stored(settings: Settings, strategy: Any, loss: Any, model: nn.Module) -> dict[str, Any]:
+    """What identifies a run, as JSON holds it."""
+    described = repr(strategy) if dataclasses.is_dataclass(strategy) else _name(strategy)
+    shapes = ", ".join(f"{name} {tuple(value.shape)}" for name, value in model.named_parameters())
+    return {
+        "strategy": described,
+        "loss": loss if isinstance(loss, str) else _name(loss),
+        "model": type(model).__name__,
+        "parameters": shapes if len(shapes) < 2000 else f"{shapes[:2000]}...",
+        **dataclasses.asdict(settings),
+    }
+
+
+def _name(thing: Any) -> str:
+    kind = thing if hasattr(thing, "__qualname__") else type(thing)
+    return f"{kind.__module__}.{kind.__qualname__}"

@@ -1,0 +1,300 @@
+"""Training on subsets: one loop, which reads from top to bottom."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from .. import __version__
+from .._coreset import Coreset
+from ..scale.budget import parse_budget
+from ..selection import SelectionContext, Strategy, strategy_named
+from ..selection._hooks import only_tensor, per_sample_loss
+from ._settings import Settings, derived_seed, device_named, own_randomness, stored, validation_share
+from .checkpoint import RunFolder, check_finite_loss, part_of, restore, snapshot
+from .feeds import feeds_of
+from .loss import weighted_loss
+from .metrics import Seconds, counts_hits, evaluate, is_hit
+from .progress import Bar, NoBar
+from .sampler import CoresetSampler
+
+Metrics = dict[str, Any]
+_SPLIT, _EPOCH, _LOOKS = 21, 22, 23  # keep the streams of one seed apart
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainResult:
+    """What a run found.
+
+    Attributes
+    ----------
+    model : torch.nn.Module
+        The one that was given, trained.
+    history : list of dict
+        The metrics of each epoch.
+    test : dict or None
+        Loss, and accuracy or root mean square error, on the test set.
+    seconds : Seconds
+        Time of selection, training and evaluation.
+    n_epochs : int
+        Epochs that were run; a warm start runs fewer than were asked for.
+    subset_size : int
+        Samples of the last epoch's subset.
+    coreset : Coreset or None
+        That subset; None when the run had been finished before.
+    """
+
+    model: nn.Module
+    history: list[Metrics]
+    test: dict[str, float] | None
+    seconds: Seconds
+    n_epochs: int
+    subset_size: int
+    coreset: Coreset | None = None
+
+
+def train(
+    model: nn.Module,
+    data: Any,
+    strategy: str | Strategy = "rbf",
+    budget: int | float | str = 0.1,
+    *,
+    test: Any = None,
+    epochs: int = 200,
+    batch_size: int = 20,
+    select_every: int = 20,
+    lr: float = 0.01,
+    momentum: float = 0.9,
+    weight_decay: float = 5e-4,
+    loss: Any = "cross_entropy",
+    schedule: str = "cosine",
+    val_fraction: float | None = None,
+    eval_every: int = 0,
+    transform: Callable[[Any], Any] | None = None,
+    augment: Callable[[Any, torch.Generator], Any] | bool = True,
+    seed: int = 0,
+    device: str | torch.device = "auto",
+    workers: int = 0,
+    out: str | os.PathLike[str] | None = None,
+    checkpoint_seconds: float = 30.0,
+    on_epoch: Callable[[Metrics], None] | None = None,
+    progress: bool | Bar = False,
+    about: dict[str, Any] | None = None,
+) -> TrainResult:
+    """Train a model on a subset that is selected anew every ``select_every`` epochs.
+
+    Stochastic gradient descent on ``sum w l / sum w``, by default as the paper has it. Random numbers come from
+    ``seed`` alone; the global generators are left as they were. With ``out``, the same call made again after a kill
+    goes on from the last checkpoint and ends with the same weights and metrics, bit by bit (on the same machine, with
+    as many threads); made again after the end, it returns at once.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+        It is trained in place.
+    data : pair ``(X, y)``, map-style data set, or ``DatasetSplits``
+        Arrays and tensors go to the device as they are, and are indexed there; a data set is read by ``workers``.
+    strategy : str or Strategy, default "rbf"
+    budget : int, float or str, default 0.1
+        Samples, a fraction of the training samples, or ``"1%"``.
+    test : optional
+        As ``data``. It is looked at once, at the end.
+    epochs : int, default 200
+        A warm start (kappa = 1/2) runs ``ceil(kappa * epochs * fraction)`` on all the data, then
+        ``epochs - kappa * epochs`` on the subset.
+    batch_size, select_every, lr, momentum, weight_decay
+    loss : str or callable, default "cross_entropy"
+        As in :class:`coresift.selection.SelectionContext`; "mse", "l1" or "huber" for regression.
+    schedule : {"cosine", "constant"}, default "cosine"
+        The learning rate of epoch t of the T that are run: ``lr / 2 * (1 + cos(pi t / T))``. T counts the epochs that
+        are run: a warm start does not begin with a rate that skipped epochs have lowered.
+    val_fraction : float, optional
+        Share of the training data set aside for validation; by default 0.1 if it is looked at, else none.
+    eval_every : int, default 0
+        Epochs between two evaluations on the validation data; 0 for none.
+    transform : callable, optional
+        Of a batch of inputs on the device, before the model. By default bytes are divided by 255, and the inputs of a
+        ``DatasetSplits`` normalised.
+    augment : callable of a batch and a generator, or bool, default True
+        In training only, before ``transform``. True means what a ``DatasetSplits`` asks for.
+    seed : int, default 0
+    device : default "auto"
+        CUDA, else MPS, else the CPU.
+    workers : int, default 0
+        Processes that read a data set which is not in memory.
+    out : path, optional
+        Folder of the run: ``config.json``, ``metrics.jsonl``, ``model.safetensors``, ``result.json``, checkpoints.
+    checkpoint_seconds : float, default 30
+        Time between two checkpoints, at ends of epochs; 0 for one after each.
+    on_epoch : callable, optional
+        Called with the metrics of each epoch, when they are written.
+    progress : bool, default False
+        Draw a bar on standard error (needs the extra ``cli``).
+    about : dict, optional
+        Kept in ``config.json``.
+
+    Returns
+    -------
+    TrainResult
+    """
+    settings = Settings(
+        epochs, batch_size, select_every, lr, momentum, weight_decay, schedule, eval_every, seed, workers
+    ).checked()
+    strategy = strategy_named(strategy) if isinstance(strategy, str) else strategy
+    compute, has_classes = per_sample_loss(loss), counts_hits(loss)
+    place = device_named(device)
+
+    # The data: on the device, with the validation part taken off.
+    feed, test_feed, looks = feeds_of(data, test, transform, augment, place, workers)
+    share = validation_share(val_fraction, strategy, eval_every)
+    rest = np.random.default_rng((seed, _SPLIT)).permutation(len(feed))
+    n_val = math.ceil(share * len(feed))
+    val_feed = feed.take(np.sort(rest[:n_val])) if n_val else None
+    fingerprint = feed.fingerprint()
+    if n_val:
+        feed = feed.take(np.sort(rest[n_val:]))
+    budget = parse_budget(budget, len(feed))
+
+    # The folder: the configuration first; a finished run is only read.
+    run = None if out is None else RunFolder(Path(out))
+    if run is not None:
+        config = {**stored(settings, strategy, loss, model), "budget": budget, "val_fraction": share}
+        run.begin({**config, "data": fingerprint, "software": _software(), "about": about})
+        if (found := run.result()) is not None:
+            run.load_model(model.to(place))
+            return _finished(model, found)
+
+    # What is selected, from what, when.
+    model.to(place)
+    context = SelectionContext(
+        feed.X,
+        feed.y,
+        model=model,
+        loss=loss,
+        X_val=None if val_feed is None else val_feed.X,
+        y_val=None if val_feed is None else val_feed.y,
+        n_epochs=epochs,
+        seed=seed,
+        transform=feed.transform,
+    )
+    sampler = CoresetSampler(context, strategy, budget, select_every=select_every, seed=seed, num_replicas=1)
+    n_epochs = sampler.plan.total
+    optimizer = torch.optim.SGD(model.parameters(), lr=lr, momentum=momentum, weight_decay=weight_decay)
+
+    # Where the run was, if it was killed.
+    history: list[Metrics] = []
+    seconds = Seconds()
+    if run is not None:
+        if (kept := run.load()) is not None:
+            tensors, state = kept
+            restore(model, optimizer, tensors, state)
+            sampler.load_state_dict({**state["sampler"], **part_of("sampler", tensors)})
+            if hasattr(strategy, "load_state_dict"):
+                strategy.load_state_dict({**state["strategy"], **part_of("strategy", tensors)})
+            history, seconds = state["history"], Seconds(**state["seconds"])
+        run.rewrite(history)
+
+    saved_at = time.monotonic()
+    with Bar(n_epochs) if progress is True else progress or NoBar() as bar:
+        for epoch in range(len(history), n_epochs):
+            with seconds.counted("selection", place):
+                sampler.set_epoch(epoch)
+                rows, weights = sampler.epoch_rows()
+
+            for group in optimizer.param_groups:
+                group["lr"] = settings.rate(epoch, n_epochs)
+            losses: list[torch.Tensor] = []
+            hits = torch.zeros((), dtype=torch.int64, device=place)
+            bar.begin(epoch, len(rows))
+            with seconds.counted("training", place), own_randomness(derived_seed(seed, _EPOCH, epoch), place):
+                model.train()
+                for x, y, w in feed.batches(
+                    rows, weights, batch_size, derived_seed(seed, _LOOKS, epoch), looks
+                ):
+                    outputs = only_tensor(model(x))  # (b, K)
+                    batch_loss = weighted_loss(compute(outputs, y), w)
+                    optimizer.zero_grad(set_to_none=True)
+                    batch_loss.backward()  # type: ignore[no-untyped-call]
+                    optimizer.step()
+                    losses.append(batch_loss.detach())
+                    if has_classes:
+                        hits += is_hit(outputs.detach(), y).sum()
+                    bar.advance(len(w))
+                mean_loss = float(torch.stack(losses).mean())
+            check_finite_loss(mean_loss, epoch)
+
+            metrics: Metrics = {
+                "epoch": epoch + 1,
+                "n_epochs": n_epochs,
+                "lr": settings.rate(epoch, n_epochs),
+            }
+            metrics |= {
+                "loss": mean_loss,
+                "subset": len(rows),
+                "selected": epoch == sampler.selection_epoch(epoch),
+            }
+            if has_classes:
+                metrics["accuracy"] = int(hits) / len(rows)
+            if (
+                val_feed is not None
+                and eval_every
+                and ((epoch + 1) % eval_every == 0 or epoch + 1 == n_epochs)
+            ):
+                with seconds.counted("evaluation", place):
+                    quality = evaluate(model, val_feed, compute, has_classes=has_classes)
+                metrics |= {f"val_{name}": value for name, value in quality.items()}
+            metrics["seconds"] = seconds.rounded()
+
+            history.append(metrics)
+            if run is not None:
+                run.append(metrics)
+                if time.monotonic() - saved_at >= checkpoint_seconds and epoch + 1 < n_epochs:
+                    own = strategy.state_dict() if hasattr(strategy, "state_dict") else {}
+                    tensors, state = snapshot(model, optimizer, sampler=sampler.state_dict(), strategy=own)
+                    state |= {"history": history, "seconds": dataclasses.asdict(seconds)}
+                    run.save(epoch + 1, tensors, state)
+                    saved_at = time.monotonic()
+            bar.end(metrics)
+            if on_epoch is not None:
+                on_epoch(metrics)
+
+    # The test set, once.
+    quality_of_test = None
+    if test_feed is not None:
+        with seconds.counted("evaluation", place):
+            quality_of_test = evaluate(model, test_feed, compute, has_classes=has_classes)
+    core = sampler.coreset
+    result = TrainResult(model, history, quality_of_test, seconds, n_epochs, core.size, core)
+    if run is not None:
+        run.finish(model, _kept(result))
+    return result
+
+
+def _kept(result: TrainResult) -> dict[str, Any]:
+    return {
+        "test": result.test,
+        "seconds": dataclasses.asdict(result.seconds),
+        "n_epochs": result.n_epochs,
+        "subset_size": result.subset_size,
+        "history": result.history,
+    }
+
+
+def _finished(model: nn.Module, found: dict[str, Any]) -> TrainResult:
+    seconds = Seconds(**found["seconds"])
+    return TrainResult(
+        model, found["history"], found["test"], seconds, found["n_epochs"], found["subset_size"]
+    )
+
+
+def _software() -> dict[str, str]:
+    return {"coresift": __version__, "torch": torch.__version__, "numpy": np.__version__}

@@ -1,0 +1,233 @@
+"""The loop: what it computes (against one written by hand), measures, leaves alone and refuses."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+from coresift import InvalidInputError, InvalidTypeError
+from coresift.data import load_dataset
+from coresift.selection import AdaptiveRandom, Glister, PerBatch, Random, Warm
+from coresift.training import CoresetSampler, build_model, train
+
+torch.set_num_threads(1)
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(200, 6)).astype(np.float32)
+Y = (X[:, 0] + X[:, 1] ** 2 > 0.7).astype(np.int64)
+
+
+def network(n_out: int = 2, dropout: float = 0.0) -> nn.Module:
+    with torch.random.fork_rng():
+        torch.manual_seed(1)
+        return nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Dropout(dropout), nn.Linear(16, n_out))
+
+
+def weights_of(model: nn.Module) -> torch.Tensor:
+    return torch.cat([p.detach().flatten() for p in model.parameters()])
+
+
+def test_it_computes_what_a_loop_by_hand_computes() -> None:
+    ours = network()
+    result = train(ours, (X, Y), "rbf", 0.2, epochs=6, batch_size=7, select_every=2, lr=0.05, seed=4)
+
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9, weight_decay=5e-4)
+    scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 6)
+    sampler = CoresetSampler((X, Y), "rbf", 0.2, select_every=2, seed=4)
+    rates = []
+    for epoch in range(6):
+        sampler.set_epoch(epoch)
+        rates.append(optimizer.param_groups[0]["lr"])
+        pairs = [(int(index), index.weight) for index in sampler]  # type: ignore[attr-defined]
+        for start in range(0, len(pairs), 7):
+            rows, w = zip(*pairs[start : start + 7], strict=True)
+            losses = functional.cross_entropy(
+                model(torch.tensor(X[list(rows)])), torch.tensor(Y[list(rows)]), reduction="none"
+            )
+            weights = torch.tensor(w, dtype=torch.float32)
+            optimizer.zero_grad()
+            ((losses * weights).sum() / weights.sum()).backward()
+            optimizer.step()
+        scheduler.step()
+    torch.testing.assert_close(weights_of(ours), weights_of(model), rtol=1e-4, atol=1e-6)
+    assert [line["lr"] for line in result.history] == pytest.approx(rates)
+    assert [line["selected"] for line in result.history] == [True, False] * 3
+
+
+def test_it_learns_and_measures(tmp_path: Path) -> None:
+    seen: list[dict[str, Any]] = []
+    result = train(
+        network(),
+        (X, Y),
+        AdaptiveRandom(),
+        "50%",
+        test=(X, Y),
+        epochs=30,
+        select_every=1,
+        lr=0.1,
+        eval_every=10,
+        on_epoch=seen.append,
+        out=tmp_path / "run",
+    )
+    assert result.test is not None
+    assert result.test["accuracy"] > 0.9 > max(Y.mean(), 1 - Y.mean())
+    assert seen == result.history
+    lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert lines == seen
+    assert [line["epoch"] for line in lines if "val_accuracy" in line] == [10, 20, 30]
+    assert lines[0]["subset"] == 90  # of the 180 that are not for validation
+    assert lines[-1]["loss"] < lines[0]["loss"]
+    seconds = result.seconds
+    assert min(seconds.selection, seconds.training, seconds.evaluation) > 0
+    assert seconds.total == pytest.approx(seconds.selection + seconds.training + seconds.evaluation)
+    assert {path.name for path in (tmp_path / "run").iterdir()} == {
+        "config.json",
+        "metrics.jsonl",
+        "model.safetensors",
+        "result.json",
+    }
+
+
+def test_the_test_set_is_looked_at_once_and_the_validation_set_as_often_as_asked() -> None:
+    class Watched(torch.utils.data.Dataset[Any]):
+        def __init__(self) -> None:
+            self.reads = 0
+
+        def __len__(self) -> int:
+            return 10
+
+        def __getitem__(self, index: int) -> tuple[np.ndarray, int]:
+            self.reads += 1
+            return X[index], int(Y[index])
+
+    watched = Watched()
+    during: list[int] = []
+    train(
+        network(),
+        (X, Y),
+        "random",
+        20,
+        test=watched,
+        epochs=3,
+        on_epoch=lambda _: during.append(watched.reads),
+    )
+    assert during == [0, 0, 0]
+    assert watched.reads == 10
+
+
+def test_without_evaluation_no_sample_is_set_aside() -> None:
+    assert train(network(), (X, Y), "full", 1.0, epochs=1).subset_size == 200
+    assert train(network(), (X, Y), "full", 1.0, epochs=1, eval_every=1).subset_size == 180
+    assert train(network(), (X, Y), PerBatch(Glister()), 40, epochs=1).history[0]["subset"] == 40
+    with pytest.raises(InvalidInputError, match="val_fraction = 0, but this strategy looks"):
+        train(network(), (X, Y), PerBatch(Glister()), 40, epochs=1, val_fraction=0.0)
+
+
+def test_a_warm_start_runs_its_epochs_and_the_rate_begins_at_its_full_height() -> None:
+    result = train(network(), (X, Y), Warm(Random()), 0.1, epochs=20, lr=0.04)
+    assert [line["subset"] for line in result.history] == [200] * 1 + [20] * 10
+    assert result.n_epochs == 11  # ceil(0.5 * 20 * 0.1) + 10
+    assert [line["lr"] for line in result.history] == pytest.approx(
+        [0.02 * (1 + math.cos(math.pi * t / 11)) for t in range(11)]
+    )
+
+
+def test_regression_in_one_dimension_does_not_broadcast() -> None:
+    targets = 3 * X[:, 0] - X[:, 1]
+    result = train(network(1), (X, targets), "rbf", 0.5, test=(X, targets), loss="mse", epochs=40, lr=0.02)
+    assert result.test is not None
+    assert result.test.keys() == {"loss", "rmse"}
+    assert result.test["rmse"] == pytest.approx(math.sqrt(result.test["loss"]), rel=1e-5)
+    assert result.test["rmse"] < 0.3 * targets.std()
+    assert "accuracy" not in result.history[0]
+
+
+def test_the_seed_is_everything_and_global_generators_are_left_alone() -> None:
+    torch.manual_seed(7)
+    before = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
+    runs = []
+    for seed in (0, 0, 1):
+        model = network(dropout=0.5)
+        train(model, (X, Y), "adaptive-random", 0.3, epochs=4, select_every=2, seed=seed)
+        runs.append(weights_of(model))
+        torch.rand(3)
+        torch.manual_seed(7)
+    assert torch.equal(runs[0], runs[1])
+    assert not torch.equal(runs[0], runs[2])
+    assert torch.equal(torch.get_rng_state(), before[0])
+    assert np.array_equal(np.random.get_state()[1], before[1])  # noqa: NPY002
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_data_set_that_is_read_item_by_item_trains_as_the_same_arrays_do(workers: int) -> None:
+    class Items(torch.utils.data.Dataset[Any]):
+        def __len__(self) -> int:
+            return len(X)
+
+        def __getitem__(self, index: int) -> tuple[np.ndarray, int]:
+            return X[index], int(Y[index])
+
+    arrays, items = network(), network()
+    train(arrays, (X, Y), "adaptive-random", 0.2, epochs=2, select_every=1)
+    train(items, Items(), "adaptive-random", 0.2, epochs=2, select_every=1, workers=workers)
+    assert torch.equal(weights_of(arrays), weights_of(items))
+
+
+def test_digits_by_name_reach_a_good_accuracy_from_a_tenth() -> None:
+    data = load_dataset("digits")
+    model = build_model("mlp", n_classes=10, input_shape=data.input_shape, width=64)
+    result = train(model, data, "adaptive-random", "10%", epochs=30, select_every=1, lr=0.03)
+    assert result.test is not None
+    assert result.test["accuracy"] > 0.9  # a tenth by chance
+
+
+def test_labels_and_bytes_as_users_have_them() -> None:
+    images = RNG.integers(0, 256, (30, 1, 4, 4), dtype=np.uint8)
+    model = nn.Sequential(nn.Flatten(), nn.Linear(16, 3))
+    shown: list[torch.Tensor] = []
+    model.register_forward_pre_hook(lambda module, inputs: shown.append(inputs[0]))
+    train(model, (images, np.arange(30, dtype=np.uint8) % 3), "full", 1.0, epochs=1, batch_size=30)
+    assert shown[0].dtype == torch.float32
+    assert float(shown[0].max()) <= 1.0
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"epochs": 0}, "epochs = 0"),
+        ({"batch_size": 0}, "batch_size = 0"),
+        ({"lr": 0.0}, "lr = 0.0"),
+        ({"momentum": 1.0}, "momentum = 1.0"),
+        ({"weight_decay": -1.0}, "weight_decay = -1.0"),
+        ({"schedule": "step"}, "schedule = 'step'"),
+        ({"val_fraction": 1.0}, "val_fraction = 1.0"),
+        ({"budget": "x%"}, "budget"),
+        ({"budget": 300}, "between 1 and the number of samples, 200"),
+        ({"strategy": "nosuch"}, "unknown"),
+        ({"loss": "nosuch"}, "loss = 'nosuch'"),
+        ({"device": "nosuch"}, "device = 'nosuch' cannot be used"),
+        ({"device": "cuda:99"}, "cannot be used"),
+        ({"lr": 1e20}, "training diverged"),
+    ],
+)
+def test_bad_input_is_named(changes: dict[str, Any], words: str) -> None:
+    settings: dict[str, Any] = {"strategy": "random", "budget": 0.2, "epochs": 3, **changes}
+    with pytest.raises(InvalidInputError, match=words):
+        train(network(), (X, Y), **settings)
+
+
+def test_bad_data_are_named() -> None:
+    with pytest.raises(InvalidTypeError, match="no targets"):
+        train(network(), X, "random", 0.2)
+    with pytest.raises(InvalidInputError, match="y has 3 entries"):
+        train(network(), (X, Y[:3]), "random", 0.2)
+    with pytest.raises(InvalidTypeError, match="numbers"):
+        train(network(), (X, np.array(["a"] * 200)), "random", 0.2)
+    with pytest.raises(InvalidTypeError, match="pairs"):
+        train(network(), [torch.zeros(6)] * 20, "random", 0.2)
