@@ -33,7 +33,7 @@ class Distances:
             self._matrix = np.empty((len(candidates), self.n))
             for start in range(0, len(candidates), self.block_rows):
                 rows = slice(start, start + self.block_rows)
-                self._matrix[rows] = self._compute(candidates[rows])
+                self._compute(candidates[rows], self._matrix[rows])
 
     @property
     def block_rows(self) -> int:
@@ -46,8 +46,8 @@ class Distances:
             return self._matrix[positions]
         return self._compute(self.candidates[positions])
 
-    def _compute(self, rows: NDArray[np.int64]) -> Floats:
-        distances = self._gradients.products(self._gradients.take(rows))
+    def _compute(self, rows: NDArray[np.int64], out: Floats | None = None) -> Floats:
+        distances = self._gradients.products(self._gradients.take(rows), out)
         distances *= -2.0
         distances += self._squares[rows, None]
         distances += self._squares

@@ -105,9 +105,9 @@ class Gradients:
             parts[:, :, -1] = self.residuals
         return parts.reshape(len(self), -1)
 
-    def products(self, other: Gradients) -> Array:
+    def products(self, other: Gradients, out: Array | None = None) -> Array:
         """Inner products with other gradients, (len(other), n)."""
-        grams = other.residuals @ self.residuals.T
+        grams: Array = np.matmul(other.residuals, self.residuals.T, out=out)
         if self.inputs is not None and other.inputs is not None:
             through = other.inputs @ self.inputs.T
             if self.bias:

@@ -149,13 +149,14 @@ def layer_pass(
     is_output = True
     with undisturbed(model), torch.no_grad():
         chosen = linear_layer(model, layer, next(batches())[0][:2])
-        calls: list[tuple[Any, Any]] = []
+        calls: list[tuple[Any, Any, Any]] = []  # what the layer was given, its output, the same as handed on
 
         def catch(module: Any, given: tuple[Any, ...], output: Any) -> Any:
-            leaf = output.detach().requires_grad_()
-            calls.append((given[0].detach(), leaf))
+            # a layer that runs again depends on its own first output, and stays in that graph
+            caught = output if output.requires_grad else output.detach().requires_grad_()
             torch.set_grad_enabled(True)  # from here to the end of this forward pass
-            return leaf
+            calls.append((given[0].detach(), caught, caught.clone()))  # a copy, as in-place layers may follow
+            return calls[-1][2]
 
         handle = chosen.register_forward_hook(catch)
         try:
@@ -172,13 +173,11 @@ def layer_pass(
                         raise InvalidInputError(
                             "the loss reduces over the samples; it must return one loss for each of them."
                         )
-                    slopes = torch.autograd.grad(losses.sum(), [leaf for _, leaf in calls])
-                is_output = is_output and len(calls) == 1 and output is calls[0][1] and output.ndim == 2
-                slope, given = _factors(
-                    [given for given, _ in calls], slopes, len(x), chosen.bias is not None
-                )
-                residuals.append(slope)
-                inputs.append(given)
+                    slopes = torch.autograd.grad(losses.sum(), [caught for _, caught, _ in calls])
+                is_output = is_output and len(calls) == 1 and output is calls[0][2] and output.ndim == 2
+                factors = _factors([given for given, _, _ in calls], slopes, len(x), chosen.bias is not None)
+                residuals.append(factors[0])
+                inputs.append(factors[1])
                 outputs.append(_numpy(calls[-1][1].reshape(len(x), -1)))
                 targets.append(y)
         finally:
@@ -221,6 +220,9 @@ def validation_of(found: LayerPass, loss: str | Loss) -> Validation:
     torch = load_torch()
     if not found.is_output:
         return Validation(found.gradients, found.outputs)
+    if loss == "cross_entropy" and found.targets.ndim == 1:
+        labels = found.targets.cpu().numpy()
+        return Validation(found.gradients, found.outputs, lambda outputs: softmax_residuals(outputs, labels))
     compute, targets = per_sample_loss(loss), found.targets
     kind = torch.from_numpy(found.outputs[:0]).dtype  # a loss with class weights refuses another
 
@@ -231,6 +233,14 @@ def validation_of(found: LayerPass, loss: str | Loss) -> Validation:
         return _numpy(slope)
 
     return Validation(found.gradients, found.outputs, residuals_at)
+
+
+def softmax_residuals(outputs: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Softmax - onehot: the gradient of the cross entropy, some times faster than by autograd."""
+    residuals = np.exp(outputs - outputs.max(axis=1, keepdims=True))
+    residuals /= residuals.sum(axis=1, keepdims=True)
+    residuals[np.arange(len(labels)), labels] -= 1.0
+    return residuals
 
 
 def only_tensor(output: Any) -> Any:

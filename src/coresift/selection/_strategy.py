@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
+from threadpoolctl import threadpool_limits  # scikit-learn needs it, so it is there
 
 from .._coreset import Coreset
 from .._validation import check_budget, check_count, check_generator
@@ -64,6 +66,12 @@ class Selector(ABC):
 
     @abstractmethod
     def _select(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Coreset: ...
+
+
+def one_blas_thread() -> AbstractContextManager[Any]:
+    """For loops of many small products of matrices: threads gain nothing there, and on a busy machine they wait for
+    each other twenty times longer than they compute. Nor does the result then depend on their number."""
+    return threadpool_limits(1, user_api="blas")
 
 
 def everything(context: SelectionContext, name: str) -> Coreset:

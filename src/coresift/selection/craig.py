@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .._coreset import Coreset
 from .._progress import logger
 from .._validation import check_positive
 from ._context import SelectionContext
 from ._facility import Distances, facility_location
-from ._strategy import Selector
+from ._gradients import Gradients
+from ._strategy import Selector, one_blas_thread
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,13 +62,25 @@ class Craig(Selector):
                 self.max_pairs,
                 n_candidates,
             )
+        with one_blas_thread():
+            return self._located(gradients, candidates, size, context.sizes, name)
+
+    def _located(
+        self,
+        gradients: Gradients,
+        candidates: NDArray[np.int64],
+        size: int,
+        sizes: NDArray[np.float64],
+        name: str,
+    ) -> Coreset:
+        n = len(gradients)
         distances = Distances(gradients, candidates, self.memory_limit)
         if not distances.is_held:
             logger.info(
                 "Craig: %d x %d distances exceed memory_limit = %g bytes; computed by blocks as needed.",
-                n_candidates if n_candidates < n else n,
+                len(candidates),
                 n,
                 self.memory_limit,
             )
-        found = facility_location(distances, size, context.sizes)
-        return Coreset(found.rows, found.served, n, method=name, total_weight=float(context.sizes.sum()))
+        found = facility_location(distances, size, sizes)
+        return Coreset(found.rows, found.served, n, method=name, total_weight=float(sizes.sum()))

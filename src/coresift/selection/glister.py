@@ -14,7 +14,7 @@ from .._progress import logger
 from .._validation import check_count, check_positive, check_probability
 from ._context import SelectionContext
 from ._gradients import Array, Gradients, Validation
-from ._strategy import Selector
+from ._strategy import Selector, one_blas_thread
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +69,8 @@ class Glister(Selector):
                 "so the validation gradient is not refreshed."
             )
         pool = n if self.epsilon is None else math.ceil(n / size * math.log(1.0 / self.epsilon))
-        rows = greedy(gradients, loss, size, pool, self.refresh, rng)
+        with one_blas_thread():
+            rows = greedy(gradients, loss, size, pool, self.refresh, rng)
         return Coreset(rows, context.sizes[rows], n, method=name, total_weight=float(context.sizes.sum()))
 
 

@@ -12,7 +12,7 @@ from .._progress import logger
 from ._context import SelectionContext
 from ._gradients import Gradients
 from ._omp import nonnegative_omp
-from ._strategy import Selector
+from ._strategy import Selector, one_blas_thread
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +56,8 @@ class GradMatch(Selector):
 
     def _select(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Coreset:
         atoms, sizes = self.atoms(context).double(), context.sizes
-        rows, weights = nonnegative_omp(atoms, atoms.total(sizes), size, self.ridge, self.tol)
+        with one_blas_thread():
+            rows, weights = nonnegative_omp(atoms, atoms.total(sizes), size, self.ridge, self.tol)
         rows, weights = rows[weights > 0], weights[weights > 0]
         name = self.name
         if len(rows) < size:
@@ -65,6 +66,6 @@ class GradMatch(Selector):
             logger.info(
                 "GradMatch: %d picks match the gradient; %d filled at random.", len(rows), len(filled)
             )
-            name = f"{name} ({len(filled)} filled at random)"
+            name = f"{name} (in part filled at random)"
             rows, weights = np.concatenate((rows, filled)), np.concatenate((weights, sizes[filled]))
         return Coreset(rows, weights, len(atoms), method=name, total_weight=float(sizes.sum()))

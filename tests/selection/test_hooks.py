@@ -1,0 +1,257 @@
+"""Last-layer gradients of modules: equal to autograd's own, and the module is as it was."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+from torch.utils.data import TensorDataset
+
+from coresift import CoresiftError, InvalidInputError
+from coresift.selection import Craig, SelectionContext
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(23, 6)).astype(np.float32)
+Y = RNG.integers(3, size=23)
+
+
+class Head(nn.Module):
+    """Its linear layers are declared in another order than they run in, and something follows after the last."""
+
+    def __init__(self):
+        super().__init__()
+        self.last = nn.Linear(5, 3)
+        self.first = nn.Linear(6, 5)
+        self.unused = nn.Linear(2, 2)
+
+    def forward(self, x):
+        return functional.log_softmax(self.last(torch.tanh(self.first(x))), dim=1)
+
+
+class Positions(nn.Module):
+    """The last layer runs at three places of each sample."""
+
+    def __init__(self):
+        super().__init__()
+        self.last = nn.Linear(2, 3)
+
+    def forward(self, x):
+        return self.last(x.reshape(len(x), 3, 2)).square().sum(dim=1)
+
+
+class Twice(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.last = nn.Linear(3, 3)
+
+    def forward(self, x):
+        return self.last(torch.tanh(self.last(x[:, :3])))
+
+
+class InPlace(nn.Module):
+    """What follows after the last layer changes its output in place."""
+
+    def __init__(self):
+        super().__init__()
+        self.last = nn.Linear(6, 3)
+
+    def forward(self, x):
+        return functional.relu(self.last(x), inplace=True)
+
+
+class Logits(nn.Module):
+    """As models of Hugging Face return."""
+
+    def __init__(self):
+        super().__init__()
+        self.last = nn.Linear(6, 3)
+
+    def forward(self, x):
+        return {"loss": None, "logits": self.last(x)}
+
+
+def noisy():
+    torch.manual_seed(0)
+    return nn.Sequential(
+        nn.Linear(6, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Dropout(0.5), nn.Linear(8, 3, bias=False)
+    )
+
+
+def last_of(model):
+    return (
+        model.last if hasattr(model, "last") else [m for m in model.modules() if isinstance(m, nn.Linear)][-1]
+    )
+
+
+def by_autograd(model, X, y, loss):
+    """One backward pass per sample, in evaluation mode."""
+    model = copy.deepcopy(model).eval()
+    layer = last_of(model)
+    rows = []
+    for x, target in zip(torch.as_tensor(X), y, strict=True):
+        model.zero_grad()
+        output = model(x[None])
+        output = output["logits"] if isinstance(output, dict) else output
+        loss(output, torch.as_tensor(target)[None]).sum().backward()
+        parts = [layer.weight.grad] + ([layer.bias.grad[:, None]] if layer.bias is not None else [])
+        rows.append(torch.cat(parts, dim=1).reshape(-1).numpy().copy())
+    return np.stack(rows)
+
+
+@pytest.mark.parametrize("make", [Head, Positions, Twice, InPlace, Logits, noisy])
+def test_gradients_of_any_module_equal_autograd_sample_by_sample(make):
+    torch.manual_seed(1)
+    model = make()
+    context = SelectionContext(X, Y, model=model, batch_size=10)
+    found = context.gradients()
+    expected = by_autograd(model, X, Y, functional.cross_entropy)
+    np.testing.assert_allclose(found.dense(), expected, atol=2e-6)
+    assert np.abs(expected).max() > 0.1
+    assert (found.inputs is None) == (
+        make in (Positions, Twice)
+    )  # only products of one place are kept as factors
+
+
+def test_cross_entropy_is_softmax_minus_onehot():
+    model = nn.Linear(6, 3)
+    found = SelectionContext(X, Y, model=model).gradients()
+    with torch.no_grad():
+        expected = torch.softmax(model(torch.from_numpy(X)), dim=1).numpy() - np.eye(3)[Y]
+    np.testing.assert_allclose(found.residuals, expected, atol=1e-6)
+    np.testing.assert_array_equal(found.inputs, X)
+
+
+@pytest.mark.parametrize(
+    ("loss", "plain"),
+    [
+        ("mse", lambda output, y: (output - y) ** 2),
+        ("l1", lambda output, y: (output - y).abs()),
+        ("huber", lambda output, y: functional.huber_loss(output[:, 0], y)),
+        (nn.MSELoss(), lambda output, y: (output - y) ** 2),  # its mean is not taken over the samples
+        (lambda output, y: (output[:, 0] - y) ** 4, lambda output, y: (output[:, 0] - y) ** 4),
+    ],
+)
+@pytest.mark.filterwarnings("error")  # as broadcasting (n, 1) with (n,) would warn
+def test_regression(loss, plain):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 4), nn.Tanh(), nn.Linear(4, 1))
+    target = RNG.normal(size=23)
+    if isinstance(loss, nn.Module):
+        context = SelectionContext(X, target[:, None], model=model, loss=loss)
+    else:
+        context = SelectionContext(X, target, model=model, loss=loss)
+    expected = by_autograd(model, X, target.astype(np.float32), plain)
+    np.testing.assert_allclose(context.gradients().dense(), expected, atol=1e-5)
+    if isinstance(loss, nn.Module):
+        assert loss.reduction == "mean"
+
+
+def test_binary_targets():
+    torch.manual_seed(0)
+    model = nn.Linear(6, 1)
+    found = SelectionContext(X, Y % 2, model=model, loss="bce").gradients()
+    with torch.no_grad():
+        expected = torch.sigmoid(model(torch.from_numpy(X))).numpy() - (Y % 2)[:, None]
+    np.testing.assert_allclose(found.residuals, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_the_model_is_left_as_it_was(training):
+    model = noisy().train(training)
+    model[1].eval()  # frozen by the user, in either mode
+    model[0].weight.requires_grad_(False)
+    model[4].weight.grad = torch.ones_like(model[4].weight)
+    before, modes = copy.deepcopy(model.state_dict()), [m.training for m in model.modules()]
+    flags = [p.requires_grad for p in model.parameters()]
+    torch.manual_seed(7)
+    state = torch.random.get_rng_state()
+    context = SelectionContext(X, Y, model=model, X_val=X[:5], y_val=Y[:5])
+    first = context.gradients().dense()
+    context.validation()
+    assert torch.equal(torch.random.get_rng_state(), state)
+    assert [m.training for m in model.modules()] == modes
+    assert [p.requires_grad for p in model.parameters()] == flags
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert torch.equal(model[4].weight.grad, torch.ones_like(model[4].weight))
+    assert model[0].weight.grad is None
+    assert not any(m._forward_hooks for m in model.modules())
+    assert torch.is_grad_enabled()
+    np.testing.assert_array_equal(first, context.at(1).gradients().dense())  # no dropout in it
+
+
+class AlwaysNoisy(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.last = nn.Linear(6, 3)
+        self.fails = False
+
+    def forward(self, x):
+        if self.fails:
+            raise RuntimeError("planted")
+        return self.last(functional.dropout(x, training=True))
+
+
+def test_the_random_state_is_kept_even_of_a_model_that_draws_in_evaluation_mode_or_fails():
+    model = AlwaysNoisy()
+    state = torch.random.get_rng_state()
+    SelectionContext(X, Y, model=model).gradients()
+    assert torch.equal(torch.random.get_rng_state(), state)
+    model.fails = True
+    with pytest.raises(RuntimeError, match="planted"):
+        SelectionContext(X, Y, model=model).gradients()
+    assert torch.equal(torch.random.get_rng_state(), state)
+    assert model.training
+    assert model.last.training
+    assert torch.is_grad_enabled()
+
+
+def test_a_named_layer():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 4), nn.ReLU(), nn.Linear(4, 3))
+    found = SelectionContext(X, Y, model=model, layer="0").gradients()
+    assert found.shape == (4, 7)
+    np.testing.assert_array_equal(found.inputs, X)
+    with pytest.raises(
+        InvalidInputError, match=r"layer = '1' is no linear layer of the model; there are 0, 2"
+    ):
+        SelectionContext(X, Y, model=model, layer="1").gradients()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"model": None}, "needs gradients"),
+        ({"model": nn.Conv1d(1, 1, 1)}, "has no torch.nn.Linear"),
+        ({"loss": "hinge"}, "loss = 'hinge' is not one of"),
+        ({"loss": lambda output, y: functional.cross_entropy(output, y)}, "reduces over the samples"),
+        ({"X": np.full((23, 6), np.inf, np.float32)}, "NaN or infinity"),
+        ({"y": None}, "give the context y"),
+        ({"y": Y[:5]}, "y has 5 entries, but X has 23 rows"),
+    ],
+)
+def test_what_cannot_be_used_is_refused(change, message):
+    given = {"X": X, "y": Y, "model": nn.Linear(6, 3), **change}
+    with pytest.raises(CoresiftError, match=message):
+        SelectionContext(**given).gradients()
+
+
+def test_samples_may_be_tensors_or_a_data_set_with_a_transform():
+    model = nn.Linear(6, 3)
+    expected = SelectionContext(X, Y, model=model).gradients().dense()
+    tensors = torch.from_numpy(X), torch.from_numpy(Y)
+    for context in (
+        SelectionContext(*tensors, model=model),
+        SelectionContext(TensorDataset(*tensors), model=model),
+        SelectionContext(TensorDataset(*tensors), Y, model=model),
+        SelectionContext(X - 1.0, Y, model=model, transform=lambda x: x + 1.0),
+        SelectionContext(X.tolist(), Y.tolist(), model=model),
+    ):
+        np.testing.assert_allclose(context.gradients().dense(), expected, atol=1e-6)
+
+
+def test_half_precision_models():
+    model = nn.Linear(6, 3).bfloat16()
+    assert SelectionContext(X, Y, model=model).gradients().residuals.dtype == np.float32
+    assert Craig().select(SelectionContext(X, Y, model=model), 5, RNG).size == 5
