@@ -10,6 +10,7 @@ import numpy as np
 import typer
 from rich.table import Table as RichTable
 
+from coresift._validation import check_positive
 from coresift.cli._figures import Files, Out, Source, Table, companion, progress_bar
 from coresift.cli._options import Settings, with_common_options
 
@@ -26,6 +27,7 @@ def function_approximation(
     seed: Seed = 0,
     rows: Annotated[int, typer.Option(min=10, help="Points of a data set.")] = 10_000,
     size: Annotated[int, typer.Option(min=2, help="Points of a subset.")] = 400,
+    bandwidth: Annotated[float, typer.Option(help="Of the networks and of the coresets.")] = 1.0,
     table: Table = None,
     source: Source = None,
 ) -> None:
@@ -41,11 +43,12 @@ def function_approximation(
     )
     from coresift.experiments.function_approximation_figure import draw
 
+    check_positive(bandwidth, "bandwidth")
     files = Files.checked(out, table, source, "surfaces")
     if source is not None:
         found, points = read_table(source, Fit), read_table(companion(source, "surfaces"), SurfacePoint)
     else:
-        plan = Plan(n_samples=rows, size=size, n_seeds=seeds, seed=seed)
+        plan = Plan(n_samples=rows, size=size, bandwidth=bandwidth, n_seeds=seeds, seed=seed)
         with progress_bar(settings) as progress:
             task = progress.add_task("function approximation", total=plan.n_steps)
             found = list(measure(plan, partial(progress.advance, task)))

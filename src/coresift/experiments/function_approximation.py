@@ -5,14 +5,14 @@ on 400 of them. Every subset is drawn from the same data with the same seed, and
 seed, so that errors are compared in pairs. The error is the root mean square over all 10,000 points.
 
 Two designs: points from the standard normal distribution, thin at the rim, and from a square, even everywhere. Networks
-have centres by k-means++ among their own training points, no intercept, a bandwidth of 1, and weighted least squares
+have centres by k-means++ among their own training points, no intercept, and weighted least squares
 for the outputs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import stats
@@ -21,11 +21,10 @@ from .. import __version__
 from .._coreset import Coreset
 from ..estimators import RBFCoreset, RBFNetworkCoreset, RBFNetworkRegressor
 
-BANDWIDTH = 1.0
 RIDGE = 1e-8  # far below every error here; it keeps overlapping Gaussians apart from rounding
 SURFACE_RADIUS = 3.0  # beyond it lie about 1 % of the normal points
 SURFACE_NEURONS = 100
-_GRID = 45
+RINGS, SPOKES = 31, 73  # of the polar grid that the surfaces are drawn on
 
 DESIGNS: dict[str, Callable[[np.random.Generator, int], np.ndarray]] = {
     "normal": lambda rng, n: rng.standard_normal((n, 2)),
@@ -40,6 +39,7 @@ class Plan:
     n_samples: int = 10_000
     size: int = 400
     neurons: Sequence[int] = (50, 100, 150)
+    bandwidth: float = 1.0  # of the networks and of the coresets
     n_seeds: int = 50
     seed: int = 0
 
@@ -60,6 +60,7 @@ class Fit:
 
     design: str
     n_samples: int
+    bandwidth: float
     neurons: int
     seed: int
     method: str
@@ -93,6 +94,7 @@ class _Sampler:
     X: np.ndarray
     z: np.ndarray
     size: int
+    bandwidth: float
     seed: int
 
     @property
@@ -110,18 +112,25 @@ class _Sampler:
 
     def paper(self) -> Coreset:
         """Algorithm 1 in the paper's normalisation, i.i.d. draws; repeats are merged, so there are fewer points."""
-        return RBFCoreset(bound="paper").fit(self.X).sample(self.size, method="iid", random_state=self.seed)
+        est = RBFCoreset(bound="paper", random_state=self.seed).fit(self.X)
+        return est.sample(self.size, method="iid", random_state=self.seed)
 
     def ours(self) -> Coreset:
         """One sample for the whole loss, for all networks with centres among the data."""
-        est = RBFNetworkCoreset(self.reach / BANDWIDTH, BANDWIDTH, bound="cells", random_state=self.seed)
+        est = RBFNetworkCoreset(
+            self.reach / self.bandwidth, self.bandwidth, bound="cells", random_state=self.seed
+        )
         core = est.fit(self.X, self.z).sample(self.size, random_state=self.seed)
         assert isinstance(core, Coreset)
         return core
 
+    def unweighted(self) -> Coreset:
+        """The same points with equal weights, which no longer stand for the data."""
+        return replace(self.ours(), weights=np.ones(self.size))
+
     def refined(self) -> Coreset:
         """Points chosen from a pool drawn by the Gaussian sensitivities, with the best weights."""
-        est = RBFCoreset(self.reach / BANDWIDTH, BANDWIDTH, bound="cells", random_state=self.seed)
+        est = RBFCoreset(self.reach / self.bandwidth, self.bandwidth, bound="cells", random_state=self.seed)
         return est.fit(self.X).sample(self.size, random_state=self.seed, refine=True)
 
 
@@ -130,19 +139,20 @@ METHODS: dict[str, Callable[[_Sampler], Coreset]] = {
     "uniform": _Sampler.uniform,
     "paper": _Sampler.paper,
     "ours": _Sampler.ours,
+    "ours unweighted": _Sampler.unweighted,
     "ours refined": _Sampler.refined,
 }
 
 
 def _sampler(design: str, plan: Plan, seed: int) -> _Sampler:
     X = DESIGNS[design](np.random.default_rng(seed), plan.n_samples)
-    return _Sampler(X, target(X), plan.size, seed)
+    return _Sampler(X, target(X), plan.size, plan.bandwidth, seed)
 
 
 def _trained(at: _Sampler, core: Coreset, neurons: int) -> RBFNetworkRegressor:
     X, z, weights = core.take(at.X, at.z)
     model = RBFNetworkRegressor(
-        neurons, bandwidth=BANDWIDTH, ridge=RIDGE, fit_intercept=False, random_state=at.seed
+        neurons, bandwidth=at.bandwidth, ridge=RIDGE, fit_intercept=False, random_state=at.seed
     )
     return model.fit(X, z, sample_weight=weights)
 
@@ -159,6 +169,7 @@ def measure(plan: Plan, on_step: Callable[[], None] = lambda: None) -> Iterator[
                     yield Fit(
                         design=design,
                         n_samples=plan.n_samples,
+                        bandwidth=plan.bandwidth,
                         neurons=neurons,
                         seed=seed,
                         method=method,
@@ -171,10 +182,12 @@ def measure(plan: Plan, on_step: Callable[[], None] = lambda: None) -> Iterator[
 
 
 def surfaces(plan: Plan) -> list[SurfacePoint]:
-    """The networks of the first seed on normal points, evaluated on a grid."""
+    """The networks of the first seed on normal points, evaluated on a polar grid."""
     at = _sampler("normal", plan, plan.seed)
-    steps = np.linspace(-SURFACE_RADIUS, SURFACE_RADIUS, _GRID)
-    places = np.stack(np.meshgrid(steps, steps), axis=-1).reshape(-1, 2)
+    radius, angle = np.meshgrid(
+        np.linspace(0.0, SURFACE_RADIUS, RINGS), np.linspace(0.0, 2.0 * np.pi, SPOKES), indexing="ij"
+    )
+    places = np.column_stack(((radius * np.cos(angle)).ravel(), (radius * np.sin(angle)).ravel()))
     truth = target(places)
     found = []
     for method in ("all", "uniform", "paper", "ours"):

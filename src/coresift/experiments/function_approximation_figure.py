@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ._plots import BLACK, BLUE, GREEN, PURPLE, VERMILLION, figure_style
-from .function_approximation import SURFACE_NEURONS, SURFACE_RADIUS, Fit, SurfacePoint, summarise
+from .function_approximation import RINGS, SPOKES, SURFACE_NEURONS, Fit, SurfacePoint, summarise
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,8 +32,8 @@ def draw(fits: Sequence[Fit], points: Sequence[SurfacePoint]) -> Figure:
     with figure_style():
         from matplotlib.figure import Figure
 
-        figure = Figure(figsize=(10.6, 7.0), layout="constrained")
-        top, below = figure.subfigures(2, 1, squeeze=False).ravel()
+        figure = Figure(figsize=(10.6, 6.4), layout="constrained")
+        top, below = figure.subfigures(2, 1, squeeze=False, height_ratios=(0.9, 1.0)).ravel()
         methods = list(dict.fromkeys(point.method for point in points))
         axes = top.subplots(1, len(methods), subplot_kw={"projection": "3d"})
         for ax, method in zip(axes, methods, strict=True):
@@ -45,7 +45,7 @@ def draw(fits: Sequence[Fit], points: Sequence[SurfacePoint]) -> Figure:
                 == ("normal", SURFACE_NEURONS, method, first.seed)
             )
             name = f"all {first.n_samples:,} points" if method == "all" else f"{method}, {size} points"
-            ax.set_title(f"{name}\nerror {error:.3f}", y=0.95)
+            ax.set_title(f"{name}\nerror {error:.4f}", y=1.0)
         bar = top.colorbar(mesh, ax=axes, shrink=0.62, pad=0.02, extend="max")
         bar.set_label("|network - function|")
         panels = below.subplots(1, len(_DESIGN_TITLES), sharey=True)
@@ -63,25 +63,31 @@ def _n_seeds(fits: Sequence[Fit]) -> int:
 
 
 def _surface(ax: Any, points: Sequence[SurfacePoint]) -> Any:
-    """Height is the network's value, colour its error; outside the disc that holds the data there is nothing."""
+    """Height is the network's value, colour its error; the disc holds nearly all the data."""
     from matplotlib import colormaps
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import Normalize
 
-    side = round(len(points) ** 0.5)
     x, y, value, truth = (
-        np.array([getattr(point, name) for point in points]).reshape(side, side)
+        np.array([getattr(point, name) for point in points]).reshape(RINGS, SPOKES)
         for name in ("x", "y", "value", "truth")
     )
-    outside = np.hypot(x, y) > SURFACE_RADIUS
-    norm, colours = Normalize(0.0, _LARGEST_SHOWN), colormaps["viridis"]
+    norm, colours = Normalize(0.0, _LARGEST_SHOWN), colormaps["YlOrRd"]
     faces = colours(norm(np.abs(value - truth)))
-    height = np.where(outside, np.nan, value)
-    ax.plot_surface(
-        x, y, height, facecolors=faces, rstride=1, cstride=1, linewidth=0.1, antialiased=True, shade=False
+    surface = ax.plot_surface(
+        x,
+        y,
+        value,
+        facecolors=faces,
+        rstride=1,
+        cstride=1,
+        linewidth=0.15,
+        edgecolor="#0000001C",
+        shade=False,
     )
+    surface.set_rasterized(True)  # thousands of facets would be megabytes of SVG
     ax.set_zlim(-0.35, 1.3)
-    ax.set_box_aspect((1, 1, 0.62), zoom=1.25)
+    ax.set_box_aspect((1, 1, 0.75), zoom=1.3)
     ax.view_init(elev=28, azim=-58)
     ax.set_xticks([-2, 0, 2])
     ax.set_yticks([-2, 0, 2])
