@@ -11,7 +11,7 @@ import numpy as np
 
 from .._errors import InvalidInputError, InvalidTypeError
 from .columns import Wanted, choose_columns, chunk_of, need_pyarrow
-from .named import read_arrays
+from .named import array_names, read_arrays
 from .preparing import (
     DEFAULT_TEST_FRACTION,
     array_splits,
@@ -165,17 +165,11 @@ def from_npz(path: Path, test: Path | None, options: Options) -> DatasetSplits:
     """Arrays ``X`` and ``y``; or ``X_train``, ``y_train``, ``X_test`` and ``y_test``, of an ``.npz`` file."""
     if test is not None:
         return from_arrays(str(path), _pair(path, "X", "y"), _pair(test, "X", "y"), options)
-    with np.load(path, allow_pickle=False) if path.is_file() else _no_file(path) as members:
-        is_split = "X_train" in members
-    if is_split:
+    if "X_train" in array_names(path):
         return from_arrays(
             str(path), _pair(path, "X_train", "y_train"), _pair(path, "X_test", "y_test"), options
         )
     return from_arrays(str(path), _pair(path, "X", "y"), None, options)
-
-
-def _no_file(path: Path) -> Any:
-    raise InvalidInputError(f"{path}: no such file.")
 
 
 def _pair(path: Path, x: str, y: str) -> tuple[np.ndarray, np.ndarray]:
