@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .. import __version__
-from .._coreset import Coreset
+from .._coreset import Coreset, QueryBall
 from ..core.circle import lower_bound_circle
 from ..estimators import RBFCoreset, audit
 
@@ -84,7 +84,8 @@ def _ours(est: RBFCoreset, size: int, seed: int) -> Coreset:
 def _uniform(est: RBFCoreset, size: int, seed: int) -> Coreset:
     n = len(est.sensitivities_)
     rows = np.random.default_rng(seed).choice(n, size, replace=False)
-    return Coreset(rows, np.full(size, n / size), n, method="uniform", ball=est._ball())
+    ball = QueryBall("gaussian", est.center_, est.scale_, est.radius)
+    return Coreset(rows, np.full(size, n / size), n, method="uniform", ball=ball)
 
 
 METHODS: dict[str, Callable[[RBFCoreset, int, int], Coreset]] = {"uniform": _uniform, "ours": _ours}
