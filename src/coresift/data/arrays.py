@@ -96,6 +96,9 @@ class NpySource(Source):
 
 def map_npy(path: Path) -> np.ndarray:
     """The array of a ``.npy`` file, not read yet."""
+    with path.open("rb") as file:
+        if file.read(6) != b"\x93NUMPY":
+            raise InvalidInputError(f"{path}: not a .npy file.")
     try:
         array: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)
     except (ValueError, EOFError) as error:
@@ -103,7 +106,7 @@ def map_npy(path: Path) -> np.ndarray:
             raise InvalidInputError(
                 f"{path} is an array of Python objects; an array of numbers is needed."
             ) from None
-        raise InvalidInputError(f"{path}: not a .npy file, or damaged ({error})") from error
+        raise InvalidInputError(f"{path}: damaged ({error})") from error
     if array.ndim != 2 or 0 in array.shape:
         raise InvalidInputError(
             f"{path}: shape {array.shape}; rows and columns are needed, at least one of each."

@@ -184,10 +184,12 @@ def _remote_files(address: str, filesystem: Any) -> tuple[Any, list[str]]:
     from pyarrow import fs
 
     try:
-        base, path = (filesystem, address) if filesystem is not None else fs.FileSystem.from_uri(address)
-        head = path
-        while glob.has_magic(head):
-            head = str(PurePosixPath(head).parent)
+        above, rest = address, ""
+        while glob.has_magic(above):  # a pattern is not part of an address: what is above it is
+            above, _, last = above.rpartition("/")
+            rest = f"/{last}{rest}"
+        base, head = (filesystem, above) if filesystem is not None else fs.FileSystem.from_uri(above)
+        path = head + rest
         info = base.get_file_info(head)
         if info.type == fs.FileType.NotFound:
             raise InvalidInputError(f"{address}: no such file or folder.")

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]  # comes with scikit-learn
+from threadpoolctl import threadpool_limits  # comes with scikit-learn
 
 from .._errors import InvalidInputError
 from .._validation import LARGEST_MAGNITUDE

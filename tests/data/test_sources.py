@@ -1,0 +1,193 @@
+"""What is not data is refused in one sentence that names the file, the column and the number; and image folders."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from PIL import Image
+from pyarrow import parquet
+
+from coresift import InvalidInputError, InvalidTypeError, RBFCoreset, open_source, select
+
+
+def write(path: Path, **columns: object) -> Path:
+    parquet.write_table(pa.table(columns), path)
+    return path
+
+
+def test_a_corrupt_parquet_file_is_named(tmp_path: Path) -> None:
+    write(tmp_path / "a.parquet", x=np.zeros(10))
+    (tmp_path / "b.parquet").write_bytes(b"no parquet at all, only words")
+    with pytest.raises(InvalidInputError, match=r"b\.parquet: damaged"):
+        open_source(tmp_path)
+
+
+def test_a_parquet_file_damaged_in_the_middle_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    parquet.write_table(pa.table({"x": np.random.default_rng(0).random(50_000)}), path, compression="zstd")
+    content = bytearray(path.read_bytes())
+    content[2000:300_000] = bytes(298_000)
+    path.write_bytes(content)
+    source = open_source(path)  # the footer is whole
+    with pytest.raises(InvalidInputError, match=r"a\.parquet: damaged"):
+        list(source.chunks())
+
+
+@pytest.mark.parametrize(
+    ("wish", "message"),
+    [
+        ({"columns": ["x", "nosuch"]}, r"no column 'nosuch'; there are 'x', 'text', 'gaps', 'lists'"),
+        ({"columns": ["text"]}, r"column 'text' has type string, which is no number"),
+        ({"columns": ["gaps"]}, r"column 'gaps' has 3 nulls"),
+        ({"columns": ["x"], "weight": "text"}, r"weight column 'text' has type string"),
+        ({"columns": ["x"], "label": "nosuch"}, r"no column 'nosuch'"),
+        ({"embedding": "x"}, r"column 'x' has type double; lists of numbers are needed"),
+        ({"columns": ["x"], "embedding": "lists"}, r"exclude each other"),
+        ({"columns": []}, r"names no column"),
+    ],
+)
+def test_columns_that_cannot_be_used(tmp_path: Path, wish: dict[str, object], message: str) -> None:
+    gaps = pa.array([1.0, None, 2.0, None, None, 3.0])
+    lists = pa.array([[1.0], [2.0], [3.0], [4.0, 5.0], [6.0], [7.0]])
+    path = write(tmp_path / "a.parquet", x=np.arange(6.0), text=list("abcdef"), gaps=gaps, lists=lists)
+    with pytest.raises(InvalidInputError, match=message):
+        open_source(path, **wish)  # type: ignore[arg-type]
+
+
+def test_nulls_are_found_without_statistics_too(tmp_path: Path) -> None:
+    table = pa.table({"x": pa.array([1.0, None, None])})
+    parquet.write_table(table, tmp_path / "a.parquet", write_statistics=False)
+    with pytest.raises(InvalidInputError, match=r"a\.parquet: column 'x' has 2 nulls"):
+        list(open_source(tmp_path / "a.parquet").chunks())
+
+
+def test_lists_of_different_lengths(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.parquet", v=pa.array([[1.0, 2.0], [3.0], [4.0, 5.0, 6.0]]))
+    with pytest.raises(InvalidInputError, match="differ in length; all must have 2 numbers"):
+        list(open_source(path).chunks())
+
+
+def test_files_of_different_schemas(tmp_path: Path) -> None:
+    write(tmp_path / "a.parquet", x=np.zeros(3), y=np.zeros(3))
+    write(tmp_path / "b.parquet", x=np.zeros(3))
+    with pytest.raises(InvalidInputError, match=r"b\.parquet: no column 'y', which .*a\.parquet has"):
+        open_source(tmp_path)
+    write(tmp_path / "b.parquet", x=np.zeros(3), y=np.zeros(3, dtype=np.float32))
+    with pytest.raises(
+        InvalidInputError, match=r"b\.parquet: column 'y' has type float, in .*a\.parquet double"
+    ):
+        open_source(tmp_path)
+
+
+def test_folders_and_patterns_without_data(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInputError, match="holds no file that ends in"):
+        open_source(tmp_path)
+    with pytest.raises(InvalidInputError, match="no file matches"):
+        open_source(str(tmp_path / "*.parquet"))
+    with pytest.raises(InvalidInputError, match="no such file or folder"):
+        open_source(tmp_path / "nosuch.parquet")
+    with pytest.raises(InvalidInputError, match="no such file or folder"):
+        open_source(f"file://{tmp_path}/nosuch")
+    (tmp_path / "a.txt").write_text("text")
+    with pytest.raises(InvalidInputError, match=r"unknown kind of file '\.txt'"):
+        open_source(tmp_path / "a.txt")
+    write(tmp_path / "a.parquet", x=np.zeros(0))
+    with pytest.raises(InvalidInputError, match="no rows"):
+        open_source(tmp_path / "a.parquet")
+
+
+def test_hidden_files_are_passed_over(tmp_path: Path) -> None:
+    write(tmp_path / "a.parquet", x=np.zeros(3))
+    (tmp_path / "_SUCCESS").write_text("")
+    (tmp_path / ".b.parquet").write_text("being written")
+    assert open_source(tmp_path).files == [str(tmp_path / "a.parquet")]
+
+
+def test_arrays_that_are_no_numbers(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.array([[{}, 1]], dtype=object), allow_pickle=True)
+    with pytest.raises(InvalidInputError, match=r"a\.npy is an array of Python objects"):
+        open_source(tmp_path / "a.npy")
+    np.savez(tmp_path / "a.npz", X=np.array([["a"]]), y=np.zeros(1))
+    with pytest.raises(InvalidInputError, match="numbers are needed"):
+        open_source(tmp_path / "a.npz")
+    np.savez(tmp_path / "b.npz", X=np.array([[{}]], dtype=object))
+    with pytest.raises(InvalidInputError, match="Python objects"):
+        open_source(tmp_path / "b.npz")
+    np.save(tmp_path / "c.npy", np.zeros(5))
+    with pytest.raises(InvalidInputError, match=r"shape \(5,\)"):
+        open_source(tmp_path / "c.npy")
+    (tmp_path / "d.npy").write_bytes(b"words")
+    with pytest.raises(InvalidInputError, match=r"d\.npy: not a \.npy file"):
+        open_source(tmp_path / "d.npy")
+    with pytest.raises(InvalidInputError, match="Python objects"):
+        open_source(np.array([[None]]))
+    with pytest.raises(InvalidTypeError, match="must be a path"):
+        open_source(17)
+
+
+def test_members_of_npz(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", one=np.zeros((3, 2)), two=np.zeros((3, 2)), y=np.arange(3), short=np.ones(2))
+    with pytest.raises(InvalidInputError, match="name one with --embedding"):
+        open_source(tmp_path / "a.npz")
+    assert open_source(tmp_path / "a.npz", embedding="two", label="y").n_columns == 2
+    with pytest.raises(InvalidInputError, match="no array 'z'"):
+        open_source(tmp_path / "a.npz", embedding="one", label="z")
+    with pytest.raises(InvalidInputError, match=r"weight has shape \(2,\), but there are 3 rows"):
+        open_source(tmp_path / "a.npz", embedding="one", weight="short")
+
+
+def test_csv_with_words_or_gaps(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("a,b,name\n1,2.5,x\n3,,y\n")
+    with pytest.raises(InvalidInputError, match=r"a\.csv: column 'b' has 1 nulls"):
+        open_source(path)
+    assert open_source(path, columns=["a"]).n_rows == 2
+    path.write_text("a,b\n1,2\n" * 2)
+    with pytest.raises(InvalidInputError, match=r"a\.csv"):
+        open_source(path, columns=["a", "b"])
+
+
+@pytest.mark.parametrize(("value", "word"), [(np.nan, "NaN"), (np.inf, "infinity")])
+def test_what_is_not_finite_is_named_with_file_row_and_column(
+    tmp_path: Path, value: float, word: str
+) -> None:
+    X = np.zeros((40, 2))
+    write(tmp_path / "a.parquet", p=X[:, 0], q=X[:, 1])
+    X[7, 1] = value
+    write(tmp_path / "b.parquet", p=X[:, 0], q=X[:, 1])
+    with pytest.raises(
+        InvalidInputError, match=rf"{word} where .* in column 'q', row 47 \(row 7 of .*b\.parquet\)"
+    ):
+        RBFCoreset().fit(open_source(tmp_path))
+
+
+@pytest.mark.parametrize("weight", [-1.0, np.nan, np.inf])
+def test_bad_weights_are_named(tmp_path: Path, weight: float) -> None:
+    w = np.ones(10)
+    w[4] = weight
+    path = write(tmp_path / "a.parquet", x=np.arange(10.0), w=w)
+    with pytest.raises(InvalidInputError, match=r"weight (-1|nan|inf); .*row 4"):
+        select(path, 3, weight="w")
+    path = write(tmp_path / "a.parquet", x=np.arange(10.0), w=np.zeros(10))
+    with pytest.raises(InvalidInputError, match="weights sum to 0"):
+        select(path, 3, weight="w")
+
+
+def test_image_folders(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    for kind in ("cat", "dog"):
+        (tmp_path / kind).mkdir()
+        for i in range(3):
+            pixels = rng.integers(256, size=(8, 8, 3), dtype=np.uint8)
+            Image.fromarray(pixels).save(tmp_path / kind / f"{i}.png")
+    source = open_source(tmp_path, label="folder", image_size=8)
+    ((_, chunk),) = source.chunks()
+    assert chunk.labels is not None
+    assert [chunk.labels.names[code] for code in chunk.labels.codes] == ["cat"] * 3 + ["dog"] * 3
+    np.testing.assert_allclose(chunk.X[-1] * 255, pixels.reshape(-1), atol=1e-4)  # the last one written
+    assert source.files[-1].endswith("2.png")
+    assert len(set(source.file_of(np.arange(6)))) == 6
+    (tmp_path / "dog" / "1.png").write_bytes(b"no image")
+    with pytest.raises(InvalidInputError, match=r"1\.png: damaged, or no image"):
+        list(source.chunks())
