@@ -15,9 +15,11 @@ from coresift import __version__
 from coresift._errors import CoresiftError
 from coresift.cli._options import Debug, Quiet, Settings, Verbose, with_common_options
 from coresift.cli.audit import audit, certify
+from coresift.cli.datasets import datasets
 from coresift.cli.demo import demo
 from coresift.cli.figure import app as figures
 from coresift.cli.select import select
+from coresift.cli.train import train
 
 EXIT_ERROR, EXIT_USAGE, EXIT_INTERRUPTED = 1, 2, 130
 
@@ -31,7 +33,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for function in (demo, select, audit, certify):
+for function in (demo, select, audit, certify, train, datasets):
     app.command()(with_common_options(function))
 app.add_typer(figures, name="figure")
 

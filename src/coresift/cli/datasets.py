@@ -1,0 +1,39 @@
+"""``coresift datasets``: which data sets have names, and which of them are here."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from coresift.cli._data import AsJson
+from coresift.cli._options import Settings
+
+
+def datasets(
+    settings: Settings,
+    data_dir: Annotated[Path | None, typer.Option(help="The folder of the named data sets.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the data sets that 'coresift train' knows by name, and say where they are looked for."""
+    from coresift.data.datasets import available_datasets
+
+    found = available_datasets(data_dir)
+    if as_json:
+        settings.out.print_json(json.dumps([dataclasses.asdict(info) for info in found]))
+        return
+    table = Table()
+    for name in ("name", "here", "what it is", "where"):
+        table.add_column(name, overflow="fold")
+    for info in found:
+        table.add_row(info.name, "yes" if info.is_present else "no", info.description, info.where)
+    settings.out.print(table)
+    if not settings.quiet:
+        settings.out.print(
+            "'coresift train --download' fetches what is published as files. Your own data: --dataset with a file "
+            "(.npz, .parquet, .csv) or a folder of images."
+        )

@@ -1,0 +1,242 @@
+"""Runs that are killed end as if they had not been: the same weights, the same metrics, bit by bit."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from coresift import InvalidInputError
+from coresift.selection import AdaptiveRandom
+from coresift.training import DamagedCheckpointError, train
+from coresift.training.checkpoint import read_tensors
+
+torch.set_num_threads(1)
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(150, 5)).astype(np.float32)
+Y = (X[:, 0] > 0).astype(np.int64)
+
+# Momentum, dropout, batch norm, a strategy that looks at the model, validation: everything that has a state.
+SCRIPT = """
+import sys
+import numpy as np, torch
+from torch import nn
+from coresift.training import train
+torch.set_num_threads(1)
+rng = np.random.default_rng(0)
+X = rng.normal(size=(300, 8)).astype("float32")
+y = (X[:, 0] + X[:, 1] ** 2 > 0.7).astype("int64")
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(8, 32), nn.BatchNorm1d(32), nn.ReLU(), nn.Dropout(0.3), nn.Linear(32, 2))
+print("ready", flush=True)
+train(model, (X, y), "gradmatch-warm", 0.2, test=(X, y), epochs=60, select_every=7, eval_every=5, batch_size=10,
+      device="cpu", out=sys.argv[1], checkpoint_seconds=0.0)
+"""
+
+
+def network() -> nn.Module:
+    with torch.random.fork_rng():
+        torch.manual_seed(1)
+        return nn.Sequential(nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, 2))
+
+
+def start(script: Path, run: Path) -> subprocess.Popen[str]:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(
+        [sys.executable, str(script), str(run)], stdout=subprocess.PIPE, text=True, env=environment
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+def timeless(line: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in line.items() if key != "seconds"}
+
+
+def outcome(run: Path) -> tuple[dict[str, torch.Tensor], list[dict[str, Any]], dict[str, float]]:
+    tensors, _ = read_tensors(run / "model.safetensors")
+    lines = [timeless(json.loads(line)) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return tensors, lines, json.loads((run / "result.json").read_text())["test"]
+
+
+def test_a_run_that_is_killed_again_and_again_ends_the_same(tmp_path: Path) -> None:
+    script = tmp_path / "run.py"
+    script.write_text(SCRIPT)
+    whole = start(script, tmp_path / "whole")
+    began = time.monotonic()
+    assert whole.wait(300) == 0
+    duration = time.monotonic() - began
+
+    killed, kills, where = tmp_path / "killed", 0, set()
+    chance = random.Random(0)
+    for _ in range(4):
+        process = start(script, killed)
+        try:
+            assert process.wait(chance.uniform(0.05, 0.4) * duration) == 0
+            break
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+            kills += 1
+            where |= {path.name for path in (killed / "checkpoints").glob("epoch-*")}
+    if not (killed / "result.json").exists():
+        assert start(script, killed).wait(300) == 0
+    assert kills >= 2
+    assert where, "no kill came after a checkpoint: nothing was resumed"
+
+    (ours, lines, test), (theirs, expected, other) = outcome(killed), outcome(tmp_path / "whole")
+    assert ours.keys() == theirs.keys()
+    for name, tensor in theirs.items():
+        assert torch.equal(ours[name], tensor), name
+    assert lines == expected
+    assert len(lines) == 36  # ceil(0.5 * 60 * 0.2) + 30
+    assert test == other
+    assert not list(killed.rglob("*.tmp"))
+
+
+class Stop(Exception):
+    pass
+
+
+def interrupted(out: Path, after: int, **changes: Any) -> None:
+    def stop(metrics: dict[str, Any]) -> None:
+        if metrics["epoch"] == after:
+            raise Stop
+
+    with pytest.raises(Stop):
+        run(out, on_epoch=stop, **changes)
+
+
+def run(out: Path, **changes: Any) -> torch.Tensor:
+    settings: dict[str, Any] = {
+        "strategy": "adaptive-random",
+        "budget": 0.3,
+        "epochs": 8,
+        "select_every": 3,
+        "checkpoint_seconds": 0.0,
+        **changes,
+    }
+    model = network()
+    train(model, (X, Y), out=out, **settings)
+    return torch.cat([p.detach().flatten() for p in model.parameters()])
+
+
+def test_two_checkpoints_are_kept_and_a_damaged_one_is_refused(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    expected = run(tmp_path / "whole")
+    out = tmp_path / "run"
+    interrupted(out, 5)
+    newest, before = sorted((out / "checkpoints").iterdir(), reverse=True)
+    assert (newest.name, before.name) == ("epoch-000005.safetensors", "epoch-000004.safetensors")
+    content = bytearray(newest.read_bytes())
+    content[-20] ^= 1  # one bit of a tensor
+    newest.write_bytes(content)
+    caplog.set_level("WARNING", "coresift")
+    resumed = []
+    model = network()
+    train(
+        model,
+        (X, Y),
+        "adaptive-random",
+        0.3,
+        epochs=8,
+        select_every=3,
+        checkpoint_seconds=0.0,
+        out=out,
+        on_epoch=lambda metrics: resumed.append(metrics["epoch"]),
+    )
+    assert "epoch-000005.safetensors: the checksum does not match" in caplog.text
+    assert resumed == [5, 6, 7, 8]
+    assert torch.equal(torch.cat([p.detach().flatten() for p in model.parameters()]), expected)
+
+
+def test_when_all_are_damaged_the_run_says_so(tmp_path: Path) -> None:
+    interrupted(tmp_path / "run", 3)
+    for path in (tmp_path / "run" / "checkpoints").iterdir():
+        path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(DamagedCheckpointError, match=r"epoch-000003.safetensors: .*damaged.*remove the file"):
+        run(tmp_path / "run")
+
+
+def test_without_a_checkpoint_it_starts_over(tmp_path: Path) -> None:
+    expected = run(tmp_path / "whole")
+    interrupted(tmp_path / "run", 4, checkpoint_seconds=1e9)
+    assert not (tmp_path / "run" / "checkpoints").exists()
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["epochs"] == 8  # it was there first
+    with (tmp_path / "run" / "metrics.jsonl").open("a") as file:
+        file.write('{"epoch": 5, "lo')  # killed while writing
+    assert torch.equal(run(tmp_path / "run"), expected)
+    assert len((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()) == 8
+
+
+def test_a_finished_run_is_only_read(tmp_path: Path) -> None:
+    expected = run(tmp_path / "run")
+    calls: list[Any] = []
+    assert torch.equal(run(tmp_path / "run", on_epoch=calls.append), expected)
+    assert calls == []
+
+
+def test_another_run_does_not_go_into_the_folder(tmp_path: Path) -> None:
+    interrupted(tmp_path / "run", 3)
+    with pytest.raises(InvalidInputError, match=r"holds another run: select_every was 3 and is now 2"):
+        run(tmp_path / "run", select_every=2)
+    with pytest.raises(InvalidInputError, match="holds another run: data"):
+        train(network(), (X + 1, Y), "adaptive-random", 0.3, epochs=8, select_every=3, out=tmp_path / "run")
+    (tmp_path / "letters").mkdir()
+    (tmp_path / "letters" / "mail.txt").write_text("")
+    with pytest.raises(InvalidInputError, match=r"other things \(mail.txt\)"):
+        run(tmp_path / "letters")
+
+
+def test_a_strategy_with_a_state_gets_it_back(tmp_path: Path) -> None:
+    class Counting(AdaptiveRandom):
+        def __init__(self) -> None:
+            object.__setattr__(self, "seen", 0)
+            object.__setattr__(self, "norms", torch.zeros(2))
+
+        def _select(self, context, size, rng):
+            object.__setattr__(self, "seen", self.seen + 1)
+            object.__setattr__(self, "norms", self.norms + self.seen)
+            return super()._select(context, size, rng)
+
+        def state_dict(self) -> dict[str, Any]:
+            return {"seen": self.seen, "norms": self.norms}
+
+        def load_state_dict(self, state: dict[str, Any]) -> None:
+            for name, value in state.items():
+                object.__setattr__(self, name, value)
+
+    interrupted(tmp_path / "run", 5, strategy=Counting())
+    after = Counting()
+    run(tmp_path / "run", strategy=after)
+    assert after.seen == 3  # of epochs 0, 3 and 6
+    assert after.norms.tolist() == [6.0, 6.0]
+
+
+def test_a_full_disk_is_an_error_and_leaves_the_run_resumable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = run(tmp_path / "whole")
+    interrupted(tmp_path / "run", 3)
+    real = os.fsync
+
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        run(tmp_path / "run")
+    monkeypatch.setattr(os, "fsync", real)
+    assert torch.equal(run(tmp_path / "run"), expected)
+    assert not list((tmp_path / "run").rglob("*.tmp"))
