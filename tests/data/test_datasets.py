@@ -385,6 +385,13 @@ def test_available_datasets_say_what_is_there(tmp_path: Path) -> None:
         "covtype",
     }
     assert all(info.description and "\n" not in info.description for info in infos.values())
+    for number in (1, 2):  # which of them is it? said, and no reason not to list the others
+        (tmp_path / f"covtype{number}.npz").touch()
+    again = {info.name: info for info in available_datasets(tmp_path)}["covtype"]
+    assert not again.is_present
+    assert "one file covtype*.npz is needed" in again.where
+    with pytest.raises(InvalidInputError, match="not 2"):
+        load_dataset("covtype", tmp_path)
     assert all(info.files for name, info in infos.items() if name != "digits")
 
 

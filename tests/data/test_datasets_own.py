@@ -193,6 +193,8 @@ def test_a_test_part_is_used_as_given() -> None:
         ((rows(), labels()), {"test": (rows(5), labels(4))}, "arrays, test: y has shape"),
         ((rows(3), labels(3)), {}, "too few to split"),
         ((rows(), labels()), {"task": "ranking"}, "task = 'ranking' is not one of"),
+        ((rows(), labels()), {"label": "y"}, "arrays: label = 'y' does not apply"),
+        ((rows(), labels()), {"image_size": 8}, "arrays: image_size = 8 does not apply"),
         ((rows(),), {}, "data = tuple must be a name, a path, a pair"),
         (7, {}, "data = int must be"),
         ((rows(), labels()), {"test": rows()}, "test = ndarray must be"),
@@ -351,6 +353,8 @@ def test_folders_train_and_test_are_the_parts(tmp_path: Path) -> None:
 def test_a_folder_without_images_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match="no folder in it holds images"):
         load_dataset(tmp_path)
+    with pytest.raises(InvalidInputError, match="task = 'regression' does not apply"):
+        load_dataset(tmp_path, task="regression")
 
 
 def test_a_bad_image_is_named_when_it_is_decoded(tmp_path: Path) -> None:

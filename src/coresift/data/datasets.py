@@ -119,8 +119,11 @@ def available_datasets(data_dir: str | os.PathLike[str] | None = None) -> list[D
     root = data_folder(data_dir)
     infos = []
     for name, known in _NAMED.items():
-        found, missing = known.find(root)
         where = str(root / name)
+        try:
+            found, missing = known.find(root)
+        except InvalidInputError as error:  # files that contradict each other
+            found, missing, where = [], [name], str(error)
         if not missing:
             place = found[0].parent if len(found) > 1 else found[0] if found else "comes with scikit-learn"
             where = str(place)
@@ -180,6 +183,7 @@ def _load_own(data: Any, test: Any, options: Options) -> DatasetSplits:
             raise InvalidTypeError(
                 f"{name} = {type(pair).__name__} must be a name, a path, a pair (X, y) or a Hugging Face data set."
             )
+    _refuse("arrays", label=options.label, image_size=options.image_size)
     return from_arrays("arrays", (data[0], data[1]), None if test is None else (test[0], test[1]), options)
 
 
@@ -187,16 +191,26 @@ def _load_path(path: Path, test: Path | None, options: Options) -> DatasetSplits
     kind = path.suffix.lower()
     if path.is_dir() and not any(any(path.glob(f"*{suffix}")) for suffix in _TABLES):
         size = options.image_size or IMAGENET_SIZE
+        _refuse(str(path), label=options.label, task=options.task)
         return load_image_folder(path, test, size, options.test_fraction, options.seed)
     if path.is_dir() or (kind in _TABLES and path.is_file()):
+        _refuse(str(path), image_size=options.image_size)
         return from_table(path, test, options)
     if kind == ".npz":
+        _refuse(str(path), label=options.label, image_size=options.image_size)
         return from_npz(path, test, options)
     if path.exists():
         raise InvalidInputError(
             f"{path}: unknown kind of file; known are .npz, {', '.join(_TABLES)} and folders."
         )
     raise InvalidInputError(f"{path}: no such file or folder, and none of the names {', '.join(_NAMED)}.")
+
+
+def _refuse(name: str, **options: Any) -> None:
+    """An option that would have no effect is a mistake."""
+    for option, value in options.items():
+        if value is not None:
+            raise InvalidInputError(f"{name}: {option} = {value!r} does not apply to such data.")
 
 
 _TABLES = (".parquet", ".pq", ".csv")

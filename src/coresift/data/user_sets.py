@@ -223,4 +223,4 @@ def _table(path: Path, label: str) -> tuple[np.ndarray, np.ndarray, list[str]]:
 def is_hugging_face(data: Any) -> bool:
     """Whether this looks like a ``Dataset`` or a ``DatasetDict`` of Hugging Face; the package is not imported."""
     one = next(iter(data.values()), None) if isinstance(data, Mapping) else data
-    return hasattr(one, "column_names") and hasattr(one, "features") and hasattr(one, "__getitem__")
+    return all(hasattr(one, name) for name in ("column_names", "features", "__getitem__", "__len__"))
