@@ -398,6 +398,16 @@ def test_the_middle_is_seen(tmp_path: Path, suffix: str) -> None:
     np.testing.assert_allclose(image[1].mean(axis=1), lines, atol=3)
 
 
+@pytest.mark.parametrize("mode", ["L", "CMYK", "P", "RGBA", "1"])
+def test_images_of_any_mode_become_three_colours(tmp_path: Path, mode: str) -> None:
+    path = tmp_path / ("a.jpg" if mode in ("L", "CMYK") else "a.png")
+    image = Image.new("RGB", (64, 64), (255, 255, 255)).convert(mode)
+    image.save(path, **({"transparency": b"\0" * 256} if mode == "P" else {}))
+    found = decode(str(path), 8, middle(1.0))
+    assert found.shape == (3, 8, 8)
+    assert found.min() > 250
+
+
 @given(width=st.integers(1, 500), height=st.integers(1, 500), seed=st.integers(0, 1000))
 def test_a_random_part_lies_within_the_image(width: int, height: int, seed: int) -> None:
     (left, upper, right, lower), _ = random_resized_crop(np.random.default_rng(seed))(width, height)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -34,7 +35,8 @@ def decode(path: str, size: int, crop: Crop) -> np.ndarray:
     from PIL import UnidentifiedImageError
 
     try:
-        with Image.open(path) as image:
+        with warnings.catch_warnings(), Image.open(path) as image:
+            warnings.simplefilter("ignore")  # of odd metadata and palettes, which published photographs have
             width, height = image.size
             box, mirror = crop(width, height)
             # JPEG files are decoded at a fraction of their size where that is still larger than what is kept
