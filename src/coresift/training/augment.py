@@ -50,10 +50,10 @@ def random_crop_flip(x: Tensor, generator: torch.Generator, padding: int = PADDI
     across = torch.arange(w, device=x.device)
     rows = top + torch.arange(h, device=x.device)  # (b, h)
     columns = left + torch.where(mirror, across.flip(0), across)  # (b, w)
-    padded = functional.pad(x, (padding,) * 4)
-    images = torch.arange(b, device=x.device).view(b, 1, 1, 1)
-    channels = torch.arange(c, device=x.device).view(1, c, 1, 1)
-    return padded[images, channels, rows.view(b, 1, h, 1), columns.view(b, 1, 1, w)]  # (b, c, h, w)
+    padded = functional.pad(x, (padding,) * 4).flatten(2)  # (b, c, (h + 2p)(w + 2p))
+    pixels = rows[:, :, None] * (w + 2 * padding) + columns[:, None, :]  # (b, h, w): places in it
+    # one gather for all channels: several times as fast as indexing with four tensors
+    return padded.gather(2, pixels.view(b, 1, h * w).expand(b, c, h * w)).view(b, c, h, w)
 
 
 def augment(x: Tensor, kind: str | None, generator: torch.Generator) -> Tensor:
