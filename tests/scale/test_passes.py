@@ -35,7 +35,9 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def written(folder: Path, X: np.ndarray, w: np.ndarray, group: int = 900) -> Path:
     path = folder / f"rows-{group}.parquet"
-    parquet.write_table(pa.table({**{f"x{i}": c for i, c in enumerate(X.T)}, "w": w}), path, row_group_size=group)
+    parquet.write_table(
+        pa.table({**{f"x{i}": c for i, c in enumerate(X.T)}, "w": w}), path, row_group_size=group
+    )
     return path
 
 
@@ -56,7 +58,9 @@ def estimator(loss: str, parameters: dict[str, Any]) -> Any:
 
 @pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize(("loss", "parameters"), CASES)
-def test_sensitivities_and_rows_are_those_of_memory(tmp_path: Path, loss: str, parameters: dict[str, Any]) -> None:
+def test_sensitivities_and_rows_are_those_of_memory(
+    tmp_path: Path, loss: str, parameters: dict[str, Any]
+) -> None:
     X, w = cloud()
     path = written(tmp_path, X, w)
     in_memory = estimator(loss, parameters).fit(X, sample_weight=w)
@@ -93,7 +97,9 @@ def test_lewis_weights_by_passes(tmp_path: Path, bound: str, deficient: bool) ->
 def test_laplacian_lemma_by_passes(tmp_path: Path) -> None:
     X, w = cloud(2000, 4)
     in_memory = LaplacianCoreset(bound="paper", random_state=0).fit(X, sample_weight=w)
-    passes = LaplacianCoreset(bound="paper", random_state=0).fit(open_source(written(tmp_path, X, w), weight="w"))
+    passes = LaplacianCoreset(bound="paper", random_state=0).fit(
+        open_source(written(tmp_path, X, w), weight="w")
+    )
     np.testing.assert_allclose(passes.sensitivities_, in_memory.sensitivities_, rtol=3e-3)
 
 
@@ -136,7 +142,9 @@ def test_moments_of_any_cut_are_those_of_all_rows(seed: int, n: int, shift: floa
         type(source.pieces[0])(0, 0, a, a, min(100, n - a)) for a in range(0, n, 100)
     ]  # many tasks
     near = X[0] + rng.standard_normal(3)
-    found = run_pass(SerialEngine(source), source, Survey(near, {"cells": (seed, 50)}, by_label), lambda _: None)
+    found = run_pass(
+        SerialEngine(source), source, Survey(near, {"cells": (seed, 50)}, by_label), lambda _: None
+    )
     for label in np.unique(y) if by_label else [None]:
         mine = slice(None) if label is None else y == label
         at = 0 if label is None else found.labels[label]
@@ -172,7 +180,9 @@ def test_rows_on_a_sphere_need_and_get_a_pass_of_their_own(tmp_path: Path) -> No
     X = rng.standard_normal((5000, 4))
     X /= np.linalg.norm(X, axis=1, keepdims=True)
     X = X[np.argsort(X[:, 0])]  # and the first rows are no guide to the mean
-    chosen = select(written(tmp_path, X, np.ones(5000)), 100, columns=[f"x{i}" for i in range(4)], bound="closed-form")
+    chosen = select(
+        written(tmp_path, X, np.ones(5000)), 100, columns=[f"x{i}" for i in range(4)], bound="closed-form"
+    )
     assert "farthest row" in chosen.report.seconds
     ball = chosen.coreset.ball
     assert ball is not None
@@ -186,7 +196,9 @@ def test_rows_on_a_sphere_need_and_get_a_pass_of_their_own(tmp_path: Path) -> No
     step=st.integers(1, 100),
     ties=st.booleans(),
 )
-def test_a_pool_fed_in_pieces_draws_what_the_table_draws(seed: int, n: int, size: int, step: int, ties: bool) -> None:
+def test_a_pool_fed_in_pieces_draws_what_the_table_draws(
+    seed: int, n: int, size: int, step: int, ties: bool
+) -> None:
     rng = np.random.default_rng(seed)
     scores = rng.random(n) * (rng.random(n) > 0.2)
     if ties:

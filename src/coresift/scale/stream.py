@@ -151,13 +151,12 @@ class StreamingCoreset:
         if sp.issparse(rows):
             raise InvalidTypeError("streams take dense rows; X is sparse.")
         weights = np.ones(len(rows)) if sample_weight is None else _any_weights(sample_weight, len(rows))
-        for known in (self.center, self._buffer[0].X[0] if self._buffer else None):
-            if known is not None and len(known) != rows.shape[1]:
-                raise InvalidInputError(f"X has {rows.shape[1]} columns, but the stream has {len(known)}.")
-        if self._ball is not None and len(self._ball.center) != rows.shape[1]:
-            raise InvalidInputError(
-                f"X has {rows.shape[1]} columns, but the stream has {len(self._ball.center)}."
-            )
+        known = self.center if self._ball is None else self._ball.center
+        width = (
+            len(known) if known is not None else self._buffer[0].X.shape[1] if self._buffer else rows.shape[1]
+        )
+        if rows.shape[1] != width:
+            raise InvalidInputError(f"X has {rows.shape[1]} columns, but the stream has {width}.")
         capacity = 2 * self._node_size
         done = 0
         while done < len(rows):

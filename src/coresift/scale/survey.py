@@ -134,8 +134,12 @@ class Survey:
         mean = (w @ X) / mass if mass > 0 else self.near
         centred = X - mean
         own = squared_norms(centred)
+        rest = (
+            (w @ centred) / mass if mass > 0 else np.zeros(len(mean))
+        )  # what the rounding of the first mean left
+        squares = max(float(w @ own) - mass * float(rest @ rest), 0.0)
         one = np.zeros(1, dtype=np.int64)
-        self.moments.add(one, np.array([len(X)]), np.array([mass]), mean[None], np.array([float(w @ own)]))
+        self.moments.add(one, np.array([len(X)]), np.array([mass]), (mean + rest)[None], np.array([squares]))
         shift = mean - self.near
         return np.maximum(own + centred @ (2.0 * shift) + shift @ shift, 0.0)
 
@@ -149,7 +153,9 @@ class Survey:
         k, w = len(present), block.weights
         mass = np.bincount(local, weights=w, minlength=k)
         members = sp.csr_array((w, (local, np.arange(len(w)))), shape=(k, len(w)))
-        mean = (members @ X) / np.where(mass > 0, mass, 1.0)[:, None]
+        over_mass = np.where(mass > 0, mass, 1.0)[:, None]
+        mean = (members @ X) / over_mass
+        mean += (members @ (X - mean[local])) / over_mass
         own = squared_norms(X - mean[local])
         squares = np.bincount(local, weights=w * own, minlength=k)
         self.moments.add(present, np.bincount(local, minlength=k), mass, mean, squares)
