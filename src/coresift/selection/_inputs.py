@@ -38,9 +38,11 @@ def principal(matrix: Any, n_components: int) -> NDArray[Any]:
 
     n_components = check_count(n_components, "n_components")
     if isinstance(matrix, np.ndarray):
-        return PCA(min(n_components, *matrix.shape), random_state=0).fit_transform(matrix)
-    components = min(n_components, min(matrix.shape) - 1)  # the solver for sparse matrices finds no more
-    return PCA(components, svd_solver="arpack", random_state=0).fit_transform(matrix)
+        pca = PCA(min(n_components, *matrix.shape), random_state=0)
+    else:  # the solver for sparse matrices finds one less
+        pca = PCA(min(n_components, min(matrix.shape) - 1), svd_solver="arpack", random_state=0)
+    with np.errstate(invalid="ignore"):  # shares of no variance at all, where all rows are equal
+        return pca.fit_transform(matrix)
 
 
 def class_positions(labels: NDArray[Any]) -> dict[Any, Rows]:
