@@ -8,10 +8,15 @@ import sys
 for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[variable] = "1"  # before NumPy is imported
 
-from benchmarks import certificates, foundation, selection
+from benchmarks import certificates, foundation, scale, selection
 from benchmarks._measure import PAGE, store
 
-BENCHMARKS = {"foundation": foundation.run, "certificates": certificates.run, "selection": selection.run}
+BENCHMARKS = {
+    "foundation": foundation.run,
+    "certificates": certificates.run,
+    "selection": selection.run,
+    "scale": scale.run,
+}
 
 
 def main(names: list[str]) -> int:

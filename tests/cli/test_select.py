@@ -1,0 +1,268 @@
+"""``select``, ``audit`` and ``certify`` as their users meet them."""
+
+import json
+import os
+import re
+import signal
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from coresift import Coreset, select
+from coresift.cli import main
+
+N = 6000
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((N, 3))
+    path = tmp_path / "rows.parquet"
+    y = np.where(rng.random(N) < 0.1, "rare", "common")
+    parquet.write_table(
+        pa.table({"a": X[:, 0], "b": X[:, 1], "c": X[:, 2], "y": y, "w": rng.random(N)}), path
+    )
+    return path
+
+
+def chosen(path: Path) -> Coreset:
+    return Coreset.load(path)
+
+
+def test_select_writes_what_python_selects(
+    file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "core.parquet"
+    arguments = ["--budget", "5%", "--columns", "a,b,c", "--weight", "w", "--bound", "cells", "--seed", "3"]
+    assert main(["select", str(file), "--out", str(out), *arguments]) == 0
+    shown, plan = capsys.readouterr()
+    assert "6,000 rows, 3 columns" in plan
+    assert "passes (survey," in plan
+    text = " ".join(shown.split())
+    assert "Chosen: 300 of 6,000 rows" in text
+    assert "Guaranteed: None" in text
+    assert "Found: relative error" in text
+    assert "Uniform sampling" in text
+    expected = select(file, 300, columns=["a", "b", "c"], weight="w", bound="cells", seed=3)
+    assert chosen(out) == expected.coreset
+    assert parquet.read_schema(out).names == ["row", "file", "weight"]
+
+
+def test_quiet_prints_results_only_and_json_is_json(
+    file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "core.npz"
+    assert (
+        main(["select", str(file), "-b", "40", "-o", str(out), "--json", "-q", "--bandwidth", "median"]) == 0
+    )
+    shown, err = capsys.readouterr()
+    assert err == ""
+    figures = json.loads(shown)
+    assert figures["size"] == 40
+    assert figures["run"]["bandwidth"] == "median"
+    assert chosen(out).size == 40
+
+
+def test_a_dry_run_writes_nothing(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = sorted(os.listdir(tmp_path))
+    assert main(["select", str(file), "-b", "1%", "--dry-run", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["budget"] == 60
+    assert main(["select", str(file), "-b", "1%", "--dry-run", "-o", str(tmp_path / "core.parquet")]) == 0
+    assert "60 rows" in capsys.readouterr().out
+    assert sorted(os.listdir(tmp_path)) == before
+
+
+def test_options_from_a_file_give_way_to_the_command_line(
+    file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = tmp_path / "c.toml"
+    config.write_text(
+        f"input = '{file}'\nbudget = '10%'\ncolumns = ['a', 'b']\nlabel = 'y'\nper-class = true\n"
+        "min-per-class = 150\nbound = 'closed-form'\n"
+    )
+    out = tmp_path / "core.parquet"
+    assert main(["select", "--config", str(config), "-o", str(out), "--budget", "400", "-q"]) == 0
+    table = parquet.read_table(out)
+    assert table.num_rows == 400
+    assert table["label"].to_pylist().count("rare") == 150
+    config.write_text("budgets = 5\n")
+    assert main(["select", str(file), "--config", str(config), "-o", str(out)]) == 2
+    assert "unknown option 'budgets'" in capsys.readouterr().err
+    config.write_text("budget = \n")
+    assert main(["select", str(file), "--config", str(config), "-o", str(out)]) == 2
+    assert main(["select", str(file), "--config", str(tmp_path / "nosuch"), "-o", str(out)]) == 2
+
+
+def test_rows_themselves_and_an_error_instead_of_a_budget(file: Path, tmp_path: Path) -> None:
+    out = tmp_path / "core.parquet"
+    arguments = [
+        "--eps",
+        "0.3",
+        "--bandwidth",
+        "20",
+        "--columns",
+        "a,b,c",
+        "--materialize",
+        "--bound",
+        "closed-form",
+    ]
+    assert main(["select", str(file), "-o", str(out), "-q", *arguments]) == 0
+    core = chosen(out)
+    assert core.method == "iid"
+    assert core.guarantee is not None
+    rows = parquet.read_table(file).take(pa.array(core.indices))
+    assert parquet.read_table(out)["a"].to_pylist() == rows["a"].to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nosuch.parquet", "-b", "5"], "nosuch.parquet: no such file or folder"),
+        (["FILE", "-b", "5", "--columns", "a,zz"], "no column 'zz'"),
+        (["FILE", "-b", "5", "--columns", "y"], "column 'y' has type string"),
+        (["FILE", "-b", "0"], "budget = 0"),
+        (["FILE", "-b", "lots"], "budget = 'lots'"),
+        (["FILE", "-b", "5", "--loss", "x"], "loss = 'x'"),
+        (["FILE", "-b", "5", "--max-memory", "1MB"], "max_memory = 1 MB is less"),
+        (["FILE"], "either a budget or eps"),
+    ],
+)
+def test_bad_input_is_one_line_and_code_1(
+    file: Path, tmp_path: Path, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "core.parquet"
+    given = [str(file) if argument == "FILE" else argument for argument in arguments]
+    assert main(["select", *given, "-o", str(out)]) == 1
+    shown, err = capsys.readouterr()
+    assert shown == ""
+    assert re.fullmatch(r"coresift: error: .+\n", err)
+    assert message in err
+    assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [[], ["FILE", "-b", "5"], ["FILE", "-b", "5", "--workers", "0"], ["FILE", "--bandwidth", "wide"]],
+)
+def test_wrong_usage_is_code_2(file: Path, arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    out = [] if arguments == ["FILE", "-b", "5"] else ["-o", "core.npz"]
+    assert main(["select", *(str(file) if a == "FILE" else a for a in arguments), *out]) == 2
+    assert re.fullmatch(r"coresift: error: .+\n", capsys.readouterr().err)
+
+
+def test_an_output_that_cannot_be_written_is_found_out_first(
+    file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("coresift.data.sources.open_source", None)  # nothing may be read
+    for out, message in (
+        (tmp_path / "nosuch" / "core.parquet", "no such folder"),
+        (tmp_path / "core.txt", "unknown suffix"),
+        (tmp_path, "unknown suffix"),
+    ):
+        assert main(["select", str(file), "-b", "5", "-o", str(out)]) == 1
+        assert message in capsys.readouterr().err
+    if os.geteuid() != 0:
+        closed = tmp_path / "closed"
+        closed.mkdir()
+        closed.chmod(stat.S_IRUSR | stat.S_IXUSR)
+        assert main(["select", str(file), "-b", "5", "-o", str(closed / "core.parquet")]) == 1
+        assert "cannot be written" in capsys.readouterr().err
+
+
+def test_the_input_is_not_overwritten(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = file.read_bytes()
+    assert main(["select", str(file), "-b", "5", "-o", str(file)]) == 1
+    assert "is part of the input" in capsys.readouterr().err
+    assert file.read_bytes() == before
+
+
+def test_an_interrupt_leaves_no_file(tmp_path: Path) -> None:
+    np.save(tmp_path / "rows.npy", np.random.default_rng(0).standard_normal((400_000, 20)).astype(np.float32))
+    out = tmp_path / "core.parquet"
+    command = [
+        sys.executable,
+        "-m",
+        "coresift",
+        "select",
+        str(tmp_path / "rows.npy"),
+        "-b",
+        "5%",
+        "-o",
+        str(out),
+    ]
+    process = subprocess.Popen(
+        [*command, "--bound", "cells", "--cells", "500"],
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    process.stderr.readline()  # the plan: the passes begin
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert os.listdir(tmp_path) == ["rows.npy"]
+
+
+def test_audit_and_certify_take_columns_from_the_coreset(
+    file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "core.parquet"
+    columns = ["--columns", "a,c", "--weight", "w"]
+    assert main(["select", str(file), "-b", "10%", "-o", str(out), "-q", "--bandwidth", "3", *columns]) == 0
+    capsys.readouterr()
+    assert main(["audit", str(file), str(out), "--json", "--queries", "100", "--starts", "4"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert len(found["worst_query"]) == 2
+    assert main(["certify", str(file), str(out), "--json", "-q"]) == 0
+    proved = json.loads(capsys.readouterr().out)
+    assert 0 < found["worst_error_found"] < proved["eps"]
+    assert (
+        main(["audit", str(file), str(out), "--queries", "10", "--starts", "2", "--max-memory", "1kB"]) == 0
+    )
+    assert "Found" in capsys.readouterr().out
+    assert main(["certify", str(file), str(out), "-q", "--method", "sampled", "--sampled", "500"]) == 0
+    assert "Guaranteed: relative error at most" in " ".join(capsys.readouterr().out.split())
+
+
+def test_audit_of_other_data_is_refused(
+    file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "core.npz"
+    Coreset([0, 1], [1.0, 1.0], n_samples=10).save(out)
+    assert main(["audit", str(file), str(out)]) == 1
+    assert "has 6,000 rows, but" in capsys.readouterr().err
+    assert main(["certify", str(file), str(tmp_path / "nosuch.npz")]) == 1
+    assert "no such file" in capsys.readouterr().err
+    assert main(["audit", str(file), str(file)]) == 1
+    assert "not a coreset file" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["select", "audit", "certify"])
+def test_help_has_examples(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([command, "--help"]) == 0
+    assert f"coresift {command} " in capsys.readouterr().out.partition("Examples")[2]
+
+
+def test_the_shell_completes_commands_and_choices(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("_CORESIFT_COMPLETE", "complete_bash")
+
+    def completed(line: str) -> list[str]:
+        monkeypatch.setenv("COMP_WORDS", line)
+        monkeypatch.setenv("COMP_CWORD", str(len(line.split(" ")) - 1))
+        assert main([]) == 0
+        return capsys.readouterr().out.split()
+
+    assert completed("coresift sel") == ["select"]
+    assert completed("coresift select x --bound c") == ["closed-form", "cells"]
