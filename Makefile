@@ -1,6 +1,6 @@
 # Nothing but Python 3.11+ and make is needed: each target sets up what it uses, in .venv.
 #
-#   make demo    choose a coreset of an embedded data set and compare it with uniform sampling
+#   make demo    coresets of an embedded data set beside uniform sampling, and a network trained on them
 #   make test    the whole test suite            make lint    ruff, check and format
 #   make docs    the documentation, in site/     make types   mypy
 #   make bench   the benchmarks                  make format  let ruff rewrite what it can
@@ -23,13 +23,14 @@ help:
 	@sed -n '/^$$/q; s/^# \{0,1\}//p' Makefile
 
 setup-demo:
-	@tools/setup.sh cli
+	@tools/setup.sh cli,train,plots
 
 setup-dev:
 	@tools/setup.sh dev
 
 demo: setup-demo
-	@$(PY) -m coresift demo
+	@mkdir -p build
+	@$(ONE_THREAD) $(PY) -m coresift demo --figure build/coresift-demo.png
 
 test: setup-dev
 	$(ONE_THREAD) $(PY) -m pytest $(PYTEST_ARGS)

@@ -8,7 +8,7 @@ import sys
 for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[variable] = "1"  # before NumPy is imported
 
-from benchmarks import certificates, foundation, scale, selection
+from benchmarks import certificates, foundation, scale, selection, training
 from benchmarks._measure import PAGE, store
 
 BENCHMARKS = {
@@ -16,6 +16,7 @@ BENCHMARKS = {
     "certificates": certificates.run,
     "selection": selection.run,
     "scale": scale.run,
+    "training": training.run,
 }
 
 

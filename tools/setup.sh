@@ -1,8 +1,8 @@
 #!/bin/sh
-# Make the virtual environment (once) and install coresift with one extra into it (again only when
+# Make the virtual environment (once) and install coresift with extras into it (again only when
 # pyproject.toml, constraints.txt or the place of this directory changed).
 #
-#   tools/setup.sh EXTRA        EXTRA is cli or dev; VENV and PYTHON may be set in the environment
+#   tools/setup.sh EXTRAS       such as cli,train,plots or dev; VENV and PYTHON may be set in the environment
 set -eu
 
 extra=${1:?usage: tools/setup.sh EXTRA}

@@ -221,19 +221,26 @@ COLOUR = re.compile(r"\x1b\[[\d;]*(3[0-8]|4[0-8]|9[0-7])[\d;]*m")
 
 
 def test_a_terminal_gets_a_progress_bar_and_colours_unless_refused() -> None:
-    _, progress = in_terminal("demo", "--draws", "2")
+    _, progress = in_terminal("demo", "--no-train", "--draws", "2")
     assert "searching" in progress
     assert COLOUR.search(progress)
-    out, progress = in_terminal("demo", "--draws", "2", NO_COLOR="1")
+    out, progress = in_terminal("demo", "--no-train", "--draws", "2", NO_COLOR="1")
     assert "searching" in progress
     assert not COLOUR.search(out + progress)
-    _, progress = in_terminal("-q", "demo", "--draws", "2")
+    _, progress = in_terminal("-q", "demo", "--no-train", "--draws", "2")
     assert progress == ""
 
 
 def test_a_file_gets_plain_text() -> None:
     result = run(
-        "demo", "--draws", "2", LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0", PYTHONIOENCODING="ascii"
+        "demo",
+        "--no-train",
+        "--draws",
+        "2",
+        LC_ALL="C",
+        PYTHONUTF8="0",
+        PYTHONCOERCECLOCALE="0",
+        PYTHONIOENCODING="ascii",
     )
     assert result.returncode == 0
     assert result.stderr == ""

@@ -1,11 +1,15 @@
 """The demo: its numbers are those of the library, and its sentence follows them."""
 
+import io
+from pathlib import Path
+
 import numpy as np
 import pytest
+from rich.console import Console
 from sklearn.datasets import load_digits
 
 from coresift import RBFCoreset
-from coresift.cli import demo, main
+from coresift.cli import _demo_training, demo, main
 
 
 def comparison(coreset: list[float], uniform: list[float]) -> demo.Comparison:
@@ -55,7 +59,7 @@ def test_comparison_on_digits() -> None:
 
 
 def test_output(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["demo", "--draws", "2"]) == 0
+    assert main(["demo", "--draws", "2", "--no-train"]) == 0
     out, err = capsys.readouterr()
     assert err == ""
     for words in (
@@ -68,14 +72,59 @@ def test_output(capsys: pytest.CaptureFixture[str]) -> None:
     ):
         assert words in out
     assert max(map(len, out.splitlines())) <= 100
-    assert main(["demo", "--draws", "2"]) == 0
+    assert main(["demo", "--draws", "2", "--no-train"]) == 0
     assert capsys.readouterr().out == out  # the same seed, the same figures
-    assert main(["demo", "--draws", "2", "--seed", "1"]) == 0
+    assert main(["demo", "--draws", "2", "--seed", "1", "--no-train"]) == 0
     assert capsys.readouterr().out != out
 
 
 def test_keeping_everything_errs_by_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["demo", "--draws", "2", "--fraction", "1"]) == 0
+    assert main(["demo", "--draws", "2", "--fraction", "1", "--no-train"]) == 0
     rows = [line for line in capsys.readouterr().out.splitlines() if "error" in line and "highest" in line]
     assert len(rows) == 2
     assert all(row.count("0.000") == len(demo.WAYS) for row in rows)
+
+
+def test_training_prints_a_table_and_writes_a_figure(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    torch = pytest.importorskip("torch")
+    torch.set_num_threads(1)
+    figure = tmp_path / "demo.png"
+    assert main(["demo", "--draws", "2", "--epochs", "5", "--figure", str(figure)]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    for words in (
+        "test accuracy",
+        "speed-up",
+        "full",
+        "random",
+        "adaptive-random",
+        "rbf",
+        f"Wrote {figure}.",
+    ):
+        assert words in out
+    assert figure.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("figure", ["demo.pdf", "nosuch/demo.png"])
+def test_a_figure_that_cannot_be_written_is_said_first(
+    figure: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["demo", "--figure", figure]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert figure in err
+
+
+def test_the_table_compares_with_all_data() -> None:
+    lines = [{"val_accuracy": 0.5, "seconds": {"selection": 1.0, "training": 1.0}}]
+    found = [
+        _demo_training.Trained("full", 100, [0.9], [20.0], [lines]),
+        _demo_training.Trained("random", 10, [0.8, 0.6], [1.5, 2.5], [lines, lines]),
+    ]
+    console = Console(width=100, record=True, file=io.StringIO())
+    console.print(_demo_training.render(found))
+    text = console.export_text()
+    assert "70.0% +- 14.1" in text
+    assert "10.0 x" in text

@@ -1,4 +1,4 @@
-"""``coresift demo``: coresets of an embedded data set, beside uniform sampling of the same size."""
+"""``coresift demo``: coresets of an embedded data set beside uniform sampling, and a network trained on them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated
 
 import numpy as np
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from rich.progress import Progress
 from rich.table import Table
 
+from coresift.cli import _demo_training
 from coresift.cli._options import Settings
 
 logger = logging.getLogger(__name__)
@@ -147,11 +149,23 @@ def demo(
     fraction: Annotated[
         float, typer.Option(help="Share of the points to keep, above 0 and at most 1.")
     ] = 0.1,
-    draws: Annotated[int, typer.Option(min=2, help="How many samples of each kind to draw.")] = 5,
+    draws: Annotated[int, typer.Option(min=2, help="How many samples of each kind to draw.")] = 3,
     seed: Annotated[int, typer.Option(min=0, help="Seed of all randomness.")] = 0,
+    train: Annotated[
+        bool, typer.Option("--train/--no-train", help="Train a network on the subsets as well.")
+    ] = True,
+    epochs: Annotated[int, typer.Option(min=5, help="Of the network.")] = 60,
+    figure: Annotated[Path, typer.Option(help="Where the figure of the training goes: .png or .svg.")] = Path(
+        "coresift-demo.png"
+    ),
 ) -> None:
-    """Choose coresets of scikit-learn's digits and compare them with uniform sampling."""
+    """Choose coresets of scikit-learn's digits, and train on them."""
     from sklearn.datasets import load_digits
+
+    if train and figure.suffix.lower() not in (".png", ".svg"):
+        raise typer.BadParameter(f"--figure {figure}: use .png or .svg")
+    if train and not figure.parent.is_dir():
+        raise typer.BadParameter(f"--figure {figure}: there is no folder {figure.parent}")
 
     X = load_digits().data
     with Progress(console=settings.err, transient=True, disable=not settings.shows_progress) as progress:
@@ -176,3 +190,6 @@ def demo(
             f"Errors are relative, the worst over all queries, of {draws} draws. Guaranteed: proved, without a "
             "probability. Found: by search, so the true error lies between the two."
         )
+    if train:
+        out.print()
+        _demo_training.show(settings, fraction, epochs, draws, seed, figure)

@@ -1,0 +1,55 @@
+"""Every example runs as it stands, and learns."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+
+
+def run(name: str, tmp_path: Path) -> str:
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLES / f"{name}.py")],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        cwd=tmp_path,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def accuracies(text: str) -> list[float]:
+    return [float(number) for number in re.findall(r"([0-9.]+)%", text)]
+
+
+@pytest.mark.parametrize(
+    ("name", "needs"),
+    [("own_loop", "torch"), ("lightning_example", "lightning"), ("accelerate_example", "accelerate")],
+)
+def test_loops_learn_from_a_tenth(name: str, needs: str, tmp_path: Path) -> None:
+    try:
+        __import__("importlib.metadata").metadata.version(needs)
+    except ModuleNotFoundError:
+        pytest.skip(f"{needs} is not installed")
+    out = run(name, tmp_path)
+    assert accuracies(out)[0] > 90  # 10 by chance; about 96 here
+    if name == "lightning_example":
+        assert "epochs seen by the sampler: 30" in out
+
+
+def test_twelve_lines_are_twelve() -> None:
+    text = (EXAMPLES / "own_loop.py").read_text()
+    lines = text[text.index("sampler = CoresetSampler") :].splitlines()
+    assert len(lines) <= 12
+
+
+def test_weights_go_into_scikit_learn(tmp_path: Path) -> None:
+    whole, ours = accuracies(run("sklearn_example", tmp_path))
+    assert whole > 90
+    assert ours > 80
