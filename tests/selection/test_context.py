@@ -36,12 +36,15 @@ def test_nothing_is_computed_unless_asked_and_nothing_twice():
     Random().select(context, 6, RNG)
     assert (model.seen, context.costs) == (0, {})
 
-    rbf = RBF(features=lambda X: calls.append(1) or X)
+    embedding = lambda X: calls.append(1) or X  # noqa: E731
     for epoch in range(3):
-        rbf.select(context.at(epoch), 6, RNG)
+        RBF(features=embedding).select(context.at(epoch), 6, RNG)
+    RBF(features=embedding, method="systematic").select(context, 6, RNG)
     assert len(calls) == 1
     assert context.costs["sensitivities (rbf)"].calls == 1
     assert model.seen == 0
+    RBF(features=embedding, radius=2.0).select(context, 6, RNG)
+    assert context.costs["sensitivities (rbf)"].calls == 2
 
     Craig().select(context, 6, RNG)
     Glister().select(context, 6, RNG)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from ._context import SelectionContext
 from ._strategy import Selector
 
 _FIT = 2  # keeps the stream of the fit apart from others of the same seed
+_OF_THE_DRAW = ("method", "per_class", "min_per_class")
 _METHODS = ("keys", "systematic", "iid")
 
 
@@ -48,8 +49,17 @@ class _Sensitivity(Selector):
         return self._draw(context, size, rng)
 
     def _draw(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Coreset:
-        fitted = context.kept(self, lambda: self._fitted(context))
+        # the strategy is kept beside the fit, so that the ids in the key are not given to other objects
+        fitted, _ = context.kept(self._fit_key(), lambda: (self._fitted(context), self))
         return fitted.sample(size, method=self.method, random_state=rng)
+
+    def _fit_key(self) -> tuple[Any, ...]:
+        """Of the settings that the fit depends on: strategies that share them share the fit."""
+        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in _OF_THE_DRAW}
+        return (
+            type(self),
+            *(v if isinstance(v, str | int | float | None) else id(v) for v in values.values()),
+        )
 
     def _fitted(self, context: SelectionContext) -> Any:
         matrix = context.features(self.features, self.n_components)
