@@ -482,6 +482,14 @@ def test_parts_of_hugging_face_and_images_of_many_sizes() -> None:
         load_dataset({"train": train, "validation": test})
 
 
+def test_images_of_hugging_face_are_cut_to_the_square_in_the_middle() -> None:
+    wide = np.zeros((4, 8), np.uint8)
+    wide[:, 2:6] = 100 + np.arange(4)
+    data = FakeSet({"image": [Image.fromarray(wide)] * 4, "label": [0, 0, 1, 1]})
+    splits = load_dataset(data, image_size=4, test_fraction=0.5)
+    np.testing.assert_array_equal(splits.train.x[0, 0], wide[:, 2:6])
+
+
 def test_numbers_of_hugging_face() -> None:
     x = rows(30, 3)
     table = FakeSet(

@@ -80,6 +80,12 @@ def test_weights_follow_from_the_seed_and_no_random_state_is_touched(name: str) 
     assert not torch.equal(first, weights(1))
 
 
+def test_lenet_takes_images_of_two_sizes() -> None:
+    for size in (28, 32):
+        model = build_model("lenet", n_classes=4, input_shape=(3, size, size))
+        assert model(torch.zeros(2, 3, size, size)).shape == (2, 4)
+
+
 def test_a_block_adds_its_input() -> None:
     model = build_model("resnet18", n_classes=2, input_shape=(3, 32, 32), width=4).eval()
     block = model.stages[0][0]
