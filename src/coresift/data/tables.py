@@ -9,7 +9,7 @@ from .._errors import InvalidInputError
 from .columns import Columns, Wanted, check_same, choose_columns, chunk_of, need_pyarrow
 from .source import Chunk, Piece, Source, start_offsets
 
-_LARGE_GROUP = 1 << 28  # a row group above this is read page by page, not column by column
+_LARGE_COLUMN = 1 << 25  # a column of a row group above this is read page by page, not as a whole
 
 
 class ParquetSource(Source):
@@ -71,11 +71,7 @@ class ParquetSource(Source):
 
             handle = self._filesystem.open_input_file(self.files[file])
             reader = parquet.ParquetFile(handle, pre_buffer=False)
-            groups = reader.metadata
-            largest = max(
-                (groups.row_group(g).total_byte_size for g in range(groups.num_row_groups)), default=0
-            )
-            if largest > _LARGE_GROUP:
+            if _largest_column(reader.metadata) > _LARGE_COLUMN:
                 reader = parquet.ParquetFile(handle, pre_buffer=False, buffer_size=1 << 20)
             self._opened = (file, reader)
         return self._opened[1]
@@ -173,6 +169,12 @@ class _naming:
             raise InvalidInputError(f"{self.file}: may not be read") from None
         if isinstance(error, pa.ArrowException | OSError | UnicodeDecodeError):
             raise InvalidInputError(f"{self.file}: damaged, or not what its name says ({error})") from error
+
+
+def _largest_column(metadata: Any) -> int:
+    """Bytes of the largest column of the first row groups: others are mostly alike."""
+    groups = [metadata.row_group(g) for g in range(min(metadata.num_row_groups, 4))]
+    return max((g.column(c).total_uncompressed_size for g in groups for c in range(g.num_columns)), default=0)
 
 
 def _first(reader: Any, column: str) -> Any:
