@@ -12,7 +12,7 @@ import pytest
 from sklearn.datasets import load_digits
 
 from coresift import InvalidInputError
-from coresift.data import DATASETS, ArrayDataset, LazyDataset, available_datasets, load_dataset
+from coresift.data import DATASETS, ArrayDataset, DatasetSplits, LazyDataset, available_datasets, load_dataset
 from coresift.data.cifar import CIFAR10, CIFAR100
 from coresift.data.preparing import split_rows
 
@@ -80,6 +80,11 @@ def write_archive(path: Path, files: dict[str, bytes], *more: tarfile.TarInfo) -
             tar.addfile(member, io.BytesIO(content))
 
 
+def ready_for_tensors(splits: DatasetSplits) -> None:
+    for part in (splits.train, splits.test):
+        assert all(array.flags.writeable and array.flags.c_contiguous for array in (part.x, part.y))
+
+
 def test_digits_are_whole_split_by_class_and_large() -> None:
     digits = load_dataset("digits")
     assert (len(digits.train), len(digits.test), digits.n_classes) == (1438, 359, 10)
@@ -129,6 +134,7 @@ def test_mnist_is_read_as_written(tmp_path: Path, compress: bool, folder: str, c
         np.testing.assert_array_equal(part.y, labels)
     assert (mnist.mean, mnist.std, mnist.n_classes) == ((0.1307,), (0.3081,), 10)
     assert (mnist.input_shape, mnist.augmentation, mnist.task) == ((1, 28, 28), None, "classification")
+    ready_for_tensors(mnist)
     assert "not the whole data set" in caplog.text  # 30 images are not 60,000, and this is said
 
 
@@ -179,6 +185,7 @@ def test_cifar_is_read_as_written(tmp_path: Path, layout, place: str) -> None:
     assert (cifar.n_classes, cifar.augmentation) == (layout.n_classes, "crop-flip")
     assert cifar.class_names[-1] == f"class_{layout.n_classes - 1}"
     assert (cifar.train.x.dtype, cifar.train.y.dtype) == (np.uint8, np.int64)
+    ready_for_tensors(cifar)
 
 
 @pytest.mark.parametrize(

@@ -167,6 +167,23 @@ def test_a_black_channel_can_be_divided_by() -> None:
     assert channel_statistics(np.zeros((2, 1, 3, 3), np.uint8)) == ((0.0,), (1.0,))
 
 
+def test_arrays_that_cannot_be_written_to_are_copied() -> None:
+    x, y = np.zeros((6, 1, 4, 4), np.uint8), np.arange(6) % 2
+    for array in (x, y):
+        array.flags.writeable = False
+    splits = load_dataset((x, y), test=(x, y))
+    for part in (splits.train, splits.test):
+        assert torch.from_numpy(part.x).shape == (
+            6,
+            1,
+            4,
+            4,
+        )  # without a warning, which would be an error here
+        assert part.x.flags.writeable
+        assert part.y.flags.writeable
+    assert not np.shares_memory(splits.train.x, x)
+
+
 def test_a_test_part_is_used_as_given() -> None:
     x, y = rows(), np.array(["a", "b", "c"])[labels()]
     other = rows(9, seed=1)

@@ -95,11 +95,11 @@ def array_splits(
     **known: Any,
 ) -> DatasetSplits:
     """The data set of arrays that are ready."""
-    x, y = train
+    # tensors share memory with arrays, and PyTorch warns of those that cannot be written to
+    x, y, x_test, y_test = (np.require(array, requirements=["C", "W"]) for array in (*train, *test))
     if task == "classification":
         known.setdefault("n_classes", int(y.max()) + 1)
     else:
         known["n_classes"] = None
-    return DatasetSplits(
-        name, ArrayDataset(x, y), ArrayDataset(*test), task=task, input_shape=x.shape[1:], **known
-    )
+    parts = ArrayDataset(x, y), ArrayDataset(x_test, y_test)
+    return DatasetSplits(name, *parts, task=task, input_shape=x.shape[1:], **known)
