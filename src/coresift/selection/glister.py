@@ -78,8 +78,9 @@ class LookAhead:
     """The mean validation loss while the last layer moves: its gradient, from outputs that are kept up to date."""
 
     def __init__(self, validation: Validation, eta: float, *, bias_only: bool = False) -> None:
-        given = validation.gradients.double()
+        given = validation.gradients
         self._gradients = given.of_bias() if bias_only else given
+        # thousands of small steps add up here: in double precision, though each is computed in that of the model
         self._outputs = validation.outputs.astype(np.float64)
         self._residuals_at = validation.residuals_at
         self.eta = eta
@@ -111,7 +112,8 @@ class LookAhead:
             self._outputs -= inputs @ matrix[:, : inputs.shape[1]].T
             if bias:
                 self._outputs -= matrix[:, -1]
-        residuals = self._residuals_at(self._outputs).astype(np.float64, copy=False)
+        kind = self._gradients.residuals.dtype
+        residuals = self._residuals_at(self._outputs.astype(kind)).astype(kind, copy=False)
         self._gradients = Gradients(residuals, inputs, bias)
 
 
@@ -126,18 +128,18 @@ def greedy(
     for count in range(len(gradients), len(gradients) - size, -1):
         if pool >= count:
             rows = np.sort(left[:count])
-            best = int(rows[np.argmax(gradients.take(rows).double().along(direction))])
+            best = int(rows[np.argmax(gradients.take(rows).along(direction))])
             place = int(np.flatnonzero(left[:count] == best)[0])
         else:
             places = rng.choice(count, pool, replace=False)
-            gains = gradients.take(left[places]).double().along(direction)
+            gains = gradients.take(left[places]).along(direction)
             place = int(places[np.argmax(gains)])
         pick = int(left[place])
         left[place] = left[count - 1]
         picks.append(pick)
         waiting.append(pick)
         if len(waiting) == refresh:
-            loss.move(gradients.take(np.array(waiting)).double())
+            loss.move(gradients.take(np.array(waiting)))
             direction = loss.gradient()
             waiting.clear()
     return np.array(picks, dtype=np.int64)
