@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from coresift import Coreset, InvalidInputError, RBFCoreset, open_source, select
+from coresift.data.arrays import ArraySource
 from coresift.scale import Options, load_run, plan, run
 from coresift.scale.budget import class_budgets, parse_budget, parse_bytes
 
@@ -121,6 +122,14 @@ def test_classes_keep_their_sums(file: Path, bound: str) -> None:
             assert abs(part / whole - 1) < tol
             if name == "b":
                 assert abs(part / loss.sum() - 1) > tol  # power: it is the class's sum, not that of all
+
+
+def test_a_class_without_weight_gets_nothing() -> None:
+    X, y = np.random.default_rng(0).standard_normal((6000, 2)), np.arange(6000) % 3
+    source = ArraySource(X, (y > 0).astype(float), y)
+    chosen = select(source, 90, bound="closed-form", per_class=True)
+    assert chosen.report.class_sizes == {"0": 0, "1": 45, "2": 45}
+    assert chosen.coreset.size == 90
 
 
 def test_labels_without_classes(file: Path) -> None:

@@ -303,8 +303,8 @@ class SensitivityCoreset(BaseEstimator):
         data: tuple[Points, np.ndarray, np.ndarray | None] | None = getattr(self, "_data", None)
         if data is None:
             raise InvalidInputError(
-                f"{what} need the data, which a copied or unpickled estimator does not carry: fit again. "
-                "(A coreset has certify(X) and reweight(X), which take the data.)"
+                f"{what} need the data, which a copied or unpickled estimator does not carry, nor one of a source: fit "
+                "again. (A coreset has certify(X) and reweight(X), which take the data.)"
             )
         return data
 

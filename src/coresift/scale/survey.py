@@ -16,7 +16,10 @@ _FARTHEST_KEPT = 512
 
 
 class GroupMoments:
-    """Mass, mean and sum of squares about the mean of each group, merged by the formula of Chan, Golub and LeVeque."""
+    """Rows with weight, mass, mean and sum of squares about the mean of each group.
+
+    Merged by the formula of Chan, Golub and LeVeque.
+    """
 
     def __init__(self, n_groups: int, d: int) -> None:
         self.counts = np.zeros(n_groups, dtype=np.int64)
@@ -139,7 +142,9 @@ class Survey:
         )  # what the rounding of the first mean left
         squares = max(float(w @ own) - mass * float(rest @ rest), 0.0)
         one = np.zeros(1, dtype=np.int64)
-        self.moments.add(one, np.array([len(X)]), np.array([mass]), (mean + rest)[None], np.array([squares]))
+        self.moments.add(
+            one, np.array([np.count_nonzero(w)]), np.array([mass]), (mean + rest)[None], np.array([squares])
+        )
         shift = mean - self.near
         return np.maximum(own + centred @ (2.0 * shift) + shift @ shift, 0.0)
 
@@ -158,7 +163,7 @@ class Survey:
         mean += (members @ (X - mean[local])) / over_mass
         own = squared_norms(X - mean[local])
         squares = np.bincount(local, weights=w * own, minlength=k)
-        self.moments.add(present, np.bincount(local, minlength=k), mass, mean, squares)
+        self.moments.add(present, np.bincount(local[w > 0], minlength=k), mass, mean, squares)
         return squared_norms(X - self.near)
 
     def _count_labels(self, block: Block) -> None:
@@ -208,7 +213,7 @@ class Geometry:
     max_norm: float  # scaled
     center_error: float  # scaled
     labels: dict[Any, int] | None  # number of the group of each label
-    counts: np.ndarray  # (g,) rows
+    counts: np.ndarray  # (g,) rows that have weight
     mass: np.ndarray  # (g,) sums of weights
     offsets: np.ndarray  # (g, d) means, scaled
     variances: np.ndarray  # (g,) scaled
