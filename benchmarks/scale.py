@@ -126,7 +126,7 @@ def passes(small: Path, large: Path) -> Table:
             small,
             cells,
             scan(small),
-            f"a step of the ascent for all rows takes at least {products:.2f} s of products ({flops / 1e9:.0f} GFLOP/s) "
+            f"a step of the ascent for all rows takes {products:.2f} s of products ({flops / 1e9:.0f} GFLOP/s) "
             f"and {powers:.2f} s of exponentials ({exponentials / 1e6:.0f} million/s); the draw took as long as "
             f"{steps:.0f} steps",
         ),
