@@ -156,9 +156,9 @@ def loop_table() -> Table:
     return Table(
         "the loop beside a bare one",
         f"LeNet-5, batch 20, samples a second of processor time; medians of {N_PAIRS} pairs of {n_epochs} epochs of "
-        f"{n} samples, and of their ratio (with quartiles): a busy machine slows both of a pair. Of train(), everything "
-        "counts, from its call to its return. The bare loop indexes floats that are normalised already and measures "
-        "nothing. Wanted: at least 90 %.",
+        f"{n} samples, and of their ratio (with quartiles): a busy machine slows both of a pair. All of "
+        "train() counts, from its call to its return. The bare loop indexes floats that are normalised already and "
+        "measures nothing. Wanted: at least 90 %.",
         ["bare loop", "train()", "ratio"],
         [
             [

@@ -148,6 +148,23 @@ def test_regression_in_one_dimension_does_not_broadcast() -> None:
     assert "accuracy" not in result.history[0]
 
 
+def test_losses_of_the_user_are_told_apart_by_their_targets() -> None:
+    smooth = nn.CrossEntropyLoss(label_smoothing=0.1)
+    own = lambda outputs, targets: functional.cross_entropy(outputs, targets, reduction="none") ** 2  # noqa: E731
+    for loss in (smooth, own):
+        result = train(network(), (X, Y), "full", 1.0, test=(X, Y), loss=loss, epochs=2)
+        assert result.test is not None
+        assert result.test.keys() == {"loss", "accuracy"}
+        assert "accuracy" in result.history[0]
+    counts = Y.astype(np.int32)  # whole numbers may be targets of a regression
+    assert "rmse" in (
+        train(network(1), (X, counts), "full", 1.0, test=(X, counts), loss="mse", epochs=1).test or {}
+    )
+    both = np.stack([Y, 1 - Y], axis=1).astype(np.float32)
+    result = train(network(), (X, both), "rbf", 0.5, test=(X, both), loss="bce", epochs=2)
+    assert math.isfinite(result.history[-1]["loss"])
+
+
 def test_the_seed_is_everything_and_global_generators_are_left_alone() -> None:
     torch.manual_seed(7)
     before = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002

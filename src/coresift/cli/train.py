@@ -258,12 +258,9 @@ def _print(
         found = {name: value for name, value in found.items() if name != "history"}
         settings.out.print_json(json.dumps({"run": str(out), **found}))
         return
-    test, seconds = found["test"], found["seconds"]
-    quality = ""
-    if test is not None:
-        quality = (
-            f"accuracy {test['accuracy']:.2%}" if "accuracy" in test else f"error {test['rmse']:.4g} (rms)"
-        )
+    test, seconds = found["test"] or {}, found["seconds"]
+    qualities = {"accuracy": "accuracy {:.2%}", "rmse": "error {:.4g} (rms)", "loss": "loss {:.4g}"}
+    quality = next((words.format(test[name]) for name, words in qualities.items() if name in test), "nothing")
     total = sum(seconds.values())
     settings.out.print(
         f"{options['strategy']}: {quality} on the test set, from {found['subset_size']:,} samples in "

@@ -79,7 +79,10 @@ class LoaderFeed:
     def __init__(
         self, dataset: Any, device: torch.device, transform: Callable[[Tensor], Tensor] | None, workers: int
     ) -> None:
-        self.X, self.y = dataset, getattr(dataset, "y", None)
+        self.X = dataset
+        self.y = getattr(
+            dataset, "y", getattr(dataset, "targets", None)
+        )  # the second as torchvision names them
         self.transform, self.device, self.workers = transform, device, workers
 
     def __len__(self) -> int:
@@ -124,7 +127,7 @@ class LoaderFeed:
         dataset = torch.utils.data.Subset(self.X, rows.tolist()) if own is None else own(rows)
         feed = LoaderFeed(dataset, self.device, self.transform, self.workers)
         if feed.y is None and self.y is not None:
-            feed.y = self.y[rows]
+            feed.y = np.asarray(self.y)[rows]
         return feed
 
     def fingerprint(self) -> str:

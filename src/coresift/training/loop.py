@@ -23,7 +23,7 @@ from ._settings import Settings, derived_seed, device_named, own_randomness, sto
 from .checkpoint import RunFolder, check_finite_loss, part_of, restore, snapshot
 from .feeds import feeds_of
 from .loss import weighted_loss
-from .metrics import Seconds, counts_hits, evaluate, is_hit
+from .metrics import Seconds, are_classes, counts_hits, evaluate
 from .progress import Bar, NoBar
 from .sampler import CoresetSampler
 
@@ -213,7 +213,7 @@ def train(
             for group in optimizer.param_groups:
                 group["lr"] = settings.rate(epoch, n_epochs)
             losses: list[torch.Tensor] = []
-            hits = torch.zeros((), dtype=torch.int64, device=place)
+            hits: list[torch.Tensor] = []
             bar.begin(epoch, len(rows))
             with seconds.counted("training", place), own_randomness(derived_seed(seed, _EPOCH, epoch), place):
                 model.train()
@@ -226,8 +226,8 @@ def train(
                     batch_loss.backward()  # type: ignore[no-untyped-call]
                     optimizer.step()
                     losses.append(batch_loss.detach())
-                    if has_classes:
-                        hits += is_hit(outputs.detach(), y).sum()
+                    if has_classes and are_classes(outputs, y):
+                        hits.append((outputs.detach().argmax(1) == y).sum())
                     bar.advance(len(w))
                 mean_loss = float(torch.stack(losses).mean())
             check_finite_loss(mean_loss, epoch)
@@ -242,15 +242,15 @@ def train(
                 "subset": len(rows),
                 "selected": epoch == sampler.selection_epoch(epoch),
             }
-            if has_classes:
-                metrics["accuracy"] = int(hits) / len(rows)
+            if hits:
+                metrics["accuracy"] = int(torch.stack(hits).sum()) / len(rows)
             if (
                 val_feed is not None
                 and eval_every
                 and ((epoch + 1) % eval_every == 0 or epoch + 1 == n_epochs)
             ):
                 with seconds.counted("evaluation", place):
-                    quality = evaluate(model, val_feed, compute, has_classes=has_classes)
+                    quality = evaluate(model, val_feed, loss)
                 metrics |= {f"val_{name}": value for name, value in quality.items()}
             metrics["seconds"] = seconds.rounded()
 
@@ -271,7 +271,7 @@ def train(
     quality_of_test = None
     if test_feed is not None:
         with seconds.counted("evaluation", place):
-            quality_of_test = evaluate(model, test_feed, compute, has_classes=has_classes)
+            quality_of_test = evaluate(model, test_feed, loss)
     core = sampler.coreset
     result = TrainResult(model, history, quality_of_test, seconds, n_epochs, core.size, core)
     if run is not None:
