@@ -141,7 +141,7 @@ class RayEngine:
                 ray.init(log_to_driver=False, logging_level=logging.ERROR)
             else:
                 ray.init(
-                    num_cpus=max(workers, 1),
+                    num_cpus=workers if workers > 1 else None,
                     log_to_driver=False,
                     logging_level=logging.ERROR,
                     include_dashboard=False,
