@@ -2,6 +2,8 @@
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -164,3 +166,13 @@ def test_datasets_are_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert found["digits"]["is_present"]
     assert not found["mnist"]["is_present"]
     assert str(tmp_path) in found["mnist"]["where"]
+
+
+def test_without_torch_the_extra_is_named(tmp_path: Path) -> None:
+    code = (
+        "import sys; sys.modules['torch'] = None; from coresift.cli import main; "
+        f"sys.exit(main(['train', '-d', 'digits', '-o', {str(tmp_path / 'run')!r}]))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 1
+    assert done.stderr == 'coresift: error: training needs PyTorch: pip install "coresift[train]"\n'

@@ -130,10 +130,8 @@ def show(
 
     try:
         import coresift.training  # noqa: F401
-    except ModuleNotFoundError as error:
-        if error.name not in ("torch", "safetensors"):
-            raise
-        settings.out.print('Training needs the extra "train": pip install "coresift[cli,train,plots]".')
+    except MissingExtraError as error:
+        settings.out.print(f"The second half was left out: {error}", soft_wrap=True)
         return
     found = train_all(settings, fraction, epochs, n_seeds, seed)
     settings.out.print(render(found))
