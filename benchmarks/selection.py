@@ -26,6 +26,7 @@ from coresift.selection import (
     Validation,
 )
 from coresift.selection._classes import class_budgets
+from coresift.selection._omp import nonnegative_omp
 
 N, N_VAL, HIDDEN, CLASSES = 60_000, 6_000, 84, 10
 BUDGETS = (0.01, 0.1)
@@ -199,14 +200,20 @@ def speed(context: SelectionContext) -> Table:
             theirs, picks = timed(lambda f=naive, g=gradients, k=int(budgets[0]): f(g, k))
             their_peak = naive_peak(naive, gradients)
             ratio = theirs / one
-            values = value(gradients, core.indices), value(gradients, picks)
+            chosen = core.indices
+            if isinstance(
+                strategy, GradMatch
+            ):  # its pursuit, without the random samples that fill the budget
+                atoms = gradients.double()
+                chosen, _ = nonnegative_omp(atoms, atoms.total(), int(budgets[0]), RIDGE)
+            values = value(gradients, chosen), value(gradients, picks)
             rows.append(
                 [
                     name,
                     f"{budget:.0%}",
                     f"{ours:.2f} s",
                     f"{one:.2f} s",
-                    f"{theirs:.1f} s",
+                    f"{theirs:.2f} s",
                     f"**{ratio:.0f}**",
                     f"{abs(values[0] / values[1] - 1.0):.1e}",
                     f"{peak / 2**20:.0f} MB",
@@ -220,10 +227,10 @@ def speed(context: SelectionContext) -> Table:
         "Seconds of the processor, one thread. Ours on all of it, then the same piece of work by both: CRAIG and "
         "GRADMATCH the first class with its budget, GLISTER the first 600 picks of the budget (a pick costs the same "
         "at each step; ours is that share of the whole). Objective: sum of distances to the nearest pick; ridge "
-        "objective; validation loss after the step. Memory of that piece, beside the gradients as they come from the "
-        f"model ({N:,} x 94 in float32). The naive CRAIG holds and scans all distances of a class; GRADMATCH solves "
-        "anew at every step; GLISTER multiplies out all gradients, and those of the validation samples after each "
-        "pick. Wanted at 10 %: at least 5 times faster, the same value to 1e-6.",
+        "objective of the pursuit's own picks; validation loss after the step. Memory of that piece, beside the "
+        f"gradients as they come from the model ({N:,} x 94 in float32). The naive CRAIG holds and scans all "
+        "distances of a class; GRADMATCH solves anew at every step; GLISTER multiplies out all gradients, and those "
+        "of the validation samples after each pick. Wanted at 10 %: at least 5 times faster, the same value to 1e-6.",
         [
             "strategy",
             "budget",
@@ -279,7 +286,7 @@ def glister_row(context: SelectionContext, budget: float, n_steps: int = 600) ->
         f"{budget:.0%}",
         f"{ours:.2f} s",
         f"{piece:.2f} s",
-        f"{theirs:.1f} s",
+        f"{theirs:.2f} s",
         f"**{theirs / piece:.0f}**",
         f"{abs(values[0] / values[1] - 1.0):.1e}",
         f"{peak / 2**20:.0f} MB",
