@@ -14,10 +14,9 @@ from .fitting import Estimator, peek
 if TYPE_CHECKING:
     from .selecting import Options
 
-_PROCESS_BYTES = 170e6  # an interpreter with NumPy, SciPy, scikit-learn and PyArrow
-_WORK_BYTES = (
-    3 * CHUNK_BYTES + 8 * BLOCK_BYTES + (1 << 26)
-)  # chunks read, a block and its copies, products by cells
+_PROCESS_BYTES = 190e6  # an interpreter with NumPy, SciPy, scikit-learn and PyArrow
+# chunks, copies of a block; what readers and products by cells need
+_WORK_BYTES = 3 * CHUNK_BYTES + 8 * BLOCK_BYTES + 2e8
 _CANDIDATE_BYTES = 3 * 44  # of a row that may win, kept about three times
 _TABLE_BYTES = 60  # of a row, where the scores of all rows are kept
 _FLOPS = 4e9  # of one core, in products of small matrices
