@@ -6,10 +6,10 @@ each; every one that is finished is a line of ``training_runs.jsonl``, and only 
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import time
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -41,24 +41,22 @@ def mnist() -> DatasetSplits:
     return load_dataset("mnist", os.environ.get("CORESIFT_DATA"))
 
 
-def records() -> list[dict]:
-    return [json.loads(line) for line in RUNS.read_text().splitlines()] if RUNS.exists() else []
+Key = tuple[str, int, int]  # strategy, select_every, seed
 
 
-def missing() -> Iterator[tuple[str, int, int]]:
-    done = {(r["strategy"], r["select_every"], r["seed"]) for r in records()}
-    for seed in range(SEEDS):
-        for strategy, every in CELLS:
-            if (strategy, every, seed) not in done:
-                yield strategy, every, seed
+def records() -> dict[Key, dict]:
+    """What is finished; a run that two processes made counts once."""
+    lines = RUNS.read_text().splitlines() if RUNS.exists() else []
+    found = [json.loads(line) for line in lines]
+    return {(each["strategy"], each["select_every"], each["seed"]): each for each in found}
 
 
 def run_missing(part: int = 0, parts: int = 1) -> None:
     """Run what is missing; several processes may share it, each doing the seeds of its part."""
     torch.set_num_threads(1)
     data = mnist()
-    for strategy, every, seed in list(missing()):
-        if seed % parts != part:
+    for seed, (strategy, every) in itertools.product(range(part, SEEDS, parts), CELLS):
+        if (strategy, every, seed) in records():
             continue
         model = build_model("lenet", n_classes=10, input_shape=(1, 28, 28), seed=seed)
         cpu = time.process_time()
@@ -85,7 +83,7 @@ def run_missing(part: int = 0, parts: int = 1) -> None:
 def accuracy_table() -> Table:
     rows = []
     for strategy, every in CELLS:
-        found = [r for r in records() if (r["strategy"], r["select_every"]) == (strategy, every)]
+        found = [each for key, each in records().items() if key[:2] == (strategy, every)]
         if not found:
             rows.append([strategy.upper(), str(every), "missing", "", "", "", ""])
             continue
