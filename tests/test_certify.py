@@ -342,7 +342,7 @@ def test_bad_input_is_refused_by_both(arguments, message):
         ({"method": "fast"}, "method = 'fast' is not one of"),
         ({"method": None}, "method"),
         ({"delta": 0.0}, "delta"),
-        ({"delta": 1.0}, "delta = 1.0 must be between 0 and 1"),
+        ({"delta": 1.0}, "delta = 1.0 must be above 0 and below 1"),
         ({"delta": -0.1}, "delta"),
         ({"delta": "x"}, "delta"),
         ({"n_sampled": 0}, "n_sampled = 0 must be at least 2"),
@@ -460,3 +460,15 @@ def test_memory_is_a_few_tiles():
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 150e6
+
+
+def test_other_weights_than_those_of_the_draw_are_refused():
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    w = np.random.default_rng(1).random(60)
+    core = RBFCoreset(random_state=0).fit(X, sample_weight=w).sample(20)
+    for ask in (core.certify, core.reweight, lambda X, **kw: audit(X, core, **kw)):
+        with pytest.raises(CoresiftError, match=r"drawn from weights that sum to .*Pass the same weights"):
+            ask(X)
+        with pytest.raises(CoresiftError, match="sample_weight sums to"):
+            ask(X, sample_weight=2 * w)
+        ask(X, sample_weight=w)

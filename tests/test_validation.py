@@ -1,6 +1,7 @@
 """Bad input: a clear error that names argument, value and limit; everything behind may rely on the checks."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 from hypothesis import given
@@ -49,13 +50,13 @@ class NotAnArray:
         (sp.csc_array(_with(-np.inf)), ValueError, r"X contains infinity in column 2, row 4"),
         (np.empty((0, 3)), ValueError, r"X: .*0 sample\(s\).*minimum of 1"),
         (np.empty((3, 0)), ValueError, r"X: .*0 feature\(s\).*minimum of 1"),
-        ([], ValueError, r"X: Expected 2D array, got 1D"),
+        ([], ValueError, r"X has shape .*Expected 2D array, got 1D"),
         (sp.csr_array((0, 3)), ValueError, r"X: .*0 sample\(s\)"),
-        (X[:, 0], ValueError, r"X: Expected 2D array, got 1D"),
-        (X[None], ValueError, r"X: .*dim 3"),
+        (X[:, 0], ValueError, r"X has shape \(.*Reshape your data"),
+        (X[None], ValueError, r"X has shape .*got 3D"),
         (5.0, ValueError, r"X: Expected 2D array, got scalar"),
-        (None, ValueError, r"X: Expected 2D array, got scalar"),
-        ("abc", ValueError, r"X: could not convert"),
+        (None, TypeError, r"X is None; it must be an array"),
+        ("abc", TypeError, r"X is .abc.; .*open_source"),
         ([["a", "b"]], TypeError, r"X has entries of type <U1"),
         (np.array([["1", "2"]]), TypeError, r"X has entries of type <U1"),
         (np.array([["2020-01-01"]], dtype="datetime64[D]"), TypeError, r"X has entries of type datetime64"),
@@ -303,3 +304,24 @@ def test_error_classes_fit_where_callers_expect_them():
     assert issubclass(InvalidTypeError, TypeError)
     assert issubclass(InvalidInputError, CoresiftError)
     assert issubclass(InvalidTypeError, CoresiftError)
+
+
+def test_a_column_of_text_is_named():
+    frame = pd.DataFrame({"a": [1.0, 2.0], "town": ["x", "y"]})
+    with pytest.raises(CoresiftError, match="column 'town'"):
+        RBFCoreset().fit(frame)
+    assert (
+        RBFCoreset().fit(frame.assign(town=["1", "2"])).n_features_in_ == 2
+    )  # text that is numbers is converted
+
+
+def test_the_message_of_a_long_vector_is_short():
+    with pytest.raises(CoresiftError) as caught:
+        RBFCoreset().fit(np.arange(10_000.0))
+    assert len(str(caught.value)) < 200
+
+
+def test_saving_into_a_missing_folder_names_the_folder(tmp_path):
+    core = RBFCoreset(random_state=0).fit(np.random.default_rng(0).normal(size=(20, 2))).sample(5)
+    with pytest.raises(FileNotFoundError, match=r"nowhere does not exist"):
+        core.save(tmp_path / "nowhere" / "core.npz")

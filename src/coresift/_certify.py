@@ -69,11 +69,14 @@ def certify_points(
     delta = check_probability(delta, "delta")
     rng = check_generator(random_state)
     if method == "auto":
-        affordable = float(points.n) ** 2 * (points.d + 20) <= _AFFORDABLE_PAIRS
+        # an exponential costs about as much as a hundred columns
+        affordable = float(points.n) ** 2 * (points.d + 100) <= _AFFORDABLE_PAIRS
         # n^2/2 pairs against some N n of two samples of N rows each
         method = "exact" if affordable or points.n <= 2 * n_sampled else "sampled"
     if method == "exact":
-        progress = Progress("certificate", points.n, verbose)
+        progress = Progress(
+            "certificate from all pairs of rows (method='sampled' is faster)", points.n, verbose
+        )
         return certify_exact(points, shares, subset, subset_shares, radius, loss, progress)
     progress = Progress("certificate", min(n_sampled + len(subset), points.n), verbose)
     # the confidence needs samples independent of the subset, which may have been drawn from the same seed

@@ -108,6 +108,8 @@ def _checksum(header: Header, indices: Indices, weights: Weights) -> str:
 
 def _write_whole(target: Path, write: Callable[[IO[bytes]], None]) -> None:
     """Write beside the target, then rename over it: the rename is the only step that others can see."""
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"{target}: the folder {target.parent} does not exist")
     draft = target.with_name(f".coresift-{secrets.token_hex(8)}.tmp")
     try:
         with draft.open("xb") as file:

@@ -25,11 +25,23 @@ def checked_queries(
             f"X has {X.shape[0]} rows, but the coreset was drawn from {coreset.n_samples}; pass the same data."
         )
     weights = check_weights(sample_weight, X.shape[0])
+    check_total(coreset, float(weights.sum()), sample_weight is not None)
     ball = query_ball(X, weights, coreset.ball, radius, loss, bandwidth)
     counted = weights > 0
     # a subset given by hand may hold rows without weight
     counted[coreset.indices[coreset.weights > 0]] = True
     return scaled_points(X, counted, ball), weights, ball
+
+
+def check_total(coreset: Coreset, total: float, is_given: bool) -> None:
+    """Refuse other weights than the coreset was drawn with: the answer would be to another question."""
+    drawn = coreset.total_weight
+    if drawn is not None and abs(total - drawn) > 1e-6 * max(total, drawn):
+        given = "sample_weight sums" if is_given else "without sample_weight, the rows sum"
+        raise InvalidInputError(
+            f"the coreset was drawn from weights that sum to {drawn:.6g}; {given} to {total:.6g}. "
+            "Pass the same weights."
+        )
 
 
 def check_euclidean(coreset: Coreset) -> None:

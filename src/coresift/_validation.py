@@ -32,9 +32,16 @@ def check_features(
     :func:`check_finite` then.
     """
     try:
-        _check_kind(
-            X if hasattr(X, "dtype") else np.asarray(X) if isinstance(X, (list, tuple)) else None, name
-        )
+        if X is None or isinstance(X, (str, bytes)):
+            raise InvalidTypeError(
+                f"{name} is {X!r:.60}; it must be an array, a frame or a sparse matrix "
+                "(coresift.open_source reads files)."
+            )
+        _check_columns(X, name)
+        array = np.asarray(X) if isinstance(X, (list, tuple)) else X
+        if isinstance(array, np.ndarray):
+            _check_shape(array.shape, name)
+        _check_kind(array if hasattr(array, "dtype") else None, name)
         checked = check_array(
             X,
             accept_sparse="csr",
@@ -65,6 +72,31 @@ def record_features(estimator: BaseEstimator, X: Any) -> None:
         validate_data(estimator, X, skip_check_array=True)
     except TypeError as error:
         raise InvalidTypeError(f"X: {error}") from error
+
+
+def _check_shape(shape: tuple[int, ...], name: str) -> None:
+    """Rows and columns; scikit-learn would say so too, with the whole array in its message."""
+    if len(shape) == 2:
+        return
+    hint = " Reshape your data with X.reshape(-1, 1) if it has one column." if len(shape) == 1 else ""
+    raise InvalidInputError(
+        f"{name} has shape {shape}. Expected 2D array, got {len(shape)}D array instead: rows and columns.{hint}"
+    )
+
+
+def _check_columns(X: Any, name: str) -> None:
+    """Name the columns of a pandas frame that do not hold numbers."""
+    if not hasattr(X, "iloc") or not hasattr(X, "dtypes") or not hasattr(X, "columns"):
+        return
+    for column, dtype in zip(X.columns, X.dtypes, strict=False):
+        if getattr(dtype, "kind", "O") in "OmMUS":
+            try:
+                np.asarray(X[column], dtype=np.float64)
+            except (TypeError, ValueError):
+                raise InvalidTypeError(
+                    f"{name} has a column {column!r} of type {dtype}; every column must hold numbers. "
+                    "Drop or encode it."
+                ) from None
 
 
 def _check_kind(values: Any, name: str) -> None:
@@ -218,10 +250,11 @@ def check_positive(value: Any, name: str, *, at_most: float = LARGEST_MAGNITUDE)
 
 def check_probability(value: Any, name: str) -> float:
     """A number strictly between 0 and 1."""
-    number = check_positive(value, name)
-    if number >= 1:
-        raise InvalidInputError(f"{name} = {value!r} must be between 0 and 1.")
-    return number
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, Real):
+        raise InvalidTypeError(f"{name} = {value!r} must be a number between 0 and 1.")
+    if not 0 < float(value) < 1:
+        raise InvalidInputError(f"{name} = {value!r} must be above 0 and below 1.")
+    return float(value)
 
 
 def check_count(value: Any, name: str, minimum: int = 1) -> int:

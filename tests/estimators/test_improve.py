@@ -290,7 +290,7 @@ def test_a_size_that_reaches_the_data_says_so(estimator):
     ("arguments", "message"),
     [
         ({"eps": 0}, "eps"),
-        ({"eps": 1}, "eps = 1 must be between 0 and 1"),
+        ({"eps": 1}, "eps = 1 must be above 0 and below 1"),
         ({"eps": -0.1}, "eps"),
         ({"eps": np.nan}, "eps"),
         ({"eps": "x"}, "eps"),
