@@ -76,12 +76,36 @@ def test_wrong_usage_is_one_line_and_code_2(arguments: list[str], capsys: pytest
     assert re.fullmatch(r"coresift: error: .+\n", err)
 
 
-@pytest.mark.parametrize("fraction", ["0", "1.5", "-1", "nan"])
-def test_a_bad_value_is_one_line_and_code_1(fraction: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["demo", "--fraction", fraction]) == 1
+@pytest.mark.parametrize("fraction", ["0", "1.5", "5", "-1", "nan"])
+def test_a_bad_fraction_is_wrong_usage_with_its_limits(
+    fraction: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["demo", "--fraction", fraction]) == 2
     out, err = capsys.readouterr()
     assert out == ""
-    assert re.fullmatch(r"coresift: error: .+\n", err)
+    assert re.fullmatch(
+        rf"coresift: error: .*--fraction {fraction} must be above 0 and at most 1\. .+\n", err
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "end"),
+    [
+        (["selct"], "'selct'. Did you mean 'select'? Try 'coresift --help'."),
+        (["--nosuch"], "--nosuch. Try 'coresift --help'."),
+        (["select", "--nosuch"], ". Try 'coresift select --help'."),
+        (["select", "x.npy", "-b", "5"], "(or --dry-run). Try 'coresift select --help'."),
+        (["figure", "bandwith"], "Did you mean 'bandwidth'? Try 'coresift figure --help'."),
+        (["figure", "bandwidth", "--seeds", "0"], ". Try 'coresift figure bandwidth --help'."),
+    ],
+)
+def test_the_hint_names_the_help_of_the_command(
+    arguments: list[str], end: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 2
+    err = capsys.readouterr().err
+    assert err.endswith(f"{end}\n")
+    assert not re.search(r"[.?!][.?!]", err)
 
 
 @pytest.mark.parametrize(

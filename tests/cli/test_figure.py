@@ -82,12 +82,44 @@ def test_errors_are_one_line_before_the_work(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_no_figure_named_lists_them(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["figure"]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    names = "bandwidth, function-approximation, covtype, lower-bound"
+    assert err == f"coresift: error: Which figure: {names}? Try 'coresift figure --help'.\n"
+
+
 def test_a_long_run_is_announced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(bandwidth, "expected_seconds", lambda data, plan: 61.0)
     assert main([*COMMAND, "--out", str(tmp_path / "a.svg")]) == 0
     assert capsys.readouterr().err == "This takes about 2 minutes on one core.\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--out", "x.foo"], "unknown suffix '.foo'"),
+        (["--out", "x.svg", "--size", "12.5"], "whole number"),
+        (["--out", "x.svg", "--data-dir", "nosuch"], "nosuch: no such folder"),
+        (["--out", "x.svg", "--from", "nosuch.csv"], "nosuch.csv: no such file"),
+    ],
+)
+def test_arguments_are_checked_before_matplotlib_is_missed(
+    arguments: list[str],
+    complaint: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    assert main(["figure", "bandwidth", *arguments]) == 1
+    assert complaint in capsys.readouterr().err
+    assert main(["figure", "bandwidth", "--out", "x.svg"]) == 1
+    assert "coresift[plots]" in capsys.readouterr().err
 
 
 def test_without_matplotlib_one_line_names_the_extra(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from pyarrow import parquet
+from pyarrow import csv, parquet
 
 from coresift import Coreset, select
 from coresift.cli import main
@@ -48,7 +48,7 @@ def test_select_writes_what_python_selects(
     assert "passes (survey," in plan
     text = " ".join(shown.split())
     assert "Chosen: 300 of 6,000 rows" in text
-    assert "Guaranteed: None" in text
+    assert "Guaranteed: nothing is proved for this draw; coresift certify says more." in text
     assert "Found: relative error" in text
     assert "Uniform sampling" in text
     expected = select(file, 300, columns=["a", "b", "c"], weight="w", bound="cells", seed=3)
@@ -67,6 +67,7 @@ def test_quiet_prints_results_only_and_json_is_json(
     assert err == ""
     figures = json.loads(shown)
     assert figures["size"] == 40
+    assert figures["guarantee"] is None
     assert figures["run"]["bandwidth"] == "median"
     assert chosen(out).size == 40
 
@@ -130,9 +131,7 @@ def test_rows_themselves_and_an_error_instead_of_a_budget(file: Path, tmp_path: 
         (["FILE", "-b", "5", "--columns", "y"], "column 'y' has type string"),
         (["FILE", "-b", "0"], "budget = 0"),
         (["FILE", "-b", "lots"], "budget = 'lots'"),
-        (["FILE", "-b", "5", "--loss", "x"], "loss = 'x'"),
         (["FILE", "-b", "5", "--max-memory", "1MB"], "max_memory = 1 MB is less"),
-        (["FILE"], "either a budget or eps"),
     ],
 )
 def test_bad_input_is_one_line_and_code_1(
@@ -156,6 +155,56 @@ def test_wrong_usage_is_code_2(file: Path, arguments: list[str], capsys: pytest.
     out = [] if arguments == ["FILE", "-b", "5"] else ["-o", "core.npz"]
     assert main(["select", *(str(file) if a == "FILE" else a for a in arguments), *out]) == 2
     assert re.fullmatch(r"coresift: error: .+\n", capsys.readouterr().err)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["-b", "5", "--loss", "x"], "--loss = 'x'"),
+        (["-b", "5", "--method", "x"], "--method = 'x'"),
+        (["-b", "5", "--bound", "x"], "--bound = 'x'"),
+        (["-b", "5", "--engine", "x"], "--engine = 'x'"),
+        (["-b", "5", "--max-memory", "much"], "--max-memory = 'much'"),
+        (["-b", "5", "--radius", "-1"], "--radius = -1"),
+        (["--eps", "3"], "--eps = 3"),
+        (["--eps", "0"], "--eps = 0"),
+        (["--eps", "0.1", "--delta", "1"], "--delta = 1"),
+        (["--eps", "0.1", "--method", "keys"], "eps is guaranteed for method='iid'"),
+        (["--eps", "0.1", "-b", "5"], "either a budget or eps"),
+        ([], "either a budget or eps"),
+    ],
+)
+def test_a_bad_value_of_an_option_is_wrong_usage_whatever_the_data(
+    arguments: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "core.npz"
+    assert main(["select", str(tmp_path / "nosuch.csv"), "-o", str(out), *arguments]) == 2
+    err = capsys.readouterr().err
+    assert re.fullmatch(r"coresift: error: .+ Try 'coresift select --help'\.\n", err)
+    assert message in err
+
+
+def test_the_plan_names_columns_and_says_why_others_are_left_out(
+    file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def planned(path: Path, *arguments: str) -> str:
+        assert main(["select", str(path), "-b", "5", "--dry-run", *arguments]) == 0
+        return " ".join(capsys.readouterr().out.split())
+
+    named = planned(file, "--label", "y", "--weight", "w")
+    assert "Columns used: a, b, c. Left out: y (label); w (weight)." in named
+    assert "Columns used: a, b, c, w. Left out: y (not numeric)." in planned(file)
+    assert "Columns used: c, a. Left out: b, y, w (not named)." in planned(file, "--columns", "c,a")
+    wide = tmp_path / "wide.parquet"
+    columns = {f"[x{i}]": np.arange(6.0) + i for i in range(40)}
+    parquet.write_table(pa.table({"id": np.arange(6), **columns}), wide)
+    text = planned(wide)
+    assert "Columns used: [x0], [x1], [x2], [x3], [x4], [x5] ... [x39] (40). " in text
+    assert "Left out: id (int64, not named)." in text
+    assert main(["select", str(file), "-b", "5", "--dry-run", "--label", "y", "--json"]) == 0
+    figures = json.loads(capsys.readouterr().out)
+    assert figures["features"] == ["a", "b", "c", "w"]
+    assert figures["left_out"] == {"y": "label"}
 
 
 def test_an_output_that_cannot_be_written_is_found_out_first(
@@ -232,6 +281,34 @@ def test_audit_and_certify_take_columns_from_the_coreset(
     assert "Found" in capsys.readouterr().out
     assert main(["certify", str(file), str(out), "-q", "--method", "sampled", "--sampled", "500"]) == 0
     assert "Guaranteed: relative error at most" in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "npz"])
+@pytest.mark.parametrize("suffix", ["npz", "parquet"])
+def test_audit_and_certify_leave_out_what_select_left_out(
+    kind: str, suffix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rng = np.random.default_rng(5)
+    rows, data, out = 300, tmp_path / f"d.{kind}", tmp_path / f"q.{suffix}"
+    columns = {name: rng.standard_normal(rows) for name in "abc"}
+    table = pa.table({**columns, "y": rng.integers(0, 2, rows), "w": rng.random(rows)})
+    if kind == "csv":
+        csv.write_csv(table, data)
+    elif kind == "parquet":  # labels of integers are left out by themselves, weights are not
+        parquet.write_table(table, data)
+    else:
+        X = np.column_stack(list(columns.values()))
+        np.savez(data, A=X, y=rng.integers(0, 2, rows), w=rng.random(rows))
+    for options in (["--label", "y"], ["--label", "y", "--weight", "w"]):
+        assert main(["select", str(data), "-b", "20%", "-o", str(out), "-q", *options]) == 0
+        capsys.readouterr()
+        assert main(["audit", str(data), str(out), "--json", "--queries", "20", "--starts", "2"]) == 0
+        found = json.loads(capsys.readouterr().out)
+        has_w = kind != "npz" and "--weight" not in options
+        assert len(found["worst_query"]) == 3 + has_w
+        assert main(["certify", str(data), str(out), "--json", "-q"]) == 0
+        # with the weights that it was drawn with the error is small; forgotten ones would double the sum
+        assert found["worst_error_found"] < min(json.loads(capsys.readouterr().out)["eps"], 0.5)
 
 
 def test_audit_of_other_data_is_refused(

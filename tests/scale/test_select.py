@@ -238,6 +238,8 @@ def test_the_plan_comes_first_and_is_kept(file: Path) -> None:
     assert made.as_dict() | {"memory_bytes": 0, "seconds": 0} == {
         "rows": 12_000,
         "columns": 3,
+        "features": ["x0", "x1", "x2"],
+        "left_out": dict.fromkeys(("row", "y", "weight"), "not named"),
         "files": 1,
         "budget": 120,
         "passes": ["survey", "cells", "draw", "check"],
@@ -320,7 +322,11 @@ def test_records_are_plain_json(file: Path) -> None:
     assert json.loads(json.dumps(chosen.as_dict(), allow_nan=False))["size"] == 120
     text = " ".join(chosen.lines())
     assert "120 of 12,000 rows" in text
-    assert "Guaranteed: None" in text
+    assert "Guaranteed: nothing is proved for this draw" in text
+    assert chosen.as_dict()["guarantee"] is None
+    assert chosen.run["columns"] == list(FEATURES)
+    unnamed = select(file, "1%", label="y", weight="weight", bandwidth=2.0, bound="closed-form")
+    assert unnamed.run["columns"] == list(unnamed.source.names or ())
     assert "Uniform sampling" in text
 
 

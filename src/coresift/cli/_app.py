@@ -68,7 +68,10 @@ def _report(error: Exception, settings: Settings) -> int:
     # Typer's own errors moved from Click to Typer between versions; what they have in common is this.
     format_message = getattr(error, "format_message", None)
     if format_message is not None:
-        _complain(f"{format_message().rstrip('.')}. Try 'coresift --help'.")
+        text = format_message().strip()
+        end = "" if text.endswith((".", "?", "!")) else "."
+        command = getattr(getattr(error, "ctx", None), "command_path", "coresift")
+        _complain(f"{text}{end} Try '{command} --help'.")
         return int(getattr(error, "exit_code", EXIT_USAGE))
     if settings.debug:
         traceback.print_exception(error)

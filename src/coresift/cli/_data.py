@@ -56,6 +56,8 @@ def open_input(
     names = None if columns is None else [name.strip() for name in columns.split(",") if name.strip()]
     if names is None and embedding is None:
         names, embedding = known.get("columns"), known.get("embedding")
+        if names is None and embedding is None and label is None:
+            label = known.get("label")  # arrays of an .npz file: the label is none of the features
     return open_source(
         data,
         columns=names,

@@ -35,7 +35,6 @@ class Files:
         """Names and folders are looked at before anything is computed; ``others`` are ends of further tables' names."""
         from coresift.experiments._plots import check_writable, figure_paths, require_matplotlib
 
-        require_matplotlib()
         figures = figure_paths(out)
         if table is None and source is None:
             table = out.with_suffix(".csv")
@@ -44,6 +43,9 @@ class Files:
         files = cls(figures, table)
         for path in [*figures, *files.tables(*others)]:
             check_writable(path)
+        if source is not None and not source.is_file():
+            raise InvalidInputError(f"{source}: no such file")
+        require_matplotlib()  # last: what is wrong with the names is wrong with Matplotlib as well
         return files
 
     def tables(self, *others: str) -> list[Path]:

@@ -162,6 +162,8 @@ def demo(
     """Choose coresets of scikit-learn's digits, and train on them."""
     from sklearn.datasets import load_digits
 
+    if not 0.0 < fraction <= 1.0:
+        raise typer.BadParameter(f"--fraction {fraction:g} must be above 0 and at most 1")
     if train and figure.suffix.lower() not in (".png", ".svg"):
         raise typer.BadParameter(f"--figure {figure}: use .png or .svg")
     if train and not figure.parent.is_dir():

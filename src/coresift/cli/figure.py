@@ -23,6 +23,14 @@ _LONG_SECONDS = 60.0
 app = typer.Typer(help="Figures of what was measured, with the numbers behind them.", rich_markup_mode=None)
 
 
+@app.callback(invoke_without_command=True)
+def _which(context: typer.Context) -> None:
+    if context.invoked_subcommand is None:
+        names = ", ".join(command.name or "" for command in app.registered_commands)
+        typer.echo(f"coresift: error: Which figure: {names}? Try '{context.command_path} --help'.", err=True)
+        raise typer.Exit(2)
+
+
 def bandwidth(
     settings: Settings,
     out: Out,
@@ -47,22 +55,32 @@ def bandwidth(
 
     if source is not None and data_dir is not None:
         raise typer.BadParameter("--from computes nothing: --data-dir does not go with it")
+    plan = Plan(bandwidth_grid(bandwidths), _share_or_number(size), seeds, seed)
+    names = _names_found(data_dir)
     files = Files.checked(out, table, source)
     if source is not None:
         found = read_table(source, Measurement)
     else:
-        plan = Plan(bandwidth_grid(bandwidths), _share_or_number(size), seeds, seed)
-        found = _measured(settings, plan, data_dir, rows)
+        found = _measured(settings, plan, names, data_dir, rows)
     files.write(settings, draw(found), main=found)
 
 
-def _measured(settings: Settings, plan: Plan, data_dir: Path | None, max_rows: int) -> list[Measurement]:
-    from coresift.data.named import NAMES, find_file, load_named
-    from coresift.experiments.bandwidth import expected_seconds, measure
+def _names_found(data_dir: Path | None) -> tuple[str, ...]:
+    """The data sets to measure; their files are there."""
+    from coresift.data.named import NAMES, find_file
 
     names = NAMES if data_dir is not None else ("digits",)
     for name in names:
         find_file(name, data_dir)  # all of them, before the first is read
+    return names
+
+
+def _measured(
+    settings: Settings, plan: Plan, names: tuple[str, ...], data_dir: Path | None, max_rows: int
+) -> list[Measurement]:
+    from coresift.data.named import load_named
+    from coresift.experiments.bandwidth import expected_seconds, measure
+
     sets = [load_named(name, data_dir, max_rows, np.random.default_rng(plan.seed)) for name in names]
     for data in sets:
         check_budget(plan.size, len(data.X))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -31,6 +32,11 @@ def _bandwidth(text: str | None) -> Any:
         return float(text)
     except ValueError:
         raise typer.BadParameter(f"--bandwidth {text!r} is neither 'median', 'none' nor a number") from None
+
+
+def _as_option(message: str) -> str:
+    """A complaint of the library about a parameter, with the name that it has on the command line."""
+    return re.sub(r"^(?:n_)?([a-z]\w*)(?= ?= )", lambda name: f"--{name[1].replace('_', '-')}", message)
 
 
 def select(
@@ -124,28 +130,30 @@ def select(
         raise typer.BadParameter("--out FILE is needed (or --dry-run)")
     if out is not None:
         check_output(out)
-    source = open_input(data, columns, embedding, weight, label, image_size)
-    made = plan(
-        source,
-        Options(
-            budget=budget,
-            loss=loss,
-            bandwidth=_bandwidth(bandwidth),
-            radius=radius,
-            bound=bound,
-            n_cells=cells,
-            method=method,
-            eps=eps,
-            delta=delta,
-            per_class=per_class,
-            min_per_class=min_per_class,
-            n_queries=queries,
-            seed=seed,
-            workers=workers,
-            engine=engine,
-            max_memory=max_memory,
-        ),
+    options = Options(
+        budget=budget,
+        loss=loss,
+        bandwidth=_bandwidth(bandwidth),
+        radius=radius,
+        bound=bound,
+        n_cells=cells,
+        method=method,
+        eps=eps,
+        delta=delta,
+        per_class=per_class,
+        min_per_class=min_per_class,
+        n_queries=queries,
+        seed=seed,
+        workers=workers,
+        engine=engine,
+        max_memory=max_memory,
     )
+    try:
+        options.check_alone()
+    except InvalidInputError as error:  # of the options themselves: wrong usage, whatever the data
+        raise typer.BadParameter(_as_option(str(error))) from error
+    source = open_input(data, columns, embedding, weight, label, image_size)
+    made = plan(source, options)
     if dry_run:
         _print(settings, made.lines(), made.as_dict() if as_json else None)
         return
@@ -155,7 +163,7 @@ def select(
     check_output(out, made.options.budget or 0)
     if not settings.quiet:
         for line in made.lines():
-            settings.err.print(line)
+            settings.err.print(line, markup=False)
     with pass_display(settings) as on_pass:
         chosen = run(made, on_pass)
     chosen.save(out, materialize=materialize)
@@ -168,4 +176,4 @@ def _print(settings: Settings, lines: list[str], figures: dict[str, Any] | None)
         typer.echo(json.dumps(figures, allow_nan=False))
         return
     for line in lines:
-        settings.out.print(line)
+        settings.out.print(line, markup=False)

@@ -6,7 +6,7 @@ PyArrow is imported where it is used: it is an extra.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,8 @@ class Columns:
     dtype: np.dtype[Any]
     label: str | None = None
     weight: str | None = None
+    left_out: dict[str, str] = field(default_factory=dict)
+    """Columns of the table that are no features, and why."""
 
     @property
     def all(self) -> list[str]:
@@ -105,7 +107,12 @@ def choose_columns(schema: Any, wanted: Wanted, file: str, first_list: Any, *, i
         if width < 1:
             raise InvalidInputError(f"{file}: the lists of column {embedding!r} are empty.")
         return Columns(
-            (embedding,), width, _float_type([kind.value_type], types), wanted.label, wanted.weight
+            (embedding,),
+            width,
+            _float_type([kind.value_type], types),
+            wanted.label,
+            wanted.weight,
+            _left_out(fields, (embedding,), wanted, types),
         )
     if not features:
         raise InvalidInputError(
@@ -115,8 +122,27 @@ def choose_columns(schema: Any, wanted: Wanted, file: str, first_list: Any, *, i
         if not _is_number(types, fields[name]):
             raise InvalidInputError(f"{file}: column {name!r} has type {fields[name]}, which is no number.")
     return Columns(
-        features, None, _float_type([fields[name] for name in features], types), wanted.label, wanted.weight
+        features,
+        None,
+        _float_type([fields[name] for name in features], types),
+        wanted.label,
+        wanted.weight,
+        _left_out(fields, features, wanted, types),
     )
+
+
+def _left_out(fields: dict[str, Any], features: Sequence[str], wanted: Wanted, types: Any) -> dict[str, str]:
+    """Why the other columns are no features; a column that is named as one stays one, whatever else it is."""
+
+    def reason(name: str, kind: Any) -> str:
+        if name in (wanted.label, wanted.weight):
+            return "label" if name == wanted.label else "weight"
+        if wanted.columns is not None or wanted.embedding is not None:
+            return "not named"
+        return f"{kind}, not named" if _is_number(types, kind) else "not numeric"
+
+    kept = set(features)
+    return {name: reason(name, kind) for name, kind in fields.items() if name not in kept}
 
 
 def check_same(schema: Any, first: Any, columns: Columns, file: str, first_file: str) -> None:

@@ -56,6 +56,8 @@ class Source(ABC):
     n_rows: int
     names: list[str] | None
     """Names of the columns, where they have some."""
+    left_out: Mapping[str, str] = MappingProxyType({})
+    """Columns that are no features, and why, where they have names."""
     n_columns: int
     dtype: np.dtype[Any]
     files: list[str]

@@ -147,6 +147,7 @@ def _csv_schema(filesystem: Any, file: str) -> Any:
 def _adopt(source: Any, columns: Columns, counts: list[int]) -> None:
     """Set what follows from the columns and from the rows of each file."""
     source.names, source.n_columns, source.dtype = columns.names, columns.n_features, columns.dtype
+    source.left_out = columns.left_out
     source.has_weights, source.has_labels = columns.weight is not None, columns.label is not None
     source.file_starts = start_offsets(counts)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from .fitting import Estimator, peek
 if TYPE_CHECKING:
     from .selecting import Options
 
+_MOST_NAMES = 8  # that are printed
 _PROCESS_BYTES = 190e6  # an interpreter with NumPy, SciPy, scikit-learn and PyArrow
 # chunks, copies of a block; what readers and products by cells need
 _WORK_BYTES = 3 * CHUNK_BYTES + 8 * BLOCK_BYTES + 2e8
@@ -44,6 +46,7 @@ class Plan:
         return [
             f"{source.name}: {source.n_rows:,} rows, {source.n_columns} columns, {len(source.files):,} "
             f"file{'s' if len(source.files) > 1 else ''}.",
+            *_columns_in_words(source),
             f"Choosing {size}: {options.loss} loss, bound {options.bound}, method {options.method}.",
             f"{len(self.passes)} passes ({', '.join(self.passes)}), {where}; about {self.memory / 1e6:.0f} MB "
             f"of memory and {minutes}.",
@@ -54,12 +57,34 @@ class Plan:
         return {
             "rows": self.source.n_rows,
             "columns": self.source.n_columns,
+            "features": None if self.source.names is None else list(self.source.names),
+            "left_out": dict(self.source.left_out),
             "files": len(self.source.files),
             "budget": self.options.budget,
             "passes": list(self.passes),
             "memory_bytes": int(self.memory),
             "seconds": round(self.seconds, 1),
         }
+
+
+def _columns_in_words(source: Source) -> list[str]:
+    """Which columns are used and which are not, with the reasons; nothing where columns have no names."""
+    if source.names is None:
+        return []
+    text = f"Columns used: {_shortened(source.names)}."
+    reasons: dict[str, list[str]] = {}
+    for name, reason in source.left_out.items():
+        reasons.setdefault(reason, []).append(name)
+    if reasons:
+        groups = (f"{_shortened(names)} ({reason})" for reason, names in reasons.items())
+        text += f" Left out: {'; '.join(groups)}."
+    return [text]
+
+
+def _shortened(names: Sequence[str]) -> str:
+    if len(names) <= _MOST_NAMES:
+        return ", ".join(names)
+    return f"{', '.join(names[: _MOST_NAMES - 2])} ... {names[-1]} ({len(names):,})"
 
 
 def is_small(estimator: Estimator, source: Source, per_class: bool) -> bool:

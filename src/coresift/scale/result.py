@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,10 +18,14 @@ from .._coreset_io import _write_whole, header_text, parquet_metadata, write_cor
 from .._errors import InvalidInputError
 from ..data.columns import need_pyarrow
 from ..data.source import Source
-from ..data.tables import ParquetSource
+from ..data.tables import CsvSource, ParquetSource
+
+if TYPE_CHECKING:
+    from .selecting import Options
 
 SUFFIXES = (".parquet", ".npz")
 _AS_GOOD = 1.5
+_NOTHING_PROVED = "nothing is proved for this draw; coresift certify says more."
 _ROW_BYTES = 64  # of a chosen row in the output, at most
 
 
@@ -66,7 +70,7 @@ class Selection:
             f"Chosen: {core.size:,} of {core.n_samples:,} rows. Total sensitivity {report.total_sensitivity:.3g} "
             f"(the least possible is {len(report.class_sizes or [1])}), largest over mean {report.spread:.3g}, "
             f"bound {core.bound}.",
-            f"Guaranteed: {core.guarantee}",
+            f"Guaranteed: {core.guarantee or _NOTHING_PROVED}",
         ]
         if report.worst_error_found is not None and report.mean_error_found is not None:
             text.append(
@@ -151,6 +155,36 @@ def check_output(path: Path, n_rows: int = 0) -> None:
         raise InvalidInputError(
             f"{path}: {free / 1e6:.0f} MB are free there, but up to {n_rows * _ROW_BYTES / 1e6:.0f} MB may be needed."
         )
+
+
+def run_record(source: Source, options: Options) -> dict[str, Any]:
+    """What repeats the run."""
+    from .. import __version__  # known once the package is imported
+
+    made = asdict(options)
+    made["bandwidth"] = (
+        options.bandwidth if isinstance(options.bandwidth, str | None) else float(options.bandwidth)
+    )
+    return {
+        "version": __version__,
+        "input": source.name,
+        "files": len(source.files),
+        "rows": source.n_rows,
+        "n_columns": source.n_columns,
+        **source.opened_with,
+        **_features(source),
+        **{name: value for name, value in made.items() if name not in ("workers", "engine", "max_memory")},
+    }
+
+
+def _features(source: Source) -> dict[str, Any]:
+    """The columns of a table that were used, also where they were not named: who reads the table again takes these."""
+    if not isinstance(source, ParquetSource | CsvSource):
+        return {}
+    features = list(source.columns.features)
+    if source.columns.width is None:
+        return {"columns": features, "embedding": None}
+    return {"columns": None, "embedding": features[0]}
 
 
 def load_run(path: str | os.PathLike[str]) -> dict[str, Any]:

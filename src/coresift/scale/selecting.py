@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from .engines import ENGINES, open_engine
 from .fitting import Estimator, OnPass, Prepared, Runner, prepare, sample_log_values, silent
 from .keys import KeyPool, guess_bars
 from .plan import Plan, is_small, make_plan
-from .result import Report, Selection
+from .result import Report, Selection, run_record
 
 LOSSES = ("gaussian", "laplacian")
 
@@ -63,20 +63,31 @@ class Options:
         made._check_parameters()
         return made
 
-    def checked(self, source: Source) -> Options:
-        """The same with every choice made; refuses what does not go together."""
+    def check_alone(self) -> None:
+        """Refuse what is wrong whatever the data."""
+        self.estimator()
         check_choice(self.engine, "engine", ENGINES)
         for name, least in (("seed", 0), ("n_queries", 0), ("min_per_class", 0), ("workers", 1)):
             check_count(getattr(self, name), name, minimum=least)
         if (self.budget is None) == (self.eps is None):
             raise InvalidInputError("give either a budget or eps: how many rows, or which error.")
         check_probability(self.delta, "delta")
-        method = self.method or ("keys" if self.eps is None else "iid")
-        check_choice(method, "method", METHODS)
+        method = check_choice(self._chosen_method, "method", METHODS)
         if self.eps is not None:
             check_probability(self.eps, "eps")
             if method != "iid":
                 raise InvalidInputError(f"eps is guaranteed for method='iid', not for method={method!r}.")
+        if self.max_memory is not None:
+            parse_bytes(self.max_memory, "max_memory")
+
+    @property
+    def _chosen_method(self) -> str:
+        return self.method or ("keys" if self.eps is None else "iid")
+
+    def checked(self, source: Source) -> Options:
+        """The same with every choice made; refuses what does not go together."""
+        self.check_alone()
+        method = self._chosen_method
         if self.per_class and not source.has_labels:
             raise InvalidInputError("per_class needs the column of the labels: pass label.")
         if self.per_class and (method != "keys" or self.bound in ("exact", "paper", "lemma")):
@@ -193,7 +204,7 @@ def run(made: Plan, on_pass: OnPass | None = None) -> Selection:
     names = [] if prepared.labels is None else list(prepared.labels)
     report = replace(report, seconds=dict(runner.seconds))
     return Selection(
-        core, source, None if labels is None else _named(labels, names), report, _record(source, options)
+        core, source, None if labels is None else _named(labels, names), report, run_record(source, options)
     )
 
 
@@ -363,22 +374,3 @@ def _labels_of(source: Source, rows: np.ndarray) -> list[Any]:
 
 def _named(labels: Any, names: list[Any]) -> list[Any]:
     return labels if isinstance(labels, list) else [names[code] for code in labels]
-
-
-def _record(source: Source, options: Options) -> dict[str, Any]:
-    """What repeats the run."""
-    from .. import __version__  # known once the package is imported
-
-    made = asdict(options)
-    made["bandwidth"] = (
-        options.bandwidth if isinstance(options.bandwidth, str | None) else float(options.bandwidth)
-    )
-    return {
-        "version": __version__,
-        "input": source.name,
-        "files": len(source.files),
-        "rows": source.n_rows,
-        "n_columns": source.n_columns,
-        **source.opened_with,
-        **{name: value for name, value in made.items() if name not in ("workers", "engine", "max_memory")},
-    }
