@@ -105,6 +105,7 @@ def cluster() -> Any:
         pytest.skip("RAY_ADDRESS names a cluster; the test starts its own")
     root = str(Path(__file__).parents[2])
     ray.init(
+        address="local",
         num_cpus=2,
         include_dashboard=False,
         log_to_driver=False,
@@ -137,6 +138,25 @@ def test_errors_of_ray_workers_are_ours(tmp_path: Path, cluster: Any) -> None:
     np.save(tmp_path / "a.npy", np.full((5000, 2), np.inf))
     with pytest.raises(InvalidInputError, match=r"a\.npy: infinity"):
         select(tmp_path / "a.npy", 10, engine="ray")
+
+
+@pytest.mark.parametrize(("address", "expected"), [("", "local"), ("10.0.0.1:6379", None)])
+def test_ray_starts_its_own_cluster_unless_told_of_one(
+    address: str, expected: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ray = pytest.importorskip("ray", reason="Ray, the extra 'ray', is not installed")
+    given: list[dict[str, Any]] = []
+    monkeypatch.setenv("RAY_ADDRESS", address)
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "init", lambda **options: given.append(options))
+    monkeypatch.setattr(ray, "cluster_resources", lambda: {"CPU": 8.0})
+    monkeypatch.setattr(ray, "put", lambda value: value)
+    np.save(tmp_path / "a.npy", np.zeros((50, 2)))
+    assert RayEngine(open_source(tmp_path / "a.npy"), 2).n_workers == 2
+    # cores may be given to a new cluster only
+    assert [(options.get("address"), options.get("num_cpus")) for options in given] == [
+        (expected, 2 if expected else None)
+    ]
 
 
 def test_without_ray_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

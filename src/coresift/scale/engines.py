@@ -140,7 +140,9 @@ class RayEngine:
             if os.environ.get("RAY_ADDRESS"):
                 ray.init(log_to_driver=False, logging_level=logging.ERROR)
             else:
+                # "local": Ray would else join what it finds on this machine, and refuse a number of cores
                 ray.init(
+                    address="local",
                     num_cpus=workers if workers > 1 else None,
                     log_to_driver=False,
                     logging_level=logging.ERROR,

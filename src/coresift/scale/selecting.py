@@ -138,7 +138,7 @@ def select(
     workers : int, default 1
         Processes. With more than one, a script must guard its own start by ``if __name__ == "__main__"``.
     engine : {"local", "ray"}
-        "ray" joins ``RAY_ADDRESS`` or a running cluster, or starts one here; one worker means all of its cores.
+        "ray" joins ``RAY_ADDRESS``, or what the program has joined, or starts its own; one worker means all cores.
     max_memory : str or number of bytes, optional
         Refuse to start if more would be needed.
     on_pass : callable, optional
