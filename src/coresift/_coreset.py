@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from ._containers import n_rows, take_rows
 from ._coreset_io import read_coreset, write_coreset
 from ._errors import CoresiftError, InvalidInputError, InvalidTypeError
+from ._fields import checked_rows, integer, numbers, real
 from .core.certificate import Certificate
 
 _LOSSES = ("gaussian", "laplacian")
@@ -43,10 +44,10 @@ class QueryBall:
     def __post_init__(self) -> None:
         if self.loss not in _LOSSES:
             raise InvalidInputError(f"loss={self.loss!r} is unknown; choose one of {', '.join(_LOSSES)}")
-        center = _numbers(self.center, "center")
+        center = numbers(self.center, "center")
         if not np.isfinite(center).all():
             raise InvalidInputError("center must be finite")
-        scale, radius = _real(self.scale, "scale"), _real(self.radius, "radius")
+        scale, radius = real(self.scale, "scale"), real(self.radius, "radius")
         if not (scale > 0 and math.isfinite(scale)):
             raise InvalidInputError(f"scale={scale} must be positive and finite")
         if not radius > 0:
@@ -123,10 +124,10 @@ class Coreset:
     certificate: Certificate | None = None
 
     def __post_init__(self) -> None:
-        n_samples = _integer(self.n_samples, "n_samples")
+        n_samples = integer(self.n_samples, "n_samples")
         if n_samples < 1:
             raise InvalidInputError(f"n_samples={n_samples} must be at least 1")
-        indices, weights = _checked_rows(self.indices, self.weights, n_samples)
+        indices, weights = checked_rows(self.indices, self.weights, n_samples)
         if not isinstance(self.method, str):
             raise InvalidTypeError(f"method={self.method!r} must be a string")
         for name in ("bound", "guarantee"):
@@ -138,9 +139,9 @@ class Coreset:
             raise InvalidTypeError(f"certificate={self.certificate!r} must be a Certificate or None")
         if isinstance(self.adjustments, str) or not all(isinstance(word, str) for word in self.adjustments):
             raise InvalidTypeError(f"adjustments={self.adjustments!r} must be a tuple of strings")
-        whole = {name: _integer(getattr(self, name), name, optional=True) for name in ("n_draws", "seed")}
+        whole = {name: integer(getattr(self, name), name, optional=True) for name in ("n_draws", "seed")}
         real = {
-            name: _real(getattr(self, name), name, optional=True)
+            name: real(getattr(self, name), name, optional=True)
             for name in ("total_sensitivity", "total_weight")
         }
         _assign(
@@ -327,74 +328,6 @@ def _same(left: Any, right: Any) -> bool:
         np.array_equal(a, b) if isinstance(a, np.ndarray) else a == b
         for a, b in ((getattr(left, f.name), getattr(right, f.name)) for f in fields(left))
     )
-
-
-def _numbers(values: ArrayLike, name: str) -> NDArray[np.float64]:
-    """A fresh one-dimensional float64 array."""
-    try:
-        raw = np.asarray(values)
-        if raw.dtype.kind not in "biuf" and raw.size:
-            raise TypeError
-        array = np.array(raw, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InvalidTypeError(f"{name} must be real numbers in one dimension") from None
-    if array.ndim != 1:
-        raise InvalidInputError(f"{name} must have one dimension, not {array.ndim}")
-    return array
-
-
-def _checked_rows(
-    indices: ArrayLike, weights: ArrayLike, n_samples: int
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    try:
-        raw = np.asarray(indices)
-    except ValueError:
-        raise InvalidTypeError("indices must be integers in one dimension") from None
-    if raw.ndim != 1:
-        raise InvalidInputError(f"indices must have one dimension, not {raw.ndim}")
-    if raw.dtype.kind not in "iu" and raw.size:
-        raise InvalidTypeError(f"indices must be integers, not {raw.dtype}")
-    values = _numbers(weights, "weights")
-    if values.size != raw.size:
-        raise InvalidInputError(f"indices and weights differ in length: {raw.size} and {values.size}")
-    if raw.size == 0:
-        return np.empty(0, dtype=np.int64), values
-    if raw.min() < 0 or raw.max() >= n_samples:
-        raise InvalidInputError(
-            f"indices run from {raw.min()} to {raw.max()}, outside 0 ... n_samples - 1 = {n_samples - 1}"
-        )
-    rows = raw.astype(np.int64)
-    if not (rows[1:] > rows[:-1]).all():
-        order = np.argsort(rows)
-        rows, values = rows[order], values[order]
-        equal = np.flatnonzero(rows[1:] == rows[:-1])
-        if equal.size:
-            raise InvalidInputError(f"indices must be distinct; row {rows[equal[0]]} is there more than once")
-    bad = ~(np.isfinite(values) & (values >= 0))
-    if bad.any():
-        row = int(np.argmax(bad))
-        raise InvalidInputError(f"weights must be finite and >= 0; row {rows[row]} has {values[row]}")
-    return rows, values
-
-
-def _integer(value: Any, name: str, *, optional: bool = False) -> Any:
-    if value is None and optional:
-        return None
-    if isinstance(value, bool | np.bool_) or not hasattr(value, "__index__"):
-        raise InvalidTypeError(f"{name}={value!r} must be an integer")
-    return int(value)
-
-
-def _real(value: Any, name: str, *, optional: bool = False) -> Any:
-    if value is None and optional:
-        return None
-    try:
-        number = float("" if isinstance(value, str | bytes) else value)
-    except (TypeError, ValueError):
-        raise InvalidTypeError(f"{name}={value!r} must be a real number") from None
-    if math.isnan(number):
-        raise InvalidInputError(f"{name} is not a number")
-    return number
 
 
 def _plain(value: Any) -> Any:

@@ -46,7 +46,7 @@ def write_mnist(folder: Path, *, compress: bool = True, n: tuple[int, int] = (30
     for name, array in zip(MNIST, arrays, strict=True):
         content = idx(array)
         path = folder / (name + ".gz" if compress else name)
-        path.write_bytes(gzip.compress(content) if compress else content)
+        path.write_bytes(gzip.compress(content, mtime=0) if compress else content)
     return arrays
 
 
@@ -141,14 +141,14 @@ def test_mnist_is_read_as_written(tmp_path: Path, compress: bool, folder: str, c
 @pytest.mark.parametrize(
     ("file", "content", "complaint"),
     [
-        (0, gzip.compress(idx(np.zeros((30, 28, 28), np.uint8)))[:-40], "damaged or cut off"),
-        (0, gzip.compress(idx(np.zeros((30, 28, 28), np.uint8))[:-1]), "announces"),
-        (0, gzip.compress(b"\0\0\x07\x03" + b"\0" * 12), "not an IDX file"),
-        (0, gzip.compress(idx(np.zeros((30, 27, 28), np.uint8))), r"\(n, 28, 28\) are needed"),
-        (0, gzip.compress(idx(np.zeros(30, np.uint8))), r"\(n, 28, 28\) are needed"),
-        (1, gzip.compress(idx(np.zeros((30, 1), np.uint8))), "one byte per image"),
-        (1, gzip.compress(idx(np.zeros(29, np.uint8))), "29 labels, but .* has 30 images"),
-        (3, gzip.compress(idx(np.full(12, 10, np.uint8))), "the label 10"),
+        (0, gzip.compress(idx(np.zeros((30, 28, 28), np.uint8)), mtime=0)[:-40], "damaged or cut off"),
+        (0, gzip.compress(idx(np.zeros((30, 28, 28), np.uint8))[:-1], mtime=0), "announces"),
+        (0, gzip.compress(b"\0\0\x07\x03" + b"\0" * 12, mtime=0), "not an IDX file"),
+        (0, gzip.compress(idx(np.zeros((30, 27, 28), np.uint8)), mtime=0), r"\(n, 28, 28\) are needed"),
+        (0, gzip.compress(idx(np.zeros(30, np.uint8)), mtime=0), r"\(n, 28, 28\) are needed"),
+        (1, gzip.compress(idx(np.zeros((30, 1), np.uint8)), mtime=0), "one byte per image"),
+        (1, gzip.compress(idx(np.zeros(29, np.uint8)), mtime=0), "29 labels, but .* has 30 images"),
+        (3, gzip.compress(idx(np.full(12, 10, np.uint8)), mtime=0), "the label 10"),
         (2, b"", "begins with nothing|damaged"),
     ],
 )
@@ -287,7 +287,7 @@ def test_covtype_from_the_published_table(tmp_path: Path) -> None:
     X, y = write_covtype(tmp_path / "npz")
     text = "\n".join(",".join(map(str, [*row, label])) for row, label in zip(X, y, strict=True)).encode()
     (tmp_path / "covtype").mkdir()
-    (tmp_path / "covtype" / "covtype.data.gz").write_bytes(gzip.compress(text))
+    (tmp_path / "covtype" / "covtype.data.gz").write_bytes(gzip.compress(text, mtime=0))
     (table, npz) = load_dataset("covtype", tmp_path), load_dataset("covtype", tmp_path / "npz")
     np.testing.assert_array_equal(table.train.x, npz.train.x)
     np.testing.assert_array_equal(table.test.y, npz.test.y)
@@ -327,7 +327,7 @@ def test_a_bad_covtype_file_is_named(tmp_path: Path, arrays: dict, complaint: st
     assert str(tmp_path / "covtype.npz") in str(error.value)
 
 
-@pytest.mark.parametrize("content", [b"1,2,x\n3,4,5", gzip.compress(b"1,2,3")[:-5], b"1,2\n3"])
+@pytest.mark.parametrize("content", [b"1,2,x\n3,4,5", gzip.compress(b"1,2,3", mtime=0)[:-5], b"1,2\n3"])
 def test_a_bad_covtype_table_is_named(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / ("covtype.data.gz" if content[:2] == b"\x1f\x8b" else "covtype.data")
     path.write_bytes(content)

@@ -16,7 +16,7 @@ from coresift.data import NAMES, find_file, load_named
 def write_mnist(folder: Path, images: np.ndarray) -> None:
     folder.mkdir(parents=True)
     header = struct.pack(f">BBBB{images.ndim}I", 0, 0, 8, images.ndim, *images.shape)
-    (folder / "train-images-idx3-ubyte.gz").write_bytes(gzip.compress(header + images.tobytes()))
+    (folder / "train-images-idx3-ubyte.gz").write_bytes(gzip.compress(header + images.tobytes(), mtime=0))
 
 
 @pytest.fixture

@@ -34,12 +34,12 @@ from ..core.points import Moments, Points, moments
 from ..core.sizes import SampleSize, finite, rounded_up
 from ._geometry import check_bandwidth, check_reach, choose_scale
 from ._improve import affine_rank, improved, normalized, pool_size
+from ._scores import children, draw_scores, uniform_factor
 
 METHODS = ("systematic", "iid", "keys")
 _NEARLY_ALL = 0.5  # a total of so many sensitivities a row leaves nothing to gain
 _AS_GOOD = 1.5  # plain sampling that needs at most this factor more points is called as good
 _STATED_DELTA = 0.05
-_WIDEST = 700.0  # exp of this is near the largest float
 
 
 @dataclass(frozen=True)
@@ -386,29 +386,3 @@ class SensitivityCoreset(BaseEstimator):
     def _ball_sizes(
         self, t: float, dimension: int, points: Points, shares: np.ndarray, eps: float, delta: float
     ) -> dict[str, float]: ...
-
-
-def draw_scores(bound: SensitivityBound, shares: np.ndarray) -> tuple[np.ndarray, float]:
-    """Scores to draw by, and the logarithm of their unit: the sensitivities, but never below the share of the weight.
-
-    The floor is still a certificate, adds at most 1 to the total, and bounds every weight by ``W t / m``: without it a
-    point far outside the ball, to which no query is sensitive, would be drawn once in ages with a weight to match.
-    """
-    # "paper" and "lemma" can exceed what floats hold: relative to the largest, what would vanish stays drawable
-    peak = max(float(bound.log_values.max()), 0.0)
-    values = bound.values if peak == 0.0 else np.exp(np.maximum(bound.log_values - peak, -_WIDEST))
-    log_unit = min(peak, _WIDEST)
-    scores = np.maximum(values, shares * np.exp(-log_unit), out=np.zeros(len(shares)), where=shares > 0)
-    return scores, log_unit
-
-
-def uniform_factor(scores: np.ndarray, shares: np.ndarray) -> float:
-    """What all shares must be multiplied with to dominate the scores, over the total of the scores."""
-    with np.errstate(over="ignore"):
-        excess = np.divide(scores, shares, out=np.zeros(len(shares)), where=shares > 0)
-    return float(excess.max()) / float(scores.sum())
-
-
-def children(rng: np.random.Generator, count: int) -> list[np.random.Generator]:
-    """Independent generators made from ``rng``, whatever it was made from."""
-    return [np.random.default_rng(seed) for seed in rng.integers(0, 2**63, size=(count, 2))]

@@ -29,8 +29,8 @@ from ..core.draw import DrawTable
 from ..core.gaussian import Problem, cells, cells_bound, closed_form
 from ..core.laplacian import laplacian_cells
 from ..core.points import Points, moments, squared_norms
-from ..estimators._base import draw_scores
 from ..estimators._geometry import cell_centers, check_bandwidth, choose_scale
+from ..estimators._scores import draw_scores
 
 _FORMAT = "coresift.stream"
 _VERSION = 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -106,7 +108,7 @@ class _Pursuit:
             self.system.remove(first)
 
 
-class _System:
+class _System(ABC):
     """The passive atoms P, and the least squares over them alone: (A A' + ridge) x = A b, A the rows of P."""
 
     def __init__(self, rows: Floats, target: Array, ridge: float) -> None:
@@ -114,14 +116,14 @@ class _System:
         self.passive: list[int] = []
         self.n_changes = 0
 
-    def insert(self, position: int) -> bool:
-        raise NotImplementedError
+    @abstractmethod
+    def insert(self, position: int) -> bool: ...
 
-    def remove(self, place: int) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def remove(self, place: int) -> None: ...
 
-    def solve(self) -> Floats:
-        raise NotImplementedError
+    @abstractmethod
+    def solve(self) -> Floats: ...
 
     def _is_due(self) -> bool:
         self.n_changes += 1
