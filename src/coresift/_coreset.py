@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ._containers import n_rows, take_rows
 from ._coreset_io import read_coreset, write_coreset
 from ._errors import CoresiftError, InvalidInputError, InvalidTypeError
-from ._fields import checked_rows, integer, numbers, real
+from ._fields import checked_rows, integer, numbers, real_number
 from .core.certificate import Certificate
 
 _LOSSES = ("gaussian", "laplacian")
@@ -47,7 +47,7 @@ class QueryBall:
         center = numbers(self.center, "center")
         if not np.isfinite(center).all():
             raise InvalidInputError("center must be finite")
-        scale, radius = real(self.scale, "scale"), real(self.radius, "radius")
+        scale, radius = real_number(self.scale, "scale"), real_number(self.radius, "radius")
         if not (scale > 0 and math.isfinite(scale)):
             raise InvalidInputError(f"scale={scale} must be positive and finite")
         if not radius > 0:
@@ -141,7 +141,7 @@ class Coreset:
             raise InvalidTypeError(f"adjustments={self.adjustments!r} must be a tuple of strings")
         whole = {name: integer(getattr(self, name), name, optional=True) for name in ("n_draws", "seed")}
         real = {
-            name: real(getattr(self, name), name, optional=True)
+            name: real_number(getattr(self, name), name, optional=True)
             for name in ("total_sensitivity", "total_weight")
         }
         _assign(

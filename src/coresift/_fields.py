@@ -67,7 +67,7 @@ def integer(value: Any, name: str, *, optional: bool = False) -> Any:
     return int(value)
 
 
-def real(value: Any, name: str, *, optional: bool = False) -> Any:
+def real_number(value: Any, name: str, *, optional: bool = False) -> Any:
     if value is None and optional:
         return None
     try:
