@@ -112,7 +112,7 @@ METHODS: dict[str, Callable[[_Setting, int], Coreset]] = {
     "uniform reweighted": lambda at, seed: at.uniform(seed).reweight(at.X),
     "ours": lambda at, seed: at.ours.sample(at.size, random_state=seed),
     "ours reweighted": lambda at, seed: at.ours.sample(at.size, random_state=seed, reweight=True),
-    "ours refined": lambda at, seed: at.ours.sample(at.size, random_state=seed, refine=True),
+    "ours refined": lambda at, seed: at.ours.sample(at.size, random_state=seed, refine=4),
 }
 
 
