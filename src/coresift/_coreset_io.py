@@ -47,7 +47,7 @@ def write_coreset(
     text = header_text(about, indices, weights)
     beside = columns or {}
     note = None if run is None else json.dumps(run, allow_nan=False)
-    _write_whole(path, lambda file: write(file, text, indices, weights, beside, note))
+    write_whole(path, lambda file: write(file, text, indices, weights, beside, note))
 
 
 def header_text(about: Header, indices: Indices, weights: Weights) -> str:
@@ -106,7 +106,7 @@ def _checksum(header: Header, indices: Indices, weights: Weights) -> str:
     return digest.hexdigest()
 
 
-def _write_whole(target: Path, write: Callable[[IO[bytes]], None]) -> None:
+def write_whole(target: Path, write: Callable[[IO[bytes]], None]) -> None:
     """Write beside the target, then rename over it: the rename is the only step that others can see."""
     if not target.parent.is_dir():
         raise FileNotFoundError(f"{target}: the folder {target.parent} does not exist")

@@ -29,14 +29,13 @@ from .._validation import (
     record_features,
 )
 from ..core.bound import SensitivityBound
-from ..core.draw import DrawTable
+from ..core.draw import METHODS, DrawTable
 from ..core.points import Moments, Points, moments
 from ..core.sizes import SampleSize, finite, rounded_up
 from ._geometry import check_bandwidth, check_reach, choose_scale
 from ._improve import affine_rank, improved, normalized, pool_size
 from ._scores import children, draw_scores, uniform_factor
 
-METHODS = ("systematic", "iid", "keys")
 _NEARLY_ALL = 0.5  # a total of so many sensitivities a row leaves nothing to gain
 _AS_GOOD = 1.5  # plain sampling that needs at most this factor more points is called as good
 _STATED_DELTA = 0.05

@@ -39,8 +39,8 @@ class RBFCoreset(SensitivityCoreset):
     bandwidth : None, float or "median", default None
         The :math:`\sigma` of the loss, in the units of the data. None is the paper's normalisation: the
         distance from the mean to the farthest row. "median": the median distance in a sample of rows. It is the
-        main dial: at a very large bandwidth all rows are alike, at a very small one every row is needed; in
-        between sensitivities matter.
+        main dial: at a very large bandwidth all rows are alike; at a very small one, with a ball that keeps its
+        size in the units of the data, every row is needed; in between sensitivities matter.
     bound : str, default "auto"
         ============== ===============================================================================================
         "closed-form"  one atom, O(n d): :math:`(w_p/W) e^{V + R^2 - (|p-\mu| - R)^2}`, total at most :math:`e^{V+R^2}`

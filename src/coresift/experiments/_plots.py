@@ -10,7 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .._coreset_io import _write_whole
+from .._coreset_io import write_whole
 from .._errors import InvalidInputError, MissingExtraError
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def save_figure(figure: Figure, path: Path) -> None:
     kind = path.suffix.lower()[1:]
     unstamped = {"svg": {"Date": None, "Creator": None}, "png": {"Software": None}}[kind]
     with figure_style():
-        _write_whole(path, lambda file: figure.savefig(file, format=kind, metadata=unstamped))
+        write_whole(path, lambda file: figure.savefig(file, format=kind, metadata=unstamped))
 
 
 def true_spans(x: Sequence[float], flags: Sequence[bool]) -> Iterator[tuple[float, float]]:

@@ -12,7 +12,7 @@ from dataclasses import astuple, fields
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
-from .._coreset_io import _write_whole
+from .._coreset_io import write_whole
 from .._errors import InvalidInputError
 
 Row = TypeVar("Row")
@@ -26,7 +26,7 @@ def write_table(path: Path, rows: Sequence[Any]) -> None:
     writer.writerows(
         [repr(value) if isinstance(value, float) else value for value in astuple(row)] for row in rows
     )
-    _write_whole(path, lambda file: file.writelines([text.getvalue().encode()]))
+    write_whole(path, lambda file: file.writelines([text.getvalue().encode()]))
 
 
 def read_table(path: Path, kind: type[Row]) -> list[Row]:

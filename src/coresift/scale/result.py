@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .._coreset import Coreset
-from .._coreset_io import _write_whole, header_text, parquet_metadata, write_coreset
+from .._coreset_io import header_text, parquet_metadata, write_coreset, write_whole
 from .._errors import InvalidInputError
 from ..data.columns import need_pyarrow
 from ..data.source import Source
@@ -129,7 +129,7 @@ class Selection:
         else:
             header = header_text(core._about(), core.indices, core.weights)
             metadata = parquet_metadata(header, json.dumps(self.run, allow_nan=False))
-            _write_whole(target, lambda file: _write_rows(file, self, metadata))
+            write_whole(target, lambda file: _write_rows(file, self, metadata))
 
 
 def check_output(path: Path, n_rows: int = 0) -> None:

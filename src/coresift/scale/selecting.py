@@ -11,10 +11,10 @@ import numpy as np
 from .._coreset import Coreset, QueryBall
 from .._errors import InvalidInputError
 from .._validation import check_choice, check_count, check_probability
+from ..core.draw import METHODS
 from ..data.source import Source
 from ..data.sources import open_source
 from ..estimators import LaplacianCoreset, RBFCoreset
-from ..estimators._base import METHODS
 from ..estimators._scores import children
 from .bounds import Scores, draw_scores
 from .budget import class_budgets, parse_budget, parse_bytes, size_for_error

@@ -13,7 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from .._coreset import Coreset, QueryBall
-from .._coreset_io import _write_whole
+from .._coreset_io import write_whole
 from .._errors import InvalidInputError, InvalidTypeError
 from .._validation import (
     LARGEST_RATIO,
@@ -321,7 +321,7 @@ class StreamingCoreset:
             for part in ("X", "weights", "rows")
         }
         text = np.array(json.dumps(header, allow_nan=False))
-        _write_whole(target, lambda file: np.savez(file, header=text, **arrays))
+        write_whole(target, lambda file: np.savez(file, header=text, **arrays))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:

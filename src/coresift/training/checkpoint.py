@@ -21,7 +21,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor, nn
 
-from .._coreset_io import _write_whole
+from .._coreset_io import write_whole
 from .._errors import CoresiftError, InvalidInputError
 from .._progress import logger
 
@@ -186,7 +186,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], state: Mapping[str,
     text = json.dumps(dict(state), allow_nan=False)
     about = json.dumps({"state": text, "sha256": _checksum(tensors, text)})
     content = save(dict(tensors), metadata={_KEY: about})
-    _write_whole(path, lambda file: file.write(content))  # type: ignore[arg-type]
+    write_whole(path, lambda file: file.write(content))  # type: ignore[arg-type]
 
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -207,7 +207,7 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
 def write_text(path: Path, text: str, *, newline: bool = True) -> None:
     """A text file that appears complete or not at all."""
     content = (text + "\n" * newline).encode()
-    _write_whole(path, lambda file: file.write(content))  # type: ignore[arg-type]
+    write_whole(path, lambda file: file.write(content))  # type: ignore[arg-type]
 
 
 def read_json(path: Path) -> dict[str, Any]:
