@@ -154,7 +154,7 @@ def test_losses_of_the_user_are_told_apart_by_their_targets() -> None:
     for loss in (smooth, own):
         result = train(network(), (X, Y), "full", 1.0, test=(X, Y), loss=loss, epochs=2)
         assert result.test is not None
-        assert result.test.keys() == {"loss", "accuracy"}
+        assert result.test.keys() == {"loss", "accuracy", "macro_f1"}
         assert "accuracy" in result.history[0]
     counts = Y.astype(np.int32)  # whole numbers may be targets of a regression
     assert "rmse" in (

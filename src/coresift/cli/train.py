@@ -150,7 +150,7 @@ def train(
     if threads is not None:
         torch.set_num_threads(threads)
     result = _run(settings, options, out, device, workers, checkpoint_seconds)
-    found = {"test": result.test, "seconds": vars(result.seconds), "n_epochs": result.n_epochs}
+    found = {"test": result.test, "seconds": result.seconds.parts(), "n_epochs": result.n_epochs}
     _print(settings, options, {**found, "subset_size": result.subset_size}, out, as_json)
     return None
 
@@ -258,7 +258,8 @@ def _print(
         found = {name: value for name, value in found.items() if name != "history"}
         settings.out.print_json(json.dumps({"run": str(out), **found}))
         return
-    test, seconds = found["test"] or {}, found["seconds"]
+    test = found["test"] or {}
+    seconds = {name: value for name, value in found["seconds"].items() if name != "clock"}
     qualities = {"accuracy": "accuracy {:.2%}", "rmse": "error {:.4g} (rms)", "loss": "loss {:.4g}"}
     quality = next((words.format(test[name]) for name, words in qualities.items() if name in test), "nothing")
     total = sum(seconds.values())

@@ -16,6 +16,7 @@ from torch import nn
 
 from .. import __version__
 from .._coreset import Coreset
+from .._validation import check_choice
 from ..scale.budget import parse_budget
 from ..selection import SelectionContext, Strategy, strategy_named
 from ..selection._hooks import only_tensor, per_sample_loss
@@ -23,7 +24,7 @@ from ._settings import Settings, derived_seed, device_named, own_randomness, sto
 from .checkpoint import RunFolder, check_finite_loss, part_of, restore, snapshot
 from .feeds import feeds_of
 from .loss import weighted_loss
-from .metrics import Seconds, are_classes, counts_hits, evaluate
+from .metrics import CLOCKS, Seconds, are_classes, counts_hits, evaluate
 from .progress import Bar, NoBar
 from .sampler import CoresetSampler
 
@@ -89,6 +90,7 @@ def train(
     on_epoch: Callable[[Metrics], None] | None = None,
     progress: bool | Bar = False,
     about: dict[str, Any] | None = None,
+    clock: str = "wall",
 ) -> TrainResult:
     """Train a model on a subset that is selected anew every ``select_every`` epochs.
 
@@ -141,6 +143,8 @@ def train(
         Draw a bar on standard error (needs the extra ``cli``).
     about : dict, optional
         Kept in ``config.json``.
+    clock : {"wall", "cpu"}, default "wall"
+        What ``seconds`` are measured by. "cpu" counts what this process computed, on a machine that is shared.
 
     Returns
     -------
@@ -152,6 +156,7 @@ def train(
     strategy = strategy_named(strategy) if isinstance(strategy, str) else strategy
     compute, has_classes = per_sample_loss(loss), counts_hits(loss)
     place = device_named(device)
+    check_choice(clock, "clock", tuple(CLOCKS))
 
     # The data: on the device, with the validation part taken off.
     feed, test_feed, looks = feeds_of(data, test, transform, augment, place, workers)
@@ -192,7 +197,7 @@ def train(
 
     # Where the run was, if it was killed.
     history: list[Metrics] = []
-    seconds = Seconds()
+    seconds = Seconds(clock=clock)
     if run is not None:
         if (kept := run.load()) is not None:
             tensors, state = kept
