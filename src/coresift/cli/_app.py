@@ -15,6 +15,7 @@ from coresift import __version__
 from coresift._errors import CoresiftError
 from coresift.cli._options import Debug, Quiet, Settings, Verbose, with_common_options
 from coresift.cli.audit import audit, certify
+from coresift.cli.bench import app as bench
 from coresift.cli.datasets import datasets
 from coresift.cli.demo import demo
 from coresift.cli.figure import app as figures
@@ -36,6 +37,7 @@ app = typer.Typer(
 for function in (demo, select, audit, certify, train, datasets):
     app.command()(with_common_options(function))
 app.add_typer(figures, name="figure")
+app.add_typer(bench, name="bench")
 
 
 def _on_version(value: bool) -> None:

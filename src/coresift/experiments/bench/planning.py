@@ -1,0 +1,123 @@
+"""What a table will cost, before it is run: hours and memory, from a measured speed and from records that are there."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...data import DatasetSplits
+from ...scale.budget import parse_budget
+from ...selection import plan, strategy_named
+from .protocol import Cell, Protocol
+from .store import Record
+
+_PROBE_BATCHES, _PROBE_SECONDS = 40, 5.0
+_FORWARD_BATCH = 256
+# What selecting costs beside its forward pass over all data, in such passes: measured on MNIST, by order of magnitude.
+_SELECTION_PASSES = {
+    "RANDOM": 0.0,
+    "ADAPTIVE-RANDOM": 0.0,
+    "FULL": 0.0,
+    "GLISTER": 3.0,
+    "CRAIG": 3.0,
+    "GRADMATCH": 3.0,
+}
+_WITHOUT_MODEL = ("FULL", "RANDOM", "ADAPTIVE-RANDOM", "RBF", "LAPLACIAN")
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Samples a second, of one process."""
+
+    training: float
+    forward: float
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Seconds of one process, and bytes of one process."""
+
+    seconds: float
+    memory: float
+
+
+def probe(protocol: Protocol, data: DatasetSplits, device: str = "cpu") -> Speed:
+    """Train a few batches of noise, with the protocol's model and batch size, and look at the clock."""
+    import torch
+
+    from ...training import build_model
+
+    training = protocol.training
+    options = {"n_classes": data.n_outputs, "input_shape": data.input_shape, **training["model_options"]}
+    model = build_model(training["model"], **options).to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-6)
+    generator = torch.Generator().manual_seed(0)
+
+    def step(x: torch.Tensor, y: torch.Tensor) -> None:
+        loss = torch.nn.functional.cross_entropy(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+
+    @torch.no_grad()
+    def forward(x: torch.Tensor, _: torch.Tensor) -> None:
+        model(x)
+
+    def rate(run: Callable[[torch.Tensor, torch.Tensor], None], size: int) -> float:
+        x = torch.randn((size, *data.input_shape), generator=generator).to(device)
+        y = torch.randint(data.n_outputs, (size,), generator=generator).to(device)
+        run(x, y)  # the first is slower
+        start, n = time.perf_counter(), 0
+        while n < _PROBE_BATCHES and time.perf_counter() - start < _PROBE_SECONDS:
+            run(x, y)
+            n += 1
+        return n * size / (time.perf_counter() - start)
+
+    return Speed(rate(step, training["batch_size"]), rate(forward, _FORWARD_BATCH))
+
+
+def estimates(
+    protocol: Protocol,
+    cells: Sequence[Cell],
+    data: DatasetSplits,
+    speed: Speed,
+    records: Iterable[Record] = (),
+) -> list[Estimate]:
+    """One for each cell: the mean of its finished siblings of other seeds, else by the speed."""
+    known = defaultdict(list)
+    for record in records:
+        cell = record["cell"]
+        if cell["protocol"] == protocol.version and cell["scale"] == protocol.scale:
+            known[cell["method"], cell["select_every"], cell["budget"]].append(
+                sum(record["seconds"].values())
+            )
+    memory = _memory(data)
+    found = []
+    for cell in cells:
+        siblings = known.get((cell.method, cell.select_every, cell.budget))
+        seconds = float(np.mean(siblings)) if siblings else _seconds(protocol, cell, data, speed)
+        found.append(Estimate(seconds, memory))
+    return found
+
+
+def _seconds(protocol: Protocol, cell: Cell, data: DatasetSplits, speed: Speed) -> float:
+    n = len(data.train)
+    size = parse_budget(cell.budget, n)
+    schedule = plan(strategy_named(cell.method), protocol.training["epochs"], size / n)
+    trained = schedule.n_full * n + (schedule.total - schedule.n_full) * size
+    kind = cell.method.removesuffix("-WARM").removesuffix("PB")
+    selections = math.ceil((schedule.total - schedule.n_full) / cell.select_every)
+    passes = 0.0 if kind in _WITHOUT_MODEL else 1.0 + _SELECTION_PASSES.get(kind, 1.0)
+    return trained / speed.training + (selections * passes * n + len(data.test)) / speed.forward
+
+
+def _memory(data: DatasetSplits) -> float:
+    """The data as they are held, last-layer gradients of all samples in single precision, and PyTorch itself."""
+    arrays = [getattr(part, name, None) for part in (data.train, data.test) for name in ("x", "y")]
+    held = sum(array.nbytes for array in arrays if array is not None)
+    return held + 4.0 * len(data.train) * (data.n_outputs + 512) + 4e8

@@ -1,0 +1,190 @@
+"""Runs the cells of a table that are missing, in one process or in several."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import queue
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..._errors import CoresiftError
+from .protocol import Cell, Protocol
+from .store import Store
+
+_POLL_SECONDS = 0.5
+_THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+@dataclass(frozen=True)
+class Job:
+    """What every worker is told; small, so that it can be sent to another process."""
+
+    protocol: Protocol
+    cells: Sequence[Cell]
+    store: Store
+    data_dir: str | None = None
+    device: str = "auto"
+    threads: int = 1
+    readers: int = 0
+
+
+@dataclass
+class Progress:
+    """Where the runs are."""
+
+    total: int
+    done: int = 0
+    running: dict[int, tuple[Cell, float]] = field(
+        default_factory=dict
+    )  # worker -> cell, share of its epochs
+    failed: list[tuple[Cell, str]] = field(default_factory=list)
+
+    @property
+    def left(self) -> int:
+        """Cells that nobody has begun."""
+        return self.total - self.done - len(self.running) - len(self.failed)
+
+
+OnProgress = Callable[[Progress], None]
+Report = Callable[[str, Cell, Any], None]  # "started" | "epoch" | "finished" | "failed", cell, detail
+
+
+def run_missing(job: Job, workers: int, on_progress: OnProgress) -> Progress:
+    """Run what the store does not hold; a cell that fails is named and the others are run.
+
+    Other processes may work on the same store at the same time, also on other machines that share its disk. Kill it
+    and start it again: finished cells stay, and begun ones go on from their last checkpoint.
+    """
+    finished = job.store.read().ids
+    todo = [cell for cell in job.cells if cell.id not in finished]
+    progress = Progress(total=len(job.cells), done=len(job.cells) - len(todo))
+    on_progress(progress)
+    if not todo:
+        return progress
+    if workers == 1:
+        _work(job, _Reporter(progress, on_progress).of_worker(0))
+    else:
+        _run_processes(job, min(workers, len(todo)), progress, on_progress)
+    # Another process may have finished some: the store knows.
+    progress.done = len(job.store.read().ids & {cell.id for cell in job.cells})
+    progress.running.clear()
+    on_progress(progress)
+    return progress
+
+
+class _Reporter:
+    def __init__(self, progress: Progress, on_progress: OnProgress) -> None:
+        self.progress, self.on_progress = progress, on_progress
+
+    def of_worker(self, worker: int) -> Report:
+        return lambda what, cell, detail: self.take(worker, what, cell, detail)
+
+    def take(self, worker: int, what: str, cell: Cell, detail: Any) -> None:
+        if what in ("started", "epoch"):
+            self.progress.running[worker] = (cell, float(detail))
+        else:
+            self.progress.running.pop(worker, None)
+            if what == "finished":
+                self.progress.done += 1
+            else:
+                self.progress.failed.append((cell, str(detail)))
+        self.on_progress(self.progress)
+
+
+def _work(job: Job, report: Report) -> None:
+    """Go through the cells once; what is taken already is left to those who have it."""
+    import torch
+
+    from ...data import load_dataset
+    from .cells import run_cell
+
+    torch.set_num_threads(job.threads)
+    data = load_dataset(job.protocol.dataset, job.data_dir)
+    for cell in job.cells:
+        with job.store.claimed(cell) as is_mine:
+            if not is_mine:
+                continue
+            report("started", cell, 0.0)
+
+            def on_epoch(epoch: int, n_epochs: int, cell: Cell = cell) -> None:
+                report("epoch", cell, epoch / n_epochs)
+
+            try:
+                run_cell(
+                    cell,
+                    job.protocol,
+                    data,
+                    job.store,
+                    device=job.device,
+                    readers=job.readers,
+                    on_epoch=on_epoch,
+                )
+            except OSError:
+                raise  # the disk is full, or not there: the next cell would not fare better
+            except (CoresiftError, RuntimeError, MemoryError, ValueError) as error:
+                report("failed", cell, f"{type(error).__name__}: {error}")
+                continue
+        report("finished", cell, None)
+
+
+def _run_processes(job: Job, workers: int, progress: Progress, on_progress: OnProgress) -> None:
+    context = multiprocessing.get_context("spawn")
+    messages: Any = context.Queue()
+    before = {name: os.environ.get(name) for name in _THREAD_VARIABLES}
+    os.environ |= dict.fromkeys(_THREAD_VARIABLES, str(job.threads))  # read when a process loads its BLAS
+    processes = [
+        context.Process(target=_worker, args=(job, number, messages), daemon=True)
+        for number in range(workers)
+    ]
+    reporter = _Reporter(progress, on_progress)
+    troubles: list[str] = []
+    try:
+        for process in processes:
+            process.start()
+        for name, value in before.items():
+            os.environ.pop(name) if value is None else os.environ.update({name: value})
+        while any(process.is_alive() for process in processes) or not messages.empty():
+            try:
+                number, what, cell, detail = messages.get(timeout=_POLL_SECONDS)
+            except queue.Empty:
+                on_progress(progress)  # the time left goes down
+                continue
+            if what == "stopped":
+                troubles.append(detail)
+            else:
+                reporter.take(number, what, cell, detail)
+    finally:
+        for process in processes:
+            process.terminate()
+        for process in processes:
+            process.join()
+    lost = [process.exitcode for process in processes if process.exitcode]
+    if troubles:
+        raise CoresiftError(troubles[0])
+    if lost:
+        raise CoresiftError(
+            f"a worker ended with code {lost[0]} (memory?); the same command goes on where it was, "
+            "with fewer --workers if memory was short."
+        )
+
+
+def _worker(job: Job, number: int, messages: Any) -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def follow() -> None:
+        parent.join()
+        os._exit(1)  # the command was killed: nobody waits for the rest
+
+    threading.Thread(target=follow, daemon=True).start()
+    try:
+        _work(job, lambda what, cell, detail: messages.put((number, what, cell, detail)))
+    except KeyboardInterrupt:
+        pass
+    except (CoresiftError, OSError, MemoryError) as error:
+        messages.put((number, "stopped", None, str(error) or type(error).__name__))
+        time.sleep(_POLL_SECONDS)
