@@ -197,7 +197,7 @@ def _print_plan(
     settings.out.print(
         f"{len(cells)} cells, {sum(cell.id in done for cell in cells)} done. About {hours:.1f} hours of one process, "
         f"{hours / workers:.1f} with {workers}; about {memory:.1f} GB. Measured here: {speed.training:,.0f} samples/s "
-        f"in training, {speed.forward:,.0f} forward. Selection is known by order of magnitude until a cell is finished.",
+        f"in training, {speed.forward:,.0f} forward. Selection times are rough until a cell is finished.",
         soft_wrap=True,
     )
 

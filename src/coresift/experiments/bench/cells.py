@@ -15,11 +15,11 @@ import numpy as np
 import torch
 
 from ... import __version__
-from ..._coreset_io import write_whole
 from ...data import DatasetSplits
 from ...scale.budget import parse_budget
 from ...selection import strategy_named
 from ...training import build_model, evaluate, train
+from ...training.checkpoint import write_text
 from ...training.feeds import feeds_of
 from .protocol import Cell, Protocol
 from .store import Record, Store
@@ -118,8 +118,7 @@ class _Curve:
         if epoch % max(1, n_epochs // _CURVE_POINTS) == 0 or epoch == n_epochs:
             found = dict(self.points())
             found[epoch] = round(evaluate(self.model, self._test(), "cross_entropy")["accuracy"], 6)
-            text = json.dumps(sorted(found.items()))
-            write_whole(self.file, lambda file: file.write(text.encode()) and None)
+            write_text(self.file, json.dumps(sorted(found.items())))
         if self.on_epoch is not None:
             self.on_epoch(epoch, n_epochs)
 
