@@ -5,6 +5,7 @@ from ._context import Cost, SelectionContext
 from ._gradients import Gradients, Validation
 from ._registry import register, registry, strategy_named
 from ._strategy import Plan, Selector, Strategy, plan
+from .adaptive import AdaptiveCoreset
 from .craig import Craig
 from .glister import Glister
 from .gradmatch import GradMatch
@@ -14,6 +15,7 @@ from .wrappers import PerBatch, Warm
 
 __all__ = [
     "RBF",
+    "AdaptiveCoreset",
     "AdaptiveRandom",
     "Cost",
     "Craig",

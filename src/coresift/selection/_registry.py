@@ -7,6 +7,7 @@ from typing import Any
 from .._errors import InvalidInputError, InvalidTypeError
 from ._classes import PerClass
 from ._strategy import Strategy
+from .adaptive import AdaptiveCoreset
 from .craig import Craig
 from .glister import Glister
 from .gradmatch import GradMatch
@@ -23,6 +24,7 @@ _PLAIN: dict[str, Strategy] = {
     "GRADMATCH": PerClass(GradMatch(ridge=0.5)),
     "GRADMATCHPB": PerBatch(GradMatch(ridge=0.0)),
     "RBF": RBF(),
+    "ADAPTIVE-CORESET": AdaptiveCoreset(),
 }
 _REGISTRY: dict[str, Strategy] = {
     "FULL": Full(),

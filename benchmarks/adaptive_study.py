@@ -1,0 +1,195 @@
+"""The settings of the adaptive coreset, chosen on validation data: training samples that no run trains on.
+
+``python -m benchmarks.adaptive_study STAGE [PART PARTS]`` runs what is missing of a stage (grid, lenet), and appends a
+line for each run to ``results/adaptive-study/runs.jsonl``; without a stage it prints the table. 10,000 of the training
+samples of each data set are held out; the test sets are never looked at. ``CORESIFT_DATA`` names the data folder.
+Set ``OMP_NUM_THREADS=1``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from coresift import selection
+from coresift.data import load_dataset
+from coresift.selection import strategy_named
+from coresift.training import build_model, normalize, train
+
+RUNS = Path(__file__).parents[1] / "results" / "adaptive-study" / "runs.jsonl"
+HELD_OUT = 10_000
+# 1 % of the training samples of each; the perceptrons are there because they are quick
+SETTINGS: dict[str, dict[str, Any]] = {
+    "mnist": {"data": "mnist", "model": "lenet", "options": {}, "budget": 600, "epochs": 200},
+    "mnist-mlp": {"data": "mnist", "model": "mlp", "options": {"width": 64}, "budget": 600, "epochs": 100},
+    "covtype": {"data": "covtype", "model": "mlp", "options": {"width": 64}, "budget": 743, "epochs": 100},
+}
+Run = tuple[str, str, dict[str, Any], int, int]  # data, strategy, its settings, select_every, seed
+
+
+def adaptive(task: str, every: int, seed: int, correction: float, mix: float, pool_factor: float) -> Run:
+    """A draw with all settings given: nothing is measured before it."""
+    settings = {"automatic": False, "correction": correction, "mix": mix, "pool_factor": pool_factor}
+    return task, "AdaptiveCoreset", settings, every, seed
+
+
+def grid(tasks: tuple[str, ...], seeds: range) -> Iterator[Run]:
+    """Correction, floor and pool, for redraws every 20 epochs and every epoch."""
+    for seed in seeds:
+        for task in tasks:
+            for every, factors in ((20, (100.0, 30.0, 10.0)), (1, (3.0, 6.0, 10.0))):
+                yield task, "adaptive-random", {}, every, seed
+                for correction in (0.0, 0.25, 0.5, 1.0):
+                    yield adaptive(task, every, seed, correction, 0.2, factors[1])
+                for mix in (0.1, 0.5):
+                    for correction in (0.0, 0.5):
+                        yield adaptive(task, every, seed, correction, mix, factors[1])
+                for factor in (factors[0], factors[2]):
+                    for correction in (0.0, 0.5):
+                        yield adaptive(task, every, seed, correction, 0.2, factor)
+
+
+def lenet(seeds: range) -> Iterator[Run]:
+    """The few that matter, with LeNet-5, which takes most of a minute."""
+    for seed in seeds:
+        yield adaptive("mnist", 20, seed, 0.0, 0.2, 30.0)
+        yield adaptive("mnist", 1, seed, 0.0, 0.2, 6.0)
+        yield adaptive("mnist", 20, seed, 0.5, 0.2, 30.0)
+        yield adaptive("mnist", 1, seed, 0.5, 0.2, 6.0)
+        yield "mnist", "adaptive-random", {}, 20, seed
+        yield "mnist", "adaptive-random", {}, 1, seed
+        yield adaptive("mnist", 20, seed, 0.0, 0.5, 30.0)
+        yield adaptive("mnist", 20, seed, 0.25, 0.2, 30.0)
+
+
+STAGES = {
+    "grid": lambda: grid(("mnist-mlp", "covtype"), range(3)),
+    "lenet": lambda: lenet(range(3)),
+}
+
+
+@cache
+def splits(name: str) -> tuple[Any, tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
+    """The data set, and of its training samples those to train on and those to validate on."""
+    data = load_dataset(name, os.environ.get("CORESIFT_DATA"))
+    x, y = np.asarray(data.train.x), np.asarray(data.train.y)
+    order = np.random.default_rng(9).permutation(len(x))
+    held, kept = np.sort(order[:HELD_OUT]), np.sort(order[HELD_OUT:])
+    return data, (x[kept], y[kept]), (x[held], y[held])
+
+
+def macro_f1(truth: np.ndarray, found: np.ndarray) -> float:
+    """The mean over the classes of 2 TP / (2 TP + FP + FN)."""
+    scores = [
+        2 * np.sum((truth == c) & (found == c)) / max(np.sum(truth == c) + np.sum(found == c), 1)
+        for c in np.unique(truth)
+    ]
+    return float(np.mean(scores))
+
+
+def strategy_of(name: str, settings: dict[str, Any]) -> Any:
+    kind = getattr(selection, name, None)
+    return strategy_named(name) if kind is None else kind(**settings)
+
+
+def run(name: str, strategy: str, settings: dict[str, Any], every: int, seed: int) -> dict[str, Any]:
+    of = SETTINGS[name]
+    data, kept, held = splits(of["data"])
+    shape = data.input_shape
+    model = build_model(of["model"], n_classes=data.n_classes, input_shape=shape, seed=seed, **of["options"])
+    transform = None if data.mean is None else partial(normalize, mean=data.mean, std=data.std)
+    start = time.process_time()
+    result = train(
+        model,
+        kept,
+        strategy_of(strategy, settings),
+        of["budget"],
+        epochs=of["epochs"],
+        select_every=every,
+        seed=seed,
+        transform=transform,
+        device="cpu",
+    )
+    spent = time.process_time() - start
+    with torch.no_grad():
+        model.eval()
+        inputs = torch.from_numpy(held[0])
+        outputs = [model(part if transform is None else transform(part)) for part in inputs.split(500)]
+        logits = torch.cat(outputs)
+        loss = float(torch.nn.functional.cross_entropy(logits, torch.from_numpy(held[1]).long()))
+    found = logits.argmax(1).numpy()
+    return {
+        "data": name,
+        "strategy": strategy,
+        "settings": settings,
+        "select_every": every,
+        "seed": seed,
+        "val_accuracy": float(np.mean(found == held[1])),
+        "val_macro_f1": round(macro_f1(held[1], found), 5),
+        "val_loss": round(loss, 5),
+        "cpu_seconds": round(spent, 2),
+        "selection_share": round(result.seconds.selection / result.seconds.total, 3),
+    }
+
+
+def key(record: dict[str, Any]) -> str:
+    return json.dumps(
+        [record[k] for k in ("data", "strategy", "settings", "select_every", "seed")], sort_keys=True
+    )
+
+
+def records() -> dict[str, dict[str, Any]]:
+    lines = RUNS.read_text().splitlines() if RUNS.exists() else []
+    return {key(found): found for found in map(json.loads, lines)}
+
+
+def run_missing(runs: Iterator[Run], part: int, parts: int) -> None:
+    torch.set_num_threads(1)
+    RUNS.parent.mkdir(parents=True, exist_ok=True)
+    for number, each in enumerate(runs):
+        names = ("data", "strategy", "settings", "select_every", "seed")
+        if number % parts != part or key(dict(zip(names, each, strict=True))) in records():
+            continue
+        record = run(*each)
+        with RUNS.open("a") as file:
+            file.write(json.dumps(record) + "\n")
+
+
+def table() -> str:
+    """Means over the seeds, and their deviation."""
+    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for found in records().values():
+        told = ", ".join(
+            f"{k} {v:g}" if isinstance(v, float) else f"{k} {v}" for k, v in found["settings"].items()
+        )
+        groups.setdefault((found["data"], found["select_every"], found["strategy"], told), []).append(found)
+    lines = [
+        "| data | R | strategy | settings | seeds | accuracy | macro-F1 | processor, s |",
+        "|" + "---|" * 8,
+    ]
+    for (data, every, strategy, told), group in sorted(groups.items(), key=lambda item: item[0]):
+        accuracy = 100 * np.array([one["val_accuracy"] for one in group])
+        deviation = f" ± {accuracy.std(ddof=1):.2f}" if len(group) > 1 else ""
+        f1, spent = (np.mean([one[k] for one in group]) for k in ("val_macro_f1", "cpu_seconds"))
+        lines.append(
+            f"| {data} | {every} | {strategy} | {told} | {len(group)} | {accuracy.mean():.2f}{deviation} "
+            f"| {100 * f1:.2f} | {spent:.1f} |"
+        )
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        part, parts = map(int, sys.argv[2:4] or (0, 1))
+        run_missing(STAGES[sys.argv[1]](), part, parts)
+    else:
+        print(table())

@@ -1,0 +1,261 @@
+"""Draws by the gradients of the current model, inside a pool that makes them cheap."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from numbers import Real
+
+import numpy as np
+
+from .._coreset import Coreset
+from .._errors import InvalidInputError, InvalidTypeError
+from .._progress import logger
+from .._validation import check_choice, check_count
+from ..core.draw import DrawTable
+from ._classes import PerClass
+from ._context import SelectionContext
+from ._gradients import Gradients
+from ._pool import gradients_of, knows_gradients
+from ._strategy import Selector, Strategy
+from ._variance import (
+    Floats,
+    Variance,
+    best_pool_factor,
+    draw_probabilities,
+    gradient_norms,
+    inclusion_probabilities,
+    pays,
+    replacement_variance,
+    two_stage_variance,
+)
+from .simple import AdaptiveRandom
+
+_METHODS = ("systematic", "keys")
+_LIMITS = {
+    "mix": (np.nextafter(0.0, 1.0), 1.0, "above 0 and at most 1"),
+    "correction": (0.0, 1.0, "of at least 0 and at most 1"),
+    "pool_factor": (1.0, np.finfo(float).max, "of at least 1"),
+}
+_PROBE = (
+    64,
+    512,
+)  # rows by which the gain is measured before the pool is looked at: a quarter of the budget, within these
+_UNKNOWN_EVERY = 4  # between 1 and the usual 20, in ratio, where nobody says how often a redraw is due
+_REPORTS = "variance of adaptive draws"
+
+
+@dataclass(frozen=True)
+class Report:
+    """What one selection found.
+
+    Parameters
+    ----------
+    epoch : int
+    pool : int
+        Rows that were scored.
+    gain : float
+        Variance of a uniform draw over that of the scores' draw, all scores known; as the probe measured it where
+        there was one.
+    variance : Variance or None
+        None where the draw fell back to a uniform one, or the pool was not uniform.
+    """
+
+    epoch: int
+    pool: int
+    gain: float
+    variance: Variance | None
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class AdaptiveCoreset(Selector):
+    r"""Samples drawn by the norms of their gradients at the current model.
+
+    The sum of the last-layer gradients :math:`a_i = r_i (h_i, 1)^\top` is estimated by a weighted draw. Row i of a pool
+    is drawn with a probability proportional to
+
+    .. math:: p_i = (1 - \mu) \frac{u_i |a_i|}{\sum_j u_j |a_j|} + \frac{\mu}{M}, \qquad
+              |a_i| = |r_i| \sqrt{|h_i|^2 + 1}
+
+    (cross entropy: r is softmax minus one-hot; squares: twice the residual), where u are the weights that the pool
+    gives to its M rows. No row is drawn twice, and row i weighs :math:`u_i / \pi_i`, which makes all weighted sums
+    unbiased; no weight is above :math:`\max(u_i, u_i M / (\mu m))`, m the budget.
+
+    Without a model (and without given gradients) it is the model-free draw: that of ``pool``.
+
+    Parameters
+    ----------
+    mix : float in (0, 1]
+        The share :math:`\mu` of the model-free draw; 1 is that draw alone.
+    correction : float in [0, 1]
+        Weights are :math:`u_i \pi_i^{-c}`, scaled to the sum that they have at c = 1. 1 is unbiased; 0 leaves the
+        hard samples their weight of numbers, and minimises a loss that weighs sample i by :math:`\pi_i`.
+    pool_factor : float, optional
+        Rows that are scored, in units of the budget. By default :math:`\sqrt{3 R g}`, which minimises variance times
+        time: g the measured gain, R the epochs between two draws.
+    pool : Strategy, optional
+        The model-free draw, with its weights: ``RBF()``, say. By default uniform.
+    automatic : bool
+        Draw uniformly where a probe of the gradients says that scores do not pay for their forward passes:
+        :math:`1/\sqrt{g} + 1/\sqrt{3R} \ge 1`.
+    select_every : int, optional
+        The R above; by default what the context knows of it.
+    per_class : bool, default False
+        Draw within each class, which gets its share of the budget.
+    min_per_class : int, default 0
+        With ``per_class``: at least so many samples of each class.
+    method : {"systematic", "keys"}, default "systematic"
+        How to draw. "systematic", in an order that is random at each selection, has inclusion probabilities that are
+        known exactly; the weights of "keys" are unbiased too, and vary more.
+    """
+
+    mix: float = 0.2
+    correction: float = 0.5
+    pool_factor: float | None = None
+    pool: Strategy | None = None
+    automatic: bool = True
+    select_every: int | None = None
+    per_class: bool = False
+    min_per_class: int = 0
+    method: str = "systematic"
+
+    @property
+    def name(self) -> str:
+        """As it is registered."""
+        return "adaptive-coreset"
+
+    def reports(self, context: SelectionContext) -> list[Report]:
+        """What the selections of a run found so far, oldest first. Nothing is decided by them."""
+        return context.kept(_REPORTS, list)
+
+    def _check(self) -> None:
+        check_choice(self.method, "method", _METHODS)
+        check_count(self.min_per_class, "min_per_class", 0)
+        for name, limits in _LIMITS.items():
+            value = getattr(self, name)
+            if value is None and name == "pool_factor":
+                continue
+            if isinstance(value, bool) or not isinstance(value, Real):
+                raise InvalidTypeError(f"{name} = {value!r} must be a number {limits[2]}.")
+            if not limits[0] <= float(value) <= limits[1]:
+                raise InvalidInputError(f"{name} = {value} must be a number {limits[2]}.")
+        if self.pool is not None and not isinstance(self.pool, Strategy):
+            raise InvalidTypeError(f"pool = {self.pool!r} is no strategy: it must have a method select.")
+        if self.select_every is not None:
+            check_count(self.select_every, "select_every")
+        if self.min_per_class and not self.per_class:
+            raise InvalidInputError(
+                f"min_per_class = {self.min_per_class} needs per_class=True: a draw over all classes promises none."
+            )
+
+    def _select(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Coreset:
+        if self.per_class:
+            return PerClass(_Part(self), self.min_per_class).select(context, size, rng)
+        return self._draw(context, size, rng)
+
+    def _draw(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Coreset:
+        if not knows_gradients(context):
+            return self._model_free(context, size, rng, "model-free: there is no model")
+        n, every = context.n_samples, self._every(context)
+        order = rng.permutation(n)  # its beginning is the uniform pool, and the beginning of that the probe
+        probe, gain = order[:0], math.nan
+        known: Gradients | None = None
+        if self.automatic or self.pool_factor is None:
+            probe = order[: min(max(_PROBE[0], min(_PROBE[1], size // 4)), n)]
+            known = gradients_of(context, probe)
+            gain = self._gain(known)
+            if self.automatic and not pays(gain, every):
+                self._note(context, Report(context.epoch, len(probe), gain, None))
+                return self._model_free(context, size, rng, "model-free: scores would not pay")
+        factor = best_pool_factor(gain, every) if self.pool_factor is None else self.pool_factor
+        n_pool = min(n, max(size, math.ceil(factor * size)))
+        if self.pool is None:
+            rows, weights = order[:n_pool], context.sizes[order[:n_pool]] * (n / n_pool)
+            rest = gradients_of(context, rows[len(probe) :]) if len(probe) < n_pool else None
+            gradients = joined([part for part in (known, rest) if part is not None], n_pool)
+        else:
+            core = self.pool.select(context, n_pool, rng)
+            rows, weights = core.indices, core.weights
+            gradients = gradients_of(context, rows)
+        norms = gradient_norms(gradients)
+        shares = draw_probabilities(norms, weights, self.mix)
+        drawn = DrawTable(shares, weights, rng).draw(min(size, len(rows)), self.method, rng)
+        at = drawn.indices
+        variance = None
+        if self.pool is None and self.method == "systematic":
+            inclusion = inclusion_probabilities(shares, size)
+            variance = two_stage_variance(gradients, norms, weights, inclusion, n, size)
+        self._note(context, Report(context.epoch, len(rows), gain, variance))
+        return Coreset(
+            rows[at],
+            partly_corrected(drawn.weights, weights[at], self.correction),
+            n,
+            method=self.name,
+            total_weight=float(context.sizes.sum()),
+            guarantee=None if self.correction < 1 else "weighted sums are unbiased",
+        )
+
+    def _gain(self, gradients: Gradients) -> float:
+        """Of the scores, all known, over a uniform draw; a probe cannot show more than its length."""
+        n = len(gradients)
+        gradients, ones = gradients.double(), np.ones(n)
+        norms = gradient_norms(gradients)
+        uniform = replacement_variance(gradients, norms, ones, ones / n)
+        own = replacement_variance(gradients, norms, ones, draw_probabilities(norms, ones, self.mix))
+        return max(1.0, min(n, uniform / own)) if own > 0 else float(n if uniform > 0 else 1)
+
+    def _every(self, context: SelectionContext) -> int:
+        known = getattr(context, "select_every", None) if self.select_every is None else self.select_every
+        return _UNKNOWN_EVERY if known is None else known
+
+    def _model_free(
+        self, context: SelectionContext, size: int, rng: np.random.Generator, why: str
+    ) -> Coreset:
+        core = (AdaptiveRandom() if self.pool is None else self.pool).select(context, size, rng)
+        return Coreset(
+            core.indices,
+            core.weights,
+            core.n_samples,
+            method=f"{self.name} ({why})",
+            total_weight=float(context.sizes.sum()),
+        )
+
+    def _note(self, context: SelectionContext, report: Report) -> None:
+        self.reports(context).append(report)
+        found = "a uniform draw, which is cheaper" if report.variance is None else report.variance
+        logger.info(
+            "adaptive coreset, epoch %d: %d rows scored, gain %.3g; variance %s.",
+            report.epoch,
+            report.pool,
+            report.gain,
+            found,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class _Part(Selector):
+    """The draw within one class."""
+
+    whole: AdaptiveCoreset
+
+    @property
+    def name(self) -> str:
+        return self.whole.name
+
+    def _select(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Coreset:
+        return self.whole._draw(context, size, rng)
+
+
+def partly_corrected(weights: Floats, inputs: Floats, correction: float) -> Floats:
+    r"""From unbiased weights :math:`u / \pi` to :math:`u \pi^{-c}`, with the same sum."""
+    if correction == 1:
+        return weights
+    powers = inputs * (weights / inputs) ** correction
+    return powers * (weights.sum() / powers.sum())
+
+
+def joined(parts: list[Gradients], count: int) -> Gradients:
+    """The first ``count`` of several lots of the same layer."""
+    first = parts[0]
+    inputs = None if first.inputs is None else np.concatenate([part.inputs for part in parts])[:count]
+    return Gradients(np.concatenate([part.residuals for part in parts])[:count], inputs, first.bias).double()
