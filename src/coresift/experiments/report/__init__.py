@@ -1,0 +1,61 @@
+"""A report: one self-contained page of the results of ``coresift bench``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO
+
+from ..._coreset_io import write_whole
+from .inputs import Inputs, Missing, look_at
+from .page import page
+from .reading import Part, Results, read_results
+
+__all__ = ["Results", "read_results", "write_report"]
+
+Looking = Callable[[Part], Inputs | Missing]
+
+
+def write_report(
+    results: Results,
+    out: Path,
+    data_dir: Path | None = None,
+    *,
+    verbose: int = 0,
+    looking: Looking | None = None,
+) -> int:
+    """Write the page, whole or not at all.
+
+    Parameters
+    ----------
+    results : Results
+        Of :func:`read_results`.
+    out : path
+    data_dir : path, optional
+        The folder of the data sets; without it there are no sensitivities, images and certificates.
+    verbose : int, default 0
+        Above 0, progress is logged as warnings of the logger ``coresift``.
+    looking : callable, optional
+        In place of reading the data, from a part of the results to what is said of its data.
+
+    Returns
+    -------
+    int
+        The size of the page in bytes.
+    """
+    known: dict[tuple[str, tuple[float, ...]], Inputs | Missing] = {}
+    found = []
+    for part in results.parts:
+        key = (part.protocol.dataset, part.summary.budgets)
+        if looking is not None:
+            known[key] = looking(part)
+        elif key not in known:
+            known[key] = look_at(*key, data_dir, verbose=verbose)
+        found.append(known[key])
+    text = page(results, found)
+
+    def write(file: IO[bytes]) -> None:
+        file.write(text)
+
+    write_whole(out, write)
+    return len(text)

@@ -1,0 +1,168 @@
+"""What a table says, in sentences that are computed from it; nothing is claimed that was not tested."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from ..bench.layout import percent
+from ..bench.statistics import LEVEL
+from ..bench.summary import FULL, REFERENCE, Entry, Summary
+from .series import duration
+
+OURS = "RBF"
+
+
+_TEST = f"paired t tests over common seeds, Holm's correction, level {100 * LEVEL:g} %"
+
+
+def finding(summary: Summary) -> list[str]:
+    """Short sentences: the best of each budget, RBF beside uniform redraws, the others beside them, all data."""
+    sentences = [_best(summary), _ours(summary), _others(summary), _redraws(summary), _full(summary)]
+    return [sentence for sentence in sentences if sentence]
+
+
+def _plain(summary: Summary, budget: float) -> list[Entry]:
+    """Of a budget, what was run without a warm start, the best first."""
+    found = [
+        entry
+        for (method, share), entry in summary.entries.items()
+        if share == budget and entry.mean is not None and method.name != FULL and not is_warm(entry)
+    ]
+    return sorted(found, key=lambda entry: -(entry.mean or 0.0))
+
+
+def is_warm(entry: Entry) -> bool:
+    """Whether it starts on all data."""
+    return entry.method.name.upper().endswith("-WARM")
+
+
+def _best(summary: Summary) -> str:
+    winners: dict[str, list[str]] = {}
+    for budget in summary.budgets:
+        ranked = _plain(summary, budget)
+        if len(ranked) > 1:
+            said = f"{percent(budget)} ({ranked[0].mean:.2f} %)"
+            winners.setdefault(str(ranked[0].method), []).append(said)
+    if not winners:
+        return ""
+    parts = [f"{name} at {listed(places)}" for name, places in winners.items()]
+    return f"Best mean accuracy without a warm start: {'; '.join(parts)}."
+
+
+def _ours(summary: Summary) -> str:
+    entries = [
+        entry
+        for entry in summary.entries.values()
+        if entry.method.name == OURS and _difference(entry) is not None
+    ]
+    if not entries:
+        return ""
+    differences = [_difference(entry) or 0.0 for entry in entries]
+    least, largest = signed(min(differences)), signed(max(differences))
+    span = f"{least} points" if least == largest else f"between {least} and {largest} points"
+    return f"{OURS} beside uniform redraws at the same R differs by {span}: {_decided(entries)} ({_TEST})."
+
+
+def _others(summary: Summary) -> str:
+    entries = [
+        entry
+        for entry in summary.entries.values()
+        if _difference(entry) is not None and entry.method.name not in (OURS, "RANDOM") and not is_warm(entry)
+    ]
+    if not entries:
+        return ""
+    names = listed(list(dict.fromkeys(entry.method.name for entry in entries)))
+    return f"{names} beside {REFERENCE} at the same R: {_decided(entries)}."
+
+
+def _difference(entry: Entry) -> float | None:
+    return None if entry.comparison is None else entry.comparison.difference
+
+
+def _decided(entries: Iterable[Entry]) -> str:
+    """How many differences are findings, after the correction."""
+    found = [entry.comparison for entry in entries if entry.comparison is not None]
+    tested = [one for one in found if one.p_holm is not None]
+    if not tested:
+        return "too few seeds in common to test it"
+    above = sum(one.is_significant and (one.difference or 0.0) > 0 for one in tested)
+    below = sum(one.is_significant and (one.difference or 0.0) < 0 for one in tested)
+    untested = "" if len(tested) == len(found) else f"; {len(found) - len(tested)} could not be tested"
+    if not above and not below:
+        what = (
+            "it is not significant"
+            if len(tested) == 1
+            else f"none of {len(tested)} differences is significant"
+        )
+        return what + untested
+    rest = len(tested) - above - below
+    counts = [(above, "significantly better"), (below, "significantly worse"), (rest, "undecided")]
+    said = listed([f"{count} {what}" for count, what in counts if count])
+    return f"of {len(tested)} differences {said}{untested}"
+
+
+def _redraws(summary: Summary) -> str:
+    """Uniform redraws before every epoch, beside the best method that selects as seldom as the table asks."""
+    own = summary.protocol.select_every
+    often = [method for method in summary.methods if method.name == REFERENCE and method.select_every < own]
+    wins: list[tuple[float, Entry, Entry]] = []
+    losses: list[tuple[float, Entry, Entry]] = []
+    for method in often[:1]:
+        for budget in summary.budgets:
+            ours = summary.at(method, budget)
+            rivals = [entry for entry in _plain(summary, budget) if entry.method.select_every == own]
+            if ours.mean is None or not rivals:
+                continue
+            (wins if ours.mean > (rivals[0].mean or 0.0) else losses).append((budget, ours, rivals[0]))
+    if not wins and not losses:
+        return ""
+    every = "epoch" if often[0].select_every == 1 else f"{often[0].select_every} epochs"
+    who = f"{often[0]}, a uniform subset redrawn every {every},"
+    budget, ours, rival = (wins or losses)[0]
+    example = f"at {percent(budget)} {accuracy(ours)} against {accuracy(rival)} by {rival.method}{_times(rival, ours)}"
+    if not wins:
+        return f"{who} stays below the best method that selects every {own} epochs ({example})."
+    where = "" if not losses else f" at {listed([percent(budget) for budget, _, _ in wins])}"
+    but = f", not at {listed([percent(budget) for budget, _, _ in losses])}" if losses else ""
+    return (
+        f"{who} has a higher mean than every method that selects every {own} epochs{where}{but} ({example})."
+    )
+
+
+def _times(slow: Entry, fast: Entry) -> str:
+    if not slow.seconds or not fast.seconds or slow.seconds < 1.15 * fast.seconds:
+        return ""
+    return f", which takes {slow.seconds / fast.seconds:.1f} times as long"
+
+
+def _full(summary: Summary) -> str:
+    full = next((e for e in summary.entries.values() if e.method.name == FULL and e.mean is not None), None)
+    if full is None:
+        return "All data (FULL) has not been run, so there are no speed-ups."
+    time = f" in {duration(full.seconds)}" if full.seconds else ""
+    sentence = f"All data (FULL) give {accuracy(full)}{time}"
+    ranked = [entry for budget in summary.budgets for entry in _plain(summary, budget)]
+    ranked = [entry for entry in ranked if entry.seconds and entry.speed_up]
+    if not ranked:
+        return sentence + "."
+    best = max(ranked, key=lambda entry: entry.mean or 0.0)
+    gap = (best.mean or 0.0) - (full.mean or 0.0)
+    side = "below" if gap < 0 else "above"
+    name = f"{best.method} at {percent(best.budget)}"
+    return f"{sentence}; the best on a subset ({name}) is {abs(gap):.2f} points {side} it, {best.speed_up:.3g} times as fast."
+
+
+def accuracy(entry: Entry) -> str:
+    """Mean and deviation, in per cent."""
+    spread = "" if entry.deviation is None else f" ± {entry.deviation:.2f}"
+    return f"{entry.mean:.2f}{spread} %"
+
+
+def signed(value: float) -> str:
+    """With a sign that is as wide as a plus."""
+    return f"{value:+.2f}".replace("-", "\N{MINUS SIGN}")
+
+
+def listed(items: Sequence[str]) -> str:
+    """a, b and c."""
+    return " and ".join(filter(None, (", ".join(items[:-1]), *items[-1:])))
