@@ -105,7 +105,7 @@ def table(
     elif kind is Format.TERMINAL:
         _show(settings, summary)
     else:
-        typer.echo(_writer(kind)(summary), nl=False)
+        typer.echo(_writer(kind)(summary).encode(), nl=False)  # UTF-8, whatever the locale
 
 
 def _format(chosen: Format | None, out: Path | None) -> Format:
@@ -165,5 +165,5 @@ def _show(settings: Settings, summary: Summary) -> None:
 
     console = settings.out
     width = console.width if console.is_terminal else _FILE_WIDTH
-    for line in terminal_lines(summary, width):
+    for line in terminal_lines(summary, width, is_ascii=not console.encoding.lower().startswith("utf")):
         console.print(Text.assemble(*line), soft_wrap=True)

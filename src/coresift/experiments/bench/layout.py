@@ -74,6 +74,7 @@ def state(summary: Summary) -> list[str]:
     outside = {
         "of another version of the protocol": left_out.other_protocol,
         "at another scale": left_out.other_scale,
+        "trained in another way under the same version": left_out.other_config,
         "of a cell that is here already": left_out.repeated,
         "that cannot be used": len(left_out.unusable),
     }
@@ -121,8 +122,10 @@ def _quality(summary: Summary, is_brief: bool) -> Block:
     best, usual = _best(summary), _usual_seeds(summary)
     # Means stand under means, with or without what follows them.
     has_deviation = any(entry.deviation is not None for entry in summary.entries.values())
-    is_raised = any(entry.n_seeds not in (0, usual) for entry in summary.entries.values())
-    width = len("98.76 ±1.23" if has_deviation else "98.76") + is_raised
+    raised = [
+        len(str(entry.n_seeds)) for entry in summary.entries.values() if entry.n_seeds not in (0, usual)
+    ]
+    width = len("98.76 ±1.23" if has_deviation else "98.76") + max(raised, default=0)
 
     def ours(entry: Entry) -> Cell:
         if entry.mean is None:
@@ -355,4 +358,6 @@ def _runs(count: int) -> str:
 
 
 def _tests(count: int) -> str:
-    return "1 test" if count == 1 else f"the {count} tests of this table"
+    if count == 0:
+        return "the tests of this table, none of which is possible yet"
+    return "the one test of this table" if count == 1 else f"the {count} tests of this table"

@@ -46,6 +46,7 @@ def as_json(summary: Summary) -> dict[str, Any]:
         "left_out": {
             "other_protocol": left_out.other_protocol,
             "other_scale": left_out.other_scale,
+            "other_config": left_out.other_config,
             "repeated": left_out.repeated,
             "unusable": list(left_out.unusable),
         },

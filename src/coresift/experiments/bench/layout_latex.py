@@ -50,10 +50,11 @@ def escaped(text: str) -> str:
 def _table(summary: Summary, block: Block) -> Iterator[str]:
     widths = [len(group.names) for group in block.groups]
     finished = state(summary)[0]
-    caption = " ".join([f"{heading(summary)}: {block.title}.", finished, *block.notes])
+    title = f"{heading(summary)}: {block.title}"
+    caption = " ".join([f"{title}.", finished, *block.notes])
     yield r"\begin{table*}[tbp]"
     yield r"\centering"
-    yield f"\\caption{{{escaped(caption)}}}"
+    yield f"\\caption[{{{escaped(title)}}}]{{{escaped(caption)}}}"
     yield f"\\label{{tab:{summary.protocol.table}-{block.name}}}"
     yield _FIT
     yield f"\\begin{{tabular}}{{l{' '.join('r' * width for width in widths)}}}"

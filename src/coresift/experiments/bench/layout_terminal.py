@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .layout import Block, Cell, Columns, blocks, colophon, heading, state
 from .summary import Summary
@@ -13,11 +13,17 @@ Style = str  # "", "bold", "dim"
 Line = list[tuple[str, Style]]
 
 _BETWEEN_GROUPS = " │"
+_ASCII = str.maketrans(
+    {"─": "-", "│": "|", "—": "-", "±": "+-"}
+    | {raised: f"^{digit}" for digit, raised in enumerate("⁰¹²³⁴⁵⁶⁷⁸⁹")}
+)
 
 
-def terminal_lines(summary: Summary, width: int = 100) -> list[Line]:
-    """The whole table, as pieces of text with a style each."""
+def terminal_lines(summary: Summary, width: int = 100, *, is_ascii: bool = False) -> list[Line]:
+    """The whole table, as pieces of text with a style each; lines of at most ``width``, unless a column is wider."""
     full, brief = blocks(summary), blocks(summary, is_brief=True)
+    if is_ascii:
+        full, brief = ([_in_ascii(block) for block in each] for each in (full, brief))
     lines: list[Line] = [[(heading(summary), "bold")]]
     for sentence in state(summary):
         lines += _wrapped(sentence, width)
@@ -28,6 +34,8 @@ def terminal_lines(summary: Summary, width: int = 100) -> list[Line]:
     lines.append([])
     for sentence in colophon(summary):
         lines += _wrapped(sentence, width)
+    if is_ascii:  # rules and titles; what is in columns has its width already
+        lines = [[(text.translate(_ASCII), style) for text, style in line] for line in lines]
     return [_stripped(line) for line in lines]
 
 
@@ -45,6 +53,18 @@ def _block_lines(block: Block, width: int) -> Iterator[Line]:
         yield from _part_lines(block, part)
     for note in block.notes:
         yield from _wrapped(note, width)
+
+
+def _in_ascii(block: Block) -> Block:
+    """For terminals that know no other characters: replaced before columns are aligned, as some take two."""
+    sections = tuple(
+        tuple(
+            replace(row, cells=tuple(replace(cell, text=cell.text.translate(_ASCII)) for cell in row.cells))
+            for row in section
+        )
+        for section in block.sections
+    )
+    return replace(block, sections=sections)
 
 
 def _part_lines(block: Block, part: Sequence[_Group]) -> Iterator[Line]:

@@ -91,6 +91,7 @@ class LeftOut:
 
     other_protocol: int = 0
     other_scale: int = 0
+    other_config: int = 0
     repeated: int = 0
     unusable: tuple[str, ...] = ()
     """A sentence for each that lacks something."""
@@ -203,6 +204,9 @@ def _usable(
             if cell["scale"] != protocol.scale:
                 counts["other_scale"] += 1
                 continue
+            if not _is_trained_as(record["config"], protocol):
+                counts["other_config"] += 1
+                continue
             run = _run(record, metric)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             what = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
@@ -214,6 +218,11 @@ def _usable(
             counts["repeated"] += 1
         runs.setdefault(key, run)
     return [runs[key] for key in sorted(runs)], LeftOut(**counts, unusable=tuple(unusable))
+
+
+def _is_trained_as(config: Mapping[str, Any], protocol: Protocol) -> bool:
+    """Whether a run agrees with the protocol in all settings that both name."""
+    return all(config.get(name, value) == value for name, value in protocol.config.items())
 
 
 def _run(record: Mapping[str, Any], metric: Metric) -> Run:
@@ -245,6 +254,8 @@ def _nothing(protocol: Protocol, left_out: LeftOut) -> str:
         others.append(f"{left_out.other_scale} at another scale (see --scale)")
     if left_out.other_protocol:
         others.append(f"{left_out.other_protocol} of another version of the protocol")
+    if left_out.other_config:
+        others.append(f"{left_out.other_config} trained in another way")
     if left_out.unusable:
         others.append(f"{len(left_out.unusable)} that cannot be used ({left_out.unusable[0]})")
     there = f"; there are {', '.join(others)}" if others else ""
