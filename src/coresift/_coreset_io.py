@@ -6,11 +6,11 @@ never half of it.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
 import secrets
-import warnings
 import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ._errors import InvalidInputError, MissingExtraError
+from ._npz import naming, open_arrays
 
 Header = dict[str, Any]
 Indices = NDArray[np.int64]
@@ -29,6 +30,7 @@ _FORMAT = "coresift.coreset"
 _VERSION = 1
 _PARQUET_KEY = b"coresift"
 _PARQUET_RUN = b"coresift.run"
+_MOST_ROWS_PER_BYTE = 8
 
 
 def write_coreset(
@@ -60,19 +62,11 @@ def header_text(about: Header, indices: Indices, weights: Weights) -> str:
 def read_coreset(path: Path) -> tuple[Header, Indices, Weights]:
     """What ``write_coreset`` wrote, if format, version and checksum are right; else an error naming the file."""
     read = _for_suffix(path, {".npz": _read_npz, ".parquet": _read_parquet})
-    with path.open("rb") as file, warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            text, indices, weights = read(file)
-            return _checked(json.loads(text), indices, weights), indices, weights
-        except MissingExtraError:
-            raise
-        except InvalidInputError as error:
-            raise InvalidInputError(f"{path}: {error}") from None
-        except Exception as error:  # what a reader raises on a damaged file is neither documented nor bounded
-            raise InvalidInputError(
-                f"{path}: not a coreset file, or damaged ({type(error).__name__}: {error})"
-            ) from error
+    with path.open("rb"):
+        pass  # a file that is missing or may not be read is said by the system, in its words
+    with naming(path, "not a coreset file, or damaged"):
+        text, indices, weights = read(path)
+        return _checked(json.loads(text), indices, weights), indices, weights
 
 
 def _checked(header: Any, indices: Indices, weights: Weights) -> Header:
@@ -106,8 +100,21 @@ def _checksum(header: Header, indices: Indices, weights: Weights) -> str:
     return digest.hexdigest()
 
 
+def arrays_checksum(header: Header, arrays: Mapping[str, np.ndarray]) -> str:
+    """SHA-256 of a header and of named arrays, with their types and shapes."""
+    digest = hashlib.sha256(json.dumps(header, sort_keys=True).encode())
+    for name in sorted(arrays):
+        array = np.ascontiguousarray(arrays[name])
+        digest.update(f"\0{name} {array.dtype.str} {array.shape}\0".encode())
+        digest.update(array.data)
+    return digest.hexdigest()
+
+
 def write_whole(target: Path, write: Callable[[IO[bytes]], None]) -> None:
-    """Write beside the target, then rename over it: the rename is the only step that others can see."""
+    """Write beside the target, then rename over it: the rename is the only step that others can see.
+
+    A full disk, a folder that may not be written to and the like are an `OSError` that names the target.
+    """
     if not target.parent.is_dir():
         raise FileNotFoundError(f"{target}: the folder {target.parent} does not exist")
     draft = target.with_name(f".coresift-{secrets.token_hex(8)}.tmp")
@@ -117,9 +124,20 @@ def write_whole(target: Path, write: Callable[[IO[bytes]], None]) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.replace(draft, target)
-    except BaseException:
-        draft.unlink(missing_ok=True)
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            draft.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise unwritable(error, target) from error
         raise
+
+
+def unwritable(error: OSError, path: Path) -> OSError:
+    """The same error, of the same class, in words that name the file."""
+    reason = error.strerror or str(error)
+    found = OSError(error.errno, reason) if error.errno is not None else OSError(reason)
+    found.args = (f"{path}: cannot be written ({reason})",)  # what is printed; errno and class stay
+    return found
 
 
 def _write_npz(
@@ -141,8 +159,8 @@ def _write_npz(
                 np.lib.format.write_array(member, values, allow_pickle=False)
 
 
-def _read_npz(file: IO[bytes]) -> tuple[str, Indices, Weights]:
-    with np.load(file, allow_pickle=False) as members:
+def _read_npz(path: Path) -> tuple[str, Indices, Weights]:
+    with open_arrays(path, is_packed=False) as members:
         return str(members["header"]), members["row"], members["weight"]
 
 
@@ -169,15 +187,22 @@ def parquet_metadata(header: str, run: str | None) -> dict[bytes, bytes]:
     return {_PARQUET_KEY: header.encode(), **more}
 
 
-def _read_parquet(file: IO[bytes]) -> tuple[str, Indices, Weights]:
+def _read_parquet(path: Path) -> tuple[str, Indices, Weights]:
     try:
         from pyarrow import parquet
     except ImportError as error:
         _refuse_parquet(error)
-    table = parquet.ParquetFile(file).read(columns=["row", "weight"])
-    metadata = table.schema.metadata or {}
-    if _PARQUET_KEY not in metadata:
-        raise InvalidInputError("not a coreset file")
+    with path.open("rb") as file:
+        opened = parquet.ParquetFile(file)
+        # distinct rows hardly compress; equal ones take no room at all, and are none that we wrote
+        if opened.metadata.num_rows > _MOST_ROWS_PER_BYTE * path.stat().st_size:
+            raise InvalidInputError(
+                f"{opened.metadata.num_rows:,} rows in {path.stat().st_size:,} bytes: not a coreset file"
+            )
+        metadata = opened.schema_arrow.metadata or {}
+        if _PARQUET_KEY not in metadata:
+            raise InvalidInputError("not a coreset file")
+        table = opened.read(columns=["row", "weight"])
     return metadata[_PARQUET_KEY].decode(), table["row"].to_numpy(), table["weight"].to_numpy()
 
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import zipfile
-import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from .._errors import InvalidInputError
+from .._npz import Members, map_array, open_arrays
 from .source import Chunk, Labels, Piece, Source, check_numeric, encode_labels, pieces_of
 
 
@@ -96,17 +94,7 @@ class NpySource(Source):
 
 def map_npy(path: Path) -> np.ndarray:
     """The array of a ``.npy`` file, not read yet."""
-    with path.open("rb") as file:
-        if file.read(6) != b"\x93NUMPY":
-            raise InvalidInputError(f"{path}: not a .npy file.")
-    try:
-        array: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError) as error:
-        if "object" in str(error).lower():
-            raise InvalidInputError(
-                f"{path} is an array of Python objects; an array of numbers is needed."
-            ) from None
-        raise InvalidInputError(f"{path}: damaged ({error})") from error
+    array = map_array(path)
     if array.ndim != 2 or 0 in array.shape:
         raise InvalidInputError(
             f"{path}: shape {array.shape}; rows and columns are needed, at least one of each."
@@ -117,42 +105,31 @@ def map_npy(path: Path) -> np.ndarray:
 
 def open_npz(path: Path, features: str | None, label: str | None, weight: str | None) -> ArraySource:
     """The member ``features`` (the only two-dimensional one, or ``X``, if not given) of a ``.npz`` file."""
-    try:
-        with np.load(path, allow_pickle=False) as members:
-            chosen = features or _only_matrix(members, path, {label, weight})
-            wanted = {
-                name: _member(members, name, path) for name in (chosen, label, weight) if name is not None
-            }
-    except (ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        if isinstance(error, InvalidInputError):
-            raise
-        if "object" in str(error).lower():
-            raise InvalidInputError(
-                f"{path}: holds an array of Python objects; numbers are needed."
-            ) from None
-        raise InvalidInputError(f"{path}: not a .npz file, or damaged ({error})") from error
+    with open_arrays(path) as members:
+        chosen = features or _only_matrix(members, path, {label, weight})
+        wanted = {name: _member(members, name, path) for name in (chosen, label, weight) if name is not None}
     weights = None if weight is None else wanted[weight]
     if weights is not None:
         check_numeric(weights.dtype, f"{path}: {weight!r}")
     return ArraySource(wanted[chosen], weights, None if label is None else wanted[label], name=str(path))
 
 
-def _member(members: Any, name: str, path: Path) -> np.ndarray:
-    if name not in members.files:
+def _member(members: Members, name: str, path: Path) -> np.ndarray:
+    if name not in members:
         raise InvalidInputError(
-            f"{path}: no array {name!r}; there are {', '.join(map(repr, members.files))}."
+            f"{path}: no array {name!r}; there are {', '.join(map(repr, members.names))}."
         )
-    return np.asarray(members[name])
+    return members[name]
 
 
-def _only_matrix(members: Any, path: Path, others: set[str | None]) -> str:
-    candidates = [name for name in members.files if name not in others]
+def _only_matrix(members: Members, path: Path, others: set[str | None]) -> str:
+    candidates = [name for name in members.names if name not in others]
     if "X" in candidates:
         return "X"
     if len(candidates) > 1:
-        candidates = [name for name in candidates if members[name].ndim == 2]
+        candidates = [name for name in candidates if members.ndim(name) == 2]
     if len(candidates) == 1:
         return str(candidates[0])
     raise InvalidInputError(
-        f"{path}: holds {', '.join(map(repr, members.files)) or 'nothing'}; name one with --embedding."
+        f"{path}: holds {', '.join(map(repr, members.names)) or 'nothing'}; name one with --embedding."
     )

@@ -6,15 +6,17 @@ version of these data sets is a pickle, which can run any code when it is read: 
 
 from __future__ import annotations
 
+import gzip
 import tarfile
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import IO, Any, cast
 
 import numpy as np
 
 from .._errors import InvalidInputError
+from .._npz import naming
 from .fetch import Download
 from .preparing import array_splits
 from .splits import DatasetSplits
@@ -22,6 +24,8 @@ from .splits import DatasetSplits
 _PIXELS = 3 * 32 * 32
 _SITE = "https://www.cs.toronto.edu/~kriz/"
 _TEXT_LIMIT = 1 << 16
+_MOST_MEMBERS = 1000
+_SLACK = 1 << 24  # bytes of an archive beside the files that are needed
 
 
 @dataclass(frozen=True)
@@ -159,34 +163,59 @@ def _records(layout: Cifar, content: bytes, where: str) -> tuple[np.ndarray, np.
 
 
 def read_members(archive: Path, needed: Mapping[str, int], optional: Mapping[str, int]) -> dict[str, bytes]:
-    """Files of a tar archive by their last name, in memory; none may be larger than its number of bytes.
+    """Files of a tar archive, plain or packed by gzip, by their last name, in memory.
 
-    An archive in which any member has an absolute path, a ``..`` in its path, or is a link or a device is refused as a
-    whole: the published ones have none, so that it is not one of them.
+    None may be larger than its number of bytes, and all that is unpacked not much larger than their sum. An archive in
+    which any member has an absolute path, a ``..`` in its path, or is a link or a device is refused as a whole: the
+    published ones have none, so that it is not one of them.
     """
     limits = {**needed, **optional}
     found: dict[str, bytes] = {}
-    try:
-        with tarfile.open(archive, "r:*") as tar:
-            for member in tar:
+    with archive.open("rb") as file, naming(archive, "no archive, damaged or cut off"):
+        is_packed = file.read(2) == b"\x1f\x8b"
+        file.seek(0)
+        plain: Any = gzip.GzipFile(fileobj=file) if is_packed else file
+        bounded = cast(IO[bytes], _Bounded(plain, sum(limits.values()) + _SLACK))
+        with tarfile.open(fileobj=bounded, mode="r:") as tar:
+            for number, member in enumerate(tar):
                 _check_member(member, archive)
                 name = PurePosixPath(member.name).name
+                if number >= _MOST_MEMBERS:
+                    raise InvalidInputError(f"holds more than {_MOST_MEMBERS:,} members")
                 if name not in limits or not member.isfile():
                     continue
                 if name in found:
-                    raise InvalidInputError(f"{archive}: holds {name} twice")
-                if member.size > limits[name]:
+                    raise InvalidInputError(f"holds {name} twice")
+                if not 0 <= member.size <= limits[name]:
                     raise InvalidInputError(
-                        f"{archive}: {member.name} has {member.size:,} bytes; {limits[name]:,} are the most"
+                        f"{member.name} has {member.size:,} bytes; {limits[name]:,} are the most"
                     )
                 stream = tar.extractfile(member)
                 found[name] = b"" if stream is None else stream.read()
-    except (tarfile.TarError, EOFError, zlib.error, OSError) as error:
-        raise InvalidInputError(f"{archive}: no archive, damaged or cut off ({error})") from error
     for name in needed:
         if name not in found:
             raise InvalidInputError(f"{archive}: holds no {name}")
     return found
+
+
+class _Bounded:
+    """A file of which no more than so many bytes are read or passed over: a packed archive may hold any number."""
+
+    def __init__(self, file: Any, most: int) -> None:
+        self._file, self._most = file, most
+        self.tell = file.tell
+
+    def read(self, size: int = -1) -> bytes:
+        self._check(self.tell() + size if size >= 0 else self._most + 1)
+        return cast(bytes, self._file.read(size))
+
+    def seek(self, place: int, whence: int = 0) -> int:
+        self._check(place if whence == 0 else self._most + 1)
+        return cast(int, self._file.seek(place))
+
+    def _check(self, end: int) -> None:
+        if end > self._most:
+            raise InvalidInputError(f"more than {self._most:,} bytes are in the archive")
 
 
 def _check_member(member: tarfile.TarInfo, archive: Path) -> None:

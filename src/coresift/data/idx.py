@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import math
+import os
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -16,21 +17,27 @@ from typing import Any, BinaryIO, cast
 import numpy as np
 
 from .._errors import InvalidInputError
+from .._npz import MOST_DEFLATED
 
 _TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 _PIECE = 1 << 24  # bytes
 
 
-def read_idx(path: str | Path) -> np.ndarray:
+def read_idx(path: str | Path, *, max_bytes: int | None = None) -> np.ndarray:
     """The array of an IDX file, in the byte order of the machine; a name that ends in ``.gz`` is decompressed.
 
-    Raises an `InvalidInputError` that names the file when it is missing, not IDX, cut off, or longer than it says.
+    Raises an `InvalidInputError` that names the file when it is missing, not IDX, cut off, longer than it says, or
+    larger than ``max_bytes``.
     """
     path = Path(path)
-    opener: Callable[..., Any] = gzip.open if path.suffix == ".gz" else open
+    is_packed = path.suffix == ".gz"
+    opener: Callable[..., Any] = gzip.open if is_packed else open
     try:
         with opener(path, "rb") as file:
-            return _read(cast(BinaryIO, file))
+            limits = [max_bytes] if max_bytes is not None else []
+            if is_packed:
+                limits.append(os.stat(path).st_size * MOST_DEFLATED)
+            return _read(cast(BinaryIO, file), min(limits, default=None))
     except FileNotFoundError:
         raise InvalidInputError(f"{path}: no such file") from None
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
@@ -39,7 +46,8 @@ def read_idx(path: str | Path) -> np.ndarray:
         raise InvalidInputError(f"{path}: {error}") from None
 
 
-def _read(file: BinaryIO) -> np.ndarray:
+def _read(file: BinaryIO, most: int | None) -> np.ndarray:
+    """The array; no more than ``most`` bytes can be behind the header, or are wanted."""
     magic = file.read(4)
     if len(magic) < 4 or magic[:2] != b"\0\0" or magic[2] not in _TYPES or magic[3] == 0:
         raise InvalidInputError(f"not an IDX file: it begins with {magic.hex(' ') or 'nothing'}")
@@ -49,7 +57,11 @@ def _read(file: BinaryIO) -> np.ndarray:
         raise InvalidInputError("cut off within its header")
     shape = tuple(int(size) for size in np.frombuffer(header, ">u4"))
     expected = math.prod(shape) * dtype.itemsize
-    body = bytearray()  # by pieces: a header may announce more than any machine holds
+    if most is not None and expected > most:
+        raise InvalidInputError(
+            f"its header announces {shape} entries, {expected:,} bytes, but no more than {most:,} can follow"
+        )
+    body = bytearray()  # by pieces: less may be there than is announced
     while piece := file.read(
         min(expected + 1 - len(body), _PIECE)
     ):  # one more than there should be, to notice it
@@ -59,4 +71,4 @@ def _read(file: BinaryIO) -> np.ndarray:
         raise InvalidInputError(
             f"its header announces {shape} entries, {expected:,} bytes, but {found} follow"
         )
-    return np.frombuffer(body, dtype).reshape(shape).astype(dtype.newbyteorder("="))
+    return np.frombuffer(body, dtype).reshape(shape).astype(dtype.newbyteorder("="), copy=False)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from .._errors import InvalidInputError, MissingExtraError
+from .._npz import naming
 
 Box = tuple[float, float, float, float]  # left, upper, right, lower
 Crop = Callable[
@@ -32,30 +35,32 @@ def need_pillow(what: str) -> Any:
 def decode(path: str, size: int, crop: Crop) -> np.ndarray:
     """An image file as (3, size, size) uint8, the part that ``crop`` names."""
     Image = need_pillow("image files")
-    from PIL import UnidentifiedImageError
-
-    try:
-        with warnings.catch_warnings(), Image.open(path) as image:
-            warnings.simplefilter("ignore")  # of odd metadata and palettes, which published photographs have
-            width, height = image.size
-            box, mirror = crop(width, height)
-            # JPEG files are decoded at a fraction of their size where that is still larger than what is kept
-            image.draft("RGB", _least_size(image.size, box, size))
-            shrink = image.size[0] / width, image.size[1] / height
-            box = (box[0] * shrink[0], box[1] * shrink[1], box[2] * shrink[0], box[3] * shrink[1])
-            small = image.convert("RGB").resize((size, size), Image.Resampling.BILINEAR, box=box)
-            pixels = np.asarray(small, dtype=np.uint8).transpose(2, 0, 1)
-    except FileNotFoundError:
-        raise InvalidInputError(f"{path}: no such file") from None
-    except (
-        UnidentifiedImageError,
-        Image.DecompressionBombError,
-        OSError,
-        ValueError,
-        SyntaxError,
-    ) as error:
-        raise InvalidInputError(f"{path}: damaged, or no image ({error})") from error
+    with opened_image(path) as image:
+        width, height = image.size
+        box, mirror = crop(width, height)
+        # JPEG files are decoded at a fraction of their size where that is still larger than what is kept
+        image.draft("RGB", _least_size(image.size, box, size))
+        shrink = image.size[0] / width, image.size[1] / height
+        box = (box[0] * shrink[0], box[1] * shrink[1], box[2] * shrink[0], box[3] * shrink[1])
+        small = image.convert("RGB").resize((size, size), Image.Resampling.BILINEAR, box=box)
+        pixels = np.asarray(small, dtype=np.uint8).transpose(2, 0, 1)
     return np.ascontiguousarray(pixels[:, :, ::-1] if mirror else pixels)
+
+
+@contextmanager
+def opened_image(path: str) -> Iterator[Any]:
+    """An image of Pillow. Whatever goes wrong while it is decoded is said with the name of the file.
+
+    Pillow warns of odd metadata and palettes, which published photographs have: that is not heard. It warns of images
+    of more than 89 million pixels too, which a file of a few kilobytes may hold: those are refused.
+    """
+    Image = need_pillow("image files")
+    if not Path(path).exists():
+        raise InvalidInputError(f"{path}: no such file")
+    with naming(Path(path), "damaged, or no image"):
+        warnings.simplefilter("error", Image.DecompressionBombWarning)  # until ``naming`` ends
+        with Image.open(path) as image:
+            yield image
 
 
 def middle(share: float) -> Crop:

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from .._errors import InvalidInputError, MissingExtraError
+from .._errors import MissingExtraError
+from .image_files import opened_image
 from .source import Chunk, Labels, Piece, Source
 
 SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".pgm", ".ppm"})
@@ -53,11 +54,8 @@ class ImageSource(Source):
         return Labels(np.array(codes), list(names))
 
     def _pixels(self, path: str) -> np.ndarray:
-        from PIL import Image, UnidentifiedImageError
+        from PIL import Image
 
-        try:
-            with Image.open(path) as image:
-                small: Any = image.convert("RGB").resize((self.size, self.size), Image.Resampling.BOX)
-                return np.asarray(small, dtype=np.float32).reshape(-1) / np.float32(255.0)
-        except (UnidentifiedImageError, OSError, ValueError, SyntaxError) as error:
-            raise InvalidInputError(f"{path}: damaged, or no image ({error})") from error
+        with opened_image(path) as image:
+            small: Any = image.convert("RGB").resize((self.size, self.size), Image.Resampling.BOX)
+            return np.asarray(small, dtype=np.float32).reshape(-1) / np.float32(255.0)

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import zipfile
-import zlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from .._errors import InvalidInputError
+from .._npz import open_arrays
 from .idx import read_idx
 
 _COVTYPE_COLUMNS = 54
+_NO_NUMBERS = "not an npz file of numbers, or damaged"
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,30 +122,21 @@ def _read_mnist(path: Path) -> np.ndarray:
 
 def read_arrays(path: Path, *names: str) -> tuple[np.ndarray, ...]:
     """Arrays of numbers of an ``.npz`` file, by name."""
-    with _arrays_of(path) as members:
-        if missing := [name for name in names if name not in members]:
-            raise InvalidInputError(f"{path}: holds no array {missing[0]!r}")
-        return tuple(np.asarray(members[name]) for name in names)
+    _need_file(path)
+    with open_arrays(path, what=_NO_NUMBERS) as members:
+        return tuple(members[name] for name in names)
 
 
 def array_names(path: Path) -> list[str]:
     """Names of the arrays of an ``.npz`` file."""
-    with _arrays_of(path) as members:
-        return list(members)
+    _need_file(path)
+    with open_arrays(path, what=_NO_NUMBERS) as members:
+        return members.names
 
 
-@contextmanager
-def _arrays_of(path: Path) -> Iterator[Any]:
-    """An open ``.npz`` file; what goes wrong while it is open is said with its name."""
-    try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as members:
-            yield members
-    except InvalidInputError:
-        raise
-    except FileNotFoundError:
-        raise InvalidInputError(f"{path}: no such file") from None
-    except (ValueError, TypeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise InvalidInputError(f"{path}: not an npz file of numbers, or damaged ({error})") from error
+def _need_file(path: Path) -> None:
+    if not path.exists():
+        raise InvalidInputError(f"{path}: no such file")
 
 
 def _read_covtype(path: Path) -> np.ndarray:

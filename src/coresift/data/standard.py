@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import gzip
 import os
-import zlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import IO, Any
 
 import numpy as np
 
 from .._errors import InvalidInputError
+from .._npz import naming
 from .fetch import Download, first_file
 from .idx import read_idx
 from .named import read_arrays
@@ -40,6 +42,8 @@ COVTYPE_FILES = (
     ),
 )
 _COVTYPE_COLUMNS, _COVTYPE_CLASSES = 54, 7
+_MOST_BYTES = 1 << 30  # of a file, unpacked: more than ten times what is published
+_LONGEST_LINE = 1 << 12
 _COVTYPE_NAMES = (
     "Spruce/Fir",
     "Lodgepole Pine",
@@ -76,7 +80,7 @@ def load_mnist(paths: list[Path]) -> DatasetSplits:
 
 
 def _images_and_labels(images_path: Path, labels_path: Path) -> tuple[np.ndarray, np.ndarray]:
-    images, labels = read_idx(images_path), read_idx(labels_path)
+    images, labels = (read_idx(path, max_bytes=_MOST_BYTES) for path in (images_path, labels_path))
     if images.dtype != np.uint8 or images.shape[1:] != (28, 28):
         raise InvalidInputError(
             f"{images_path}: bytes of shape (n, 28, 28) are needed, this is {images.dtype} {images.shape}"
@@ -177,9 +181,20 @@ def _covtype_arrays(path: Path | None) -> tuple[np.ndarray, np.ndarray, Path | s
     if path.suffix == ".npz":
         X, y = read_arrays(path, "X", "y")
         return X, y, path
-    try:
-        with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as file:
-            table = np.loadtxt(file, delimiter=",", dtype=np.int16, ndmin=2)
-    except (EOFError, gzip.BadGzipFile, zlib.error, ValueError, OverflowError) as error:
-        raise InvalidInputError(f"{path}: not a table of integers, or damaged ({error})") from error
+    with naming(path, "not a table of integers, or damaged"):
+        opener: Callable[..., Any] = gzip.open if path.suffix == ".gz" else open
+        with opener(path, "rb") as file:
+            table = np.loadtxt(_lines(file), delimiter=",", dtype=np.int16, ndmin=2)
+        if table.size == 0:
+            raise ValueError("it is empty")
     return table[:, :-1], table[:, -1], path
+
+
+def _lines(file: IO[bytes]) -> Iterator[bytes]:
+    """The lines of a text file, none of them endless, nor all of them together."""
+    total = 0
+    while line := file.readline(_LONGEST_LINE):
+        total += len(line)
+        if len(line) == _LONGEST_LINE or total > _MOST_BYTES:
+            raise ValueError("a line, or the file, is too long")
+        yield line

@@ -168,7 +168,7 @@ class _naming:
             raise InvalidInputError(f"{self.file}: no such file") from None
         if isinstance(error, PermissionError):
             raise InvalidInputError(f"{self.file}: may not be read") from None
-        if isinstance(error, pa.ArrowException | OSError | UnicodeDecodeError):
+        if isinstance(error, pa.ArrowException | OSError | UnicodeDecodeError | MemoryError):
             raise InvalidInputError(f"{self.file}: damaged, or not what its name says ({error})") from error
 
 

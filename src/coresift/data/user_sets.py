@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from .._errors import InvalidInputError, InvalidTypeError
+from .._npz import naming
 from .columns import Wanted, choose_columns, chunk_of, need_pyarrow
 from .named import array_names, read_arrays
 from .preparing import (
@@ -193,16 +194,18 @@ def from_table(path: Path, test: Path | None, options: Options) -> DatasetSplits
 
 
 def _table(path: Path, label: str) -> tuple[np.ndarray, np.ndarray, list[str]]:
-    pa = need_pyarrow("Parquet and CSV files")
+    need_pyarrow("Parquet and CSV files")
+    if not path.exists():
+        raise InvalidInputError(f"{path}: no such file.")
+    kind = "csv" if path.suffix.lower() == ".csv" or any(path.glob("*.csv")) else "parquet"
+    with naming(path, f"damaged, or no {kind} file"):
+        return _arrays_of_table(path, kind, label)
+
+
+def _arrays_of_table(path: Path, kind: str, label: str) -> tuple[np.ndarray, np.ndarray, list[str]]:
     from pyarrow import dataset
 
-    kind = "csv" if path.suffix.lower() == ".csv" or any(path.glob("*.csv")) else "parquet"
-    try:
-        table = dataset.dataset(str(path), format=kind).to_table().combine_chunks()
-    except FileNotFoundError:
-        raise InvalidInputError(f"{path}: no such file.") from None
-    except (pa.ArrowException, OSError) as error:
-        raise InvalidInputError(f"{path}: damaged, or no {kind} file ({error})") from error
+    table = dataset.dataset(str(path), format=kind).to_table().combine_chunks()
     if table.num_rows == 0:
         raise InvalidInputError(f"{path}: no rows.")
     if label not in table.column_names:

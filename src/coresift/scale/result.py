@@ -16,6 +16,7 @@ import numpy as np
 from .._coreset import Coreset
 from .._coreset_io import header_text, parquet_metadata, write_coreset, write_whole
 from .._errors import InvalidInputError
+from .._npz import naming, open_arrays
 from ..data.columns import need_pyarrow
 from ..data.source import Source
 from ..data.tables import CsvSource, ParquetSource
@@ -190,16 +191,19 @@ def _features(source: Source) -> dict[str, Any]:
 def load_run(path: str | os.PathLike[str]) -> dict[str, Any]:
     """The record of the run that wrote a file of :meth:`Selection.save`; empty for other coreset files."""
     target = Path(path)
-    if target.suffix.lower() == ".npz":
-        with np.load(target, allow_pickle=False) as members:
-            text = str(members["run"]) if "run" in members.files else "{}"
-    else:
-        need_pyarrow("Parquet files")
-        from pyarrow import parquet
+    with target.open("rb"), naming(target, "not a file of a selection, or damaged"):
+        if target.suffix.lower() == ".npz":
+            with open_arrays(target, is_packed=False) as members:
+                text = str(members["run"]) if "run" in members else "{}"
+        else:
+            need_pyarrow("Parquet files")
+            from pyarrow import parquet
 
-        text = (parquet.read_schema(target).metadata or {}).get(b"coresift.run", b"{}").decode()
-    found: dict[str, Any] = json.loads(text)
-    return found
+            text = (parquet.read_schema(target).metadata or {}).get(b"coresift.run", b"{}").decode()
+        found = json.loads(text)
+        if not isinstance(found, dict):
+            raise InvalidInputError("the record of the run is no JSON object")
+        return found
 
 
 def _chosen(source: Source, rows: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:

@@ -13,8 +13,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from .._coreset import Coreset, QueryBall
-from .._coreset_io import write_whole
+from .._coreset_io import arrays_checksum, write_whole
 from .._errors import InvalidInputError, InvalidTypeError
+from .._npz import naming, open_arrays
 from .._validation import (
     LARGEST_RATIO,
     check_choice,
@@ -34,6 +35,7 @@ from ..estimators._scores import draw_scores
 
 _FORMAT = "coresift.stream"
 _VERSION = 1
+_NO_STREAM = "not a stream, or damaged"
 _NEAR_ONE = 1.1  # a closed form with this total leaves nothing to gain
 _BOUNDS = ("auto", "closed-form", "cells")
 
@@ -320,36 +322,37 @@ class StreamingCoreset:
             for name, node in nodes.items()
             for part in ("X", "weights", "rows")
         }
+        header["sha256"] = arrays_checksum(header, arrays)
         text = np.array(json.dumps(header, allow_nan=False))
         write_whole(target, lambda file: np.savez(file, header=text, **arrays))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """A stream as it was when it was saved."""
-        try:
-            with np.load(path, allow_pickle=False) as members:
+        """A stream as it was when it was saved; a file that is damaged is refused by name."""
+        target = Path(path)
+        with target.open("rb"), naming(target, _NO_STREAM):
+            with open_arrays(target, is_packed=False, what=_NO_STREAM) as members:
                 header = json.loads(str(members["header"]))
                 if header.get("format") != _FORMAT or header.get("version") != _VERSION:
-                    raise InvalidInputError(f"{path}: not a stream of this version of coresift.")
-                stream = cls(center=header["center"], **header["parameters"])
-                for name, (error, variance) in header["nodes"].items():
-                    X, weights, rows = (members[f"{name}_{part}"] for part in ("X", "weights", "rows"))
-                    node = _Node(X, weights, rows, error, variance)
-                    if name == "buffer":
-                        stream._buffer = [node]
-                    else:
-                        stream._levels[int(name)] = node
-        except (OSError, InvalidInputError):
-            raise
-        except Exception as error:  # what a damaged file raises is not documented
-            raise InvalidInputError(f"{path}: not a stream, or damaged ({error})") from error
-        stream.n_seen_, stream._n_buffered = header["n_seen"], header["n_buffered"]
-        stream._n_draws, stream._total_weight = header["n_draws"], header["total_weight"]
-        if header["ball"] is not None:
-            radius = stream.radius if stream.loss == "gaussian" else np.inf
-            center = np.array(header["ball"]["center"])
-            stream._ball = QueryBall(stream.loss, center, header["ball"]["scale"], radius)
-        return stream
+                    raise InvalidInputError("not a stream of this version of coresift")
+                arrays = {name: members[name] for name in members.names if name != "header"}
+            if header.pop("sha256") != arrays_checksum(header, arrays):
+                raise InvalidInputError("the checksum does not match: the file is damaged")
+            stream = cls(center=header["center"], **header["parameters"])
+            for name, (error, variance) in header["nodes"].items():
+                X, weights, rows = (arrays[f"{name}_{part}"] for part in ("X", "weights", "rows"))
+                node = _Node(X, weights, rows, error, variance)
+                if name == "buffer":
+                    stream._buffer = [node]
+                else:
+                    stream._levels[int(name)] = node
+            stream.n_seen_, stream._n_buffered = header["n_seen"], header["n_buffered"]
+            stream._n_draws, stream._total_weight = header["n_draws"], header["total_weight"]
+            if header["ball"] is not None:
+                radius = stream.radius if stream.loss == "gaussian" else np.inf
+                center = np.array(header["ball"]["center"])
+                stream._ball = QueryBall(stream.loss, center, header["ball"]["scale"], radius)
+            return stream
 
 
 def _union(nodes: list[_Node]) -> _Node:

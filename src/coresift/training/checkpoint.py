@@ -21,13 +21,14 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor, nn
 
-from .._coreset_io import write_whole
+from .._coreset_io import unwritable, write_whole
 from .._errors import CoresiftError, InvalidInputError
 from .._progress import logger
 
 _KEY = "coresift"
 _FORMAT, _VERSION = "coresift.run", 1
 _KEPT = 2
+_SECONDS = ("selection", "training", "evaluation", "clock")
 
 CONFIG, METRICS, MODEL, RESULT = "config.json", "metrics.jsonl", "model.safetensors", "result.json"
 
@@ -73,7 +74,22 @@ class RunFolder:
 
     def result(self) -> dict[str, Any] | None:
         """What a finished run found; None if it did not finish."""
-        return read_json(self.path / RESULT) if (self.path / RESULT).exists() else None
+        path = self.path / RESULT
+        if not path.exists():
+            return None
+        found = read_json(path)
+        seconds, test = found.get("seconds"), found.get("test", 0)
+        if (
+            not isinstance(seconds, dict)
+            or not all(key in _SECONDS for key in seconds)
+            or not isinstance(test, dict | None)
+            or not isinstance(found.get("history"), list)
+            or not all(isinstance(found.get(name), int) for name in ("n_epochs", "subset_size"))
+        ):
+            raise InvalidInputError(
+                f"{path}: not the result of a run, or damaged; remove the file to run the last epochs again."
+            )
+        return found
 
     def finish(self, model: nn.Module, result: Mapping[str, Any]) -> None:
         """Keep the weights, then the result; checkpoints are needed no longer."""
@@ -93,8 +109,12 @@ class RunFolder:
 
     def append(self, metrics: Mapping[str, Any]) -> None:
         """Add a line."""
-        with (self.path / METRICS).open("a", encoding="utf-8") as file:
-            file.write(json.dumps(metrics) + "\n")
+        path = self.path / METRICS
+        try:
+            with path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(metrics) + "\n")
+        except OSError as error:
+            raise unwritable(error, path) from error
 
     def rewrite(self, history: list[dict[str, Any]]) -> None:
         """Keep these lines only."""
@@ -216,7 +236,7 @@ def read_json(path: Path) -> dict[str, Any]:
         found = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise InvalidInputError(f"{path}: no such file; {os.fspath(path.parent)} holds no run.") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise InvalidInputError(f"{path}: cannot be read, or is damaged ({error})") from error
     if not isinstance(found, dict):
         raise InvalidInputError(f"{path}: holds no JSON object")

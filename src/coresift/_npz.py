@@ -1,0 +1,139 @@
+"""Arrays of ``.npy`` and ``.npz`` files, which may come from anywhere.
+
+NumPy's own reader believes a header: it allocates what is announced, and raises whatever its parsers raise. Here the
+announced size is compared with the bytes that are there before any memory is taken, arrays of Python objects (pickles)
+are refused, and every error is an `InvalidInputError` that names the file.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import warnings
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.lib import format as npy
+
+from ._errors import CoresiftError, InvalidInputError
+
+MOST_DEFLATED = 1032  # deflate cannot pack more bytes than this into one
+_KINDS = "biufcUSmM"
+
+
+class Members:
+    """The arrays of an open ``.npz`` file, read when they are asked for."""
+
+    def __init__(self, archive: zipfile.ZipFile, most: int) -> None:
+        self._archive, self._most = archive, most
+        self.names = [info.filename.removesuffix(".npy") for info in archive.infolist() if not info.is_dir()]
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.names
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        info = self._checked(name)
+        with self._archive.open(info) as file:
+            array: np.ndarray = npy.read_array(file, allow_pickle=False)
+            file.read(1)  # at the end of a member its checksum is compared
+        return array
+
+    def ndim(self, name: str) -> int:
+        """Dimensions of an array, without reading it."""
+        info = self._info(name)
+        with self._archive.open(info) as file:
+            return len(read_header(file)[0])
+
+    def _info(self, name: str) -> zipfile.ZipInfo:
+        try:
+            return self._archive.getinfo(f"{name}.npy")
+        except KeyError:
+            raise InvalidInputError(f"holds no array {name!r}") from None
+
+    def _checked(self, name: str) -> zipfile.ZipInfo:
+        info = self._info(name)
+        if info.file_size > MOST_DEFLATED * info.compress_size + 64:
+            raise InvalidInputError(
+                f"array {name!r}: {info.compress_size:,} bytes cannot hold {info.file_size:,}"
+            )
+        if info.file_size > self._most:
+            raise InvalidInputError(
+                f"array {name!r} has {info.file_size:,} bytes; {self._most:,} are the most"
+            )
+        with self._archive.open(info) as file:
+            shape, dtype, _ = read_header(file)
+            announced, there = math.prod(shape) * dtype.itemsize, info.file_size - file.tell()
+        if announced != there:
+            raise InvalidInputError(
+                f"array {name!r} announces {announced:,} bytes, shape {shape}, but {there:,} follow"
+            )
+        return info
+
+
+@contextmanager
+def open_arrays(
+    path: Path, *, is_packed: bool = True, what: str = "not a .npz file, or damaged"
+) -> Iterator[Members]:
+    """The arrays of a ``.npz`` file. Whatever goes wrong while it is open is said with its name.
+
+    ``is_packed=False`` is for files that are written without compression: in them no array is larger than the file.
+    """
+    with path.open("rb") as file, naming(path, what):
+        size = os.fstat(file.fileno()).st_size
+        with zipfile.ZipFile(file) as archive:
+            yield Members(archive, size * MOST_DEFLATED if is_packed else size)
+
+
+@contextmanager
+def naming(path: Path, what: str) -> Iterator[None]:
+    """Errors of a reader as our own, with the name of the file in front; its warnings are not heard."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    except InvalidInputError as error:
+        text = str(error)
+        raise error if text.startswith(str(path)) else InvalidInputError(f"{path}: {text}") from None
+    except CoresiftError:
+        raise
+    except MemoryError as error:
+        raise InvalidInputError(f"{path}: does not fit into memory ({error})") from error
+    except Exception as error:  # what readers raise on damaged files is neither documented nor bounded
+        raise InvalidInputError(f"{path}: {what} ({type(error).__name__}: {_short(error)})") from error
+
+
+def read_header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any], bool]:
+    """Shape, type and order of the array that begins here; the file then stands at its entries."""
+    version = npy.read_magic(file)
+    if version not in ((1, 0), (2, 0)):
+        raise InvalidInputError(f"version {version} of the .npy format is not for arrays of numbers")
+    read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
+    shape, fortran, dtype = read(file)
+    if dtype.hasobject:
+        raise ValueError("an array of Python objects; an array of numbers is needed")
+    if dtype.kind not in _KINDS or min(shape, default=0) < 0:
+        raise InvalidInputError(f"an array of shape {shape} and type {dtype} cannot be read")
+    return shape, dtype, fortran
+
+
+def map_array(path: Path) -> np.ndarray:
+    """The array of a ``.npy`` file, mapped into memory and not read yet."""
+    with path.open("rb") as file, naming(path, "not a .npy file, or damaged"):
+        shape, dtype, fortran = read_header(file)
+        start, size = file.tell(), os.fstat(file.fileno()).st_size
+        announced = math.prod(shape) * dtype.itemsize
+        if announced > size - start:
+            raise InvalidInputError(
+                f"damaged: announces {announced:,} bytes, shape {shape}, but {size - start:,} follow"
+            )
+        if announced == 0:
+            return np.empty(shape, dtype)  # nothing cannot be mapped
+        return np.memmap(path, dtype, "r", start, shape, "F" if fortran else "C")
+
+
+def _short(error: Exception) -> str:
+    return " ".join(str(error).split())[:300]
