@@ -60,7 +60,7 @@ class SelectionContext:
         Length of the run that was asked for; a warm start needs it.
     seed : int, default 0
         Of what is drawn once for the whole run: a fixed subset, the cells of a bound. Never of a redraw.
-    batch_size : int, default 1024
+    batch_size : int, default 512
         Of the forward passes.
     transform : callable, optional
         Applied to each batch of inputs before the model.
@@ -100,7 +100,7 @@ class SelectionContext:
         epoch: int = 0,
         n_epochs: int | None = None,
         seed: int = 0,
-        batch_size: int = 1024,
+        batch_size: int = 512,
         transform: Callable[[Any], Any] | None = None,
         gradients: Any = None,
         validation: Validation | None = None,

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from ..selection._hooks import only_tensor, per_sample_loss
 from .feeds import Feed
 
-_EVALUATION_BATCH = 1024
+_EVALUATION_BATCH = 512  # on a CPU half as fast again as 1024: the activations stay in the cache
 # "cpu" is the time that this process was at work, whatever else the machine did: the one to compare runs by that were
 # made on a busy machine, with one thread. It knows nothing of a GPU.
 CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
