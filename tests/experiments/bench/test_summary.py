@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.experiments.bench.records import record, records, small_protocol
 
@@ -31,6 +31,7 @@ def changed(one: dict[str, Any], *path: str, to: Any) -> dict[str, Any]:
     return found
 
 
+@settings(max_examples=50)
 @given(st.sets(st.integers(0, len(ALL) - 1), min_size=1), st.randoms())
 def test_any_records_in_any_order(chosen: set[int], random: Any) -> None:
     some = [ALL[i] for i in sorted(chosen)]

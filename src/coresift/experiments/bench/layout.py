@@ -142,7 +142,7 @@ def _quality(summary: Summary, is_brief: bool) -> Block:
 
     notes = [
         "Mean over seeds, ± standard deviation; the best plain and the best warm start of a column are bold.",
-        _seeds_note(summary, usual),
+        f"{_seeds_note(summary, usual)} {MISSING}: no finished run, or not printed.",
     ]
     if not _has_paper(summary) or summary.metric != "accuracy":
         return _block("quality", f"{METRICS[summary.metric]}, %", summary, [("", ours)], notes)

@@ -55,6 +55,7 @@ def _table(summary: Summary, block: Block) -> Iterator[str]:
     yield r"\begin{table*}[tbp]"
     yield r"\centering"
     yield f"\\caption[{{{escaped(title)}}}]{{{escaped(caption)}}}"
+    yield r"\smallskip"
     yield f"\\label{{tab:{summary.protocol.table}-{block.name}}}"
     yield _FIT
     yield f"\\begin{{tabular}}{{l{' '.join('r' * width for width in widths)}}}"
@@ -90,6 +91,8 @@ def _cell(cell: Cell) -> str:
     signed = re.fullmatch(r"([+-])(\d.*)", text)
     if signed:  # a minus, not a hyphen
         text = f"${signed[1]}${signed[2]}"
+    # What is raised hangs over the edge, so that numbers align.
+    text = re.sub(r"((?:\$\^\{.\}\$)+)$", r"\\rlap{\1}", text)
     return f"\\textbf{{{text}}}" if cell.is_bold else text
 
 
