@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import platform
-import shutil
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -95,7 +94,7 @@ def run_cell(
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
     }
     store.append(record)
-    shutil.rmtree(folder, ignore_errors=True)
+    store.clear(cell)
     return record
 
 

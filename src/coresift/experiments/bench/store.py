@@ -13,6 +13,7 @@ import hashlib
 import json
 import math
 import os
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -133,7 +134,7 @@ class Store:
         from filelock import FileLock, Timeout  # comes with PyTorch
 
         self.cell_folder(cell).parent.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(self.cell_folder(cell).with_suffix(".lock"))
+        lock = FileLock(self._lock_of(cell))
         try:
             lock.acquire(timeout=0)
         except Timeout:
@@ -143,6 +144,15 @@ class Store:
             yield cell.id not in self.read().ids  # read after the lock: it may have been finished just before
         finally:
             lock.release()
+
+    def clear(self, cell: Cell) -> None:
+        """Drop the checkpoints and the lock of a cell whose record is written: whoever takes it next sees that."""
+        shutil.rmtree(self.cell_folder(cell), ignore_errors=True)
+        with contextlib.suppress(OSError):  # Windows removes no file that is open
+            self._lock_of(cell).unlink(missing_ok=True)
+
+    def _lock_of(self, cell: Cell) -> Path:
+        return self.cell_folder(cell).with_suffix(".lock")
 
     @contextlib.contextmanager
     def _locked(self, path: Path) -> Iterator[None]:
