@@ -157,7 +157,8 @@ def test_the_pool_grows_with_the_epochs_between_two_draws_and_the_probe_is_part_
         AdaptiveCoreset(select_every=every, automatic=False).select(context, 40, rng())
         (report,) = AdaptiveCoreset().reports(context)
         scored[every] = context.costs["gradients"].samples
-        assert report.pool == scored[every] == math.ceil(math.sqrt(3 * every * report.gain) * 40)
+        factor = min(math.sqrt(3 * every * report.gain), 0.75 * 3 * every)
+        assert report.pool == scored[every] == math.ceil(factor * 40)
     assert scored[1] < scored[4] < scored[20]
 
 
@@ -177,6 +178,12 @@ def test_partial_correction_is_a_power_with_the_same_sum(correction):
     expected = full.weights**correction
     np.testing.assert_allclose(partly.weights, expected * full.weights.sum() / expected.sum())
     assert (partly.guarantee is None) == (correction < 1)
+
+
+@pytest.mark.parametrize(("every", "power"), [(1, 0.0), (4, 0.5), (25, 0.8)])
+def test_the_default_correction_follows_the_epochs_between_two_draws(every, power):
+    one, two = (of(correction=c, select_every=every).select(context_of(), 30, rng()) for c in (None, power))
+    np.testing.assert_allclose(one.weights, two.weights)
 
 
 @pytest.mark.parametrize("loss", ["mse", "l1", "huber"])
@@ -311,6 +318,7 @@ def test_a_resumed_run_ends_with_the_same_weights(tmp_path):
         ({"pool_factor": 0.5}, "pool_factor"),
         ({"pool_factor": math.inf}, "pool_factor"),
         ({"pool_factor": "all"}, "pool_factor"),
+        ({"overhead": 0.0}, "overhead"),
         ({"pool": 3}, "pool"),
         ({"select_every": 0}, "select_every"),
         ({"min_per_class": 1}, "min_per_class"),

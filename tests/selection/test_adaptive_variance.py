@@ -17,9 +17,9 @@ from coresift.selection._variance import (
     draw_variance,
     gradient_norms,
     inclusion_probabilities,
-    pays,
     replacement_variance,
     two_stage_variance,
+    variance_times_time,
 )
 
 SEEDS = range(2)
@@ -205,18 +205,27 @@ def test_two_stages_of_a_whole_pool_and_of_no_variance():
 
 
 @given(st.floats(1, 1e4), st.integers(1, 50), st.floats(1, 1e3))
-def test_the_pool_and_the_rule_are_the_minimum_of_variance_times_time(gain, every, factor):
-    def product(f):
-        return (1 / f + 1 / gain) * (1 + f / (3 * every))
+def test_the_pool_is_the_minimum_of_variance_times_time(gain, every, factor):
+    best = best_pool_factor(gain, every, math.inf)
+    least = variance_times_time(best, gain, every)
+    assert least <= variance_times_time(factor, gain, every) * (1 + 1e-12)
+    assert math.isclose(least, (gain**-0.5 + (3 * every) ** -0.5) ** 2)
 
-    best = best_pool_factor(gain, every)
-    assert product(best) <= product(factor) * (1 + 1e-12)
-    assert math.isclose(product(best), (gain**-0.5 + (3 * every) ** -0.5) ** 2)
-    assert pays(gain, every) == (product(best) < 1)
+
+@given(st.floats(1, 1e4), st.integers(1, 50), st.floats(0.01, 3))
+def test_the_pool_costs_no_more_than_the_overhead(gain, every, overhead):
+    factor = best_pool_factor(gain, every, overhead)
+    assert factor == 1 or factor / (3 * every) <= overhead * (1 + 1e-12)
 
 
 def test_when_it_pays():
+    """Gains at which it begins to pay: by hand, from (1/f + 1/g)(1 + f/(3R)) = 1."""
+
+    def pays(gain, every):
+        return variance_times_time(best_pool_factor(gain, every, 0.75), gain, every) < 1
+
     assert not pays(1.0, 1000)  # no gain, whatever it costs
-    assert not pays(5.0, 1)
-    assert pays(6.0, 1)
-    assert pays(1.4, 20)
+    assert not pays(7.8, 1)  # f = 2.25: g = 7.875
+    assert pays(7.95, 1)
+    assert not pays(1.3, 20)  # f* = sqrt(60 g) = 8.9: g = (1 - 60 ** -0.5) ** -2 = 1.319
+    assert pays(1.34, 20)

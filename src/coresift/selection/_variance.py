@@ -146,15 +146,18 @@ def two_stage_variance(
 # When it pays. A draw inside a pool of f m rows, with all scores known a gain of g, has a variance of about
 # (1/f + 1/g) of the uniform draw's, and takes 1 + f c / R of its time: c a forward pass in units of a training step of
 # a sample, R the epochs between two draws. A uniform draw that is longer by that factor has its variance divided by it.
-# So (1/f + 1/g)(1 + f c / R) < 1 is wanted; the left side is least at f = sqrt(R g / c), namely
-# (1/sqrt(g) + sqrt(c / R))^2.
+# So the product is to be below 1; it is least at f = sqrt(R g / c), where it is (1/sqrt(g) + sqrt(c / R))^2.
 
 
-def best_pool_factor(gain: float, every: int) -> float:
-    r"""The pool, in units of the budget, of the least variance in a given time: :math:`\sqrt{R g / c}`."""
-    return math.sqrt(every * gain / FORWARD_SHARE)
+def variance_times_time(factor: float, gain: float, every: int) -> float:
+    """Of a draw inside a pool of ``factor`` budgets, over that of a uniform draw: below 1 it pays."""
+    return (1 / factor + 1 / gain) * (1 + factor * FORWARD_SHARE / every)
 
 
-def pays(gain: float, every: int) -> bool:
-    r"""Whether the best pool beats a uniform draw of the same time: :math:`1/\sqrt{g} + \sqrt{c/R} < 1`."""
-    return 1 / math.sqrt(gain) + math.sqrt(FORWARD_SHARE / every) < 1
+def best_pool_factor(gain: float, every: int, overhead: float) -> float:
+    r"""The pool, in budgets, of the least product: :math:`\sqrt{R g / c}`, at a cost of ``overhead`` at most.
+
+    The cost is that of the forward passes in units of the training between two draws, so that the pool is at most
+    overhead R / c; nor is it smaller than the budget.
+    """
+    return max(1.0, min(math.sqrt(every * gain / FORWARD_SHARE), overhead * every / FORWARD_SHARE))

@@ -25,9 +25,9 @@ from ._variance import (
     draw_probabilities,
     gradient_norms,
     inclusion_probabilities,
-    pays,
     replacement_variance,
     two_stage_variance,
+    variance_times_time,
 )
 from .simple import AdaptiveRandom
 
@@ -36,6 +36,7 @@ _LIMITS = {
     "mix": (np.nextafter(0.0, 1.0), 1.0, "above 0 and at most 1"),
     "correction": (0.0, 1.0, "of at least 0 and at most 1"),
     "pool_factor": (1.0, np.finfo(float).max, "of at least 1"),
+    "overhead": (np.nextafter(0.0, 1.0), np.finfo(float).max, "above 0"),
 }
 _PROBE = (
     64,
@@ -85,19 +86,24 @@ class AdaptiveCoreset(Selector):
 
     Parameters
     ----------
-    mix : float in (0, 1]
+    mix : float in (0, 1], default 0.2
         The share :math:`\mu` of the model-free draw; 1 is that draw alone.
-    correction : float in [0, 1]
+    correction : float in [0, 1], optional
         Weights are :math:`u_i \pi_i^{-c}`, scaled to the sum that they have at c = 1. 1 is unbiased; 0 leaves the
-        hard samples their weight of numbers, and minimises a loss that weighs sample i by :math:`\pi_i`.
+        hard samples the weight of their numbers, and minimises a loss that weighs sample i by :math:`\pi_i`. By default
+        :math:`1 - 1/\sqrt R`, R the epochs between two draws: scores that are renewed at once correct a bias by
+        themselves, as a sample that was neglected is drawn next; a subset that is kept for long has to be right.
     pool_factor : float, optional
         Rows that are scored, in units of the budget. By default :math:`\sqrt{3 R g}`, which minimises variance times
-        time: g the measured gain, R the epochs between two draws.
+        time, g the measured gain; but no more than ``overhead`` allows.
+    overhead : float, default 0.75
+        Of the default pool: forward passes cost at most so much of what the training between two draws costs, where a
+        forward pass counts as a third of a training step.
     pool : Strategy, optional
         The model-free draw, with its weights: ``RBF()``, say. By default uniform.
-    automatic : bool
-        Draw uniformly where a probe of the gradients says that scores do not pay for their forward passes:
-        :math:`1/\sqrt{g} + 1/\sqrt{3R} \ge 1`.
+    automatic : bool, default True
+        Draw without scores where a probe of the gradients says that they do not pay for their forward passes: where
+        the product of variance and time is not below that of uniform redraws.
     select_every : int, optional
         The R above; by default what the context knows of it.
     per_class : bool, default False
@@ -110,8 +116,9 @@ class AdaptiveCoreset(Selector):
     """
 
     mix: float = 0.2
-    correction: float = 0.5
+    correction: float | None = None
     pool_factor: float | None = None
+    overhead: float = 0.75
     pool: Strategy | None = None
     automatic: bool = True
     select_every: int | None = None
@@ -133,7 +140,7 @@ class AdaptiveCoreset(Selector):
         check_count(self.min_per_class, "min_per_class", 0)
         for name, limits in _LIMITS.items():
             value = getattr(self, name)
-            if value is None and name == "pool_factor":
+            if value is None and name in ("correction", "pool_factor"):
                 continue
             if isinstance(value, bool) or not isinstance(value, Real):
                 raise InvalidTypeError(f"{name} = {value!r} must be a number {limits[2]}.")
@@ -164,10 +171,12 @@ class AdaptiveCoreset(Selector):
             probe = order[: min(max(_PROBE[0], min(_PROBE[1], size // 4)), n)]
             known = gradients_of(context, probe)
             gain = self._gain(known)
-            if self.automatic and not pays(gain, every):
-                self._note(context, Report(context.epoch, len(probe), gain, None))
-                return self._model_free(context, size, rng, "model-free: scores would not pay")
-        factor = best_pool_factor(gain, every) if self.pool_factor is None else self.pool_factor
+        factor = (
+            best_pool_factor(gain, every, self.overhead) if self.pool_factor is None else self.pool_factor
+        )
+        if self.automatic and variance_times_time(factor, gain, every) >= 1:
+            self._note(context, Report(context.epoch, len(probe), gain, None))
+            return self._model_free(context, size, rng, "model-free: scores would not pay")
         n_pool = min(n, max(size, math.ceil(factor * size)))
         if self.pool is None:
             rows, weights = order[:n_pool], context.sizes[order[:n_pool]] * (n / n_pool)
@@ -186,13 +195,14 @@ class AdaptiveCoreset(Selector):
             inclusion = inclusion_probabilities(shares, size)
             variance = two_stage_variance(gradients, norms, weights, inclusion, n, size)
         self._note(context, Report(context.epoch, len(rows), gain, variance))
+        correction = 1 - every**-0.5 if self.correction is None else self.correction
         return Coreset(
             rows[at],
-            partly_corrected(drawn.weights, weights[at], self.correction),
+            partly_corrected(drawn.weights, weights[at], correction),
             n,
             method=self.name,
             total_weight=float(context.sizes.sum()),
-            guarantee=None if self.correction < 1 else "weighted sums are unbiased",
+            guarantee=None if correction < 1 else "weighted sums are unbiased",
         )
 
     def _gain(self, gradients: Gradients) -> float:
