@@ -11,7 +11,7 @@ import typer
 
 from coresift._errors import InvalidInputError
 from coresift._validation import check_budget
-from coresift.cli import network_figures
+from coresift.cli import gradient_figure, network_figures
 from coresift.cli._figures import Files, Out, Source, Table, progress_bar
 from coresift.cli._options import Settings, with_common_options
 
@@ -106,3 +106,4 @@ def _share_or_number(size: float) -> int | float:
 
 app.command(name="bandwidth")(with_common_options(bandwidth))
 network_figures.register(app)
+gradient_figure.register(app)
