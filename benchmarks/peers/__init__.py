@@ -1,0 +1,1 @@
+"""Other packages and coresift on the same arrays: time, memory and quality. ``python -m benchmarks.peers``."""
