@@ -19,6 +19,7 @@ from coresift.cli.bench import app as bench
 from coresift.cli.datasets import datasets
 from coresift.cli.demo import demo
 from coresift.cli.figure import app as figures
+from coresift.cli.report import report
 from coresift.cli.select import select
 from coresift.cli.train import train
 
@@ -34,7 +35,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for function in (demo, select, audit, certify, train, datasets):
+for function in (demo, select, audit, certify, train, datasets, report):
     app.command()(with_common_options(function))
 app.add_typer(figures, name="figure")
 app.add_typer(bench, name="bench")

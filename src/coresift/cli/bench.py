@@ -11,6 +11,8 @@ import typer
 
 from coresift._errors import InvalidInputError
 from coresift.cli._options import Settings, with_common_options
+from coresift.cli.bench_one_coreset import one_coreset
+from coresift.cli.bench_table import table as show_table
 
 if TYPE_CHECKING:
     from coresift.experiments.bench.protocol import Cell, Protocol
@@ -277,3 +279,5 @@ def _duration(seconds: float) -> str:
 
 
 app.command(name="run")(with_common_options(run))
+app.command(name="table")(with_common_options(show_table))
+app.command(name="one-coreset")(with_common_options(one_coreset))

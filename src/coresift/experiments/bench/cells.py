@@ -8,10 +8,9 @@ import platform
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
 from ... import __version__
 from ...data import DatasetSplits
@@ -22,6 +21,9 @@ from ...training.checkpoint import write_text
 from ...training.feeds import feeds_of
 from .protocol import Cell, Protocol
 from .store import Record, Store
+
+if TYPE_CHECKING:
+    from torch import nn
 
 OnEpoch = Callable[[int, int], None]  # epochs done, epochs in all
 
@@ -44,6 +46,8 @@ def run_cell(
 
     Seconds are those of the processor if the run is on it: then other work on the machine does not count.
     """
+    import torch
+
     settings = dict(protocol.training)
     options = settings.pop("model_options")
     model = build_model(
@@ -106,7 +110,7 @@ class _Curve:
     """
 
     def __init__(
-        self, file: Path, model: torch.nn.Module, data: DatasetSplits, readers: int, on_epoch: OnEpoch | None
+        self, file: Path, model: nn.Module, data: DatasetSplits, readers: int, on_epoch: OnEpoch | None
     ) -> None:
         self.file, self.model, self.on_epoch = file, model, on_epoch
         self.data, self.readers = data, readers
@@ -141,11 +145,15 @@ class _Curve:
 
 
 def _has_accelerator() -> bool:
+    import torch
+
     return bool(torch.cuda.is_available() or torch.backends.mps.is_available())
 
 
 def machine() -> dict[str, Any]:
     """What the times depend on; no names of hosts or users."""
+    import torch
+
     processor = platform.processor() or platform.machine()
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as file:
