@@ -148,8 +148,8 @@ def _full(summary: Summary) -> str:
     best = max(ranked, key=lambda entry: entry.mean or 0.0)
     gap = (best.mean or 0.0) - (full.mean or 0.0)
     side = "below" if gap < 0 else "above"
-    name = f"{best.method} at {percent(best.budget)}"
-    return f"{sentence}; the best on a subset ({name}) is {abs(gap):.2f} points {side} it, {best.speed_up:.3g} times as fast."
+    name, times = f"{best.method} at {percent(best.budget)}", f"{best.speed_up:.3g} times"
+    return f"{sentence}; the best on a subset ({name}) is {abs(gap):.2f} points {side} it, {times} as fast."
 
 
 def accuracy(entry: Entry) -> str:

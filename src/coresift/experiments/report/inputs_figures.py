@@ -22,8 +22,8 @@ def inputs_section(inputs: Inputs) -> Markup:
     spread = np.quantile(inputs.sensitivities, [0.0, 0.01, 0.99, 1.0])
     shape = " by ".join(map(str, inputs.shape))
     said = (
-        f"{inputs.n_samples:,} training samples of {shape}; RBF sensitivities with queries in a ball of radius {inputs.radius:g}. "
-        f"{inputs.advice} The most sensitive sample has "
+        f"{inputs.n_samples:,} training samples of {shape}; RBF sensitivities with queries in a ball of "
+        f"radius {inputs.radius:g}. {inputs.advice} The most sensitive sample has "
         f"{spread[3]:.2f} times the mean, the least {spread[0]:.2f} times; 98 % lie between {spread[1]:.2f} and "
         f"{spread[2]:.2f}."
     )
@@ -115,9 +115,10 @@ def _proofs(inputs: Inputs) -> Markup:
         f"{first.confidence:g}, and part of it is the price of sampling."
     )
     said = (
-        "For a coreset drawn as the method RBF draws it, the certificate bounds the relative error of every Gaussian "
-        f"sum over the data, for all queries within radius {inputs.radius:g}. {strength} One draw of each kind. It says "
-        "nothing of a network's accuracy, loss or gradients."
+        "For a coreset drawn as the method RBF draws it, with weights that sum to the number of rows, the certificate "
+        "bounds the relative error of every Gaussian sum over the data, for "
+        f"all queries within radius {inputs.radius:g}. {strength} One draw of each kind. "
+        "It says nothing of a network's accuracy, loss or gradients."
     )
     head = tag(
         "tr",

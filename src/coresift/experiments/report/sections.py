@@ -104,7 +104,8 @@ def _time_figures(part: Part) -> Iterator[Markup]:
             "figcaption",
             f"Every method as a line through its budgets ({listed([percent(budget) for budget in panels])}); mean "
             f"accuracy, and mean {clock} of selection and training. Up and to the left is better. Circles: plain; "
-            "squares: per batch; diamonds: redrawn more often; hollow: warm start. Adaptive random and RBF are drawn strongly.",
+            "squares: per batch; diamonds: redrawn more often; hollow: warm start. Adaptive random and RBF are drawn "
+            "strongly.",
         ),
     )
     yield tag(

@@ -15,6 +15,7 @@ from unicodedata import category
 from ..._errors import InvalidInputError
 
 FONT = 11.0  # pixels of a name in a figure, at the width that a phone shows
+_LEAST_ERROR = 1e-4  # one of ten thousand test samples: below, an error is drawn as this
 LETTER = 7.8  # width of a bold capital of a wide typeface: what the reader's own will be is not known
 
 
@@ -41,14 +42,13 @@ def tag(name: str, /, *content: object, **attributes: object) -> Markup:
 
     A name is the program's own, never of the data: what no tag or attribute can be called is refused.
     """
-    parts = [name]
-    for key, value in attributes.items():
-        if value is None:
-            continue
-        parts.append(f'{key.rstrip("_").replace("_", "-")}="{safe(_number(value))}"')
-    if any(not part.partition("=")[0].replace("-", "").isalnum() for part in parts):
-        raise InvalidInputError(f"name = {name!r}: tags and attributes are letters, digits and dashes.")
-    start = " ".join(parts)
+    pairs = {
+        key.rstrip("_").replace("_", "-"): value for key, value in attributes.items() if value is not None
+    }
+    for word in (name, *pairs):
+        if not word.replace("-", "").isalnum():
+            raise InvalidInputError(f"name = {word!r}: tags and attributes are letters, digits and dashes.")
+    start = " ".join([name, *(f'{key}="{safe(_number(value))}"' for key, value in pairs.items())])
     if not content and name in _WITHOUT_CONTENT:
         return Markup(f"<{start}>" if name in _VOID else f"<{start}/>")
     return Markup(f"<{start}>{''.join(safe(part) for part in content)}</{name}>")
@@ -124,12 +124,13 @@ class Scale:
         if self.kind == "log":
             return math.log(max(value, 1e-300))
         if self.kind == "error":
-            return -math.log(max(1.0 - value, 1e-9))
+            return -math.log(max(1.0 - value, 0.5 * _LEAST_ERROR))
         return value
 
     def __call__(self, value: float) -> float:
         """The pixel of a value."""
         low, high = self._bent(self.low), self._bent(self.high)
+        value = min(value, 1.0 - _LEAST_ERROR) if self.kind == "error" else value
         return self.start + (self.end - self.start) * (self._bent(value) - low) / (high - low)
 
     def ticks(self, n_most: int = 6) -> list[float]:
@@ -145,7 +146,7 @@ def spanning(values: Sequence[float], start: float, end: float, kind: str = "lin
         room = max((high / low) ** 0.06, 1.15)
         return Scale(low / room, high * room, start, end, kind)
     if kind == "error":
-        worst, best = 1.0 - low, max(1.0 - high, 1e-4)
+        worst, best = (max(1.0 - end, _LEAST_ERROR) for end in (low, high))
         room = max((worst / best) ** 0.08, 1.08)
         return Scale(1.0 - min(worst * room, 1.0), 1.0 - best / room, start, end, kind)
     room = 0.06 * (high - low) or 0.05 * abs(high) or 1.0
@@ -181,7 +182,8 @@ def _log_ticks(low: float, high: float, n_most: int) -> list[float]:
     powers = range(math.floor(math.log10(low)), math.floor(math.log10(high)) + 1)
     best: list[float] = []
     for mantissas in _MANTISSAS:
-        ticks = [m * 10.0**power for power in powers for m in mantissas if low <= m * 10.0**power <= high]
+        ticks = [m * 10.0**power for power in powers for m in mantissas]
+        ticks = [tick for tick in ticks if low * (1.0 - 1e-9) <= tick <= high * (1.0 + 1e-9)]
         if len(best) >= 2 and len(ticks) > n_most:
             break
         best = ticks
