@@ -7,6 +7,7 @@ from ._registry import register, registry, strategy_named
 from ._strategy import Plan, Selector, Strategy, plan
 from .adaptive import AdaptiveCoreset
 from .craig import Craig
+from .fixed import FixedCoreset
 from .glister import Glister
 from .gradmatch import GradMatch
 from .sensitivity import RBF, Laplacian
@@ -19,6 +20,7 @@ __all__ = [
     "AdaptiveRandom",
     "Cost",
     "Craig",
+    "FixedCoreset",
     "Full",
     "Glister",
     "GradMatch",

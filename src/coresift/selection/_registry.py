@@ -9,6 +9,7 @@ from ._classes import PerClass
 from ._strategy import Strategy
 from .adaptive import AdaptiveCoreset
 from .craig import Craig
+from .fixed import FixedCoreset
 from .glister import Glister
 from .gradmatch import GradMatch
 from .sensitivity import RBF
@@ -25,6 +26,7 @@ _PLAIN: dict[str, Strategy] = {
     "GRADMATCHPB": PerBatch(GradMatch(ridge=0.0)),
     "RBF": RBF(),
     "ADAPTIVE-CORESET": AdaptiveCoreset(),
+    "FIXED-CORESET": FixedCoreset(),
 }
 _REGISTRY: dict[str, Strategy] = {
     "FULL": Full(),

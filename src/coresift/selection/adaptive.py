@@ -86,13 +86,13 @@ class AdaptiveCoreset(Selector):
 
     Parameters
     ----------
-    mix : float in (0, 1], default 0.2
+    mix : float in (0, 1], default 0.5
         The share :math:`\mu` of the model-free draw; 1 is that draw alone.
     correction : float in [0, 1], optional
         Weights are :math:`u_i \pi_i^{-c}`, scaled to the sum that they have at c = 1. 1 is unbiased; 0 leaves the
         hard samples the weight of their numbers, and minimises a loss that weighs sample i by :math:`\pi_i`. By default
-        :math:`1 - 1/\sqrt R`, R the epochs between two draws: scores that are renewed at once correct a bias by
-        themselves, as a sample that was neglected is drawn next; a subset that is kept for long has to be right.
+        :math:`(1 - 1/R)/2`, R the epochs between two draws: scores that are renewed at once correct a bias by
+        themselves, as a sample that was neglected is drawn next; a subset that is kept for long does not.
     pool_factor : float, optional
         Rows that are scored, in units of the budget. By default :math:`\sqrt{3 R g}`, which minimises variance times
         time, g the measured gain; but no more than ``overhead`` allows.
@@ -115,7 +115,7 @@ class AdaptiveCoreset(Selector):
         known exactly; the weights of "keys" are unbiased too, and vary more.
     """
 
-    mix: float = 0.2
+    mix: float = 0.5
     correction: float | None = None
     pool_factor: float | None = None
     overhead: float = 0.75
@@ -195,7 +195,7 @@ class AdaptiveCoreset(Selector):
             inclusion = inclusion_probabilities(shares, size)
             variance = two_stage_variance(gradients, norms, weights, inclusion, n, size)
         self._note(context, Report(context.epoch, len(rows), gain, variance))
-        correction = 1 - every**-0.5 if self.correction is None else self.correction
+        correction = 0.5 * (1 - 1 / every) if self.correction is None else self.correction
         return Coreset(
             rows[at],
             partly_corrected(drawn.weights, weights[at], correction),

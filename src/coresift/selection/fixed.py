@@ -1,0 +1,221 @@
+"""One subset for many networks: grown in rounds by what a kernel regression cannot yet explain, and kept."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._coreset import Coreset
+from .._errors import InvalidInputError
+from .._validation import check_count, check_positive
+from ..core.draw import DrawTable
+from ..estimators._geometry import MEDIAN_SAMPLE, kmeans_centers
+from ._context import BatchContext, SelectionContext
+from ._inputs import Rows, class_positions
+from ._strategy import Selector, one_blas_thread
+from ._variance import Floats
+
+_GROW = 3  # keeps the stream of the draws apart from others of the same seed
+_ROUNDING = 1e-12
+_BLOCK = 4096  # rows of the kernel that are held at once
+_CELLS = 64  # strata within a class
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class FixedCoreset(Selector):
+    r"""A subset that is selected once, without the model, and serves every network: to label, to search, to share.
+
+    It grows in rounds. A proxy, Gaussian kernel ridge regression from the features to the targets (one-hot for
+    classes), is fitted to the samples chosen so far,
+
+    .. math:: F(x) = \bar y + \sum_{j \in S} \alpha_j e^{-|x - x_j|^2 / (2 \sigma^2)}, \qquad
+              \alpha = (K_{SS} + \lambda I)^{-1} (y_S - \bar y),
+
+    and the next samples are drawn with probabilities proportional to :math:`|y_i - F(x_i)|^\gamma`, above a floor: the
+    residual is the gradient of the proxy's loss in its outputs. The draw walks along the classes and the cells of
+    k-means in them, so that each gets its share. Every sample weighs n / budget; a bias is meant.
+
+    Targets that are not known need no proxy: without y the draw is uniform over the cells.
+
+    Parameters
+    ----------
+    features : "raw", "pca", array or callable, default "pca"
+        What the kernel compares: as in :class:`RBF`.
+    n_components : int, default 50
+    rounds : int, default 6
+        The first draws without a proxy.
+    power : float, default 2
+        The :math:`\gamma` above. Larger ones look for the hardest samples; with wrong labels, for those.
+    mix : float in (0, 1], default 0.1
+        Share of the uniform draw.
+    ridge : float, default 0.01
+    bandwidth : float, optional
+        The :math:`\sigma`; by default half of the median distance.
+    max_centers : int, default 2000
+        The proxy is fitted to at most so many of the samples chosen, at random.
+    max_pool : int, default 100000
+        Chosen among so many of the samples at most, at random.
+    seed : int, optional
+        By default the run's own, ``SelectionContext(seed=)``.
+    """
+
+    features: Any = "pca"
+    n_components: int = 50
+    rounds: int = 6
+    power: float = 2.0
+    mix: float = 0.1
+    ridge: float = 0.01
+    bandwidth: float | None = None
+    max_centers: int = 2000
+    max_pool: int = 100_000
+    seed: int | None = None
+
+    @property
+    def name(self) -> str:
+        """As it is registered."""
+        return "fixed-coreset"
+
+    def _check(self) -> None:
+        for name in ("rounds", "max_centers", "max_pool", "n_components"):
+            check_count(getattr(self, name), name)
+        check_positive(self.power, "power", at_most=100.0)
+        check_positive(self.mix, "mix", at_most=1.0)
+        check_positive(self.ridge, "ridge")
+        if self.bandwidth is not None:
+            check_positive(self.bandwidth, "bandwidth")
+        if self.seed is not None:
+            check_count(self.seed, "seed", 0)
+
+    def _select(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Coreset:
+        key = (self.name, size, *self._settings())
+        rows, _ = context.kept(key, lambda: (self._grown(context, size), self))
+        sizes = context.sizes
+        weights = sizes[rows] * (sizes.sum() / sizes[rows].sum())
+        return Coreset(rows, weights, context.n_samples, method=self.name, total_weight=float(sizes.sum()))
+
+    def _settings(self) -> tuple[Any, ...]:
+        own = (self.features, self.n_components, self.rounds, self.power, self.mix, self.ridge)
+        more = (self.bandwidth, self.max_centers, self.max_pool, self.seed)
+        return tuple(v if isinstance(v, str | int | float | None) else id(v) for v in own + more)
+
+    def _grown(self, context: SelectionContext, size: int) -> Rows:
+        own = context.fixed_rng(_GROW, self.seed)
+        pool = own.permutation(context.n_samples)[: max(size, self.max_pool)]
+        features = _dense(context.features(self.features, self.n_components)[pool])
+        with context.accounted(f"proxy ({self.name})", len(pool)), one_blas_thread():
+            targets, classes = _targets(context, pool)
+            strata = _strata(features, classes, size, own)
+            scale = self.bandwidth or 0.5 * _median_distance(features, own)
+            chosen = np.zeros(len(pool), dtype=bool)
+            scores = np.ones(len(pool))
+            rounds = min(self.rounds, size) if targets is not None else 1
+            for count in np.diff(np.linspace(0, size, rounds + 1).astype(np.int64)):
+                if targets is not None and chosen.any():
+                    residuals = self._residuals(features, targets, np.flatnonzero(chosen), scale, own)
+                    scores = (residuals / (residuals.max() or 1.0)) ** self.power
+                chosen[self._drawn(scores, chosen, strata, int(count), own)] = True
+        return np.sort(pool[chosen])
+
+    def _drawn(
+        self, scores: Floats, chosen: NDArray[np.bool_], strata: Rows, count: int, own: np.random.Generator
+    ) -> Rows:
+        """``count`` rows that are not chosen yet: systematically, stratum by stratum, in random order inside each."""
+        free = np.flatnonzero(~chosen)
+        total = float(scores[free].sum())
+        shares = np.full(len(free), self.mix / len(free))
+        shares += (1 - self.mix) * (scores[free] / total if total > 0 else 1 / len(free))
+        order = np.lexsort((own.random(len(free)), strata[free]))
+        table = DrawTable(shares[order], np.ones(len(free)), _InOrder())  # type: ignore[arg-type]
+        return free[order[table.systematic(count, own).indices]]
+
+    def _residuals(
+        self, features: Floats, targets: Floats, chosen: Rows, scale: float, own: np.random.Generator
+    ) -> Floats:
+        """Distances of the targets from what the proxy says, (n,)."""
+        if len(chosen) > self.max_centers:
+            chosen = own.choice(chosen, self.max_centers, replace=False)
+        centers, mean = features[chosen], targets[chosen].mean(axis=0)
+        kernel = _gaussian(centers, centers, scale)
+        kernel[np.diag_indices(len(chosen))] += (
+            self.ridge
+        )  # positive definite: no smaller eigenvalue than the ridge
+        slopes = np.linalg.solve(kernel, targets[chosen] - mean)
+        found = np.empty(len(features))
+        for start in range(0, len(features), _BLOCK):
+            block = slice(start, start + _BLOCK)
+            said = _gaussian(features[block], centers, scale) @ slopes + mean
+            found[block] = np.linalg.norm(targets[block] - said, axis=1)
+        return found
+
+
+class _InOrder:
+    """Instead of a generator: a draw along strata needs their order."""
+
+    def shuffle(self, rows: Rows) -> None:
+        """Leave the rows as they are."""
+
+
+def _targets(context: SelectionContext, pool: Rows) -> tuple[Floats | None, Rows]:
+    """Targets of the proxy, (n, k), and the number of each row's class; no targets where there are no labels."""
+    nothing = np.zeros(len(pool), dtype=np.int64)
+    if context._y is None or isinstance(context, BatchContext):
+        return None, nothing
+    labels = context.labels[pool]
+    if labels.ndim == 1 and labels.dtype.kind in "iub":
+        positions = class_positions(labels)
+        for number, rows in enumerate(positions.values()):
+            nothing[rows] = number
+        return np.eye(len(positions))[nothing], nothing
+    values = labels.reshape(len(pool), -1).astype(np.float64)
+    if not np.isfinite(values).all():
+        raise InvalidInputError("y contains NaN or infinity; the proxy needs numbers.")
+    spread = values.std(axis=0)
+    return (values - values.mean(axis=0)) / np.where(spread > 0, spread, 1.0), nothing
+
+
+def _strata(features: Floats, classes: Rows, size: int, own: np.random.Generator) -> Rows:
+    """Numbers of class and cell, such that equal numbers are one stratum and a class is a run of numbers."""
+    strata = np.empty(len(features), dtype=np.int64)
+    n_classes = int(classes.max()) + 1
+    n_cells = max(1, min(_CELLS, size // n_classes))
+    for number in range(n_classes):
+        rows = np.flatnonzero(classes == number)
+        if n_cells == 1 or len(rows) <= n_cells:
+            cells = np.zeros(len(rows), dtype=np.int64)
+        else:
+            sample = own.choice(rows, min(len(rows), 40 * n_cells), replace=False)
+            centers = kmeans_centers(features[sample], n_cells, int(own.integers(2**31)))
+            cells = np.argmin((centers**2).sum(1) - 2.0 * features[rows] @ centers.T, axis=1)
+        strata[rows] = number * _CELLS + cells
+    return strata
+
+
+def _median_distance(features: Floats, own: np.random.Generator) -> float:
+    sample = features[own.permutation(len(features))[:MEDIAN_SAMPLE]]
+    squares = _sq_distances(sample, sample)[np.triu_indices(len(sample), 1)]
+    squares = squares[squares > _ROUNDING * squares.max(initial=0.0)]
+    return float(np.sqrt(np.median(squares))) if len(squares) else 1.0
+
+
+def _gaussian(left: Floats, right: Floats, scale: float) -> Floats:
+    kernel = _sq_distances(left, right)
+    kernel *= -0.5 / scale**2
+    return np.exp(kernel, out=kernel)
+
+
+def _sq_distances(left: Floats, right: Floats) -> Floats:
+    squares: Floats = -2.0 * left @ right.T
+    squares += np.einsum("ij,ij->i", left, left)[:, None]
+    squares += np.einsum("ij,ij->i", right, right)
+    return np.maximum(squares, 0.0, out=squares)
+
+
+def _dense(matrix: Any) -> Floats:
+    """Centred: the squares of far-away features would lose the distances between them."""
+    found = np.asarray(matrix.toarray() if hasattr(matrix, "toarray") else matrix, dtype=np.float64)
+    if not np.isfinite(found).all():
+        raise InvalidInputError("features contain NaN or infinity; the proxy needs numbers.")
+    return found - found.mean(axis=0)

@@ -1,0 +1,168 @@
+"""One subset for many networks: it is kept, spread over the strata, and goes where the proxy is wrong."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.kernel_ridge import KernelRidge
+
+from coresift import CoresiftError
+from coresift.selection import FixedCoreset, PerBatch, SelectionContext, registry
+
+N, D = 400, 6
+
+
+def data(n=N, seed=0):
+    rng = np.random.default_rng(seed)
+    y = rng.integers(3, size=n)
+    X = rng.normal(size=(n, D))
+    X[:, 0] += 3 * y
+    return X, y
+
+
+def rng(seed=1):
+    return np.random.default_rng(seed)
+
+
+def selected(X, y=None, size=40, seed=0, **settings):
+    return FixedCoreset(**settings).select(SelectionContext(X, y, seed=seed), size, rng())
+
+
+def test_it_is_kept_for_the_run_whatever_the_generator_and_the_epoch():
+    context = SelectionContext(*data())
+    first = FixedCoreset().select(context, 40, rng(1))
+    assert FixedCoreset().select(context.at(20), 40, rng(2)) == first
+    assert FixedCoreset().select(SelectionContext(*data()), 40, rng(3)) == first
+    assert context.costs["proxy (fixed-coreset)"].calls == 1
+    assert FixedCoreset().select(SelectionContext(*data(), seed=1), 40, rng(1)) != first
+    assert FixedCoreset(seed=1).select(context, 40, rng(1)) != first
+    np.testing.assert_allclose(first.weights, N / 40)
+
+
+def test_settings_of_two_strategies_are_not_mixed_up_in_one_run():
+    context = SelectionContext(*data())
+    cores = [FixedCoreset(power=power).select(context, 40, rng()) for power in (0.5, 8.0)]
+    assert cores[0] != cores[1]
+    assert FixedCoreset(power=0.5).select(context, 40, rng()) == cores[0]
+
+
+def test_the_proxy_is_kernel_ridge_regression():
+    X, y = data()
+    targets = np.eye(3)[y]
+    chosen, scale = np.arange(0, N, 10), 2.0
+    found = FixedCoreset()._residuals(X, targets, chosen, scale, rng())
+    mean = targets[chosen].mean(axis=0)
+    other = KernelRidge(alpha=0.01, kernel="rbf", gamma=0.5 / scale**2).fit(X[chosen], targets[chosen] - mean)
+    np.testing.assert_allclose(
+        found, np.linalg.norm(targets - mean - other.predict(X), axis=1), rtol=1e-6, atol=1e-9
+    )
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_first_round_gives_every_class_its_share(seed):
+    X, _ = data()
+    y = np.repeat([0, 1, 2], [250, 100, 50])
+    counts = np.bincount(y[selected(X, y, seed=seed, rounds=1).indices])
+    assert np.all(np.abs(counts - 40 * np.array([250, 100, 50]) / N) < 1)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_later_rounds_go_where_the_labels_are_hard_to_tell(seed):
+    """Half of the rows lie in a region where the label alternates quickly; the proxy knows the rest after a few."""
+    own = rng(seed)
+    X = own.uniform(0, 1, size=(N, 1))
+    hard = np.arange(N) < N // 2
+    X[~hard] += 5
+    y = np.where(hard, (X[:, 0] * 12).astype(int) % 2, 0)
+    settings = {"features": "raw", "bandwidth": 0.1}
+    share = np.mean(hard[selected(X, y, seed=seed, power=2.0, **settings).indices])
+    even = np.mean(hard[selected(X, y, seed=seed, mix=1.0, **settings).indices])
+    assert share > 0.65
+    assert abs(even - 0.5) < 0.1  # power: a draw by the floor alone does not
+
+
+def test_regression_goes_where_the_function_is_steep():
+    X = np.linspace(0, 1, N)[:, None]
+    y = np.where(X[:, 0] > 0.7, np.sin(80 * X[:, 0]), 0.0)
+    core = selected(X, y, features="raw", bandwidth=0.05, power=4.0)
+    assert np.mean(X[core.indices] > 0.7) > 0.5  # three tenths of the rows
+    assert selected(X, np.stack([y, y], axis=1), features="raw").size == 40
+
+
+def test_a_permutation_of_the_input_moves_no_label_to_another_row():
+    """A single row of its own class, far away from all others: after the first rounds it is what the proxy misses."""
+    X, y = data()
+    X[:, 0] += 10 * y
+    X[0], y[0] = 90.0, 3
+    order = rng(5).permutation(N)
+    place = int(np.flatnonzero(order == 0)[0])
+    core = selected(X[order], y[order], features="raw", bandwidth=3.0, power=20.0, mix=0.01)
+    assert place in core.indices
+
+
+def test_without_targets_the_cells_are_sampled():
+    X, y = data()
+    core = selected(X)
+    assert core.size == 40
+    counts = np.bincount(
+        y[core.indices], minlength=3
+    )  # the cells follow the clusters without knowing the labels
+    assert np.all(np.abs(counts - 40 * np.bincount(y) / N) < 7)
+    assert PerBatch(FixedCoreset(), 4).select(SelectionContext(X, y), 40, rng()).size == 40
+
+
+def test_sparse_and_constant_features():
+    X, y = data()
+    assert selected(sp.csr_matrix(np.maximum(X, 0)), y, features="raw").size == 40
+    assert selected(np.ones((N, 3)), y, features="raw").size == 40
+    assert selected(np.ones((N, 3)), np.zeros(N, dtype=int)).size == 40
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, N - 1])
+def test_any_size_of_any_pool(size):
+    X, y = data()
+    core = selected(X, y, size, max_pool=10, max_centers=7)
+    assert core.size == size
+    assert np.all(np.diff(core.indices) > 0)
+
+
+def test_a_smaller_pool_is_drawn_from_at_random():
+    X, y = data()
+    kept = {tuple(selected(X, y, 20, seed=seed, max_pool=30).indices) for seed in range(3)}
+    assert len(kept) == 3
+
+
+def test_targets_and_features_that_are_no_numbers():
+    X, y = data()
+    with pytest.raises(CoresiftError, match="y contains NaN"):
+        selected(X, np.where(np.arange(N) == 3, np.nan, X[:, 0]))
+    with pytest.raises(CoresiftError, match="features contain NaN"):
+        selected(np.where(np.arange(N)[:, None] == 3, np.inf, X), y, features="raw")
+
+
+@pytest.mark.parametrize(
+    ("changes", "names"),
+    [
+        ({"power": 0.0}, "power"),
+        ({"rounds": 0}, "rounds"),
+        ({"mix": 0.0}, "mix"),
+        ({"mix": 1.5}, "mix"),
+        ({"ridge": -1.0}, "ridge"),
+        ({"bandwidth": 0.0}, "bandwidth"),
+        ({"max_centers": 0}, "max_centers"),
+        ({"max_pool": 2.5}, "max_pool"),
+        ({"seed": -1}, "seed"),
+        ({"features": "x"}, "features"),
+    ],
+    ids=str,
+)
+def test_settings_that_cannot_be(changes, names):
+    with pytest.raises(CoresiftError, match=names):
+        selected(*data(), **changes)
+
+
+def test_it_is_registered():
+    assert isinstance(registry()["FIXED-CORESET"], FixedCoreset)
+    assert "FIXED-CORESET-WARM" in registry()
+    assert dataclasses.is_dataclass(FixedCoreset)
