@@ -43,7 +43,7 @@ def test_the_best_of_each_budget_is_named_without_warm_starts_and_all_data() -> 
 )
 def test_rbf_is_compared_with_uniform_redraws_and_tested(gap: float, words: str) -> None:
     said = finding(table({"RANDOM": 0.93, "RBF": 0.97 + gap, "ADAPTIVE-RANDOM": 0.97}, wiggle=0.0001))
-    (sentence,) = [one for one in said if one.startswith("RBF beside")]
+    (sentence,) = [one for one in said if one.startswith("RBF differs")]
     assert words in sentence
     assert signed(100 * gap) in sentence
     assert "Holm's correction" in sentence

@@ -88,6 +88,7 @@ def test_the_error_axis_gives_equal_room_to_equal_factors_of_the_error() -> None
     [
         (Scale(0.0, 10.0, 0, 1), [0, 2, 4, 6, 8, 10]),
         (Scale(15.0, 1500.0, 0, 1, "log"), [30, 100, 300, 1000]),
+        (Scale(340.0, 660.0, 0, 1, "log"), [400, 500, 600]),
         (Scale(0.93, 0.995, 0, 1, "error"), [0.95, 0.98, 0.99, 0.995]),
     ],
 )

@@ -59,8 +59,10 @@ def _ours(summary: Summary) -> str:
         return ""
     differences = [_difference(entry) or 0.0 for entry in entries]
     least, largest = signed(min(differences)), signed(max(differences))
-    span = f"{least} points" if least == largest else f"between {least} and {largest} points"
-    return f"{OURS} beside uniform redraws at the same R differs by {span}: {_decided(entries)} ({_TEST})."
+    span = least if least == largest else f"{least} to {largest}"
+    return (
+        f"{OURS} differs from uniform redraws at the same R by {span} points: {_decided(entries)} ({_TEST})."
+    )
 
 
 def _others(summary: Summary) -> str:

@@ -54,10 +54,11 @@ def read_results(results: Path) -> Results:
     problems: list[str] = []
     for store in _stores(results):
         found = store.read()
-        problems += found.problems
+        name = f"{store.table}/{RECORDS}"  # a page that is sent to others need not tell where the folder is
+        problems += [sentence.replace(str(store.file), name) for sentence in found.problems]
         for records in _by_protocol(found.records):
             part, wrong = _part(store.table, records)
-            problems += [f"{store.file}, {sentence}." for sentence in wrong]
+            problems += [f"{name}, {sentence}." for sentence in wrong]
             if part is not None:
                 parts.append(part)
     if not parts:

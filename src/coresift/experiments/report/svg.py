@@ -169,13 +169,7 @@ def _linear_ticks(low: float, high: float, n_most: int) -> list[float]:
     return [k * step for k in range(first, math.floor(high / step + 1e-9) + 1)]
 
 
-_MANTISSAS = (
-    (1.0,),
-    (1.0, 3.0),
-    (1.0, 2.0, 5.0),
-    (1.0, 1.5, 2.0, 3.0, 5.0, 7.0),
-    tuple(1.0 + 0.1 * k for k in range(90)),
-)
+_MANTISSAS = ((1.0,), (1.0, 3.0), (1.0, 2.0, 5.0), (1.0, 1.5, 2.0, 3.0, 5.0, 7.0))  # from coarse to fine
 
 
 def _log_ticks(low: float, high: float, n_most: int) -> list[float]:
@@ -189,6 +183,8 @@ def _log_ticks(low: float, high: float, n_most: int) -> list[float]:
         best = ticks
         if len(ticks) >= min(4, n_most):
             break
+    if len(best) < 3:  # within a factor of three or so: even steps
+        return _linear_ticks(low, high, n_most)
     return best if len(best) <= n_most else best[:: math.ceil(len(best) / n_most)]
 
 
