@@ -1,4 +1,4 @@
-"""What the documentation shows runs: the blocks of its pages, one namespace per file, and the docstrings' examples."""
+"""What the documentation shows is so: blocks run, output is real, commands exist, the reference is complete."""
 
 import doctest
 import importlib
@@ -8,57 +8,56 @@ import re
 from pathlib import Path
 
 import pytest
+from tests.docs_blocks import (
+    Block,
+    application,
+    blocks,
+    check_command,
+    command_lines,
+    commands,
+    compare,
+    run_page,
+    spans,
+)
 
 import coresift
 
 ROOT = Path(__file__).parents[1]
-PAGES = sorted(page for page in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md")) if page.exists())
+PAGES = sorted(
+    page
+    for page in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md"))
+    if page.exists()
+)
 MODULES = sorted(
     module.name
     for module in pkgutil.walk_packages(coresift.__path__, "coresift.")
     if not module.name.endswith(".__main__")
     and ">>>" in (inspect.getsource(importlib.import_module(module.name)))
 )
-
-FENCE = re.compile(r"^(?P<indent> *)(?P<ticks>`{3,})(?P<info>[^\n`]*)$")
-NO_RUN = re.compile(r"^\s*<!--\s*no-run:\s*\S.*-->\s*$")
+each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 
 
-def python_blocks(text: str) -> list[tuple[int, str]]:
-    """First line number and source of each block fenced as python, without those marked ``<!-- no-run: why -->``."""
-    lines = text.splitlines()
-    blocks = []
-    i = 0
-    while i < len(lines):
-        opening = FENCE.match(lines[i])
-        if not opening:
-            i += 1
-            continue
-        indent, start = len(opening["indent"]), i + 1
-        end = start
-        while end < len(lines) and lines[end].strip() != opening["ticks"]:
-            end += 1
-        if end == len(lines):
-            raise ValueError(f"line {i + 1}: a block is opened and never closed")
-        before = next((line for line in reversed(lines[:i]) if line.strip()), "")
-        language = (opening["info"].strip().split() or [""])[0]
-        if language in ("python", "py") and not NO_RUN.match(before):
-            blocks.append((start + 1, "\n".join(line[indent:] for line in lines[start:end])))
-        i = end + 1
-    return blocks
-
-
-def run_blocks(text: str, name: str) -> None:
-    namespace: dict[str, object] = {"__name__": "__main__"}
-    for line, source in python_blocks(text):
-        # Blank lines in front make a traceback point at the line of the page.
-        exec(compile("\n" * (line - 1) + source, name, "exec"), namespace)
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
-def test_code_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@each_page
+def test_code_blocks_run_and_print_what_the_page_shows(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)  # what the examples write stays out of the tree
-    run_blocks(page.read_text(encoding="utf-8"), str(page))
+    monkeypatch.setenv("NO_COLOR", "1")
+    left_out = run_page(page.read_text(encoding="utf-8"), str(page))
+    if left_out:
+        pytest.skip(f"blocks that need {', '.join(sorted(set(left_out)))} were left out")
+
+
+@each_page
+def test_commands_exist(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    found = [(number, line, True) for number, line in command_lines(text)]
+    found += [(number, line, False) for number, line in spans(text)]
+    for number, line, is_whole in found:
+        try:
+            check_command(line, is_whole=is_whole)
+        except ValueError as error:
+            pytest.fail(f"{page}:{number}: {error}")
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -67,10 +66,88 @@ def test_examples_of_docstrings_run(module: str, tmp_path: Path, monkeypatch: py
     assert doctest.testmod(importlib.import_module(module)).failed == 0
 
 
+@pytest.mark.parametrize("package", ["", ".selection", ".training", ".data", ".scale"])
+def test_reference_is_complete(package: str) -> None:
+    """Every public name has an entry, under this package or another that exports the same object."""
+    listed = set()
+    for page in PAGES:
+        for path in re.findall(r"(?m)^::: (coresift[\w.]*)$", page.read_text(encoding="utf-8")):
+            module, _, name = path.rpartition(".")
+            listed.add(id(getattr(importlib.import_module(module), name)))
+    module = importlib.import_module(f"coresift{package}")
+    missing = [name for name in module.__all__ if id(getattr(module, name)) not in listed]
+    assert not missing, f"docs/reference.md lacks ::: coresift{package}. {', '.join(missing)}"
+
+
+@pytest.mark.usefixtures("tools")
+def test_reference_of_the_command_line_is_complete() -> None:
+    from docs_commands import MARK, reference
+
+    assert MARK in (ROOT / "docs/commands.md").read_text(encoding="utf-8")
+    text = reference()
+    shared, *_ = sections = re.split(r"(?m)^(?=#{2,3} )", text)[1:]
+    by_name = {section.splitlines()[0].lstrip("# "): section for section in sections}
+    n_options = 0
+    for path, command in commands(application()):
+        if hasattr(command, "commands") and path:
+            assert command.help.split("\n")[0] in by_name[" ".join(("coresift", *path))]
+            continue
+        section = by_name[" ".join(("coresift", *path))] if path else shared
+        for parameter in command.params:
+            names = [*parameter.opts, *parameter.secondary_opts]
+            if parameter.param_type_name == "option" and parameter.name not in ("quiet", "verbose", "debug"):
+                assert all(f"`{name}`" in section for name in names), (path, names)
+                n_options += 1
+        for line in command_lines(section):
+            check_command(line[1])  # the examples of the help texts
+    assert n_options > 100
+    assert "`--workers` `-j`" in by_name["coresift select"]
+    assert all(f"`{name}`" in shared for name in ("--quiet", "--verbose", "--debug", "--version"))
+
+
 def test_blocks_share_a_namespace_and_can_fail() -> None:
-    run_blocks("```python\na = 1\n```\ntext\n```python\nassert a == 1\n```\n", "page")
+    run_page("```python\na = 1\n```\ntext\n```python\nassert a == 1\n```\n", "page")
     with pytest.raises(AssertionError):
-        run_blocks("text\n\n```python\nassert False\n```\n", "page")
+        run_page("text\n\n```python\nassert False\n```\n", "page")
+    run_page("<!-- no-run: a test -->\n```python\nassert False\n```\n", "page")
+
+
+def test_output_is_compared() -> None:
+    page = "```python\nprint('{}  b')\n```\n\n{}```text title=\"Output\"\n{}\n```\n"
+    run_page(page.format("a", "", "a b"), "page")
+    run_page(page.format("a", "", "... b"), "page")
+    run_page(page.format("1.02 and 2", "<!-- numbers may differ by 5 % -->\n", "1.0 and 2 b"), "page")
+    for printed, comment, shown in [
+        ("a", "", "a"),
+        ("1.02", "", "1.0 b"),
+        ("1.06", "<!-- numbers may differ by 5 % -->\n", "1.0 b"),
+        ("1.0 or", "<!-- numbers may differ by 5 % -->\n", "1.0 b"),
+    ]:
+        with pytest.raises(AssertionError, match="the page shows"):
+            run_page(page.format(printed, comment, shown), "page")
+    compare("1,000 rows", "1001 rows", "page", "<!-- numbers may differ by 1 % -->")
+
+
+def test_sessions_are_run_and_compared() -> None:
+    run_page(f"```console\n$ coresift --version\ncoresift {coresift.__version__}\n```\n", "page")
+    run_page(
+        "```console\n$ coresift select nothing.npy -b 1% -o x.npz\n```\n", "page"
+    )  # shows no output: parsed
+    with pytest.raises(AssertionError, match="the page shows"):
+        run_page("```console\n$ coresift --version\ncoresift 99\n```\n", "page")
+    with pytest.raises(AssertionError, match="ended with 1"):
+        run_page("```console\n$ coresift select nothing.npy -b 1% \\\n    -o x.npz\n...\n```\n", "page")
+    with pytest.raises(ValueError, match="only coresift"):
+        run_page("```console\n$ rm x\nremoved\n```\n", "page")
+    with pytest.raises(ValueError, match="begins with"):
+        run_page("```console\ncoresift --version\n```\n", "page")
+
+
+def test_blocks_wait_for_packages_that_are_missing() -> None:
+    page = '<!-- needs: {} -->\n```python\nx = 1\n```\n\n```text title="Output"\nnothing\n```\n'
+    assert run_page(page.format("no_such_package"), "page") == ["no_such_package"]
+    with pytest.raises(AssertionError):
+        run_page(page.format("numpy, scipy"), "page")
 
 
 def test_which_blocks_are_found() -> None:
@@ -79,9 +156,55 @@ def test_which_blocks_are_found() -> None:
         "- item\n\n    ```python\n    x = 1\n    ```\n````md\n```python\nboom()\n```\n````\n"
         "<!-- another comment -->\n```py\ny = 2\n```\n"
     )
-    assert python_blocks(text) == [(11, "x = 1"), (20, "y = 2")]
+    first, exempt, indented, nested, last = blocks(text)
+    assert (first.language, first.source, nested.language) == ("sh", "make demo", "md")
+    assert exempt.is_exempt
+    assert indented == Block(11, "python", "x = 1", "- item")
+    assert last == Block(20, "py", "y = 2", "<!-- another comment -->")
+    assert not last.is_exempt
     with pytest.raises(ValueError, match="never closed"):
-        python_blocks("```python\nx = 1\n")
+        blocks("```python\nx = 1\n")
+
+
+def test_which_commands_are_found() -> None:
+    text = (
+        "See `coresift demo` and `core`.\n```sh\nexport A=1\ncoresift select a.npy \\\n  -b 5% -o b.npz  # why\n"
+        "OMP_NUM_THREADS=1 coresift demo\n```\n```console\n$ coresift --version\ncoresift 1\n```\n"
+        "```python\nx = '`coresift nosuch`'\n```\n"
+    )
+    assert list(spans(text)) == [(1, "coresift demo")]
+    assert list(command_lines(text)) == [
+        (5, "coresift select a.npy -b 5% -o b.npz  # why"),
+        (6, "OMP_NUM_THREADS=1 coresift demo"),
+        (9, "coresift --version"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        ("coresift selct a.npy", "no command 'selct'"),
+        ("coresift figure nosuch", "no command 'nosuch'"),
+        ("coresift select a.npy --bugdet 5%", "--bugdet"),
+        ("coresift --nosuch", "--nosuch"),
+        ("coresift select -b 5% -o b.npz", "INPUT"),
+        ("coresift train -d digits --epochs many --out run", "--epochs"),
+        ("coresift train -d digits --epochs 0 --out run", "--epochs"),
+    ],
+)
+def test_wrong_commands_are_noticed(line: str, complaint: str) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        check_command(line)
+
+
+def test_right_commands_pass() -> None:
+    check_command("coresift -q select 'a b/*.parquet' -b 5% -o c.parquet  # why")
+    check_command("coresift train --config run.toml --seed 1 --out run-1 | tail -1")
+    check_command("coresift train --help")
+    for part in ("coresift select", "coresift COMMAND --help", "coresift bench run TABLE", "coresift ..."):
+        check_command(part, is_whole=False)
+    with pytest.raises(ValueError, match="--nosuch"):
+        check_command("coresift select --nosuch 1", is_whole=False)
 
 
 @pytest.fixture
