@@ -126,7 +126,8 @@ def _redraws(summary: Summary) -> str:
         return f"{who} stays below the best method that selects every {own} epochs ({example})."
     where = "" if not losses else f" at {listed([percent(budget) for budget, _, _ in wins])}"
     but = f", not at {listed([percent(budget) for budget, _, _ in losses])}" if losses else ""
-    return f"{who} has a higher mean (not a test) than every method that selects every {own} epochs{where}{but} ({example})."
+    than = f"than every method that selects every {own} epochs"
+    return f"{who} has a higher mean (not a test) {than}{where}{but} ({example})."
 
 
 def _times(slow: Entry, fast: Entry) -> str:
