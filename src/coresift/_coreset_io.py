@@ -19,7 +19,7 @@ from typing import IO, Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from ._errors import InvalidInputError, MissingExtraError
+from ._errors import CoresiftError, InvalidInputError, MissingExtraError
 from ._npz import naming, open_arrays
 
 Header = dict[str, Any]
@@ -31,6 +31,10 @@ _VERSION = 1
 _PARQUET_KEY = b"coresift"
 _PARQUET_RUN = b"coresift.run"
 _MOST_ROWS_PER_BYTE = 8
+
+
+class UnwritableError(CoresiftError, OSError):
+    """A file that could not be written: the disk is full, the folder closed; the message names the file."""
 
 
 def write_coreset(
@@ -113,7 +117,7 @@ def arrays_checksum(header: Header, arrays: Mapping[str, np.ndarray]) -> str:
 def write_whole(target: Path, write: Callable[[IO[bytes]], None]) -> None:
     """Write beside the target, then rename over it: the rename is the only step that others can see.
 
-    A full disk, a folder that may not be written to and the like are an `OSError` that names the target.
+    A full disk, a folder that may not be written to and the like are an `UnwritableError` that names the target.
     """
     if not target.parent.is_dir():
         raise FileNotFoundError(f"{target}: the folder {target.parent} does not exist")
@@ -132,11 +136,10 @@ def write_whole(target: Path, write: Callable[[IO[bytes]], None]) -> None:
         raise
 
 
-def unwritable(error: OSError, path: Path) -> OSError:
-    """The same error, of the same class, in words that name the file."""
-    reason = error.strerror or str(error)
-    found = OSError(error.errno, reason) if error.errno is not None else OSError(reason)
-    found.args = (f"{path}: cannot be written ({reason})",)  # what is printed; errno and class stay
+def unwritable(error: OSError, path: Path) -> UnwritableError:
+    """The same error in words that name the file; its number stays."""
+    found = UnwritableError(f"{path}: cannot be written ({error.strerror or error})")
+    found.errno = error.errno
     return found
 
 

@@ -10,6 +10,7 @@ import copy
 import logging
 import multiprocessing
 import os
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -82,6 +83,15 @@ _SOURCE: list[Source] = []  # of this worker process
 
 def _adopt(source: Source) -> None:
     _SOURCE[:] = [source]
+    threading.Thread(target=_follow_parent, daemon=True).start()
+
+
+def _follow_parent() -> None:
+    """End with the command: where it is killed, its workers would wait for work for ever."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def _work(prototype: Any, task: Task) -> Any:
