@@ -125,6 +125,7 @@ class SelectionContext:
         self.layer = layer
         self.epoch = check_count(epoch, "epoch", 0)
         self.n_epochs = n_epochs if n_epochs is None else check_count(n_epochs, "n_epochs")
+        self.select_every: int | None = None  # epochs between two selections, where a training loop tells it
         self.class_output: int | None = None
         self.costs: dict[str, Cost] = {}
         self._seed = check_count(seed, "seed", 0)

@@ -248,7 +248,9 @@ class CoresetSampler(Sampler[int]):
         if isinstance(model, torch.nn.parallel.DistributedDataParallel):
             model = model.module  # the wrapper's forward pass would wait for the other ranks
         rng = np.random.default_rng((self.seed, _SELECTION, epoch))
-        return self.strategy.select(self.context.at(epoch, model), self.budget, rng)
+        context = self.context.at(epoch, model)
+        context.select_every = self.select_every
+        return self.strategy.select(context, self.budget, rng)
 
 
 def inputs_and_targets(data: Any) -> tuple[Any, Any]:
