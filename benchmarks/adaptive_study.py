@@ -11,10 +11,10 @@ from __future__ import annotations
 import json
 import os
 import sys
-import time
 from collections.abc import Iterator
 from functools import cache, partial
 from pathlib import Path
+from time import process_time
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,14 @@ HELD_OUT = 10_000
 SETTINGS: dict[str, dict[str, Any]] = {
     "mnist": {"data": "mnist", "model": "lenet", "options": {}, "budget": 600, "epochs": 200},
     "mnist-short": {"data": "mnist", "model": "lenet", "options": {}, "budget": 600, "epochs": 40},
+    "mnist-long": {"data": "mnist", "model": "lenet", "options": {}, "budget": 600, "epochs": 350},
+    "covtype-long": {
+        "data": "covtype",
+        "model": "mlp",
+        "options": {"width": 64},
+        "budget": 743,
+        "epochs": 175,
+    },
     "mnist-mlp": {"data": "mnist", "model": "mlp", "options": {"width": 64}, "budget": 600, "epochs": 100},
     "covtype": {"data": "covtype", "model": "mlp", "options": {"width": 64}, "budget": 743, "epochs": 100},
 }
@@ -83,7 +91,17 @@ def fixed(tasks: tuple[str, ...], seeds: range) -> Iterator[Run]:
                 yield task, "FixedCoreset", {"power": power, "rounds": rounds, "mix": mix}, 1000, seed
 
 
+def time(seeds: range) -> Iterator[Run]:
+    """Uniform redraws for as long as the adaptive ones take at R = 1: 1.75 times the epochs."""
+    for seed in seeds:
+        for task in ("covtype", "mnist"):
+            yield f"{task}-long", "adaptive-random", {}, 1, seed
+            for mix in (0.2, 0.5):
+                yield adaptive(task, 1, seed, 0.0, mix, 2.25)
+
+
 STAGES = {
+    "time": lambda: time(range(3)),
     "grid": lambda: grid(("mnist-mlp", "covtype"), range(3)),
     "lenet": lambda: lenet(range(3)),
     "fixed": lambda: fixed(("mnist-short", "covtype"), range(3)),
@@ -120,7 +138,7 @@ def run(name: str, strategy: str, settings: dict[str, Any], every: int, seed: in
     shape = data.input_shape
     model = build_model(of["model"], n_classes=data.n_classes, input_shape=shape, seed=seed, **of["options"])
     transform = None if data.mean is None else partial(normalize, mean=data.mean, std=data.std)
-    start = time.process_time()
+    start = process_time()
     result = train(
         model,
         kept,
@@ -132,7 +150,7 @@ def run(name: str, strategy: str, settings: dict[str, Any], every: int, seed: in
         transform=transform,
         device="cpu",
     )
-    spent = time.process_time() - start
+    spent = process_time() - start
     with torch.no_grad():
         model.eval()
         inputs = torch.from_numpy(held[0])

@@ -55,7 +55,7 @@ def of(**changes):
         of(method="keys"),
         of(pool=RBF()),
         of(per_class=True),
-        AdaptiveCoreset(correction=1.0),
+        AdaptiveCoreset(correction=1.0, automatic=True, select_every=20),
     ],
     ids=["pool", "all", "keys", "RBF pool", "per class", "automatic"],
 )
@@ -141,7 +141,7 @@ def test_scores_that_do_not_pay_are_not_computed():
         model.weight.zero_()
     X = np.sign(data(2000)[0])  # features of one length
     context = SelectionContext(X, np.arange(2000) % CLASSES, model=model)
-    core = AdaptiveCoreset(select_every=20).select(context, 400, rng())
+    core = AdaptiveCoreset(select_every=20, automatic=True).select(context, 400, rng())
     assert context.costs["gradients"].samples == 100  # the probe, a quarter of the budget
     assert "would not pay" in core.method
     np.testing.assert_allclose(core.weights, 5.0)
@@ -150,23 +150,31 @@ def test_scores_that_do_not_pay_are_not_computed():
     assert report.gain == pytest.approx(1.0, abs=0.05)
 
 
-def test_the_pool_grows_with_the_epochs_between_two_draws_and_the_probe_is_part_of_it():
-    scored = {}
-    for every in (1, 4, 20):
-        context = context_of(4000, model=network(scale=20.0))
-        AdaptiveCoreset(select_every=every, automatic=False).select(context, 40, rng())
-        (report,) = AdaptiveCoreset().reports(context)
-        scored[every] = context.costs["gradients"].samples
-        factor = min(math.sqrt(3 * every * report.gain), 0.75 * 3 * every)
-        assert report.pool == scored[every] == math.ceil(factor * 40)
-    assert scored[1] < scored[4] < scored[20]
+@pytest.mark.parametrize("every", [1, 4, 20])
+def test_the_pool_costs_the_share_of_training_that_is_stated(every):
+    context = context_of(4000)
+    AdaptiveCoreset(select_every=every, overhead=0.75).select(context, 40, rng())
+    (report,) = AdaptiveCoreset().reports(context)
+    assert context.costs["gradients"].samples == report.pool == math.ceil(0.75 * 3 * every * 40)
+
+
+@pytest.mark.parametrize("every", [20, 50])
+def test_an_automatic_pool_follows_the_gain_and_contains_its_probe(every):
+    context = context_of(4000, model=network(scale=20.0))
+    strategy = AdaptiveCoreset(select_every=every, automatic=True, mix=0.1)
+    strategy.select(context, 40, rng())
+    gain = strategy._gain(gradients_of(context, rng().permutation(4000)[:64]).double(), np.ones(64))
+    factor = min(math.sqrt(3 * every * gain), 0.75 * 3 * every)
+    (report,) = strategy.reports(context)
+    assert report.pool == math.ceil(factor * 40)
+    assert context.costs["gradients"].samples == report.pool + 64  # the second probe is this test's own
 
 
 def test_what_the_context_knows_of_redraws_is_used():
     context, told = context_of(4000), context_of(4000)
     told.select_every = 20
     for each in (context, told):
-        AdaptiveCoreset(automatic=False).select(each, 40, rng())
+        AdaptiveCoreset().select(each, 40, rng())
     assert told.costs["gradients"].samples > context.costs["gradients"].samples
 
 

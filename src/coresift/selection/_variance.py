@@ -154,10 +154,6 @@ def variance_times_time(factor: float, gain: float, every: int) -> float:
     return (1 / factor + 1 / gain) * (1 + factor * FORWARD_SHARE / every)
 
 
-def best_pool_factor(gain: float, every: int, overhead: float) -> float:
-    r"""The pool, in budgets, of the least product: :math:`\sqrt{R g / c}`, at a cost of ``overhead`` at most.
-
-    The cost is that of the forward passes in units of the training between two draws, so that the pool is at most
-    overhead R / c; nor is it smaller than the budget.
-    """
-    return max(1.0, min(math.sqrt(every * gain / FORWARD_SHARE), overhead * every / FORWARD_SHARE))
+def best_pool_factor(gain: float, every: int) -> float:
+    r"""The pool, in budgets, of the least product: :math:`\sqrt{R g / c}`; no smaller than the budget."""
+    return max(1.0, math.sqrt(every * gain / FORWARD_SHARE))

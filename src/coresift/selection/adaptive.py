@@ -16,9 +16,11 @@ from ..core.draw import DrawTable
 from ._classes import PerClass
 from ._context import SelectionContext
 from ._gradients import Gradients
+from ._inputs import Rows
 from ._pool import gradients_of, knows_gradients
 from ._strategy import Selector, Strategy
 from ._variance import (
+    FORWARD_SHARE,
     Floats,
     Variance,
     best_pool_factor,
@@ -56,8 +58,7 @@ class Report:
     pool : int
         Rows that were scored.
     gain : float
-        Variance of a uniform draw over that of the scores' draw, all scores known; as the probe measured it where
-        there was one.
+        Variance of a uniform draw over that of a draw by these scores, both with repeats.
     variance : Variance or None
         None where the draw fell back to a uniform one, or the pool was not uniform.
     """
@@ -94,16 +95,16 @@ class AdaptiveCoreset(Selector):
         :math:`(1 - 1/R)/2`, R the epochs between two draws: scores that are renewed at once correct a bias by
         themselves, as a sample that was neglected is drawn next; a subset that is kept for long does not.
     pool_factor : float, optional
-        Rows that are scored, in units of the budget. By default :math:`\sqrt{3 R g}`, which minimises variance times
-        time, g the measured gain; but no more than ``overhead`` allows.
+        Rows that are scored, in units of the budget; by default as many as ``overhead`` allows.
     overhead : float, default 0.75
-        Of the default pool: forward passes cost at most so much of what the training between two draws costs, where a
-        forward pass counts as a third of a training step.
+        Of the default pool: its forward passes cost so much of what the training between two draws costs, a forward
+        pass being a third of a training step. That makes 2.25 R budgets.
     pool : Strategy, optional
         The model-free draw, with its weights: ``RBF()``, say. By default uniform.
-    automatic : bool, default True
-        Draw without scores where a probe of the gradients says that they do not pay for their forward passes: where
-        the product of variance and time is not below that of uniform redraws.
+    automatic : bool, default False
+        Spend no more on scores than they gain. A probe of the gradients measures the gain g; the default pool is then
+        :math:`\sqrt{3 R g}` at most, which minimises variance times time, and the draw is model-free where even that is
+        not better than uniform redraws. It looks at the variance alone: rare classes gain from scores that do not pay.
     select_every : int, optional
         The R above; by default what the context knows of it.
     per_class : bool, default False
@@ -120,7 +121,7 @@ class AdaptiveCoreset(Selector):
     pool_factor: float | None = None
     overhead: float = 0.75
     pool: Strategy | None = None
-    automatic: bool = True
+    automatic: bool = False
     select_every: int | None = None
     per_class: bool = False
     min_per_class: int = 0
@@ -165,53 +166,60 @@ class AdaptiveCoreset(Selector):
             return self._model_free(context, size, rng, "model-free: there is no model")
         n, every = context.n_samples, self._every(context)
         order = rng.permutation(n)  # its beginning is the uniform pool, and the beginning of that the probe
-        probe, gain = order[:0], math.nan
+        factor = self.overhead * every / FORWARD_SHARE if self.pool_factor is None else self.pool_factor
         known: Gradients | None = None
-        if self.automatic or self.pool_factor is None:
-            probe = order[: min(max(_PROBE[0], min(_PROBE[1], size // 4)), n)]
-            known = gradients_of(context, probe)
-            gain = self._gain(known)
-        factor = (
-            best_pool_factor(gain, every, self.overhead) if self.pool_factor is None else self.pool_factor
-        )
-        if self.automatic and variance_times_time(factor, gain, every) >= 1:
-            self._note(context, Report(context.epoch, len(probe), gain, None))
-            return self._model_free(context, size, rng, "model-free: scores would not pay")
+        if self.automatic:
+            known = gradients_of(context, order[: max(_PROBE[0], min(_PROBE[1], size // 4))])
+            gain = self._gain(known.double(), np.ones(len(known)))
+            if self.pool_factor is None:
+                factor = min(factor, best_pool_factor(gain, every))
+            if variance_times_time(factor, gain, every) >= 1:
+                self._note(context, Report(context.epoch, len(known), gain, None))
+                return self._model_free(context, size, rng, "model-free: scores would not pay")
         n_pool = min(n, max(size, math.ceil(factor * size)))
-        if self.pool is None:
-            rows, weights = order[:n_pool], context.sizes[order[:n_pool]] * (n / n_pool)
-            rest = gradients_of(context, rows[len(probe) :]) if len(probe) < n_pool else None
-            gradients = joined([part for part in (known, rest) if part is not None], n_pool)
-        else:
-            core = self.pool.select(context, n_pool, rng)
-            rows, weights = core.indices, core.weights
-            gradients = gradients_of(context, rows)
+        rows, weights, gradients = self._pooled(context, order, n_pool, known, rng)
         norms = gradient_norms(gradients)
         shares = draw_probabilities(norms, weights, self.mix)
         drawn = DrawTable(shares, weights, rng).draw(min(size, len(rows)), self.method, rng)
-        at = drawn.indices
         variance = None
         if self.pool is None and self.method == "systematic":
             inclusion = inclusion_probabilities(shares, size)
             variance = two_stage_variance(gradients, norms, weights, inclusion, n, size)
-        self._note(context, Report(context.epoch, len(rows), gain, variance))
+        self._note(context, Report(context.epoch, len(rows), self._gain(gradients, weights), variance))
         correction = 0.5 * (1 - 1 / every) if self.correction is None else self.correction
         return Coreset(
-            rows[at],
-            partly_corrected(drawn.weights, weights[at], correction),
+            rows[drawn.indices],
+            partly_corrected(drawn.weights, weights[drawn.indices], correction),
             n,
             method=self.name,
             total_weight=float(context.sizes.sum()),
             guarantee=None if correction < 1 else "weighted sums are unbiased",
         )
 
-    def _gain(self, gradients: Gradients) -> float:
-        """Of the scores, all known, over a uniform draw; a probe cannot show more than its length."""
-        n = len(gradients)
-        gradients, ones = gradients.double(), np.ones(n)
-        norms = gradient_norms(gradients)
-        uniform = replacement_variance(gradients, norms, ones, ones / n)
-        own = replacement_variance(gradients, norms, ones, draw_probabilities(norms, ones, self.mix))
+    def _pooled(
+        self,
+        context: SelectionContext,
+        order: Rows,
+        n_pool: int,
+        known: Gradients | None,
+        rng: np.random.Generator,
+    ) -> tuple[Rows, Floats, Gradients]:
+        """Rows of the pool, their weights and their gradients; those of the first rows may be known."""
+        if self.pool is not None:
+            core = self.pool.select(context, n_pool, rng)
+            return core.indices, core.weights, gradients_of(context, core.indices).double()
+        rows = order[:n_pool]
+        n_known = 0 if known is None else len(known)
+        rest = gradients_of(context, rows[n_known:]) if n_known < n_pool else None
+        gradients = joined([part for part in (known, rest) if part is not None], n_pool)
+        return rows, context.sizes[rows] * (context.n_samples / n_pool), gradients
+
+    def _gain(self, gradients: Gradients, weights: Floats) -> float:
+        """Of the scores, all known, over a uniform draw; n rows cannot show more than n."""
+        n, norms = len(gradients), gradient_norms(gradients)
+        uniform = replacement_variance(gradients, norms, weights, np.full(n, 1 / n))
+        shares = draw_probabilities(norms, weights, self.mix)
+        own = replacement_variance(gradients, norms, weights, shares)
         return max(1.0, min(n, uniform / own)) if own > 0 else float(n if uniform > 0 else 1)
 
     def _every(self, context: SelectionContext) -> int:
