@@ -6,7 +6,7 @@ import scipy.sparse as sp
 from scipy.optimize import minimize
 from scipy.special import logsumexp
 
-from coresift.core.audit import AuditResult, _Search, worst_query
+from coresift.core.audit import AuditResult, _both_ways, _Search, _spread_best, worst_query
 from coresift.core.points import Points
 from coresift.core.ratio import GaussianKernel, LogRatio
 
@@ -347,3 +347,24 @@ def test_a_bandwidth_far_below_the_size_of_the_data(loss):
     # from all rows even the true squared distances are rounded.
     nearest = np.min(np.sum((points.take(np.arange(120)) - query) ** 2, axis=1))
     assert found.worst_error == pytest.approx(error, rel=1e-7 + 8 * np.finfo(float).eps * nearest)
+
+
+def test_starts_are_the_best_queries_that_are_apart():
+    queries = np.array([[0.0], [0.1], [0.4], [0.45], [2.0], [9.0]])
+    values = np.array([5.0, 4.0, 3.0, 2.5, 2.0, -np.inf])
+    # 0.1 is near 0, 0.45 near 0.4: they come last, the better one first; a ratio of zero is no start
+    assert _spread_best(queries, values, 5, 0.3).tolist() == [0, 2, 4, 1, 3]
+    assert _spread_best(queries, values, 2, 0.3).tolist() == [0, 2]
+    assert _spread_best(queries, values, 4, 0.05).tolist() == [0, 1, 2, 4]
+    assert _spread_best(queries, values, 9, 0.0).tolist() == [0, 1, 2, 3, 4]
+
+
+def test_starts_go_both_ways_until_the_error_passes_what_a_low_ratio_can_reach():
+    queries = np.arange(6.0)[:, None]
+    for top, up in ((np.log(1.9), 2), (np.log(2.1), 3)):  # errors of 0.9 and 1.1
+        values = np.array([-3.0, -2.0, 0.0, 0.1, 0.2, top])
+        starts, signs = _both_ways(queries, values, 3, 0.1)
+        assert signs.tolist() == [1.0] * up + [-1.0] * (3 - up)
+        assert starts.ravel().tolist() == [5.0, 4.0, 3.0][:up] + [0.0, 1.0][: 3 - up]
+    # a ratio that is too low everywhere, however much, is climbed both ways
+    assert _both_ways(queries, np.full(6, -9.0), 3, 0.1)[1].tolist() == [1.0, 1.0, -1.0]

@@ -280,3 +280,12 @@ def test_a_certificate_says_what_it_is():
     sampled = Certificate(0.2, 0.05, 0.4, "laplacian", np.inf, False, 0.95, 100)
     assert "of space" in str(sampled)
     assert "with probability 0.95" in str(sampled)
+
+
+def test_equal_rows_have_the_error_of_their_total_weight():
+    """All of space, Laplacian: one place, so the ratio is the same everywhere."""
+    points = Points(np.full((4, 2), 3.0), np.full(2, 3.0), 1.0, 0.0)
+    found = certify_exact(points, np.full(4, 0.25), np.array([1]), np.array([1.3]), np.inf, "laplacian")
+    assert found.eps == pytest.approx(0.3, abs=1e-6)
+    assert found.eps >= 0.3
+    assert found.floor == 1.0

@@ -2,13 +2,15 @@
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
 from coresift.core.ascent import DenseAtoms, ascend
 from coresift.core.bound import rounding_slack
 from coresift.core.circle import lower_bound_circle
-from coresift.core.gaussian import Cells, Problem, cells, cells_bound, closed_form, exact
+from coresift.core.gaussian import Cells, CellSums, Problem, cells, cells_bound, closed_form, exact
+from coresift.core.laplacian import laplacian_cells, laplacian_exact
 from coresift.core.points import Points
 
 
@@ -211,3 +213,74 @@ def test_points_without_weight_have_no_sensitivity_and_no_say():
 def test_slack_covers_rounding_and_is_harmless():
     assert rounding_slack(1.0, 1.0) <= 1e-11
     assert rounding_slack(1e3, 1.0) >= 1e3**2 * np.finfo(float).eps * 100
+
+
+@pytest.mark.parametrize("radius", [0.3, 1.0, 2.0])
+def test_the_closed_form_of_a_ball_that_is_not_centred_at_the_mean(radius):
+    rng = np.random.default_rng(3)
+    z, shares = rng.normal(size=25) + 0.7, rng.dirichlet(np.ones(25))
+    mean, second_moment = shares @ z, shares @ z**2
+    found = closed_form(z**2, shares, second_moment, radius, from_mean=np.abs(z - mean)).values
+    expected = shares * np.exp(second_moment) * np.exp(-(z**2)) * np.exp(2 * radius * np.abs(z - mean))
+    np.testing.assert_allclose(found, np.minimum(expected, 1.0), rtol=1e-12)
+    x = np.linspace(-radius, radius, 2001)[:, None]
+    tilted = shares * np.exp(-((z - x) ** 2))
+    largest = (tilted / tilted.sum(axis=1, keepdims=True)).max(axis=0)
+    assert np.all(found >= largest)
+
+
+def test_slack_is_added_to_both_closed_forms():
+    z, shares = np.array([-1.0, 1.0]), np.array([0.5, 0.5])
+    for from_mean in (None, np.abs(z)):
+        plain, raised = (closed_form(z**2, shares, 1.0, 0.1, slack, from_mean) for slack in (0.0, 0.25))
+        np.testing.assert_allclose(raised.log_values - plain.log_values, 0.25, rtol=1e-12)
+
+
+@pytest.mark.parametrize("container", [np.asarray, sp.csr_array])
+def test_sums_over_parts_merge_to_the_sums_over_all(container):
+    rng = np.random.default_rng(4)
+    Z, shares = rng.normal(size=(40, 3)), rng.dirichlet(np.ones(40))
+    whole, merged = cells(Points(container(Z), np.ones(3), 2.0, 9.0), shares, Z[:4]), CellSums(Z[:4])
+    for part in (slice(0, 15), slice(15, 40)):
+        sums = CellSums(Z[:4])
+        sums.update(Points(container(Z[part]), np.ones(3), 2.0, 9.0).gather(slice(None)), shares[part])
+        merged.merge(sums)
+    found = merged.finish()
+    np.testing.assert_allclose(found.mass, whole.mass, rtol=1e-12)
+    np.testing.assert_allclose(found.means, whole.means, atol=1e-12)
+    np.testing.assert_allclose(found.variances, whole.variances, atol=1e-12)
+    assert len(whole.mass) > 1
+
+
+def test_sparse_rows_have_the_sensitivities_of_dense_ones():
+    """Around a centre that is not zero: the products of sparse rows are expanded, never formed."""
+    rng = np.random.default_rng(5)
+    Z = rng.normal(size=(30, 4)) * (rng.random((30, 4)) < 0.5)
+    shares = rng.dirichlet(np.ones(30))
+    center = shares @ Z
+    sq_norms = ((Z - center) ** 2).sum(axis=1)
+    found = []
+    for container in (np.asarray, sp.csr_array):
+        points = Points(container(Z), center, 1.0, float(np.sqrt(sq_norms.max())))
+        problem = Problem(points, sq_norms, shares, 1.5)
+        start = closed_form(sq_norms, shares, float(shares @ sq_norms), 1.5)
+        found.append(exact(problem, start))
+    np.testing.assert_allclose(found[1].values, found[0].values, rtol=2e-6)  # the tolerance of both
+    assert np.all(found[1].values < np.minimum(start.values, 1.0) * (1 + 1e-12))
+
+
+def test_progress_counts_every_row_once():
+    rng = np.random.default_rng(6)
+    problem, start = _problem(rng.normal(size=(50, 3)), rng.gamma(1.0, size=50), 1.0)
+    points, shares = problem.points, problem.shares
+    summary = cells(points, shares, np.zeros((1, 3)))
+    for work in (
+        lambda tick: cells(points, shares, np.zeros((1, 3)), tick),
+        lambda tick: cells_bound(problem, summary, start, tick),
+        lambda tick: exact(problem, start, tick),
+        lambda tick: laplacian_cells(points, shares, summary, tick),
+        lambda tick: laplacian_exact(points, shares, progress=tick),
+    ):
+        ticks: list[int] = []
+        work(ticks.append)
+        assert sum(ticks) == 50
