@@ -203,13 +203,13 @@ def wasserstein(X: np.ndarray, size: int, scale: float, seed: int) -> dict[str, 
     }
 
 
-def _ours(name: str, **options: Any) -> Choose:
+def _ours(name: str, bound: str = "auto", **options: Any) -> Choose:
     def choose(X: np.ndarray, size: int, scale: float, seed: int) -> dict[str, Subset]:
         from coresift import RBFCoreset
 
         # no other package certifies, so the choice is timed without it; what it costs is said of each data set
         with mock.patch("coresift.estimators._improve.certify_points", _no_certificate):
-            core = RBFCoreset(bandwidth=scale, random_state=seed).fit(X).sample(size, **options)
+            core = RBFCoreset(bandwidth=scale, bound=bound, random_state=seed).fit(X).sample(size, **options)
         return {name: Subset(weights=core.weights.copy(), indices=core.indices.copy())}
 
     return choose
@@ -281,13 +281,13 @@ METHODS: dict[str, Method] = {
     ),
     "coresift sample": Method(_ours("coresift sample"), "`RBFCoreset.sample`", modules=("coresift",)),
     "coresift reweight": Method(
-        _ours("coresift reweight", reweight=True),
-        "`sample(reweight=True)`, without the certificate that comes with it",
+        _ours("coresift reweight", bound="closed-form", reweight=True),
+        '`RBFCoreset(bound="closed-form")`, `sample(reweight=True)`, without the certificate that comes with it',
         modules=("coresift",),
     ),
     "coresift refine": Method(
-        _ours("coresift refine", refine=True),
-        "`sample(refine=True)`, without the certificate that comes with it",
+        _ours("coresift refine", bound="closed-form", refine=True),
+        '`RBFCoreset(bound="closed-form")`, `sample(refine=True)`, without the certificate that comes with it',
         modules=("coresift",),
     ),
 }

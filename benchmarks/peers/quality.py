@@ -26,7 +26,7 @@ from coresift._coreset import QueryBall
 from coresift.core.certificate import log_floor
 from coresift.core.discrepancy import kernel_tile, quadratic_form
 from coresift.core.points import DenseBlock, Points, moments
-from coresift.core.quadrature import greedy_rows, pivoted_weights
+from coresift.core.quadrature import chosen_rows, pivoted_weights
 
 _AFFORDABLE_PAIRS = 2e12  # pairs of rows times columns; an exponential costs as much as a hundred columns
 _REFERENCE_ROWS = 2048  # rows at which the data's potential is taken to estimate c
@@ -95,7 +95,7 @@ def estimated_square(points: Points, seed: int = 0) -> tuple[float, float]:
     few = np.sort(rng.choice(points.n, min(_REFERENCE_SAMPLE, points.n), replace=False))
     some = Points(points.X[few], points.center, points.scale, points.max_norm)
     pool = np.arange(min(_REFERENCE_POOL, some.n))
-    rows = greedy_rows(some, pool, min(_REFERENCE_SIZE, len(pool)), np.full(some.n, 1.0 / some.n), "gaussian")
+    rows = chosen_rows(some, pool, min(_REFERENCE_SIZE, len(pool)), np.full(some.n, 1.0 / some.n), "gaussian")
     positions, sample = some.take(rows), points.take(rng.choice(points.n, _REFERENCE_ROWS))
     b = potentials(points, positions)
     v = pivoted_weights(kernel(positions, positions), b)

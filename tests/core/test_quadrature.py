@@ -13,8 +13,10 @@ from coresift.core.quadrature import (
     best_weights,
     chosen_rows,
     descended_weights,
+    fitted_weights,
     greedy_rows,
     herded_rows,
+    interpolated_potentials,
     pivoted_weights,
 )
 
@@ -202,22 +204,22 @@ def by_trying_every_row(K, wanted, size):
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("seed", range(6))
 def test_greedy_takes_the_row_that_lowers_the_discrepancy_most(seed, loss):
-    points, pool, w, K, b = problem(seed, n=40, m=16, d=2, width=1.0, loss=loss)
+    points, pool, _, K, b = problem(seed, n=40, m=16, d=2, width=1.0, loss=loss)
     for size in (1, 2, 3, 5, 7):
-        kept = greedy_rows(points, pool, size, w, loss)
+        kept = greedy_rows(points, pool, size, b, loss)
         assert (np.diff(kept) > 0).all()
         assert (kept == by_trying_every_row(K, b, size)[0]).all()
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_herding_follows_its_rule(seed):
-    points, pool, w, K, b = problem(seed, n=40, m=16, d=2)
+    points, pool, _, K, b = problem(seed, n=40, m=16, d=2)
     chosen = []
     for step in range(6):
         score = b - K[:, chosen].sum(axis=1) / (step + 1)
         score[chosen] = -np.inf
         chosen.append(int(score.argmax()))
-    assert (herded_rows(points, pool, 6, w, "gaussian") == np.sort(chosen)).all()
+    assert (herded_rows(points, pool, 6, b, "gaussian") == np.sort(chosen)).all()
 
 
 @pytest.mark.parametrize("choose", [greedy_rows, herded_rows])
@@ -227,7 +229,8 @@ def test_herding_follows_its_rule(seed):
 def test_choices_are_distinct_whatever_the_pool(choose, Z):
     pool = np.arange(1, 12)
     for size in (1, 5, 11):
-        kept = choose(make_points(Z), pool, size, np.full(12, 1 / 12), "gaussian")
+        wanted = kernel(Z[pool], Z, "gaussian").mean(axis=1)
+        kept = choose(make_points(Z), pool, size, wanted, "gaussian")
         assert len(np.unique(kept)) == size
         assert kept.min() >= 0
         assert kept.max() < 11
@@ -235,16 +238,62 @@ def test_choices_are_distinct_whatever_the_pool(choose, Z):
 
 def test_duplicates_are_taken_last():
     Z = np.concatenate([np.eye(4), np.eye(4)]) * 2.0
-    kept = greedy_rows(make_points(Z), np.arange(8), 4, np.full(8, 1 / 8), "gaussian")
+    kept = greedy_rows(make_points(Z), np.arange(8), 4, kernel(Z, Z, "gaussian").mean(axis=1), "gaussian")
     assert len(np.unique(kept % 4)) == 4
 
 
 def test_herding_takes_over_where_memory_ends(monkeypatch):
-    points, pool, w, _, _ = problem(5, n=60, m=40, d=2)
-    greedy, herded = (choose(points, pool, 8, w, "gaussian") for choose in (greedy_rows, herded_rows))
+    points, pool, w, _, b = problem(5, n=60, m=40, d=2)
+    greedy, herded = (choose(points, pool, 8, b, "gaussian") for choose in (greedy_rows, herded_rows))
     assert not np.array_equal(greedy, herded)
     assert (chosen_rows(points, pool, 8, w, "gaussian") == greedy).all()
     monkeypatch.setattr(quadrature, "_GREEDY_BYTES", 8 * (8 + 2) * 40)
     assert (chosen_rows(points, pool, 8, w, "gaussian") == greedy).all()
     monkeypatch.setattr(quadrature, "_GREEDY_BYTES", 8 * (8 + 2) * 40 - 1)
     assert (chosen_rows(points, pool, 8, w, "gaussian") == herded).all()
+    assert (chosen_rows(points, pool, 8, w, "gaussian", b) == herded).all()
+
+
+def test_known_potentials_are_used():
+    points, rows, w, K, b = problem(3)
+    start = np.full(15, 1 / 15)
+    found = fitted_weights(points, rows, w, start, "gaussian", 2 * b).weights
+    assert found == pytest.approx(pivoted_weights(K, 2 * b), rel=1e-6, abs=1e-9)
+    assert (
+        chosen_rows(points, rows, 3, w, "gaussian", K[7]) != chosen_rows(points, rows, 3, w, "gaussian")
+    ).any()
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("seed", range(4))
+def test_interpolation_removes_most_of_the_noise_of_a_sample(seed, loss):
+    """Its error lies outside the span of the known rows: the squared norm left is the mean of the squared distances
+    from that span over N, as stated; a tenth of the plain sample's where the kernel is smooth."""
+    rng = np.random.default_rng(seed)
+    n, m, n_sampled = 400, 60, 2000
+    Z = 0.5 * rng.normal(size=(n, 2))
+    w = rng.random(n) * (rng.random(n) < 0.8)
+    w /= w.sum()
+    points, everyone = make_points(Z), np.arange(n)
+    K = kernel(Z, Z, loss)
+    exact = K @ w
+    rows = np.sort(rng.choice(n, m, replace=False))
+    K_S = K[np.ix_(rows, rows)] + 1e-8 * np.eye(m)
+    outside = 1.0 - np.einsum(
+        "ij,ij->j", K[rows], np.linalg.solve(K_S, K[rows])
+    )  # squared distances from the span
+    squares, plain = [], []
+    for repeat in range(20):
+        found = interpolated_potentials(
+            points, everyone, w, loss, (rows, exact[rows]), n_sampled, np.random.default_rng((seed, repeat))
+        )
+        assert found[rows] == pytest.approx(exact[rows], abs=1e-6)
+        squares.append(np.mean((found - exact) ** 2))
+        drawn = np.random.default_rng((seed, repeat)).choice(n, n_sampled, p=w)
+        plain.append(np.mean((K[:, drawn].mean(axis=1) - exact) ** 2))
+    # pointwise: the error at x is at most dist(k_x, span) times the norm of what is left
+    bound = float(w @ outside) / n_sampled * float(outside.mean())
+    assert (
+        np.mean(squares) <= 3 * bound + 1e-12
+    )  # a mean of 20 squares is within a factor of 3 of its expectation
+    assert np.mean(squares) < 0.1 * np.mean(plain)

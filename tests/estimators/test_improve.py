@@ -11,6 +11,7 @@ from scipy.spatial.distance import cdist
 from coresift import CoresiftError, LaplacianCoreset, RBFCoreset
 from coresift.core import quadrature
 from coresift.core.points import Points
+from coresift.estimators import _improve
 from coresift.estimators._improve import affine_rank, pool_size
 
 ESTIMATORS = (RBFCoreset, LaplacianCoreset)
@@ -359,3 +360,26 @@ def test_affine_rank():
 def test_affine_rank_of_many_columns_takes_no_square_matrix():
     X = sp.random_array((10, 90_000), density=1e-4, rng=np.random.default_rng(0), format="csr")
     assert rank_of(X) == 9  # the number of rows less one; 90,000 squared would be 65 GB
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_a_choice_by_estimated_potentials_is_nearly_as_good(estimator, monkeypatch):
+    X, w = cloud(3000, 3), np.random.default_rng(1).random(3000)
+    est = estimator(random_state=0).fit(X, sample_weight=w)
+    exact = est.sample(40, random_state=5, refine=8)
+    monkeypatch.setattr(_improve, "_SAMPLED_ROWS", 900)
+    monkeypatch.setattr(_improve, "_SAMPLED_FACTOR", 1)
+    estimated = est.sample(40, random_state=5, refine=8)
+    assert not np.array_equal(estimated.indices, exact.indices)
+    assert estimated.adjustments == ("refined", "reweighted")
+    # half way to the reweighted draw at most; the weights come from exact potentials
+    drawn = est.sample(40, random_state=5, reweight=True)
+    assert estimated.certificate.eps < 0.5 * (exact.certificate.eps + drawn.certificate.eps)
+    again = estimated.reweight(X, sample_weight=w)
+    assert again.certificate.eps == pytest.approx(estimated.certificate.eps, rel=1e-3)
+    repeated = est.sample(40, random_state=5, refine=8)
+    assert repeated == estimated
+    monkeypatch.setattr(
+        _improve, "_SAMPLED_ROWS", 1001
+    )  # three times as many rows as there are data: not worth it
+    assert est.sample(40, random_state=5, refine=8) == exact

@@ -37,14 +37,23 @@ def best_weights(
     return fitted_weights(points, rows, shares, start, loss).weights
 
 
-def fitted_weights(points: Points, rows: np.ndarray, shares: np.ndarray, start: np.ndarray, loss: str) -> Fit:
+def fitted_weights(
+    points: Points,
+    rows: np.ndarray,
+    shares: np.ndarray,
+    start: np.ndarray,
+    loss: str,
+    wanted: np.ndarray | None = None,
+) -> Fit:
     """The weights of :func:`best_weights` and what they achieve, by which choices of rows can be compared.
+
+    ``wanted`` are the potentials of the rows, where they are known.
 
     Up to ``DENSE_LIMIT`` rows by block principal pivoting on the kernel matrix, with the least ridge for which
     that ends; above it by accelerated projected descent, which forms the matrix tile by tile and holds none of
     it.
     """
-    b = potential(points, rows, shares, loss)
+    b = potential(points, rows, shares, loss) if wanted is None else wanted
     if len(rows) <= DENSE_LIMIT:
         K = kernel_matrix(points, rows, loss)
         found = pivoted_weights(K, b)
@@ -139,14 +148,63 @@ def _kernel_product(points: Points, rows: np.ndarray, v: np.ndarray, loss: str) 
     return out
 
 
-def chosen_rows(points: Points, pool: np.ndarray, size: int, shares: np.ndarray, loss: str) -> np.ndarray:
-    """Positions in ``pool`` of the rows to keep: greedy if its factorisation fits into memory, else by herding."""
+def interpolated_potentials(
+    points: Points,
+    at: np.ndarray,
+    shares: np.ndarray,
+    loss: str,
+    known: tuple[np.ndarray, np.ndarray],
+    n_sampled: int,
+    rng: np.random.Generator,
+) -> np.ndarray:
+    r"""Estimates of the potentials at rows, from those of a few: O((M + m) N d) time instead of O(M n d).
+
+    The mean over N sampled rows has an error :math:`e(x) = \langle \mu_P - \mu_N, k_x \rangle`. It is known at the m
+    rows S of ``known`` (their numbers and exact potentials), and interpolated there by the kernel:
+
+    .. math:: \hat b(x) = \mu_N(x) + k(x, S) K_{SS}^{-1} e(S).
+
+    What remains is the part of :math:`\mu_P - \mu_N` outside the span of S, of squared norm
+    :math:`E\,\mathrm{dist}(k_p, \mathrm{span}\,S)^2 / N` in the mean. The best weights on S alone leave
+    :math:`\mathrm{dist}(\mu_P, \mathrm{span}\,S)`: with N far above m the estimate is the finer of the two.
+    """
+    rows, exact = known
+    cumulative = np.cumsum(shares)
+    levels = rng.random(n_sampled) * cumulative[-1]
+    drawn = np.searchsorted(cumulative, levels, side="right")
+    last = int(np.flatnonzero(shares)[-1])  # rounding must not pick a row of weight zero
+    sampled = np.bincount(np.minimum(drawn, last), minlength=points.n) / n_sampled
+    error = exact - potential(points, rows, sampled, loss)
+    K = kernel_matrix(points, rows, loss)
+    K.flat[:: len(rows) + 1] += _RIDGES[1]
+    spread = cho_solve(cho_factor(K, overwrite_a=True), error)
+    everywhere = np.zeros(points.n)
+    everywhere[rows] = spread
+    return potential(points, at, sampled + everywhere, loss)
+
+
+def chosen_rows(
+    points: Points,
+    pool: np.ndarray,
+    size: int,
+    shares: np.ndarray,
+    loss: str,
+    wanted: np.ndarray | None = None,
+) -> np.ndarray:
+    """Positions in ``pool`` of the rows to keep: greedy if its factorisation fits into memory, else by herding.
+
+    ``wanted`` are the potentials of the pool, where they are known.
+    """
+    if wanted is None:
+        wanted = potential(points, pool, shares, loss)
     choose = greedy_rows if 8.0 * (size + points.d) * len(pool) <= _GREEDY_BYTES else herded_rows
-    return choose(points, pool, size, shares, loss)
+    return choose(points, pool, size, wanted, loss)
 
 
-def greedy_rows(points: Points, pool: np.ndarray, size: int, shares: np.ndarray, loss: str) -> np.ndarray:
+def greedy_rows(points: Points, pool: np.ndarray, size: int, wanted: np.ndarray, loss: str) -> np.ndarray:
     r"""Positions in ``pool`` of ``size`` rows, each lowering the discrepancy most, given the best signed weights.
+
+    ``wanted`` are the potentials of the pool.
 
     With the residual :math:`r = \mu_P - \hat\mu` (:math:`\hat\mu` the projection on the rows chosen), adding
     row s lowers :math:`\|r\|^2` by :math:`r(s)^2 / \mathrm{dist}(k_s, \mathrm{span})^2`: a Cholesky
@@ -154,7 +212,7 @@ def greedy_rows(points: Points, pool: np.ndarray, size: int, shares: np.ndarray,
     f/P-greedy rule; sequential Bayesian quadrature). O(M m (m + d)) time and O(M m) memory for a pool of M; a
     column of the kernel matrix is made when its row is chosen.
     """
-    residual = potential(points, pool, shares, loss)
+    residual = wanted
     block = points.gather(pool)
     distance = np.ones(len(pool))  # squared, of k_s from the span
     columns = np.empty((size, len(pool)))
@@ -174,13 +232,14 @@ def greedy_rows(points: Points, pool: np.ndarray, size: int, shares: np.ndarray,
     return np.sort(chosen)
 
 
-def herded_rows(points: Points, pool: np.ndarray, size: int, shares: np.ndarray, loss: str) -> np.ndarray:
+def herded_rows(points: Points, pool: np.ndarray, size: int, wanted: np.ndarray, loss: str) -> np.ndarray:
     r"""Positions in ``pool`` of ``size`` rows by kernel herding (Chen, Welling and Smola 2010).
+
+    ``wanted`` are the potentials of the pool.
 
     O(M m d) time, O(M) memory. Each row chosen is the one where the data's mean potential exceeds most what
     equally weighted rows chosen so far give.
     """
-    wanted = potential(points, pool, shares, loss)
     block = points.gather(pool)
     given = np.zeros(len(pool))
     chosen = np.empty(size, dtype=np.int64)

@@ -12,11 +12,17 @@ from .._certify import certify_points, with_certificate
 from .._coreset import Coreset
 from .._errors import InvalidInputError
 from .._queries import check_euclidean
+from ..core.discrepancy import potential
 from ..core.points import Points
-from ..core.quadrature import chosen_rows, fitted_weights
+from ..core.quadrature import DENSE_LIMIT, chosen_rows, fitted_weights, interpolated_potentials
 
 _POOL_FACTOR = 4
 _SMALLEST_POOL = 4000  # choosing among so few costs next to nothing, and more choice is better
+_SAMPLED_ROWS, _SAMPLED_FACTOR = (
+    1 << 17,
+    64,
+)  # rows from which the potentials of a pool are estimated: least, per point
+_LARGE_FACTOR = 3  # data of at least so many times more rows are sampled: below that it saves little
 _RANK_OPERATIONS = 1e11  # most that finding the rank may cost
 
 
@@ -39,14 +45,18 @@ def improved(
     assert core.ball is not None
     assert core.total_weight is not None
     loss, total = core.ball.loss, core.total_weight
-    choices = [core.indices]
+    choices, starts = [core.indices], [core.weights / total]
+    potentials = [potential(points, core.indices, shares, loss)]
     if pool is not None and size < len(pool):
-        choices.append(pool[chosen_rows(points, pool, size, shares, loss)])
-    starts = [core.weights / total, np.full(size, 1.0 / size)]
+        wanted, is_exact = _pool_potentials(core, points, shares, pool, potentials[0])
+        picks = chosen_rows(points, pool, size, shares, loss, wanted)
+        choices.append(pool[picks])
+        starts.append(np.full(size, 1.0 / size))
+        potentials.append(wanted[picks] if is_exact else potential(points, pool[picks], shares, loss))
     # few heavy rows make the draw, which takes them all, hard to beat
     fits = [
-        fitted_weights(points, rows, shares, start, loss)
-        for rows, start in zip(choices, starts, strict=False)
+        fitted_weights(points, rows, shares, start, loss, known)
+        for rows, start, known in zip(choices, starts, potentials, strict=True)
     ]
     best = min(range(len(fits)), key=lambda i: fits[i].value)
     indices, weights = choices[best], fits[best].weights
@@ -55,6 +65,20 @@ def improved(
     return with_certificate(
         replace(core, indices=indices, weights=weights * total, adjustments=words), certificate
     )
+
+
+def _pool_potentials(
+    core: Coreset, points: Points, shares: np.ndarray, pool: np.ndarray, drawn: np.ndarray
+) -> tuple[np.ndarray, bool]:
+    """Potentials of the pool, and whether they are exact: of large data they are estimated, with the help of those of
+    the draw. What is chosen by them is weighted by its exact potentials."""
+    assert core.ball is not None
+    n_sampled = max(_SAMPLED_ROWS, _SAMPLED_FACTOR * core.size)
+    if points.n < _LARGE_FACTOR * n_sampled or core.size > DENSE_LIMIT:
+        return potential(points, pool, shares, core.ball.loss), True
+    known = (core.indices, drawn)
+    rng = np.random.default_rng((0 if core.seed is None else core.seed, len(pool)))
+    return interpolated_potentials(points, pool, shares, core.ball.loss, known, n_sampled, rng), False
 
 
 def normalized(core: Coreset) -> Coreset:
