@@ -153,9 +153,9 @@ def test_scores_that_do_not_pay_are_not_computed():
 @pytest.mark.parametrize("every", [1, 4, 20])
 def test_the_pool_costs_the_share_of_training_that_is_stated(every):
     context = context_of(4000)
-    AdaptiveCoreset(select_every=every, overhead=0.75).select(context, 40, rng())
+    AdaptiveCoreset(select_every=every, overhead=0.5).select(context, 40, rng())
     (report,) = AdaptiveCoreset().reports(context)
-    assert context.costs["gradients"].samples == report.pool == math.ceil(0.75 * 3 * every * 40)
+    assert context.costs["gradients"].samples == report.pool == 0.5 * 3 * every * 40
 
 
 @pytest.mark.parametrize("every", [20, 50])
@@ -164,7 +164,7 @@ def test_an_automatic_pool_follows_the_gain_and_contains_its_probe(every):
     strategy = AdaptiveCoreset(select_every=every, automatic=True, mix=0.1)
     strategy.select(context, 40, rng())
     gain = strategy._gain(gradients_of(context, rng().permutation(4000)[:64]).double(), np.ones(64))
-    factor = min(math.sqrt(3 * every * gain), 0.75 * 3 * every)
+    factor = min(math.sqrt(3 * every * gain), 3 * every)
     (report,) = strategy.reports(context)
     assert report.pool == math.ceil(factor * 40)
     assert context.costs["gradients"].samples == report.pool + 64  # the second probe is this test's own

@@ -219,7 +219,7 @@ def test_when_it_pays():
         return variance_times_time(min(most, best_pool_factor(gain, every)), gain, every) < 1
 
     assert not pays(1.0, 1000, 1e6)  # no gain, whatever it costs
-    assert not pays(7.8, 1, 2.25)  # g = 7.875
-    assert pays(7.95, 1, 2.25)
-    assert not pays(1.3, 20, 45)  # f* = sqrt(60 g) = 8.9: g = (1 - 60 ** -0.5) ** -2 = 1.319
-    assert pays(1.34, 20, 45)
+    assert not pays(5.95, 1, 3)  # (1/3 + 1/g) 2 = 1: g = 6
+    assert pays(6.05, 1, 3)
+    assert not pays(1.3, 20, 60)  # f* = sqrt(60 g) = 8.9: g = (1 - 60 ** -0.5) ** -2 = 1.319
+    assert pays(1.34, 20, 60)

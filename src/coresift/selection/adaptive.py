@@ -96,9 +96,9 @@ class AdaptiveCoreset(Selector):
         themselves, as a sample that was neglected is drawn next; a subset that is kept for long does not.
     pool_factor : float, optional
         Rows that are scored, in units of the budget; by default as many as ``overhead`` allows.
-    overhead : float, default 0.75
-        Of the default pool: its forward passes cost so much of what the training between two draws costs, a forward
-        pass being a third of a training step. That makes 2.25 R budgets.
+    overhead : float, default 1
+        Of the default pool: its forward passes cost at most so much of what the training between two draws costs, a
+        forward pass being a third of a training step. That makes 3 R budgets.
     pool : Strategy, optional
         The model-free draw, with its weights: ``RBF()``, say. By default uniform.
     automatic : bool, default False
@@ -119,7 +119,7 @@ class AdaptiveCoreset(Selector):
     mix: float = 0.5
     correction: float | None = None
     pool_factor: float | None = None
-    overhead: float = 0.75
+    overhead: float = 1.0
     pool: Strategy | None = None
     automatic: bool = False
     select_every: int | None = None
@@ -223,7 +223,7 @@ class AdaptiveCoreset(Selector):
         return max(1.0, min(n, uniform / own)) if own > 0 else float(n if uniform > 0 else 1)
 
     def _every(self, context: SelectionContext) -> int:
-        known = getattr(context, "select_every", None) if self.select_every is None else self.select_every
+        known = context.select_every if self.select_every is None else self.select_every
         return _UNKNOWN_EVERY if known is None else known
 
     def _model_free(
