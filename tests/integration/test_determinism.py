@@ -1,0 +1,141 @@
+"""The same command with the same seed gives the same bytes, whoever does the work."""
+
+import hashlib
+import io
+import json
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+from pyarrow import parquet
+
+from coresift.cli import main
+from coresift.scale import blocks
+
+torch.set_num_threads(1)
+
+
+def command(*arguments: object) -> None:
+    error = io.StringIO()
+    with redirect_stderr(error), redirect_stdout(io.StringIO()):
+        code = main([str(part) for part in arguments])
+    assert code == 0, error.getvalue()
+
+
+def digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+@pytest.fixture(scope="module", params=["float32", "float64"])
+def rows(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Several row groups, labels, heavy tails."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_t(3, (9000, 5)).astype(request.param)
+    table = pa.table({**{f"x{i}": X[:, i] for i in range(5)}, "label": rng.integers(0, 3, 9000)})
+    path = tmp_path_factory.mktemp(request.param) / "rows.parquet"
+    parquet.write_table(table, path, row_group_size=2000)
+    return path
+
+
+CHOICES = {
+    "keys": ["--method", "keys", "--bound", "closed-form"],
+    "cells": ["--bound", "cells", "--cells", "8", "--bandwidth", "median"],
+    "systematic": ["--method", "systematic"],
+    "per class": ["--label", "label", "--per-class"],
+}
+
+
+@pytest.mark.parametrize("choice", CHOICES)
+@pytest.mark.parametrize("suffix", [".npz", ".parquet"])
+def test_select_gives_the_same_bytes_again(rows: Path, tmp_path: Path, choice: str, suffix: str) -> None:
+    def select(name: str, seed: int) -> str:
+        out = tmp_path / f"{name}{suffix}"
+        command("select", rows, "-b", "3%", "--queries", "4", "--seed", seed, "-o", out, *CHOICES[choice])
+        return digest(out)
+
+    assert select("one", 1) == select("two", 1)
+    assert select("other", 2) != select("one", 1)  # the seed matters, so that equality says something
+
+
+def test_select_gives_the_same_bytes_with_two_workers(
+    rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blocks, "TASK_BYTES", 1)  # every row group is a task
+    for workers in (1, 2):
+        out = tmp_path / f"{workers}.npz"
+        command("select", rows, "-b", "3%", "--bound", "cells", "--cells", "8", "-j", workers, "-o", out)
+    assert digest(tmp_path / "1.npz") == digest(tmp_path / "2.npz")
+
+
+def timeless(run: Path) -> object:
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    result = json.loads((run / "result.json").read_text())
+    for part in (*lines, *result["history"], result):
+        del part["seconds"]
+    return digest(run / "model.safetensors"), lines, result
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_train_gives_the_same_model_again(tmp_path: Path, kind: type) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((400, 6)).astype(kind)
+    np.savez(tmp_path / "data.npz", X=X, y=(X[:, 0] + X[:, 1] ** 2 > 0.7).astype(int))
+
+    def train(name: str, seed: int = 0, **more: object) -> object:
+        options = ["--model", "mlp", "--width", 16, "--epochs", 4, "--select-every", 2, "--budget", "20%"]
+        options += ["--strategy", "gradmatch", "--device", "cpu", "--seed", seed, "--threads", 1]
+        command("train", "-d", tmp_path / "data.npz", *options, "--out", tmp_path / name)
+        return timeless(tmp_path / name)
+
+    first = train("one")
+    assert train("two") == first
+    assert train("three", seed=1) != first
+
+
+def test_train_on_images_does_not_depend_on_the_readers(tmp_path: Path) -> None:
+    from PIL import Image
+
+    rng = np.random.default_rng(0)
+    for label in ("cat", "dog"):
+        (tmp_path / "images" / label).mkdir(parents=True)
+        for i in range(10):
+            pixels = rng.integers(0, 256, (32, 32, 3), dtype=np.uint8)
+            Image.fromarray(pixels).save(tmp_path / "images" / label / f"{i}.png")
+    factory = tmp_path / "small_model.py"
+    factory.write_text(
+        "from torch import nn\n\n\ndef small(n_classes):\n"
+        "    return nn.Sequential(nn.AdaptiveAvgPool2d(4), nn.Flatten(), nn.Linear(48, n_classes))\n"
+    )
+    found = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path)
+        for readers in (0, 2):
+            options = ["--model", "small_model:small", "--epochs", 2, "--budget", "50%", "-s", "random"]
+            options += ["--device", "cpu", "--workers", readers]
+            command("train", "-d", tmp_path / "images", *options, "--out", tmp_path / str(readers))
+            found.append(timeless(tmp_path / str(readers)))
+    assert found[0] == found[1]
+
+
+FIGURES = {
+    "bandwidth": ["--rows", "120", "--bandwidths", "2", "--seeds", "1", "--seed", "3"],
+    "function-approximation": ["--rows", "300", "--size", "20", "--seeds", "1", "--seed", "3"],
+}
+
+
+@pytest.mark.parametrize(
+    "figure", ["bandwidth", pytest.param("function-approximation", marks=pytest.mark.slow)]
+)
+def test_figures_give_the_same_numbers_again(tmp_path: Path, figure: str) -> None:
+    outcomes = []
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        command("figure", figure, "--out", tmp_path / name / "a.svg", *FIGURES[figure])
+        outcomes.append(
+            {path.name: digest(path) for path in (tmp_path / name).iterdir() if path.suffix != ".svg"}
+        )
+    assert outcomes[0] == outcomes[1]
+    assert "a.csv" in outcomes[0]
