@@ -9,7 +9,17 @@ from hypothesis import strategies as st
 from coresift.core.ascent import DenseAtoms, ascend
 from coresift.core.bound import rounding_slack
 from coresift.core.circle import lower_bound_circle
-from coresift.core.gaussian import Cells, CellSums, Problem, cells, cells_bound, closed_form, exact
+from coresift.core.gaussian import (
+    CELLS_TOLERANCE,
+    EXACT_TOLERANCE,
+    Cells,
+    CellSums,
+    Problem,
+    cells,
+    cells_bound,
+    closed_form,
+    exact,
+)
 from coresift.core.laplacian import laplacian_cells, laplacian_exact
 from coresift.core.points import Points
 
@@ -284,3 +294,19 @@ def test_progress_counts_every_row_once():
         ticks: list[int] = []
         work(ticks.append)
         assert sum(ticks) == 50
+
+
+@pytest.mark.parametrize("radius", [0.3, 1.0])
+def test_the_gap_is_how_far_the_ratio_reached_may_be_below(radius):
+    """Two points at +-a: the truth is 1/(1 + e^{-4aR}), and ``log s - gap`` was reached by some query."""
+    problem, start = _problem([[0.4], [-0.4]], [1.0, 1.0], radius)
+    truth = -np.log1p(np.exp(-1.6 * radius))
+    at_points = cells(problem.points, problem.shares, np.array([[0.4], [-0.4]]))
+    for found, tolerance in (
+        (exact(problem, start), EXACT_TOLERANCE),
+        (cells_bound(problem, at_points, start), CELLS_TOLERANCE),
+    ):
+        assert np.all(found.log_values >= truth)
+        assert np.all(found.log_values - found.gap <= truth + 1e-12)
+        assert np.all(found.gap <= tolerance)
+        assert np.all(found.gap > 0)

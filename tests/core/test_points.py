@@ -8,7 +8,15 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coresift.core.points import DenseBlock, Points, SparseBlock, moments, row_slices
+from coresift.core.points import (
+    DenseBlock,
+    Points,
+    SparseBlock,
+    _common_row,
+    _largest_entry,
+    moments,
+    row_slices,
+)
 
 
 def _shares(rng, n):
@@ -147,3 +155,58 @@ def test_blocks_are_small_and_float64():
         np.testing.assert_array_equal(block.dense(), X[rows])
         seen += rows.stop - rows.start
     assert seen == 5000
+
+
+@pytest.mark.parametrize("container", [np.asarray, sp.csr_array])
+def test_the_largest_entry_is_one_of_positive_weight_and_of_either_sign(container):
+    X = np.array([[1.0, -3.0], [2.0, 0.0], [0.0, 50.0]])
+    everything, some = np.ones(3, dtype=bool), np.array([True, True, False])
+    assert _largest_entry(container(X), everything) == 50.0
+    assert _largest_entry(container(-X), everything) == 50.0
+    assert _largest_entry(container(X), some) == 3.0
+    assert _largest_entry(container(-X), some) == 3.0
+    X[2, 0] = np.nan  # shows, whatever its weight
+    assert np.isnan(_largest_entry(container(X), some))
+
+
+@pytest.mark.parametrize("container", [np.asarray, sp.csr_array])
+def test_a_common_row_is_that_of_the_rows_with_weight(container):
+    X = np.array([[7.0, 7.0, 7.0], [1.0, 0.0, -2.0], [1.0, 0.0, -2.0]])
+    everything, some = np.ones(3, dtype=bool), np.array([False, True, True])
+    assert _common_row(container(X), everything) is None
+    found = _common_row(container(X.astype(np.float32)), some)
+    assert found.tolist() == [1.0, 0.0, -2.0]
+    assert found.dtype == np.float64
+
+
+@pytest.mark.parametrize("far", [1e3, -1e200])
+def test_sparse_rows_of_weight_zero_move_neither_centre_nor_spread(far):
+    rng = np.random.default_rng(6)
+    X, shares = rng.normal(size=(50, 3)), _shares(rng, 50)
+    found = moments(sp.csr_array(np.vstack([X, np.full((2, 3), far)])), np.append(shares, [0, 0]))
+    plain = moments(X, shares)
+    np.testing.assert_allclose(found.mean, plain.mean, rtol=1e-12)
+    assert found.max_norm == pytest.approx(plain.max_norm, rel=1e-9)
+    if far > 0:  # the square of the other is beyond floats, and shows in its distance
+        assert found.variance == pytest.approx(plain.variance, rel=1e-9)
+
+
+def test_a_pass_goes_in_blocks_of_the_stated_size():
+    """Row by row it would take a hundred times as long, and as one block the memory of the data."""
+    X = np.zeros((40_000, 200), dtype=np.float32)  # 64 MB in float64
+    points = Points(X, np.zeros(200), 1.0, 1.0)
+    assert [block.rows.nbytes for _, block in points.blocks()] == pytest.approx(
+        [32 << 20, 29 << 20], rel=0.05
+    )
+    with_columns = [rows.stop - rows.start for rows, _ in points.blocks(extra_columns=200)]
+    assert with_columns[:3] == [10485] * 3
+    assert [s.stop - s.start for s in row_slices(1000, 1 << 12)] == [256, 256, 256, 232]
+
+
+def test_squares_that_cancel_are_those_of_the_shift():
+    X = np.eye(3)
+    dense, sparse = (
+        Points(c(X), np.full(3, 2.0), 0.5, 1.0).gather(slice(0, 3)) for c in (np.array, sp.csr_array)
+    )
+    assert dense.sq_shift == 0.0
+    assert sparse.sq_shift == 48.0

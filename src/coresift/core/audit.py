@@ -276,7 +276,6 @@ class _Search:
         order = np.argsort(self.values, kind="stable")
         few = np.unique(np.concatenate((order[:_N_VERIFIED], order[-_N_VERIFIED:])))
         values = self.ratio.precise(self.queries[few])
-        self.left -= 2 * few.size * self.points.n
         worst = int(np.argmax(_error(values)))
         return self.queries[few[worst]], float(values[worst])
 
