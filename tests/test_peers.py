@@ -138,7 +138,7 @@ def test_a_run_can_be_taken_up_and_says_what_is_absent(tmp_path, monkeypatch):
     assert len((tmp_path / "runs.jsonl").read_text().splitlines()) == 4
 
     monkeypatch.setattr(figure, "draw", lambda records, out: None)
-    report.write(log.records, tmp_path)
+    report.write(log.records, tmp_path, tmp_path)
     page = (tmp_path / "RESULTS.md").read_text()
     assert "## tiny, m = 20" in page
     assert "absent: nowhere is not installed" in page

@@ -11,6 +11,7 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "
     os.environ[variable] = "1"  # before NumPy is imported, and for the processes that are started
 
 HERE = Path(__file__).parent
+FIGURES = HERE.parents[1] / "docs" / "figures"
 
 
 def main(arguments: list[str]) -> int:
@@ -24,7 +25,11 @@ def main(arguments: list[str]) -> int:
     )
     parser.add_argument("--quick", action="store_true", help="two small data sets, into --out only")
     parser.add_argument("--limit", type=float, default=60.0, help="seconds of processor time for one choice")
-    parser.add_argument("--out", type=Path, help="folder of runs.jsonl, RESULTS.md and the figure")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        help="folder of runs.jsonl, RESULTS.md and the figure, instead of those of this repository",
+    )
     parser.add_argument("--methods", nargs="+", choices=list(METHODS), default=list(METHODS))
     parser.add_argument("--cases", nargs="+", help="names of data sets, all by default")
     options = parser.parse_args(arguments)
@@ -42,7 +47,7 @@ def main(arguments: list[str]) -> int:
         methods=options.methods,
         say=lambda text: print(text, file=sys.stderr, flush=True),
     )
-    report.write(log.records, out)
+    report.write(log.records, out, figures=FIGURES if out == HERE else out)
     print(f"written to {out / 'RESULTS.md'}")
     return 0
 

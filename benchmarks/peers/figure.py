@@ -37,11 +37,17 @@ def draw(records: list[dict[str, Any]], out: Path) -> None:
     if not panels:
         return
     style = {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "svg.hashsalt": "coresift"}
-    columns = min(5, len(panels))
+    columns = max(3, -(-len(panels) // 2))
     height = -(-len(panels) // columns)
     with mpl.rc_context(style):
         figure, axes = plt.subplots(
-            height, columns, figsize=(2.9 * columns, 2.7 * height + 1.0), squeeze=False, layout="constrained"
+            height,
+            columns,
+            figsize=(2.7 * columns, 2.7 * height + 1.1),
+            squeeze=False,
+            sharex=True,
+            sharey=True,
+            layout="constrained",
         )
         handles: dict[str, Any] = {}
         for ax, (case, size) in zip(axes.flat, panels, strict=False):
@@ -59,23 +65,26 @@ def draw(records: list[dict[str, Any]], out: Path) -> None:
                     linewidth=1.2,
                     zorder=3,
                 )
-            ax.set(xscale="log", yscale="log", title=f"{case}, m = {size:,}")
+            ax.set(xscale="log", yscale="log", title=f"{case}\nm = {size:,}")
             ax.title.set_fontsize(9.5)
+            ax.xaxis.set_major_formatter("{x:g}")
+            ax.yaxis.set_major_formatter("{x:g}")
             ax.grid(color="#DDDDDD", linewidth=0.5)
             ax.set_axisbelow(True)
         for ax in axes.flat[len(panels) :]:
             ax.axis("off")
         for ax in axes[:, 0]:
             ax.set_ylabel("certified error")
-        for column in range(columns):
+        for column in range(min(columns, len(panels))):
             last = max(row for row in range(height) if row * columns + column < len(panels))
             axes[last, column].set_xlabel("processor time, s")
+            axes[last, column].tick_params(labelbottom=True)
         ordered = [name for name in LOOKS if name in handles]
         figure.legend(
             [handles[name] for name in ordered],
             ordered,
             loc="outside lower center",
-            ncols=min(7, 2 * columns),
+            ncols=min(7, columns + 1),
             frameon=False,
         )
         figure.savefig(out / "peers.svg", metadata={"Date": None})

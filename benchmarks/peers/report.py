@@ -51,7 +51,7 @@ space) is estimated without bias from random rows, and with it the columns marke
 """
 
 
-def write(records: list[Record], out: Path) -> None:
+def write(records: list[Record], out: Path, figures: Path) -> None:
     """RESULTS.md, and the figure where Matplotlib is installed."""
     limits = [record["limit"] for record in records if "limit" in record]
     lines = ["# Other packages and coresift on the same arrays", ""]
@@ -65,7 +65,7 @@ def write(records: list[Record], out: Path) -> None:
         from benchmarks.peers import figure
     except ModuleNotFoundError:
         return
-    figure.draw(records, out)
+    figure.draw(records, figures)
 
 
 def cases(records: list[Record]) -> list[tuple[str, int]]:
