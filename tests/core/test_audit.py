@@ -368,3 +368,34 @@ def test_starts_go_both_ways_until_the_error_passes_what_a_low_ratio_can_reach()
         assert starts.ravel().tolist() == [5.0, 4.0, 3.0][:up] + [0.0, 1.0][: 3 - up]
     # a ratio that is too low everywhere, however much, is climbed both ways
     assert _both_ways(queries, np.full(6, -9.0), 3, 0.1)[1].tolist() == [1.0, 1.0, -1.0]
+
+
+@pytest.mark.parametrize("seed, most", [(0, 78), (1, 55), (2, 61)])
+def test_paths_of_one_hill_meet_in_few_steps(seed, most):
+    """In a small ball there is one maximum and one minimum; six paths, three each way."""
+    rng = np.random.default_rng(seed)
+    points = scaled(rng.standard_normal((300, 8)), 1.0)
+    weights, rows, v = drawn(rng, 300, 30, 0.5)
+    state = _Search(LogRatio(points, weights, rows, v, GaussianKernel()), 0.5, rng, None)
+    starts, signs = state.project(points.take(np.arange(6))), np.array([1.0, -1.0] * 3)
+    ends, values = state._ascend(state.ratio, starts, signs, state.project, 1.0, 50)
+    np.testing.assert_allclose(state.ratio(ends), values, rtol=1e-9)
+    assert np.ptp(values[::2]) < 1e-4
+    assert np.ptp(values[1::2]) < 1e-4
+    assert np.all(signs * values > signs * state.ratio(starts))
+    assert np.linalg.norm(ends, axis=1).max() <= 0.5 * (1 + 1e-12)
+    assert state.n_queries <= most
+
+
+def test_what_is_left_is_counted_in_evaluations_and_pays_for_at_least_four_queries():
+    points = scaled(np.random.default_rng(0).standard_normal((20, 2)))
+    ratio = LogRatio(points, np.ones(20), np.arange(5), np.full(5, 4.0), GaussianKernel())
+    state = _Search(ratio, 1.0, np.random.default_rng(1), 20 * 50)
+    assert [state.affordable(100), state.affordable(30), state.affordable(100, share=0.25)] == [50, 30, 12]
+    state.spend(10)
+    assert (state.n_queries, state.left, state.affordable(100)) == (10, 20 * 40, 40)
+    state.evaluate(np.zeros((3, 2)))
+    assert (state.n_queries, state.left, len(state.queries), len(state.values)) == (13, 20 * 37, 3, 3)
+    state.spend(36)
+    assert state.affordable(100) == 4
+    assert _Search(ratio, 1.0, np.random.default_rng(1), None).affordable(10**9) == 10**9

@@ -1,0 +1,60 @@
+"""The ascent behind certificates and exact sensitivities: how many steps it takes, and what may not change it."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from coresift.core.ascent import DenseAtoms, SparseAtoms, ascend
+
+
+def _problem(n, d, seed):
+    """Normalised points, each an atom of equal mass."""
+    rng = np.random.default_rng(seed)
+    Z = rng.normal(size=(n, d))
+    Z -= Z.mean(axis=0)
+    Z /= np.linalg.norm(Z, axis=1).max()
+    return Z, DenseAtoms(Z, -np.log(n) - (Z**2).sum(axis=1))
+
+
+@pytest.mark.parametrize(
+    "d, radius, most", [(3, 0.3, 3), (3, 1.0, 9), (3, 3.0, 19), (20, 0.3, 2), (20, 1.0, 5), (20, 3.0, 7)]
+)
+def test_ordinary_data_take_few_steps(d, radius, most):
+    """Plain ascent with the bound on the curvature takes hundreds where the ball is large."""
+    for seed in range(3):
+        Z, atoms = _problem(200 if d == 3 else 300, d, seed)
+        found = ascend(Z, atoms, radius, np.full(len(Z), np.inf), 4.0, 1e-6, 1000)
+        assert np.all(found.upper - found.lower <= 1e-6)
+        assert found.n_steps <= most
+
+
+def test_neighbours_in_a_block_do_not_change_a_result():
+    """At a loose tolerance a point that went on with the others would get another certificate."""
+    Z, atoms = _problem(60, 3, 4)
+    together = ascend(Z, atoms, 2.0, np.full(60, np.inf), 4.0, 1e-2, 1000)
+    alone = [ascend(z[None], atoms, 2.0, np.array([np.inf]), 4.0, 1e-2, 1000) for z in Z]
+    np.testing.assert_allclose(together.upper, [one.upper[0] for one in alone], rtol=1e-9)
+    np.testing.assert_allclose(together.lower, [one.lower[0] for one in alone], rtol=1e-9)
+    steps = {one.n_steps for one in alone}
+    assert len(steps) > 2  # power: they do end at different times
+    assert together.n_steps == max(steps)
+
+
+def test_atoms_at_the_centre_leave_a_linear_function():
+    """L is constant, so the maximum of 2 p.x - L is 2 R |p| - L, for points of any length."""
+    p = np.array([[3.0, 4.0], [1e-6, 0.0], [0.0, 0.0], [-1e5, 0.0]])
+    found = ascend(p, DenseAtoms(np.zeros((1, 2)), np.array([-0.5])), 2.0, np.full(4, np.inf), 0.0, 1e-9, 100)
+    truth = 2 * 2.0 * np.linalg.norm(p, axis=1) + 0.5
+    np.testing.assert_allclose(found.upper, truth, rtol=1e-12, atol=1e-9)
+    np.testing.assert_allclose(found.lower, truth, rtol=1e-12, atol=1e-9)
+    assert found.n_steps <= 5
+
+
+def test_sparse_atoms_answer_like_dense_ones():
+    rng = np.random.default_rng(5)
+    rows = rng.normal(size=(12, 5)) * (rng.random((12, 5)) < 0.5)
+    shift, offsets = rng.normal(size=5), rng.normal(size=12)
+    dense, sparse = DenseAtoms(rows - shift, offsets), SparseAtoms(sp.csr_array(rows), shift, offsets)
+    x, lam = rng.normal(size=(7, 5)), rng.random((7, 12))
+    np.testing.assert_allclose(sparse.dot(x), dense.dot(x), atol=1e-13)
+    np.testing.assert_allclose(sparse.average(lam), dense.average(lam), atol=1e-13)
