@@ -267,3 +267,58 @@ def test_errors_are_one_line_before_the_work(
     assert out == ""
     assert re.fullmatch(rf"coresift: error: .*{complaint}.*\n", err)
     assert list(tmp_path.iterdir()) == []
+
+
+# The committed table, and the page that quotes it.
+
+ROOT = Path(__file__).parents[2]
+TABLE = ROOT / "results" / "gradients" / "gradients.csv"
+PAGE = ROOT / "docs" / "gradients.md"
+needs_results = pytest.mark.skipif(not TABLE.exists(), reason="source archives carry no results")
+
+
+def rms(rows: list[Measurement]) -> float:
+    return float(np.sqrt(np.mean([row.error**2 for row in rows])))
+
+
+def quoted_lines(rows: list[Measurement], budget: float) -> list[str]:
+    titles = {"lenet": "LeNet-5", "mlp": "MLP"}
+    lines = []
+    for model in MODELS:
+        for moment in MOMENTS:
+            here = [row for row in rows if (row.model, row.moment, row.budget) == (model, moment, budget)]
+            by = {method: [row for row in here if row.method == method] for method in METHODS}
+            cells = [titles[model], moment, f"{by['uniform'][0].expected:.2g}"]
+            cells += [f"{rms(by[method]):.2g}" for method in METHODS]
+            lines.append(f"| {' | '.join(cells)} |")
+    return lines
+
+
+@needs_results
+def test_the_committed_table_is_complete_and_uniform_draws_lie_on_their_formula() -> None:
+    rows = read_table(TABLE, Measurement)
+    plan = Plan()
+    assert {row.dataset for row in rows} == {"mnist"}
+    assert len(rows) == plan.n_steps(rows[0].n_samples)
+    quotients = [
+        rms(here) / here[0].expected
+        for model in MODELS
+        for moment in MOMENTS
+        for method in ("uniform", "paper")
+        for budget in plan.budgets
+        if (
+            here := [
+                row
+                for row in rows
+                if (row.model, row.moment, row.method, row.budget) == (model, moment, method, budget)
+            ]
+        )
+    ]
+    assert np.median(quotients) == pytest.approx(1.0, abs=0.1)
+
+
+@needs_results
+def test_the_page_quotes_the_table() -> None:
+    rows, page = read_table(TABLE, Measurement), PAGE.read_text(encoding="utf-8").splitlines()
+    wanted = [line for budget in (0.01, 0.1) for line in quoted_lines(rows, budget)]
+    assert [line for line in wanted if line not in page] == []

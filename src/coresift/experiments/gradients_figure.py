@@ -31,8 +31,9 @@ _LABELS = {
     "gradient norms": "by gradient norms (knows the network)",
 }
 _THEORY: dict[str, Any] = {"color": "#777777", "linewidth": 1.0, "zorder": 1}
-_QUOTIENTS = (1 / 12, 4.0)  # at most; below it are only the norms, which the panel above shows
+_QUOTIENTS = (0.22, 2.5)  # draws by norms go far below: the panels of the errors show how far
 _MODELS = {"lenet": "LeNet-5", "mlp": "MLP"}
+_NAMES = {"mnist": "MNIST", "digits": "digits"}
 _TITLES = {"start": "before training", "middle": "half-way", "end": "trained"}
 
 
@@ -47,22 +48,37 @@ class _Panel:
         first = self.rows[0]
         return f"{_TITLES[first.moment]}: accuracy {first.accuracy:.1%}"
 
-    def rms(self, method: str, *, over_uniform: bool = False) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Budgets, root mean square of the error, and its least and largest (2, budgets)."""
-        here = [row for row in self.rows if row.method == method]
-        budgets = sorted({row.budget for row in here})
-        found = []
-        for budget in budgets:
-            errors = np.array([row.error for row in here if row.budget == budget])
-            if over_uniform:
-                errors = errors / self.expected(budget)
-            found.append((float(np.sqrt(np.mean(errors**2))), float(errors.min()), float(errors.max())))
-        values = np.array(found).reshape(-1, 3).T
-        return np.array(budgets), values[0], values[1:]
+    @property
+    def budgets(self) -> list[float]:
+        return sorted({row.budget for row in self.rows})
 
-    def expected(self, budget: float) -> float:
-        """By the formula for uniform draws."""
-        return next(row.expected for row in self.rows if (row.method, row.budget) == ("uniform", budget))
+    def errors(self, method: str) -> dict[float, np.ndarray]:
+        """By budget, those at which the method was measured."""
+        found = {
+            budget: np.array([r.error for r in self.rows if (r.method, r.budget) == (method, budget)])
+            for budget in self.budgets
+        }
+        return {budget: errors for budget, errors in found.items() if len(errors)}
+
+    def expected(self, method: str) -> np.ndarray:
+        """By the formula for the method, at every budget."""
+        return np.array(
+            [
+                next(r.expected for r in self.rows if (r.method, r.budget) == (method, budget))
+                for budget in self.budgets
+            ]
+        )
+
+
+def _rms(errors: np.ndarray) -> float:
+    return float(np.sqrt(np.mean(errors**2)))
+
+
+def _standard_error(errors: np.ndarray) -> float:
+    """Of the root mean square, to first order; 0 of a single draw, which tells nothing of it."""
+    if len(errors) < 2:
+        return 0.0
+    return float(np.std(errors**2, ddof=1) / (2.0 * _rms(errors) * np.sqrt(len(errors))))
 
 
 def draw(rows: Sequence[Measurement]) -> Figure:
@@ -87,48 +103,59 @@ def draw(rows: Sequence[Measurement]) -> Figure:
             axes[2 * at + 1, 0].set_ylabel(f"{name}error /\nuniform's")
         for ax in axes[-1]:
             ax.set_xlabel("samples in the subset (%)")
-        handles, labels = axes[0, 0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=4)
+        labelled = [axes[row, 0].get_legend_handles_labels() for row in (0, 1)]
+        handles = {label: handle for pair in labelled for handle, label in zip(*pair, strict=True)}
+        figure.legend(list(handles.values()), list(handles), loc="outside lower center", ncols=4)
         first = rows[0]
         figure.suptitle(
-            f"Gradients of {first.n_samples:,} samples of {first.dataset}, estimated from subsets", size=11
+            f"Gradients of {first.n_samples:,} samples of {_NAMES.get(first.dataset, first.dataset)}, estimated from "
+            "weighted subsets",
+            size=11,
         )
     return figure
 
 
 def _errors(ax: Axes, panel: _Panel) -> None:
-    budgets, *_ = panel.rms("uniform")
+    """Root mean squares, and the range of all draws."""
     ax.set_title(panel.title)
-    _frame(ax, budgets)
+    _frame(ax, panel.budgets)
     ax.set_yscale("log")
-    ax.axhline(1.0, color=BLACK, linewidth=0.6, zorder=0)
-    ax.plot(budgets, [panel.expected(b) for b in budgets], label="uniform, by the formula", **_THEORY)
-    _lines(ax, panel, over_uniform=False)
+    ax.axhline(1.0, color=BLACK, linewidth=1.0, dashes=(2, 2), label="1: as wrong as no gradient at all")
+    ax.plot(panel.budgets, panel.expected("uniform"), label="uniform, by the formula", **_THEORY)
+    for method in METHODS:
+        if errors := panel.errors(method):
+            least, most = ([end(drawn) for drawn in errors.values()] for end in (np.min, np.max))
+            style = _LINES[method]
+            ax.fill_between(list(errors), least, most, color=style["color"], alpha=0.13, linewidth=0)
+            ax.plot(
+                list(errors), list(map(_rms, errors.values())), label=_LABELS.get(method, method), **style
+            )
     ax.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
 
 
 def _quotients(ax: Axes, panel: _Panel) -> None:
-    budgets, *_ = panel.rms("uniform")
+    """Root mean squares over that of uniform draws by the formula, and their standard errors."""
+    budgets, unit = panel.budgets, panel.expected("uniform")
     _frame(ax, budgets)
     ax.set_yscale("log", base=2)
     ax.axhline(1.0, **_THEORY)
-    _lines(ax, panel, over_uniform=True)
-    low, high = ax.get_ylim()
-    ax.set_ylim(max(low, _QUOTIENTS[0]), min(high, _QUOTIENTS[1]))
+    paper = {**_THEORY, "color": VERMILLION}
+    ax.plot(budgets, panel.expected("paper") / unit, label="paper, by the formula", **paper)
+    for method in METHODS:
+        if errors := panel.errors(method):
+            over = unit[[budgets.index(budget) for budget in errors]]
+            middle = np.array([_rms(drawn) for drawn in errors.values()]) / over
+            reach = np.array([_standard_error(drawn) for drawn in errors.values()]) / over
+            style = _LINES[method]
+            low = np.maximum(middle - reach, 1e-9)
+            ax.fill_between(list(errors), low, middle + reach, color=style["color"], alpha=0.13, linewidth=0)
+            ax.plot(list(errors), middle, **style)
+    ax.set_ylim(*_QUOTIENTS)
+    ax.set_yticks([0.25, 0.5, 1.0, 2.0])
     ax.yaxis.set_major_formatter(lambda value, _: f"{value:g}" if value >= 1 else f"1/{1 / value:g}")
 
 
-def _lines(ax: Axes, panel: _Panel, *, over_uniform: bool) -> None:
-    for method in METHODS:
-        if not any(row.method == method for row in panel.rows):
-            continue
-        budgets, middle, ends = panel.rms(method, over_uniform=over_uniform)
-        style = _LINES[method]
-        ax.fill_between(budgets, *ends, color=style["color"], alpha=0.13, linewidth=0)
-        ax.plot(budgets, middle, label=_LABELS.get(method, method), **style)
-
-
-def _frame(ax: Axes, budgets: np.ndarray) -> None:
+def _frame(ax: Axes, budgets: Sequence[float]) -> None:
     ax.set_xscale("log")
     ax.set_xticks(list(budgets))
     ax.minorticks_off()
