@@ -100,7 +100,20 @@ def time(seeds: range) -> Iterator[Run]:
                 yield adaptive(task, 1, seed, 0.0, mix, 2.25)
 
 
+def floor(seeds: range) -> Iterator[Run]:
+    """The floor at the default pools, on CovType, where labels are hard to tell."""
+    for seed in seeds:
+        yield "covtype", "adaptive-random", {}, 20, seed
+        for mix in (0.2, 0.5, 0.3):
+            yield adaptive("covtype", 20, seed, 0.475, mix, 60.0)
+    for seed in seeds:
+        yield "covtype", "adaptive-random", {}, 1, seed
+        for mix in (0.2, 0.5, 0.3):
+            yield adaptive("covtype", 1, seed, 0.0, mix, 3.0)
+
+
 STAGES = {
+    "floor": lambda: floor(range(4)),
     "time": lambda: time(range(3)),
     "grid": lambda: grid(("mnist-mlp", "covtype"), range(3)),
     "lenet": lambda: lenet(range(3)),

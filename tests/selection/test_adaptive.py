@@ -12,6 +12,7 @@ from torch import nn
 from coresift import CoresiftError
 from coresift.selection import RBF, AdaptiveCoreset, PerBatch, SelectionContext, Warm, registry
 from coresift.selection._pool import gradients_of
+from coresift.selection.adaptive import gain_of
 from coresift.training import train
 
 N, D, CLASSES = 150, 5, 3
@@ -163,7 +164,7 @@ def test_an_automatic_pool_follows_the_gain_and_contains_its_probe(every):
     context = context_of(4000, model=network(scale=20.0))
     strategy = AdaptiveCoreset(select_every=every, automatic=True, mix=0.1)
     strategy.select(context, 40, rng())
-    gain = strategy._gain(gradients_of(context, rng().permutation(4000)[:64]).double(), np.ones(64))
+    gain = gain_of(gradients_of(context, rng().permutation(4000)[:64]).double(), np.ones(64), 0.1)
     factor = min(math.sqrt(3 * every * gain), 3 * every)
     (report,) = strategy.reports(context)
     assert report.pool == math.ceil(factor * 40)
@@ -188,10 +189,19 @@ def test_partial_correction_is_a_power_with_the_same_sum(correction):
     assert (partly.guarantee is None) == (correction < 1)
 
 
-@pytest.mark.parametrize(("every", "power"), [(1, 0.0), (4, 0.375), (20, 0.475)])
-def test_the_default_correction_follows_the_epochs_between_two_draws(every, power):
-    one, two = (of(correction=c, select_every=every).select(context_of(), 30, rng()) for c in (None, power))
-    np.testing.assert_allclose(one.weights, two.weights)
+@pytest.mark.parametrize(
+    ("every", "settings"),
+    [(1, (0.2, 0.0, 3.0, 1)), (4, (0.425, 0.375, 12.0, 4)), (20, (0.485, 0.475, 60.0, 20))],
+)
+def test_defaults_follow_the_epochs_between_two_draws(every, settings):
+    assert AdaptiveCoreset().settled(every) == pytest.approx(settings)
+    assert AdaptiveCoreset(select_every=every).settled(7) == pytest.approx(settings)
+    assert AdaptiveCoreset(mix=0.3, correction=0.0, pool_factor=2.0).settled(every) == (0.3, 0.0, 2.0, every)
+    context, mix, correction, factor = context_of(), *settings[:3]
+    context.select_every = every
+    found = AdaptiveCoreset().select(context, 30, rng())
+    same = AdaptiveCoreset(mix=mix, correction=correction, pool_factor=factor).select(context, 30, rng())
+    np.testing.assert_allclose(found.weights, same.weights)
 
 
 @pytest.mark.parametrize("loss", ["mse", "l1", "huber"])

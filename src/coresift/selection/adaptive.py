@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from numbers import Real
+from typing import NamedTuple
 
 import numpy as np
 
@@ -69,6 +70,13 @@ class Report:
     variance: Variance | None
 
 
+class _Settled(NamedTuple):
+    mix: float
+    correction: float
+    pool_factor: float
+    every: int
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class AdaptiveCoreset(Selector):
     r"""Samples drawn by the norms of their gradients at the current model.
@@ -87,12 +95,13 @@ class AdaptiveCoreset(Selector):
 
     Parameters
     ----------
-    mix : float in (0, 1], default 0.5
-        The share :math:`\mu` of the model-free draw; 1 is that draw alone.
+    mix : float in (0, 1], optional
+        The share :math:`\mu` of the model-free draw; 1 is that draw alone. By default :math:`0.5 - 0.3/R`, R the epochs
+        between two draws: scores that grow old are trusted less.
     correction : float in [0, 1], optional
         Weights are :math:`u_i \pi_i^{-c}`, scaled to the sum that they have at c = 1. 1 is unbiased; 0 leaves the
         hard samples the weight of their numbers, and minimises a loss that weighs sample i by :math:`\pi_i`. By default
-        :math:`(1 - 1/R)/2`, R the epochs between two draws: scores that are renewed at once correct a bias by
+        :math:`(1 - 1/R)/2`: scores that are renewed at once correct a bias by
         themselves, as a sample that was neglected is drawn next; a subset that is kept for long does not.
     pool_factor : float, optional
         Rows that are scored, in units of the budget; by default as many as ``overhead`` allows.
@@ -116,7 +125,7 @@ class AdaptiveCoreset(Selector):
         known exactly; the weights of "keys" are unbiased too, and vary more.
     """
 
-    mix: float = 0.5
+    mix: float | None = None
     correction: float | None = None
     pool_factor: float | None = None
     overhead: float = 1.0
@@ -141,7 +150,7 @@ class AdaptiveCoreset(Selector):
         check_count(self.min_per_class, "min_per_class", 0)
         for name, limits in _LIMITS.items():
             value = getattr(self, name)
-            if value is None and name in ("correction", "pool_factor"):
+            if value is None and name != "overhead":
                 continue
             if isinstance(value, bool) or not isinstance(value, Real):
                 raise InvalidTypeError(f"{name} = {value!r} must be a number {limits[2]}.")
@@ -156,6 +165,16 @@ class AdaptiveCoreset(Selector):
                 f"min_per_class = {self.min_per_class} needs per_class=True: a draw over all classes promises none."
             )
 
+    def settled(self, every: int | None) -> _Settled:
+        """The settings, with the defaults for so many epochs between two draws in place of None."""
+        every = self.select_every or every or _UNKNOWN_EVERY
+        return _Settled(
+            0.5 - 0.3 / every if self.mix is None else self.mix,
+            0.5 - 0.5 / every if self.correction is None else self.correction,
+            self.overhead * every / FORWARD_SHARE if self.pool_factor is None else self.pool_factor,
+            every,
+        )
+
     def _select(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Coreset:
         if self.per_class:
             return PerClass(_Part(self), self.min_per_class).select(context, size, rng)
@@ -164,13 +183,13 @@ class AdaptiveCoreset(Selector):
     def _draw(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Coreset:
         if not knows_gradients(context):
             return self._model_free(context, size, rng, "model-free: there is no model")
-        n, every = context.n_samples, self._every(context)
+        n = context.n_samples
+        mix, correction, factor, every = self.settled(context.select_every)
         order = rng.permutation(n)  # its beginning is the uniform pool, and the beginning of that the probe
-        factor = self.overhead * every / FORWARD_SHARE if self.pool_factor is None else self.pool_factor
         known: Gradients | None = None
         if self.automatic:
             known = gradients_of(context, order[: max(_PROBE[0], min(_PROBE[1], size // 4))])
-            gain = self._gain(known.double(), np.ones(len(known)))
+            gain = gain_of(known.double(), np.ones(len(known)), mix)
             if self.pool_factor is None:
                 factor = min(factor, best_pool_factor(gain, every))
             if variance_times_time(factor, gain, every) >= 1:
@@ -179,14 +198,13 @@ class AdaptiveCoreset(Selector):
         n_pool = min(n, max(size, math.ceil(factor * size)))
         rows, weights, gradients = self._pooled(context, order, n_pool, known, rng)
         norms = gradient_norms(gradients)
-        shares = draw_probabilities(norms, weights, self.mix)
+        shares = draw_probabilities(norms, weights, mix)
         drawn = DrawTable(shares, weights, rng).draw(min(size, len(rows)), self.method, rng)
         variance = None
         if self.pool is None and self.method == "systematic":
             inclusion = inclusion_probabilities(shares, size)
             variance = two_stage_variance(gradients, norms, weights, inclusion, n, size)
-        self._note(context, Report(context.epoch, len(rows), self._gain(gradients, weights), variance))
-        correction = 0.5 * (1 - 1 / every) if self.correction is None else self.correction
+        self._note(context, Report(context.epoch, len(rows), gain_of(gradients, weights, mix), variance))
         return Coreset(
             rows[drawn.indices],
             partly_corrected(drawn.weights, weights[drawn.indices], correction),
@@ -213,18 +231,6 @@ class AdaptiveCoreset(Selector):
         rest = gradients_of(context, rows[n_known:]) if n_known < n_pool else None
         gradients = joined([part for part in (known, rest) if part is not None], n_pool)
         return rows, context.sizes[rows] * (context.n_samples / n_pool), gradients
-
-    def _gain(self, gradients: Gradients, weights: Floats) -> float:
-        """Of the scores, all known, over a uniform draw; n rows cannot show more than n."""
-        n, norms = len(gradients), gradient_norms(gradients)
-        uniform = replacement_variance(gradients, norms, weights, np.full(n, 1 / n))
-        shares = draw_probabilities(norms, weights, self.mix)
-        own = replacement_variance(gradients, norms, weights, shares)
-        return max(1.0, min(n, uniform / own)) if own > 0 else float(n if uniform > 0 else 1)
-
-    def _every(self, context: SelectionContext) -> int:
-        known = context.select_every if self.select_every is None else self.select_every
-        return _UNKNOWN_EVERY if known is None else known
 
     def _model_free(
         self, context: SelectionContext, size: int, rng: np.random.Generator, why: str
@@ -262,6 +268,14 @@ class _Part(Selector):
 
     def _select(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Coreset:
         return self.whole._draw(context, size, rng)
+
+
+def gain_of(gradients: Gradients, weights: Floats, mix: float) -> float:
+    """Variance of uniform draws over that of draws by these scores; n rows cannot show a gain above n."""
+    n, norms = len(gradients), gradient_norms(gradients)
+    uniform = replacement_variance(gradients, norms, weights, np.full(n, 1 / n))
+    own = replacement_variance(gradients, norms, weights, draw_probabilities(norms, weights, mix))
+    return max(1.0, min(n, uniform / own)) if own > 0 else float(n if uniform > 0 else 1)
 
 
 def partly_corrected(weights: Floats, inputs: Floats, correction: float) -> Floats:
