@@ -281,7 +281,7 @@ def _try(copy: Path, tests: list[str], budget: float) -> Outcome:
 
 def _tests_on(copy: Path, tests: list[str], budget: float, note: Path) -> int:
     used = int(_processor_time())
-    resource.setrlimit(resource.RLIMIT_CPU, (used + int(4 * budget) + 20, used + int(4 * budget) + 25))
+    resource.setrlimit(resource.RLIMIT_CPU, (used + int(3 * budget) + 5, used + int(3 * budget) + 10))
     mapped = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (mapped + MEMORY, mapped + MEMORY))
     output = os.open(copy.parent / "output", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)

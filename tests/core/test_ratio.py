@@ -192,3 +192,21 @@ def test_nearest_rows_are_the_nearest(rng):
     data, subset = LogRatio(plain(X), weights, rows, v, LaplacianKernel()).nearest(queries)
     np.testing.assert_array_equal(data, 40 + squares[40:].argmin(axis=0))
     np.testing.assert_array_equal(subset, np.sort(rows)[squares[np.sort(rows)].argmin(axis=0)])
+
+
+@pytest.mark.parametrize("scale", [1e-60, 1.0, 1e60])
+@pytest.mark.parametrize("side", ["subset", "data"])
+def test_precise_repairs_rows_that_matter_to_either_sum(side, scale):
+    """At the query the other sum is e^64 times as large: judged by it alone, these rows would not be worth a repair."""
+    rng = np.random.default_rng(3)
+    near, far = 0.1 * rng.standard_normal((20, 3)), 0.1 * rng.standard_normal((20, 3)) + (8.0, 0.0, 0.0)
+    X, query = np.concatenate((near, far)) + 1e7, np.full((1, 3), 1e7)
+    # Weights of any magnitude; those of rows that a sum does not see are zero.
+    weights, rows = np.full(40, scale), np.arange(20, 40)
+    if side == "data":
+        weights[:20], rows = 0.0, np.arange(40)
+    v = np.full(len(rows), 3.0 * scale)
+    ratio = LogRatio(plain(X), weights, rows, v, GaussianKernel())
+    expected = direct(GaussianKernel, X, weights, rows, v, query)
+    np.testing.assert_allclose(ratio.precise(query), expected, atol=1e-9)
+    assert np.abs(ratio(query) - expected).max() > 1e-4  # power
