@@ -244,6 +244,11 @@ def _parse(command: Any, words: list[str], *, is_whole: bool) -> None:
     if not is_whole:
         for parameter in command.params:
             parameter.required = False
+        known = [
+            name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)
+        ]
+        if words and words[-1] in known:  # mentioned, without a value
+            words = words[:-1]
     try:
         command.make_context(command.name or "coresift", list(words))
     except Exception as error:  # the class moved between versions of Typer
