@@ -1,6 +1,6 @@
 """The settings of the adaptive coreset, chosen on validation data: training samples that no run trains on.
 
-``python -m benchmarks.adaptive_study STAGE [PART PARTS]`` runs what is missing of a stage (grid, lenet, fixed), and
+``python -m benchmarks.adaptive_study STAGE [PART PARTS]`` runs what is missing of a stage (see STAGES), and
 appends a line for each run to ``results/adaptive-study/runs.jsonl``; without a stage it prints the table. 10,000 of the
 training samples of each data set are held out; the test sets are never looked at. ``CORESIFT_DATA`` names the folder.
 Set ``OMP_NUM_THREADS=1``.
@@ -38,6 +38,13 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "options": {"width": 64},
         "budget": 743,
         "epochs": 175,
+    },
+    "california": {
+        "data": "california",
+        "model": "mlp",
+        "options": {"width": 64},
+        "budget": 300,
+        "epochs": 100,
     },
     "mnist-mlp": {"data": "mnist", "model": "mlp", "options": {"width": 64}, "budget": 600, "epochs": 100},
     "covtype": {"data": "covtype", "model": "mlp", "options": {"width": 64}, "budget": 743, "epochs": 100},
@@ -83,11 +90,13 @@ def fixed(tasks: tuple[str, ...], seeds: range) -> Iterator[Run]:
     for seed in seeds:
         for task in tasks:
             yield task, "random", {}, 1000, seed
-            for power, rounds, mix in (
-                *((power, 6, 0.1) for power in (2.0, 4.0, 8.0, 1.0)),
-                (4.0, 12, 0.1),
-                (4.0, 6, 0.5),
-            ):
+            more = [*((power, 6, 0.1) for power in (8.0, 1.0)), (4.0, 12, 0.1), (4.0, 6, 0.5)]
+            for power, rounds, mix in [
+                (2.0, 6, 0.1),
+                (2.0, 12, 0.1),
+                (4.0, 6, 0.1),
+                *(more if seed == 0 else []),
+            ]:
                 yield task, "FixedCoreset", {"power": power, "rounds": rounds, "mix": mix}, 1000, seed
 
 
@@ -112,7 +121,20 @@ def floor(seeds: range) -> Iterator[Run]:
             yield adaptive("covtype", 1, seed, 0.0, mix, 3.0)
 
 
+def regression(seeds: range) -> Iterator[Run]:
+    """House prices: the defaults, and corrections around them."""
+    for seed in seeds:
+        for every in (20, 1):
+            yield "california", "adaptive-random", {}, every, seed
+            for correction in (0.0, 0.5, 1.0):
+                for mix in (0.2, 0.5):
+                    yield adaptive("california", every, seed, correction, mix, 3.0 * every)
+        yield "california", "random", {}, 1000, seed
+        yield "california", "FixedCoreset", {"power": 2.0, "rounds": 6, "mix": 0.1}, 1000, seed
+
+
 STAGES = {
+    "regression": lambda: regression(range(3)),
     "floor": lambda: floor(range(4)),
     "time": lambda: time(range(3)),
     "grid": lambda: grid(("mnist-mlp", "covtype"), range(3)),
@@ -124,10 +146,16 @@ STAGES = {
 @cache
 def splits(name: str) -> tuple[Any, tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
     """The data set, and of its training samples those to train on and those to validate on."""
-    data = load_dataset(name, os.environ.get("CORESIFT_DATA"))
+    folder = os.environ.get("CORESIFT_DATA")
+    if name == "california":
+        path = Path(folder or ".") / "california" / "california_housing.parquet"
+        data = load_dataset(path, label="MedHouseVal")
+    else:
+        data = load_dataset(name, folder)
     x, y = np.asarray(data.train.x), np.asarray(data.train.y)
     order = np.random.default_rng(9).permutation(len(x))
-    held, kept = np.sort(order[:HELD_OUT]), np.sort(order[HELD_OUT:])
+    n_held = min(HELD_OUT, len(x) // 5)
+    held, kept = np.sort(order[:n_held]), np.sort(order[n_held:])
     return data, (x[kept], y[kept]), (x[held], y[held])
 
 
@@ -161,28 +189,32 @@ def run(name: str, strategy: str, settings: dict[str, Any], every: int, seed: in
         select_every=every,
         seed=seed,
         transform=transform,
+        loss="mse" if data.n_classes is None else "cross_entropy",
         device="cpu",
     )
     spent = process_time() - start
     with torch.no_grad():
         model.eval()
-        inputs = torch.from_numpy(held[0])
-        outputs = [model(part if transform is None else transform(part)) for part in inputs.split(500)]
-        logits = torch.cat(outputs)
-        loss = float(torch.nn.functional.cross_entropy(logits, torch.from_numpy(held[1]).long()))
-    found = logits.argmax(1).numpy()
+        parts = torch.from_numpy(np.asarray(held[0])).split(500)
+        outputs = torch.cat([model(part if transform is None else transform(part)) for part in parts]).numpy()
     return {
         "data": name,
         "strategy": strategy,
         "settings": settings,
         "select_every": every,
         "seed": seed,
-        "val_accuracy": float(np.mean(found == held[1])),
-        "val_macro_f1": round(macro_f1(held[1], found), 5),
-        "val_loss": round(loss, 5),
+        **quality(outputs, np.asarray(held[1])),
         "cpu_seconds": round(spent, 2),
         "selection_share": round(result.seconds.selection / result.seconds.total, 3),
     }
+
+
+def quality(outputs: np.ndarray, targets: np.ndarray) -> dict[str, float]:
+    if outputs.shape[1] == 1:
+        return {"val_rmse": round(float(np.sqrt(np.mean((outputs[:, 0] - targets) ** 2))), 5)}
+    found = outputs.argmax(axis=1)
+    accuracy = float(np.mean(found == targets))
+    return {"val_accuracy": round(accuracy, 5), "val_macro_f1": round(macro_f1(targets, found), 5)}
 
 
 def key(record: dict[str, Any]) -> str:
@@ -221,12 +253,16 @@ def table() -> str:
         "|" + "---|" * 8,
     ]
     for (data, every, strategy, told), group in sorted(groups.items(), key=lambda item: item[0]):
-        accuracy = 100 * np.array([one["val_accuracy"] for one in group])
-        deviation = f" ± {accuracy.std(ddof=1):.2f}" if len(group) > 1 else ""
-        f1, spent = (np.mean([one[k] for one in group]) for k in ("val_macro_f1", "cpu_seconds"))
+        spent = np.mean([one["cpu_seconds"] for one in group])
+        if "val_rmse" in group[0]:
+            measured, f1 = np.array([one["val_rmse"] for one in group]), "(root mean square error)"
+        else:
+            measured = 100 * np.array([one["val_accuracy"] for one in group])
+            f1 = f"{100 * np.mean([one['val_macro_f1'] for one in group]):.1f}"
+        deviation = f" ± {measured.std(ddof=1):.3f}" if len(group) > 1 else ""
         lines.append(
-            f"| {data} | {every} | {strategy} | {told} | {len(group)} | {accuracy.mean():.2f}{deviation} "
-            f"| {100 * f1:.2f} | {spent:.1f} |"
+            f"| {data} | {every} | {strategy} | {told} | {len(group)} | {measured.mean():.3f}{deviation} | {f1} "
+            f"| {spent:.1f} |"
         )
     return "\n".join(lines)
 
