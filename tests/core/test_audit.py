@@ -399,3 +399,17 @@ def test_what_is_left_is_counted_in_evaluations_and_pays_for_at_least_four_queri
     state.spend(36)
     assert state.affordable(100) == 4
     assert _Search(ratio, 1.0, np.random.default_rng(1), None).affordable(10**9) == 10**9
+
+
+def test_the_fewest_chosen_queries_hold_one_row_of_each_kind():
+    X = np.arange(40.0)[:, None] - 20.0
+    ratio = LogRatio(
+        Points(X, np.zeros(1), 1.0, 20.0),
+        np.ones(40),
+        np.array([20, 25]),
+        np.array([20.0, 22.0]),
+        GaussianKernel(),
+    )
+    queries = _Search(ratio, 30.0, np.random.default_rng(0), None).chosen_queries(2)
+    assert {0.0, 5.0, -20.0} <= set(queries.ravel().tolist())  # the centre, the largest v/w, the farthest
+    assert {30.0, -30.0} <= set(queries.ravel().tolist())  # where their rays leave the ball
