@@ -133,7 +133,16 @@ def regression(seeds: range) -> Iterator[Run]:
         yield "california", "FixedCoreset", {"power": 2.0, "rounds": 6, "mix": 0.1}, 1000, seed
 
 
+def pools(seeds: range) -> Iterator[Run]:
+    """Pools drawn by the sensitivities of the inputs, beside uniform ones."""
+    for seed in seeds:
+        for every, correction, mix in ((20, 0.475, 0.5), (1, 0.0, 0.2)):
+            task, name, settings, *rest = adaptive("covtype", every, seed, correction, mix, 3.0 * every)
+            yield task, name, {**settings, "pool": "rbf"}, *rest
+
+
 STAGES = {
+    "pools": lambda: pools(range(4)),
     "regression": lambda: regression(range(3)),
     "floor": lambda: floor(range(4)),
     "time": lambda: time(range(3)),
@@ -169,6 +178,8 @@ def macro_f1(truth: np.ndarray, found: np.ndarray) -> float:
 
 
 def strategy_of(name: str, settings: dict[str, Any]) -> Any:
+    if "pool" in settings:
+        settings = {**settings, "pool": strategy_named(settings["pool"])}
     kind = getattr(selection, name, None)
     return strategy_named(name) if kind is None else kind(**settings)
 

@@ -290,6 +290,17 @@ def test_it_says_what_it_found(caplog):
     assert "of a uniform draw's" in caplog.text
 
 
+def test_the_variance_is_shown_with_the_subset():
+    context = context_of()
+    core = PLAIN.select(context, 20, rng())
+    (report,) = PLAIN.reports(context)
+    assert 0.2 < report.variance.ratio < 1  # a fifth at least comes from a pool of 80 of 150 rows
+    assert core.method == f"adaptive-coreset (variance {report.variance.ratio:.2g} of a uniform draw's)"
+    context = context_of()
+    assert of(per_class=True).select(context, 20, rng()).method == "adaptive-coreset"
+    assert len(PLAIN.reports(context)) == CLASSES
+
+
 def test_it_is_registered_with_and_without_a_warm_start():
     assert isinstance(registry()["ADAPTIVE-CORESET"], AdaptiveCoreset)
     warm = registry()["ADAPTIVE-CORESET-WARM"]

@@ -142,8 +142,8 @@ class AdaptiveCoreset(Selector):
         return "adaptive-coreset"
 
     def reports(self, context: SelectionContext) -> list[Report]:
-        """What the selections of a run found so far, oldest first. Nothing is decided by them."""
-        return context.kept(_REPORTS, list)
+        """What the selections of a run found so far, oldest first; each class counts. Nothing is decided by them."""
+        return context._root_kept.setdefault(_REPORTS, [])
 
     def _check(self) -> None:
         check_choice(self.method, "method", _METHODS)
@@ -209,10 +209,16 @@ class AdaptiveCoreset(Selector):
             rows[drawn.indices],
             partly_corrected(drawn.weights, weights[drawn.indices], correction),
             n,
-            method=self.name,
+            method=self._described(context, variance),
             total_weight=float(context.sizes.sum()),
             guarantee=None if correction < 1 else "weighted sums are unbiased",
         )
+
+    def _described(self, context: SelectionContext, variance: Variance | None) -> str:
+        """The name, and the variance where the draw is one: classes would be as many remarks."""
+        if variance is None or context._path:
+            return self.name
+        return f"{self.name} (variance {variance.ratio:.2g} of a uniform draw's)"
 
     def _pooled(
         self,
