@@ -34,10 +34,18 @@ MODULES = sorted(
     if not module.name.endswith(".__main__")
     and ">>>" in (inspect.getsource(importlib.import_module(module.name)))
 )
-each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+SLOW = {"docs/tutorial.md"}  # it trains a dozen networks
 
 
-@each_page
+def each_page(*slow: str) -> pytest.MarkDecorator:
+    names = {page.relative_to(ROOT).as_posix(): page for page in PAGES}
+    marks = {name: [pytest.mark.slow] if name in slow else [] for name in names}
+    return pytest.mark.parametrize(
+        "page", [pytest.param(page, id=name, marks=marks[name]) for name, page in names.items()]
+    )
+
+
+@each_page(*SLOW)
 def test_code_blocks_run_and_print_what_the_page_shows(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -48,7 +56,7 @@ def test_code_blocks_run_and_print_what_the_page_shows(
         pytest.skip(f"blocks that need {', '.join(sorted(set(left_out)))} were left out")
 
 
-@each_page
+@each_page()
 def test_commands_exist(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     found = [(number, line, True) for number, line in command_lines(text)]
