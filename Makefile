@@ -47,7 +47,7 @@ types: setup-dev
 	$(PY) -m mypy
 
 docs: setup-dev
-	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict
 
 bench: setup-dev
 	$(ONE_THREAD) $(PY) -m benchmarks $(BENCH)

@@ -212,7 +212,9 @@ class SensitivityCoreset(BaseEstimator):
             Rescale the weights so that they sum to the data's total weight: less noise in totals, a bias of
             order 1/size.
 
-        Any of the last three gives up exact unbiasedness; ``adjustments`` of the result says so.
+        Notes
+        -----
+        ``refine``, ``reweight`` and ``normalize`` give up exact unbiasedness; ``adjustments`` of the result says so.
         """
         check_is_fitted(self, "sensitivities_")
         method = check_choice(method, "method", METHODS)

@@ -67,7 +67,7 @@ class WeightedDataset(Dataset[Any]):
 class CoresetSampler(Sampler[int]):
     """Serves the rows of a subset in random order, and selects the subset anew every ``select_every`` epochs.
 
-    Call :meth:`set_epoch` before each epoch (Lightning and Accelerate do so themselves). Which subset an epoch sees
+    Call :meth:`set_epoch` before each epoch (Lightning does so itself). Which subset an epoch sees
     follows from seed, epoch and, for strategies that look at it, the model at the time of the selection.
 
     Under DDP the first rank selects and the others receive; every rank serves its part of one common order, and the
