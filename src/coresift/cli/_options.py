@@ -121,3 +121,19 @@ def with_common_options(function: Callable[..., None]) -> Callable[..., None]:
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return command
+
+
+def command_group(help_text: str, question: str) -> typer.Typer:
+    """A group of commands that, called without one, asks which."""
+    group = typer.Typer(help=help_text, rich_markup_mode=None)
+
+    @group.callback(invoke_without_command=True)
+    def which(context: typer.Context) -> None:
+        if context.invoked_subcommand is None:
+            names = ", ".join(command.name or "" for command in group.registered_commands)
+            typer.echo(
+                f"coresift: error: {question}: {names}? Try '{context.command_path} --help'.", err=True
+            )
+            raise typer.Exit(2)
+
+    return group

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from coresift._errors import InvalidInputError
-from coresift.cli._options import Settings, with_common_options
+from coresift.cli._options import Settings, command_group, with_common_options
 from coresift.cli.bench_one_coreset import one_coreset
 from coresift.cli.bench_table import table as show_table
 
@@ -21,16 +21,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-app = typer.Typer(help="The paper's tables: run them, resume them, look at them.", rich_markup_mode=None)
+app = command_group("The paper's tables: run them, resume them, look at them.", "Which")
 _SPEAKS_EVERY = 30.0  # seconds between two progress lines where no terminal shows a moving one
-
-
-@app.callback(invoke_without_command=True)
-def _which(context: typer.Context) -> None:
-    if context.invoked_subcommand is None:
-        names = ", ".join(command.name or "" for command in app.registered_commands)
-        typer.echo(f"coresift: error: Which: {names}? Try '{context.command_path} --help'.", err=True)
-        raise typer.Exit(2)
 
 
 def _tables() -> list[str]:

@@ -13,22 +13,14 @@ from coresift._errors import InvalidInputError
 from coresift._validation import check_budget
 from coresift.cli import gradient_figure, network_figures
 from coresift.cli._figures import Files, Out, Source, Table, progress_bar
-from coresift.cli._options import Settings, with_common_options
+from coresift.cli._options import Settings, command_group, with_common_options
 
 if TYPE_CHECKING:
     from coresift.experiments.bandwidth import Measurement, Plan
 
 _LONG_SECONDS = 60.0
 
-app = typer.Typer(help="Figures of what was measured, with the numbers behind them.", rich_markup_mode=None)
-
-
-@app.callback(invoke_without_command=True)
-def _which(context: typer.Context) -> None:
-    if context.invoked_subcommand is None:
-        names = ", ".join(command.name or "" for command in app.registered_commands)
-        typer.echo(f"coresift: error: Which figure: {names}? Try '{context.command_path} --help'.", err=True)
-        raise typer.Exit(2)
+app = command_group("Figures of what was measured, with the numbers behind them.", "Which figure")
 
 
 def bandwidth(
