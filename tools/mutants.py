@@ -218,7 +218,9 @@ def run(package: str, sample: int, seed: int, budget: float, is_again: bool) -> 
                 f"{i + 1}/{sample} {outcome.result:8} {module}:{mutant.lines[0]} {mutant.before} -> {mutant.after}"
             )
             sys.stdout.flush()
-    _rewrite(path, list(known.values()))
+    # Of what has been tried before, in other states of the modules or with other seeds, nothing is kept.
+    names = [f"{module} {mutant.key} {mutant.after}" for module, mutant in drawn[:sample]]
+    _rewrite(path, [known[name] for name in names])
     return report()
 
 

@@ -310,3 +310,4 @@ def test_the_gap_is_how_far_the_ratio_reached_may_be_below(radius):
         assert np.all(found.log_values - found.gap <= truth + 1e-12)
         assert np.all(found.gap <= tolerance)
         assert np.all(found.gap > 0)
+        assert found.is_certified

@@ -28,6 +28,7 @@ def test_exact_is_the_inverse_density(container, scale):
     expected = shares / (np.exp(-cdist(X, X) / scale) @ shares)
     np.testing.assert_allclose(found.values, expected, rtol=1e-10)
     assert np.all(found.values >= expected * (1 - 1e-14))  # the slack is on the safe side
+    assert found.is_certified
 
 
 def test_known_values():
@@ -48,6 +49,7 @@ def test_cells_dominate_exact_for_any_centres(seed, n, d, k):
     truth = laplacian_exact(points, shares).values
     assert np.all(found.values >= truth * (1 - 1e-12))
     assert np.all(found.values <= 1)
+    assert found.is_certified
 
 
 def test_cells_of_single_points_are_exact():
