@@ -1,6 +1,7 @@
 """One coreset for all networks: fitted once, drawn as the strategy draws, resumed without running anything again."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +26,7 @@ from coresift.experiments.one_coreset import (
     measure,
     networks,
 )
-from coresift.experiments.one_coreset_report import as_json, as_markdown
+from coresift.experiments.one_coreset_report import as_json, as_markdown, cells
 from coresift.selection import RBF, SelectionContext
 
 PLAN = Plan((Network("mlp", 2, width=8), Network("mlp", 1, width=4)), budget=40, n_seeds=2)
@@ -177,3 +178,20 @@ def test_the_command_prints_and_writes(
     }
     command(Settings(), out=tmp_path / "out", dataset="digits", budget="2%", epochs=1, seeds=1, as_json=True)
     assert json.loads(capsys.readouterr().out)["format"] == "coresift.one-coreset"
+
+
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "results" / "one-coreset" / "one-coreset.json"
+
+
+@pytest.mark.skipif(not RESULTS.exists(), reason="source archives carry no results")
+def test_the_page_quotes_the_committed_table() -> None:
+    kept = json.loads(RESULTS.read_text(encoding="utf-8"))
+    runs = [Run(**run) for run in kept.pop("runs")]
+    table = kept.pop("table")
+    assert kept.pop("format") == "coresift.one-coreset"
+    lines = Outcome(**kept, runs=runs).lines
+    assert [asdict(line) for line in lines] == table
+    assert len(lines) == 3 * len(METHODS)
+    page = (ROOT / "docs" / "gradients.md").read_text(encoding="utf-8").splitlines()
+    assert [line for line in lines if f"| {' | '.join(cells(line))} |" not in page] == []

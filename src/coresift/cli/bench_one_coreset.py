@@ -31,7 +31,7 @@ def one_coreset(
         str, typer.Option("--budget", "-b", help="Samples to train on: 1%, 0.01 or 600.")
     ] = "1%",
     epochs: Annotated[int, typer.Option(min=1, help="Of LeNet-5 and the perceptron.")] = 200,
-    resnet_epochs: Annotated[int, typer.Option(min=1, help="Of the ResNet, which takes longest.")] = 40,
+    resnet_epochs: Annotated[int, typer.Option(min=1, help="Of the ResNet, which takes longest.")] = 30,
     seeds: Annotated[int, typer.Option(min=1, help="How many runs of each kind.")] = 2,
     seed: Annotated[int, typer.Option(min=0, help="The first of the seeds.")] = 0,
     threads: Annotated[int, typer.Option(min=1, help="Threads of PyTorch.")] = 1,

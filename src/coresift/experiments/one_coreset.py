@@ -53,7 +53,7 @@ class Network:
         return self.model if self.width is None else f"{self.model}-{self.width}"
 
 
-def networks(epochs: int = 200, resnet_epochs: int = 40) -> tuple[Network, ...]:
+def networks(epochs: int = 200, resnet_epochs: int = 30) -> tuple[Network, ...]:
     """LeNet-5, a perceptron, and a ResNet-18 an eighth as wide as usual: a scale-down, as are its epochs."""
     return (
         Network("lenet", check_count(epochs, "epochs")),
