@@ -126,11 +126,12 @@ def regression(seeds: range) -> Iterator[Run]:
     for seed in seeds:
         for every in (20, 1):
             yield "california", "adaptive-random", {}, every, seed
-            for correction in (0.0, 0.5, 1.0):
-                for mix in (0.2, 0.5):
+            for correction in (1.0, 0.5, 0.0):
+                for mix in (0.5, 0.2):
                     yield adaptive("california", every, seed, correction, mix, 3.0 * every)
         yield "california", "random", {}, 1000, seed
-        yield "california", "FixedCoreset", {"power": 2.0, "rounds": 6, "mix": 0.1}, 1000, seed
+        for power, rounds, mix in ((2.0, 6, 0.1), (1.0, 6, 0.1), (1.0, 6, 0.5), (2.0, 1, 0.1)):
+            yield "california", "FixedCoreset", {"power": power, "rounds": rounds, "mix": mix}, 1000, seed
 
 
 def pools(seeds: range) -> Iterator[Run]:
@@ -162,6 +163,8 @@ def splits(name: str) -> tuple[Any, tuple[np.ndarray, np.ndarray], tuple[np.ndar
     else:
         data = load_dataset(name, folder)
     x, y = np.asarray(data.train.x), np.asarray(data.train.y)
+    if name == "california":
+        x = np.clip(x, -5, 5)  # some rows are a hundred deviations away, and training on any subset diverges
     order = np.random.default_rng(9).permutation(len(x))
     n_held = min(HELD_OUT, len(x) // 5)
     held, kept = np.sort(order[:n_held]), np.sort(order[n_held:])

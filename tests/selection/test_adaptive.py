@@ -194,14 +194,54 @@ def test_partial_correction_is_a_power_with_the_same_sum(correction):
     [(1, (0.2, 0.0, 3.0, 1)), (4, (0.425, 0.375, 12.0, 4)), (20, (0.485, 0.475, 60.0, 20))],
 )
 def test_defaults_follow_the_epochs_between_two_draws(every, settings):
-    assert AdaptiveCoreset().settled(every) == pytest.approx(settings)
-    assert AdaptiveCoreset(select_every=every).settled(7) == pytest.approx(settings)
-    assert AdaptiveCoreset(mix=0.3, correction=0.0, pool_factor=2.0).settled(every) == (0.3, 0.0, 2.0, every)
     context, mix, correction, factor = context_of(), *settings[:3]
     context.select_every = every
+    assert AdaptiveCoreset().settled(context) == pytest.approx(settings)
+    assert AdaptiveCoreset(select_every=every).settled(context_of()) == pytest.approx(settings)
+    given = AdaptiveCoreset(mix=0.3, correction=0.0, pool_factor=2.0)
+    assert given.settled(context) == (0.3, 0.0, 2.0, every)
     found = AdaptiveCoreset().select(context, 30, rng())
     same = AdaptiveCoreset(mix=mix, correction=correction, pool_factor=factor).select(context, 30, rng())
     np.testing.assert_allclose(found.weights, same.weights)
+
+
+@pytest.mark.parametrize(
+    ("loss", "is_bounded"),
+    [
+        ("cross_entropy", True),
+        ("mse", False),
+        ("huber", True),
+        (nn.CrossEntropyLoss(), True),
+        (nn.MSELoss(), False),
+        (lambda outputs, targets: (outputs[:, 0] - targets) ** 4, False),
+    ],
+    ids=["cross_entropy", "mse", "huber", "CrossEntropyLoss", "MSELoss", "own"],
+)
+def test_losses_without_a_bounded_slope_are_corrected_in_full(loss, is_bounded):
+    assert AdaptiveCoreset(select_every=1).settled(context_of(loss=loss)).correction == (
+        0 if is_bounded else 1
+    )
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_no_row_contributes_more_than_its_share_of_the_norms(seed):
+    """One residual a million times the others: unbiased weights bound what it adds to the gradient."""
+    given = rng(seed).normal(size=(N, 4))
+    given[5] *= 1e6
+    norms = np.linalg.norm(given, axis=1)
+    strategy = of(pool_factor=1000.0, mix=0.5)
+    core = strategy.select(SelectionContext(data()[0], gradients=given), 20, rng(seed))
+    others = core.indices != 5
+    bound = norms[core.indices].max() if not others.all() else 0.0  # itself, where it is certain
+    contributions = core.weights * norms[core.indices]
+    assert np.all(contributions <= max(bound, norms.sum() / (0.5 * 20)) * (1 + 1e-9))
+    assert contributions[~others] == pytest.approx([norms[5]])
+    partly = of(pool_factor=1000.0, mix=0.5, correction=0.0).select(
+        SelectionContext(data()[0], gradients=given), 20, rng(seed)
+    )
+    assert (
+        np.max(partly.weights * norms[partly.indices]) > 4 * norms[5]
+    )  # power: uncorrected, it counts n/m times
 
 
 @pytest.mark.parametrize("loss", ["mse", "l1", "huber"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from numbers import Real
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -41,6 +41,17 @@ _LIMITS = {
     "pool_factor": (1.0, np.finfo(float).max, "of at least 1"),
     "overhead": (np.nextafter(0.0, 1.0), np.finfo(float).max, "above 0"),
 }
+_BOUNDED = (
+    *("cross_entropy", "bce", "l1", "huber"),
+    *(
+        "CrossEntropyLoss",
+        "BCEWithLogitsLoss",
+        "MultiLabelSoftMarginLoss",
+        "L1Loss",
+        "SmoothL1Loss",
+        "HuberLoss",
+    ),
+)
 _PROBE = (
     64,
     512,
@@ -101,8 +112,9 @@ class AdaptiveCoreset(Selector):
     correction : float in [0, 1], optional
         Weights are :math:`u_i \pi_i^{-c}`, scaled to the sum that they have at c = 1. 1 is unbiased; 0 leaves the
         hard samples the weight of their numbers, and minimises a loss that weighs sample i by :math:`\pi_i`. By default
-        :math:`(1 - 1/R)/2`: scores that are renewed at once correct a bias by
-        themselves, as a sample that was neglected is drawn next; a subset that is kept for long does not.
+        :math:`(1 - 1/R)/2`: scores that are renewed at once correct a bias by themselves, as a neglected sample is
+        drawn next; a subset that is kept for long does not. But 1 where the slope of the loss has no bound (squares, a
+        function of your own): outliers would take over.
     pool_factor : float, optional
         Rows that are scored, in units of the budget; by default as many as ``overhead`` allows.
     overhead : float, default 1
@@ -165,12 +177,13 @@ class AdaptiveCoreset(Selector):
                 f"min_per_class = {self.min_per_class} needs per_class=True: a draw over all classes promises none."
             )
 
-    def settled(self, every: int | None) -> _Settled:
-        """The settings, with the defaults for so many epochs between two draws in place of None."""
-        every = self.select_every or every or _UNKNOWN_EVERY
+    def settled(self, context: SelectionContext) -> _Settled:
+        """The settings, with the defaults for this loss and so many epochs between two draws in place of None."""
+        every = self.select_every or context.select_every or _UNKNOWN_EVERY
+        correction = 0.5 - 0.5 / every if has_bounded_slope(context.loss) else 1.0
         return _Settled(
             0.5 - 0.3 / every if self.mix is None else self.mix,
-            0.5 - 0.5 / every if self.correction is None else self.correction,
+            correction if self.correction is None else self.correction,
             self.overhead * every / FORWARD_SHARE if self.pool_factor is None else self.pool_factor,
             every,
         )
@@ -184,7 +197,7 @@ class AdaptiveCoreset(Selector):
         if not knows_gradients(context):
             return self._model_free(context, size, rng, "model-free: there is no model")
         n = context.n_samples
-        mix, correction, factor, every = self.settled(context.select_every)
+        mix, correction, factor, every = self.settled(context)
         order = rng.permutation(n)  # its beginning is the uniform pool, and the beginning of that the probe
         known: Gradients | None = None
         if self.automatic:
@@ -274,6 +287,11 @@ class _Part(Selector):
 
     def _select(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Coreset:
         return self.whole._draw(context, size, rng)
+
+
+def has_bounded_slope(loss: Any) -> bool:
+    """Whether one sample's derivative in the outputs is bounded, as far as the name of the loss tells."""
+    return (loss if isinstance(loss, str) else type(loss).__name__) in _BOUNDED
 
 
 def gain_of(gradients: Gradients, weights: Floats, mix: float) -> float:
