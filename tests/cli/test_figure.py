@@ -86,7 +86,7 @@ def test_no_figure_named_lists_them(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["figure"]) == 2
     out, err = capsys.readouterr()
     assert out == ""
-    names = "bandwidth, function-approximation, covtype, lower-bound"
+    names = "bandwidth, function-approximation, covtype, lower-bound, gradients"
     assert err == f"coresift: error: Which figure: {names}? Try 'coresift figure --help'.\n"
 
 
