@@ -149,6 +149,14 @@ STAGES = {
     "time": lambda: time(range(3)),
     "grid": lambda: grid(("mnist-mlp", "covtype"), range(3)),
     "lenet": lambda: lenet(range(3)),
+    "fixed-long": lambda: (
+        ("mnist", name, settings, 1000, seed)
+        for seed in range(2)
+        for name, settings in (
+            ("FixedCoreset", {"power": 2.0, "rounds": 12, "mix": 0.1}),
+            ("random", {}),
+        )
+    ),
     "fixed": lambda: fixed(("mnist-short", "covtype"), range(3)),
 }
 

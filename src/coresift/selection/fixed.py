@@ -45,7 +45,7 @@ class FixedCoreset(Selector):
     features : "raw", "pca", array or callable, default "pca"
         What the kernel compares: as in :class:`RBF`.
     n_components : int, default 50
-    rounds : int, default 6
+    rounds : int, default 12
         The first draws without a proxy.
     power : float, default 2
         The :math:`\gamma` above. Larger ones look for the hardest samples; with wrong labels, for those.
@@ -64,7 +64,7 @@ class FixedCoreset(Selector):
 
     features: Any = "pca"
     n_components: int = 50
-    rounds: int = 6
+    rounds: int = 12
     power: float = 2.0
     mix: float = 0.1
     ridge: float = 0.01
