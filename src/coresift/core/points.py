@@ -196,11 +196,16 @@ class Moments:
 
     def scaled_sq_norms(self, scale: float) -> np.ndarray:
         """Squared distances from the mean, in units of ``scale``."""
-        return self.sq_norms * (self.unit / scale) ** 2
+        ratio = self.unit / scale
+        with np.errstate(over="ignore", invalid="ignore"):  # rows without weight may be anywhere
+            scaled: np.ndarray = self.sq_norms * ratio * ratio
+        scaled[self.sq_norms == 0] = 0.0  # also where the ratio is too large for a float
+        return scaled
 
     def scaled_variance(self, scale: float) -> float:
         """The variance, in units of ``scale``."""
-        return self.variance * (self.unit / scale) ** 2
+        ratio = self.unit / scale
+        return self.variance * ratio * ratio if self.variance else 0.0
 
 
 def moments(X: Matrix, shares: np.ndarray) -> Moments:
@@ -223,7 +228,7 @@ def moments(X: Matrix, shares: np.ndarray) -> Moments:
             peak = _largest_entry(X, positive)
             if not np.isfinite(peak) or not np.isfinite(mean).all():
                 return Moments(mean, np.full(len(sq_norms), np.nan), 1.0, np.nan, np.nan, np.nan)
-            unit = 2.0 ** float(np.ceil(np.log2(peak))) if peak > 0 else 1.0
+            unit = 2.0 ** min(float(np.ceil(np.log2(peak))), 1023.0) if peak > 0 else 1.0
             common = _common_row(X, positive)
             mean = common if common is not None else mean + unit * _mean_in_units(X, shares, mean, unit)
             for rows, block in Points(X, mean, unit, max_norm=np.inf).blocks(budget=BLOCK_BYTES):

@@ -94,12 +94,16 @@ def graded_svd(factor: np.ndarray, whitener: np.ndarray) -> tuple[np.ndarray, np
     take the better one.
     """
     r = factor.shape[0]
+    peak = float(np.abs(factor).max(initial=0.0))
+    if peak > 0 and not 1e-100 < peak < 1e100:  # squares would vanish or overflow: in other units they do not
+        s, V, to_u = graded_svd(factor / peak, whitener * peak)
+        return s * peak, V, to_u / peak
     norms = np.linalg.norm(factor, axis=0)
     used = norms > 0
     if r == 0 or norms.max() <= 1e4 * norms[used].min():
         _, s, Vt = scipy.linalg.svd(factor, full_matrices=False, check_finite=False)
         return s, Vt.T, Vt.T / s
-    peak = norms.max()
+    peak = float(norms.max())
     s, V, Q, *_ = scipy.linalg.lapack.dgejsv(factor.T / peak, joba=3, jobu=0, jobv=0, jobr=0, jobp=0)
     s = s * peak
     if r < np.count_nonzero(used):
@@ -107,4 +111,5 @@ def graded_svd(factor: np.ndarray, whitener: np.ndarray) -> tuple[np.ndarray, np
     to_u = whitener @ Q
     # largest entries instead of norms: the whitener of columns near 1e-200 has none that a float holds
     by_inverse = np.abs(whitener).max(axis=1)[:, None] * s < np.abs(factor).max(axis=0)[:, None] / s
-    return s, np.where(by_inverse, to_u * s, factor.T @ Q / s), to_u
+    with np.errstate(over="ignore", invalid="ignore"):  # in entries that are not taken
+        return s, np.where(by_inverse, to_u * s, factor.T @ Q / s), to_u

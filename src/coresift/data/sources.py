@@ -91,6 +91,8 @@ def _open_frame(frame: Any, wanted: Wanted) -> ArraySource:
         if name not in names:
             raise InvalidInputError(f"frame: no column {name!r}; there are {', '.join(map(repr, names))}.")
     chosen = list(wanted.columns or (name for name in names if name not in (wanted.label, wanted.weight)))
+    if not chosen:
+        raise InvalidInputError("frame: no columns of features.")
     columns = {
         name: np.asarray(frame[name].to_numpy()) for name in {*chosen, wanted.label, wanted.weight} - {None}
     }

@@ -23,6 +23,7 @@ _SAMPLED_ROWS, _SAMPLED_FACTOR = (
     64,
 )  # rows from which the potentials of a pool are estimated: least, per point
 _LARGE_FACTOR = 3  # data of at least so many times more rows are sampled: below that it saves little
+_SMALL_TOTAL = 10.0  # of sensitivities, up to which every row matters to the certificate by its weight
 _RANK_OPERATIONS = 1e11  # most that finding the rank may cost
 
 
@@ -48,6 +49,8 @@ def improved(
     choices, starts = [core.indices], [core.weights / total]
     potentials = [potential(points, core.indices, shares, loss)]
     if pool is not None and size < len(pool):
+        if core.total_sensitivity is not None and core.total_sensitivity <= _SMALL_TOTAL:
+            pool = mixed_pool(pool, shares, _generator(core, len(pool)))
         wanted, is_exact = _pool_potentials(core, points, shares, pool, potentials[0])
         picks = chosen_rows(points, pool, size, shares, loss, wanted)
         choices.append(pool[picks])
@@ -77,8 +80,28 @@ def _pool_potentials(
     if points.n < _LARGE_FACTOR * n_sampled or core.size > DENSE_LIMIT:
         return potential(points, pool, shares, core.ball.loss), True
     known = (core.indices, drawn)
-    rng = np.random.default_rng((0 if core.seed is None else core.seed, len(pool)))
+    rng = _generator(core, len(pool), n_sampled)
     return interpolated_potentials(points, pool, shares, core.ball.loss, known, n_sampled, rng), False
+
+
+def mixed_pool(pool: np.ndarray, shares: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """As many rows as ``pool``, half of them from it, the others drawn by their weights; sorted.
+
+    Sensitivities leave out rows that no query of the ball sees well. The discrepancy, which is certified, counts every
+    row by its weight: without such rows in the pool it cannot fall. Where the total is large the ball reaches
+    to where the data are thin: there the rows decide that few queries see, and no small discrepancy helps.
+    """
+    kept = rng.choice(pool, (len(pool) + 1) // 2, replace=False)
+    with np.errstate(divide="ignore"):  # a row of weight zero is never drawn
+        keys = rng.standard_exponential(len(shares)) / shares
+    keys[kept] = np.inf
+    n_more = min(len(pool) - len(kept), int(np.isfinite(keys).sum()))
+    return np.sort(np.concatenate((kept, np.argpartition(keys, n_more)[:n_more] if n_more > 0 else kept[:0])))
+
+
+def _generator(core: Coreset, *words: int) -> np.random.Generator:
+    """Random numbers that the seed of a draw repeats, and that are not those of the draw itself."""
+    return np.random.default_rng((0 if core.seed is None else core.seed, *words))
 
 
 def normalized(core: Coreset) -> Coreset:

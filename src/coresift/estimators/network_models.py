@@ -12,10 +12,12 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .._errors import InvalidInputError
+from .._errors import InvalidInputError, InvalidTypeError
 from .._progress import logger
 from .._validation import (
     LARGEST_MAGNITUDE,
+    LARGEST_RATIO,
+    LARGEST_TARGET,
     check_choice,
     check_count,
     check_generator,
@@ -66,11 +68,15 @@ class _RBFNetwork(BaseEstimator):
         if not callable(self.solver):
             check_choice(self.solver, "solver", ("lbfgs",))
         try:
-            rows, targets = validate_data(
-                self, X, y, dtype=np.float64, multi_output=multi_output, y_numeric=False
-            )
+            with np.errstate(all="ignore"):  # it adds up what it is to find not finite
+                rows, targets = validate_data(
+                    self, X, y, dtype=np.float64, multi_output=multi_output, y_numeric=False
+                )
         except ValueError as error:
             raise InvalidInputError(str(error)) from error
+        except TypeError as error:
+            raise InvalidTypeError(str(error)) from error
+        _check_magnitude(rows, LARGEST_TARGET, "X has an entry of magnitude")
         return rows, targets
 
     def _fit_network(self, X: np.ndarray, targets: np.ndarray, sample_weight: Any) -> None:
@@ -86,7 +92,10 @@ class _RBFNetwork(BaseEstimator):
         random = self.centers == "random"
         chosen = (random_rows if random else spread_rows)(distinct, mass, n_centers, rng)
         scale = self._scale(distinct, mass, chosen, rng)
-        center = mass @ distinct / mass.sum()
+        center = (mass / mass.sum()) @ distinct
+        _check_magnitude(
+            (X - center) / scale, LARGEST_RATIO, f"bandwidth = {scale:.3g}: a row of X is, in bandwidths,"
+        )
         points = Points(X, center, scale, max_norm=np.inf)
         shares = weights / weights.sum()  # a mean, so that ridge means the same for any number of rows
         network = Network((chosen - center) / scale, np.empty((n_centers, 0)), np.empty(0))
@@ -120,7 +129,7 @@ class _RBFNetwork(BaseEstimator):
         self, distinct: np.ndarray, mass: np.ndarray, chosen: np.ndarray, rng: np.random.Generator
     ) -> float:
         if self.bandwidth is None:
-            mean = mass @ distinct / mass.sum()
+            mean = (mass / mass.sum()) @ distinct
             scale = float(np.sqrt(((distinct - mean) ** 2).sum(axis=1).max()))
         elif isinstance(self.bandwidth, str):
             sample = random_rows(distinct, mass, min(_MEDIAN_SAMPLE, len(distinct)), rng)
@@ -134,12 +143,29 @@ class _RBFNetwork(BaseEstimator):
         """(n, K) values of the network."""
         check_is_fitted(self, "alphas_")
         try:
-            rows = validate_data(self, X, dtype=np.float64, reset=False)
+            with np.errstate(all="ignore"):
+                rows = validate_data(self, X, dtype=np.float64, reset=False)
         except ValueError as error:
             raise InvalidInputError(str(error)) from error
-        points = Points(rows, np.zeros(rows.shape[1]), self.bandwidth_, max_norm=np.inf)
-        network = Network(self.centers_ / self.bandwidth_, self.alphas_, self.intercept_)
+        except TypeError as error:
+            raise InvalidTypeError(str(error)) from error
+        origin = self.centers_[0]  # and not 0, which may be far away from all of them
+        with np.errstate(over="ignore"):
+            _check_magnitude(
+                (rows - origin) / self.bandwidth_, LARGEST_RATIO, "a row of X is, in bandwidths,"
+            )
+        points = Points(rows, origin, self.bandwidth_, max_norm=np.inf)
+        network = Network((self.centers_ - origin) / self.bandwidth_, self.alphas_, self.intercept_)
         return network.outputs(points)
+
+
+def _check_magnitude(values: np.ndarray, most: float, what: str) -> None:
+    """Refuse numbers whose squares, or fourth powers, overflow."""
+    largest = float(np.abs(values).max(initial=0.0))
+    if not largest <= most:
+        raise InvalidInputError(
+            f"{what} {largest:.3g}; at most {most:g} is possible. Scale the columns of X."
+        )
 
 
 class RBFNetworkRegressor(RegressorMixin, _RBFNetwork):
@@ -227,7 +253,8 @@ class RBFNetworkClassifier(ClassifierMixin, _RBFNetwork):
         """Fit to rows (n, d) and labels (n,), with non-negative weights, such as a coreset's."""
         X, y = self._checked_input(X, y, multi_output=False)
         try:
-            check_classification_targets(y)
+            with np.errstate(all="ignore"):  # floats are tried as integers
+                check_classification_targets(y)
         except ValueError as error:
             raise InvalidInputError(str(error)) from error
         classes, codes = np.unique(y, return_inverse=True)

@@ -123,6 +123,10 @@ def prepare(
     samples["cells"] = (int(rng.integers(2**63)), size)
     survey = runner.run("survey", Survey(peek(source)[0], samples, per_class))
     mass = survey.moments.mass
+    if not np.isfinite(survey.moments.squares).all():
+        raise InvalidInputError(
+            f"{source.name}: rows are so large that squares of distances overflow; scale the columns first."
+        )
     if not 0 < mass.sum() <= LARGEST_MAGNITUDE:
         raise InvalidInputError(
             f"{source.name}: the weights sum to {mass.sum():g}; it must be positive and at most {LARGEST_MAGNITUDE:g}."

@@ -46,7 +46,8 @@ class GroupMoments:
         total = before + mass
         part = np.divide(mass, total, out=np.zeros(len(total)), where=total > 0)
         way = mean - self.mean[groups]
-        self.squares[groups] += squares + squared_norms(way) * before * part
+        with np.errstate(over="ignore", invalid="ignore"):  # what has overflowed is refused after the pass
+            self.squares[groups] += squares + squared_norms(way) * before * part
         self.mean[groups] += way * part[:, None]
         self.mass[groups] = total
         self.counts[groups] += counts
