@@ -8,7 +8,7 @@ import sys
 for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[variable] = "1"  # before NumPy is imported
 
-from benchmarks import certificates, foundation, scale, selection, training
+from benchmarks import certificates, foundation, load, scale, selection, training
 from benchmarks._measure import PAGE, store
 
 BENCHMARKS = {
@@ -17,6 +17,7 @@ BENCHMARKS = {
     "selection": selection.run,
     "scale": scale.run,
     "training": training.run,
+    "load": load.run,
 }
 
 
