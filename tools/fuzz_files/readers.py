@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import gzip
 import io
-import json
 import tarfile
 from collections.abc import Callable
 from dataclasses import dataclass, fields
@@ -20,6 +19,8 @@ from coresift.data import load_dataset, read_idx
 from coresift.data.named import load_named
 from coresift.data.source import Source
 from coresift.experiments._tables import read_table, write_table
+from coresift.experiments.bench.protocol import Cell
+from coresift.experiments.bench.store import Store
 from coresift.experiments.lower_bound import CircleSensitivities
 from coresift.scale import load_run
 
@@ -294,6 +295,32 @@ def _table(folder: Path) -> Path:
     return folder / "table.csv"
 
 
+def _records(folder: Path) -> Path:
+    store = Store(folder, "mnist")
+    for seed in range(2):
+        cell = Cell("mnist", 1, "paper", "RBF", 20, 0.01, seed)
+        parts = dict.fromkeys(("selection", "training", "evaluation"), 1.5)
+        numbers = {"n_epochs": 2, "subset_size": 6, "n_train": 60, "clock": "cpu"}
+        record = {
+            "id": cell.id,
+            "cell": vars(cell),
+            "config": {},
+            "test": {"accuracy": 0.5},
+            "seconds": parts,
+        }
+        store.append({**record, **numbers})
+    return store.file
+
+
+def _good_records(path: Path) -> object:
+    """Good records are kept whatever the others are; what is kept must be what was written."""
+    found = Store(path.parents[1], "mnist").read()
+    assert all(record["test"] == {"accuracy": 0.5} for record in found.records)
+    if found.problems:
+        raise InvalidInputError(found.problems[0])
+    return None
+
+
 def _toml(folder: Path) -> Path:
     np.save(folder / "rows.npy", _rows())
     lines = [
@@ -323,16 +350,10 @@ def _options(path: Path) -> object:
     raise InvalidInputError(f"{path}: {lines[0]}")
 
 
-def _json_run(folder: Path) -> Path:
-    path = _selection("core.npz")(folder)
-    assert json.dumps(load_run(path))
-    return path
-
-
 READERS = (
     Reader("coreset.npz", _coreset("core.npz"), Coreset.load, True),
     Reader("coreset.parquet", _coreset("core.parquet"), Coreset.load, True),
-    Reader("run of a selection, npz", _json_run, load_run),
+    Reader("run of a selection, npz", _selection("core.npz"), load_run),
     Reader("run of a selection, parquet", _selection("core.parquet"), load_run),
     Reader("stream.npz", _stream, _go_on, True),
     Reader("source npy", _npy, _read_source()),
@@ -369,5 +390,6 @@ READERS = (
     Reader("result of a run", _run_folder("result.json"), _train_again, writes="run"),
     Reader("configuration of a run", _run_folder("config.json"), _train_again, writes="run"),
     Reader("table of a figure", _table, lambda path: read_table(path, CircleSensitivities) and None),
+    Reader("records of bench", _records, _good_records),
     Reader("options in TOML", _toml, _options),
 )
