@@ -115,7 +115,8 @@ def campaign(target: Target, kills: int, seed: int, folder: Path) -> Found:
             found.notes += target.notes(out)
         else:
             problem = f"ended with code {code}: {_said(out)}"
-        if (left := _left_over(child)) and not problem:
+        grace = GRACE if target.is_forked else 6 * GRACE  # the agents of Ray look around now and then
+        if (left := _left_over(child, grace)) and not problem:
             problem = f"processes are left over: {left}"
         try:
             target.check(out)
@@ -171,9 +172,9 @@ def _ended(child: int, kill_after: float | None = None) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-def _left_over(group: int) -> list[str]:
+def _left_over(group: int, grace: float) -> list[str]:
     """Processes of the group that are still there after a while; they are ended."""
-    end = time.monotonic() + GRACE
+    end = time.monotonic() + grace
     while (left := _members(group)) and time.monotonic() < end:
         time.sleep(0.02)
     if left:
