@@ -32,7 +32,7 @@ Y = (X[:, 0] > 0).astype(np.int64)
                 "schedule",
                 "val_fraction",
             ),
-            *("eval_every", "seed", "device", "workers", "budget", "strategy", "loss"),
+            *("eval_every", "seed", "device", "workers", "budget", "loss"),
         ]
     ),
     value=ODD,
@@ -40,12 +40,10 @@ Y = (X[:, 0] > 0).astype(np.int64)
 @settings(max_examples=120)
 def test_a_wrong_setting_is_named_before_the_run(name: str, value: Any) -> None:
     options: dict[str, Any] = {"strategy": "random", "budget": 0.5, "epochs": 1, "device": "cpu", name: value}
-    if name in ("epochs", "workers") and isinstance(value, int) and value > 100:
-        return  # valid, and for ever
     torch.manual_seed(0)
     try:
         found = train(nn.Linear(3, 2), (X, Y), **options)
-    except (CoresiftError, TypeError):
+    except CoresiftError:
         return
     assert found.n_epochs >= 1
     assert all(torch.isfinite(parameter).all() for parameter in found.model.parameters())

@@ -55,9 +55,10 @@ class ParquetSource(Source):
         while True:
             with _naming(file):
                 batch = next(batches, None)
-            if batch is None:
+                chunk = None if batch is None else chunk_of(batch, self.columns, file)
+            if chunk is None:
                 return
-            yield chunk_of(batch, self.columns, file)
+            yield chunk
 
     def read_group(self, piece: Piece) -> Any:
         """A row group with all its columns, as an Arrow table."""
@@ -111,7 +112,9 @@ class CsvSource(Source):
         file = self.files[piece.file]
         for batch in self._batches(file):
             if batch.num_rows:
-                yield chunk_of(batch, self.columns, file)
+                with _naming(file):
+                    chunk = chunk_of(batch, self.columns, file)
+                yield chunk
 
     def _count(self, file: str) -> int:
         """Rows of a file, and a look at all of its numbers: nulls are found here."""

@@ -6,18 +6,20 @@ import dataclasses
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from numbers import Real
 from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
 
-from .._errors import InvalidInputError
+from .._errors import InvalidInputError, InvalidTypeError
 from .._validation import check_choice, check_count, check_positive
 from ..selection import Glister
 
 _VALIDATION_SHARE = 0.1
 _SCHEDULES = ("cosine", "constant")
+_LARGEST_COUNT = 2**31 - 1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,16 +39,26 @@ class Settings:
 
     def checked(self) -> Settings:
         """Refuse what cannot be used."""
-        for name in ("epochs", "batch_size", "select_every"):
-            check_count(getattr(self, name), name)
-        for name in ("eval_every", "seed", "workers"):
-            check_count(getattr(self, name), name, 0)
+        for name, least in (
+            ("epochs", 1),
+            ("batch_size", 1),
+            ("select_every", 1),
+            ("eval_every", 0),
+            ("workers", 0),
+        ):
+            if check_count(getattr(self, name), name, least) > _LARGEST_COUNT:
+                raise InvalidInputError(f"{name} = {getattr(self, name)} must be at most {_LARGEST_COUNT}.")
+        check_count(self.seed, "seed", 0)
         check_positive(self.lr, "lr")
+        for name in ("momentum", "weight_decay"):
+            _check_number(getattr(self, name), name)
         check_choice(self.schedule, "schedule", _SCHEDULES)
         if not 0 <= self.momentum < 1:
             raise InvalidInputError(f"momentum = {self.momentum} must be at least 0 and below 1.")
-        if not 0 <= self.weight_decay < math.inf:
-            raise InvalidInputError(f"weight_decay = {self.weight_decay} must be a number of at least 0.")
+        if not 0 <= self.weight_decay <= _LARGEST_COUNT:
+            raise InvalidInputError(
+                f"weight_decay = {self.weight_decay} must be at least 0 and at most {_LARGEST_COUNT}."
+            )
         return self
 
     def rate(self, epoch: int, n_epochs: int) -> float:
@@ -56,11 +68,17 @@ class Settings:
         return self.lr * 0.5 * (1.0 + math.cos(math.pi * epoch / n_epochs))
 
 
+def _check_number(value: Any, name: str) -> None:
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise InvalidTypeError(f"{name} = {value!r} must be a number of at least 0.")
+
+
 def validation_share(given: float | None, strategy: Any, eval_every: int) -> float:
     """The share set aside for validation: as given, or so much as is usual if somebody looks at it."""
     looks = needs_validation(strategy)
     if given is None:
         return _VALIDATION_SHARE if looks or eval_every else 0.0
+    _check_number(given, "val_fraction")
     if not 0 <= given < 1:
         raise InvalidInputError(f"val_fraction = {given} must be at least 0 and below 1.")
     if given == 0 and (looks or eval_every):
@@ -87,7 +105,11 @@ def device_named(device: str | torch.device) -> torch.device:
     try:
         found = torch.device(device)
         torch.empty(0, device=found)
-    except (RuntimeError, AssertionError) as error:  # torch asserts where it was built without CUDA
+    except (
+        RuntimeError,
+        AssertionError,
+        TypeError,
+    ) as error:  # torch asserts where it was built without CUDA
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InvalidInputError(f"device = {str(device)!r} cannot be used: {reason}") from None
     return found
