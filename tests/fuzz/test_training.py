@@ -32,7 +32,7 @@ Y = (X[:, 0] > 0).astype(np.int64)
                 "schedule",
                 "val_fraction",
             ),
-            *("eval_every", "seed", "device", "workers", "budget", "loss"),
+            *("eval_every", "seed", "device", "workers", "budget"),
         ]
     ),
     value=ODD,
