@@ -27,12 +27,17 @@ def cloud(n=400, d=3, seed=0):
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("estimator", ESTIMATORS)
-def test_refined_points_are_distinct_rows_of_the_pool(estimator, method):
+def test_refined_points_are_distinct_rows_of_the_pool(estimator, method, monkeypatch):
     X = cloud()
     est = estimator(random_state=0).fit(X)
+    assert est.total_sensitivity_ < _improve._SMALL_TOTAL
     pool = est.sample(120, method=method, random_state=7)
     core = est.sample(30, method=method, random_state=7, refine=4)
     assert len(core) == 30
+    from_draw = np.isin(core.indices, pool.indices)
+    assert 0 < from_draw.sum() < 30  # the others were drawn by their weights
+    monkeypatch.setattr(_improve, "_SMALL_TOTAL", 1.0)
+    core = est.sample(30, method=method, random_state=7, refine=4)
     assert np.isin(core.indices, pool.indices).all()
     assert core.adjustments == ("refined", "reweighted")
     assert (core.weights >= 0).all()
@@ -383,3 +388,40 @@ def test_a_choice_by_estimated_potentials_is_nearly_as_good(estimator, monkeypat
         _improve, "_SAMPLED_ROWS", 1001
     )  # three times as many rows as there are data: not worth it
     assert est.sample(40, random_state=5, refine=8) == exact
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 40, 41])
+def test_a_mixed_pool_is_half_the_draw_and_half_by_weight(size):
+    shares = np.random.default_rng(0).random(60)
+    shares[::3] = 0.0
+    drawn = np.flatnonzero(shares)[:size]
+    pool = _improve.mixed_pool(drawn, shares, np.random.default_rng(1))
+    assert len(pool) == min(len(drawn), 40)
+    assert (np.diff(pool) > 0).all()
+    assert (shares[pool] > 0).all()
+    assert np.isin(drawn, pool).sum() >= (len(drawn) + 1) // 2
+
+
+def test_a_mixed_pool_takes_heavy_rows_most_often():
+    shares = np.full(1000, 1e-3 / 999)
+    shares[777] = 0.999
+    pools = [_improve.mixed_pool(np.arange(20), shares, np.random.default_rng(seed)) for seed in range(20)]
+    assert all(777 in pool for pool in pools)
+    others = np.concatenate([pool[(pool >= 20) & (pool != 777)] for pool in pools])
+    assert len(np.unique(others)) > 100
+
+
+def test_refinement_sees_rows_that_no_query_sees_well(monkeypatch):
+    """A third of the data is a shell far outside the ball: little to the sensitivities, a third to the certificate."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(3000, 4))
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    shell = np.arange(3000) % 3 == 0
+    X *= np.where(shell, 2.5, 0.5)[:, None]
+    est = RBFCoreset(bandwidth=1.0, random_state=0).fit(X)
+    assert est.sensitivities_[shell].mean() < 0.5 * est.sensitivities_[~shell].mean()
+    assert est.total_sensitivity_ < _improve._SMALL_TOTAL
+    mixed = np.mean([est.sample(100, refine=4, random_state=seed).certificate.eps for seed in range(3)])
+    monkeypatch.setattr(_improve, "_SMALL_TOTAL", 1.0)
+    drawn = np.mean([est.sample(100, refine=4, random_state=seed).certificate.eps for seed in range(3)])
+    assert mixed < 0.9 * drawn
