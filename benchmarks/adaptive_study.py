@@ -142,7 +142,19 @@ def pools(seeds: range) -> Iterator[Run]:
             yield task, name, {**settings, "pool": "rbf"}, *rest
 
 
+def defaults(automatic: bool, seeds: range) -> Iterator[Run]:
+    """The registered settings as they are, or in the automatic mode."""
+    for seed in seeds:
+        for task, every in (("covtype", 1), ("covtype", 20), ("mnist", 1), ("mnist", 20)):
+            yield task, "AdaptiveCoreset", {"automatic": automatic}, every, seed
+
+
 STAGES = {
+    "automatic": lambda: defaults(True, range(3)),
+    "defaults": lambda: defaults(False, range(3)),
+    "no-labels": lambda: (
+        ("mnist-short", "FixedCoreset", {"labels": False}, 1000, seed) for seed in range(3)
+    ),
     "pools": lambda: pools(range(4)),
     "regression": lambda: regression(range(3)),
     "floor": lambda: floor(range(4)),

@@ -112,6 +112,14 @@ def test_without_targets_the_cells_are_sampled():
     assert PerBatch(FixedCoreset(), 4).select(SelectionContext(X, y), 40, rng()).size == 40
 
 
+def test_targets_that_may_not_be_looked_at_change_nothing():
+    X, y = data()
+    unlabelled = selected(X)
+    for labels in (y, y[::-1].copy(), X[:, 0]):
+        assert selected(X, labels, labels=False) == unlabelled
+    assert selected(X, y) != unlabelled
+
+
 def test_sparse_and_constant_features():
     X, y = data()
     assert selected(sp.csr_matrix(np.maximum(X, 0)), y, features="raw").size == 40

@@ -125,7 +125,7 @@ class AdaptiveCoreset(Selector):
     automatic : bool, default False
         Spend no more on scores than they gain. A probe of the gradients measures the gain g; the default pool is then
         :math:`\sqrt{3 R g}` at most, which minimises variance times time, and the draw is model-free where even that is
-        not better than uniform redraws. It looks at the variance alone: rare classes gain from scores that do not pay.
+        not better than uniform redraws of the same time.
     select_every : int, optional
         The R above; by default what the context knows of it.
     per_class : bool, default False

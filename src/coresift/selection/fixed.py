@@ -26,7 +26,7 @@ _CELLS = 64  # strata within a class
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class FixedCoreset(Selector):
-    r"""A subset that is selected once, without the model, and serves every network: to label, to search, to share.
+    r"""A subset that is selected once, without the model, and serves every network: to search, to share, to repeat.
 
     It grows in rounds. A proxy, Gaussian kernel ridge regression from the features to the targets (one-hot for
     classes), is fitted to the samples chosen so far,
@@ -38,7 +38,8 @@ class FixedCoreset(Selector):
     residual is the gradient of the proxy's loss in its outputs. The draw walks along the classes and the cells of
     k-means in them, so that each gets its share. Every sample weighs n / budget; a bias is meant.
 
-    Targets that are not known need no proxy: without y the draw is uniform over the cells.
+    The proxy looks at the targets of all samples that it chooses among. Where they are not known yet, as when the
+    subset is to be labelled, say ``labels=False`` or give the context no y: the draw is then uniform over the cells.
 
     Parameters
     ----------
@@ -58,6 +59,8 @@ class FixedCoreset(Selector):
         The proxy is fitted to at most so many of the samples chosen, at random.
     max_pool : int, default 100000
         Chosen among so many of the samples at most, at random.
+    labels : bool, default True
+        Whether targets may be looked at.
     seed : int, optional
         By default the run's own, ``SelectionContext(seed=)``.
     """
@@ -71,6 +74,7 @@ class FixedCoreset(Selector):
     bandwidth: float | None = None
     max_centers: int = 2000
     max_pool: int = 100_000
+    labels: bool = True
     seed: int | None = None
 
     @property
@@ -98,7 +102,7 @@ class FixedCoreset(Selector):
 
     def _settings(self) -> tuple[Any, ...]:
         own = (self.features, self.n_components, self.rounds, self.power, self.mix, self.ridge)
-        more = (self.bandwidth, self.max_centers, self.max_pool, self.seed)
+        more = (self.bandwidth, self.max_centers, self.max_pool, self.labels, self.seed)
         return tuple(v if isinstance(v, str | int | float | None) else id(v) for v in own + more)
 
     def _grown(self, context: SelectionContext, size: int) -> Rows:
@@ -106,7 +110,7 @@ class FixedCoreset(Selector):
         pool = own.permutation(context.n_samples)[: max(size, self.max_pool)]
         features = _dense(context.features(self.features, self.n_components)[pool])
         with context.accounted(f"proxy ({self.name})", len(pool)), one_blas_thread():
-            targets, classes = _targets(context, pool)
+            targets, classes = _targets(context, pool, self.labels)
             strata = _strata(features, classes, size, own)
             scale = self.bandwidth or 0.5 * _median_distance(features, own)
             chosen = np.zeros(len(pool), dtype=bool)
@@ -158,10 +162,10 @@ class _InOrder:
         """Leave the rows as they are."""
 
 
-def _targets(context: SelectionContext, pool: Rows) -> tuple[Floats | None, Rows]:
-    """Targets of the proxy, (n, k), and the number of each row's class; no targets where there are no labels."""
+def _targets(context: SelectionContext, pool: Rows, wanted: bool) -> tuple[Floats | None, Rows]:
+    """Targets of the proxy, (n, k), if there are some and they are wanted, and the number of each row's class."""
     nothing = np.zeros(len(pool), dtype=np.int64)
-    if context._y is None or isinstance(context, BatchContext):
+    if not wanted or context._y is None or isinstance(context, BatchContext):
         return None, nothing
     labels = context.labels[pool]
     if labels.ndim == 1 and labels.dtype.kind in "iub":
