@@ -105,11 +105,8 @@ def device_named(device: str | torch.device) -> torch.device:
     try:
         found = torch.device(device)
         torch.empty(0, device=found)
-    except (
-        RuntimeError,
-        AssertionError,
-        TypeError,
-    ) as error:  # torch asserts where it was built without CUDA
+    except (RuntimeError, AssertionError, TypeError, ValueError) as error:
+        # torch asserts where it was built without CUDA
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InvalidInputError(f"device = {str(device)!r} cannot be used: {reason}") from None
     return found
