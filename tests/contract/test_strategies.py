@@ -85,6 +85,7 @@ def test_size_indices_and_weights(name, budget):
         np.testing.assert_array_equal(core.weights, np.ones(N))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("budget", [5, 20, 37])
 def test_documented_sums_of_weights(budget):
     X, y = data()
@@ -120,6 +121,7 @@ def test_same_seed_same_result(name):
     np.testing.assert_array_equal(one.weights, two.weights)
 
 
+@pytest.mark.slow
 @everyone
 def test_a_strategy_has_no_state(name):
     X, y = data()
@@ -132,6 +134,7 @@ def test_a_strategy_has_no_state(name):
     assert "object at" not in repr(STRATEGIES[name]) or "lambda" in repr(STRATEGIES[name])
 
 
+@pytest.mark.slow
 @everyone
 def test_a_redraw_is_fresh_and_a_fixed_draw_is_kept(name):
     X, y = data()
@@ -187,6 +190,7 @@ FINDERS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FINDERS)
 @pytest.mark.parametrize("seed", range(4))
 def test_isolated_points_are_found_wherever_they_stand(name, seed):
@@ -217,6 +221,7 @@ def test_a_permutation_of_the_input_permutes_the_output(name, seed):
     np.testing.assert_allclose(moved.weights[back], plain.weights, rtol=1e-5)  # the gradients are float32
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "inner", [Random(), AdaptiveRandom(), Craig(), GradMatch(), RBF(), Glister(), PerBatch(Craig(), 4)]
 )
@@ -256,6 +261,7 @@ def test_equal_samples_are_no_trouble(name):
     assert np.all(core.weights > 0)
 
 
+@pytest.mark.slow
 @everyone
 @pytest.mark.parametrize("budget", [0, -1, N + 1, 0.0, 1.5, "x", True, None])
 def test_budgets_that_cannot_be(name, budget):

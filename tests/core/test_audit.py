@@ -57,6 +57,7 @@ def grid(points, loss, radius, side=91):
     return np.concatenate((square, 1e5 * points.max_norm * circle, points.take(np.arange(points.n))))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("spread", [0.0, 1.0])
 @pytest.mark.parametrize("bandwidths_wide", [0.3, 1.0, 3.0, 12.0])
@@ -98,6 +99,7 @@ def best_by_scipy(points, weights, rows, v, radius, rng, n_starts):
     return best
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("d, scale", [(10, None), (10, 2.0), (64, None), (64, 6.0)])
 def test_many_runs_of_another_optimiser_find_no_worse_query(d, scale):
     rng = np.random.default_rng(d)

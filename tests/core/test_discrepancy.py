@@ -38,6 +38,7 @@ def tolerance(coefficients, loss):
     return (1e-13 if loss == "gaussian" else 1e-7) * max(np.abs(coefficients).sum(), 1e-300) ** 2
 
 
+@pytest.mark.slow
 @given(
     seed=st.integers(0, 2**32 - 1),
     n=st.integers(1, 40),
@@ -113,6 +114,7 @@ def test_progress_counts_every_row_once():
     assert len(seen) == 3
 
 
+@pytest.mark.slow
 def test_wide_rows_come_in_smaller_tiles():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(300, 100_000)).astype(np.float32)

@@ -107,6 +107,7 @@ def test_systematic_weights_are_the_input_weights_over_the_exact_inclusion_proba
     np.testing.assert_allclose(drawn.weights, expected[drawn.indices], rtol=100 * EPS * (len(scores) + size))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spread", [0.0, 0.5, 3.0])
 @pytest.mark.parametrize("size", [1, 7, 20, 39])
 def test_a_row_owns_exactly_its_inclusion_probability_of_the_starts(spread, size):
@@ -397,6 +398,7 @@ def test_draws_refuse_what_they_cannot_do():
             drawable.keys(1, seed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["systematic", "iid"])
 @pytest.mark.parametrize("spread", [0.3, 2.0])
 def test_a_redraw_does_no_work_of_the_size_of_a_permutation(method, spread):

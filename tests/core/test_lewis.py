@@ -92,6 +92,7 @@ DATA = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DATA)
 @pytest.mark.parametrize("tol", [0.5, 1e-8])
 def test_both_constants_hold_for_adversarial_queries(name, tol):
@@ -132,6 +133,7 @@ def test_total_is_the_rank(name):
     assert svd.lewis_weights.sum() == pytest.approx(svd.rank, abs=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tol", [0.5, 1e-8])
 @pytest.mark.parametrize("name", ["gaussian", "one-hot", "heavy-tailed", "zero weights and rows", "wide"])
 def test_weights_dominate_the_true_sensitivities(name, tol):
@@ -311,6 +313,7 @@ def test_tiny_rows_are_not_taken_for_zero():
     assert found.log_values[3] == -np.inf
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rotate", [False, True])
 @pytest.mark.parametrize("exponent", [-9, -11, -15, -40, -400])
 def test_directions_that_only_light_rows_see(exponent, rotate):

@@ -132,6 +132,7 @@ def test_no_error_of_zero_sums_and_infinite_error_of_what_appears_from_nothing()
     assert empty.largest_relative_error(some) == np.inf
 
 
+@pytest.mark.slow
 @given(seeds)
 def test_gradient_against_finite_differences(seed):
     rng = np.random.default_rng(seed)
@@ -178,6 +179,7 @@ def test_ridge_outputs_of_equal_neurons_share_the_weight():
     np.testing.assert_allclose(a, 2.0)
 
 
+@pytest.mark.slow
 @given(seeds)
 def test_gradient_of_the_search(seed):
     points, w, y, centers, a, rows, v = draw_problem(seed, n=12, n_neurons=2)

@@ -97,6 +97,7 @@ DATA = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DATA)
 @pytest.mark.parametrize("radius, scale", [(1.0, 1.0), (2.0, 1.0), (1.0, 4.0), (0.1, 3.0), (0.7, 8.0)])
 def test_certified_gaussian_bounds_are_never_beaten(name, radius, scale):

@@ -83,6 +83,7 @@ def test_some_weights_are_zero_at_the_optimum():
     assert value(K, b, v) < value(K, b, clipped) - 1e-6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("seed", range(4))
 def test_descent_agrees_with_pivoting(seed, loss, monkeypatch):
@@ -105,6 +106,7 @@ def test_matrix_free_products_never_hold_the_matrix(monkeypatch):
     assert np.isfinite(best_weights(points, rows, w, np.full(50, 0.02), "gaussian")).all()
 
 
+@pytest.mark.slow
 @given(
     seed=st.integers(0, 2**32 - 1),
     n=st.integers(1, 50),

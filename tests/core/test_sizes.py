@@ -74,6 +74,7 @@ def test_the_upper_side_at_its_end():
     assert rounded_up(0.0) == 1
 
 
+@pytest.mark.slow
 @given(t=totals, eps=st.floats(0.01, 0.8), delta=deltas, d=st.integers(1, 50))
 def test_more_is_asked_more_is_needed(t, eps, delta, d):
     slightly = 1 + 1e-4  # the split is found to five digits or so

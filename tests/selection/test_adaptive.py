@@ -48,6 +48,7 @@ def of(**changes):
     return dataclasses.replace(PLAIN, **changes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "strategy",
     [
@@ -78,6 +79,7 @@ def test_sums_are_unbiased_and_partly_corrected_ones_are_not(strategy):
     assert not agrees(partly)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mix", [0.05, 0.3, 1.0])
 @pytest.mark.parametrize("pool_factor", [1.0, 3.0, 100.0])
 def test_no_weight_is_above_its_bound_and_the_floor_is_what_bounds_it(mix, pool_factor):
@@ -263,6 +265,7 @@ def test_regression_draws_by_residuals_times_features(loss):
     assert loss != "mse" or 11 in core.indices
 
 
+@pytest.mark.slow
 def test_per_class_budgets_and_minima():
     X, _ = data()
     y = np.repeat([0, 1, 2], [120, 25, 5])
@@ -352,6 +355,7 @@ class Stop(Exception):
     pass
 
 
+@pytest.mark.slow
 def test_a_resumed_run_ends_with_the_same_weights(tmp_path):
     X, y = data(300)
 

@@ -143,6 +143,7 @@ def test_one_row_has_no_variance():
     assert draw_variance(gradients, gradient_norms(gradients), np.ones(1), np.ones(1)) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_variance_of_unequal_draws_agrees_with_draws(seed):
     n, m, repeats = 200, 60, 1500
@@ -169,6 +170,7 @@ def test_variance_of_unequal_draws_agrees_with_draws(seed):
     assert not agrees(replacement_variance(gradients, norms, np.ones(n), shares) / m, errors)  # repeats cost
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_variance_of_two_stages_is_unbiased_over_pools(seed):
     """Pools as the draw makes them: the mean of what they say, against the mean of squared errors."""

@@ -162,6 +162,7 @@ def test_gradients_from_elsewhere():
         PerClass(Random()).select(SelectionContext(X, X), 6, RNG)
 
 
+@pytest.mark.slow
 def test_it_works_without_torch():
     code = """
 import json, sys
