@@ -7,10 +7,12 @@ import pytest
 import torch
 
 from coresift._errors import InvalidInputError, InvalidTypeError
-from coresift.selection import SelectionContext
+from coresift.selection import Gradients, GradMatch, SelectionContext
+from coresift.selection._gradients import Validation
 from coresift.selection._hooks import _numpy, layer_pass, only_tensor, softmax_residuals, validation_of
 from coresift.selection._inputs import batch_of, class_positions, flattened
 from coresift.selection.fixed import _gaussian, _median_distance
+from coresift.selection.glister import LookAhead
 
 
 def test_the_outputs_of_a_model_are_found_in_what_it_returns():
@@ -121,3 +123,39 @@ def test_items_of_a_data_set_bring_their_targets_or_are_refused():
     for bare in (torch.utils.data.TensorDataset(torch.zeros(4, 2)), [torch.zeros(2)] * 4):
         with pytest.raises((InvalidTypeError, InvalidInputError), match=r"no target|need labels"):
             batch_of(bare, None, rows)
+
+
+def test_a_layer_that_takes_no_part_is_refused():
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.used, self.idle = torch.nn.Linear(3, 2), torch.nn.Linear(3, 2)
+
+        def forward(self, x):
+            return self.used(x)
+
+    context = SelectionContext(
+        np.zeros((5, 3), dtype=np.float32), np.zeros(5, dtype=int), model=Model(), layer="idle"
+    )
+    with pytest.raises(InvalidInputError, match="layer = 'idle' took no part"):
+        context.gradients()
+
+
+def test_only_a_budget_that_is_not_used_up_is_filled_and_said_to_be():
+    """Orthogonal gradients: each pick matches its own part of the sum, so three picks are three picks."""
+    context = SelectionContext(np.zeros((5, 1)), gradients=Gradients(np.diag([5.0, 4.0, 3.0, 2.0, 1.0])))
+    core = GradMatch(ridge=0.0).select(context, 3, np.random.default_rng(0))
+    assert core.indices.tolist() == [0, 1, 2]
+    np.testing.assert_allclose(core.weights, 1.0)
+    assert "filled" not in core.method
+
+
+def test_a_validation_gradient_without_factors_stays_where_it_is():
+    rng = np.random.default_rng(4)
+    products = Gradients(rng.normal(size=(6, 4)))  # multiplied out: the outputs cannot be followed
+    ahead = LookAhead(Validation(products, np.zeros((6, 4)), lambda outputs: outputs + 1.0), 0.1)
+    before = ahead.gradient()
+    ahead.move(products.take(np.array([2])))
+    assert not ahead.can_move
+    np.testing.assert_array_equal(ahead.gradient(), before)
+    np.testing.assert_allclose(before, products.dense().mean(axis=0))
