@@ -3,6 +3,7 @@
 Warnings are errors in this suite, so that an overflow that escapes fails these tests too.
 """
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -435,3 +436,16 @@ def test_networks_far_from_the_origin_and_too_far_apart() -> None:
 def test_a_frame_without_columns() -> None:
     with pytest.raises(CoresiftError, match="no columns"):
         open_source(pd.DataFrame(index=range(3)))
+
+
+def test_a_test_sample_that_is_very_far_away(tmp_path: Path) -> None:
+    data = load_dataset(([[0.0], [1e-200], [0.0]], [0, 1, 0]), test=([[1.0]], [0]))
+    assert np.isfinite(data.test.x).all()
+
+
+@pytest.mark.parametrize("content", [b"a\xff,b\n1,2\n", b"a,label\n1,\xff\n"])
+def test_names_and_labels_that_are_no_text(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "rows.csv").write_bytes(content)
+    label = "label" if b"label" in content else None
+    with pytest.raises(CoresiftError, match=r"rows\.csv: "):
+        list(open_source(tmp_path / "rows.csv", label=label).chunks())

@@ -65,7 +65,9 @@ def standardized(train: np.ndarray, test: np.ndarray) -> tuple[np.ndarray, np.nd
     mean = train.mean(axis=0, dtype=np.float64)
     deviation = train.std(axis=0, dtype=np.float64)
     deviation[deviation <= 1e-12 * np.maximum(np.abs(mean), 1e-300)] = 1.0
-    scaled = [((part - mean) / deviation).astype(np.float32) for part in (train, test)]
+    most = float(np.finfo(np.float32).max)
+    with np.errstate(over="ignore"):  # a test sample may be any number of deviations away
+        scaled = [((part - mean) / deviation).clip(-most, most).astype(np.float32) for part in (train, test)]
     return scaled[0], scaled[1]
 
 

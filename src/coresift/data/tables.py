@@ -33,8 +33,8 @@ class ParquetSource(Source):
                     self.columns = choose_columns(
                         schema, wanted, file, lambda c, r=reader: _first(r, c), integers=False
                     )
-            check_same(schema, first, self.columns, file, self.files[0])
-            _refuse_nulls(metadata, self.columns, file)
+                check_same(schema, first, self.columns, file, self.files[0])
+                _refuse_nulls(metadata, self.columns, file)
             counts.append(metadata.num_rows)
             for group in range(metadata.num_row_groups):
                 rows = metadata.row_group(group).num_rows
@@ -91,15 +91,15 @@ class CsvSource(Source):
         first: Any = None
         self.columns: Columns
         for file in self.files:
-            with _naming(file):
+            with _naming(file):  # also of names of columns that are no text
                 schema = _csv_schema(filesystem, file)
-            if first is None:
-                first = schema
-                self.columns = choose_columns(schema, wanted, file, lambda c: None, integers=True)
-            for column in self.columns.all:
-                if column not in schema.names:
-                    raise InvalidInputError(f"{file}: no column {column!r}, which {self.files[0]} has.")
-            counts.append(self._count(file))
+                if first is None:
+                    first = schema
+                    self.columns = choose_columns(schema, wanted, file, lambda c: None, integers=True)
+                for column in self.columns.all:
+                    if column not in schema.names:
+                        raise InvalidInputError(f"{file}: no column {column!r}, which {self.files[0]} has.")
+                counts.append(self._count(file))
         self.n_rows = sum(counts)
         if self.n_rows == 0:
             raise InvalidInputError(f"{name}: no rows.")
