@@ -415,3 +415,15 @@ def test_the_fewest_chosen_queries_hold_one_row_of_each_kind():
     queries = _Search(ratio, 30.0, np.random.default_rng(0), None).chosen_queries(2)
     assert {0.0, 5.0, -20.0} <= set(queries.ravel().tolist())  # the centre, the largest v/w, the farthest
     assert {30.0, -30.0} <= set(queries.ravel().tolist())  # where their rays leave the ball
+
+
+def test_cover_is_the_distance_from_the_subset_even_from_a_single_row():
+    X = np.random.default_rng(3).standard_normal((30, 4))
+    for rows in (np.array([7]), np.array([2, 7, 19])):
+        ratio = LogRatio(
+            Points(X, np.zeros(4), 1.0, 9.0), np.ones(30), rows, np.ones(len(rows)), GaussianKernel()
+        )
+        norms, cover = _Search(ratio, 1.0, np.random.default_rng(0), None)._norms_and_cover()
+        np.testing.assert_allclose(norms, np.linalg.norm(X, axis=1), rtol=1e-12)
+        nearest = ((X[:, None] - X[rows]) ** 2).sum(axis=2).min(axis=1)
+        np.testing.assert_allclose(cover, -nearest, atol=1e-12)

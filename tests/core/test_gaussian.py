@@ -311,3 +311,12 @@ def test_the_gap_is_how_far_the_ratio_reached_may_be_below(radius):
         assert np.all(found.gap <= tolerance)
         assert np.all(found.gap > 0)
         assert found.is_certified
+
+
+def test_blocks_make_room_for_the_distances_to_the_cells():
+    """n k distances at once would be the memory that blocks are to save: 32 MiB hold 4185 rows with 500 cells."""
+    rng = np.random.default_rng(7)
+    Z = rng.normal(size=(9000, 2))
+    ticks: list[int] = []
+    cells(Points(Z, np.zeros(2), 1.0, 9.0), np.full(9000, 1 / 9000), Z[:500], ticks.append)
+    assert ticks == [4185, 4185, 630]
