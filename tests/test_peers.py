@@ -111,7 +111,7 @@ def test_what_was_or_would_be_too_slow_is_not_tried(tmp_path):
     quadratic = replace(linear, is_quadratic=True)
     log = running.Log(tmp_path / "other.jsonl")
     log.add({"case": "a", "status": "ok", "processor": 3.0} | about)
-    assert running._hopeless(quadratic, about | {"n": 800}, log, 60.0) is None  # 192 s
+    assert running._hopeless(quadratic, about | {"n": 600}, log, 60.0) is None  # 108 s
     assert "some 300 s" in running._hopeless(quadratic, about | {"n": 1000}, log, 60.0)
 
 

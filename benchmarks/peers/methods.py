@@ -262,7 +262,6 @@ METHODS: dict[str, Method] = {
         "KernelThinning, the same kernel for splitting and for swapping, float32, weights n/m",
         package="coreax",
         modules=("coreax", "coreax.solvers"),
-        is_quadratic=True,
     ),
     "goodpoints": Method(
         goodpoints,

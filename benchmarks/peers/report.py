@@ -79,9 +79,12 @@ def subsets(records: list[Record], case: str, size: int) -> list[tuple[str, Reco
     """Name of a subset and the record of its method, in the order of METHODS."""
     found = []
     for name in METHODS:
-        for record in records:
-            if (record["case"], record.get("size"), record.get("method")) == (case, size, name):
-                found += [(subset, record) for subset in record.get("quality", {name: None})]
+        wanted = (case, size, name)
+        record = next(
+            (r for r in records if (r["case"], r.get("size"), r.get("method")) == wanted),
+            {"status": "not run", "reason": "left out to save time"},
+        )
+        found += [(subset, record) for subset in record.get("quality", {name: None})]
     return found
 
 
