@@ -74,6 +74,7 @@ def train(out: Path) -> dict[str, Any]:
     return {"arguments": ["train", *options.split(" "), "--out", str(out)]}
 
 
+@pytest.mark.slow
 def test_a_full_disk(rows: Path, tmp_path: Path) -> None:
     """A file system of 64 kB, which needs no root to be mounted in a namespace of one's own."""
     disk, listing = tmp_path / "disk", tmp_path / "listing"
@@ -100,6 +101,7 @@ def test_a_full_disk(rows: Path, tmp_path: Path) -> None:
     assert listing.read_text() == ""  # neither half a file nor a draft
 
 
+@pytest.mark.slow
 def test_files_that_may_not_grow(rows: Path, tmp_path: Path) -> None:
     """The system refuses to write beyond a limit, as on a full disk; with room, the run goes on."""
     out, place = tmp_path / "core.npz", tmp_path / "run"
@@ -116,6 +118,7 @@ def test_files_that_may_not_grow(rows: Path, tmp_path: Path) -> None:
     assert (place / "result.json").exists()
 
 
+@pytest.mark.slow
 def test_a_folder_that_may_not_be_written_to(rows: Path, tmp_path: Path) -> None:
     before: tuple[str, ...] = ()
     if os.geteuid() == 0:  # root may write anywhere, unless it gives up the capability to

@@ -12,6 +12,7 @@ if not hasattr(os, "fork") or not Path("/proc/self/stat").exists():
     pytest.skip("needs fork and /proc", allow_module_level=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["select", "select-workers", "train", "bench"])
 def test_a_killed_command_ends_as_if_it_had_not_been(name: str, tmp_path: Path) -> None:
     for module in kill_test.IMPORTED:

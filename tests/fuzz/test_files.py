@@ -11,6 +11,10 @@ from tools.fuzz_files.hostile import HOSTILE
 from tools.fuzz_files.mutate import MUTATIONS, mutated
 from tools.fuzz_files.readers import READERS, Reader
 
+from coresift import InvalidInputError
+from coresift.experiments._tables import read_table
+from coresift.experiments.lower_bound import CircleSensitivities
+
 # Known, and left to the command line: tomllib recurses. The list may only become shorter.
 KNOWN = {"deep options"}
 
@@ -25,6 +29,7 @@ def test_a_damaged_file_is_refused_by_name_or_harmless(reader: Reader, tmp_path:
         assert "refused" in {kind for kind, _ in outcomes}
 
 
+@pytest.mark.slow
 def test_hostile_files_are_refused_without_harm() -> None:
     """In a child with a limit on its memory: 2 GiB of zeros in a few megabytes, 24 TB announced, pickles, links."""
     bad, refused = {}, 0
@@ -34,6 +39,12 @@ def test_hostile_files_are_refused_without_harm() -> None:
             bad[HOSTILE[number].name] = text
     assert bad.keys() <= KNOWN, bad
     assert refused >= len(HOSTILE) - 3
+
+
+def test_a_table_whose_header_is_cut_off(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text('"n_samples')
+    with pytest.raises(InvalidInputError, match=r"a\.csv, line 1: "):
+        read_table(tmp_path / "a.csv", CircleSensitivities)
 
 
 # The judge itself: it must see what it looks for.

@@ -41,7 +41,10 @@ def read_table(path: Path, kind: type[Row]) -> list[Row]:
     except UnicodeDecodeError:
         raise InvalidInputError(f"{path}: not a text file") from None
     reader = csv.DictReader(lines, strict=True)
-    missing = set(parsers) - set(reader.fieldnames or ())
+    try:
+        missing = set(parsers) - set(reader.fieldnames or ())
+    except csv.Error as error:
+        raise InvalidInputError(f"{path}, line 1: {error}") from None
     if missing:
         raise InvalidInputError(f"{path}: not a table of this figure, it lacks the column {min(missing)!r}")
     rows = []
