@@ -79,6 +79,7 @@ def attacked(X, core, w, radius, seed):
     return max(found, float(error[F > 0].max()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weights", ["none", "uneven", "12 orders"])
 @pytest.mark.parametrize("bandwidth", [None, "median", "half the median"])
 @pytest.mark.parametrize("d", [1, 2, 10, 64])

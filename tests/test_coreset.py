@@ -306,6 +306,7 @@ def test_equal_coresets_give_equal_files(tmp_path, suffix, monkeypatch):
     assert paths[0].read_bytes() == paths[1].read_bytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", SUFFIXES)
 @given(data=st.data())
 @settings(max_examples=300)

@@ -215,6 +215,7 @@ def loaded_by(code: str) -> set[str]:
     return {name.partition(".")[0] for name in json.loads(result.stdout)}
 
 
+@pytest.mark.slow
 def test_import_loads_no_optional_dependency() -> None:
     # scikit-learn loads some of them itself where they are installed (1.9 does so with pandas).
     theirs, ours = loaded_by("import sklearn"), loaded_by("import coresift")

@@ -177,6 +177,7 @@ def test_interrupt_is_130(with_command) -> None:
     assert main(["probe"]) == 130
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_a_running_command_with_130_and_no_traceback() -> None:
     process = subprocess.Popen(
         [*COMMAND, "-v", "demo", "--draws", "10000"],
@@ -193,6 +194,7 @@ def test_ctrl_c_ends_a_running_command_with_130_and_no_traceback() -> None:
     assert "Traceback" not in err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("module", ["typer", "rich"])
 def test_without_the_extra_one_line_names_it(module: str) -> None:
     code = (
@@ -204,6 +206,7 @@ def test_without_the_extra_one_line_names_it(module: str) -> None:
     assert re.fullmatch(r'coresift: error: .*pip install "coresift\[cli\]"\n', result.stderr)
 
 
+@pytest.mark.slow
 def test_a_closed_pipe_is_silent() -> None:
     read, write = os.pipe()
     os.close(read)  # nobody will read
@@ -244,6 +247,7 @@ def in_terminal(*arguments: str, **environment: str) -> tuple[str, str]:
 COLOUR = re.compile(r"\x1b\[[\d;]*(3[0-8]|4[0-8]|9[0-7])[\d;]*m")
 
 
+@pytest.mark.slow
 def test_a_terminal_gets_a_progress_bar_and_colours_unless_refused() -> None:
     _, progress = in_terminal("demo", "--no-train", "--draws", "2")
     assert "searching" in progress
@@ -255,6 +259,7 @@ def test_a_terminal_gets_a_progress_bar_and_colours_unless_refused() -> None:
     assert progress == ""
 
 
+@pytest.mark.slow
 def test_a_file_gets_plain_text() -> None:
     result = run(
         "demo",

@@ -20,6 +20,7 @@ def records(results: Path, table: str) -> list[dict]:
     return Store(results, table).read().records
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("table", "methods"),
     [
@@ -42,6 +43,7 @@ def test_cifar_end_to_end(table: str, methods: str, tmp_path: Path, capsys) -> N
     assert all(record["cell"]["scale"] == "smoke" for record in found)
 
 
+@pytest.mark.slow
 def test_imagenet_end_to_end(tmp_path: Path, capsys) -> None:
     names = ["n01", "n02"]
     write_images(tmp_path / "imagenet" / "train", names, 4)

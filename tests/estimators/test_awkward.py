@@ -79,6 +79,7 @@ def test_awkward_data(name, cls, bound):
         _check(cls, DATA[name], bound=bound, bandwidth=bandwidth)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("cls", "bound"), CASES)
 @pytest.mark.parametrize(
     "name", ["one point", "all equal", "all zero", "duplicates", "1e150", "1e-150", "one column"]
@@ -89,6 +90,7 @@ def test_awkward_sparse_data(name, cls, bound):
     np.testing.assert_allclose(sparse.sensitivities_, dense.sensitivities_, rtol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("cls", "bound"), CASES)
 @pytest.mark.parametrize("scale", [1e-250, 1e-12, 1.0, 1e200])
 @pytest.mark.parametrize("orders", [12, 250])

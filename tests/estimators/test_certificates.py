@@ -71,6 +71,7 @@ def _log(values):
     return np.log(np.maximum(values, 1e-300))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weights", ["none", "uneven", "12 orders"])
 @pytest.mark.parametrize("bandwidth", BANDWIDTHS)
 @pytest.mark.parametrize("data", ["digits", "normal 2-D", "normal 10-D", "heavy tails 5-D"])

@@ -76,6 +76,7 @@ def slope(sizes, errors):
     return np.polyfit(np.log(sizes), np.log(errors), 1)[0]
 
 
+@pytest.mark.slow
 def test_refined_certificates_fall_faster_than_the_root():
     X = cloud(4000, 5)
     est = RBFCoreset(random_state=0).fit(X)

@@ -84,6 +84,7 @@ def _explicit_zeros(X):
     return sp.csr_array((X.ravel(), (rows, columns)), shape=X.shape)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("cls", "bound"), CASES)
 @pytest.mark.parametrize("container", [*DENSE, *SPARSE])
 def test_containers_agree(cls, bound, container, tmp_path):
@@ -135,6 +136,7 @@ def _peak(fit):
     return peak
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("cls", "bound"), [c for c in CASES if c[1] in ("closed-form", "cells")])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_no_second_copy_of_the_data(cls, bound, dtype):

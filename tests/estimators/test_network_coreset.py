@@ -49,6 +49,7 @@ def family_shares(est, X, y, w, queries):
     return np.array([s / s.sum(axis=1, keepdims=True) for s in sums])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("construction", CONSTRUCTIONS)
 @pytest.mark.parametrize("bound", BOUNDS)
 @settings(max_examples=15)

@@ -186,6 +186,7 @@ def test_estimators(estimator: Any, X: Any, weights: Any, size: Any, method: str
     assert int(getattr(sample_size, "size", getattr(sample_size, "n_draws", 1))) >= 1
 
 
+@pytest.mark.slow
 @given(X=matrices(special=False, min_rows=3, min_columns=1), weights=WEIGHTS, data=st.data())
 @settings(max_examples=60)
 def test_certificates_reweighting_and_audits(X: Any, weights: Any, data: st.DataObject) -> None:
@@ -278,6 +279,7 @@ def test_select_of_arrays_and_frames(X: Any, budget: Any, method: str, loss: str
     assert all(isinstance(line, str) for line in found.lines())
 
 
+@pytest.mark.slow
 @given(X=matrices())
 @settings(max_examples=100)
 def test_sources_and_fits_of_them(X: Any) -> None:

@@ -19,6 +19,7 @@ from coresift.experiments.lower_bound import CircleSensitivities
 KNOWN = {"deep options"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reader", READERS, ids=lambda reader: reader.name.replace(" ", "-"))
 def test_a_damaged_file_is_refused_by_name_or_harmless(reader: Reader, tmp_path: Path) -> None:
     bench = Bench(reader, tmp_path)

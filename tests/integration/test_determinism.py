@@ -48,6 +48,7 @@ CHOICES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("choice", CHOICES)
 @pytest.mark.parametrize("suffix", [".npz", ".parquet"])
 def test_select_gives_the_same_bytes_again(rows: Path, tmp_path: Path, choice: str, suffix: str) -> None:

@@ -159,6 +159,7 @@ def test_ray_starts_its_own_cluster_unless_told_of_one(
     ]
 
 
+@pytest.mark.slow
 def test_without_ray_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import builtins
 

@@ -56,6 +56,7 @@ def estimator(loss: str, parameters: dict[str, Any]) -> Any:
     return kind(random_state=3, **parameters)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize(("loss", "parameters"), CASES)
 def test_sensitivities_and_rows_are_those_of_memory(
@@ -103,6 +104,7 @@ def test_laplacian_lemma_by_passes(tmp_path: Path) -> None:
     np.testing.assert_allclose(passes.sensitivities_, in_memory.sensitivities_, rtol=3e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bound", ["closed-form", "cells"])
 def test_other_blocks_and_layouts_choose_the_same_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bound: str

@@ -18,6 +18,7 @@ def rows(n: int = 20_000, d: int = 3, seed: int = 0) -> np.ndarray:
     return X[rng.permutation(n)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", ["gaussian", "laplacian"])
 def test_batches_do_not_matter_and_rows_are_those_of_the_stream(loss: str) -> None:
     X = rows()
@@ -108,6 +109,7 @@ def test_a_coreset_of_a_stream_is_nearly_as_good_as_one_of_all_rows() -> None:
     assert audit(X, wrong).worst_error > 0.3  # power: half of the mass is missed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cut", [0, 100, 7000, 20_000])
 def test_state_is_saved_and_goes_on(tmp_path: Path, cut: int) -> None:
     X, w = rows().astype(np.float32), np.linspace(0, 1, 20_000)

@@ -64,6 +64,7 @@ def too_many(failures):
     return failures > binom.isf(1e-6, REPEATS, DELTA)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", ["gaussian", "laplacian"])
 @pytest.mark.parametrize("kind", ["drawn", "all", "one side"])
 def test_the_bound_holds_with_the_stated_confidence(loss, kind):

@@ -59,6 +59,7 @@ def is_unbiased(estimates: np.ndarray, truth: float, variance: float) -> bool:
     return abs(estimates.mean() - truth) < 5 * np.sqrt(variance / len(estimates))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("method", METHODS)
 def test_weighted_sums_are_unbiased_and_common_mistakes_are_not(method, seed):
@@ -193,6 +194,7 @@ def failure_rates(scores, weights, kernel, m, epsilon, repeats):
     return failures / repeats
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [0.2, 0.5])
 def test_independent_draws_keep_to_bernsteins_rate(epsilon):
     weights, s, kernel = laplacian_problem()

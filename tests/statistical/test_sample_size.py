@@ -57,6 +57,7 @@ def check(est, X, w, queries):
         assert 0.01 < worst <= EPS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weights", ["none", "uneven"])
 def test_all_queries_of_a_ball(weights):
     X = clusters()

@@ -96,6 +96,7 @@ def outcome(run: Path) -> tuple[dict[str, torch.Tensor], list[dict[str, Any]], d
     return tensors, lines, json.loads((run / "result.json").read_text())["test"]
 
 
+@pytest.mark.slow
 def test_a_run_that_is_killed_again_and_again_ends_the_same(tmp_path: Path) -> None:
     script = tmp_path / "run.py"
     script.write_text(SCRIPT)
@@ -146,6 +147,7 @@ def run(out: Path, **changes: Any) -> torch.Tensor:
     return torch.cat([p.detach().flatten() for p in model.parameters()])
 
 
+@pytest.mark.slow
 def test_two_checkpoints_are_kept_and_a_damaged_one_is_refused(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -89,6 +89,7 @@ def run(tmp_path: Path, world: int) -> list[dict[str, Any]]:
     return found
 
 
+@pytest.mark.slow
 def test_two_processes_see_what_one_sees(tmp_path: Path) -> None:
     (alone,), together = run(tmp_path, 1), run(tmp_path, 2)
     for strategy in ("rbf", "gradmatch"):
