@@ -95,6 +95,7 @@ def test_no_attack_beats_a_gaussian_certificate(d, bandwidth, weights):
             assert attacked(X, core, w, radius, seed) <= certificate.eps + ROUNDING
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weights", ["none", "12 orders"])
 @pytest.mark.parametrize("bandwidth", [None, "median", "half the median"])
 @pytest.mark.parametrize("d", [1, 2, 10])
@@ -209,6 +210,7 @@ def test_another_centre_than_the_mean():
     assert f.mean(axis=1).min() < 1.5 * certificate.floor  # and the floor is about what is there
 
 
+@pytest.mark.slow
 @given(
     seed=st.integers(0, 2**32 - 1),
     n=st.integers(1, 40),
@@ -452,6 +454,7 @@ def test_the_figures_of_a_gaussian_cloud():
     assert best == pytest.approx(0.024, rel=0.15)
 
 
+@pytest.mark.slow
 def test_memory_is_a_few_tiles():
     rng = np.random.default_rng(0)
     X = rng.random((6000, 784), dtype=np.float32)

@@ -234,6 +234,7 @@ sys.meta_path.insert(0, Blocker())
 import coresift"""
 
 
+@pytest.mark.slow
 def test_import_works_where_no_optional_dependency_is_installed() -> None:
     loaded = loaded_by(BLOCK.format(extras=sorted(EXTRAS)))
     assert "coresift" in loaded

@@ -97,6 +97,7 @@ def test_documented_sums_of_weights(budget):
             assert total == budget, name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["RBF", "LAPLACIAN", "RBF per class", "RBF systematic, PCA", "ADAPTIVE-RANDOM"]
 )
@@ -112,6 +113,7 @@ def test_sums_are_unbiased(name):
     assert tolerance < 0.1 * values.sum()  # so weights off by a tenth would be noticed
 
 
+@pytest.mark.slow
 @everyone
 def test_same_seed_same_result(name):
     X, y = data()
@@ -152,6 +154,7 @@ def test_a_redraw_is_fresh_and_a_fixed_draw_is_kept(name):
         assert distinct == 4
 
 
+@pytest.mark.slow
 @everyone
 def test_the_input_is_not_changed(name):
     X, y = data()
@@ -207,6 +210,7 @@ def test_random_does_not_find_them_so_the_test_above_can_fail():
     assert found <= 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["CRAIG", "GRADMATCH", "CRAIG by blocks", "GLISTER, all, bias", "FULL"])
 @pytest.mark.parametrize("seed", range(3))
 def test_a_permutation_of_the_input_permutes_the_output(name, seed):
@@ -235,6 +239,7 @@ def test_per_class_budgets(inner, size):
     assert np.all(np.abs(counts - size * np.array([80, 40, 10]) / 130) < 1)
 
 
+@pytest.mark.slow
 @everyone
 def test_one_class(name):
     X, _ = data()
@@ -243,6 +248,7 @@ def test_one_class(name):
     assert core.size == (N if name == "FULL" else 20)
 
 
+@pytest.mark.slow
 @everyone
 def test_more_classes_than_budget(name):
     X, _ = data()
@@ -253,6 +259,7 @@ def test_more_classes_than_budget(name):
     assert len(np.unique(y[core.indices])) == 7 or not isinstance(strategy, PerClass)
 
 
+@pytest.mark.slow
 @everyone
 def test_equal_samples_are_no_trouble(name):
     X, y = np.ones((40, D), np.float32), np.arange(40) % 3

@@ -110,6 +110,7 @@ def test_many_runs_of_another_optimiser_find_no_worse_query(d, scale):
     assert found.worst_error >= best_by_scipy(points, weights, rows, v, points.max_norm, rng, 8) / 1.01
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("convert", [np.asarray, sp.csr_array, lambda X: X.astype(np.float32)])
 @pytest.mark.parametrize("scale", [None, 0.01, 30.0])
@@ -153,6 +154,7 @@ def test_weights_too_large_by_a_factor_show_everywhere(loss):
     assert all(value == expected for value in found.quantiles.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("size", [1, 5])
 def test_a_deleted_far_cluster_is_found(loss, size):

@@ -44,6 +44,7 @@ def problems(draw):
     return Z, w / w.sum(), subset, v
 
 
+@pytest.mark.slow
 @given(problems(), st.sampled_from([0.3, 1.0, 2.0]), st.sampled_from(LOSSES))
 def test_no_query_of_a_dense_grid_is_above_the_bound_or_below_the_floor(problem, radius, loss):
     Z, w, subset, v = problem
@@ -181,6 +182,7 @@ def test_how_little_changes_is_reached():
     assert moved == pytest.approx(norm**2 / (2 * outer), rel=1e-5)
 
 
+@pytest.mark.slow
 @given(problems(), st.sampled_from(LOSSES), st.integers(0, 2**32 - 1))
 def test_order_and_storage_do_not_matter(problem, loss, seed):
     Z, w, subset, v = problem
@@ -197,6 +199,7 @@ def test_order_and_storage_do_not_matter(problem, loss, seed):
         assert other.discrepancy**2 == pytest.approx(found.discrepancy**2, rel=1e-9, abs=2 * rounding)
 
 
+@pytest.mark.slow
 @given(problems())
 def test_rows_of_no_weight_change_nothing(problem):
     Z, w, subset, v = problem
@@ -243,6 +246,7 @@ def test_the_sampled_form_is_the_stated_formula(loss):
     assert found.eps == pytest.approx(found.discrepancy / found.floor)
 
 
+@pytest.mark.slow
 @given(problems(), st.sampled_from(LOSSES))
 def test_the_identity_and_the_ranges_behind_the_sampled_form(problem, loss):
     Z, w, subset, v = problem

@@ -81,6 +81,7 @@ score = st.one_of(
 score_lists = st.lists(score, min_size=1, max_size=60).filter(any)
 
 
+@pytest.mark.slow
 @given(score_lists, st.integers(1, 70), st.sampled_from(METHODS), st.integers(0, 2**32))
 def test_every_draw_has_its_size_and_distinct_ascending_rows(scores, size, method, seed):
     drawable = table(scores)
@@ -197,6 +198,7 @@ def test_iid_weights_count_whole_draws(scores, size, seed):
     assert np.round(counts).sum() == size
 
 
+@pytest.mark.slow
 @given(score_lists, st.integers(1, 60), st.sampled_from(METHODS), st.integers(-900, 900), st.integers(0, 99))
 @example([1.0] * 8, 3, "systematic", 1023, 0)  # the sum would be infinite
 @example([1.0] * 8, 3, "iid", 1023, 0)
@@ -258,6 +260,7 @@ def test_inputs_are_left_alone_and_results_are_fresh(method):
     np.testing.assert_array_equal(before, (scores, weights))
 
 
+@pytest.mark.slow
 @given(st.lists(score, min_size=1, max_size=200).filter(any), st.integers(0, 2**32))
 def test_the_guide_finds_what_a_binary_search_finds(scores, seed):
     scores = np.array(scores)
@@ -314,6 +317,7 @@ def test_exponentials_of_neighbouring_rows_and_seeds_are_uncorrelated():
         assert abs(np.corrcoef(values[:-lag], values[lag:])[0, 1]) < 5 / np.sqrt(n - lag)
 
 
+@pytest.mark.slow
 @given(
     score_lists,
     st.integers(1, 60),

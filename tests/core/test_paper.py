@@ -116,6 +116,7 @@ def test_certified_gaussian_bounds_are_never_beaten(name, radius, scale):
             assert np.all(worst[weights > 0] <= bound.log_values[weights > 0] + 1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DATA)
 @pytest.mark.parametrize("scale", [1.0, 6.0])
 def test_laplacian_lemma_is_never_beaten(name, scale):

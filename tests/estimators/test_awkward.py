@@ -149,6 +149,7 @@ def test_extreme_bandwidths(cls, bound, bandwidth):
         np.testing.assert_allclose(est.sensitivities_, 1 / 40, rtol=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("radius", [1e-300, 1e-10, 1e-3, 30.0, 1e5, 1e60])
 @pytest.mark.parametrize("bound", ["auto", "closed-form", "cells", "exact", "paper", "lemma"])
 def test_extreme_radii(bound, radius):
@@ -212,6 +213,7 @@ clouds = st.builds(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("cls", "bound"), [c for c in CERTIFIED if c[1] != "cells"])
 @settings(max_examples=25)
 @given(X=clouds, factor=st.floats(-100, 100), shift=st.floats(-10, 10), seed=st.integers(0, 1000))

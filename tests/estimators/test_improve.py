@@ -368,6 +368,7 @@ def test_affine_rank_of_many_columns_takes_no_square_matrix():
     assert rank_of(X) == 9  # the number of rows less one; 90,000 squared would be 65 GB
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_a_choice_by_estimated_potentials_is_nearly_as_good(estimator, monkeypatch):
     X, w = cloud(3000, 3), np.random.default_rng(1).random(3000)

@@ -148,6 +148,7 @@ def test_guaranteed_error_inverts_the_sample_size():
     assert fewer.size < needed.size
 
 
+@pytest.mark.slow
 def test_the_guarantee_holds_over_draws():
     """eps for delta = 0.2 and 40 draws: all of 30 random networks within the bound in at least 32 - 4 sigma of them."""
     X, y, w = draw_data(2, n=2000)

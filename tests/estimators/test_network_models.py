@@ -127,6 +127,7 @@ def test_classes_weights_and_decisions():
     assert (heavy.predict(X) == "c").mean() > 0.9
 
 
+@pytest.mark.slow
 def test_it_trains_on_a_coreset():
     X, y = wave(2000)
     est = RBFNetworkCoreset(radius=4.0, bandwidth=1.0, n_cells=32, random_state=0).fit(X, y)

@@ -262,6 +262,7 @@ def test_the_circle(n: Any, radius: Any) -> None:
     assert np.isfinite(X).all()
 
 
+@pytest.mark.slow
 @given(
     X=matrices(),
     budget=st.one_of(SIZES, st.sampled_from(["5%", "200%", "-1%", "x%", "", "0", "1e400"])),

@@ -116,6 +116,7 @@ def cluster() -> Any:
     ray.shutdown()
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # Ray's own
 def test_two_workers_of_ray_find_the_same(folder: Path, alone: Any, cluster: Any) -> None:
     assert cluster.cluster_resources()["CPU"] == 2

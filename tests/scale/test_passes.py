@@ -78,6 +78,7 @@ def test_sensitivities_and_rows_are_those_of_memory(
     assert chosen.report.uniform_factor == pytest.approx(in_memory.uniform_factor_)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize("bound", ["paper", "lemma"])
 @pytest.mark.parametrize("deficient", [False, True])
@@ -127,6 +128,7 @@ def test_uniform_sampling_would_choose_other_rows(tmp_path: Path) -> None:
     assert len(np.intersect1d(small.indices, large.indices)) < 0.9 * 2000
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_blocks")
 @given(
     seed=st.integers(0, 50),

@@ -100,6 +100,7 @@ def test_memory_grows_with_the_logarithm() -> None:
     assert max(kept) <= 8 * size + 4 * size * (math.log2(leaves) + 1)
 
 
+@pytest.mark.slow
 def test_a_coreset_of_a_stream_is_nearly_as_good_as_one_of_all_rows() -> None:
     X = rows()
     core = StreamingCoreset(500, bandwidth=3.0, random_state=0).partial_fit(X).coreset()

@@ -75,6 +75,7 @@ def test_all_queries_of_space():
     check(est, X, None, np.linspace(-1, 1, 97) * SPACING * K * 2)
 
 
+@pytest.mark.slow
 def test_one_query():
     X = clusters()
     est = RBFCoreset(radius=SPACING * K / 2, bandwidth=1.0, bound="cells", random_state=0).fit(X)

@@ -69,6 +69,7 @@ def test_centres_are_placed_and_the_layer_trains():
     assert float(loss.detach()) < 0.05 * first
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fit_intercept", [True, False])
 def test_the_torch_solver_finds_as_low_a_loss_as_scipy(fit_intercept):
     rng = np.random.default_rng(1)
