@@ -4,6 +4,7 @@
 #   make test    the whole test suite            make lint    ruff, check and format
 #   make docs    the documentation, in site/     make types   mypy
 #   make bench   the benchmarks                  make format  let ruff rewrite what it can
+#   make quick   the tests that take a second     make audit-deps   known vulnerabilities of what is installed
 #   make clean   remove the environment and everything that was built
 #
 # Variables: PYTHON (which Python makes the environment), VENV (where), PYTEST_ARGS.
@@ -17,7 +18,7 @@ ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format types docs bench clean setup-demo setup-dev
+.PHONY: help demo test quick audit-deps lint format types docs bench clean setup-demo setup-dev
 
 help:
 	@sed -n '/^$$/q; s/^# \{0,1\}//p' Makefile
@@ -34,6 +35,12 @@ demo: setup-demo
 
 test: setup-dev
 	$(ONE_THREAD) $(PY) -m pytest $(PYTEST_ARGS)
+
+quick: setup-dev
+	$(ONE_THREAD) $(PY) -m pytest $(PYTEST_ARGS) -m "not slow"
+
+audit-deps: setup-dev
+	$(PY) tools/audit_deps.py
 
 lint: setup-dev
 	$(PY) -m ruff check .

@@ -89,7 +89,7 @@ def _on_config(context: typer.Context, path: Path | None) -> Path | None:
         entries = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise typer.BadParameter(f"{path}: no such file") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+    except (ValueError, RecursionError, OSError) as error:  # no TOML, no text, a number of 5,000 digits, ...
         raise typer.BadParameter(f"{path}: {error}") from error
     known = {parameter.name for parameter in context.command.params}
     defaults = {}

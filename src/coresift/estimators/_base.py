@@ -207,8 +207,8 @@ class SensitivityCoreset(BaseEstimator):
         refine : bool or int
             Draw a pool, choose from it greedily the points that lower the discrepancy most, and reweight. The
             certificate falls faster than one over the root of the size. True: four times ``size`` points, and at
-            least 4,000 (or all); an integer: so many times ``size``. Half of the pool is drawn by weight where the total
-            sensitivity is at most 10.
+            least 4,000 (or all); an integer: so many times ``size``. Half of the pool is drawn by weight where
+            the total sensitivity is at most 10.
         normalize : bool
             Rescale the weights so that they sum to the data's total weight: less noise in totals, a bias of
             order 1/size.

@@ -50,7 +50,7 @@ def per_sample_loss(loss: str | Loss) -> Loss:
         "huber": functional.huber_loss,
         "bce": functional.binary_cross_entropy_with_logits,
     }
-    if loss not in named:
+    if not isinstance(loss, str) or loss not in named:
         known = ", ".join(map(repr, LOSSES))
         raise InvalidInputError(
             f"loss = {loss!r} is not one of {known}, nor a function of outputs and targets."

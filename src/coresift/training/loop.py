@@ -16,6 +16,7 @@ from torch import nn
 
 from .. import __version__
 from .._coreset import Coreset
+from .._errors import InvalidTypeError
 from .._validation import check_choice
 from ..scale.budget import parse_budget
 from ..selection import SelectionContext, Strategy, strategy_named
@@ -154,6 +155,8 @@ def train(
         epochs, batch_size, select_every, lr, momentum, weight_decay, schedule, eval_every, seed, workers
     ).checked()
     strategy = strategy_named(strategy) if isinstance(strategy, str) else strategy
+    if not isinstance(strategy, Strategy):
+        raise InvalidTypeError(f"strategy = {strategy!r} must be a name, or have a method select.")
     compute, has_classes = per_sample_loss(loss), counts_hits(loss)
     place = device_named(device)
     check_choice(clock, "clock", tuple(CLOCKS))

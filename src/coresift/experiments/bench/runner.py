@@ -61,6 +61,9 @@ def run_missing(job: Job, workers: int, on_progress: OnProgress) -> Progress:
     """
     finished = job.store.read().ids
     todo = [cell for cell in job.cells if cell.id not in finished]
+    for cell in job.cells:
+        if cell.id in finished and job.store.cell_folder(cell).exists():
+            job.store.clear(cell)  # a kill came between the record and the end of its checkpoints
     progress = Progress(total=len(job.cells), done=len(job.cells) - len(todo))
     on_progress(progress)
     if not todo:
