@@ -45,6 +45,7 @@ def each_page(*slow: str) -> pytest.MarkDecorator:
     )
 
 
+@pytest.mark.slow
 @each_page(*SLOW)
 def test_code_blocks_run_and_print_what_the_page_shows(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -68,6 +69,7 @@ def test_commands_exist(page: Path) -> None:
             pytest.fail(f"{page}:{number}: {error}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("module", MODULES)
 def test_examples_of_docstrings_run(module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
@@ -87,6 +89,7 @@ def test_reference_is_complete(package: str) -> None:
     assert not missing, f"docs/reference.md lacks ::: coresift{package}. {', '.join(missing)}"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("tools")
 def test_reference_of_the_command_line_is_complete() -> None:
     from docs_commands import MARK, reference

@@ -28,6 +28,7 @@ def accuracies(text: str) -> list[float]:
     return [float(number) for number in re.findall(r"([0-9.]+)%", text)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "needs"),
     [("own_loop", "torch"), ("lightning_example", "lightning"), ("accelerate_example", "accelerate")],
@@ -49,6 +50,7 @@ def test_twelve_lines_are_twelve() -> None:
     assert len(lines) <= 12
 
 
+@pytest.mark.slow
 def test_weights_go_into_scikit_learn(tmp_path: Path) -> None:
     whole, ours = accuracies(run("sklearn_example", tmp_path))
     assert whole > 90

@@ -39,6 +39,7 @@ def archives(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
+@pytest.mark.slow
 def test_archives_hold_what_they_should(archives: Path) -> None:
     (wheel,) = archives.glob("*.whl")
     (sdist,) = archives.glob("*.tar.gz")
@@ -66,6 +67,7 @@ def test_archives_hold_what_they_should(archives: Path) -> None:
     assert not any(part in name for name in members for part in ("__pycache__", ".venv", ".git/"))
 
 
+@pytest.mark.slow
 def test_installed_wheel_works_outside_the_source(archives: Path, tmp_path: Path) -> None:
     (wheel,) = archives.glob("*.whl")
     target = tmp_path / "installed"

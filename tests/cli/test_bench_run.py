@@ -70,6 +70,7 @@ def test_imagenet_end_to_end(tmp_path: Path, capsys) -> None:
     assert all(record["subset_size"] == 4 for record in records(tmp_path / "results", "imagenet"))
 
 
+@pytest.mark.slow
 def test_a_dry_run_tells_hours_and_memory_and_writes_nothing(tmp_path: Path, capsys) -> None:
     write_mnist(tmp_path / "mnist", n=(100, 20))
     command = ["bench", "run", "mnist", "--data-dir", str(tmp_path), "--results", str(tmp_path / "results")]

@@ -40,6 +40,7 @@ def test_verdict(coreset: list[float], uniform: list[float], words: str) -> None
     assert words in comparison(coreset, uniform).verdict()
 
 
+@pytest.mark.slow
 def test_comparison_on_digits() -> None:
     X = load_digits().data
     steps: list[None] = []
@@ -58,6 +59,7 @@ def test_comparison_on_digits() -> None:
     assert mean["refined"] < mean["reweighted"] < min(mean["coreset"], mean["uniform"])
 
 
+@pytest.mark.slow
 def test_output(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["demo", "--draws", "2", "--no-train"]) == 0
     out, err = capsys.readouterr()
@@ -78,6 +80,7 @@ def test_output(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out != out
 
 
+@pytest.mark.slow
 def test_keeping_everything_errs_by_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["demo", "--draws", "2", "--fraction", "1", "--no-train"]) == 0
     rows = [line for line in capsys.readouterr().out.splitlines() if "error" in line and "highest" in line]
@@ -85,6 +88,7 @@ def test_keeping_everything_errs_by_nothing(capsys: pytest.CaptureFixture[str]) 
     assert all(row.count("0.000") == len(demo.WAYS) for row in rows)
 
 
+@pytest.mark.slow
 def test_training_prints_a_table_and_writes_a_figure(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

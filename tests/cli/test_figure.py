@@ -22,6 +22,7 @@ def is_never_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bandwidth, "measure", measure)
 
 
+@pytest.mark.slow
 def test_files_and_the_figure_from_the_table_alone(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -90,6 +91,7 @@ def test_no_figure_named_lists_them(capsys: pytest.CaptureFixture[str]) -> None:
     assert err == f"coresift: error: Which figure: {names}? Try 'coresift figure --help'.\n"
 
 
+@pytest.mark.slow
 def test_a_long_run_is_announced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -122,6 +124,7 @@ def test_arguments_are_checked_before_matplotlib_is_missed(
     assert "coresift[plots]" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_without_matplotlib_one_line_names_the_extra(tmp_path: Path) -> None:
     code = (
         "import sys; sys.modules['matplotlib'] = None; from coresift.cli import main; "

@@ -53,6 +53,7 @@ def test_a_damaged_record_is_named_on_standard_error(
     assert lines[-1].endswith("and 10 more, see the page.")
 
 
+@pytest.mark.slow
 def test_data_add_their_part_and_progress_is_told(
     results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -111,6 +112,7 @@ from coresift.cli import main
 sys.exit(main(["report", *sys.argv[1:]]))"""
 
 
+@pytest.mark.slow
 def test_a_report_needs_the_extra_cli_only(results: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-c", WITHOUT, str(results), "-q", "-o", str(tmp_path / "a.html")]
     result = subprocess.run(command, capture_output=True, text=True)

@@ -56,6 +56,7 @@ def test_select_writes_what_python_selects(
     assert parquet.read_schema(out).names == ["row", "file", "weight"]
 
 
+@pytest.mark.slow
 def test_quiet_prints_results_only_and_json_is_json(
     file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -233,6 +234,7 @@ def test_the_input_is_not_overwritten(file: Path, capsys: pytest.CaptureFixture[
     assert file.read_bytes() == before
 
 
+@pytest.mark.slow
 def test_an_interrupt_leaves_no_file(tmp_path: Path) -> None:
     np.save(tmp_path / "rows.npy", np.random.default_rng(0).standard_normal((400_000, 20)).astype(np.float32))
     out = tmp_path / "core.parquet"
@@ -262,6 +264,7 @@ def test_an_interrupt_leaves_no_file(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["rows.npy"]
 
 
+@pytest.mark.slow
 def test_audit_and_certify_take_columns_from_the_coreset(
     file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -283,6 +286,7 @@ def test_audit_and_certify_take_columns_from_the_coreset(
     assert "Guaranteed: relative error at most" in " ".join(capsys.readouterr().out.split())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["csv", "parquet", "npz"])
 @pytest.mark.parametrize("suffix", ["npz", "parquet"])
 def test_audit_and_certify_leave_out_what_select_left_out(

@@ -59,6 +59,7 @@ def test_a_run_its_files_and_its_second_start(tmp_path: Path, capsys: pytest.Cap
     assert all(torch.equal(weights[name], twin[name]) for name in weights)
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch) -> None:
     from coresift.cli import train as module
 
@@ -112,6 +113,7 @@ def test_a_table_of_the_user_with_numbers_as_targets(
     assert "(rms) on the test set, from 20 samples" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
@@ -180,6 +182,7 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
+@pytest.mark.slow
 def test_without_torch_the_extra_is_named(tmp_path: Path) -> None:
     command = [sys.executable, "-c", WITHOUT_TORCH, "train", "-d", "digits", "-o", str(tmp_path / "run")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)

@@ -28,6 +28,7 @@ def rows(digits) -> list[Measurement]:
     return rows
 
 
+@pytest.mark.slow
 def test_every_combination_is_there_once(rows: list[Measurement]) -> None:
     keys = {(row.bandwidth, row.method, row.seed) for row in rows}
     assert keys == {(b, method, seed) for b in PLAN.bandwidths for method in METHODS for seed in (0, 1)}
@@ -86,6 +87,7 @@ def test_more_work_is_expected_to_take_longer(digits) -> None:
     assert expected_seconds(digits, replace(PLAN, n_seeds=4)) == 2 * expected_seconds(digits, PLAN)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n_sets", "suffix"), [(1, "svg"), (2, "png")])
 def test_figures_are_valid_and_repeat_byte_by_byte(
     rows: list[Measurement], n_sets: int, suffix: str, tmp_path: Path

@@ -85,6 +85,7 @@ def test_norms_refuse_layers_that_they_do_not_know(digits, tensors) -> None:
         gradient_norms(model, *tensors)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("method", ["uniform", "paper"])
 def test_the_formulas_are_the_mean_squares(method: str, seed: int, digits, tensors) -> None:
@@ -112,6 +113,7 @@ def test_the_formulas_are_the_mean_squares(method: str, seed: int, digits, tenso
     assert np.isnan(at.expected("ours", m, p))
 
 
+@pytest.mark.slow
 def test_every_combination_is_there_once(rows: list[Measurement]) -> None:
     keys = [(row.model, row.moment, row.method, row.budget, row.seed) for row in rows]
     assert len(keys) == len(set(keys))
@@ -218,6 +220,7 @@ def test_the_lines_are_the_numbers(rows: list[Measurement]) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_files_and_the_figure_from_the_table_alone(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

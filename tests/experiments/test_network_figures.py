@@ -39,6 +39,7 @@ def test_target():
     np.testing.assert_allclose(target(X), [1.2, *[np.exp(-(np.pi**2) / 16) - 0.2] * 2])
 
 
+@pytest.mark.slow
 def test_function_approximation_measures_every_combination_with_the_same_seeds():
     plan = Plan(n_samples=300, size=60, neurons=(5, 10), n_seeds=2)
     steps = []
@@ -70,6 +71,7 @@ def test_summaries_are_means_and_paired_tests():
     assert ours.p_value == pytest.approx(1 - t / np.sqrt(2 + t**2))
 
 
+@pytest.mark.slow
 def test_function_approximation_from_the_command_line(tmp_path, capsys):
     out = tmp_path / "figure"
     arguments = ["figure", "function-approximation", "--seeds", "2", "--rows", "400", "--size", "80"]
@@ -88,6 +90,7 @@ def test_function_approximation_from_the_command_line(tmp_path, capsys):
     assert again.read_bytes() == (tmp_path / "figure.svg").read_bytes()
 
 
+@pytest.mark.slow
 def test_covtype_from_the_command_line(tmp_path, capsys):
     rng = np.random.default_rng(0)
     X = np.column_stack((rng.integers(0, 1000, (200, 10)), rng.random((200, 44)) < 0.1)).astype(np.int16)
@@ -201,6 +204,7 @@ def test_committed_lower_bound():
     assert np.median(of_disc) < 0.3
 
 
+@pytest.mark.slow
 def test_committed_figures_are_those_of_the_tables(tmp_path):
     for name in ("function-approximation", "covtype", "lower-bound"):
         out = tmp_path / f"{name}.svg"

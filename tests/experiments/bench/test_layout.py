@@ -51,6 +51,7 @@ TABLE = known(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(st.sets(st.integers(0, len(ALL) - 1), min_size=1), st.integers(40, 160))
 def test_any_records_make_a_table_of_the_width_asked_for(chosen: set[int], width: int) -> None:

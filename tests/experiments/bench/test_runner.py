@@ -72,6 +72,7 @@ def test_a_table_is_filled_once(tmp_path: Path, data_dir: Path) -> None:
     assert store.file.read_bytes() == before
 
 
+@pytest.mark.slow
 def test_two_workers_give_what_one_gives_and_nothing_twice(tmp_path: Path, data_dir: Path) -> None:
     protocol = tiny(["adaptive-random", "rbf"], seeds=2)
     for folder, workers in (("one", 1), ("two", 2)):

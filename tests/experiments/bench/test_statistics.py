@@ -121,6 +121,7 @@ def corrected(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 N_METHODS, N_SEEDS = 12, 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["normal", "heavy tails", "skewed"])
 def test_false_findings_of_a_table_are_held_to_the_level(kind: str) -> None:
     """All methods alike: a table with any finding is wrong. All share a reference, as ours do."""

@@ -153,6 +153,7 @@ def _append_many(folder: str, first: int) -> None:
         Store(Path(folder), "mnist").append(record(seed))
 
 
+@pytest.mark.slow
 def test_processes_append_at_the_same_time(tmp_path: Path) -> None:
     context = multiprocessing.get_context("spawn")
     processes = [context.Process(target=_append_many, args=(str(tmp_path), 40 * i)) for i in range(2)]
@@ -171,6 +172,7 @@ def _hold(folder: str, ready) -> None:
         signal.pause()
 
 
+@pytest.mark.slow
 def test_a_claim_ends_with_its_process(tmp_path: Path) -> None:
     context = multiprocessing.get_context("spawn")
     ready = context.Queue()
