@@ -439,6 +439,7 @@ def mean_certificates(X, size):
     return np.mean([(core.certify(X).eps, core.reweight(X).certificate.eps) for core in cores], axis=0)
 
 
+@pytest.mark.slow
 def test_the_figures_of_digits():
     # trials before this was written: 0.235 with the weights of the draw, 0.121 with the best ones; three standard
     # deviations of the mean of three are 10 % and 3 %
@@ -447,6 +448,7 @@ def test_the_figures_of_digits():
     assert best == pytest.approx(0.121, rel=0.05)
 
 
+@pytest.mark.slow
 def test_the_figures_of_a_gaussian_cloud():
     # trials: 0.142 and 0.024, on other points of the same distribution
     drawn, best = mean_certificates(np.random.default_rng(0).normal(size=(3000, 10)), 300)

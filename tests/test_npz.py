@@ -19,6 +19,7 @@ ARRAYS = hnp.arrays(
 )
 
 
+@pytest.mark.slow
 @given(array=ARRAYS, packed=st.booleans(), fortran=st.booleans())
 def test_reading_gives_back_what_numpy_wrote(
     tmp_path_factory: pytest.TempPathFactory, array: np.ndarray, packed: bool, fortran: bool

@@ -100,6 +100,7 @@ def seconds_to_import(module: str) -> float:
     return time.perf_counter() - started
 
 
+@pytest.mark.slow
 def test_import_takes_less_than_half_as_long_again_as_scikit_learn() -> None:
     # Interleaved, so that a slow spell of the machine hits both; three attempts, as a spell may be longer than one.
     ratios = []

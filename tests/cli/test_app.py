@@ -76,6 +76,7 @@ def test_wrong_usage_is_one_line_and_code_2(arguments: list[str], capsys: pytest
     assert re.fullmatch(r"coresift: error: .+\n", err)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fraction", ["0", "1.5", "5", "-1", "nan"])
 def test_a_bad_fraction_is_wrong_usage_with_its_limits(
     fraction: str, capsys: pytest.CaptureFixture[str]

@@ -148,6 +148,7 @@ def test_bad_input_is_one_line_and_code_1(
     assert not out.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments",
     [[], ["FILE", "-b", "5"], ["FILE", "-b", "5", "--workers", "0"], ["FILE", "--bandwidth", "wide"]],

@@ -150,6 +150,7 @@ def test_bad_input_is_one_line(
     assert words in err
 
 
+@pytest.mark.slow
 def test_resume_refuses_another_setting(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*QUICK, "-q", "--out", str(tmp_path / "run")]) == 0
     capsys.readouterr()

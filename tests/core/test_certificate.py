@@ -56,6 +56,7 @@ def test_no_query_of_a_dense_grid_is_above_the_bound_or_below_the_floor(problem,
     assert (np.abs(S / F - 1) <= found.eps).all()
 
 
+@pytest.mark.slow
 @given(problems(), st.sampled_from(LOSSES))
 def test_the_discrepancy_is_that_of_the_dense_matrix(problem, loss):
     Z, w, subset, v = problem
@@ -73,6 +74,7 @@ def test_the_discrepancy_is_that_of_the_dense_matrix(problem, loss):
     assert (found.confidence, found.n_sampled) == (1.0, None)
 
 
+@pytest.mark.slow
 @given(problems(), st.sampled_from([0.3, 1.0, 2.0]))
 def test_never_above_the_closed_formula(problem, radius):
     Z, w, subset, v = problem

@@ -95,6 +95,7 @@ def test_every_draw_has_its_size_and_distinct_ascending_rows(scores, size, metho
         assert len(drawn.indices) == min(size, drawable.n_drawable)
 
 
+@pytest.mark.slow
 @given(score_lists, st.integers(1, 60), st.integers(0, 2**32))
 def test_systematic_weights_are_the_input_weights_over_the_exact_inclusion_probabilities(scores, size, seed):
     scores = np.array(scores)
@@ -187,6 +188,7 @@ def test_all_rows_come_back_with_their_own_weight():
         np.testing.assert_array_equal(drawn.weights, weights[[0, 2, 3]])
 
 
+@pytest.mark.slow
 @given(score_lists, st.integers(1, 300), st.integers(0, 2**32))
 def test_iid_weights_count_whole_draws(scores, size, seed):
     scores = np.array(scores)

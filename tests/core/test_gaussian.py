@@ -40,6 +40,7 @@ def _values(Z, w, radius):
     return exact(problem, start).values
 
 
+@pytest.mark.slow
 @given(
     norms=st.lists(st.floats(0, 3), min_size=1, max_size=8),
     variance=st.floats(0, 2),
@@ -92,6 +93,7 @@ def test_two_points_in_closed_form(half, radius):
     np.testing.assert_allclose(found, 1 / (1 + np.exp(-4 * half * radius)), rtol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("radius", [0.3, 1.0, 3.0])
 def test_one_dimension_by_a_dense_grid(seed, radius):

@@ -41,6 +41,7 @@ def plain(X):
     return Points(X, np.zeros(X.shape[1]), 1.0, max_norm=float(np.linalg.norm(X, axis=1).max()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", KERNELS)
 @settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 10**6), d=st.integers(1, 6))
@@ -53,6 +54,7 @@ def test_value_is_the_definition(kernel, seed, d):
     np.testing.assert_allclose(LogRatio(plain(X), weights, rows, v, kernel())(queries), expected, atol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", KERNELS)
 @settings(max_examples=15, deadline=None)
 @given(seed=st.integers(0, 10**6), d=st.integers(1, 5))

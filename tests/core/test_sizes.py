@@ -32,6 +32,7 @@ def test_values_worked_out_by_hand():
     assert paper_formula(10.0, 3, 0.1, 0.05) == pytest.approx(1000 * (3 * np.log(10) + np.log(20)))
 
 
+@pytest.mark.slow
 @given(t=totals, eps=errors, delta=deltas, n_queries=st.integers(1, 10**6))
 def test_extremal_draws_fail_no_more_often_than_stated(t, eps, delta, n_queries):
     # the draw that deviates most is t times a coin of probability 1/t: its tails are binomial, hence exact

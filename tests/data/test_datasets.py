@@ -64,6 +64,7 @@ def test_a_digit_keeps_its_picture() -> None:
     assert np.abs(small.transpose(0, 2, 1) - known.images[train]).mean() > 2  # as wrong images would be
 
 
+@pytest.mark.slow
 def test_the_split_follows_from_the_seed() -> None:
     first, again, other = (load_dataset("digits", seed=seed) for seed in (0, 0, 1))
     np.testing.assert_array_equal(first.test.x, again.test.x)
@@ -356,6 +357,7 @@ def test_available_datasets_say_what_is_there(tmp_path: Path) -> None:
     assert all(info.files for name, info in infos.items() if name != "digits")
 
 
+@pytest.mark.slow
 def test_options_of_other_data_are_refused(tmp_path: Path) -> None:
     for options in ({"label": "y"}, {"test": (1, 2)}, {"task": "regression"}):
         with pytest.raises(InvalidInputError, match="for your own data"):

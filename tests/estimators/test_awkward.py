@@ -72,6 +72,7 @@ def _check(cls, X, w=None, **params):
     return est
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("cls", "bound"), CASES)
 @pytest.mark.parametrize("name", DATA)
 def test_awkward_data(name, cls, bound):

@@ -167,6 +167,7 @@ def laplacian_log_shares(Z, w, x, metric="euclidean"):
     return log_softmax(np.log(w) - cdist(x, Z, metric=metric), axis=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weights", ["none", "12 orders"])
 @pytest.mark.parametrize("bandwidth", BANDWIDTHS)
 @pytest.mark.parametrize("data", ["digits", "normal 2-D", "normal 10-D", "heavy tails 5-D"])
@@ -198,6 +199,7 @@ def test_laplacian_exact_is_the_inverse_density_and_dominates(data, bandwidth, w
     np.testing.assert_allclose(largest, np.log(inverse_density), atol=1e-7)  # reached, at the row itself
 
 
+@pytest.mark.slow
 def test_no_local_search_beats_the_laplacian_certificate():
     X, w = _data("normal 10-D"), _weights("uneven")
     est = LaplacianCoreset(bandwidth="median", bound="exact", random_state=0).fit(X, sample_weight=w)

@@ -413,6 +413,7 @@ def test_a_mixed_pool_takes_heavy_rows_most_often():
     assert len(np.unique(others)) > 100
 
 
+@pytest.mark.slow
 def test_refinement_sees_rows_that_no_query_sees_well(monkeypatch):
     """A third of the data is a shell far outside the ball: little to the sensitivities, a third to the certificate."""
     rng = np.random.default_rng(0)

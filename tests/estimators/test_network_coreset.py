@@ -135,6 +135,7 @@ def test_right_hand_sides():
     assert of_pair.cross_bound == 0.25 * of_pair.cross_scale
 
 
+@pytest.mark.slow
 def test_guaranteed_error_inverts_the_sample_size():
     X, y, w = draw_data(1, n=3000)
     est = RBFNetworkCoreset(0.5, 10.0, random_state=0).fit(X, y, w)
@@ -173,6 +174,7 @@ def test_the_guarantee_holds_over_draws():
     assert eps < 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("construction", CONSTRUCTIONS)
 @pytest.mark.parametrize("method", ["iid", "systematic", "keys"])
 def test_unbiased(construction, method):

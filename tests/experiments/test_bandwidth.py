@@ -127,6 +127,7 @@ def test_the_lines_are_the_numbers(rows: list[Measurement]) -> None:
     assert ours.get_color() == BLUE
 
 
+@pytest.mark.slow
 def test_infinite_certificates_are_drawn(rows: list[Measurement], tmp_path: Path) -> None:
     save_figure(draw([replace(row, certified=np.inf) for row in rows]), tmp_path / "a.png")
     assert (tmp_path / "a.png").stat().st_size > 0

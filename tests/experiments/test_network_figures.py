@@ -132,6 +132,7 @@ def test_the_circle_in_small():
     assert max(row.found for row in found if row.size == 30) < 1e-9
 
 
+@pytest.mark.slow
 def test_lower_bound_from_tables(tmp_path):
     plan = CirclePlan(counts=(8, 16), n_samples=12, shares=(0.5, 1.0), n_draws=2)
     write_table(tmp_path / "t.csv", list(measure_circle(plan)))
@@ -146,6 +147,7 @@ def test_lower_bound_from_tables(tmp_path):
 # What is committed
 
 
+@pytest.mark.slow
 def test_committed_function_approximation():
     fits = read_table(RESULTS / "function-approximation.csv", Fit)
     page = PAGE.read_text()

@@ -50,6 +50,7 @@ def outcome(digits, folder: Path) -> Outcome:
     return found
 
 
+@pytest.mark.slow
 def test_every_combination_is_run_once(outcome: Outcome, folder: Path) -> None:
     keys = {(run.network, run.method, run.seed) for run in outcome.runs}
     assert len(keys) == len(outcome.runs) == PLAN.n_runs == 2 * len(METHODS) * 2
@@ -162,6 +163,7 @@ def test_bad_input_is_refused_before_the_work(options: dict, complaint: str, tmp
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_the_command_prints_and_writes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -108,6 +108,7 @@ def test_what_is_missing_is_said_with_what_to_do(tmp_path: Path) -> None:
     assert "coresift select" in found.reason
 
 
+@pytest.mark.slow
 def test_a_data_set_by_name(tmp_path: Path) -> None:
     inputs = look_at("digits", [0.05], tmp_path)
     assert isinstance(inputs, Inputs)

@@ -152,6 +152,7 @@ ESTIMATORS = st.one_of(
 )
 
 
+@pytest.mark.slow
 @given(
     estimator=ESTIMATORS,
     X=matrices(),
@@ -217,6 +218,7 @@ def test_certificates_reweighting_and_audits(X: Any, weights: Any, data: st.Data
             assert found >= 0 or np.isnan(found)
 
 
+@pytest.mark.slow
 @given(
     X=matrices(), y=st.one_of(WEIGHTS, hnp.arrays(np.int64, st.integers(3, 12))), weights=WEIGHTS, size=SIZES
 )
@@ -240,6 +242,7 @@ def test_networks(X: Any, y: Any, weights: Any, size: Any) -> None:
             assert len(model.predict(X)) == n_rows_of(X)
 
 
+@pytest.mark.slow
 @given(X=matrices(), tol=st.sampled_from([1e-3, 1e-1, 0.0, np.nan, "words"]))
 @settings(max_examples=150)
 def test_l1_svd(X: Any, tol: Any) -> None:
@@ -337,6 +340,7 @@ def data_is_tabular(X: Any) -> bool:
     return hasattr(X, "shape") and len(X.shape) == 2
 
 
+@pytest.mark.slow
 @given(
     X=matrices(),
     y=st.one_of(

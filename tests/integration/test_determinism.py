@@ -61,6 +61,7 @@ def test_select_gives_the_same_bytes_again(rows: Path, tmp_path: Path, choice: s
     assert select("other", 2) != select("one", 1)  # the seed matters, so that equality says something
 
 
+@pytest.mark.slow
 def test_select_gives_the_same_bytes_with_two_workers(
     rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -79,6 +80,7 @@ def timeless(run: Path) -> object:
     return digest(run / "model.safetensors"), lines, result
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [np.float32, np.float64])
 def test_train_gives_the_same_model_again(tmp_path: Path, kind: type) -> None:
     rng = np.random.default_rng(0)
@@ -96,6 +98,7 @@ def test_train_gives_the_same_model_again(tmp_path: Path, kind: type) -> None:
     assert train("three", seed=1) != first
 
 
+@pytest.mark.slow
 def test_train_on_images_does_not_depend_on_the_readers(tmp_path: Path) -> None:
     from PIL import Image
 

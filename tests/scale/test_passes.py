@@ -193,6 +193,7 @@ def test_rows_on_a_sphere_need_and_get_a_pass_of_their_own(tmp_path: Path) -> No
     assert ball.scale == pytest.approx(np.linalg.norm(X - X.mean(axis=0), axis=1).max(), rel=1e-12)
 
 
+@pytest.mark.slow
 @given(
     seed=st.integers(0, 1000),
     n=st.integers(1, 400),

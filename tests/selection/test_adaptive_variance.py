@@ -50,6 +50,7 @@ def test_norms_that_are_no_numbers_are_refused_with_their_row(bad):
         gradient_norms(Gradients(residuals))
 
 
+@pytest.mark.slow
 @given(st.integers(0, 2**32), st.integers(2, 40), st.floats(0.01, 1.0))
 def test_shares_sum_to_one_and_keep_their_floor(seed, n, mix):
     p = shares_of(seed, n, mix)

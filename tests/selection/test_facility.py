@@ -32,6 +32,7 @@ def naive_greedy(D, size, weights):
     return picks, float(best @ weights)
 
 
+@pytest.mark.slow
 @given(st.integers(0, 200), st.integers(2, 40), st.data())
 def test_lazy_picks_are_those_of_the_plain_greedy(seed, n, data):
     size = data.draw(st.integers(1, n))

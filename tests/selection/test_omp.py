@@ -29,6 +29,7 @@ def objective(A, target, picks, x, ridge):
     return np.sum((target - x @ A[picks]) ** 2) + ridge * np.sum(x**2)
 
 
+@pytest.mark.slow
 @given(st.integers(0, 300), st.integers(2, 30), st.sampled_from([0.0, 0.05, 0.5]), st.booleans())
 def test_picks_and_residual_are_those_of_the_reference(seed, n, ridge, is_positive):
     rng = np.random.default_rng(seed)

@@ -69,6 +69,7 @@ def test_all_queries_of_a_ball(weights):
     check(est, X, w, np.linspace(-1, 1, 97) * est.radius)
 
 
+@pytest.mark.slow
 def test_all_queries_of_space():
     X = 2 * clusters()
     est = LaplacianCoreset(bandwidth=1.0, bound="cells", random_state=0).fit(X)

@@ -196,6 +196,7 @@ def test_a_data_set_that_is_read_item_by_item_trains_as_the_same_arrays_do(worke
     assert torch.equal(weights_of(arrays), weights_of(items))
 
 
+@pytest.mark.slow
 def test_digits_by_name_reach_a_good_accuracy_from_a_tenth() -> None:
     data = load_dataset("digits")
     model = build_model("mlp", n_classes=10, input_shape=data.input_shape, width=64)

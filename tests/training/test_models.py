@@ -19,6 +19,7 @@ def n_parameters(model: nn.Module) -> int:
     return sum(parameter.numel() for parameter in model.parameters())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "n_classes", "shape", "options", "expected"),
     [
@@ -65,6 +66,7 @@ def test_the_stem_follows_from_the_size_unless_it_is_asked_for() -> None:
     assert sizes((3, 128, 128), stem="cifar")[0] == (4, 128, 128)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_weights_follow_from_the_seed_and_no_random_state_is_touched(name: str) -> None:
     def weights(seed):

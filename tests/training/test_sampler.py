@@ -98,6 +98,7 @@ def test_the_union_of_the_ranks_is_the_subset_and_lengths_are_equal(
     assert weights.keys() == whole.keys()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("workers", "persistent"), [(0, False), (2, False), (2, True)])
 def test_weights_reach_a_loader_and_its_workers_through_redraws(workers: int, persistent: bool) -> None:
     sampler = CoresetSampler((X, Y), RBF(bound="lemma"), 12, select_every=1)

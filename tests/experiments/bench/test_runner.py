@@ -44,6 +44,7 @@ def comparable(record: dict) -> dict:
     return {name: record[name] for name in ("id", "cell", "test", "curve", "n_epochs", "subset_size")}
 
 
+@pytest.mark.slow
 def test_a_table_is_filled_once(tmp_path: Path, data_dir: Path) -> None:
     protocol = tiny(["adaptive-random", "rbf@1", "random-warm", "gradmatchpb", "full"])
     seen: list[Progress] = []
