@@ -121,6 +121,8 @@ class ResNet18(nn.Module):
 
     def __init__(self, n_outputs: int, n_channels: int = 3, width: int = 64, stem: str = "cifar") -> None:
         super().__init__()
+        # On a CPU a quarter faster. PyTorch 2.13 crashes in the backward pass of the 7x7 stem with few feature maps.
+        self.is_channels_last = stem == "cifar" and width % 8 == 0
         if stem == "cifar":
             first: list[nn.Module] = [nn.Conv2d(n_channels, width, 3, 1, 1, bias=False)]
         else:
@@ -145,7 +147,8 @@ class ResNet18(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(b, c, h, w) to (b, K)."""
-        x = x.contiguous(memory_format=torch.channels_last)  # on a CPU a quarter faster
+        if self.is_channels_last:
+            x = x.contiguous(memory_format=torch.channels_last)
         return self.fc(self.stages(self.stem(x)).mean((2, 3)))
 
 
