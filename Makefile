@@ -4,7 +4,8 @@
 #   make test    the whole test suite            make lint    ruff, check and format
 #   make docs    the documentation, in site/     make types   mypy
 #   make bench   the benchmarks                  make format  let ruff rewrite what it can
-#   make quick   the tests that take a second     make audit-deps   known vulnerabilities of what is installed
+#   make quick   the quick tests                  make coverage     branches of core that tests reach, at least 95 %
+#   make mutants do tests notice planted faults?  make audit-deps   known vulnerabilities of what is installed
 #   make clean   remove the environment and everything that was built
 #
 # Variables: PYTHON (which Python makes the environment), VENV (where), PYTEST_ARGS.
@@ -18,7 +19,7 @@ ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick audit-deps lint format types docs bench clean setup-demo setup-dev
+.PHONY: help demo test quick coverage mutants audit-deps lint format types docs bench clean setup-demo setup-dev
 
 help:
 	@sed -n '/^$$/q; s/^# \{0,1\}//p' Makefile
@@ -38,6 +39,17 @@ test: setup-dev
 
 quick: setup-dev
 	$(ONE_THREAD) $(PY) -m pytest $(PYTEST_ARGS) -m "not slow"
+
+coverage: setup-dev
+	@mkdir -p build
+	$(ONE_THREAD) $(PY) -m coverage run --branch --source=src/coresift/core --data-file=build/.coverage -m pytest -n0 -q tests/core
+	$(PY) -m coverage report --data-file=build/.coverage --show-missing --fail-under=95
+
+mutants: setup-dev
+	$(ONE_THREAD) $(PY) tools/mutants.py baseline core tests/core
+	$(ONE_THREAD) $(PY) tools/mutants.py run core --sample 120 --budget 3
+	$(ONE_THREAD) $(PY) tools/mutants.py baseline selection tests/selection tests/contract
+	$(ONE_THREAD) $(PY) tools/mutants.py run selection --sample 100 --budget 3
 
 audit-deps: setup-dev
 	$(PY) tools/audit_deps.py

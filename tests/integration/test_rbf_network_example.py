@@ -3,9 +3,12 @@
 import runpy
 from pathlib import Path
 
+import pytest
+
 SCRIPT = Path(__file__).parents[2] / "examples" / "rbf_network.py"
 
 
+@pytest.mark.slow
 def test_the_example_trains_better_on_a_coreset_than_on_uniform_points(capsys):
     found = runpy.run_path(str(SCRIPT))["main"](seed=0)
     printed = capsys.readouterr().out
