@@ -92,7 +92,7 @@ def mixed_pool(pool: np.ndarray, shares: np.ndarray, rng: np.random.Generator) -
     to where the data are thin: there the rows decide that few queries see, and no small discrepancy helps.
     """
     kept = rng.choice(pool, (len(pool) + 1) // 2, replace=False)
-    with np.errstate(divide="ignore"):  # a row of weight zero is never drawn
+    with np.errstate(divide="ignore", over="ignore"):  # a row of weight zero, or nearly, is never drawn
         keys = rng.standard_exponential(len(shares)) / shares
     keys[kept] = np.inf
     n_more = min(len(pool) - len(kept), int(np.isfinite(keys).sum()))
