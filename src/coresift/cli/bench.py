@@ -205,7 +205,6 @@ class _Line:
 
         self.settings, self.protocol = settings, protocol
         self.started, self.spoke = time.monotonic(), -_SPEAKS_EVERY
-        self.done_before: int | None = None
         self.bars = Bars(
             TextColumn("{task.description}"),
             BarColumn(bar_width=20),
@@ -214,9 +213,9 @@ class _Line:
             disable=not settings.shows_progress,
         )
         self.task = self.bars.add_task(protocol.table, total=len(cells), words="")
-        self.weight = {cell.id: _weight(protocol, cell) for cell in cells}
-        self.finished = {record["id"] for record in store.read().records}
-        self.total_weight = sum(w for i, w in self.weight.items() if i not in self.finished)
+        self.weight = {cell.id: _weight(cell) for cell in cells}
+        finished = store.read().ids
+        self.total_weight = sum(weight for cell, weight in self.weight.items() if cell not in finished)
         self.running: dict[int, Any] = {}
         self.done_weight = 0.0
 
@@ -255,11 +254,11 @@ class _Line:
             )
 
 
-def _weight(protocol: Protocol, cell: Cell) -> float:
+def _weight(cell: Cell) -> float:
     """What a cell costs beside others, roughly: samples trained on, and passes over all data to select."""
-    kind = cell.method.removesuffix("-WARM")
-    free = kind in ("FULL", "RANDOM", "ADAPTIVE-RANDOM", "RBF", "LAPLACIAN")
-    return cell.budget + (0.0 if free else 0.5 / cell.select_every) + 0.002
+    from coresift.experiments.bench.planning import looks_at_model
+
+    return cell.budget + (0.5 / cell.select_every if looks_at_model(cell.method) else 0.0) + 0.002
 
 
 def _duration(seconds: float) -> str:

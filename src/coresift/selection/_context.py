@@ -319,7 +319,6 @@ class BatchContext(SelectionContext):
         self._samples, self._groups = samples, groups
         self.rows = np.arange(len(groups))
         self.sizes = np.array([samples.sizes[group].sum() for group in groups])
-        self.class_output = samples.class_output
         self._kept, self._now = {}, {}
 
     @property

@@ -56,8 +56,8 @@ Report = Callable[[str, Cell, Any], None]  # "started" | "epoch" | "finished" | 
 def run_missing(job: Job, workers: int, on_progress: OnProgress) -> Progress:
     """Run what the store does not hold; a cell that fails is named and the others are run.
 
-    Other processes may work on the same store at the same time, also on other machines that share its disk. Kill it
-    and start it again: finished cells stay, and begun ones go on from their last checkpoint.
+    Other processes of this machine may work on the same store at the same time. Kill it and start it again: finished
+    cells stay, and begun ones go on from their last checkpoint.
     """
     finished = job.store.read().ids
     todo = [cell for cell in job.cells if cell.id not in finished]
