@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from coresift._errors import InvalidInputError
 from coresift.cli._options import Settings, command_group, with_common_options
 from coresift.cli.bench_one_coreset import one_coreset
 from coresift.cli.bench_table import table as show_table
@@ -121,16 +120,9 @@ def _list(text: str | None) -> list[str] | None:
 
 
 def _shares(text: str | None) -> list[float] | None:
-    names = _list(text)
-    if names is None:
-        return None
-    found = []
-    for name in names:
-        try:
-            found.append(float(name[:-1]) / 100 if name.endswith("%") else float(name))
-        except ValueError:
-            raise InvalidInputError(f"budget {name!r} must be a share such as 5% or 0.05.") from None
-    return found
+    from coresift.scale.budget import parse_shares
+
+    return None if _list(text) is None else parse_shares(text or "")
 
 
 def _note_other_versions(protocol: Protocol, records: list[dict[str, Any]]) -> None:

@@ -58,12 +58,9 @@ def gradients(
 
 def _shares(text: str) -> list[float]:
     """``1%,3%`` or ``0.01,0.03``, ascending."""
-    shares = []
-    for word in filter(None, (word.strip() for word in text.split(","))):
-        try:
-            shares.append(float(word[:-1]) / 100 if word.endswith("%") else float(word))
-        except ValueError:
-            raise InvalidInputError(f"budgets: {word!r} is no share; write 1%,3% or 0.01,0.03.") from None
+    from coresift.scale.budget import parse_shares
+
+    shares = parse_shares(text)
     for share in shares:
         if not 0 < share < 1:
             raise InvalidInputError(f"budgets: {share:g} must be a share above 0 and below 1, such as 1%.")

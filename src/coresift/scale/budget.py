@@ -31,6 +31,17 @@ def parse_budget(budget: Any, n_rows: int) -> int:
     return check_budget(budget, n_rows, "budget")
 
 
+def parse_shares(text: str) -> list[float]:
+    """Shares from ``"1%,3%"`` or ``"0.01,0.03"``."""
+    shares = []
+    for word in filter(None, (word.strip() for word in text.split(","))):
+        try:
+            shares.append(float(word[:-1]) / 100.0 if word.endswith("%") else float(word))
+        except ValueError:
+            raise InvalidInputError(f"budget {word!r} is no share; write 1%,3% or 0.01,0.03.") from None
+    return shares
+
+
 def parse_bytes(text: Any, name: str) -> float:
     """A number of bytes from ``"2GB"``, ``"500M"``, or a number."""
     found = re.fullmatch(r"\s*([0-9.]+)\s*([kmgt]?)i?b?\s*", str(text).lower())
