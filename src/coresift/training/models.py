@@ -81,6 +81,8 @@ class LeNet5(nn.Module):
         self.fc1 = nn.Linear(16 * 5 * 5, 120)
         self.fc2 = nn.Linear(120, 84)
         self.fc3 = nn.Linear(84, n_outputs)
+        if n_channels == 1:  # one channel fits both layouts: the filters have to say that "last" is meant
+            self.conv1.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def forward(self, x: Tensor) -> Tensor:
         """(b, c, 28, 28) to (b, K)."""
