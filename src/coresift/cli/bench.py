@@ -76,7 +76,7 @@ def run(
     _note_other_versions(protocol, found.records)
     cells = protocol.cells()
     if dry_run:
-        _print_plan(settings, protocol, cells, store, data_dir, workers)
+        _print_plan(settings, protocol, cells, store, data_dir, workers, threads, device)
         return
     results.mkdir(parents=True, exist_ok=True)
     job = Job(
@@ -142,6 +142,8 @@ def _print_plan(
     store: Store,
     data_dir: Path | None,
     workers: int,
+    threads: int,
+    device: str,
 ) -> None:
     from rich.table import Table
 
@@ -151,7 +153,7 @@ def _print_plan(
     records = store.read().records
     done = {record["id"] for record in records}
     data = load_dataset(protocol.dataset, None if data_dir is None else str(data_dir.expanduser()))
-    speed = probe(protocol, data)
+    speed = probe(protocol, data, device, threads)
     found = estimates(protocol, cells, data, speed, records)
     plan = Table(title=f"{protocol.title} ({protocol.scale})", title_justify="left")
     for name in ("method", "R", "budget", "seeds", "done", "minutes each", "hours left"):

@@ -39,15 +39,17 @@ class Estimate:
     memory: float
 
 
-def probe(protocol: Protocol, data: DatasetSplits, device: str = "cpu") -> Speed:
-    """Train a few batches of noise, with the protocol's model and batch size, and look at the clock."""
+def probe(protocol: Protocol, data: DatasetSplits, device: str = "auto", threads: int = 1) -> Speed:
+    """Train a few batches of noise, with the protocol's model, batch size and threads, and look at the clock."""
     import torch
 
     from ...training import build_model
+    from ...training._settings import device_named
 
     training = protocol.training
     options = {"n_classes": data.n_outputs, "input_shape": data.input_shape, **training["model_options"]}
-    model = build_model(training["model"], **options).to(device)
+    place = device_named(device)
+    model = build_model(training["model"], **options).to(place)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-6)
     generator = torch.Generator().manual_seed(0)
 
@@ -62,8 +64,8 @@ def probe(protocol: Protocol, data: DatasetSplits, device: str = "cpu") -> Speed
         model(x)
 
     def rate(run: Callable[[torch.Tensor, torch.Tensor], None], size: int) -> float:
-        x = torch.randn((size, *data.input_shape), generator=generator).to(device)
-        y = torch.randint(data.n_outputs, (size,), generator=generator).to(device)
+        x = torch.randn((size, *data.input_shape), generator=generator).to(place)
+        y = torch.randint(data.n_outputs, (size,), generator=generator).to(place)
         run(x, y)  # the first is slower
         start, n = time.perf_counter(), 0
         while n < _PROBE_BATCHES and time.perf_counter() - start < _PROBE_SECONDS:
@@ -71,7 +73,12 @@ def probe(protocol: Protocol, data: DatasetSplits, device: str = "cpu") -> Speed
             n += 1
         return n * size / (time.perf_counter() - start)
 
-    return Speed(rate(step, training["batch_size"]), rate(forward, _FORWARD_BATCH))
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        return Speed(rate(step, training["batch_size"]), rate(forward, _FORWARD_BATCH))
+    finally:
+        torch.set_num_threads(before)
 
 
 def estimates(
