@@ -208,3 +208,26 @@ def test_options_without_effect_are_refused(user: str, name: str, options: dict,
         build_model(name, **{"n_classes": 10, "input_shape": (1, 28, 28), **options})
     with pytest.raises(InvalidTypeError, match="must be a name"):
         build_model(7, n_classes=10, input_shape=(1,))
+
+
+@pytest.mark.parametrize("n_channels", [1, 3])
+def test_lenet_gives_the_same_bits_with_and_without_gradients(n_channels):
+    """Without gradients it pools by slices, which must be the same function: ties and NaN included."""
+    model = build_model("lenet", n_classes=10, input_shape=(n_channels, 28, 28))
+    x = torch.randn(7, n_channels, 28, 28, generator=torch.Generator().manual_seed(0))
+    x[1] = 0.0
+    x[2, :, 3, 3] = torch.nan
+    with torch.no_grad():
+        quick = model(x)
+    assert torch.equal(quick.isnan(), model(x).isnan())
+    assert quick[2].isnan().all()
+    assert torch.equal(quick.nan_to_num(), model(x).nan_to_num())
+
+
+@pytest.mark.parametrize("n_channels", [1, 3])
+def test_lenet_computes_channels_last(n_channels):
+    model = build_model("lenet", n_classes=10, input_shape=(n_channels, 28, 28))
+    seen = []
+    model.conv1.register_forward_hook(lambda _, __, output: seen.append(output.stride()))
+    model(torch.zeros(2, n_channels, 28, 28))
+    assert seen == [(28 * 28 * 6, 1, 28 * 6, 6)]

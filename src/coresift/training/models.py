@@ -88,10 +88,18 @@ class LeNet5(nn.Module):
         """(b, c, 28, 28) to (b, K)."""
         # Channels last: on a CPU some 15 % faster. The ReLU commutes with the maximum, and is cheaper after it.
         x = x.contiguous(memory_format=torch.channels_last)
-        x = functional.relu(functional.max_pool2d(self.conv1(x), 2))  # (b, 6, 14, 14)
-        x = functional.relu(functional.max_pool2d(self.conv2(x), 2))  # (b, 16, 5, 5)
+        x = functional.relu(_halved(self.conv1(x)))  # (b, 6, 14, 14)
+        x = functional.relu(_halved(self.conv2(x)))  # (b, 16, 5, 5)
         x = functional.relu(self.fc1(x.flatten(1)))
         return self.fc3(functional.relu(self.fc2(x)))
+
+
+def _halved(x: Tensor) -> Tensor:
+    """Max-pooling of 2x2; without gradients as maxima of slices, four times as fast on a CPU with few channels."""
+    if torch.is_grad_enabled() and x.requires_grad:
+        return functional.max_pool2d(x, 2)
+    rows = torch.maximum(x[:, :, ::2], x[:, :, 1::2])
+    return torch.maximum(rows[..., ::2], rows[..., 1::2])
 
 
 class BasicBlock(nn.Module):
