@@ -8,7 +8,7 @@ from scipy.special import logsumexp
 
 from coresift.core.audit import AuditResult, _both_ways, _Search, _spread_best, worst_query
 from coresift.core.points import Points
-from coresift.core.ratio import GaussianKernel, LogRatio
+from coresift.core.ratio import GaussianKernel, LaplacianKernel, LogRatio
 
 LOSSES = ["gaussian", "laplacian"]
 
@@ -429,3 +429,140 @@ def test_cover_is_the_distance_from_the_subset_even_from_a_single_row():
         np.testing.assert_allclose(norms, np.linalg.norm(X, axis=1), rtol=1e-12)
         nearest = ((X[:, None] - X[rows]) ** 2).sum(axis=2).min(axis=1)
         np.testing.assert_allclose(cover, -nearest, atol=1e-12)
+
+
+class Recorded:
+    """A function of the plane instead of a ratio: what the ascent asks for, in order."""
+
+    def __init__(self, function):
+        self.function, self.asked = function, []
+
+    def with_gradient(self, x):
+        self.asked.append(x.copy())
+        return self.function(x)
+
+
+def ascent_of(function, starts, signs, *, radius=9.0, length=1.0, max_iter=50, left=None):
+    """The points that the ascent looks at, the ends, their values, and what it spent."""
+    points = Points(np.zeros((10, starts.shape[1])), np.zeros(starts.shape[1]), 1.0, 1.0)
+    ratio = LogRatio(points, np.ones(10), np.arange(2), np.ones(2), GaussianKernel())
+    state = _Search(ratio, radius, np.random.default_rng(0), left)
+    recorded = Recorded(function)
+    ends, values = state._ascend(recorded, starts, np.array(signs), state.project, length, max_iter)
+    return recorded.asked, ends, values, state
+
+
+def parabola(peak, curvature=1.0):
+    return lambda x: (-curvature * np.sum((x - peak) ** 2, axis=1), -2.0 * curvature * (x - peak))
+
+
+@pytest.mark.parametrize("length", [1.0, 3.0])
+def test_a_step_that_is_too_long_is_quartered_and_the_next_one_knows_the_curvature(length):
+    """From 0 towards 0.01: a tenth of the domain, a quarter of that, a quarter again; then the secant is exact."""
+    start = np.zeros((1, 1))
+    asked, ends, values, state = ascent_of(parabola(0.01 * length), start, [1.0], length=length)
+    path = [0.0, 0.1, 0.025, 0.00625, 0.01]
+    np.testing.assert_allclose(np.ravel(asked), length * np.array(path), atol=1e-15)
+    assert ends[0, 0] == pytest.approx(0.01 * length)
+    assert values[0] == pytest.approx(0.0, abs=1e-12)
+    assert (state.n_queries, state.left) == (5, np.inf)
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_steps_up_a_slope_grow_fourfold_to_the_length_of_the_domain_and_end_at_the_border(sign):
+    slope = np.array([[3.0, 4.0]]) / 7.0
+    asked, ends, values, _ = ascent_of(
+        lambda x: (x @ slope[0], np.repeat(slope, len(x), axis=0)), np.zeros((1, 2)), [sign], radius=3.0
+    )
+    lengths = [0.0, 0.1, 0.5, 1.5, 2.5, 3.0]
+    np.testing.assert_allclose(
+        np.concatenate(asked), sign * np.outer(lengths, slope[0] * 7.0 / 5.0), atol=1e-12
+    )
+    np.testing.assert_allclose(ends[0], sign * 3.0 * slope[0] * 7.0 / 5.0)
+    assert values[0] == pytest.approx(sign * 3.0 * 5.0 / 7.0)
+
+
+def test_a_path_may_be_worse_than_its_last_point_but_not_than_the_worst_of_the_last_four():
+    """A height by the number of the visit: falls that stay above one of the four values before are accepted."""
+    heights = [0.0, 1.0, 0.5, 0.2, 0.1, 0.3, 0.05, 0.2]
+    visits = iter(heights)
+    asked, ends, values, _ = ascent_of(
+        lambda x: (np.full(1, next(visits)), np.ones((1, 1))), np.zeros((1, 1)), [1.0], max_iter=7, radius=1e9
+    )
+    moves = np.diff(np.ravel(asked))
+    # 0, 1, 0.5, 0.2 and 0.1 are above 0, the start, which is forgotten after the fourth step; 0.3 is above 0.1;
+    # 0.05 is below all of 0.5, 0.2, 0.1 and 0.3, so the last move begins again from there, shorter
+    np.testing.assert_allclose(moves[:6], [0.1, 0.4, 1.0, 1.0, 1.0, 1.0])
+    assert moves[6] == pytest.approx(0.25 - 1.0)
+    assert (ends[0, 0], values[0]) == (pytest.approx(0.1), 1.0)
+
+
+def test_an_ascent_ends_with_its_budget_and_after_so_many_steps():
+    start, slope = np.zeros((2, 1)), lambda x: (x[:, 0], np.ones((len(x), 1)))
+    assert len(ascent_of(slope, start, [1.0, 1.0], max_iter=3, radius=1e9)[0]) == 4
+    asked, _, _, state = ascent_of(slope, start, [1.0, 1.0], radius=1e9, left=79.0)  # a look costs 2 times 10
+    assert len(asked) == 3
+    assert state.left == 19.0
+    assert len(ascent_of(slope, start, [1.0, 1.0], radius=1e9, left=80.0)[0]) == 4
+
+
+def test_a_path_that_gains_nothing_leaves_the_others_going():
+    """One start at the peak, where the gradient is zero: it is looked at once."""
+    asked, ends, values, _ = ascent_of(parabola(0.5), np.array([[0.5], [0.0]]), [1.0, 1.0])
+    assert [len(x) for x in asked[:3]] == [2, 1, 1]
+    np.testing.assert_allclose(ends, 0.5, atol=1e-2)
+    assert values[0] == 0.0
+
+
+@pytest.mark.parametrize("n_starts, expected", [(1, 3), (2, 3), (3, 3), (6, 6), (20, 20)])
+def test_the_centre_is_two_of_the_starts_and_one_other_there_always_is(n_starts, expected, monkeypatch):
+    points = scaled(np.random.default_rng(0).standard_normal((40, 2)), 0.1)
+    ratio = LogRatio(points, np.ones(40), np.arange(5), np.full(5, 8.0), GaussianKernel())
+    state = _Search(ratio, 1.0, np.random.default_rng(1), None)
+    state.evaluate(state.random_queries(60))
+    seen = []
+    monkeypatch.setattr(
+        state,
+        "_ascend",
+        lambda ratio, starts, signs, *rest: seen.append((starts, signs)) or (starts, np.zeros(len(starts))),
+    )
+    state.climb(n_starts, 5)
+    starts, signs = seen[0]
+    assert len(starts) == len(signs) == expected
+    assert not starts[-2:].any()
+    assert signs[-2:].tolist() == [1.0, -1.0]
+    assert len(state.queries) == len(state.values) == 60 + expected
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_every_query_is_counted(loss, monkeypatch):
+    """Whatever is asked of the ratio is in ``n_queries``, but for the few that are computed a second time."""
+    asked = []
+    for name in ("__call__", "with_gradient"):
+        plain = getattr(LogRatio, name)
+        monkeypatch.setattr(
+            LogRatio, name, lambda self, x, plain=plain: asked.append(len(x)) or plain(self, x)
+        )
+    points = scaled(np.random.default_rng(0).standard_normal((50, 2)), 0.5)
+    found = search(points, np.ones(50), np.arange(8), np.full(8, 6.0), loss, n_random=30, n_starts=5)
+    assert found.n_queries == sum(asked)
+    assert asked[0] == 30
+
+
+def test_directions_at_infinity_are_half_random_and_half_of_the_outermost_queries(monkeypatch):
+    points = scaled(np.random.default_rng(0).standard_normal((50, 2)), 0.5)
+    ratio = LogRatio(points, np.ones(50), np.arange(8), np.full(8, 6.0), LaplacianKernel())
+    state = _Search(ratio, np.inf, np.random.default_rng(1), None)
+    state.evaluate(np.array([[0.1, 0.0], [0.0, -7.0], [5.0, 0.0], [0.2, 0.2]]))
+    seen = []
+    plain = LogRatio.__call__
+    monkeypatch.setattr(LogRatio, "__call__", lambda self, x: seen.append(x.copy()) or plain(self, x))
+    monkeypatch.setattr(state, "affordable", lambda wanted: min(wanted, 5))
+    state.climb_at_infinity(2, 3)
+    directions, far = seen
+    np.testing.assert_allclose(np.linalg.norm(directions, axis=1), 1.0)
+    np.testing.assert_allclose(directions[-3:-1], [[0.0, -1.0], [1.0, 0.0]], atol=1e-12)
+    np.testing.assert_allclose(directions[-1], [0.5**0.5] * 2)
+    assert len(directions) == 5
+    np.testing.assert_allclose(np.linalg.norm(far, axis=1), 1e6 * points.max_norm, rtol=1e-9)
+    assert len(far) == 2

@@ -17,6 +17,7 @@ from coresift.core.draw import (
     KeyCandidates,
     _exponentials,
     _Line,
+    _smallest,
     exponential_keys,
     finish_keys,
     key_candidates,
@@ -426,3 +427,70 @@ def test_a_redraw_does_no_work_of_the_size_of_a_permutation(method, spread):
             task()
             times[name].append(time.thread_time() - start)
     assert min(times["draw"]) < 0.5 * min(times["permutation"])
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 500])
+def test_iid_draws_are_the_owners_of_sorted_uniform_points(size):
+    """Partial sums of m + 1 exponentials over the whole sum, looked up in the line of the rows one by one."""
+    rng = np.random.default_rng(3)
+    scores, weights = rng.exponential(size=40), rng.exponential(size=40)
+    table = DrawTable(scores, weights, np.random.default_rng(0))
+    for seed in range(20):
+        drawn = table.iid(size, np.random.default_rng(seed))
+        sums = np.cumsum(np.random.default_rng(seed).standard_exponential(size + 1))
+        ends = np.cumsum(scores[table._base.rows])
+        owners = table._base.rows[np.searchsorted(ends, sums[:-1] / sums[-1] * ends[-1], side="right")]
+        counts = np.bincount(owners, minlength=40)
+        assert drawn.indices.tolist() == np.flatnonzero(counts).tolist()
+        expected = counts * weights * scores.sum() / (size * scores)
+        np.testing.assert_allclose(drawn.weights, expected[drawn.indices], rtol=1e-12)
+        assert drawn.n_draws == size
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("size", [3, 9])
+def test_rows_without_weight_change_nothing_but_the_row_numbers(method, size):
+    rng = np.random.default_rng(4)
+    scores = rng.exponential(size=30)
+    scores[7] *= 50.0  # certain at both sizes
+    where = np.sort(rng.choice(50, 30, replace=False))
+    padded = np.zeros(50)
+    padded[where] = scores
+    alone = DrawTable(scores, scores / 2, np.random.default_rng(0))
+    among = DrawTable(padded, padded / 2, np.random.default_rng(0))
+    assert (among.n_drawable, among.n_samples) == (30, 50)
+    for seed in range(10):
+        one, other = (table.draw(size, method, np.random.default_rng(seed)) for table in (alone, among))
+        if method != "keys":  # a key belongs to a row number
+            assert other.indices.tolist() == where[one.indices].tolist()
+            np.testing.assert_allclose(other.weights, one.weights, rtol=1e-12)
+        assert set(other.indices) <= set(where)
+
+
+@pytest.mark.parametrize(
+    "largest, is_kept", [(1e-150, True), (1e150, True), (0.9e-150, False), (1.1e150, False)]
+)
+def test_scores_of_ordinary_size_are_referred_to_and_others_are_scaled(largest, is_kept):
+    scores = largest * np.array([1.0, 0.5, 1e-100, 0.0])
+    table = DrawTable(scores, np.array([1.0, 1.0, 1.0, 0.0]), np.random.default_rng(0))
+    assert (table.scores is scores) == is_kept
+    assert table.scores[0] == 2.0 * table.scores[1]
+    assert np.array_equal(table.scores > 0, scores > 0)
+    if not is_kept:
+        assert 0.5 <= table.scores[0] < 1.0
+        assert np.frexp(table.scores[0])[0] == np.frexp(largest)[0]  # a power of two: no rounding
+
+
+@pytest.mark.parametrize("count", range(1, 7))
+def test_the_smallest_keys_with_ties_are_the_first_ones(count):
+    keys = np.array([3.0, 1.0, 2.0, 1.0, 2.0])
+    expected = np.sort(np.argsort(keys, kind="stable")[:count])
+    assert _smallest(keys, count).tolist() == expected.tolist()
+
+
+def test_a_seed_of_keys_has_128_bits():
+    assert exponential_keys(2**128 - 1, 0, 2).shape == (2,)
+    assert exponential_keys(0, 3, 3).shape == (0,)
+    for seed in (-1, 2**128):
+        with pytest.raises(InvalidInputError, match="outside 0"):
+            exponential_keys(seed, 0, 2)

@@ -467,3 +467,48 @@ def test_weights_that_are_all_zero_bound_nothing():
     found = lewis_weights(lambda: row_blocks(X), 20, 3, np.full(20, -np.inf), 1e-3)
     assert found.total == 0.0
     assert (found.rank, found.log_scale) == (0, 0.0)
+
+
+@pytest.mark.parametrize("spread", [0.0, 3.0])
+def test_the_first_bound_is_that_of_equal_lewis_weights(spread):
+    """One pass after the rows have been factored: l is the same for all rows, whatever they weigh."""
+    rng = np.random.default_rng(26)
+    X, log_w = rng.standard_normal((50, 3)), rng.normal(0.0, spread, 50)
+    found = lewis_weights(lambda: row_blocks(X), 50, 3, log_w, 0.0, max_passes=3)
+    A = np.exp(log_w)[:, None] * X
+    leverage = np.sqrt(np.einsum("ij,jk,ik->i", A, np.linalg.inv(A.T @ A), A))
+    assert found.n_passes == 3
+    # kappa = max tau / l for l = r/n, or l = 1: any l is valid
+    smallest, largest = leverage.max() * np.sqrt(50 / 3), leverage.max() * 50 / 3
+    assert smallest * (1 - 1e-9) <= found.kappa <= largest * (1 + 1e-9)
+    open_ = found.values < 1.0
+    assert np.ptp(found.values[open_] / leverage[open_]) <= 1e-9 * np.max(
+        found.values[open_] / leverage[open_]
+    )
+    # F^T F = M / kappa^2, for the weights over the largest of them; M is A^T A up to a factor
+    square = found.factor.T @ found.factor * np.exp(2 * log_w.max())
+    np.testing.assert_allclose(square / square[0, 0], A.T @ A / (A.T @ A)[0, 0], rtol=1e-8, atol=1e-12)
+    assert np.all(np.abs(A @ np.eye(3)).sum(axis=0) ** 2 >= np.diag(square))
+    assert found.log_scale == log_w.max()
+    np.testing.assert_allclose(found.factor @ found.whitener, np.eye(3), atol=1e-9)
+    assert np.all(found.values >= true_sensitivities(A / A.max()) - 1e-7)
+
+
+def test_the_default_tolerance_is_a_thousandth():
+    X = [np.random.default_rng(seed).standard_normal((60, 3)) for seed in range(30)]
+    default, named, coarser = (
+        np.array([l1_svd(one, **more).kappa for one in X]) for more in ({}, {"tol": 1e-3}, {"tol": 2e-3})
+    )
+    np.testing.assert_array_equal(default, named)
+    assert default.max() <= 1.0 + 1e-3 + 1e-12
+    assert coarser.max() > 1.0 + 1.5e-3  # power
+
+
+@pytest.mark.parametrize("exponent", [-300, 300])
+def test_columns_at_the_ends_of_the_floats(exponent):
+    """Scaled by powers of two that leave room for their products: the bounds are those of the plain columns."""
+    X = np.random.default_rng(27).standard_normal((40, 3))
+    plain = l1_svd(X, tol=1e-6)
+    far = X.copy()
+    far[:, 1] = np.ldexp(far[:, 1], exponent)
+    np.testing.assert_allclose(l1_svd(far, tol=1e-6).lewis_weights, plain.lewis_weights, rtol=1e-9)

@@ -1,5 +1,6 @@
 """Centre, spread and blocks of rows, against plain NumPy and against exact arithmetic."""
 
+import tracemalloc
 from fractions import Fraction
 
 import numpy as np
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from coresift.core.points import (
     DenseBlock,
+    Moments,
     Points,
     SparseBlock,
     _common_row,
@@ -210,3 +212,37 @@ def test_squares_that_cancel_are_those_of_the_shift():
     )
     assert dense.sq_shift == 0.0
     assert sparse.sq_shift == 48.0
+
+
+def test_a_distance_of_zero_is_zero_in_any_unit():
+    """Units whose ratio is too large for a float: what has a distance is infinitely far, what has none is not."""
+    found = Moments(np.zeros(2), np.array([0.0, 1.0, 4.0]), 2.0**600, 1.0, 1.0, 0.0)
+    assert found.scaled_sq_norms(2.0**-600).tolist() == [0.0, np.inf, np.inf]
+    assert found.scaled_sq_norms(2.0**601).tolist() == [0.0, 0.25, 1.0]
+    assert found.scaled_variance(2.0**601) == 0.25
+    assert Moments(np.zeros(2), np.zeros(3), 2.0**600, 0.0, 0.0, 0.0).scaled_variance(2.0**-600) == 0.0
+
+
+@pytest.mark.parametrize("function", [_largest_entry, _common_row])
+def test_looks_at_all_entries_hold_a_block_and_not_the_data(function):
+    X = np.ones((50_000, 64))  # 24 MiB, in blocks of 1 MiB
+    positive = np.ones(50_000, dtype=bool)
+    function(X[:100], positive[:100])
+    tracemalloc.start()
+    found = function(X, positive)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 3 << 20
+    np.testing.assert_array_equal(found, X[0] if function is _common_row else 1.0)
+
+
+def test_the_centre_is_known_to_a_few_roundings():
+    X = np.random.default_rng(5).normal(size=(50, 3)) + 7.0
+    shares = np.full(50, 0.02)
+    exact = [sum(Fraction(float(x)) for x in column) / 50 for column in X.T]
+    found = moments(X, shares)
+    off = np.linalg.norm([float(Fraction(float(m)) - e) for m, e in zip(found.mean, exact, strict=True)])
+    eps = np.finfo(float).eps
+    assert off <= found.center_error
+    assert found.center_error == pytest.approx(4.0 * eps * np.linalg.norm(found.mean))
+    assert moments(1e200 * X, shares).center_error == pytest.approx(1e200 * found.center_error, rel=1e-6)

@@ -187,3 +187,53 @@ except MissingExtraError as error:
     sizes, message = json.loads(out)
     assert sizes == [50, 9, 9, 9, 9, 9, 9]
     assert "coresift[train]" in message
+
+
+def test_classes_share_the_validation_loss_of_the_whole():
+    context = SelectionContext(X, Y, model=Counting(), X_val=X[:10], y_val=Y[:10])
+    whole = context.validation()
+    for _, part in context.parts():
+        assert part.validation() is whole
+    assert context.costs["validation gradients"].calls == 1
+    fresh = SelectionContext(X, Y, model=Counting(), X_val=X[:10], y_val=Y[:10])
+    for _, part in fresh.parts():
+        part.validation()
+    assert fresh.costs["validation gradients"].calls == 3  # power: without it each computes its own
+
+
+def test_accounts_add_up_even_when_something_fails():
+    context = SelectionContext(X)
+    with pytest.raises(ZeroDivisionError), context.accounted("work", 7):
+        raise ZeroDivisionError
+    with context.accounted("work", 5):
+        pass
+    cost = context.costs["work"]
+    assert (cost.calls, cost.samples) == (2, 12)
+    assert 0 <= cost.seconds < 60
+
+
+def test_forward_passes_are_made_in_batches_and_transformed():
+    sizes, model = [], Counting()
+    model.register_forward_pre_hook(lambda module, given: sizes.append(len(given[0])))
+    plain = SelectionContext(X, Y, model=model, batch_size=25)
+    plain.gradients()
+    assert sizes == [2, 25, 25, 10]  # two samples to see which layer runs last
+    twice = SelectionContext(X, Y, model=model, batch_size=25, transform=lambda x: 2.0 * x)
+    by_hand = SelectionContext(2.0 * X, Y, model=model)
+    np.testing.assert_allclose(twice.gradients().dense(), by_hand.gradients().dense(), rtol=1e-5, atol=1e-6)
+    sizes.clear()
+    SelectionContext(np.zeros((1100, 4), np.float32), np.zeros(1100, dtype=int), model=model).gradients()
+    assert sizes == [2, 512, 512, 76]  # the default that is documented
+
+
+def test_fixed_generators_differ_by_seed_tag_and_class_and_by_nothing_else():
+    def first(context, tag=1, **more):
+        return context.fixed_rng(tag, **more).random()
+
+    context = SelectionContext(X, Y, seed=3)
+    parts = [part for _, part in context.parts()]
+    assert len({first(context), first(context, 2), first(context, seed=4)}) == 3
+    assert len({first(part) for part in parts}) == 3
+    assert first(context.at(9)) == first(context) == first(SelectionContext(X, seed=3))
+    assert first(SelectionContext(X, seed=4)) == first(context, seed=4)
+    assert first(SelectionContext(X)) == first(SelectionContext(X, seed=0))

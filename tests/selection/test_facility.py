@@ -103,3 +103,57 @@ def test_no_matrix_above_the_memory_limit(monkeypatch):
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 8 * n * n / 8  # the matrix would take 122 MiB; a few blocks of 1 MiB are used
+
+
+@pytest.mark.parametrize("limit", [0.0, 1e9])
+def test_few_gains_are_computed_anew_and_all_that_are_looked_at_are_counted(limit, monkeypatch):
+    """In separate clumps a pick changes the gains of its own clump only: of each step some eight are looked at."""
+    rng = np.random.default_rng(0)
+    a = Gradients(np.repeat(10.0 * rng.normal(size=(20, 3)), 20, axis=0) + rng.normal(size=(400, 3)))
+    distances, asked = Distances(a, np.arange(400), limit), []
+    plain = Distances.__call__
+
+    def counted(self, positions):
+        rows = plain(self, positions)
+        asked.append(len(rows))
+        return rows
+
+    monkeypatch.setattr(Distances, "__call__", counted)
+    found = facility_location(distances, 40, np.ones(400))
+    assert found.rows.tolist() == naive_greedy(distance_matrix(a), 40, np.ones(400))[0]
+    assert found.n_evaluated == sum(asked) - 40  # the row of each pick is not a gain
+    assert 800 < found.n_evaluated < 800 + 40 * 40
+    assert found.cost == pytest.approx(distance_matrix(a)[found.rows].min(axis=0).sum(), rel=1e-9)
+
+
+def test_candidates_are_places_and_picks_are_rows():
+    a = gradients(5, 30)
+    candidates = np.array([3, 8, 15, 22, 29])
+    found = facility_location(Distances(a, candidates, 1e9), 3, np.ones(30))
+    picks, best = [], np.zeros(30)
+    similarity = distance_matrix(a).max() - distance_matrix(a)
+    for _ in range(3):
+        gains = {row: np.maximum(similarity[row] - best, 0).sum() for row in candidates if row not in picks}
+        picks.append(max(gains, key=gains.get))
+        best = np.maximum(best, similarity[picks[-1]])
+    assert found.rows.tolist() == picks
+    np.testing.assert_array_equal(
+        found.served, np.bincount(distance_matrix(a)[picks].argmin(axis=0), minlength=3)
+    )
+
+
+@pytest.mark.parametrize("limit", [0.0, 1e9])
+@pytest.mark.parametrize("block_bytes", [1, 1 << 24])
+def test_distances_are_those_of_the_gradients(limit, block_bytes, monkeypatch):
+    monkeypatch.setattr("coresift.selection._facility._BLOCK_BYTES", block_bytes)
+    a = gradients(6, 12)
+    distances = Distances(a, np.array([1, 5, 7]), limit)
+    assert distances.block_rows == (1 if block_bytes == 1 else (1 << 24) // 96)
+    np.testing.assert_allclose(distances(slice(0, 3)), distance_matrix(a)[[1, 5, 7]], atol=1e-12)
+    np.testing.assert_allclose(distances(np.array([2])), distance_matrix(a)[[7]], atol=1e-12)
+    assert distances(np.array([1]))[0, 5] == 0.0
+
+
+@pytest.mark.parametrize("spare, is_held", [(0.0, True), (-1.0, False)])
+def test_a_matrix_that_just_fits_is_held(spare, is_held):
+    assert Distances(gradients(0, 10), np.arange(4), 8.0 * 10 * 4 + spare).is_held == is_held

@@ -1,6 +1,7 @@
 """GLISTER's gains against finite differences of the validation loss itself."""
 
 import copy
+import math
 
 import numpy as np
 import pytest
@@ -9,8 +10,9 @@ from torch import nn
 from torch.nn import functional
 
 from coresift import InvalidInputError
-from coresift.selection import Glister, PerBatch, SelectionContext
-from coresift.selection.glister import LookAhead
+from coresift.selection import Glister, Gradients, PerBatch, SelectionContext
+from coresift.selection._gradients import Validation
+from coresift.selection.glister import LookAhead, greedy
 
 RNG = np.random.default_rng(0)
 X, X_VAL = RNG.normal(size=(30, 4)), RNG.normal(size=(12, 4))
@@ -139,3 +141,82 @@ def test_mini_batches_and_bias_only():
 def test_without_a_validation_split_it_says_what_is_missing():
     with pytest.raises(InvalidInputError, match="validation split"):
         Glister().select(SelectionContext(X, LABELS, model=nn.Linear(4, 3)), 5, RNG)
+
+
+class Ahead:
+    """A validation loss whose gradient the test chooses, and what it is told of steps."""
+
+    def __init__(self, *directions):
+        self.directions, self.moved = list(directions), []
+
+    def gradient(self):
+        return np.array(self.directions[min(len(self.moved), len(self.directions) - 1)])
+
+    def move(self, step):
+        self.moved.append(step.dense().tolist())
+
+
+@pytest.mark.parametrize("order", [1, -1])
+@pytest.mark.parametrize("pool", [5, 4, 1000])
+def test_picks_come_in_the_order_of_their_gains(order, pool):
+    """The best row stands last, then the one before it, or first: each is picked once."""
+    values = np.arange(1.0, 6.0)[::order]
+    picks = greedy(Gradients(values[:, None]), Ahead([1.0]), 5, pool, 1, np.random.default_rng(0))
+    if pool >= 5:
+        assert picks.tolist() == np.argsort(-values).tolist()
+    assert sorted(picks.tolist()) == [0, 1, 2, 3, 4]
+
+
+def test_the_direction_changes_after_so_many_picks_and_the_layer_moves_by_all_of_them():
+    rows = np.array([[1.0, 0.0], [2.0, 0.0], [3.0, 0.0], [0.0, 4.0], [0.0, 5.0]])
+    for refresh, expected, moved in (
+        (1, [2, 4, 3], [[rows[2]], [rows[4]], [rows[3]]]),
+        (2, [2, 1, 4], [[rows[2], rows[1]]]),
+        (3, [2, 1, 0], [[rows[2], rows[1], rows[0]]]),
+        (9, [2, 1, 0], []),
+    ):
+        ahead = Ahead([1.0, 0.0], [0.0, 1.0])
+        picks = greedy(Gradients(rows), ahead, 3, 5, refresh, np.random.default_rng(0))
+        assert picks.tolist() == expected
+        assert ahead.moved == np.array(moved).tolist()
+
+
+def test_a_pick_is_the_best_of_a_pool_without_repeats():
+    """A pool of three among ten: the best row is picked first in three runs of ten, and the worst two never."""
+    values = np.arange(10.0)[:, None]
+    first = [
+        greedy(Gradients(values), Ahead([1.0]), 1, 3, 1, np.random.default_rng(s))[0] for s in range(600)
+    ]
+    counts = np.bincount(first, minlength=10)
+    expected = 600 * np.array([math.comb(i, 2) for i in range(10)]) / math.comb(10, 3)
+    assert counts[:2].tolist() == [0, 0]
+    assert np.all(np.abs(counts - expected) < 5 * np.sqrt(expected + 1))
+    whole = greedy(Gradients(values), Ahead([1.0]), 10, 3, 1, np.random.default_rng(0))
+    assert sorted(whole.tolist()) == list(range(10))
+    assert set(whole[-3:].tolist()) >= {0, 1}  # whatever is drawn, two of the last three are the worst
+
+
+@pytest.mark.parametrize(("has_bias", "bias_only"), [(True, False), (False, False), (True, True)])
+def test_the_outputs_move_as_those_of_the_layer(has_bias, bias_only):
+    rng = np.random.default_rng(7)
+    weight, bias = rng.normal(size=(2, 3)), rng.normal(size=2) * has_bias
+    inputs, step = (
+        rng.normal(size=(6, 3)),
+        Gradients(rng.normal(size=(4, 2)), rng.normal(size=(4, 3)), has_bias),
+    )
+    seen = []
+    outputs = inputs @ weight.T + bias
+    validation = Validation(
+        Gradients(rng.normal(size=(6, 2)), inputs, has_bias),
+        outputs,
+        lambda out: seen.append(out) or out - 1.0,
+    )
+    ahead = LookAhead(validation, 0.1, bias_only=bias_only)
+    ahead.move(step.of_bias() if bias_only else step)
+    if not bias_only:
+        weight = weight - 0.1 * step.residuals.T @ step.inputs
+    moved = inputs @ weight.T + bias - 0.1 * has_bias * step.residuals.sum(axis=0)
+    np.testing.assert_allclose(seen[0], moved, atol=1e-12)
+    expected = Gradients(moved - 1.0, inputs, has_bias)
+    expected = (expected.of_bias() if bias_only else expected).dense().mean(axis=0)
+    np.testing.assert_allclose(ahead.gradient(), expected, atol=1e-12)

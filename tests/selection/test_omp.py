@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy.optimize import nnls
 
 from coresift.selection import Gradients, GradMatch, SelectionContext
-from coresift.selection._omp import nonnegative_omp
+from coresift.selection._omp import _DualSystem, _GramSystem, _Pursuit, nonnegative_omp
 
 
 def reference(A, target, size, ridge, tol=1e-10):
@@ -112,3 +112,110 @@ def _random(context, seed):
     from coresift.selection import AdaptiveRandom
 
     return AdaptiveRandom().select(context, 20, np.random.default_rng(seed))
+
+
+@pytest.mark.parametrize("kind", [_GramSystem, _DualSystem])
+def test_an_error_of_the_inverse_is_gone_after_sixty_four_changes(kind):
+    """Rounding adds up in the updates, so the inverse is made anew: what was wrong before does not count after."""
+    rng = np.random.default_rng(0)
+    rows, ridge = rng.normal(size=(80, 6 if kind is _DualSystem else 90)), 0.3
+    target = rng.normal(size=rows.shape[1])
+    system = kind(rows, target, ridge)
+    errors = []
+    for position in range(70):
+        assert system.insert(position)
+        if position == 40:
+            system.remove(3)  # the 42nd change
+        if position == 50:
+            system.inverse *= 1.001
+        A = rows[system.passive]
+        exact = np.linalg.solve(A @ A.T + ridge * np.eye(len(A)), A @ target)
+        errors.append(np.linalg.norm(system.solve() - exact) / np.linalg.norm(exact))
+    assert max(errors[:50]) < 1e-9
+    assert min(errors[50:62]) > 1e-6  # power: it is seen as long as it is there
+    assert max(errors[62:]) < 1e-9
+    assert system.n_changes == 71
+
+
+@pytest.mark.parametrize("kind", [_GramSystem, _DualSystem])
+def test_removals_leave_the_least_squares_of_the_rest(kind):
+    rng = np.random.default_rng(1)
+    rows = rng.normal(size=(9, 5 if kind is _DualSystem else 12))
+    target = rng.normal(size=rows.shape[1])
+    system = kind(rows, target, 0.2)
+    for position in (4, 0, 7, 2, 8):
+        system.insert(position)
+    for place, left in ((1, [4, 7, 2, 8]), (3, [4, 7, 2]), (0, [7, 2])):
+        system.remove(place)
+        assert system.passive == left
+        A = rows[left]
+        np.testing.assert_allclose(
+            system.solve(), np.linalg.solve(A @ A.T + 0.2 * np.eye(len(A)), A @ target), rtol=1e-9
+        )
+
+
+def test_an_atom_in_the_span_of_the_others_is_refused_and_leaves_no_trace():
+    rows = np.array([[1.0, 0.0, 0.0], [1.0, 2.0, 0.0], [3.0, -1.0, 0.0], [0.0, 0.0, 1e-4]])
+    system = _GramSystem(rows, np.array([1.0, 1.0, 1.0]), 0.0)
+    assert system.insert(0)
+    assert system.insert(1)
+    before = system.solve()
+    assert not system.insert(2)
+    assert (system.passive, system.inverse.shape) == ([0, 1], (2, 2))
+    np.testing.assert_array_equal(system.solve(), before)
+    assert system.insert(3)  # short, but outside
+    assert _GramSystem(rows, np.ones(3), 0.1).insert(2)
+    pursuit = _Pursuit(np.array([1.0, 1.0, 1.0]), 3, 0.0)
+    assert pursuit.add(rows[0])
+    assert pursuit.add(rows[1])
+    assert not pursuit.add(rows[2])
+    assert (pursuit.count, len(pursuit.coefficients())) == (2, 2)
+
+
+def test_the_solver_is_the_dual_one_for_more_atoms_than_dimensions_and_a_ridge():
+    target = np.ones(5)
+    kinds = {
+        (size, ridge): type(_Pursuit(target, size, ridge).system) for size in (5, 6) for ridge in (0.0, 0.1)
+    }
+    assert kinds == {
+        (5, 0.0): _GramSystem,
+        (6, 0.0): _GramSystem,
+        (5, 0.1): _GramSystem,
+        (6, 0.1): _DualSystem,
+    }
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_every_step_is_the_best_of_all_non_negative_coefficients(seed):
+    """By the conditions of optimality: no slope upwards anywhere, none at all where a coefficient is positive."""
+    rng = np.random.default_rng(seed)
+    rows = np.abs(rng.normal(size=(14, 6)))  # in one corner: atoms leave and return
+    target = np.abs(rng.normal(size=6))
+    pursuit = _Pursuit(target, 14, 0.05)
+    has_left = False
+    for atom in rows:
+        pursuit.add(atom)
+        x = pursuit.coefficients()
+        slopes = rows[: pursuit.count] @ (target - x @ rows[: pursuit.count]) - 0.05 * x
+        assert np.all(x >= 0)
+        assert np.all(slopes <= 1e-9)
+        np.testing.assert_allclose(slopes[x > 0], 0.0, atol=1e-9)
+        np.testing.assert_allclose(pursuit.residual(), target - x @ rows[: pursuit.count], atol=1e-12)
+        has_left |= bool(np.any(x == 0))
+    assert has_left  # power
+
+
+def test_a_target_of_zero_and_a_size_of_one():
+    A = np.array([[1.0, 0.0], [0.0, 2.0]])
+    picks, x = nonnegative_omp(Gradients(A), np.zeros(2), 2)
+    assert (picks.tolist(), x.tolist()) == ([], [])
+    picks, x = nonnegative_omp(Gradients(A), np.array([1.0, 1.0]), 1)
+    assert picks.tolist() == [1]  # the largest product, not the largest cosine
+    np.testing.assert_allclose(x, [0.5])
+    picks, x = nonnegative_omp(Gradients(A), np.array([1.0, -1.0]), 2)
+    assert picks.tolist() == [0]  # a negative product cannot help
+    # the tolerance is a share of the target: what is left after the second pick, 0.001 of it, is near enough
+    near = np.array([[3.0, 0.0, 0.0], [0.0, 4.0, 0.0], [0.0, 0.0, 1.0]])
+    target = np.array([3.0, 4.0, 0.005])
+    assert nonnegative_omp(Gradients(near), target, 3, tol=1.1e-3)[0].tolist() == [1, 0]
+    assert nonnegative_omp(Gradients(near), target, 3, tol=0.9e-3)[0].tolist() == [1, 0, 2]

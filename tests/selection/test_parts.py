@@ -7,11 +7,28 @@ import pytest
 import torch
 
 from coresift._errors import InvalidInputError, InvalidTypeError
-from coresift.selection import Gradients, GradMatch, SelectionContext
+from coresift.selection import (
+    RBF,
+    AdaptiveCoreset,
+    FixedCoreset,
+    Glister,
+    Gradients,
+    GradMatch,
+    Laplacian,
+    SelectionContext,
+)
 from coresift.selection._gradients import Validation
-from coresift.selection._hooks import _numpy, layer_pass, only_tensor, softmax_residuals, validation_of
+from coresift.selection._hooks import (
+    _numpy,
+    device_of,
+    layer_pass,
+    only_tensor,
+    softmax_residuals,
+    validation_of,
+)
 from coresift.selection._inputs import batch_of, class_positions, flattened
-from coresift.selection.fixed import _gaussian, _median_distance
+from coresift.selection.adaptive import gain_of
+from coresift.selection.fixed import _gaussian, _median_distance, _strata, _targets
 from coresift.selection.glister import LookAhead
 
 
@@ -159,3 +176,155 @@ def test_a_validation_gradient_without_factors_stays_where_it_is():
     assert not ahead.can_move
     np.testing.assert_array_equal(ahead.gradient(), before)
     np.testing.assert_allclose(before, products.dense().mean(axis=0))
+
+
+def test_the_device_of_a_model_is_that_of_its_first_parameter():
+    assert device_of(torch.nn.Linear(2, 2, device="meta")) == torch.device("meta")
+    assert device_of(torch.nn.Linear(2, 2)) == torch.device("cpu")
+    assert device_of(torch.nn.ReLU()) == torch.device("cpu")
+
+
+@pytest.mark.parametrize(
+    "setting, allowed, refused",
+    [
+        ("mix", [1e-300, 0.5, 1.0], [0.0, -0.1, 1.0 + 1e-9, 1.5]),
+        ("correction", [0.0, 0.5, 1.0], [-1e-9, 1.0 + 1e-9, 2.0]),
+        ("pool_factor", [1.0, 1e9], [1.0 - 1e-9, 0.5, 0.0, np.inf]),
+        ("overhead", [1e-300, 3.0], [0.0, -1.0, np.inf]),
+    ],
+)
+def test_settings_of_adaptive_draws_have_the_limits_that_are_stated(setting, allowed, refused):
+    for value in allowed:
+        AdaptiveCoreset(**{setting: value})._check()
+    for value in [*refused, np.nan]:
+        with pytest.raises(InvalidInputError, match=f"{setting} = .* must be a number"):
+            AdaptiveCoreset(**{setting: value})._check()
+    for value in (True, "1"):
+        with pytest.raises(InvalidTypeError, match=f"{setting} = .* must be a number"):
+            AdaptiveCoreset(**{setting: value})._check()
+
+
+@pytest.mark.parametrize(
+    "strategy",
+    [
+        RBF(method="x"),
+        Laplacian(method="x"),
+        RBF(min_per_class=-1),
+        RBF(min_per_class=1),
+        AdaptiveCoreset(method="iid"),
+        AdaptiveCoreset(min_per_class=-1),
+        AdaptiveCoreset(min_per_class=1),
+        AdaptiveCoreset(select_every=0),
+        AdaptiveCoreset(pool="uniform"),
+        Glister(eta=-1.0),
+        Glister(epsilon=0.0),
+        Glister(epsilon=1.0),
+        Glister(refresh=0),
+    ],
+    ids=repr,
+)
+def test_settings_are_refused_even_where_all_samples_are_asked_for(strategy):
+    """Before anything is computed or drawn: nothing of the draw would notice."""
+    context = SelectionContext(np.zeros((4, 2)), np.array([0, 0, 1, 1]), gradients=Gradients(np.ones((4, 2))))
+    with pytest.raises((InvalidInputError, InvalidTypeError)):
+        strategy.select(context, 4, np.random.default_rng(0))
+
+
+def test_the_gain_is_the_ratio_of_the_variances_between_one_and_the_rows():
+    one = np.ones(4)
+    assert gain_of(Gradients(np.zeros((4, 2))), one, 0.2) == 1.0  # nothing varies
+    assert gain_of(Gradients(np.ones((4, 2))), one, 0.2) == pytest.approx(1.0)
+    # numbers of one sign: a draw by the norms has no variance, a uniform one has; four rows show a gain of four
+    values = np.array([[1.0], [2.0], [3.0], [6.0]])
+    assert gain_of(Gradients(values), one, 0.0) == 4.0
+    assert gain_of(Gradients(values), one, 0.5) == 4.0  # 4.24 by the formula below
+    shares = 0.25 * values[:, 0] / 12 + 0.75 / 4
+    # with repeats, of one draw: E (a / p)^2 - (sum a)^2
+    expected = (np.sum(values**2) * 4 - 144) / (np.sum(values[:, 0] ** 2 / shares) - 144)
+    assert expected < 3.0
+    assert gain_of(Gradients(values), one, 0.75) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("max_pool, size, expected", [(30, 20, 30), (30, 50, 50), (1000, 20, 60)])
+def test_a_fixed_subset_is_chosen_among_so_many_samples_and_not_one_more(max_pool, size, expected):
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    context = SelectionContext(X, np.arange(60) % 2)
+    FixedCoreset(max_pool=max_pool).select(context, size, np.random.default_rng(0))
+    assert context.costs["proxy (fixed-coreset)"].samples == expected
+
+
+def test_a_fixed_subset_weighs_the_proxys_samples_and_keeps_to_its_centres():
+    """More are chosen than there may be centres: the proxy of seven of them is another one, and of seven at most."""
+    rng = np.random.default_rng(1)
+    features, targets = rng.normal(size=(50, 2)), rng.normal(size=(50, 1))
+    seen = []
+
+    class Own:
+        def choice(self, rows, count, replace):
+            seen.append((len(rows), count, replace))
+            return rows[:count]
+
+    strategy = FixedCoreset(max_centers=7)
+    found = strategy._residuals(features, targets, np.arange(20), 1.5, Own())
+    assert seen == [(20, 7, False)]
+    np.testing.assert_allclose(found, strategy._residuals(features, targets, np.arange(7), 1.5, Own()))
+    assert len(seen) == 1  # seven are not too many
+
+
+def test_targets_of_the_proxy_are_one_hot_or_standardised():
+    rng = np.random.default_rng(2)
+    pool = np.array([5, 0, 3, 1])
+    labels = np.array([7, 7, 9, 2, 2, 9])
+    found, classes = _targets(SelectionContext(np.zeros((6, 1)), labels), pool, True)
+    assert classes.tolist() == [2, 1, 0, 1]  # of 9, 7, 2, 7 among 2, 7, 9
+    np.testing.assert_array_equal(found, np.eye(3)[[2, 1, 0, 1]])
+    values = np.stack([rng.normal(3.0, 5.0, 6), np.full(6, 4.0)], axis=1)
+    found, classes = _targets(SelectionContext(np.zeros((6, 1)), values), pool, True)
+    expected = (values[pool, 0] - values[pool, 0].mean()) / values[pool, 0].std()
+    np.testing.assert_allclose(found, np.stack([expected, np.zeros(4)], axis=1), atol=1e-12)
+    assert classes.tolist() == [0] * 4
+    for context, wanted in (
+        (SelectionContext(np.zeros((6, 1)), labels), False),
+        (SelectionContext(np.zeros((6, 1))), True),
+    ):
+        found, classes = _targets(context, pool, wanted)
+        assert found is None
+        assert classes.tolist() == [0] * 4
+
+
+def test_strata_are_cells_within_classes():
+    """Two classes of two far clumps each: with two samples of each class there are two cells, which are the clumps."""
+    rng = np.random.default_rng(3)
+    clump = np.arange(80) % 4
+    features = 100.0 * np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])[clump] + rng.normal(
+        size=(80, 2)
+    )
+    classes = clump // 2
+    found = _strata(features, classes, 4, np.random.default_rng(0))
+    groups = [set(found[clump == k]) for k in range(4)]
+    assert all(len(group) == 1 for group in groups)
+    assert len(set.union(*groups)) == 4
+    assert max(max(groups[0]), max(groups[1])) < min(min(groups[2]), min(groups[3]))  # a class is a run
+    # one sample a class: no cells; and none in a class that has no more rows than cells
+    assert _strata(features, classes, 3, np.random.default_rng(0)).tolist() == [64 * k for k in classes]
+    few = np.array([0, 1])
+    assert _strata(features[few], np.array([0, 0]), 2, np.random.default_rng(0)).tolist() == [0, 0]
+
+
+def test_a_draw_along_strata_gives_each_its_share():
+    strategy = FixedCoreset(mix=0.2)
+    strata = np.repeat([0, 1, 2], 20)
+    scores = np.where(strata == 2, 3.0, 1.0)
+    chosen = np.zeros(60, dtype=bool)
+    chosen[:10] = True
+    free = ~chosen
+    shares = 0.2 / 50 + 0.8 * scores / scores[free].sum()
+    for seed in range(5):
+        rows = strategy._drawn(scores, chosen, strata, 20, np.random.default_rng(seed))
+        assert len(set(rows.tolist())) == 20
+        assert not chosen[rows].any()
+        counts = np.bincount(strata[rows], minlength=3)
+        expected = 20 * np.array([shares[free & (strata == k)].sum() for k in range(3)])
+        assert np.all(np.abs(counts - expected) < 1 + 1e-9)
+    none = strategy._drawn(np.zeros(60), chosen, strata, 25, np.random.default_rng(0))
+    assert np.bincount(strata[none]).tolist() == [5, 10, 10]  # without scores by numbers alone
