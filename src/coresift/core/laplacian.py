@@ -92,10 +92,9 @@ def euclidean_distances(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     squares *= -2.0
     squares += scale
     close = np.nonzero(squares <= 1e-6 * scale)
-    if len(close[0]) > 0:
-        for part in row_slices(len(close[0]), 8.0 * a.shape[1]):
-            difference = a[close[0][part]] - b[close[1][part]]
-            squares[close[0][part], close[1][part]] = squared_norms(difference)
+    for part in row_slices(len(close[0]), 8.0 * a.shape[1]):
+        difference = a[close[0][part]] - b[close[1][part]]
+        squares[close[0][part], close[1][part]] = squared_norms(difference)
     return np.sqrt(squares, out=squares)
 
 
