@@ -203,12 +203,12 @@ class _Problem:
         self.weights = np.ones(n) if log_weights is None else np.exp(log_weights - self.log_scale)
         hidden = np.zeros(1) if log_weights is None else (self.weights == 0) & (log_weights > -np.inf)
         self.has_hidden = bool(hidden.any())
-        self.column_scale = np.zeros(d)
-        self.T = np.zeros((d, 0))
+        self.column_scale: np.ndarray  # of the survey
+        self.T: np.ndarray  # of the last pass, as kappa
+        self.kappa: float
         self.norms = np.zeros(n)  # t_p = |p T|, so tau_p = w_p t_p
         self.outside: np.ndarray | None = None
         self.n_passes = 0
-        self.kappa = np.inf
 
     def survey(self) -> tuple[np.ndarray | None, np.ndarray | None]:
         """Column scales, and for tall data a systematic sample of the rows for the warm start."""
