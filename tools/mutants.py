@@ -82,13 +82,21 @@ class Baseline:
         stored = json.loads(path.read_text())
         self.seconds: dict[str, float] = stored["seconds"]
         self._lines: dict[str, dict[str, list[str]]] = stored["lines"]
+        reaching = {test for lines in self._lines.values() for tests in lines.values() for test in tests}
+        self._idle = set(self.seconds) - reaching
 
     def tests_of(self, module: str, mutant: Mutant, budget: float) -> list[str]:
-        """Tests that reach the statement (any line of the module if it runs on import), in the order to run them."""
+        """Tests that reach the statement, in the order to run them.
+
+        A statement that runs on import is reached by those that reach any line of the module, and by those that reach
+        no line of the package at all: they look at what import has left, such as the defaults of a signature.
+        """
         lines = self._lines.get(module, {})
         first, last = mutant.lines
         wanted = lines if mutant.is_module_level else [str(line) for line in range(first, last + 1)]
         reached = {test for line in wanted for test in lines.get(line, ())}
+        if mutant.is_module_level:
+            reached |= self._idle
         stem = Path(module).stem.lstrip("_")
 
         def order(test: str) -> tuple[bool, float, str]:

@@ -299,3 +299,23 @@ def test_interpolation_removes_most_of_the_noise_of_a_sample(seed, loss):
         np.mean(squares) <= 3 * bound + 1e-12
     )  # a mean of 20 squares is within a factor of 3 of its expectation
     assert np.mean(squares) < 0.1 * np.mean(plain)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_interpolated_potentials_are_exact_where_they_are_known_and_follow_the_formula(loss):
+    points, rows, w, K, _ = problem(3, n=80, m=12, d=2, width=3.0, loss=loss)
+    w[-4:] = 0.0  # never sampled
+    w /= w.sum()
+    Z = points.X
+    exact = kernel(Z[rows], Z, loss) @ w
+    everywhere = np.arange(80)
+    found = interpolated_potentials(points, everywhere, w, loss, (rows, exact), 50, np.random.default_rng(0))
+    # the error is that of 1e-8 on the diagonal of a matrix whose least eigenvalue is not small
+    assert np.linalg.eigvalsh(K)[0] > 1e-2
+    np.testing.assert_allclose(found[rows], exact, atol=1e-7)
+    drawn = np.searchsorted(
+        np.cumsum(w), np.random.default_rng(0).random(50) * np.cumsum(w)[-1], side="right"
+    )
+    mean = kernel(Z, Z[drawn], loss).mean(axis=1)
+    spread = np.linalg.solve(K, exact - mean[rows])
+    np.testing.assert_allclose(found, mean + kernel(Z, Z[rows], loss) @ spread, atol=1e-6)
