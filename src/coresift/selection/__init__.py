@@ -6,6 +6,7 @@ from ._gradients import Gradients, Validation
 from ._registry import register, registry, strategy_named
 from ._strategy import Plan, Selector, Strategy, plan
 from .adaptive import AdaptiveCoreset
+from .cover import Cover
 from .craig import Craig
 from .fixed import FixedCoreset
 from .glister import Glister
@@ -19,6 +20,7 @@ __all__ = [
     "AdaptiveCoreset",
     "AdaptiveRandom",
     "Cost",
+    "Cover",
     "Craig",
     "FixedCoreset",
     "Full",

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from .._coreset import Coreset
 from .._errors import InvalidInputError
-from .._validation import check_count
+from .._validation import check_count, check_positive
 from ._context import SelectionContext
 from ._strategy import Selector, Strategy
 
@@ -24,10 +24,13 @@ class PerClass(Selector):
     strategy : Strategy
     min_per_class : int, default 0
         At least so many samples of each class that has them, whatever its share.
+    power : float in (0, 1], default 1
+        Shares are proportional to ``n_c ** power``, as far as classes have so many: below 1, more for small ones.
     """
 
     strategy: Strategy
     min_per_class: int = 0
+    power: float = 1.0
 
     @property
     def name(self) -> str:
@@ -36,10 +39,11 @@ class PerClass(Selector):
 
     def _check(self) -> None:
         check_count(self.min_per_class, "min_per_class", 0)
+        check_positive(self.power, "power", at_most=1.0)
 
     def _select(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Coreset:
         counts = np.array([len(positions) for positions in context.classes().values()])
-        budgets = class_budgets(counts, size, self.min_per_class)
+        budgets = class_budgets(counts, size, self.min_per_class, self.power)
         chosen = [
             (positions, self.strategy.select(part, int(budget), rng))
             for budget, (positions, part) in zip(budgets, context.parts(), strict=True)
@@ -48,8 +52,10 @@ class PerClass(Selector):
         return merged(chosen, context)
 
 
-def class_budgets(counts: NDArray[np.int64], size: int, minimum: int = 0) -> NDArray[np.int64]:
-    """How many samples of each class: ``ceil(size * n_c / n)``, trimmed until they sum to ``size``.
+def class_budgets(
+    counts: NDArray[np.int64], size: int, minimum: int = 0, power: float = 1.0
+) -> NDArray[np.int64]:
+    """How many samples of each class: ``ceil(size * n_c / n)``, or by powers of n_c, trimmed to sum to ``size``.
 
     Trimming takes at most one from a class: first from classes that keep another, those that rounding favoured most
     before others; when there are more classes than budget, some are left with none. What a class then lacks of
@@ -61,8 +67,7 @@ def class_budgets(counts: NDArray[np.int64], size: int, minimum: int = 0) -> NDA
             f"min_per_class = {minimum} asks for {granted.sum()} samples of {len(counts)} classes, "
             f"but the budget is {size}."
         )
-    n = int(counts.sum())
-    quotas = counts * (size / n)
+    quotas = _quotas(counts, size, power)
     budgets = np.ceil(quotas * (1.0 - 1e-12)).astype(np.int64)
     surplus = int(budgets.sum()) - size
     order = np.lexsort(
@@ -74,6 +79,22 @@ def class_budgets(counts: NDArray[np.int64], size: int, minimum: int = 0) -> NDA
     for _ in range(int(short.sum())):  # what was lacking comes from the classes farthest above their minimum
         budgets[np.argmax(budgets - granted)] -= 1
     return budgets
+
+
+def _quotas(counts: NDArray[np.int64], size: int, power: float) -> NDArray[np.float64]:
+    """``min(n_c, t * n_c ** power)`` with the t that makes their sum ``size``."""
+    if power == 1.0:
+        return np.asarray(counts * (size / int(counts.sum())))
+    quotas = counts.astype(np.float64)
+    is_open = np.ones(len(counts), dtype=bool)  # classes with more than their share
+    while is_open.any():
+        shares = counts[is_open] ** power
+        shares *= (size - counts[~is_open].sum()) / shares.sum()
+        if (shares <= counts[is_open]).all():
+            quotas[is_open] = shares
+            break
+        is_open[is_open] = shares < counts[is_open]
+    return quotas
 
 
 def merged(chosen: Sequence[tuple[NDArray[np.int64], Coreset]], context: SelectionContext) -> Coreset:

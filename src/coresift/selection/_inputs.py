@@ -74,3 +74,11 @@ def batch_of(X: Any, y: Any, rows: Rows) -> tuple[Any, Any]:
 
 def _input_of(item: Any) -> Any:
     return item[0] if isinstance(item, tuple | list) else item
+
+
+def dense_centred(matrix: Any) -> NDArray[np.float64]:
+    """Features as (n, d) numbers about their mean: the squares of far-away features would lose the distances."""
+    found = np.asarray(matrix.toarray() if hasattr(matrix, "toarray") else matrix, dtype=np.float64)
+    if not np.isfinite(found).all():
+        raise InvalidInputError("features contain NaN or infinity; distances need numbers.")
+    return found - found.mean(axis=0)

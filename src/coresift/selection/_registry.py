@@ -8,6 +8,7 @@ from .._errors import InvalidInputError, InvalidTypeError
 from ._classes import PerClass
 from ._strategy import Strategy
 from .adaptive import AdaptiveCoreset
+from .cover import Cover
 from .craig import Craig
 from .fixed import FixedCoreset
 from .glister import Glister
@@ -27,6 +28,7 @@ _PLAIN: dict[str, Strategy] = {
     "RBF": RBF(),
     "ADAPTIVE-CORESET": AdaptiveCoreset(),
     "FIXED-CORESET": FixedCoreset(),
+    "COVER": PerClass(Cover(), power=0.5),
 }
 _REGISTRY: dict[str, Strategy] = {
     "FULL": Full(),

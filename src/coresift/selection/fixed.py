@@ -14,7 +14,7 @@ from .._validation import check_count, check_positive
 from ..core.draw import DrawTable
 from ..estimators._geometry import MEDIAN_SAMPLE, kmeans_centers
 from ._context import BatchContext, SelectionContext
-from ._inputs import Rows, class_positions
+from ._inputs import Rows, class_positions, dense_centred
 from ._strategy import Selector, one_blas_thread
 from ._variance import Floats
 
@@ -108,7 +108,7 @@ class FixedCoreset(Selector):
     def _grown(self, context: SelectionContext, size: int) -> Rows:
         own = context.fixed_rng(_GROW, self.seed)
         pool = own.permutation(context.n_samples)[: max(size, self.max_pool)]
-        features = _dense(context.features(self.features, self.n_components)[pool])
+        features = dense_centred(context.features(self.features, self.n_components)[pool])
         with context.accounted(f"proxy ({self.name})", len(pool)), one_blas_thread():
             targets, classes = _targets(context, pool, self.labels)
             strata = _strata(features, classes, size, own)
@@ -215,11 +215,3 @@ def _sq_distances(left: Floats, right: Floats) -> Floats:
     squares += np.einsum("ij,ij->i", left, left)[:, None]
     squares += np.einsum("ij,ij->i", right, right)
     return np.maximum(squares, 0.0, out=squares)
-
-
-def _dense(matrix: Any) -> Floats:
-    """Centred: the squares of far-away features would lose the distances between them."""
-    found = np.asarray(matrix.toarray() if hasattr(matrix, "toarray") else matrix, dtype=np.float64)
-    if not np.isfinite(found).all():
-        raise InvalidInputError("features contain NaN or infinity; the proxy needs numbers.")
-    return found - found.mean(axis=0)

@@ -20,7 +20,7 @@ _PROBE_BATCHES, _PROBE_SECONDS = 40, 5.0
 _FORWARD_BATCH = 256
 # What selecting costs beside its forward pass over all data, in such passes: an order of magnitude, no measurement.
 _SELECTION_PASSES = {"GLISTER": 3.0, "CRAIG": 3.0, "GRADMATCH": 3.0}
-_WITHOUT_MODEL = ("FULL", "RANDOM", "ADAPTIVE-RANDOM", "RBF", "LAPLACIAN", "FIXED-CORESET")
+_WITHOUT_MODEL = ("FULL", "RANDOM", "ADAPTIVE-RANDOM", "RBF", "LAPLACIAN", "FIXED-CORESET", "COVER")
 
 
 @dataclass(frozen=True)
