@@ -33,16 +33,17 @@ def peak_kilobytes() -> int:
 
 
 def measured(
-    method: Method, X: np.ndarray, size: int, scale: float, n_seeds: int
+    method: Method, X: np.ndarray, y: np.ndarray, size: int, scale: float, n_seeds: int
 ) -> tuple[list[dict[str, Subset]], dict[str, Any]]:
     """The subsets of each seed, and what they took: the fastest call, since the first may compile or read files."""
     method.ready()
+    labels = (y,) if method.reads_labels else ()
     before = peak_kilobytes()
     times: list[tuple[float, float]] = []
     subsets: list[dict[str, Subset]] = []
     while not times or (len(times) < n_seeds and times[0][0] < _CHEAP_SECONDS):
         processor, clock = time.process_time(), time.perf_counter()
-        subsets.append(method.choose(X, size, scale, len(times)))
+        subsets.append(method.choose(X, size, scale, len(times), *labels))
         times.append((time.process_time() - processor, time.perf_counter() - clock))
     fastest = min(times)
     return subsets[: None if method.is_random else 1], {
@@ -59,10 +60,10 @@ def main(spec_file: str) -> int:
     spec = json.loads(Path(spec_file).read_text())
     limit = int(spec["limit"])
     resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 5))
-    X = np.load(spec["rows"], allow_pickle=False)
+    X, y = (np.load(spec[name], allow_pickle=False) for name in ("rows", "labels"))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of other packages, about their own future
-        seeds, found = measured(METHODS[spec["method"]], X, spec["size"], spec["scale"], spec["n_seeds"])
+        seeds, found = measured(METHODS[spec["method"]], X, y, spec["size"], spec["scale"], spec["n_seeds"])
     arrays = {
         f"{seed}/{name}/{field}": value
         for seed, subsets in enumerate(seeds)

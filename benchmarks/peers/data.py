@@ -103,6 +103,40 @@ def covtype(folder: Path | None) -> Data | None:
     return Data(X[train], y[train], X[test], y[test])
 
 
+def california(folder: Path | None) -> Data | None:
+    """Standardised columns with long tails; the label is the quarter of the prices, a fifth of the rows to test."""
+    file = folder / "california" / "california_housing.parquet" if folder is not None else None
+    if file is None or not file.is_file():
+        return None
+    from pyarrow import parquet
+
+    table = parquet.read_table(file).to_pandas()
+    price = table.pop("MedHouseVal").to_numpy()
+    y = np.searchsorted(np.quantile(price, (0.25, 0.5, 0.75)), price)
+    X = table.to_numpy(dtype=np.float64)
+    X = ((X - X.mean(axis=0)) / X.std(axis=0)).astype(np.float32)
+    order = np.random.default_rng(0).permutation(len(X))
+    test, train = np.sort(order[: len(X) // 5]), np.sort(order[len(X) // 5 :])
+    return Data(X[train], y[train], X[test], y[test])
+
+
+def cifar10(folder: Path | None) -> Data | None:
+    """The first 64 principal components of the pixels."""
+    files = sorted((folder / "cifar-10-batches-bin").glob("*_batch*.bin")) if folder is not None else []
+    if len(files) != 6:
+        return None
+    parts = [
+        np.fromfile(file, dtype=np.uint8).reshape(-1, 3073) for file in files
+    ]  # five of training, then test
+    pixels = [part[:, 1:].astype(np.float32) / 255.0 for part in parts]
+    X, X_test = np.concatenate(pixels[:5]), pixels[5]
+    mean = X.mean(axis=0)
+    X, X_test = X - mean, X_test - mean
+    axes = np.linalg.eigh(X.T @ X)[1][:, -64:]
+    y = np.concatenate([part[:, 0] for part in parts[:5]]).astype(np.int64)
+    return Data(X @ axes, y, X_test @ axes, parts[5][:, 0].astype(np.int64))
+
+
 def _mixture_case(n: int, d: int, sizes: tuple[int, ...]) -> Case:
     return Case(f"mixture {n:,} x {d}", lambda _: mixture(n, d), sizes)
 
@@ -114,6 +148,8 @@ CASES: list[Case] = [
     _mixture_case(10_000, 128, (1024,)),
     Case("CovType", covtype, (1024,)),
     Case("MNIST", mnist, (1024,)),
+    Case("California", california, (128, 1024)),
+    Case("CIFAR-10", cifar10, (1024,)),
     _mixture_case(100_000, 16, (1024,)),
     _mixture_case(100_000, 128, (1024,)),
     _mixture_case(1_000_000, 16, (1024,)),

@@ -24,6 +24,8 @@ LOOKS: dict[str, tuple[str, str, bool]] = {
     "coresift sample": ("#D55E00", "<", True),
     "coresift reweight": ("#D55E00", ">", True),
     "coresift refine": ("#D55E00", "*", True),
+    "coresift cover": ("#D55E00", "P", True),
+    "coresift cover, labels": ("#D55E00", "X", True),
 }
 _LEAST_SECONDS = 1e-3  # what is faster is drawn here
 

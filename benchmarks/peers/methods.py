@@ -1,7 +1,8 @@
 """The ways to choose a subset: one function each, called in a process of its own (:mod:`benchmarks.peers.child`).
 
-A function gets the rows, the size, the bandwidth ``scale`` of the kernel :math:`e^{-|p-x|^2/\\sigma^2}` and a seed, and
-returns one or more subsets by name. Packages are imported by ``ready``, which is not timed.
+A function gets the rows, the size, the bandwidth ``scale`` of the kernel :math:`e^{-|p-x|^2/\\sigma^2}`, a seed, and
+the labels if it ``reads_labels``; it returns one or more subsets by name. Packages are imported by ``ready``, which is
+not timed.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class Subset:
     groups: np.ndarray | None = None
 
 
-Choose = Callable[[np.ndarray, int, float, int], dict[str, Subset]]
+Choose = Callable[..., dict[str, Subset]]
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,7 @@ class Method:
     beyond: str = ""  # why not more rows
     is_random: bool = True
     is_quadratic: bool = False  # in the rows
+    reads_labels: bool = False
 
     def work(self, n: int, d: int, m: int) -> float:
         """What the time is about proportional to: whoever was too slow is not asked to do more."""
@@ -221,6 +223,17 @@ def _no_certificate(*arguments: Any, **options: Any) -> Any:
     return Certificate(np.inf, np.inf, 0.0, "gaussian", 1.0, False, 0.0)
 
 
+def _cover(
+    X: np.ndarray, size: int, scale: float, seed: int, y: np.ndarray | None = None
+) -> dict[str, Subset]:
+    from coresift.selection import Cover, SelectionContext, strategy_named
+
+    strategy = Cover() if y is None else strategy_named("cover")
+    core = strategy.select(SelectionContext(X, y, seed=seed), size, np.random.default_rng(seed))
+    name = "coresift cover" if y is None else "coresift cover, labels"
+    return {name: Subset(weights=core.weights.copy(), indices=core.indices.copy())}
+
+
 _MATRIX = "needs a matrix of n by n: {gb:,.0f} GB"
 METHODS: dict[str, Method] = {
     "uniform": Method(uniform, "drawn without replacement, weights n/m"),
@@ -288,5 +301,16 @@ METHODS: dict[str, Method] = {
         _ours("coresift refine", bound="closed-form", refine=True),
         '`RBFCoreset(bound="closed-form")`, `sample(refine=True)`, without the certificate that comes with it',
         modules=("coresift",),
+    ),
+    "coresift cover": Method(
+        _cover,
+        "`selection.Cover`: the rows nearest to the centres of k-means on a part of the rows; labels are not looked at",
+        modules=("coresift", "sklearn.cluster"),
+    ),
+    "coresift cover, labels": Method(
+        _cover,
+        "the strategy `COVER`: the same within every class, whose share is as the root of its size",
+        modules=("coresift", "sklearn.cluster"),
+        reads_labels=True,
     ),
 }

@@ -101,6 +101,7 @@ def _run_case(
         )
     with tempfile.TemporaryDirectory() as folder:
         np.save(Path(folder) / "rows.npy", data.X)
+        np.save(Path(folder) / "labels.npy", data.y)
         for size, name in missing:
             about = {"case": case.name, "size": size, "method": name, "n": n, "d": d}
             record = log.add(about | _measured(about, data, ref, log, limit, Path(folder)))
@@ -120,6 +121,7 @@ def _measured(about: Record, data: Data, ref: Reference, log: Log, limit: float,
     out = folder / "subset.npz"
     spec = {
         "rows": str(folder / "rows.npy"),
+        "labels": str(folder / "labels.npy"),
         "method": about["method"],
         "size": size,
         "scale": ref.ball.scale,
