@@ -1,0 +1,395 @@
+"""Borders of what strategies and contexts accept and do: the last value on this side, the first on the other."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+from sklearn.decomposition import PCA
+from torch import nn
+
+from coresift import CoresiftError, InvalidInputError, InvalidTypeError
+from coresift.selection import (
+    RBF,
+    AdaptiveCoreset,
+    AdaptiveRandom,
+    Craig,
+    FixedCoreset,
+    Gradients,
+    GradMatch,
+    Laplacian,
+    PerBatch,
+    PerClass,
+    Random,
+    SelectionContext,
+    Warm,
+    register,
+)
+from coresift.selection._classes import class_budgets
+from coresift.selection._inputs import principal
+from coresift.selection._pool import PoolContext, gradients_of, knows_gradients
+from coresift.selection._variance import Variance, draw_variance, two_stage_variance
+from coresift.selection.adaptive import joined
+
+RNG = np.random.default_rng(0)
+X, Y = RNG.normal(size=(30, 4)).astype(np.float32), np.arange(30) % 3
+
+
+def rng(seed=0):
+    return np.random.default_rng(seed)
+
+
+@pytest.mark.parametrize(
+    ("name", "allowed", "refused"),
+    [
+        ("epoch", [0, 7], [-1, 1.5]),
+        ("n_epochs", [None, 1], [0, -1, 2.5]),
+        ("seed", [0, 2**40], [-1, None]),
+        ("batch_size", [1, 512], [0, -1, 2.0]),
+    ],
+)
+def test_counts_of_a_context(name, allowed, refused):
+    for value in allowed:
+        SelectionContext(X, **{name: value})
+    for value in refused:
+        with pytest.raises(CoresiftError, match=name):
+            SelectionContext(X, **{name: value})
+    with pytest.raises(CoresiftError, match="epoch"):
+        SelectionContext(X).at(-1)
+
+
+def test_the_output_of_a_class_is_its_label_where_there_is_such_an_output():
+    found = [part.class_output for _, part in SelectionContext(X, Y - 1).parts()]
+    assert found == [None, 0, 1]
+    assert [part.class_output for _, part in SelectionContext(X, np.array(["a", "b"] * 15)).parts()] == [
+        None
+    ] * 2
+    a = Gradients(RNG.normal(size=(30, 3)), RNG.normal(size=(30, 2)))
+    context = SelectionContext(X, Y, gradients=a)
+    assert context.gradients(output=2).width == 3
+    assert context.gradients(output=3).width == 9  # a class that the layer has no output for
+    flat = SelectionContext(X, Y, gradients=Gradients(RNG.normal(size=(30, 3))))
+    assert flat.gradients(output=0).width == 3  # no products: nothing to take a row of
+
+
+@pytest.mark.parametrize(
+    ("own", "expected"), [(512, [2, 256, 44]), (300, [2, 256, 44]), (100, [2, 100, 100, 100])]
+)
+def test_a_pool_on_the_processor_is_passed_in_small_batches(own, expected):
+    sizes, model = [], nn.Linear(4, 3)
+    model.register_forward_pre_hook(lambda module, given: sizes.append(len(given[0])))
+    context = SelectionContext(
+        np.zeros((400, 4), np.float32), np.zeros(400, int), model=model, batch_size=own
+    )
+    gradients_of(context, np.arange(300))
+    assert sizes == expected
+    elsewhere = SelectionContext(X, Y, model=nn.Linear(4, 3, device="meta"), batch_size=own)
+    assert PoolContext(elsewhere, np.arange(5))._batch_size == own
+
+
+def test_gradients_are_known_by_a_model_or_from_elsewhere():
+    assert not knows_gradients(SelectionContext(X))
+    assert knows_gradients(SelectionContext(X, Y, model=nn.Linear(4, 3)))
+    assert knows_gradients(SelectionContext(X, gradients=np.ones((30, 2))))
+
+
+@pytest.mark.parametrize(
+    ("size", "probe"), [(100, 64), (259, 64), (260, 65), (2000, 500), (2052, 512), (2900, 512)]
+)
+def test_a_probe_is_a_quarter_of_the_budget_within_limits(size, probe):
+    """Gradients of one length gain nothing, so the report is of the probe alone."""
+    context = SelectionContext(np.zeros((3000, 1)), gradients=np.ones((3000, 2)))
+    strategy = AdaptiveCoreset(automatic=True, select_every=1)
+    assert "would not pay" in strategy.select(context.at(4), size, rng()).method
+    (report,) = strategy.reports(context)
+    assert (report.pool, report.gain, report.variance, report.epoch) == (probe, 1.0, None, 4)
+
+
+@pytest.mark.parametrize(("factor", "expected"), [(1.0, 10), (1.01, 11), (2.5, 25), (3.0, 30), (9.0, 30)])
+def test_a_pool_has_so_many_budgets_rounded_up_and_no_more_than_all(factor, expected):
+    context = SelectionContext(X, gradients=RNG.normal(size=(30, 2)))
+    strategy = AdaptiveCoreset(pool_factor=factor, correction=1.0)
+    core = strategy.select(context, 10, rng())
+    (report,) = strategy.reports(context)
+    assert report.pool == expected
+    assert core.guarantee == "weighted sums are unbiased"
+    assert (report.variance.pool == 0) == (expected == 30)
+
+
+@pytest.mark.parametrize("more", [{"pool": AdaptiveRandom()}, {"method": "keys"}])
+def test_a_variance_is_known_of_systematic_draws_in_uniform_pools_only(more):
+    context = SelectionContext(X, gradients=RNG.normal(size=(30, 2)))
+    strategy = AdaptiveCoreset(pool_factor=2.0, **more)
+    core = strategy.select(context, 10, rng())
+    (report,) = strategy.reports(context)
+    assert report.variance is None
+    assert core.method == "adaptive-coreset"
+    assert report.pool == 20
+
+
+def test_lots_of_gradients_are_joined_in_order_and_cut():
+    a = Gradients(RNG.normal(size=(7, 2)), RNG.normal(size=(7, 3)), False)
+    found = joined([a.take(slice(0, 4)), a.take(slice(4, 7))], 6)
+    np.testing.assert_array_equal(found.dense(), a.dense()[:6])
+    assert found.bias is False
+    flat = joined(
+        [Gradients(a.residuals[:3].astype(np.float32)), Gradients(a.residuals[3:].astype(np.float32))], 5
+    )
+    assert flat.inputs is None
+    assert (len(flat), flat.residuals.dtype) == (5, np.float64)
+
+
+@pytest.mark.parametrize(("pairs", "is_bounded"), [(900, False), (899, True), (30 * 7, True)])
+def test_craig_takes_as_many_candidates_as_pairs_allow(pairs, is_bounded):
+    context = SelectionContext(X, gradients=RNG.normal(size=(30, 2)))
+    method = Craig(max_pairs=pairs).select(context, 5, rng()).method
+    assert method == (f"craig (picks among {pairs // 30} of 30 samples)" if is_bounded else "craig")
+    few = Craig(max_pairs=30).select(context, 5, rng())
+    assert few.method == "craig (picks among 5 of 30 samples)"  # as many as are asked for, at least
+    assert few.size == 5
+
+
+@pytest.mark.parametrize("name", ["ridge", "tol"])
+def test_gradmatch_refuses_what_is_no_number_of_at_least_zero(name):
+    context = SelectionContext(X, gradients=RNG.normal(size=(30, 2)))
+    assert GradMatch(**{name: 0.0}).select(context, 5, rng()).size == 5
+    for value in (-1e-12, np.inf, np.nan):
+        with pytest.raises(InvalidInputError, match=f"{name} = .* at least 0"):
+            GradMatch(**{name: value}).select(context, 5, rng())
+
+
+def test_gradmatch_fills_with_samples_it_has_not_picked_and_matches_the_sum_of_mini_batches():
+    a = np.zeros((6, 2))
+    a[:, 0] = [3.0, 1.0, 1.0, 1.0, 1.0, 1.0]
+    context = SelectionContext(X[:6], gradients=a)
+    core = GradMatch(ridge=0.0).select(context, 4, rng())
+    assert 0 in core.indices
+    assert core.weights[core.indices == 0] == pytest.approx(8 / 3)
+    assert core.size == len(set(core.indices.tolist())) == 4
+    batches = context.batches([np.array([0, 1, 2]), np.array([3]), np.array([4, 5])])
+    # means 5/3, 1 and 1, of 3, 1 and 2 samples: their weighted sum is 8
+    found = GradMatch(ridge=0.0).select(batches, 2, rng())
+    assert found.weights[0] == pytest.approx(8 / (5 / 3))
+    assert found.weights[1] == batches.sizes[found.indices[1]]  # filled: it stands for its members
+
+
+@pytest.mark.parametrize("kappa", [0.0, 1.0, -0.5, 1.5, np.nan])
+def test_a_share_of_a_warm_start_is_inside_zero_and_one(kappa):
+    with pytest.raises(CoresiftError, match="kappa"):
+        Warm(Random(), kappa).plan(10, 0.1)
+
+
+def test_a_warm_start_ends_where_its_plan_says():
+    context = SelectionContext(X, n_epochs=10)
+    warm = Warm(AdaptiveRandom(), 0.5)
+    plan = warm.plan(10, 0.2)
+    assert (plan.n_full, plan.n_subset, plan.total) == (1, 5, 6)
+    sizes = [warm.select(context.at(epoch), 6, rng()).size for epoch in range(3)]
+    assert sizes == [30, 6, 6]
+    with pytest.raises(InvalidInputError, match="n_epochs"):
+        warm.select(SelectionContext(X), 6, rng())
+    assert [plan.selects_at(epoch, 2) for epoch in range(6)] == [True, True, False, True, False, True]
+
+
+def test_mini_batches_that_are_larger_than_the_data_are_the_data():
+    core = PerBatch(Random(), 100).select(SelectionContext(X), 7, rng())
+    assert core.size == 7
+    np.testing.assert_allclose(core.weights.sum(), 30.0)
+
+
+def test_uniform_draws_of_mini_batches_weigh_by_their_members():
+    batches = SelectionContext(X).batches([np.arange(12), np.arange(12, 20), np.arange(20, 30)])
+    for strategy in (Random(), AdaptiveRandom()):
+        core = strategy.select(batches, 2, rng())
+        np.testing.assert_allclose(core.weights, batches.sizes[core.indices] * 1.5)
+        assert core.total_weight == 30.0
+
+
+def test_a_smaller_fixed_draw_is_a_part_of_a_larger_one_and_a_seed_may_be_zero():
+    context = SelectionContext(X, seed=5)
+    small, large = (Random().select(context, size, rng()) for size in (5, 12))
+    assert set(small.indices) < set(large.indices)
+    assert Random(0).select(context, 5, rng()) == Random().select(SelectionContext(X, seed=0), 5, rng())
+
+
+@pytest.mark.parametrize("kind", [RBF, Laplacian])
+def test_settings_reach_the_estimator_under_their_names(kind):
+    settings = {"bandwidth": 0.7, "bound": "closed-form", "n_cells": 9, "max_exact": 11}
+    own = {"radius": 2.5} if kind is RBF else {"metric": "cityblock"}
+    found = kind(**settings, **own)._estimator(rng()).get_params()
+    for name, value in {**settings, **own}.items():
+        assert found[name] == value, name
+
+
+def test_strategies_share_a_fit_when_all_that_it_depends_on_is_equal():
+    context = SelectionContext(X, Y)
+    for strategy in (RBF(), RBF(method="iid"), RBF(method="systematic", min_per_class=0)):
+        strategy.select(context, 6, rng())
+    assert context.costs["sensitivities (rbf)"].calls == 1
+    changes = (
+        {"radius": 2.0},
+        {"bandwidth": 3.0},
+        {"bound": "closed-form"},
+        {"n_cells": 8},
+        {"max_exact": 10},
+    )
+    for number, change in enumerate(changes):
+        RBF(**change).select(context, 6, rng())
+        assert context.costs["sensitivities (rbf)"].calls == number + 2
+    assert context.costs["sensitivities (rbf)"].samples == 6 * 30
+
+
+def test_classes_below_a_minimum_take_from_those_farthest_above_theirs():
+    assert class_budgets(np.array([90, 8, 2]), 10).tolist() == [8, 1, 1]
+    assert class_budgets(np.array([90, 8, 2]), 10, 2).tolist() == [6, 2, 2]
+    assert class_budgets(np.array([90, 8, 2]), 10, 3).tolist() == [5, 3, 2]  # the last has two
+    assert class_budgets(np.array([5, 5, 5]), 6, 2).tolist() == [2, 2, 2]
+    with pytest.raises(
+        InvalidInputError, match=r"min_per_class = 2 asks for 6 samples of 3 classes.*budget is 5"
+    ):
+        class_budgets(np.array([5, 5, 5]), 5, 2)
+
+
+def test_parts_of_different_methods_are_named_and_bounds_that_differ_are_not():
+    class Named(Random):
+        def _select(self, context, size, generator):
+            core = Random().select(context, size, generator)
+            return RBF(bound="closed-form").select(context, size, generator) if context.class_output else core
+
+    core = PerClass(Named()).select(SelectionContext(X, np.arange(30) % 2), 10, rng())
+    assert core.method == "keys; random"
+    assert core.bound is None
+    assert PerClass(RBF(bound="closed-form")).select(SelectionContext(X, Y), 9, rng()).bound == "closed-form"
+
+
+@pytest.mark.parametrize("wanted", [1, 3, 4, 50])
+def test_principal_components_are_as_many_as_there_are(wanted):
+    dense = principal(X, wanted)
+    assert dense.shape == (30, min(wanted, 4))
+    np.testing.assert_allclose(np.abs(dense), np.abs(PCA(min(wanted, 4)).fit_transform(X)), atol=1e-5)
+    sparse = principal(sp.csr_matrix(X.astype(float)), wanted)
+    assert sparse.shape == (30, min(wanted, 3))  # its solver finds one less
+    np.testing.assert_allclose(np.abs(sparse[:, 0]), np.abs(dense[:, 0]), atol=1e-4)
+    with pytest.raises(CoresiftError, match="n_components"):
+        principal(X, 0)
+
+
+def test_names_of_strategies():
+    for name in ("", "  ", 3, None):
+        with pytest.raises(InvalidTypeError, match="must be a string"):
+            register(name, Random())
+    for thing in (Random, 3):
+        with pytest.raises(InvalidTypeError, match="is no strategy"):
+            register("mine", thing)
+    with pytest.raises(InvalidInputError, match="already"):
+        register("random ", Random())
+
+
+class Elsewhere(nn.Module):
+    """Its linear layer is given twice as many rows as there are samples, or takes no part."""
+
+    def __init__(self, takes_part):
+        super().__init__()
+        self.last, self.takes_part = nn.Linear(2, 3), takes_part
+
+    def forward(self, x):
+        if not self.takes_part:
+            return x[:, :3]
+        return self.last(x.reshape(-1, 2)).reshape(len(x), 2, 3).sum(dim=1)
+
+
+def test_layers_whose_gradients_have_no_sample_are_refused():
+    with pytest.raises(InvalidInputError, match=r"shape \(60, 2\) for 30 samples"):
+        SelectionContext(X, Y, model=Elsewhere(True)).gradients()
+    with pytest.raises(InvalidInputError, match="no linear layer took part"):
+        SelectionContext(X, Y, model=Elsewhere(False)).gradients()
+
+
+@pytest.mark.parametrize("bad", [np.zeros(3), np.zeros((3, 2), dtype=int), [[1.0]], np.zeros((3, 2, 1))])
+def test_factors_are_matrices_of_floats(bad):
+    with pytest.raises(InvalidInputError, match="residuals must be a two-dimensional array of floats"):
+        Gradients(bad)
+    with pytest.raises(InvalidInputError, match="inputs must be a two-dimensional array of floats"):
+        Gradients(np.zeros((3, 2)), bad)
+
+
+def test_what_is_not_finite_is_seen_in_either_factor():
+    good, bad = np.ones((3, 2)), np.array([[1.0, np.nan]] * 3)
+    found = [Gradients(r, h).is_finite() for r in (good, bad) for h in (None, good, bad)]
+    assert found == [True, True, False, False, False, False]
+
+
+def test_variances_of_nothing_and_of_a_hand_made_draw():
+    assert Variance(0.0, 0.0, 0.0).ratio == 1.0
+    assert Variance(4.0, 1.0, 2.0).ratio == 0.75
+    a = Gradients(np.array([[1.0], [3.0], [8.0]]))
+    norms, one = a.residuals[:, 0], np.ones(3)
+    # two of three without repeats, each with probability 2/3: n^2 (1/m - 1/n) S^2 = 9 (1/2 - 1/3) 13
+    assert draw_variance(a, norms, one, np.full(3, 2 / 3)) == pytest.approx(19.5)
+    assert draw_variance(a, norms, one, one) == 0.0
+    assert draw_variance(a.take(np.array([0])), norms[:1], one[:1], np.array([0.5])) == 0.0
+    found = two_stage_variance(a, norms, one * 2, np.full(3, 2 / 3), 6, 2)
+    assert found.uniform == pytest.approx(36 * (1 / 2 - 1 / 6) * 13)
+    assert found.pool == pytest.approx(36 * (1 / 3 - 1 / 6) * 13)
+    assert found.inside == pytest.approx(4 * 19.5)
+    single = two_stage_variance(a.take(np.array([2])), norms[2:], one[:1], np.ones(1), 6, 1)
+    assert (single.uniform, single.pool, single.inside) == (0.0, 0.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("rounds", "size", "expected"), [(4, 10, [2, 3, 2, 3]), (1, 10, [10]), (12, 3, [1, 1, 1])]
+)
+def test_a_fixed_subset_grows_in_equal_rounds(rounds, size, expected, monkeypatch):
+    """The first without a proxy; the others by the residuals, to a power, over the largest of them."""
+    drawn, scales = [], []
+    plain = FixedCoreset._drawn
+
+    def recorded(self, scores, chosen, strata, count, own):
+        drawn.append((scores.copy(), int(chosen.sum()), count))
+        return plain(self, scores, chosen, strata, count, own)
+
+    residuals = np.linspace(0.5, 2.0, 30)
+    monkeypatch.setattr(FixedCoreset, "_drawn", recorded)
+    monkeypatch.setattr(
+        FixedCoreset, "_residuals", lambda self, X, y, chosen, scale, own: scales.append(scale) or residuals
+    )
+    for bandwidth in (None, 0.3):
+        drawn.clear(), scales.clear()
+        strategy = FixedCoreset(rounds=rounds, power=3.0, bandwidth=bandwidth, features="raw")
+        assert strategy.select(SelectionContext(X, Y), size, rng()).size == size
+        assert [count for *_, count in drawn] == expected
+        assert [known for _, known, _ in drawn] == [0, *np.cumsum(expected)[:-1]]
+        np.testing.assert_array_equal(drawn[0][0], 1.0)
+        for scores, *_ in drawn[1:]:
+            np.testing.assert_allclose(scores, (residuals / 2.0) ** 3)
+        squares = ((X[:, None] - X) ** 2).sum(axis=2)[np.triu_indices(30, 1)]
+        half = 0.5 * np.sqrt(np.median(squares))
+        np.testing.assert_allclose(scales, bandwidth or half, rtol=1e-5)
+        assert len(scales) == len(expected) - 1
+
+
+def test_features_of_the_proxy_may_be_far_away_or_sparse():
+    near = np.round(1024.0 * X.astype(np.float64)) / 1024.0
+    found = [
+        FixedCoreset(features="raw").select(SelectionContext(data, Y), 9, rng())
+        for data in (near, near + 2.0**24, sp.csr_matrix(near))
+    ]
+    assert found[0] == found[1] == found[2]
+
+
+def test_the_mode_of_every_module_is_false_inside_and_restored():
+    seen = []
+
+    class Watch(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.last = nn.Linear(4, 3)
+
+        def forward(self, x):
+            seen.append((self.training, self.last.training, torch.is_grad_enabled()))
+            return self.last(x)
+
+    model = Watch()
+    model.last.eval()
+    SelectionContext(X, Y, model=model).gradients()
+    assert set(seen) == {(False, False, False)}
+    assert (model.training, model.last.training) == (True, False)
