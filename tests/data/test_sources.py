@@ -1,5 +1,6 @@
 """What is not data is refused in one sentence that names the file, the column and the number; and image folders."""
 
+import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -32,6 +33,17 @@ def test_a_parquet_file_damaged_in_the_middle_is_named(tmp_path: Path) -> None:
     source = open_source(path)  # the footer is whole
     with pytest.raises(InvalidInputError, match=r"a\.parquet: damaged"):
         list(source.chunks())
+
+
+def test_a_row_group_with_fewer_rows_than_announced_is_damaged(tmp_path: Path) -> None:
+    """A flipped byte in a footer does it: Arrow then gives what the pages hold, and is content."""
+    source = open_source(write(tmp_path / "a.parquet", x=np.arange(40.0)))
+    wrong = dataclasses.replace(source.pieces[0], n_rows=41)
+    for read in (lambda: list(source.read(wrong)), lambda: source.read_group(wrong)):
+        with pytest.raises(
+            InvalidInputError, match=r"a\.parquet: row group 0 announces 41 rows and holds 40"
+        ):
+            read()
 
 
 @pytest.mark.parametrize(

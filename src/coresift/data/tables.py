@@ -52,18 +52,23 @@ class ParquetSource(Source):
             batches = self._open(piece.file).iter_batches(
                 batch_size=self.chunk_rows, row_groups=[piece.part], columns=self.columns.all
             )
+        rows = 0
         while True:
             with _naming(file):
-                batch = next(batches, None)
-                chunk = None if batch is None else chunk_of(batch, self.columns, file)
-            if chunk is None:
-                return
+                if (batch := next(batches, None)) is None:
+                    break
+                chunk = chunk_of(batch, self.columns, file)
+            rows += batch.num_rows
             yield chunk
+        _check_announced(rows, piece, file)
 
     def read_group(self, piece: Piece) -> Any:
         """A row group with all its columns, as an Arrow table."""
-        with _naming(self.files[piece.file]):
-            return self._open(piece.file).read_row_group(piece.part)
+        file = self.files[piece.file]
+        with _naming(file):
+            group = self._open(piece.file).read_row_group(piece.part)
+        _check_announced(group.num_rows, piece, file)
+        return group
 
     def _open(self, file: int) -> Any:
         """The reader of a file; the last one is kept, since pieces of a file are mostly read one after another."""
@@ -79,6 +84,14 @@ class ParquetSource(Source):
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_opened": None}
+
+
+def _check_announced(rows: int, piece: Piece, file: str) -> None:
+    """Arrow reads as many rows as the pages hold, whatever the metadata say."""
+    if rows != piece.n_rows:
+        raise InvalidInputError(
+            f"{file}: row group {piece.part} announces {piece.n_rows:,} rows and holds {rows:,}; the file is damaged."
+        )
 
 
 class CsvSource(Source):
