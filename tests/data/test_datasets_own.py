@@ -537,3 +537,13 @@ def test_numbers_of_hugging_face() -> None:
 def test_bad_sets_of_hugging_face_are_refused(data, options, complaint: str) -> None:
     with pytest.raises(InvalidInputError, match=complaint):
         load_dataset(data, **options)
+
+
+@pytest.mark.parametrize("where", ["X", "y"])
+def test_signalling_nans_are_refused_like_others(where: str, tmp_path: Path) -> None:
+    """A flipped bit makes one; narrowing it warns, where an error is meant."""
+    arrays = {"X": np.ones((4, 2)), "y": np.arange(4.0)}
+    arrays[where].reshape(-1)[1:2].view(np.uint64)[:] = 0x7FF0000000000001
+    np.savez(tmp_path / "a.npz", **arrays)
+    with pytest.raises(InvalidInputError, match="finite"):
+        load_dataset(str(tmp_path / "a.npz"))

@@ -110,7 +110,7 @@ def _inputs(values: Any, what: str) -> tuple[np.ndarray, list[str]]:
         x = np.ascontiguousarray(x.transpose(0, 3, 1, 2))
         how.append("channels brought to the front")
     if x.dtype.kind == "f":
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore", invalid="ignore"):  # too large, signalling NaN
             narrow = x.astype(np.float32)
         if len(bad := np.argwhere(~np.isfinite(narrow))):
             raise InvalidInputError(
@@ -155,7 +155,7 @@ def _floats(y: np.ndarray, name: str) -> np.ndarray:
         raise InvalidInputError(
             f"{name}: y is {y.dtype} of shape {y.shape}; targets are numbers, (n,) or (n, K)."
         )
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
         targets = y.astype(np.float32)
     if not np.isfinite(targets).all():
         raise InvalidInputError(f"{name}: y holds numbers that are not finite.")
