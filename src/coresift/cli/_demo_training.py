@@ -97,8 +97,8 @@ def draw(found: list[Trained]) -> Figure:
 
     colours = dict(zip(STRATEGIES, (BLACK, ORANGE, BLUE, VERMILLION, GREEN), strict=True))
     with figure_style():
-        figure = Figure(figsize=(8.0, 3.4), layout="constrained")
-        left, right = figure.subplots(1, 2, width_ratios=(3, 2))
+        figure = Figure(figsize=(9.0, 3.4), layout="constrained")
+        left, right = figure.subplots(1, 2, width_ratios=(5, 4))
         for place, each in enumerate(found):
             points = [
                 [
@@ -138,8 +138,8 @@ def show(
     if not settings.quiet:
         settings.out.print(
             f"LeNet-5 on digits of 28x28 pixels, {epochs} epochs; means of {n_seeds} runs, of one on all data. Random "
-            "is drawn once and kept, the others are drawn anew every epoch: by the sensitivities of the inputs (rbf), by "
-            "what the network gets wrong (adaptive-coreset). Seconds are of selection and training."
+            "is drawn once and kept, the others are drawn anew every epoch: by the sensitivities of the inputs (rbf), "
+            "by what the network gets wrong (adaptive-coreset). Seconds are of selection and training."
         )
     if path is None:
         return
