@@ -14,7 +14,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from coresift.experiments.bench.statistics import Comparison, compare_pairs, holm, mean_and_deviation
+from coresift.experiments.bench.statistics import (
+    MIN_SEEDS,
+    Comparison,
+    compare_pairs,
+    holm,
+    mean_and_deviation,
+)
 from coresift.experiments.bench.store import Store
 
 ADAPTIVE, UNIFORM, FIXED = "ADAPTIVE-CORESET", "ADAPTIVE-RANDOM", "FIXED-CORESET"
@@ -117,7 +123,7 @@ def above(line: Line, least: float = 0.0, *, significantly: bool = False) -> str
         return "not run"
     if difference <= 0.0 or difference < least:
         return "no"
-    if significantly and not line.found.is_significant:
+    if line.found.n_pairs < MIN_SEEDS or (significantly and not line.found.is_significant):
         return "above, but could be chance"
     return "**yes**"
 

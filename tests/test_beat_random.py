@@ -23,7 +23,7 @@ def test_verdicts_need_the_points_and_the_evidence():
     assert above(clear, 1.3, significantly=True) == "no"
     assert above(noisy, significantly=True) == "above, but could be chance"
     assert above(noisy) == "**yes**"
-    assert above(none, significantly=True) == "above, but could be chance"
+    assert above(none) == "above, but could be chance"
     assert not_below(none) == "not run"
     assert not_below(clear) == not_below(noisy) == "**yes**"
     (worse,) = family([("worse", runs(96.9, 97.0, 97.0, 97.1), runs(98.0, 98.2, 98.1, 98.3))])
