@@ -39,7 +39,7 @@ def draw(records: list[dict[str, Any]], out: Path) -> None:
     if not panels:
         return
     style = {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "svg.hashsalt": "coresift"}
-    columns = max(3, -(-len(panels) // 2))
+    columns = min(5, max(3, -(-len(panels) // 2)))
     height = -(-len(panels) // columns)
     with mpl.rc_context(style):
         figure, axes = plt.subplots(
@@ -86,7 +86,7 @@ def draw(records: list[dict[str, Any]], out: Path) -> None:
             [handles[name] for name in ordered],
             ordered,
             loc="outside lower center",
-            ncols=min(7, columns + 1),
+            ncols=min(5, columns + 1),
             frameon=False,
         )
         figure.savefig(out / "peers.svg", metadata={"Date": None})
