@@ -566,3 +566,36 @@ def test_directions_at_infinity_are_half_random_and_half_of_the_outermost_querie
     assert len(directions) == 5
     np.testing.assert_allclose(np.linalg.norm(far, axis=1), 1e6 * points.max_norm, rtol=1e-9)
     assert len(far) == 2
+
+
+def test_queries_are_projected_on_the_ball_and_left_alone_without_one():
+    rng = np.random.default_rng(0)
+    points = scaled(rng.normal(size=(20, 3)))
+    queries = rng.normal(size=(50, 3)) * rng.uniform(0.1, 4.0, (50, 1))
+    for radius in (0.7, np.inf):
+        kernel = GaussianKernel() if np.isfinite(radius) else LaplacianKernel()
+        ratio = LogRatio(points, np.ones(20), np.arange(5), np.full(5, 4.0), kernel)
+        found = _Search(ratio, radius, rng, None).project(queries)
+        lengths = np.linalg.norm(queries, axis=1)
+        outside = lengths > radius
+        np.testing.assert_array_equal(found[~outside], queries[~outside])
+        np.testing.assert_allclose(found[outside], queries[outside] / lengths[outside, None] * radius)
+
+
+def test_the_rows_next_to_the_worst_queries_are_tried():
+    """Sixty-four queries are looked around at, those of the largest error, whether the ratio is too high or too low."""
+    rng = np.random.default_rng(0)
+    points = scaled(rng.normal(size=(300, 2)))
+    ratio = LogRatio(points, np.ones(300), np.arange(5), np.full(5, 60.0), LaplacianKernel())
+    search = _Search(ratio, np.inf, rng, None)
+    search.queries = points.take(np.arange(10, 210))  # a row is the nearest to itself
+    search.values = np.full(200, 1e-3)
+    worst = rng.permutation(200)[:64]
+    search.values[worst] = np.where(rng.random(64) < 0.5, 0.6, -0.9)
+    tried = []
+    search.evaluate = lambda queries: tried.append(queries)
+    search.try_nearest_rows()
+    wanted = points.take(10 + np.sort(worst))
+    found = {row.tobytes() for row in tried[0]}
+    assert {row.tobytes() for row in wanted} <= found
+    assert len(found) <= 64 + 5  # and the nearest of the subset, which has five

@@ -212,3 +212,15 @@ def test_precise_repairs_rows_that_matter_to_either_sum(side, scale):
     expected = direct(GaussianKernel, X, weights, rows, v, query)
     np.testing.assert_allclose(ratio.precise(query), expected, atol=1e-9)
     assert np.abs(ratio(query) - expected).max() > 1e-4  # power
+
+
+@pytest.mark.parametrize("weight", [0.5, 1.0, 2.0])
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_equal_weights_count(kernel, weight, rng):
+    """Weights of one have a way of their own; other equal weights must not take it."""
+    X, _, rows, v = problem(rng)
+    weights, queries = np.full(len(X), weight), rng.standard_normal((5, X.shape[1]))
+    found, slopes = LogRatio(plain(X), weights, rows, v, kernel()).with_gradient(queries)
+    np.testing.assert_allclose(found, direct(kernel, X, weights, rows, v, queries), atol=1e-9)
+    unit = LogRatio(plain(X), np.ones(len(X)), rows, v / weight, kernel()).with_gradient(queries)[1]
+    np.testing.assert_allclose(slopes, unit, atol=1e-9)

@@ -6,6 +6,7 @@ import scipy.sparse as sp
 import torch
 from sklearn.decomposition import PCA
 from torch import nn
+from torch.utils.data import TensorDataset
 
 from coresift import CoresiftError, InvalidInputError, InvalidTypeError
 from coresift.selection import (
@@ -27,7 +28,7 @@ from coresift.selection import (
 from coresift.selection._classes import class_budgets
 from coresift.selection._inputs import principal
 from coresift.selection._pool import PoolContext, gradients_of, knows_gradients
-from coresift.selection._variance import Variance, draw_variance, two_stage_variance
+from coresift.selection._variance import Variance, draw_variance, gradient_norms, two_stage_variance
 from coresift.selection.adaptive import joined
 
 RNG = np.random.default_rng(0)
@@ -393,3 +394,24 @@ def test_the_mode_of_every_module_is_false_inside_and_restored():
     SelectionContext(X, Y, model=model).gradients()
     assert set(seen) == {(False, False, False)}
     assert (model.training, model.last.training) == (True, False)
+
+
+def test_fifty_principal_components_unless_others_are_asked_for():
+    wide = rng().normal(size=(80, 70)).astype(np.float32)
+    assert SelectionContext(wide).features("pca").shape == (80, 50)
+    assert SelectionContext(wide).features("pca", 7).shape == (80, 7)
+
+
+def test_a_last_batch_of_one_item_has_its_target():
+    items = TensorDataset(torch.from_numpy(X), torch.from_numpy(Y))
+    model = nn.Linear(4, 3)
+    own = SelectionContext(items, model=model, batch_size=29).gradients()
+    arrays = SelectionContext(X, Y, model=model).gradients()
+    np.testing.assert_allclose(own.sq_norms(), arrays.sq_norms(), rtol=1e-5)
+
+
+def test_the_first_gradient_that_is_not_finite_is_named():
+    values = np.ones((5, 3), dtype=np.float32)
+    values[[1, 3]] = np.nan
+    with pytest.raises(InvalidInputError, match="gradient of row 1 has the norm nan"):
+        gradient_norms(Gradients(values))
