@@ -8,11 +8,12 @@
 #   make mutants do tests notice planted faults?  make audit-deps   known vulnerabilities of what is installed
 #   make clean   remove the environment and everything that was built
 #
-# Variables: PYTHON (which Python makes the environment), VENV (where), PYTEST_ARGS.
+# Variables: PYTHON (which Python makes the environment), VENV (where), PYTEST_ARGS, SEED (of make mutants).
 
 export VENV ?= .venv
 PY := $(VENV)/bin/python
 PYTEST_ARGS ?= -n 2
+SEED ?= 4
 
 # One thread per process: the tests and the figures use processes, and sums come out the same everywhere.
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
@@ -47,9 +48,9 @@ coverage: setup-dev
 
 mutants: setup-dev
 	$(ONE_THREAD) $(PY) tools/mutants.py baseline core tests/core
-	$(ONE_THREAD) $(PY) tools/mutants.py run core --sample 120 --budget 3
+	$(ONE_THREAD) $(PY) tools/mutants.py run core --sample 100 --seed $(SEED) --budget 10
 	$(ONE_THREAD) $(PY) tools/mutants.py baseline selection tests/selection tests/contract
-	$(ONE_THREAD) $(PY) tools/mutants.py run selection --sample 100 --budget 3
+	$(ONE_THREAD) $(PY) tools/mutants.py run selection --sample 100 --seed $(SEED) --budget 10
 
 audit-deps: setup-dev
 	$(PY) tools/audit_deps.py
