@@ -86,3 +86,20 @@ def test_a_fault_knows_the_lines_of_its_statement():
     header = next(i for i, line in enumerate(lines, 1) if line.startswith("    if x < 0"))
     assert places["comparison", "x < 0"] == ((header, header), False)  # not the lines under the condition
     assert places["constant", "True"][1]  # a default is made where the function is defined
+
+
+def test_sizes_of_blocks_are_left_alone_and_numbers_of_rows_are_not():
+    source = """
+_BLOCK_BYTES = 1 << 20
+LIMIT = 7
+
+def f(points, n):
+    for rows in row_slices(n + 2, 8.0 * points.d, _BLOCK_BYTES):
+        pass
+    for rows, block in points.blocks(extra_columns=2 * n):
+        pass
+"""
+    found = {(mutant.before, mutant.after) for mutant in mutants_of(source)}
+    assert {("7", "8"), ("n + 2", "n - 2")} <= found
+    changed = {before for before, _ in found}
+    assert not changed & {"1 << 20", "20", "8.0", "8.0 * points.d", "2 * n"}

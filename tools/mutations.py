@@ -11,7 +11,9 @@
     slice        a bound is one more
 
 Left alone: docstrings, annotations, decorators, type aliases, what stands inside a ``raise`` or an f-string, calls of a
-logger, and ``__repr__`` and ``__str__``: texts for people, and names for the type checker.
+logger, and ``__repr__`` and ``__str__``: texts for people, and names for the type checker. And how much is held at
+once: the bytes that ``row_slices`` and ``blocks`` are given, and constants named ``..._BYTES``. Results do not depend
+on them, which tests show by changing the sizes of blocks.
 """
 
 from __future__ import annotations
@@ -57,6 +59,7 @@ _PAIRS = (
     ("zeros", "ones"),
     ("zeros_like", "ones_like"),
 )
+_BLOCKS = ("row_slices", "blocks")  # these say how many rows are held at once
 _OPPOSITES = {a: b for pair in _PAIRS for a, b in (pair, pair[::-1])}
 _NUMBERS = ("float", "int", "ndarray", "Floats", "Tensor")
 _LOGGERS = ("logger", "_logger", "log", "_log", "logging", "warnings")
@@ -132,9 +135,14 @@ def _mutable(node: ast.AST, statement: ast.stmt | None, function: _Function | No
         yield node, statement, function
     if isinstance(node, ast.Raise | ast.JoinedStr):
         return
+    called = _last_name(node.func) if isinstance(node, ast.Call) else ""
     for name, value in ast.iter_fields(node):
         if name in ("annotation", "returns", "decorator_list", "type_params"):
             continue
+        if called in _BLOCKS and name == "keywords":
+            continue
+        if called == "row_slices" and name == "args":
+            value = value[:1]  # the number of rows, which matters
         # Defaults belong to the header of a function, which runs where the function is defined.
         inner = node if isinstance(node, _Function) and name == "body" else function
         for child in value if isinstance(value, list) else [value]:
@@ -153,10 +161,14 @@ def _is_left_alone(node: ast.AST, function: _Function | None) -> bool:
         aliases = isinstance(node.value, ast.Subscript) or (
             isinstance(node.value, ast.BinOp) and isinstance(node.value.op, ast.BitOr)
         )
-        return aliases or any(
-            isinstance(target, ast.Name) and target.id == "__all__" for target in node.targets
-        )
+        names = [target.id for target in node.targets if isinstance(target, ast.Name)]
+        return aliases or any(name == "__all__" or name.endswith("_BYTES") for name in names)
     return isinstance(node, ast.Import | ast.ImportFrom)
+
+
+def _last_name(node: ast.expr) -> str:
+    """``c`` of ``a.b.c``."""
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
 def _root(node: ast.expr) -> str:

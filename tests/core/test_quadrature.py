@@ -319,3 +319,16 @@ def test_interpolated_potentials_are_exact_where_they_are_known_and_follow_the_f
     mean = kernel(Z, Z[drawn], loss).mean(axis=1)
     spread = np.linalg.solve(K, exact - mean[rows])
     np.testing.assert_allclose(found, mean + kernel(Z, Z[rows], loss) @ spread, atol=1e-6)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("limit", [0, 100])
+def test_a_fit_says_what_it_achieves(loss, limit, monkeypatch):
+    """``v.K v - 2 b.v``, the squared discrepancy up to a constant: dense and tile by tile."""
+    monkeypatch.setattr(quadrature, "DENSE_LIMIT", limit)
+    rng = np.random.default_rng(3)
+    Z, w = rng.normal(size=(60, 3)), np.full(60, 1 / 60)
+    rows = np.arange(15)
+    K, b = kernel(Z[rows], Z[rows], loss), kernel(Z[rows], Z, loss) @ w
+    fit = fitted_weights(make_points(Z), rows, w, np.full(15, 1 / 15), loss)
+    assert fit.value == pytest.approx(fit.weights @ K @ fit.weights - 2.0 * b @ fit.weights, rel=1e-6)
