@@ -160,6 +160,26 @@ def test_ray_starts_its_own_cluster_unless_told_of_one(
     ]
 
 
+@pytest.mark.parametrize(
+    ("address", "words"), [("", "no cluster could be started"), ("10.0.0.1:6379", "at 10.0.0.1:6379 cannot")]
+)
+def test_a_cluster_that_does_not_start_is_said_in_a_sentence(
+    address: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a busy machine Ray gives up after a while, with a bare Exception."""
+    ray = pytest.importorskip("ray", reason="Ray, the extra 'ray', is not installed")
+
+    def fail(**options: Any) -> None:
+        raise Exception("The current node timed out during startup.")  # noqa: TRY002
+
+    monkeypatch.setenv("RAY_ADDRESS", address)
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "init", fail)
+    np.save(tmp_path / "a.npy", np.zeros((50, 2)))
+    with pytest.raises(CoresiftError, match=f"{words}.*timed out during startup. Try again, or use engine"):
+        RayEngine(open_source(tmp_path / "a.npy"), 2)
+
+
 @pytest.mark.slow
 def test_without_ray_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import builtins

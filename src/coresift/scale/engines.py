@@ -147,17 +147,19 @@ class RayEngine:
         self._ray: Any = ray
         self._is_ours = not ray.is_initialized()
         if self._is_ours:
-            if os.environ.get("RAY_ADDRESS"):
-                ray.init(log_to_driver=False, logging_level=logging.ERROR)
-            else:
+            options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+            where = os.environ.get("RAY_ADDRESS")
+            if not where:
                 # "local": Ray would else join what it finds on this machine, and refuse a number of cores
-                ray.init(
-                    address="local",
-                    num_cpus=workers if workers > 1 else None,
-                    log_to_driver=False,
-                    logging_level=logging.ERROR,
-                    include_dashboard=False,
-                )
+                options |= {"address": "local", "num_cpus": workers if workers > 1 else None}
+                options |= {"include_dashboard": False}
+            try:
+                ray.init(**options)
+            except Exception as error:  # bare ones, too: "The current node timed out during startup"
+                place = f"the cluster at {where} cannot be joined" if where else "no cluster could be started"
+                raise CoresiftError(
+                    f"engine = 'ray': {place}: {error} Try again, or use engine='local'."
+                ) from error
         cores = int(self._ray.cluster_resources().get("CPU", 1))
         self.n_workers = min(workers, cores) if workers > 1 else cores
         self._source = ray.put(source)
