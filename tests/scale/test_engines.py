@@ -170,7 +170,7 @@ def test_a_cluster_that_does_not_start_is_said_in_a_sentence(
     ray = pytest.importorskip("ray", reason="Ray, the extra 'ray', is not installed")
 
     def fail(**options: Any) -> None:
-        raise Exception("The current node timed out during startup.")  # noqa: TRY002
+        raise Exception("The current node timed out during startup.")
 
     monkeypatch.setenv("RAY_ADDRESS", address)
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
