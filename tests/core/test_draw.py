@@ -494,3 +494,15 @@ def test_a_seed_of_keys_has_128_bits():
     for seed in (-1, 2**128):
         with pytest.raises(InvalidInputError, match="outside 0"):
             exponential_keys(seed, 0, 2)
+
+
+@pytest.mark.parametrize("n_tiny", [1, 4])
+def test_equal_scores_at_the_border_of_certainty_leave_one_draw(n_tiny):
+    """One row above two that tie: three draws, two rows certain, and the third is drawn among what is left."""
+    scores = np.r_[100.0, 50.0, 50.0, np.full(n_tiny, 1e-20)]
+    for seed in range(20):
+        draw = DrawTable(scores, np.ones(len(scores)), np.random.default_rng(seed)).systematic(
+            3, np.random.default_rng(seed)
+        )
+        assert draw.indices.tolist() == [0, 1, 2]  # the tiny ones have their chance of 1e-22
+        np.testing.assert_allclose(draw.weights, 1.0)

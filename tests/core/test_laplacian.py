@@ -8,7 +8,12 @@ from hypothesis import strategies as st
 from scipy.spatial.distance import cdist
 
 from coresift.core.gaussian import cells
-from coresift.core.laplacian import euclidean_distances, laplacian_cells, laplacian_exact
+from coresift.core.laplacian import (
+    _sparse_distances,
+    euclidean_distances,
+    laplacian_cells,
+    laplacian_exact,
+)
 from coresift.core.points import Points
 
 
@@ -84,3 +89,15 @@ def test_other_metrics_are_measured_in_the_data(metric):
     X, shares = rng.normal(size=(25, 3)) + 100.0, rng.dirichlet(np.ones(25))
     found = laplacian_exact(_points(X, 2.0), shares, metric)
     np.testing.assert_allclose(found.values, shares / (np.exp(-cdist(X, X, metric) / 2) @ shares), rtol=1e-10)
+
+
+@pytest.mark.parametrize("rows", [slice(0, 12), slice(5, 24)])
+def test_sparse_rows_that_nearly_coincide_have_their_distance(rows):
+    """The product of matrices loses it, so these pairs are measured; each with its own partner."""
+    rng = np.random.default_rng(4)
+    X = np.round(rng.normal(size=(12, 6)) * (rng.random((12, 6)) < 0.6), 1) + 5.0 * np.eye(12, 6)
+    X = np.vstack([X, X * (1.0 + 1e-5 * np.arange(1.0, 13.0)[:, None])])
+    points = Points(sp.csr_array(X), np.zeros(6), 2.0, float(np.linalg.norm(X, axis=1).max()) / 2.0)
+    np.testing.assert_allclose(
+        _sparse_distances(points, rows), cdist(X[rows] / 2.0, X / 2.0), rtol=1e-6, atol=1e-14
+    )

@@ -327,3 +327,13 @@ def test_sparse_points_give_the_same():
         paper.laplacian_lemma(sparse, weights).log_values,
         atol=1e-6,
     )
+
+
+def test_points_without_weight_do_not_decide_whether_the_printed_lemma_holds():
+    near, mid = (
+        np.full((4, 2), 0.1),
+        np.full((1, 2), np.sqrt(0.5)),
+    )  # at R = 1/2: 0.75 |q| >= (|p| + R)^2 or not
+    Z = np.vstack([near, mid])
+    assert not paper.lemma(as_points(Z), np.ones(5), 0.5, "printed").is_certified
+    assert paper.lemma(as_points(Z), np.array([1.0, 1, 1, 1, 0]), 0.5, "printed").is_certified

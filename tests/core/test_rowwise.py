@@ -124,3 +124,14 @@ def test_singular_vectors_of_fewer_rows_than_columns_and_of_none():
     np.testing.assert_allclose(to_u, V / s)
     s, V, to_u = graded_svd(np.zeros((0, 3)), np.zeros((3, 0)))
     assert (s.shape, V.shape, to_u.shape) == ((0,), (3, 0), (3, 0))
+
+
+@pytest.mark.parametrize("unit", [1e-160, 1e160])
+def test_singular_values_of_tiny_and_of_huge_factors(unit):
+    """Their squares are no floats; in other units it is the same matrix."""
+    core = np.random.default_rng(6).normal(size=(3, 3)) + 2.0 * np.eye(3)
+    expected = graded_svd(core, np.linalg.inv(core))
+    s, V, to_u = graded_svd(core * unit, np.linalg.inv(core) / unit)
+    np.testing.assert_allclose(s / unit, expected[0], rtol=1e-12)
+    np.testing.assert_allclose(np.abs(V), np.abs(expected[1]), rtol=1e-9)
+    np.testing.assert_allclose(np.abs(to_u) * unit, np.abs(expected[2]), rtol=1e-9)
