@@ -79,6 +79,7 @@ time.sleep(0.1)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("body", "complaint"),
     [

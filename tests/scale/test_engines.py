@@ -124,6 +124,7 @@ def test_two_workers_of_ray_find_the_same(folder: Path, alone: Any, cluster: Any
     assert cluster.is_initialized()  # a cluster that we did not start is left running
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_a_worker_of_ray_that_is_killed_changes_nothing(folder: Path, tmp_path: Path, cluster: Any) -> None:
     source = open_source(folder)
