@@ -1,5 +1,7 @@
 """Borders of what strategies and contexts accept and do: the last value on this side, the first on the other."""
 
+import time
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -415,3 +417,11 @@ def test_the_first_gradient_that_is_not_finite_is_named():
     values[[1, 3]] = np.nan
     with pytest.raises(InvalidInputError, match="gradient of row 1 has the norm nan"):
         gradient_norms(Gradients(values))
+
+
+def test_accounts_begin_with_nothing():
+    context, start = SelectionContext(X), time.perf_counter()
+    context.features("pca", 2)
+    cost = context.costs["features"]
+    assert (cost.calls, cost.samples) == (1, 30)
+    assert 0.0 < cost.seconds <= time.perf_counter() - start
