@@ -95,7 +95,7 @@ class LeNet5(nn.Module):
 
 
 def _halved(x: Tensor) -> Tensor:
-    """Max-pooling of 2x2; without gradients as maxima of slices, four times as fast on a CPU with few channels."""
+    """Max-pooling of 2x2; without gradients as maxima of slices: the network is 1.4 times as fast so, on a CPU."""
     if torch.is_grad_enabled() and x.requires_grad:
         return functional.max_pool2d(x, 2)
     rows = torch.maximum(x[:, :, ::2], x[:, :, 1::2])
