@@ -349,6 +349,8 @@ def test_it_is_registered_with_and_without_a_warm_start():
     warm = registry()["ADAPTIVE-CORESET-WARM"]
     assert isinstance(warm, Warm)
     assert isinstance(warm.strategy, AdaptiveCoreset)
+    assert not warm.strategy.automatic
+    assert registry()["ADAPTIVE-CORESET-AUTO"].automatic
 
 
 class Stop(Exception):

@@ -192,3 +192,17 @@ def test_an_estimate_counts_samples_and_believes_records(data_dir: Path) -> None
     known = estimates(protocol, cells, data, speed, [record])
     assert known[[cell.method for cell in cells].index("FULL")].seconds == 7.0
     assert np.isfinite(known[0].memory)
+
+
+def test_an_estimate_counts_the_pool_of_adaptive_coresets(data_dir: Path) -> None:
+    """A pool of 3 R budgets is passed through the model, all data at most."""
+    protocol = tiny(["adaptive-coreset@1", "adaptive-coreset-auto-warm@1", "adaptive-coreset@4"], (0.1,), 1)
+    data = load_dataset("mnist", data_dir)
+    found = estimates(protocol, protocol.cells(), data, Speed(training=1e9, forward=1.0))
+    n_test = len(data.test)
+    passed = {
+        (c.method, c.select_every): e.seconds - n_test for c, e in zip(protocol.cells(), found, strict=True)
+    }
+    assert passed["ADAPTIVE-CORESET", 1] == pytest.approx(4 * 60, rel=1e-3)
+    assert passed["ADAPTIVE-CORESET-AUTO-WARM", 1] == pytest.approx(2 * 60, rel=1e-3)
+    assert passed["ADAPTIVE-CORESET", 4] == pytest.approx(200, rel=1e-3)

@@ -13,6 +13,7 @@ import numpy as np
 from ...data import DatasetSplits
 from ...scale.budget import parse_budget
 from ...selection import plan, strategy_named
+from ...selection._variance import FORWARD_SHARE
 from .protocol import Cell, Protocol
 from .store import Record
 
@@ -116,9 +117,18 @@ def _seconds(protocol: Protocol, cell: Cell, data: DatasetSplits, speed: Speed) 
     schedule = plan(strategy_named(cell.method), protocol.training["epochs"], size / n)
     trained = schedule.n_full * n + (schedule.total - schedule.n_full) * size
     selections = math.ceil((schedule.total - schedule.n_full) / cell.select_every)
+    passed = selections * _passed(cell, n, size) + len(data.test)
+    return trained / speed.training + passed / speed.forward
+
+
+def _passed(cell: Cell, n: int, size: int) -> float:
+    """Forward passes of a selection, in samples, and what takes as long as them."""
+    if not looks_at_model(cell.method):
+        return 0.0
     kind = cell.method.removesuffix("-WARM").removesuffix("PB")
-    passes = 1.0 + _SELECTION_PASSES.get(kind, 1.0) if looks_at_model(cell.method) else 0.0
-    return trained / speed.training + (selections * passes * n + len(data.test)) / speed.forward
+    if kind.startswith("ADAPTIVE-CORESET"):  # its pool, at most: scores cost no more than the training between them
+        return min(n, size * cell.select_every / FORWARD_SHARE)
+    return n * (1.0 + _SELECTION_PASSES.get(kind, 1.0))
 
 
 def _memory(data: DatasetSplits) -> float:
