@@ -126,7 +126,9 @@ def _passed(cell: Cell, n: int, size: int) -> float:
     if not looks_at_model(cell.method):
         return 0.0
     kind = cell.method.removesuffix("-WARM").removesuffix("PB")
-    if kind.startswith("ADAPTIVE-CORESET"):  # its pool, at most: scores cost no more than the training between them
+    if kind.startswith(
+        "ADAPTIVE-CORESET"
+    ):  # its pool, at most: scores cost no more than the training between them
         return min(n, size * cell.select_every / FORWARD_SHARE)
     return n * (1.0 + _SELECTION_PASSES.get(kind, 1.0))
 
