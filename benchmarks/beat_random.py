@@ -179,7 +179,9 @@ def page(records: Records) -> str:
             records.of("cifar10", UNIFORM, 4, b, "cpu"),
         )
         for b in (0.05, 0.10)
-    ] + _covtype(records, ADAPTIVE, UNIFORM, 20)
+    ]
+    others += _covtype(records, ADAPTIVE, UNIFORM, 20)
+    others += [(f"{where}, automatic", *pair) for where, *pair in _covtype(records, AUTOMATIC, UNIFORM, 20)]
     section(
         "Rare redraws, other data",
         "Every 4 of 12 epochs on CIFAR-10, every 20 of 100 on CovType. Aim: above.",
