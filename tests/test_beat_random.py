@@ -19,11 +19,9 @@ def test_verdicts_need_the_points_and_the_evidence():
             ("one seed", runs(98.0), runs(97.0)),
         ]
     )
-    assert above(clear, 1.0, significantly=True) == "**yes**"
-    assert above(clear, 1.3, significantly=True) == "no"
-    assert above(noisy, significantly=True) == "above, but could be chance"
-    assert above(noisy) == "**yes**"
-    assert above(none) == "above, but could be chance"
+    assert above(clear, 1.0) == "**yes**"
+    assert above(clear, 1.3) == "no"
+    assert above(noisy) == above(none) == "above, within noise"
     assert not_below(none) == "not run"
     assert not_below(clear) == not_below(noisy) == "**yes**"
     (worse,) = family([("worse", runs(96.9, 97.0, 97.0, 97.1), runs(98.0, 98.2, 98.1, 98.3))])
@@ -72,7 +70,7 @@ def test_the_page_of_a_store(tmp_path):
             store.append(made)
     text = page(Records(tmp_path))
     assert "| 1 % | 99.00 | 99.11 ± 0.01 (3) | ADAPTIVE-RANDOM, R = 1 | 1.00 | **yes** |" in text
-    assert "| 3 % | 99.23 | missing | | | not run |" in text
+    assert "| 3 % | 99.23 | fewer than 3 seeds | | | not run |" in text
     assert "+0.39" in text
     assert main(["--results", str(tmp_path)]) == 0
     assert (tmp_path / "beat-random.md").read_text(encoding="utf-8") == text

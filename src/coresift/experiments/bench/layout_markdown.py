@@ -20,7 +20,12 @@ def markdown_text(summary: Summary) -> str:
         lines += [f"- {_escaped(source.caption)} (`{source.label}`)" for source in summary.paper.sources]
         lines.append("")
     if summary.protocol.assumptions:
-        lines += ["## Assumptions", "", "What the paper does not print, and is assumed here:", ""]
+        why = (
+            "What the paper does not print, and is assumed here:"
+            if summary.paper.sources
+            else "Declared here:"
+        )
+        lines += ["## Assumptions", "", why, ""]
         lines += [f"- {_escaped(sentence)}" for sentence in summary.protocol.assumptions]
         lines.append("")
     return "\n".join(lines).rstrip("\n") + "\n"
