@@ -87,10 +87,7 @@ def test_means_deviations_and_seeds_as_known() -> None:
     assert row_of(text, "RANDOM").split() == ["RANDOM", "94.00", "±1.00", "│", "94.55", "±0.21"]
     assert row_of(text, "RBF-WARM").split() == ["RBF-WARM", "98.51", "±0.01²", "│", "—"]
     assert row_of(text, "RBF@1").split() == ["RBF@1", "—", "│", "—"]
-    assert (
-        "Seeds: 3; a raised number is the number of seeds of a cell that has more or fewer. One seed has no deviation."
-        in text
-    )
+    assert "Seeds: 3; a raised number is the number of seeds of its cell. One seed has no deviation." in text
     assert "12 of 21 cells finished (protocol 1, scale paper, 3 seeds)." in text
 
 

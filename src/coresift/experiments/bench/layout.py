@@ -315,7 +315,7 @@ def _seeds_note(summary: Summary, usual: int) -> str:
     others = {entry.n_seeds for entry in summary.entries.values()} - {0, usual}
     text = f"Seeds: {usual}" + ("" if usual == wanted else f", where the protocol asks for {wanted}")
     if others:
-        text += "; a raised number is the number of seeds of a cell that has more or fewer"
+        text += "; a raised number is the number of seeds of its cell"
     return f"{text}. One seed has no deviation." if 1 in {usual, *others} else f"{text}."
 
 
