@@ -16,7 +16,7 @@ from pyarrow import parquet
 from coresift import Coreset, InvalidInputError, RBFCoreset, open_source, select
 from coresift.data.arrays import ArraySource
 from coresift.scale import Options, load_run, plan, run
-from coresift.scale.budget import class_budgets, parse_budget, parse_bytes
+from coresift.scale.budget import class_budgets, parse_budget, parse_bytes, parse_shares
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +50,14 @@ def labels(file: Path) -> np.ndarray:
 )
 def test_budgets(budget: Any, rows: int) -> None:
     assert parse_budget(budget, 1000) == rows
+
+
+def test_a_percentage_is_the_fraction_that_it_means() -> None:
+    """A cell of a table is known by its budget: 0.7 / 100 is another float than 0.007."""
+    for tenths in range(1, 1000):
+        assert parse_shares(f"{tenths / 10}%") == parse_shares(f"{tenths / 1000}") == [tenths / 1000]
+    with pytest.raises(InvalidInputError, match="no share"):
+        parse_shares("x%")
 
 
 @pytest.mark.parametrize("budget", ["0%", "101%", "x", "", "0", "-3", "1001", 0, True, "5 percent", "nan"])

@@ -26,6 +26,7 @@ from coresift.selection import (
     SelectionContext,
     Warm,
     register,
+    registry,
 )
 from coresift.selection._classes import class_budgets
 from coresift.selection._inputs import principal
@@ -425,3 +426,89 @@ def test_accounts_begin_with_nothing():
     cost = context.costs["features"]
     assert (cost.calls, cost.samples) == (1, 30)
     assert 0.0 < cost.seconds <= time.perf_counter() - start
+
+
+TARGETS = (X @ np.array([1.0, 2.0, -1.0, 0.5], dtype=np.float32)).astype(np.float32)
+
+
+@pytest.mark.parametrize("name", ["CRAIG", "GRADMATCH", "COVER"])
+@pytest.mark.parametrize("kind", ["fractions", "whole numbers"])
+def test_a_regression_has_no_classes(name, kind):
+    """Every target its own class would choose those with the largest targets, whatever the strategy."""
+    y = TARGETS if kind == "fractions" else np.round(10 * TARGETS).astype(np.int64)
+    context = SelectionContext(X, y, model=nn.Linear(4, 1), loss="mse")
+    assert not context.has_classes
+    core = registry()[name].select(context, 6, rng())
+    assert core == registry()[name].strategy.select(context, 6, rng())
+    assert set(core.indices) != set(np.argsort(-y)[:6])
+    with pytest.raises(InvalidInputError, match="min_per_class = 2: y holds numbers"):
+        PerClass(AdaptiveRandom(), min_per_class=2).select(context, 6, rng())
+
+
+@pytest.mark.parametrize(
+    ("y", "loss", "expected"),
+    [
+        (Y, "cross_entropy", True),
+        (Y.astype(np.float32), "cross_entropy", True),
+        (Y.astype(str), "cross_entropy", True),
+        (TARGETS, "cross_entropy", False),
+        (Y, "mse", False),
+        (Y, nn.HuberLoss(), False),
+        (Y, nn.CrossEntropyLoss(), True),
+        (Y % 2, "bce", True),
+    ],
+)
+def test_what_classes_are(y, loss, expected):
+    assert SelectionContext(X, y, loss=loss).has_classes is expected
+
+
+def test_of_equal_classes_random_ones_are_left_out():
+    """With fewer samples than classes every class has its turn; each is left out with the same probability."""
+    counts = np.full(20, 5)
+    found = np.array([class_budgets(counts, 10, rng=rng(seed)) for seed in range(400)])
+    assert (found.sum(axis=1) == 10).all()
+    assert found.max() == 1
+    # a class is in with probability 1/2: a deviation of 10 in 400, and 20 of them
+    assert (abs(found.sum(axis=0) - 200) < 45).all()
+    np.testing.assert_array_equal(class_budgets(counts, 30, rng=rng(1)), class_budgets(counts, 30))
+
+
+def test_whole_targets_of_a_regression_are_no_classes_of_the_proxy():
+    y = rng(1).permutation(3000)
+    context = SelectionContext(rng(2).normal(size=(3000, 3)), y, loss="mse")
+    same = SelectionContext(context._X, y.astype(np.float64), loss="mse")
+    assert FixedCoreset(rounds=2).select(context, 20, rng()) == FixedCoreset(rounds=2).select(same, 20, rng())
+
+
+def test_gradients_that_are_given_are_numbers():
+    given = rng().normal(size=(30, 4))
+    given[7, 2] = np.nan
+    for gradients in (given, Gradients(np.zeros((30, 2)), given)):
+        with pytest.raises(InvalidInputError, match="gradients contain NaN"):
+            SelectionContext(X, gradients=gradients)
+
+
+def test_norms_are_refused_by_the_row_of_the_data():
+    given = Gradients(np.ones((3, 2)))
+    object.__setattr__(given, "residuals", np.array([[1.0, 1.0], [np.inf, 0.0], [1.0, 0.0]]))
+    with pytest.raises(InvalidInputError, match="gradient of row 47 has the norm inf"):
+        gradient_norms(given, np.array([3, 47, 5]))
+
+
+def test_bfloat16_inputs_are_read():
+    halves = torch.as_tensor(X).bfloat16()
+    for strategy in (RBF(), FixedCoreset(labels=False)):
+        core = strategy.select(SelectionContext(halves, Y), 6, rng())
+        assert core == strategy.select(SelectionContext(halves.float(), Y), 6, rng())
+
+
+def test_the_variance_of_mini_batches_counts_their_members():
+    """Groups of b equal rows are those rows: their sums vary as those of b times the rows."""
+    gradients = Gradients(rng().normal(size=(40, 3)))
+    norms = gradient_norms(gradients)
+    inclusion = np.full(25, 0.2)
+    part = gradients.take(np.arange(25))
+    single = two_stage_variance(part, norms[:25], np.full(25, 40 / 25), inclusion, 40, 5)
+    groups = two_stage_variance(part, norms[:25], np.full(25, 6 * 40 / 25), inclusion, 40, 5)
+    assert groups.ratio == pytest.approx(single.ratio)
+    assert groups.uniform == pytest.approx(36 * single.uniform)

@@ -11,6 +11,7 @@ from torch.utils.data import TensorDataset
 
 from coresift import CoresiftError, InvalidInputError
 from coresift.selection import Craig, SelectionContext
+from coresift.selection._hooks import per_sample_loss
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(23, 6)).astype(np.float32)
@@ -255,3 +256,20 @@ def test_half_precision_models():
     model = nn.Linear(6, 3).bfloat16()
     assert SelectionContext(X, Y, model=model).gradients().residuals.dtype == np.float32
     assert Craig().select(SelectionContext(X, Y, model=model), 5, RNG).size == 5
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [(nn.MSELoss(), "mse"), (nn.L1Loss(), "l1"), (nn.HuberLoss(), "huber"), (nn.BCEWithLogitsLoss(), "bce")],
+)
+def test_targets_beside_one_output_are_not_broadcast(module, name):
+    """Targets (n,) and outputs (n, 1) are n pairs for modules too, as they are for the names."""
+    outputs, targets = torch.randn(6, 1), torch.rand(6).round()
+    expected = per_sample_loss(name)(outputs, targets)
+    assert expected.shape == (6, 1)
+    torch.testing.assert_close(per_sample_loss(module)(outputs, targets), expected)
+
+
+def test_a_loss_of_all_pairs_is_refused():
+    with pytest.raises(InvalidInputError, match=r"has the shape \(6, 6\): one number a sample"):
+        per_sample_loss(lambda outputs, targets: (outputs - targets) ** 2)(torch.randn(6, 1), torch.randn(6))

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,10 @@ import torch
 from torch import nn
 
 from coresift import InvalidInputError
-from coresift.selection import AdaptiveRandom
+from coresift.selection import RBF, AdaptiveRandom
 from coresift.training import DamagedCheckpointError, train
 from coresift.training.checkpoint import read_tensors
+from coresift.training.metrics import Seconds
 
 if not hasattr(os, "fork"):
     pytest.skip("needs fork and SIGKILL", allow_module_level=True)
@@ -214,6 +216,45 @@ def test_another_run_does_not_go_into_the_folder(tmp_path: Path) -> None:
     (tmp_path / "letters" / "mail.txt").write_text("")
     with pytest.raises(InvalidInputError, match=r"other things \(mail.txt\)"):
         run(tmp_path / "letters")
+
+
+def test_what_a_strategy_keeps_is_made_again_off_the_clock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fit is counted once in a run, however often it was killed."""
+    fitted_at: list[str] = []
+    where = ["elsewhere"]
+    original, counted = RBF._select, Seconds.counted
+
+    def select(self, context, size, rng):
+        def fit():
+            fitted_at.append(where[0])
+            return 0
+
+        context.kept("a fit", fit)
+        return original(self, context, size, rng)
+
+    @contextmanager
+    def watched(self, part, place):
+        where[0] = part
+        with counted(self, part, place):
+            yield
+        where[0] = "elsewhere"
+
+    monkeypatch.setattr(RBF, "_select", select)
+    monkeypatch.setattr(Seconds, "counted", watched)
+    settings = {"epochs": 6, "select_every": 2, "checkpoint_seconds": 0.0, "out": tmp_path / "run"}
+
+    def stop(metrics: dict[str, Any]) -> None:
+        if metrics["epoch"] == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(nn.Linear(5, 2), (X, Y), RBF(), 30, on_epoch=stop, **settings)
+    assert fitted_at == ["selection"]
+    where[0] = "elsewhere"
+    train(nn.Linear(5, 2), (X, Y), RBF(), 30, **settings)
+    assert fitted_at == ["selection", "elsewhere"]
 
 
 def test_a_strategy_with_a_state_gets_it_back(tmp_path: Path) -> None:

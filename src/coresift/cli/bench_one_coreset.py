@@ -59,6 +59,7 @@ def one_coreset(
     plan = experiment.Plan(experiment.networks(epochs, resnet_epochs), budget, seeds, seed)
 
     import torch
+    from threadpoolctl import threadpool_limits
 
     torch.set_num_threads(threads)
     with progress_bar(settings) as progress:
@@ -67,7 +68,8 @@ def one_coreset(
         def show(run: experiment.Run) -> None:
             progress.update(task, advance=1, description=f"{run.network}: {run.method}")
 
-        outcome = experiment.measure(data, plan, out, show)
+        with threadpool_limits(threads):  # the seconds of the processor are those of all threads
+            outcome = experiment.measure(data, plan, out, show)
     files = [report.write(outcome, out / f"one-coreset{suffix}") for suffix in (".md", ".json")]
     if as_json:
         settings.out.print_json(report.as_json(outcome))

@@ -19,6 +19,8 @@ from ._strategy import Selector, Strategy
 class PerClass(Selector):
     """A strategy within each class: class c gets ``ceil(budget * n_c / n)``, trimmed to the budget in all.
 
+    In a regression, where there are no classes, it is the strategy on all samples.
+
     Parameters
     ----------
     strategy : Strategy
@@ -42,8 +44,14 @@ class PerClass(Selector):
         check_positive(self.power, "power", at_most=1.0)
 
     def _select(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Coreset:
+        if not context.has_classes:
+            if self.min_per_class:
+                raise InvalidInputError(
+                    f"min_per_class = {self.min_per_class}: y holds numbers (loss = {context.loss!r}), not classes."
+                )
+            return self.strategy.select(context, size, rng)
         counts = np.array([len(positions) for positions in context.classes().values()])
-        budgets = class_budgets(counts, size, self.min_per_class, self.power)
+        budgets = class_budgets(counts, size, self.min_per_class, self.power, rng)
         chosen = [
             (positions, self.strategy.select(part, int(budget), rng))
             for budget, (positions, part) in zip(budgets, context.parts(), strict=True)
@@ -53,13 +61,17 @@ class PerClass(Selector):
 
 
 def class_budgets(
-    counts: NDArray[np.int64], size: int, minimum: int = 0, power: float = 1.0
+    counts: NDArray[np.int64],
+    size: int,
+    minimum: int = 0,
+    power: float = 1.0,
+    rng: np.random.Generator | None = None,
 ) -> NDArray[np.int64]:
     """How many samples of each class: ``ceil(size * n_c / n)``, or by powers of n_c, trimmed to sum to ``size``.
 
     Trimming takes at most one from a class: first from classes that keep another, those that rounding favoured most
-    before others; when there are more classes than budget, some are left with none. What a class then lacks of
-    ``minimum`` is taken from the classes that are farthest above it.
+    before others; when there are more classes than budget, some are left with none, of equal ones random ones. What
+    a class then lacks of ``minimum`` is taken from the classes that are farthest above it.
     """
     granted = np.minimum(counts, minimum)
     if granted.sum() > size:
@@ -70,9 +82,9 @@ def class_budgets(
     quotas = _quotas(counts, size, power)
     budgets = np.ceil(quotas * (1.0 - 1e-12)).astype(np.int64)
     surplus = int(budgets.sum()) - size
-    order = np.lexsort(
-        (quotas - budgets, budgets == 1)
-    )  # classes with more than one first, then by what rounding gave
+    ties = np.arange(len(counts)) if rng is None or size >= len(counts) else rng.permutation(len(counts))
+    # classes with more than one first, then by what rounding gave
+    order = np.lexsort((ties, quotas - budgets, budgets == 1))
     budgets[order[:surplus]] -= 1
     short = np.maximum(granted - budgets, 0)
     budgets += short

@@ -15,7 +15,16 @@ from .._containers import n_rows
 from .._errors import InvalidInputError
 from .._validation import check_choice, check_count
 from ._gradients import Gradients, Validation
-from ._inputs import Rows, as_numpy, batch_of, class_positions, flattened, principal
+from ._inputs import (
+    Rows,
+    as_numpy,
+    batch_of,
+    class_positions,
+    flattened,
+    has_fractions,
+    is_of_numbers,
+    principal,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -117,6 +126,8 @@ class SelectionContext:
             raise InvalidInputError(
                 f"gradients has {len(gradients)} rows, but X has {n_samples}; they must be equal."
             )
+        if gradients is not None and not gradients.is_finite():
+            raise InvalidInputError("gradients contain NaN or infinity; they must be finite.")
         self.rows: Rows = np.arange(n_samples)
         self._is_whole = True
         self.sizes: NDArray[np.float64] = np.ones(n_samples)
@@ -168,6 +179,11 @@ class SelectionContext:
             raise InvalidInputError("this strategy needs labels: give the context y.")
         whole = _once(self._root_kept, "labels", lambda: as_numpy(self._y))
         return whole if self._is_whole else whole[self.rows]
+
+    @property
+    def has_classes(self) -> bool:
+        """Whether the labels are classes and no targets of a regression, as far as they and the loss tell."""
+        return not is_of_numbers(self.loss) and not has_fractions(self.labels)
 
     def classes(self) -> dict[Any, Rows]:
         """The positions of each class, in the order of the labels."""

@@ -37,11 +37,12 @@ def per_sample_loss(loss: str | Loss) -> Loss:
     from torch.nn import functional
 
     if callable(loss):
-        if getattr(loss, "reduction", "none") == "none":
-            return loss
-        loss = copy.copy(loss)  # a module such as CrossEntropyLoss(): the caller's own keeps its reduction
-        loss.reduction = "none"  # type: ignore[attr-defined]
-        return loss
+        if getattr(loss, "reduction", "none") != "none":
+            loss = copy.copy(
+                loss
+            )  # a module such as CrossEntropyLoss(): the caller's own keeps its reduction
+            loss.reduction = "none"  # type: ignore[attr-defined]
+        return _not_broadcast(loss)
     if loss == "cross_entropy":
         return lambda outputs, targets: functional.cross_entropy(outputs, targets, reduction="none")
     named: dict[str, Callable[..., Any]] = {
@@ -62,6 +63,27 @@ def per_sample_loss(loss: str | Loss) -> Loss:
         return function(outputs, targets.reshape(outputs.shape).to(outputs.dtype), reduction="none")
 
     return elementwise
+
+
+def _not_broadcast(loss: Loss) -> Loss:
+    """The loss, with targets (n,) beside outputs (n, 1) in their shape; PyTorch would make (n, n) of them."""
+    from torch import nn
+
+    kinds = (nn.MSELoss, nn.L1Loss, nn.SmoothL1Loss, nn.HuberLoss, nn.BCEWithLogitsLoss, nn.BCELoss)
+
+    def guarded(outputs: Any, targets: Any) -> Any:
+        if isinstance(loss, kinds) and targets.shape != outputs.shape and targets.numel() == outputs.numel():
+            targets = targets.reshape(outputs.shape).to(outputs.dtype)
+        losses = loss(outputs, targets)
+        n = len(outputs)
+        if n > 1 and tuple(outputs.shape) == (n, 1) and tuple(losses.shape) == (n, n):
+            raise InvalidInputError(
+                f"the loss of outputs {tuple(outputs.shape)} and targets {tuple(targets.shape)} has the shape "
+                f"{tuple(losses.shape)}: one number a sample is needed. Give targets of shape ({n}, 1)."
+            )
+        return losses
+
+    return guarded
 
 
 def linear_layer(model: torch.nn.Module, name: str | None, example: Any) -> torch.nn.Module:

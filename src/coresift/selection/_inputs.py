@@ -18,7 +18,20 @@ def as_numpy(values: Any) -> NDArray[Any]:
     """An array of anything that has one: tensors of any device too."""
     if hasattr(values, "detach"):
         values = values.detach().cpu()
+        if str(values.dtype) == "torch.bfloat16":  # NumPy has no such numbers
+            values = values.float()
     return np.asarray(values)
+
+
+def is_of_numbers(loss: Any) -> bool:
+    """Whether a loss is one of regression, as far as its name tells."""
+    name = loss if isinstance(loss, str) else type(loss).__name__
+    return name in ("mse", "l1", "huber", "MSELoss", "L1Loss", "SmoothL1Loss", "HuberLoss")
+
+
+def has_fractions(labels: NDArray[Any]) -> bool:
+    """Whether some of the labels, one a sample, are no whole numbers: then they are no classes."""
+    return labels.ndim == 1 and labels.dtype.kind == "f" and bool(np.any(labels % 1 != 0))
 
 
 def flattened(X: Any) -> Any:

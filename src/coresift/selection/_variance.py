@@ -23,13 +23,14 @@ _ROUNDING = 1e-12  # below this share of the squares a difference of sums is not
 FORWARD_SHARE = 1 / 3  # a forward pass is a third of forward and backward, which costs two forward passes
 
 
-def gradient_norms(gradients: Gradients) -> Floats:
-    """Lengths of the gradients, in float64; refused where they are not finite."""
+def gradient_norms(gradients: Gradients, rows: NDArray[np.int64] | None = None) -> Floats:
+    """Lengths of the gradients, in float64; refused where they are not finite. ``rows`` are their names in errors."""
     norms = np.sqrt(gradients.sq_norms().astype(np.float64))
     if not np.isfinite(norms).all():
-        row = int(np.flatnonzero(~np.isfinite(norms))[0])
+        place = int(np.flatnonzero(~np.isfinite(norms))[0])
+        row = place if rows is None else int(rows[place])
         raise InvalidInputError(
-            f"the gradient of row {row} has the norm {norms[row]}: gradients must be finite. The model has diverged, "
+            f"the gradient of row {row} has the norm {norms[place]}: gradients must be finite. The model has diverged, "
             "or the gradients that were given are not."
         )
     return norms
@@ -128,12 +129,12 @@ def two_stage_variance(
 
     With :math:`S^2` the variance of the rows, a uniform draw of m has :math:`n^2 (1/m - 1/n) S^2`, the pool
     :math:`n^2 (1/M - 1/n) S^2`. :math:`S^2` is that of the pool, without bias for it; exact if M = n. ``weights``
-    sum to n.
+    are n/M times what the items count by themselves: 1 for samples, their members for mini-batches.
     """
     pool = len(norms)
-    own = np.ones(pool)
+    own = weights * (pool / n)
     total = gradients.total(own)
-    squares = float(norms @ norms)
+    squares = float(np.sum((own * norms) ** 2))
     scatter = squares - float(total @ total) / pool
     scatter = scatter / (pool - 1) if scatter > _ROUNDING * squares and pool > 1 else 0.0
     return Variance(

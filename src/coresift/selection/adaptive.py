@@ -210,7 +210,7 @@ class AdaptiveCoreset(Selector):
                 return self._model_free(context, size, rng, "model-free: scores would not pay")
         n_pool = min(n, max(size, math.ceil(factor * size)))
         rows, weights, gradients = self._pooled(context, order, n_pool, known, rng)
-        norms = gradient_norms(gradients)
+        norms = gradient_norms(gradients, context.rows[rows])
         shares = draw_probabilities(norms, weights, mix)
         drawn = DrawTable(shares, weights, rng).draw(min(size, len(rows)), self.method, rng)
         variance = None

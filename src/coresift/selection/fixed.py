@@ -168,11 +168,13 @@ def _targets(context: SelectionContext, pool: Rows, wanted: bool) -> tuple[Float
     if not wanted or context._y is None or isinstance(context, BatchContext):
         return None, nothing
     labels = context.labels[pool]
-    if labels.ndim == 1 and labels.dtype.kind in "iub":
+    if labels.ndim == 1 and labels.dtype.kind in "iub" and context.has_classes:
         positions = class_positions(labels)
+        one_hot = np.zeros((len(pool), len(positions)))
         for number, rows in enumerate(positions.values()):
             nothing[rows] = number
-        return np.eye(len(positions))[nothing], nothing
+            one_hot[rows, number] = 1.0
+        return one_hot, nothing
     values = labels.reshape(len(pool), -1).astype(np.float64)
     if not np.isfinite(values).all():
         raise InvalidInputError("y contains NaN or infinity; the proxy needs numbers.")

@@ -206,6 +206,7 @@ def train(
             tensors, state = kept
             restore(model, optimizer, tensors, state)
             sampler.load_state_dict({**state["sampler"], **part_of("sampler", tensors)})
+            sampler.recall()
             if hasattr(strategy, "load_state_dict"):
                 strategy.load_state_dict({**state["strategy"], **part_of("strategy", tensors)})
             history, seconds = state["history"], Seconds(**state["seconds"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any, Self
 
 import numpy as np
@@ -15,7 +16,7 @@ from .._containers import n_rows
 from .._coreset import Coreset
 from .._errors import CoresiftError, InvalidInputError
 from .._validation import check_budget, check_count
-from ..selection import SelectionContext, Strategy, plan, strategy_named
+from ..selection import SelectionContext, Selector, Strategy, plan, strategy_named
 
 _SELECTION, _ORDER = 11, 12  # keep the streams of one seed apart
 
@@ -242,6 +243,21 @@ class CoresetSampler(Sampler[int]):
 
     def _shares_selection(self) -> bool:
         return self._replicas is None and self.num_replicas > 1
+
+    def recall(self) -> None:
+        """Compute again what the strategy keeps for a run (a fit, say), which no state holds.
+
+        The next selection would do it otherwise, and the clock of a run that goes on would count it a second time.
+        """
+        context = self.context.at(self._selected_at)
+        context.model = (
+            None  # what is kept is of the data alone: strategies that need more have nothing to recall
+        )
+        if isinstance(self.strategy, Selector):  # one's own strategy may mind being asked
+            with suppress(InvalidInputError):
+                self.strategy.select(
+                    context, self.budget, np.random.default_rng((self.seed, _SELECTION, self._selected_at))
+                )
 
     def _select(self, epoch: int) -> Coreset:
         model = self.context.model

@@ -6,21 +6,25 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
 import torch
 from tests.tiny_data import write_mnist
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from coresift._coreset import Coreset
 from coresift.data import load_dataset
 from coresift.experiments.bench import cells as cells_module
+from coresift.experiments.bench import runner as runner_module
 from coresift.experiments.bench.cells import run_cell
 from coresift.experiments.bench.planning import Speed, estimates
 from coresift.experiments.bench.protocol import Protocol, load_protocol
 from coresift.experiments.bench.runner import Job, Progress, run_missing
 from coresift.experiments.bench.store import Store
 from coresift.selection import _registry, register
+from coresift.training.checkpoint import DamagedCheckpointError
 
 torch.set_num_threads(1)
 
@@ -130,6 +134,70 @@ def test_a_cell_that_fails_is_named_and_the_others_are_run(
     assert progress.done == 1
     ((cell, reason),) = progress.failed
     assert (cell.method, reason) == ("BROKEN", "ValueError: no subset today")
+
+
+def test_a_cell_with_a_damaged_checkpoint_is_named_and_the_others_are_run(
+    tmp_path: Path, data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full disk stops everything; a file that is damaged concerns its cell alone."""
+    original = cells_module.run_cell
+    trouble: list[OSError] = [DamagedCheckpointError("epoch-1: damaged")]
+
+    def run(cell, *rest, **options):
+        if cell.method == "RANDOM":
+            raise trouble[0]
+        return original(cell, *rest, **options)
+
+    monkeypatch.setattr(cells_module, "run_cell", run)
+    work = job(tiny(["random", "adaptive-random"]), tmp_path, data_dir)
+    progress = run_missing(work, 1, lambda _: None)
+    assert (progress.done, [cell.method for cell, _ in progress.failed]) == (1, ["RANDOM"])
+    trouble[0] = OSError(28, "No space left on device")
+    with pytest.raises(OSError, match="No space left"):
+        run_missing(work, 1, lambda _: None)
+
+
+def test_a_cell_that_failed_is_not_tried_by_the_next_worker(
+    tmp_path: Path, data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_registry, "_REGISTRY", dict(_registry._REGISTRY))
+    register("broken", Broken())
+    work = job(tiny(["broken", "adaptive-random"]), tmp_path, data_dir)
+    has_failed, told = bytearray(2), []
+    for _ in range(2):
+        runner_module._work(work, lambda what, cell, _: told.append((what, cell.method)), has_failed)
+    assert [what for what, _ in told if what != "epoch"] == ["started", "failed", "started", "finished"]
+    assert list(has_failed) == [1, 0]
+
+
+class Threads:
+    """A strategy that looks at the threads of BLAS."""
+
+    seen: ClassVar[list[int]] = []
+
+    def select(self, context, budget, rng) -> Coreset:
+        self.seen.extend(pool["num_threads"] for pool in threadpool_info())
+        return Coreset(np.arange(20), np.full(20, 10.0), 200)
+
+
+def test_one_worker_has_as_many_threads_as_it_says(
+    tmp_path: Path, data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The seconds of the processor are the sum over threads: those of BLAS have to be told, too."""
+    monkeypatch.setattr(_registry, "_REGISTRY", dict(_registry._REGISTRY))
+    register("threads", Threads())
+    with threadpool_limits(2):
+        run_missing(job(tiny(["threads"]), tmp_path, data_dir), 1, lambda _: None)
+    assert set(Threads.seen) == {1}
+
+
+def test_with_readers_the_clock_is_that_of_the_wall(tmp_path: Path, data_dir: Path) -> None:
+    """They are processes of their own, whose seconds the processor's clock of this one does not know."""
+    protocol = tiny(["adaptive-random"])
+    (cell,) = protocol.cells()
+    data = load_dataset("mnist", data_dir)
+    assert run_cell(cell, protocol, data, Store(tmp_path / "a", "mnist"))["clock"] == "cpu"
+    assert run_cell(cell, protocol, data, Store(tmp_path / "b", "mnist"), readers=1)["clock"] == "wall"
 
 
 SCRIPT = """

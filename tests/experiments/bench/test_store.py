@@ -148,6 +148,29 @@ def test_a_full_disk_leaves_the_file_as_it_was(tmp_path: Path, monkeypatch: pyte
     assert store.file.read_bytes() == before
 
 
+@pytest.mark.skipif(not hasattr(signal, "SIGXFSZ"), reason="no limits of file sizes")
+def test_a_record_that_is_cut_off_is_taken_back(tmp_path: Path) -> None:
+    """The system takes 100 bytes of the line, and no more: nothing stays, also not when the file is closed."""
+    store = Store(tmp_path, "mnist")
+    store.append(record(0))
+    before = store.file.read_bytes()
+    context = multiprocessing.get_context("spawn")
+    process = context.Process(target=_append_limited, args=(str(tmp_path), len(before) + 100))
+    process.start()
+    process.join()
+    assert process.exitcode == 0
+    assert store.file.read_bytes() == before
+
+
+def _append_limited(folder: str, limit: int) -> None:
+    import resource
+
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+    with pytest.raises(StoreError, match="File too large"):
+        Store(Path(folder), "mnist").append(record(1))
+
+
 def _append_many(folder: str, first: int) -> None:
     for seed in range(first, first + 40):
         Store(Path(folder), "mnist").append(record(seed))

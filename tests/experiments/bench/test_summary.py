@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tests.experiments.bench.records import record, records, small_protocol
 
 from coresift import InvalidInputError
+from coresift.experiments.bench.layout_terminal import terminal_text
 from coresift.experiments.bench.protocol import Method, load_protocol
 from coresift.experiments.bench.statistics import holm
 from coresift.experiments.bench.summary import Summary, reference_of, summarise
@@ -146,7 +147,7 @@ def test_runs_beyond_the_protocol_are_shown_and_counted_apart() -> None:
     assert summary.budgets == (0.01, 0.02, 0.10)
     assert str(summary.methods[-1]) == "GLISTER@5"
     assert at(summary, "RBF").n_seeds == 4
-    assert at(summary, "GLISTER@5").reference == "ADAPTIVE-RANDOM"  # none redraws every five epochs
+    assert at(summary, "GLISTER@5").reference == ""  # no uniform sample is redrawn every five epochs
 
 
 @pytest.mark.parametrize(
@@ -155,7 +156,9 @@ def test_runs_beyond_the_protocol_are_shown_and_counted_apart() -> None:
         (Method("RBF", 20), 20),
         (Method("RBF", 1), 1),
         (Method("RBF-WARM", 20), 20),
-        (Method("RBF", 5), 20),
+        (Method("RBF", 5), None),  # redrawn more often than any uniform sample: no fair comparison
+        (Method("FIXED-CORESET", 1), 20),
+        (Method("COVER-WARM", 7), 20),
         (Method("RANDOM", 1), 20),  # never drawn again
         (Method("RANDOM-WARM", 1), 20),
         (Method("FULL", 20), None),
@@ -233,3 +236,19 @@ def test_a_scale_has_its_own_records() -> None:
     summary = summarise([*records(whole)[:20], *records(small)], small)
     assert summary.n_finished == summary.n_expected == len(small.cells())
     assert summary.left_out.other_scale == 20
+
+
+def test_the_records_that_are_counted() -> None:
+    """Those of another training are left out of all that is said about the runs."""
+    other = changed(ALL[1], "config", "lr", to=0.5)
+    first = changed(ALL[0], "cell", "scale", to="cpu")
+    assert list(summarise([other, first, *ALL[2:]], PROTOCOL).records) != []
+    counted = summarise([other, first, *ALL[2:]], PROTOCOL).records
+    assert sorted(each["id"] for each in counted) == sorted(each["id"] for each in ALL[2:])
+
+
+def test_speed_ups_are_over_the_full_runs_that_the_note_counts() -> None:
+    twice = [each for each in ALL if each["cell"]["method"] == "FULL"]
+    often = [changed(changed(each, "cell", "select_every", to=1), "id", to="0" * 12) for each in twice]
+    text = terminal_text(summarise([twice[0], *often, *(e for e in ALL if e not in twice)], PROTOCOL))
+    assert "Time of FULL (3 runs)" in text

@@ -44,7 +44,7 @@ def run_cell(
 ) -> Record:
     """Train, append the record to the store, drop the checkpoints. A killed run goes on where it was.
 
-    Seconds are those of the processor if the run is on it: then other work on the machine does not count.
+    Seconds are those of the processor if all of the run is on it: then other work on the machine does not count.
     """
     import torch
 
@@ -70,7 +70,7 @@ def run_cell(
         select_every=cell.select_every,
         seed=cell.seed,
         device="cpu" if on_processor else device,
-        clock="cpu" if on_processor else "wall",
+        clock="cpu" if on_processor and not readers else "wall",  # readers are processes of their own
         workers=readers,
         out=folder / "run",
         on_epoch=look,

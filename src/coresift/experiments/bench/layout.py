@@ -197,8 +197,9 @@ def _speed_up(summary: Summary) -> Block:
 
     full = [entry for entry in summary.entries.values() if entry.method.name == FULL and entry.n_timed]
     if full:
+        n_timed = max(entry.n_timed for entry in full)
         notes = [
-            f"Time of FULL ({_runs(full[0].n_timed)}) over time of the method, both {_clock(summary)} of selection and "
+            f"Time of FULL ({_runs(n_timed)}) over time of the method, both {_clock(summary)} of selection and "
             "training, without evaluation."
         ]
     else:

@@ -7,7 +7,7 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, MutableSequence, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -69,7 +69,7 @@ def run_missing(job: Job, workers: int, on_progress: OnProgress) -> Progress:
     if not todo:
         return progress
     if workers == 1:
-        _work(job, _Reporter(progress, on_progress).of_worker(0))
+        _work(job, _Reporter(progress, on_progress).of_worker(0), bytearray(len(job.cells)))
     else:
         _run_processes(job, min(workers, len(todo)), progress, on_progress)
     # Another process may have finished some: the store knows.
@@ -98,18 +98,24 @@ class _Reporter:
         self.on_progress(self.progress)
 
 
-def _work(job: Job, report: Report) -> None:
-    """Go through the cells once; what is taken already is left to those who have it."""
+def _work(job: Job, report: Report, has_failed: MutableSequence[int]) -> None:
+    """Go through the cells once; what is taken already is left to those who have it, what failed is not tried again.
+
+    ``has_failed`` has a place for each cell, and is shared by the workers of a command.
+    """
     import torch
+    from threadpoolctl import threadpool_limits
 
     from ...data import load_dataset
+    from ...training.checkpoint import DamagedCheckpointError
     from .cells import run_cell
 
     torch.set_num_threads(job.threads)
     data = load_dataset(job.protocol.dataset, job.data_dir)
-    for cell in job.cells:
-        with job.store.claimed(cell) as is_mine:
-            if not is_mine:
+    for place, cell in enumerate(job.cells):
+        # the seconds of the processor are those of all threads: BLAS has no more of them than PyTorch
+        with job.store.claimed(cell) as is_mine, threadpool_limits(job.threads):
+            if not is_mine or has_failed[place]:
                 continue
             report("started", cell, 0.0)
 
@@ -126,9 +132,10 @@ def _work(job: Job, report: Report) -> None:
                     readers=job.readers,
                     on_epoch=on_epoch,
                 )
-            except OSError:
-                raise  # the disk is full, or not there: the next cell would not fare better
-            except (CoresiftError, RuntimeError, MemoryError, ValueError) as error:
+            except (CoresiftError, RuntimeError, MemoryError, ValueError, OSError) as error:
+                if isinstance(error, OSError) and not isinstance(error, DamagedCheckpointError):
+                    raise  # the disk is full, or not there: the next cell would not fare better
+                has_failed[place] = 1
                 report("failed", cell, f"{type(error).__name__}: {error}")
                 continue
         report("finished", cell, None)
@@ -139,8 +146,9 @@ def _run_processes(job: Job, workers: int, progress: Progress, on_progress: OnPr
     messages: Any = context.Queue()
     before = {name: os.environ.get(name) for name in _THREAD_VARIABLES}
     os.environ |= dict.fromkeys(_THREAD_VARIABLES, str(job.threads))  # read when a process loads its BLAS
+    has_failed = context.Array("b", len(job.cells), lock=False)
     processes = [
-        context.Process(target=_worker, args=(job, number, messages), daemon=True)
+        context.Process(target=_worker, args=(job, number, messages, has_failed), daemon=True)
         for number in range(workers)
     ]
     reporter = _Reporter(progress, on_progress)
@@ -175,7 +183,7 @@ def _run_processes(job: Job, workers: int, progress: Progress, on_progress: OnPr
         )
 
 
-def _worker(job: Job, number: int, messages: Any) -> None:
+def _worker(job: Job, number: int, messages: Any, has_failed: MutableSequence[int]) -> None:
     parent = multiprocessing.parent_process()
     assert parent is not None
 
@@ -185,7 +193,7 @@ def _worker(job: Job, number: int, messages: Any) -> None:
 
     threading.Thread(target=follow, daemon=True).start()
     try:
-        _work(job, lambda what, cell, detail: messages.put((number, what, cell, detail)))
+        _work(job, lambda what, cell, detail: messages.put((number, what, cell, detail)), has_failed)
     except KeyboardInterrupt:
         pass
     except (CoresiftError, OSError, MemoryError) as error:

@@ -113,13 +113,17 @@ class Store:
     def append(self, record: Record) -> None:
         """Add a record, on the disk before this returns; on failure the file is as it was."""
         line = serialised(record)
-        with self._locked(self.folder / f".{RECORDS}.lock"), self.file.open("ab") as file:
+        # unbuffered: closing a file would write what is left in its buffer, after the truncation too
+        with (
+            self._locked(self.folder / f".{RECORDS}.lock"),
+            self.file.open("ab", buffering=0) as file,
+        ):
             size = file.seek(0, os.SEEK_END)
             try:
                 if size and not self._ends_with_newline():
-                    file.write(b"\n")  # a kill left half a line: it stays alone
-                file.write(line)
-                file.flush()
+                    line = b"\n" + line  # a kill left half a line: it stays alone
+                while line:
+                    line = line[file.write(line) :]
                 os.fsync(file.fileno())
             except OSError as error:
                 with contextlib.suppress(OSError):

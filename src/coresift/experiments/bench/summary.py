@@ -18,7 +18,8 @@ Metric = Literal["accuracy", "macro_f1"]
 METRICS: dict[Metric, str] = {"accuracy": "Test accuracy", "macro_f1": "Macro-F1 on the test set"}
 
 FULL, REFERENCE = "FULL", "ADAPTIVE-RANDOM"
-_DRAWN_ONCE = ("RANDOM", "RANDOM-WARM")  # whatever their select_every: they never select again
+# whatever their select_every: they never select again
+_DRAWN_ONCE = tuple(f"{name}{end}" for name in ("RANDOM", "FIXED-CORESET", "COVER") for end in ("", "-WARM"))
 
 
 @dataclass(frozen=True)
@@ -123,6 +124,8 @@ class Summary:
         Comparisons that were tested, and corrected for.
     left_out : LeftOut
     paper : PaperFigures
+    records : tuple of mappings
+        Those that are counted, and no others.
     """
 
     protocol: Protocol
@@ -139,6 +142,7 @@ class Summary:
     n_tests: int
     left_out: LeftOut
     paper: PaperFigures
+    records: tuple[Mapping[str, Any], ...]
 
     def at(self, method: Method, budget: float) -> Entry:
         """The entry of a method at a budget: FULL's is the same at all."""
@@ -149,7 +153,8 @@ def summarise(
     records: Iterable[Mapping[str, Any]], protocol: Protocol, metric: Metric = "accuracy"
 ) -> Summary:
     """Sum up the records of one protocol, version and scale; all others are counted and left out."""
-    runs, left_out = _usable(records, protocol, metric)
+    usable, left_out = _usable(records, protocol, metric)
+    runs = list(usable)
     if not runs:
         raise InvalidInputError(_nothing(protocol, left_out))
     methods, budgets = _axes(runs, protocol)
@@ -183,14 +188,15 @@ def summarise(
         n_tests=n_tests,
         left_out=left_out,
         paper=paper,
+        records=tuple(usable.values()),
     )
 
 
 def _usable(
     records: Iterable[Mapping[str, Any]], protocol: Protocol, metric: Metric
-) -> tuple[list[Run], LeftOut]:
-    """The runs of this protocol, each cell once, in an order that does not depend on that of the records."""
-    runs: dict[tuple[str, int, float, int], Run] = {}
+) -> tuple[dict[Run, Mapping[str, Any]], LeftOut]:
+    """The runs of this protocol with their records, each cell once, in an order that does not depend on theirs."""
+    runs: dict[tuple[str, int, float, int], tuple[Run, Mapping[str, Any]]] = {}
     counts: Counter[str] = Counter()
     unusable = []
     for position, record in enumerate(records, start=1):
@@ -216,8 +222,8 @@ def _usable(
         key = (run.method, run.select_every, run.budget, run.seed)
         if key in runs:
             counts["repeated"] += 1
-        runs.setdefault(key, run)
-    return [runs[key] for key in sorted(runs)], LeftOut(**counts, unusable=tuple(unusable))
+        runs.setdefault(key, (run, record))
+    return dict(runs[key] for key in sorted(runs)), LeftOut(**counts, unusable=tuple(unusable))
 
 
 def _is_trained_as(config: Mapping[str, Any], protocol: Protocol) -> bool:
@@ -274,7 +280,7 @@ def _method(run: Run, protocol: Protocol) -> Method:
 def _axes(runs: Sequence[Run], protocol: Protocol) -> tuple[tuple[Method, ...], tuple[float, ...]]:
     found = dict.fromkeys([*protocol.methods, *(_method(run, protocol) for run in runs)])
     budgets = {*protocol.budgets, *(run.budget for run in runs if run.method != FULL)}
-    return tuple(found), tuple(sorted(budgets))
+    return tuple(found), tuple(sorted(budgets)) or (1.0,)  # FULL alone, of no declared protocol
 
 
 def _main_clock(runs: Sequence[Run]) -> str:
@@ -322,12 +328,12 @@ def _add_speed_ups(entries: dict[tuple[Method, float], Entry]) -> None:
 
 
 def reference_of(method: Method, methods: Iterable[Method], select_every: int) -> Method | None:
-    """Adaptive random sampling at the same R; at the protocol's for what is drawn once, or where there is no other."""
+    """Adaptive random sampling at the same R, if it was run; at the protocol's R for what is drawn once."""
     if method.name in (FULL, REFERENCE):
         return None
     there = {each.select_every: each for each in methods if each.name == REFERENCE}
     wanted = select_every if method.name in _DRAWN_ONCE else method.select_every
-    return there.get(wanted) or there.get(select_every)
+    return there.get(wanted)
 
 
 def _add_comparisons(

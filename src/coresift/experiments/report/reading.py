@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ class Part:
     ----------
     summary : Summary
     series : list of Series
-    records : list of Record
+    records : list of mappings
         Those that the summary counts, and no others.
     is_declared : bool
         Whether the protocol is one of this version of the program; else it is what the records say.
@@ -31,7 +31,7 @@ class Part:
 
     summary: Summary
     series: list[Series]
-    records: list[Record]
+    records: list[Mapping[str, Any]]
     is_declared: bool
 
     @property
@@ -100,7 +100,7 @@ def _part(table: str, records: Sequence[Record]) -> tuple[Part | None, list[str]
     except InvalidInputError as error:
         return None, [str(error).rstrip(".")]
     wrong = list(summary.left_out.unusable)
-    return Part(summary, series_of(summary, records), list(records), is_declared), wrong
+    return Part(summary, series_of(summary, summary.records), list(summary.records), is_declared), wrong
 
 
 def _protocol_of(table: str, records: Sequence[Record]) -> tuple[Protocol, bool]:
@@ -140,7 +140,7 @@ def _most_common(values: Iterable[int]) -> int:
     return max(counts, key=lambda value: (counts[value], value))
 
 
-def common(records: Iterable[Record], field: str) -> list[tuple[dict[str, Any], int]]:
+def common(records: Iterable[Mapping[str, Any]], field: str) -> list[tuple[dict[str, Any], int]]:
     """The different values of a field that is an object, the most frequent first, each with how often it occurs."""
     counts: dict[str, tuple[dict[str, Any], int]] = {}
     for record in records:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from ..bench.layout import blocks, heading, percent, state
 from ..bench.paper import REFERENCE as PAPER
@@ -53,7 +53,8 @@ def _headline(part: Part) -> Markup:
     ]
     what = (
         f"{config.get('model', 'a model')} on {protocol.dataset} ({first['n_train']:,} training samples), "
-        f"{first['n_epochs']} epochs, a selection every {protocol.select_every} epochs unless @R says otherwise."
+        f"{config.get('epochs', first['n_epochs'])} epochs, a selection every {protocol.select_every} epochs unless @R "
+        "says otherwise."
     )
     notes = [what, *state(summary)]
     if not part.is_declared:
@@ -76,7 +77,7 @@ def _headline(part: Part) -> Markup:
     )
 
 
-def _seconds(record: dict[str, object]) -> Iterator[float]:
+def _seconds(record: Mapping[str, object]) -> Iterator[float]:
     seconds = record["seconds"]
     if isinstance(seconds, dict):
         yield from (float(value) for value in seconds.values() if isinstance(value, int | float))
