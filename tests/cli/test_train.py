@@ -120,11 +120,11 @@ def test_a_table_of_the_user_with_numbers_as_targets(
         ([], 2, "--dataset NAME is needed"),
         (["--dataset", "digits"], 2, "--out FOLDER is needed"),
         (["--dataset", "nosuch", "--out", "run"], 1, "nosuch"),
-        (["--dataset", "digits", "--strategy", "nosuch", "--out", "run"], 1, "strategy 'nosuch' is unknown"),
+        (["--dataset", "digits", "--strategy", "nosuch", "--out", "run"], 2, "strategy 'nosuch' is unknown"),
         (["--dataset", "digits", "--model", "nosuch", "--out", "run"], 1, "model = 'nosuch'"),
         (["--dataset", "digits", "--model", "no.such:thing", "--out", "run"], 1, "no.such"),
-        (["--dataset", "digits", "--budget", "many", "--out", "run"], 1, "budget = 'many'"),
-        (["--dataset", "digits", "--budget", "0%", "--out", "run"], 1, "budget"),
+        (["--dataset", "digits", "--budget", "many", "--out", "run"], 2, "budget = 'many'"),
+        (["--dataset", "digits", "--budget", "0%", "--out", "run"], 2, "budget"),
         (["--dataset", "digits", "--epochs", "0", "--out", "run"], 2, "epochs"),
         (["--dataset", "digits", "--lr", "-1", "--out", "run"], 1, "lr = -1.0"),
         (["--dataset", "digits", "--device", "abacus", "--out", "run"], 1, "device = 'abacus'"),
@@ -189,3 +189,40 @@ def test_without_torch_the_extra_is_named(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 1
     assert done.stderr == 'coresift: error: training needs PyTorch: pip install "coresift[train]"\n'
+
+
+@pytest.mark.slow
+def test_a_resumed_run_minds_what_is_said_and_not_how_data_are_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch
+) -> None:
+    """Options on the line are compared, also those that equal the default; the folder is another one."""
+    from coresift.cli import train as module
+
+    def stop(metrics: dict[str, int]) -> None:
+        if metrics["epoch"] == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    np.savez("data.npz", X=rng.normal(size=(60, 3)), y=np.arange(60) % 2)
+    command = [
+        "train",
+        "-d",
+        "data.npz",
+        "-m",
+        "mlp",
+        "--width",
+        "8",
+        "-s",
+        "adaptive-random",
+        "--epochs",
+        "3",
+    ]
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "_log", stop)
+        assert main([*command, "-j", "2", "--out", "run", "--checkpoint-seconds", "0"]) == 130
+    assert main(["train", "--resume", "run", "--epochs", "200"]) == 2  # the default, and not the run's
+    assert "--epochs 200: the run was started with 3" in capsys.readouterr().err
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert main(["train", "--resume", "../run", "--epochs", "3"]) == 0

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from coresift import CoresiftError, InvalidInputError, InvalidTypeError
+from coresift import CoresiftError, InvalidInputError, InvalidTypeError, open_source
 from coresift.data import DatasetSplits, LazyDataset, load_dataset
 from coresift.data.image_files import decode, middle, random_resized_crop
 from coresift.data.preparing import channel_statistics, split_rows
@@ -547,3 +547,83 @@ def test_signalling_nans_are_refused_like_others(where: str, tmp_path: Path) -> 
     np.savez(tmp_path / "a.npz", **arrays)
     with pytest.raises(InvalidInputError, match="finite"):
         load_dataset(str(tmp_path / "a.npz"))
+
+
+def test_test_parts_of_hugging_face_have_the_columns_of_training() -> None:
+    x, y = rows(20, 2), labels(20).tolist()
+    train = FakeSet({"a": x[:, 0].tolist(), "b": x[:, 1].tolist(), "label": y})
+    turned = FakeSet({"b": x[:, 1].tolist(), "a": x[:, 0].tolist(), "label": y})
+    splits = load_dataset(train, test=turned)
+    np.testing.assert_array_equal(splits.train.x, splits.test.x)
+    other = FakeSet({"a": x[:, 0].tolist(), "c": x[:, 1].tolist(), "label": y})
+    with pytest.raises(InvalidInputError, match="test part has no column 'b'"):
+        load_dataset(train, test=other)
+
+
+def ramp(kind: str) -> Image.Image:
+    values = np.linspace(0, 65535 if kind == "16 bits" else 1, 256).reshape(16, 16)
+    return Image.fromarray(values.astype(np.uint16 if kind == "16 bits" else np.float32))
+
+
+def test_images_of_16_bits_keep_their_shades(tmp_path: Path) -> None:
+    """Pillow would make everything above 255 white."""
+    expected = np.arange(256).reshape(16, 16)
+    data = FakeSet({"image": [ramp("16 bits")] * 4, "label": [0, 0, 1, 1]})
+    np.testing.assert_array_equal(load_dataset(data, test_fraction=0.5).train.x[0, 0], expected)
+    for kind in "ab":
+        (tmp_path / kind).mkdir()
+        for number in range(3):
+            ramp("16 bits").save(tmp_path / kind / f"{number}.png")
+    found = load_dataset(str(tmp_path), image_size=16).train
+    np.testing.assert_array_equal(found.load(0, None)[0], expected)
+    ((_, chunk),) = open_source(tmp_path, image_size=16).chunks()
+    np.testing.assert_allclose(255 * chunk.X[0].reshape(16, 16, 3)[..., 0], expected, atol=1e-3)
+
+
+def test_images_of_unknown_range_are_refused(tmp_path: Path) -> None:
+    data = FakeSet({"image": [ramp("floats")] * 4, "label": [0, 0, 1, 1]})
+    with pytest.raises(InvalidInputError, match="image 0: pixels of 32 bits"):
+        load_dataset(data)
+    (tmp_path / "a").mkdir()
+    ramp("floats").save(tmp_path / "a" / "0.tiff")
+    with pytest.raises(InvalidInputError, match="pixels of 32 bits"):
+        list(open_source(tmp_path, image_size=16).chunks())
+
+
+def test_only_the_tables_of_a_folder_are_read(tmp_path: Path) -> None:
+    text = "a,y\n" + "".join(f"{i}.5,{i % 2}\n" for i in range(40))
+    (tmp_path / "p.csv").write_text(text)
+    for name in ("p.csv.bak", "notes.txt", ".hidden.csv"):
+        (tmp_path / name).write_text(text)
+    found = load_dataset(str(tmp_path), label="y")
+    assert len(found.train) + len(found.test) == 40
+
+
+def test_whole_numbers_at_the_beginning_are_no_promise(tmp_path: Path) -> None:
+    """The types of a CSV file are guessed from its first block."""
+    n = 200_000
+    (tmp_path / "long.csv").write_text("a,y\n" + "".join(f"{i % 9},{i % 2}\n" for i in range(n)) + "1.5,0\n")
+    found = load_dataset(str(tmp_path / "long.csv"), label="y")
+    assert len(found.train) + len(found.test) == n + 1
+    assert found.task == "classification"
+
+
+def test_labels_that_are_missing_in_a_csv_file(tmp_path: Path) -> None:
+    (tmp_path / "gap.csv").write_text("a,y\n1.5,x\n2.5,\n3.5,z\n")
+    with pytest.raises(InvalidInputError, match="label column 'y' has 1 nulls"):
+        load_dataset(str(tmp_path / "gap.csv"), label="y")
+
+
+def test_whole_floats_are_classes_where_classes_are_asked_for() -> None:
+    y = labels(30).astype(np.float64)
+    found = load_dataset((rows(30, 2), y), task="classification")
+    assert (found.task, found.train.y.dtype) == ("classification", np.int64)
+    with pytest.raises(CoresiftError):
+        load_dataset((rows(30, 2), y + 0.5), task="classification")
+
+
+def test_bfloat16_is_read() -> None:
+    x = torch.as_tensor(rows(30, 2)).bfloat16()
+    np.testing.assert_array_equal(
+        load_dataset((x, labels(30))).train.x, load_dataset((x.float(), labels(30))).train.x
+    )

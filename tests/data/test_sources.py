@@ -4,6 +4,7 @@ import dataclasses
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 from PIL import Image
@@ -203,3 +204,49 @@ def test_image_folders(tmp_path: Path) -> None:
     (tmp_path / "dog" / "1.png").write_bytes(b"no image")
     with pytest.raises(InvalidInputError, match=r"1\.png: damaged, or no image"):
         list(source.chunks())
+
+
+def test_options_that_do_not_apply_are_refused(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"a": [1.0, 2.0], "b": ["x", "y"]})
+    for options in ({"weight": "w"}, {"label": "l"}, {"columns": ["zz"]}, {"embedding": "e"}):
+        with pytest.raises(InvalidInputError, match="do not apply"):
+            open_source(np.ones((5, 2)), **options)
+    with pytest.raises(InvalidInputError, match="embedding = 'nope' applies to files"):
+        open_source(frame, embedding="nope")
+    with pytest.raises(InvalidInputError, match="min_per_class = 7 needs per_class"):
+        select(np.ones((50, 2)), 5, min_per_class=7)
+
+
+def test_frames_without_names_and_with_gaps() -> None:
+    assert open_source(pd.DataFrame(np.ones((5, 2)))).n_columns == 2
+    gap = pd.DataFrame({"a": [1.0, 2.0, 3.0], "b": ["x", None, "y"]})
+    with pytest.raises(InvalidInputError, match="label column 'b' has missing values"):
+        open_source(gap, label="b")
+
+
+def test_a_pattern_of_images_is_as_a_folder_of_them(tmp_path: Path) -> None:
+    for kind in ("cat", "dog"):
+        (tmp_path / kind).mkdir()
+        Image.new("RGB", (9, 9), (10, 20, 30)).save(tmp_path / kind / "0.png")
+    source = open_source(str(tmp_path / "*" / "*.png"), label="folder", image_size=4)
+    ((_, chunk),) = source.chunks()
+    assert (source.n_columns, chunk.labels.names) == (48, ["cat", "dog"])
+    with pytest.raises(InvalidInputError, match="do not apply"):
+        open_source(str(tmp_path / "*" / "*.png"), weight="w")
+    alone = open_source(str(tmp_path / "cat" / "*.png"), label="folder")
+    with pytest.raises(InvalidInputError, match=r"0\.png: lies in no folder"):
+        list(alone.chunks())
+    (tmp_path / "labels.csv").write_text("a\n1.0\n")
+    with pytest.raises(
+        InvalidInputError, match=r"images \(0\.png\) and tables \(labels\.csv\); name one kind"
+    ):
+        open_source(tmp_path)
+
+
+def test_csv_columns_of_one_name_and_labels_that_are_missing(tmp_path: Path) -> None:
+    (tmp_path / "dup.csv").write_text("a,a,b\n1.0,2.0,3.0\n")
+    with pytest.raises(InvalidInputError, match="column 'a' is there more than once"):
+        open_source(tmp_path / "dup.csv")
+    (tmp_path / "gap.csv").write_text("a,y\n1.0,x\n2.0,\n")
+    with pytest.raises(InvalidInputError, match="null"):
+        open_source(tmp_path / "gap.csv", label="y")

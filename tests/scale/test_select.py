@@ -46,7 +46,16 @@ def labels(file: Path) -> np.ndarray:
 
 @pytest.mark.parametrize(
     ("budget", "rows"),
-    [("5%", 50), ("0.05", 50), (0.05, 50), (17, 17), ("17", 17), ("1_000", 1000), ("7%", 70)],
+    [
+        ("5%", 50),
+        ("0.05", 50),
+        (0.05, 50),
+        (17, 17),
+        ("17", 17),
+        ("1_000", 1000),
+        ("1,000", 1000),
+        ("7%", 70),
+    ],
 )
 def test_budgets(budget: Any, rows: int) -> None:
     assert parse_budget(budget, 1000) == rows
@@ -60,7 +69,27 @@ def test_a_percentage_is_the_fraction_that_it_means() -> None:
         parse_shares("x%")
 
 
-@pytest.mark.parametrize("budget", ["0%", "101%", "x", "", "0", "-3", "1001", 0, True, "5 percent", "nan"])
+@pytest.mark.parametrize(
+    "budget",
+    [
+        "2,5%",
+        "0,05",
+        "1,5",
+        "1,00",
+        ",100",
+        "0%",
+        "101%",
+        "x",
+        "",
+        "0",
+        "-3",
+        "1001",
+        0,
+        True,
+        "5 percent",
+        "nan",
+    ],
+)
 def test_bad_budgets(budget: Any) -> None:
     with pytest.raises((InvalidInputError, TypeError), match="budget"):
         parse_budget(budget, 1000)

@@ -328,3 +328,13 @@ def test_a_draw_along_strata_gives_each_its_share():
         assert np.all(np.abs(counts - expected) < 1 + 1e-9)
     none = strategy._drawn(np.zeros(60), chosen, strata, 25, np.random.default_rng(0))
     assert np.bincount(strata[none]).tolist() == [5, 10, 10]  # without scores by numbers alone
+
+
+def test_a_list_of_pairs_is_a_data_set():
+    """Its targets are no features; a list of rows is still a table."""
+    values = np.arange(12.0, dtype=np.float32).reshape(4, 3)
+    pairs = [(torch.as_tensor(row), number) for number, row in enumerate(values)]
+    np.testing.assert_array_equal(SelectionContext(pairs).features(), values)
+    inputs, targets = batch_of(pairs, None, np.array([2, 0]))
+    assert (inputs.tolist(), targets.tolist()) == (values[[2, 0]].tolist(), [2, 0])
+    np.testing.assert_array_equal(SelectionContext(values.tolist()).features(), values)

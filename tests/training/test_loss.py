@@ -51,3 +51,10 @@ def test_weights_of_zero_give_nothing_and_no_nan() -> None:
 def test_shapes_that_do_not_fit_are_refused(losses: torch.Tensor, weights: torch.Tensor) -> None:
     with pytest.raises(InvalidInputError, match=r"one loss .*one weight"):
         weighted_loss(losses, weights)
+
+
+@pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16])
+def test_half_precision_does_not_overflow(kind: torch.dtype) -> None:
+    """The sum of the weights may pass the largest half, 65,504."""
+    assert weighted_loss(torch.full((1024,), 0.5, dtype=kind), torch.full((1024,), 100.0)).item() == 0.5
+    assert weighted_loss(torch.ones(4, dtype=kind), torch.full((4,), 20_000.0)).item() == 1.0

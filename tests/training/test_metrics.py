@@ -9,7 +9,8 @@ import pytest
 import torch
 from sklearn.metrics import f1_score
 
-from coresift.training.metrics import Seconds, macro_f1
+from coresift.training.feeds import TensorFeed
+from coresift.training.metrics import Seconds, evaluate, macro_f1
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -29,3 +30,21 @@ def test_processor_time_does_not_count_waiting() -> None:
     assert wall.training >= 0.2
     assert cpu.training < 0.1
     assert cpu.rounded().keys() == {"selection", "training", "evaluation"}
+
+
+@pytest.mark.parametrize(
+    ("loss", "outputs", "targets", "expected"),
+    [
+        (lambda o, t: (o.squeeze(1) - t) ** 2, 1, "whole", {"loss", "rmse"}),
+        ("mse", 1, "whole", {"loss", "rmse"}),
+        ("bce", 3, "labels", {"loss"}),
+        ("cross_entropy", 3, "labels", {"loss"}),  # probabilities as targets
+        ("cross_entropy", 7, "whole", {"loss", "accuracy", "macro_f1"}),
+    ],
+)
+def test_metrics_are_those_of_the_task(loss, outputs, targets, expected) -> None:
+    """One output has no classes; logits have no distance to probabilities."""
+    x = torch.randn(20, 4)
+    y = torch.arange(20) % 7 if targets == "whole" else torch.eye(3)[torch.arange(20) % 3]
+    feed = TensorFeed(x, y, torch.device("cpu"), None)
+    assert evaluate(torch.nn.Linear(4, outputs), feed, loss).keys() == expected

@@ -35,6 +35,7 @@ class Settings:
     debug: bool = False
     out: Console = field(default_factory=_stdout)
     err: Console = field(default_factory=_stderr)
+    given: frozenset[str] = frozenset()  # options of the command that stood on the line or in a file
 
     @property
     def shows_progress(self) -> bool:
@@ -116,6 +117,10 @@ def with_common_options(function: Callable[..., None]) -> Callable[..., None]:
     def command(*, context: typer.Context, **options: Any) -> None:
         settings: Settings = context.find_root().obj
         settings.configure_logging()
+        sources = {name: context.get_parameter_source(name) for name in options}
+        settings.given = frozenset(
+            name for name, s in sources.items() if s is not None and s.name != "DEFAULT"
+        )
         function(settings, **{name: value for name, value in options.items() if name not in _COMMON})
 
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import logging
+from collections.abc import Set
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -131,12 +131,14 @@ def train(
     if resume is not None:
         if out is not None and out.resolve() != resume.resolve():
             raise typer.BadParameter("--resume goes on in its own folder: --out does not go with it")
-        options = _options_of(resume, options)
+        options = _options_of(resume, options, settings.given)
         out = resume
     if options["dataset"] is None:
         raise typer.BadParameter("--dataset NAME is needed (or --resume RUN)")
     if out is None:
         raise typer.BadParameter("--out FOLDER is needed (or --resume RUN)")
+
+    _check_words(options)
 
     from coresift.training.checkpoint import RunFolder
 
@@ -207,7 +209,22 @@ def _run(
         raise
 
 
-def _options_of(run: Path, given: dict[str, Any]) -> dict[str, Any]:
+def _check_words(options: dict[str, Any]) -> None:
+    """Words that are wrong whatever the data are wrong usage, and said before anything is read."""
+    from coresift._errors import InvalidInputError
+    from coresift._validation import check_choice
+    from coresift.scale.budget import parse_budget
+    from coresift.selection import strategy_named
+
+    try:
+        strategy_named(options["strategy"])
+        check_choice(options["schedule"], "schedule", ("cosine", "constant"))
+        parse_budget(options["budget"], 2**53)  # whether there are so many samples is seen later
+    except InvalidInputError as error:
+        raise typer.BadParameter(str(error)) from error
+
+
+def _options_of(run: Path, options: dict[str, Any], given: Set[str]) -> dict[str, Any]:
     """The options of a run; others that stand on the line are refused, as the run could not be the same."""
     from coresift._errors import InvalidInputError
     from coresift.training.checkpoint import RunFolder
@@ -217,9 +234,8 @@ def _options_of(run: Path, given: dict[str, Any]) -> dict[str, Any]:
         raise InvalidInputError(
             f"{run}: was not started by 'coresift train'; call train(out=...) again instead."
         )
-    defaults = inspect.signature(train).parameters
-    for name, value in _plain(given).items():
-        if given[name] != defaults[name].default and value != kept.get(name):
+    for name, value in _plain(options).items():
+        if name in given and value != kept.get(name):
             flag = f"--{name.replace('_', '-')}"
             raise typer.BadParameter(f"{flag} {value}: the run was started with {kept.get(name)}")
     return kept
@@ -236,11 +252,17 @@ def _finished(folder: Any, options: dict[str, Any], *, is_resumed: bool) -> dict
 
 def _plain(options: dict[str, Any]) -> dict[str, Any]:
     """As JSON holds them; paths are made absolute, so that a run goes on from another folder."""
+    from coresift.data import DATASETS
+
     plain = dict(options)
     if plain["data_dir"] is not None:
         plain["data_dir"] = str(Path(plain["data_dir"]).expanduser().resolve())
     for name in ("dataset", "test"):
-        if plain[name] is not None and Path(plain[name]).expanduser().exists() and "/" in plain[name]:
+        if (
+            plain[name] is not None
+            and plain[name] not in DATASETS
+            and Path(plain[name]).expanduser().exists()
+        ):
             plain[name] = str(Path(plain[name]).expanduser().resolve())
     return plain
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from .._errors import InvalidInputError
-from .image_files import need_pillow
+from .image_files import in_bytes, need_pillow
 from .splits import DatasetSplits
 from .user_sets import Options, from_arrays
 
@@ -34,8 +34,13 @@ def from_hugging_face(data: Any, test: Any, options: Options) -> DatasetSplits:
     image = _image_column(data, label)
     names = getattr(data.features[label], "names", None)
     size = options.image_size
+    names_of = [] if image is not None else _feature_names(data, label)
+    if test is not None and (lacking := {label, image, *names_of} - {None, *test.column_names}):
+        raise InvalidInputError(
+            f"the test part has no column {', '.join(map(repr, sorted(map(str, lacking))))}."
+        )
     read = [
-        (_images(part, image, size) if image is not None else _numbers(part, label), _column(part, label))
+        (_images(part, image, size) if image is not None else _numbers(part, names_of), _column(part, label))
         for part in (data, test)
         if part is not None
     ]
@@ -84,9 +89,9 @@ def _images(data: Any, column: str, size: int | None) -> np.ndarray:
     pixels: np.ndarray | None = None
     mode = "RGB"
     for row in range(len(data)):
-        image = data[row][column]
+        image = in_bytes(data[row][column], f"image {row}")
         if pixels is None:
-            mode = "L" if image.mode in ("1", "L", "I;16", "I", "F") else "RGB"
+            mode = "L" if image.mode in ("1", "L") else "RGB"
             width, height = (size, size) if size is not None else image.size
             pixels = np.empty((len(data), len(mode), height, width), dtype=np.uint8)
         if size is not None:
@@ -111,22 +116,25 @@ def _column(data: Any, name: str) -> np.ndarray:
     return np.asarray(values if hasattr(values, "dtype") else list(values))
 
 
-def _numbers(data: Any, label: str) -> np.ndarray:
+def _numbers(data: Any, names: Sequence[str]) -> np.ndarray:
     """Columns of numbers side by side; or the only column of lists of numbers."""
+    if np.ndim(data[0][names[0]]) == 0:
+        return np.column_stack([_column(data, name) for name in names])
+    try:
+        return _column(data, names[0])
+    except ValueError as error:
+        raise InvalidInputError(f"the lists of column {names[0]!r} differ in length ({error}).") from error
+
+
+def _feature_names(data: Any, label: str) -> list[str]:
+    """The columns of numbers; or the only column of lists of numbers."""
     first = data[0]
     shapes = {name: np.asarray(first[name]) for name in data.column_names if name != label}
     numeric = {name: value.ndim for name, value in shapes.items() if value.dtype.kind in "fiub"}
     flat = [name for name, ndim in numeric.items() if ndim == 0]
     lists = [name for name, ndim in numeric.items() if ndim > 0]
-    if flat:
-        return np.column_stack([_column(data, name) for name in flat])
-    if len(lists) == 1:
-        try:
-            return _column(data, lists[0])
-        except ValueError as error:
-            raise InvalidInputError(
-                f"the lists of column {lists[0]!r} differ in length ({error})."
-            ) from error
+    if flat or len(lists) == 1:
+        return flat or lists
     raise InvalidInputError(
         f"one column of images, columns of numbers or one of lists of numbers is needed; there are "
         f"{', '.join(shapes) or 'none'} beside {label!r}."

@@ -42,9 +42,20 @@ def decode(path: str, size: int, crop: Crop) -> np.ndarray:
         image.draft("RGB", _least_size(image.size, box, size))
         shrink = image.size[0] / width, image.size[1] / height
         box = (box[0] * shrink[0], box[1] * shrink[1], box[2] * shrink[0], box[3] * shrink[1])
-        small = image.convert("RGB").resize((size, size), Image.Resampling.BILINEAR, box=box)
+        small = in_bytes(image, path).convert("RGB").resize((size, size), Image.Resampling.BILINEAR, box=box)
         pixels = np.asarray(small, dtype=np.uint8).transpose(2, 0, 1)
     return np.ascontiguousarray(pixels[:, :, ::-1] if mirror else pixels)
+
+
+def in_bytes(image: Any, name: str) -> Any:
+    """An image of 16 bits a pixel as one of 8; Pillow would make everything above 255 white."""
+    if image.mode.startswith("I;16"):
+        return need_pillow("image files").fromarray((np.asarray(image) >> 8).astype(np.uint8))
+    if image.mode in ("I", "F"):
+        raise InvalidInputError(
+            f"{name}: pixels of 32 bits (mode {image.mode}), whose range is not known; save it with 8 or 16 bits."
+        )
+    return image
 
 
 @contextmanager

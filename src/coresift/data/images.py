@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from .._errors import MissingExtraError
-from .image_files import opened_image
+from .._errors import InvalidInputError, MissingExtraError
+from .image_files import in_bytes, opened_image
 from .source import Chunk, Labels, Piece, Source
 
 SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".pgm", ".ppm"})
@@ -50,12 +50,18 @@ class ImageSource(Source):
 
     def _labels(self, paths: Sequence[str]) -> Labels:
         names: dict[str, int] = {}
-        codes = [names.setdefault(Path(path).relative_to(self._root).parts[0], len(names)) for path in paths]
+        folders = [Path(path).relative_to(self._root).parts[:-1] for path in paths]
+        for path, folder in zip(paths, folders, strict=True):
+            if not folder:
+                raise InvalidInputError(f"{path}: lies in no folder of its own, which would be its label.")
+        codes = [names.setdefault(folder[0], len(names)) for folder in folders]
         return Labels(np.array(codes), list(names))
 
     def _pixels(self, path: str) -> np.ndarray:
         from PIL import Image
 
         with opened_image(path) as image:
-            small: Any = image.convert("RGB").resize((self.size, self.size), Image.Resampling.BOX)
+            small: Any = (
+                in_bytes(image, path).convert("RGB").resize((self.size, self.size), Image.Resampling.BOX)
+            )
             return np.asarray(small, dtype=np.float32).reshape(-1) / np.float32(255.0)

@@ -68,6 +68,7 @@ def open_source(
 
 def _opened(data: Any, wanted: Wanted, filesystem: Any, image_size: int) -> Source:
     if isinstance(data, np.ndarray):
+        _refuse_columns(wanted, "array", also_label=True)
         return ArraySource(data)
     if hasattr(data, "files") and hasattr(data, "filesystem"):  # a pyarrow FileSystemDataset
         return _table(list(data.files), data.filesystem, wanted, "dataset")
@@ -75,9 +76,8 @@ def _opened(data: Any, wanted: Wanted, filesystem: Any, image_size: int) -> Sour
         return _open_path(os.fspath(data), wanted, filesystem, image_size)
     if isinstance(data, Sequence) and data and all(isinstance(item, (str, os.PathLike)) for item in data):
         paths = [os.fspath(item) for item in data]
-        return _open_files(
-            paths, wanted, filesystem, ", ".join(paths[:3]) + (" ..." if len(paths) > 3 else "")
-        )
+        name = ", ".join(paths[:3]) + (" ..." if len(paths) > 3 else "")
+        return _open_files(paths, wanted, filesystem, name, image_size)
     if hasattr(data, "to_numpy"):  # a frame
         return _open_frame(data, wanted)
     raise InvalidTypeError(
@@ -86,7 +86,12 @@ def _opened(data: Any, wanted: Wanted, filesystem: Any, image_size: int) -> Sour
 
 
 def _open_frame(frame: Any, wanted: Wanted) -> ArraySource:
-    names = [str(name) for name in frame.columns]
+    if wanted.embedding is not None:
+        raise InvalidInputError(
+            f"frame: embedding = {wanted.embedding!r} applies to files; name the columns."
+        )
+    own = {str(name): name for name in frame.columns}  # pandas counts columns that have no names
+    names = list(own)
     for name in filter(None, (wanted.label, wanted.weight, *(wanted.columns or ()))):
         if name not in names:
             raise InvalidInputError(f"frame: no column {name!r}; there are {', '.join(map(repr, names))}.")
@@ -94,10 +99,14 @@ def _open_frame(frame: Any, wanted: Wanted) -> ArraySource:
     if not chosen:
         raise InvalidInputError("frame: no columns of features.")
     columns = {
-        name: np.asarray(frame[name].to_numpy()) for name in {*chosen, wanted.label, wanted.weight} - {None}
+        name: np.asarray(frame[own[name]].to_numpy())
+        for name in (*chosen, wanted.label, wanted.weight)
+        if name is not None
     }
     label = None if wanted.label is None else columns[wanted.label]
     if label is not None and label.dtype == object:
+        if any(value is None or value != value for value in label):
+            raise InvalidInputError(f"frame: the label column {wanted.label!r} has missing values.")
         label = label.astype(str)
     weights = None if wanted.weight is None else columns[wanted.weight]
     return ArraySource(np.column_stack([columns[name] for name in chosen]), weights, label, "frame", chosen)
@@ -115,21 +124,26 @@ def _open_path(path: str, wanted: Wanted, filesystem: Any, image_size: int) -> S
         )
         images = [Path(file) for file in inside if Path(file).suffix.lower() in SUFFIXES]
         data = [file for file in inside if Path(file).suffix.lower() in (*_TABLES, ".npy")]
-        if images and not data:
+        if images and data:
+            raise InvalidInputError(
+                f"{path}: the folder holds images ({images[0].name}) and tables ({Path(data[0]).name}); name one kind, "
+                "as in 'folder/*.csv'."
+            )
+        if images:
             _refuse_columns(wanted, path)
             return ImageSource(images, Path(path), path, image_size, wanted.label is not None)
         if not data:
             raise InvalidInputError(f"{path}: the folder holds no file that ends in {', '.join(_KNOWN)}.")
-        return _open_files(data, wanted, None, path)
+        return _open_files(data, wanted, None, path, image_size)
     if glob.has_magic(path) and not os.path.exists(path):
         found = sorted(glob.glob(path, recursive=True))
         if not found:
             raise InvalidInputError(f"{path}: no file matches.")
-        return _open_files(found, wanted, None, path)
-    return _open_files([path], wanted, None, path)
+        return _open_files(found, wanted, None, path, image_size)
+    return _open_files([path], wanted, None, path, image_size)
 
 
-def _open_files(paths: list[str], wanted: Wanted, filesystem: Any, name: str) -> Source:
+def _open_files(paths: list[str], wanted: Wanted, filesystem: Any, name: str, image_size: int) -> Source:
     kinds = sorted({Path(path).suffix.lower() for path in paths})
     if len(kinds) > 1:
         raise InvalidInputError(f"{name}: files of different kinds, {' and '.join(kinds)}; name one kind.")
@@ -140,8 +154,10 @@ def _open_files(paths: list[str], wanted: Wanted, filesystem: Any, name: str) ->
     if kind in _TABLES:
         return _table(paths, filesystem, wanted, name)
     if kind in SUFFIXES:
+        _refuse_columns(wanted, name)
         root = Path(os.path.commonpath([os.path.dirname(os.path.abspath(path)) for path in paths]))
-        return ImageSource([Path(path).absolute() for path in paths], root, name, DEFAULT_SIZE, False)
+        files = [Path(path).absolute() for path in paths]
+        return ImageSource(files, root, name, image_size, wanted.label is not None)
     if kind == ".npy":
         _refuse_columns(wanted, name, also_label=True)
         return NpySource([Path(path) for path in paths], name)

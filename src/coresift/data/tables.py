@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -148,7 +149,9 @@ class CsvSource(Source):
         }
         if self.columns.label is not None:
             numbers[self.columns.label] = pa.string()
-        convert = csv.ConvertOptions(include_columns=self.columns.all, column_types=numbers)
+        convert = csv.ConvertOptions(
+            include_columns=self.columns.all, column_types=numbers, strings_can_be_null=True
+        )
         with _naming(file), self._filesystem.open_input_stream(file) as stream:
             yield from csv.open_csv(stream, convert_options=convert)
 
@@ -157,7 +160,11 @@ def _csv_schema(filesystem: Any, file: str) -> Any:
     from pyarrow import csv
 
     with filesystem.open_input_stream(file) as stream:
-        return csv.open_csv(stream).schema
+        schema = csv.open_csv(stream).schema
+    repeated = [name for name, count in Counter(schema.names).items() if count > 1]
+    if repeated:
+        raise InvalidInputError(f"{file}: the column {repeated[0]!r} is there more than once.")
+    return schema
 
 
 def _adopt(source: Any, columns: Columns, counts: list[int]) -> None:

@@ -87,6 +87,8 @@ def from_arrays(
 def _numpy(values: Any) -> np.ndarray:
     if hasattr(values, "detach"):  # a tensor, of any device
         values = values.detach().cpu()
+        if str(values.dtype) == "torch.bfloat16":  # NumPy has no such numbers
+            values = values.float()
     if hasattr(values, "tocsr"):
         raise InvalidTypeError("sparse matrices cannot be trained on here; give x.toarray().")
     array = np.asarray(values)
@@ -129,10 +131,17 @@ def _check_lengths(x: np.ndarray, y: np.ndarray, name: str) -> None:
         )
 
 
+def _whole(labels: np.ndarray) -> np.ndarray:
+    """Labels 0.0, 1.0, ... are classes where classes are asked for."""
+    is_whole = labels.dtype.kind == "f" and np.isfinite(labels).all() and not (labels % 1).any()
+    return labels.astype(np.int64) if is_whole else labels
+
+
 def _targets(
     y: np.ndarray, test: np.ndarray | None, task: Task, name: str, class_names: tuple[str, ...] | None
 ) -> tuple[np.ndarray, np.ndarray | None, tuple[str, ...] | None]:
     if task == "classification":
+        y, test = _whole(y), None if test is None else _whole(test)
         for part in (y, test):
             if part is not None and part.ndim != 1:
                 raise InvalidInputError(
@@ -198,14 +207,30 @@ def _table(path: Path, label: str) -> tuple[np.ndarray, np.ndarray, list[str]]:
     if not path.exists():
         raise InvalidInputError(f"{path}: no such file.")
     kind = "csv" if path.suffix.lower() == ".csv" or any(path.glob("*.csv")) else "parquet"
+    files = [path]
+    if path.is_dir():  # at any depth, and nothing but the tables: no copies, no notes
+        wanted = (".csv",) if kind == "csv" else (".parquet", ".pq")
+        files = sorted(
+            file
+            for file in path.rglob("*")
+            if file.suffix.lower() in wanted
+            and not any(part[0] in "._" for part in file.relative_to(path).parts)
+        )
     with naming(path, f"damaged, or no {kind} file"):
-        return _arrays_of_table(path, kind, label)
+        return _arrays_of_table(path, [str(file) for file in files], kind, label)
 
 
-def _arrays_of_table(path: Path, kind: str, label: str) -> tuple[np.ndarray, np.ndarray, list[str]]:
-    from pyarrow import dataset
+def _arrays_of_table(
+    path: Path, files: list[str], kind: str, label: str
+) -> tuple[np.ndarray, np.ndarray, list[str]]:
+    from pyarrow import csv, dataset, float64, types
 
-    table = dataset.dataset(str(path), format=kind).to_table().combine_chunks()
+    found = dataset.dataset(files, format=kind)
+    if kind == "csv":  # types are guessed from the first rows: whole numbers there may be none further down
+        whole = [field.name for field in found.schema if types.is_integer(field.type) and field.name != label]
+        options = csv.ConvertOptions(column_types=dict.fromkeys(whole, float64()), strings_can_be_null=True)
+        found = dataset.dataset(files, format=dataset.CsvFileFormat(convert_options=options))
+    table = found.to_table().combine_chunks()
     if table.num_rows == 0:
         raise InvalidInputError(f"{path}: no rows.")
     if label not in table.column_names:

@@ -19,7 +19,9 @@ _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 def parse_budget(budget: Any, n_rows: int) -> int:
     """A number of rows from ``"5%"``, ``"0.05"``, ``"1000"``, or a number."""
     if isinstance(budget, str):
-        text = budget.strip().replace("_", "").replace(",", "")
+        text = budget.strip().replace("_", "")
+        if re.fullmatch(r"[+-]?[1-9]\d{0,2}(,\d{3})+", text):  # 1,000,000; elsewhere a comma may mean a point
+            text = text.replace(",", "")
         try:
             if text.endswith("%"):
                 budget = _percentage(text)

@@ -70,6 +70,10 @@ class Options:
         check_choice(self.engine, "engine", ENGINES)
         for name, least in (("seed", 0), ("n_queries", 0), ("min_per_class", 0), ("workers", 1)):
             check_count(getattr(self, name), name, minimum=least)
+        if self.min_per_class != 1 and not self.per_class:
+            raise InvalidInputError(
+                f"min_per_class = {self.min_per_class} needs per_class: a draw over all classes promises none."
+            )
         if (self.budget is None) == (self.eps is None):
             raise InvalidInputError("give either a budget or eps: how many rows, or which error.")
         check_probability(self.delta, "delta")

@@ -38,7 +38,7 @@ def flattened(X: Any) -> Any:
     """Inputs as a matrix (n, d): sparse matrices and frames as they are, items of a data set stacked."""
     if hasattr(X, "tocsr"):
         return X.tocsr()
-    if not hasattr(X, "shape") and not isinstance(X, list | tuple):
+    if _is_dataset(X):
         X = np.stack([as_numpy(_input_of(X[i])).ravel() for i in range(len(X))])
     array = as_numpy(X)
     if array.ndim == 0 or len(array) == 0:
@@ -70,7 +70,7 @@ def class_positions(labels: NDArray[Any]) -> dict[Any, Rows]:
 
 def batch_of(X: Any, y: Any, rows: Rows) -> tuple[Any, Any]:
     """Inputs and targets of some rows of arrays, or of a data set, whose items may carry their own targets."""
-    if hasattr(X, "shape") or isinstance(X, list | tuple):
+    if not _is_dataset(X):
         if y is None:
             raise InvalidInputError("gradients need labels: give the context y (and y_val).")
         return take_rows(X, rows), take_rows(y, rows)
@@ -83,6 +83,16 @@ def batch_of(X: Any, y: Any, rows: Rows) -> tuple[Any, Any]:
     if not isinstance(items[0], tuple | list) or len(items[0]) < 2:
         raise InvalidTypeError("the items of the data set have no target: give the context y.")
     return inputs, default_collate([item[1] for item in items])
+
+
+def _is_dataset(X: Any) -> bool:
+    """Whether X has items of its own, maybe with targets, and is no table of numbers."""
+    if hasattr(X, "shape") or isinstance(X, tuple):
+        return False
+    if not isinstance(X, list):
+        return True
+    first = X[0] if X else None
+    return isinstance(first, tuple) and len(first) == 2 and hasattr(first[0], "shape")
 
 
 def _input_of(item: Any) -> Any:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from numbers import Real
 from typing import Any
 
@@ -38,7 +40,8 @@ class Settings:
     workers: int
 
     def checked(self) -> Settings:
-        """Refuse what cannot be used."""
+        """The same in numbers of Python; refuses what cannot be used."""
+        counts: dict[str, Any] = {"seed": check_count(self.seed, "seed", 0)}
         for name, least in (
             ("epochs", 1),
             ("batch_size", 1),
@@ -46,9 +49,9 @@ class Settings:
             ("eval_every", 0),
             ("workers", 0),
         ):
-            if check_count(getattr(self, name), name, least) > _LARGEST_COUNT:
+            counts[name] = check_count(getattr(self, name), name, least)
+            if counts[name] > _LARGEST_COUNT:
                 raise InvalidInputError(f"{name} = {getattr(self, name)} must be at most {_LARGEST_COUNT}.")
-        check_count(self.seed, "seed", 0)
         check_positive(self.lr, "lr")
         for name in ("momentum", "weight_decay"):
             _check_number(getattr(self, name), name)
@@ -59,7 +62,10 @@ class Settings:
             raise InvalidInputError(
                 f"weight_decay = {self.weight_decay} must be at least 0 and at most {_LARGEST_COUNT}."
             )
-        return self
+        rates: dict[str, Any] = {
+            name: float(getattr(self, name)) for name in ("lr", "momentum", "weight_decay")
+        }
+        return dataclasses.replace(self, **counts, **rates)  # numbers of NumPy are no JSON
 
     def rate(self, epoch: int, n_epochs: int) -> float:
         """The learning rate of an epoch: a function of its number, so that there is no state to keep."""
@@ -140,15 +146,35 @@ def own_randomness(seed: int, device: torch.device) -> Iterator[None]:
 
 def stored(settings: Settings, strategy: Any, loss: Any, model: nn.Module) -> dict[str, Any]:
     """What identifies a run, as JSON holds it."""
-    described = repr(strategy) if dataclasses.is_dataclass(strategy) else _name(strategy)
+    selection = repr(strategy) if dataclasses.is_dataclass(strategy) else _name(strategy)
     shapes = ", ".join(f"{name} {tuple(value.shape)}" for name, value in model.named_parameters())
     return {
-        "strategy": described,
-        "loss": loss if isinstance(loss, str) else _name(loss),
+        "strategy": selection,
+        "loss": loss if isinstance(loss, str) else described(loss),
         "model": type(model).__name__,
         "parameters": shapes if len(shapes) < 2000 else f"{shapes[:2000]}...",
-        **dataclasses.asdict(settings),
+        # by how many processes data are read changes nothing
+        **{name: value for name, value in dataclasses.asdict(settings).items() if name != "workers"},
     }
+
+
+def described(thing: Any) -> str:
+    """The name of a function or a class, with what it was made with as far as it can be seen."""
+    if thing is None:
+        return "none"
+    if isinstance(thing, partial):
+        return f"{described(thing.func)} {thing.args} {thing.keywords}"
+    if not isinstance(thing, nn.Module):
+        return _name(thing)
+    simple = {
+        name: value
+        for name, value in vars(thing).items()
+        if isinstance(value, int | float | str) and name != "training" and name[0] != "_"
+    }
+    held = 0
+    for tensor in thing.state_dict().values():
+        held = zlib.crc32(np.ascontiguousarray(tensor.detach().cpu().float().numpy()).data, held)
+    return f"{_name(thing)} {simple}" + (f" {held:08x}" if held else "")
 
 
 def _name(thing: Any) -> str:

@@ -58,10 +58,13 @@ class RunFolder:
             write_text(self.path / CONFIG, text)
             return
         before, now = self.config(), json.loads(json.dumps(dict(config)))
-        changed = [key for key in now if key not in ("software", "about") and before.get(key) != now[key]]
+        ignored = {"software", "about"} | (
+            now.keys() - before.keys()
+        )  # the latter: begun by an older version
+        changed = [key for key in now if key not in ignored and before[key] != now[key]]
         if changed:
             raise InvalidInputError(
-                f"{self.path}: holds another run: {changed[0]} was {before.get(changed[0])!r} and is now "
+                f"{self.path}: holds another run: {changed[0]} was {before[changed[0]]!r} and is now "
                 f"{now[changed[0]]!r}; choose another folder, or remove this one."
             )
 
@@ -203,7 +206,9 @@ def part_of(part: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
     """Tensors and a JSON text in one file, with a checksum over both."""
-    text = json.dumps(dict(state), allow_nan=False)
+    text = json.dumps(
+        dict(state)
+    )  # an infinite loss of the validation data is written as Infinity, and read so
     about = json.dumps({"state": text, "sha256": _checksum(tensors, text)})
     content = save(dict(tensors), metadata={_KEY: about})
     write_whole(path, lambda file: file.write(content))  # type: ignore[arg-type]

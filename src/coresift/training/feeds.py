@@ -22,6 +22,7 @@ from .sampler import WeightedDataset, WeightedIndex, inputs_and_targets
 Batch = tuple[Tensor, Tensor, Tensor]  # inputs (b, ...), targets (b, ...), weights (b,), on the device
 Augment = Callable[[Tensor, torch.Generator], Tensor]
 _LOOK_SEED = 13
+RESIZED_CROP = "resized-crop-flip"
 
 
 class TensorFeed:
@@ -69,7 +70,7 @@ class TensorFeed:
         """Of the numbers themselves: a run is not continued on other data."""
         found = 0
         for tensor in (self.X, self.y):
-            found = zlib.crc32(np.ascontiguousarray(tensor.cpu().numpy()).data, found)
+            found = zlib.crc32(tensor.cpu().contiguous().flatten().view(torch.uint8).numpy().data, found)
         return f"{tuple(self.X.shape)} {self.X.dtype} {found:08x}"
 
 
@@ -80,9 +81,7 @@ class LoaderFeed:
         self, dataset: Any, device: torch.device, transform: Callable[[Tensor], Tensor] | None, workers: int
     ) -> None:
         self.X = dataset
-        self.y = getattr(
-            dataset, "y", getattr(dataset, "targets", None)
-        )  # the second as torchvision names them
+        self.y = known_targets(dataset)
         self.transform, self.device, self.workers = transform, device, workers
 
     def __len__(self) -> int:
@@ -102,7 +101,7 @@ class LoaderFeed:
         ]
         generator = torch.Generator(self.device).manual_seed(seed)
         dataset = self.X
-        if augmented is not None and isinstance(dataset, LazyDataset):
+        if isinstance(dataset, LazyDataset) and _cuts(augmented):
             dataset = _RandomLooks(dataset, seed)
         loader = DataLoader(
             WeightedDataset(dataset),
@@ -134,6 +133,21 @@ class LoaderFeed:
         """Their number and targets; the items themselves would take too long to read."""
         known = b"" if self.y is None else np.ascontiguousarray(np.asarray(self.y)).tobytes()
         return f"{len(self.X)} items {zlib.crc32(known):08x}"
+
+
+def known_targets(dataset: Any) -> Any:
+    """The targets of all items, where a data set has them beside the items; None if they are others than those."""
+    found = getattr(dataset, "y", getattr(dataset, "targets", None))  # the second as torchvision names them
+    if found is None or len(found) == 0:
+        return found
+    if (change := getattr(dataset, "target_transform", None)) is not None:
+        found = np.asarray([change(target) for target in found])
+    if isinstance(dataset, LazyDataset):
+        return found  # its items are images to be read, and have these
+    item = dataset[0]
+    if isinstance(item, tuple | list) and len(item) == 2 and not np.array_equal(item[1], found[0]):
+        return None  # strategies that need labels say so; gradients take those of the items
+    return found
 
 
 Feed = TensorFeed | LoaderFeed
@@ -195,6 +209,11 @@ def _augment(kind: str, x: Tensor, generator: torch.Generator) -> Tensor:
     return augment(x, kind, generator)
 
 
+def _cuts(augmented: Augment | None) -> bool:
+    """Whether images are to be cut at random as they are read, which no function of a batch can do afterwards."""
+    return isinstance(augmented, partial) and augmented.func is _augment and augmented.args == (RESIZED_CROP,)
+
+
 def _three(item: Any) -> tuple[Tensor, Tensor, Tensor]:
     if not isinstance(item, tuple | list) or len(item) != 3:
         raise InvalidTypeError("the items of the data set must be pairs (x, y).")
@@ -203,7 +222,8 @@ def _three(item: Any) -> tuple[Tensor, Tensor, Tensor]:
 
 def _tensor(values: Any, name: str) -> Tensor:
     if isinstance(values, Tensor):
-        return values
+        values = values.detach()
+        return values.float() if values.dtype == torch.bfloat16 else values
     if hasattr(values, "to_numpy"):
         values = values.to_numpy()
     array = np.asarray(values)

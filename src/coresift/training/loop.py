@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import os
 import time
 from collections.abc import Callable
@@ -16,12 +15,21 @@ from torch import nn
 
 from .. import __version__
 from .._coreset import Coreset
-from .._errors import InvalidTypeError
+from .._errors import InvalidInputError, InvalidTypeError
 from .._validation import check_choice
 from ..scale.budget import parse_budget
 from ..selection import SelectionContext, Strategy, strategy_named
 from ..selection._hooks import only_tensor, per_sample_loss
-from ._settings import Settings, derived_seed, device_named, own_randomness, stored, validation_share
+from ..selection._strategy import rounded_up
+from ._settings import (
+    Settings,
+    derived_seed,
+    described,
+    device_named,
+    own_randomness,
+    stored,
+    validation_share,
+)
 from .checkpoint import RunFolder, check_finite_loss, part_of, restore, snapshot
 from .feeds import feeds_of
 from .loss import weighted_loss
@@ -30,7 +38,7 @@ from .progress import Bar, NoBar
 from .sampler import CoresetSampler
 
 Metrics = dict[str, Any]
-_SPLIT, _EPOCH, _LOOKS = 21, 22, 23  # keep the streams of one seed apart
+_SPLIT, _EPOCH, _LOOKS, _CHOICE, _EVALUATION = 21, 22, 23, 24, 25  # keep the streams of one seed apart
 
 
 @dataclasses.dataclass(frozen=True)
@@ -165,7 +173,11 @@ def train(
     feed, test_feed, looks = feeds_of(data, test, transform, augment, place, workers)
     share = validation_share(val_fraction, strategy, eval_every)
     rest = np.random.default_rng((seed, _SPLIT)).permutation(len(feed))
-    n_val = math.ceil(share * len(feed))
+    n_val = rounded_up(share * len(feed))
+    if n_val >= len(feed):
+        raise InvalidInputError(
+            f"val_fraction = {share} takes all of {len(feed)} samples; none is left to train on."
+        )
     val_feed = feed.take(np.sort(rest[:n_val])) if n_val else None
     fingerprint = feed.fingerprint()
     if n_val:
@@ -176,6 +188,8 @@ def train(
     run = None if out is None else RunFolder(Path(out))
     if run is not None:
         config = {**stored(settings, strategy, loss, model), "budget": budget, "val_fraction": share}
+        config |= {"augment": described(looks), "transform": described(transform)}
+        config["test"] = None if test_feed is None else test_feed.fingerprint()
         run.begin({**config, "data": fingerprint, "software": _software(), "about": about})
         if (found := run.result()) is not None:
             run.load_model(model.to(place))
@@ -206,16 +220,19 @@ def train(
             tensors, state = kept
             restore(model, optimizer, tensors, state)
             sampler.load_state_dict({**state["sampler"], **part_of("sampler", tensors)})
-            sampler.recall()
+            with own_randomness(derived_seed(seed, _CHOICE), place):
+                sampler.recall()
             if hasattr(strategy, "load_state_dict"):
                 strategy.load_state_dict({**state["strategy"], **part_of("strategy", tensors)})
             history, seconds = state["history"], Seconds(**state["seconds"])
         run.rewrite(history)
 
+    looking = derived_seed(seed, _EVALUATION)
     saved_at = time.monotonic()
     with Bar(n_epochs) if progress is True else progress or NoBar() as bar:
         for epoch in range(len(history), n_epochs):
-            with seconds.counted("selection", place):
+            # one seed for all selections: what a strategy keeps is the same, whenever it is computed
+            with seconds.counted("selection", place), own_randomness(derived_seed(seed, _CHOICE), place):
                 sampler.set_epoch(epoch)
                 rows, weights = sampler.epoch_rows()
 
@@ -229,7 +246,7 @@ def train(
                 for x, y, w in feed.batches(
                     rows, weights, batch_size, derived_seed(seed, _LOOKS, epoch), looks
                 ):
-                    outputs = only_tensor(model(x))  # (b, K)
+                    outputs = only_tensor(_forward(model, x))  # (b, K)
                     batch_loss = weighted_loss(compute(outputs, y), w)
                     optimizer.zero_grad(set_to_none=True)
                     batch_loss.backward()  # type: ignore[no-untyped-call]
@@ -258,7 +275,7 @@ def train(
                 and eval_every
                 and ((epoch + 1) % eval_every == 0 or epoch + 1 == n_epochs)
             ):
-                with seconds.counted("evaluation", place):
+                with seconds.counted("evaluation", place), own_randomness(looking, place):
                     quality = evaluate(model, val_feed, loss)
                 metrics |= {f"val_{name}": value for name, value in quality.items()}
             metrics["seconds"] = seconds.rounded()
@@ -279,13 +296,25 @@ def train(
     # The test set, once.
     quality_of_test = None
     if test_feed is not None:
-        with seconds.counted("evaluation", place):
+        with seconds.counted("evaluation", place), own_randomness(looking, place):
             quality_of_test = evaluate(model, test_feed, loss)
     core = sampler.coreset
     result = TrainResult(model, history, quality_of_test, seconds, n_epochs, core.size, core)
     if run is not None:
         run.finish(model, _kept(result))
     return result
+
+
+def _forward(model: nn.Module, x: torch.Tensor) -> Any:
+    try:
+        return model(x)
+    except ValueError as error:
+        if len(x) > 1 or "more than 1 value per channel" not in str(error):
+            raise
+        raise InvalidInputError(
+            "the last batch of the subset has one sample, whose variance batch normalisation cannot take: choose a "
+            "budget or a batch_size with another remainder."
+        ) from error
 
 
 def _kept(result: TrainResult) -> dict[str, Any]:

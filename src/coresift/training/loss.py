@@ -35,6 +35,9 @@ def weighted_loss(losses: Tensor, weights: Tensor, *, distributed: bool = False)
         )
     if losses.ndim > 1:
         losses = losses.flatten(1).mean(1)  # (b,)
+    losses = losses.to(
+        torch.promote_types(losses.dtype, torch.float32)
+    )  # sums of weights pass the largest half
     weights = weights.to(losses.dtype)
     total = weights.sum()
     if distributed:

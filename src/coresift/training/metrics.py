@@ -64,7 +64,16 @@ def counts_hits(loss: Any) -> bool:
 
 def are_classes(outputs: Tensor, targets: Tensor) -> bool:
     """Whether the targets are labels, one a sample, of as many classes as there are outputs."""
-    return outputs.ndim == 2 and targets.ndim == 1 and not targets.is_floating_point()
+    return (
+        outputs.ndim == 2 and outputs.shape[1] > 1 and targets.ndim == 1 and not targets.is_floating_point()
+    )
+
+
+def _is_of_logits(loss: Any) -> bool:
+    """Whether outputs and targets are not of one kind, so that their distance means nothing."""
+    return loss in ("bce", "cross_entropy") or isinstance(
+        loss, nn.BCELoss | nn.BCEWithLogitsLoss | nn.CrossEntropyLoss
+    )
 
 
 @torch.no_grad()
@@ -90,7 +99,7 @@ def evaluate(model: nn.Module, feed: Feed, loss: Any) -> dict[str, float]:
                 known = (y >= 0) & (y < k)  # a loss may leave out labels, usually -100: they are no hits
                 pairs = torch.bincount((y * k + outputs.argmax(1))[known], minlength=k * k).reshape(k, k)
                 confusion = pairs if confusion is None else confusion + pairs
-            elif outputs.numel() == y.numel():
+            elif outputs.numel() == y.numel() and not _is_of_logits(loss):
                 error = (outputs - y.reshape(outputs.shape).to(outputs.dtype)) ** 2
                 squares += float(error.flatten(1).mean(1).sum() if error.ndim > 1 else error.sum())
                 found["rmse"] = (squares / n) ** 0.5

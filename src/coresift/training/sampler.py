@@ -226,6 +226,7 @@ class CoresetSampler(Sampler[int]):
         indices, weights = (state[key].cpu().numpy() for key in ("indices", "weights"))
         self._core = Coreset(indices, weights, state["n_samples"], method=state["method"])
         self.epoch, self._selected_at, self.seed = state["epoch"], state["selected_at"], state["seed"]
+        self.context._seed = self.seed  # of draws that are made once and kept
 
     def _selected(self, epoch: int) -> Coreset:
         if not self._shares_selection():
@@ -254,7 +255,7 @@ class CoresetSampler(Sampler[int]):
             None  # what is kept is of the data alone: strategies that need more have nothing to recall
         )
         if isinstance(self.strategy, Selector):  # one's own strategy may mind being asked
-            with suppress(InvalidInputError):
+            with suppress(Exception):  # the next selection says what is wrong, if it is
                 self.strategy.select(
                     context, self.budget, np.random.default_rng((self.seed, _SELECTION, self._selected_at))
                 )
@@ -274,7 +275,11 @@ def inputs_and_targets(data: Any) -> tuple[Any, Any]:
     if isinstance(data, WeightedDataset):
         data = data.dataset
     if isinstance(data, TensorDataset):
-        data = data.tensors[:2]
+        if len(data.tensors) > 2:
+            raise InvalidInputError(
+                f"the TensorDataset has {len(data.tensors)} tensors; inputs and targets are needed, and no more."
+            )
+        data = data.tensors if len(data.tensors) == 2 else data.tensors[0]
     if isinstance(data, tuple | list) and len(data) == 2 and hasattr(data[0], "shape"):
         if n_rows(data[0]) != n_rows(data[1]):
             raise InvalidInputError(
