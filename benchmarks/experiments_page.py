@@ -92,11 +92,12 @@ def grid(
     for when, labels in groups:
         for place, label in enumerate(labels):
             entries = [entry_of(summary, label, b) for b in budgets]
-            if label == "FULL":
-                entries[1:] = [None] * (len(budgets) - 1)
             seeds = [entry.n_seeds if entry else 0 for entry in entries]
             said = str(seeds[0]) if len(set(seeds)) == 1 or label == "FULL" else ", ".join(map(str, seeds))
-            row = ["" if place else when, label, *(cell(entry) for entry in entries), said]
+            cells = [cell(entry) for entry in entries]
+            if label == "FULL":
+                cells[1:] = [""] * (len(budgets) - 1)
+            row = ["" if place else when, label, *cells, said]
             lines.append("| " + " | ".join(row) + " |")
     return lines
 
