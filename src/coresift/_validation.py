@@ -234,8 +234,10 @@ def check_budget(size: Any, n_samples: int, name: str = "size") -> int:
             f"{name} = {size} must be above 0 and at most 1 when it is a fraction; to ask for a number of points "
             "pass an integer."
         )
-    # 0.07 * 100 is a little above 7 in floats, and means 7
-    return max(1, int(np.ceil(float(size) * n_samples * (1.0 - 1e-12))))
+    # 0.07 * 100 is a little above 7 in floats, and means 7; so is the float32 nearest to 0.07
+    kind = np.asarray(size).dtype
+    slack = 2.0 * float(np.finfo(kind).eps) if kind in (np.float32, np.float16) else 1e-12
+    return max(1, int(np.ceil(float(size) * n_samples * (1.0 - slack))))
 
 
 def check_positive(value: Any, name: str, *, at_most: float = LARGEST_MAGNITUDE) -> float:

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from scipy.spatial.distance import pdist
 from scipy.stats import ortho_group
 
-from coresift import LaplacianCoreset, RBFCoreset, audit
+from coresift import LaplacianCoreset, RBFCoreset, RBFNetworkCoreset, audit
+from coresift.estimators._improve import affine_rank
 
 CASES = [(RBFCoreset, b) for b in ("auto", "closed-form", "cells", "exact", "paper", "lemma")] + [
     (LaplacianCoreset, b) for b in ("auto", "cells", "exact", "paper")
@@ -284,3 +285,54 @@ def test_draws_know_the_total_of_their_scores(bound):
     scores = np.maximum(est.sensitivities_, 1 / 40)
     assert est._draw_total == pytest.approx(scores.sum())
     assert est.uniform_factor_ == pytest.approx(40 * scores.max() / scores.sum())
+
+
+def test_a_far_value_in_one_column_hides_no_dimension():
+    """A sentinel of 10^6: in squares the other directions are below the rounding of the widest."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((2000, 12))
+    X[:, 0] += np.where(np.arange(2000) % 10 == 0, 1e7, 0.0) - np.where(np.arange(2000) % 10 == 1, 1e7, 0.0)
+    fitted = RBFCoreset(bandwidth=10.0, bound="cells", n_cells=3, random_state=0).fit(X)
+    points, shares, _ = fitted._data
+    assert affine_rank(points, shares) == 12
+    flat = RBFCoreset(bandwidth=1.0, bound="closed-form").fit(X[:, :3] @ rng.standard_normal((3, 9)))
+    assert affine_rank(*flat._data[:2]) == 3
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float16])
+@pytest.mark.parametrize(("share", "n", "expected"), [(0.1, 100, 10), (0.1, 40, 4), (0.07, 100, 7)])
+def test_a_narrow_fraction_means_what_it_says(kind, share, n, expected):
+    fitted = RBFCoreset(bound="closed-form").fit(np.random.default_rng(0).standard_normal((n, 2)))
+    assert fitted.sample(kind(share)).size == expected
+
+
+def test_the_network_bounds_hold_near_the_mean_of_a_far_group():
+    """|p - mean| from a difference of squares loses half of the digits, which the radius multiplies."""
+    rng = np.random.default_rng(1)
+    far, near = 1e4, 1e-4
+    X = np.vstack(
+        [near * rng.standard_normal((4, 3)) + [far, 0, 0], rng.standard_normal((4, 3)) - [far, 0, 0]]
+    )
+    y = np.r_[np.ones(4), -np.ones(4)]
+    for bound in ("closed-form", "exact"):
+        fitted = RBFNetworkCoreset(
+            radius=far, bandwidth=1.0, construction="paper", bound=bound, random_state=0
+        ).fit(X, y)
+        group = (X - fitted.center_).astype(np.longdouble)[:4]
+        mean = group.mean(0)
+        for row in range(4):
+            query = (group[row] - mean) / np.sqrt(((group[row] - mean) ** 2).sum()) * far
+            exponents = 2 * group @ query - (group**2).sum(1)
+            shares = np.exp(exponents - exponents.max())
+            assert shares[row] / shares.sum() <= fitted.sensitivities_[row] * (1 + 1e-9)
+
+
+def test_a_guarantee_is_for_draws_of_this_fit():
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((3000, 2)), np.zeros(3000)
+    y[7] = 1.0
+    network = RBFNetworkCoreset(bandwidth=6.0, bound="closed-form", random_state=0).fit(X, y)
+    own = network.sample(2900, method="iid", random_state=0)
+    other = RBFCoreset(bandwidth=6.0, bound="closed-form", random_state=0).fit(X)
+    assert network.guaranteed_error(own) is not None
+    assert network.guaranteed_error(other.sample(2900, method="iid", random_state=1)) is None

@@ -1,4 +1,5 @@
 import copy
+import dataclasses
 import pickle
 
 import numpy as np
@@ -141,7 +142,7 @@ def test_guaranteed_error_inverts_the_sample_size():
     est = RBFNetworkCoreset(0.5, 10.0, random_state=0).fit(X, y, w)
     needed = est.sample_size(0.5, 0.1)
     core = est.sample(min(needed.size, 3000), method="iid")
-    core = Coreset(core.indices, core.weights, core.n_samples, n_draws=needed.size)
+    core = dataclasses.replace(core, n_draws=needed.size)
     assert est.guaranteed_error(core, 0.1) == pytest.approx(0.5, abs=2e-3)
     assert est.guaranteed_error(est.sample(200), 0.1) is None  # systematic: no theorem
     assert est.guaranteed_error(est.sample(2, method="iid"), 0.1) is None  # too few

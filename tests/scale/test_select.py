@@ -1,6 +1,7 @@
 """What ``select`` promises: budgets, classes, errors, files that are whole or absent, and runs that can be repeated."""
 
 import errno
+import itertools
 import json
 import os
 from pathlib import Path
@@ -380,3 +381,48 @@ def test_equal_rows_are_no_trouble() -> None:
     assert chosen.coreset.size == 60
     assert chosen.report.total_sensitivity == pytest.approx(1.0, rel=1e-6)
     assert chosen.report.uniform_is_as_good
+
+
+def test_an_error_is_guaranteed_by_the_totals_of_the_bounds(tmp_path: Path) -> None:
+    """The scores of 'lemma' are kept in units of the largest: their sum is no total, and one draw is not enough."""
+    X = 2.0 * np.array(list(itertools.product((-1.0, 1.0), repeat=10)))
+    w = np.ones(len(X))
+    w[0] = 1e6
+    columns = {f"x{i}": X[:, i] for i in range(10)}
+    parquet.write_table(pa.table({**columns, "w": w}), tmp_path / "corners.parquet")
+    with pytest.raises(InvalidInputError, match="independent draws"):
+        select(
+            tmp_path / "corners.parquet",
+            eps=0.9,
+            n_queries=0,
+            columns=list(columns),
+            weight="w",
+            radius=15.0,
+            bandwidth=1.0,
+            bound="lemma",
+        )
+
+
+def test_names_of_columns_that_are_taken(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    taken = {"row": rng.random(30), "input_row": rng.random(30), "weight": rng.random(30)}
+    parquet.write_table(pa.table(taken), tmp_path / "rows.parquet")
+    select(tmp_path / "rows.parquet", 5).save(tmp_path / "out.parquet", materialize=True)
+    found = parquet.read_table(tmp_path / "out.parquet")
+    assert len(set(found.column_names)) == len(found.column_names)
+    core = found.column("row").to_numpy()
+    np.testing.assert_array_equal(found.column("input_input_row").to_numpy(), taken["row"][core])
+    np.testing.assert_array_equal(found.column("input_row").to_numpy(), taken["input_row"][core])
+
+
+@pytest.mark.parametrize("bound", ["auto", "cells", "closed-form"])
+def test_a_class_without_weight_gets_no_rows(bound: str, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    y = np.array(["common", "rare"])[(np.arange(300) % 10 == 0).astype(int)]
+    w = np.where(y == "rare", 0.0, 1.0)
+    parquet.write_table(
+        pa.table({"a": rng.random(300), "b": rng.random(300), "y": y, "w": w}), tmp_path / "p.parquet"
+    )
+    core = select(tmp_path / "p.parquet", 40, label="y", weight="w", per_class=True, bound=bound).coreset
+    assert core.size == 40
+    assert set(y[core.indices]) == {"common"}

@@ -162,3 +162,17 @@ def test_bad_input() -> None:
     for wrong in ({"size": 0}, {"loss": "x"}, {"radius": 0.0}, {"delta": 2.0}, {"bound": "exact"}):
         with pytest.raises((InvalidInputError, InvalidTypeError)):
             StreamingCoreset(**{"size": 5, **wrong})  # type: ignore[arg-type]
+
+
+def test_a_batch_that_is_refused_leaves_the_stream_as_it_was():
+    rng = np.random.default_rng(0)
+    first, last = rng.standard_normal((30, 2)), rng.standard_normal((5, 2))
+    plain, tried = (StreamingCoreset(5, bandwidth=1.0, random_state=0) for _ in range(2))
+    for stream in (plain, tried):
+        stream.partial_fit(first)
+    with pytest.raises(InvalidInputError):
+        tried.partial_fit(np.full((20, 2), 1e80))
+    for stream in (plain, tried):
+        stream.partial_fit(last)
+    assert tried.coreset() == plain.coreset()
+    assert tried.coreset().n_samples == 35

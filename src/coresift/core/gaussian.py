@@ -157,7 +157,7 @@ def cells_bound(
                 continue
             inside = block.dot(basis.T)
             # rounding may hide a part of what sticks out: a longer |p - m| is safe, a shorter one is not
-            hidden = 1e-15 * (block.sq_norms + block.sq_shift)
+            hidden = 2e-15 * np.sqrt(points.d) * (block.sq_norms + block.sq_shift)
             outside = np.maximum(block.sq_norms - squared_norms(inside), 0.0) + hidden
             yield rows, np.column_stack([inside, np.sqrt(outside)])
 

@@ -309,7 +309,7 @@ class LogRatio:
         self, square: np.ndarray, span: slice, block: Block, queries: np.ndarray, floor: np.ndarray
     ) -> None:
         """Recompute from differences the entries of ``square`` that matter and have lost digits."""
-        magnitude = block.sq_norms[:, None] + squared_norms(queries)
+        magnitude = block.sq_norms[:, None] + squared_norms(queries) + block.sq_shift
         error = self.kernel.uncertainty(square, magnitude)
         exponent = self.kernel.exponent(square.copy())
         # A difference of nearby vectors is accurate to eps times itself: worth it only where much cancelled.

@@ -15,6 +15,7 @@ from .._queries import check_euclidean
 from ..core.discrepancy import potential
 from ..core.points import Points
 from ..core.quadrature import DENSE_LIMIT, chosen_rows, fitted_weights, interpolated_potentials
+from ..core.rowwise import stacked_qr
 
 _POOL_FACTOR = 4
 _SMALLEST_POOL = 4000  # choosing among so few costs next to nothing, and more choice is better
@@ -119,11 +120,10 @@ def affine_rank(points: Points, shares: np.ndarray) -> int:
     most = min(points.d, int(np.count_nonzero(shares)) - 1)
     if most < 1 or float(points.n + points.d) * points.d**2 > _RANK_OPERATIONS:
         return max(most, 1)
-    gram = np.zeros((points.d, points.d))
-    for rows, block in points.blocks(extra_columns=points.d):
-        z = block.dense()[shares[rows] > 0]  # not weighted: a row of little weight spans a direction too
-        gram += z.T @ z
-    spectrum = np.linalg.eigvalsh(gram)
-    # directions in which the points differ by less than a part in 10^6 of the largest still count unless they
-    # are rounding
-    return max(1, min(most, int(np.sum(spectrum > 1e-13 * spectrum[-1] * points.d))))
+    # Not weighted: a row of little weight spans a direction too. And by QR: in squares, as the Gram matrix has them,
+    # directions below a part in 10^7 of the widest are lost, and a column with a value of 10^6 for "missing" has one.
+    rows_that_count = (
+        block.dense()[shares[rows] > 0] for rows, block in points.blocks(extra_columns=points.d)
+    )
+    spectrum = np.linalg.svd(stacked_qr(rows_that_count, points.d), compute_uv=False)
+    return max(1, min(most, int(np.sum(spectrum > 1e-13 * np.sqrt(points.d) * spectrum[0]))))

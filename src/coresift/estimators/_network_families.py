@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from ..core.bound import SensitivityBound, log_shares
-from ..core.points import Points, squared_norms
+from ..core.points import Points, SparseBlock, squared_norms
 from ._base import FitContext
 
 ROOT = float(np.sqrt(2.0))
@@ -50,11 +50,14 @@ def recentred(context: FitContext, shares: np.ndarray) -> FitContext:
     mean = np.zeros(points.d)
     for rows, block in points.blocks():
         mean += block.weighted_sum(shares[rows, None])[0]
-    squares = context.sq_norms.copy()
-    for rows, block in points.blocks():
-        squares[rows] -= 2.0 * block.dot(mean[None])[:, 0]
-    squares += mean @ mean
-    distances = np.sqrt(np.maximum(squares, 0.0))
+    distances = np.empty(points.n)
+    for rows, block in points.blocks(extra_columns=points.d):
+        if isinstance(block, SparseBlock):
+            squares = block.sq_norms - 2.0 * block.dot(mean[None])[:, 0] + mean @ mean
+            # near the mean squares cancel, and half of the digits are lost: longer is safe, shorter is not
+            distances[rows] = np.sqrt(np.maximum(squares, 0.0)) + 1e-7 * points.rounding_norm
+        else:
+            distances[rows] = np.sqrt(squared_norms(block.dense() - mean))
     second_moment = float(shares @ context.sq_norms)
     return replace(context, shares=shares, second_moment=second_moment, from_mean=distances)
 

@@ -171,12 +171,15 @@ class RBFNetworkCoreset(RBFCoreset):
     ) -> float | None:
         """The least eps that is guaranteed for all families and the whole ball with probability ``1 - delta``.
 
-        None if the draws were not independent, the bound is no certificate, or they are too few for any eps below 1.
+        None if the draws were not independent or not by this fit, the bound is no certificate, or they are too few for
+        any eps below 1.
         """
         core = self._merged(coreset)
         delta = check_probability(delta, "delta")
         if core.n_draws is None or core.adjustments or not self.is_certified_:
             return None
+        if (core.total_sensitivity, core.bound) != (self.total_sensitivity_, self.bound_):
+            return None  # drawn by something else
         draws = float(core.n_draws)
 
         def excess(eps: float) -> float:

@@ -97,6 +97,8 @@ class GaussianCells:
         start, sq_norms, shares = self.start.bound(block, groups)
         log_values = start.log_values
         for group, rows in _by_group(groups, len(log_values)):
+            if not self.geometry.mass[group] > 0:  # a class without weight: nothing of it is drawn
+                continue
             own = SensitivityBound(log_values[rows], start.name, True, start.note)
             points = _points(self.geometry, block.X[rows])
             problem = Problem(points, sq_norms[rows], shares[rows], self.radius)

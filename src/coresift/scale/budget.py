@@ -97,6 +97,7 @@ def size_for_error(
     geometry: Geometry,
     scores: np.ndarray,
     shares: np.ndarray,
+    total: float,
     eps: float,
     delta: float,
 ) -> tuple[int, str]:
@@ -106,13 +107,13 @@ def size_for_error(
     that an estimator can find in memory.
     """
     d = len(geometry.center)
-    t = float(scores.sum())
+    t = float(scores.sum())  # scores have any scale, which t w/s is free of; ``total`` is that of the bounds
     relief = np.divide(shares, scores, out=np.zeros(len(shares)), where=shares > 0)
     if loss == "laplacian":
-        return rounded_up(covering_laplacian(t, d, geometry.max_norm, eps, delta)), "covering"
+        return rounded_up(covering_laplacian(total, d, geometry.max_norm, eps, delta)), "covering"
     floor = float(np.exp(-geometry.variances[0] - (radius + geometry.center_error) ** 2))
     sizes = {
-        "covering": covering(t, d, radius, geometry.max_norm, eps, delta),
+        "covering": covering(total, d, radius, geometry.max_norm, eps, delta),
         "dimension-free": dimension_free(
             t * float(relief.max()), t * float(shares @ relief), floor, eps, delta
         ),

@@ -239,6 +239,17 @@ def _tables(selection: Selection) -> Iterator[tuple[slice, Any]]:
         yield part, pa.table({name: np.ascontiguousarray(X[:, i]) for i, name in enumerate(names)})
 
 
+def _distinct(names: list[str], taken: set[str]) -> list[str]:
+    """Names of columns of the input beside columns of ours: "row" becomes "input_row", or "input_input_row"."""
+    found: list[str] = []
+    for name in names:
+        other = name
+        while other in taken or other in found or (other != name and other in names):
+            other = f"input_{other}"
+        found.append(other)
+    return found
+
+
 def _write_rows(file: Any, selection: Selection, metadata: dict[bytes, bytes]) -> None:
     import pyarrow as pa
     from pyarrow import parquet
@@ -248,7 +259,7 @@ def _write_rows(file: Any, selection: Selection, metadata: dict[bytes, bytes]) -
     for part, table in _tables(selection):
         own = {"row": core.indices[part], **{name: values[part] for name, values in beside.items()}}
         own["weight"] = core.weights[part]
-        names = [f"input_{name}" if name in own else name for name in table.column_names]
+        names = _distinct(table.column_names, set(own))
         table = table.rename_columns(names)
         columns = [pa.array(values) for values in own.values()] + table.columns
         whole = pa.table(columns, names=[*own, *names]).replace_schema_metadata(metadata)

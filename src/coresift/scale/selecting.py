@@ -319,6 +319,7 @@ def _drawn(
             prepared.geometry,
             estimator._table.scores,
             shares,
+            estimator._draw_total,
             options.eps,
             options.delta,
         )

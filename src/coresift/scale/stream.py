@@ -159,6 +159,18 @@ class StreamingCoreset:
         )
         if rows.shape[1] != width:
             raise InvalidInputError(f"X has {rows.shape[1]} columns, but the stream has {width}.")
+        before = list(self._buffer), self._n_buffered, dict(self._levels), self._n_draws, self._ball
+        try:
+            self._take(rows, weights)
+        except BaseException:  # a batch that is refused leaves the stream as it was
+            self._buffer, self._n_buffered, self._levels, self._n_draws, self._ball = before
+            raise
+        self.n_seen_ += len(rows)
+        self._total_weight += float(weights.sum())
+        return self
+
+    def _take(self, rows: np.ndarray, weights: np.ndarray) -> None:
+        """Into the buffer, which is reduced whenever it is full."""
         capacity = 2 * self._node_size
         done = 0
         while done < len(rows):
@@ -170,9 +182,6 @@ class StreamingCoreset:
             done = part.stop
             if self._n_buffered == capacity:
                 self._flush()
-        self.n_seen_ += len(rows)
-        self._total_weight += float(weights.sum())
-        return self
 
     def coreset(self) -> Coreset:
         """The coreset of all rows seen, whose rows are then in ``points_``. The stream can go on."""
