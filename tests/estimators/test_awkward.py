@@ -336,3 +336,13 @@ def test_a_guarantee_is_for_draws_of_this_fit():
     other = RBFCoreset(bandwidth=6.0, bound="closed-form", random_state=0).fit(X)
     assert network.guaranteed_error(own) is not None
     assert network.guaranteed_error(other.sample(2900, method="iid", random_state=1)) is None
+
+
+def test_a_radius_that_is_changed_after_the_fit_promises_nothing():
+    X = np.random.default_rng(0).standard_normal((500, 2))
+    fitted = RBFCoreset(radius=0.5, bandwidth=1.0, random_state=0).fit(X)
+    before = fitted.sample(100, method="iid", random_state=0), fitted.sample_size(0.5).size
+    fitted.set_params(radius=4.0)
+    assert (fitted.sample(100, method="iid", random_state=0), fitted.sample_size(0.5).size) == before
+    assert before[0].ball.radius == 0.5
+    assert fitted.fit(X).sample(10).ball.radius == 4.0

@@ -118,6 +118,10 @@ class SensitivityCoreset(BaseEstimator):
             self.n_features_in_ = len(fit.center)
         bound = fit.bound
         self.center_ = fit.center
+        if hasattr(self, "radius"):
+            self.radius_ = float(
+                self.radius
+            )  # of the fit: changing the parameter afterwards changes no guarantee
         self.scale_ = fit.scale
         self.sensitivities_ = bound.values
         self.total_sensitivity_ = float(self.sensitivities_.sum())

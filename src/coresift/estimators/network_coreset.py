@@ -213,7 +213,7 @@ class RBFNetworkCoreset(RBFCoreset):
             targets,
             core.indices,
             core.weights,
-            float(self.radius),
+            self.radius_,
             check_count(n_neurons, "n_neurons"),
             check_generator(random_state),
             n_starts=check_count(n_starts, "n_starts"),
@@ -289,7 +289,7 @@ class RBFNetworkCoreset(RBFCoreset):
         # A union over the families; that of the square term has the widest ball, sqrt 2 R, and the farthest points.
         each = delta / len(self.family_totals_)
         factor = ROOT if self.construction == "whole-loss" else 1.0
-        radius, max_norm = factor * float(self.radius), factor * points.max_norm
+        radius, max_norm = factor * self.radius_, factor * points.max_norm
         return {
             "covering": covering(t, dimension, radius, max_norm, eps, each),
             "vc": vc(t, dimension + 1, eps, each),
@@ -348,8 +348,8 @@ class RBFNetworkCoreset(RBFCoreset):
             )
         scaled = (rows.astype(np.float64) - self.center_) / self.scale_
         farthest = float(np.sqrt(squared_norms(scaled).max()))
-        if farthest > float(self.radius) * (1.0 + _ON_THE_BALL):
+        if farthest > self.radius_ * (1.0 + _ON_THE_BALL):
             raise InvalidInputError(
-                f"centers has a row {farthest:.4g} bandwidths from the mean; radius = {self.radius} is the limit."
+                f"centers has a row {farthest:.4g} bandwidths from the mean; radius = {self.radius_} is the limit."
             )
         return scaled, outputs

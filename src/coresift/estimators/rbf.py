@@ -119,12 +119,12 @@ class RBFCoreset(SensitivityCoreset):
         return EXACT_TOLERANCE if bound_name == "exact" else CELLS_TOLERANCE
 
     def _ball(self) -> QueryBall:
-        return QueryBall("gaussian", self.center_, self.scale_, float(self.radius))
+        return QueryBall("gaussian", self.center_, self.scale_, self.radius_)
 
     def _ball_sizes(
         self, t: float, dimension: int, points: Points, shares: np.ndarray, eps: float, delta: float
     ) -> dict[str, float]:
-        radius = float(self.radius)
+        radius = self.radius_
         scores, positive = self._table.scores, shares > 0
         ratio = np.divide(shares, scores, out=np.zeros(len(shares)), where=positive)
         total = float(scores.sum())  # scores have any scale: t w/s is free of it
