@@ -68,8 +68,8 @@ class RBFCoreset(SensitivityCoreset):
         Their sum, at least 1: the number of points needed for an error is proportional to it.
     uniform_factor_ : float
         How many times more points plain sampling (in proportion to the weights) needs for the same guarantee, at most.
-    center_, scale_ : ndarray of shape (d,), float
-        Centre of the ball and bandwidth, in the units of the data.
+    center_, scale_, radius_ : ndarray of shape (d,), float, float
+        Centre of the ball, bandwidth and radius (in bandwidths) of the fit; the first two in the units of the data.
     bound_, is_certified_, bound_note_ : str, bool, str
         The bound used, whether it is proved for these data, and why.
     duality_gap_ : ndarray of shape (n,) or None
