@@ -1,6 +1,5 @@
 """A run is what it was asked to be: other settings are another run, and nothing depends on who drew random numbers."""
 
-import os
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -85,7 +84,6 @@ def test_functions_are_described_by_name_and_arguments() -> None:
     assert described(partial(bright, x=3)) == f"{described(bright)} () {{'x': 3}}"
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="kept simple")
 def test_numbers_of_numpy_are_numbers(tmp_path: Path) -> None:
     options = {"seed": np.int64(3), "lr": np.float32(0.5), "epochs": np.int32(2)}
     assert run(tmp_path / "run", **options).n_epochs == 2
