@@ -38,9 +38,8 @@ def per_sample_loss(loss: str | Loss) -> Loss:
 
     if callable(loss):
         if getattr(loss, "reduction", "none") != "none":
-            loss = copy.copy(
-                loss
-            )  # a module such as CrossEntropyLoss(): the caller's own keeps its reduction
+            # a module such as CrossEntropyLoss(): the caller's own keeps its reduction
+            loss = copy.copy(loss)
             loss.reduction = "none"  # type: ignore[attr-defined]
         return _not_broadcast(loss)
     if loss == "cross_entropy":
