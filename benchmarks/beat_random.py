@@ -259,8 +259,8 @@ def page(records: Records) -> str:
         "## The paper's best entry",
         "",
         "The best of its methods at each budget of MNIST. Aim: above it in some regime, for at most "
-        f"{MOST_TIME:g} times the time of RANDOM. Its runs cannot be paired with ours: **yes** here is by the mean, and "
-        "the regime is the best of four.",
+        f"{MOST_TIME:g} times the time of RANDOM. Its runs cannot be paired with ours: **yes** here is by the mean, "
+        "and the regime is the best of four.",
         "",
         "| budget | paper | ours | regime | time over RANDOM | reached |",
         "|---:|---:|---:|---|---:|---|",
