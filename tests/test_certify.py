@@ -241,6 +241,20 @@ def test_reweighting_never_raises_the_certificate(seed, n, d, loss, bandwidth, k
     assert after.certificate.floor == before.floor or loss == "laplacian"
 
 
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("offset", [0.0, 1e3])
+def test_where_rounding_rules_nothing_gets_worse(seed, offset):
+    """Among repeated rows many weights have the same discrepancy, but not the same rounding in their certificate."""
+    rng = np.random.default_rng(seed)
+    X = rng.integers(0, 4, (120, 2)) + offset
+    w = 10.0 ** rng.uniform(-12, 0, 120)
+    est = LaplacianCoreset().fit(X, sample_weight=w)
+    core = est.sample(60, random_state=seed)
+    drawn = core.certify(X, sample_weight=w).eps
+    assert core.reweight(X, sample_weight=w).certificate.eps <= drawn * (1 + 1e-9)
+    assert est.sample(60, random_state=seed, refine=True).certificate.eps <= drawn * (1 + 1e-9)
+
+
 def test_what_reweighting_returns():
     X, w = np.random.default_rng(0).normal(size=(100, 3)), np.random.default_rng(1).random(100)
     core = RBFCoreset(random_state=0).fit(X, sample_weight=w).sample(30)

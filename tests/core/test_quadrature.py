@@ -8,6 +8,7 @@ from scipy.optimize import nnls
 from scipy.spatial.distance import cdist
 
 from coresift.core import quadrature
+from coresift.core.discrepancy import rounding_of_form
 from coresift.core.points import Points
 from coresift.core.quadrature import (
     best_weights,
@@ -169,8 +170,8 @@ def test_no_matrix_is_singular_beyond_the_ridges():
 def test_descent_returns_its_start_if_nothing_is_better():
     K = np.eye(3)
     b = np.array([0.2, 0.3, 0.5])
-    assert descended_weights(lambda v: K @ v, b, b, 20).weights == pytest.approx(b)
-    assert descended_weights(lambda v: K @ v, -b, np.ones(3), 200).weights == pytest.approx(np.zeros(3))
+    assert descended_weights(lambda v: K @ v, b, b, 20) == pytest.approx(b)
+    assert descended_weights(lambda v: K @ v, -b, np.ones(3), 200) == pytest.approx(np.zeros(3))
 
 
 def test_descent_with_steps_too_long_returns_the_best_it_saw():
@@ -178,7 +179,7 @@ def test_descent_with_steps_too_long_returns_the_best_it_saw():
     u = np.array([1.0, -1.0, 0.0, 0.0]) / np.sqrt(2)
     K = np.eye(4) + 49.0 * np.outer(u, u)
     b, start = K @ np.full(4, 0.5), np.array([0.5, 0.5 + 1e-6, 0.0, 0.0])
-    values = [descended_weights(lambda v: K @ v, b, start, steps).value for steps in range(1, 30)]
+    values = [value(K, b, descended_weights(lambda v: K @ v, b, start, steps)) for steps in range(1, 30)]
     assert values[0] < value(K, b, start)
     assert (np.diff(values) <= 0).all()
     step = np.maximum(start - (K @ start - b) / 1.05, 0.0)
@@ -324,11 +325,15 @@ def test_interpolated_potentials_are_exact_where_they_are_known_and_follow_the_f
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("limit", [0, 100])
 def test_a_fit_says_what_it_achieves(loss, limit, monkeypatch):
-    """``v.K v - 2 b.v``, the squared discrepancy up to a constant: dense and tile by tile."""
+    """``v.K v - 2 b.v``, the squared discrepancy up to a constant, and its rounding: dense and tile by tile."""
     monkeypatch.setattr(quadrature, "DENSE_LIMIT", limit)
     rng = np.random.default_rng(3)
     Z, w = rng.normal(size=(60, 3)), np.full(60, 1 / 60)
     rows = np.arange(15)
     K, b = kernel(Z[rows], Z[rows], loss), kernel(Z[rows], Z, loss) @ w
-    fit = fitted_weights(make_points(Z), rows, w, np.full(15, 1 / 15), loss)
-    assert fit.value == pytest.approx(fit.weights @ K @ fit.weights - 2.0 * b @ fit.weights, rel=1e-6)
+    points = make_points(Z)
+    fit = fitted_weights(points, rows, w, np.full(15, 1 / 15), loss)
+    difference = -w
+    difference[rows] += fit.weights
+    wanted = value(K, b, fit.weights) + rounding_of_form(points, difference, loss)
+    assert fit.value == pytest.approx(wanted, rel=1e-6)

@@ -8,12 +8,13 @@ rows to choose, a greedy one.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
-from .discrepancy import kernel_matrix, kernel_tile, potential, tile_slices
+from .discrepancy import kernel_matrix, kernel_tile, potential, rounding_of_form, tile_slices
 from .points import Points
 
 DENSE_LIMIT = 4000  # rows up to which the kernel matrix is held: 128 MB, and as much again to factor it
@@ -52,17 +53,28 @@ def fitted_weights(
     Up to ``DENSE_LIMIT`` rows by block principal pivoting on the kernel matrix, with the least ridge for which
     that ends; above it by accelerated projected descent, which forms the matrix tile by tile and holds none of
     it.
+
+    The value counts the rounding that a certificate will add: among repeated points many weights are as good, and
+    those near the data's have least of it.
     """
     b = potential(points, rows, shares, loss) if wanted is None else wanted
+    product: Callable[[np.ndarray], np.ndarray]
     if len(rows) <= DENSE_LIMIT:
         K = kernel_matrix(points, rows, loss)
+        product = K.__matmul__
         found = pivoted_weights(K, b)
         if found is None:
-            found = descended_weights(lambda v: K @ v, b, start, 10 * _DESCENT_STEPS).weights
-        return min(
-            (Fit(v, float(v @ (K @ v) - 2.0 * b @ v)) for v in (start, found)), key=lambda fit: fit.value
-        )
-    return descended_weights(lambda v: _kernel_product(points, rows, v, loss), b, start, _DESCENT_STEPS)
+            found = descended_weights(product, b, start, 10 * _DESCENT_STEPS)
+    else:
+        product = partial(_kernel_product, points, rows, loss)
+        found = descended_weights(product, b, start, _DESCENT_STEPS)
+
+    def value(v: np.ndarray) -> float:
+        difference = -shares
+        difference[rows] += v
+        return float(v @ (product(v) - 2.0 * b)) + rounding_of_form(points, difference, loss)
+
+    return min((Fit(v, value(v)) for v in (start, found)), key=lambda fit: fit.value)
 
 
 def pivoted_weights(K: np.ndarray, b: np.ndarray) -> np.ndarray | None:
@@ -106,7 +118,7 @@ def pivoted_weights(K: np.ndarray, b: np.ndarray) -> np.ndarray | None:
 
 def descended_weights(
     product: Callable[[np.ndarray], np.ndarray], b: np.ndarray, start: np.ndarray, n_steps: int
-) -> Fit:
+) -> np.ndarray:
     """The same by Nesterov's projected descent with restarts, one product with K a step; the best iterate is
     returned."""
     probe = np.ones(len(b)) / np.sqrt(len(b))
@@ -132,10 +144,10 @@ def descended_weights(
         v, Kv, age = new, K_new, next_age
         if value < best_value:
             best, best_value = new, value
-    return Fit(best, best_value)
+    return best
 
 
-def _kernel_product(points: Points, rows: np.ndarray, v: np.ndarray, loss: str) -> np.ndarray:
+def _kernel_product(points: Points, rows: np.ndarray, loss: str, v: np.ndarray) -> np.ndarray:
     out = np.zeros(len(rows))
     slices = tile_slices(points, len(rows))
     for i, left in enumerate(slices):
