@@ -209,6 +209,7 @@ def test_signed_pair():
     for half, sign in ((everything.positive, 1), (everything.negative, -1)):
         np.testing.assert_array_equal(half.indices, np.flatnonzero(w * sign * y > 0))
         np.testing.assert_allclose(half.weights, (w * np.abs(y))[half.indices])
+        assert half.total_weight == pytest.approx((w * np.abs(y))[y * sign > 0].sum())
     np.testing.assert_allclose(everything.merged().weights, w[(w > 0) & (y != 0)])
     assert "positive=" in repr(pair)
 

@@ -22,12 +22,14 @@ def rows(n: int = 20_000, d: int = 3, seed: int = 0) -> np.ndarray:
 @pytest.mark.parametrize("loss", ["gaussian", "laplacian"])
 def test_batches_do_not_matter_and_rows_are_those_of_the_stream(loss: str) -> None:
     X = rows()
-    whole = StreamingCoreset(150, loss=loss, bandwidth=3.0, random_state=4).partial_fit(X)
+    w = np.random.default_rng(2).random(len(X))
+    whole = StreamingCoreset(150, loss=loss, bandwidth=3.0, random_state=4).partial_fit(X, sample_weight=w)
     pieces = StreamingCoreset(150, loss=loss, bandwidth=3.0, random_state=4)
     for start in range(0, len(X), 333):
-        pieces.partial_fit(X[start : start + 333])
+        pieces.partial_fit(X[start : start + 333], sample_weight=w[start : start + 333])
     core = whole.coreset()
     assert pieces.coreset() == core
+    assert core.total_weight == pytest.approx(w.sum(), rel=1e-14)
     assert whole.coreset() == core  # asking changes nothing
     np.testing.assert_array_equal(whole.points_, X[core.indices])
     assert core.size <= 150

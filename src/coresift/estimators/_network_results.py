@@ -22,8 +22,9 @@ class SignedCoreset:
     Attributes
     ----------
     positive, negative : Coreset
-        Rows with :math:`y > 0` and with :math:`y < 0`; their weights carry :math:`w |y|`. One of them is empty when the
-        targets have one sign. Rows with :math:`y = 0` are in neither.
+        Rows with :math:`y > 0` and with :math:`y < 0`; their weights carry :math:`w |y|`, and ``total_weight`` is the
+        sum of that over such rows of the data. One of them is empty when the targets have one sign. Rows with
+        :math:`y = 0` are in neither. ``n_draws`` is that of the pair, which was drawn as one.
     """
 
     positive: Coreset

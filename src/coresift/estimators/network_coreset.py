@@ -255,6 +255,9 @@ class RBFNetworkCoreset(RBFCoreset):
         self.family_totals_ = bound.totals
         # a pair is split by the sign of the targets, by a copy of this estimator too, which has no other data
         self._column = context.targets[:, 0] if self.construction == "paper" else None
+        if self._column is not None:
+            carried = context.shares * self._column * self._input_weight
+            self._signed_weights = carried[carried > 0].sum(), -carried[carried < 0].sum()
         if hasattr(self, "coreset_"):  # of the last fit
             del self.coreset_
 
@@ -304,10 +307,13 @@ class RBFNetworkCoreset(RBFCoreset):
     def _signed(self, core: Coreset) -> SignedCoreset:
         assert self._column is not None
         targets = self._column[core.indices]
-        halves = []
-        for chosen in (targets > 0, targets < 0):
-            halves.append(replace(core, indices=core.indices[chosen], weights=core.weights[chosen]))
-        return SignedCoreset(halves[0], halves[1], np.abs(targets))
+        positive, negative = (
+            replace(
+                core, indices=core.indices[chosen], weights=core.weights[chosen], total_weight=float(total)
+            )
+            for chosen, total in zip((targets > 0, targets < 0), self._signed_weights, strict=True)
+        )
+        return SignedCoreset(positive, negative, np.abs(targets))
 
     def _merged(self, coreset: Any) -> Coreset:
         check_is_fitted(self, "sensitivities_")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import math
 import os
@@ -34,7 +35,7 @@ from ..estimators._geometry import cell_centers, check_bandwidth, choose_scale
 from ..estimators._scores import draw_scores
 
 _FORMAT = "coresift.stream"
-_VERSION = 1
+_VERSION = 2
 _NO_STREAM = "not a stream, or damaged"
 _NEAR_ONE = 1.1  # a closed form with this total leaves nothing to gain
 _BOUNDS = ("auto", "closed-form", "cells")
@@ -131,7 +132,7 @@ class StreamingCoreset:
         self.n_seen_ = 0
         self.error_ = self.deviation_ = 0.0
         self.points_: np.ndarray | None = None
-        self._total_weight = 0.0
+        self._flushed_weight = 0.0  # by whole buffers: how rows came in batches leaves no trace, not in the last digit
         self._ball: QueryBall | None = None
         self._levels: dict[int, _Node] = {}
         self._n_draws = 0
@@ -159,14 +160,13 @@ class StreamingCoreset:
         )
         if rows.shape[1] != width:
             raise InvalidInputError(f"X has {rows.shape[1]} columns, but the stream has {width}.")
-        before = list(self._buffer), self._n_buffered, dict(self._levels), self._n_draws, self._ball
+        before = {name: copy.copy(value) for name, value in vars(self).items() if name.startswith("_")}
         try:
             self._take(rows, weights)
         except BaseException:  # a batch that is refused leaves the stream as it was
-            self._buffer, self._n_buffered, self._levels, self._n_draws, self._ball = before
+            vars(self).update(before)
             raise
         self.n_seen_ += len(rows)
-        self._total_weight += float(weights.sum())
         return self
 
     def _take(self, rows: np.ndarray, weights: np.ndarray) -> None:
@@ -185,7 +185,8 @@ class StreamingCoreset:
 
     def coreset(self) -> Coreset:
         """The coreset of all rows seen, whose rows are then in ``points_``. The stream can go on."""
-        nodes = [*self._levels.values(), *([_union(self._buffer)] if self._buffer else [])]
+        waiting = [_union(self._buffer)] if self._buffer else []
+        nodes = [*self._levels.values(), *waiting]
         if self.n_seen_ == 0 or not any(len(node.rows) for node in nodes):
             raise InvalidInputError("no rows of positive weight have been seen yet.")
         union = _union(nodes)
@@ -211,13 +212,14 @@ class StreamingCoreset:
             bound=self.bound,
             guarantee=guarantee,
             ball=ball,
-            total_weight=self._total_weight,
+            total_weight=self._flushed_weight + sum(float(node.weights.sum()) for node in waiting),
         )
 
     def _flush(self) -> None:
         """Reduce the buffer to a node, and carry as in a binary counter."""
         node = _union(self._buffer)
         self._buffer, self._n_buffered = [], 0
+        self._flushed_weight += float(node.weights.sum())
         if len(node.rows) == 0:
             return
         if self._ball is None:
@@ -323,7 +325,7 @@ class StreamingCoreset:
             "n_seen": self.n_seen_,
             "n_buffered": self._n_buffered,
             "n_draws": self._n_draws,
-            "total_weight": self._total_weight,
+            "flushed_weight": self._flushed_weight,
             "nodes": {name: [node.error, node.variance] for name, node in nodes.items()},
         }
         arrays = {
@@ -356,7 +358,7 @@ class StreamingCoreset:
                 else:
                     stream._levels[int(name)] = node
             stream.n_seen_, stream._n_buffered = header["n_seen"], header["n_buffered"]
-            stream._n_draws, stream._total_weight = header["n_draws"], header["total_weight"]
+            stream._n_draws, stream._flushed_weight = header["n_draws"], header["flushed_weight"]
             if header["ball"] is not None:
                 radius = stream.radius if stream.loss == "gaussian" else np.inf
                 center = np.array(header["ball"]["center"])
