@@ -132,7 +132,9 @@ class StreamingCoreset:
         self.n_seen_ = 0
         self.error_ = self.deviation_ = 0.0
         self.points_: np.ndarray | None = None
-        self._flushed_weight = 0.0  # by whole buffers: how rows came in batches leaves no trace, not in the last digit
+        self._flushed_weight = (
+            0.0  # by whole buffers: how rows came in batches leaves no trace, not in the last digit
+        )
         self._ball: QueryBall | None = None
         self._levels: dict[int, _Node] = {}
         self._n_draws = 0
