@@ -178,6 +178,21 @@ def test_precise_repairs_what_cancellation_loses(kernel):
 
 
 @pytest.mark.parametrize("kernel", [GaussianKernel, LaplacianKernel])
+def test_precise_repairs_what_the_shift_of_sparse_rows_loses(kernel):
+    """Sparse rows are not centred: their squares are differences of squares of the offset, here of 10^16."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((120, 3)) + 1e8
+    center = X.mean(axis=0)
+    weights, rows, v = np.ones(120), np.arange(0, 120, 8), np.full(15, 8.0)
+    queries = rng.standard_normal((9, 3))
+    expected = direct(kernel, X - center, weights, rows, v, queries)
+    points = Points(sp.csr_array(X), center, 1.0, max_norm=float(np.linalg.norm(X - center, axis=1).max()))
+    ratio = LogRatio(points, weights, rows, v, kernel())
+    np.testing.assert_allclose(ratio.precise(queries), expected, atol=1e-6)
+    assert np.abs(ratio(queries) - expected).max() > 1e-3  # power
+
+
+@pytest.mark.parametrize("kernel", [GaussianKernel, LaplacianKernel])
 def test_precise_agrees_where_there_is_nothing_to_repair(kernel, rng):
     X, weights, rows, v = problem(rng)
     ratio = LogRatio(plain(X), weights, rows, v, kernel())

@@ -28,6 +28,7 @@ OnPass = Callable[[str, int], OnRows]
 
 _PEEKED_PIECES = 8
 _SAMPLES_PER_CLASS = 4
+_SMALLEST_SPREAD = 1e-140  # distances below it lose digits when squared
 
 
 def silent(_label: str, _rows: int) -> OnRows:
@@ -135,6 +136,11 @@ def prepare(
     max_norm, is_exact = survey.farthest(center)
     if not is_exact and (estimator.bandwidth is None or exact_reach):
         max_norm = float(np.sqrt(runner.run("farthest row", Reach(center)).square))
+    if max_norm < _SMALLEST_SPREAD and np.ptp(survey.samples["cells"].columns()["X"], axis=0).any():
+        raise InvalidInputError(
+            f"{source.name}: rows differ by less than {_SMALLEST_SPREAD:g}, so that squares of distances underflow; scale "
+            "the columns first."
+        )
     scale = _scale(estimator, survey, center, max_norm)
     if max_norm > LARGEST_RATIO * scale:
         raise InvalidInputError(
