@@ -33,3 +33,16 @@ def take_rows(array: Any, indices: NDArray[np.int64]) -> Any:
         raise InvalidTypeError(
             f"{type(array).__name__} cannot be indexed by an array of rows: {error}"
         ) from error
+
+
+def without_graph(values: Any) -> Any:
+    """A tensor as NumPy can take it: in memory, without a graph, of a type that it has. Anything else as it is."""
+    if not hasattr(values, "detach"):
+        return values
+    values = values.detach().cpu()
+    return values.float() if str(values.dtype) == "torch.bfloat16" else values
+
+
+def as_numpy(values: Any) -> NDArray[Any]:
+    """An array of anything that has one: tensors of any device too."""
+    return np.asarray(without_graph(values))

@@ -10,6 +10,7 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_array, validate_data
 
+from ._containers import as_numpy, without_graph
 from ._errors import CoresiftError, InvalidInputError, InvalidTypeError
 from .core.points import Matrix, row_slices
 
@@ -37,6 +38,7 @@ def check_features(
                 f"{name} is {X!r:.60}; it must be an array, a frame or a sparse matrix "
                 "(coresift.open_source reads files)."
             )
+        X = without_graph(X)
         _check_columns(X, name)
         array = np.asarray(X) if isinstance(X, (list, tuple)) else X
         if isinstance(array, np.ndarray):
@@ -146,7 +148,7 @@ def check_weights(sample_weight: Any, n_samples: int, name: str = "sample_weight
     if sample_weight is None:
         return np.ones(n_samples)
     try:
-        given = np.asarray(sample_weight)
+        given = as_numpy(sample_weight)
         if given.dtype.kind == "c":
             raise TypeError("complex numbers have no order")
         _check_kind(given, name)
@@ -187,7 +189,7 @@ def check_targets(y: Any, n_samples: int, name: str = "y") -> np.ndarray:
             f"{name} is missing: this estimator requires y to be passed, but the target y is None."
         )
     try:
-        given = np.asarray(y)
+        given = as_numpy(y)
         if given.dtype.kind == "c":
             raise TypeError("complex numbers have no order")
         _check_kind(given, name)

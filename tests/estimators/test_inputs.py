@@ -184,3 +184,14 @@ def test_time_grows_with_the_non_zeros_not_with_the_columns():
         return best
 
     assert seconds(100_000) < 10 * seconds(1_000)  # a hundred times the columns
+
+
+def test_tensors_of_a_network():
+    """With a graph behind them, and of half the width: features as a model gives them."""
+    torch = pytest.importorskip("torch")
+    X = _values()
+    w = 1.0 + np.arange(90) % 3
+    expected = RBFCoreset(random_state=0).fit(X, sample_weight=w).sensitivities_
+    for tensor in (torch.tensor(X, requires_grad=True), torch.tensor(X).bfloat16()):
+        given = RBFCoreset(random_state=0).fit(tensor, sample_weight=torch.tensor(w, requires_grad=True))
+        np.testing.assert_allclose(given.sensitivities_, expected, rtol=1e-5)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from .._containers import as_numpy
 from .._errors import InvalidInputError, InvalidTypeError
 from .._npz import naming
 from .columns import Wanted, choose_columns, chunk_of, need_pyarrow
@@ -85,13 +86,9 @@ def from_arrays(
 
 
 def _numpy(values: Any) -> np.ndarray:
-    if hasattr(values, "detach"):  # a tensor, of any device
-        values = values.detach().cpu()
-        if str(values.dtype) == "torch.bfloat16":  # NumPy has no such numbers
-            values = values.float()
     if hasattr(values, "tocsr"):
         raise InvalidTypeError("sparse matrices cannot be trained on here; give x.toarray().")
-    array = np.asarray(values)
+    array = as_numpy(values)
     if array.dtype.kind == "O" and all(isinstance(value, str) for value in array.flat):
         array = array.astype(str)
     return array

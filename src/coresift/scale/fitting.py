@@ -138,8 +138,8 @@ def prepare(
         max_norm = float(np.sqrt(runner.run("farthest row", Reach(center)).square))
     if max_norm < _SMALLEST_SPREAD and np.ptp(survey.samples["cells"].columns()["X"], axis=0).any():
         raise InvalidInputError(
-            f"{source.name}: rows differ by less than {_SMALLEST_SPREAD:g}, so that squares of distances underflow; scale "
-            "the columns first."
+            f"{source.name}: rows differ by less than {_SMALLEST_SPREAD:g}, so that squares of distances underflow; "
+            "scale the columns first."
         )
     scale = _scale(estimator, survey, center, max_norm)
     if max_norm > LARGEST_RATIO * scale:

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from .._containers import n_rows
+from .._containers import as_numpy, n_rows
 from .._errors import InvalidInputError
 from .._validation import check_choice, check_count
 from ._gradients import Gradients, Validation
 from ._inputs import (
     Rows,
-    as_numpy,
     batch_of,
     class_positions,
     flattened,

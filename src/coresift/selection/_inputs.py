@@ -7,20 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._containers import take_rows
+from .._containers import as_numpy, take_rows
 from .._errors import InvalidInputError, InvalidTypeError
 from .._validation import check_count
 
 Rows = NDArray[np.int64]
-
-
-def as_numpy(values: Any) -> NDArray[Any]:
-    """An array of anything that has one: tensors of any device too."""
-    if hasattr(values, "detach"):
-        values = values.detach().cpu()
-        if str(values.dtype) == "torch.bfloat16":  # NumPy has no such numbers
-            values = values.float()
-    return np.asarray(values)
 
 
 def is_of_numbers(loss: Any) -> bool:
