@@ -149,7 +149,24 @@ def defaults(automatic: bool, seeds: range) -> Iterator[Run]:
             yield task, "AdaptiveCoreset", {"automatic": automatic}, every, seed
 
 
+def seen(seeds: range) -> Iterator[Run]:
+    """Norms that training itself saw, with the default floor and others."""
+    for seed in seeds:
+        for task, every in (
+            ("covtype", 1),
+            ("california", 1),
+            ("mnist", 1),
+            ("covtype", 20),
+            ("california", 20),
+        ):
+            yield task, "adaptive-random", {}, every, seed
+            yield task, "AdaptiveCoreset", {"scores": "seen"}, every, seed
+            for mix in (0.1, 0.5) if task != "mnist" else ():
+                yield task, "AdaptiveCoreset", {"scores": "seen", "mix": mix}, every, seed
+
+
 STAGES = {
+    "seen": lambda: seen(range(3)),
     "automatic": lambda: defaults(True, range(3)),
     "defaults": lambda: defaults(False, range(3)),
     "no-labels": lambda: (

@@ -99,7 +99,9 @@ class Noisy(Dataset):
         return torch.as_tensor(X[index]) + 0.5 * torch.randn(3), int(Y[index])
 
 
-@pytest.mark.parametrize("strategy", [RBF(), AdaptiveCoreset()], ids=["rbf", "adaptive-coreset"])
+@pytest.mark.parametrize(
+    "strategy", [RBF(), AdaptiveCoreset(), AdaptiveCoreset(scores="seen")], ids=["rbf", "fresh", "seen"]
+)
 def test_the_global_generator_decides_nothing(strategy: Any, tmp_path: Path) -> None:
     """Nor is it moved; and a run that is killed goes on as if it had not been."""
     found = []

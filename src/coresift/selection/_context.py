@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     import torch
 
 _EMBEDDINGS = ("raw", "pca")
+SEEN = "norms that training saw"
 
 
 @dataclass
@@ -183,6 +184,22 @@ class SelectionContext:
     def has_classes(self) -> bool:
         """Whether the labels are classes and no targets of a regression, as far as they and the loss tell."""
         return not is_of_numbers(self.loss) and not has_fractions(self.labels)
+
+    def record(self, rows: Rows, norms: NDArray[np.floating[Any]]) -> None:
+        """Note how long the gradients of some samples were when training last met them.
+
+        ``rows`` count from 0 in the data that the run began with. :func:`coresift.training.train` calls it where a
+        strategy asks for it (``reuses_norms``); in a loop of your own any numbers will do that are proportional to
+        the norms, such as those of ``softmax - onehot``.
+        """
+        table = _once(self._root_kept, SEEN, lambda: np.full(n_rows(self._X), np.nan, dtype=np.float32))
+        known = np.isfinite(norms)
+        table[rows[known]] = norms[known]
+
+    def seen(self) -> NDArray[np.float32] | None:
+        """The norms that were noted last, NaN for samples that training has not met; None if it told nothing."""
+        table = self._root_kept.get(SEEN)
+        return None if table is None else table[self.rows]
 
     def classes(self) -> dict[Any, Rows]:
         """The positions of each class, in the order of the labels."""
@@ -355,6 +372,10 @@ class BatchContext(SelectionContext):
             ("gradients", bias_only, output),
             lambda: self._samples.gradients(bias_only=bias_only, output=output).means(self._groups),
         )
+
+    def seen(self) -> NDArray[np.float32] | None:
+        """Norms are of samples, not of mini-batches."""
+        return None
 
     def validation(self) -> Validation:
         """That of the samples."""

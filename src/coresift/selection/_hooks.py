@@ -6,7 +6,7 @@ torch is imported inside the functions: strategies that need no gradients work w
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -196,7 +196,9 @@ def layer_pass(
                         )
                     slopes = torch.autograd.grad(losses.sum(), [caught for _, caught, _ in calls])
                 is_output = is_output and len(calls) == 1 and output is calls[0][2] and output.ndim == 2
-                factors = _factors([given for given, _, _ in calls], slopes, len(x), chosen.bias is not None)
+                factors = layer_factors(
+                    [given for given, _, _ in calls], slopes, len(x), chosen.bias is not None
+                )
                 residuals.append(factors[0])
                 inputs.append(factors[1])
                 outputs.append(_numpy(calls[-1][1].reshape(len(x), -1)))
@@ -214,8 +216,8 @@ def layer_pass(
     return LayerPass(gradients, np.concatenate(outputs), torch.cat(targets), is_output)
 
 
-def _factors(
-    given: list[Any], slopes: tuple[Any, ...], n: int, has_bias: bool
+def layer_factors(
+    given: Sequence[Any], slopes: Sequence[Any], n: int, has_bias: bool
 ) -> tuple[np.ndarray, np.ndarray | None]:
     """Residuals and inputs of a layer that ran once on vectors; else the product, summed over the places it ran at."""
     torch = load_torch()

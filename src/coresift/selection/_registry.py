@@ -28,6 +28,7 @@ _PLAIN: dict[str, Strategy] = {
     "RBF": RBF(),
     "ADAPTIVE-CORESET": AdaptiveCoreset(),
     "ADAPTIVE-CORESET-AUTO": AdaptiveCoreset(automatic=True),
+    "ADAPTIVE-CORESET-SEEN": AdaptiveCoreset(scores="seen"),
     "FIXED-CORESET": FixedCoreset(),
     "COVER": PerClass(Cover(), power=0.5),
 }

@@ -35,6 +35,7 @@ from ._variance import (
 from .simple import AdaptiveRandom
 
 _METHODS = ("systematic", "keys")
+_SCORES = ("fresh", "seen")
 _LIMITS = {
     "mix": (np.nextafter(0.0, 1.0), 1.0, "above 0 and at most 1"),
     "correction": (0.0, 1.0, "of at least 0 and at most 1"),
@@ -70,9 +71,10 @@ class Report:
     pool : int
         Rows that were scored.
     gain : float
-        Variance of a uniform draw over that of a draw by these scores, both with repeats.
+        Variance of a uniform draw over that of a draw by these scores, both with repeats. Of scores that were seen, of
+        which the norms are known only: the mean squares.
     variance : Variance or None
-        None where the draw fell back to a uniform one, or the pool was not uniform.
+        None where the draw fell back to a uniform one, the pool was not uniform, or scores are those that were seen.
     """
 
     epoch: int
@@ -122,6 +124,11 @@ class AdaptiveCoreset(Selector):
         forward pass being a third of a training step. That makes 3 R budgets.
     pool : Strategy, optional
         The model-free draw, with its weights: ``RBF()``, say. By default uniform.
+    scores : {"fresh", "seen"}, default "fresh"
+        "fresh": the norms are those of the current model, which a pool is passed through. "seen": those that training
+        computed itself when it last met a sample, the mean of them for samples that it has not met. They cost nothing,
+        and are older the larger the data; all rows are the pool. :func:`coresift.training.train` records them; in a
+        loop of your own call :meth:`SelectionContext.record`.
     automatic : bool, default False
         Spend no more on scores than they gain. A probe of the gradients measures the gain g; the default pool is then
         :math:`\sqrt{3 R g}` at most, which minimises variance times time, and the draw is model-free where even that is
@@ -142,6 +149,7 @@ class AdaptiveCoreset(Selector):
     pool_factor: float | None = None
     overhead: float = 1.0
     pool: Strategy | None = None
+    scores: str = "fresh"
     automatic: bool = False
     select_every: int | None = None
     per_class: bool = False
@@ -153,12 +161,18 @@ class AdaptiveCoreset(Selector):
         """As it is registered."""
         return "adaptive-coreset"
 
+    @property
+    def reuses_norms(self) -> bool:
+        """Whether a training loop is asked to record the norms that it computes."""
+        return self.scores == "seen"
+
     def reports(self, context: SelectionContext) -> list[Report]:
         """What the selections of a run found so far, oldest first; each class counts. Nothing is decided by them."""
         return context._root_kept.setdefault(_REPORTS, [])
 
     def _check(self) -> None:
         check_choice(self.method, "method", _METHODS)
+        check_choice(self.scores, "scores", _SCORES)
         check_count(self.min_per_class, "min_per_class", 0)
         for name, limits in _LIMITS.items():
             value = getattr(self, name)
@@ -170,6 +184,11 @@ class AdaptiveCoreset(Selector):
                 raise InvalidInputError(f"{name} = {value} must be a number {limits[2]}.")
         if self.pool is not None and not isinstance(self.pool, Strategy):
             raise InvalidTypeError(f"pool = {self.pool!r} is no strategy: it must have a method select.")
+        if self.reuses_norms and (self.pool is not None or self.pool_factor is not None or self.automatic):
+            raise InvalidInputError(
+                "scores = 'seen' cost nothing, and all rows are drawn from: pool, pool_factor and automatic do not "
+                "apply."
+            )
         if self.select_every is not None:
             check_count(self.select_every, "select_every")
         if self.min_per_class and not self.per_class:
@@ -194,6 +213,8 @@ class AdaptiveCoreset(Selector):
         return self._draw(context, size, rng)
 
     def _draw(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Coreset:
+        if self.reuses_norms:
+            return self._draw_by_seen(context, size, rng)
         if not knows_gradients(context):
             return self._model_free(context, size, rng, "model-free: there is no model")
         n = context.n_samples
@@ -206,7 +227,8 @@ class AdaptiveCoreset(Selector):
             if self.pool_factor is None:
                 factor = min(factor, best_pool_factor(gain, every))
             if variance_times_time(factor, gain, every) >= 1:
-                self._note(context, Report(context.epoch, len(known), gain, None))
+                report = Report(context.epoch, len(known), gain, None)
+                self._note(context, report, "variance a uniform draw's, which is cheaper")
                 return self._model_free(context, size, rng, "model-free: scores would not pay")
         n_pool = min(n, max(size, math.ceil(factor * size)))
         rows, weights, gradients = self._pooled(context, order, n_pool, known, rng)
@@ -217,11 +239,42 @@ class AdaptiveCoreset(Selector):
         if self.pool is None and self.method == "systematic":
             inclusion = inclusion_probabilities(shares, size)
             variance = two_stage_variance(gradients, norms, weights, inclusion, n, size)
-        self._note(context, Report(context.epoch, len(rows), gain_of(gradients, weights, mix), variance))
+        report = Report(context.epoch, len(rows), gain_of(gradients, weights, mix), variance)
+        self._note(context, report, "variance unknown" if variance is None else f"variance {variance}")
+        return self._weighted(
+            context, rows[drawn.indices], drawn.weights, weights[drawn.indices], correction, variance
+        )
+
+    def _draw_by_seen(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Coreset:
+        """By the norms of other moments: weights are as unbiased, whatever the scores; the variance is not known."""
+        seen = context.seen()
+        met = np.zeros(0, dtype=bool) if seen is None else np.isfinite(seen)
+        if seen is None or not met.any():
+            return self._model_free(context, size, rng, "model-free: training has met no sample yet")
+        mix, correction, _, _ = self.settled(context)
+        norms = np.where(met, seen, seen[met].mean(dtype=np.float64)).astype(np.float64)
+        shares = draw_probabilities(norms, context.sizes, mix)
+        drawn = DrawTable(shares, context.sizes, rng).draw(size, self.method, rng)
+        squares = (context.sizes * norms) ** 2
+        gain = len(norms) * float(squares.sum()) / float(np.sum(squares / shares)) if squares.any() else 1.0
+        self._note(context, Report(context.epoch, int(met.sum()), gain, None), "as training saw them")
+        chosen = drawn.indices
+        return self._weighted(context, chosen, drawn.weights, context.sizes[chosen], correction, None)
+
+    def _weighted(
+        self,
+        context: SelectionContext,
+        rows: Rows,
+        weights: Floats,
+        inputs: Floats,
+        correction: float,
+        variance: Variance | None,
+    ) -> Coreset:
+        """Rows and unbiased weights as a coreset, corrected as far as was asked for."""
         return Coreset(
-            rows[drawn.indices],
-            partly_corrected(drawn.weights, weights[drawn.indices], correction),
-            n,
+            rows,
+            partly_corrected(weights, inputs, correction),
+            context.n_samples,
             method=self._described(context, variance),
             total_weight=float(context.sizes.sum()),
             guarantee=None if correction < 1 else "weighted sums are unbiased",
@@ -229,6 +282,8 @@ class AdaptiveCoreset(Selector):
 
     def _described(self, context: SelectionContext, variance: Variance | None) -> str:
         """The name, and the variance where the draw is one: classes would be as many remarks."""
+        if self.reuses_norms:
+            return f"{self.name} (by what training saw)"
         if variance is None or context._path:
             return self.name
         return f"{self.name} (variance {variance.ratio:.2g} of a uniform draw's)"
@@ -263,11 +318,10 @@ class AdaptiveCoreset(Selector):
             total_weight=float(context.sizes.sum()),
         )
 
-    def _note(self, context: SelectionContext, report: Report) -> None:
+    def _note(self, context: SelectionContext, report: Report, found: str) -> None:
         self.reports(context).append(report)
-        found = "a uniform draw, which is cheaper" if report.variance is None else report.variance
         logger.info(
-            "adaptive coreset, epoch %d: %d rows scored, gain %.3g; variance %s.",
+            "adaptive coreset, epoch %d: %d rows scored, gain %.3g; %s.",
             report.epoch,
             report.pool,
             report.gain,

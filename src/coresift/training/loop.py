@@ -6,6 +6,7 @@ import dataclasses
 import os
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from .._errors import InvalidInputError, InvalidTypeError
 from .._validation import check_choice
 from ..scale.budget import parse_budget
 from ..selection import SelectionContext, Strategy, strategy_named
-from ..selection._hooks import only_tensor, per_sample_loss
+from ..selection._hooks import linear_layer, only_tensor, per_sample_loss, undisturbed
 from ..selection._strategy import rounded_up
 from ._settings import (
     Settings,
@@ -35,6 +36,7 @@ from .feeds import feeds_of
 from .loss import weighted_loss
 from .metrics import CLOCKS, Seconds, are_classes, counts_hits, evaluate
 from .progress import Bar, NoBar
+from .recorder import NormRecorder, reuses_norms
 from .sampler import CoresetSampler
 
 Metrics = dict[str, Any]
@@ -212,6 +214,12 @@ def train(
     n_epochs = sampler.plan.total
     optimizer = torch.optim.SGD(model.parameters(), lr=lr, momentum=momentum, weight_decay=weight_decay)
 
+    recorder = None
+    if reuses_norms(strategy):
+        with own_randomness(derived_seed(seed, _EVALUATION), place), undisturbed(model):
+            example, _, _ = next(feed.batches(np.zeros(2, dtype=np.int64), np.ones(2), 2))
+            recorder = NormRecorder(linear_layer(model, None, example))
+
     # Where the run was, if it was killed.
     history: list[Metrics] = []
     seconds = Seconds(clock=clock)
@@ -241,7 +249,11 @@ def train(
             losses: list[torch.Tensor] = []
             hits: list[torch.Tensor] = []
             bar.begin(epoch, len(rows))
-            with seconds.counted("training", place), own_randomness(derived_seed(seed, _EPOCH, epoch), place):
+            with (
+                seconds.counted("training", place),
+                own_randomness(derived_seed(seed, _EPOCH, epoch), place),
+                nullcontext() if recorder is None else recorder.watching(),
+            ):
                 model.train()
                 for x, y, w in feed.batches(
                     rows, weights, batch_size, derived_seed(seed, _LOOKS, epoch), looks
@@ -250,12 +262,16 @@ def train(
                     batch_loss = weighted_loss(compute(outputs, y), w)
                     optimizer.zero_grad(set_to_none=True)
                     batch_loss.backward()  # type: ignore[no-untyped-call]
+                    if recorder is not None:
+                        recorder.end_step(w)
                     optimizer.step()
                     losses.append(batch_loss.detach())
                     if has_classes and are_classes(outputs, y):
                         hits.append((outputs.detach().argmax(1) == y).sum())
                     bar.advance(len(w))
                 mean_loss = float(torch.stack(losses).mean())
+                if recorder is not None:
+                    context.record(rows, recorder.take())
             check_finite_loss(mean_loss, epoch)
 
             metrics: Metrics = {

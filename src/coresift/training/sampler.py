@@ -17,6 +17,7 @@ from .._coreset import Coreset
 from .._errors import CoresiftError, InvalidInputError
 from .._validation import check_budget, check_count
 from ..selection import SelectionContext, Selector, Strategy, plan, strategy_named
+from ..selection._context import SEEN
 
 _SELECTION, _ORDER = 11, 12  # keep the streams of one seed apart
 
@@ -207,7 +208,9 @@ class CoresetSampler(Sampler[int]):
     def state_dict(self) -> dict[str, Any]:
         """Numbers and tensors: the subset cannot always be selected again, since the model has moved on."""
         core = self.coreset
+        seen = self.context.seen()
         return {
+            **({} if seen is None else {"seen": torch.tensor(seen)}),
             "epoch": self.epoch,
             "selected_at": self._selected_at,
             "seed": self.seed,
@@ -227,6 +230,9 @@ class CoresetSampler(Sampler[int]):
         self._core = Coreset(indices, weights, state["n_samples"], method=state["method"])
         self.epoch, self._selected_at, self.seed = state["epoch"], state["selected_at"], state["seed"]
         self.context._seed = self.seed  # of draws that are made once and kept
+        self.context._root_kept.pop(SEEN, None)
+        if "seen" in state:
+            self.context.record(np.arange(state["n_samples"]), state["seen"].cpu().numpy())
 
     def _selected(self, epoch: int) -> Coreset:
         if not self._shares_selection():

@@ -21,7 +21,10 @@ _PROBE_BATCHES, _PROBE_SECONDS = 40, 5.0
 _FORWARD_BATCH = 256
 # What selecting costs beside its forward pass over all data, in such passes: an order of magnitude, no measurement.
 _SELECTION_PASSES = {"GLISTER": 3.0, "CRAIG": 3.0, "GRADMATCH": 3.0}
-_WITHOUT_MODEL = ("FULL", "RANDOM", "ADAPTIVE-RANDOM", "RBF", "LAPLACIAN", "FIXED-CORESET", "COVER")
+_WITHOUT_MODEL = (
+    *("FULL", "RANDOM", "ADAPTIVE-RANDOM", "RBF", "LAPLACIAN", "FIXED-CORESET", "COVER"),
+    "ADAPTIVE-CORESET-SEEN",  # by what training computes anyway
+)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,97 @@
+"""Norms of last-layer gradients as training computes them: no pass of their own, and nothing of a step is changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from .._errors import InvalidInputError
+from ..selection._gradients import Gradients
+from ..selection._hooks import layer_factors
+
+_HELD_ROWS = (
+    4096  # of which the factors wait for their norms: some small products at once cost less than one by one
+)
+
+
+def reuses_norms(strategy: Any) -> bool:
+    """Whether a strategy, or one that it is made of, draws by what training saw."""
+    while strategy is not None:
+        if getattr(strategy, "reuses_norms", False):
+            return True
+        strategy = getattr(strategy, "strategy", None)
+    return False
+
+
+class NormRecorder:
+    r"""Takes what a linear layer is given, :math:`h_i`, and the slope of the batch's loss in what it gives.
+
+    The loss of a batch is :math:`\sum w_i l_i / \sum w`, so that the slope is :math:`w_i r_i / \sum w`, and the norm
+    :math:`|r_i| \sqrt{|h_i|^2 + 1}` follows by a division. A sample of weight 0 leaves no trace: NaN.
+    """
+
+    def __init__(self, layer: nn.Module) -> None:
+        self.layer = layer
+        self._calls: list[
+            list[Tensor]
+        ] = []  # of one step: what the layer was given, the slope in what it gave
+        self._steps: list[tuple[list[list[Tensor]], Tensor]] = []
+        self._held = 0
+        self._norms: list[NDArray[np.float32]] = []
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Inside, the layer is looked at in every forward pass that builds a graph."""
+        handle = self.layer.register_forward_hook(self._catch)
+        try:
+            yield
+        finally:
+            handle.remove()
+            self._calls.clear()
+
+    def _catch(self, module: nn.Module, given: tuple[Any, ...], output: Tensor) -> None:
+        if output.requires_grad:
+            call = [given[0].detach()]
+            self._calls.append(call)
+            output.register_hook(call.append)  # type: ignore[no-untyped-call]
+
+    def end_step(self, weights: Tensor) -> None:
+        """After ``backward`` of a batch with these weights."""
+        self._steps.append((self._calls, weights))
+        self._calls = []
+        self._held += len(weights)
+        if self._held >= _HELD_ROWS:
+            self._reduce()
+
+    def take(self) -> NDArray[np.float32]:
+        """The norms of all samples since the last time, in the order in which they came."""
+        self._reduce()
+        norms, self._norms = self._norms, []
+        return np.concatenate(norms) if norms else np.zeros(0, dtype=np.float32)
+
+    def _reduce(self) -> None:
+        has_bias = getattr(self.layer, "bias", None) is not None
+        lots = [self._lot(calls, weights, has_bias) for calls, weights in self._steps]
+        self._steps, self._held = [], 0
+        if not lots:
+            return
+        residuals, inputs, scales = zip(*lots, strict=True)
+        vectors = None if inputs[0] is None else np.concatenate(inputs)
+        squares = Gradients(np.concatenate(residuals), vectors, has_bias).sq_norms()
+        with np.errstate(invalid="ignore", over="ignore"):  # 0 times infinity where a weight is 0
+            self._norms.append((np.sqrt(squares) * np.concatenate(scales)).astype(np.float32))
+
+    def _lot(self, calls: list[list[Tensor]], weights: Tensor, has_bias: bool) -> tuple[Any, Any, Any]:
+        used = [call for call in calls if len(call) == 2]  # the others do not reach the loss
+        if not used:
+            raise InvalidInputError(
+                f"the layer {self.layer} takes no part in the loss; scores='seen' needs one that does."
+            )
+        given, slopes = zip(*used, strict=True)
+        scale = weights.sum() / weights
+        return *layer_factors(given, slopes, len(weights), has_bias), scale.cpu().numpy()
