@@ -28,18 +28,21 @@ MNIST = (
         ),
     ),
     ("after a warm start", tuple(f"{name}-WARM" for name in WARM)),
-    ("before every epoch", ("**ADAPTIVE-RANDOM@1**", "RBF@1", "ADAPTIVE-CORESET@1")),
+    (
+        "before every epoch",
+        ("**ADAPTIVE-RANDOM@1**", "RBF@1", "ADAPTIVE-CORESET@1", "ADAPTIVE-CORESET-SEEN@1"),
+    ),
     ("all data", ("FULL",)),
 )
 CIFAR = (
     ("one subset, kept", ("RANDOM", "FIXED-CORESET")),
     ("every 4 epochs", ("**ADAPTIVE-RANDOM**", "RBF", "GRADMATCHPB", "ADAPTIVE-CORESET")),
-    ("before every epoch", ("**ADAPTIVE-RANDOM@1**", "ADAPTIVE-CORESET@1")),
+    ("before every epoch", ("**ADAPTIVE-RANDOM@1**", "ADAPTIVE-CORESET@1", "ADAPTIVE-CORESET-SEEN@1")),
 )
 COVTYPE = (
     *("RANDOM", "FIXED-CORESET", "**ADAPTIVE-RANDOM**", "GRADMATCHPB", "RBF", "ADAPTIVE-CORESET"),
     *("ADAPTIVE-CORESET-AUTO", "**ADAPTIVE-RANDOM@1**", "RBF@1", "ADAPTIVE-CORESET@1"),
-    *("ADAPTIVE-CORESET-AUTO@1", "FULL"),
+    *("ADAPTIVE-CORESET-AUTO@1", "ADAPTIVE-CORESET-SEEN@1", "FULL"),
 )
 
 

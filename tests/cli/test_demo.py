@@ -105,7 +105,7 @@ def test_training_prints_a_table_and_writes_a_figure(
         "random",
         "adaptive-random",
         "rbf",
-        "adaptive-coreset",
+        "adaptive-coreset-seen",
         f"Wrote {figure}.",
     ):
         assert words in out

@@ -226,3 +226,30 @@ def test_when_it_pays():
     assert pays(6.05, 1, 3)
     assert not pays(1.3, 20, 60)  # f* = sqrt(60 g) = 8.9: g = (1 - 60 ** -0.5) ** -2 = 1.319
     assert pays(1.34, 20, 60)
+
+
+@pytest.mark.parametrize("kappa", [1.0, 1.5, 10.0])
+@pytest.mark.parametrize("mix", [0.05, 0.2, 0.5])
+def test_old_scores_cost_at_most_what_they_have_changed_by(kappa, mix):
+    """sum |a|^2 / p is at most kappa^2 / (1 - mu) times the least, and at most 1 / mu times that of a uniform draw."""
+    rng = np.random.default_rng(0)
+    ones = np.ones(200)
+    worst = 0.0
+    for spread in (0.1, 1.0, 3.0):
+        norms = rng.lognormal(0, spread, 200)
+        least, uniform = norms.sum() ** 2, 200 * np.sum(norms**2)
+        for changes in (
+            rng.uniform(-1, 1, 200),
+            rng.choice([-1.0, 1.0], 200),
+            np.where(norms > 1, -1.0, 1.0),
+        ):
+            shares = draw_probabilities(norms * kappa**changes, ones, mix)
+            found = float(np.sum(norms**2 / shares))
+            assert (
+                least * (1 - 1e-12) <= found <= min(kappa**2 / (1 - mix) * least, uniform / mix) * (1 + 1e-12)
+            )
+            worst = max(worst, found / least)
+    if kappa > 1:
+        assert worst > 1.0 + 0.5 * (min(kappa, 2.0) - 1.0) ** 2 * (
+            1 - mix
+        )  # power: the changes do cost something

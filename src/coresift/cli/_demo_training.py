@@ -14,7 +14,7 @@ from coresift.cli._options import Settings
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-STRATEGIES = ("full", "random", "adaptive-random", "rbf", "adaptive-coreset")
+STRATEGIES = ("full", "random", "adaptive-random", "rbf", "adaptive-coreset-seen")
 _LR = 0.03  # the paper's 0.01 needs more steps than a minute has
 _SELECT_EVERY = 1  # a redraw costs next to nothing
 _EVAL_EVERY = 5
@@ -45,7 +45,7 @@ def train_all(settings: Settings, fraction: float, epochs: int, n_seeds: int, se
         for number in seeds:
             model = build_model("lenet", n_classes=data.n_classes, input_shape=data.input_shape, seed=number)
             label = strategy if len(seeds) == 1 else f"{strategy} {number - seed + 1}/{len(seeds)}"
-            bar = Bar(label=f"{label:20}", console=settings.err, disable=not settings.shows_progress)
+            bar = Bar(label=f"{label:25}", console=settings.err, disable=not settings.shows_progress)
             options: dict[str, Any] = {"epochs": epochs, "lr": _LR, "select_every": _SELECT_EVERY}
             runs.append(
                 train(
@@ -139,7 +139,8 @@ def show(
         settings.out.print(
             f"LeNet-5 on digits of 28x28 pixels, {epochs} epochs; means of {n_seeds} runs, of one on all data. Random "
             "is drawn once and kept, the others are drawn anew every epoch: by the sensitivities of the inputs (rbf), "
-            "by what the network gets wrong (adaptive-coreset). Seconds are of selection and training."
+            "by what the network got wrong when it last met a sample (adaptive-coreset-seen). Seconds are of selection and "
+            "training."
         )
     if path is None:
         return
