@@ -139,8 +139,8 @@ def show(
         settings.out.print(
             f"LeNet-5 on digits of 28x28 pixels, {epochs} epochs; means of {n_seeds} runs, of one on all data. Random "
             "is drawn once and kept, the others are drawn anew every epoch: by the sensitivities of the inputs (rbf), "
-            "by what the network got wrong when it last met a sample (adaptive-coreset-seen). Seconds are of selection and "
-            "training."
+            "by what the network got wrong when it last met a sample (adaptive-coreset-seen). Seconds are of selection "
+            "and training."
         )
     if path is None:
         return
