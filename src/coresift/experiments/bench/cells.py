@@ -19,7 +19,7 @@ from ...selection import strategy_named
 from ...training import build_model, evaluate, train
 from ...training.checkpoint import write_text
 from ...training.feeds import feeds_of
-from .protocol import Cell, Protocol
+from .protocol import CURVE_SAMPLES, Cell, Protocol
 from .store import Record, Store
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 OnEpoch = Callable[[int, int], None]  # epochs done, epochs in all
 
 _CURVE_POINTS = 10
-_CURVE_SAMPLES = 2500
 _CURVE_SEED = 31
 
 
@@ -138,7 +137,7 @@ class _Curve:
             place = next(self.model.parameters()).device
             whole = feeds_of(self.data, None, None, False, place, self.readers)[1]
             assert whole is not None
-            n = min(_CURVE_SAMPLES, len(whole))
+            n = min(CURVE_SAMPLES, len(whole))
             rows = np.random.default_rng(_CURVE_SEED).choice(len(whole), n, replace=False)
             self.feed = whole.take(np.sort(rows))
         return self.feed

@@ -16,6 +16,7 @@ from ..._errors import InvalidInputError
 from ..._validation import check_count
 
 PAPER_SCALE = "paper"
+CURVE_SAMPLES = 2500  # of the test set, at most: what the curves of a run are measured on
 _DEFAULT_TRAINING = {"loss": "cross_entropy", "model_options": {}}
 _TABLES = files(__package__) / "tables"
 

@@ -114,7 +114,8 @@ def time_panel(budget: float, series: Sequence[Series], full: Series | None) -> 
         marks.append(tag("g", tag("title", one.describe()), bar, dot))
         labels.avoid(at_x, at_y, size - 0.5, is_faint=not one.look.is_emphasised)
     if full is not None:
-        parts.append(_reference(frame, y, full, labels))
+        said = f"FULL {100 * full.mean:.2f} %, {duration(full.seconds)}"
+        parts.append(_reference(frame, y(full.mean), said, full.describe(), labels))
     ordered = sorted(series, key=lambda one: (not one.look.is_emphasised, one.look.is_warm, -one.mean))
     names = [
         labels.place(x(one.seconds), y(one.mean), one.look.label, one.look.css, far=one.look.is_emphasised)
@@ -135,12 +136,15 @@ def curve_panel(budget: float, series: Sequence[Series], full: Series | None) ->
     frame = Frame(*PANEL, top=28.0, right=min(LETTER * longest, 0.36 * PANEL[0]) + 10.0)
     x = Scale(0.0, max(one.mean_curve[-1][0] for one in drawn), *frame.x)
     values = [point[1] for one in drawn for point in one.mean_curve]
-    values += [] if full is None else [full.mean]
+    # not FULL's accuracy in the table, which is of the whole test set, while curves are of a part of it
+    level = None if full is None or not full.mean_curve else full.mean_curve[-1][1]
+    values += [] if level is None else [level]
     kind = accuracy_kind(values)
     y = spanning([max(v, _lowest(values)) for v in values], *frame.y, kind)
     parts = [_accuracy_axes(frame, x, y, "epoch")]
-    if full is not None:
-        parts.append(_reference(frame, y, full, Labels(frame), is_short=True))
+    if level is not None:
+        title = f"FULL at the end of its curve: {100 * level:.2f} %"
+        parts.append(_reference(frame, y(level), "FULL", title, Labels(frame), is_left=True))
     lines, ends = [], []
     for one in sorted(drawn, key=lambda one: (one.look.is_emphasised, -one.look.place)):
         shown = [point for point in one.mean_curve if point[1] >= y.low]
@@ -187,21 +191,22 @@ def _accuracy_axes(frame: Frame, x: Scale, y: Scale, x_label: str) -> Markup:
     return frame.axes(x, y, x_label, y_label, y_text=lambda share: f"{100 * share:.6g}")
 
 
-def _reference(frame: Frame, y: Scale, full: Series, labels: Labels, is_short: bool = False) -> Markup:
+def _reference(
+    frame: Frame, at: float, said: str, title: str, labels: Labels, is_left: bool = False
+) -> Markup:
     """All data as a dashed line, named above or below it, at the end that is free."""
-    at, (left, right) = y(full.mean), frame.x
-    said = "FULL" if is_short else f"FULL {100 * full.mean:.2f} %, {duration(full.seconds)}"
+    left, right = frame.x
     line = tag("line", x1=left, x2=right, y1=at, y2=at, class_="reference")
     ends = ((left + 4, "start"), (right, "end"))  # curves begin low: the left is free
-    for x, anchor in ends if is_short else ends[::-1]:
+    for x, anchor in ends if is_left else ends[::-1]:
         for up in (-4.0, 13.0):
             start = x - LETTER * len(said) if anchor == "end" else x
             box = (start, at + up - FONT, start + LETTER * len(said), at + up + 2)
             if labels.is_free(box):
                 labels.taken.append(box)
                 name = text(x, at + up, said, "name full", None if anchor == "start" else anchor)
-                return tag("g", tag("title", full.describe()), line, name)
-    return tag("g", tag("title", full.describe()), line)
+                return tag("g", tag("title", title), line, name)
+    return tag("g", tag("title", title), line)
 
 
 def _guide(lines: dict[Look, list[Series]]) -> list[Series]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from ..bench.layout import blocks, heading, percent, state
 from ..bench.paper import REFERENCE as PAPER
+from ..bench.protocol import CURVE_SAMPLES
 from .figures import by_budget, curve_panel, legend, overview, time_panel, whole
 from .finding import finding, listed
 from .inputs import Inputs, Missing
@@ -141,8 +142,12 @@ def _curve_figures(part: Part) -> Iterator[Markup]:
     yield tag("div", *panels, class_="panels")
     yield tag(
         "p",
-        "Mean over seeds of the accuracy on test samples, looked at for this figure only: no epoch was chosen by it. "
-        "Dashed: redrawn more often; dotted: warm start. Shaded: from the least to the largest run of the strong ones.",
+        f"Mean over seeds of the accuracy on a fixed part of the test set, at most {CURVE_SAMPLES:,} samples, so that "
+        "curves end a little beside the table, which is of the whole test set; looked at for this figure only: no "
+        "epoch was chosen by it. "
+        + ("The dashed line is the end of FULL's own curve. " if full is not None and full.mean_curve else "")
+        + "Dashed: redrawn more often; dotted: warm start. Shaded: from the least to the largest run of the strong "
+        "ones.",
         class_="note",
     )
 
