@@ -9,9 +9,10 @@ import pytest
 import torch
 from torch import nn
 
-from coresift import CoresiftError
+from coresift import CoresiftError, RBFCoreset
 from coresift.selection import RBF, AdaptiveCoreset, PerBatch, SelectionContext, Warm, registry
 from coresift.selection._pool import gradients_of
+from coresift.selection._variance import best_pool_factor, draw_probabilities, inclusion_probabilities
 from coresift.selection.adaptive import gain_of
 from coresift.training import train
 
@@ -162,15 +163,94 @@ def test_the_pool_costs_the_share_of_training_that_is_stated(every):
 
 
 @pytest.mark.parametrize("every", [20, 50])
-def test_an_automatic_pool_follows_the_gain_and_contains_its_probe(every):
+def test_an_automatic_pool_follows_the_gain(every):
     context = context_of(4000, model=network(scale=20.0))
     strategy = AdaptiveCoreset(select_every=every, automatic=True, mix=0.1)
     strategy.select(context, 40, rng())
     gain = gain_of(gradients_of(context, rng().permutation(4000)[:64]).double(), np.ones(64), 0.1)
-    factor = min(math.sqrt(3 * every * gain), 3 * every)
+    factor = min(best_pool_factor(gain, every, 0.01), 3 * every)
     (report,) = strategy.reports(context)
     assert report.pool == math.ceil(factor * 40)
-    assert context.costs["gradients"].samples == report.pool + 64  # the second probe is this test's own
+    assert context.costs["gradients"].samples == report.pool + 2 * 64  # one probe is this test's own
+
+
+def test_an_automatic_draw_is_unbiased_where_it_decides_now_so_now_so():
+    """The rows that decide whether scores pay are not those of the pool: a probe of hard rows would bring them in."""
+    given = np.full((2000, 1), 0.05)
+    hard = np.arange(2000) % 50 == 0
+    given[hard] = 1.0
+    context = SelectionContext(np.zeros((2000, 1)), gradients=given)
+    strategy = AdaptiveCoreset(automatic=True, correction=1.0, select_every=2)
+    cores = [strategy.select(context, 64, rng(seed)) for seed in range(2500)]
+    fell_back = np.mean(["would not pay" in core.method for core in cores])
+    assert 0.1 < fell_back < 0.9
+    counts = np.array([core.weights[hard[core.indices]].sum() for core in cores])
+    error = counts.std(ddof=1) / np.sqrt(len(counts))
+    assert abs(counts.mean() - 40) < 4 * error
+    assert error < 0.5  # power: the rows of the probe kept in the pool gave 42.4
+
+
+@pytest.mark.parametrize(("n", "size", "every"), [(1000, 500, 1), (400, 200, 1), (1000, 100, 20)])
+def test_an_automatic_draw_knows_that_all_rows_are_no_more_than_all(n, size, every):
+    """A pool of all rows leaves nothing out, and costs no more than all."""
+    given = rng().lognormal(0, 1.5, (n, 1))
+    context = SelectionContext(np.zeros((n, 1)), gradients=given)
+    settings = {} if every == 1 else {"pool_factor": 1000.0}
+    strategy = AdaptiveCoreset(automatic=True, correction=1.0, mix=0.2, select_every=every, **settings)
+    core = strategy.select(context, size, rng())
+    (report,) = strategy.reports(context)
+    assert "would not pay" not in core.method
+    assert report.variance.ratio * (1 + report.pool / size / 3 / every) < 1
+
+
+def test_automatic_draws_of_small_budgets_and_of_classes_probe_no_more_than_pays():
+    context = context_of(4000)
+    assert (
+        "would not pay" in AdaptiveCoreset(automatic=True, select_every=1).select(context, 40, rng()).method
+    )
+    assert context.costs == {}  # a probe of 64 rows would be half of the training
+    AdaptiveCoreset(automatic=True, select_every=1, per_class=True).select(context, 400, rng())
+    assert context.costs["gradients"].samples == 100  # once for all classes
+
+
+@pytest.mark.parametrize(("epochs", "left"), [(2, 2), (25, 5), (40, 20)])
+def test_scores_are_for_the_epochs_that_are_left(epochs, left):
+    """A run that ends before the next draw is due gets no more of them than its training is worth."""
+    context = context_of(4000, n_epochs=epochs).at(20 if epochs > 20 else 0)
+    context.select_every = 20
+    AdaptiveCoreset().select(context, 10, rng())
+    assert context.costs["gradients"].samples == 10 * 3 * left
+    assert AdaptiveCoreset().settled(context).every == left
+
+
+def test_the_floor_of_a_pool_of_all_rows_is_the_model_free_draw():
+    """By sensitivities: with a share of 1 the draw is theirs, whatever the gradients."""
+    X = data()[0]
+    context = SelectionContext(X, gradients=rng().lognormal(0, 2, (N, 3)))
+    pool = RBF(bandwidth="median")
+    found = draw_probabilities(np.ones(N), np.ones(N), 1.0, pool.shares(context))
+    scores = RBFCoreset(bandwidth="median", random_state=context.fixed_rng(2)).fit(X).sensitivities_
+    np.testing.assert_allclose(found, scores / scores.sum(), rtol=0.3)
+    assert found.max() > 1.5 * found.min()  # power: a uniform floor would be noticed
+    counts = np.zeros(N)
+    strategy = AdaptiveCoreset(pool=pool, pool_factor=1000.0, mix=1.0)
+    for seed in range(800):
+        counts[strategy.select(context, 5, rng(seed)).indices] += 1
+    wanted = inclusion_probabilities(found, 5) * 800
+    assert (np.abs(counts - wanted) < 5 * np.sqrt(wanted) + 1).all()
+    assert RBF(per_class=True).shares(context) is None
+
+
+def test_a_draw_says_whose_variance_it_tells(caplog):
+    context = context_of()
+    with caplog.at_level(logging.INFO, logger="coresift"):
+        full = of(correction=1.0).select(context, 30, rng())
+        partly = of(correction=0.0).select(context, 30, rng())
+        of(method="keys").select(context, 30, rng())
+    assert "(variance 0." in full.method
+    assert "(unbiased weights would have a variance of 0." in partly.method
+    assert "variance of unbiased weights" in caplog.messages[0]
+    assert "variance unknown" in caplog.messages[2]
 
 
 def test_what_the_context_knows_of_redraws_is_used():
@@ -227,16 +307,19 @@ def test_losses_without_a_bounded_slope_are_corrected_in_full(loss, is_bounded):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_no_row_contributes_more_than_its_share_of_the_norms(seed):
-    """One residual a million times the others: unbiased weights bound what it adds to the gradient."""
-    given = rng(seed).normal(size=(N, 4))
-    given[5] *= 1e6
+    """Norms that differ by orders of magnitude: unbiased weights bound what each row adds to the gradient."""
+    given = rng(seed).normal(size=(N, 4)) * rng(seed + 9).lognormal(0, 1.5, (N, 1))
+    given[5] *= 1000.0 / np.linalg.norm(given[5])
     norms = np.linalg.norm(given, axis=1)
     strategy = of(pool_factor=1000.0, mix=0.5)
     core = strategy.select(SelectionContext(data()[0], gradients=given), 20, rng(seed))
     others = core.indices != 5
-    bound = norms[core.indices].max() if not others.all() else 0.0  # itself, where it is certain
     contributions = core.weights * norms[core.indices]
-    assert np.all(contributions <= max(bound, norms.sum() / (0.5 * 20)) * (1 + 1e-9))
+    share = norms.sum() / (0.5 * 20)
+    assert np.all(
+        contributions <= np.maximum(norms[core.indices], share) * (1 + 1e-9)
+    )  # itself, if it is certain
+    assert contributions.max() > share  # power: some row is above its even share, and allowed to be
     assert contributions[~others] == pytest.approx([norms[5]])
     partly = of(pool_factor=1000.0, mix=0.5, correction=0.0).select(
         SelectionContext(data()[0], gradients=given), 20, rng(seed)

@@ -174,3 +174,13 @@ def test_it_is_registered():
     assert isinstance(registry()["FIXED-CORESET"], FixedCoreset)
     assert "FIXED-CORESET-WARM" in registry()
     assert dataclasses.is_dataclass(FixedCoreset)
+
+
+@pytest.mark.parametrize("kind", [str, float, np.int32])
+def test_names_of_classes_may_be_of_any_type(kind):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(200, 4)), rng.integers(3, size=200)
+    expected = FixedCoreset().select(SelectionContext(X, y), 20, rng)
+    assert FixedCoreset().select(SelectionContext(X, y.astype(kind)), 20, rng) == expected
+    numbers = rng.permutation(200).astype(float)  # whole numbers, and as many as samples: no classes
+    assert FixedCoreset().select(SelectionContext(X, numbers), 20, rng).size == 20

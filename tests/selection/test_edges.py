@@ -32,7 +32,6 @@ from coresift.selection._classes import class_budgets
 from coresift.selection._inputs import principal
 from coresift.selection._pool import PoolContext, gradients_of, knows_gradients
 from coresift.selection._variance import Variance, draw_variance, gradient_norms, two_stage_variance
-from coresift.selection.adaptive import joined
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(30, 4)).astype(np.float32), np.arange(30) % 3
@@ -128,18 +127,6 @@ def test_a_variance_is_known_of_systematic_draws_in_uniform_pools_only(more):
     assert report.variance is None
     assert core.method == "adaptive-coreset"
     assert report.pool == 20
-
-
-def test_lots_of_gradients_are_joined_in_order_and_cut():
-    a = Gradients(RNG.normal(size=(7, 2)), RNG.normal(size=(7, 3)), False)
-    found = joined([a.take(slice(0, 4)), a.take(slice(4, 7))], 6)
-    np.testing.assert_array_equal(found.dense(), a.dense()[:6])
-    assert found.bias is False
-    flat = joined(
-        [Gradients(a.residuals[:3].astype(np.float32)), Gradients(a.residuals[3:].astype(np.float32))], 5
-    )
-    assert flat.inputs is None
-    assert (len(flat), flat.residuals.dtype) == (5, np.float64)
 
 
 @pytest.mark.parametrize(("pairs", "is_bounded"), [(900, False), (899, True), (30 * 7, True)])
@@ -304,8 +291,7 @@ class Elsewhere(nn.Module):
 def test_layers_whose_gradients_have_no_sample_are_refused():
     with pytest.raises(InvalidInputError, match=r"shape \(60, 2\) for 30 samples"):
         SelectionContext(X, Y, model=Elsewhere(True)).gradients()
-    with pytest.raises(InvalidInputError, match="no linear layer took part"):
-        SelectionContext(X, Y, model=Elsewhere(False)).gradients()
+    assert SelectionContext(X, Y, model=Elsewhere(False)).gradients().shape == (3, 1)  # of the outputs alone
 
 
 @pytest.mark.parametrize("bad", [np.zeros(3), np.zeros((3, 2), dtype=int), [[1.0]], np.zeros((3, 2, 1))])

@@ -12,6 +12,7 @@ from torch.utils.data import TensorDataset
 from coresift import CoresiftError, InvalidInputError
 from coresift.selection import Craig, SelectionContext
 from coresift.selection._hooks import per_sample_loss
+from coresift.training import train
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(23, 6)).astype(np.float32)
@@ -208,6 +209,94 @@ def test_the_random_state_is_kept_even_of_a_model_that_draws_in_evaluation_mode_
     assert torch.is_grad_enabled()
 
 
+class Gated(nn.Module):
+    """A convolution as its head, and linear layers that only weigh the channels."""
+
+    def __init__(self):
+        super().__init__()
+        self.body, self.gate, self.head = nn.Conv1d(1, 8, 1), nn.Linear(8, 8), nn.Conv1d(8, 3, 1)
+
+    def forward(self, x):
+        x = torch.tanh(self.body(x[:, None]))
+        return self.head(x * torch.sigmoid(self.gate(x.mean(2)))[:, :, None]).mean(2)
+
+
+class Root(nn.Module):
+    """A matrix of its own beside its layers, as a transformer has for places; a linear head with more behind it."""
+
+    def __init__(self):
+        super().__init__()
+        self.places = nn.Parameter(torch.randn(2, 6))
+        self.head, self.norm = nn.Linear(6, 3), nn.LayerNorm(3)
+
+    def forward(self, x):
+        return torch.log_softmax(self.norm(self.head(x + self.places[0])), dim=1)
+
+
+def test_a_model_that_ends_in_no_linear_layer_has_gradients_in_its_outputs(caplog):
+    torch.manual_seed(0)
+    model = Gated()
+    with caplog.at_level("INFO", logger="coresift"):
+        found = SelectionContext(X, Y, model=model).gradients()
+    assert "Gated ends in no linear layer" in caplog.text
+    output = torch.softmax(model(torch.as_tensor(X)), dim=1).detach().numpy()
+    np.testing.assert_allclose(found.dense(), output - np.eye(3)[Y], atol=1e-6)
+    validation = SelectionContext(X, Y, model=model, X_val=X, y_val=Y).validation()
+    np.testing.assert_allclose(validation.residuals_at(validation.outputs), found.dense(), atol=1e-6)
+    named = SelectionContext(X, Y, model=model, layer="gate").gradients()
+    assert named.shape == (8, 9)  # who asks for it gets it
+
+
+def test_what_is_around_a_linear_head_does_not_hide_it():
+    torch.manual_seed(0)
+    assert SelectionContext(X, Y, model=Root()).gradients().shape == (3, 7)
+
+
+@pytest.mark.parametrize(
+    ("y", "loss"),
+    [
+        (Y.astype(np.int32), nn.CrossEntropyLoss()),
+        (Y.astype(np.uint8), "cross_entropy"),
+        (Y.astype(np.float32), "cross_entropy"),
+        (Y.astype(np.float64), nn.CrossEntropyLoss()),
+        (np.eye(3, dtype=int)[Y], nn.BCEWithLogitsLoss()),
+        (np.eye(3, dtype=np.float32)[Y], "cross_entropy"),  # probabilities
+    ],
+)
+def test_targets_of_any_type_of_numbers(y, loss):
+    torch.manual_seed(0)
+    model = nn.Linear(6, 3)
+    same = (
+        {"y": Y, "loss": "cross_entropy"}
+        if not isinstance(loss, nn.BCEWithLogitsLoss)
+        else {
+            "y": np.eye(3, dtype=np.float32)[Y],
+            "loss": "bce",
+        }
+    )
+    expected = SelectionContext(X, model=model, **same).gradients().dense()
+    found = SelectionContext(X, y, model=model, loss=loss).gradients().dense()
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+    train(model, (X, y), "adaptive-coreset", 9, epochs=1, loss=loss, device="cpu")
+
+
+@pytest.mark.parametrize(
+    ("y", "loss", "message"),
+    [
+        (Y + 1, "cross_entropy", "the labels 1 to 3, but the model 3 outputs: labels must be from 0 to 2"),
+        (Y + 1, nn.CrossEntropyLoss(), "labels must be from 0 to 2"),
+        (Y + 0.5, "cross_entropy", "numbers with fractions"),
+        (Y.astype(np.float32), "mse", r"targets of shape \(\d+,\) beside outputs of shape \(\d+, 3\)"),
+        (Y.astype(np.float32), nn.MSELoss(), "one is needed for each output"),
+    ],
+)
+def test_targets_that_do_not_fit_are_named(y, loss, message):
+    with pytest.raises(InvalidInputError, match=message):
+        SelectionContext(X, y, model=nn.Linear(6, 3), loss=loss).gradients()
+    with pytest.raises(InvalidInputError, match=message):
+        train(nn.Linear(6, 3), (X, y), "adaptive-random", 9, epochs=1, loss=loss, device="cpu")
+
+
 def test_a_named_layer():
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(6, 4), nn.ReLU(), nn.Linear(4, 3))
@@ -224,7 +313,6 @@ def test_a_named_layer():
     ("change", "message"),
     [
         ({"model": None}, "needs gradients"),
-        ({"model": nn.Conv1d(1, 1, 1)}, "has no torch.nn.Linear"),
         ({"loss": "hinge"}, "loss = 'hinge' is not one of"),
         ({"loss": lambda output, y: functional.cross_entropy(output, y)}, "reduces over the samples"),
         ({"X": np.full((23, 6), np.inf, np.float32)}, "NaN or infinity"),

@@ -74,11 +74,12 @@ def model_of(kind: str) -> nn.Module:
         ),
         "no bias": lambda: nn.Sequential(nn.Linear(D, 3, bias=False)),
         "sequence": Sequence,
+        "convolution": lambda: nn.Sequential(nn.Unflatten(1, (1, D)), nn.Conv1d(1, 3, D), nn.Flatten()),
         "twice": Twice,
     }[kind]()
 
 
-@pytest.mark.parametrize("kind", ["plain", "in place", "no bias", "sequence", "twice"])
+@pytest.mark.parametrize("kind", ["plain", "in place", "no bias", "sequence", "twice", "convolution"])
 @pytest.mark.parametrize("loss", ["cross_entropy", "mse"])
 def test_norms_are_those_of_the_last_layer(kind: str, loss: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("coresift.training.recorder._HELD_ROWS", 25)  # several lots, one of them left over

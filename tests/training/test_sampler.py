@@ -145,6 +145,7 @@ def test_the_state_brings_back_a_subset_that_the_model_would_no_longer_select() 
     resumed.set_epoch(5)
     assert subset(resumed) == before
     assert list(resumed) == order
+    assert (resumed.coreset.total_weight, resumed.coreset.method) == (120.0, sampler.coreset.method)
     fresh = make()
     fresh.set_epoch(5)
     assert subset(fresh) != before  # power: the model did matter

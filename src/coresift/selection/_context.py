@@ -325,7 +325,6 @@ class SelectionContext:
             raise InvalidInputError("this strategy needs gradients: give the context a model (or gradients).")
         first = next(model.parameters(), None)
         device, kind = device_of(model), torch.get_default_dtype() if first is None else first.dtype
-        is_class = self.loss == "cross_entropy"
 
         def batches() -> Iterator[tuple[Any, Any]]:
             for start in range(0, len(rows), self._batch_size):
@@ -336,8 +335,6 @@ class SelectionContext:
                 if self._transform is not None:
                     x = self._transform(x)
                 target = torch.as_tensor(target)
-                if is_class and not target.is_floating_point():
-                    target = target.long()
                 yield x, target.to(device, kind) if target.is_floating_point() else target.to(device)
 
         return layer_pass(model, batches, self.loss, self.layer)

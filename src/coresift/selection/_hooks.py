@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from .._errors import InvalidInputError, InvalidTypeError, MissingExtraError
+from .._progress import logger
 from ._gradients import Gradients, Validation
 
 if TYPE_CHECKING:
@@ -41,9 +42,11 @@ def per_sample_loss(loss: str | Loss) -> Loss:
             # a module such as CrossEntropyLoss(): the caller's own keeps its reduction
             loss = copy.copy(loss)
             loss.reduction = "none"  # type: ignore[attr-defined]
-        return _not_broadcast(loss)
+        return _guarded(loss)
     if loss == "cross_entropy":
-        return lambda outputs, targets: functional.cross_entropy(outputs, targets, reduction="none")
+        from torch import nn
+
+        return _guarded(nn.CrossEntropyLoss(reduction="none"))
     named: dict[str, Callable[..., Any]] = {
         "mse": functional.mse_loss,
         "l1": functional.l1_loss,
@@ -58,22 +61,52 @@ def per_sample_loss(loss: str | Loss) -> Loss:
     function = named[loss]
 
     def elementwise(outputs: Any, targets: Any) -> Any:
-        # targets of shape (n,) beside outputs of shape (n, 1) would broadcast to (n, n)
-        return function(outputs, targets.reshape(outputs.shape).to(outputs.dtype), reduction="none")
+        return function(outputs, _of_shape(targets, outputs), reduction="none")
 
     return elementwise
 
 
-def _not_broadcast(loss: Loss) -> Loss:
-    """The loss, with targets (n,) beside outputs (n, 1) in their shape; PyTorch would make (n, n) of them."""
+def _of_shape(targets: Any, outputs: Any) -> Any:
+    """Numbers beside numbers: targets (n,) beside outputs (n, 1) would broadcast to (n, n)."""
+    if targets.numel() != outputs.numel():
+        raise InvalidInputError(
+            f"targets of shape {tuple(targets.shape)} beside outputs of shape {tuple(outputs.shape)}: one is needed "
+            "for each output."
+        )
+    return targets.reshape(outputs.shape).to(outputs.dtype)
+
+
+def _class_numbers(targets: Any, outputs: Any) -> Any:
+    """Classes as PyTorch wants them, of any type of whole numbers; probabilities of classes stay as they are."""
+    if targets.ndim != outputs.ndim - 1:
+        return targets
+    if targets.is_floating_point() and bool((targets % 1 != 0).any()):
+        raise InvalidInputError(
+            "y has numbers with fractions, but the loss is one of classes: choose another, such as 'mse'."
+        )
+    return targets.long()
+
+
+def _guarded(loss: Loss) -> Loss:
+    """A loss that takes the targets that people have: classes of any integer type, numbers (n,) beside (n, 1)."""
     from torch import nn
 
     kinds = (nn.MSELoss, nn.L1Loss, nn.SmoothL1Loss, nn.HuberLoss, nn.BCEWithLogitsLoss, nn.BCELoss)
 
     def guarded(outputs: Any, targets: Any) -> Any:
-        if isinstance(loss, kinds) and targets.shape != outputs.shape and targets.numel() == outputs.numel():
-            targets = targets.reshape(outputs.shape).to(outputs.dtype)
-        losses = loss(outputs, targets)
+        if isinstance(loss, kinds):
+            targets = _of_shape(targets, outputs)
+        elif isinstance(loss, nn.CrossEntropyLoss | nn.NLLLoss):
+            targets = _class_numbers(targets, outputs)
+        try:
+            losses = loss(outputs, targets)
+        except IndexError as error:
+            if not isinstance(loss, nn.CrossEntropyLoss | nn.NLLLoss):
+                raise
+            raise InvalidInputError(
+                f"y has the labels {int(targets.min())} to {int(targets.max())}, but the model {outputs.shape[1]} "
+                f"outputs: labels must be from 0 to {outputs.shape[1] - 1}."
+            ) from error
         n = len(outputs)
         if n > 1 and tuple(outputs.shape) == (n, 1) and tuple(losses.shape) == (n, n):
             raise InvalidInputError(
@@ -85,8 +118,12 @@ def _not_broadcast(loss: Loss) -> Loss:
     return guarded
 
 
-def linear_layer(model: torch.nn.Module, name: str | None, example: Any) -> torch.nn.Module:
-    """The layer of that name, or the linear layer that runs last on an example."""
+def linear_layer(model: torch.nn.Module, name: str | None, example: Any) -> torch.nn.Module | None:
+    """The layer of that name, or the linear layer that runs last on an example; None if it is not the last of all.
+
+    Behind it there may be activations and normalisations. A layer with a matrix of its own, such as a convolution,
+    would take what it gives for mere features, and its gradients say little of the loss.
+    """
     torch = load_torch()
     linear = {path: module for path, module in model.named_modules() if isinstance(module, torch.nn.Linear)}
     if name is not None:
@@ -95,21 +132,15 @@ def linear_layer(model: torch.nn.Module, name: str | None, example: Any) -> torc
                 f"layer = {name!r} is no linear layer of the model; there are {', '.join(linear) or 'none'}."
             )
         return linear[name]
-    if not linear:
-        raise InvalidInputError(
-            f"{type(model).__name__} has no torch.nn.Linear, whose gradients could be taken."
-        )
     ran: list[Any] = []
     with ExitStack() as hooks, torch.no_grad():
-        for module in linear.values():
-            handle = module.register_forward_hook(lambda module, inputs, output: ran.append(module))
-            hooks.callback(handle.remove)
+        for module in model.modules():
+            is_leaf = next(module.children(), None) is None
+            if is_leaf and any(parameter.ndim > 1 for parameter in module.parameters(recurse=False)):
+                handle = module.register_forward_hook(lambda module, inputs, output: ran.append(module))
+                hooks.callback(handle.remove)
         model(example)
-    if not ran:
-        raise InvalidInputError(
-            "no linear layer took part in the model's forward pass; name one with layer=."
-        )
-    return ran[-1]
+    return ran[-1] if ran and isinstance(ran[-1], torch.nn.Linear) else None
 
 
 @contextmanager
@@ -159,7 +190,7 @@ def layer_pass(
     loss: str | Loss,
     layer: str | None,
 ) -> LayerPass:
-    """Gradients of the loss with respect to a linear layer, over batches ``(x, y)``.
+    """Gradients of the loss with respect to a linear layer, over batches ``(x, y)``; without one, in the outputs.
 
     The forward pass builds no graph up to the layer; from its output on, autograd gives the residuals. Parameters get
     no ``.grad``, and their ``requires_grad`` is neither needed nor changed.
@@ -170,6 +201,8 @@ def layer_pass(
     is_output = True
     with undisturbed(model), torch.no_grad():
         chosen = linear_layer(model, layer, next(batches())[0][:2])
+        if chosen is None:
+            return _output_pass(model, batches, compute)
         calls: list[tuple[Any, Any, Any]] = []  # what the layer was given, its output, the same as handed on
 
         def catch(module: Any, given: tuple[Any, ...], output: Any) -> Any:
@@ -189,11 +222,7 @@ def layer_pass(
                         raise InvalidInputError(
                             f"layer = {layer!r} took no part in the model's forward pass."
                         )
-                    losses = compute(output, y)
-                    if losses.ndim == 0:
-                        raise InvalidInputError(
-                            "the loss reduces over the samples; it must return one loss for each of them."
-                        )
+                    losses = _one_each(compute(output, y))
                     slopes = torch.autograd.grad(losses.sum(), [caught for _, caught, _ in calls])
                 is_output = is_output and len(calls) == 1 and output is calls[0][2] and output.ndim == 2
                 factors = layer_factors(
@@ -206,14 +235,44 @@ def layer_pass(
         finally:
             handle.remove()
     vectors = [part for part in inputs if part is not None]
-    gradients = Gradients(
-        np.concatenate(residuals), np.concatenate(vectors) if vectors else None, chosen.bias is not None
-    )
+    inputs_of_all = np.concatenate(vectors) if vectors else None
+    gradients = _checked(Gradients(np.concatenate(residuals), inputs_of_all, chosen.bias is not None))
+    return LayerPass(gradients, np.concatenate(outputs), torch.cat(targets), is_output)
+
+
+def _output_pass(
+    model: torch.nn.Module, batches: Callable[[], Iterator[tuple[Any, Any]]], compute: Loss
+) -> LayerPass:
+    """Gradients in the outputs themselves: those of a bias that is added to them."""
+    torch = load_torch()
+    logger.info("%s ends in no linear layer: gradients are those in its outputs.", type(model).__name__)
+    residuals, outputs, targets = [], [], []
+    for x, y in batches():
+        output = only_tensor(model(x)).detach().requires_grad_()
+        with torch.enable_grad():
+            losses = _one_each(compute(output, y))
+            (slope,) = torch.autograd.grad(losses.sum(), output)
+        residuals.append(_numpy(slope.reshape(len(x), -1)))
+        outputs.append(_numpy(output.reshape(len(x), -1)))
+        targets.append(y)
+    gradients = _checked(Gradients(np.concatenate(residuals)))
+    return LayerPass(gradients, np.concatenate(outputs), torch.cat(targets), output.ndim == 2)
+
+
+def _one_each(losses: Any) -> Any:
+    if losses.ndim == 0:
+        raise InvalidInputError(
+            "the loss reduces over the samples; it must return one loss for each of them."
+        )
+    return losses
+
+
+def _checked(gradients: Gradients) -> Gradients:
     if not gradients.is_finite():
         raise InvalidInputError(
             "the gradients contain NaN or infinity: the model has diverged, or its inputs are not finite."
         )
-    return LayerPass(gradients, np.concatenate(outputs), torch.cat(targets), is_output)
+    return gradients
 
 
 def layer_factors(

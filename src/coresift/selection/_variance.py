@@ -36,16 +36,20 @@ def gradient_norms(gradients: Gradients, rows: NDArray[np.int64] | None = None) 
     return norms
 
 
-def draw_probabilities(norms: Floats, weights: Floats, mix: float) -> Floats:
-    r"""Shares of a draw: :math:`p_i = (1 - \mu)\, u_i |a_i| / \sum u |a| + \mu / n`; uniform if all gradients vanish.
+def draw_probabilities(
+    norms: Floats, weights: Floats, mix: float, model_free: Floats | None = None
+) -> Floats:
+    r"""Shares of a draw: :math:`p_i = (1 - \mu)\, u_i |a_i| / \sum u |a| + \mu q_i`; q alone if all gradients vanish.
+
+    The q are the shares of the model-free draw, by default :math:`1/n`.
 
     By Cauchy-Schwarz :math:`\sum (u_i |a_i|)^2 / p_i \ge (\sum u_i |a_i|)^2`, with equality for
-    :math:`p \propto u |a|`: no other shares give a smaller variance. The floor :math:`\mu / n` bounds every weight, and
+    :math:`p \propto u |a|`: no other shares give a smaller variance. The floor :math:`\mu q` bounds every weight, and
     multiplies the sum on the left by :math:`1 / (1 - \mu)` at most.
     """
     masses = weights * (norms / (norms.max(initial=0.0) or 1.0))  # scaled: no overflow, no denormal numbers
     total = masses.sum()
-    floor = np.full(len(norms), 1.0 / len(norms))
+    floor = np.full(len(norms), 1.0 / len(norms)) if model_free is None else model_free
     return floor if total <= 0 else (1.0 - mix) * (masses / total) + mix * floor
 
 
@@ -144,17 +148,22 @@ def two_stage_variance(
     )
 
 
-# When it pays. A draw inside a pool of f m rows, with all scores known a gain of g, has a variance of about
-# (1/f + 1/g) of the uniform draw's, and takes 1 + f c / R of its time: c a forward pass in units of a training step of
-# a sample, R the epochs between two draws. A uniform draw that is longer by that factor has its variance divided by it.
-# So the product is to be below 1; it is least at f = sqrt(R g / c), where it is (1/sqrt(g) + sqrt(c / R))^2.
+# When it pays. A draw of a share s of the data inside a pool of f m rows, with all scores known a gain of g, has a
+# variance of about (1/f - s) / (1 - s) + 1/g of the uniform draw's: the pool's, which vanishes when the pool is all
+# data, and its own. It takes 1 + f c / R of the time: c a forward pass in units of a training step of a sample, R the
+# epochs between two draws. A uniform draw that is longer by that factor has its variance divided by it. So the product
+# is to be below 1. With a = 1 / (1 - s) and b = 1/g - s a it is (a/f + b)(1 + f c / R), least at f = sqrt(R a / (b c)):
+# for small s that is sqrt(R g / c), and the product (1/sqrt(g) + sqrt(c / R))^2.
 
 
-def variance_times_time(factor: float, gain: float, every: int) -> float:
+def variance_times_time(factor: float, gain: float, every: int, share: float = 0.0) -> float:
     """Of a draw inside a pool of ``factor`` budgets, over that of a uniform draw: below 1 it pays."""
-    return (1 / factor + 1 / gain) * (1 + factor * FORWARD_SHARE / every)
+    pool = max(0.0, 1 / factor - share) / (1 - share)
+    return (pool + 1 / gain) * (1 + factor * FORWARD_SHARE / every)
 
 
-def best_pool_factor(gain: float, every: int) -> float:
-    r"""The pool, in budgets, of the least product: :math:`\sqrt{R g / c}`; no smaller than the budget."""
-    return max(1.0, math.sqrt(every * gain / FORWARD_SHARE))
+def best_pool_factor(gain: float, every: int, share: float = 0.0) -> float:
+    r"""The pool, in budgets, of the least product: about :math:`\sqrt{R g / c}`, from the budget to all data."""
+    rest = 1 / gain - share / (1 - share)
+    most = 1 / share if share > 0 else math.inf
+    return most if rest <= 0 else min(most, max(1.0, math.sqrt(every / (FORWARD_SHARE * (1 - share) * rest))))

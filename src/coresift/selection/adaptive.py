@@ -46,6 +46,7 @@ _BOUNDED = (
     *("cross_entropy", "bce", "l1", "huber"),
     *(
         "CrossEntropyLoss",
+        "NLLLoss",
         "BCEWithLogitsLoss",
         "MultiLabelSoftMarginLoss",
         "L1Loss",
@@ -69,12 +70,13 @@ class Report:
     ----------
     epoch : int
     pool : int
-        Rows that were scored.
+        Rows that were scored: those of the pool, or of the probe where it was the end of it.
     gain : float
         Variance of a uniform draw over that of a draw by these scores, both with repeats. Of scores that were seen, of
         which the norms are known only: the mean squares.
     variance : Variance or None
-        None where the draw fell back to a uniform one, the pool was not uniform, or scores are those that were seen.
+        Of unbiased weights (``correction=1``). None where the draw fell back to a uniform one, the pool was not
+        uniform, or scores are those that were seen.
     """
 
     epoch: int
@@ -88,6 +90,11 @@ class _Settled(NamedTuple):
     correction: float
     pool_factor: float
     every: int
+
+
+class _Probe(NamedTuple):
+    gain: float
+    rows: int
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -199,6 +206,10 @@ class AdaptiveCoreset(Selector):
     def settled(self, context: SelectionContext) -> _Settled:
         """The settings, with the defaults for this loss and so many epochs between two draws in place of None."""
         every = self.select_every or context.select_every or _UNKNOWN_EVERY
+        if (
+            context.n_epochs is not None
+        ):  # scores are for the epochs that are left, and cost no more than those
+            every = max(1, min(every, context.n_epochs - context.epoch))
         correction = 0.5 - 0.5 / every if has_bounded_slope(context.loss) else 1.0
         return _Settled(
             0.5 - 0.3 / every if self.mix is None else self.mix,
@@ -208,39 +219,50 @@ class AdaptiveCoreset(Selector):
         )
 
     def _select(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Coreset:
+        probe = self._probed(context, size, rng) if self.automatic and knows_gradients(context) else None
         if self.per_class:
-            return PerClass(_Part(self), self.min_per_class).select(context, size, rng)
-        return self._draw(context, size, rng)
+            return PerClass(_Part(self, probe), self.min_per_class).select(context, size, rng)
+        return self._draw(context, size, rng, probe)
 
-    def _draw(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Coreset:
+    def _probed(self, context: SelectionContext, size: int, rng: np.random.Generator) -> _Probe:
+        """The gain that scores would bring, by rows that decide nothing else; 1 if even these cost too much."""
+        mix, _, factor, _ = self.settled(context)
+        count = max(_PROBE[0], min(_PROBE[1], size // 4))
+        if count > factor * size / 4:
+            return _Probe(1.0, 0)
+        gradients = gradients_of(context, rng.permutation(context.n_samples)[:count]).double()
+        return _Probe(gain_of(gradients, np.ones(len(gradients)), mix), len(gradients))
+
+    def _draw(
+        self, context: SelectionContext, size: int, rng: np.random.Generator, probe: _Probe | None
+    ) -> Coreset:
         if self.reuses_norms:
             return self._draw_by_seen(context, size, rng)
         if not knows_gradients(context):
             return self._model_free(context, size, rng, "model-free: there is no model")
         n = context.n_samples
         mix, correction, factor, every = self.settled(context)
-        order = rng.permutation(n)  # its beginning is the uniform pool, and the beginning of that the probe
-        known: Gradients | None = None
-        if self.automatic:
-            known = gradients_of(context, order[: max(_PROBE[0], min(_PROBE[1], size // 4))])
-            gain = gain_of(known.double(), np.ones(len(known)), mix)
+        factor = min(factor, n / size)
+        if probe is not None:
             if self.pool_factor is None:
-                factor = min(factor, best_pool_factor(gain, every))
-            if variance_times_time(factor, gain, every) >= 1:
-                report = Report(context.epoch, len(known), gain, None)
+                factor = min(factor, best_pool_factor(probe.gain, every, size / n))
+            if variance_times_time(factor, probe.gain, every, size / n) >= 1:
+                report = Report(context.epoch, probe.rows, probe.gain, None)
                 self._note(context, report, "variance a uniform draw's, which is cheaper")
                 return self._model_free(context, size, rng, "model-free: scores would not pay")
         n_pool = min(n, max(size, math.ceil(factor * size)))
-        rows, weights, gradients = self._pooled(context, order, n_pool, known, rng)
+        rows, weights, model_free = self._pooled(context, n_pool, rng)
+        gradients = gradients_of(context, rows).double()
         norms = gradient_norms(gradients, context.rows[rows])
-        shares = draw_probabilities(norms, weights, mix)
+        shares = draw_probabilities(norms, weights, mix, model_free)
         drawn = DrawTable(shares, weights, rng).draw(min(size, len(rows)), self.method, rng)
         variance = None
         if self.pool is None and self.method == "systematic":
             inclusion = inclusion_probabilities(shares, size)
             variance = two_stage_variance(gradients, norms, weights, inclusion, n, size)
         report = Report(context.epoch, len(rows), gain_of(gradients, weights, mix), variance)
-        self._note(context, report, "variance unknown" if variance is None else f"variance {variance}")
+        found = "variance unknown" if variance is None else f"variance of unbiased weights {variance}"
+        self._note(context, report, found)
         return self._weighted(
             context, rows[drawn.indices], drawn.weights, weights[drawn.indices], correction, variance
         )
@@ -275,36 +297,34 @@ class AdaptiveCoreset(Selector):
             rows,
             partly_corrected(weights, inputs, correction),
             context.n_samples,
-            method=self._described(context, variance),
+            method=self._described(context, variance, correction),
             total_weight=float(context.sizes.sum()),
             guarantee=None if correction < 1 else "weighted sums are unbiased",
         )
 
-    def _described(self, context: SelectionContext, variance: Variance | None) -> str:
+    def _described(self, context: SelectionContext, variance: Variance | None, correction: float) -> str:
         """The name, and the variance where the draw is one: classes would be as many remarks."""
         if self.reuses_norms:
             return f"{self.name} (by what training saw)"
         if variance is None or context._path:
             return self.name
-        return f"{self.name} (variance {variance.ratio:.2g} of a uniform draw's)"
+        whose = "variance" if correction == 1 else "unbiased weights would have a variance"
+        return f"{self.name} ({whose} {'' if correction == 1 else 'of '}{variance.ratio:.2g} of a uniform draw's)"
 
     def _pooled(
-        self,
-        context: SelectionContext,
-        order: Rows,
-        n_pool: int,
-        known: Gradients | None,
-        rng: np.random.Generator,
-    ) -> tuple[Rows, Floats, Gradients]:
-        """Rows of the pool, their weights and their gradients; those of the first rows may be known."""
-        if self.pool is not None:
-            core = self.pool.select(context, n_pool, rng)
-            return core.indices, core.weights, gradients_of(context, core.indices).double()
-        rows = order[:n_pool]
-        n_known = 0 if known is None else len(known)
-        rest = gradients_of(context, rows[n_known:]) if n_known < n_pool else None
-        gradients = joined([part for part in (known, rest) if part is not None], n_pool)
-        return rows, context.sizes[rows] * (context.n_samples / n_pool), gradients
+        self, context: SelectionContext, n_pool: int, rng: np.random.Generator
+    ) -> tuple[Rows, Floats, Floats | None]:
+        """Rows of the pool, their weights, and the shares of the model-free draw among them; None if they are equal.
+
+        Rows that a draw has put into a pool have had their shares: only in a pool of all rows they are still due.
+        """
+        n = context.n_samples
+        if self.pool is None:
+            rows = rng.permutation(n)[:n_pool]
+            return rows, context.sizes[rows] * (n / n_pool), None
+        shares = getattr(self.pool, "shares", None)
+        core = self.pool.select(context, n_pool, rng)
+        return core.indices, core.weights, shares(context) if shares is not None and n_pool == n else None
 
     def _model_free(
         self, context: SelectionContext, size: int, rng: np.random.Generator, why: str
@@ -334,13 +354,14 @@ class _Part(Selector):
     """The draw within one class."""
 
     whole: AdaptiveCoreset
+    probe: _Probe | None
 
     @property
     def name(self) -> str:
         return self.whole.name
 
     def _select(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Coreset:
-        return self.whole._draw(context, size, rng)
+        return self.whole._draw(context, size, rng, self.probe)
 
 
 def has_bounded_slope(loss: Any) -> bool:
@@ -362,10 +383,3 @@ def partly_corrected(weights: Floats, inputs: Floats, correction: float) -> Floa
         return weights
     powers = inputs * (weights / inputs) ** correction
     return powers * (weights.sum() / powers.sum())
-
-
-def joined(parts: list[Gradients], count: int) -> Gradients:
-    """The first ``count`` of several lots of the same layer."""
-    first = parts[0]
-    inputs = None if first.inputs is None else np.concatenate([part.inputs for part in parts])[:count]
-    return Gradients(np.concatenate([part.residuals for part in parts])[:count], inputs, first.bias).double()

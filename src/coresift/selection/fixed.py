@@ -22,6 +22,7 @@ _GROW = 3  # keeps the stream of the draws apart from others of the same seed
 _ROUNDING = 1e-12
 _BLOCK = 4096  # rows of the kernel that are held at once
 _CELLS = 64  # strata within a class
+_MANY = 10  # samples of a class, on average, from which on floats may be the names of classes
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -168,8 +169,8 @@ def _targets(context: SelectionContext, pool: Rows, wanted: bool) -> tuple[Float
     if not wanted or context._y is None or isinstance(context, BatchContext):
         return None, nothing
     labels = context.labels[pool]
-    if labels.ndim == 1 and labels.dtype.kind in "iub" and context.has_classes:
-        positions = class_positions(labels)
+    positions = class_positions(labels) if labels.ndim == 1 and context.has_classes else {}
+    if positions and (labels.dtype.kind != "f" or _MANY * len(positions) <= len(pool)):
         one_hot = np.zeros((len(pool), len(positions)))
         for number, rows in enumerate(positions.values()):
             nothing[rows] = number

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .._coreset import Coreset
 from .._errors import InvalidInputError
@@ -52,6 +53,14 @@ class _Sensitivity(Selector):
         # the strategy is kept beside the fit, so that the ids in the key are not given to other objects
         fitted, _ = context.kept(self._fit_key(), lambda: (self._fitted(context), self))
         return fitted.sample(size, method=self.method, random_state=rng)
+
+    def shares(self, context: SelectionContext) -> NDArray[np.float64] | None:
+        """The probabilities of one draw, which sum to 1; None where each class has its own."""
+        if self.per_class:
+            return None
+        fitted, _ = context.kept(self._fit_key(), lambda: (self._fitted(context), self))
+        scores: NDArray[np.float64] = fitted._table.scores
+        return scores / scores.sum()
 
     def _fit_key(self) -> tuple[Any, ...]:
         """Of the settings that the fit depends on: strategies that share them share the fit."""

@@ -218,7 +218,7 @@ def train(
     if reuses_norms(strategy):
         with own_randomness(derived_seed(seed, _EVALUATION), place), undisturbed(model):
             example, _, _ = next(feed.batches(np.zeros(2, dtype=np.int64), np.ones(2), 2))
-            recorder = NormRecorder(linear_layer(model, None, example))
+            recorder = NormRecorder(linear_layer(model, None, example) or model)
 
     # Where the run was, if it was killed.
     history: list[Metrics] = []

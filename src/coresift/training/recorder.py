@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from .._containers import as_numpy
 from .._errors import InvalidInputError
 from ..selection._gradients import Gradients
-from ..selection._hooks import layer_factors
+from ..selection._hooks import layer_factors, only_tensor
 
 _HELD_ROWS = (
     4096  # of which the factors wait for their norms: some small products at once cost less than one by one
@@ -29,7 +30,8 @@ def reuses_norms(strategy: Any) -> bool:
 
 
 class NormRecorder:
-    r"""Takes what a linear layer is given, :math:`h_i`, and the slope of the batch's loss in what it gives.
+    r"""Takes what a linear layer is given, :math:`h_i`, and the slope of the batch's loss in what it gives; of a module
+    of another kind the slope alone.
 
     The loss of a batch is :math:`\sum w_i l_i / \sum w`, so that the slope is :math:`w_i r_i / \sum w`, and the norm
     :math:`|r_i| \sqrt{|h_i|^2 + 1}` follows by a division. A sample of weight 0 leaves no trace: NaN.
@@ -54,11 +56,12 @@ class NormRecorder:
             handle.remove()
             self._calls.clear()
 
-    def _catch(self, module: nn.Module, given: tuple[Any, ...], output: Tensor) -> None:
+    def _catch(self, module: nn.Module, given: tuple[Any, ...], output: Any) -> None:
+        output = only_tensor(output)
         if output.requires_grad:
-            call = [given[0].detach()]
+            call = [given[0].detach() if isinstance(module, nn.Linear) else output.new_empty(0)]
             self._calls.append(call)
-            output.register_hook(call.append)  # type: ignore[no-untyped-call]
+            output.register_hook(call.append)
 
     def end_step(self, weights: Tensor) -> None:
         """After ``backward`` of a batch with these weights."""
@@ -93,5 +96,7 @@ class NormRecorder:
                 f"the layer {self.layer} takes no part in the loss; scores='seen' needs one that does."
             )
         given, slopes = zip(*used, strict=True)
-        scale = weights.sum() / weights
-        return *layer_factors(given, slopes, len(weights), has_bias), scale.cpu().numpy()
+        scale = (weights.sum() / weights).cpu().numpy()
+        if not isinstance(self.layer, nn.Linear):
+            return as_numpy(slopes[-1].flatten(1).float()), None, scale
+        return *layer_factors(given, slopes, len(weights), has_bias), scale

@@ -216,6 +216,8 @@ class CoresetSampler(Sampler[int]):
             "seed": self.seed,
             "n_samples": core.n_samples,
             "method": core.method,
+            "total_weight": core.total_weight,
+            "guarantee": core.guarantee,
             "indices": torch.tensor(core.indices),
             "weights": torch.tensor(core.weights),
         }
@@ -227,7 +229,8 @@ class CoresetSampler(Sampler[int]):
                 f"the state is of a sampler of {state['n_samples']} samples, but there are {self.context.n_samples}."
             )
         indices, weights = (state[key].cpu().numpy() for key in ("indices", "weights"))
-        self._core = Coreset(indices, weights, state["n_samples"], method=state["method"])
+        about: dict[str, Any] = {name: state.get(name) for name in ("total_weight", "guarantee")}
+        self._core = Coreset(indices, weights, state["n_samples"], method=state["method"], **about)
         self.epoch, self._selected_at, self.seed = state["epoch"], state["selected_at"], state["seed"]
         self.context._seed = self.seed  # of draws that are made once and kept
         self.context._root_kept.pop(SEEN, None)
