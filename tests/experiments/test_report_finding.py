@@ -30,7 +30,40 @@ def test_the_best_of_each_budget_is_named_without_warm_starts_and_all_data() -> 
     said = finding(
         table({"RANDOM": 0.93, "RBF": 0.97, "RBF-WARM": 0.99, "FULL": 0.995, "ADAPTIVE-RANDOM": 0.96})
     )
-    assert said[0] == "Best mean accuracy without a warm start: RBF at 1 % (97.00 %) and 10 % (97.00 %)."
+    assert said[0] == (
+        "Best mean accuracy without a warm start: RBF at 1 % (97.00 %, 3 seeds) and 10 % (97.00 %, 3 seeds)."
+    )
+
+
+def lucky(method: str, accuracy: float, others: dict[str, float]) -> Summary:
+    """One run of a method at 10 % and one of FULL, beside others with all seeds."""
+    protocol = small_protocol(SEEDS)
+    whole = table(others)
+    cell = protocol.cell(protocol.method(method), 0.10, 0)
+    full = protocol.cell(protocol.method("FULL"), 1.0, 0)
+    single = [record(protocol, cell, accuracy=accuracy), record(protocol, full, accuracy=0.9933)]
+    return summarise([*whole.records, *single], protocol)
+
+
+def test_a_single_run_does_not_lead_where_others_have_more() -> None:
+    others = {"RANDOM": 0.93, "ADAPTIVE-RANDOM": 0.96, "ADAPTIVE-RANDOM@1": 0.97}
+    summary = lucky("RBF", 0.99, others)
+    said = finding(summary)
+    assert "ADAPTIVE-RANDOM@1 at 1 % (97.00 %, 3 seeds) and 10 % (97.00 %, 3 seeds)" in said[0]
+    assert said[-1].startswith("All data (FULL) give 99.33 % (one run)")
+    assert "(ADAPTIVE-RANDOM@1 at 1 %, 3 seeds)" in said[-1]
+    (redraws,) = [one for one in said if one.startswith("ADAPTIVE-RANDOM@1, a uniform")]
+    assert "has a higher mean (not a test) than every method that selects every 20 epochs: " in redraws
+    assert "RBF" not in " ".join([said[0], redraws, said[-1]])
+    alone = " ".join(finding(lucky("ADAPTIVE-RANDOM@1", 0.99, {"RBF": 0.96, "RANDOM": 0.93})))
+    assert "a uniform subset redrawn every epoch" not in alone
+
+
+def test_single_runs_lead_where_there_is_nothing_else_and_say_so() -> None:
+    protocol = small_protocol(1)
+    said = finding(summarise([record(protocol, cell) for cell in protocol.cells()], protocol))
+    assert said[0].count("%, one run)") == 2
+    assert "(one run)" in said[-1]
 
 
 @pytest.mark.parametrize(
@@ -66,7 +99,7 @@ def test_uniform_redraws_of_every_epoch_are_held_against_the_best(often: float, 
     (sentence,) = [one for one in said if one.startswith("ADAPTIVE-RANDOM@1")]
     assert words in sentence
     assert "that selects every 20 epochs" in sentence
-    assert "98.00 ± 0.04 % by RBF" in sentence
+    assert "98.00 ± 0.04 % (3 seeds) by RBF" in sentence
 
 
 def test_where_redraws_win_only_in_part_both_parts_are_named() -> None:
@@ -82,8 +115,8 @@ def test_all_data_come_with_time_gap_and_factor() -> None:
     said = finding(table({"RANDOM": 0.93, "RBF": 0.97, "FULL": 0.99}, selection=0.0, training=100.0))
     (sentence,) = [one for one in said if one.startswith("All data")]
     assert sentence == (
-        "All data (FULL) give 99.00 ± 0.04 % in 1.7 min; the best on a subset (RBF at 1 %) is 2.00 points below it, "
-        "1 times as fast."
+        "All data (FULL) give 99.00 ± 0.04 % (3 seeds) in 1.7 min; the best on a subset (RBF at 1 %, 3 seeds) is 2.00 "
+        "points below it, 1 times as fast."
     )
     said = finding(table({"RANDOM": 0.93, "RBF": 0.97}))
     assert said[-1] == "All data (FULL) has not been run, so there are no speed-ups."

@@ -163,6 +163,8 @@ def test_the_best_of_plain_and_of_warm_are_bold_but_not_full() -> None:
     assert {label for name, label in bold if name == "quality"} == {"RBF", "RBF-WARM"}
     tie = known(FULL=[0.99], RANDOM=[0.95001], RBF=[0.94999])  # equal as shown
     assert markdown_text(tie).count("**95.00**") == 2
+    lucky = known(RANDOM=[0.94, 0.95], RBF=[0.96, 0.95], RBF_at_1=[0.99], RBF_WARM=[0.99])
+    assert re.findall(r"\*\*(\d.*?)\*\*", markdown_text(lucky)) == ["95.50 ±0.71"]  # not the single seeds
     lines = terminal_lines(TABLE)
     assert ("98.03 ±0.02 ", "bold") in [piece for line in lines for piece in line]
 

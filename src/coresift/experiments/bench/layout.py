@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from .paper import REFERENCE as PAPER
 from .protocol import PAPER_SCALE, Method
 from .statistics import LEVEL, Comparison
-from .summary import FULL, METRICS, REFERENCE, Entry, Summary
+from .summary import FULL, METRICS, REFERENCE, Entry, Summary, ranked
 
 _PAPER = "paper"
 _RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -141,7 +141,8 @@ def _quality(summary: Summary, is_brief: bool) -> Block:
         return Cell(_with_deviation(figure.accuracy, None if is_brief else figure.deviation), is_quiet=True)
 
     notes = [
-        "Mean over seeds, ± standard deviation; the best plain and the best warm start of a column are bold.",
+        "Mean over seeds, ± standard deviation; the best plain and the best warm start of a column are bold, a single "
+        "seed only where the column has no more.",
         f"{_seeds_note(summary, usual)} {MISSING}: no finished run, or not printed.",
     ]
     if not _has_paper(summary) or summary.metric != "accuracy":
@@ -267,12 +268,12 @@ def _best(summary: Summary) -> set[tuple[Method, float]]:
     """The largest means, as shown, of every column: of plain methods and of warm starts, without FULL."""
     found = set()
     for budget in summary.budgets:
+        column = ranked(summary.at(method, budget) for method in summary.methods if method.name != FULL)
         for is_warm in (False, True):
             means = {
-                method: round(mean, 2)
-                for method in summary.methods
-                if method.name != FULL and method.name.endswith("-WARM") == is_warm
-                if (mean := summary.at(method, budget).mean) is not None
+                entry.method: round(entry.mean or 0.0, 2)
+                for entry in column
+                if entry.method.name.endswith("-WARM") == is_warm
             }
             found |= {(method, budget) for method, mean in means.items() if mean == max(means.values())}
     return found

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from ..._errors import InvalidInputError
 from .paper import PaperFigures, Printed, paper_figures
 from .protocol import Method, Protocol
-from .statistics import Comparison, compare_pairs, holm, mean_and_deviation
+from .statistics import MIN_SEEDS, Comparison, compare_pairs, holm, mean_and_deviation
 
 Metric = Literal["accuracy", "macro_f1"]
 METRICS: dict[Metric, str] = {"accuracy": "Test accuracy", "macro_f1": "Macro-F1 on the test set"}
@@ -325,6 +325,13 @@ def _add_speed_ups(entries: dict[tuple[Method, float], Entry]) -> None:
     for key, entry in entries.items():
         if entry.seconds:
             entries[key] = dataclasses.replace(entry, speed_up=(most.seconds or 0.0) / entry.seconds)
+
+
+def ranked(entries: Iterable[Entry]) -> list[Entry]:
+    """The best mean first; a single seed does not count where another entry has more, as it may be luck."""
+    run = [entry for entry in entries if entry.mean is not None]
+    found = [entry for entry in run if entry.n_seeds >= MIN_SEEDS] or run
+    return sorted(found, key=lambda entry: -(entry.mean or 0.0))
 
 
 def reference_of(method: Method, methods: Iterable[Method], select_every: int) -> Method | None:

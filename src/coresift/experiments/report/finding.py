@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from ..bench.layout import percent
 from ..bench.statistics import LEVEL
-from ..bench.summary import FULL, REFERENCE, Entry, Summary
+from ..bench.summary import FULL, REFERENCE, Entry, Summary, ranked
 from .series import duration
 
 OURS = "RBF"
@@ -22,13 +22,12 @@ def finding(summary: Summary) -> list[str]:
 
 
 def _plain(summary: Summary, budget: float) -> list[Entry]:
-    """Of a budget, what was run without a warm start, the best first."""
-    found = [
+    """Of a budget, what was run without a warm start, the best first; single seeds only where there are no more."""
+    return ranked(
         entry
         for (method, share), entry in summary.entries.items()
-        if share == budget and entry.mean is not None and method.name != FULL and not is_warm(entry)
-    ]
-    return sorted(found, key=lambda entry: -(entry.mean or 0.0))
+        if share == budget and method.name != FULL and not is_warm(entry)
+    )
 
 
 def is_warm(entry: Entry) -> bool:
@@ -39,10 +38,10 @@ def is_warm(entry: Entry) -> bool:
 def _best(summary: Summary) -> str:
     winners: dict[str, list[str]] = {}
     for budget in summary.budgets:
-        ranked = _plain(summary, budget)
-        if len(ranked) > 1:
-            said = f"{percent(budget)} ({ranked[0].mean:.2f} %)"
-            winners.setdefault(str(ranked[0].method), []).append(said)
+        found = _plain(summary, budget)
+        if len(found) > 1:
+            said = f"{percent(budget)} ({found[0].mean:.2f} %, {runs(found[0])})"
+            winners.setdefault(str(found[0].method), []).append(said)
     if not winners:
         return ""
     parts = [f"{name} at {listed(places)}" for name, places in winners.items()]
@@ -111,11 +110,13 @@ def _redraws(summary: Summary) -> str:
     losses: list[tuple[float, Entry, Entry]] = []
     for method in often[:1]:
         for budget in summary.budgets:
+            found = _plain(summary, budget)
             ours = summary.at(method, budget)
-            rivals = [entry for entry in _plain(summary, budget) if entry.method.select_every == own]
-            if ours.mean is None or not rivals:
+            rivals = [entry for entry in found if entry.method.select_every == own]
+            if ours not in found or not rivals:
                 continue
-            (wins if ours.mean > (rivals[0].mean or 0.0) else losses).append((budget, ours, rivals[0]))
+            is_above = (ours.mean or 0.0) > (rivals[0].mean or 0.0)
+            (wins if is_above else losses).append((budget, ours, rivals[0]))
     if not wins and not losses:
         return ""
     every = "epoch" if often[0].select_every == 1 else f"{often[0].select_every} epochs"
@@ -123,11 +124,11 @@ def _redraws(summary: Summary) -> str:
     budget, ours, rival = (wins or losses)[0]
     example = f"at {percent(budget)} {accuracy(ours)} against {accuracy(rival)} by {rival.method}{_times(rival, ours)}"
     if not wins:
-        return f"{who} stays below the best method that selects every {own} epochs ({example})."
+        return f"{who} stays below the best method that selects every {own} epochs: {example}."
     where = "" if not losses else f" at {listed([percent(budget) for budget, _, _ in wins])}"
     but = f", not at {listed([percent(budget) for budget, _, _ in losses])}" if losses else ""
     than = f"than every method that selects every {own} epochs"
-    return f"{who} has a higher mean (not a test) {than}{where}{but} ({example})."
+    return f"{who} has a higher mean (not a test) {than}{where}{but}: {example}."
 
 
 def _times(slow: Entry, fast: Entry) -> str:
@@ -142,21 +143,26 @@ def _full(summary: Summary) -> str:
         return "All data (FULL) has not been run, so there are no speed-ups."
     time = f" in {duration(full.seconds)}" if full.seconds else ""
     sentence = f"All data (FULL) give {accuracy(full)}{time}"
-    ranked = [entry for budget in summary.budgets for entry in _plain(summary, budget)]
-    ranked = [entry for entry in ranked if entry.seconds and entry.speed_up]
-    if not ranked:
+    subsets = [entry for budget in summary.budgets for entry in _plain(summary, budget)]
+    found = ranked(entry for entry in subsets if entry.seconds and entry.speed_up)
+    if not found:
         return sentence + "."
-    best = max(ranked, key=lambda entry: entry.mean or 0.0)
+    best = found[0]
     gap = (best.mean or 0.0) - (full.mean or 0.0)
     side = "below" if gap < 0 else "above"
-    name, times = f"{best.method} at {percent(best.budget)}", f"{best.speed_up:.3g} times"
+    name, times = f"{best.method} at {percent(best.budget)}, {runs(best)}", f"{best.speed_up:.3g} times"
     return f"{sentence}; the best on a subset ({name}) is {abs(gap):.2f} points {side} it, {times} as fast."
 
 
 def accuracy(entry: Entry) -> str:
-    """Mean and deviation, in per cent."""
+    """Mean and deviation, in per cent, and what they rest on."""
     spread = "" if entry.deviation is None else f" ± {entry.deviation:.2f}"
-    return f"{entry.mean:.2f}{spread} %"
+    return f"{entry.mean:.2f}{spread} % ({runs(entry)})"
+
+
+def runs(entry: Entry) -> str:
+    """How many seeds an entry rests on."""
+    return "one run" if entry.n_seeds == 1 else f"{entry.n_seeds} seeds"
 
 
 def signed(value: float) -> str:
