@@ -46,7 +46,7 @@ def run(
     workers: Annotated[int, typer.Option("--workers", "-j", min=1, help="Processes.")] = 1,
     threads: Annotated[int, typer.Option(min=1, help="Threads of each process.")] = 1,
     scale: Annotated[
-        str, typer.Option(help="'paper' for the protocol as printed, or a declared scale-down ('cpu').")
+        str, typer.Option(help="'paper' for the protocol as printed, or another that is declared ('cpu').")
     ] = "paper",
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, mps.")] = "auto",
     readers: Annotated[int, typer.Option(min=0, help="Processes that read images from the disk.")] = 0,

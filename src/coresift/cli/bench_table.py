@@ -64,7 +64,7 @@ def table(
     ],
     results: Annotated[Path, typer.Option(help="The folder of 'coresift bench run'.")] = Path("results"),
     scale: Annotated[
-        str, typer.Option(help="Of runs that were scaled down: the name of the scale.")
+        str, typer.Option(help="Of runs at another scale than the paper's: its name.")
     ] = "paper",
     metric: Annotated[Measure, typer.Option(help="What to compare.")] = Measure.ACCURACY,
     format_: Annotated[

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.experiments.bench.records import record, records, small_protocol
 
-from coresift.experiments.bench.layout import blocks, sections, state
+from coresift.experiments.bench.layout import blocks, heading, sections, state
 from coresift.experiments.bench.layout_csv import as_json, csv_text, long_rows
 from coresift.experiments.bench.layout_latex import escaped, latex_text
 from coresift.experiments.bench.layout_markdown import markdown_text
@@ -190,9 +190,20 @@ def test_a_scale_down_says_so_everywhere() -> None:
     for text in (terminal_text(summary), markdown_text(summary), latex_text(summary)):
         flat = " ".join(text.split()).replace("\n%", "")
         assert "scaled down (cpu)" in flat
-        assert "The paper's figures are of its own protocol, not of this scale-down." in flat
+        assert "The paper's figures are of its own protocol, not of this one: scaled down (cpu)." in flat
     assert "Not comparable with the paper" in " ".join(terminal_text(summary).split())
     assert {row["scale"] for row in long_rows(summary)} == {"cpu"}
+
+
+def test_a_scale_that_trains_longer_is_not_called_scaled_down() -> None:
+    protocol = load_protocol("mnist", "equal-time")
+    summary = summarise(records(protocol), protocol)
+    assert heading(summary) == "MNIST, LeNet-5, uniform redraws for longer (equal-time)"
+    for text in (terminal_text(summary), markdown_text(summary), latex_text(summary)):
+        flat = " ".join(text.split())
+        assert "scale-down" not in flat
+        assert "scaled down" not in flat
+        assert "not of this one: uniform redraws for longer (equal-time)." in flat
 
 
 def test_macro_f1_has_no_figures_of_the_paper_beside_it() -> None:

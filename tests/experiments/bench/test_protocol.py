@@ -45,6 +45,51 @@ def test_every_table_can_be_run_in_all_its_scales(table: str) -> None:
         assert bool(protocol.scale_note) == (scale != "paper")
 
 
+@pytest.mark.parametrize(
+    ("table", "scale", "first", "title"),
+    [
+        ("mnist", "paper", "0aa6a526a1d7", ""),
+        ("mnist", "equal-time", "30fd717bb3bc", "uniform redraws for longer"),
+        ("covtype", "equal-time-probe-5", "ae23d0a0b869", "uniform redraws for longer"),
+        ("cifar10", "cpu", "f7c4ec2b6015", "scaled down"),
+    ],
+)
+def test_what_a_scale_is_called_is_no_part_of_what_names_a_record(
+    table: str, scale: str, first: str, title: str
+) -> None:
+    """Stored records have these ids: a word more in a file must not lose them."""
+    protocol = load_protocol(table, scale)
+    assert protocol.cells()[0].id == first
+    assert protocol.scale_title == title
+    assert protocol.title == load_protocol(table).title
+    assert not {"title", "note", "scale_title"} & protocol.config.keys()
+
+
+@pytest.mark.parametrize("table", OF_THE_PAPER)
+def test_what_the_paper_does_not_print_is_declared_as_it_is(table: str) -> None:
+    said = " ".join(load_protocol(table).assumptions)
+    assert "RANDOM is drawn once and kept" in said
+    rbf, match, batches = (registry()[name] for name in ("RBF", "GRADMATCH", "GRADMATCHPB"))
+    assert (rbf.bound, rbf.bandwidth, rbf.radius, rbf.features, rbf.per_class) == (
+        *("auto", None, 1.0, "raw", False),
+    )
+    for words in (
+        "raw pixels and no classes",
+        "distance from the mean to the farthest",
+        "within one bandwidth",
+    ):
+        assert words in said
+    ridges = (match.strategy.ridge, batches.strategy.ridge)
+    assert f"the ridge of GRADMATCH is {ridges[0]:g}, of GRADMATCHPB {ridges[1]:g}" in said
+    assert f"batches of {batches.batch_size}" in said
+    assert not match.strategy.bias_only
+    glister = registry()["GLISTER"]
+    is_run = any(method.name == "GLISTER" for method in load_protocol(table).methods)
+    assert ("GLISTER takes steps of 0.01 and the best of pools of (n/k) ln 100" in said) == is_run
+    assert (glister.eta, glister.epsilon) == (0.01, 1 / 100)
+    assert ("No augmentation" in said) == (table == "mnist")
+
+
 def test_full_is_one_cell_for_all_budgets() -> None:
     protocol = load_protocol("mnist").narrowed(["full", "rbf"], [0.01, 0.05], 2)
     cells = protocol.cells()

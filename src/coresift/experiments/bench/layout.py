@@ -58,7 +58,7 @@ class Block:
 def heading(summary: Summary) -> str:
     """The title of the table."""
     protocol = summary.protocol
-    scale = "" if protocol.scale == PAPER_SCALE else f", scaled down ({protocol.scale})"
+    scale = "" if protocol.scale == PAPER_SCALE else f", {protocol.scale_title} ({protocol.scale})"
     return f"{protocol.title}{scale}"
 
 
@@ -151,7 +151,8 @@ def _quality(summary: Summary, is_brief: bool) -> Block:
         "The paper's: mean of five runs." if is_brief else "The paper's: mean and deviation of five runs."
     )
     if summary.protocol.scale != PAPER_SCALE:
-        notes.append("The paper's figures are of its own protocol, not of this scale-down.")
+        scale = f"{summary.protocol.scale_title} ({summary.protocol.scale})"
+        notes.append(f"The paper's figures are of its own protocol, not of this one: {scale}.")
     return _block(
         "quality", f"{METRICS[summary.metric]}, %", summary, [("ours", ours), (_PAPER, printed)], notes
     )

@@ -33,6 +33,7 @@ def as_json(summary: Summary) -> dict[str, Any]:
         "title": protocol.title,
         "protocol": protocol.version,
         "scale": protocol.scale,
+        "scale_title": protocol.scale_title,
         "scale_note": protocol.scale_note,
         "config": protocol.config,
         "assumptions": list(protocol.assumptions),

@@ -156,7 +156,7 @@ def _label_width(block: Block) -> int:
 
 
 def _wrapped(text: str, width: int) -> list[Line]:
-    return [[(line, "dim")] for line in textwrap.wrap(text, width)]
+    return [[(line, "dim")] for line in textwrap.wrap(text, width, break_on_hyphens=False)]
 
 
 def _stripped(line: Line) -> Line:

@@ -17,6 +17,7 @@ from ..._validation import check_count
 
 PAPER_SCALE = "paper"
 CURVE_SAMPLES = 2500  # of the test set, at most: what the curves of a run are measured on
+_SCALED = "scaled down"
 _DEFAULT_TRAINING = {"loss": "cross_entropy", "model_options": {}}
 _TABLES = files(__package__) / "tables"
 
@@ -62,8 +63,9 @@ class Protocol:
 
     Attributes
     ----------
-    table, title, scale, scale_note : str
-        ``scale`` is "paper", or the name of a declared scale-down, which ``scale_note`` describes.
+    table, title, scale, scale_title, scale_note : str
+        ``scale`` is "paper", or the name of another that the table declares; ``scale_title`` says in a few words what
+        that is, ``scale_note`` in a sentence. Neither belongs to what names a record.
     version : int
         Of the protocol: results of two versions are never mixed.
     methods : tuple of Method
@@ -82,6 +84,7 @@ class Protocol:
     title: str
     version: int
     scale: str
+    scale_title: str
     scale_note: str
     methods: tuple[Method, ...]
     budgets: tuple[float, ...]
@@ -159,19 +162,19 @@ def table_names() -> tuple[str, ...]:
 
 
 def load_protocol(table: str, scale: str = PAPER_SCALE) -> Protocol:
-    """The protocol of a table, as printed or in a scale-down that its file declares."""
+    """The protocol of a table, as printed or at another scale that its file declares."""
     if table not in table_names():
         raise InvalidInputError(f"table {table!r} is unknown; there are {', '.join(table_names())}.")
     declared = dict(_declared(table))
     scales = declared.pop("scale", {})
     training = {**_DEFAULT_TRAINING, **declared.pop("training")}
-    note = ""
+    title = note = ""
     if scale != PAPER_SCALE:
         if scale not in scales:
             known = ", ".join([PAPER_SCALE, *scales])
             raise InvalidInputError(f"scale {scale!r} is unknown to the table {table}; there are {known}.")
         changes = dict(scales[scale])
-        note = changes.pop("note")
+        title, note = changes.pop("title", _SCALED), changes.pop("note")
         training |= changes.pop("training", {})
         declared |= changes
     methods = declared.pop("methods")
@@ -179,6 +182,7 @@ def load_protocol(table: str, scale: str = PAPER_SCALE) -> Protocol:
         table=table,
         version=declared.pop("protocol"),
         scale=scale,
+        scale_title=title,
         scale_note=note,
         methods=(),
         budgets=tuple(declared.pop("budgets")),

@@ -122,6 +122,7 @@ def _protocol_of(table: str, records: Sequence[Record]) -> tuple[Protocol, bool]
             title=table,
             version=cell["protocol"],
             scale=cell["scale"],
+            scale_title="another scale",
             scale_note="",
             methods=(),
             budgets=tuple(sorted({each["budget"] for each in cells if each["method"] != FULL})),
