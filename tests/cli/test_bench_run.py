@@ -9,8 +9,11 @@ import pytest
 import torch
 from tests.tiny_data import cifar_files, write_files, write_images, write_mnist
 
-from coresift.cli import main
+from coresift.cli import bench, main
+from coresift.cli._options import Settings
 from coresift.data.cifar import CIFAR10, CIFAR100
+from coresift.experiments.bench.protocol import load_protocol
+from coresift.experiments.bench.runner import Progress
 from coresift.experiments.bench.store import Store
 
 torch.set_num_threads(1)
@@ -88,9 +91,34 @@ def test_progress_is_told_where_no_terminal_is(tmp_path: Path, capsys) -> None:
     command = ["bench", "run", "mnist", "--data-dir", str(tmp_path), "--results", str(tmp_path / "results")]
     command += ["--scale", "smoke", "--methods", "adaptive-random", "--budgets", "10%"]
     assert main(command) == 0
-    assert "mnist: 0 done, 0 running, 1 left" in capsys.readouterr().err
+    assert "mnist: 0 done, 0 running here, 1 left or running elsewhere\n" in capsys.readouterr().err
     assert main([*command, "-q"]) == 0
     assert capsys.readouterr().err == ""
+
+
+def test_the_time_left_counts_what_others_finish_and_is_not_said_while_nothing_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    protocol = load_protocol("mnist", "smoke").narrowed(["random"], [0.1], 4)
+    cells = protocol.cells()
+    now = [0.0]
+    monkeypatch.setattr(bench.time, "monotonic", lambda: now[0])
+    line = bench._Line(Settings(quiet=True), protocol, cells, Store(tmp_path, "mnist"))
+
+    def said(progress: Progress) -> str:
+        line.show(progress)
+        return line.bars.tasks[0].fields["words"]
+
+    now[0] = 60.0
+    alone = Progress(4, frozenset(), {0: (cells[0], 0.5)})
+    assert said(alone) == "0 done, 1 running here, 3 left or running elsewhere, about 7 min to go"
+    shared = Progress(4, frozenset({cells[1].id}), {0: (cells[0], 0.5)})
+    assert said(shared) == "1 done, 1 running here, 2 left or running elsewhere, about 2 min to go"
+    for now[0] in (60.0, 600.0):
+        idle = Progress(4, frozenset({cells[1].id}))
+        assert said(idle) == "1 done, 0 running here, 3 left or running elsewhere"
+    failed = Progress(4, frozenset({cells[1].id}), {0: (cells[0], 0.0)}, [(cells[2], "x"), (cells[3], "x")])
+    assert said(failed).startswith("1 done, 1 running here, 0 left, 2 failed, about 10 min")
 
 
 @pytest.mark.parametrize(

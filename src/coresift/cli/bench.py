@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 app = command_group("The paper's tables: run them, resume them, look at them.", "Which")
+_LEAST_SHARE = 0.001  # of the work: before, nothing can be said of the time left
 _SPEAKS_EVERY = 30.0  # seconds between two progress lines where no terminal shows a moving one
 
 
@@ -191,7 +192,11 @@ def _print_plan(
 
 
 class _Line:
-    """One line: cells done, running, left, and the time left. Moving in a terminal, now and then elsewhere."""
+    """One line: cells done, running, left, and the time left. Moving in a terminal, now and then elsewhere.
+
+    Cells that other commands finish count as done. The time left is that of all who work on the store at the pace
+    since the start, and is not said while nothing runs here: there is nothing to tell it by.
+    """
 
     def __init__(self, settings: Settings, protocol: Protocol, cells: list[Cell], store: Store) -> None:
         from rich.progress import BarColumn, TextColumn
@@ -208,10 +213,7 @@ class _Line:
         )
         self.task = self.bars.add_task(protocol.table, total=len(cells), words="")
         self.weight = {cell.id: _weight(cell) for cell in cells}
-        finished = store.read().ids
-        self.total_weight = sum(weight for cell, weight in self.weight.items() if cell not in finished)
-        self.running: dict[int, Any] = {}
-        self.done_weight = 0.0
+        self.before = store.read().ids
 
     def __enter__(self) -> _Line:
         self.bars.start()
@@ -222,18 +224,14 @@ class _Line:
 
     def show(self, progress: Progress) -> None:
         """Draw it."""
-        for worker, (cell, _) in self.running.items():
-            now = progress.running.get(worker)
-            if now is None or now[0] != cell:
-                self.done_weight += self.weight[cell.id]
-        self.running = dict(progress.running)
-        at_work = sum(share * self.weight[cell.id] for cell, share in self.running.values())
-        share = (self.done_weight + at_work) / max(self.total_weight, 1e-12)
-        words = f"{progress.done} done, {len(progress.running)} running, {progress.left} left"
+        words = f"{progress.done} done, {len(progress.running)} running here, {progress.left} left"
+        if progress.left:
+            words += " or running elsewhere"
         if progress.failed:
             words += f", {len(progress.failed)} failed"
-        if share > 0.001:
-            words += f", about {_duration((time.monotonic() - self.started) * (1 - share) / share)} left"
+        seconds = self._seconds_left(progress)
+        if seconds is not None:
+            words += f", about {_duration(seconds)} to go"
         self.bars.update(self.task, completed=progress.done, words=words)
         now_ = time.monotonic()
         if (
@@ -246,6 +244,15 @@ class _Line:
             self.settings.err.print(
                 f"{self.protocol.table}: {words}{f': {names}' if names else ''}", soft_wrap=True
             )
+
+    def _seconds_left(self, progress: Progress) -> float | None:
+        failed = {cell.id for cell, _ in progress.failed}
+        at_work = sum(share * self.weight[cell.id] for cell, share in progress.running.values())
+        done = at_work + sum(self.weight[cell] for cell in progress.finished - self.before)
+        left = sum(self.weight[cell] for cell in self.weight.keys() - progress.finished - failed) - at_work
+        if not progress.running or done <= _LEAST_SHARE * (done + left):
+            return None
+        return (time.monotonic() - self.started) * left / done
 
 
 def _weight(cell: Cell) -> float:

@@ -22,7 +22,7 @@ from coresift.experiments.bench.cells import run_cell
 from coresift.experiments.bench.planning import Speed, estimates
 from coresift.experiments.bench.protocol import Protocol, load_protocol
 from coresift.experiments.bench.runner import Job, Progress, run_missing
-from coresift.experiments.bench.store import Store
+from coresift.experiments.bench.store import Store, Watch
 from coresift.selection import _registry, register
 from coresift.training.checkpoint import DamagedCheckpointError
 
@@ -116,6 +116,36 @@ def test_a_killed_cell_goes_on_to_the_same_record(tmp_path: Path, data_dir: Path
     assert epochs[0] > 1  # it went on, it did not begin anew
     assert comparable(found) == comparable(expected)
     assert [comparable(each) for each in store.read().records] == [comparable(expected)]
+
+
+def test_what_another_command_finishes_is_done_at_once(
+    tmp_path: Path, data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    protocol = tiny(["adaptive-random", "random"])
+    mine, theirs = protocol.cells()
+    record = run_cell(theirs, protocol, load_dataset("mnist", data_dir), Store(tmp_path / "other", "mnist"))
+    monkeypatch.setattr(runner_module, "Watch", lambda store: Watch(store, 0.0))
+    seen: list[tuple[int, int, int]] = []
+
+    def on_progress(progress: Progress) -> None:
+        seen.append((progress.done, len(progress.running), progress.left))
+        if len(seen) == 3:
+            Store(tmp_path, "mnist").append(record)
+
+    progress = run_missing(job(protocol, tmp_path, data_dir), 1, on_progress)
+    assert seen[:3] == [(0, 0, 2), (0, 1, 1), (0, 1, 1)]
+    assert seen[3:] == [(1, 1, 0)] * (len(seen) - 5) + [(2, 0, 0)] * 2
+    assert progress.finished == {mine.id, theirs.id}
+    assert len(Store(tmp_path, "mnist").file.read_text().splitlines()) == 2
+
+
+def test_locks_that_a_kill_left_are_cleared(tmp_path: Path, data_dir: Path) -> None:
+    protocol = tiny(["adaptive-random"])
+    work = job(protocol, tmp_path, data_dir)
+    run_missing(work, 1, lambda _: None)
+    (tmp_path / "mnist" / "cells" / f"{protocol.cells()[0].id}.lock").touch()
+    assert run_missing(work, 1, lambda _: None).left == 0
+    assert list((tmp_path / "mnist" / "cells").iterdir()) == []
 
 
 class Broken:

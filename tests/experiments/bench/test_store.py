@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from coresift.experiments.bench import store as module
 from coresift.experiments.bench.protocol import Cell
-from coresift.experiments.bench.store import Store, StoreError, parse, serialised
+from coresift.experiments.bench.store import Store, StoreError, Watch, parse, serialised
 
 
 def cell(seed: int = 0, **changes) -> Cell:
@@ -218,6 +218,45 @@ def test_what_is_finished_is_not_claimed(tmp_path: Path) -> None:
     store.append(record())
     with store.claimed(cell()) as is_mine:
         assert not is_mine
+
+
+def test_a_finished_cell_has_no_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store(tmp_path, "mnist")
+    with store.claimed(cell()) as is_mine:
+        assert is_mine
+        assert list(tmp_path.rglob("*.lock"))
+    store.append(record())
+    original, reads = Store.read, []
+
+    def read(self: Store):
+        """At the first look the record is not there yet: it is written between the look and the lock."""
+        reads.append(1)
+        return original(self) if len(reads) > 1 else module.Found([], [])
+
+    monkeypatch.setattr(Store, "read", read)
+    with store.claimed(cell()) as is_mine:
+        assert not is_mine
+    assert len(reads) == 2
+    assert [path.name for path in tmp_path.rglob("*.lock")] == [".records.jsonl.lock"]
+    with store.claimed(cell()) as is_mine:
+        assert not is_mine
+    assert [path.name for path in tmp_path.rglob("*.lock")] == [".records.jsonl.lock"]
+
+
+def test_a_watch_reads_what_has_grown_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store(tmp_path, "mnist")
+    watch, seldom = Watch(store, 0.0), Watch(store, 1000.0)
+    assert watch.ids() == seldom.ids() == frozenset()
+    store.append(record(0))
+    assert watch.ids() == {cell(0).id}
+    assert seldom.ids() == frozenset()
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, "read", lambda _: pytest.fail("nothing has changed"))
+        assert watch.ids() == {cell(0).id}
+    store.append(record(1))
+    assert watch.ids() == {cell(0).id, cell(1).id}
 
 
 def test_the_layout_of_a_line_is_plain_json(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from ..._errors import CoresiftError
 from .protocol import Cell, Protocol
-from .store import Store
+from .store import Store, Watch
 
 _POLL_SECONDS = 0.5
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
@@ -34,19 +34,25 @@ class Job:
 
 @dataclass
 class Progress:
-    """Where the runs are."""
+    """Where the runs are; ``finished`` are the ids of cells that are in the store, by whomever."""
 
     total: int
-    done: int = 0
+    finished: frozenset[str] = frozenset()
     running: dict[int, tuple[Cell, float]] = field(
         default_factory=dict
     )  # worker -> cell, share of its epochs
     failed: list[tuple[Cell, str]] = field(default_factory=list)
 
     @property
+    def done(self) -> int:
+        """How many are finished."""
+        return len(self.finished)
+
+    @property
     def left(self) -> int:
-        """Cells that nobody has begun."""
-        return self.total - self.done - len(self.running) - len(self.failed)
+        """Cells that nobody has begun, or that other commands are running."""
+        others = {cell.id for cell, _ in self.failed} - self.finished
+        return self.total - self.done - len(self.running) - len(others)
 
 
 OnProgress = Callable[[Progress], None]
@@ -59,29 +65,42 @@ def run_missing(job: Job, workers: int, on_progress: OnProgress) -> Progress:
     Other processes of this machine may work on the same store at the same time. Kill it and start it again: finished
     cells stay, and begun ones go on from their last checkpoint.
     """
-    finished = job.store.read().ids
-    todo = [cell for cell in job.cells if cell.id not in finished]
+    reporter = _Reporter(job, Progress(total=len(job.cells)), on_progress)
     for cell in job.cells:
-        if cell.id in finished and job.store.cell_folder(cell).exists():
+        if cell.id in reporter.progress.finished:
             job.store.clear(cell)  # a kill came between the record and the end of its checkpoints
-    progress = Progress(total=len(job.cells), done=len(job.cells) - len(todo))
-    on_progress(progress)
-    if not todo:
-        return progress
+    reporter.tell()
+    n_missing = reporter.progress.left
+    if n_missing == 0:
+        return reporter.progress
     if workers == 1:
-        _work(job, _Reporter(progress, on_progress).of_worker(0), bytearray(len(job.cells)))
+        _work(job, reporter.of_worker(0), bytearray(len(job.cells)))
     else:
-        _run_processes(job, min(workers, len(todo)), progress, on_progress)
-    # Another process may have finished some: the store knows.
-    progress.done = len(job.store.read().ids & {cell.id for cell in job.cells})
-    progress.running.clear()
-    on_progress(progress)
-    return progress
+        _run_processes(job, min(workers, n_missing), reporter)
+    reporter.end()
+    return reporter.progress
 
 
 class _Reporter:
-    def __init__(self, progress: Progress, on_progress: OnProgress) -> None:
+    """Keeps the progress: what the workers of this command say, and what others have put into the store."""
+
+    def __init__(self, job: Job, progress: Progress, on_progress: OnProgress) -> None:
         self.progress, self.on_progress = progress, on_progress
+        self.store, self.watch = job.store, Watch(job.store)
+        self.cells = frozenset(cell.id for cell in job.cells)
+        self.progress.finished = self.watch.ids() & self.cells
+
+    def tell(self) -> None:
+        """Look at the store, and say where the runs are."""
+        running = {cell.id for cell, _ in self.progress.running.values()}
+        self.progress.finished |= (self.watch.ids() & self.cells) - running
+        self.on_progress(self.progress)
+
+    def end(self) -> None:
+        """What the store holds when the work is over."""
+        self.progress.running.clear()
+        self.progress.finished = frozenset(self.store.read().ids & self.cells)
+        self.on_progress(self.progress)
 
     def of_worker(self, worker: int) -> Report:
         return lambda what, cell, detail: self.take(worker, what, cell, detail)
@@ -92,10 +111,10 @@ class _Reporter:
         else:
             self.progress.running.pop(worker, None)
             if what == "finished":
-                self.progress.done += 1
+                self.progress.finished |= {cell.id}
             else:
                 self.progress.failed.append((cell, str(detail)))
-        self.on_progress(self.progress)
+        self.tell()
 
 
 def _work(job: Job, report: Report, has_failed: MutableSequence[int]) -> None:
@@ -141,7 +160,7 @@ def _work(job: Job, report: Report, has_failed: MutableSequence[int]) -> None:
         report("finished", cell, None)
 
 
-def _run_processes(job: Job, workers: int, progress: Progress, on_progress: OnProgress) -> None:
+def _run_processes(job: Job, workers: int, reporter: _Reporter) -> None:
     context = multiprocessing.get_context("spawn")
     messages: Any = context.Queue()
     before = {name: os.environ.get(name) for name in _THREAD_VARIABLES}
@@ -151,7 +170,6 @@ def _run_processes(job: Job, workers: int, progress: Progress, on_progress: OnPr
         context.Process(target=_worker, args=(job, number, messages, has_failed), daemon=True)
         for number in range(workers)
     ]
-    reporter = _Reporter(progress, on_progress)
     troubles: list[str] = []
     try:
         for process in processes:
@@ -162,7 +180,7 @@ def _run_processes(job: Job, workers: int, progress: Progress, on_progress: OnPr
             try:
                 number, what, cell, detail = messages.get(timeout=_POLL_SECONDS)
             except queue.Empty:
-                on_progress(progress)  # the time left goes down
+                reporter.tell()  # the time left goes down, and others may have finished some
                 continue
             if what == "stopped":
                 troubles.append(detail)

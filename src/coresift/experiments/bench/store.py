@@ -14,8 +14,9 @@ import json
 import math
 import os
 import shutil
+import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ Record = dict[str, Any]
 
 RECORDS, CELLS = "records.jsonl", "cells"
 _CHECKSUM = "sha256"
+_LOOK_SECONDS = 3.0
 _NEEDED = {
     "id": str,
     "cell": dict,
@@ -137,6 +139,9 @@ class Store:
         """Whether this process may run the cell: no other one does, and nobody has finished it."""
         from filelock import FileLock, Timeout  # comes with PyTorch
 
+        if cell.id in self.read().ids:
+            yield False
+            return
         self.cell_folder(cell).parent.mkdir(parents=True, exist_ok=True)
         lock = FileLock(self._lock_of(cell))
         try:
@@ -145,7 +150,12 @@ class Store:
             yield False
             return
         try:
-            yield cell.id not in self.read().ids  # read after the lock: it may have been finished just before
+            is_finished = (
+                cell.id in self.read().ids
+            )  # read after the lock: it may have been finished just before
+            if is_finished:
+                self.clear(cell)  # whoever makes the lock anew reads the records as well
+            yield not is_finished
         finally:
             lock.release()
 
@@ -170,6 +180,27 @@ class Store:
         with self.file.open("rb") as file:
             file.seek(-1, os.SEEK_END)
             return file.read(1) == b"\n"
+
+
+@dataclass
+class Watch:
+    """The finished cells of a store that others write to: read again when its file has grown, every few seconds."""
+
+    store: Store
+    every: float = _LOOK_SECONDS
+    _ids: frozenset[str] = field(default=frozenset(), init=False)
+    _size: int = field(default=-1, init=False)
+    _looked: float = field(default=-math.inf, init=False)
+
+    def ids(self) -> frozenset[str]:
+        """The cells that are finished, as of a few seconds ago."""
+        now = time.monotonic()
+        if now - self._looked >= self.every:
+            self._looked = now
+            size = self.store.file.stat().st_size if self.store.file.exists() else 0
+            if size != self._size:
+                self._size, self._ids = size, frozenset(self.store.read().ids)
+        return self._ids
 
 
 def serialised(record: Record) -> bytes:
