@@ -36,7 +36,8 @@ addEventListener("load", () => {
   const shown = node => getComputedStyle(node).display !== "none" && box(node)[0] > 0;
   const plots = [...document.querySelectorAll("svg.plot")];
   const texts = [...document.querySelectorAll("p, td, th, li, dt, dd, h2, svg.plot text")].filter(shown);
-  const used = ["full", "adaptive", "rbf", "random", "glister", "craig", "gradmatch", "other"];
+  const used = ["full", "adaptive", "coreset", "seen", "auto", "fixed", "rbf", "random", "glister",
+                "craig", "gradmatch", "other"];
   parent.postMessage({
     width: innerWidth,
     scrollWidth: document.documentElement.scrollWidth,
@@ -82,7 +83,9 @@ def complaints(page: Path) -> list[str]:
 def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """All methods of the paper's table with curves, images, and a damaged record."""
     folder = tmp_path_factory.mktemp("report")
-    protocol = load_protocol("mnist").narrowed(seeds=2)
+    adaptive = ("adaptive-coreset", "adaptive-coreset-seen", "adaptive-coreset-auto", "fixed-coreset")
+    named = [str(method) for method in load_protocol("mnist").methods]
+    protocol = load_protocol("mnist").narrowed([*named, *adaptive], seeds=2)
     store = Store(folder / "results", "mnist")
     for cell in protocol.cells():
         row = record(protocol, cell)
@@ -184,5 +187,7 @@ def test_contrasts_suffice_in_light_and_in_dark(
         assert weak == set()
         assert {name for name, fill in seen["fills"] if contrast(fill, seen["background"]) < 3.0} == set()
     assert (
-        dict(light[DESK]["fills"]).keys() == dict(dark[DESK]["fills"]).keys() >= {"rbf", "adaptive", "craig"}
+        dict(light[DESK]["fills"]).keys()
+        == dict(dark[DESK]["fills"]).keys()
+        >= {"rbf", "adaptive", "coreset", "seen"}
     )

@@ -22,7 +22,7 @@ from .svg import (
     text,
 )
 
-PANEL = (380.0, 280.0)  # a little wider than a phone shows it
+PANEL = (380.0, 310.0)  # a little wider than a phone shows it
 _ALIKE = 14.0  # pixels between the ends of two curves that get two labels
 _NARROW = 600.0
 
@@ -38,10 +38,18 @@ def whole(series: Sequence[Series]) -> Series | None:
     return next((one for one in series if one.look.css == "full"), None)
 
 
-def legend(series: Sequence[Series]) -> Markup:
-    """Every method once, with its mark."""
+def legend(series: Sequence[Series], *, has_lines: bool = False) -> Markup:
+    """Every method once, with its mark, or with a piece of its line against the epoch."""
+    sample = _stroke if has_lines else swatch
     looks = sorted({one.look for one in series})
-    return tag("ul", *(tag("li", swatch(look), look.label) for look in looks), class_="legend")
+    return tag("ul", *(tag("li", sample(look), look.label) for look in looks), class_="legend")
+
+
+def _stroke(look: Look) -> Markup:
+    inside = polyline([(1.0, 8.0), (39.0, 8.0)], look.line)
+    return tag(
+        "svg", inside, width="40", height="16", viewBox="0 0 40 16", class_="swatch", aria_hidden="true"
+    )
 
 
 def swatch(look: Look) -> Markup:
@@ -116,6 +124,8 @@ def time_panel(budget: float, series: Sequence[Series], full: Series | None) -> 
     if full is not None:
         said = f"FULL {100 * full.mean:.2f} %, {duration(full.seconds)}"
         parts.append(_reference(frame, y(full.mean), said, full.describe(), labels))
+        if all(one.mean < full.mean for one in series):
+            labels.below(y(full.mean))  # what is below all data is named below it
     ordered = sorted(series, key=lambda one: (not one.look.is_emphasised, one.look.is_warm, -one.mean))
     names = [
         labels.place(x(one.seconds), y(one.mean), one.look.label, one.look.css, far=one.look.is_emphasised)
@@ -129,13 +139,14 @@ def time_panel(budget: float, series: Sequence[Series], full: Series | None) -> 
 
 def curve_panel(budget: float, series: Sequence[Series], full: Series | None) -> Markup | None:
     """One budget: mean accuracy after each epoch, from the least to the largest run shaded for the emphasised."""
-    drawn = [one for one in series if len(one.mean_curve) > 1]
+    drawn = [one for one in series if has_curve(one)]
     if not drawn:
         return None
     longest = max(len(one.look.label) for one in drawn)
     frame = Frame(*PANEL, top=28.0, right=min(LETTER * longest, 0.36 * PANEL[0]) + 10.0)
     x = Scale(0.0, max(one.mean_curve[-1][0] for one in drawn), *frame.x)
     values = [point[1] for one in drawn for point in one.mean_curve]
+    values += [high for one in drawn if _is_shaded(one) for _, _, _, high in one.mean_curve]
     # not FULL's accuracy in the table, which is of the whole test set, while curves are of a part of it
     level = None if full is None or not full.mean_curve else full.mean_curve[-1][1]
     values += [] if level is None else [level]
@@ -148,17 +159,24 @@ def curve_panel(budget: float, series: Sequence[Series], full: Series | None) ->
     lines, ends = [], []
     for one in sorted(drawn, key=lambda one: (one.look.is_emphasised, -one.look.place)):
         shown = [point for point in one.mean_curve if point[1] >= y.low]
-        if one.look.is_emphasised and one.entry.n_seeds > 1 and shown:
+        if _is_shaded(one) and shown:
             band = [(x(e), y(high)) for e, _, _, high in shown]
             band += [(x(e), y(max(low, y.low))) for e, _, low, _ in reversed(shown)]
             corners = " ".join(f"{a:.1f},{b:.1f}" for a, b in band)
             lines.append(tag("polygon", points=corners, class_=f"band {one.look.css}"))
-        dashed = " dashed" if one.look.is_often else " dotted" if one.look.is_warm else ""
-        looks = f"line {one.look.classes}{dashed}"
-        lines.append(polyline([(x(e), y(v)) for e, v, _, _ in shown], looks, one.describe()))
+        lines.append(polyline([(x(e), y(v)) for e, v, _, _ in shown], one.look.line, one.describe()))
         ends.append((y(one.mean_curve[-1][1]), one.look))
     described = f"Accuracy against the epoch at {percent(budget)} of {len(drawn)} methods."
     return svg(*PANEL, described, *parts, *lines, *_end_names(frame, ends))
+
+
+def has_curve(one: Series) -> bool:
+    """Whether there is a line to draw against the epoch."""
+    return len(one.mean_curve) > 1
+
+
+def _is_shaded(one: Series) -> bool:
+    return one.look.is_emphasised and one.entry.n_seeds > 1
 
 
 def _end_names(frame: Frame, ends: list[tuple[float, Look]]) -> list[Markup]:

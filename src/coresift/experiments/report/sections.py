@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from ..bench.layout import blocks, heading, percent, state
 from ..bench.paper import REFERENCE as PAPER
 from ..bench.protocol import CURVE_SAMPLES
-from .figures import by_budget, curve_panel, legend, overview, time_panel, whole
+from .figures import by_budget, curve_panel, has_curve, legend, overview, time_panel, whole
 from .finding import finding, listed
 from .inputs import Inputs, Missing
 from .inputs_figures import inputs_section
@@ -16,6 +16,7 @@ from .series import duration
 from .svg import Markup, join, tag
 from .tables import block_table, bullets, pairs, prose
 
+_WARM_ENDS = "Warm starts are shorter: a few epochs on all data stand for half of the epochs on the subset. "
 _OPEN = ("quality", "comparison")  # blocks that are shown at once
 
 
@@ -106,8 +107,8 @@ def _time_figures(part: Part) -> Iterator[Markup]:
             "figcaption",
             f"Every method as a line through its budgets ({listed([percent(budget) for budget in panels])}); mean "
             f"accuracy, and mean {clock} of selection and training. Up and to the left is better. Circles: plain; "
-            "squares: per batch; diamonds: redrawn more often; hollow: warm start. Adaptive random and RBF are drawn "
-            "strongly.",
+            "squares: per batch; diamonds: redrawn more often; hollow: warm start. Adaptive random, adaptive coresets "
+            "and RBF are drawn strongly.",
         ),
     )
     yield tag(
@@ -140,14 +141,23 @@ def _curve_figures(part: Part) -> Iterator[Markup]:
         return
     panels = (tag("figure", tag("h4", f"{percent(budget)} of the data"), panel) for budget, panel in drawn)
     yield tag("div", *panels, class_="panels")
+    lines = [one for one in part.series if one.budget < 1.0 and has_curve(one)]
+    yield legend(lines, has_lines=True)
+    kinds = {
+        "dashed: redrawn more often": any(one.look.is_often for one in lines),
+        "dashes and dots: per batch": any(one.look.is_batch for one in lines),
+        "dotted: warm start": any(one.look.is_warm for one in lines),
+    }
+    told = "; ".join(words for words, is_drawn in kinds.items() if is_drawn)
     yield tag(
         "p",
         f"Mean over seeds of the accuracy on a fixed part of the test set, at most {CURVE_SAMPLES:,} samples, so that "
         "curves end a little beside the table, which is of the whole test set; looked at for this figure only: no "
         "epoch was chosen by it. "
         + ("The dashed line is the end of FULL's own curve. " if full is not None and full.mean_curve else "")
-        + "Dashed: redrawn more often; dotted: warm start. Shaded: from the least to the largest run of the strong "
-        "ones.",
+        + (f"{told[:1].upper()}{told[1:]}. " if told else "")
+        + (_WARM_ENDS if any(one.look.is_warm for one in lines) else "")
+        + "Shaded: from the least to the largest run of the strong ones.",
         class_="note",
     )
 

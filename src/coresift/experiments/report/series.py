@@ -18,14 +18,18 @@ Curve = tuple[tuple[float, float], ...]
 _FAMILIES = {
     FULL: "full",
     "ADAPTIVE-RANDOM": "adaptive",
+    "ADAPTIVE-CORESET": "coreset",
+    "ADAPTIVE-CORESET-SEEN": "seen",
+    "ADAPTIVE-CORESET-AUTO": "auto",
     "RBF": "rbf",
     "RANDOM": "random",
+    "FIXED-CORESET": "fixed",
     "GLISTER": "glister",
     "CRAIG": "craig",
     "GRADMATCH": "gradmatch",
 }
 _OTHER = "other"
-_EMPHASISED = ("adaptive", "rbf")
+_EMPHASISED = ("adaptive", "coreset", "seen", "rbf")
 
 
 @dataclass(frozen=True, order=True)
@@ -33,7 +37,8 @@ class Look:
     """How a method is drawn.
 
     The family is the colour; plain methods are circles, those per batch squares, those that select more often than the
-    table's own R diamonds; a warm start leaves the mark hollow.
+    table's own R diamonds; a warm start leaves the mark hollow. Lines against the epoch are whole, in dashes and dots,
+    dashed, and dotted.
     """
 
     place: int  # in the legend
@@ -42,16 +47,22 @@ class Look:
     shape: str
     is_often: bool
     is_warm: bool
+    is_batch: bool
 
     @property
     def is_emphasised(self) -> bool:
-        """Whether it is drawn strongly: the paper's method, and the one that it must be compared with."""
+        """Whether it is drawn strongly: the paper's method, adaptive ones, and what both must be compared with."""
         return self.css in _EMPHASISED and not self.is_warm
 
     @property
     def classes(self) -> str:
         """For the style sheet."""
         return self.css + " hollow" * self.is_warm + " strong" * self.is_emphasised
+
+    @property
+    def line(self) -> str:
+        """For the style sheet, of its line against the epoch: variants of a family differ in their dashes."""
+        return f"line {self.classes}" + " often" * self.is_often + " batch" * self.is_batch
 
 
 def look_of(method: Method, select_every: int) -> Look:
@@ -68,7 +79,8 @@ def look_of(method: Method, select_every: int) -> Look:
         shape = "triangle"
     else:
         shape = "square" if plain.endswith("PB") else "circle"
-    return Look(place, str(method), css, shape, is_often, name.endswith("-WARM"))
+    is_batch = plain.endswith("PB") and css != _OTHER
+    return Look(place, str(method), css, shape, is_often, name.endswith("-WARM"), is_batch)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from html import escape
 from unicodedata import category
 
@@ -255,6 +255,7 @@ class Labels:
     frame: Frame
     taken: list[Box] = field(default_factory=list)
     faint: list[Box] = field(default_factory=list)  # what may be covered in need
+    names: list[Box] = field(default_factory=list)  # of those taken, the labels: no leader goes through them
 
     def avoid(self, x: float, y: float, size: float, *, is_faint: bool = False) -> None:
         """Keep a mark free."""
@@ -280,12 +281,28 @@ class Labels:
             x0 = {"start": ax, "end": ax - width, "middle": ax - width / 2}[anchor]
             box = (x0, ay - FONT + 2, x0 + width, ay + 2)
             inside = box[0] >= left + 2 and box[2] <= right + 8 and box[1] >= top - 4 and box[3] <= bottom
-            if inside and self.is_free(box, in_need=in_need):
-                self.taken.append(box)
-                name = text(ax, ay, content, f"name {class_}", None if anchor == "start" else anchor)
-                is_near = abs(dy) < 20.0
-                return name if is_near else join([polyline([(x, y), (ax, ay - 4)], f"leader {class_}"), name])
+            if not inside or not self.is_free(box, in_need=in_need):
+                continue
+            name = text(ax, ay, content, f"name {class_}", None if anchor == "start" else anchor)
+            if (dx, dy, anchor) in _NEAR:
+                self._take(box)
+                return name
+            end = (min(max(x, box[0]), box[2]), min(max(y, box[1] + 2), box[3] - 2))
+            steps = [(x + (end[0] - x) * k / 8, y + (end[1] - y) * k / 8) for k in range(3, 8)]
+            trail = [(px - 1, py - 1, px + 1, py + 1) for px, py in steps]
+            if not any(_overlap(piece, other) for piece in trail for other in self.names):
+                self._take(box)
+                self.taken += trail  # no later label stands on the leader
+                return join([polyline([(x, y), end], f"leader {class_}"), name])
         return Markup("")
+
+    def _take(self, box: Box) -> None:
+        self.taken.append(box)
+        self.names.append(box)
+
+    def below(self, y: float) -> None:
+        """No label stands above this height, nor on it."""
+        self.frame = replace(self.frame, top=max(self.frame.top, y + 6))
 
 
 _NEAR = (
@@ -293,11 +310,16 @@ _NEAR = (
     *((7.0, -7.0, "start"), (-7.0, -7.0, "end"), (7.0, 15.0, "start"), (-7.0, 15.0, "end")),
 )
 _FAR = tuple(
-    (side * dx, up * dy, "start" if side > 0 else "end")
-    for dy in (24.0, 36.0, 50.0, 66.0)
-    for up in (1.0, -1.0)
-    for dx in (6.0, 24.0)
-    for side in (1.0, -1.0)
+    sorted(
+        (
+            (side * dx, up * dy, "start" if side > 0 else "end")
+            for dy in (*range(24, 120, 8),)
+            for up in (1.0, -1.0)
+            for dx in (6.0, 24.0, 42.0, 60.0)
+            for side in (1.0, -1.0)
+        ),
+        key=lambda place: math.hypot(place[0], place[1]),  # the nearest first
+    )
 )
 
 
