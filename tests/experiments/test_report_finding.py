@@ -69,8 +69,8 @@ def test_single_runs_lead_where_there_is_nothing_else_and_say_so() -> None:
 @pytest.mark.parametrize(
     ("gap", "words"),
     [
-        (0.01, "2 significantly better"),
-        (-0.01, "2 significantly worse"),
+        (0.01, "of 2 differences 2 significantly better (RBF at 1 % and 10 %)"),
+        (-0.01, "of 2 differences 2 significantly worse (RBF at 1 % and 10 %)"),
         (0.00001, "none of 2 differences is significant"),
     ],
 )
@@ -80,6 +80,23 @@ def test_rbf_is_compared_with_uniform_redraws_and_tested(gap: float, words: str)
     assert words in sentence
     assert signed(100 * gap) in sentence
     assert "Holm's correction" in sentence
+
+
+def test_findings_are_named_with_their_budgets_and_warm_starts_apart() -> None:
+    """Only the warm start wiggles, so that it alone can be tested."""
+    summary = table({"RANDOM": 0.93, "RBF": 0.96, "RBF-WARM": 0.99, "ADAPTIVE-RANDOM": 0.97}, wiggle=0.0001)
+    (warm,) = [key for key in summary.entries if str(key[0]) == "RBF-WARM" and key[1] == 0.10]
+    found = summary.entries[warm].comparison
+    assert found is not None
+    decided = dataclasses.replace(found, p_value=0.001, p_holm=0.01)
+    entries = {**summary.entries, warm: dataclasses.replace(summary.entries[warm], comparison=decided)}
+    said = finding(dataclasses.replace(summary, entries=entries))
+    (sentence,) = [one for one in said if one.startswith("Warm starts")]
+    assert sentence == (
+        "Warm starts beside ADAPTIVE-RANDOM, which has no epochs on all data: 1 significantly better "
+        "(RBF-WARM at 10 %); 1 could not be tested."
+    )
+    assert all("RBF-WARM" not in one for one in said if one != sentence)
 
 
 def test_what_cannot_be_tested_is_not_called_a_finding() -> None:

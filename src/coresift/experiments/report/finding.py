@@ -16,8 +16,11 @@ _TEST = f"paired t tests over common seeds, Holm's correction, level {100 * LEVE
 
 
 def finding(summary: Summary) -> list[str]:
-    """Short sentences: the best of each budget, RBF beside uniform redraws, the others beside them, all data."""
-    sentences = [_best(summary), _ours(summary), _others(summary), _redraws(summary), _full(summary)]
+    """Short sentences: the best of each budget; RBF, the others and warm starts beside uniform redraws; all data."""
+    sentences = [
+        *(_best(summary), _ours(summary), _others(summary), _warm(summary)),
+        *(_redraws(summary), _full(summary)),
+    ]
     return [sentence for sentence in sentences if sentence]
 
 
@@ -76,18 +79,30 @@ def _others(summary: Summary) -> str:
     return f"{names} beside {REFERENCE} at the same R: {_decided(entries)}."
 
 
+def _warm(summary: Summary) -> str:
+    entries = [
+        entry for entry in summary.entries.values() if _difference(entry) is not None and is_warm(entry)
+    ]
+    if not entries:
+        return ""
+    return f"Warm starts beside {REFERENCE}, which has no epochs on all data: {_decided(entries)}."
+
+
 def _difference(entry: Entry) -> float | None:
     return None if entry.comparison is None else entry.comparison.difference
 
 
 def _decided(entries: Iterable[Entry]) -> str:
-    """How many differences are findings, after the correction."""
-    found = [entry.comparison for entry in entries if entry.comparison is not None]
-    tested = [one for one in found if one.p_holm is not None]
+    """How many differences are findings, after the correction, and which."""
+    found = [entry for entry in entries if entry.comparison is not None]
+    tested = [
+        entry for entry in found if entry.comparison is not None and entry.comparison.p_holm is not None
+    ]
     if not tested:
         return "too few seeds in common to test it"
-    above = sum(one.is_significant and (one.difference or 0.0) > 0 for one in tested)
-    below = sum(one.is_significant and (one.difference or 0.0) < 0 for one in tested)
+    decided = [entry for entry in tested if entry.comparison is not None and entry.comparison.is_significant]
+    above = [entry for entry in decided if (_difference(entry) or 0.0) > 0]
+    below = [entry for entry in decided if (_difference(entry) or 0.0) < 0]
     untested = "" if len(tested) == len(found) else f"; {len(found) - len(tested)} could not be tested"
     if not above and not below:
         what = (
@@ -96,10 +111,22 @@ def _decided(entries: Iterable[Entry]) -> str:
             else f"none of {len(tested)} differences is significant"
         )
         return what + untested
-    rest = len(tested) - above - below
-    counts = [(above, "significantly better"), (below, "significantly worse"), (rest, "undecided")]
-    said = listed([f"{count} {what}" for count, what in counts if count])
-    return f"of {len(tested)} differences {said}{untested}"
+    rest = len(tested) - len(above) - len(below)
+    named = [
+        f"{len(those)} significantly {what} ({_places(those)})"
+        for those, what in ((above, "better"), (below, "worse"))
+        if those
+    ]
+    said = listed([*named, *([f"{rest} undecided"] if rest else [])])
+    return (f"of {len(tested)} differences " if len(tested) > 1 else "") + said + untested
+
+
+def _places(entries: Iterable[Entry]) -> str:
+    """Methods with their budgets: "RBF at 1 % and 3 %; CRAIG at 5 %"."""
+    budgets: dict[str, list[str]] = {}
+    for entry in entries:
+        budgets.setdefault(str(entry.method), []).append(percent(entry.budget))
+    return "; ".join(f"{name} at {listed(places)}" for name, places in budgets.items())
 
 
 def _redraws(summary: Summary) -> str:
