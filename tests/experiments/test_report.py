@@ -4,7 +4,6 @@ import dataclasses
 import json
 import re
 import statistics
-import xml.etree.ElementTree as ET
 from collections.abc import Callable, Sequence
 from html.parser import HTMLParser
 from pathlib import Path
@@ -14,10 +13,11 @@ import pytest
 from tests.experiments.bench.records import record, records, small_protocol
 
 from coresift._errors import InvalidInputError
-from coresift.experiments.bench.protocol import CURVE_SAMPLES, Cell
+from coresift.experiments.bench.protocol import Cell
 from coresift.experiments.bench.store import serialised
 from coresift.experiments.report import read_results, write_report
-from coresift.experiments.report.figures import curve_panel
+from coresift.experiments.report.inputs import Missing
+from coresift.experiments.report.reading import Part
 
 EVIL = "<script>alert(1)</script>"
 Record = dict[str, Any]
@@ -286,44 +286,6 @@ def test_curves_are_drawn_as_means_over_the_epochs_that_all_have(tmp_path: Path)
     assert len(page.all("polygon", "band")) == 2 * 4  # two budgets, the strong ones
 
 
-def with_curves(level: float) -> list[Record]:
-    """Records whose curves end this far from the accuracy of the whole test set."""
-    return [
-        row | {"curve": [[10, 0.5], [20, 0.7], [200, row["test"]["accuracy"] - level]]}
-        for row in records(small_protocol(2))
-    ]
-
-
-def test_all_data_are_a_line_at_the_end_of_their_own_curve(tmp_path: Path) -> None:
-    """Curves are of a part of the test set: the accuracy on the whole of it is not on their scale."""
-    found = read_results(store(tmp_path / "results", with_curves(0.03)))
-    series = found.parts[0].series
-    (full,) = [one for one in series if one.look.css == "full"]
-    end = full.mean_curve[-1][1]
-    assert end == pytest.approx(full.mean - 0.03)
-    panel = curve_panel(0.01, [one for one in series if one.budget == 0.01], full)
-    assert f"FULL at the end of its curve: {100 * end:.2f} %" in panel
-    assert f"{100 * full.mean:.2f} %" not in panel
-    # the line of another method that ends as high is at the same place
-    twin = dataclasses.replace(full, look=dataclasses.replace(full.look, label="TWIN", css="rbf"))
-    drawn = ET.fromstring(curve_panel(0.01, [twin], full))
-    (line,) = [node for node in drawn.iter("line") if node.get("class") == "reference"]
-    (curve,) = [node for node in drawn.iter("polyline") if "line" in (node.get("class") or "").split()]
-    assert float(line.get("y1")) == pytest.approx(float(curve.get("points").split(",")[-1]), abs=0.02)
-    text = " ".join(page_of(tmp_path / "results", tmp_path).text.split())
-    assert f"a fixed part of the test set, at most {CURVE_SAMPLES:,} samples" in text
-    assert "The dashed line is the end of FULL's own curve." in text
-
-
-def test_without_a_curve_all_data_are_no_line_among_curves(tmp_path: Path) -> None:
-    rows = [row | ({"curve": []} if row["cell"]["method"] == "FULL" else {}) for row in with_curves(0.0)]
-    found = read_results(store(tmp_path / "results", rows))
-    (full,) = [one for one in found.parts[0].series if one.look.css == "full"]
-    panel = curve_panel(0.01, [one for one in found.parts[0].series if one.budget == 0.01], full)
-    assert 'class="reference"' not in panel
-    assert "FULL's own curve" not in page_of(tmp_path / "results", tmp_path).text
-
-
 def test_versions_scales_and_unknown_tables_are_parts_of_their_own(results: Path, tmp_path: Path) -> None:
     row = records(small_protocol())[0]
     store(results, [changed(row, {"protocol": 99}), changed(row, {"scale": "tiny"})])
@@ -343,7 +305,29 @@ def test_versions_scales_and_unknown_tables_are_parts_of_their_own(results: Path
     assert page.text.count("declares no protocol") == 3
     ids = [attributes["id"] for attributes in page.all("section")]
     links = [(attributes["href"] or "")[1:] for attributes in page.all("a")]
-    assert ids == links == ["table-1", "table-2", "table-3", "table-4"]
+    assert ids == links[:4] == ["table-1", "table-2", "table-3", "table-4"]
+
+
+def test_what_is_said_of_the_data_is_said_once_for_each_data_set(results: Path, tmp_path: Path) -> None:
+    """Of three variants of MNIST the first has the sensitivities, the others a link to them."""
+    row = records(small_protocol())[0]
+    store(results, [changed(row, {"scale": "tiny", "budget": 0.5}), changed(row, {"scale": "small"})])
+    fields = row["config"] | {"dataset": "other"}
+    store(results, [changed(row, {"table": "nosuch"}, config=fields)], "nosuch")
+    looked: list[str] = []
+
+    def look(part: Part) -> Missing:
+        looked.append(f"{part.protocol.dataset} {part.protocol.scale}")
+        return Missing(f"Nothing of {part.protocol.dataset}.")
+
+    write_report(read_results(results), tmp_path / "page.html", looking=look)
+    page = Seen((tmp_path / "page.html").read_text(encoding="utf-8"))
+    assert looked == ["mnist paper", "other paper"]
+    assert page.text.count("Nothing of mnist.") == page.text.count("Nothing of other.") == 1
+    assert page.text.count("The data are the same as above: see MNIST, LeNet-5.") == 2
+    links = [attributes["href"] for attributes in page.all("a")]
+    assert links[4:] == ["#table-1-data"] * 2
+    assert "table-1-data" in [attributes.get("id") for _, attributes in page.tags]
 
 
 def test_times_of_two_clocks_are_not_mixed(tmp_path: Path) -> None:

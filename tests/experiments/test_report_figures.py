@@ -1,5 +1,6 @@
 """The figures of a report: looks that can be told apart, nothing outside its frame, names near what they name."""
 
+import dataclasses
 import re
 import xml.etree.ElementTree as ET
 from importlib.resources import files
@@ -8,11 +9,12 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.experiments.bench.records import record, small_protocol
-from tests.experiments.test_report import Seen, page_of, store
+from tests.experiments.bench.records import record, records, small_protocol
+from tests.experiments.test_report import Record, Seen, page_of, store
 
-from coresift.experiments.bench.protocol import Method, Protocol, load_protocol
+from coresift.experiments.bench.protocol import CURVE_SAMPLES, Method, Protocol, load_protocol
 from coresift.experiments.bench.summary import summarise
+from coresift.experiments.report import read_results
 from coresift.experiments.report.figures import PANEL, curve_panel, time_panel, whole
 from coresift.experiments.report.series import Series, look_of, series_of
 from coresift.experiments.report.svg import FONT, LETTER, Frame, Labels
@@ -39,6 +41,44 @@ def elements(panel: str | None, name: str, css: str) -> list[ET.Element]:
     """Of a figure, by tag and class."""
     assert panel is not None
     return [node for node in ET.fromstring(panel).iter(name) if css in (node.get("class") or "").split()]
+
+
+def with_curves(level: float) -> list[Record]:
+    """Records whose curves end this far from the accuracy of the whole test set."""
+    return [
+        row | {"curve": [[10, 0.5], [20, 0.7], [200, row["test"]["accuracy"] - level]]}
+        for row in records(small_protocol(2))
+    ]
+
+
+def test_all_data_are_a_line_at_the_end_of_their_own_curve(tmp_path: Path) -> None:
+    """Curves are of a part of the test set: the accuracy on the whole of it is not on their scale."""
+    found = read_results(store(tmp_path / "results", with_curves(0.03)))
+    series = found.parts[0].series
+    (full,) = [one for one in series if one.look.css == "full"]
+    end = full.mean_curve[-1][1]
+    assert end == pytest.approx(full.mean - 0.03)
+    panel = curve_panel(0.01, [one for one in series if one.budget == 0.01], full)
+    assert f"FULL at the end of its curve: {100 * end:.2f} %" in panel
+    assert f"{100 * full.mean:.2f} %" not in panel
+    # the line of another method that ends as high is at the same place
+    twin = dataclasses.replace(full, look=dataclasses.replace(full.look, label="TWIN", css="rbf"))
+    drawn = ET.fromstring(curve_panel(0.01, [twin], full))
+    (line,) = [node for node in drawn.iter("line") if node.get("class") == "reference"]
+    (curve,) = [node for node in drawn.iter("polyline") if "line" in (node.get("class") or "").split()]
+    assert float(line.get("y1")) == pytest.approx(float(curve.get("points").split(",")[-1]), abs=0.02)
+    text = " ".join(page_of(tmp_path / "results", tmp_path).text.split())
+    assert f"a fixed part of the test set, at most {CURVE_SAMPLES:,} samples" in text
+    assert "The dashed line is the end of FULL's own curve." in text
+
+
+def test_without_a_curve_all_data_are_no_line_among_curves(tmp_path: Path) -> None:
+    rows = [row | ({"curve": []} if row["cell"]["method"] == "FULL" else {}) for row in with_curves(0.0)]
+    found = read_results(store(tmp_path / "results", rows))
+    (full,) = [one for one in found.parts[0].series if one.look.css == "full"]
+    panel = curve_panel(0.01, [one for one in found.parts[0].series if one.budget == 0.01], full)
+    assert 'class="reference"' not in panel
+    assert "FULL's own curve" not in page_of(tmp_path / "results", tmp_path).text
 
 
 @pytest.mark.parametrize("spread", [0.002, 0.02, 0.3])

@@ -36,22 +36,20 @@ def write_report(
     verbose : int, default 0
         Above 0, progress is logged as warnings of the logger ``coresift``.
     looking : callable, optional
-        In place of reading the data, from a part of the results to what is said of its data.
+        In place of reading the data, from the first part of a data set to what is said of it.
 
     Returns
     -------
     int
         The size of the page in bytes.
     """
-    known: dict[tuple[str, tuple[float, ...]], Inputs | Missing] = {}
-    found = []
+    found: dict[str, Inputs | Missing] = {}  # once for each data set, whatever the number of its tables
     for part in results.parts:
-        key = (part.protocol.dataset, part.summary.budgets)
-        if looking is not None:
-            known[key] = looking(part)
-        elif key not in known:
-            known[key] = look_at(*key, data_dir, verbose=verbose)
-        found.append(known[key])
+        name = part.protocol.dataset
+        if name not in found:
+            alike = [each.summary.budgets for each in results.parts if each.protocol.dataset == name]
+            budgets = sorted({budget for each in alike for budget in each})
+            found[name] = looking(part) if looking else look_at(name, budgets, data_dir, verbose=verbose)
     text = page(results, found)
 
     def write(file: IO[bytes]) -> None:

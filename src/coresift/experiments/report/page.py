@@ -4,30 +4,32 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 
 from ... import __version__
 from ..bench.layout import heading
 from .inputs import Inputs, Missing
 from .reading import Part, Results
-from .sections import table_section
+from .sections import Elsewhere, table_section
 from .svg import Markup, tag
 from .tables import bullets
 
 _MOST_PROBLEMS = 50
 
 
-def page(results: Results, inputs: Sequence[Inputs | Missing]) -> bytes:
-    """The whole page, UTF-8; the same results give the same bytes."""
+def page(results: Results, inputs: Mapping[str, Inputs | Missing]) -> bytes:
+    """The whole page, UTF-8; the same results give the same bytes. ``inputs`` has what is said of each data set."""
     style = (files(__package__) / "style.css").read_text(encoding="utf-8")
     titles = [heading(part.summary) for part in results.parts]
     title = f"coresift report: {', '.join(titles)}"
     names = [f"table-{number}" for number in range(1, len(titles) + 1)]
-    sections = [
-        table_section(part, found, name)
-        for part, found, name in zip(results.parts, inputs, names, strict=True)
-    ]
+    sections = []
+    shown: dict[str, Elsewhere] = {}
+    for part, name in zip(results.parts, names, strict=True):
+        dataset = part.protocol.dataset
+        sections.append(table_section(part, shown.get(dataset, inputs[dataset]), name))
+        shown.setdefault(dataset, Elsewhere(heading(part.summary), name))
     body = [
         tag(
             "header",

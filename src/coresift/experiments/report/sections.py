@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from ..bench.layout import blocks, heading, percent, state
 from ..bench.paper import REFERENCE as PAPER
@@ -17,10 +18,19 @@ from .svg import Markup, join, tag
 from .tables import block_table, bullets, pairs, prose
 
 _WARM_ENDS = "Warm starts are shorter: a few epochs on all data stand for half of the epochs on the subset. "
+_OF_DATA = "-data"  # ends the name of the part of a section that is about the data
 _OPEN = ("quality", "comparison")  # blocks that are shown at once
 
 
-def table_section(part: Part, inputs: Inputs | Missing, identifier: str) -> Markup:
+@dataclass(frozen=True)
+class Elsewhere:
+    """What is said of the data stands in another section of the page."""
+
+    title: str
+    identifier: str
+
+
+def table_section(part: Part, inputs: Inputs | Missing | Elsewhere, identifier: str) -> Markup:
     """Headline, figures, tables, data, and how it was run."""
     return tag(
         "section",
@@ -29,7 +39,7 @@ def table_section(part: Part, inputs: Inputs | Missing, identifier: str) -> Mark
         *_time_figures(part),
         *_curve_figures(part),
         *_tables(part),
-        *_data(inputs),
+        *_data(inputs, f"{identifier}{_OF_DATA}"),
         *_how(part),
         id=identifier,
     )
@@ -173,12 +183,16 @@ def _tables(part: Part) -> Iterator[Markup]:
             yield tag("details", tag("summary", block.title), block_table(block))
 
 
-def _data(inputs: Inputs | Missing) -> Iterator[Markup]:
+def _data(inputs: Inputs | Missing | Elsewhere, identifier: str) -> Iterator[Markup]:
     if isinstance(inputs, Inputs):
-        yield inputs_section(inputs)
-    else:
-        yield tag("h3", "Sensitivities and certificate")
+        yield tag("div", inputs_section(inputs), id=identifier)
+        return
+    yield tag("h3", "Sensitivities and certificate", id=identifier)
+    if isinstance(inputs, Missing):
         yield tag("p", inputs.reason, class_="missing")
+    else:
+        link = tag("a", inputs.title, href=f"#{inputs.identifier}{_OF_DATA}")
+        yield tag("p", "The data are the same as above: see ", link, ".")
 
 
 def _how(part: Part) -> Iterator[Markup]:
