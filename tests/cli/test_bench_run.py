@@ -81,6 +81,7 @@ def test_a_dry_run_tells_hours_and_memory_and_writes_nothing(tmp_path: Path, cap
     printed = capsys.readouterr().out
     assert "25 cells, 0 done" in printed
     assert "hours of one process" in printed
+    assert "in processor time; about" in " ".join(printed.split())
     assert " GB" in printed
     assert "Assumed: FULL is trained on batches of 20" in printed
     assert not (tmp_path / "results").exists()

@@ -45,7 +45,7 @@ def test_the_terminal_by_default(run: Run) -> None:
     out, err = run("mnist")
     assert err == ""
     assert out.startswith(f"MNIST, LeNet-5\n39 of {len(PROTOCOL.cells())} cells finished")
-    for title in ("Test accuracy, %", "Time, seconds", "Speed-up over FULL", "Against ADAPTIVE-RANDOM"):
+    for title in ("Test accuracy, %", "Time", "Speed-up over FULL", "Against ADAPTIVE-RANDOM"):
         assert f"\n{title}\n" in out
     assert max(map(len, out.splitlines())) <= 100
     assert run("MNIST")[0] == out

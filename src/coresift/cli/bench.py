@@ -77,7 +77,7 @@ def run(
     _note_other_versions(protocol, found.records)
     cells = protocol.cells()
     if dry_run:
-        _print_plan(settings, protocol, cells, store, data_dir, workers, threads, device)
+        _print_plan(settings, protocol, cells, store, data_dir, workers, threads, device, readers)
         return
     results.mkdir(parents=True, exist_ok=True)
     job = Job(
@@ -145,16 +145,18 @@ def _print_plan(
     workers: int,
     threads: int,
     device: str,
+    readers: int,
 ) -> None:
     from rich.table import Table
 
     from coresift.data import load_dataset
+    from coresift.experiments.bench.layout import CLOCKS
     from coresift.experiments.bench.planning import estimates, probe
 
     records = store.read().records
     done = {record["id"] for record in records}
     data = load_dataset(protocol.dataset, None if data_dir is None else str(data_dir.expanduser()))
-    speed = probe(protocol, data, device, threads)
+    speed = probe(protocol, data, device, threads, readers)
     found = estimates(protocol, cells, data, speed, records)
     plan = Table(title=f"{protocol.title} ({protocol.scale})", title_justify="left")
     for name in ("method", "R", "budget", "seeds", "done", "minutes each", "hours left"):
@@ -185,8 +187,9 @@ def _print_plan(
         settings.out.print(f"Assumed: {assumption}", soft_wrap=True)
     settings.out.print(
         f"{len(cells)} cells, {sum(cell.id in done for cell in cells)} done. About {hours:.1f} hours of one process, "
-        f"{hours / workers:.1f} with {workers}; about {memory:.1f} GB. Measured here: {speed.training:,.0f} samples/s "
-        f"in training, {speed.forward:,.0f} forward. Selection times are rough until a cell is finished.",
+        f"{hours / workers:.1f} with {workers}, in {CLOCKS[speed.clock]}; about {memory:.1f} GB. Measured here: "
+        f"{speed.training:,.0f} samples/s in training, {speed.forward:,.0f} forward. Selection times are rough until a "
+        "cell is finished.",
         soft_wrap=True,
     )
 

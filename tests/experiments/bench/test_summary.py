@@ -119,6 +119,8 @@ def test_protocols_scales_and_configurations_are_not_mixed() -> None:
         (("test",), {}, "it lacks 'accuracy'"),
         (("test", "accuracy"), float("nan"), "accuracy = nan is no measurement"),
         (("test", "accuracy"), None, "NoneType"),
+        (("test", "accuracy"), 1.0001, "accuracy = 1.0001 is no measurement: it is a share, at most 1"),
+        (("test", "accuracy"), 97.3, "accuracy = 97.3 is no measurement"),
         (("seconds", "training"), -1.0, "training = -1.0 is no measurement"),
         (("seconds",), 3, "int"),
         (("cell", "table"), "cifar10", "it is of the table 'cifar10'"),

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from .paper import REFERENCE as PAPER
+from .paper import as_printed
 from .protocol import PAPER_SCALE, Method
 from .statistics import LEVEL, Comparison
 from .summary import FULL, METRICS, REFERENCE, Entry, Summary, ranked
@@ -104,10 +105,10 @@ def sections(methods: Iterable[Method]) -> list[list[Method]]:
 
 
 def blocks(summary: Summary, *, is_brief: bool = False) -> list[Block]:
-    """The four parts; ``is_brief`` leaves out the deviations that the paper prints."""
+    """The four parts; ``is_brief`` leaves out deviations that the paper prints, and digits of its hours."""
     return [
         _quality(summary, is_brief),
-        _time(summary),
+        _time(summary, is_brief),
         _speed_up(summary),
         _comparison(summary),
     ]
@@ -136,9 +137,10 @@ def _quality(summary: Summary, is_brief: bool) -> Block:
 
     def printed(entry: Entry) -> Cell:
         figure = entry.printed
-        if figure is None or figure.accuracy is None:
-            return Cell(MISSING, is_quiet=True)
-        return Cell(_with_deviation(figure.accuracy, None if is_brief else figure.deviation), is_quiet=True)
+        mean = MISSING if figure is None or figure.accuracy is None else f"{figure.accuracy:.2f}"
+        if figure is None or figure.deviation is None or is_brief:
+            return Cell(mean, is_quiet=True)
+        return Cell(f"{mean} ±{as_printed(figure.deviation)}", is_quiet=True)
 
     notes = [
         "Mean over seeds, ± standard deviation; the best plain and the best warm start of a column are bold, a single "
@@ -158,7 +160,7 @@ def _quality(summary: Summary, is_brief: bool) -> Block:
     )
 
 
-def _time(summary: Summary) -> Block:
+def _time(summary: Summary, is_brief: bool) -> Block:
     unit, size = _unit(summary)
     brackets = (
         _shorter(entry.selection / size) for entry in summary.entries.values() if entry.selection is not None
@@ -173,7 +175,9 @@ def _time(summary: Summary) -> Block:
 
     def printed(entry: Entry) -> Cell:
         hours = None if entry.printed is None else entry.printed.hours
-        return Cell(MISSING if hours is None else _short(hours * 3600 / size), is_quiet=True)
+        if hours is None:
+            return Cell(MISSING, is_quiet=True)
+        return Cell(f"{hours:.2g}" if is_brief else as_printed(hours), is_quiet=True)
 
     notes = [
         f"{_sentence(_clock(summary))} of selection and training, in brackets that of selection; evaluation does not "
@@ -185,8 +189,9 @@ def _time(summary: Summary) -> Block:
         notes.append(f"The times come from {len(summary.machines)} machines: {'; '.join(summary.machines)}.")
     if not _has_paper(summary):
         return _block("time", f"Time, {unit}", summary, [("", ours)], notes)
-    notes.append("The paper's: on a V100, from its hours.")
-    return _block("time", f"Time, {unit}", summary, [("ours", ours), (_PAPER, printed)], notes)
+    notes.append("The paper's: hours on a V100" + (", rounded." if is_brief else ", as printed."))
+    parts = [(f"ours, {unit}", ours), (f"{_PAPER}, hours", printed)]
+    return _block("time", "Time", summary, parts, notes)
 
 
 def _speed_up(summary: Summary) -> Block:
@@ -289,7 +294,7 @@ def _block(
 ) -> Block:
     """All methods at all budgets, once per part: its title, and what writes an entry."""
     names = tuple(percent(budget) for budget in summary.budgets)
-    groups = tuple(Columns(each, names, is_narrow=each == _PAPER) for each, _ in parts)
+    groups = tuple(Columns(each, names, is_narrow=each.startswith(_PAPER)) for each, _ in parts)
     rows = tuple(
         tuple(
             Row(

@@ -18,6 +18,23 @@ _FOLDER = files(__package__) / "paper"
 _QUANTITIES = ("accuracy", "deviation", "hours")
 
 
+class Figure(float):
+    """A number that keeps the digits with which it is printed: 0.110 is not 0.11 in a table of deviations."""
+
+    digits: str
+
+    def __new__(cls, digits: str) -> Figure:
+        """From its digits."""
+        number = super().__new__(cls, digits)
+        number.digits = digits
+        return number
+
+
+def as_printed(value: float) -> str:
+    """With all digits of the paper, where it is a figure of the paper."""
+    return value.digits if isinstance(value, Figure) else f"{value:g}"
+
+
 @dataclass(frozen=True)
 class Source:
     """A table of the paper.
@@ -92,12 +109,12 @@ def paper_figures(table: str) -> PaperFigures:
         return PaperFigures(table, (), MappingProxyType({}))
     sources: list[Source] = []
     found: dict[tuple[str, float], dict[str, float]] = {}
-    for declared in tomllib.loads(file.read_text(encoding="utf-8"))["source"]:
+    for declared in tomllib.loads(file.read_text(encoding="utf-8"), parse_float=Figure)["source"]:
         quantities = tuple(name for name in _QUANTITIES if name in declared)
         sources.append(Source(declared["caption"], declared["label"], quantities))
         for quantity in quantities:
             for method, values in declared[quantity].items():
-                for budget, value in zip(declared["budgets"], values, strict=True):
+                for budget, value in zip(map(float, declared["budgets"]), values, strict=True):
                     entry = found.setdefault((method, budget), {})
                     # FULL stands in the plain and in the warm table; were they to differ, neither could be shown.
                     if entry.setdefault(quantity, value) != value:

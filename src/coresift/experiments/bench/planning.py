@@ -29,10 +29,11 @@ _WITHOUT_MODEL = (
 
 @dataclass(frozen=True)
 class Speed:
-    """Samples a second, of one process."""
+    """Samples a second of one process, and the clock: "cpu" is that of the processor, as in the records."""
 
     training: float
     forward: float
+    clock: str = "cpu"
 
 
 @dataclass(frozen=True)
@@ -43,8 +44,14 @@ class Estimate:
     memory: float
 
 
-def probe(protocol: Protocol, data: DatasetSplits, device: str = "auto", threads: int = 1) -> Speed:
-    """Train a few batches of noise, with the protocol's model, batch size and threads, and look at the clock."""
+def probe(
+    protocol: Protocol, data: DatasetSplits, device: str = "auto", threads: int = 1, readers: int = 0
+) -> Speed:
+    """Train a few batches of noise, with the protocol's model, batch size and threads, and look at the clock.
+
+    The clock is the one that measures the runs: that of the processor if all of a run is on it, so that other work on
+    the machine does not count, else that of the wall.
+    """
     import torch
 
     from ...training import build_model
@@ -53,6 +60,8 @@ def probe(protocol: Protocol, data: DatasetSplits, device: str = "auto", threads
     training = protocol.training
     options = {"n_classes": data.n_outputs, "input_shape": data.input_shape, **training["model_options"]}
     place = device_named(device)
+    clock = "cpu" if place.type == "cpu" and not readers else "wall"
+    seconds = time.process_time if clock == "cpu" else time.perf_counter
     model = build_model(training["model"], **options).to(place)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-6)
     generator = torch.Generator().manual_seed(0)
@@ -71,16 +80,16 @@ def probe(protocol: Protocol, data: DatasetSplits, device: str = "auto", threads
         x = torch.randn((size, *data.input_shape), generator=generator).to(place)
         y = torch.randint(data.n_outputs, (size,), generator=generator).to(place)
         run(x, y)  # the first is slower
-        start, n = time.perf_counter(), 0
-        while n < _PROBE_BATCHES and time.perf_counter() - start < _PROBE_SECONDS:
+        began, start, n = time.perf_counter(), seconds(), 0
+        while n < _PROBE_BATCHES and (n == 0 or time.perf_counter() - began < _PROBE_SECONDS):
             run(x, y)
             n += 1
-        return n * size / (time.perf_counter() - start)
+        return n * size / max(seconds() - start, 1e-9)
 
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        return Speed(rate(step, training["batch_size"]), rate(forward, _FORWARD_BATCH))
+        return Speed(rate(step, training["batch_size"]), rate(forward, _FORWARD_BATCH), clock)
     finally:
         torch.set_num_threads(before)
 
@@ -92,11 +101,12 @@ def estimates(
     speed: Speed,
     records: Iterable[Record] = (),
 ) -> list[Estimate]:
-    """One for each cell: the mean of its finished siblings of other seeds, else by the speed."""
+    """One for each cell: the mean of its finished siblings of other seeds by the same clock, else by the speed."""
     known = defaultdict(list)
     for record in records:
         cell = record["cell"]
-        if cell["protocol"] == protocol.version and cell["scale"] == protocol.scale:
+        is_same_clock = record.get("clock", speed.clock) == speed.clock
+        if cell["protocol"] == protocol.version and cell["scale"] == protocol.scale and is_same_clock:
             known[cell["method"], cell["select_every"], cell["budget"]].append(
                 sum(record["seconds"].values())
             )

@@ -248,6 +248,8 @@ def _run(record: Mapping[str, Any], metric: Metric) -> Run:
         value = getattr(run, name)
         if not (math.isfinite(value) and value >= 0.0):
             raise ValueError(f"{metric if name == 'quality' else name} = {value} is no measurement")
+    if run.quality > 100.0:
+        raise ValueError(f"{metric} = {run.quality / 100.0:g} is no measurement: it is a share, at most 1")
     if not 0.0 < run.budget <= 1.0:
         raise ValueError(f"budget = {run.budget} is no share")
     return run
