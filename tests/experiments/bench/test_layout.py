@@ -158,6 +158,14 @@ def test_the_papers_figures_have_the_digits_that_it_prints() -> None:
         assert f" {figure}" in time
 
 
+def test_digits_of_the_paper_are_left_out_only_where_that_makes_room() -> None:
+    protocol = load_protocol("mnist")
+    summary = summarise(records(protocol), protocol)
+    parts = {width: terminal_text(summary, width).split("\n\nTime\n")[0] for width in (80, 100, 130)}
+    assert {width: "±0.0181" in text for width, text in parts.items()} == {80: True, 100: False, 130: True}
+    assert {width: text.count("\nmethod ") for width, text in parts.items()} == {80: 2, 100: 1, 130: 1}
+
+
 def test_comparison_as_known() -> None:
     text = terminal_text(TABLE)
     # differences 1.00, 1.01, 0.99: g = 100 / sqrt(pi)

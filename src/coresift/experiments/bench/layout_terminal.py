@@ -28,9 +28,9 @@ def terminal_lines(summary: Summary, width: int = 100, *, is_ascii: bool = False
     for sentence in state(summary):
         lines += _wrapped(sentence, width)
     for block, shorter in zip(full, brief, strict=True):
-        # The paper's deviations are shown where there is room for them beside ours.
-        fits = len(_parts(block, width)) == 1
-        lines += [[], *_block_lines(block if fits else shorter, width)]
+        # All that the paper prints is shown, unless less of it has room beside ours.
+        is_better = len(_parts(shorter, width)) < len(_parts(block, width))
+        lines += [[], *_block_lines(shorter if is_better else block, width)]
     lines.append([])
     for sentence in colophon(summary):
         lines += _wrapped(sentence, width)
