@@ -104,7 +104,8 @@ def test_the_page_has_all_parts(results: Path, tmp_path: Path) -> None:
         "some processor",
         "0.1.0",
         "arXiv:2303.05151",
-        "99.35",
+        "99.35 ±0.012",  # of the paper, with its digits
+        "0.0084",
     ):
         assert sentence in text
     assert "--data-dir" in text  # what is missing, and how to get it

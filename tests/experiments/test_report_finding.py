@@ -135,6 +135,8 @@ def test_all_data_come_with_time_gap_and_factor() -> None:
         "All data (FULL) give 99.00 ± 0.04 % (3 seeds) in 1.7 min; the best on a subset (RBF at 1 %, 3 seeds) is 2.00 "
         "points below it, 1 times as fast."
     )
+    equal = finding(table({"RANDOM": 0.93, "RBF": 0.99001, "FULL": 0.99}, selection=0.0, training=100.0))
+    assert "(RBF at 1 %, 3 seeds) is as accurate, 1 times as fast." in equal[-1]
     said = finding(table({"RANDOM": 0.93, "RBF": 0.97}))
     assert said[-1] == "All data (FULL) has not been run, so there are no speed-ups."
 

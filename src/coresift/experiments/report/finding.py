@@ -176,9 +176,11 @@ def _full(summary: Summary) -> str:
         return sentence + "."
     best = found[0]
     gap = (best.mean or 0.0) - (full.mean or 0.0)
-    side = "below" if gap < 0 else "above"
+    side = (
+        f"{abs(gap):.2f} points {'below' if gap < 0 else 'above'} it" if abs(gap) >= 0.005 else "as accurate"
+    )
     name, times = f"{best.method} at {percent(best.budget)}, {runs(best)}", f"{best.speed_up:.3g} times"
-    return f"{sentence}; the best on a subset ({name}) is {abs(gap):.2f} points {side} it, {times} as fast."
+    return f"{sentence}; the best on a subset ({name}) is {side}, {times} as fast."
 
 
 def accuracy(entry: Entry) -> str:

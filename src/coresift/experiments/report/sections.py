@@ -174,7 +174,7 @@ def _curve_figures(part: Part) -> Iterator[Markup]:
 
 def _tables(part: Part) -> Iterator[Markup]:
     yield tag("h3", "The table")
-    for block in blocks(part.summary, is_brief=True):
+    for block in blocks(part.summary):
         if not block.sections:
             continue
         if block.name in _OPEN:
