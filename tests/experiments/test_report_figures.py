@@ -92,6 +92,16 @@ def test_shaded_bands_stay_within_the_frame(spread: float) -> None:
         assert max(heights) <= PANEL[1] - 40.0 + 0.1
 
 
+def test_names_of_curves_end_within_the_panel() -> None:
+    series = table({"RBF": (0.6, 0.61), "ADAPTIVE-CORESET-SEEN@1": (0.59, 0.6), "RANDOM-WARM": (0.5, 0.6)})
+    names = elements(curve_panel(0.01, series, None), "text", "name")
+    assert len(names) == 3
+    for name in names:
+        wide = float(name.get("textLength") or LETTER * len(name.text or ""))
+        assert float(name.get("x", "0")) + wide <= PANEL[0] + 0.1
+        assert (name.get("lengthAdjust") is None) == (name.text != "ADAPTIVE-CORESET-SEEN@1")
+
+
 def dash_of(line: str) -> str:
     """The pattern that the style sheet gives to these classes: the last rule that fits, as all are as specific."""
     style = (files("coresift.experiments.report") / "style.css").read_text(encoding="utf-8")

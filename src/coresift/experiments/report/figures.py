@@ -25,6 +25,7 @@ from .svg import (
 PANEL = (380.0, 310.0)  # a little wider than a phone shows it
 _ALIKE = 14.0  # pixels between the ends of two curves that get two labels
 _NARROW = 600.0
+_GAP, _MOST_NAME = 10.0, 165.0  # pixels before the names of curves, and of the longest of them
 
 
 def by_budget(series: Sequence[Series]) -> dict[float, list[Series]]:
@@ -143,7 +144,7 @@ def curve_panel(budget: float, series: Sequence[Series], full: Series | None) ->
     if not drawn:
         return None
     longest = max(len(one.look.label) for one in drawn)
-    frame = Frame(*PANEL, top=28.0, right=min(LETTER * longest, 0.36 * PANEL[0]) + 10.0)
+    frame = Frame(*PANEL, top=28.0, right=min(LETTER * longest, _MOST_NAME) + _GAP)
     x = Scale(0.0, max(one.mean_curve[-1][0] for one in drawn), *frame.x)
     values = [point[1] for one in drawn for point in one.mean_curve]
     values += [high for one in drawn if _is_shaded(one) for _, _, _, high in one.mean_curve]
@@ -199,7 +200,17 @@ def _end_names(frame: Frame, ends: list[tuple[float, Look]]) -> list[Markup]:
     parts = []
     for place, (at, look) in zip(places, chosen, strict=True):
         parts.append(polyline([(right + 1, at), (right + 8, place)], f"leader {look.css}"))
-        parts.append(text(right + 10, place + 4, look.label, f"name {look.css}"))
+        squeezed = _MOST_NAME if LETTER * len(look.label) > _MOST_NAME else None
+        at_name = {"x": right + _GAP, "y": place + 4, "textLength": squeezed}
+        parts.append(
+            tag(
+                "text",
+                look.label,
+                **at_name,
+                lengthAdjust=squeezed and "spacingAndGlyphs",
+                class_=f"name {look.css}",
+            )
+        )
     return parts
 
 

@@ -207,7 +207,8 @@ def _how(part: Part) -> Iterator[Markup]:
             "p", f"{len(configs)} different configurations are in the records; this one is that of most."
         )
     if protocol.assumptions:
-        yield join([tag("h4", "Assumed, as the paper does not print it"), bullets(protocol.assumptions)])
+        why = "Assumed, as the paper does not print it" if summary.paper.sources else "Declared"
+        yield join([tag("h4", why), bullets(protocol.assumptions)])
     for field in ("software", "machine"):
         for values, count in common(part.records, field)[:4]:
             yield join(
