@@ -221,6 +221,20 @@ def test_scores_are_for_the_epochs_that_are_left(epochs, left):
     AdaptiveCoreset().select(context, 10, rng())
     assert context.costs["gradients"].samples == 10 * 3 * left
     assert AdaptiveCoreset().settled(context).every == left
+    assert AdaptiveCoreset().settled(context).correction == 0.475  # no later draw would mend a bias
+
+
+def test_a_warm_start_knows_how_long_it_runs():
+    """50 epochs are asked for, 28 are run: at the 23rd five are left."""
+    context = context_of(4000, n_epochs=50).at(23)
+    context.select_every = 10
+    assert Warm(AdaptiveCoreset()).plan(50, 0.1).total == 28
+    Warm(AdaptiveCoreset()).select(context, 400, rng())
+    assert context.costs["gradients"].samples == min(4000, 400 * 3 * 5)
+    context = context_of(4000, n_epochs=50).at(23)
+    context.select_every = 10
+    Warm(AdaptiveCoreset()).select(context, 40, rng())
+    assert context.costs["gradients"].samples == 40 * 3 * 3  # 26 epochs for so few samples
 
 
 def test_the_floor_of_a_pool_of_all_rows_is_the_model_free_draw():

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional
+from torch.nn.utils import parametrizations
 from torch.utils.data import TensorDataset
 
 from coresift import CoresiftError, InvalidInputError
@@ -250,6 +251,53 @@ def test_a_model_that_ends_in_no_linear_layer_has_gradients_in_its_outputs(caplo
 def test_what_is_around_a_linear_head_does_not_hide_it():
     torch.manual_seed(0)
     assert SelectionContext(X, Y, model=Root()).gradients().shape == (3, 7)
+    for wrap in (parametrizations.weight_norm, parametrizations.spectral_norm):
+        model = nn.Sequential(nn.Linear(6, 4), nn.ReLU(), wrap(nn.Linear(4, 3)))  # a layer with children
+        assert SelectionContext(X, Y, model=model).gradients().shape == (3, 5)
+    lazy = nn.Sequential(nn.Linear(6, 4), nn.ReLU(), nn.LazyLinear(3))
+    assert SelectionContext(X, Y, model=lazy).gradients().shape == (3, 5)
+
+
+class Masked(nn.MSELoss):
+    """Targets with a mask beside each."""
+
+    def forward(self, outputs, targets):
+        return targets[:, 1] * (outputs[:, 0] - targets[:, 0]) ** 2
+
+
+class Confident(nn.CrossEntropyLoss):
+    """A class, and in its fraction how sure it is."""
+
+    def forward(self, outputs, targets):
+        return (targets % 1) * functional.cross_entropy(outputs, targets.long(), reduction="none")
+
+
+def test_losses_that_are_derived_from_others_may_want_other_targets():
+    outputs = torch.randn(5, 1)
+    assert per_sample_loss(Masked())(outputs, torch.ones(5, 2)).shape == (5,)
+    targets = torch.tensor([0.5, 1.25, 2.75, 0.5, 1.5])
+    assert per_sample_loss(Confident())(torch.randn(5, 3), targets).shape == (5,)
+
+
+def test_labels_are_not_rounded_to_the_precision_of_the_model():
+    model = nn.Linear(6, 400, bias=False).bfloat16()
+    y = np.full(23, 301.0, dtype=np.float32)  # bfloat16 has no 301
+    found = SelectionContext(X, y, model=model).gradients().residuals
+    assert (found.argmin(axis=1) == 301).all()
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.uint8])
+def test_float_labels_are_labels_everywhere(kind):
+    found = []
+    for y in (Y, Y.astype(kind)):
+        model = nn.Linear(6, 3)
+        with torch.no_grad():
+            model.weight.fill_(0.1)
+            model.bias.zero_()
+        options = {"epochs": 2, "val_fraction": 0.2, "eval_every": 1, "device": "cpu"}
+        result = train(model, (X, y), "glister", 6, test=(X, y), **options)
+        found.append((result.test, [line["accuracy"] for line in result.history]))
+    assert found[0] == found[1]
 
 
 @pytest.mark.parametrize(

@@ -55,9 +55,11 @@ def trained(strategy):
             optimizer.step()
             seen += list(zip(rows.tolist(), w.tolist()))
         epochs.append(seen)
+        if strategy.endswith("seen"):
+            sampler.record([1.0 + row**2 % 89 for row, _ in seen])
     return {"epochs": epochs, "weights": [p.tolist() for p in model.parameters()]}
 
-print(json.dumps({strategy: trained(strategy) for strategy in ("rbf", "gradmatch")}))
+print(json.dumps({strategy: trained(strategy) for strategy in ("rbf", "gradmatch", "adaptive-coreset-seen")}))
 sys.stdout.flush()
 if world > 1:
     torch.distributed.barrier()
@@ -92,7 +94,7 @@ def run(tmp_path: Path, world: int) -> list[dict[str, Any]]:
 @pytest.mark.slow
 def test_two_processes_see_what_one_sees(tmp_path: Path) -> None:
     (alone,), together = run(tmp_path, 1), run(tmp_path, 2)
-    for strategy in ("rbf", "gradmatch"):
+    for strategy in ("rbf", "gradmatch", "adaptive-coreset-seen"):
         compare(alone[strategy], [found[strategy] for found in together])
 
 

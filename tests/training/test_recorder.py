@@ -178,8 +178,75 @@ def test_before_anything_was_met_a_draw_is_uniform() -> None:
     core = SEEN.select(told(np.zeros(N)), 9, np.random.default_rng(0))
     np.testing.assert_allclose(core.weights, 10.0)  # all gradients vanish
     assert SEEN.reports(SelectionContext(X, Y)) == []
-    batches = PerBatch(SEEN, batch_size=10).select(told(np.arange(1.0, N + 1)), 30, np.random.default_rng(0))
-    assert batches.size == 30
+
+
+def test_batches_have_the_mean_of_what_was_met_of_them() -> None:
+    norms = np.where(np.arange(N) % 2, np.nan, np.arange(N))
+    found = told(norms).batches([np.array([0, 1, 4]), np.array([1, 3]), np.array([6])]).seen()
+    np.testing.assert_array_equal(found, [2.0, np.nan, 6.0])
+    assert SelectionContext(X).batches([np.arange(3)]).seen() is None
+    core = PerBatch(SEEN, batch_size=10).select(told(np.arange(1.0, N + 1)), 30, np.random.default_rng(0))
+    assert core.size == 30
+    assert "by what training saw" in core.method
+
+
+def test_who_tells_nothing_is_told_so_once(caplog: pytest.LogCaptureFixture) -> None:
+    sampler = CoresetSampler((X, Y), SEEN, 10, select_every=1, num_replicas=1)
+    for epoch in range(4):
+        sampler.set_epoch(epoch)
+    assert [record.message for record in caplog.records if record.levelname == "WARNING"] == [
+        "adaptive coreset, epoch 1: nobody has told the context what training saw (record); the draw is uniform."
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rows", "norms", "message"),
+    [
+        ([0, 1, 2], [1.0, 2.0], r"rows of shape \(3,\) and norms of shape \(2,\)"),
+        ([-1], [1.0], "integers from 0 to 89"),
+        ([N], [1.0], "integers from 0 to 89"),
+        ([0.5], [1.0], "integers from 0 to 89"),
+        ([0], [-1.0], "at least 0"),
+        ([0], ["a"], "at least 0"),
+    ],
+)
+def test_what_cannot_be_recorded(rows: Any, norms: Any, message: str) -> None:
+    with pytest.raises(CoresiftError, match=message):
+        SelectionContext(X, Y).record(rows, norms)
+
+
+def test_norms_of_any_container() -> None:
+    context = SelectionContext(X, Y)
+    context.record([0, 1], torch.tensor([1.0, 2.0], requires_grad=True))
+    context.record(torch.tensor([2]), torch.tensor([3.0], dtype=torch.bfloat16))
+    assert context.seen()[:3].tolist() == [1.0, 2.0, 3.0]
+
+
+def test_a_sampler_takes_norms_in_its_order() -> None:
+    sampler = CoresetSampler((X, Y), SEEN, 10, select_every=1, num_replicas=1)
+    served = [int(row) for row in sampler]
+    sampler.record(torch.arange(10.0) + 1)
+    assert sampler.context.seen()[served].tolist() == list(range(1, 11))
+    with pytest.raises(CoresiftError, match=r"norms of shape \(3,\): one for each of 10 rows"):
+        sampler.record(np.ones(3))
+    with pytest.raises(CoresiftError, match="do not know what the others saw"):
+        CoresetSampler((X, Y), SEEN, 10, num_replicas=2, rank=0)
+
+
+def test_products_are_not_piled_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a layer that runs at several places the norms are taken at once."""
+    held = []
+    reduce = NormRecorder._reduce
+
+    def watched(self: NormRecorder) -> None:
+        held.append(len(self._steps))
+        reduce(self)
+
+    monkeypatch.setattr(NormRecorder, "_reduce", watched)
+    for kind, most in (("sequence", 1), ("twice", 1), ("plain", 8)):
+        held.clear()
+        train(model_of(kind), (X, Y), Watched(), 60, epochs=1, batch_size=8, device="cpu")
+        assert max(held) == most
 
 
 def test_classes_look_at_their_own_norms() -> None:

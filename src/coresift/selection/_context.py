@@ -192,7 +192,17 @@ class SelectionContext:
         strategy asks for it (``reuses_norms``); in a loop of your own any numbers will do that are proportional to
         the norms, such as those of ``softmax - onehot``.
         """
-        table = _once(self._root_kept, SEEN, lambda: np.full(n_rows(self._X), np.nan, dtype=np.float32))
+        n = n_rows(self._X)
+        rows, norms = as_numpy(rows), as_numpy(norms)
+        if rows.shape != norms.shape or rows.ndim != 1:
+            raise InvalidInputError(
+                f"rows of shape {rows.shape} and norms of shape {norms.shape}: one norm for each row is needed."
+            )
+        if rows.size and (rows.dtype.kind not in "iu" or rows.min() < 0 or rows.max() >= n):
+            raise InvalidInputError(f"rows must be integers from 0 to {n - 1}.")
+        if norms.dtype.kind not in "iuf" or (norms < 0).any():
+            raise InvalidInputError("norms must be numbers of at least 0, or NaN where they are not known.")
+        table = _once(self._root_kept, SEEN, lambda: np.full(n, np.nan, dtype=np.float32))
         known = np.isfinite(norms)
         table[rows[known]] = norms[known]
 
@@ -317,7 +327,7 @@ class SelectionContext:
         return found
 
     def _pass(self, X: Any, y: Any, rows: Rows) -> Any:
-        from ._hooks import device_of, layer_pass, load_torch
+        from ._hooks import device_of, layer_pass, load_torch, with_class_numbers
 
         torch = load_torch()
         model = self.model
@@ -334,7 +344,7 @@ class SelectionContext:
                 x = x.to(device, kind) if x.is_floating_point() else x.to(device)
                 if self._transform is not None:
                     x = self._transform(x)
-                target = torch.as_tensor(target)
+                target = with_class_numbers(torch.as_tensor(target), self.loss)
                 yield x, target.to(device, kind) if target.is_floating_point() else target.to(device)
 
         return layer_pass(model, batches, self.loss, self.layer)
@@ -371,8 +381,12 @@ class BatchContext(SelectionContext):
         )
 
     def seen(self) -> NDArray[np.float32] | None:
-        """Norms are of samples, not of mini-batches."""
-        return None
+        """Means over the members that were met."""
+        norms = self._samples.seen()
+        if norms is None:
+            return None
+        met = (group[np.isfinite(norms[group])] for group in self._groups)
+        return np.array([norms[group].mean() if len(group) else np.nan for group in met], dtype=np.float32)
 
     def validation(self) -> Validation:
         """That of the samples."""

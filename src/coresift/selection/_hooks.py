@@ -76,9 +76,9 @@ def _of_shape(targets: Any, outputs: Any) -> Any:
     return targets.reshape(outputs.shape).to(outputs.dtype)
 
 
-def _class_numbers(targets: Any, outputs: Any) -> Any:
-    """Classes as PyTorch wants them, of any type of whole numbers; probabilities of classes stay as they are."""
-    if targets.ndim != outputs.ndim - 1:
+def with_class_numbers(targets: Any, loss: Any) -> Any:
+    """Labels (n,) of a loss of classes as PyTorch wants them, whatever type of whole numbers they have."""
+    if not _is_of_classes(loss) or targets.ndim != 1:
         return targets
     if targets.is_floating_point() and bool((targets % 1 != 0).any()):
         raise InvalidInputError(
@@ -87,21 +87,30 @@ def _class_numbers(targets: Any, outputs: Any) -> Any:
     return targets.long()
 
 
+def _is_of_classes(loss: Any) -> bool:
+    """Whether it is one of PyTorch's own: a class that is derived from them may want other targets."""
+    from torch import nn
+
+    return loss == "cross_entropy" or type(loss) in (nn.CrossEntropyLoss, nn.NLLLoss)
+
+
 def _guarded(loss: Loss) -> Loss:
     """A loss that takes the targets that people have: classes of any integer type, numbers (n,) beside (n, 1)."""
     from torch import nn
 
     kinds = (nn.MSELoss, nn.L1Loss, nn.SmoothL1Loss, nn.HuberLoss, nn.BCEWithLogitsLoss, nn.BCELoss)
+    is_of_classes = _is_of_classes(loss)
 
     def guarded(outputs: Any, targets: Any) -> Any:
-        if isinstance(loss, kinds):
+        # a class that is derived from PyTorch's may want more in its targets than there are outputs
+        if type(loss) in kinds or (isinstance(loss, kinds) and targets.numel() == outputs.numel()):
             targets = _of_shape(targets, outputs)
-        elif isinstance(loss, nn.CrossEntropyLoss | nn.NLLLoss):
-            targets = _class_numbers(targets, outputs)
+        elif is_of_classes and targets.ndim == outputs.ndim - 1 and not targets.is_floating_point():
+            targets = targets.long()
         try:
             losses = loss(outputs, targets)
         except IndexError as error:
-            if not isinstance(loss, nn.CrossEntropyLoss | nn.NLLLoss):
+            if not is_of_classes:
                 raise
             raise InvalidInputError(
                 f"y has the labels {int(targets.min())} to {int(targets.max())}, but the model {outputs.shape[1]} "
@@ -136,7 +145,11 @@ def linear_layer(model: torch.nn.Module, name: str | None, example: Any) -> torc
     with ExitStack() as hooks, torch.no_grad():
         for module in model.modules():
             is_leaf = next(module.children(), None) is None
-            if is_leaf and any(parameter.ndim > 1 for parameter in module.parameters(recurse=False)):
+            has_matrix = is_leaf and any(p.ndim > 1 for p in module.parameters(recurse=False))
+            # a linear layer may have children: what computes its weights, which run before it
+            if isinstance(module, torch.nn.Linear) or (
+                has_matrix and not isinstance(module, torch.jit.ScriptModule)  # takes no hooks
+            ):
                 handle = module.register_forward_hook(lambda module, inputs, output: ran.append(module))
                 hooks.callback(handle.remove)
         model(example)
@@ -303,7 +316,7 @@ def validation_of(found: LayerPass, loss: str | Loss) -> Validation:
     if not found.is_output:
         return Validation(found.gradients, found.outputs)
     if loss == "cross_entropy" and found.targets.ndim == 1:
-        labels = found.targets.cpu().numpy()
+        labels = found.targets.long().cpu().numpy()
         return Validation(found.gradients, found.outputs, lambda outputs: softmax_residuals(outputs, labels))
     compute, targets = per_sample_loss(loss), found.targets
     kind = torch.from_numpy(found.outputs[:0]).dtype  # a loss with class weights refuses another

@@ -111,7 +111,8 @@ class AdaptiveCoreset(Selector):
     gives to its M rows. No row is drawn twice, and row i weighs :math:`u_i / \pi_i`, which makes all weighted sums
     unbiased; no weight is above :math:`\max(u_i, u_i M / (\mu m))`, m the budget.
 
-    Without a model (and without given gradients) it is the model-free draw: that of ``pool``.
+    Where the pool is all rows and ``pool`` has shares of its own, such as sensitivities, these stand in place of
+    :math:`1/M`. Without a model (and without given gradients) it is the model-free draw: that of ``pool``.
 
     Parameters
     ----------
@@ -206,11 +207,10 @@ class AdaptiveCoreset(Selector):
     def settled(self, context: SelectionContext) -> _Settled:
         """The settings, with the defaults for this loss and so many epochs between two draws in place of None."""
         every = self.select_every or context.select_every or _UNKNOWN_EVERY
-        if (
-            context.n_epochs is not None
-        ):  # scores are for the epochs that are left, and cost no more than those
-            every = max(1, min(every, context.n_epochs - context.epoch))
+        # a bias that no later draw corrects is no smaller because the run ends before one is due
         correction = 0.5 - 0.5 / every if has_bounded_slope(context.loss) else 1.0
+        if context.n_epochs is not None:  # scores cost no more than the epochs that are left
+            every = max(1, min(every, context.n_epochs - context.epoch))
         return _Settled(
             0.5 - 0.3 / every if self.mix is None else self.mix,
             correction if self.correction is None else self.correction,
@@ -272,6 +272,8 @@ class AdaptiveCoreset(Selector):
         seen = context.seen()
         met = np.zeros(0, dtype=bool) if seen is None else np.isfinite(seen)
         if seen is None or not met.any():
+            if context.epoch > 0:
+                _warn_once(context, "nobody has told the context what training saw (record)")
             return self._model_free(context, size, rng, "model-free: training has met no sample yet")
         mix, correction, _, _ = self.settled(context)
         norms = np.where(met, seen, seen[met].mean(dtype=np.float64)).astype(np.float64)
@@ -362,6 +364,12 @@ class _Part(Selector):
 
     def _select(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Coreset:
         return self.whole._draw(context, size, rng, self.probe)
+
+
+def _warn_once(context: SelectionContext, message: str) -> None:
+    if message not in context._root_kept:
+        context._root_kept[message] = True
+        logger.warning("adaptive coreset, epoch %d: %s; the draw is uniform.", context.epoch, message)
 
 
 def has_bounded_slope(loss: Any) -> bool:

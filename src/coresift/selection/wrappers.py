@@ -124,4 +124,7 @@ class Warm(Selector):
         return super().select(context, budget, rng)
 
     def _select(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Coreset:
-        return self.strategy.select(context, size, rng)
+        assert context.n_epochs is not None
+        shorter = context._copy()  # so long is the run that there is
+        shorter.n_epochs = self.plan(context.n_epochs, size / context.n_samples).total
+        return self.strategy.select(shorter, size, rng)

@@ -20,7 +20,7 @@ from .._errors import InvalidInputError, InvalidTypeError
 from .._validation import check_choice
 from ..scale.budget import parse_budget
 from ..selection import SelectionContext, Strategy, strategy_named
-from ..selection._hooks import linear_layer, only_tensor, per_sample_loss, undisturbed
+from ..selection._hooks import linear_layer, only_tensor, per_sample_loss, undisturbed, with_class_numbers
 from ..selection._strategy import rounded_up
 from ._settings import (
     Settings,
@@ -32,7 +32,7 @@ from ._settings import (
     validation_share,
 )
 from .checkpoint import RunFolder, check_finite_loss, part_of, restore, snapshot
-from .feeds import feeds_of
+from .feeds import TensorFeed, feeds_of
 from .loss import weighted_loss
 from .metrics import CLOCKS, Seconds, are_classes, counts_hits, evaluate
 from .progress import Bar, NoBar
@@ -184,6 +184,9 @@ def train(
     fingerprint = feed.fingerprint()
     if n_val:
         feed = feed.take(np.sort(rest[n_val:]))
+    for each in (feed, val_feed, test_feed):
+        if isinstance(each, TensorFeed):
+            each.y = with_class_numbers(each.y, loss)
     budget = parse_budget(budget, len(feed))
 
     # The folder: the configuration first; a finished run is only read.

@@ -65,10 +65,11 @@ class NormRecorder:
 
     def end_step(self, weights: Tensor) -> None:
         """After ``backward`` of a batch with these weights."""
-        self._steps.append((self._calls, weights))
-        self._calls = []
+        calls, self._calls = self._calls, []
+        self._steps.append((calls, weights))
         self._held += len(weights)
-        if self._held >= _HELD_ROWS:
+        is_plain = len(calls) == 1 and calls[0][0].ndim == 2 and len(calls[0][0]) == len(weights)
+        if self._held >= _HELD_ROWS or not is_plain:  # of others products are formed, which may be large
             self._reduce()
 
     def take(self) -> NDArray[np.float32]:

@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 from torch import distributed
 from torch.utils.data import Dataset, Sampler, TensorDataset
 
-from .._containers import n_rows
+from .._containers import as_numpy, n_rows
 from .._coreset import Coreset
 from .._errors import CoresiftError, InvalidInputError
 from .._validation import check_budget, check_count
 from ..selection import SelectionContext, Selector, Strategy, plan, strategy_named
 from ..selection._context import SEEN
+from .recorder import reuses_norms
 
 _SELECTION, _ORDER = 11, 12  # keep the streams of one seed apart
 
@@ -145,6 +146,11 @@ class CoresetSampler(Sampler[int]):
         if rank is not None and not 0 <= check_count(rank, "rank", 0) < (num_replicas or 1):
             raise InvalidInputError(f"rank = {rank} must be below num_replicas = {num_replicas or 1}.")
         self._replicas, self._rank = num_replicas, rank
+        if num_replicas is not None and num_replicas > 1 and reuses_norms(self.strategy):
+            raise InvalidInputError(
+                f"num_replicas = {num_replicas}: ranks that select for themselves do not know what the others saw. "
+                "Leave it out under torch.distributed, or choose fresh scores."
+            )
         size = check_budget(budget, self.context.n_samples, "budget")
         self.plan = plan(self.strategy, self.context.n_epochs or 1, size / self.context.n_samples)
         self.epoch = 0
@@ -197,6 +203,24 @@ class CoresetSampler(Sampler[int]):
         rows = np.concatenate((rows, np.resize(rows, lacking)))
         weights = np.concatenate((weights, np.zeros(lacking)))
         return rows[self.rank :: replicas], weights[self.rank :: replicas]
+
+    def record(self, norms: Any) -> None:
+        """Tell what training saw of the current epoch: a norm for each row of this rank, in the order it was served.
+
+        Ranks that share a selection share what they saw, too: each of them must call it.
+        """
+        rows, weights = self.epoch_rows()
+        norms = as_numpy(norms)
+        if norms.shape != rows.shape:
+            raise InvalidInputError(
+                f"norms of shape {norms.shape}: one for each of {len(rows)} rows is needed."
+            )
+        parts: list[Any] = [(rows[weights > 0], norms[weights > 0])]
+        if self._shares_selection():
+            own, parts = parts[0], [None] * self.num_replicas
+            distributed.all_gather_object(parts, own)
+        for part in parts:
+            self.context.record(*part)
 
     def __iter__(self) -> Iterator[int]:
         rows, weights = self.epoch_rows()
@@ -263,7 +287,8 @@ class CoresetSampler(Sampler[int]):
         context.model = (
             None  # what is kept is of the data alone: strategies that need more have nothing to recall
         )
-        if isinstance(self.strategy, Selector):  # one's own strategy may mind being asked
+        # one's own strategy may mind being asked; one that goes by what training saw keeps nothing else
+        if isinstance(self.strategy, Selector) and not reuses_norms(self.strategy):
             with suppress(Exception):  # the next selection says what is wrong, if it is
                 self.strategy.select(
                     context, self.budget, np.random.default_rng((self.seed, _SELECTION, self._selected_at))
