@@ -1,0 +1,61 @@
+"""What it costs to draw by the norms that training saw: pairs of runs beside uniform redraws, one after the other.
+
+``CORESIFT_DATA=DIR python -m benchmarks.recorder_cost`` prints medians of ratios of processor seconds. Three minutes. Set
+``OMP_NUM_THREADS=1``.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+import numpy as np
+import torch
+
+from coresift.data import load_dataset
+from coresift.selection import AdaptiveCoreset, AdaptiveRandom
+from coresift.training import build_model, train
+
+CASES = (("covtype", "mlp", 0.01, 40, 7), ("covtype", "mlp", 0.05, 8, 7), ("mnist", "lenet", 0.01, 20, 5))
+
+
+class Recorded(AdaptiveRandom):
+    """Uniform redraws that ask for norms and do not use them."""
+
+    reuses_norms = True
+
+
+def seconds(
+    data: Any, model: str, strategy: Any, budget: float, epochs: int, seed: int
+) -> tuple[float, float]:
+    """Of selection and of training."""
+    network = build_model(model, n_classes=data.n_classes, input_shape=data.input_shape, seed=0)
+    options = {"epochs": epochs, "select_every": 1, "seed": seed, "device": "cpu", "clock": "cpu"}
+    found = train(network, data, strategy, budget, **options).seconds
+    return found.selection, found.training
+
+
+def main() -> int:
+    """Measure, print."""
+    torch.set_num_threads(1)
+    print(
+        "| data | budget | recording, share of training | draw, share of training | all, over uniform redraws |"
+    )
+    print("|---|---:|---:|---:|---:|")
+    for name, model, budget, epochs, pairs in CASES:
+        data = load_dataset(name, os.environ.get("CORESIFT_DATA"))
+        ratios = []
+        for seed in range(pairs):
+            uniform, recorded, seen = (
+                seconds(data, model, strategy, budget, epochs, seed)
+                for strategy in (AdaptiveRandom(), Recorded(), AdaptiveCoreset(scores="seen"))
+            )
+            ratios.append((recorded[1] / uniform[1] - 1, seen[0] / uniform[1], sum(seen) / sum(uniform)))
+        recording, drawing, both = np.median(ratios, axis=0)
+        print(f"| {name} | {100 * budget:g} % | {recording:.1%} | {drawing:.1%} | {both:.2f} |")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
