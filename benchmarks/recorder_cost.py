@@ -1,7 +1,7 @@
 """What it costs to draw by the norms that training saw: pairs of runs beside uniform redraws, one after the other.
 
-``CORESIFT_DATA=DIR python -m benchmarks.recorder_cost`` prints medians of ratios of processor seconds. Three minutes. Set
-``OMP_NUM_THREADS=1``.
+``CORESIFT_DATA=DIR python -m benchmarks.recorder_cost`` prints medians of ratios of processor seconds. Three minutes.
+Set ``OMP_NUM_THREADS=1``.
 """
 
 from __future__ import annotations
