@@ -19,9 +19,10 @@ from coresift.selection import (
     Selector,
     Warm,
 )
+from coresift.selection._strategy import asks_for
 from coresift.selection._variance import gradient_norms
 from coresift.training import CoresetSampler, train
-from coresift.training.recorder import NormRecorder, reuses_norms
+from coresift.training.recorder import NormRecorder
 
 N, D = 90, 4
 RNG = np.random.default_rng(0)
@@ -113,9 +114,9 @@ def test_taking_norms_changes_nothing() -> None:
 
 def test_what_asks_for_norms() -> None:
     for strategy in (SEEN, Warm(SEEN), PerClass(SEEN), Warm(PerClass(SEEN))):
-        assert reuses_norms(strategy)
+        assert asks_for(strategy, "reuses_norms")
     for strategy in (AdaptiveCoreset(), Warm(AdaptiveRandom()), AdaptiveRandom()):
-        assert not reuses_norms(strategy)
+        assert not asks_for(strategy, "reuses_norms")
 
 
 def test_a_layer_outside_the_loss_is_named() -> None:

@@ -20,7 +20,13 @@ if TYPE_CHECKING:
     import torch
 
 Loss = Callable[[Any, Any], Any]
-LOSSES = ("cross_entropy", "mse", "l1", "huber", "bce")
+LOSSES = {  # and what PyTorch calls them
+    "cross_entropy": "CrossEntropyLoss",
+    "mse": "MSELoss",
+    "l1": "L1Loss",
+    "huber": "HuberLoss",
+    "bce": "BCEWithLogitsLoss",
+}
 
 
 def load_torch() -> Any:
@@ -35,35 +41,20 @@ def load_torch() -> Any:
 def per_sample_loss(loss: str | Loss) -> Loss:
     """A function of outputs and targets to losses that are not reduced over the samples."""
     load_torch()
-    from torch.nn import functional
+    from torch import nn
 
-    if callable(loss):
-        if getattr(loss, "reduction", "none") != "none":
-            # a module such as CrossEntropyLoss(): the caller's own keeps its reduction
-            loss = copy.copy(loss)
-            loss.reduction = "none"  # type: ignore[attr-defined]
-        return _guarded(loss)
-    if loss == "cross_entropy":
-        from torch import nn
-
-        return _guarded(nn.CrossEntropyLoss(reduction="none"))
-    named: dict[str, Callable[..., Any]] = {
-        "mse": functional.mse_loss,
-        "l1": functional.l1_loss,
-        "huber": functional.huber_loss,
-        "bce": functional.binary_cross_entropy_with_logits,
-    }
-    if not isinstance(loss, str) or loss not in named:
+    if isinstance(loss, str) and loss in LOSSES:
+        return _guarded(getattr(nn, LOSSES[loss])(reduction="none"))
+    if not callable(loss):
         known = ", ".join(map(repr, LOSSES))
         raise InvalidInputError(
             f"loss = {loss!r} is not one of {known}, nor a function of outputs and targets."
         )
-    function = named[loss]
-
-    def elementwise(outputs: Any, targets: Any) -> Any:
-        return function(outputs, _of_shape(targets, outputs), reduction="none")
-
-    return elementwise
+    if getattr(loss, "reduction", "none") != "none":
+        # a module such as CrossEntropyLoss(): the caller's own keeps its reduction
+        loss = copy.copy(loss)
+        loss.reduction = "none"  # type: ignore[attr-defined]
+    return _guarded(loss)
 
 
 def _of_shape(targets: Any, outputs: Any) -> Any:

@@ -105,6 +105,15 @@ def plan(strategy: Any, n_epochs: int, fraction: float) -> Plan:
     return Plan(0, n_epochs) if own is None else own(n_epochs, fraction)
 
 
+def asks_for(strategy: Any, what: str) -> bool:
+    """Whether a strategy, or one that it is made of, says of itself that it needs something of a training loop."""
+    while strategy is not None:
+        if getattr(strategy, what, False):
+            return True
+        strategy = getattr(strategy, "strategy", None)
+    return False
+
+
 def rounded_up(value: float) -> int:
     """The next integer; 0.1 * 30 is a little above 3 in floats, and means 3."""
     return math.ceil(value * (1.0 - 1e-12))

@@ -310,8 +310,8 @@ class AdaptiveCoreset(Selector):
             return f"{self.name} (by what training saw)"
         if variance is None or context._path:
             return self.name
-        whose = "variance" if correction == 1 else "unbiased weights would have a variance"
-        return f"{self.name} ({whose} {'' if correction == 1 else 'of '}{variance.ratio:.2g} of a uniform draw's)"
+        whose = "variance" if correction == 1 else "unbiased weights would have a variance of"
+        return f"{self.name} ({whose} {variance.ratio:.2g} of a uniform draw's)"
 
     def _pooled(
         self, context: SelectionContext, n_pool: int, rng: np.random.Generator

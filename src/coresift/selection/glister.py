@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,6 +47,7 @@ class Glister(Selector):
     epsilon: float | None = 0.01
     refresh: int = 1
     bias_only: bool = False
+    needs_validation: ClassVar[bool] = True
 
     def _check(self) -> None:
         check_positive(self.eta, "eta")

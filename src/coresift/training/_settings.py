@@ -17,7 +17,7 @@ from torch import nn
 
 from .._errors import InvalidInputError, InvalidTypeError
 from .._validation import check_choice, check_count, check_positive
-from ..selection import Glister
+from ..selection._strategy import asks_for
 
 _VALIDATION_SHARE = 0.1
 _SCHEDULES = ("cosine", "constant")
@@ -81,7 +81,7 @@ def _check_number(value: Any, name: str) -> None:
 
 def validation_share(given: float | None, strategy: Any, eval_every: int) -> float:
     """The share set aside for validation: as given, or so much as is usual if somebody looks at it."""
-    looks = needs_validation(strategy)
+    looks = asks_for(strategy, "needs_validation")
     if given is None:
         return _VALIDATION_SHARE if looks or eval_every else 0.0
     _check_number(given, "val_fraction")
@@ -91,15 +91,6 @@ def validation_share(given: float | None, strategy: Any, eval_every: int) -> flo
         who = "this strategy looks" if looks else f"eval_every = {eval_every} looks"
         raise InvalidInputError(f"val_fraction = 0, but {who} at validation data; 0.1 is usual.")
     return given
-
-
-def needs_validation(strategy: Any) -> bool:
-    """Whether a strategy, or one that it is made of, looks at validation data."""
-    while strategy is not None:
-        if isinstance(strategy, Glister) or getattr(strategy, "needs_validation", False):
-            return True
-        strategy = getattr(strategy, "strategy", None)
-    return False
 
 
 def device_named(device: str | torch.device) -> torch.device:

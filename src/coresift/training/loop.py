@@ -21,7 +21,7 @@ from .._validation import check_choice
 from ..scale.budget import parse_budget
 from ..selection import SelectionContext, Strategy, strategy_named
 from ..selection._hooks import linear_layer, only_tensor, per_sample_loss, undisturbed, with_class_numbers
-from ..selection._strategy import rounded_up
+from ..selection._strategy import asks_for, rounded_up
 from ._settings import (
     Settings,
     derived_seed,
@@ -36,7 +36,7 @@ from .feeds import TensorFeed, feeds_of
 from .loss import weighted_loss
 from .metrics import CLOCKS, Seconds, are_classes, counts_hits, evaluate
 from .progress import Bar, NoBar
-from .recorder import NormRecorder, reuses_norms
+from .recorder import NormRecorder
 from .sampler import CoresetSampler
 
 Metrics = dict[str, Any]
@@ -218,7 +218,7 @@ def train(
     optimizer = torch.optim.SGD(model.parameters(), lr=lr, momentum=momentum, weight_decay=weight_decay)
 
     recorder = None
-    if reuses_norms(strategy):
+    if asks_for(strategy, "reuses_norms"):
         with own_randomness(derived_seed(seed, _EVALUATION), place), undisturbed(model):
             example, _, _ = next(feed.batches(np.zeros(2, dtype=np.int64), np.ones(2), 2))
             recorder = NormRecorder(linear_layer(model, None, example) or model)

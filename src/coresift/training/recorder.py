@@ -15,18 +15,7 @@ from .._errors import InvalidInputError
 from ..selection._gradients import Gradients
 from ..selection._hooks import layer_factors, only_tensor
 
-_HELD_ROWS = (
-    4096  # of which the factors wait for their norms: some small products at once cost less than one by one
-)
-
-
-def reuses_norms(strategy: Any) -> bool:
-    """Whether a strategy, or one that it is made of, draws by what training saw."""
-    while strategy is not None:
-        if getattr(strategy, "reuses_norms", False):
-            return True
-        strategy = getattr(strategy, "strategy", None)
-    return False
+_HELD_ROWS = 4096  # whose factors wait for their norms: one large product costs less than many small ones
 
 
 class NormRecorder:
@@ -39,9 +28,8 @@ class NormRecorder:
 
     def __init__(self, layer: nn.Module) -> None:
         self.layer = layer
-        self._calls: list[
-            list[Tensor]
-        ] = []  # of one step: what the layer was given, the slope in what it gave
+        # of one step: what the layer was given, and the slope in what it gave
+        self._calls: list[list[Tensor]] = []
         self._steps: list[tuple[list[list[Tensor]], Tensor]] = []
         self._held = 0
         self._norms: list[NDArray[np.float32]] = []

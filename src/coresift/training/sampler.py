@@ -18,7 +18,7 @@ from .._errors import CoresiftError, InvalidInputError
 from .._validation import check_budget, check_count
 from ..selection import SelectionContext, Selector, Strategy, plan, strategy_named
 from ..selection._context import SEEN
-from .recorder import reuses_norms
+from ..selection._strategy import asks_for
 
 _SELECTION, _ORDER = 11, 12  # keep the streams of one seed apart
 
@@ -146,7 +146,7 @@ class CoresetSampler(Sampler[int]):
         if rank is not None and not 0 <= check_count(rank, "rank", 0) < (num_replicas or 1):
             raise InvalidInputError(f"rank = {rank} must be below num_replicas = {num_replicas or 1}.")
         self._replicas, self._rank = num_replicas, rank
-        if num_replicas is not None and num_replicas > 1 and reuses_norms(self.strategy):
+        if num_replicas is not None and num_replicas > 1 and asks_for(self.strategy, "reuses_norms"):
             raise InvalidInputError(
                 f"num_replicas = {num_replicas}: ranks that select for themselves do not know what the others saw. "
                 "Leave it out under torch.distributed, or choose fresh scores."
@@ -288,7 +288,7 @@ class CoresetSampler(Sampler[int]):
             None  # what is kept is of the data alone: strategies that need more have nothing to recall
         )
         # one's own strategy may mind being asked; one that goes by what training saw keeps nothing else
-        if isinstance(self.strategy, Selector) and not reuses_norms(self.strategy):
+        if isinstance(self.strategy, Selector) and not asks_for(self.strategy, "reuses_norms"):
             with suppress(Exception):  # the next selection says what is wrong, if it is
                 self.strategy.select(
                     context, self.budget, np.random.default_rng((self.seed, _SELECTION, self._selected_at))
