@@ -226,3 +226,31 @@ def test_a_resumed_run_minds_what_is_said_and_not_how_data_are_read(
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     assert main(["train", "--resume", "../run", "--epochs", "3"]) == 0
+
+
+def test_whole_numbers_are_targets_where_the_task_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(120, 3))
+    table = np.column_stack([x, np.rint(50 * x[:, 0])])
+    file, out = tmp_path / "prices.csv", tmp_path / "run"
+    np.savetxt(file, table, delimiter=",", header="a,b,c,price", comments="", fmt=["%f"] * 3 + ["%d"])
+    given = [
+        "train",
+        "-d",
+        str(file),
+        "--label",
+        "price",
+        "-m",
+        "mlp",
+        "--epochs",
+        "2",
+        "--select-every",
+        "1",
+    ]
+    assert main([*given, "--task", "regression", "-o", str(out)]) == 0
+    assert "(rms)" in capsys.readouterr().out
+    assert json.loads((out / "config.json").read_text())["about"]["options"]["task"] == "regression"
+    assert main([*given, "--task", "guess", "-o", str(tmp_path / "no")]) == 2
+    assert "guess" in capsys.readouterr().err

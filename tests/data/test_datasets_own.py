@@ -258,6 +258,34 @@ def test_a_table_is_its_columns_of_numbers(tmp_path: Path, kind: str) -> None:
     assert targets.input_shape == (3,)
 
 
+def test_columns_that_are_left_out_are_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    frame().to_csv(tmp_path / "rows.csv", index=False)
+    found = load_dataset(tmp_path / "rows.csv", label="y")
+    assert "'text'" in found.preparation
+    assert "'text'" in caplog.text
+    assert "encode" in caplog.text
+    caplog.clear()
+    frame().drop(columns="text").to_csv(tmp_path / "numbers.csv", index=False)
+    found = load_dataset(tmp_path / "numbers.csv", label="y")
+    assert "left out" not in found.preparation
+    assert caplog.text == ""
+
+
+def test_amounts_that_look_like_classes_are_told(caplog: pytest.LogCaptureFixture) -> None:
+    x, prices = rows(400), np.arange(400) // 3
+    assert load_dataset((x, prices)).n_classes == 134
+    assert "134 classes in" in caplog.text
+    assert "regression" in caplog.text
+    caplog.clear()
+    assert load_dataset((x, prices), task="classification").n_classes == 134  # it was asked for
+    assert load_dataset((x, prices), task="regression").n_classes is None
+    assert load_dataset((x, np.arange(400) % 40)).n_classes == 40  # ten of each
+    assert (
+        load_dataset((x[:60], np.arange(60) % 20)).n_classes == 20
+    )  # few of each, but no more classes than that
+    assert caplog.text == ""
+
+
 def test_a_table_of_embeddings_and_names(tmp_path: Path) -> None:
     vectors = rows(20, 5).astype(np.float32)
     names = np.array(["cat", "dog"])[np.arange(20) % 2]

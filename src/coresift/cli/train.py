@@ -59,6 +59,13 @@ def train(
     test: Annotated[
         str | None, typer.Option(help="Of your own data: the test part, a file or folder.")
     ] = None,
+    task: Annotated[
+        str | None,
+        typer.Option(
+            autocompletion=lambda: ["classification", "regression"],
+            help="Of your own data; by default numbers with a point are targets of a regression, all else classes.",
+        ),
+    ] = None,
     model: Annotated[
         str,
         typer.Option(
@@ -172,7 +179,7 @@ def _run(
     from coresift.training.progress import Bar
 
     strategy = strategy_named(options["strategy"])  # a wrong name is said before data are read
-    own = {name: options[name] for name in ("label", "test") if options[name] is not None}
+    own = {name: options[name] for name in ("label", "test", "task") if options.get(name) is not None}
     data = load_dataset(options["dataset"], options["data_dir"], download=options["download"], **own)
     outputs = None if data.n_outputs == 1 else data.n_outputs
     model = build_model(
@@ -219,6 +226,8 @@ def _check_words(options: dict[str, Any]) -> None:
     try:
         strategy_named(options["strategy"])
         check_choice(options["schedule"], "schedule", ("cosine", "constant"))
+        if options.get("task") is not None:
+            check_choice(options["task"], "task", ("classification", "regression"))
         parse_budget(options["budget"], 2**53)  # whether there are so many samples is seen later
     except InvalidInputError as error:
         raise typer.BadParameter(str(error)) from error

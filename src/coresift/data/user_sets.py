@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,9 @@ from .preparing import (
 from .splits import DatasetSplits, Task
 
 _CHANNELS = (1, 3, 4)
+_FEW_PER_CLASS, _MANY_CLASSES = 5, 20  # whole numbers that are rather amounts than classes
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -44,14 +48,17 @@ def from_arrays(
     test: tuple[Any, Any] | None,
     options: Options,
     class_names: tuple[str, ...] | None = None,
+    notes: tuple[str, ...] = (),
 ) -> DatasetSplits:
     """Inputs and labels, or targets: (n, d) rows, (n, h, w), (n, c, h, w) or (n, h, w, c) images.
 
     Rows are standardised with the statistics of the training part. Images are bytes, or floats. Labels that are
     integers, booleans or strings are classes, floats are targets of a regression, unless ``task`` says otherwise.
     Labels are numbered in the order of their values; with ``class_names`` they are positions in it already.
+    ``notes`` is what was done before.
     """
     x, how = _inputs(train[0], f"{name}: x")
+    how = [*notes, *how]
     y = _numpy(train[1])
     _check_lengths(x, y, name)
     task = options.task or ("regression" if y.dtype.kind == "f" else "classification")
@@ -77,6 +84,13 @@ def from_arrays(
     known: dict[str, Any] = {"class_names": names}
     if names is not None:
         known["n_classes"] = len(names)
+        if options.task is None and len(names) > max(_MANY_CLASSES, len(y) / _FEW_PER_CLASS):
+            logger.warning(
+                "%s: %d classes in %d training samples; if the labels are amounts, say task='regression' (--task)",
+                name,
+                len(names),
+                len(y),
+            )
     if x.ndim == 2:
         x, x_test = standardized(x, x_test)
         how.append("columns standardised with mean and deviation of the training part")
@@ -196,10 +210,17 @@ def from_table(path: Path, test: Path | None, options: Options) -> DatasetSplits
     parts = [_table(place, options.label) for place in (path, test) if place is not None]
     if test is not None and parts[0][2] != parts[1][2]:
         raise InvalidInputError(f"{test}: its columns are not those of {path}.")
-    return from_arrays(str(path), parts[0][:2], parts[1][:2] if test is not None else None, options)
+    notes: tuple[str, ...] = ()
+    if unused := parts[0][3]:
+        notes = (f"columns that are no numbers left out: {', '.join(map(repr, unused))}",)
+        logger.warning("%s: %s; encode them as numbers to use them", path, notes[0])
+    return from_arrays(
+        str(path), parts[0][:2], parts[1][:2] if test is not None else None, options, notes=notes
+    )
 
 
-def _table(path: Path, label: str) -> tuple[np.ndarray, np.ndarray, list[str]]:
+def _table(path: Path, label: str) -> tuple[np.ndarray, np.ndarray, list[str], list[str]]:
+    """Numbers, labels, the names of the columns of numbers, and those of the others."""
     need_pyarrow("Parquet and CSV files")
     if not path.exists():
         raise InvalidInputError(f"{path}: no such file.")
@@ -219,7 +240,7 @@ def _table(path: Path, label: str) -> tuple[np.ndarray, np.ndarray, list[str]]:
 
 def _arrays_of_table(
     path: Path, files: list[str], kind: str, label: str
-) -> tuple[np.ndarray, np.ndarray, list[str]]:
+) -> tuple[np.ndarray, np.ndarray, list[str], list[str]]:
     from pyarrow import csv, dataset, float64, types
 
     found = dataset.dataset(files, format=kind)
@@ -242,7 +263,7 @@ def _arrays_of_table(
         rest.schema, Wanted(), str(path), lambda name: rest.column(name)[0].as_py(), integers=True
     )
     chunk = chunk_of(rest.to_batches()[0], columns, str(path))
-    return chunk.X, np.asarray(targets.to_pylist()), columns.names
+    return chunk.X, np.asarray(targets.to_pylist()), columns.names, list(columns.left_out)
 
 
 def is_hugging_face(data: Any) -> bool:
