@@ -110,11 +110,15 @@ def test_folders_and_patterns_without_data(tmp_path: Path) -> None:
         open_source(tmp_path / "a.parquet")
 
 
-def test_hidden_files_are_passed_over(tmp_path: Path) -> None:
-    write(tmp_path / "a.parquet", x=np.zeros(3))
-    (tmp_path / "_SUCCESS").write_text("")
-    (tmp_path / ".b.parquet").write_text("being written")
-    assert open_source(tmp_path).files == [str(tmp_path / "a.parquet")]
+@pytest.mark.parametrize("address", ["{}", "file://{}", "file://{}/"])
+def test_hidden_files_are_passed_over(tmp_path: Path, address: str) -> None:
+    folder = tmp_path / "_mine"  # what the data are in may have any name
+    (folder / "_temporary" / "0").mkdir(parents=True)
+    write(folder / "a.parquet", x=np.zeros(3))
+    write(folder / "_temporary" / "0" / "c.parquet", x=np.zeros(3))
+    (folder / "_SUCCESS").write_text("")
+    (folder / ".b.parquet").write_text("being written")
+    assert open_source(address.format(folder)).files == [str(folder / "a.parquet")]
 
 
 def test_arrays_that_are_no_numbers(tmp_path: Path) -> None:

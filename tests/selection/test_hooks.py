@@ -12,7 +12,7 @@ from torch.utils.data import TensorDataset
 
 from coresift import CoresiftError, InvalidInputError
 from coresift.selection import Craig, SelectionContext
-from coresift.selection._hooks import per_sample_loss
+from coresift.selection._losses import Kind, kind_of, per_sample_loss
 from coresift.training import train
 
 RNG = np.random.default_rng(0)
@@ -409,3 +409,21 @@ def test_targets_beside_one_output_are_not_broadcast(module, name):
 def test_a_loss_of_all_pairs_is_refused():
     with pytest.raises(InvalidInputError, match=r"has the shape \(6, 6\): one number a sample"):
         per_sample_loss(lambda outputs, targets: (outputs - targets) ** 2)(torch.randn(6, 1), torch.randn(6))
+
+
+def test_the_kind_of_a_loss() -> None:
+    class Half(torch.nn.MSELoss):
+        pass
+
+    class MSELoss:  # of somebody else
+        pass
+
+    for loss in ("mse", torch.nn.SmoothL1Loss(), Half()):
+        assert kind_of(loss) is Kind.NUMBERS
+    for loss in ("cross_entropy", torch.nn.NLLLoss()):
+        assert kind_of(loss) is kind_of(loss, derived=False) is Kind.CLASSES
+    for loss in ("bce", torch.nn.BCELoss()):
+        assert kind_of(loss) is Kind.SWITCHES
+    for loss in (MSELoss(), "nothing", lambda outputs, targets: outputs, None):
+        assert kind_of(loss) is None
+    assert kind_of(Half(), derived=False) is None

@@ -155,6 +155,14 @@ def pieces_of(n_rows: int, row_bytes: int, file: int = 0, start: int = 0) -> lis
     ]
 
 
+def is_hidden(parts: Sequence[str]) -> bool:
+    """Whether a file is a note or a leftover, by the parts of its path below the folder of the data.
+
+    Writers of tables leave ``_SUCCESS`` and ``_temporary/``, file systems and editors ``.snapshot/`` and the like.
+    """
+    return any(part[0] in "._" for part in parts)
+
+
 def encode_labels(values: np.ndarray, what: str) -> Labels:
     """Labels of an array of integers, booleans or strings."""
     if values.dtype.kind not in "iubUS":

@@ -15,7 +15,7 @@ from .._errors import InvalidInputError, InvalidTypeError
 from .arrays import ArraySource, NpySource, open_npz
 from .columns import Wanted, need_pyarrow
 from .images import DEFAULT_SIZE, SUFFIXES, ImageSource
-from .source import Source
+from .source import Source, is_hidden
 from .tables import CsvSource, ParquetSource
 
 _TABLES: dict[str, type[ParquetSource] | type[CsvSource]] = {
@@ -120,7 +120,7 @@ def _open_path(path: str, wanted: Wanted, filesystem: Any, image_size: int) -> S
         inside = sorted(
             str(file)
             for file in Path(path).rglob("*")
-            if file.is_file() and not any(part[0] in "._" for part in file.relative_to(path).parts)
+            if file.is_file() and not is_hidden(file.relative_to(path).parts)
         )
         images = [Path(file) for file in inside if Path(file).suffix.lower() in SUFFIXES]
         data = [file for file in inside if Path(file).suffix.lower() in (*_TABLES, ".npy")]
@@ -217,7 +217,10 @@ def _remote_files(address: str, filesystem: Any) -> tuple[Any, list[str]]:
     except (pa.ArrowException, OSError) as error:
         raise InvalidInputError(f"{address}: cannot be reached ({error})") from error
     files = sorted(
-        item.path for item in below if item.type == fs.FileType.File and item.base_name[0] not in "._"
+        item.path
+        for item in below
+        if item.type == fs.FileType.File
+        and not is_hidden(PurePosixPath(item.path.removeprefix(head).lstrip("/")).parts)
     )
     if head != path:
         files = [file for file in files if fnmatch(file, path)]

@@ -23,6 +23,7 @@ from .preparing import (
     split_rows,
     standardized,
 )
+from .source import is_hidden
 from .splits import DatasetSplits, Task
 
 _CHANNELS = (1, 3, 4)
@@ -231,8 +232,7 @@ def _table(path: Path, label: str) -> tuple[np.ndarray, np.ndarray, list[str], l
         files = sorted(
             file
             for file in path.rglob("*")
-            if file.suffix.lower() in wanted
-            and not any(part[0] in "._" for part in file.relative_to(path).parts)
+            if file.suffix.lower() in wanted and not is_hidden(file.relative_to(path).parts)
         )
     with naming(path, f"damaged, or no {kind} file"):
         return _arrays_of_table(path, [str(file) for file in files], kind, label)

@@ -21,9 +21,10 @@ from ._inputs import (
     class_positions,
     flattened,
     has_fractions,
-    is_of_numbers,
     principal,
 )
+from ._losses import Kind, kind_of, with_class_numbers
+from ._torch import load_torch
 
 if TYPE_CHECKING:
     import torch
@@ -166,7 +167,9 @@ class SelectionContext:
 
     def fixed_rng(self, tag: int, seed: int | None = None) -> np.random.Generator:
         """A generator that is the same whenever it is asked for in a run: of draws that are made once and kept."""
-        return np.random.default_rng((self._seed if seed is None else seed, tag, *self._path))
+        # NumPy takes (s, t) and (s, t, 0) for the same seed: parts count from 1
+        path = (place + 1 for place in self._path)
+        return np.random.default_rng((self._seed if seed is None else seed, tag, *path))
 
     def kept(self, key: Any, compute: Callable[[], Any]) -> Any:
         """Compute something that depends on the data alone, once in a run. A key may be the strategy itself."""
@@ -183,7 +186,7 @@ class SelectionContext:
     @property
     def has_classes(self) -> bool:
         """Whether the labels are classes and no targets of a regression, as far as they and the loss tell."""
-        return not is_of_numbers(self.loss) and not has_fractions(self.labels)
+        return kind_of(self.loss) is not Kind.NUMBERS and not has_fractions(self.labels)
 
     def record(self, rows: Rows, norms: NDArray[np.floating[Any]]) -> None:
         """Note how long the gradients of some samples were when training last met them.
@@ -327,7 +330,7 @@ class SelectionContext:
         return found
 
     def _pass(self, X: Any, y: Any, rows: Rows) -> Any:
-        from ._hooks import device_of, layer_pass, load_torch, with_class_numbers
+        from ._hooks import device_of, layer_pass
 
         torch = load_torch()
         model = self.model

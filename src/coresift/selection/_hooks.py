@@ -5,117 +5,20 @@ torch is imported inside the functions: strategies that need no gradients work w
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from .._errors import InvalidInputError, InvalidTypeError, MissingExtraError
+from .._errors import InvalidInputError, InvalidTypeError
 from .._progress import logger
 from ._gradients import Gradients, Validation
+from ._losses import Loss, per_sample_loss
+from ._torch import load_torch
 
 if TYPE_CHECKING:
     import torch
-
-Loss = Callable[[Any, Any], Any]
-LOSSES = {  # and what PyTorch calls them
-    "cross_entropy": "CrossEntropyLoss",
-    "mse": "MSELoss",
-    "l1": "L1Loss",
-    "huber": "HuberLoss",
-    "bce": "BCEWithLogitsLoss",
-}
-
-
-def load_torch() -> Any:
-    """The module torch, or an error that says what to install."""
-    try:
-        import torch
-    except ImportError as error:
-        raise MissingExtraError("gradients of a model need PyTorch: pip install 'coresift[train]'") from error
-    return torch
-
-
-def per_sample_loss(loss: str | Loss) -> Loss:
-    """A function of outputs and targets to losses that are not reduced over the samples."""
-    load_torch()
-    from torch import nn
-
-    if isinstance(loss, str) and loss in LOSSES:
-        return _guarded(getattr(nn, LOSSES[loss])(reduction="none"))
-    if not callable(loss):
-        known = ", ".join(map(repr, LOSSES))
-        raise InvalidInputError(
-            f"loss = {loss!r} is not one of {known}, nor a function of outputs and targets."
-        )
-    if getattr(loss, "reduction", "none") != "none":
-        # a module such as CrossEntropyLoss(): the caller's own keeps its reduction
-        loss = copy.copy(loss)
-        loss.reduction = "none"  # type: ignore[attr-defined]
-    return _guarded(loss)
-
-
-def _of_shape(targets: Any, outputs: Any) -> Any:
-    """Numbers beside numbers: targets (n,) beside outputs (n, 1) would broadcast to (n, n)."""
-    if targets.numel() != outputs.numel():
-        raise InvalidInputError(
-            f"targets of shape {tuple(targets.shape)} beside outputs of shape {tuple(outputs.shape)}: one is needed "
-            "for each output."
-        )
-    return targets.reshape(outputs.shape).to(outputs.dtype)
-
-
-def with_class_numbers(targets: Any, loss: Any) -> Any:
-    """Labels (n,) of a loss of classes as PyTorch wants them, whatever type of whole numbers they have."""
-    if not _is_of_classes(loss) or targets.ndim != 1:
-        return targets
-    if targets.is_floating_point() and bool((targets % 1 != 0).any()):
-        raise InvalidInputError(
-            "y has numbers with fractions, but the loss is one of classes: choose another, such as 'mse'."
-        )
-    return targets.long()
-
-
-def _is_of_classes(loss: Any) -> bool:
-    """Whether it is one of PyTorch's own: a class that is derived from them may want other targets."""
-    from torch import nn
-
-    return loss == "cross_entropy" or type(loss) in (nn.CrossEntropyLoss, nn.NLLLoss)
-
-
-def _guarded(loss: Loss) -> Loss:
-    """A loss that takes the targets that people have: classes of any integer type, numbers (n,) beside (n, 1)."""
-    from torch import nn
-
-    kinds = (nn.MSELoss, nn.L1Loss, nn.SmoothL1Loss, nn.HuberLoss, nn.BCEWithLogitsLoss, nn.BCELoss)
-    is_of_classes = _is_of_classes(loss)
-
-    def guarded(outputs: Any, targets: Any) -> Any:
-        # a class that is derived from PyTorch's may want more in its targets than there are outputs
-        if type(loss) in kinds or (isinstance(loss, kinds) and targets.numel() == outputs.numel()):
-            targets = _of_shape(targets, outputs)
-        elif is_of_classes and targets.ndim == outputs.ndim - 1 and not targets.is_floating_point():
-            targets = targets.long()
-        try:
-            losses = loss(outputs, targets)
-        except IndexError as error:
-            if not is_of_classes:
-                raise
-            raise InvalidInputError(
-                f"y has the labels {int(targets.min())} to {int(targets.max())}, but the model {outputs.shape[1]} "
-                f"outputs: labels must be from 0 to {outputs.shape[1] - 1}."
-            ) from error
-        n = len(outputs)
-        if n > 1 and tuple(outputs.shape) == (n, 1) and tuple(losses.shape) == (n, n):
-            raise InvalidInputError(
-                f"the loss of outputs {tuple(outputs.shape)} and targets {tuple(targets.shape)} has the shape "
-                f"{tuple(losses.shape)}: one number a sample is needed. Give targets of shape ({n}, 1)."
-            )
-        return losses
-
-    return guarded
 
 
 def linear_layer(model: torch.nn.Module, name: str | None, example: Any) -> torch.nn.Module | None:

@@ -14,12 +14,6 @@ from .._validation import check_count
 Rows = NDArray[np.int64]
 
 
-def is_of_numbers(loss: Any) -> bool:
-    """Whether a loss is one of regression, as far as its name tells."""
-    name = loss if isinstance(loss, str) else type(loss).__name__
-    return name in ("mse", "l1", "huber", "MSELoss", "L1Loss", "SmoothL1Loss", "HuberLoss")
-
-
 def has_fractions(labels: NDArray[Any]) -> bool:
     """Whether some of the labels, one a sample, are no whole numbers: then they are no classes."""
     return labels.ndim == 1 and labels.dtype.kind == "f" and bool(np.any(labels % 1 != 0))

@@ -20,7 +20,8 @@ from .._errors import InvalidInputError, InvalidTypeError
 from .._validation import check_choice
 from ..scale.budget import parse_budget
 from ..selection import SelectionContext, Strategy, strategy_named
-from ..selection._hooks import linear_layer, only_tensor, per_sample_loss, undisturbed, with_class_numbers
+from ..selection._hooks import linear_layer, only_tensor, undisturbed
+from ..selection._losses import per_sample_loss, with_class_numbers
 from ..selection._strategy import asks_for, rounded_up
 from ._settings import (
     Settings,

@@ -12,7 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ..selection._hooks import only_tensor, per_sample_loss
+from ..selection._hooks import only_tensor
+from ..selection._losses import Kind, kind_of, per_sample_loss
 from .feeds import Feed
 
 _EVALUATION_BATCH = 512  # on a CPU half as fast again as 1024: the activations stay in the cache
@@ -57,22 +58,14 @@ class Seconds:
 
 
 def counts_hits(loss: Any) -> bool:
-    """Whether the loss is one of classes, as far as its name tells; any other is one of numbers."""
-    of_numbers = (nn.MSELoss, nn.L1Loss, nn.SmoothL1Loss, nn.HuberLoss, nn.BCELoss, nn.BCEWithLogitsLoss)
-    return loss not in ("mse", "l1", "huber", "bce") and not isinstance(loss, of_numbers)
+    """Whether the loss is one of classes, as far as its kind tells; any other is one of numbers."""
+    return kind_of(loss) not in (Kind.NUMBERS, Kind.SWITCHES)
 
 
 def are_classes(outputs: Tensor, targets: Tensor) -> bool:
     """Whether the targets are labels, one a sample, of as many classes as there are outputs."""
     return (
         outputs.ndim == 2 and outputs.shape[1] > 1 and targets.ndim == 1 and not targets.is_floating_point()
-    )
-
-
-def _is_of_logits(loss: Any) -> bool:
-    """Whether outputs and targets are not of one kind, so that their distance means nothing."""
-    return loss in ("bce", "cross_entropy") or isinstance(
-        loss, nn.BCELoss | nn.BCEWithLogitsLoss | nn.CrossEntropyLoss
     )
 
 
@@ -83,6 +76,7 @@ def evaluate(model: nn.Module, feed: Feed, loss: Any) -> dict[str, float]:
     The model is left in its mode.
     """
     compute, has_classes = per_sample_loss(loss), counts_hits(loss)
+    has_distances = kind_of(loss) not in (Kind.CLASSES, Kind.SWITCHES)  # of outputs from targets
     was_training = model.training
     model.eval()
     n = len(feed)
@@ -99,7 +93,7 @@ def evaluate(model: nn.Module, feed: Feed, loss: Any) -> dict[str, float]:
                 known = (y >= 0) & (y < k)  # a loss may leave out labels, usually -100: they are no hits
                 pairs = torch.bincount((y * k + outputs.argmax(1))[known], minlength=k * k).reshape(k, k)
                 confusion = pairs if confusion is None else confusion + pairs
-            elif outputs.numel() == y.numel() and not _is_of_logits(loss):
+            elif outputs.numel() == y.numel() and has_distances:
                 error = (outputs - y.reshape(outputs.shape).to(outputs.dtype)) ** 2
                 squares += float(error.flatten(1).mean(1).sum() if error.ndim > 1 else error.sum())
                 found["rmse"] = (squares / n) ** 0.5
