@@ -279,6 +279,10 @@ def test_amounts_that_look_like_classes_are_told(caplog: pytest.LogCaptureFixtur
     caplog.clear()
     assert load_dataset((x, prices), task="classification").n_classes == 134  # it was asked for
     assert load_dataset((x, prices), task="regression").n_classes is None
+    with pytest.raises(InvalidInputError, match="too few"):
+        load_dataset((x, np.arange(400)))
+    assert "400 classes in 400 samples" in caplog.text  # nothing can be split off, and this is why
+    caplog.clear()
     assert load_dataset((x, np.arange(400) % 40)).n_classes == 40  # ten of each
     assert (
         load_dataset((x[:60], np.arange(60) % 20)).n_classes == 20
@@ -655,3 +659,49 @@ def test_bfloat16_is_read() -> None:
     np.testing.assert_array_equal(
         load_dataset((x, labels(30))).train.x, load_dataset((x.float(), labels(30))).train.x
     )
+
+
+def test_frames_of_another_order_are_refused() -> None:
+    data = frame()[["a", "b", "t"]]
+    y = labels(60)
+    assert load_dataset((data, y), test=(data, y)).n_classes == 3
+    with pytest.raises(InvalidInputError, match=r"columns of the test part are \['b', 'a', 't'\]"):
+        load_dataset((data, y), test=(data[["b", "a", "t"]], y))
+
+
+def test_what_is_probably_not_meant_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    x = rows(60)
+    load_dataset((x, np.zeros(60, dtype=int)))
+    assert "all labels are 0" in caplog.text
+    caplog.clear()
+    load_dataset((x, 2e4 * x[:, 0]))
+    assert "divide them by their deviation" in caplog.text
+    caplog.clear()
+    load_dataset((x, x[:, 0]))
+    load_dataset((x, np.array(["a", "b"] * 30)))
+    assert caplog.text == ""
+
+
+def csv_file(path: Path, *lines: tuple[str, int]) -> Path:
+    path.write_text("a,b,y\n" + "".join(f"{line}\n" * count for line, count in lines))
+    return path
+
+
+LONG = 200_000  # lines that fill more than the block from which types are guessed
+
+
+def test_labels_of_a_csv_file_are_looked_at_as_a_whole(tmp_path: Path) -> None:
+    late = csv_file(tmp_path / "late.csv", ("1.5,2,3", LONG), ("1,2,cat", 50))
+    assert load_dataset(late, label="y").class_names == ("3", "cat")
+    numbers = csv_file(tmp_path / "numbers.csv", ("1.5,2,1", 50), ("1.5,2,2.5", 50))
+    assert load_dataset(numbers, label="y").task == "regression"
+    whole = csv_file(tmp_path / "whole.csv", ("1.5,2,10", 50), ("1.5,2,9", 50))
+    assert load_dataset(whole, label="y").class_names == ("9", "10")
+    broken = csv_file(tmp_path / "broken.csv", ('1,2,"3\n4"', 50), ("1,2,5", 50))
+    assert load_dataset(broken, label="y").class_names == ("3\n4", "5")
+
+
+def test_a_column_that_ceases_to_be_numbers_is_named(tmp_path: Path) -> None:
+    path = csv_file(tmp_path / "late.csv", ("1.5,2,3", LONG), ("?,2,3", 5))
+    with pytest.raises(InvalidInputError, match=r"column 'a' begins as double and then is not .*'\?'"):
+        load_dataset(path, label="y")

@@ -253,6 +253,7 @@ def test_an_error_instead_of_a_budget(file: Path) -> None:
         ({}, "either a budget or eps"),
         ({"budget": 5, "eps": 0.1}, "either a budget or eps"),
         ({"eps": 0.1, "method": "keys"}, "eps is guaranteed for method='iid'"),
+        ({"eps": 0.1, "normalize": True}, "leave normalize out"),
         ({"budget": 5, "per_class": True}, "per_class needs the column of the labels"),
         ({"budget": 5, "per_class": True, "label": "y", "method": "iid"}, "per_class goes with"),
         ({"budget": 5, "loss": "cauchy"}, "loss = 'cauchy'"),
@@ -426,3 +427,32 @@ def test_a_class_without_weight_gets_no_rows(bound: str, tmp_path: Path) -> None
     core = select(tmp_path / "p.parquet", 40, label="y", weight="w", per_class=True, bound=bound).coreset
     assert core.size == 40
     assert set(y[core.indices]) == {"common"}
+
+
+@pytest.mark.parametrize("options", [{}, {"method": "systematic"}, {"label": "y", "per_class": True}])
+def test_normalized_weights_sum_to_those_of_the_rows(file: Path, options: dict[str, Any]) -> None:
+    given = {"columns": FEATURES, "bandwidth": 3.0, "bound": "closed-form", "seed": 1, **options}
+    plain, scaled = (select(file, 300, normalize=normalize, **given) for normalize in (False, True))
+    np.testing.assert_array_equal(plain.coreset.indices, scaled.coreset.indices)
+    y = labels(file)
+    groups = [y == name for name in "abc"] if "label" in options else [np.ones(len(y), dtype=bool)]
+    for group in groups:
+        mine = group[scaled.coreset.indices]
+        before, after = plain.coreset.weights[mine], scaled.coreset.weights[mine]
+        assert after.sum() == pytest.approx(group.sum())
+        np.testing.assert_allclose(after / after.sum(), before / before.sum())
+    assert "normalized" in scaled.coreset.adjustments
+    assert not any("--normalize" in line for line in scaled.lines())
+
+
+def test_weights_that_miss_their_sum_are_told(file: Path) -> None:
+    chosen = select(file, 60, columns=FEATURES, bandwidth=3.0, bound="closed-form")
+    share = chosen.coreset.weights.sum() / 12_000
+    assert abs(share - 1) > 0.02
+    assert f"The weights sum to {share:.3g} times" in "\n".join(chosen.lines())
+
+
+def test_a_check_that_cannot_be_made_is_told(file: Path, caplog: pytest.LogCaptureFixture) -> None:
+    chosen = select(file, 60, columns=FEATURES, bandwidth=1e-3, bound="closed-form")
+    assert chosen.report.worst_error_found is None
+    assert "no error is found or stated" in caplog.text

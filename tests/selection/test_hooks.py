@@ -12,7 +12,7 @@ from torch.utils.data import TensorDataset
 
 from coresift import CoresiftError, InvalidInputError
 from coresift.selection import Craig, SelectionContext
-from coresift.selection._losses import Kind, kind_of, per_sample_loss
+from coresift.selection._losses import Kind, kind_of, per_sample_loss, with_class_numbers
 from coresift.training import train
 
 RNG = np.random.default_rng(0)
@@ -427,3 +427,29 @@ def test_the_kind_of_a_loss() -> None:
     for loss in (MSELoss(), "nothing", lambda outputs, targets: outputs, None):
         assert kind_of(loss) is None
     assert kind_of(Half(), derived=False) is None
+
+
+def test_losses_of_classes_that_would_say_nothing_are_refused() -> None:
+    compute = per_sample_loss("cross_entropy")
+    with pytest.raises(InvalidInputError, match="one output"):
+        compute(torch.randn(5, 1), torch.zeros(5, dtype=torch.long))
+    with pytest.raises(InvalidInputError, match="below 0"):
+        with_class_numbers(torch.tensor([[0.5, -0.5]]), "cross_entropy")
+    shares = torch.tensor([[0.25, 0.75]])
+    assert with_class_numbers(shares, "cross_entropy") is shares
+    assert with_class_numbers(-shares, "mse") is not None
+
+
+def test_frames_and_series_have_gradients_and_text_has_not() -> None:
+    import pandas as pd
+
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(40, 3)).astype(np.float32), rng.integers(2, size=40)
+    model = torch.nn.Linear(3, 2)
+    expected = SelectionContext(X, y, model=model).gradients().residuals
+    frame, series = pd.DataFrame(X), pd.Series(y, index=np.arange(40)[::-1])
+    np.testing.assert_array_equal(
+        SelectionContext(frame, series, model=model).gradients().residuals, expected
+    )
+    with pytest.raises(InvalidInputError, match=r"y holds .*return_inverse"):
+        SelectionContext(X, np.array(["no", "yes"])[y], model=model).gradients()

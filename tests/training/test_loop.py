@@ -249,3 +249,25 @@ def test_bad_data_are_named() -> None:
         train(network(), (X, np.array(["a"] * 200)), "random", 0.2)
     with pytest.raises(InvalidTypeError, match="pairs"):
         train(network(), [torch.zeros(6)] * 20, "random", 0.2)
+
+
+def test_the_task_of_the_data_chooses_the_loss() -> None:
+    numbers = load_dataset((X, X[:, :1]), task="regression")
+    found = train(network(1), numbers, "random", 0.5, epochs=2, select_every=1, seed=3)
+    said = train(network(1), numbers, "random", 0.5, epochs=2, select_every=1, seed=3, loss="mse")
+    assert found.test == said.test
+    assert found.test is not None
+    assert "rmse" in found.test
+    classes = train(network(), load_dataset((X, Y)), "random", 0.5, epochs=1)
+    assert classes.test is not None
+    assert "accuracy" in classes.test
+    with pytest.raises(InvalidInputError, match="one output"):
+        train(network(1), (X, Y), "random", 0.5, epochs=1)
+
+
+def test_a_file_is_no_folder_of_a_run(tmp_path: Path) -> None:
+    (tmp_path / "run").write_text("mine")
+    for out in (tmp_path / "run", tmp_path / "run" / "below"):
+        with pytest.raises(InvalidInputError, match="out is the folder of a run"):
+            train(network(), (X, Y), "random", 0.5, epochs=1, out=out)
+    assert (tmp_path / "run").read_text() == "mine"

@@ -104,6 +104,9 @@ def select(
         ),
     ] = "local",
     image_size: ImageSize = 32,
+    normalize: Annotated[
+        bool, typer.Option("--normalize", help="Scale the weights to sum to the weight of the rows.")
+    ] = False,
     materialize: Annotated[
         bool, typer.Option("--materialize", help="Write the chosen rows themselves, with their weights.")
     ] = False,
@@ -142,6 +145,7 @@ def select(
         delta=delta,
         per_class=per_class,
         min_per_class=min_per_class,
+        normalize=normalize,
         n_queries=queries,
         seed=seed,
         workers=workers,

@@ -29,6 +29,7 @@ _NOT_KEPT = (
     "workers",
     "checkpoint_seconds",
 )
+_FAR_BELOW = 0.05  # macro-F1, below the accuracy
 _MODELS = ["lenet", "resnet18", "mlp"]
 
 
@@ -198,7 +199,7 @@ def _run(
             model,
             data,
             strategy,
-            loss=options["loss"] or ("cross_entropy" if data.task == "classification" else "mse"),
+            loss=options["loss"],
             device=device,
             workers=workers,
             out=out,
@@ -300,6 +301,8 @@ def _print(
         soft_wrap=True,
     )
     if not settings.quiet:
+        if test.get("macro_f1", 1.0) < test.get("accuracy", 0.0) - _FAR_BELOW:
+            settings.out.print(f"Some classes do worse: macro-F1 {test['macro_f1']:.2%}.", soft_wrap=True)
         parts = ", ".join(f"{name} {value:.1f} s" for name, value in seconds.items())
         settings.out.print(
             f"{total:.1f} s: {parts}. The model is in {out / 'model.safetensors'}.", soft_wrap=True

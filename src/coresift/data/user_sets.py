@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,6 +30,7 @@ from .splits import DatasetSplits, Task
 
 _CHANNELS = (1, 3, 4)
 _FEW_PER_CLASS, _MANY_CLASSES = 5, 20  # whole numbers that are rather amounts than classes
+_LARGE_TARGET = 1e3  # of numbers that a network is to give, from weights of about 1
 
 logger = logging.getLogger(__name__)
 
@@ -62,7 +65,9 @@ def from_arrays(
     how = [*notes, *how]
     y = _numpy(train[1])
     _check_lengths(x, y, name)
+    _check_columns(train[0], None if test is None else test[0], name)
     task = options.task or ("regression" if y.dtype.kind == "f" else "classification")
+    _look_at(y, task, options.task is not None, name)
     if test is None:
         prepared = _targets(y, None, task, name, class_names)
         rows = split_rows(prepared[0], task, options.test_fraction, options.seed, name)
@@ -85,13 +90,6 @@ def from_arrays(
     known: dict[str, Any] = {"class_names": names}
     if names is not None:
         known["n_classes"] = len(names)
-        if options.task is None and len(names) > max(_MANY_CLASSES, len(y) / _FEW_PER_CLASS):
-            logger.warning(
-                "%s: %d classes in %d training samples; if the labels are amounts, say task='regression' (--task)",
-                name,
-                len(names),
-                len(y),
-            )
     if x.ndim == 2:
         x, x_test = standardized(x, x_test)
         how.append("columns standardised with mean and deviation of the training part")
@@ -140,6 +138,40 @@ def _check_lengths(x: np.ndarray, y: np.ndarray, name: str) -> None:
     if y.ndim == 0 or len(x) != len(y):
         raise InvalidInputError(
             f"{name}: y has shape {y.shape}, but x has {len(x)} rows; they must be equal."
+        )
+
+
+def _check_columns(train: Any, test: Any, name: str) -> None:
+    """Frames are taken by position: their columns must stand in the same order."""
+    if hasattr(train, "columns") and hasattr(test, "columns") and list(train.columns) != list(test.columns):
+        raise InvalidInputError(
+            f"{name}: the columns of the test part are {list(test.columns)}, those of the training part "
+            f"{list(train.columns)}; give both in one order, test[train.columns]."
+        )
+
+
+def _look_at(y: np.ndarray, task: Task, is_asked_for: bool, name: str) -> None:
+    """Say what is probably not meant."""
+    if task == "regression":
+        if y.dtype.kind in "fiu" and (largest := float(np.abs(y).max())) > _LARGE_TARGET:
+            logger.warning(
+                "%s: targets are as large as %.3g, and training by steps of the usual length may diverge; "
+                "subtract their mean and divide them by their deviation",
+                name,
+                largest,
+            )
+        return
+    if y.ndim != 1:
+        return
+    n_classes = len(np.unique(y))
+    if n_classes == 1:
+        logger.warning("%s: all labels are %s: there is nothing to tell apart", name, y[0])
+    elif not is_asked_for and n_classes > max(_MANY_CLASSES, len(y) / _FEW_PER_CLASS):
+        logger.warning(
+            "%s: %d classes in %d samples; if the labels are amounts, say task='regression' (--task)",
+            name,
+            n_classes,
+            len(y),
         )
 
 
@@ -241,14 +273,27 @@ def _table(path: Path, label: str) -> tuple[np.ndarray, np.ndarray, list[str], l
 def _arrays_of_table(
     path: Path, files: list[str], kind: str, label: str
 ) -> tuple[np.ndarray, np.ndarray, list[str], list[str]]:
-    from pyarrow import csv, dataset, float64, types
+    from pyarrow import ArrowInvalid, csv, dataset, float64, string, types
 
     found = dataset.dataset(files, format=kind)
     if kind == "csv":  # types are guessed from the first rows: whole numbers there may be none further down
         whole = [field.name for field in found.schema if types.is_integer(field.type) and field.name != label]
-        options = csv.ConvertOptions(column_types=dict.fromkeys(whole, float64()), strings_can_be_null=True)
-        found = dataset.dataset(files, format=dataset.CsvFileFormat(convert_options=options))
-    table = found.to_table().combine_chunks()
+        kinds = {**dict.fromkeys(whole, float64()), label: string()}  # a label is looked at as a whole, below
+        options = csv.ConvertOptions(column_types=kinds, strings_can_be_null=True)
+        parsing = csv.ParseOptions(newlines_in_values=True)
+        found = dataset.dataset(
+            files, format=dataset.CsvFileFormat(parse_options=parsing, convert_options=options)
+        )
+    try:
+        table = found.to_table().combine_chunks()
+    except ArrowInvalid as error:
+        if (place := re.search(r"CSV column #(\d+)", str(error))) is None:
+            raise
+        # of the columns that are read, which are all of them
+        raise InvalidInputError(
+            f"{path}: column {found.schema.names[int(place[1])]!r} begins as {found.schema.types[int(place[1])]} and "
+            f"then is not ({str(error).rpartition(': ')[2]}); clean it, or leave it out."
+        ) from error
     if table.num_rows == 0:
         raise InvalidInputError(f"{path}: no rows.")
     if label not in table.column_names:
@@ -263,7 +308,16 @@ def _arrays_of_table(
         rest.schema, Wanted(), str(path), lambda name: rest.column(name)[0].as_py(), integers=True
     )
     chunk = chunk_of(rest.to_batches()[0], columns, str(path))
-    return chunk.X, np.asarray(targets.to_pylist()), columns.names, list(columns.left_out)
+    labels = np.asarray(targets.to_pylist())
+    return chunk.X, _parsed(labels) if kind == "csv" else labels, columns.names, list(columns.left_out)
+
+
+def _parsed(labels: np.ndarray) -> np.ndarray:
+    """Labels of a text file: whole numbers if all are, else numbers if all are, else text."""
+    for kind in (np.int64, np.float64):
+        with suppress(ValueError, OverflowError):
+            return labels.astype(kind)
+    return labels
 
 
 def is_hugging_face(data: Any) -> bool:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 SUFFIXES = (".parquet", ".npz")
 _AS_GOOD = 1.5
 _NOTHING_PROVED = "nothing is proved for this draw; coresift certify says more."
+_NOTABLE = 0.02  # of the total weight
 _ROW_BYTES = 64  # of a chosen row in the output, at most
 
 
@@ -84,7 +85,14 @@ class Selection:
             )
         else:
             text.append(
-                f"Uniform sampling may need up to {report.uniform_factor:.3g} times as many rows for the same error."
+                f"Uniform sampling may need up to {report.uniform_factor:.3g} times as many rows for the same "
+                "guarantee."
+            )
+        share = float(core.weights.sum()) / core.total_weight if core.total_weight else 1.0
+        if abs(share - 1.0) > _NOTABLE:
+            text.append(
+                f"The weights sum to {share:.3g} times the weight of the rows, by chance; where that matters, "
+                "normalize=True (--normalize) scales them."
             )
         if not report.is_certified:
             text.append(f"The bound is not a certificate here. {report.bound_note}")

@@ -10,6 +10,7 @@ import numpy as np
 
 from .._coreset import Coreset, QueryBall
 from .._errors import InvalidInputError
+from .._progress import logger
 from .._validation import check_choice, check_count, check_probability
 from ..core.draw import METHODS
 from ..data.source import Source
@@ -43,6 +44,7 @@ class Options:
     delta: float = 0.05
     per_class: bool = False
     min_per_class: int = 1
+    normalize: bool = False
     n_queries: int = 32
     seed: int = 0
     workers: int = 1
@@ -82,6 +84,10 @@ class Options:
             check_probability(self.eps, "eps")
             if method != "iid":
                 raise InvalidInputError(f"eps is guaranteed for method='iid', not for method={method!r}.")
+            if self.normalize:
+                raise InvalidInputError(
+                    "eps is guaranteed for weights as they are drawn: leave normalize out."
+                )
         if self.max_memory is not None:
             parse_bytes(self.max_memory, "max_memory")
 
@@ -136,6 +142,9 @@ def select(
     per_class : bool
         A coreset for each label, of a size in proportion to its rows and at least ``min_per_class``. Sums over every
         class are kept, and so their total.
+    normalize : bool, default False
+        Scale the weights to sum to that of the rows, within each class where there are some. Draws by keys err in that
+        sum by about one over the root of the budget; scaled weights are biased by the square of that. Not with ``eps``.
     n_queries : int, default 32
         Random queries at which the result is compared with all rows, in one more pass; 0 for none.
     seed : int, default 0
@@ -241,6 +250,9 @@ def _by_keys(
         pool = KeyPool(options.seed, sizes)
         scores = runner.run("draw again", Scores(prepared.bound, pool, log_unit, prepared.labels))
     draws = scores.pool.draws()
+    if options.normalize:
+        totals = zip(draws, geometry.mass, strict=True)
+        draws = [d._replace(weights=d.weights * (mass / (d.weights.sum() or 1.0))) for d, mass in totals]
     rows = np.concatenate([draw.indices for draw in draws])
     order = np.argsort(rows)
     rows, weights = rows[order], np.concatenate([draw.weights for draw in draws])[order]
@@ -273,6 +285,7 @@ def _coreset(
         bound=prepared.bound.name,
         ball=QueryBall(options.loss, geometry.center, geometry.scale, radius),
         total_weight=float(geometry.mass.sum()),
+        adjustments=("normalized",) if options.normalize else (),
     )
 
 
@@ -332,7 +345,9 @@ def _drawn(
             f"Relative error at most {options.eps:g} for all queries of the ball at once, with probability "
             f"{1 - options.delta:g} over the draw ({argument}, m = {size})."
         )
-    core = estimator.sample(size, method=str(options.method), random_state=options.seed)
+    core = estimator.sample(
+        size, method=str(options.method), random_state=options.seed, normalize=options.normalize
+    )
     if guarantee is not None:
         core = replace(core, guarantee=guarantee)
     values = estimator.sensitivities_
@@ -358,6 +373,7 @@ def _with_errors(
     queries = random_queries(prepared.geometry, prepared.sample, radius, options.n_queries, rng)
     sums = QuerySums(prepared.geometry, options.loss, queries, core.indices, core.weights)
     if not sums.is_safe:
+        logger.warning("sums at random queries are too small to be compared: no error is found or stated")
         return report
     errors = runner.run("check", sums).errors()
     return replace(

@@ -15,16 +15,9 @@ from .._containers import as_numpy, n_rows
 from .._errors import InvalidInputError
 from .._validation import check_choice, check_count
 from ._gradients import Gradients, Validation
-from ._inputs import (
-    Rows,
-    batch_of,
-    class_positions,
-    flattened,
-    has_fractions,
-    principal,
-)
+from ._inputs import Rows, batch_of, class_positions, flattened, has_fractions, principal
 from ._losses import Kind, kind_of, with_class_numbers
-from ._torch import load_torch
+from ._torch import as_tensor, load_torch
 
 if TYPE_CHECKING:
     import torch
@@ -343,11 +336,11 @@ class SelectionContext:
             for start in range(0, len(rows), self._batch_size):
                 chosen = rows[start : start + self._batch_size]
                 x, target = batch_of(X, y, chosen)
-                x = torch.as_tensor(x)
+                x = as_tensor(x, "X")
                 x = x.to(device, kind) if x.is_floating_point() else x.to(device)
                 if self._transform is not None:
                     x = self._transform(x)
-                target = with_class_numbers(torch.as_tensor(target), self.loss)
+                target = with_class_numbers(as_tensor(target, "y"), self.loss)
                 yield x, target.to(device, kind) if target.is_floating_point() else target.to(device)
 
         return layer_pass(model, batches, self.loss, self.layer)

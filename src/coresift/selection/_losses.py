@@ -65,8 +65,17 @@ def per_sample_loss(loss: str | Loss) -> Loss:
 
 
 def with_class_numbers(targets: Any, loss: Any) -> Any:
-    """Labels (n,) of a loss of classes as PyTorch wants them, whatever type of whole numbers they have."""
-    if kind_of(loss, derived=False) is not Kind.CLASSES or targets.ndim != 1:
+    """Labels (n,) of a loss of classes as PyTorch wants them, whatever type of whole numbers they have.
+
+    Shares (n, K) of the classes are left as they are.
+    """
+    if kind_of(loss, derived=False) is not Kind.CLASSES:
+        return targets
+    if targets.ndim != 1:
+        if targets.is_floating_point() and bool((targets < 0).any()):
+            raise InvalidInputError(
+                "y has numbers below 0, but the loss is one of classes: choose another, such as 'mse'."
+            )
         return targets
     if targets.is_floating_point() and bool((targets % 1 != 0).any()):
         raise InvalidInputError(
@@ -86,6 +95,11 @@ def _guarded(loss: Loss) -> Loss:
             targets = _of_shape(targets, outputs)
         elif own is Kind.CLASSES and targets.ndim == outputs.ndim - 1 and not targets.is_floating_point():
             targets = targets.long()
+        if own is Kind.CLASSES and outputs.ndim == 2 and outputs.shape[1] == 1:
+            raise InvalidInputError(
+                "the model has one output, and a loss of classes is 0 for every sample of one class: choose 'mse' for "
+                "numbers, 'bce' for yes and no, or one output for each class."
+            )
         try:
             losses = loss(outputs, targets)
         except IndexError as error:

@@ -45,7 +45,12 @@ class RunFolder:
 
     def begin(self, config: Mapping[str, Any]) -> None:
         """Write the configuration, or find the same one written before."""
-        self.path.mkdir(parents=True, exist_ok=True)
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except (FileExistsError, NotADirectoryError) as error:
+            raise InvalidInputError(
+                f"{self.path}: is a file, or in one; out is the folder of a run."
+            ) from error
         for draft in (*self.path.glob(".coresift-*.tmp"), *self._checkpoints.glob(".coresift-*.tmp")):
             draft.unlink(missing_ok=True)  # of a process that was killed while writing
         if not (self.path / CONFIG).exists():

@@ -18,6 +18,7 @@ from .. import __version__
 from .._coreset import Coreset
 from .._errors import InvalidInputError, InvalidTypeError
 from .._validation import check_choice
+from ..data.splits import DatasetSplits
 from ..scale.budget import parse_budget
 from ..selection import SelectionContext, Strategy, strategy_named
 from ..selection._hooks import linear_layer, only_tensor, undisturbed
@@ -88,7 +89,7 @@ def train(
     lr: float = 0.01,
     momentum: float = 0.9,
     weight_decay: float = 5e-4,
-    loss: Any = "cross_entropy",
+    loss: Any = None,
     schedule: str = "cosine",
     val_fraction: float | None = None,
     eval_every: int = 0,
@@ -126,8 +127,9 @@ def train(
         A warm start (kappa = 1/2) runs ``ceil(kappa * epochs * fraction)`` on all the data, then
         ``epochs - kappa * epochs`` on the subset.
     batch_size, select_every, lr, momentum, weight_decay
-    loss : str or callable, default "cross_entropy"
-        As in :class:`coresift.selection.SelectionContext`; "mse", "l1" or "huber" for regression.
+    loss : str or callable, optional
+        As in :class:`coresift.selection.SelectionContext`; "mse", "l1" or "huber" for regression. By default
+        "cross_entropy", or "mse" where ``data`` is a ``DatasetSplits`` of a regression.
     schedule : {"cosine", "constant"}, default "cosine"
         The learning rate of epoch t of the T that are run: ``lr / 2 * (1 + cos(pi t / T))``. T counts the epochs that
         are run: a warm start does not begin with a rate that skipped epochs have lowered.
@@ -168,6 +170,9 @@ def train(
     strategy = strategy_named(strategy) if isinstance(strategy, str) else strategy
     if not isinstance(strategy, Strategy):
         raise InvalidTypeError(f"strategy = {strategy!r} must be a name, or have a method select.")
+    if loss is None:
+        is_of_numbers = isinstance(data, DatasetSplits) and data.task == "regression"
+        loss = "mse" if is_of_numbers else "cross_entropy"
     compute, has_classes = per_sample_loss(loss), counts_hits(loss)
     place = device_named(device)
     check_choice(clock, "clock", tuple(CLOCKS))
