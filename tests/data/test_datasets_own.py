@@ -705,3 +705,16 @@ def test_a_column_that_ceases_to_be_numbers_is_named(tmp_path: Path) -> None:
     path = csv_file(tmp_path / "late.csv", ("1.5,2,3", LONG), ("?,2,3", 5))
     with pytest.raises(InvalidInputError, match=r"column 'a' begins as double and then is not .*'\?'"):
         load_dataset(path, label="y")
+
+
+def test_frames_of_several_types() -> None:
+    x = rows(60)
+    mixed = pd.DataFrame({"a": x[:, 0], "flag": x[:, 1] > 0, "n": pd.array(np.arange(60), dtype="Int64")})
+    expected = load_dataset((np.column_stack([x[:, 0], x[:, 1] > 0, np.arange(60)]), labels(60)))
+    np.testing.assert_array_equal(load_dataset((mixed, labels(60))).train.x, expected.train.x)
+    words = mixed.assign(kind=pd.Categorical(["u", "v"] * 30), when=pd.Timestamp("2026-01-01"))
+    with pytest.raises(InvalidTypeError, match=r"the columns 'kind', 'when' are no numbers"):
+        load_dataset((words, labels(60)))
+    gaps = mixed.assign(n=pd.array([None, *range(59)], dtype="Int64"))
+    with pytest.raises(InvalidInputError, match="finite"):
+        load_dataset((gaps, labels(60)))

@@ -109,7 +109,7 @@ def _numpy(values: Any) -> np.ndarray:
 
 def _inputs(values: Any, what: str) -> tuple[np.ndarray, list[str]]:
     """(n, d) floats, or (n, c, h, w) bytes or float32, and what was done to get there."""
-    x, how = _numpy(values), []
+    x, how = _numpy(_numbers_of_frame(values, what)), []
     if x.ndim not in (2, 3, 4) or 0 in x.shape:
         raise InvalidInputError(f"{what} has shape {x.shape}; rows (n, d) or images (n, c, h, w) are needed.")
     if x.dtype.kind not in ("fiub" if x.ndim == 2 else "f") and x.dtype != np.uint8:
@@ -132,6 +132,18 @@ def _inputs(values: Any, what: str) -> tuple[np.ndarray, list[str]]:
     elif x.ndim == 2:
         x = x.astype(np.float64)
     return x, how
+
+
+def _numbers_of_frame(values: Any, what: str) -> Any:
+    """A frame of several types as floats; anything else as it is."""
+    kinds: Any = getattr(values, "dtypes", None)
+    if not hasattr(values, "to_numpy") or not hasattr(kinds, "items"):  # those of pandas have names
+        return values
+    if words := [name for name, kind in kinds.items() if kind.kind not in "biuf"]:
+        raise InvalidTypeError(
+            f"{what}: the columns {', '.join(map(repr, words))} are no numbers; encode them, or leave them out."
+        )
+    return values if len(set(kinds)) == 1 else values.to_numpy(dtype=np.float64)
 
 
 def _check_lengths(x: np.ndarray, y: np.ndarray, name: str) -> None:
