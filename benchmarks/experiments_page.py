@@ -30,7 +30,10 @@ MNIST = (
     ("after a warm start", tuple(f"{name}-WARM" for name in WARM)),
     (
         "before every epoch",
-        ("**ADAPTIVE-RANDOM@1**", "RBF@1", "ADAPTIVE-CORESET@1", "ADAPTIVE-CORESET-SEEN@1"),
+        (
+            *("**ADAPTIVE-RANDOM@1**", "RBF@1", "ADAPTIVE-CORESET@1", "ADAPTIVE-CORESET-AUTO@1"),
+            "ADAPTIVE-CORESET-SEEN@1",
+        ),
     ),
     ("all data", ("FULL",)),
 )
