@@ -1,5 +1,6 @@
 """The user's own data for training: arrays, tables, image folders, Hugging Face."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -718,3 +719,28 @@ def test_frames_of_several_types() -> None:
     gaps = mixed.assign(n=pd.array([None, *range(59)], dtype="Int64"))
     with pytest.raises(InvalidInputError, match="finite"):
         load_dataset((gaps, labels(60)))
+
+
+def test_the_scaling_is_kept_for_rows_that_come_later(tmp_path: Path) -> None:
+    data = frame()
+    data.to_csv(tmp_path / "rows.csv", index=False)
+    found = load_dataset(tmp_path / "rows.csv", label="y", test=tmp_path / "rows.csv")
+    assert found.scaling is not None
+    assert found.scaling.columns == ("a", "b", "t")
+    raw = data[["a", "b", "t"]].to_numpy(dtype=float)
+    np.testing.assert_array_equal(found.scaling(raw), found.train.x)
+    told = json.loads(json.dumps(found.described()))
+    assert told["columns"] == ["a", "b", "t"]
+    np.testing.assert_allclose(
+        (raw - told["column_means"]) / told["column_deviations"], found.train.x, rtol=1e-6, atol=1e-6
+    )
+    assert told["class_names"] == list(found.class_names or ())
+    frames = load_dataset((data[["t", "a"]], data["y"]))
+    assert frames.scaling is not None
+    assert frames.scaling.columns == ("t", "a")
+    arrays = load_dataset((raw, data["y"]))
+    assert arrays.scaling is not None
+    assert arrays.scaling.columns is None
+    images = load_dataset((np.zeros((60, 4, 4), dtype=np.uint8), data["y"]))
+    assert images.scaling is None
+    assert json.loads(json.dumps(images.described()))["column_means"] is None

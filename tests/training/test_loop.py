@@ -271,3 +271,13 @@ def test_a_file_is_no_folder_of_a_run(tmp_path: Path) -> None:
         with pytest.raises(InvalidInputError, match="out is the folder of a run"):
             train(network(), (X, Y), "random", 0.5, epochs=1, out=out)
     assert (tmp_path / "run").read_text() == "mine"
+
+
+def test_a_run_says_what_its_inputs_and_outputs_mean(tmp_path: Path) -> None:
+    data = load_dataset((X, np.array(["no", "yes"])[Y]))
+    train(network(), data, "random", 0.5, epochs=1, out=tmp_path / "run")
+    told = json.loads((tmp_path / "run" / "data.json").read_text())
+    assert told == json.loads(json.dumps(data.described()))
+    assert told["class_names"] == ["no", "yes"]
+    train(network(), (X, Y), "random", 0.5, epochs=1, out=tmp_path / "plain")
+    assert not (tmp_path / "plain" / "data.json").exists()  # nothing is known of arrays

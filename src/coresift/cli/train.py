@@ -133,7 +133,7 @@ def train(
       coresift train --resume run
       coresift train --config run.toml --seed 1 --out run-1
 
-    RUN holds config.json, metrics.jsonl (a line per epoch), model.safetensors and result.json.
+    RUN holds config.json, data.json, metrics.jsonl (a line per epoch), model.safetensors and result.json.
     """
     options = {name: value for name, value in locals().items() if name not in _NOT_KEPT}
     if resume is not None:

@@ -3,7 +3,7 @@
 from .datasets import DATASETS, DatasetInfo, available_datasets, load_dataset
 from .idx import read_idx
 from .named import NAMES, Dataset, find_file, load_named
-from .splits import ArrayDataset, DatasetSplits, LazyDataset
+from .splits import ArrayDataset, DatasetSplits, LazyDataset, Scaling
 
 __all__ = [
     "DATASETS",
@@ -13,6 +13,7 @@ __all__ = [
     "DatasetInfo",
     "DatasetSplits",
     "LazyDataset",
+    "Scaling",
     "available_datasets",
     "find_file",
     "load_dataset",

@@ -8,7 +8,7 @@ import numpy as np
 
 from .._errors import InvalidInputError
 from .source import encode_labels
-from .splits import ArrayDataset, DatasetSplits, Task
+from .splits import ArrayDataset, DatasetSplits, Scaling, Task
 
 DEFAULT_TEST_FRACTION = 0.2
 
@@ -57,18 +57,15 @@ def encode_classes(
     return codes, places.astype(np.int64), names
 
 
-def standardized(train: np.ndarray, test: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Float32 columns of mean 0 and deviation 1 in the training part, which is all that is looked at for that.
+def scaling_of(train: np.ndarray, columns: tuple[str, ...] | None = None) -> Scaling:
+    """What gives columns mean 0 and deviation 1 in the training part, which is all that is looked at for that.
 
     A column that is constant in training becomes 0 there.
     """
     mean = train.mean(axis=0, dtype=np.float64)
     deviation = train.std(axis=0, dtype=np.float64)
     deviation[deviation <= 1e-12 * np.maximum(np.abs(mean), 1e-300)] = 1.0
-    most = float(np.finfo(np.float32).max)
-    with np.errstate(over="ignore"):  # a test sample may be any number of deviations away
-        scaled = [((part - mean) / deviation).clip(-most, most).astype(np.float32) for part in (train, test)]
-    return scaled[0], scaled[1]
+    return Scaling(mean, deviation, columns)
 
 
 def channel_statistics(x: np.ndarray) -> tuple[tuple[float, ...], tuple[float, ...]]:

@@ -92,6 +92,29 @@ AnyDataset: TypeAlias = ArrayDataset | LazyDataset
 
 
 @dataclass(frozen=True, eq=False)
+class Scaling:
+    """What the columns of a table were standardised by. Call it with rows that come later.
+
+    Attributes
+    ----------
+    mean, deviation : (d,) float64
+        Of the training part.
+    columns : tuple of str or None
+        Their names, where they have some.
+    """
+
+    mean: np.ndarray
+    deviation: np.ndarray
+    columns: tuple[str, ...] | None = None
+
+    def __call__(self, x: np.ndarray) -> np.ndarray:
+        """Rows (n, d) as the network was given its own, float32."""
+        most = float(np.finfo(np.float32).max)
+        with np.errstate(over="ignore"):  # a row may be any number of deviations away
+            return ((x - self.mean) / self.deviation).clip(-most, most).astype(np.float32)
+
+
+@dataclass(frozen=True, eq=False)
 class DatasetSplits:
     """A data set for training.
 
@@ -107,6 +130,8 @@ class DatasetSplits:
     mean, std : tuple of float or None
         Per channel, of bytes over 255, or of floats as they are; a batch is normalised to ``(x - mean) / std``. None
         where the inputs are to be used as they are: rows of a table are standardised already.
+    scaling : Scaling or None
+        What the rows of a table were standardised by.
     augmentation : "crop-flip", "resized-crop-flip" or None
         What belongs to training on these data: random crops of the image with four black pixels on each side, and
         mirror images; or, for images on the disk, ``train.load(index, rng)``.
@@ -126,6 +151,23 @@ class DatasetSplits:
     augmentation: Augmentation | None = None
     class_names: tuple[str, ...] | None = None
     preparation: str = "as it is"
+    scaling: Scaling | None = None
+
+    def described(self) -> dict[str, Any]:
+        """All but the samples, for JSON: what a trained network needs to be used on other data."""
+        scaling = self.scaling
+        return {
+            "name": self.name,
+            "task": self.task,
+            "input_shape": list(self.input_shape),
+            "class_names": None if self.class_names is None else list(self.class_names),
+            "mean": None if self.mean is None else list(self.mean),
+            "std": None if self.std is None else list(self.std),
+            "columns": None if scaling is None or scaling.columns is None else list(scaling.columns),
+            "column_means": None if scaling is None else scaling.mean.tolist(),
+            "column_deviations": None if scaling is None else scaling.deviation.tolist(),
+            "preparation": self.preparation,
+        }
 
     @property
     def n_outputs(self) -> int:

@@ -15,7 +15,7 @@ from .._npz import naming
 from .fetch import Download, first_file
 from .idx import read_idx
 from .named import read_arrays
-from .preparing import array_splits, channel_statistics, split_rows, standardized
+from .preparing import array_splits, channel_statistics, scaling_of, split_rows
 from .splits import DatasetSplits
 
 _MIRRORS = (
@@ -155,14 +155,15 @@ def load_covtype(path: Path | None, test_fraction: float, seed: int) -> DatasetS
         raise InvalidInputError(f"{where}: X holds numbers that are not finite")
     y = labels.astype(np.int64) - 1
     train, test = split_rows(y, "classification", test_fraction, seed, str(where))
-    x_train, x_test = standardized(X[train], X[test])
+    scaling = scaling_of(X[train])
     return array_splits(
         "covtype",
-        (x_train, y[train]),
-        (x_test, y[test]),
+        (scaling(X[train]), y[train]),
+        (scaling(X[test]), y[test]),
         "classification",
         n_classes=_COVTYPE_CLASSES,
         class_names=_COVTYPE_NAMES,
+        scaling=scaling,
         preparation=f"{len(X):,} rows; {test_fraction:.0%} of each class are the test part (seed {seed}); columns "
         "standardised with mean and deviation of the training part",
     )

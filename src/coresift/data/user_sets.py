@@ -22,8 +22,8 @@ from .preparing import (
     array_splits,
     channel_statistics,
     encode_classes,
+    scaling_of,
     split_rows,
-    standardized,
 )
 from .source import is_hidden
 from .splits import DatasetSplits, Task
@@ -53,13 +53,14 @@ def from_arrays(
     options: Options,
     class_names: tuple[str, ...] | None = None,
     notes: tuple[str, ...] = (),
+    columns: tuple[str, ...] | None = None,
 ) -> DatasetSplits:
     """Inputs and labels, or targets: (n, d) rows, (n, h, w), (n, c, h, w) or (n, h, w, c) images.
 
     Rows are standardised with the statistics of the training part. Images are bytes, or floats. Labels that are
     integers, booleans or strings are classes, floats are targets of a regression, unless ``task`` says otherwise.
     Labels are numbered in the order of their values; with ``class_names`` they are positions in it already.
-    ``notes`` is what was done before.
+    ``notes`` is what was done before; ``columns`` are names, which frames bring themselves.
     """
     x, how = _inputs(train[0], f"{name}: x")
     how = [*notes, *how]
@@ -91,7 +92,11 @@ def from_arrays(
     if names is not None:
         known["n_classes"] = len(names)
     if x.ndim == 2:
-        x, x_test = standardized(x, x_test)
+        if hasattr(train[0], "columns"):
+            columns = tuple(map(str, train[0].columns))
+        has_names = columns is not None and len(columns) == x.shape[1]  # a column of lists has one name
+        known["scaling"] = scaling = scaling_of(x, columns if has_names else None)
+        x, x_test = scaling(x), scaling(x_test)
         how.append("columns standardised with mean and deviation of the training part")
     else:
         known["mean"], known["std"] = channel_statistics(x)
@@ -260,7 +265,12 @@ def from_table(path: Path, test: Path | None, options: Options) -> DatasetSplits
         notes = (f"columns that are no numbers left out: {', '.join(map(repr, unused))}",)
         logger.warning("%s: %s; encode them as numbers to use them", path, notes[0])
     return from_arrays(
-        str(path), parts[0][:2], parts[1][:2] if test is not None else None, options, notes=notes
+        str(path),
+        parts[0][:2],
+        parts[1][:2] if test is not None else None,
+        options,
+        notes=notes,
+        columns=tuple(parts[0][2] or ()) or None,
     )
 
 

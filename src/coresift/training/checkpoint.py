@@ -31,6 +31,7 @@ _KEPT = 2
 _SECONDS = ("selection", "training", "evaluation", "clock")
 
 CONFIG, METRICS, MODEL, RESULT = "config.json", "metrics.jsonl", "model.safetensors", "result.json"
+DATA = "data.json"
 
 
 class DamagedCheckpointError(CoresiftError, OSError):
@@ -79,6 +80,11 @@ class RunFolder:
         if found.get("format") != _FORMAT or found.get("version") != _VERSION:
             raise InvalidInputError(f"{self.path / CONFIG}: not the configuration of a run of this coresift.")
         return found
+
+    def describe(self, data: Mapping[str, Any]) -> None:
+        """Write down what the inputs and outputs of the network mean."""
+        if not (self.path / DATA).exists():
+            write_text(self.path / DATA, json.dumps(dict(data), indent=1))
 
     def result(self) -> dict[str, Any] | None:
         """What a finished run found; None if it did not finish."""

@@ -148,7 +148,8 @@ def train(
     workers : int, default 0
         Processes that read a data set which is not in memory.
     out : path, optional
-        Folder of the run: ``config.json``, ``metrics.jsonl``, ``model.safetensors``, ``result.json``, checkpoints.
+        Folder of the run: ``config.json``, ``data.json`` (of a ``DatasetSplits``: names of classes and columns, what
+        columns were standardised by), ``metrics.jsonl``, ``model.safetensors``, ``result.json``, checkpoints.
     checkpoint_seconds : float, default 30
         Time between two checkpoints, at ends of epochs; 0 for one after each.
     on_epoch : callable, optional
@@ -205,6 +206,8 @@ def train(
         if (found := run.result()) is not None:
             run.load_model(model.to(place))
             return _finished(model, found)
+        if isinstance(data, DatasetSplits):
+            run.describe(data.described())
 
     # What is selected, from what, when.
     model.to(place)
