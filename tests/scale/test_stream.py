@@ -178,3 +178,13 @@ def test_a_batch_that_is_refused_leaves_the_stream_as_it_was():
         stream.partial_fit(last)
     assert tried.coreset() == plain.coreset()
     assert tried.coreset().n_samples == 35
+
+
+def test_frames_of_another_order_are_refused() -> None:
+    import pandas as pd
+
+    frame = pd.DataFrame(np.random.default_rng(0).normal(size=(20, 2)), columns=["a", "b"])
+    stream = StreamingCoreset(10).partial_fit(frame)
+    with pytest.raises(InvalidInputError, match=r"columns \['b', 'a'\], but the stream \['a', 'b'\]"):
+        stream.partial_fit(frame[["b", "a"]])
+    assert stream.partial_fit(frame).partial_fit(frame.to_numpy()).n_seen_ == 60

@@ -140,6 +140,7 @@ class StreamingCoreset:
         self._n_draws = 0
         self._buffer: list[_Node] = []
         self._n_buffered = 0
+        self._columns: list[Any] | None = None  # of the first frame; rows are taken by position
 
     @property
     def _node_size(self) -> int:
@@ -162,6 +163,11 @@ class StreamingCoreset:
         )
         if rows.shape[1] != width:
             raise InvalidInputError(f"X has {rows.shape[1]} columns, but the stream has {width}.")
+        columns = list(X.columns) if hasattr(X, "columns") else self._columns
+        if self._columns is not None and columns != self._columns:
+            raise InvalidInputError(
+                f"X has the columns {columns}, but the stream {self._columns}: give them in one order."
+            )
         before = {name: copy.copy(value) for name, value in vars(self).items() if name.startswith("_")}
         try:
             self._take(rows, weights)
@@ -169,6 +175,7 @@ class StreamingCoreset:
             vars(self).update(before)
             raise
         self.n_seen_ += len(rows)
+        self._columns = columns
         return self
 
     def _take(self, rows: np.ndarray, weights: np.ndarray) -> None:
