@@ -184,3 +184,15 @@ def test_names_of_classes_may_be_of_any_type(kind):
     assert FixedCoreset().select(SelectionContext(X, y.astype(kind)), 20, rng) == expected
     numbers = rng.permutation(200).astype(float)  # whole numbers, and as many as samples: no classes
     assert FixedCoreset().select(SelectionContext(X, numbers), 20, rng).size == 20
+
+
+def test_a_proxy_that_knows_nothing_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(600, 5))
+    for y, is_told in ((rng.integers(2, size=600), True), ((X[:, 0] > 0).astype(int), False)):
+        caplog.clear()
+        FixedCoreset().select(SelectionContext(X, y), 60, rng)
+        assert ("knows little" in caplog.text) == is_told
+    caplog.clear()
+    FixedCoreset(labels=False).select(SelectionContext(X, rng.integers(2, size=600)), 60, rng)
+    assert caplog.text == ""  # there is no proxy

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 
 from .._coreset import Coreset
 from .._errors import InvalidInputError
+from .._progress import logger
 from .._validation import check_count, check_positive
 from ..core.draw import DrawTable
 from ..estimators._geometry import MEDIAN_SAMPLE, kmeans_centers
@@ -22,6 +24,9 @@ _GROW = 3  # keeps the stream of the draws apart from others of the same seed
 _ROUNDING = 1e-12
 _BLOCK = 4096  # rows of the kernel that are held at once
 _CELLS = 64  # strata within a class
+_LITTLE = (
+    0.2  # explained variance: measured where it was less, the subset was no more accurate than a random one
+)
 _MANY = 10  # samples of a class, on average, from which on floats may be the names of classes
 
 
@@ -116,12 +121,24 @@ class FixedCoreset(Selector):
             scale = self.bandwidth or 0.5 * _median_distance(features, own)
             chosen = np.zeros(len(pool), dtype=bool)
             scores = np.ones(len(pool))
+            explained = None
             rounds = min(self.rounds, size) if targets is not None else 1
             for count in np.diff(np.linspace(0, size, rounds + 1).astype(np.int64)):
                 if targets is not None and chosen.any():
                     residuals = self._residuals(features, targets, np.flatnonzero(chosen), scale, own)
                     scores = (residuals / (residuals.max() or 1.0)) ** self.power
+                    explained = _explained(residuals[~chosen], targets[~chosen])
                 chosen[self._drawn(scores, chosen, strata, int(count), own)] = True
+        if explained is not None:
+            is_little = explained < _LITTLE
+            advice = ": it knows little of which samples are hard, and a random subset may do as well"
+            logger.log(
+                logging.WARNING if is_little else logging.INFO,
+                "%s: the proxy explains %.0f %% of the variance of targets that it has not seen%s",
+                self.name,
+                100 * explained,
+                advice if is_little else "",
+            )
         return np.sort(pool[chosen])
 
     def _drawn(
@@ -154,6 +171,12 @@ class FixedCoreset(Selector):
             said = _gaussian(features[block], centers, scale) @ slopes + mean
             found[block] = np.linalg.norm(targets[block] - said, axis=1)
         return found
+
+
+def _explained(residuals: Floats, targets: Floats) -> float:
+    """Share of the variance of targets that the proxy explains; below 0 if their mean would do better."""
+    variance = float(((targets - targets.mean(axis=0)) ** 2).sum())
+    return 1.0 - float((residuals**2).sum()) / variance if variance > 0 else 1.0
 
 
 class _InOrder:
