@@ -272,7 +272,8 @@ def _check_train(out: Path) -> None:
     run = out / "run"
     if not run.exists():
         return
-    _only(run, ("config.json", "metrics.jsonl", "model.safetensors", "result.json", "checkpoints"))
+    names = ("config.json", "data.json", "metrics.jsonl", "model.safetensors", "result.json", "checkpoints")
+    _only(run, names)
     for path in run.rglob("[!.]*.safetensors"):
         read_tensors(path)
     for path in run.glob("[!.]*.json"):
