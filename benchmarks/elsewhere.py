@@ -132,15 +132,12 @@ def run(cell: Mapping[str, Any], folder: Path) -> dict[str, Any]:
         epochs=round(task.epochs * cell["times"]),
         select_every=cell["every"],
         seed=cell["seed"],
-        loss="cross_entropy" if data.task == "classification" else "mse",
         device="cpu",
     )
     assert result.test is not None
     found = {name: result.test[name] for name in ("accuracy", "macro_f1") if name in result.test}
     if data.task == "regression":
-        with torch.no_grad():
-            outputs = model(torch.from_numpy(data.test.x)).numpy()[:, 0]
-        found["r2"] = 1 - float(np.mean((outputs - data.test.y) ** 2) / np.var(data.test.y))
+        found["r2"] = 1 - result.test["rmse"] ** 2 / float(np.var(data.test.y))
     return {**cell, "test": found, "cpu": round(process_time() - start, 3)}
 
 
@@ -154,8 +151,9 @@ def run_missing(folder: Path, part: int, parts: int) -> None:
     """Those of one part; a killed run is begun again."""
     torch.set_num_threads(1)
     RESULTS.mkdir(parents=True, exist_ok=True)
-    done = [{name: value for name, value in found.items() if name in cells()[0]} for found in read()]
-    for number, cell in enumerate(cells()):
+    wanted = cells()
+    done = [{name: found[name] for name in wanted[0]} for found in read()]
+    for number, cell in enumerate(wanted):
         if number % parts == part and cell not in done:
             line = json.dumps(run(cell, folder)) + "\n"
             with (RESULTS / "runs.jsonl").open("a") as file:

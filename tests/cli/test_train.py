@@ -254,3 +254,14 @@ def test_whole_numbers_are_targets_where_the_task_says_so(
     assert json.loads((out / "config.json").read_text())["about"]["options"]["task"] == "regression"
     assert main([*given, "--task", "guess", "-o", str(tmp_path / "no")]) == 2
     assert "guess" in capsys.readouterr().err
+
+
+def test_an_accuracy_that_hides_classes_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rng = np.random.default_rng(0)
+    y = np.repeat([0, 1], [285, 15])
+    np.savez(tmp_path / "rare.npz", X=rng.normal(size=(300, 3)), y=y)  # nothing tells the rare class
+    np.savez(tmp_path / "even.npz", X=np.repeat([[0.0], [5.0]], 150, axis=0), y=np.repeat([0, 1], 150))
+    for name, is_told in (("rare", True), ("even", False)):
+        given = ["train", "-d", str(tmp_path / f"{name}.npz"), "-m", "mlp", "--width", "8", "--epochs", "10"]
+        assert main([*given, "-b", "50%", "-o", str(tmp_path / name)]) == 0
+        assert ("macro-F1" in capsys.readouterr().out) == is_told

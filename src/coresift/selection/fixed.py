@@ -24,9 +24,7 @@ _GROW = 3  # keeps the stream of the draws apart from others of the same seed
 _ROUNDING = 1e-12
 _BLOCK = 4096  # rows of the kernel that are held at once
 _CELLS = 64  # strata within a class
-_LITTLE = (
-    0.2  # explained variance: measured where it was less, the subset was no more accurate than a random one
-)
+_LITTLE = 0.2  # explained variance: where it was less, the subset was no more accurate than a random one
 _MANY = 10  # samples of a class, on average, from which on floats may be the names of classes
 
 
