@@ -698,8 +698,8 @@ def test_labels_of_a_csv_file_are_looked_at_as_a_whole(tmp_path: Path) -> None:
     assert load_dataset(numbers, label="y").task == "regression"
     whole = csv_file(tmp_path / "whole.csv", ("1.5,2,10", 50), ("1.5,2,9", 50))
     assert load_dataset(whole, label="y").class_names == ("9", "10")
-    broken = csv_file(tmp_path / "broken.csv", ('1,2,"3\n4"', LONG), ("1,2,5", 50))
-    assert load_dataset(broken, label="y").class_names == ("3\n4", "5")
+    broken = csv_file(tmp_path / "broken.csv", ('1,2,"3\n4\n5\n6\n7"', LONG), ("1,2,5", 50))
+    assert load_dataset(broken, label="y").class_names == ("3\n4\n5\n6\n7", "5")
 
 
 def test_a_column_that_ceases_to_be_numbers_is_named(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Mapping
 from contextlib import suppress
@@ -15,6 +14,7 @@ import numpy as np
 from .._containers import as_numpy
 from .._errors import InvalidInputError, InvalidTypeError
 from .._npz import naming
+from .._progress import logger
 from .columns import Wanted, choose_columns, chunk_of, need_pyarrow
 from .named import array_names, read_arrays
 from .preparing import (
@@ -31,8 +31,6 @@ from .splits import DatasetSplits, Task
 _CHANNELS = (1, 3, 4)
 _FEW_PER_CLASS, _MANY_CLASSES = 5, 20  # whole numbers that are rather amounts than classes
 _LARGE_TARGET = 1e3  # of numbers that a network is to give, from weights of about 1
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
