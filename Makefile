@@ -33,7 +33,7 @@ setup-dev:
 
 demo: setup-demo
 	@mkdir -p build
-	@$(ONE_THREAD) $(PY) -m coresift demo --figure build/coresift-demo.png
+	@$(ONE_THREAD) $(PY) -m examples.demo --figure build/coresift-demo.png
 
 test: setup-dev
 	$(ONE_THREAD) $(PY) -m pytest $(PYTEST_ARGS)
@@ -70,7 +70,7 @@ docs: setup-dev
 	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict
 
 bench: setup-dev
-	$(ONE_THREAD) $(PY) -m benchmarks $(BENCH)
+	$(ONE_THREAD) $(PY) -m paper.benchmarks $(BENCH)
 
 clean:
 	rm -rf $(VENV) build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -222,7 +222,7 @@ def application() -> Any:
     """The command line as an object, made anew; without callbacks, which read files and set the log up."""
     import typer
 
-    from coresift.cli._app import app
+    from coresift.cli.app import app
 
     root = typer.main.get_command(app)
     for _, command in commands(root):

@@ -8,6 +8,8 @@ import re
 from pathlib import Path
 
 import pytest
+
+import coresift
 from tests.docs_blocks import (
     Block,
     application,
@@ -19,8 +21,6 @@ from tests.docs_blocks import (
     run_page,
     spans,
 )
-
-import coresift
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(

@@ -22,12 +22,11 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("_errors",),
     ("core",),
     ("_edge",),  # the private modules beside the layers: _validation, _coreset, ...
-    ("estimators",),
+    ("rows",),
+    ("coresets",),
     ("data",),
-    ("scale",),
     ("selection",),
     ("training",),
-    ("experiments",),
     ("cli",),
 )
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
@@ -48,8 +47,8 @@ EXTRAS: dict[str, frozenset[str]] = {
     "rich": frozenset({"cli"}),
     "torch": frozenset({"training"}),
     "safetensors": frozenset({"training"}),
-    "matplotlib": frozenset({"experiments"}),
-    "jinja2": frozenset({"experiments"}),
+    "matplotlib": frozenset(),
+    "jinja2": frozenset(),
     "ray": frozenset(),
     "pyarrow": frozenset(),
     "pandas": frozenset(),
@@ -154,13 +153,13 @@ def test_the_package_keeps_to_its_layers() -> None:
 @pytest.mark.parametrize(
     ("path", "source", "complaint"),
     [
-        ("core/a.py", "from coresift.estimators import RBFCoreset", "core imports estimators"),
+        ("core/a.py", "from coresift.coresets import RBFCoreset", "core imports estimators"),
         ("core/a.py", "def f():\n    from ..estimators import RBFCoreset", "core imports estimators"),
         ("core/a.py", "from .. import estimators", "core imports estimators"),
         ("core/a.py", "import coresift", "core imports coresift"),
         ("core/a.py", "from coresift import RBFCoreset", "core imports RBFCoreset"),
         ("core/a.py", "from coresift._validation import check", "core imports _validation"),
-        ("core/a.py", "from coresift._coreset import Coreset", "core imports _coreset"),
+        ("core/a.py", "from coresift.coresets.coreset import Coreset", "core imports _coreset"),
         ("core/sub/b.py", "from ...estimators.rbf import RBFCoreset", "core imports estimators"),
         ("_errors.py", "from coresift import core", "_errors imports core"),
         ("_anything.py", "from .estimators import RBFCoreset", "_anything imports estimators"),
@@ -188,7 +187,7 @@ def test_the_checker_finds(tmp_path: Path, path: str, source: str, complaint: st
 @pytest.mark.parametrize(
     ("path", "source"),
     [
-        ("__init__.py", "from coresift.estimators import RBFCoreset\nfrom coresift import core"),
+        ("__init__.py", "from coresift.coresets import RBFCoreset\nfrom coresift import core"),
         (
             "core/a.py",
             "import numpy as np, os\nfrom scipy import linalg\nfrom .._errors import CoresiftError",

@@ -3,6 +3,7 @@
 import ast
 
 import pytest
+
 from tools.mutations import mutants_of, mutated
 
 SOURCE = '''

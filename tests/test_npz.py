@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from tools.fuzz_files.hostile import npy_header
 
 from coresift import InvalidInputError
 from coresift._npz import map_array, open_arrays
+from tools.fuzz_files.hostile import npy_header
 
 ARRAYS = hnp.arrays(
     st.sampled_from(["f4", "f8", "i2", "u1", "?", "U3", ">f8"]), hnp.array_shapes(max_dims=3, max_side=4)

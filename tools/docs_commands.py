@@ -64,7 +64,7 @@ def _section(path: tuple[str, ...], command: Any) -> str:
 
 def reference() -> str:
     """The commands as Markdown: first the options that all have, then a section for each command."""
-    from coresift.cli._app import app
+    from coresift.cli.app import app
 
     root = typer.main.get_command(app)
     with root.make_context("coresift", [], resilient_parsing=True) as context:

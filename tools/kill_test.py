@@ -44,7 +44,7 @@ from coresift.cli import main as coresift
 
 IMPORTED = (  # once, here: forks have them
     *("pyarrow.parquet", "scipy.ndimage", "sklearn.datasets", "sklearn.cluster", "filelock"),
-    *("coresift.scale", "coresift.training", "coresift.experiments.bench.cells"),
+    *("coresift.coresets", "coresift.training", "paper.bench.cells"),
 )
 MOST_KILLS = 10  # of one run, until it may end
 GRACE = 15.0  # seconds in which processes of a killed command must be gone, on a busy machine
@@ -299,7 +299,7 @@ def _bench(data: Path, out: Path) -> list[str]:
 
 
 def _bench_outcome(out: Path) -> object:
-    from coresift.experiments.bench.store import Store
+    from paper.bench.store import Store
 
     store = Store(out / "results", "covtype")
     lines = store.file.read_bytes().splitlines()
@@ -318,7 +318,7 @@ def _bench_notes(out: Path) -> list[str]:
 
 
 def _check_bench(out: Path) -> None:
-    from coresift.experiments.bench.store import Store
+    from paper.bench.store import Store
 
     problems = Store(out / "results", "covtype").read().problems
     assert not problems, problems[0]

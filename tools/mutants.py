@@ -46,7 +46,7 @@ import pytest
 from mutations import Mutant, mutants_of, mutated
 
 ROOT = Path(__file__).resolve().parent.parent
-RESULTS = ROOT / "results" / "mutation"
+RESULTS = ROOT / "paper" / "results" / "mutation"
 BASELINES = ROOT / "build" / "mutation"
 HEAVY = (
     "numpy",

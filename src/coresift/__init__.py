@@ -1,25 +1,28 @@
 """Small weighted subsets of a data set, with a stated error."""
 
-from ._coreset import Coreset, QueryBall
 from ._errors import CoresiftError, InvalidInputError, InvalidTypeError, MissingExtraError
 from .core.audit import AuditResult
 from .core.circle import lower_bound_circle
 from .core.lewis import L1SVD
 from .core.network_audit import NetworkAudit
-from .data.source import Source
-from .data.sources import open_source
-from .estimators import (
+from .coresets import (
     LaplacianCoreset,
     NetworkError,
     RBFCoreset,
     RBFNetworkClassifier,
     RBFNetworkCoreset,
     RBFNetworkRegressor,
+    Report,
+    Selection,
     SignedCoreset,
+    StreamingCoreset,
     audit,
     l1_svd,
+    select,
 )
-from .scale import Report, Selection, StreamingCoreset, select
+from .coresets.coreset import Coreset, QueryBall
+from .rows.opening import open_source
+from .rows.rows import Source
 
 __version__ = "0.1.0"
 

@@ -137,3 +137,25 @@ def map_array(path: Path) -> np.ndarray:
 
 def _short(error: Exception) -> str:
     return " ".join(str(error).split())[:300]
+
+
+_NO_NUMBERS = "not an npz file of numbers, or damaged"
+
+
+def read_arrays(path: Path, *names: str) -> tuple[np.ndarray, ...]:
+    """Arrays of numbers of an ``.npz`` file, by name."""
+    _need_file(path)
+    with open_arrays(path, what=_NO_NUMBERS) as members:
+        return tuple(members[name] for name in names)
+
+
+def array_names(path: Path) -> list[str]:
+    """Names of the arrays of an ``.npz`` file."""
+    _need_file(path)
+    with open_arrays(path, what=_NO_NUMBERS) as members:
+        return members.names
+
+
+def _need_file(path: Path) -> None:
+    if not path.exists():
+        raise InvalidInputError(f"{path}: no such file")

@@ -14,7 +14,9 @@ import pytest
 
 import coresift
 from coresift import InvalidInputError
-from coresift.cli import _app, _options, main
+from coresift.cli import app as _app
+from coresift.cli import main
+from coresift.cli import options as _options
 
 COMMAND = [sys.executable, "-m", "coresift"]
 

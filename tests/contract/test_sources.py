@@ -11,9 +11,9 @@ from pyarrow import csv, parquet
 from pyarrow import dataset as arrow_dataset
 
 from coresift import Source, open_source
-from coresift.data import source as source_module
-from coresift.scale import blocks
-from coresift.scale.blocks import block_rows, blocks_of, tasks_of
+from coresift.rows import passes as blocks
+from coresift.rows import rows as source_module
+from coresift.rows.passes import block_rows, blocks_of, tasks_of
 
 N, D = 1000, 5
 RNG = np.random.default_rng(0)

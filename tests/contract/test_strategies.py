@@ -21,7 +21,7 @@ from coresift.selection import (
     Strategy,
     registry,
 )
-from coresift.selection._classes import class_budgets
+from coresift.selection.classes import class_budgets
 
 torch.set_num_threads(1)
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from sklearn.datasets import load_digits
-from tests.tiny_data import MNIST, cifar_files, idx, write_files, write_images, write_mnist
 
 from coresift import InvalidInputError
 from coresift.data import DATASETS, ArrayDataset, DatasetSplits, LazyDataset, available_datasets, load_dataset
 from coresift.data.cifar import CIFAR10, CIFAR100
 from coresift.data.preparing import split_rows
+from tests.tiny_data import MNIST, cifar_files, idx, write_files, write_images, write_mnist
 
 
 @pytest.fixture(autouse=True)

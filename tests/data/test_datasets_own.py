@@ -16,8 +16,8 @@ from PIL import Image
 
 from coresift import CoresiftError, InvalidInputError, InvalidTypeError, open_source
 from coresift.data import DatasetSplits, LazyDataset, load_dataset
-from coresift.data.image_files import decode, middle, random_resized_crop
 from coresift.data.preparing import channel_statistics, split_rows
+from coresift.rows.image_files import decode, middle, random_resized_crop
 
 
 def rows(n: int = 60, d: int = 4, seed: int = 0) -> np.ndarray:

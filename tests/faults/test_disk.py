@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from coresift import Coreset
-from coresift._coreset_io import UnwritableError, unwritable, write_whole
+from coresift.coresets.files import UnwritableError, unwritable, write_whole
 
 if not hasattr(os, "fork"):
     pytest.skip("needs a Unix", allow_module_level=True)
@@ -22,7 +22,7 @@ if not hasattr(os, "fork"):
 # Several command lines in one process: codes and what was said, as JSON.
 SCRIPT = """
 import contextlib, io, json, sys
-import coresift.scale.result as result
+import coresift.coresets.result as result
 from coresift.cli import main
 done = []
 for line in json.loads(sys.argv[1]):

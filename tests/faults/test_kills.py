@@ -5,6 +5,7 @@ import signal
 from pathlib import Path
 
 import pytest
+
 from tools import kill_test
 from tools.kill_test import TARGETS, Found, Target, campaign
 

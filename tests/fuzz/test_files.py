@@ -4,16 +4,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
+from coresift import InvalidInputError
+from paper.lower_bound import CircleSensitivities
+from paper.tables import read_table
 from tools.fuzz_files import examine
 from tools.fuzz_files.__main__ import results
 from tools.fuzz_files.examine import Bench, judged
 from tools.fuzz_files.hostile import HOSTILE
 from tools.fuzz_files.mutate import MUTATIONS, mutated
 from tools.fuzz_files.readers import READERS, Reader
-
-from coresift import InvalidInputError
-from coresift.experiments._tables import read_table
-from coresift.experiments.lower_bound import CircleSensitivities
 
 
 @pytest.mark.slow

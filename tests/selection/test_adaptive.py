@@ -11,9 +11,9 @@ from torch import nn
 
 from coresift import CoresiftError, RBFCoreset
 from coresift.selection import RBF, AdaptiveCoreset, PerBatch, SelectionContext, Warm, registry
-from coresift.selection._pool import gradients_of
-from coresift.selection._variance import best_pool_factor, draw_probabilities, inclusion_probabilities
 from coresift.selection.adaptive import gain_of
+from coresift.selection.pool import gradients_of
+from coresift.selection.variance import best_pool_factor, draw_probabilities, inclusion_probabilities
 from coresift.training import train
 
 N, D, CLASSES = 150, 5, 3

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from coresift import CoresiftError
 from coresift.core.draw import DrawTable
 from coresift.selection import Gradients
-from coresift.selection._variance import (
+from coresift.selection.variance import (
     best_pool_factor,
     draw_probabilities,
     draw_variance,

@@ -17,13 +17,15 @@ from coresift.selection import (
     Random,
     SelectionContext,
     Warm,
-    _registry,
     plan,
     register,
     registry,
     strategy_named,
 )
-from coresift.selection._classes import class_budgets
+from coresift.selection import (
+    names as _registry,
+)
+from coresift.selection.classes import class_budgets
 from coresift.selection.wrappers import shares_of
 
 RNG = np.random.default_rng(0)

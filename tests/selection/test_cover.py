@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from coresift import InvalidInputError
 from coresift.selection import Cover, PerClass, SelectionContext, registry
-from coresift.selection._classes import class_budgets
+from coresift.selection.classes import class_budgets
 
 
 def rng(seed=0):

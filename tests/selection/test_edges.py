@@ -28,10 +28,10 @@ from coresift.selection import (
     register,
     registry,
 )
-from coresift.selection._classes import class_budgets
-from coresift.selection._inputs import principal
-from coresift.selection._pool import PoolContext, gradients_of, knows_gradients
-from coresift.selection._variance import Variance, draw_variance, gradient_norms, two_stage_variance
+from coresift.selection.classes import class_budgets
+from coresift.selection.inputs import principal
+from coresift.selection.pool import PoolContext, gradients_of, knows_gradients
+from coresift.selection.variance import Variance, draw_variance, gradient_norms, two_stage_variance
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(30, 4)).astype(np.float32), np.arange(30) % 3

@@ -11,8 +11,8 @@ from torch.nn import functional
 
 from coresift import InvalidInputError
 from coresift.selection import Glister, Gradients, PerBatch, SelectionContext
-from coresift.selection._gradients import Validation
 from coresift.selection.glister import LookAhead, greedy
+from coresift.selection.gradients import Validation
 
 RNG = np.random.default_rng(0)
 X, X_VAL = RNG.normal(size=(30, 4)), RNG.normal(size=(12, 4))

@@ -12,7 +12,7 @@ from torch.utils.data import TensorDataset
 
 from coresift import CoresiftError, InvalidInputError
 from coresift.selection import Craig, SelectionContext
-from coresift.selection._losses import Kind, kind_of, per_sample_loss, with_class_numbers
+from coresift.selection.losses import Kind, kind_of, per_sample_loss, with_class_numbers
 from coresift.training import train
 
 RNG = np.random.default_rng(0)

@@ -17,8 +17,11 @@ from coresift.selection import (
     Laplacian,
     SelectionContext,
 )
-from coresift.selection._gradients import Validation
-from coresift.selection._hooks import (
+from coresift.selection.adaptive import gain_of
+from coresift.selection.fixed import _gaussian, _median_distance, _strata, _targets
+from coresift.selection.glister import LookAhead
+from coresift.selection.gradients import Validation
+from coresift.selection.hooks import (
     _numpy,
     device_of,
     layer_pass,
@@ -26,10 +29,7 @@ from coresift.selection._hooks import (
     softmax_residuals,
     validation_of,
 )
-from coresift.selection._inputs import batch_of, class_positions, flattened
-from coresift.selection.adaptive import gain_of
-from coresift.selection.fixed import _gaussian, _median_distance, _strata, _targets
-from coresift.selection.glister import LookAhead
+from coresift.selection.inputs import batch_of, class_positions, flattened
 
 
 def test_the_outputs_of_a_model_are_found_in_what_it_returns():

@@ -13,8 +13,8 @@ from torch.utils.data import Dataset, TensorDataset
 from coresift import InvalidInputError
 from coresift.selection import RBF, AdaptiveCoreset, Selector
 from coresift.training import CoresetSampler, train
-from coresift.training._settings import described
 from coresift.training.feeds import feeds_of, known_targets
+from coresift.training.settings import described
 
 torch.set_num_threads(1)
 RNG = np.random.default_rng(0)
@@ -184,9 +184,8 @@ def test_targets_beside_a_data_set_are_those_of_its_items() -> None:
 
 def test_an_identity_leaves_images_alone(tmp_path: Path) -> None:
     """Random cuts belong to the augmentation that asks for them, not to any function of the user."""
-    from tests.tiny_data import write_images
-
     from coresift.data import load_dataset
+    from tests.tiny_data import write_images
 
     write_images(tmp_path / "train", ["a", "b"], 3)
     data = load_dataset(str(tmp_path / "train"), image_size=16)

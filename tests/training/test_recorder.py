@@ -19,8 +19,8 @@ from coresift.selection import (
     Selector,
     Warm,
 )
-from coresift.selection._strategy import asks_for
-from coresift.selection._variance import gradient_norms
+from coresift.selection.strategy import asks_for
+from coresift.selection.variance import gradient_norms
 from coresift.training import CoresetSampler, train
 from coresift.training.recorder import NormRecorder
 

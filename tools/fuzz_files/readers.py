@@ -15,14 +15,14 @@ import numpy as np
 
 from coresift import Coreset, RBFCoreset, StreamingCoreset, open_source, select
 from coresift._errors import InvalidInputError
+from coresift.coresets import load_run
 from coresift.data import load_dataset, read_idx
-from coresift.data.named import load_named
-from coresift.data.source import Source
-from coresift.experiments._tables import read_table, write_table
-from coresift.experiments.bench.protocol import Cell
-from coresift.experiments.bench.store import Store
-from coresift.experiments.lower_bound import CircleSensitivities
-from coresift.scale import load_run
+from coresift.rows.rows import Source
+from paper.bench.protocol import Cell
+from paper.bench.store import Store
+from paper.lower_bound import CircleSensitivities
+from paper.named import load_named
+from paper.tables import read_table, write_table
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,6 @@ def main(argv: Sequence[str] | None = None) -> int:
             'coresift: error: the command line needs the extra "cli": pip install "coresift[cli]"\n'
         )
         return 1
-    from coresift.cli._app import run
+    from coresift.cli.app import run
 
     return run(argv)

@@ -10,8 +10,8 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from coresift.cli._data import AsJson, Columns, Embedding, Input, Weight, open_input
-from coresift.cli._options import Settings
+from coresift.cli.inputs import AsJson, Columns, Embedding, Input, Weight, open_input
+from coresift.cli.options import Settings
 
 CoresetFile = Annotated[
     Path,
@@ -141,8 +141,8 @@ def _with_data(
     """Load coreset and data, work on them, print."""
     from coresift import Coreset
     from coresift._errors import InvalidInputError
-    from coresift.scale import load_run
-    from coresift.scale.budget import parse_bytes
+    from coresift.coresets import load_run
+    from coresift.coresets.budget import parse_bytes
 
     limit = parse_bytes(max_memory, "max_memory")
     try:

@@ -10,8 +10,8 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from coresift.cli._data import AsJson
-from coresift.cli._options import Settings
+from coresift.cli.inputs import AsJson
+from coresift.cli.options import Settings
 
 
 def datasets(

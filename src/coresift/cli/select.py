@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from coresift.cli._data import (
+from coresift.cli.inputs import (
     AsJson,
     Columns,
     Config,
@@ -21,7 +21,7 @@ from coresift.cli._data import (
     open_input,
     pass_display,
 )
-from coresift.cli._options import Settings
+from coresift.cli.options import Settings
 
 
 def _bandwidth(text: str | None) -> Any:
@@ -127,7 +127,7 @@ def select(
     The output has the columns row, file and weight (and label); Coreset.load reads it.
     """
     from coresift._errors import InvalidInputError
-    from coresift.scale import Options, check_output, plan, run
+    from coresift.coresets import Options, check_output, plan, run
 
     if out is None and not dry_run:
         raise typer.BadParameter("--out FILE is needed (or --dry-run)")

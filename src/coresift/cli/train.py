@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from coresift.cli._data import AsJson, Config
-from coresift.cli._options import Settings
+from coresift.cli.inputs import AsJson, Config
+from coresift.cli.options import Settings
 
 if TYPE_CHECKING:
     from coresift.training import TrainResult
@@ -221,7 +221,7 @@ def _check_words(options: dict[str, Any]) -> None:
     """Words that are wrong whatever the data are wrong usage, and said before anything is read."""
     from coresift._errors import InvalidInputError
     from coresift._validation import check_choice
-    from coresift.scale.budget import parse_budget
+    from coresift.coresets.budget import parse_budget
     from coresift.selection import strategy_named
 
     try:

@@ -27,7 +27,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from coresift._errors import InvalidInputError
+from .._errors import InvalidInputError
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.signedinteger]

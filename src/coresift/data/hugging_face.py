@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from .._errors import InvalidInputError
-from .image_files import in_bytes, need_pillow
+from ..rows.image_files import in_bytes, need_pillow
 from .splits import DatasetSplits
 from .user_sets import Options, from_arrays
 

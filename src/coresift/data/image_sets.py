@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from .._errors import InvalidInputError
-from .image_files import need_pillow
-from .images import SUFFIXES
+from ..rows.image_files import need_pillow
+from ..rows.images import SUFFIXES
 from .preparing import split_rows
 from .splits import DatasetSplits, LazyDataset
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from .._errors import InvalidInputError
-from .source import encode_labels
+from ..rows.rows import encode_labels
 from .splits import ArrayDataset, DatasetSplits, Scaling, Task
 
 DEFAULT_TEST_FRACTION = 0.2

@@ -11,10 +11,9 @@ from typing import IO, Any
 import numpy as np
 
 from .._errors import InvalidInputError
-from .._npz import naming
+from .._npz import naming, read_arrays
 from .fetch import Download, first_file
 from .idx import read_idx
-from .named import read_arrays
 from .preparing import array_splits, channel_statistics, scaling_of, split_rows
 from .splits import DatasetSplits
 

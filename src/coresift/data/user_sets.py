@@ -13,10 +13,10 @@ import numpy as np
 
 from .._containers import as_numpy
 from .._errors import InvalidInputError, InvalidTypeError
-from .._npz import naming
+from .._npz import array_names, naming, read_arrays
 from .._progress import logger
-from .columns import Wanted, choose_columns, chunk_of, need_pyarrow
-from .named import array_names, read_arrays
+from ..rows.columns import Wanted, choose_columns, chunk_of, need_pyarrow
+from ..rows.rows import is_hidden
 from .preparing import (
     DEFAULT_TEST_FRACTION,
     array_splits,
@@ -25,7 +25,6 @@ from .preparing import (
     scaling_of,
     split_rows,
 )
-from .source import is_hidden
 from .splits import DatasetSplits, Task
 
 _CHANNELS = (1, 3, 4)

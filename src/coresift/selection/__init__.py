@@ -1,18 +1,18 @@
 """Strategies that choose what to train on: one verb, ``select(context, budget, rng) -> Coreset``."""
 
-from ._classes import PerClass
-from ._context import Cost, SelectionContext
-from ._gradients import Gradients, Validation
-from ._registry import register, registry, strategy_named
-from ._strategy import Plan, Selector, Strategy, plan
 from .adaptive import AdaptiveCoreset
+from .classes import PerClass
+from .context import Cost, SelectionContext
 from .cover import Cover
 from .craig import Craig
 from .fixed import FixedCoreset
 from .glister import Glister
+from .gradients import Gradients, Validation
 from .gradmatch import GradMatch
+from .names import register, registry, strategy_named
 from .sensitivity import RBF, Laplacian
 from .simple import AdaptiveRandom, Full, Random
+from .strategy import Plan, Selector, Strategy, plan
 from .wrappers import PerBatch, Warm
 
 __all__ = [

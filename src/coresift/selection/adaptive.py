@@ -9,18 +9,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._coreset import Coreset
 from .._errors import InvalidInputError, InvalidTypeError
 from .._progress import logger
 from .._validation import check_choice, check_count
 from ..core.draw import DrawTable
-from ._classes import PerClass
-from ._context import SelectionContext
-from ._gradients import Gradients
-from ._inputs import Rows
-from ._pool import gradients_of, knows_gradients
-from ._strategy import Selector, Strategy
-from ._variance import (
+from ..coresets.coreset import Coreset
+from .classes import PerClass
+from .context import SelectionContext
+from .gradients import Gradients
+from .inputs import Rows
+from .pool import gradients_of, knows_gradients
+from .simple import AdaptiveRandom
+from .strategy import Selector, Strategy
+from .variance import (
     FORWARD_SHARE,
     Floats,
     Variance,
@@ -32,7 +33,6 @@ from ._variance import (
     two_stage_variance,
     variance_times_time,
 )
-from .simple import AdaptiveRandom
 
 _METHODS = ("systematic", "keys")
 _SCORES = ("fresh", "seen")

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from .._coreset import Coreset
 from .._validation import check_count
-from ..estimators._geometry import kmeans_centers
-from ._context import SelectionContext
-from ._inputs import Rows, dense_centred
-from ._strategy import Selector, one_blas_thread
-from ._variance import Floats
+from ..coresets.coreset import Coreset
+from ..coresets.geometry import kmeans_centers
+from .context import SelectionContext
+from .inputs import Rows, dense_centred
+from .strategy import Selector, one_blas_thread
+from .variance import Floats
 
 _CELLS = 5  # keeps the stream of the centres apart from others of the same seed
 _BLOCK = 1 << 22  # distances that are held at once

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from .._coreset import Coreset
 from .._progress import logger
 from .._validation import check_positive
-from ._context import SelectionContext
-from ._facility import Distances, facility_location
-from ._gradients import Gradients
-from ._strategy import Selector, one_blas_thread
+from ..coresets.coreset import Coreset
+from .context import SelectionContext
+from .facility import Distances, facility_location
+from .gradients import Gradients
+from .strategy import Selector, one_blas_thread
 
 
 @dataclass(frozen=True, eq=False)

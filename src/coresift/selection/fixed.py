@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._coreset import Coreset
 from .._errors import InvalidInputError
 from .._progress import logger
 from .._validation import check_count, check_positive
 from ..core.draw import DrawTable
-from ..estimators._geometry import MEDIAN_SAMPLE, kmeans_centers
-from ._context import BatchContext, SelectionContext
-from ._inputs import Rows, class_positions, dense_centred
-from ._strategy import Selector, one_blas_thread
-from ._variance import Floats
+from ..coresets.coreset import Coreset
+from ..coresets.geometry import MEDIAN_SAMPLE, kmeans_centers
+from .context import BatchContext, SelectionContext
+from .inputs import Rows, class_positions, dense_centred
+from .strategy import Selector, one_blas_thread
+from .variance import Floats
 
 _GROW = 3  # keeps the stream of the draws apart from others of the same seed
 _ROUNDING = 1e-12

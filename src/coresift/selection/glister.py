@@ -9,13 +9,13 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from .._coreset import Coreset
 from .._errors import InvalidInputError
 from .._progress import logger
 from .._validation import check_count, check_positive, check_probability
-from ._context import SelectionContext
-from ._gradients import Array, Gradients, Validation
-from ._strategy import Selector, one_blas_thread
+from ..coresets.coreset import Coreset
+from .context import SelectionContext
+from .gradients import Array, Gradients, Validation
+from .strategy import Selector, one_blas_thread
 
 
 @dataclass(frozen=True, eq=False)

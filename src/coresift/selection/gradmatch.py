@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .._coreset import Coreset
 from .._errors import InvalidInputError
 from .._progress import logger
-from ._context import SelectionContext
-from ._gradients import Gradients
-from ._omp import nonnegative_omp
-from ._strategy import Selector, one_blas_thread
+from ..coresets.coreset import Coreset
+from .context import SelectionContext
+from .gradients import Gradients
+from .omp import nonnegative_omp
+from .strategy import Selector, one_blas_thread
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._coreset import Coreset
 from .._errors import InvalidInputError
 from .._validation import check_choice, check_count
-from ..estimators import LaplacianCoreset, RBFCoreset
-from ._classes import PerClass
-from ._context import SelectionContext
-from ._strategy import Selector
+from ..coresets import LaplacianCoreset, RBFCoreset
+from ..coresets.coreset import Coreset
+from .classes import PerClass
+from .context import SelectionContext
+from .strategy import Selector
 
 _FIT = 2  # keeps the stream of the fit apart from others of the same seed
 _OF_THE_DRAW = ("method", "per_class", "min_per_class")

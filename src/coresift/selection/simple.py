@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .._coreset import Coreset
 from .._validation import check_count
-from ._context import SelectionContext
-from ._strategy import Selector, everything
+from ..coresets.coreset import Coreset
+from .context import SelectionContext
+from .strategy import Selector, everything
 
 _FIXED = 1  # keeps the stream of the fixed draw apart from others of the same seed
 

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from .._coreset import Coreset
 from .._errors import InvalidInputError
 from .._validation import check_budget, check_count, check_positive
-from ._context import SelectionContext
-from ._strategy import Plan, Selector, Strategy, everything, rounded_up
+from ..coresets.coreset import Coreset
+from .context import SelectionContext
+from .strategy import Plan, Selector, Strategy, everything, rounded_up
 
 
 def _name_of(strategy: Strategy) -> str:

@@ -1,6 +1,6 @@
 """Training with PyTorch, an extra: nothing here is imported by the package itself."""
 
-from . import _extra  # noqa: F401 - the first, as it explains what is missing
+from . import extra  # noqa: F401 - the first, as it explains what is missing
 from .augment import normalize
 from .checkpoint import DamagedCheckpointError
 from .loop import TrainResult, train

@@ -21,9 +21,9 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor, nn
 
-from .._coreset_io import unwritable, write_whole
 from .._errors import CoresiftError, InvalidInputError
 from .._progress import logger
+from ..coresets.files import unwritable, write_whole
 
 _KEY = "coresift"
 _FORMAT, _VERSION = "coresift.run", 1

@@ -15,16 +15,23 @@ import torch
 from torch import nn
 
 from .. import __version__
-from .._coreset import Coreset
 from .._errors import InvalidInputError, InvalidTypeError
 from .._validation import check_choice
+from ..coresets.budget import parse_budget
+from ..coresets.coreset import Coreset
 from ..data.splits import DatasetSplits
-from ..scale.budget import parse_budget
 from ..selection import SelectionContext, Strategy, strategy_named
-from ..selection._hooks import linear_layer, only_tensor, undisturbed
-from ..selection._losses import per_sample_loss, with_class_numbers
-from ..selection._strategy import asks_for, rounded_up
-from ._settings import (
+from ..selection.hooks import linear_layer, only_tensor, undisturbed
+from ..selection.losses import per_sample_loss, with_class_numbers
+from ..selection.strategy import asks_for, rounded_up
+from .checkpoint import RunFolder, check_finite_loss, part_of, restore, snapshot
+from .feeds import TensorFeed, feeds_of
+from .loss import weighted_loss
+from .metrics import CLOCKS, Seconds, are_classes, counts_hits, evaluate
+from .progress import Bar, NoBar
+from .recorder import NormRecorder
+from .sampler import CoresetSampler
+from .settings import (
     Settings,
     derived_seed,
     described,
@@ -33,13 +40,6 @@ from ._settings import (
     stored,
     validation_share,
 )
-from .checkpoint import RunFolder, check_finite_loss, part_of, restore, snapshot
-from .feeds import TensorFeed, feeds_of
-from .loss import weighted_loss
-from .metrics import CLOCKS, Seconds, are_classes, counts_hits, evaluate
-from .progress import Bar, NoBar
-from .recorder import NormRecorder
-from .sampler import CoresetSampler
 
 Metrics = dict[str, Any]
 _SPLIT, _EPOCH, _LOOKS, _CHOICE, _EVALUATION = 21, 22, 23, 24, 25  # keep the streams of one seed apart

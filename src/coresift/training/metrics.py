@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ..selection._hooks import only_tensor
-from ..selection._losses import Kind, kind_of, per_sample_loss
+from ..selection.hooks import only_tensor
+from ..selection.losses import Kind, kind_of, per_sample_loss
 from .feeds import Feed
 
 _EVALUATION_BATCH = 512  # on a CPU half as fast again as 1024: the activations stay in the cache

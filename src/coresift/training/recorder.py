@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from .._containers import as_numpy
 from .._errors import InvalidInputError
-from ..selection._gradients import Gradients
-from ..selection._hooks import layer_factors, only_tensor
+from ..selection.gradients import Gradients
+from ..selection.hooks import layer_factors, only_tensor
 
 _HELD_ROWS = 4096  # whose factors wait for their norms: one large product costs less than many small ones
 

@@ -13,12 +13,12 @@ from torch import distributed
 from torch.utils.data import Dataset, Sampler, TensorDataset
 
 from .._containers import as_numpy, n_rows
-from .._coreset import Coreset
 from .._errors import CoresiftError, InvalidInputError
 from .._validation import check_budget, check_count
+from ..coresets.coreset import Coreset
 from ..selection import SelectionContext, Selector, Strategy, plan, strategy_named
-from ..selection._context import SEEN
-from ..selection._strategy import asks_for
+from ..selection.context import SEEN
+from ..selection.strategy import asks_for
 
 _SELECTION, _ORDER = 11, 12  # keep the streams of one seed apart
 

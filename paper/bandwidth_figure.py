@@ -1,0 +1,231 @@
+"""The figure of :mod:`~paper.bandwidth`, drawn from its table alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .bandwidth import AS_GOOD, Measurement
+from .plots import (
+    BLACK,
+    BLUE,
+    GREEN,
+    ORANGE,
+    PURPLE,
+    SHADE,
+    TINT,
+    VERMILLION,
+    figure_style,
+    true_spans,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure, SubFigure
+
+_LINES: dict[str, dict[str, Any]] = {
+    "uniform": {"color": BLACK, "marker": "o", "linestyle": ":"},
+    "uniform reweighted": {"color": ORANGE, "marker": "D", "linestyle": ":"},
+    "paper": {"color": VERMILLION, "marker": "s", "linestyle": "--"},
+    "ours": {"color": BLUE, "marker": "^", "linestyle": "-"},
+    "ours reweighted": {"color": PURPLE, "marker": "D", "linestyle": "-."},
+    "ours refined": {"color": GREEN, "marker": "v", "linestyle": "-"},
+}
+_LARGEST = 1e30  # infinity cannot be drawn, what is far above the frame can
+_LEGEND_HEIGHT = 1.6  # inches
+_ERROR_RANGE = (3e-6, 30.0)
+_ERROR_TICKS = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)
+
+
+@dataclass(frozen=True)
+class _Column:
+    """One data set: its measurements by bandwidth, in ascending order."""
+
+    rows: Sequence[Measurement]
+
+    @property
+    def by_bandwidth(self) -> list[list[Measurement]]:
+        return [list(group) for _, group in groupby(self.rows, key=lambda row: row.bandwidth)]
+
+    @property
+    def first(self) -> Measurement:
+        return self.rows[0]
+
+    @property
+    def title(self) -> str:
+        first = self.first
+        return f"{first.title}\n{first.n_samples:,} x {first.n_features}, subsets of {first.size:,}"
+
+    @property
+    def bandwidths(self) -> np.ndarray:
+        return self.each(lambda row: row.bandwidth)
+
+    def each(self, value: Callable[[Measurement], float]) -> np.ndarray:
+        """A value that belongs to the bandwidth, once for each."""
+        return np.minimum([value(group[0]) for group in self.by_bandwidth], _LARGEST)
+
+    def errors(self, name: str, method: str) -> np.ndarray:
+        """(bandwidths, seeds) errors of a method."""
+        return np.minimum(
+            [[getattr(r, name) for r in group if r.method == method] for group in self.by_bandwidth], _LARGEST
+        )
+
+    @property
+    def is_hopeless(self) -> np.ndarray:
+        """Where even the best method's certificate exceeds 1."""
+        certified = [self.errors("certified", method).mean(axis=1) for method in self.methods]
+        return np.min(certified, axis=0) > 1.0
+
+    @property
+    def is_uniform_as_good(self) -> np.ndarray:
+        return self.each(lambda row: row.uniform_factor) <= AS_GOOD
+
+    @property
+    def methods(self) -> list[str]:
+        return [method for method in _LINES if any(row.method == method for row in self.rows)]
+
+
+def draw(rows: Sequence[Measurement]) -> Figure:
+    """One column a data set, a single one as a square; panels: sensitivities, sizes, certified error, error found."""
+    columns = [
+        _Column(sorted((row for row in rows if row.dataset == name), key=lambda row: row.bandwidth))
+        for name in dict.fromkeys(row.dataset for row in rows)  # in the order of the table
+    ]
+    n_rows, n_columns = (len(_PANELS), len(columns)) if len(columns) > 1 else (2, 2)
+    height = 2.2 * n_rows
+    with figure_style():
+        from matplotlib.figure import Figure
+
+        figure = Figure(
+            figsize=(max(7.6, 1.0 + 2.8 * n_columns), height + _LEGEND_HEIGHT), layout="constrained"
+        )
+        panels, below = figure.subfigures(2, 1, height_ratios=[height, _LEGEND_HEIGHT], squeeze=False).ravel()
+        axes = panels.subplots(n_rows, n_columns).reshape(len(_PANELS), len(columns))
+        for row, (label, panel) in zip(axes, _PANELS, strict=True):
+            for ax, column in zip(row, columns, strict=True):
+                _frame(ax, column)
+                panel(ax, column)
+            row[0].set_ylabel(label.format(first=columns[0].first))
+            _share_heights(row)
+        if len(columns) == 1:
+            panels.suptitle(columns[0].title.replace("\n", ": "), size=10.5)
+        else:
+            for ax, column in zip(axes[0], columns, strict=True):
+                ax.set_title(column.title)
+        for ax in axes.ravel()[-n_columns:]:
+            ax.set_xlabel("bandwidth / distance\nof the farthest point")
+        for ax in axes.ravel()[:-n_columns]:
+            ax.tick_params(labelbottom=False)
+        _legends(below, axes[:, 0])
+    return figure
+
+
+def _share_heights(row: Sequence[Axes]) -> None:
+    """The same range for one quantity of all data sets, its numbers at the left only."""
+    limits = np.array([ax.get_ylim() for ax in row])
+    for ax in row:
+        ax.set_ylim(limits[:, 0].min(), limits[:, 1].max())
+    for ax in row[1:]:
+        ax.tick_params(labelleft=False)
+
+
+def _frame(ax: Axes, column: _Column) -> None:
+    """Regions, and the two bandwidths that have a name."""
+    x = column.bandwidths
+    ax.set_xscale("log", base=2)
+    ax.set_yscale("log")
+    ax.set_xlim(x[0], x[-1])
+    ax.set_xticks([2.0**k for k in range(-3, 4) if x[0] <= 2.0**k <= x[-1]])
+    ax.minorticks_off()
+    ax.xaxis.set_major_formatter(lambda value, _: f"{value:g}" if value >= 1 else f"1/{1 / value:g}")
+    hopeless = column.is_hopeless
+    for flags, colour in ((hopeless, SHADE), (column.is_uniform_as_good & ~hopeless, TINT)):
+        for left, right in true_spans(list(x), list(flags)):
+            ax.axvspan(left, right, color=colour, linewidth=0, zorder=0)
+    for at, dashes in ((1.0, (4, 3)), (column.first.median_distance, (1, 2))):
+        ax.axvline(at, color="#555555", linewidth=1.0, dashes=dashes, zorder=1)
+
+
+def _sensitivities(ax: Axes, column: _Column) -> None:
+    x = column.bandwidths
+    ax.plot(x, column.each(lambda r: r.total_sensitivity), color=BLUE, marker="^", label="total")
+    ax.plot(x, column.each(lambda r: r.uniform_factor), color=ORANGE, marker="o", label="max / mean")
+    ax.set_ylim(bottom=0.8)
+
+
+def _sizes(ax: Axes, column: _Column) -> None:
+    x, ours = column.bandwidths, column.each(lambda r: r.size_needed)
+    arguments = np.array([group[0].argument for group in column.by_bandwidth])
+    ax.plot(x, column.each(lambda r: r.plain_size_needed), color=BLACK, linestyle=":", label="uniform")
+    ax.plot(x, ours, color=BLUE)
+    for argument, face in (("dimension-free", BLUE), ("covering", "white")):
+        here = arguments == argument
+        ax.plot(
+            x[here],
+            ours[here],
+            "^",
+            color=BLUE,
+            markerfacecolor=face,
+            markersize=6,
+            label=f"ours ({argument})",
+        )
+    n = column.first.n_samples
+    ax.axhline(n, color=VERMILLION, linewidth=1.2, label="n: above it, no gain")
+    ax.set_ylim(300, 1e9)
+
+
+def _errors(name: str) -> Callable[[Axes, _Column], None]:
+    def panel(ax: Axes, column: _Column) -> None:
+        for method in column.methods:
+            errors = column.errors(name, method)
+            ax.fill_between(
+                column.bandwidths,
+                errors.min(axis=1),
+                errors.max(axis=1),
+                color=_LINES[method]["color"],
+                alpha=0.18,
+                linewidth=0,
+            )
+            ax.plot(column.bandwidths, errors.mean(axis=1), label=method, **_LINES[method])
+        ax.axhline(1.0, color=BLACK, linewidth=0.8)
+        ax.set_yticks(_ERROR_TICKS)
+        ax.minorticks_off()
+        ax.set_ylim(*_ERROR_RANGE)
+
+    return panel
+
+
+_PANELS: tuple[tuple[str, Callable[[Axes, _Column], None]], ...] = (
+    ("(a) sensitivities", _sensitivities),
+    ("(b) draws for error {first.eps:g}\n(all queries, risk {first.delta:g})", _sizes),
+    ("(c) relative error, certified", _errors("certified")),
+    ("(d) relative error, found", _errors("found")),
+)
+
+
+def _legends(below: SubFigure, axes: Sequence[Axes]) -> None:
+    """Under the panels, never on the data: the lines of each kind of panel, then what stands behind them."""
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    grey: dict[str, Any] = {"color": "#555555", "linewidth": 1.0}
+    behind = {
+        "the paper's bandwidth": Line2D([], [], dashes=(4, 3), **grey),
+        "median distance": Line2D([], [], dashes=(1, 2), **grey),
+        "nothing is guaranteed:\nevery certificate > 1": Patch(facecolor=SHADE),
+        f"uniform is as good as ours:\nmax / mean <= {AS_GOOD:g}": Patch(facecolor=TINT, edgecolor="#CCCCCC"),
+    }
+    groups: dict[str, tuple[Sequence[Any], Sequence[str]]] = {
+        "(a)": axes[0].get_legend_handles_labels(),
+        "(b)": axes[1].get_legend_handles_labels(),
+        "(c), (d): mean, range": axes[2].get_legend_handles_labels(),
+        "behind the lines": (list(behind.values()), list(behind)),
+    }
+    for left, (title, (handles, labels)) in zip((0.0, 0.17, 0.43, 0.69), groups.items(), strict=True):
+        below.legend(
+            handles, labels, title=title, loc="upper left", bbox_to_anchor=(left, 1.0), alignment="left"
+        )

@@ -1,0 +1,169 @@
+"""The tables of docs/experiments.md, written from the records: the page cannot say what was not measured.
+
+``python -m benchmarks.experiments_page`` replaces what stands between ``<!-- NAME -->`` and ``<!-- end of NAME -->``.
+A test of the suite compares the page with the records.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from paper.bench.protocol import load_protocol
+from paper.bench.store import Store
+from paper.bench.summary import Entry, Metric, Summary, summarise
+
+PAGE = Path("docs/experiments.md")
+MISSING = "—"
+WARM = ("RANDOM", "RBF", "CRAIG", "CRAIGPB", "GRADMATCH", "GRADMATCHPB", "GLISTER")
+MNIST = (
+    ("one subset, kept", ("RANDOM", "FIXED-CORESET")),
+    (
+        "every 20 epochs",
+        (
+            *("**ADAPTIVE-RANDOM**", "RBF", "CRAIGPB", "GRADMATCHPB", "GLISTER", "CRAIG", "GRADMATCH"),
+            "ADAPTIVE-CORESET",
+        ),
+    ),
+    ("after a warm start", tuple(f"{name}-WARM" for name in WARM)),
+    (
+        "before every epoch",
+        (
+            *("**ADAPTIVE-RANDOM@1**", "RBF@1", "ADAPTIVE-CORESET@1", "ADAPTIVE-CORESET-AUTO@1"),
+            "ADAPTIVE-CORESET-SEEN@1",
+        ),
+    ),
+    ("all data", ("FULL",)),
+)
+CIFAR = (
+    ("one subset, kept", ("RANDOM", "FIXED-CORESET")),
+    ("every 4 epochs", ("**ADAPTIVE-RANDOM**", "RBF", "GRADMATCHPB", "ADAPTIVE-CORESET")),
+    ("before every epoch", ("**ADAPTIVE-RANDOM@1**", "ADAPTIVE-CORESET@1", "ADAPTIVE-CORESET-SEEN@1")),
+)
+COVTYPE = (
+    *("RANDOM", "FIXED-CORESET", "**ADAPTIVE-RANDOM**", "GRADMATCHPB", "RBF", "ADAPTIVE-CORESET"),
+    *("ADAPTIVE-CORESET-AUTO", "**ADAPTIVE-RANDOM@1**", "RBF@1", "ADAPTIVE-CORESET@1"),
+    *("ADAPTIVE-CORESET-AUTO@1", "ADAPTIVE-CORESET-SEEN@1", "FULL"),
+)
+
+
+def summary_of(results: Path, table: str, scale: str = "paper", metric: Metric = "accuracy") -> Summary:
+    """All that was run of a table."""
+    return summarise(Store(results, table).read().records, load_protocol(table, scale), metric)
+
+
+def entry_of(summary: Summary, label: str, budget: float) -> Entry | None:
+    """The entry of a method by its label, if it was run."""
+    for method in summary.methods:
+        if str(method) == label.strip("*"):
+            entry = summary.at(method, budget)
+            return entry if entry.mean is not None else None
+    return None
+
+
+def accuracy(entry: Entry | None) -> str:
+    """Mean and deviation, and in brackets what the paper prints."""
+    if entry is None:
+        return MISSING
+    printed = entry.printed.accuracy if entry.printed else None
+    return plain(entry) + ("" if printed is None else f" [{printed:.2f}]")
+
+
+def plain(entry: Entry | None) -> str:
+    """Mean and deviation."""
+    if entry is None:
+        return MISSING
+    return f"{entry.mean:.2f}" + ("" if entry.deviation is None else f" ± {entry.deviation:.2f}")
+
+
+def seconds(entry: Entry | None) -> str:
+    """Of selection and training, and in brackets those of selection."""
+    if entry is None or entry.seconds is None:
+        return MISSING
+    digits = ".0f" if entry.seconds >= 10 else ".1f"
+    return f"{entry.seconds:{digits}} ({entry.selection or 0.0:{digits}})"
+
+
+def grid(
+    summary: Summary, groups: Sequence[tuple[str, Sequence[str]]], cell: Callable[[Entry | None], str]
+) -> list[str]:
+    """A row for each method, a column for each budget of the protocol, and the numbers of seeds."""
+    budgets = summary.protocol.budgets
+    lines = [
+        "| selects | method | " + " | ".join(f"{100 * b:g} %" for b in budgets) + " | seeds |",
+        "|---|---|" + "---:|" * len(budgets) + "---|",
+    ]
+    for when, labels in groups:
+        for place, label in enumerate(labels):
+            entries = [entry_of(summary, label, b) for b in budgets]
+            seeds = [entry.n_seeds if entry else 0 for entry in entries]
+            said = str(seeds[0]) if len(set(seeds)) == 1 or label == "FULL" else ", ".join(map(str, seeds))
+            cells = [cell(entry) for entry in entries]
+            if label == "FULL":
+                cells[1:] = [""] * (len(budgets) - 1)
+            row = ["" if place else when, label, *cells, said]
+            lines.append("| " + " | ".join(row) + " |")
+    return lines
+
+
+def summaries(results: Path, scale: str) -> tuple[Summary, Summary]:
+    """CovType by accuracy and by macro-F1."""
+    return summary_of(results, "covtype", scale), summary_of(results, "covtype", scale, "macro_f1")
+
+
+def covtype(results: Path) -> list[str]:
+    """Accuracy, macro-F1 and seconds of both budgets."""
+    quality, balanced = summaries(results, "paper")
+    longer = summaries(results, "equal-time")
+    titles = ["1 %: accuracy", "macro-F1", "seconds", "5 %: accuracy", "macro-F1", "seconds"]
+    lines = ["| method | " + " | ".join(titles) + " |", "|---|" + "---:|" * 6]
+    rows = [(label, label, quality, balanced) for label in COVTYPE]
+    rows.insert(-1, ("ADAPTIVE-RANDOM@1, 150 epochs", "ADAPTIVE-RANDOM@1", longer[0], longer[1]))
+    for title, label, one, other in rows:
+        cells = []
+        for budget in (0.01, 0.05):
+            entry = entry_of(one, label, budget)
+            cells += [plain(entry), plain(entry_of(other, label, budget)), seconds(entry)]
+        if label == "FULL":
+            title, cells[3:] = "FULL (all rows, one seed)", [""] * 3
+        lines.append("| " + " | ".join([title, *cells]) + " |")
+    return lines
+
+
+def tables(results: Path) -> dict[str, list[str]]:
+    """By the name of their place in the page."""
+    mnist, cifar = summary_of(results, "mnist"), summary_of(results, "cifar10", "cpu")
+    return {
+        "mnist accuracy": grid(mnist, MNIST, accuracy),
+        "mnist seconds": grid(mnist, MNIST, seconds),
+        "cifar10 accuracy": grid(cifar, CIFAR, plain),
+        "cifar10 seconds": grid(cifar, CIFAR, seconds),
+        "covtype": covtype(results),
+    }
+
+
+def filled(page: str, found: dict[str, list[str]]) -> str:
+    """The page with these tables in their places."""
+    for name, lines in found.items():
+        first, last = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
+        if page.count(first) != 1 or page.count(last) != 1:
+            raise ValueError(f"{PAGE} needs one place for the table {name!r}: {first.strip()} and {last}.")
+        before, _, rest = page.partition(first)
+        page = before + first + "\n".join(["", *lines, "", ""]) + last + rest.partition(last)[2]
+    return page
+
+
+def main(arguments: list[str]) -> int:
+    """Read, fill, write."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.experiments_page")
+    parser.add_argument("--results", type=Path, default=Path("results"))
+    options = parser.parse_args(arguments)
+    PAGE.write_text(filled(PAGE.read_text(encoding="utf-8"), tables(options.results)), encoding="utf-8")
+    print(f"written to {PAGE}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

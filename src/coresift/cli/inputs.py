@@ -1,0 +1,112 @@
+"""The options that say what to read, and a display of passes; shared by the commands that read files."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from coresift.cli.options import Settings
+
+if TYPE_CHECKING:
+    from coresift.rows.rows import Source
+
+Input = Annotated[
+    str,
+    typer.Argument(
+        metavar="INPUT",
+        help="A .npy, .npz, .csv or .parquet file, a folder or a quoted pattern of them, a folder of images, or an "
+        "address such as s3://bucket/folder.",
+    ),
+]
+Columns = Annotated[
+    str | None,
+    typer.Option(
+        help="Feature columns, separated by commas. Default: all columns of floats (CSV: of numbers)."
+    ),
+]
+Embedding = Annotated[str | None, typer.Option(help="A column of lists of numbers; of .npz files the array.")]
+Label = Annotated[
+    str | None,
+    typer.Option(help="The column of the labels; for image folders any word: the folder is the label."),
+]
+Weight = Annotated[str | None, typer.Option(help="The column of the input weights.")]
+ImageSize = Annotated[int, typer.Option(min=1, help="Pixels in height and width that images are brought to.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+
+
+def open_input(
+    data: str,
+    columns: str | None,
+    embedding: str | None,
+    weight: str | None,
+    label: str | None = None,
+    image_size: int | None = None,
+    recorded: Mapping[str, Any] | None = None,
+) -> Source:
+    """Open what the options name; what they leave out is taken from the record of an earlier run, if there is one."""
+    from coresift.rows.opening import open_source
+
+    known = recorded or {}
+    names = None if columns is None else [name.strip() for name in columns.split(",") if name.strip()]
+    if names is None and embedding is None:
+        names, embedding = known.get("columns"), known.get("embedding")
+        if names is None and embedding is None and label is None:
+            label = known.get("label")  # arrays of an .npz file: the label is none of the features
+    return open_source(
+        data,
+        columns=names,
+        embedding=embedding,
+        label=label,
+        weight=weight if weight is not None else known.get("weight"),
+        image_size=image_size or known.get("image_size") or 32,
+    )
+
+
+@contextmanager
+def pass_display(settings: Settings) -> Iterator[Callable[[str, int], Callable[[int], None]]]:
+    """A progress bar for each pass, on standard error, where someone looks at it."""
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=settings.err, disable=not settings.shows_progress) as progress:
+
+        def on_pass(label: str, rows: int) -> Callable[[int], None]:
+            task = progress.add_task(label, total=rows)
+            return lambda done: progress.advance(task, done)
+
+        yield on_pass
+
+
+def _on_config(context: typer.Context, path: Path | None) -> Path | None:
+    """Make the entries of a TOML file the defaults of the command's options."""
+    if path is None:
+        return None
+    try:
+        entries = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise typer.BadParameter(f"{path}: no such file") from None
+    except (ValueError, RecursionError, OSError) as error:  # no TOML, no text, a number of 5,000 digits, ...
+        raise typer.BadParameter(f"{path}: {error}") from error
+    known = {parameter.name for parameter in context.command.params}
+    defaults = {}
+    for key, value in entries.items():
+        name = {"input": "data"}.get(key, key.replace("-", "_"))
+        if name not in known or name == "config":
+            raise typer.BadParameter(f"{path}: unknown option {key!r}")
+        defaults[name] = ",".join(map(str, value)) if isinstance(value, list) else value
+    context.default_map = {**(context.default_map or {}), **defaults}
+    return path
+
+
+Config = Annotated[
+    Path | None,
+    typer.Option(
+        is_eager=True,
+        callback=_on_config,
+        help="A TOML file of options (names without the dashes); the command line goes first.",
+    ),
+]

@@ -1,0 +1,361 @@
+"""Coresets of the loss of networks of Gaussians."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import reduce
+from typing import Any, Self
+
+import numpy as np
+from scipy.optimize import brentq
+from sklearn.utils.validation import check_is_fitted
+
+from .._errors import InvalidInputError, InvalidTypeError
+from .._validation import (
+    check_choice,
+    check_count,
+    check_features,
+    check_generator,
+    check_positive,
+    check_probability,
+    check_targets,
+)
+from ..core.bound import SensitivityBound
+from ..core.network import network_sums
+from ..core.network_audit import NetworkAudit, worst_network
+from ..core.points import Points, squared_norms
+from ..core.sizes import covering, paper_formula, vc
+from .base import FitContext
+from .coreset import Coreset
+from .network_families import (
+    ROOT,
+    FamilyBound,
+    larger,
+    narrowed,
+    recentred,
+    signed_shares,
+    single_query,
+    target_shares,
+)
+from .network_results import NetworkError, SignedCoreset, compared
+from .rbf import RBFCoreset
+
+CONSTRUCTIONS = ("whole-loss", "paper")
+_ON_THE_BALL = 1e-9  # a centre may be outside by rounding
+
+
+class RBFNetworkCoreset(RBFCoreset):
+    r"""A weighted subset that keeps the loss of every network of Gaussians with centres in a ball.
+
+    The loss is :math:`\sum_p w_p |y_p - \sum_i a_i e^{-|p-c_i|^2/\sigma^2}|^2`. Multiplied out it is made of four
+    families of sums: :math:`w y^2`; the Gaussian sums of the rows with :math:`y > 0` and of those with :math:`y < 0`;
+    and, for the square term, Gaussian sums of bandwidth :math:`\sigma/\sqrt 2`. Kept within a factor
+    :math:`1 \pm \epsilon` each, they give for any number of neurons and any signs
+
+    .. math:: |loss_S - loss_P| \le \epsilon \sum_p w_p \Bigl( |y_p| + \sum_i |a_i| f(p, c_i) \Bigr)^2 .
+
+    A relative error of the loss itself is impossible: a network can interpolate a small subset.
+
+    Parameters
+    ----------
+    radius, bandwidth, bound, n_cells, max_exact, verbose, random_state
+        As for :class:`RBFCoreset`. The ball, of the centres, is around the weighted mean of the rows.
+    construction : {"whole-loss", "paper"}, default "whole-loss"
+        "whole-loss": one sample, drawn by the largest of the sensitivities of the four families. "paper": a
+        :class:`SignedCoreset` for the cross term of a single output, drawn by the sensitivities of the two signed
+        families (pass ``bound="paper"`` for those of Algorithm 1).
+
+    Attributes
+    ----------
+    family_totals_ : dict
+        Total sensitivity of each family; ``positive[k]`` and ``negative[k]`` belong to output k.
+    coreset_ : Coreset or SignedCoreset
+        The last draw.
+    sensitivities_, total_sensitivity_, uniform_factor_, center_, scale_, bound_, is_certified_, bound_note_
+        As for :class:`RBFCoreset`, of the largest sensitivity of each row.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from coresift import RBFNetworkCoreset
+    >>> X = np.random.default_rng(0).normal(size=(1000, 2))
+    >>> y = np.cos(2 * X[:, 0]) * X[:, 1]
+    >>> est = RBFNetworkCoreset(bandwidth=3.0, random_state=0).fit(X, y)
+    >>> core = est.sample(200)
+    >>> found = est.loss_error(centers=[[0.0, 1.0], [1.0, 0.0]], alphas=[1.0, -0.5])
+    >>> bool(found.loss_error <= found.family_error * found.scale)
+    True
+    """
+
+    def __init__(
+        self,
+        radius: float = 1.0,
+        bandwidth: Any = None,
+        construction: str = "whole-loss",
+        bound: str = "auto",
+        n_cells: int = 64,
+        max_exact: int | None = 20_000,
+        verbose: int = 0,
+        random_state: Any = None,
+    ) -> None:
+        super().__init__(radius, bandwidth, bound, n_cells, max_exact, verbose, random_state)
+        self.construction = construction
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Bound the sensitivity of every row in every family.
+
+        Parameters
+        ----------
+        X : array-like, frame or sparse matrix of shape (n, d)
+            Not copied. A reference is kept for ``loss_error`` and ``audit``, but not in pickles.
+        y : array-like of shape (n,) or (n, K)
+            Targets, required. For K outputs the loss is the sum of the losses of each.
+        sample_weight : array-like of shape (n,), optional
+            Non-negative weights of the rows.
+        """
+        return super().fit(X, y, sample_weight)
+
+    def sample(  # type: ignore[override]  # the paper's construction is a pair
+        self,
+        size: int | float,
+        *,
+        method: str = "systematic",
+        random_state: Any = None,
+        normalize: bool = False,
+    ) -> Coreset | SignedCoreset:
+        """Draw a coreset: one for the whole loss, or the paper's pair, ``size`` points in both together.
+
+        The arguments are those of :meth:`RBFCoreset.sample`. A pair is one draw, split by the sign of the target: each
+        row has its own family's sensitivity, and how many points a set gets is left to the draw.
+        """
+        core = super().sample(size, method=method, random_state=random_state, normalize=normalize)
+        self.coreset_ = core if self.construction == "whole-loss" else self._signed(core)
+        return self.coreset_
+
+    def loss_error(
+        self,
+        centers: Any,
+        alphas: Any,
+        coreset: Coreset | SignedCoreset | None = None,
+        *,
+        eps: float | None = None,
+        delta: float = 0.05,
+    ) -> NetworkError:
+        """How wrong a coreset is about one network, term by term, with the guarantee's right-hand side.
+
+        Parameters
+        ----------
+        centers : array-like of shape (L, d)
+            In the units of the data, within the ball.
+        alphas : array-like of shape (L,) or (L, K)
+            Outputs of the neurons, of any sign.
+        coreset : Coreset or SignedCoreset, optional
+            By default the last one drawn.
+        eps : float, optional
+            The error of the families to state the right-hand side for. By default what is guaranteed for this draw
+            with probability ``1 - delta``, which exists for ``method="iid"`` and enough draws.
+        """
+        core, (points, weights, targets) = self._merged(coreset), self._everything("loss_error")
+        network_centers, outputs = self._checked_network(centers, alphas, targets.shape[1])
+        if eps is None:
+            eps = self.guaranteed_error(core, delta)
+        else:
+            eps = check_positive(eps, "eps")
+        truth = network_sums(points, weights, targets, network_centers)
+        drawn = network_sums(points, core.weights, targets, network_centers, core.indices)
+        return compared(truth, drawn, outputs, eps, self.construction == "whole-loss")
+
+    def guaranteed_error(
+        self, coreset: Coreset | SignedCoreset | None = None, delta: float = 0.05
+    ) -> float | None:
+        """The least eps that is guaranteed for all families and the whole ball with probability ``1 - delta``.
+
+        None if the draws were not independent or not by this fit, the bound is no certificate, or they are too few for
+        any eps below 1.
+        """
+        core = self._merged(coreset)
+        delta = check_probability(delta, "delta")
+        if core.n_draws is None or core.adjustments or not self.is_certified_:
+            return None
+        if (core.total_sensitivity, core.bound) != (self.total_sensitivity_, self.bound_):
+            return None  # drawn by something else
+        draws = float(core.n_draws)
+
+        def excess(eps: float) -> float:
+            sizes = self._sizes(eps, delta, None)
+            return float(np.log(min(sizes["covering"], sizes["vc"]) / draws))
+
+        low, high = 1e-6, 1.0 - 1e-9
+        if excess(high) > 0:
+            return None
+        return float(brentq(excess, low, high, xtol=1e-6)) if excess(low) > 0 else low
+
+    def audit(
+        self,
+        n_neurons: int = 3,
+        coreset: Coreset | SignedCoreset | None = None,
+        *,
+        n_starts: int = 8,
+        max_iter: int = 60,
+        random_state: Any = 0,
+    ) -> NetworkAudit:
+        """Search for the network of ``n_neurons``, centres in the ball, about which a coreset is most wrong.
+
+        The error is ``|loss_S - loss_P|`` over the guarantee's scale: what is found is a lower bound on the least eps
+        for which the guarantee holds. ``n_starts`` local searches of ``max_iter`` steps each, from the best of random
+        networks and of networks at the worst single query.
+        """
+        core, (points, weights, targets) = self._merged(coreset), self._everything("audit")
+        return worst_network(
+            points,
+            weights,
+            targets,
+            core.indices,
+            core.weights,
+            self.radius_,
+            check_count(n_neurons, "n_neurons"),
+            check_generator(random_state),
+            n_starts=check_count(n_starts, "n_starts"),
+            max_iter=check_count(max_iter, "max_iter"),
+        )
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        tags.target_tags.multi_output = True
+        return tags
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_choice(self.construction, "construction", CONSTRUCTIONS)
+
+    def _checked_targets(self, y: Any, n_samples: int) -> np.ndarray:
+        targets = check_targets(y, n_samples)
+        if self.construction == "paper":
+            if targets.shape[1] > 1:
+                raise InvalidInputError(
+                    f"y has {targets.shape[1]} outputs; construction='paper' is for one. Use 'whole-loss', or one "
+                    "estimator for each output."
+                )
+            if not targets.any():
+                raise InvalidInputError("y is zero in every row: neither signed set has a point to draw.")
+        return targets
+
+    def _bound(self, context: FitContext) -> SensitivityBound:
+        """The largest of the families' bounds; rows in no family keep ``-inf``."""
+        families = list(self._families(context))  # at least one: the square term's, or one of the signs
+        totals = {name: float(bound.values.sum()) for name, bound in families}
+        largest = reduce(larger, (bound for _, bound in families))
+        return FamilyBound(**vars(largest), totals=totals)
+
+    def _record(self, context: FitContext, bound: SensitivityBound) -> None:
+        assert isinstance(bound, FamilyBound)
+        assert context.targets is not None
+        self.family_totals_ = bound.totals
+        # a pair is split by the sign of the targets, by a copy of this estimator too, which has no other data
+        self._column = context.targets[:, 0] if self.construction == "paper" else None
+        if self._column is not None:
+            carried = context.shares * self._column * self._input_weight
+            self._signed_weights = carried[carried > 0].sum(), -carried[carried < 0].sum()
+        if hasattr(self, "coreset_"):  # of the last fit
+            del self.coreset_
+
+    def _families(self, context: FitContext) -> Iterator[tuple[str, SensitivityBound]]:
+        """The bounds of the families that this construction keeps and that are not empty."""
+        assert context.targets is not None
+        radius = float(self.radius)
+        whole = self.construction == "whole-loss"
+        of_targets = target_shares(context.shares, context.targets)
+        if whole and of_targets is not None:
+            yield "targets", single_query(of_targets)
+        for k, column in enumerate(context.targets.T):
+            for name, part in (("positive", column), ("negative", -column)):
+                signed = signed_shares(context.shares, part)
+                if signed is not None:
+                    yield f"{name}[{k}]", self._bound_in_ball(recentred(context, signed), radius)
+        if whole:
+            yield "square", self._bound_in_ball(narrowed(context), ROOT * radius)
+
+    def _carried(self, context: FitContext, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        if self.construction == "whole-loss":
+            return context.shares, weights
+        assert context.targets is not None
+        column = context.targets[:, 0]
+        parts = [signed_shares(context.shares, part) for part in (column, -column)]
+        floor = np.sum([part for part in parts if part is not None], axis=0)
+        return floor, weights * np.abs(column)
+
+    def _ball_sizes(
+        self, t: float, dimension: int, points: Points, shares: np.ndarray, eps: float, delta: float
+    ) -> dict[str, float]:
+        # A union over the families; that of the square term has the widest ball, sqrt 2 R, and the farthest points.
+        each = delta / len(self.family_totals_)
+        factor = ROOT if self.construction == "whole-loss" else 1.0
+        radius, max_norm = factor * self.radius_, factor * points.max_norm
+        return {
+            "covering": covering(t, dimension, radius, max_norm, eps, each),
+            "vc": vc(t, dimension + 1, eps, each),
+            "paper": paper_formula(t, points.d + 1, eps, each),
+        }
+
+    def _guarantee(self, method: str, count: int) -> str | None:
+        sentence = super()._guarantee(method, count)
+        of_families = "For each single query to each family of sums that the loss is made of"
+        return sentence and sentence.replace("For each single query of the ball", of_families)
+
+    def _signed(self, core: Coreset) -> SignedCoreset:
+        assert self._column is not None
+        targets = self._column[core.indices]
+        positive, negative = (
+            replace(
+                core, indices=core.indices[chosen], weights=core.weights[chosen], total_weight=float(total)
+            )
+            for chosen, total in zip((targets > 0, targets < 0), self._signed_weights, strict=True)
+        )
+        return SignedCoreset(positive, negative, np.abs(targets))
+
+    def _merged(self, coreset: Any) -> Coreset:
+        check_is_fitted(self, "sensitivities_")
+        if coreset is None:
+            coreset = getattr(self, "coreset_", None)
+            if coreset is None:
+                raise InvalidInputError("there is no coreset yet: call sample(), or pass one.")
+        if isinstance(coreset, SignedCoreset):
+            coreset = coreset.merged()
+        if not isinstance(coreset, Coreset):
+            raise InvalidTypeError(
+                f"coreset = {type(coreset).__name__} must be a Coreset or a SignedCoreset."
+            )
+        if coreset.n_samples != self._table.n_samples:
+            raise InvalidInputError(
+                f"the coreset was drawn from {coreset.n_samples} rows, the estimator fitted on {self._table.n_samples}."
+            )
+        return coreset
+
+    def _everything(self, what: str) -> tuple[Points, np.ndarray, np.ndarray]:
+        points, shares, targets = self._fitted_data(what)
+        assert targets is not None
+        total = self._input_weight
+        return points, shares * total, targets
+
+    def _checked_network(self, centers: Any, alphas: Any, n_outputs: int) -> tuple[np.ndarray, np.ndarray]:
+        """Centres in scaled coordinates and outputs (L, K)."""
+        rows = check_features(centers, name="centers")
+        rows = rows if isinstance(rows, np.ndarray) else rows.toarray()
+        if rows.shape[1] != len(self.center_):
+            raise InvalidInputError(
+                f"centers has {rows.shape[1]} columns, but X has {len(self.center_)}; they must be equal."
+            )
+        outputs = check_targets(alphas, len(rows), name="alphas")
+        if outputs.shape[1] != n_outputs:
+            raise InvalidInputError(
+                f"alphas has {outputs.shape[1]} outputs, but y has {n_outputs}; they must be equal."
+            )
+        scaled = (rows.astype(np.float64) - self.center_) / self.scale_
+        farthest = float(np.sqrt(squared_norms(scaled).max()))
+        if farthest > self.radius_ * (1.0 + _ON_THE_BALL):
+            raise InvalidInputError(
+                f"centers has a row {farthest:.4g} bandwidths from the mean; radius = {self.radius_} is the limit."
+            )
+        return scaled, outputs

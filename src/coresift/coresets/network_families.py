@@ -1,0 +1,88 @@
+"""The families of sums that a network's loss is made of: their shares and the larger of their bounds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from ..core.bound import SensitivityBound, log_shares
+from ..core.points import Points, SparseBlock, squared_norms
+from .base import FitContext
+
+ROOT = float(np.sqrt(2.0))
+
+
+@dataclass(frozen=True)
+class FamilyBound(SensitivityBound):
+    """The largest bound of each row over the families, and the total of each family."""
+
+    totals: dict[str, float] = field(default_factory=dict)
+
+
+def signed_shares(shares: np.ndarray, targets: np.ndarray) -> np.ndarray | None:
+    """``w y`` over its sum, of the rows with y > 0; None if there are none of positive weight."""
+    part = np.maximum(targets, 0.0)
+    peak = part.max(where=shares > 0, initial=0.0)
+    if peak == 0.0:
+        return None
+    mass = shares * (part / peak)  # products of small numbers must not vanish
+    return mass / mass.sum()
+
+
+def target_shares(shares: np.ndarray, targets: np.ndarray) -> np.ndarray | None:
+    """``w |y|^2`` over its sum; None if no row of positive weight has a target but zero."""
+    sizes = np.sqrt(squared_norms(targets / (np.abs(targets).max() or 1.0)))
+    peak = sizes.max(where=shares > 0, initial=0.0)
+    if peak == 0.0:
+        return None
+    mass = shares * (sizes / peak) ** 2
+    return mass / mass.sum()
+
+
+def single_query(shares: np.ndarray) -> SensitivityBound:
+    return SensitivityBound(log_shares(shares), "exact", True, "One sum: the sensitivities are the shares.")
+
+
+def recentred(context: FitContext, shares: np.ndarray) -> FitContext:
+    """The same points and ball with other shares, whose mean is not the centre."""
+    points = context.points
+    mean = np.zeros(points.d)
+    for rows, block in points.blocks():
+        mean += block.weighted_sum(shares[rows, None])[0]
+    distances = np.empty(points.n)
+    for rows, block in points.blocks(extra_columns=points.d):
+        if isinstance(block, SparseBlock):
+            squares = block.sq_norms - 2.0 * block.dot(mean[None])[:, 0] + mean @ mean
+            # near the mean squares cancel, and half of the digits are lost: longer is safe, shorter is not
+            distances[rows] = np.sqrt(np.maximum(squares, 0.0)) + 1e-7 * points.rounding_norm
+        else:
+            distances[rows] = np.sqrt(squared_norms(block.dense() - mean))
+    second_moment = float(shares @ context.sq_norms)
+    return replace(context, shares=shares, second_moment=second_moment, from_mean=distances)
+
+
+def narrowed(context: FitContext) -> FitContext:
+    """The kernel of bandwidth 1/sqrt 2: every length is sqrt 2 times as many bandwidths."""
+    points = context.points
+    return replace(
+        context,
+        points=Points(points.X, points.center, points.scale / ROOT, points.max_norm * ROOT),
+        sq_norms=2.0 * context.sq_norms,
+        second_moment=2.0 * context.second_moment,
+        center_error=ROOT * context.center_error,
+    )
+
+
+def larger(a: SensitivityBound, b: SensitivityBound) -> SensitivityBound:
+    """The larger of two bounds for each row, and what is known of both."""
+    take = b.log_values > a.log_values
+    gaps = [np.zeros(len(take)) if bound.gap is None else bound.gap for bound in (a, b)]
+    worst = a if not a.is_certified else b
+    return SensitivityBound(
+        np.where(take, b.log_values, a.log_values),
+        b.name,
+        a.is_certified and b.is_certified,
+        worst.note,
+        None if a.gap is None and b.gap is None else np.where(take, gaps[1], gaps[0]),
+    )

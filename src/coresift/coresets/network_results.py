@@ -1,0 +1,132 @@
+"""What the coresets of a network's loss give: the paper's pair, and the errors of one network."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ..core.network import NetworkSums
+from .coreset import Coreset
+
+
+@dataclass(frozen=True, eq=False)
+class SignedCoreset:
+    r"""The paper's pair of coresets for the cross term of a network's loss.
+
+    .. math:: \sum_p w_p y_p \phi(p) \approx \sum_i a_i \bigl( g_{S_1}(c_i) - g_{S_2}(c_i) \bigr), \qquad
+        g_S(c) = \sum_{p \in S} v_p f(p, c)
+
+    Both sets serve every neuron, whatever the sign of its output.
+
+    Attributes
+    ----------
+    positive, negative : Coreset
+        Rows with :math:`y > 0` and with :math:`y < 0`; their weights carry :math:`w |y|`, and ``total_weight`` is the
+        sum of that over such rows of the data. One of them is empty when the targets have one sign. Rows with
+        :math:`y = 0` are in neither. ``n_draws`` is that of the pair, which was drawn as one.
+    """
+
+    positive: Coreset
+    negative: Coreset
+    _magnitudes: np.ndarray  # |y| of the rows of both, in the order of the merged indices
+
+    @property
+    def size(self) -> int:
+        """Number of points in both."""
+        return self.positive.size + self.negative.size
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __repr__(self) -> str:
+        return f"SignedCoreset(positive={self.positive!r}, negative={self.negative!r})"
+
+    def merged(self) -> Coreset:
+        r"""Both as one training set, in the weights of the rows: :math:`v / |y|`.
+
+        Its cross term is that of the pair. It stands for the rows with :math:`y \ne 0`, unbiased for the whole loss
+        over them; the paper proves nothing about its square term.
+        """
+        indices = np.concatenate((self.positive.indices, self.negative.indices))
+        weights = np.concatenate((self.positive.weights, self.negative.weights))
+        order = np.argsort(indices)
+        return replace(
+            self.positive,
+            indices=indices[order],
+            weights=weights[order] / self._magnitudes,
+            guarantee=None,
+            total_weight=None,
+        )
+
+
+@dataclass(frozen=True)
+class NetworkError:
+    """What a coreset says about one network, beside the truth. All errors are absolute differences of sums.
+
+    With ``eps`` such that the families of sums are kept within ``1 +- eps``, it is guaranteed that
+    ``cross_error <= eps * cross_scale`` and ``loss_error <= eps * scale``, and if no two outputs of a column differ in
+    sign ``square_error <= eps * square``.
+    """
+
+    loss: float
+    """Over the data."""
+    loss_coreset: float
+    loss_error: float
+    cross: float
+    """``sum w y phi`` over the data."""
+    cross_error: float
+    square: float
+    """``sum w phi^2`` over the data."""
+    square_error: float
+    scale: float
+    """``sum w (|y| + sum |a_i| f(p, c_i))^2``: what the error of the loss is measured by."""
+    cross_scale: float
+    """``sum |a_i| (phi+ + phi-)``: what the error of the cross term is measured by."""
+    square_bound: float
+    """The paper's ``L sum a_i^2 sum_S v f(p, c_i)^2``, which stands for the square term: an upper bound of it within
+    ``1 + eps``, too large by up to a factor L."""
+    family_error: float
+    """The largest relative error among the sums that this loss is made of: an eps for this network, found, not
+    guaranteed."""
+    eps: float | None
+    """The eps asked for, or the one that is guaranteed for this draw; None if there is none."""
+    covers_loss: bool
+    """Whether the construction keeps all families; the paper's pair keeps those of the cross term only."""
+
+    @property
+    def bound(self) -> float | None:
+        """The guarantee's right-hand side for the loss, ``eps * scale``; None without an eps or for a pair."""
+        return None if self.eps is None or not self.covers_loss else self.eps * self.scale
+
+    @property
+    def cross_bound(self) -> float | None:
+        """The same for the cross term, ``eps * cross_scale``."""
+        return None if self.eps is None else self.eps * self.cross_scale
+
+    @property
+    def relative_error(self) -> float:
+        """``loss_error / scale``: the part of the scale that was lost."""
+        return self.loss_error / self.scale if self.scale > 0 else 0.0
+
+
+def compared(
+    truth: NetworkSums, drawn: NetworkSums, alphas: np.ndarray, eps: float | None, covers_loss: bool
+) -> NetworkError:
+    loss, loss_coreset = truth.loss(alphas), drawn.loss(alphas)
+    cross, square = truth.cross(alphas), truth.square(alphas)
+    return NetworkError(
+        loss=loss,
+        loss_coreset=loss_coreset,
+        loss_error=abs(loss_coreset - loss),
+        cross=cross,
+        cross_error=abs(drawn.cross(alphas) - cross),
+        square=square,
+        square_error=abs(drawn.square(alphas) - square),
+        scale=truth.scale(alphas),
+        cross_scale=truth.cross_scale(alphas),
+        square_bound=len(alphas) * drawn.diagonal(alphas),
+        family_error=truth.largest_relative_error(drawn),
+        eps=eps,
+        covers_loss=covers_loss,
+    )

@@ -1,0 +1,277 @@
+"""What a selection gives, and the files it is written to."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .._errors import InvalidInputError
+from .._npz import naming, open_arrays
+from ..rows.columns import need_pyarrow
+from ..rows.rows import Source
+from ..rows.tables import CsvSource, ParquetSource
+from .coreset import Coreset
+from .files import header_text, parquet_metadata, write_coreset, write_whole
+
+if TYPE_CHECKING:
+    from .selecting import Options
+
+SUFFIXES = (".parquet", ".npz")
+_AS_GOOD = 1.5
+_NOTHING_PROVED = "nothing is proved for this draw; coresift certify says more."
+_NOTABLE = 0.02  # of the total weight
+_ROW_BYTES = 64  # of a chosen row in the output, at most
+
+
+@dataclass(frozen=True)
+class Report:
+    """Figures of a selection."""
+
+    total_sensitivity: float
+    spread: float
+    """The largest sensitivity over the mean."""
+    uniform_factor: float
+    """How many times more rows plain sampling needs for the same guarantee, at most."""
+    bound_note: str
+    is_certified: bool
+    n_queries: int = 0
+    worst_error_found: float | None = None
+    mean_error_found: float | None = None
+    class_sizes: dict[str, int] | None = None
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def uniform_is_as_good(self) -> bool:
+        """Whether plain sampling needs hardly more rows."""
+        return self.uniform_factor <= _AS_GOOD
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Chosen rows with their weights, what is known of them, and how to repeat the choice."""
+
+    coreset: Coreset
+    source: Source
+    labels: list[Any] | None
+    """Labels of the chosen rows, where a column of labels was named."""
+    report: Report
+    run: dict[str, Any]
+
+    def lines(self) -> list[str]:
+        """What came out, in words."""
+        core, report = self.coreset, self.report
+        text = [
+            f"Chosen: {core.size:,} of {core.n_samples:,} rows. Total sensitivity {report.total_sensitivity:.3g} "
+            f"(the least possible is {len(report.class_sizes or [1])}), largest over mean {report.spread:.3g}, "
+            f"bound {core.bound}.",
+            f"Guaranteed: {core.guarantee or _NOTHING_PROVED}",
+        ]
+        if report.worst_error_found is not None and report.mean_error_found is not None:
+            text.append(
+                f"Found: relative error {report.worst_error_found:.3g} at the worst of {report.n_queries} random "
+                f"queries, {report.mean_error_found:.3g} on average."
+            )
+        if report.uniform_is_as_good:
+            text.append(
+                f"Uniform sampling is as good here: it needs at most {report.uniform_factor:.2f} times as many rows."
+            )
+        else:
+            text.append(
+                f"Uniform sampling may need up to {report.uniform_factor:.3g} times as many rows for the same "
+                "guarantee."
+            )
+        share = float(core.weights.sum()) / core.total_weight if core.total_weight else 1.0
+        if abs(share - 1.0) > _NOTABLE:
+            text.append(
+                f"The weights sum to {share:.3g} times the weight of the rows, by chance; where that matters, "
+                "normalize=True (--normalize) scales them."
+            )
+        if not report.is_certified:
+            text.append(f"The bound is not a certificate here. {report.bound_note}")
+        return text
+
+    def as_dict(self) -> dict[str, Any]:
+        """What came out, for programs."""
+        core = self.coreset
+        return {
+            "size": core.size,
+            "rows": core.n_samples,
+            "method": core.method,
+            "bound": core.bound,
+            "guarantee": core.guarantee,
+            **asdict(self.report),
+            "uniform_is_as_good": self.report.uniform_is_as_good,
+            "run": self.run,
+        }
+
+    def columns(self) -> dict[str, Any]:
+        """What is written beside row and weight: the file of each row, and its label."""
+        files = np.array(self.source.files, dtype=object)[self.source.file_of(self.coreset.indices)]
+        beside: dict[str, Any] = {"file": files.astype(str)}
+        if self.labels is not None:
+            beside["label"] = np.array(self.labels)
+        return beside
+
+    def save(self, path: str | os.PathLike[str], *, materialize: bool = False) -> None:
+        """Write ``row``, ``file``, ``weight`` (and ``label``) to ``.parquet`` or ``.npz``, complete or not at all.
+
+        :meth:`Coreset.load` reads it. ``materialize`` writes the chosen rows themselves as well: all columns of Parquet
+        files, else the features. A column whose name is taken is renamed to ``input_...``.
+        """
+        target = Path(path)
+        check_output(target, self.coreset.size)
+        core = self.coreset
+        if not materialize:
+            write_coreset(target, core._about(), core.indices, core.weights, self.columns(), self.run)
+        elif target.suffix.lower() == ".npz":
+            X = np.concatenate([rows for _, rows in _chosen(self.source, core.indices)])
+            columns = {**self.columns(), "X": X}
+            write_coreset(target, core._about(), core.indices, core.weights, columns, self.run)
+        else:
+            header = header_text(core._about(), core.indices, core.weights)
+            metadata = parquet_metadata(header, json.dumps(self.run, allow_nan=False))
+            write_whole(target, lambda file: _write_rows(file, self, metadata))
+
+
+def check_output(path: Path, n_rows: int = 0) -> None:
+    """Refuse a file that could not be written, before the work is done."""
+    if path.suffix.lower() not in SUFFIXES:
+        raise InvalidInputError(f"{path}: unknown suffix {path.suffix!r}; use {' or '.join(SUFFIXES)}.")
+    if path.suffix.lower() == ".parquet":
+        need_pyarrow("Parquet files")
+    if path.is_dir():
+        raise InvalidInputError(f"{path}: is a folder; name a file.")
+    folder = path.parent
+    if not folder.is_dir():
+        raise InvalidInputError(f"{folder}: no such folder; it is to hold {path.name}.")
+    trial = folder / f".coresift-{secrets.token_hex(8)}.tmp"
+    try:
+        trial.touch(exist_ok=False)
+    except OSError as error:
+        raise InvalidInputError(f"{path}: cannot be written ({error.strerror}).") from error
+    finally:
+        trial.unlink(missing_ok=True)
+    free = shutil.disk_usage(folder).free
+    if free < n_rows * _ROW_BYTES:
+        raise InvalidInputError(
+            f"{path}: {free / 1e6:.0f} MB are free there, but up to {n_rows * _ROW_BYTES / 1e6:.0f} MB may be needed."
+        )
+
+
+def run_record(source: Source, options: Options) -> dict[str, Any]:
+    """What repeats the run."""
+    from .. import __version__  # known once the package is imported
+
+    made = asdict(options)
+    made["bandwidth"] = (
+        options.bandwidth if isinstance(options.bandwidth, str | None) else float(options.bandwidth)
+    )
+    return {
+        "version": __version__,
+        "input": source.name,
+        "files": len(source.files),
+        "rows": source.n_rows,
+        "n_columns": source.n_columns,
+        **source.opened_with,
+        **_features(source),
+        **{name: value for name, value in made.items() if name not in ("workers", "engine", "max_memory")},
+    }
+
+
+def _features(source: Source) -> dict[str, Any]:
+    """The columns of a table that were used, also where they were not named: who reads the table again takes these."""
+    if not isinstance(source, ParquetSource | CsvSource):
+        return {}
+    features = list(source.columns.features)
+    if source.columns.width is None:
+        return {"columns": features, "embedding": None}
+    return {"columns": None, "embedding": features[0]}
+
+
+def load_run(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """The record of the run that wrote a file of :meth:`Selection.save`; empty for other coreset files."""
+    target = Path(path)
+    with target.open("rb"), naming(target, "not a file of a selection, or damaged"):
+        if target.suffix.lower() == ".npz":
+            with open_arrays(target, is_packed=False) as members:
+                text = str(members["run"]) if "run" in members else "{}"
+        else:
+            need_pyarrow("Parquet files")
+            from pyarrow import parquet
+
+            text = (parquet.read_schema(target).metadata or {}).get(b"coresift.run", b"{}").decode()
+        found = json.loads(text)
+        if not isinstance(found, dict):
+            raise InvalidInputError("the record of the run is no JSON object")
+        return found
+
+
+def _chosen(source: Source, rows: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
+    """The chosen rows piece by piece: which of them, and their features."""
+    for piece in source.pieces:
+        first, last = np.searchsorted(rows, (piece.start, piece.start + piece.n_rows))
+        if first == last:
+            continue
+        start, parts = piece.start, []
+        for chunk in source.read(piece):
+            here = rows[slice(*np.searchsorted(rows, (start, start + len(chunk.X))))]
+            parts.append(chunk.X[here - start])
+            start += len(chunk.X)
+        yield slice(int(first), int(last)), np.concatenate(parts)
+
+
+def _tables(selection: Selection) -> Iterator[tuple[slice, Any]]:
+    """The chosen rows as Arrow tables: all columns of Parquet files, else the features."""
+    import pyarrow as pa
+
+    source, rows = selection.source, selection.coreset.indices
+    if isinstance(source, ParquetSource):
+        for piece in source.pieces:
+            first, last = np.searchsorted(rows, (piece.start, piece.start + piece.n_rows))
+            if first < last:
+                yield (
+                    slice(int(first), int(last)),
+                    source.read_group(piece).take(pa.array(rows[first:last] - piece.start)),
+                )
+        return
+    for part, X in _chosen(source, rows):
+        names = source.names or [f"x{i}" for i in range(source.n_columns)]
+        yield part, pa.table({name: np.ascontiguousarray(X[:, i]) for i, name in enumerate(names)})
+
+
+def _distinct(names: list[str], taken: set[str]) -> list[str]:
+    """Names of columns of the input beside columns of ours: "row" becomes "input_row", or "input_input_row"."""
+    found: list[str] = []
+    for name in names:
+        other = name
+        while other in taken or other in found or (other != name and other in names):
+            other = f"input_{other}"
+        found.append(other)
+    return found
+
+
+def _write_rows(file: Any, selection: Selection, metadata: dict[bytes, bytes]) -> None:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    core, beside = selection.coreset, selection.columns()
+    writer: Any = None
+    for part, table in _tables(selection):
+        own = {"row": core.indices[part], **{name: values[part] for name, values in beside.items()}}
+        own["weight"] = core.weights[part]
+        names = _distinct(table.column_names, set(own))
+        table = table.rename_columns(names)
+        columns = [pa.array(values) for values in own.values()] + table.columns
+        whole = pa.table(columns, names=[*own, *names]).replace_schema_metadata(metadata)
+        writer = writer or parquet.ParquetWriter(file, whole.schema)
+        writer.write_table(whole)
+    if writer is not None:
+        writer.close()

@@ -1,0 +1,1 @@
+"""Rows of data from arrays, files and clusters, and the engines that run passes over them."""

@@ -1,0 +1,65 @@
+"""The speed that a plan rests on is measured as the workers will run."""
+
+import time
+
+import numpy as np
+import pytest
+import torch
+
+from coresift.data import ArrayDataset, DatasetSplits
+from coresift.training.models import MLP
+from paper.bench.planning import Speed, estimates, probe
+from paper.bench.protocol import load_protocol
+
+
+def four_rows() -> DatasetSplits:
+    part = ArrayDataset(np.zeros((4, 3), dtype=np.float32), np.array([0, 1, 0, 1]))
+    return DatasetSplits("made up", part, part, 2, "classification", (3,))
+
+
+def test_speed_is_measured_with_the_threads_of_a_worker(monkeypatch):
+    seen = set()
+
+    class Watched(MLP):
+        def forward(self, x):
+            seen.add(torch.get_num_threads())
+            return super().forward(x)
+
+    monkeypatch.setattr("coresift.training.build_model", lambda *_, **__: Watched(3, 2, 4))
+    data = four_rows()
+    before = torch.get_num_threads()
+    for threads in (1, 2):
+        seen.clear()
+        speed = probe(load_protocol("covtype"), data, "cpu", threads)
+        assert seen == {threads}
+        assert torch.get_num_threads() == before
+        assert speed.training > 0
+        assert speed.forward > 0
+
+
+PAUSE = 0.02
+
+
+@pytest.mark.parametrize(("readers", "clock"), [(0, "cpu"), (1, "wall")])
+def test_on_a_processor_waiting_does_not_count_as_in_the_records(monkeypatch, readers, clock):
+    """A pass takes a fraction of a millisecond of the processor, and waits for twenty."""
+
+    class Waiting(MLP):
+        def forward(self, x):
+            time.sleep(PAUSE)
+            return super().forward(x)
+
+    monkeypatch.setattr("coresift.training.build_model", lambda *_, **__: Waiting(3, 2, 4))
+    speed = probe(load_protocol("covtype"), four_rows(), "cpu", 1, readers)
+    assert speed.clock == clock
+    assert (speed.forward > 256 / PAUSE) == (clock == "cpu")
+
+
+def test_an_estimate_believes_records_of_the_same_clock_only():
+    protocol = load_protocol("covtype", "smoke").narrowed(["random"], [0.5], 2)
+    first, second = protocol.cells()
+    seconds = {"selection": 0.0, "training": 5000.0, "evaluation": 0.0}
+    records = [{"cell": vars(second), "seconds": seconds, "clock": "cpu"}]
+    for clock, is_believed in (("cpu", True), ("wall", False)):
+        (found,) = estimates(protocol, [first], four_rows(), Speed(1e3, 1e3, clock), records)
+        assert (found.seconds == 5000.0) == is_believed

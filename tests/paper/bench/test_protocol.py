@@ -1,0 +1,155 @@
+"""The declared tables, and their cells."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coresift import InvalidInputError
+from coresift.selection import registry
+from paper.bench.protocol import Cell, load_protocol, table_names
+
+OF_THE_PAPER = ("mnist", "cifar10", "cifar100", "imagenet")
+
+
+def test_the_papers_tables_come_first() -> None:
+    assert table_names()[:4] == OF_THE_PAPER
+
+
+@pytest.mark.parametrize(
+    ("table", "epochs", "budgets", "model"),
+    [
+        ("mnist", 200, (0.01, 0.03, 0.05, 0.10), "lenet"),
+        ("cifar10", 300, (0.05, 0.10, 0.20, 0.30), "resnet18"),
+        ("cifar100", 300, (0.05, 0.10, 0.20, 0.30), "resnet18"),
+    ],
+)
+def test_the_default_is_what_the_paper_prints(table: str, epochs: int, budgets: tuple, model: str) -> None:
+    protocol = load_protocol(table)
+    assert (protocol.scale, protocol.seeds, protocol.select_every) == ("paper", 5, 20)
+    assert protocol.budgets == budgets
+    expected = {"epochs": epochs, "model": model, "batch_size": 20, "lr": 0.01, "momentum": 0.9}
+    assert expected.items() <= protocol.training.items()
+    assert (protocol.training["weight_decay"], protocol.training["schedule"]) == (5e-4, "cosine")
+    labels = {str(method) for method in protocol.methods}
+    base = {"RANDOM", "GLISTER", "CRAIG", "CRAIGPB", "GRADMATCH", "GRADMATCHPB", "RBF"}
+    ours = {"ADAPTIVE-RANDOM", "ADAPTIVE-RANDOM@1", "RBF@1"}
+    assert labels == {"FULL"} | base | {f"{name}-WARM" for name in base} | ours
+
+
+@pytest.mark.parametrize("table", table_names())
+def test_every_table_can_be_run_in_all_its_scales(table: str) -> None:
+    for scale in ("paper", "smoke"):
+        protocol = load_protocol(table, scale)
+        assert {method.name for method in protocol.methods} <= registry().keys()
+        assert protocol.assumptions
+        assert bool(protocol.scale_note) == (scale != "paper")
+
+
+@pytest.mark.parametrize(
+    ("table", "scale", "first", "title"),
+    [
+        ("mnist", "paper", "0aa6a526a1d7", ""),
+        ("mnist", "equal-time", "30fd717bb3bc", "uniform redraws for longer"),
+        ("covtype", "equal-time-probe-5", "ae23d0a0b869", "uniform redraws for longer"),
+        ("cifar10", "cpu", "f7c4ec2b6015", "scaled down"),
+    ],
+)
+def test_what_a_scale_is_called_is_no_part_of_what_names_a_record(
+    table: str, scale: str, first: str, title: str
+) -> None:
+    """Stored records have these ids: a word more in a file must not lose them."""
+    protocol = load_protocol(table, scale)
+    assert protocol.cells()[0].id == first
+    assert protocol.scale_title == title
+    assert protocol.title == load_protocol(table).title
+    assert not {"title", "note", "scale_title"} & protocol.config.keys()
+
+
+@pytest.mark.parametrize("table", OF_THE_PAPER)
+def test_what_the_paper_does_not_print_is_declared_as_it_is(table: str) -> None:
+    said = " ".join(load_protocol(table).assumptions)
+    assert "RANDOM is drawn once and kept" in said
+    rbf, match, batches = (registry()[name] for name in ("RBF", "GRADMATCH", "GRADMATCHPB"))
+    assert (rbf.bound, rbf.bandwidth, rbf.radius, rbf.features, rbf.per_class) == (
+        *("auto", None, 1.0, "raw", False),
+    )
+    for words in (
+        "raw pixels and no classes",
+        "distance from the mean to the farthest",
+        "within one bandwidth",
+    ):
+        assert words in said
+    ridges = (match.strategy.ridge, batches.strategy.ridge)
+    assert f"the ridge of GRADMATCH is {ridges[0]:g}, of GRADMATCHPB {ridges[1]:g}" in said
+    assert f"batches of {batches.batch_size}" in said
+    assert not match.strategy.bias_only
+    glister = registry()["GLISTER"]
+    is_run = any(method.name == "GLISTER" for method in load_protocol(table).methods)
+    assert ("GLISTER takes steps of 0.01 and the best of pools of (n/k) ln 100" in said) == is_run
+    assert (glister.eta, glister.epsilon) == (0.01, 1 / 100)
+    assert ("No augmentation" in said) == (table == "mnist")
+
+
+def test_full_is_one_cell_for_all_budgets() -> None:
+    protocol = load_protocol("mnist").narrowed(["full", "rbf"], [0.01, 0.05], 2)
+    cells = protocol.cells()
+    assert [(cell.method, cell.budget, cell.seed) for cell in cells] == [
+        ("RBF", 0.01, 0),
+        ("RBF", 0.05, 0),
+        ("RBF", 0.01, 1),
+        ("RBF", 0.05, 1),
+        ("FULL", 1.0, 0),
+        ("FULL", 1.0, 1),
+    ]
+
+
+def test_a_narrowed_table_has_the_cells_of_the_whole_one() -> None:
+    whole = {cell.id for cell in load_protocol("mnist").cells()}
+    part = load_protocol("mnist").narrowed(["rbf@1", "Gradmatch_PB".replace("_", "")], [0.05], 3)
+    assert len(part.cells()) == 6
+    assert {cell.id for cell in part.cells()} <= whole
+    other_scale = {cell.id for cell in load_protocol("mnist", "smoke").cells()}
+    assert not whole & other_scale
+
+
+def test_methods_are_told_apart_by_their_redraws() -> None:
+    protocol = load_protocol("mnist").narrowed(["rbf", "RBF@1", "rbf@20"])
+    assert [str(method) for method in protocol.methods] == ["RBF", "RBF@1"]
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"methods": ["nosuch"]}, "nosuch.*there are FULL"),
+        ({"methods": ["rbf@often"]}, "rbf@often"),
+        ({"methods": ["rbf@0"]}, "at least 1"),
+        ({"budgets": [0.0]}, "above 0"),
+        ({"budgets": [1.5]}, "at most 1"),
+        ({"budgets": [float("nan")]}, "nan"),
+        ({"seeds": 0}, "seeds"),
+    ],
+)
+def test_what_cannot_be_run_is_refused(change: dict, complaint: str) -> None:
+    with pytest.raises(InvalidInputError, match=complaint):
+        load_protocol("mnist").narrowed(**change)
+
+
+def test_unknown_tables_and_scales_are_named_with_those_there_are() -> None:
+    with pytest.raises(InvalidInputError, match=r"mnst.*mnist, cifar10"):
+        load_protocol("mnst")
+    with pytest.raises(InvalidInputError, match=r"huge.*paper, equal-time, smoke"):
+        load_protocol("mnist", "huge")
+
+
+CELL = Cell("mnist", 1, "paper", "RBF", 20, 0.01, 0)
+
+
+@given(
+    st.sampled_from(["table", "protocol", "scale", "method", "select_every", "budget", "seed"]),
+    st.integers(2, 10**6),
+)
+def test_whatever_differs_gives_another_id(name: str, value: int) -> None:
+    kind = type(getattr(CELL, name))
+    other = Cell(**{**vars(CELL), name: kind(value)})
+    assert (other.id == CELL.id) == (other == CELL)
+    assert Cell(**vars(other)).id == other.id

@@ -1,0 +1,198 @@
+"""Who does the work does not matter: one process, several, or a Ray cluster of which a worker is killed."""
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from coresift import CoresiftError, InvalidInputError, MissingExtraError, select
+from coresift.rows import passes as blocks
+from coresift.rows.engines import PoolEngine, RayEngine, SerialEngine, open_engine, run_pass
+from coresift.rows.opening import open_source
+from coresift.rows.passes import Block
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small_tasks() -> Iterator[None]:
+    """Every row group is a task; tasks are made by the driver, so workers need not know."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(blocks, "TASK_BYTES", 1)
+        yield
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    rng = np.random.default_rng(0)
+    path = tmp_path_factory.mktemp("rows")
+    for part in range(3):
+        X = rng.standard_normal((8_000, 6)).astype(np.float32)
+        X[:100] *= 4
+        table = pa.table({f"x{i}": X[:, i] for i in range(6)})
+        parquet.write_table(table, path / f"{part}.parquet", row_group_size=3000)
+    return path
+
+
+OPTIONS: dict[str, Any] = {"bound": "closed-form", "n_queries": 2, "seed": 1}
+
+
+@pytest.fixture(scope="module")
+def alone(folder: Path) -> Any:
+    return select(folder, 500, **OPTIONS)
+
+
+def same(one: Any, other: Any) -> None:
+    assert one.coreset == other.coreset  # to the last bit: weights, ball and totals included
+    for name in ("total_sensitivity", "spread", "uniform_factor", "worst_error_found", "mean_error_found"):
+        assert getattr(one.report, name) == getattr(other.report, name)
+
+
+def test_there_are_several_tasks(folder: Path) -> None:
+    assert len(blocks.tasks_of(open_source(folder))) == 9
+
+
+def test_a_pool_of_processes_finds_the_same(folder: Path, alone: Any) -> None:
+    same(select(folder, 500, workers=2, **OPTIONS), alone)
+
+
+class Killed:
+    """A summary that kills its worker the first time it is used (``marker`` is absent)."""
+
+    def __init__(self, marker: Path, always: bool = False) -> None:
+        self.marker, self.always, self.rows = marker, always, 0
+
+    def update(self, block: Block) -> None:
+        if self.always or not self.marker.exists():
+            self.marker.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        self.rows += len(block.X)
+
+    def merge(self, other: "Killed") -> None:
+        self.rows += other.rows
+
+
+def test_a_killed_process_is_an_error_in_words(folder: Path, tmp_path: Path) -> None:
+    source = open_source(folder)
+    with PoolEngine(source, 2) as engine, pytest.raises(CoresiftError, match="a worker process was killed"):
+        run_pass(engine, source, Killed(tmp_path / "marker", always=True), lambda _: None)
+
+
+def test_errors_of_workers_are_those_of_one_process(tmp_path: Path) -> None:
+    for part in range(2):
+        X = np.zeros((5000, 2))
+        X[7, 1] = np.nan if part else 0.0
+        parquet.write_table(pa.table({"a": X[:, 0], "b": X[:, 1]}), tmp_path / f"{part}.parquet")
+    with pytest.raises(InvalidInputError, match=r"NaN .* column 'b', row 5007 \(row 7 of .*1\.parquet\)"):
+        select(tmp_path, 10, workers=2)
+
+
+def test_arrays_stay_in_this_process() -> None:
+    source = open_source(np.zeros((10, 2)))
+    assert isinstance(open_engine("local", source, 8), SerialEngine)
+    with pytest.raises(InvalidInputError, match="files that workers can read"):
+        open_engine("ray", source, 2)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Any:
+    ray = pytest.importorskip("ray", reason="Ray, the extra 'ray', is not installed")
+    if os.environ.get("RAY_ADDRESS"):
+        pytest.skip("RAY_ADDRESS names a cluster; the test starts its own")
+    root = str(Path(__file__).parents[2])
+    ray.init(
+        address="local",
+        num_cpus=2,
+        include_dashboard=False,
+        log_to_driver=False,
+        logging_level="ERROR",
+        runtime_env={"env_vars": {"PYTHONPATH": root, "OMP_NUM_THREADS": "1"}},
+    )
+    yield ray
+    ray.shutdown()
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # Ray's own
+def test_two_workers_of_ray_find_the_same(folder: Path, alone: Any, cluster: Any) -> None:
+    assert cluster.cluster_resources()["CPU"] == 2
+    same(select(folder, 500, engine="ray", workers=2, **OPTIONS), alone)
+    assert cluster.is_initialized()  # a cluster that we did not start is left running
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_a_worker_of_ray_that_is_killed_changes_nothing(folder: Path, tmp_path: Path, cluster: Any) -> None:
+    source = open_source(folder)
+    marker = tmp_path / "killed"
+    with RayEngine(source, 2) as engine:
+        found = run_pass(engine, source, Killed(marker), lambda _: None)
+    assert marker.exists()
+    assert found.rows == source.n_rows
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_errors_of_ray_workers_are_ours(tmp_path: Path, cluster: Any) -> None:
+    np.save(tmp_path / "a.npy", np.full((5000, 2), np.inf))
+    with pytest.raises(InvalidInputError, match=r"a\.npy: infinity"):
+        select(tmp_path / "a.npy", 10, engine="ray")
+
+
+@pytest.mark.parametrize(("address", "expected"), [("", "local"), ("10.0.0.1:6379", None)])
+def test_ray_starts_its_own_cluster_unless_told_of_one(
+    address: str, expected: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ray = pytest.importorskip("ray", reason="Ray, the extra 'ray', is not installed")
+    given: list[dict[str, Any]] = []
+    monkeypatch.setenv("RAY_ADDRESS", address)
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "init", lambda **options: given.append(options))
+    monkeypatch.setattr(ray, "cluster_resources", lambda: {"CPU": 8.0})
+    monkeypatch.setattr(ray, "put", lambda value: value)
+    np.save(tmp_path / "a.npy", np.zeros((50, 2)))
+    assert RayEngine(open_source(tmp_path / "a.npy"), 2).n_workers == 2
+    # cores may be given to a new cluster only
+    assert [(options.get("address"), options.get("num_cpus")) for options in given] == [
+        (expected, 2 if expected else None)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("address", "words"), [("", "no cluster could be started"), ("10.0.0.1:6379", "at 10.0.0.1:6379 cannot")]
+)
+def test_a_cluster_that_does_not_start_is_said_in_a_sentence(
+    address: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a busy machine Ray gives up after a while, with a bare Exception."""
+    ray = pytest.importorskip("ray", reason="Ray, the extra 'ray', is not installed")
+
+    def fail(**options: Any) -> None:
+        raise Exception("The current node timed out during startup.")
+
+    monkeypatch.setenv("RAY_ADDRESS", address)
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "init", fail)
+    np.save(tmp_path / "a.npy", np.zeros((50, 2)))
+    with pytest.raises(CoresiftError, match=f"{words}.*timed out during startup. Try again, or use engine"):
+        RayEngine(open_source(tmp_path / "a.npy"), 2)
+
+
+@pytest.mark.slow
+def test_without_ray_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import builtins
+
+    original = builtins.__import__
+
+    def refuse(name: str, *rest: Any) -> Any:
+        if name.partition(".")[0] == "ray":
+            raise ModuleNotFoundError("No module named 'ray'", name="ray")
+        return original(name, *rest)
+
+    np.save(tmp_path / "a.npy", np.zeros((50, 2)))
+    monkeypatch.setattr(builtins, "__import__", refuse)
+    with pytest.raises(MissingExtraError, match=r"coresift\[ray\]"):
+        open_engine("ray", open_source(tmp_path / "a.npy"), 2)
