@@ -56,7 +56,7 @@ class NotAnArray:
         (X[None], ValueError, r"X has shape .*got 3D"),
         (5.0, ValueError, r"X: Expected 2D array, got scalar"),
         (None, TypeError, r"X is None; it must be an array"),
-        ("abc", TypeError, r"X is .abc.; .*open_source"),
+        ("abc", TypeError, r"X is .abc.; .*open_rows"),
         ([["a", "b"]], TypeError, r"X has entries of type <U1"),
         (np.array([["1", "2"]]), TypeError, r"X has entries of type <U1"),
         (np.array([["2020-01-01"]], dtype="datetime64[D]"), TypeError, r"X has entries of type datetime64"),

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from coresift import StreamingCoreset, audit, open_source, select
+from coresift import StreamingCoreset, audit, open_rows, select
 from paper.benchmarks._measure import Table, seconds
 
 ROWS, COLUMNS = int(os.environ.get("CORESIFT_SCALE_ROWS", 20_000_000)), 16
@@ -201,7 +201,7 @@ def errors() -> Table:
                 np.save(Path(folder) / "b.npy", X[n // 3 :])
                 options: dict[str, Any] = {"bandwidth": bandwidth, "seed": seed, "n_queries": 0}
                 one = select(X, size, **options).coreset
-                chunks = select(open_source(folder), size, **options).coreset
+                chunks = select(open_rows(folder), size, **options).coreset
             stream = StreamingCoreset(size, bandwidth=bandwidth, random_state=seed)
             for start in range(0, n, 10_000):
                 stream.partial_fit(X[start : start + 10_000])

@@ -21,8 +21,8 @@ from .coresets import (
     select,
 )
 from .coresets.coreset import Coreset, QueryBall
-from .rows.opening import open_source
-from .rows.rows import Source
+from .rows.opening import open_rows
+from .rows.rows import Rows
 
 __version__ = "0.1.0"
 
@@ -43,13 +43,13 @@ __all__ = [
     "RBFNetworkCoreset",
     "RBFNetworkRegressor",
     "Report",
+    "Rows",
     "Selection",
     "SignedCoreset",
-    "Source",
     "StreamingCoreset",
     "audit",
     "l1_svd",
     "lower_bound_circle",
-    "open_source",
+    "open_rows",
     "select",
 ]

@@ -36,7 +36,7 @@ def check_features(
         if X is None or isinstance(X, (str, bytes)):
             raise InvalidTypeError(
                 f"{name} is {X!r:.60}; it must be an array, a frame or a sparse matrix "
-                "(coresift.open_source reads files)."
+                "(coresift.open_rows reads files)."
             )
         X = without_graph(X)
         _check_columns(X, name)

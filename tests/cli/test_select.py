@@ -212,7 +212,7 @@ def test_the_plan_names_columns_and_says_why_others_are_left_out(
 def test_an_output_that_cannot_be_written_is_found_out_first(
     file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("coresift.rows.opening.open_source", None)  # nothing may be read
+    monkeypatch.setattr("coresift.rows.opening.open_rows", None)  # nothing may be read
     for out, message in (
         (tmp_path / "nosuch" / "core.parquet", "no such folder"),
         (tmp_path / "core.txt", "unknown suffix"),

@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from coresift import LaplacianCoreset, RBFCoreset, open_source, select
+from coresift import LaplacianCoreset, RBFCoreset, open_rows, select
 from coresift.core.draw import DrawTable
 from coresift.coresets import survey
 from coresift.coresets.keys import KeyPool, guess_bars
 from coresift.coresets.survey import Survey
 from coresift.rows import passes as blocks
-from coresift.rows.arrays import ArraySource
+from coresift.rows.arrays import ArrayRows
 from coresift.rows.engines import SerialEngine, run_pass
 
 
@@ -66,7 +66,7 @@ def test_sensitivities_and_rows_are_those_of_memory(
     X, w = cloud()
     path = written(tmp_path, X, w)
     in_memory = estimator(loss, parameters).fit(X, sample_weight=w)
-    passes = estimator(loss, parameters).fit(open_source(path, weight="w"))
+    passes = estimator(loss, parameters).fit(open_rows(path, weight="w"))
     np.testing.assert_allclose(passes.sensitivities_, in_memory.sensitivities_, rtol=1e-9)
     np.testing.assert_allclose(passes.center_, in_memory.center_, atol=1e-12)
     assert passes.scale_ == pytest.approx(in_memory.scale_, rel=1e-12)
@@ -89,7 +89,7 @@ def test_lewis_weights_by_passes(tmp_path: Path, bound: str, deficient: bool) ->
         X[:, 1] = 7.0  # a constant column: the lifted rows span less
     path = written(tmp_path, X, w, group=300)
     in_memory = RBFCoreset(bound=bound, random_state=0).fit(X, sample_weight=w)
-    passes = RBFCoreset(bound=bound, random_state=0).fit(open_source(path, weight="w"))
+    passes = RBFCoreset(bound=bound, random_state=0).fit(open_rows(path, weight="w"))
     # both stop within 1e-3 of the fixed point, and both dominate
     np.testing.assert_allclose(passes.sensitivities_, in_memory.sensitivities_, rtol=3e-3)
     assert passes.is_certified_ == in_memory.is_certified_
@@ -101,7 +101,7 @@ def test_laplacian_lemma_by_passes(tmp_path: Path) -> None:
     X, w = cloud(2000, 4)
     in_memory = LaplacianCoreset(bound="paper", random_state=0).fit(X, sample_weight=w)
     passes = LaplacianCoreset(bound="paper", random_state=0).fit(
-        open_source(written(tmp_path, X, w), weight="w")
+        open_rows(written(tmp_path, X, w), weight="w")
     )
     np.testing.assert_allclose(passes.sensitivities_, in_memory.sensitivities_, rtol=3e-3)
 
@@ -142,7 +142,7 @@ def test_moments_of_any_cut_are_those_of_all_rows(seed: int, n: int, shift: floa
     X = rng.standard_normal((n, 3)) + shift
     w = rng.random(n) + 0.01
     y = rng.integers(3, size=n)
-    source = ArraySource(X, w, y if by_label else None)
+    source = ArrayRows(X, w, y if by_label else None)
     source.pieces = [
         type(source.pieces[0])(0, 0, a, a, min(100, n - a)) for a in range(0, n, 100)
     ]  # many tasks

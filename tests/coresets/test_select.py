@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from coresift import Coreset, InvalidInputError, RBFCoreset, open_source, select
+from coresift import Coreset, InvalidInputError, RBFCoreset, open_rows, select
 from coresift.coresets import Options, load_run, plan, run
 from coresift.coresets.budget import class_budgets, parse_budget, parse_bytes, parse_shares
-from coresift.rows.arrays import ArraySource
+from coresift.rows.arrays import ArrayRows
 
 
 @pytest.fixture(scope="module")
@@ -164,7 +164,7 @@ def test_classes_keep_their_sums(file: Path, bound: str) -> None:
 
 def test_a_class_without_weight_gets_nothing() -> None:
     X, y = np.random.default_rng(0).standard_normal((6000, 2)), np.arange(6000) % 3
-    source = ArraySource(X, (y > 0).astype(float), y)
+    source = ArrayRows(X, (y > 0).astype(float), y)
     chosen = select(source, 90, bound="closed-form", per_class=True)
     assert chosen.report.class_sizes == {"0": 0, "1": 45, "2": 45}
     assert chosen.coreset.size == 90
@@ -272,7 +272,7 @@ def test_what_does_not_go_together(file: Path, options: dict[str, Any], message:
 
 
 def test_the_plan_comes_first_and_is_kept(file: Path) -> None:
-    source = open_source(file, columns=FEATURES)
+    source = open_rows(file, columns=FEATURES)
     made = plan(source, Options(budget="1%", bound="cells", bandwidth=1.0))
     assert made.as_dict() | {"memory_bytes": 0, "seconds": 0} == {
         "rows": 12_000,

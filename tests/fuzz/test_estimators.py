@@ -28,7 +28,7 @@ from coresift import (
     audit,
     l1_svd,
     lower_bound_circle,
-    open_source,
+    open_rows,
     select,
 )
 from coresift.data import load_dataset
@@ -288,9 +288,9 @@ def test_select_of_arrays_and_frames(X: Any, budget: Any, method: str, loss: str
 @settings(max_examples=100)
 def test_sources_and_fits_of_them(X: Any) -> None:
     try:
-        source = open_source(X)
+        source = open_rows(X)
         rows = sum(len(chunk.X) for _, chunk in source.chunks())
-        assert rows == source.n_rows == n_rows_of(X)
+        assert rows == source.n == n_rows_of(X)
         fitted = RBFCoreset(random_state=0).fit(source)
     except REFUSED:
         return
@@ -445,7 +445,7 @@ def test_networks_far_from_the_origin_and_too_far_apart() -> None:
 
 def test_a_frame_without_columns() -> None:
     with pytest.raises(CoresiftError, match="no columns"):
-        open_source(pd.DataFrame(index=range(3)))
+        open_rows(pd.DataFrame(index=range(3)))
 
 
 def test_a_test_sample_that_is_very_far_away(tmp_path: Path) -> None:
@@ -458,4 +458,4 @@ def test_names_and_labels_that_are_no_text(tmp_path: Path, content: bytes) -> No
     (tmp_path / "rows.csv").write_bytes(content)
     label = "label" if b"label" in content else None
     with pytest.raises(CoresiftError, match=r"rows\.csv: "):
-        list(open_source(tmp_path / "rows.csv", label=label).chunks())
+        list(open_rows(tmp_path / "rows.csv", label=label).chunks())

@@ -14,7 +14,7 @@ from pyarrow import parquet
 from coresift import CoresiftError, InvalidInputError, MissingExtraError, select
 from coresift.rows import passes as blocks
 from coresift.rows.engines import PoolEngine, RayEngine, SerialEngine, open_engine, run_pass
-from coresift.rows.opening import open_source
+from coresift.rows.opening import open_rows
 from coresift.rows.passes import Block
 
 
@@ -53,7 +53,7 @@ def same(one: Any, other: Any) -> None:
 
 
 def test_there_are_several_tasks(folder: Path) -> None:
-    assert len(blocks.tasks_of(open_source(folder))) == 9
+    assert len(blocks.tasks_of(open_rows(folder))) == 9
 
 
 def test_a_pool_of_processes_finds_the_same(folder: Path, alone: Any) -> None:
@@ -77,7 +77,7 @@ class Killed:
 
 
 def test_a_killed_process_is_an_error_in_words(folder: Path, tmp_path: Path) -> None:
-    source = open_source(folder)
+    source = open_rows(folder)
     with PoolEngine(source, 2) as engine, pytest.raises(CoresiftError, match="a worker process was killed"):
         run_pass(engine, source, Killed(tmp_path / "marker", always=True), lambda _: None)
 
@@ -92,7 +92,7 @@ def test_errors_of_workers_are_those_of_one_process(tmp_path: Path) -> None:
 
 
 def test_arrays_stay_in_this_process() -> None:
-    source = open_source(np.zeros((10, 2)))
+    source = open_rows(np.zeros((10, 2)))
     assert isinstance(open_engine("local", source, 8), SerialEngine)
     with pytest.raises(InvalidInputError, match="files that workers can read"):
         open_engine("ray", source, 2)
@@ -127,12 +127,12 @@ def test_two_workers_of_ray_find_the_same(folder: Path, alone: Any, cluster: Any
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_a_worker_of_ray_that_is_killed_changes_nothing(folder: Path, tmp_path: Path, cluster: Any) -> None:
-    source = open_source(folder)
+    source = open_rows(folder)
     marker = tmp_path / "killed"
     with RayEngine(source, 2) as engine:
         found = run_pass(engine, source, Killed(marker), lambda _: None)
     assert marker.exists()
-    assert found.rows == source.n_rows
+    assert found.rows == source.n
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -154,7 +154,7 @@ def test_ray_starts_its_own_cluster_unless_told_of_one(
     monkeypatch.setattr(ray, "cluster_resources", lambda: {"CPU": 8.0})
     monkeypatch.setattr(ray, "put", lambda value: value)
     np.save(tmp_path / "a.npy", np.zeros((50, 2)))
-    assert RayEngine(open_source(tmp_path / "a.npy"), 2).n_workers == 2
+    assert RayEngine(open_rows(tmp_path / "a.npy"), 2).n_workers == 2
     # cores may be given to a new cluster only
     assert [(options.get("address"), options.get("num_cpus")) for options in given] == [
         (expected, 2 if expected else None)
@@ -178,7 +178,7 @@ def test_a_cluster_that_does_not_start_is_said_in_a_sentence(
     monkeypatch.setattr(ray, "init", fail)
     np.save(tmp_path / "a.npy", np.zeros((50, 2)))
     with pytest.raises(CoresiftError, match=f"{words}.*timed out during startup. Try again, or use engine"):
-        RayEngine(open_source(tmp_path / "a.npy"), 2)
+        RayEngine(open_rows(tmp_path / "a.npy"), 2)
 
 
 @pytest.mark.slow
@@ -195,4 +195,4 @@ def test_without_ray_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.Monk
     np.save(tmp_path / "a.npy", np.zeros((50, 2)))
     monkeypatch.setattr(builtins, "__import__", refuse)
     with pytest.raises(MissingExtraError, match=r"coresift\[ray\]"):
-        open_engine("ray", open_source(tmp_path / "a.npy"), 2)
+        open_engine("ray", open_rows(tmp_path / "a.npy"), 2)

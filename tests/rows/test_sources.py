@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 from pyarrow import parquet
 
-from coresift import InvalidInputError, InvalidTypeError, RBFCoreset, open_source, select
+from coresift import InvalidInputError, InvalidTypeError, RBFCoreset, open_rows, select
 
 
 def write(path: Path, **columns: object) -> Path:
@@ -22,7 +22,7 @@ def test_a_corrupt_parquet_file_is_named(tmp_path: Path) -> None:
     write(tmp_path / "a.parquet", x=np.zeros(10))
     (tmp_path / "b.parquet").write_bytes(b"no parquet at all, only words")
     with pytest.raises(InvalidInputError, match=r"b\.parquet: damaged"):
-        open_source(tmp_path)
+        open_rows(tmp_path)
 
 
 def test_a_parquet_file_damaged_in_the_middle_is_named(tmp_path: Path) -> None:
@@ -31,14 +31,14 @@ def test_a_parquet_file_damaged_in_the_middle_is_named(tmp_path: Path) -> None:
     content = bytearray(path.read_bytes())
     content[2000:300_000] = bytes(298_000)
     path.write_bytes(content)
-    source = open_source(path)  # the footer is whole
+    source = open_rows(path)  # the footer is whole
     with pytest.raises(InvalidInputError, match=r"a\.parquet: damaged"):
         list(source.chunks())
 
 
 def test_a_row_group_with_fewer_rows_than_announced_is_damaged(tmp_path: Path) -> None:
     """A flipped byte in a footer does it: Arrow then gives what the pages hold, and is content."""
-    source = open_source(write(tmp_path / "a.parquet", x=np.arange(40.0)))
+    source = open_rows(write(tmp_path / "a.parquet", x=np.arange(40.0)))
     wrong = dataclasses.replace(source.pieces[0], n_rows=41)
     for read in (lambda: list(source.read(wrong)), lambda: source.read_group(wrong)):
         with pytest.raises(
@@ -65,49 +65,49 @@ def test_columns_that_cannot_be_used(tmp_path: Path, wish: dict[str, object], me
     lists = pa.array([[1.0], [2.0], [3.0], [4.0, 5.0], [6.0], [7.0]])
     path = write(tmp_path / "a.parquet", x=np.arange(6.0), text=list("abcdef"), gaps=gaps, lists=lists)
     with pytest.raises(InvalidInputError, match=message):
-        open_source(path, **wish)  # type: ignore[arg-type]
+        open_rows(path, **wish)  # type: ignore[arg-type]
 
 
 def test_nulls_are_found_without_statistics_too(tmp_path: Path) -> None:
     table = pa.table({"x": pa.array([1.0, None, None])})
     parquet.write_table(table, tmp_path / "a.parquet", write_statistics=False)
     with pytest.raises(InvalidInputError, match=r"a\.parquet: column 'x' has 2 nulls"):
-        list(open_source(tmp_path / "a.parquet").chunks())
+        list(open_rows(tmp_path / "a.parquet").chunks())
 
 
 def test_lists_of_different_lengths(tmp_path: Path) -> None:
     path = write(tmp_path / "a.parquet", v=pa.array([[1.0, 2.0], [3.0], [4.0, 5.0, 6.0]]))
     with pytest.raises(InvalidInputError, match="differ in length; all must have 2 numbers"):
-        list(open_source(path).chunks())
+        list(open_rows(path).chunks())
 
 
 def test_files_of_different_schemas(tmp_path: Path) -> None:
     write(tmp_path / "a.parquet", x=np.zeros(3), y=np.zeros(3))
     write(tmp_path / "b.parquet", x=np.zeros(3))
     with pytest.raises(InvalidInputError, match=r"b\.parquet: no column 'y', which .*a\.parquet has"):
-        open_source(tmp_path)
+        open_rows(tmp_path)
     write(tmp_path / "b.parquet", x=np.zeros(3), y=np.zeros(3, dtype=np.float32))
     with pytest.raises(
         InvalidInputError, match=r"b\.parquet: column 'y' has type float, in .*a\.parquet double"
     ):
-        open_source(tmp_path)
+        open_rows(tmp_path)
 
 
 def test_folders_and_patterns_without_data(tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match="holds no file that ends in"):
-        open_source(tmp_path)
+        open_rows(tmp_path)
     with pytest.raises(InvalidInputError, match="no file matches"):
-        open_source(str(tmp_path / "*.parquet"))
+        open_rows(str(tmp_path / "*.parquet"))
     with pytest.raises(InvalidInputError, match="no such file or folder"):
-        open_source(tmp_path / "nosuch.parquet")
+        open_rows(tmp_path / "nosuch.parquet")
     with pytest.raises(InvalidInputError, match="no such file or folder"):
-        open_source(f"file://{tmp_path}/nosuch")
+        open_rows(f"file://{tmp_path}/nosuch")
     (tmp_path / "a.txt").write_text("text")
     with pytest.raises(InvalidInputError, match=r"unknown kind of file '\.txt'"):
-        open_source(tmp_path / "a.txt")
+        open_rows(tmp_path / "a.txt")
     write(tmp_path / "a.parquet", x=np.zeros(0))
     with pytest.raises(InvalidInputError, match="no rows"):
-        open_source(tmp_path / "a.parquet")
+        open_rows(tmp_path / "a.parquet")
 
 
 @pytest.mark.parametrize("address", ["{}", "file://{}", "file://{}/"])
@@ -118,51 +118,51 @@ def test_hidden_files_are_passed_over(tmp_path: Path, address: str) -> None:
     write(folder / "_temporary" / "0" / "c.parquet", x=np.zeros(3))
     (folder / "_SUCCESS").write_text("")
     (folder / ".b.parquet").write_text("being written")
-    assert open_source(address.format(folder)).files == [str(folder / "a.parquet")]
+    assert open_rows(address.format(folder)).files == [str(folder / "a.parquet")]
 
 
 def test_arrays_that_are_no_numbers(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", np.array([[{}, 1]], dtype=object), allow_pickle=True)
     with pytest.raises(InvalidInputError, match=r"a\.npy: .*an array of Python objects"):
-        open_source(tmp_path / "a.npy")
+        open_rows(tmp_path / "a.npy")
     np.savez(tmp_path / "a.npz", X=np.array([["a"]]), y=np.zeros(1))
     with pytest.raises(InvalidInputError, match="numbers are needed"):
-        open_source(tmp_path / "a.npz")
+        open_rows(tmp_path / "a.npz")
     np.savez(tmp_path / "b.npz", X=np.array([[{}]], dtype=object))
     with pytest.raises(InvalidInputError, match="Python objects"):
-        open_source(tmp_path / "b.npz")
+        open_rows(tmp_path / "b.npz")
     np.save(tmp_path / "c.npy", np.zeros(5))
     with pytest.raises(InvalidInputError, match=r"shape \(5,\)"):
-        open_source(tmp_path / "c.npy")
+        open_rows(tmp_path / "c.npy")
     (tmp_path / "d.npy").write_bytes(b"words")
     with pytest.raises(InvalidInputError, match=r"d\.npy: not a \.npy file"):
-        open_source(tmp_path / "d.npy")
+        open_rows(tmp_path / "d.npy")
     with pytest.raises(InvalidInputError, match="Python objects"):
-        open_source(np.array([[None]]))
+        open_rows(np.array([[None]]))
     with pytest.raises(InvalidTypeError, match="must be a path"):
-        open_source(17)
+        open_rows(17)
 
 
 def test_members_of_npz(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", one=np.zeros((3, 2)), two=np.zeros((3, 2)), y=np.arange(3), short=np.ones(2))
     with pytest.raises(InvalidInputError, match="name one with --embedding"):
-        open_source(tmp_path / "a.npz")
-    assert open_source(tmp_path / "a.npz", embedding="two", label="y").n_columns == 2
+        open_rows(tmp_path / "a.npz")
+    assert open_rows(tmp_path / "a.npz", embedding="two", label="y").d == 2
     with pytest.raises(InvalidInputError, match="no array 'z'"):
-        open_source(tmp_path / "a.npz", embedding="one", label="z")
+        open_rows(tmp_path / "a.npz", embedding="one", label="z")
     with pytest.raises(InvalidInputError, match=r"weight has shape \(2,\), but there are 3 rows"):
-        open_source(tmp_path / "a.npz", embedding="one", weight="short")
+        open_rows(tmp_path / "a.npz", embedding="one", weight="short")
 
 
 def test_csv_with_words_or_gaps(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("a,b,name\n1,2.5,x\n3,,y\n")
     with pytest.raises(InvalidInputError, match=r"a\.csv: column 'b' has 1 nulls"):
-        open_source(path)
-    assert open_source(path, columns=["a"]).n_rows == 2
+        open_rows(path)
+    assert open_rows(path, columns=["a"]).n == 2
     path.write_text("a,b\n1,2\n" * 2)
     with pytest.raises(InvalidInputError, match=r"a\.csv"):
-        open_source(path, columns=["a", "b"])
+        open_rows(path, columns=["a", "b"])
 
 
 @pytest.mark.parametrize(("value", "word"), [(np.nan, "NaN"), (np.inf, "infinity")])
@@ -176,7 +176,7 @@ def test_what_is_not_finite_is_named_with_file_row_and_column(
     with pytest.raises(
         InvalidInputError, match=rf"{word} where .* in column 'q', row 47 \(row 7 of .*b\.parquet\)"
     ):
-        RBFCoreset().fit(open_source(tmp_path))
+        RBFCoreset().fit(open_rows(tmp_path))
 
 
 @pytest.mark.parametrize("weight", [-1.0, np.nan, np.inf])
@@ -198,7 +198,7 @@ def test_image_folders(tmp_path: Path) -> None:
         for i in range(3):
             pixels = rng.integers(256, size=(8, 8, 3), dtype=np.uint8)
             Image.fromarray(pixels).save(tmp_path / kind / f"{i}.png")
-    source = open_source(tmp_path, label="folder", image_size=8)
+    source = open_rows(tmp_path, label="folder", image_size=8)
     ((_, chunk),) = source.chunks()
     assert chunk.labels is not None
     assert [chunk.labels.names[code] for code in chunk.labels.codes] == ["cat"] * 3 + ["dog"] * 3
@@ -214,43 +214,43 @@ def test_options_that_do_not_apply_are_refused(tmp_path: Path) -> None:
     frame = pd.DataFrame({"a": [1.0, 2.0], "b": ["x", "y"]})
     for options in ({"weight": "w"}, {"label": "l"}, {"columns": ["zz"]}, {"embedding": "e"}):
         with pytest.raises(InvalidInputError, match="do not apply"):
-            open_source(np.ones((5, 2)), **options)
+            open_rows(np.ones((5, 2)), **options)
     with pytest.raises(InvalidInputError, match="embedding = 'nope' applies to files"):
-        open_source(frame, embedding="nope")
+        open_rows(frame, embedding="nope")
     with pytest.raises(InvalidInputError, match="min_per_class = 7 needs per_class"):
         select(np.ones((50, 2)), 5, min_per_class=7)
 
 
 def test_frames_without_names_and_with_gaps() -> None:
-    assert open_source(pd.DataFrame(np.ones((5, 2)))).n_columns == 2
+    assert open_rows(pd.DataFrame(np.ones((5, 2)))).d == 2
     gap = pd.DataFrame({"a": [1.0, 2.0, 3.0], "b": ["x", None, "y"]})
     with pytest.raises(InvalidInputError, match="label column 'b' has missing values"):
-        open_source(gap, label="b")
+        open_rows(gap, label="b")
 
 
 def test_a_pattern_of_images_is_as_a_folder_of_them(tmp_path: Path) -> None:
     for kind in ("cat", "dog"):
         (tmp_path / kind).mkdir()
         Image.new("RGB", (9, 9), (10, 20, 30)).save(tmp_path / kind / "0.png")
-    source = open_source(str(tmp_path / "*" / "*.png"), label="folder", image_size=4)
+    source = open_rows(str(tmp_path / "*" / "*.png"), label="folder", image_size=4)
     ((_, chunk),) = source.chunks()
-    assert (source.n_columns, chunk.labels.names) == (48, ["cat", "dog"])
+    assert (source.d, chunk.labels.names) == (48, ["cat", "dog"])
     with pytest.raises(InvalidInputError, match="do not apply"):
-        open_source(str(tmp_path / "*" / "*.png"), weight="w")
-    alone = open_source(str(tmp_path / "cat" / "*.png"), label="folder")
+        open_rows(str(tmp_path / "*" / "*.png"), weight="w")
+    alone = open_rows(str(tmp_path / "cat" / "*.png"), label="folder")
     with pytest.raises(InvalidInputError, match=r"0\.png: lies in no folder"):
         list(alone.chunks())
     (tmp_path / "labels.csv").write_text("a\n1.0\n")
     with pytest.raises(
         InvalidInputError, match=r"images \(0\.png\) and tables \(labels\.csv\); name one kind"
     ):
-        open_source(tmp_path)
+        open_rows(tmp_path)
 
 
 def test_csv_columns_of_one_name_and_labels_that_are_missing(tmp_path: Path) -> None:
     (tmp_path / "dup.csv").write_text("a,a,b\n1.0,2.0,3.0\n")
     with pytest.raises(InvalidInputError, match="column 'a' is there more than once"):
-        open_source(tmp_path / "dup.csv")
+        open_rows(tmp_path / "dup.csv")
     (tmp_path / "gap.csv").write_text("a,y\n1.0,x\n2.0,\n")
     with pytest.raises(InvalidInputError, match="null"):
-        open_source(tmp_path / "gap.csv", label="y")
+        open_rows(tmp_path / "gap.csv", label="y")

@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from coresift import Coreset, RBFCoreset, StreamingCoreset, open_source, select
+from coresift import Coreset, RBFCoreset, StreamingCoreset, open_rows, select
 from coresift._errors import InvalidInputError
 from coresift.coresets import load_run
 from coresift.data import load_dataset, read_idx
-from coresift.rows.rows import Source
+from coresift.rows.rows import Rows
 from paper.bench.protocol import Cell
 from paper.bench.store import Store
 from paper.lower_bound import CircleSensitivities
@@ -122,14 +122,14 @@ def _parquet(embedding: bool, compression: str) -> Callable[[Path], Path]:
 
 def _read_source(**options: Any) -> Callable[[Path], object]:
     def read(path: Path) -> object:
-        source: Source = open_source(path, **options)
+        source: Rows = open_rows(path, **options)
         rows = 0
         for start, chunk in source.chunks():
             assert start == rows, f"a chunk begins at {start}, not at {rows}"
             rows += len(chunk.X)
-            assert chunk.X.shape[1] == source.n_columns
+            assert chunk.X.shape[1] == source.d
             assert chunk.X.dtype == source.dtype
-        assert rows == source.n_rows, f"{rows} rows were read, {source.n_rows} were announced"
+        assert rows == source.n, f"{rows} rows were read, {source.n} were announced"
         return None
 
     return read

@@ -150,9 +150,9 @@ def _with_data(
     except FileNotFoundError:
         raise InvalidInputError(f"{coreset}: no such file.") from None
     source = open_input(data, columns, embedding, weight, recorded=load_run(coreset))
-    if source.n_rows != core.n_samples:
+    if source.n != core.n_samples:
         raise InvalidInputError(
-            f"{source.name} has {source.n_rows:,} rows, but {coreset} was chosen from {core.n_samples:,}."
+            f"{source.name} has {source.n:,} rows, but {coreset} was chosen from {core.n_samples:,}."
         )
     with source.load(limit) as loaded:
         text, figures = work(core, loaded.X, loaded.weights)

@@ -14,7 +14,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from coresift.cli.options import Settings
 
 if TYPE_CHECKING:
-    from coresift.rows.rows import Source
+    from coresift.rows.rows import Rows
 
 Input = Annotated[
     str,
@@ -48,9 +48,9 @@ def open_input(
     label: str | None = None,
     image_size: int | None = None,
     recorded: Mapping[str, Any] | None = None,
-) -> Source:
+) -> Rows:
     """Open what the options name; what they leave out is taken from the record of an earlier run, if there is one."""
-    from coresift.rows.opening import open_source
+    from coresift.rows.opening import open_rows
 
     known = recorded or {}
     names = None if columns is None else [name.strip() for name in columns.split(",") if name.strip()]
@@ -58,7 +58,7 @@ def open_input(
         names, embedding = known.get("columns"), known.get("embedding")
         if names is None and embedding is None and label is None:
             label = known.get("label")  # arrays of an .npz file: the label is none of the features
-    return open_source(
+    return open_rows(
         data,
         columns=names,
         embedding=embedding,

@@ -1,7 +1,7 @@
 """Weighted subsets of rows, and the estimators that draw them."""
 
 from .coreset import Coreset, QueryBall
-from .fit import fit_source
+from .fit import fit_rows
 from .functions import audit, l1_svd
 from .laplacian import LaplacianCoreset
 from .network_coreset import RBFNetworkCoreset
@@ -28,7 +28,7 @@ __all__ = [
     "StreamingCoreset",
     "audit",
     "check_output",
-    "fit_source",
+    "fit_rows",
     "l1_svd",
     "load_run",
     "plan",

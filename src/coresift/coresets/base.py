@@ -96,7 +96,7 @@ class SensitivityCoreset(BaseEstimator):
         ----------
         X : array-like, frame or sparse matrix of shape (n, d), or source of rows
             Not copied. A reference is kept for ``reweight``, ``refine`` and ``sample_size``, but not in pickles.
-            A source (:func:`coresift.open_source`) is read in passes and may be larger than memory.
+            A source (:func:`coresift.open_rows`) is read in passes and may be larger than memory.
         y : ignored
             Present by the conventions of scikit-learn.
         sample_weight : array-like of shape (n,), optional

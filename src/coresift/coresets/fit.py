@@ -9,7 +9,7 @@ import numpy as np
 from .._errors import InvalidInputError, InvalidTypeError
 from ..core.bound import SensitivityBound
 from ..rows.engines import open_engine
-from ..rows.rows import Source
+from ..rows.rows import Rows
 from .base import Fit, SensitivityCoreset, fit_elsewhere
 from .fitting import Runner, prepare
 from .laplacian import LaplacianCoreset
@@ -18,8 +18,8 @@ from .row_bounds import Collected
 
 
 @fit_elsewhere.register
-def fit_source(
-    source: Source, estimator: SensitivityCoreset, sample_weight: Any, rng: np.random.Generator
+def fit_rows(
+    source: Rows, estimator: SensitivityCoreset, sample_weight: Any, rng: np.random.Generator
 ) -> Fit:
     """What ``fit`` finds of an array, found in passes over a source, in this process."""
     if sample_weight is not None:

@@ -15,7 +15,7 @@ from .._errors import InvalidInputError
 from .._validation import LARGEST_MAGNITUDE, LARGEST_RATIO
 from ..rows.engines import Engine, OnRows, run_pass
 from ..rows.passes import Block, Summary, block_rows
-from ..rows.rows import Chunk, Source
+from ..rows.rows import Chunk, Rows
 from .geometry import MEDIAN_SAMPLE, cells_sample_size, kmeans_centers, median_distance
 from .laplacian import LaplacianCoreset
 from .rbf import RBFCoreset
@@ -41,7 +41,7 @@ def silent(_label: str, _rows: int) -> OnRows:
 class Runner:
     """Runs passes over a source with an engine, and remembers how long each took."""
 
-    source: Source
+    source: Rows
     engine: Engine
     on_pass: OnPass = silent
     seconds: list[tuple[str, float]] = field(default_factory=list)
@@ -51,7 +51,7 @@ class Runner:
     def run(self, label: str, prototype: S) -> S:
         """The summary of all rows."""
         started = time.perf_counter()
-        found = run_pass(self.engine, self.source, prototype, self.on_pass(label, self.source.n_rows))
+        found = run_pass(self.engine, self.source, prototype, self.on_pass(label, self.source.n))
         self.seconds.append((label, time.perf_counter() - started))
         return found
 
@@ -78,7 +78,7 @@ class Prepared:
     """All labels in order, and their numbers."""
 
 
-def peek(source: Source) -> tuple[np.ndarray, float]:
+def peek(source: Rows) -> tuple[np.ndarray, float]:
     """A guess of the mean from the first rows of a few pieces, and the seconds that reading a row took."""
     started = time.perf_counter()
     step = max(1, len(source.pieces) // _PEEKED_PIECES)
@@ -86,7 +86,7 @@ def peek(source: Source) -> tuple[np.ndarray, float]:
     for piece in source.pieces[::step][:_PEEKED_PIECES]:
         with _closing(source.read(piece)) as chunks:
             chunk = next(chunks)
-        rows = chunk.X[: block_rows(source.n_columns)].astype(np.float64)
+        rows = chunk.X[: block_rows(source.d)].astype(np.float64)
         with np.errstate(over="ignore", invalid="ignore"):
             means.append(rows.mean(axis=0))
         n += len(chunk.X)
@@ -224,7 +224,7 @@ def _sample(survey: Survey, order: dict[Any, int] | None) -> Sample:
 def _choose_bound(
     runner: Runner, estimator: Estimator, geometry: Geometry, sample: Sample, rng: np.random.Generator
 ) -> RowBound:
-    n, d = runner.source.n_rows, runner.source.n_columns
+    n, d = runner.source.n, runner.source.d
     chosen = estimator.bound
     if isinstance(estimator, RBFCoreset):
         closed = ClosedForm(geometry, float(estimator.radius))

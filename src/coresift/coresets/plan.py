@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._errors import InvalidInputError
 from ..rows.passes import BLOCK_BYTES
-from ..rows.rows import CHUNK_BYTES, Source
+from ..rows.rows import CHUNK_BYTES, Rows
 from .fitting import Estimator, peek
 from .rbf import RBFCoreset
 
@@ -29,7 +29,7 @@ _SMALL = 2e10  # operations of the exact bound that take about a second
 class Plan:
     """Rows, passes, memory and time of a selection."""
 
-    source: Source
+    source: Rows
     options: Options
     passes: tuple[str, ...]
     memory: float
@@ -44,7 +44,7 @@ class Plan:
         minutes = f"{self.seconds:.0f} s" if self.seconds < 120 else f"{self.seconds / 60:.0f} min"
         where = f"{options.workers} worker{'s' if options.workers > 1 else ''}, {options.engine}"
         return [
-            f"{source.name}: {source.n_rows:,} rows, {source.n_columns} columns, {len(source.files):,} "
+            f"{source.name}: {source.n:,} rows, {source.d} columns, {len(source.files):,} "
             f"file{'s' if len(source.files) > 1 else ''}.",
             *_columns_in_words(source),
             f"Choosing {size}: {options.loss} loss, bound {options.bound}, method {options.method}.",
@@ -55,8 +55,8 @@ class Plan:
     def as_dict(self) -> dict[str, Any]:
         """The plan for programs."""
         return {
-            "rows": self.source.n_rows,
-            "columns": self.source.n_columns,
+            "rows": self.source.n,
+            "columns": self.source.d,
             "features": None if self.source.names is None else list(self.source.names),
             "left_out": dict(self.source.left_out),
             "files": len(self.source.files),
@@ -67,7 +67,7 @@ class Plan:
         }
 
 
-def _columns_in_words(source: Source) -> list[str]:
+def _columns_in_words(source: Rows) -> list[str]:
     """Which columns are used and which are not, with the reasons; nothing where columns have no names."""
     if source.names is None:
         return []
@@ -87,9 +87,9 @@ def _shortened(names: Sequence[str]) -> str:
     return f"{', '.join(names[: _MOST_NAMES - 2])} ... {names[-1]} ({len(names):,})"
 
 
-def is_small(estimator: Estimator, source: Source, per_class: bool) -> bool:
+def is_small(estimator: Estimator, source: Rows, per_class: bool) -> bool:
     """Whether the estimator is used on an array: the exact bound is asked for, or takes no more than a second."""
-    n, d = source.n_rows, source.n_columns
+    n, d = source.n, source.d
     if estimator.bound == "exact":
         if estimator.max_exact is not None and n > estimator.max_exact:
             raise InvalidInputError(
@@ -101,9 +101,9 @@ def is_small(estimator: Estimator, source: Source, per_class: bool) -> bool:
     return estimator.bound == "auto" and not per_class and 4.0 * n * n * (d + 8) * steps <= _SMALL
 
 
-def make_plan(source: Source, options: Options, estimator: Estimator) -> Plan:
+def make_plan(source: Rows, options: Options, estimator: Estimator) -> Plan:
     """The passes of a selection, its memory and its time."""
-    n, d = source.n_rows, source.n_columns
+    n, d = source.n, source.d
     small = is_small(estimator, source, options.per_class)
     passes = ["survey"]
     if options.bandwidth is None:

@@ -16,8 +16,8 @@ import numpy as np
 from .._errors import InvalidInputError
 from .._npz import naming, open_arrays
 from ..rows.columns import need_pyarrow
-from ..rows.rows import Source
-from ..rows.tables import CsvSource, ParquetSource
+from ..rows.rows import Rows
+from ..rows.tables import CsvRows, ParquetRows
 from .coreset import Coreset
 from .files import header_text, parquet_metadata, write_coreset, write_whole
 
@@ -59,7 +59,7 @@ class Selection:
     """Chosen rows with their weights, what is known of them, and how to repeat the choice."""
 
     coreset: Coreset
-    source: Source
+    source: Rows
     labels: list[Any] | None
     """Labels of the chosen rows, where a column of labels was named."""
     report: Report
@@ -166,7 +166,7 @@ def check_output(path: Path, n_rows: int = 0) -> None:
         )
 
 
-def run_record(source: Source, options: Options) -> dict[str, Any]:
+def run_record(source: Rows, options: Options) -> dict[str, Any]:
     """What repeats the run."""
     from .. import __version__  # known once the package is imported
 
@@ -178,17 +178,17 @@ def run_record(source: Source, options: Options) -> dict[str, Any]:
         "version": __version__,
         "input": source.name,
         "files": len(source.files),
-        "rows": source.n_rows,
-        "n_columns": source.n_columns,
+        "rows": source.n,
+        "n_columns": source.d,
         **source.opened_with,
         **_features(source),
         **{name: value for name, value in made.items() if name not in ("workers", "engine", "max_memory")},
     }
 
 
-def _features(source: Source) -> dict[str, Any]:
+def _features(source: Rows) -> dict[str, Any]:
     """The columns of a table that were used, also where they were not named: who reads the table again takes these."""
-    if not isinstance(source, ParquetSource | CsvSource):
+    if not isinstance(source, ParquetRows | CsvRows):
         return {}
     features = list(source.columns.features)
     if source.columns.width is None:
@@ -214,7 +214,7 @@ def load_run(path: str | os.PathLike[str]) -> dict[str, Any]:
         return found
 
 
-def _chosen(source: Source, rows: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
+def _chosen(source: Rows, rows: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
     """The chosen rows piece by piece: which of them, and their features."""
     for piece in source.pieces:
         first, last = np.searchsorted(rows, (piece.start, piece.start + piece.n_rows))
@@ -233,7 +233,7 @@ def _tables(selection: Selection) -> Iterator[tuple[slice, Any]]:
     import pyarrow as pa
 
     source, rows = selection.source, selection.coreset.indices
-    if isinstance(source, ParquetSource):
+    if isinstance(source, ParquetRows):
         for piece in source.pieces:
             first, last = np.searchsorted(rows, (piece.start, piece.start + piece.n_rows))
             if first < last:
@@ -243,7 +243,7 @@ def _tables(selection: Selection) -> Iterator[tuple[slice, Any]]:
                 )
         return
     for part, X in _chosen(source, rows):
-        names = source.names or [f"x{i}" for i in range(source.n_columns)]
+        names = source.names or [f"x{i}" for i in range(source.d)]
         yield part, pa.table({name: np.ascontiguousarray(X[:, i]) for i, name in enumerate(names)})
 
 

@@ -13,8 +13,8 @@ from .._progress import logger
 from .._validation import check_choice, check_count, check_probability
 from ..core.draw import METHODS
 from ..rows.engines import ENGINES, open_engine
-from ..rows.opening import open_source
-from ..rows.rows import Source
+from ..rows.opening import open_rows
+from ..rows.rows import Rows
 from .budget import class_budgets, parse_budget, parse_bytes, size_for_error
 from .check import QuerySums, random_queries
 from .coreset import Coreset, QueryBall
@@ -96,7 +96,7 @@ class Options:
     def _chosen_method(self) -> str:
         return self.method or ("keys" if self.eps is None else "iid")
 
-    def checked(self, source: Source) -> Options:
+    def checked(self, source: Rows) -> Options:
         """The same with every choice made; refuses what does not go together."""
         self.check_alone()
         method = self._chosen_method
@@ -106,7 +106,7 @@ class Options:
             raise InvalidInputError(
                 "per_class goes with method='keys' and the bounds 'auto', 'closed-form' and 'cells'."
             )
-        budget = None if self.budget is None else parse_budget(self.budget, source.n_rows)
+        budget = None if self.budget is None else parse_budget(self.budget, source.n)
         limit = None if self.max_memory is None else parse_bytes(self.max_memory, "max_memory")
         return replace(self, budget=budget, method=method, max_memory=limit)
 
@@ -129,7 +129,7 @@ def select(
     Parameters
     ----------
     data, columns, embedding, label, weight, filesystem, image_size
-        What to read; see :func:`open_source`.
+        What to read; see :func:`open_rows`.
     budget : int, float or str
         Rows to choose: a number, a fraction, or a percentage such as ``"5%"``. Or pass ``eps``.
     loss : {"gaussian", "laplacian"}
@@ -172,7 +172,7 @@ def select(
     >>> select(X, "5%", bandwidth=3.0).coreset.size
     100
     """
-    source = open_source(
+    source = open_rows(
         data,
         columns=columns,
         embedding=embedding,
@@ -184,7 +184,7 @@ def select(
     return run(plan(source, Options(budget=budget, **options)), on_pass)
 
 
-def plan(source: Source, options: Options) -> Plan:
+def plan(source: Rows, options: Options) -> Plan:
     """What a selection will do, before it is done; refuses what cannot be done."""
     options = options.checked(source)
     estimator = options.estimator()
@@ -259,10 +259,10 @@ def _by_keys(
     rows, weights = rows[order], np.concatenate([draw.weights for draw in draws])[order]
     columns = scores.pool.columns()
     labels = columns["label"][np.isin(columns["row"], rows)] if prepared.labels is not None else None
-    core = _coreset(rows, weights, options, prepared, runner.source.n_rows, float(scores.total.sum()))
+    core = _coreset(rows, weights, options, prepared, runner.source.n, float(scores.total.sum()))
     report = Report(
         total_sensitivity=float(scores.total.sum()),
-        spread=float(scores.largest.max() * runner.source.n_rows / scores.total.sum()),
+        spread=float(scores.largest.max() * runner.source.n / scores.total.sum()),
         uniform_factor=float(scores.uniform_factors.max()),
         bound_note=prepared.bound.note,
         is_certified=prepared.bound.is_certified,
@@ -311,7 +311,7 @@ def _in_memory(
     prepared = prepare(runner, quick, rng, exact_reach=True)
     with source.load() as loaded:
         estimator.fit(np.asarray(loaded.X, dtype=source.dtype), sample_weight=loaded.weights)
-        weights = np.ones(source.n_rows) if loaded.weights is None else loaded.weights
+        weights = np.ones(source.n) if loaded.weights is None else loaded.weights
         return _drawn(estimator, options, prepared, weights)
 
 
@@ -385,7 +385,7 @@ def _with_errors(
     )
 
 
-def _labels_of(source: Source, rows: np.ndarray) -> list[Any]:
+def _labels_of(source: Rows, rows: np.ndarray) -> list[Any]:
     """The labels of some rows, by reading the source once more."""
     found: list[Any] = []
     for start, chunk in source.chunks():

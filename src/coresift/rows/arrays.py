@@ -9,10 +9,10 @@ import numpy as np
 
 from .._errors import InvalidInputError
 from .._npz import Members, map_array, open_arrays
-from .rows import Chunk, Labels, Piece, Source, check_numeric, encode_labels, pieces_of
+from .rows import Chunk, Labels, Piece, Rows, check_numeric, encode_labels, pieces_of
 
 
-class ArraySource(Source):
+class ArrayRows(Rows):
     """Rows of a two-dimensional array, with optional weights and labels."""
 
     is_portable = False
@@ -32,10 +32,10 @@ class ArraySource(Source):
             )
         self.name = name
         self.dtype = check_numeric(X.dtype, name)
-        self.n_rows, self.n_columns = (int(size) for size in X.shape)
+        self.n, self.d = (int(size) for size in X.shape)
         self.names = names
         self.files, self.file_starts = [name], np.zeros(1, dtype=np.int64)
-        self.pieces = pieces_of(self.n_rows, self.row_bytes)
+        self.pieces = pieces_of(self.n, self.row_bytes)
         self._X = X
         self._weights = None if weights is None else self._aligned(np.asarray(weights), "weight")
         self._labels = (
@@ -44,9 +44,9 @@ class ArraySource(Source):
         self.has_weights, self.has_labels = weights is not None, labels is not None
 
     def _aligned(self, values: np.ndarray, what: str) -> np.ndarray:
-        if values.shape != (self.n_rows,):
+        if values.shape != (self.n,):
             raise InvalidInputError(
-                f"{self.name}: {what} has shape {values.shape}, but there are {self.n_rows} rows."
+                f"{self.name}: {what} has shape {values.shape}, but there are {self.n} rows."
             )
         return values
 
@@ -63,7 +63,7 @@ class ArraySource(Source):
             yield Chunk(np.asarray(self._X[rows], dtype=self.dtype), weights, labels)
 
 
-class NpySource(Source):
+class NpyRows(Rows):
     """Rows of ``.npy`` files, mapped into memory: only what is looked at is read."""
 
     def __init__(self, paths: Sequence[Path], name: str) -> None:
@@ -71,17 +71,17 @@ class NpySource(Source):
         self.files = [str(path) for path in paths]
         arrays = [map_npy(path) for path in paths]
         first = arrays[0]
-        self.dtype, self.n_columns = check_numeric(first.dtype, self.files[0]), int(first.shape[1])
-        self.pieces, starts, self.n_rows = [], [], 0
+        self.dtype, self.d = check_numeric(first.dtype, self.files[0]), int(first.shape[1])
+        self.pieces, starts, self.n = [], [], 0
         for file, array in enumerate(arrays):
-            if array.shape[1] != self.n_columns or array.dtype != first.dtype:
+            if array.shape[1] != self.d or array.dtype != first.dtype:
                 raise InvalidInputError(
                     f"{self.files[file]}: {array.shape[1]} columns of {array.dtype}, but {self.files[0]} has "
-                    f"{self.n_columns} of {first.dtype}; files must agree."
+                    f"{self.d} of {first.dtype}; files must agree."
                 )
-            starts.append(self.n_rows)
-            self.pieces += pieces_of(len(array), self.row_bytes, file, self.n_rows)
-            self.n_rows += len(array)
+            starts.append(self.n)
+            self.pieces += pieces_of(len(array), self.row_bytes, file, self.n)
+            self.n += len(array)
         self.file_starts = np.array(starts, dtype=np.int64)
 
     def read(self, piece: Piece) -> Iterator[Chunk]:
@@ -103,7 +103,7 @@ def map_npy(path: Path) -> np.ndarray:
     return array
 
 
-def open_npz(path: Path, features: str | None, label: str | None, weight: str | None) -> ArraySource:
+def open_npz(path: Path, features: str | None, label: str | None, weight: str | None) -> ArrayRows:
     """The member ``features`` (the only two-dimensional one, or ``X``, if not given) of a ``.npz`` file."""
     with open_arrays(path) as members:
         chosen = features or _only_matrix(members, path, {label, weight})
@@ -111,7 +111,7 @@ def open_npz(path: Path, features: str | None, label: str | None, weight: str | 
     weights = None if weight is None else wanted[weight]
     if weights is not None:
         check_numeric(weights.dtype, f"{path}: {weight!r}")
-    return ArraySource(wanted[chosen], weights, None if label is None else wanted[label], name=str(path))
+    return ArrayRows(wanted[chosen], weights, None if label is None else wanted[label], name=str(path))
 
 
 def _member(members: Members, name: str, path: Path) -> np.ndarray:

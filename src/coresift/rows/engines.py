@@ -18,7 +18,7 @@ from typing import Any, Protocol, Self, TypeVar
 
 from .._errors import CoresiftError, InvalidInputError, MissingExtraError
 from .passes import Summary, Task, run_task, tasks_of
-from .rows import Source
+from .rows import Rows
 
 ENGINES = ("local", "ray")
 S = TypeVar("S", bound=Summary)
@@ -38,7 +38,7 @@ class Engine(Protocol):
     def __exit__(self, *about: object) -> None: ...
 
 
-def run_pass(engine: Engine, source: Source, prototype: S, on_rows: OnRows) -> S:
+def run_pass(engine: Engine, source: Rows, prototype: S, on_rows: OnRows) -> S:
     """The summary of all rows."""
     tasks = tasks_of(source)
     merged = copy.deepcopy(prototype)  # and not the first part: arrays that Ray hands out are read-only
@@ -48,7 +48,7 @@ def run_pass(engine: Engine, source: Source, prototype: S, on_rows: OnRows) -> S
     return merged
 
 
-def open_engine(name: str, source: Source, workers: int) -> Engine:
+def open_engine(name: str, source: Rows, workers: int) -> Engine:
     """The engine of a name, for one source."""
     if name == "ray":
         if not source.is_portable:
@@ -64,7 +64,7 @@ class SerialEngine:
 
     n_workers = 1
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Rows) -> None:
         self.source = source
 
     def results(self, prototype: Any, tasks: list[Task]) -> Iterator[Any]:
@@ -78,10 +78,10 @@ class SerialEngine:
         return None
 
 
-_SOURCE: list[Source] = []  # of this worker process
+_SOURCE: list[Rows] = []  # of this worker process
 
 
-def _adopt(source: Source) -> None:
+def _adopt(source: Rows) -> None:
     _SOURCE[:] = [source]
     threading.Thread(target=_follow_parent, daemon=True).start()
 
@@ -101,7 +101,7 @@ def _work(prototype: Any, task: Task) -> Any:
 class PoolEngine:
     """A pool of processes on this machine; each is told of the source once, and reads it itself."""
 
-    def __init__(self, source: Source, workers: int) -> None:
+    def __init__(self, source: Rows, workers: int) -> None:
         self.n_workers = workers
         if "forkserver" in multiprocessing.get_all_start_methods():
             context: Any = multiprocessing.get_context("forkserver")
@@ -139,7 +139,7 @@ class RayEngine:
     under way at once.
     """
 
-    def __init__(self, source: Source, workers: int) -> None:
+    def __init__(self, source: Rows, workers: int) -> None:
         try:
             import ray
         except ImportError as error:

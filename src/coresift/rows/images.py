@@ -10,14 +10,14 @@ import numpy as np
 
 from .._errors import InvalidInputError, MissingExtraError
 from .image_files import in_bytes, opened_image
-from .rows import Chunk, Labels, Piece, Source
+from .rows import Chunk, Labels, Piece, Rows
 
 SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".pgm", ".ppm"})
 DEFAULT_SIZE = 32
 _PER_PIECE = 256
 
 
-class ImageSource(Source):
+class ImageRows(Rows):
     """Images as rows: brought to ``size`` by ``size`` pixels, three colours, divided by 255, in float32."""
 
     def __init__(self, paths: Sequence[Path], root: Path, name: str, size: int, with_labels: bool) -> None:
@@ -27,12 +27,12 @@ class ImageSource(Source):
             raise MissingExtraError('image folders need Pillow: pip install "coresift[io]"') from error
         self.name, self.names = name, None
         self.files = [str(path) for path in paths]
-        self.n_rows, self.size = len(paths), size
-        self.n_columns, self.dtype = 3 * size * size, np.dtype(np.float32)
-        self.file_starts = np.arange(self.n_rows, dtype=np.int64)
+        self.n, self.size = len(paths), size
+        self.d, self.dtype = 3 * size * size, np.dtype(np.float32)
+        self.file_starts = np.arange(self.n, dtype=np.int64)
         self.pieces = [
-            Piece(first, 0, 0, first, min(_PER_PIECE, self.n_rows - first))
-            for first in range(0, self.n_rows, _PER_PIECE)
+            Piece(first, 0, 0, first, min(_PER_PIECE, self.n - first))
+            for first in range(0, self.n, _PER_PIECE)
         ]
         self.has_labels = with_labels
         self._root = root

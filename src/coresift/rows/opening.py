@@ -12,21 +12,21 @@ from typing import Any
 import numpy as np
 
 from .._errors import InvalidInputError, InvalidTypeError
-from .arrays import ArraySource, NpySource, open_npz
+from .arrays import ArrayRows, NpyRows, open_npz
 from .columns import Wanted, need_pyarrow
-from .images import DEFAULT_SIZE, SUFFIXES, ImageSource
-from .rows import Source, is_hidden
-from .tables import CsvSource, ParquetSource
+from .images import DEFAULT_SIZE, SUFFIXES, ImageRows
+from .rows import Rows, is_hidden
+from .tables import CsvRows, ParquetRows
 
-_TABLES: dict[str, type[ParquetSource] | type[CsvSource]] = {
-    ".parquet": ParquetSource,
-    ".pq": ParquetSource,
-    ".csv": CsvSource,
+_TABLES: dict[str, type[ParquetRows] | type[CsvRows]] = {
+    ".parquet": ParquetRows,
+    ".pq": ParquetRows,
+    ".csv": CsvRows,
 }
 _KNOWN = (*_TABLES, ".npy", ".npz", *SUFFIXES)
 
 
-def open_source(
+def open_rows(
     data: Any,
     *,
     columns: Sequence[str] | None = None,
@@ -35,12 +35,12 @@ def open_source(
     weight: str | None = None,
     filesystem: Any = None,
     image_size: int = DEFAULT_SIZE,
-) -> Source:
+) -> Rows:
     """Open a source of rows without reading it.
 
     Parameters
     ----------
-    data : path, pattern, address, list of paths, array, frame, pyarrow Dataset or Source
+    data : path, pattern, address, list of paths, array, frame, pyarrow Dataset or Rows
         ``.npy`` (mapped into memory), ``.npz``, ``.csv`` (with a header) and ``.parquet`` files; a folder or a pattern
         (``"part-*.parquet"``) of files of one kind; a folder of images, at any depth; an address that PyArrow's
         file systems know (``"s3://bucket/folder"``). Files are taken in the order of their names.
@@ -57,7 +57,7 @@ def open_source(
     image_size : int, default 32
         Images are brought to this many pixels in height and width.
     """
-    if isinstance(data, Source):
+    if isinstance(data, Rows):
         return data
     wanted = Wanted(columns, embedding, label, weight)
     source = _opened(data, wanted, filesystem, image_size)
@@ -66,10 +66,10 @@ def open_source(
     return source
 
 
-def _opened(data: Any, wanted: Wanted, filesystem: Any, image_size: int) -> Source:
+def _opened(data: Any, wanted: Wanted, filesystem: Any, image_size: int) -> Rows:
     if isinstance(data, np.ndarray):
         _refuse_columns(wanted, "array", also_label=True)
-        return ArraySource(data)
+        return ArrayRows(data)
     if hasattr(data, "files") and hasattr(data, "filesystem"):  # a pyarrow FileSystemDataset
         return _table(list(data.files), data.filesystem, wanted, "dataset")
     if isinstance(data, (str, os.PathLike)):
@@ -85,7 +85,7 @@ def _opened(data: Any, wanted: Wanted, filesystem: Any, image_size: int) -> Sour
     )
 
 
-def _open_frame(frame: Any, wanted: Wanted) -> ArraySource:
+def _open_frame(frame: Any, wanted: Wanted) -> ArrayRows:
     if wanted.embedding is not None:
         raise InvalidInputError(
             f"frame: embedding = {wanted.embedding!r} applies to files; name the columns."
@@ -109,10 +109,10 @@ def _open_frame(frame: Any, wanted: Wanted) -> ArraySource:
             raise InvalidInputError(f"frame: the label column {wanted.label!r} has missing values.")
         label = label.astype(str)
     weights = None if wanted.weight is None else columns[wanted.weight]
-    return ArraySource(np.column_stack([columns[name] for name in chosen]), weights, label, "frame", chosen)
+    return ArrayRows(np.column_stack([columns[name] for name in chosen]), weights, label, "frame", chosen)
 
 
-def _open_path(path: str, wanted: Wanted, filesystem: Any, image_size: int) -> Source:
+def _open_path(path: str, wanted: Wanted, filesystem: Any, image_size: int) -> Rows:
     if filesystem is not None or "://" in path:
         fs, paths = _remote_files(path, filesystem)
         return _table(paths, fs, wanted, path)
@@ -131,7 +131,7 @@ def _open_path(path: str, wanted: Wanted, filesystem: Any, image_size: int) -> S
             )
         if images:
             _refuse_columns(wanted, path)
-            return ImageSource(images, Path(path), path, image_size, wanted.label is not None)
+            return ImageRows(images, Path(path), path, image_size, wanted.label is not None)
         if not data:
             raise InvalidInputError(f"{path}: the folder holds no file that ends in {', '.join(_KNOWN)}.")
         return _open_files(data, wanted, None, path, image_size)
@@ -143,7 +143,7 @@ def _open_path(path: str, wanted: Wanted, filesystem: Any, image_size: int) -> S
     return _open_files([path], wanted, None, path, image_size)
 
 
-def _open_files(paths: list[str], wanted: Wanted, filesystem: Any, name: str, image_size: int) -> Source:
+def _open_files(paths: list[str], wanted: Wanted, filesystem: Any, name: str, image_size: int) -> Rows:
     kinds = sorted({Path(path).suffix.lower() for path in paths})
     if len(kinds) > 1:
         raise InvalidInputError(f"{name}: files of different kinds, {' and '.join(kinds)}; name one kind.")
@@ -157,10 +157,10 @@ def _open_files(paths: list[str], wanted: Wanted, filesystem: Any, name: str, im
         _refuse_columns(wanted, name)
         root = Path(os.path.commonpath([os.path.dirname(os.path.abspath(path)) for path in paths]))
         files = [Path(path).absolute() for path in paths]
-        return ImageSource(files, root, name, image_size, wanted.label is not None)
+        return ImageRows(files, root, name, image_size, wanted.label is not None)
     if kind == ".npy":
         _refuse_columns(wanted, name, also_label=True)
-        return NpySource([Path(path) for path in paths], name)
+        return NpyRows([Path(path) for path in paths], name)
     if kind == ".npz" and len(paths) == 1:
         if wanted.columns is not None:
             raise InvalidInputError(
@@ -180,7 +180,7 @@ def _refuse_columns(wanted: Wanted, name: str, *, also_label: bool = False) -> N
         )
 
 
-def _table(paths: list[str], filesystem: Any, wanted: Wanted, name: str) -> Source:
+def _table(paths: list[str], filesystem: Any, wanted: Wanted, name: str) -> Rows:
     if filesystem is None:
         need_pyarrow("Parquet and CSV files")
         from pyarrow.fs import LocalFileSystem

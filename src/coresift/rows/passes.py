@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_limits  # comes with scikit-learn
 
 from .._errors import InvalidInputError
 from .._validation import LARGEST_MAGNITUDE
-from .rows import Chunk, Labels, Piece, Source
+from .rows import Chunk, Labels, Piece, Rows
 
 BLOCK_BYTES = 1 << 22  # of a block in float64: a few of them stay in the cache
 _LARGEST_BLOCK = 1 << 15
@@ -61,7 +61,7 @@ def block_rows(n_columns: int) -> int:
     return min(_LARGEST_BLOCK, max(_SMALLEST_BLOCK, 1 << (fitting.bit_length() - 1)))
 
 
-def tasks_of(source: Source) -> list[Task]:
+def tasks_of(source: Rows) -> list[Task]:
     """Consecutive pieces that are worked on together, about ``TASK_BYTES`` each."""
     tasks: list[Task] = []
     size = TASK_BYTES
@@ -74,9 +74,9 @@ def tasks_of(source: Source) -> list[Task]:
     return tasks
 
 
-def blocks_of(source: Source, task: Task) -> Iterator[Block]:
+def blocks_of(source: Rows, task: Task) -> Iterator[Block]:
     """The rows of a task in blocks of equal size, however they were stored."""
-    step = block_rows(source.n_columns)
+    step = block_rows(source.d)
     start = task[0].start
     kept: list[Chunk] = []
     n_kept = 0
@@ -96,7 +96,7 @@ def blocks_of(source: Source, task: Task) -> Iterator[Block]:
         yield _block(start, _joined(kept))
 
 
-def run_task(source: Source, prototype: Summary, task: Task) -> Summary:
+def run_task(source: Rows, prototype: Summary, task: Task) -> Summary:
     """The summary of the rows of one task: what a worker does."""
     summary = copy.deepcopy(prototype)
     try:
@@ -116,7 +116,7 @@ def run_task(source: Source, prototype: Summary, task: Task) -> Summary:
     return summary
 
 
-def _update(summary: Summary, source: Source, task: Task) -> None:
+def _update(summary: Summary, source: Rows, task: Task) -> None:
     for block in blocks_of(source, task):
         summary.update(block)
 

@@ -48,17 +48,17 @@ class Piece:
     n_rows: int
 
 
-class Source(ABC):
+class Rows(ABC):
     """Rows in pieces. A subclass sets the attributes below and implements :meth:`read`."""
 
     name: str
     """What it was opened from, for messages."""
-    n_rows: int
+    n: int
     names: list[str] | None
     """Names of the columns, where they have some."""
     left_out: Mapping[str, str] = MappingProxyType({})
     """Columns that are no features, and why, where they have names."""
-    n_columns: int
+    d: int
     dtype: np.dtype[Any]
     files: list[str]
     file_starts: np.ndarray
@@ -78,7 +78,7 @@ class Source(ABC):
     @property
     def row_bytes(self) -> int:
         """Bytes of the features of a row."""
-        return int(self.n_columns * self.dtype.itemsize)
+        return int(self.d * self.dtype.itemsize)
 
     @property
     def chunk_rows(self) -> int:
@@ -104,26 +104,26 @@ class Source(ABC):
                 yield start, chunk
                 start += len(chunk.X)
 
-    def load(self, max_bytes: float = np.inf) -> LoadedSource:
+    def load(self, max_bytes: float = np.inf) -> LoadedRows:
         """Everything as arrays: in memory up to ``max_bytes``, above in a temporary file that is mapped into it."""
-        return LoadedSource(self, max_bytes)
+        return LoadedRows(self, max_bytes)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.name!r}: {self.n_rows:,} rows, {self.n_columns} columns)"
+        return f"{type(self).__name__}({self.name!r}: {self.n:,} rows, {self.d} columns)"
 
 
-class LoadedSource:
+class LoadedRows:
     """The rows of a source as one array, with weights; a context manager that removes its temporary file."""
 
-    def __init__(self, source: Source, max_bytes: float) -> None:
-        shape = (source.n_rows, source.n_columns)
+    def __init__(self, source: Rows, max_bytes: float) -> None:
+        shape = (source.n, source.d)
         self._folder: TemporaryDirectory[str] | None = None
         self.X: np.ndarray
         direct = getattr(source, "as_array", None)
-        self.weights = np.empty(source.n_rows) if source.has_weights else None
+        self.weights = np.empty(source.n) if source.has_weights else None
         if direct is not None:
             self.X = direct()
-        elif source.n_rows * source.row_bytes <= max_bytes:
+        elif source.n * source.row_bytes <= max_bytes:
             self.X = np.empty(shape, dtype=source.dtype)
         else:
             self._folder = TemporaryDirectory(prefix="coresift-")
@@ -138,7 +138,7 @@ class LoadedSource:
             if self.weights is not None:
                 self.weights[rows] = chunk.weights
 
-    def __enter__(self) -> LoadedSource:
+    def __enter__(self) -> LoadedRows:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -8,12 +8,12 @@ from typing import Any
 
 from .._errors import InvalidInputError
 from .columns import Columns, Wanted, check_same, choose_columns, chunk_of, need_pyarrow
-from .rows import Chunk, Piece, Source, start_offsets
+from .rows import Chunk, Piece, Rows, start_offsets
 
 _LARGE_COLUMN = 1 << 25  # a column of a row group above this is read page by page, not as a whole
 
 
-class ParquetSource(Source):
+class ParquetRows(Rows):
     """Rows of Parquet files; a piece is a row group."""
 
     def __init__(self, files: Sequence[str], filesystem: Any, wanted: Wanted, name: str) -> None:
@@ -21,7 +21,7 @@ class ParquetSource(Source):
         self.name, self.files, self._filesystem = name, list(files), filesystem
         self._opened: tuple[int, Any] | None = None
         self.pieces = []
-        self.n_rows = 0
+        self.n = 0
         counts: list[int] = []
         first: Any = None
         self.columns: Columns
@@ -40,9 +40,9 @@ class ParquetSource(Source):
             for group in range(metadata.num_row_groups):
                 rows = metadata.row_group(group).num_rows
                 if rows:
-                    self.pieces.append(Piece(at, group, 0, self.n_rows, rows))
-                self.n_rows += rows
-        if self.n_rows == 0:
+                    self.pieces.append(Piece(at, group, 0, self.n, rows))
+                self.n += rows
+        if self.n == 0:
             raise InvalidInputError(f"{name}: no rows.")
         _adopt(self, self.columns, counts)
 
@@ -95,7 +95,7 @@ def _check_announced(rows: int, piece: Piece, file: str) -> None:
         )
 
 
-class CsvSource(Source):
+class CsvRows(Rows):
     """Rows of CSV files with a header; a piece is a file, which can be read from its beginning only."""
 
     def __init__(self, files: Sequence[str], filesystem: Any, wanted: Wanted, name: str) -> None:
@@ -114,8 +114,8 @@ class CsvSource(Source):
                     if column not in schema.names:
                         raise InvalidInputError(f"{file}: no column {column!r}, which {self.files[0]} has.")
                 counts.append(self._count(file))
-        self.n_rows = sum(counts)
-        if self.n_rows == 0:
+        self.n = sum(counts)
+        if self.n == 0:
             raise InvalidInputError(f"{name}: no rows.")
         starts = start_offsets(counts)
         self.pieces = [Piece(i, 0, 0, int(starts[i]), count) for i, count in enumerate(counts) if count]
@@ -169,7 +169,7 @@ def _csv_schema(filesystem: Any, file: str) -> Any:
 
 def _adopt(source: Any, columns: Columns, counts: list[int]) -> None:
     """Set what follows from the columns and from the rows of each file."""
-    source.names, source.n_columns, source.dtype = columns.names, columns.n_features, columns.dtype
+    source.names, source.d, source.dtype = columns.names, columns.n_features, columns.dtype
     source.left_out = columns.left_out
     source.has_weights, source.has_labels = columns.weight is not None, columns.label is not None
     source.file_starts = start_offsets(counts)
