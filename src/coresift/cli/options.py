@@ -136,7 +136,7 @@ def with_common_options(function: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-def field_options(kind: type) -> Iterator[inspect.Parameter]:
+def field_options(kind: Any) -> Iterator[inspect.Parameter]:
     """Yield a parameter with a Typer option for each field of a dataclass that has a help text.
 
     The metadata of a field holds ``help`` and, optionally, ``flags`` (short or other names, such as ``("-b",)``),
@@ -161,9 +161,14 @@ def field_options(kind: type) -> Iterator[inspect.Parameter]:
             metavar="|".join(choices) if isinstance(choices, tuple) else None,
             autocompletion=_completing(choices),
         )
-        annotation = Annotated[taken | None if type(None) in types else taken, option]
-        keyword_only = inspect.Parameter.KEYWORD_ONLY
-        yield inspect.Parameter(each.name, keyword_only, default=each.default, annotation=annotation)
+        if type(None) in types:
+            taken = taken | None
+        yield inspect.Parameter(
+            each.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=each.default,
+            annotation=Annotated[taken, option],
+        )
 
 
 def _completing(choices: Any) -> Callable[[], list[str]] | None:
