@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from coresift import Coreset, InvalidInputError, RBFCoreset, open_rows, select
+from coresift.core.budgets import class_budgets
 from coresift.coresets import Options, load_run, plan, run
-from coresift.coresets.budget import class_budgets, parse_budget, parse_bytes, parse_shares
+from coresift.coresets.budget import parse_budget, parse_bytes, parse_shares
 from coresift.rows.arrays import ArrayRows
 
 
@@ -116,9 +117,9 @@ def test_class_budgets_sum_to_the_budget_and_keep_the_least(
     floors = np.minimum(rows, least)
     if floors.sum() > budget:
         with pytest.raises(InvalidInputError, match="min_per_class"):
-            class_budgets(rows, budget, least)
+            class_budgets(rows, budget, min_per_class=least)
         return
-    sizes = class_budgets(rows, budget, least)
+    sizes = class_budgets(rows, budget, min_per_class=least)
     assert sizes.sum() == budget
     assert (sizes >= floors).all()
     assert (sizes <= rows).all()

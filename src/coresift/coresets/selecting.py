@@ -11,11 +11,12 @@ import numpy as np
 from .._errors import InvalidInputError
 from .._progress import logger
 from .._validation import check_choice, check_count, check_probability
+from ..core.budgets import class_budgets
 from ..core.draw import METHODS
 from ..rows.engines import ENGINES, open_engine
 from ..rows.opening import open_rows
 from ..rows.rows import Rows
-from .budget import class_budgets, parse_budget, parse_bytes, size_for_error
+from .budget import parse_budget, parse_bytes, size_for_error
 from .check import QuerySums, random_queries
 from .coreset import Coreset, QueryBall
 from .fitting import Estimator, OnPass, Prepared, Runner, prepare, sample_log_values, silent
@@ -230,7 +231,7 @@ def _by_keys(
     prepared = prepare(runner, estimator, rng, per_class=options.per_class)
     geometry = prepared.geometry
     sizes = (
-        class_budgets(geometry.counts, options.budget, options.min_per_class)
+        class_budgets(geometry.counts, options.budget, min_per_class=options.min_per_class)
         if options.per_class
         else np.array([options.budget])
     )

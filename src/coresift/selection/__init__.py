@@ -12,7 +12,7 @@ from .gradmatch import GradMatch
 from .names import register, registry, strategy_named
 from .sensitivity import RBF, Laplacian
 from .simple import AdaptiveRandom, Full, Random
-from .strategy import Plan, Selector, Strategy, plan
+from .strategy import Phases, Selector, Strategy, phases
 from .wrappers import PerBatch, Warm
 
 __all__ = [
@@ -30,14 +30,14 @@ __all__ = [
     "Laplacian",
     "PerBatch",
     "PerClass",
-    "Plan",
+    "Phases",
     "Random",
     "SelectionContext",
     "Selector",
     "Strategy",
     "Validation",
     "Warm",
-    "plan",
+    "phases",
     "register",
     "registry",
     "strategy_named",
