@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from coresift import Coreset, CoresiftError
+from coresift.core.budgets import class_budgets
 from coresift.selection import (
     RBF,
     AdaptiveRandom,
@@ -21,7 +22,6 @@ from coresift.selection import (
     Strategy,
     registry,
 )
-from coresift.core.budgets import class_budgets
 
 torch.set_num_threads(1)
 

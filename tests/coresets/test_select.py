@@ -16,8 +16,9 @@ from pyarrow import parquet
 
 from coresift import Coreset, InvalidInputError, RBFCoreset, open_rows, select
 from coresift.core.budgets import class_budgets
-from coresift.coresets import Options, load_run, plan, run
+from coresift.coresets import Options, load_run, run
 from coresift.coresets.budget import parse_budget, parse_bytes, parse_shares
+from coresift.coresets.selecting import plan
 from coresift.rows.arrays import ArrayRows
 
 

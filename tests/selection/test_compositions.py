@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coresift import Coreset, InvalidInputError, InvalidTypeError
+from coresift.core.budgets import class_budgets
 from coresift.selection import (
     AdaptiveRandom,
     Craig,
@@ -25,7 +26,6 @@ from coresift.selection import (
 from coresift.selection import (
     names as _registry,
 )
-from coresift.core.budgets import class_budgets
 from coresift.selection.wrappers import shares_of
 
 RNG = np.random.default_rng(0)

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coresift import InvalidInputError
-from coresift.selection import Cover, PerClass, SelectionContext, registry
 from coresift.core.budgets import class_budgets
+from coresift.selection import Cover, PerClass, SelectionContext, registry
 
 
 def rng(seed=0):

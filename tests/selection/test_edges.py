@@ -11,6 +11,7 @@ from torch import nn
 from torch.utils.data import TensorDataset
 
 from coresift import CoresiftError, InvalidInputError, InvalidTypeError
+from coresift.core.budgets import class_budgets
 from coresift.selection import (
     RBF,
     AdaptiveCoreset,
@@ -28,7 +29,6 @@ from coresift.selection import (
     register,
     registry,
 )
-from coresift.core.budgets import class_budgets
 from coresift.selection.inputs import principal
 from coresift.selection.pool import PoolContext, gradients_of, knows_gradients
 from coresift.selection.variance import Variance, draw_variance, gradient_norms, two_stage_variance
@@ -456,7 +456,9 @@ def test_of_equal_classes_random_ones_are_left_out():
     assert found.max() == 1
     # a class is in with probability 1/2: a deviation of 10 in 400, and 20 of them
     assert (abs(found.sum(axis=0) - 200) < 45).all()
-    np.testing.assert_array_equal(class_budgets(counts, 30, min_per_class=0, rng=rng(1)), class_budgets(counts, 30, min_per_class=0))
+    np.testing.assert_array_equal(
+        class_budgets(counts, 30, min_per_class=0, rng=rng(1)), class_budgets(counts, 30, min_per_class=0)
+    )
 
 
 def test_whole_targets_of_a_regression_are_no_classes_of_the_proxy():

@@ -20,9 +20,9 @@ def class_budgets(
 ) -> NDArray[np.int64]:
     """Split a budget among classes of given sizes; the parts sum to ``budget``.
 
-    The quotas of :func:`class_quotas` are rounded up, then trimmed to the budget by at most one row a class: first where
-    another row remains, and there where rounding up gave most. With fewer rows than classes (``min_per_class=0``) some
-    classes get none, and ``rng`` breaks ties at random.
+    The quotas of :func:`class_quotas` are rounded up, then trimmed to the budget by at most one row a class: first
+    where another row remains, and there where rounding up gave most. With fewer rows than classes
+    (``min_per_class=0``) some classes get none, and ``rng`` breaks ties at random.
 
     Parameters
     ----------
@@ -58,14 +58,15 @@ def class_quotas(
     The sum is piecewise linear in t: bisect its breakpoints, then solve on the piece that contains the budget.
     """
     shares = np.where(counts > 0, counts, 1) ** float(power)
-    starts, ends = floors / shares, counts / shares  # where a quota leaves its floor, and where it takes all rows
+    starts, ends = (
+        floors / shares,
+        counts / shares,
+    )  # where a quota leaves its floor, and where it takes all rows
     steps = np.sort(np.concatenate((np.broadcast_to(starts, ends.shape), ends)))
     at = bisect_left(steps, budget, key=lambda t: float(np.clip(t * shares, floors, counts).sum()))
     level = steps[min(at, len(steps) - 1)]
     quotas = np.clip(level * shares, floors, counts)
     is_free = (starts < level) & (ends >= level)
     if is_free.any():
-        quotas[is_free] = shares[is_free] * (
-            (budget - quotas[~is_free].sum()) / shares[is_free].sum()
-        )
+        quotas[is_free] = shares[is_free] * ((budget - quotas[~is_free].sum()) / shares[is_free].sum())
     return quotas

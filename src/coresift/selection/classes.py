@@ -52,9 +52,7 @@ class PerClass(Selector):
                 )
             return self.strategy.select(context, size, rng)
         counts = np.array([len(positions) for positions in context.classes().values()])
-        budgets = class_budgets(
-            counts, size, min_per_class=self.min_per_class, power=self.power, rng=rng
-        )
+        budgets = class_budgets(counts, size, min_per_class=self.min_per_class, power=self.power, rng=rng)
         chosen = [
             (positions, self.strategy.select(part, int(budget), rng))
             for budget, (positions, part) in zip(budgets, context.parts(), strict=True)
