@@ -63,7 +63,7 @@ def class_quotas(
         counts / shares,
     )  # where a quota leaves its floor, and where it takes all rows
     steps = np.sort(np.concatenate((np.broadcast_to(starts, ends.shape), ends)))
-    at = bisect_left(steps, budget, key=lambda t: float(np.clip(t * shares, floors, counts).sum()))
+    at = bisect_left(steps, float(budget), key=lambda t: float(np.clip(t * shares, floors, counts).sum()))
     level = steps[min(at, len(steps) - 1)]
     quotas = np.clip(level * shares, floors, counts)
     is_free = (starts < level) & (ends >= level)
