@@ -72,32 +72,33 @@ def class_budgets(
     """Split ``size`` rows among classes: ``ceil(size * n_c / n)``, or by powers of n_c, trimmed to sum to ``size``.
 
     Trimming takes at most one row from a class: first from classes that keep another, those that rounding favoured most
-    before others. With more classes than rows some get none; ties among those are broken by ``rng``. What a class then
-    lacks of ``minimum`` (all of its rows, if it has fewer) comes from the classes farthest above it.
+    before others. With more classes than rows some get none; ties among those are broken by ``rng``. A class whose
+    share is below ``minimum`` gets that many (all of its rows, if it has fewer), and the others share the rest.
     """
-    granted = np.minimum(counts, minimum)
-    if granted.sum() > size:
+    floors = np.minimum(counts, minimum)
+    if floors.sum() > size:
         raise InvalidInputError(
-            f"min_per_class = {minimum} asks for {granted.sum()} samples of {len(counts)} classes, "
+            f"min_per_class = {minimum} asks for {floors.sum()} samples of {len(counts)} classes, "
             f"but the budget is {size}."
         )
+    free = np.ones(len(counts), dtype=bool)
     quotas = _quotas(counts, size, power)
+    while (low := free & (quotas < floors)).any():
+        free &= ~low
+        quotas = floors.astype(np.float64)
+        quotas[free] = _quotas(counts[free], size - int(floors[~free].sum()), power)
     budgets = np.ceil(quotas * (1.0 - 1e-12)).astype(np.int64)
     surplus = int(budgets.sum()) - size
     ties = np.arange(len(counts)) if rng is None or size >= len(counts) else rng.permutation(len(counts))
-    order = np.lexsort((ties, quotas - budgets, budgets == 1))
+    order = np.lexsort((ties, quotas - budgets, budgets <= np.maximum(floors, 1)))
     budgets[order[:surplus]] -= 1
-    short = np.maximum(granted - budgets, 0)
-    budgets += short
-    for _ in range(int(short.sum())):
-        budgets[np.argmax(budgets - granted)] -= 1
     return budgets
 
 
 def _quotas(counts: np.ndarray, size: int, power: float) -> np.ndarray:
     """``min(n_c, t * n_c ** power)`` with the t that makes their sum ``size``."""
     if power == 1.0:
-        return np.asarray(counts * (size / int(counts.sum())))
+        return np.asarray(counts * (size / max(int(counts.sum()), 1)))
     quotas = counts.astype(np.float64)
     is_open = np.ones(len(counts), dtype=bool)  # classes with more rows than their share
     while is_open.any():

@@ -141,8 +141,8 @@ def select(
         Instead of a budget: a relative error for all queries of the ball, and the probability of missing it. Draws are
         then independent ("iid").
     per_class : bool
-        A coreset for each label, of a size in proportion to its rows, rounded up, and at least ``min_per_class`` (0). Sums over every
-        class are kept, and so their total.
+        A coreset for each label, of a size in proportion to its rows, rounded up, and at least ``min_per_class`` (0).
+        Sums over every class are kept, and so their total.
     normalize : bool, default False
         Scale the weights to sum to that of the rows, within each class where there are some. Draws by keys err in that
         sum by about one over the root of the budget; scaled weights are biased by the square of that. Not with ``eps``.
