@@ -14,7 +14,7 @@ def class_budgets(
     counts: NDArray[np.int64],
     budget: int,
     *,
-    min_per_class: int = 1,
+    min_per_class: int = 0,
     power: float = 1.0,
     rng: np.random.Generator | None = None,
 ) -> NDArray[np.int64]:
@@ -22,14 +22,14 @@ def class_budgets(
 
     The quotas of :func:`class_quotas` are rounded up, then trimmed to the budget by at most one row a class: first
     where another row remains, and there where rounding up gave most. With fewer rows than classes
-    (``min_per_class=0``) some classes get none, and ``rng`` breaks ties at random.
+    some classes get none, and ``rng`` breaks ties at random.
 
     Parameters
     ----------
     counts : (k,) array of int
         Rows of each class.
     budget : int
-    min_per_class : int, default 1
+    min_per_class : int, default 0
         Give each class at least this many rows, or all of its rows if it has fewer.
     power : float in (0, 1], default 1
         Quotas are proportional to ``counts ** power``: below 1, small classes get more than their share.
