@@ -44,7 +44,7 @@ class Options:
     eps: float | None = None
     delta: float = 0.05
     per_class: bool = False
-    min_per_class: int = 1
+    min_per_class: int = 0
     normalize: bool = False
     n_queries: int = 32
     seed: int = 0
@@ -73,7 +73,7 @@ class Options:
         check_choice(self.engine, "engine", ENGINES)
         for name, least in (("seed", 0), ("n_queries", 0), ("min_per_class", 0), ("workers", 1)):
             check_count(getattr(self, name), name, minimum=least)
-        if self.min_per_class != 1 and not self.per_class:
+        if self.min_per_class and not self.per_class:
             raise InvalidInputError(
                 f"min_per_class = {self.min_per_class} needs per_class: a draw over all classes promises none."
             )
@@ -141,8 +141,8 @@ def select(
         Instead of a budget: a relative error for all queries of the ball, and the probability of missing it. Draws are
         then independent ("iid").
     per_class : bool
-        A coreset for each label, of a size in proportion to its rows and at least ``min_per_class``. Sums over every
-        class are kept, and so their total.
+        A coreset for each label, of a size in proportion to its rows, rounded up, and at least ``min_per_class`` (0).
+        Sums over every class are kept, and so their total.
     normalize : bool, default False
         Scale the weights to sum to that of the rows, within each class where there are some. Draws by keys err in that
         sum by about one over the root of the budget; scaled weights are biased by the square of that. Not with ``eps``.

@@ -32,6 +32,7 @@ def flattened(X: Any) -> Any:
 
 
 def principal(matrix: Any, n_components: int) -> NDArray[Any]:
+    """Project rows onto their leading principal components."""
     from sklearn.decomposition import PCA
 
     n_components = check_count(n_components, "n_components")
@@ -44,6 +45,7 @@ def principal(matrix: Any, n_components: int) -> NDArray[Any]:
 
 
 def class_positions(labels: NDArray[Any]) -> dict[Any, Rows]:
+    """Row numbers of each class."""
     if labels.ndim != 1:
         raise InvalidInputError(
             f"labels of shape {labels.shape} are no classes: one label a sample is needed."
