@@ -15,7 +15,9 @@ from ._errors import CoresiftError, InvalidInputError, InvalidTypeError
 from .core.points import Matrix, row_slices
 
 LARGEST_MAGNITUDE = 1e300  # differences of larger numbers overflow
-MUST_BE_FINITE = f"; entries must be finite and at most {LARGEST_MAGNITUDE:g} in size. Drop or impute such rows first."
+MUST_BE_FINITE = (
+    f"; entries must be finite and at most {LARGEST_MAGNITUDE:g} in size. Drop or impute such rows first."
+)
 LARGEST_TARGET = 1e140  # squares of targets times weights must have a finite sum
 LARGEST_RATIO = 1e70  # of a length to the bandwidth: fourth powers occur (squares of lifted points)
 
