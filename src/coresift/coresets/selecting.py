@@ -311,9 +311,8 @@ def _in_memory(
     quick = replace(options, bound="auto").estimator()
     prepared = prepare(runner, quick, rng, exact_reach=True)
     with source.load() as loaded:
-        estimator.fit(np.asarray(loaded.X, dtype=source.dtype), sample_weight=loaded.weights)
-        weights = np.ones(source.n) if loaded.weights is None else loaded.weights
-        return _drawn(estimator, options, prepared, weights)
+        estimator.fit(loaded.X, sample_weight=loaded.weights)
+        return _drawn(estimator, options, prepared, loaded.weights)
 
 
 def _drawn(
@@ -387,13 +386,10 @@ def _with_errors(
 
 
 def _labels_of(source: Rows, rows: np.ndarray) -> list[Any]:
-    """The labels of some rows, by reading the source once more."""
-    found: list[Any] = []
-    for start, chunk in source.chunks():
-        assert chunk.labels is not None
-        first, last = np.searchsorted(rows, (start, start + len(chunk.X)))
-        found += [chunk.labels.names[code] for code in chunk.labels.codes[rows[first:last] - start]]
-    return found
+    """The labels of some rows."""
+    labels = source.take(rows).labels
+    assert labels is not None
+    return [labels.names[code] for code in labels.codes]
 
 
 def _named(labels: Any, names: list[Any]) -> list[Any]:
