@@ -28,6 +28,7 @@ def numbers(values: ArrayLike, name: str) -> NDArray[np.float64]:
 def checked_rows(
     indices: ArrayLike, weights: ArrayLike, n_samples: int
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Check row numbers and weights, and return them as read-only arrays."""
     try:
         raw = np.asarray(indices)
     except ValueError:
@@ -60,6 +61,7 @@ def checked_rows(
 
 
 def integer(value: Any, name: str, *, optional: bool = False) -> Any:
+    """Check an integer."""
     if value is None and optional:
         return None
     if isinstance(value, bool | np.bool_) or not hasattr(value, "__index__"):
@@ -68,6 +70,7 @@ def integer(value: Any, name: str, *, optional: bool = False) -> Any:
 
 
 def real_number(value: Any, name: str, *, optional: bool = False) -> Any:
+    """Check a real number."""
     if value is None and optional:
         return None
     try:

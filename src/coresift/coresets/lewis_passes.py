@@ -10,7 +10,7 @@ from ..core.bound import log_shares
 from ..core.lewis_passes import Run
 from ..core.paper import PaperBound, paper_bound
 from ..core.points import Points
-from ..rows.passes import Block
+from ..rows.rows import Block
 from .survey import Geometry
 
 

@@ -41,6 +41,7 @@ def target_shares(shares: np.ndarray, targets: np.ndarray) -> np.ndarray | None:
 
 
 def single_query(shares: np.ndarray) -> SensitivityBound:
+    """Sensitivities of a single sum: the shares themselves."""
     return SensitivityBound(log_shares(shares), "exact", True, "One sum: the sensitivities are the shares.")
 
 

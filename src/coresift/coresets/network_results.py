@@ -113,6 +113,7 @@ class NetworkError:
 def compared(
     truth: NetworkSums, drawn: NetworkSums, alphas: np.ndarray, eps: float | None, covers_loss: bool
 ) -> NetworkError:
+    """Compare the sums over a draw with those over all rows."""
     loss, loss_coreset = truth.loss(alphas), drawn.loss(alphas)
     cross, square = truth.cross(alphas), truth.square(alphas)
     return NetworkError(
