@@ -236,7 +236,9 @@ def _choose_bound(
     if chosen in ("paper", "lemma"):
         from .lewis_passes import lewis_bound
 
-        return lewis_bound(runner, estimator, geometry)
+        if isinstance(estimator, RBFCoreset):
+            return lewis_bound(runner.run, geometry, chosen, float(estimator.radius))
+        return lewis_bound(runner.run, geometry, "laplacian", 1.0)
     if chosen == "exact":
         chosen = "cells"  # all pairs of rows: only "auto" comes here, and cells are the next best
     kmeans_seed = int(rng.integers(2**31))
