@@ -6,20 +6,14 @@ import functools
 import inspect
 import logging
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, fields, is_dataclass
-from typing import Annotated, Any, get_args, get_type_hints
+from dataclasses import dataclass, fields, is_dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
 
 import typer
-from rich.console import Console
-from rich.logging import RichHandler
 
-
-def _stdout() -> Console:
-    return Console(highlight=False)
-
-
-def _stderr() -> Console:
-    return Console(stderr=True, highlight=False)
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 @dataclass
@@ -27,15 +21,27 @@ class Settings:
     """The common options, wherever on the line they stood, and the two consoles.
 
     Results go to ``out``; progress and the log go to ``err``, so that a pipe carries results only. Rich leaves out
-    colours and cursor movements where the stream is no terminal, and colours where ``NO_COLOR`` is set.
+    colours and cursor movements where the stream is not a terminal, and colours where ``NO_COLOR`` is set.
     """
 
     quiet: bool = False
     verbosity: int = 0
     debug: bool = False
-    out: Console = field(default_factory=_stdout)
-    err: Console = field(default_factory=_stderr)
     given: frozenset[str] = frozenset()  # options of the command that stood on the line or in a file
+
+    @cached_property
+    def out(self) -> Console:
+        """Standard output."""
+        from rich.console import Console
+
+        return Console(highlight=False)
+
+    @cached_property
+    def err(self) -> Console:
+        """Standard error."""
+        from rich.console import Console
+
+        return Console(stderr=True, highlight=False)
 
     @property
     def shows_progress(self) -> bool:
@@ -44,6 +50,8 @@ class Settings:
 
     def configure_logging(self) -> None:
         """Send the log of the package to standard error, at the level that was asked for."""
+        from rich.logging import RichHandler
+
         level = logging.WARNING
         if self.quiet:
             level = logging.ERROR
