@@ -3,6 +3,7 @@
 The command reads its help texts from here, so nothing heavy is imported at the top.
 """
 
+# ruff: noqa: RUF009 - the function called returns a field
 from __future__ import annotations
 
 import math
@@ -43,7 +44,7 @@ class TrainOptions:
     momentum: float = _option(0.9, "Momentum of the optimizer (SGD).")
     weight_decay: float = _option(5e-4, "Weight decay of the optimizer.")
     schedule: str = _option("cosine", "Learning rate schedule.", choices=("cosine", "constant"))
-    loss: str | Callable[..., Any] | None = _option(
+    loss: Any = _option(
         None, "cross_entropy, mse, l1, huber or bce. [default: cross_entropy, or mse for regression]"
     )
     val_fraction: float | None = _option(
@@ -53,7 +54,7 @@ class TrainOptions:
     augment: bool | Callable[..., Any] = _option(True, "Augment images if the data set asks for it.")
     seed: int = _option(0, "Random seed; the same seed gives the same run.", min=0)
     device: Any = _option("auto", "auto, cpu, cuda, cuda:1 or mps.", recorded=False)
-    workers: int = _option(0, "Processes that read images.", flags=("-j", "--workers"), min=0, recorded=False)
+    workers: int = _option(0, "Processes that read images.", flags=("-j",), min=0, recorded=False)
     checkpoint_seconds: float = _option(30.0, "Seconds between two checkpoints.", min=0, recorded=False)
 
     def recorded(self) -> dict[str, Any]:
@@ -103,5 +104,5 @@ def _check_number(value: Any, name: str, below: float | None = None) -> None:
     limits = "at least 0" if below is None else f"at least 0 and below {below}"
     if isinstance(value, bool) or not isinstance(value, Real):
         raise InvalidTypeError(f"{name} = {value!r} must be a number of {limits}.")
-    if not 0 <= value < (math.inf if below is None else below):
+    if not 0 <= float(value) < (math.inf if below is None else below):
         raise InvalidInputError(f"{name} = {value} must be {limits}.")
