@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import logging
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,16 +13,12 @@ import typer
 
 from coresift.cli.inputs import AsJson, Config
 from coresift.cli.options import Settings
-from coresift.training.options import TrainOptions
+from coresift.training.options import TrainOptions, option
 
 logger = logging.getLogger(__name__)
 
 _FAR_BELOW = 0.05  # of macro-F1 below the accuracy
 _TASKS = ("classification", "regression")
-
-
-def _option(default: Any, text: str, **more: Any) -> Any:
-    return field(default=default, metadata={"help": text, **more})
 
 
 def _datasets() -> list[str]:
@@ -35,26 +31,26 @@ def _datasets() -> list[str]:
 class Subject:
     """What is trained, and on what."""
 
-    dataset: str | None = _option(
+    dataset: str | None = option(
         None,
         "A name ('coresift datasets' lists them), or your file or folder.",
         flags=("-d",),
         choices=_datasets,
     )
-    data_dir: Path | None = _option(None, "Folder of the named data sets.")
-    download: bool = _option(False, "Download the data set if it is missing.")
-    label: str | None = _option(None, "Your own table: column of the labels or targets.")
-    test: str | None = _option(None, "Your own data: file or folder of the test part.")
-    task: str | None = _option(
+    data_dir: Path | None = option(None, "Folder of the named data sets.")
+    download: bool = option(False, "Download the data set if it is missing.")
+    label: str | None = option(None, "Your own table: column of the labels or targets.")
+    test: str | None = option(None, "Your own data: file or folder of the test part.")
+    task: str | None = option(
         None, "Your own data. [default: regression if targets have a decimal point]", choices=_TASKS
     )
-    model: str = _option(
+    model: str = option(
         "lenet",
         "lenet, resnet18, mlp or package.module:factory.",
         flags=("-m",),
         choices=lambda: ["lenet", "resnet18", "mlp"],
     )
-    width: int | None = _option(None, "Width of resnet18 (64) or mlp (256).", min=1)
+    width: int | None = option(None, "Width of resnet18 (64) or mlp (256).", min=1)
 
 
 def train(
@@ -95,8 +91,10 @@ def train(
         raise typer.BadParameter("--out FOLDER is needed (or --resume RUN)")
     _check(subject, options)
 
-    found = _finished(out, subject, options)
-    if found is None:
+    from coresift.training import RunFolder
+
+    found = RunFolder(out).result()
+    if found is None or _kept(out) != _plain(subject, options):  # train() raises if the folder has another run
         found = _run(settings, subject, options, out, threads)
     elif not settings.quiet and not as_json:
         settings.out.print(f"{out}: the run is finished.", soft_wrap=True)
@@ -111,11 +109,11 @@ def _check(subject: Subject, options: TrainOptions) -> None:
     from coresift.selection import strategy_named
 
     try:
+        options.checked()
         strategy_named(options.strategy)
-        check_choice(options.schedule, "schedule", ("cosine", "constant"))
+        parse_budget(options.budget, 2**53)  # the number of samples is not known yet
         if subject.task is not None:
             check_choice(subject.task, "task", _TASKS)
-        parse_budget(options.budget, 2**53)  # the number of samples is not known yet
     except InvalidInputError as error:
         raise typer.BadParameter(str(error)) from error
 
@@ -135,9 +133,13 @@ def _run(
     own = {name: getattr(subject, name) for name in ("label", "test", "task")}
     own = {name: value for name, value in own.items() if value is not None}
     data = load_dataset(subject.dataset, subject.data_dir, download=subject.download, **own)
-    n_classes = None if data.n_outputs == 1 else data.n_outputs
-    shape = {"n_classes": n_classes, "input_shape": data.input_shape, "width": subject.width}
-    model = build_model(subject.model, **shape, seed=options.seed)
+    model = build_model(
+        subject.model,
+        n_classes=None if data.n_outputs == 1 else data.n_outputs,
+        input_shape=data.input_shape,
+        width=subject.width,
+        seed=options.seed,
+    )
     about = {"options": _plain(subject, options)}
     try:
         with Bars(settings.err, disable=not settings.shows_progress, transient=True) as bars:
@@ -153,39 +155,24 @@ def _recalled(
     run: Path, subject: Subject, options: TrainOptions, given: frozenset[str]
 ) -> tuple[Subject, TrainOptions]:
     """Return the options of a run; reject those on the command line that differ."""
-    from coresift._errors import InvalidInputError
-
     kept = _kept(run)
-    if kept is None:
-        raise InvalidInputError(
-            f"{run}: was not started by 'coresift train'; call train(out=...) again instead."
-        )
     for name, value in _plain(subject, options).items():
-        if name in given and value != kept.get(name):
+        if name in given and value != kept[name]:
             flag = f"--{name.replace('_', '-')}"
-            raise typer.BadParameter(f"{flag} {value}: the run was started with {kept.get(name)}")
-    own = {each.name for each in fields(Subject)}
-    return (
-        replace(subject, **{name: value for name, value in kept.items() if name in own}),
-        replace(options, **{name: value for name, value in kept.items() if name not in own}),
-    )
+            raise typer.BadParameter(f"{flag} {value}: the run was started with {kept[name]}")
+    own = {each.name: kept.pop(each.name) for each in fields(Subject)}
+    return Subject(**own), replace(options, **kept)
 
 
-def _kept(run: Path) -> dict[str, Any] | None:
-    from coresift.training import train  # noqa: F401 - raises if PyTorch is missing
-    from coresift.training.checkpoint import RunFolder
+def _kept(run: Path) -> dict[str, Any]:
+    """Return the options that a run was started with."""
+    from coresift._errors import InvalidInputError
+    from coresift.training import RunFolder
 
-    return (RunFolder(run).config().get("about") or {}).get("options")
-
-
-def _finished(run: Path, subject: Subject, options: TrainOptions) -> dict[str, Any] | None:
-    """Return the result of this run if it is finished, without loading data."""
-    from coresift.training import train  # noqa: F401 - raises if PyTorch is missing
-    from coresift.training.checkpoint import RunFolder
-
-    found = RunFolder(run).result()
-    # a folder with other options: train() raises, and says which
-    return found if found is not None and _kept(run) == _plain(subject, options) else None
+    about = RunFolder(run).config().get("about") or {}
+    if "options" not in about:
+        raise InvalidInputError(f"{run}: was not started by 'coresift train'; call train(out=...) again.")
+    return {**_plain(Subject(), TrainOptions()), **about["options"]}
 
 
 def _plain(subject: Subject, options: TrainOptions) -> dict[str, Any]:

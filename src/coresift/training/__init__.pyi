@@ -1,5 +1,6 @@
 from .augment import normalize as normalize
 from .checkpoint import DamagedCheckpointError as DamagedCheckpointError
+from .checkpoint import RunFolder as RunFolder
 from .loop import TrainResult as TrainResult
 from .loop import train as train
 from .metrics import Seconds as Seconds

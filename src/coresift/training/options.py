@@ -15,7 +15,8 @@ from typing import Any, Self
 _LARGEST = 2**31 - 1
 
 
-def _option(default: Any, text: str, **more: Any) -> Any:
+def option(default: Any, text: str, **more: Any) -> Any:
+    """Make a field with a help text; ``more`` is described in :func:`coresift.cli.options.field_options`."""
     return field(default=default, metadata={"help": text, **more})
 
 
@@ -33,29 +34,29 @@ class TrainOptions:
     change the result and so is not a part of what identifies a run.
     """
 
-    strategy: Any = _option(
+    strategy: Any = option(
         "rbf", "Selection strategy; 'full' trains on all data.", flags=("-s",), choices=_strategies
     )
-    budget: int | float | str = _option("10%", "Samples to train on: 1%, 0.01 or 600.", flags=("-b",))
-    epochs: int = _option(200, "Epochs; a warm start runs fewer.", min=1)
-    select_every: int = _option(20, "Epochs between two selections.", min=1)
-    batch_size: int = _option(20, "Samples per step.", min=1)
-    lr: float = _option(0.01, "Initial learning rate.")
-    momentum: float = _option(0.9, "Momentum of the optimizer (SGD).")
-    weight_decay: float = _option(5e-4, "Weight decay of the optimizer.")
-    schedule: str = _option("cosine", "Learning rate schedule.", choices=("cosine", "constant"))
-    loss: Any = _option(
+    budget: int | float | str = option("10%", "Samples to train on: 1%, 0.01 or 600.", flags=("-b",))
+    epochs: int = option(200, "Epochs; a warm start runs fewer.", min=1)
+    select_every: int = option(20, "Epochs between two selections.", min=1)
+    batch_size: int = option(20, "Samples per step.", min=1)
+    lr: float = option(0.01, "Initial learning rate.")
+    momentum: float = option(0.9, "Momentum of the optimizer (SGD).")
+    weight_decay: float = option(5e-4, "Weight decay of the optimizer.")
+    schedule: str = option("cosine", "Learning rate schedule.", choices=("cosine", "constant"))
+    loss: Any = option(
         None, "cross_entropy, mse, l1, huber or bce. [default: cross_entropy, or mse for regression]"
     )
-    val_fraction: float | None = _option(
+    val_fraction: float | None = option(
         None, "Fraction of the training data held out for validation. [default: 0.1 if it is used, else 0]"
     )
-    eval_every: int = _option(0, "Epochs between two evaluations on the validation data; 0: never.", min=0)
-    augment: bool | Callable[..., Any] = _option(True, "Augment images if the data set asks for it.")
-    seed: int = _option(0, "Random seed; the same seed gives the same run.", min=0)
-    device: Any = _option("auto", "auto, cpu, cuda, cuda:1 or mps.", recorded=False)
-    workers: int = _option(0, "Processes that read images.", flags=("-j",), min=0, recorded=False)
-    checkpoint_seconds: float = _option(30.0, "Seconds between two checkpoints.", min=0, recorded=False)
+    eval_every: int = option(0, "Epochs between two evaluations on the validation data; 0: never.", min=0)
+    augment: bool | Callable[..., Any] = option(True, "Augment images if the data set asks for it.")
+    seed: int = option(0, "Random seed; the same seed gives the same run.", min=0)
+    device: Any = option("auto", "auto, cpu, cuda, cuda:1 or mps.", recorded=False)
+    workers: int = option(0, "Processes that read images.", flags=("-j",), min=0, recorded=False)
+    checkpoint_seconds: float = option(30.0, "Seconds between two checkpoints.", min=0, recorded=False)
 
     def recorded(self) -> dict[str, Any]:
         """Return the options that change the result."""

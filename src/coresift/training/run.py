@@ -62,7 +62,7 @@ class Run:
     @property
     def n_epochs(self) -> int:
         """Epochs in all."""
-        return self.sampler.plan.total
+        return self.sampler.phases.total
 
     @contextmanager
     def stage(self, part: str, *stream: int) -> Iterator[None]:

@@ -17,7 +17,7 @@ from .._containers import as_numpy, n_rows
 from .._errors import CoresiftError, InvalidInputError
 from .._validation import check_budget, check_count
 from ..coresets.coreset import Coreset
-from ..selection import SelectionContext, Selector, Strategy, plan, strategy_named
+from ..selection import SelectionContext, Selector, Strategy, phases, strategy_named
 from ..selection.strategy import asks_for
 
 _SELECTION, _ORDER = 11, 12  # keys of the random streams of one seed
@@ -139,7 +139,7 @@ class CoresetSampler(Sampler[int]):
         self._replicas, self._rank = num_replicas, rank
         self._check_replicas()
         size = check_budget(budget, self.context.n_samples, "budget")
-        self.plan = plan(self.strategy, self.context.n_epochs or 1, size / self.context.n_samples)
+        self.phases = phases(self.strategy, self.context.n_epochs or 1, size / self.context.n_samples)
         self.epoch = 0
         self._core: Coreset | None = None
         self._selected_at = -1
@@ -182,8 +182,7 @@ class CoresetSampler(Sampler[int]):
 
     def selection_epoch(self, epoch: int) -> int:
         """Return the epoch at whose start the subset of ``epoch`` is selected."""
-        since = epoch - self.plan.n_full
-        return 0 if since < 0 else epoch - since % self.select_every
+        return self.phases.selection_epoch(epoch, self.select_every)
 
     def set_epoch(self, epoch: int) -> None:
         """Go to an epoch: a new order, and a new selection if one is due. A second call changes nothing."""
