@@ -94,7 +94,9 @@ def train(
     from coresift.training import RunFolder
 
     found = RunFolder(out).result()
-    if found is None or _kept(out) != _plain(subject, options):  # train() raises if the folder has another run
+    if found is None or _kept(out) != _plain(
+        subject, options
+    ):  # train() raises if the folder has another run
         found = _run(settings, subject, options, out, threads)
     elif not settings.quiet and not as_json:
         settings.out.print(f"{out}: the run is finished.", soft_wrap=True)
