@@ -2,12 +2,14 @@
 
 from ._errors import CoresiftError, InvalidInputError, InvalidTypeError, MissingExtraError
 from .core.audit import AuditResult
+from .core.certificate import Certificate
 from .core.circle import lower_bound_circle
 from .core.lewis import L1SVD
 from .core.network_audit import NetworkAudit
+from .core.sizes import SampleSize
 from .coresets import (
     LaplacianCoreset,
-    NetworkError,
+    NetworkComparison,
     RBFCoreset,
     RBFNetworkClassifier,
     RBFNetworkCoreset,
@@ -20,7 +22,7 @@ from .coresets import (
     l1_svd,
     select,
 )
-from .coresets.coreset import Coreset, QueryBall
+from .coresets.coreset import Coreset, Guarantee, QueryBall
 from .rows.opening import open_rows
 from .rows.rows import Rows
 
@@ -29,14 +31,16 @@ __version__ = "0.1.0"
 __all__ = [
     "L1SVD",
     "AuditResult",
+    "Certificate",
     "Coreset",
     "CoresiftError",
+    "Guarantee",
     "InvalidInputError",
     "InvalidTypeError",
     "LaplacianCoreset",
     "MissingExtraError",
     "NetworkAudit",
-    "NetworkError",
+    "NetworkComparison",
     "QueryBall",
     "RBFCoreset",
     "RBFNetworkClassifier",
@@ -44,6 +48,7 @@ __all__ = [
     "RBFNetworkRegressor",
     "Report",
     "Rows",
+    "SampleSize",
     "Selection",
     "SignedCoreset",
     "StreamingCoreset",

@@ -12,7 +12,7 @@ from coresift import (
     Coreset,
     CoresiftError,
     NetworkAudit,
-    NetworkError,
+    NetworkComparison,
     RBFCoreset,
     RBFNetworkCoreset,
     SignedCoreset,
@@ -361,7 +361,7 @@ def test_bad_networks():
         est.audit(0, core)
     with pytest.raises(CoresiftError, match="construction = 'half'"):
         RBFNetworkCoreset(construction="half").fit(X, y)
-    assert isinstance(est.loss_error([est.center_], [1.0]), NetworkError)
+    assert isinstance(est.loss_error([est.center_], [1.0]), NetworkComparison)
     est.fit(X, y)
     assert not hasattr(est, "coreset_")  # drawn from the last fit
 

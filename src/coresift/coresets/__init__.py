@@ -1,12 +1,12 @@
 """Weighted subsets of rows, and the estimators that draw them."""
 
-from .coreset import Coreset, QueryBall
+from .coreset import Coreset, Guarantee, QueryBall
 from .fit import fit_rows
 from .functions import audit, l1_svd
 from .laplacian import LaplacianCoreset
 from .network_coreset import RBFNetworkCoreset
 from .network_models import RBFNetworkClassifier, RBFNetworkRegressor
-from .network_results import NetworkError, SignedCoreset
+from .network_results import NetworkComparison, SignedCoreset
 from .rbf import RBFCoreset
 from .result import Report, Selection, check_output, load_run
 from .selecting import Options, plan, run, select
@@ -14,8 +14,9 @@ from .stream import StreamingCoreset
 
 __all__ = [
     "Coreset",
+    "Guarantee",
     "LaplacianCoreset",
-    "NetworkError",
+    "NetworkComparison",
     "Options",
     "QueryBall",
     "RBFCoreset",

@@ -17,7 +17,7 @@ from ..rows.opening import open_rows
 from ..rows.rows import Rows
 from .budget import class_budgets, parse_budget, parse_bytes, size_for_error
 from .check import QuerySums, random_queries
-from .coreset import Coreset, QueryBall
+from .coreset import Coreset, Guarantee, QueryBall
 from .fitting import Estimator, OnPass, Prepared, Runner, prepare, sample_log_values, silent
 from .keys import KeyPool, guess_bars
 from .laplacian import LaplacianCoreset
@@ -342,10 +342,8 @@ def _drawn(
                 f"eps = {options.eps:g} needs {size:,} independent draws ({argument}), no fewer than the "
                 f"{len(shares):,} rows: keep them all, or ask for a larger eps or for a budget."
             )
-        guarantee = (
-            f"Relative error at most {options.eps:g} for all queries of the ball at once, with probability "
-            f"{1 - options.delta:g} over the draw ({argument}, m = {size})."
-        )
+        radius = float(options.radius) if options.loss == "gaussian" else np.inf
+        guarantee = Guarantee("all", options.eps, options.delta, argument, radius, size)
     core = estimator.sample(
         size, method=str(options.method), random_state=options.seed, normalize=options.normalize
     )
