@@ -56,14 +56,13 @@ def asked(
     ``Rows`` beyond ``max_memory`` bytes are kept in a temporary file while the block runs.
     """
     check_euclidean(core)
+    if isinstance(X, Rows):
+        _check_rows(core, X.n, X.name)
     with X.load(parse_bytes(max_memory, "max_memory")) if isinstance(X, Rows) else nullcontext() as loaded:
         if loaded is not None:
             X, sample_weight = loaded.X, loaded.weights if sample_weight is None else sample_weight
         X = check_features(X)
-        if X.shape[0] != core.n_samples:
-            raise InvalidInputError(
-                f"X has {X.shape[0]:,} rows, but the coreset was drawn from {core.n_samples:,}; pass the same data."
-            )
+        _check_rows(core, X.shape[0], "X")
         weights = check_weights(sample_weight, X.shape[0])
         _check_total(core, float(weights.sum()), sample_weight is not None)
         ball = _chosen_ball(X, weights, core.ball, radius, loss, bandwidth)
@@ -71,6 +70,13 @@ def asked(
         # a subset given by hand may hold rows without weight
         counted[core.indices[core.weights > 0]] = True
         yield Asked(_scaled_points(X, counted, ball), weights, ball)
+
+
+def _check_rows(core: Coreset, n: int, name: str) -> None:
+    if n != core.n_samples:
+        raise InvalidInputError(
+            f"{name} has {n:,} rows, but the coreset was drawn from {core.n_samples:,}; pass the same data."
+        )
 
 
 def _check_total(core: Coreset, total: float, is_given: bool) -> None:

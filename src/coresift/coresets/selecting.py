@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .._errors import InvalidInputError
-from .._progress import logger
+from .._progress import Progress, logger
 from .._validation import check_choice, check_count, check_probability
 from ..core.draw import METHODS
 from ..rows.engines import ENGINES, open_engine
@@ -18,7 +18,7 @@ from ..rows.rows import Rows
 from .budget import class_budgets, parse_budget, parse_bytes, size_for_error
 from .check import QuerySums, random_queries
 from .coreset import Coreset, Guarantee, QueryBall
-from .fitting import Estimator, OnPass, Prepared, Runner, prepare, sample_log_values, silent
+from .fitting import Estimator, OnPass, Prepared, Runner, prepare, sample_log_values
 from .keys import KeyPool, guess_bars
 from .laplacian import LaplacianCoreset
 from .plan import Plan, is_small, make_plan
@@ -202,7 +202,7 @@ def run(made: Plan, on_pass: OnPass | None = None) -> Selection:
     source, options = made.source, made.options
     estimator = options.estimator()
     with open_engine(options.engine, source, options.workers) as engine:
-        runner = Runner(source, engine, on_pass or silent)
+        runner = Runner(source, engine, on_pass or Progress)
         rng = children(np.random.default_rng(options.seed), 3)[0]
         if is_small(estimator, source, options.per_class):
             core, report, prepared = _in_memory(runner, estimator, options, rng)
