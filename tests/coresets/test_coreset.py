@@ -302,7 +302,7 @@ def coresets(draw):
     text = st.one_of(st.none(), st.text(max_size=20))
     return Coreset(
         rows, weights, n, method=draw(st.text(max_size=9)), n_draws=draw(st.one_of(st.none(), st.integers(0, 2**63))),
-        seed=draw(st.one_of(st.none(), st.integers(0, 2**128))), bound=draw(text), 
+        seed=draw(st.one_of(st.none(), st.integers(0, 2**128))), bound=draw(text),
         guarantee=draw(st.one_of(st.none(), guarantees)),
         total_sensitivity=draw(st.one_of(st.none(), st.just(np.inf), numbers)), ball=draw(st.one_of(st.none(), balls)),
         total_weight=draw(st.one_of(st.none(), numbers)),
