@@ -56,7 +56,7 @@ def select(
     ] = False,
     min_per_class: Annotated[
         int, typer.Option(min=0, help="With --per-class: the least rows of a class.")
-    ] = 1,
+    ] = 0,
     weight: Weight = None,
     loss: Annotated[
         str, typer.Option(autocompletion=lambda: ["gaussian", "laplacian"], help="gaussian or laplacian.")
