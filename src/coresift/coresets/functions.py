@@ -40,7 +40,7 @@ def l1_svd(X: Any, sample_weight: Any = None, tol: float = 1e-3) -> lewis.L1SVD:
     weights = check_weights(sample_weight, X.shape[0]) if sample_weight is not None else None
     with np.errstate(all="ignore"):  # what has overflowed, or vanished, is refused below
         found = lewis.l1_svd(X, weights, check_positive(tol, "tol"))
-        if not all(np.isfinite(part).all() for part in (found.D, found.V, found._to_u)):
+        if not all(np.isfinite(part).all() for part in (found.D, found.V, found.to_u)):
             raise InvalidInputError(
                 "X spans more orders of magnitude than floats can hold the factors of: scale its columns first."
             )
