@@ -186,8 +186,7 @@ class _Search:
 
     def random_queries(self, count: int) -> np.ndarray:
         """Half uniform in the ball, half rows in proportion to their weights."""
-        in_ball = _directions(self.rng.standard_normal((count // 2, self.points.d)))
-        in_ball *= self.reach * self.rng.random((count // 2, 1)) ** (1.0 / self.points.d)
+        in_ball = self.reach * uniform_in_ball(count // 2, self.points.d, self.rng)
         picks = self.rng.choice(self.points.n, count - count // 2, p=self.weights / self.weights.sum())
         return np.concatenate((in_ball, self.project(self.points.take(picks))))
 
@@ -314,6 +313,11 @@ class _Search:
         values, gradient = ratio.with_gradient(x)
         self.spend(len(x))
         return signs * values, signs[:, None] * gradient
+
+
+def uniform_in_ball(count: int, d: int, rng: np.random.Generator) -> np.ndarray:
+    """Draw (count, d) points uniformly from the unit ball."""
+    return _directions(rng.standard_normal((count, d))) * rng.random((count, 1)) ** (1.0 / d)
 
 
 def _directions(vectors: np.ndarray) -> np.ndarray:
