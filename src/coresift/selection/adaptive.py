@@ -13,7 +13,7 @@ from .._errors import InvalidInputError, InvalidTypeError
 from .._progress import logger
 from .._validation import check_choice, check_count
 from ..core.draw import DrawTable
-from ..coresets.coreset import Coreset
+from ..coresets.coreset import Coreset, Guarantee
 from .context import SelectionContext
 from .gradients import Gradients
 from .inputs import Floats, Indices
@@ -278,7 +278,7 @@ class AdaptiveCoreset(Selector):
         remark: str,
     ) -> Coreset:
         """Rows and unbiased weights as a coreset, with the weights corrected as far as requested."""
-        guarantee = None if correction < 1 else "weighted sums are unbiased"
+        guarantee = None if correction < 1 else Guarantee("sums")
         corrected = partly_corrected(weights, inputs, correction)
         return self.coreset(context, rows, corrected, remark, guarantee=guarantee)
 
