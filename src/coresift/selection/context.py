@@ -296,10 +296,7 @@ class SelectionContext:
         """Gradients of the given items only, sliced from the cache if present."""
         if "gradients" in self._now:
             return self.gradients().take(positions)
-        pool = self._part(positions, _now={})
-        if self.model is not None and all(each.device.type == "cpu" for each in self.model.parameters()):
-            pool._batch_size = min(self._batch_size, _CPU_BATCH)
-        return pool.gradients()
+        return self._pool(positions).gradients()
 
     def validation(self) -> Validation:
         """The validation loss as a function of the last layer of the current model."""
@@ -336,6 +333,12 @@ class SelectionContext:
         return self.derived(
             rows=self.rows[positions], sizes=self.sizes[positions], _is_whole=False, **changes
         )
+
+    def _pool(self, positions: Indices) -> Self:
+        pool = self._part(positions, _now={})
+        if self.model is not None and all(each.device.type == "cpu" for each in self.model.parameters()):
+            pool._batch_size = min(self._batch_size, _CPU_BATCH)
+        return pool
 
     def _own(self, whole: Any) -> Any:
         return whole if self._is_whole else whole[self.rows]
