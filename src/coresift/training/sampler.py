@@ -260,7 +260,9 @@ class CoresetSampler(Sampler[int]):
             state["n_samples"],
             method=state["method"],
             total_weight=state.get("total_weight"),
-            guarantee=proved and Guarantee.from_dict(proved),
+            guarantee=Guarantee.from_dict(proved)
+            if isinstance(proved, dict)
+            else None,  # 0.1 stored a sentence
         )
         self.epoch, self._selected_at, self.seed = state["epoch"], state["selected_at"], state["seed"]
         seen = state.get("seen")
