@@ -199,7 +199,7 @@ def test_a_name_that_leads_nowhere_is_refused(user: str, name: str, complaint: s
         (
             "my_networks:plain",
             {"width": 3},
-            "width = 3: the factory 'my_networks:plain' has no such parameter",
+            "width = 3: 'my_networks:plain' has no such parameter",
         ),
     ],
 )

@@ -177,7 +177,7 @@ def train(
                 if time.monotonic() - saved_at >= checkpoint_seconds and epoch + 1 < run.n_epochs:
                     run.save(folder)
                     saved_at = time.monotonic()
-            bar.move(epoch + 1, _summary(metrics))
+            bar.move(epoch + 1, summary(metrics))
             if on_epoch is not None:
                 on_epoch(metrics)
 
@@ -202,7 +202,7 @@ def _epoch(run: Run, epoch: int, bar: Progress) -> Metrics:
         loss, hits = _steps(run, epoch, rows, weights, bar)
     if not math.isfinite(loss):  # a checkpoint of this would replace a good one
         raise InvalidInputError(
-            f"the loss is {loss} in epoch {epoch + 1}: training diverged; a smaller lr may help."
+            f"the loss is {loss} in epoch {epoch + 1}: training diverged; try a smaller lr."
         )
 
     metrics: Metrics = {"epoch": epoch + 1, "n_epochs": run.n_epochs, "lr": rate, "loss": loss}
@@ -253,8 +253,7 @@ def _forward(model: nn.Module, x: torch.Tensor) -> Any:
         if len(x) > 1 or "more than 1 value per channel" not in str(error):
             raise
         raise InvalidInputError(
-            "the last batch of the subset has one sample, which batch normalisation cannot handle: choose a budget or "
-            "a batch_size with another remainder."
+            "the last batch of the subset has one sample, too few for batch normalisation: change budget or batch_size."
         ) from error
 
 
@@ -263,11 +262,9 @@ def _evaluate(run: Run, feed: Feed) -> dict[str, float]:
         return evaluate(run.model, feed, run.options.loss)
 
 
-def _result(
-    model: nn.Module, found: Metrics, seconds: Seconds, coreset: Coreset | None = None
-) -> TrainResult:
+def _result(model: nn.Module, found: Metrics, seconds: Seconds, core: Coreset | None = None) -> TrainResult:
     sizes = found["n_epochs"], found["subset_size"]
-    return TrainResult(model, found["history"], found["test"], seconds, *sizes, coreset)
+    return TrainResult(model, found["history"], found["test"], seconds, *sizes, core)
 
 
 @contextmanager
@@ -280,7 +277,8 @@ def _shown(progress: bool | Display, n_epochs: int) -> Iterator[Progress]:
             yield display("training", n_epochs, unit="epochs")
 
 
-def _summary(metrics: Metrics) -> str:
+def summary(metrics: Metrics) -> str:
+    """Return a line about an epoch."""
     words = [f"epoch {metrics['epoch']}/{metrics['n_epochs']}", f"loss {metrics['loss']:.4f}"]
     if "accuracy" in metrics:
         words.append(f"accuracy {metrics['accuracy']:.1%}")

@@ -218,9 +218,7 @@ def _call_factory(name: str, given: Mapping[str, Any]) -> nn.Module:
     passed = {key: value for key, value in given.items() if value is not None and (takes_all or key in named)}
     for option in ("width", "stem"):
         if given[option] is not None and option not in passed:
-            raise InvalidInputError(
-                f"{option} = {given[option]!r}: the factory {name!r} has no such parameter."
-            )
+            raise InvalidInputError(f"{option} = {given[option]!r}: {name!r} has no such parameter.")
     optional = {p.name for p in parameters if p.default is not p.empty}
     optional |= {p.name for p in parameters if p.kind in (p.VAR_KEYWORD, p.VAR_POSITIONAL)}
     if missing := sorted({p.name for p in parameters} - optional - set(passed)):

@@ -82,9 +82,7 @@ class NormRecorder:
     def _lot(self, calls: list[list[Tensor]], weights: Tensor, has_bias: bool) -> tuple[Any, Any, Any]:
         used = [call for call in calls if len(call) == 2]  # the others do not reach the loss
         if not used:
-            raise InvalidInputError(
-                f"the loss does not depend on the layer {self.layer}; scores='seen' needs it to."
-            )
+            raise InvalidInputError(f"scores='seen': the loss does not depend on the layer {self.layer}.")
         given, slopes = zip(*used, strict=True)
         scale = (weights.sum() / weights).cpu().numpy()
         if not isinstance(self.layer, nn.Linear):
