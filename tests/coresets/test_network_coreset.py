@@ -288,7 +288,7 @@ def test_sparse_rows_give_the_same():
     core = dense.sample(20)
     one, two = (est.loss_error([dense.center_], [2.0], core=core) for est in (dense, sparse))
     assert two.loss == pytest.approx(one.loss, rel=1e-9)
-    assert sparse.audit(2, core, n_starts=2, max_iter=5).worst_error > 0
+    assert sparse.audit(2, core=core, n_starts=2, max_iter=5).worst_error > 0
 
 
 @pytest.mark.parametrize("construction", CONSTRUCTIONS)
@@ -366,7 +366,7 @@ def test_bad_networks():
     with pytest.raises(CoresiftError, match="drawn from 7 rows"):
         est.audit(core=Coreset([0], [1.0], 7))
     with pytest.raises(CoresiftError, match="n_neurons = 0"):
-        est.audit(0, core)
+        est.audit(0, core=core)
     with pytest.raises(CoresiftError, match="construction = 'half'"):
         RBFNetworkCoreset(construction="half").fit(X, y)
     assert isinstance(est.loss_error([est.center_], [1.0]), NetworkComparison)
