@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from .._errors import InvalidInputError
+from .._progress import Progress
 from .._validation import LARGEST_MAGNITUDE, LARGEST_RATIO
 from ..rows.engines import Engine, OnRows, Pass, run_pass
 from ..rows.rows import Block, Rows, block_rows
@@ -31,18 +32,13 @@ _SAMPLES_PER_CLASS = 4
 _SMALLEST_SPREAD = 1e-140  # distances below it lose digits when squared
 
 
-def silent(_label: str, _rows: int) -> OnRows:
-    """Tells nobody."""
-    return lambda _: None
-
-
 @dataclass
 class Runner:
     """Runs passes over a source with an engine, and remembers how long each took."""
 
     source: Rows
     engine: Engine
-    on_pass: OnPass = silent
+    on_pass: OnPass = Progress
     seconds: list[tuple[str, float]] = field(default_factory=list)
     needs_reach: bool = False
     prepared: Prepared | None = None
