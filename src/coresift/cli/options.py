@@ -203,7 +203,7 @@ def command_group(help_text: str, question: str) -> typer.Typer:
         if context.invoked_subcommand is None:
             names = ", ".join(command.name or "" for command in group.registered_commands)
             typer.echo(
-                f"coresift: error: {question}: {names}? Try '{context.command_path} --help'.", err=True
+                f"{context.find_root().command_path}: error: {question}: {names}? Try '{context.command_path} --help'.", err=True
             )
             raise typer.Exit(2)
 
