@@ -248,7 +248,7 @@ class SensitivityCoreset(BaseEstimator):
             core = improved(core, points, shares, count, wide, self.verbose)
         return normalized(core) if normalize else core
 
-    def sample_size(self, eps: float, delta: float = 0.05, n_queries: int | None = None) -> SampleSize:
+    def sample_size(self, eps: float, delta: float = 0.05, *, n_queries: int | None = None) -> SampleSize:
         """How many points, drawn with ``method="iid"``, guarantee a relative error.
 
         Parameters
@@ -301,6 +301,10 @@ class SensitivityCoreset(BaseEstimator):
         return (
             f"{text} Plain sampling may need up to {factor:.3g} times as many points for the same guarantee."
         )
+
+    def draw_shares(self) -> np.ndarray:
+        """The probabilities of one draw, which sum to 1."""
+        return self._table.scores / self._table.scores.sum()
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()
