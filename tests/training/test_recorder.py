@@ -125,7 +125,7 @@ def test_a_layer_outside_the_loss_is_named() -> None:
     with recorder.watching():
         layer(torch.as_tensor(X[:4]))  # never reaches a loss
         recorder.end_step(torch.ones(4))
-        with pytest.raises(CoresiftError, match="takes no part in the loss"):
+        with pytest.raises(CoresiftError, match="scores='seen': the loss does not depend on the layer"):
             recorder.take()
     assert NormRecorder(layer).take().size == 0
 
