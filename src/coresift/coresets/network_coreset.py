@@ -212,8 +212,8 @@ class RBFNetworkCoreset(RBFCoreset):
         """Search for the network of ``n_neurons``, centres in the ball, about which a coreset is most wrong.
 
         The error is ``|loss_S - loss_P|`` over the magnitude in the guarantee, so the result is a lower bound on the
-        least eps for which the guarantee holds. ``n_starts`` local searches of ``max_iter`` steps each, from the best of random
-        networks and of networks at the worst single query.
+        least eps for which the guarantee holds. ``n_starts`` local searches of ``max_iter`` steps each, from the best
+        of random networks and of networks at the worst single query.
         """
         merged, (points, weights, targets) = self._merged(core), self._everything("audit")
         return worst_network(

@@ -65,7 +65,8 @@ class NetworkComparison:
     """The sums of one network over a coreset and over the data. All errors are absolute differences of sums.
 
     If all families of sums are kept within ``1 +- eps``, then ``cross_error <= eps * cross_magnitude`` and
-    ``loss_error <= eps * magnitude``; and ``square_error <= eps * square`` if no two outputs of a column differ in sign.
+    ``loss_error <= eps * magnitude``; and ``square_error <= eps * square`` if no two outputs of a column have opposite
+    signs.
     """
 
     loss: float
@@ -83,7 +84,7 @@ class NetworkComparison:
     cross_magnitude: float
     """``sum |a_i| (phi+ + phi-)``: the error of the cross term is relative to it."""
     square_bound: float
-    """The paper's ``L sum a_i^2 sum_S v f(p, c_i)^2``: bounds the square term within ``1 + eps``, too large by up to L."""
+    """The paper's ``L sum a_i^2 sum_S v f(p, c_i)^2``: bounds the square term within ``1 + eps``, up to L too large."""
     family_error: float
     """The largest relative error among the sums in this loss: an eps for this network, found, not guaranteed."""
     eps: float | None
