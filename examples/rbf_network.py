@@ -45,7 +45,9 @@ def main(seed: int = 0) -> dict[str, float]:
         f"{found.relative_error:.1e} of the magnitude in the guarantee"
     )
     worst = estimator.audit(n_neurons=3, n_starts=4, random_state=seed)
-    print(f"the worst network of 3 neurons that a search found errs by {worst.worst_error:.3f} of its magnitude")
+    print(
+        f"the worst network of 3 neurons that a search found errs by {worst.worst_error:.3f} of its magnitude"
+    )
     return {
         "all": from_all,
         "uniform": from_uniform,
