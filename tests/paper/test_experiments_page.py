@@ -30,7 +30,7 @@ def test_what_was_not_run_is_shown_as_missing():
     from tests.paper.bench.records import record, small_protocol
 
     protocol = small_protocol()
-    runs = [cell for cell in protocol.cells() if cell.method == "RBF" and cell.select_every == 20]
+    runs = [cell for cell in protocol.runs() if cell.method == "RBF" and cell.select_every == 20]
     summary = summarise([record(protocol, cell) for cell in runs if cell.budget == 0.01], protocol)
     lines = grid(summary, [("every 20 epochs", ("RBF", "GLISTER"))], seconds)
     assert lines[2:] == [

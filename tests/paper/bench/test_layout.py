@@ -36,7 +36,7 @@ def known(**accuracies: list[float]) -> Summary:
         method = protocol.method(name.replace("_at_", "@"))
         budget = 1.0 if method.name == "FULL" else 0.01
         made += [
-            record(protocol, protocol.cell(method, budget, seed), accuracy=value)
+            record(protocol, protocol.run(method, budget, seed), accuracy=value)
             for seed, value in enumerate(values)
         ]
     return summarise(made, protocol)
@@ -135,7 +135,7 @@ def test_units_of_time(factor: float, unit: str) -> None:
 
 
 def test_times_of_several_machines_are_named() -> None:
-    made = [record(PROTOCOL, cell, processor=f"kind {cell.seed}") for cell in PROTOCOL.cells()]
+    made = [record(PROTOCOL, cell, processor=f"kind {cell.seed}") for cell in PROTOCOL.runs()]
     assert "3 machines: kind 0, threads: 1; kind 1" in " ".join(
         terminal_text(summarise(made, PROTOCOL)).split()
     )

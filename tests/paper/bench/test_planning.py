@@ -57,7 +57,7 @@ def test_on_a_processor_waiting_does_not_count_as_in_the_records(monkeypatch, re
 
 def test_an_estimate_believes_records_of_the_same_clock_only():
     protocol = load_protocol("covtype", "smoke").narrowed(["random"], [0.5], 2)
-    first, second = protocol.cells()
+    first, second = protocol.runs()
     seconds = {"selection": 0.0, "training": 5000.0, "evaluation": 0.0}
     records = [{"cell": vars(second), "seconds": seconds, "clock": "cpu"}]
     for clock, is_believed in (("cpu", True), ("wall", False)):

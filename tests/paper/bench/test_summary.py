@@ -203,10 +203,10 @@ def test_comparisons_are_paired_by_seed_and_corrected_together() -> None:
 
 def test_a_large_difference_is_found_in_a_whole_table() -> None:
     protocol = small_protocol(seeds=5)
-    noise = np.random.default_rng(0).normal(0, 0.002, len(protocol.cells()))
+    noise = np.random.default_rng(0).normal(0, 0.002, len(protocol.runs()))
     made = [
         record(protocol, cell, accuracy=(0.97 if cell.method == "RBF" else 0.90) + float(error))
-        for cell, error in zip(protocol.cells(), noise, strict=True)
+        for cell, error in zip(protocol.runs(), noise, strict=True)
     ]
     summary = summarise(made, protocol)
     found = {
@@ -236,7 +236,7 @@ def test_macro_f1_in_place_of_accuracy() -> None:
 def test_a_scale_has_its_own_records() -> None:
     whole, small = load_protocol("cifar10"), load_protocol("cifar10", "cpu")
     summary = summarise([*records(whole)[:20], *records(small)], small)
-    assert summary.n_finished == summary.n_expected == len(small.cells())
+    assert summary.n_finished == summary.n_expected == len(small.runs())
     assert summary.left_out.other_scale == 20
 
 

@@ -102,7 +102,7 @@ def test_the_time_left_counts_what_others_finish_and_is_not_said_while_nothing_r
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     protocol = load_protocol("mnist", "smoke").narrowed(["random"], [0.1], 4)
-    cells = protocol.cells()
+    cells = protocol.runs()
     now = [0.0]
     monkeypatch.setattr(bench.time, "monotonic", lambda: now[0])
     line = bench._Line(Settings(quiet=True), protocol, cells, Store(tmp_path, "mnist"))
@@ -165,9 +165,9 @@ def test_damage_and_other_versions_in_the_store_are_told(tmp_path: Path, capsys)
     assert main([*command, "-q"]) == 0
     store = Store(results, "mnist")
     (record,) = store.read().records
-    from paper.bench.protocol import Cell
+    from paper.bench.protocol import Run
 
-    older = Cell(**{**record["cell"], "protocol": 99})
+    older = Run(**{**record["cell"], "protocol": 99})
     store.append({**record, "cell": vars(older), "id": older.id})
     with store.file.open("a") as file:
         file.write("{broken\n")

@@ -44,7 +44,7 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
 def test_the_terminal_by_default(run: Run) -> None:
     out, err = run("mnist")
     assert err == ""
-    assert out.startswith(f"MNIST, LeNet-5\n39 of {len(PROTOCOL.cells())} cells finished")
+    assert out.startswith(f"MNIST, LeNet-5\n39 of {len(PROTOCOL.runs())} cells finished")
     for title in ("Test accuracy, %", "Time", "Speed-up over FULL", "Against ADAPTIVE-RANDOM"):
         assert f"\n{title}\n" in out
     assert max(map(len, out.splitlines())) <= 100
@@ -86,7 +86,7 @@ def test_other_protocols_and_scales_are_counted(results: Path, run: Run) -> None
     store = Store(results, "mnist")
     for changes, n in (({"version": 99}, 2), ({"scale": "another"}, 1)):
         other = dataclasses.replace(PROTOCOL, **changes)
-        for cell in other.cells()[:n]:
+        for cell in other.runs()[:n]:
             store.append(record(other, cell))
     out, _ = run("mnist")
     assert "Records left out: 2 of another version of the protocol, 1 at another scale." in out
@@ -121,7 +121,7 @@ def test_no_record_of_this_scale_says_where_there_are_some(results: Path, run: R
     _, err = run("cifar10", code=1)
     assert err == "coresift: error: no finished run of the table cifar10 with protocol 1 at scale paper.\n"
     small = load_protocol("cifar10", "cpu")
-    Store(results, "cifar10").append(record(small, small.cells()[0]))
+    Store(results, "cifar10").append(record(small, small.runs()[0]))
     _, err = run("cifar10", code=1)
     assert "there are 1 at another scale (see --scale)" in err
     assert "scaled down (cpu)" in run("cifar10", "--scale", "cpu")[0]
