@@ -201,9 +201,9 @@ def demo(
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the demonstration and return its exit code."""
-    app = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode=None)
+    app = typer.Typer(name="demo", pretty_exceptions_enable=False, rich_markup_mode=None)
     app.command()(with_common_options(demo))
-    return run(argv, app, "demo")
+    return run(app, argv)
 
 
 if __name__ == "__main__":

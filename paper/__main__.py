@@ -15,6 +15,7 @@ from .commands.figure import app as figures
 from .commands.report import report
 
 app = typer.Typer(
+    name="python -m paper",
     help="The experiments of the paper behind coresift: runs, tables, figures, benchmarks.",
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -27,7 +28,7 @@ app.add_typer(bench, name="bench")
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit code."""
-    return run(argv, app, "python -m paper")
+    return run(app, argv)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 python                   run, in the order of the page, in one namespace and one empty folder
 console                  a session: every line after ``$ `` is run, and the lines below it are what it prints
 text title="Output"      what the block before it prints
-sh                       commands to copy: what starts with ``coresift`` is parsed, not run;
+sh                       commands to copy: ``coresift ...`` and ``python -m paper ...`` are parsed, not run;
                          so are sessions that show no output
 
 Output is compared up to white space; ``...`` stands for anything. Comments on the line before a block change this:
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import doctest
+import importlib
 import importlib.util
 import io
 import re
@@ -30,7 +31,8 @@ NEEDS = re.compile(r"^\s*<!--\s*needs:\s*(?P<packages>[\w, ]+?)\s*-->\s*$")
 DIFFER = re.compile(r"^\s*<!--\s*numbers may differ by (?P<percent>[0-9.]+) %\s*-->\s*$")
 OUTPUT = re.compile(r'^text\s+title="Output"$')
 NUMBER = re.compile(r"([0-9]+(?:[.,][0-9]+)*)")
-SPAN = re.compile(r"(?<!`)`(coresift [^`\n]+)`(?!`)")
+PROGRAMS = {"coresift": "coresift.cli.app", "python -m paper": "paper.__main__"}
+SPAN = re.compile(rf"(?<!`)`((?:{'|'.join(PROGRAMS)}) [^`\n]+)`(?!`)")
 PYTHON, SESSION, COMMANDS = ("python", "py"), ("console",), ("sh", "bash", "shell")
 
 
@@ -171,7 +173,7 @@ def _close(shown: str, printed: str, tolerance: float) -> bool:
 
 
 def command_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Line and text of every command ``coresift ...`` of a page, in blocks for a shell."""
+    """Line and text of every command of ours on a page, in blocks for a shell."""
     for block in blocks(text):
         if block.language not in (*COMMANDS, *SESSION):
             continue
@@ -184,7 +186,7 @@ def command_lines(text: str) -> Iterator[tuple[int, str]]:
             pending = ""
             # Output of a session has no prompt; a variable may stand before a command of a script.
             is_command = block.language in COMMANDS or line.startswith("$ ")
-            if is_command and re.match(r"(?:\w+=\S* )*coresift(?: |$)", whole):
+            if is_command and re.match(rf"(?:\w+=\S* )*(?:{'|'.join(PROGRAMS)})(?: |$)", whole):
                 yield number, whole
 
 
@@ -203,10 +205,10 @@ def check_command(line: str, *, is_whole: bool = True) -> None:
 
     In a sentence a command need not be whole, and a name in capitals stands for any.
     """
-    words = shlex.split(line, comments=True)
-    words = words[words.index("coresift") + 1 :]
+    program = next(name for name in PROGRAMS if re.search(rf"(?:^| ){name}(?: |$)", line))
+    words = shlex.split(line.partition(program)[2], comments=True)
     words = words[: next((i for i, word in enumerate(words) if word in ("|", ">", "&&", ";", "...")), None)]
-    command = application()
+    command = application(program)
     while hasattr(command, "commands"):
         n = next((i for i, word in enumerate(words) if not word.startswith("-")), len(words))
         _parse(command, words[:n], is_whole=False)
@@ -214,17 +216,15 @@ def check_command(line: str, *, is_whole: bool = True) -> None:
             return
         if words[n] not in command.commands:
             raise ValueError(f"{line!r}: there is no command {words[n]!r}")
-        command, words = command.commands[words[n]], words[n + 1 :]
+        command, words = command.get_command(None, words[n]), words[n + 1 :]
     _parse(command, words, is_whole=is_whole)
 
 
-def application() -> Any:
+def application(program: str = "coresift") -> Any:
     """The command line as an object, made anew; without callbacks, which read files and set the log up."""
     import typer
 
-    from coresift.cli.app import app
-
-    root = typer.main.get_command(app)
+    root = typer.main.get_command(importlib.import_module(PROGRAMS[program]).app)
     for _, command in commands(root):
         for parameter in command.params:
             parameter.callback = None
@@ -234,8 +234,8 @@ def application() -> Any:
 def commands(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
     """Names and objects of all commands, groups included; the root is ``()``."""
     yield path, command
-    for name, child in getattr(command, "commands", {}).items():
-        yield from commands(child, (*path, name))
+    for name in getattr(command, "commands", {}):
+        yield from commands(command.get_command(None, name), (*path, name))
 
 
 def _parse(command: Any, words: list[str], *, is_whole: bool) -> None:

@@ -76,7 +76,7 @@ def test_examples_of_docstrings_run(module: str, tmp_path: Path, monkeypatch: py
     assert doctest.testmod(importlib.import_module(module)).failed == 0
 
 
-@pytest.mark.parametrize("package", ["", ".selection", ".training", ".data", ".scale"])
+@pytest.mark.parametrize("package", ["", ".coresets", ".selection", ".training", ".data"])
 def test_reference_is_complete(package: str) -> None:
     """Every public name has an entry, under this package or another that exports the same object."""
     listed = set()
@@ -195,7 +195,7 @@ def test_which_commands_are_found() -> None:
     ("line", "complaint"),
     [
         ("coresift selct a.npy", "no command 'selct'"),
-        ("coresift figure nosuch", "no command 'nosuch'"),
+        ("python -m paper figure nosuch", "no command 'nosuch'"),
         ("coresift select a.npy --bugdet 5%", "--bugdet"),
         ("coresift --nosuch", "--nosuch"),
         ("coresift select -b 5% -o b.npz", "INPUT"),

@@ -35,8 +35,12 @@ TOP = len(LAYERS)
 
 def layer_of(name: str) -> str:
     """The layer of a module of the root; a name that is in none stands for itself."""
-    is_private = name.startswith("_") and not name.startswith("__")
-    return "_edge" if is_private and name not in RANK else name
+    return "_edge" if is_private(name) and name not in RANK else name
+
+
+def is_private(name: str) -> bool:
+    """Whether a name has a leading underscore; ``__version__`` and the like are public."""
+    return name.startswith("_") and not name.startswith("__")
 
 
 NAMES_OF_THE_ROOT_FOR_ALL = {"__version__"}
@@ -100,7 +104,7 @@ def imports_of(source: str, module: str, *, is_package: bool) -> Iterator[Import
 
 
 def violations(root: Path) -> list[str]:
-    """What breaks the rules in the package at ``root``, one sentence each."""
+    """What breaks the rules in the package at ``root``, one line each."""
     found = []
     package = root.name
     for path in sorted(root.rglob("*.py")):
@@ -120,6 +124,11 @@ def violations(root: Path) -> list[str]:
             if head == package:
                 # "from package import name" uses a layer of that name, or the root, which stands on top.
                 targets = [tail[0]] if tail else list(imported.names) or [""]
+                found += [
+                    f"{place}: {layer or package} imports {name}, which is private to {tail[0]}"
+                    for name in (*tail[1:], *imported.names)
+                    if tail and tail[0] != layer and tail[0] in RANK and is_private(name)
+                ]
                 for target in targets:
                     if target in NAMES_OF_THE_ROOT_FOR_ALL or rank >= RANK["cli"]:
                         continue
@@ -153,27 +162,34 @@ def test_the_package_keeps_to_its_layers() -> None:
 @pytest.mark.parametrize(
     ("path", "source", "complaint"),
     [
-        ("core/a.py", "from coresift.coresets import RBFCoreset", "core imports estimators"),
-        ("core/a.py", "def f():\n    from ..estimators import RBFCoreset", "core imports estimators"),
-        ("core/a.py", "from .. import estimators", "core imports estimators"),
+        ("core/a.py", "from coresift.coresets import RBFCoreset", "core imports coresets"),
+        ("core/a.py", "def f():\n    from ..coresets import RBFCoreset", "core imports coresets"),
+        ("core/a.py", "from .. import coresets", "core imports coresets"),
         ("core/a.py", "import coresift", "core imports coresift"),
         ("core/a.py", "from coresift import RBFCoreset", "core imports RBFCoreset"),
         ("core/a.py", "from coresift._validation import check", "core imports _validation"),
-        ("core/a.py", "from coresift.coresets.coreset import Coreset", "core imports _coreset"),
-        ("core/sub/b.py", "from ...estimators.rbf import RBFCoreset", "core imports estimators"),
+        ("core/a.py", "from coresift.coresets.coreset import Coreset", "core imports coresets"),
+        ("core/sub/b.py", "from ...coresets.rbf import RBFCoreset", "core imports coresets"),
         ("_errors.py", "from coresift import core", "_errors imports core"),
-        ("_anything.py", "from .estimators import RBFCoreset", "_anything imports estimators"),
+        ("_anything.py", "from .coresets import RBFCoreset", "_anything imports coresets"),
         ("selection/a.py", "import coresift.training.loop", "selection imports training"),
         ("core/a.py", "from sklearn.base import BaseEstimator", "core may not use sklearn"),
         ("core/a.py", "def f():\n    import torch", "core may not use torch"),
         ("data/a.py", "def f():\n    import torch", "data may not use torch"),
-        ("estimators/a.py", "import pandas as pd", "pandas is optional"),
-        ("estimators/a.py", "try:\n    import polars\nexcept ImportError:\n    pass", "polars is optional"),
+        ("coresets/a.py", "import pandas as pd", "pandas is optional"),
+        ("coresets/a.py", "try:\n    import polars\nexcept ImportError:\n    pass", "polars is optional"),
         ("data/a.py", "class A:\n    import pyarrow", "pyarrow is optional"),
         ("cli/__init__.py", "import typer", "typer is optional"),
         ("__init__.py", "import matplotlib.pyplot", "matplotlib is optional"),
-        ("estimators/a.py", "def f():\n    print(1)", "prints"),
+        ("coresets/a.py", "def f():\n    print(1)", "prints"),
         ("elsewhere/a.py", "", "is in no layer"),
+        ("coresets/a.py", "from ..core.draw import _smallest", "_smallest, which is private to core"),
+        (
+            "training/a.py",
+            "def f():\n    from ..selection._context import Cost",
+            "_context, which is private",
+        ),
+        ("data/a.py", "from coresift.rows import _tables", "_tables, which is private to rows"),
     ],
 )
 def test_the_checker_finds(tmp_path: Path, path: str, source: str, complaint: str) -> None:
@@ -192,11 +208,11 @@ def test_the_checker_finds(tmp_path: Path, path: str, source: str, complaint: st
             "core/a.py",
             "import numpy as np, os\nfrom scipy import linalg\nfrom .._errors import CoresiftError",
         ),
-        ("core/a.py", "from . import b\nfrom coresift.core.b import c"),
-        ("_coreset.py", "from coresift import __version__, core\nfrom ._validation import check"),
-        ("estimators/a.py", "def f():\n    import pandas"),
-        ("estimators/a.py", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import pandas"),
-        ("training/a.py", "import torch\nfrom coresift.data import source"),
+        ("core/a.py", "from . import _b\nfrom coresift.core._b import _c"),
+        ("_anything.py", "from coresift import __version__, core\nfrom ._validation import check"),
+        ("coresets/a.py", "def f():\n    import pandas"),
+        ("coresets/a.py", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import pandas"),
+        ("training/a.py", "import torch\nfrom coresift.data import splits"),
         ("cli/a.py", "import typer\nfrom coresift import RBFCoreset\nprint(1)"),
     ],
 )
@@ -217,7 +233,13 @@ def loaded_by(code: str) -> set[str]:
 @pytest.mark.slow
 def test_import_loads_no_optional_dependency() -> None:
     # scikit-learn loads some of them itself where they are installed (1.9 does so with pandas).
-    theirs, ours = loaded_by("import sklearn"), loaded_by("import coresift")
+    assert loaded_by("import coresift").isdisjoint(
+        {"numpy", "scipy", "sklearn", *EXTRAS}
+    )  # all of it is lazy
+    theirs, ours = (
+        loaded_by("import sklearn"),
+        loaded_by("import coresift; coresift.RBFCoreset, coresift.select"),
+    )
     assert {"numpy", "coresift"} <= ours  # the list is real
     assert ours.isdisjoint(set(EXTRAS) - theirs), sorted(ours & set(EXTRAS))
     assert ours.isdisjoint({"torch", "ray", "typer", "matplotlib"})
@@ -230,7 +252,8 @@ class Blocker:
         if name.partition(".")[0] in {extras}:
             raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
 sys.meta_path.insert(0, Blocker())
-import coresift"""
+import coresift
+[getattr(coresift, name) for name in coresift.__all__ if name != "training"]"""
 
 
 @pytest.mark.slow

@@ -21,8 +21,8 @@ _EXAMPLES = re.compile(r"Examples?:\n(?P<lines>(?:[ ]+\S.*\n?)+)")
 def commands(command: Any, path: tuple[str, ...] = ("coresift",)) -> Iterator[tuple[tuple[str, ...], Any]]:
     """Names and objects of all commands, the groups before what is in them."""
     yield path, command
-    for name, child in getattr(command, "commands", {}).items():
-        yield from commands(child, (*path, name))
+    for name in getattr(command, "commands", {}):
+        yield from commands(command.get_command(None, name), (*path, name))
 
 
 def _cell(text: str) -> str:

@@ -178,7 +178,9 @@ def _root(node: ast.expr) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
-def _variants(node: ast.AST, function: _Function | None) -> Iterator[tuple[str, ast.AST]]:
+def _variants(  # noqa: C901 - a table of shapes
+    node: ast.AST, function: _Function | None
+) -> Iterator[tuple[str, ast.AST]]:
     match node:
         case ast.Compare(ops=[op]):
             for other in _COMPARISONS[type(op)]:

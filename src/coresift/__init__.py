@@ -1,55 +1,8 @@
 """Small weighted subsets of a data set, with a stated error."""
 
-from ._errors import CoresiftError, InvalidInputError, InvalidTypeError, MissingExtraError
-from .core.audit import AuditResult
-from .core.circle import lower_bound_circle
-from .core.lewis import L1SVD
-from .core.network_audit import NetworkAudit
-from .coresets import (
-    LaplacianCoreset,
-    NetworkError,
-    RBFCoreset,
-    RBFNetworkClassifier,
-    RBFNetworkCoreset,
-    RBFNetworkRegressor,
-    Report,
-    Selection,
-    SignedCoreset,
-    StreamingCoreset,
-    audit,
-    l1_svd,
-    select,
-)
-from .coresets.coreset import Coreset, QueryBall
-from .rows.opening import open_rows
-from .rows.rows import Rows
+from ._lazy import attach
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
-__all__ = [
-    "L1SVD",
-    "AuditResult",
-    "Coreset",
-    "CoresiftError",
-    "InvalidInputError",
-    "InvalidTypeError",
-    "LaplacianCoreset",
-    "MissingExtraError",
-    "NetworkAudit",
-    "NetworkError",
-    "QueryBall",
-    "RBFCoreset",
-    "RBFNetworkClassifier",
-    "RBFNetworkCoreset",
-    "RBFNetworkRegressor",
-    "Report",
-    "Rows",
-    "Selection",
-    "SignedCoreset",
-    "StreamingCoreset",
-    "audit",
-    "l1_svd",
-    "lower_bound_circle",
-    "open_rows",
-    "select",
-]
+__getattr__, __dir__, __all__ = attach(__name__, __file__)
+del attach

@@ -9,7 +9,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 import coresift
@@ -41,6 +43,14 @@ def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
     )
 
 
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file that a selection with many cells takes some time over."""
+    file = tmp_path_factory.mktemp("rows") / "rows.npy"
+    np.save(file, np.random.default_rng(0).standard_normal((100_000, 16)))
+    return file
+
+
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == f"coresift {coresift.__version__}\n"
@@ -49,13 +59,14 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 def test_help_names_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--help"]) == 0
     out, err = capsys.readouterr()
-    assert "demo" in out
+    for name in ("select", "audit", "certify", "train", "datasets"):
+        assert f"\n  {name} " in out
     assert err == ""
 
 
 def test_no_command_is_wrong_usage_and_shows_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 2
-    assert "demo" in capsys.readouterr().out
+    assert "select" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -63,12 +74,12 @@ def test_no_command_is_wrong_usage_and_shows_help(capsys: pytest.CaptureFixture[
     [
         ["nosuch"],
         ["--nosuch"],
-        ["demo", "--nosuch"],
-        ["demo", "extra"],
-        ["demo", "--draws", "1"],
-        ["demo", "--draws", "x"],
-        ["demo", "--seed", "-1"],
-        ["demo", "--fraction"],
+        ["datasets", "--nosuch"],
+        ["datasets", "extra"],
+        ["select", "x.npy", "--workers", "0"],
+        ["select", "x.npy", "--workers", "x"],
+        ["select", "x.npy", "--seed", "-1"],
+        ["select", "x.npy", "--budget"],
     ],
 )
 def test_wrong_usage_is_one_line_and_code_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
@@ -78,19 +89,6 @@ def test_wrong_usage_is_one_line_and_code_2(arguments: list[str], capsys: pytest
     assert re.fullmatch(r"coresift: error: .+\n", err)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("fraction", ["0", "1.5", "5", "-1", "nan"])
-def test_a_bad_fraction_is_wrong_usage_with_its_limits(
-    fraction: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["demo", "--fraction", fraction]) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert re.fullmatch(
-        rf"coresift: error: .*--fraction {fraction} must be above 0 and at most 1\. .+\n", err
-    )
-
-
 @pytest.mark.parametrize(
     ("arguments", "end"),
     [
@@ -98,8 +96,7 @@ def test_a_bad_fraction_is_wrong_usage_with_its_limits(
         (["--nosuch"], "--nosuch. Try 'coresift --help'."),
         (["select", "--nosuch"], ". Try 'coresift select --help'."),
         (["select", "x.npy", "-b", "5"], "(or --dry-run). Try 'coresift select --help'."),
-        (["figure", "bandwith"], "Did you mean 'bandwidth'? Try 'coresift figure --help'."),
-        (["figure", "bandwidth", "--seeds", "0"], ". Try 'coresift figure bandwidth --help'."),
+        (["certify", "x.npy", "y.npz", "--sampled", "0"], ". Try 'coresift certify --help'."),
     ],
 )
 def test_the_hint_names_the_help_of_the_command(
@@ -181,15 +178,27 @@ def test_interrupt_is_130(with_command) -> None:
 
 
 @pytest.mark.slow
-def test_ctrl_c_ends_a_running_command_with_130_and_no_traceback() -> None:
+def test_ctrl_c_ends_a_running_command_with_130_and_no_traceback(rows: Path) -> None:
     process = subprocess.Popen(
-        [*COMMAND, "-v", "demo", "--draws", "10000"],
+        [
+            *COMMAND,
+            "select",
+            str(rows),
+            "-b",
+            "1%",
+            "--bound",
+            "cells",
+            "--cells",
+            "4096",
+            "-o",
+            str(rows.parent / "out.npz"),
+        ],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
     assert process.stderr is not None
-    process.stderr.readline()  # the first message: the work has begun
+    process.stderr.readline()  # the plan: the work begins
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130
@@ -200,9 +209,7 @@ def test_ctrl_c_ends_a_running_command_with_130_and_no_traceback() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("module", ["typer", "rich"])
 def test_without_the_extra_one_line_names_it(module: str) -> None:
-    code = (
-        f"import sys; sys.modules[{module!r}] = None; from coresift.cli import main; sys.exit(main(['demo']))"
-    )
+    code = f"import sys; sys.modules[{module!r}] = None; from coresift.cli import main; sys.exit(main(['datasets']))"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert result.returncode == 1
     assert result.stdout == ""
@@ -251,24 +258,22 @@ COLOUR = re.compile(r"\x1b\[[\d;]*(3[0-8]|4[0-8]|9[0-7])[\d;]*m")
 
 
 @pytest.mark.slow
-def test_a_terminal_gets_a_progress_bar_and_colours_unless_refused() -> None:
-    _, progress = in_terminal("demo", "--no-train", "--draws", "2")
-    assert "searching" in progress
+def test_a_terminal_gets_a_progress_bar_and_colours_unless_refused(rows: Path) -> None:
+    command = ["select", str(rows), "-b", "1%", "-o", str(rows.parent / "out.npz")]
+    _, progress = in_terminal(*command)
+    assert "survey" in progress
     assert COLOUR.search(progress)
-    out, progress = in_terminal("demo", "--no-train", "--draws", "2", NO_COLOR="1")
-    assert "searching" in progress
+    out, progress = in_terminal(*command, NO_COLOR="1")
+    assert "survey" in progress
     assert not COLOUR.search(out + progress)
-    _, progress = in_terminal("-q", "demo", "--no-train", "--draws", "2")
+    _, progress = in_terminal("-q", *command)
     assert progress == ""
 
 
 @pytest.mark.slow
 def test_a_file_gets_plain_text() -> None:
     result = run(
-        "demo",
-        "--no-train",
-        "--draws",
-        "2",
+        "datasets",
         LC_ALL="C",
         PYTHONUTF8="0",
         PYTHONCOERCECLOCALE="0",

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from coresift import Coreset, InvalidInputError, RBFCoreset, open_rows, select
-from coresift.coresets import Options, load_run, plan, run
+from coresift.coresets import Options, load_run, run
 from coresift.coresets.budget import class_budgets, parse_budget, parse_bytes, parse_shares
+from coresift.coresets.selecting import plan
 from coresift.rows.arrays import ArrayRows
 
 

@@ -11,8 +11,8 @@ __all__ = ["main"]
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code.
 
-    0 is success, 1 an error of the data or at run time (a broken pipe included), 2 wrong usage, 130 an interrupt.
-    Typer and Rich are imported here and not above, so that a missing extra is one sentence and not a traceback.
+    The codes are 0 for success, 1 for an error in the data or at run time (a broken pipe included), 2 for wrong usage
+    and 130 for an interrupt. Typer and Rich are imported here so that a missing extra gives one line, not a traceback.
     """
     try:
         import rich  # noqa: F401
@@ -24,6 +24,6 @@ def main(argv: Sequence[str] | None = None) -> int:
             'coresift: error: the command line needs the extra "cli": pip install "coresift[cli]"\n'
         )
         return 1
-    from coresift.cli.app import run
+    from coresift.cli.app import app, run
 
-    return run(argv)
+    return run(app, argv)

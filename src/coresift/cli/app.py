@@ -3,57 +3,116 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import sys
-import traceback
-from collections.abc import Sequence
-from typing import Annotated
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import typer
+from typer.core import TyperGroup
 
 from coresift import __version__
 from coresift._errors import CoresiftError
-from coresift.cli.audit import audit, certify
-from coresift.cli.datasets import datasets
 from coresift.cli.options import Debug, Quiet, Settings, Verbose, with_common_options
-from coresift.cli.select import select
-from coresift.cli.train import train
 
 EXIT_ERROR, EXIT_USAGE, EXIT_INTERRUPTED = 1, 2, 130
 
 # Errors whose message is enough: the library's own, and the machine's (no such file, disk full, ...).
 _SELF_EXPLAINING = (CoresiftError, OSError)
 
-app = typer.Typer(
-    help="Small weighted subsets (coresets) of a data set, with a stated error.",
-    add_completion=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
+
+def _built(function: Any, name: str) -> Any:
+    """Turn a function, or a group of commands, into a command."""
+    if not isinstance(function, typer.Typer):
+        alone = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+        alone.command(name=name)(with_common_options(function))
+        function = alone
+    return typer.main.get_command(function)
+
+
+def lazy_app(name: str, version: str, help_text: str, commands: Mapping[str, tuple[str, str]]) -> typer.Typer:
+    """Make an application that imports a command only when it is called.
+
+    Parameters
+    ----------
+    name, version, help_text : str
+        What ``--version`` and ``--help`` print.
+    commands : mapping
+        The module of each command and its line in the list of commands. The module has a function, or a
+        ``typer.Typer``, named like the command, with underscores.
+    """
+
+    class Lazy(TyperGroup):
+        def __init__(self, **settings: Any) -> None:
+            super().__init__(**settings)
+            placeholders: dict[str, Any] = dict.fromkeys(commands)  # None: not imported yet
+            self.commands = {**placeholders, **self.commands}
+
+        def list_commands(self, ctx: Any) -> list[str]:
+            return list(self.commands)
+
+        def get_command(self, ctx: Any, cmd_name: str) -> Any:
+            if cmd_name in commands and self.commands[cmd_name] is None:
+                module = importlib.import_module(commands[cmd_name][0])
+                self.commands[cmd_name] = _built(getattr(module, cmd_name.replace("-", "_")), cmd_name)
+            return super().get_command(ctx, cmd_name)
+
+        def format_commands(self, ctx: Any, formatter: Any) -> None:
+            with formatter.section("Commands"):
+                formatter.write_dl(
+                    [
+                        (name, commands[name][1] if known is None else known.get_short_help_str())
+                        for name, known in self.commands.items()
+                    ]
+                )
+
+    app = typer.Typer(
+        cls=Lazy,
+        help=help_text,
+        add_completion=True,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+
+    def print_version(value: bool) -> None:
+        if value:
+            typer.echo(f"{name} {version}")
+            raise typer.Exit
+
+    version_option = typer.Option(
+        False, "--version", is_eager=True, callback=print_version, help="Print the version."
+    )
+
+    @app.callback(invoke_without_command=True)
+    def root(
+        context: typer.Context,
+        quiet: Quiet = False,
+        verbose: Verbose = 0,
+        debug: Debug = False,
+        version: bool = version_option,
+    ) -> None:
+        if context.invoked_subcommand is None:
+            typer.echo(context.get_help())
+            raise typer.Exit(EXIT_USAGE)
+
+    app.info.name = name
+    return app
+
+
+app = lazy_app(
+    "coresift",
+    __version__,
+    "Pick a small weighted subset of a data set, say how wrong it can be, and train on it.",
+    {
+        "select": ("coresift.cli.select", "Choose rows of files of any size, with weights."),
+        "audit": ("coresift.cli.audit", "Search for the query at which a coreset is most wrong."),
+        "certify": ("coresift.cli.audit", "Prove a bound on the error of a coreset."),
+        "train": ("coresift.cli.train", "Train a network on a subset of a data set."),
+        "datasets": ("coresift.cli.datasets", "List the data sets known by name."),
+    },
 )
-for function in (select, audit, certify, train, datasets):
-    app.command()(with_common_options(function))
-
-
-def _on_version(value: bool) -> None:
-    if value:
-        typer.echo(f"coresift {__version__}")
-        raise typer.Exit
-
-
-@app.callback(invoke_without_command=True)
-def _root(
-    context: typer.Context,
-    quiet: Quiet = False,
-    verbose: Verbose = 0,
-    debug: Debug = False,
-    version: Annotated[
-        bool, typer.Option("--version", is_eager=True, callback=_on_version, help="Print the version.")
-    ] = False,
-) -> None:
-    if context.invoked_subcommand is None:
-        typer.echo(context.get_help())
-        raise typer.Exit(EXIT_USAGE)
 
 
 def _complain(message: str, program: str) -> None:
@@ -71,6 +130,8 @@ def _report(error: Exception, settings: Settings, program: str) -> int:
         _complain(f"{text}{end} Try '{command} --help'.", program)
         return int(getattr(error, "exit_code", EXIT_USAGE))
     if settings.debug:
+        import traceback
+
         traceback.print_exception(error)
     if isinstance(error, _SELF_EXPLAINING):
         _complain(str(error), program)
@@ -82,11 +143,12 @@ def _report(error: Exception, settings: Settings, program: str) -> int:
     return EXIT_ERROR
 
 
-def run(argv: Sequence[str] | None = None, commands: typer.Typer = app, program: str = "coresift") -> int:
-    """Run one command line of ``commands`` and return its exit code; see :func:`coresift.cli.main`."""
+def run(app: typer.Typer, argv: Sequence[str] | None = None) -> int:
+    """Run one command line of an application and return its exit code; see :func:`coresift.cli.main`."""
+    program = str(app.info.name)
     settings = Settings()
     arguments = list(sys.argv[1:] if argv is None else argv)
-    command = typer.main.get_command(commands)
+    command = typer.main.get_command(app)
     try:
         # Not "standalone": Typer then raises what it would print, and returns the code of a typer.Exit.
         code = command.main(args=arguments, prog_name=program, standalone_mode=False, obj=settings)

@@ -5,21 +5,15 @@ from __future__ import annotations
 import functools
 import inspect
 import logging
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Annotated, Any
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields, is_dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
 
 import typer
-from rich.console import Console
-from rich.logging import RichHandler
 
-
-def _stdout() -> Console:
-    return Console(highlight=False)
-
-
-def _stderr() -> Console:
-    return Console(stderr=True, highlight=False)
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 @dataclass
@@ -27,15 +21,27 @@ class Settings:
     """The common options, wherever on the line they stood, and the two consoles.
 
     Results go to ``out``; progress and the log go to ``err``, so that a pipe carries results only. Rich leaves out
-    colours and cursor movements where the stream is no terminal, and colours where ``NO_COLOR`` is set.
+    colours and cursor movements where the stream is not a terminal, and colours where ``NO_COLOR`` is set.
     """
 
     quiet: bool = False
     verbosity: int = 0
     debug: bool = False
-    out: Console = field(default_factory=_stdout)
-    err: Console = field(default_factory=_stderr)
     given: frozenset[str] = frozenset()  # options of the command that stood on the line or in a file
+
+    @cached_property
+    def out(self) -> Console:
+        """Standard output."""
+        from rich.console import Console
+
+        return Console(highlight=False)
+
+    @cached_property
+    def err(self) -> Console:
+        """Standard error."""
+        from rich.console import Console
+
+        return Console(stderr=True, highlight=False)
 
     @property
     def shows_progress(self) -> bool:
@@ -44,6 +50,8 @@ class Settings:
 
     def configure_logging(self) -> None:
         """Send the log of the package to standard error, at the level that was asked for."""
+        from rich.logging import RichHandler
+
         level = logging.WARNING
         if self.quiet:
             level = logging.ERROR
@@ -97,16 +105,18 @@ _COMMON: dict[str, tuple[Any, Any]] = {
 
 
 def with_common_options(function: Callable[..., None]) -> Callable[..., None]:
-    """Turn ``function(settings, ...)`` into a command that has the common options besides its own.
+    """Turn ``function(settings, ...)`` into a command with the common options besides its own.
 
-    ``coresift -q demo`` and ``coresift demo -q`` are then the same. Typer reads the options of a command off its
-    signature, so they are added to the signature of a wrapper; the callbacks above collect their values.
+    ``coresift -q train`` and ``coresift train -q`` are then the same. Typer reads the options of a command from its
+    signature, so they are added to the signature of a wrapper; the callbacks above collect their values. A parameter
+    annotated with a dataclass stands for one option per field (:func:`field_options`) and receives an instance.
     """
     own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]  # without ``settings``
     keyword_only = inspect.Parameter.KEYWORD_ONLY
+    expanded = {p.name: list(field_options(p.annotation)) for p in own if is_dataclass(p.annotation)}
     parameters = [
         inspect.Parameter("context", keyword_only, annotation=typer.Context),
-        *(parameter.replace(kind=keyword_only) for parameter in own),
+        *(p.replace(kind=keyword_only) for each in own for p in expanded.get(each.name, [each])),
         *(
             inspect.Parameter(name, keyword_only, default=default, annotation=annotation)
             for name, (annotation, default) in _COMMON.items()
@@ -121,11 +131,58 @@ def with_common_options(function: Callable[..., None]) -> Callable[..., None]:
         settings.given = frozenset(
             name for name, s in sources.items() if s is not None and s.name != "DEFAULT"
         )
-        function(settings, **{name: value for name, value in options.items() if name not in _COMMON})
+        values = {name: value for name, value in options.items() if name not in _COMMON}
+        for each in own:
+            if each.name in expanded:
+                values[each.name] = each.annotation(
+                    **{p.name: values.pop(p.name) for p in expanded[each.name]}
+                )
+        function(settings, **values)
 
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return command
+
+
+def field_options(kind: Any) -> Iterator[inspect.Parameter]:
+    """Yield a parameter with a Typer option for each field of a dataclass that has a help text.
+
+    The metadata of a field holds ``help`` and, optionally, ``flags`` (short or other names, such as ``("-b",)``),
+    ``min``, and ``choices`` (a tuple, or a function that returns the names to complete). A field that takes several
+    types is read as text if that is one of them.
+    """
+    hints = get_type_hints(kind)
+    for each in fields(kind):
+        if "help" not in each.metadata:
+            continue
+        types = get_args(hints[each.name]) or (hints[each.name],)
+        taken: Any = next((simple for simple in (str, bool, float, int) if simple in types), str)
+        flags = list(each.metadata.get("flags", ()))
+        if not any(flag.startswith("--") for flag in flags):
+            name = each.name.replace("_", "-")
+            flags.insert(0, f"--{name}/--no-{name}" if each.default is True else f"--{name}")
+        choices = each.metadata.get("choices")
+        option = typer.Option(
+            *flags,
+            help=each.metadata["help"],
+            min=each.metadata.get("min"),
+            metavar="|".join(choices) if isinstance(choices, tuple) else None,
+            autocompletion=_completing(choices),
+        )
+        if type(None) in types:
+            taken = taken | None
+        yield inspect.Parameter(
+            each.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=each.default,
+            annotation=Annotated[taken, option],
+        )
+
+
+def _completing(choices: Any) -> Callable[[], list[str]] | None:
+    if choices is None:
+        return None
+    return lambda: list(choices() if callable(choices) else choices)
 
 
 def command_group(help_text: str, question: str) -> typer.Typer:

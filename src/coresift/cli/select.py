@@ -127,7 +127,8 @@ def select(
     The output has the columns row, file and weight (and label); Coreset.load reads it.
     """
     from coresift._errors import InvalidInputError
-    from coresift.coresets import Options, check_output, plan, run
+    from coresift.coresets import Options, check_output, run
+    from coresift.coresets.selecting import plan
 
     if out is None and not dry_run:
         raise typer.BadParameter("--out FILE is needed (or --dry-run)")

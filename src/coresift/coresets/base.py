@@ -102,6 +102,8 @@ class SensitivityCoreset(BaseEstimator):
         sample_weight : array-like of shape (n,), optional
             Non-negative weights of the rows; a row of weight zero is never drawn.
         """
+        from . import fit as _  # noqa: F401 - registers the fit on Rows, until both are one
+
         self._check_parameters()
         geometry_rng, order_rng, draw_rng = children(check_generator(self.random_state), 3)
         fit = fit_elsewhere(X, self, sample_weight, geometry_rng)

@@ -1,17 +1,6 @@
 """Where data comes from: readers of files and named data sets. No torch here."""
 
-from .datasets import DATASETS, DatasetInfo, available_datasets, load_dataset
-from .idx import read_idx
-from .splits import ArrayDataset, DatasetSplits, LazyDataset, Scaling
+from .._lazy import attach
 
-__all__ = [
-    "DATASETS",
-    "ArrayDataset",
-    "DatasetInfo",
-    "DatasetSplits",
-    "LazyDataset",
-    "Scaling",
-    "available_datasets",
-    "load_dataset",
-    "read_idx",
-]
+__getattr__, __dir__, __all__ = attach(__name__, __file__)
+del attach

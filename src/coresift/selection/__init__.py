@@ -1,44 +1,6 @@
 """Strategies that choose what to train on: one verb, ``select(context, budget, rng) -> Coreset``."""
 
-from .adaptive import AdaptiveCoreset
-from .classes import PerClass
-from .context import Cost, SelectionContext
-from .cover import Cover
-from .craig import Craig
-from .fixed import FixedCoreset
-from .glister import Glister
-from .gradients import Gradients, Validation
-from .gradmatch import GradMatch
-from .names import register, registry, strategy_named
-from .sensitivity import RBF, Laplacian
-from .simple import AdaptiveRandom, Full, Random
-from .strategy import Plan, Selector, Strategy, plan
-from .wrappers import PerBatch, Warm
+from .._lazy import attach
 
-__all__ = [
-    "RBF",
-    "AdaptiveCoreset",
-    "AdaptiveRandom",
-    "Cost",
-    "Cover",
-    "Craig",
-    "FixedCoreset",
-    "Full",
-    "Glister",
-    "GradMatch",
-    "Gradients",
-    "Laplacian",
-    "PerBatch",
-    "PerClass",
-    "Plan",
-    "Random",
-    "SelectionContext",
-    "Selector",
-    "Strategy",
-    "Validation",
-    "Warm",
-    "plan",
-    "register",
-    "registry",
-    "strategy_named",
-]
+__getattr__, __dir__, __all__ = attach(__name__, __file__)
+del attach
