@@ -25,7 +25,13 @@ _RAISED = dict(enumerate("⁰¹²³⁴⁵⁶⁷⁸⁹"))
 _ASCII = str.maketrans({"—": "-", "±": "+-"} | {raised: f"^{digit}" for digit, raised in _RAISED.items()})
 _MARKDOWN = re.compile(r"([\\`*_\[\]<>|#])")
 _LATEX = str.maketrans(
-    {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$", "—": "---"}
+    {
+        "\\": r"\textbackslash{}",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        "±": r"$\pm$",
+        "—": "---",
+    }
     | {character: f"\\{character}" for character in "{}&%$#_"}
     | {"<": "$<$", ">": "$>$", "*": "$^{*}$"}
     | {raised: f"$^{{{digit}}}$" for digit, raised in _RAISED.items()}
@@ -33,7 +39,9 @@ _LATEX = str.maketrans(
 # Rules under the header and between the sections of a group of columns, and bars between groups.
 _RULES = Box("    \n    \n ── \n    \n ── \n ── \n    \n    \n")
 _BARS = Box("    \n  │ \n    \n  │ \n    \n    \n  │ \n    \n")
-_ASCII_RULES, _ASCII_BARS = (Box(str(each).translate({9472: "-", 9474: "|"}), ascii=True) for each in (_RULES, _BARS))
+_ASCII_RULES, _ASCII_BARS = (
+    Box(str(each).translate({9472: "-", 9474: "|"}), ascii=True) for each in (_RULES, _BARS)
+)
 
 
 def markdown(text: str) -> str:
@@ -54,14 +62,16 @@ def latex_number(text: str) -> str:
 
 _OPTIONS: dict[str, Any] = {"trim_blocks": True, "lstrip_blocks": True, "keep_trailing_newline": True}
 _LATEX_MARKS = {
-    **{"block_start_string": "<%", "block_end_string": "%>"},
-    **{"variable_start_string": "<<", "variable_end_string": ">>"},
+    "block_start_string": "<%",
+    "block_end_string": "%>",
+    "variable_start_string": "<<",
+    "variable_end_string": ">>",
 }
 
 
-def _rendered(name: str, summary: Summary, **marks: str) -> str:
+def _rendered(name: str, summary: Summary, **marks: Any) -> str:
     loader = jinja2.PackageLoader(__package__)
-    environment = jinja2.Environment(loader=loader, undefined=jinja2.StrictUndefined, **_OPTIONS, **marks)  # noqa: S701
+    environment = jinja2.Environment(loader=loader, undefined=jinja2.StrictUndefined, **_OPTIONS, **marks)
     environment.filters |= {"markdown": markdown, "latex": latex, "latex_number": latex_number}
     return environment.get_template(name).render(
         summary=summary,
@@ -235,7 +245,9 @@ def _grid(block: Block, group: Columns, columns: Sequence[int], is_ascii: bool) 
 
 def _side_by_side(grids: Sequence[Table], is_ascii: bool) -> Table:
     box = _ASCII_BARS if is_ascii else _BARS
-    outer = Table(box=box, border_style="dim", show_edge=False, show_header=False, padding=(0, 1), pad_edge=False)
+    outer = Table(
+        box=box, border_style="dim", show_edge=False, show_header=False, padding=(0, 1), pad_edge=False
+    )
     outer.add_row(*grids)
     return outer
 

@@ -149,9 +149,7 @@ def _quality(summary: Summary, is_brief: bool) -> Block:
         return _block("quality", title, summary, {"": ours}, notes)
     notes.append(f"The paper's: mean {'' if is_brief else 'and deviation '}of five runs.")
     if summary.protocol.scale != PAPER_SCALE:
-        notes.append(
-            f"The paper's figures belong to its own protocol, not to this one: {_scale(summary)}."
-        )
+        notes.append(f"The paper's figures belong to its own protocol, not to this one: {_scale(summary)}.")
     return _block("quality", title, summary, {"ours": ours, _PAPER: printed}, notes)
 
 
@@ -229,7 +227,9 @@ def _comparison(summary: Summary) -> Block:
         notes.append(
             f"Warm starts are compared with {REFERENCE} without one: their difference includes the epochs on all data."
         )
-    groups = tuple(Columns(percent(budget), ("points", "g", "p"), is_narrow=True) for budget in summary.budgets)
+    groups = tuple(
+        Columns(percent(budget), ("points", "g", "p"), is_narrow=True) for budget in summary.budgets
+    )
     rows = _rows(summary, compared, _three)
     return Block("comparison", f"Against {REFERENCE}", groups, rows, tuple(notes))
 

@@ -33,9 +33,8 @@ _CURVE_SEED = 31
 
 def model_of(protocol: Protocol, data: DatasetSplits, **options: Any) -> torch.nn.Module:
     """Build the network of a protocol."""
-    options |= protocol.training["model_options"]
-    shape = {"n_classes": data.n_outputs, "input_shape": data.input_shape}
-    return build_model(protocol.training["model"], **shape, **options)
+    options |= {"n_classes": data.n_outputs, "input_shape": data.input_shape}
+    return build_model(protocol.training["model"], **options, **protocol.training["model_options"])
 
 
 def clock_of(device: str, readers: int) -> str:
@@ -57,7 +56,9 @@ def run_one(
     on_epoch: OnEpoch | None = None,
 ) -> Record:
     """Train, append the record to the store and remove the checkpoints; a killed run resumes."""
-    settings = {name: each for name, each in protocol.training.items() if name not in ("model", "model_options")}
+    settings = {
+        name: each for name, each in protocol.training.items() if name not in ("model", "model_options")
+    }
     model = model_of(protocol, data, seed=run.seed)
     folder = store.run_folder(run)
     folder.mkdir(parents=True, exist_ok=True)

@@ -28,12 +28,20 @@ from .protocol import Run
 
 Record = dict[str, Any]
 
+RESULTS = Path(__file__).parents[1] / "results"  # the committed ones
 RECORDS, RUNS = "records.jsonl", "cells"  # the names on disk
 _CHECKSUM = "sha256"
 _LOOK_SECONDS = 3.0
 _FIELDS: dict[str, type] = {
-    **{"id": str, "cell": dict, "config": dict, "test": dict, "seconds": dict},
-    **{"clock": str, "n_epochs": int, "subset_size": int, "n_train": int},
+    "id": str,
+    "cell": dict,
+    "config": dict,
+    "test": dict,
+    "seconds": dict,
+    "clock": str,
+    "n_epochs": int,
+    "subset_size": int,
+    "n_train": int,
 }
 
 

@@ -227,9 +227,7 @@ def _nothing(protocol: Protocol, left_out: LeftOut) -> str:
     return f"no finished run of the table {protocol.table} with {what}{found}."
 
 
-def _entry(
-    key: Key, runs: Sequence[_Finished], clock: str, paper: PaperFigures, protocol: Protocol
-) -> Entry:
+def _entry(key: Key, runs: Sequence[_Finished], clock: str, paper: PaperFigures, protocol: Protocol) -> Entry:
     method, budget = key
     known: dict[str, Any] = {}
     if method.select_every == protocol.select_every:  # the paper prints its tables for one R

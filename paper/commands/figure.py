@@ -100,3 +100,4 @@ def _share_or_number(size: float) -> int | float:
 app.command(name="bandwidth")(with_common_options(bandwidth))
 network_figures.register(app)
 gradient_figure.register(app)
+figure = app

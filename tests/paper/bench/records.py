@@ -3,7 +3,7 @@
 import dataclasses
 from typing import Any
 
-from paper.bench.protocol import Run, Protocol, load_protocol
+from paper.bench.protocol import Protocol, Run, load_protocol
 
 
 def small_protocol(seeds: int = 3) -> Protocol:

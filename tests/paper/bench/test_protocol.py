@@ -1,4 +1,4 @@
-"""The declared tables, and their cells."""
+"""The declared tables, and their runs."""
 
 import pytest
 from hypothesis import given
@@ -120,7 +120,7 @@ def test_methods_are_told_apart_by_their_redraws() -> None:
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
-        ({"methods": ["nosuch"]}, "nosuch.*there are FULL"),
+        ({"methods": ["nosuch"]}, "nosuch.*choose from FULL"),
         ({"methods": ["rbf@often"]}, "rbf@often"),
         ({"methods": ["rbf@0"]}, "at least 1"),
         ({"budgets": [0.0]}, "above 0"),

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coresift import InvalidInputError
-from paper.bench.layout_terminal import terminal_text
+from paper.bench.formats import terminal_text
 from paper.bench.protocol import Method, load_protocol
 from paper.bench.statistics import holm
 from paper.bench.summary import Summary, reference_of, summarise
@@ -117,14 +117,14 @@ def test_protocols_scales_and_configurations_are_not_mixed() -> None:
     ("path", "value", "complaint"),
     [
         (("test",), {}, "it lacks 'accuracy'"),
-        (("test", "accuracy"), float("nan"), "accuracy = nan is no measurement"),
+        (("test", "accuracy"), float("nan"), "accuracy = nan is not a measurement"),
         (("test", "accuracy"), None, "NoneType"),
-        (("test", "accuracy"), 1.0001, "accuracy = 1.0001 is no measurement: it is a share, at most 1"),
-        (("test", "accuracy"), 97.3, "accuracy = 97.3 is no measurement"),
-        (("seconds", "training"), -1.0, "training = -1.0 is no measurement"),
+        (("test", "accuracy"), 1.0001, "accuracy = 1.0001 is not a measurement: it must be at most 1"),
+        (("test", "accuracy"), 97.3, "accuracy = 97.3 is not a measurement"),
+        (("seconds", "training"), -1.0, "training = -1.0 is not a measurement"),
         (("seconds",), 3, "int"),
-        (("cell", "table"), "cifar10", "it is of the table 'cifar10'"),
-        (("cell", "budget"), 1.5, "budget = 1.5 is no share"),
+        (("cell", "table"), "cifar10", "it belongs to the table 'cifar10'"),
+        (("cell", "budget"), 1.5, "budget = 1.5 is not a share"),
         (("cell",), None, "NoneType"),
         (("config",), [], "list"),
     ],
