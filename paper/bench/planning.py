@@ -13,7 +13,7 @@ import torch
 
 from coresift.coresets.budget import parse_budget
 from coresift.data import DatasetSplits
-from coresift.selection import plan, strategy_named
+from coresift.selection import phases, strategy_named
 from coresift.selection.variance import FORWARD_SHARE
 from coresift.training.settings import device_named
 
@@ -108,7 +108,7 @@ def looks_at_model(method: str) -> bool:
 def _seconds(protocol: Protocol, run: Run, data: DatasetSplits, speed: Speed) -> float:
     n = len(data.train)
     size = parse_budget(run.budget, n)
-    schedule = plan(strategy_named(run.method), protocol.training["epochs"], size / n)
+    schedule = phases(strategy_named(run.method), protocol.training["epochs"], size / n)
     n_subset = schedule.total - schedule.n_full
     trained = schedule.n_full * n + n_subset * size
     passed = math.ceil(n_subset / run.select_every) * _passed(run, n, size) + len(data.test)

@@ -1,4 +1,4 @@
-"""How many rows: budgets as users write them, their split among classes, and sizes that an error needs."""
+"""Budgets as users write them, and the sizes that a target error needs."""
 
 from __future__ import annotations
 
@@ -60,35 +60,6 @@ def parse_bytes(text: Any, name: str) -> float:
     if value <= 0:
         raise InvalidInputError(f"{name} = {text!r} must be a size such as 500MB or 4GB.")
     return value
-
-
-def class_budgets(counts: np.ndarray, budget: int, least: int) -> np.ndarray:
-    """Sizes that sum to ``budget``: in proportion to ``counts``, at least ``least`` each, at most ``counts``.
-
-    A class that would get less than ``least`` gets that many (all of its rows, if they are fewer), and the others share
-    the rest; fractions are rounded down, and the largest remainders up.
-    """
-    floors = np.minimum(counts, least)
-    if floors.sum() > budget:
-        raise InvalidInputError(
-            f"min_per_class = {least} takes {floors.sum()} rows in {len(counts)} classes; the budget is {budget}."
-        )
-    fixed = np.zeros(len(counts), dtype=bool)
-    while True:
-        free = ~fixed
-        rest = budget - floors[fixed].sum()
-        quotas = np.where(free, rest * counts / max(counts[free].sum(), 1), floors)
-        low = free & (quotas < floors)
-        if not low.any():
-            break
-        fixed |= low
-    sizes = np.minimum(np.floor(quotas + 1e-9).astype(np.int64), counts)
-    for at in np.argsort(-(quotas - sizes), kind="stable"):
-        missing = budget - int(sizes.sum())
-        if missing <= 0:
-            break
-        sizes[at] += min(missing, 1, int(counts[at] - sizes[at]))
-    return sizes
 
 
 def size_for_error(

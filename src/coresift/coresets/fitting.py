@@ -12,17 +12,17 @@ from typing import Any, TypeVar
 import numpy as np
 
 from .._errors import InvalidInputError
+from .._progress import Progress
 from .._validation import LARGEST_MAGNITUDE, LARGEST_RATIO
-from ..rows.engines import Engine, OnRows, run_pass
-from ..rows.passes import Block, Summary, block_rows
-from ..rows.rows import Chunk, Rows
+from ..rows.engines import Engine, OnRows, Pass, run_pass
+from ..rows.rows import Block, Rows, block_rows
 from .geometry import MEDIAN_SAMPLE, cells_sample_size, kmeans_centers, median_distance
 from .laplacian import LaplacianCoreset
 from .rbf import RBFCoreset
 from .row_bounds import ClosedForm, GaussianCells, GroupCells, LaplacianCells, RowBound
 from .survey import Geometry, Reach, Survey
 
-S = TypeVar("S", bound=Summary)
+S = TypeVar("S", bound=Pass)
 Estimator = RBFCoreset | LaplacianCoreset
 OnPass = Callable[[str, int], OnRows]
 """Told of the name of a pass and its rows when it begins; returns what is told of finished rows."""
@@ -32,18 +32,13 @@ _SAMPLES_PER_CLASS = 4
 _SMALLEST_SPREAD = 1e-140  # distances below it lose digits when squared
 
 
-def silent(_label: str, _rows: int) -> OnRows:
-    """Tells nobody."""
-    return lambda _: None
-
-
 @dataclass
 class Runner:
     """Runs passes over a source with an engine, and remembers how long each took."""
 
     source: Rows
     engine: Engine
-    on_pass: OnPass = silent
+    on_pass: OnPass = Progress
     seconds: list[tuple[str, float]] = field(default_factory=list)
     needs_reach: bool = False
     prepared: Prepared | None = None
@@ -96,7 +91,7 @@ def peek(source: Rows) -> tuple[np.ndarray, float]:
 
 
 @contextmanager
-def _closing(chunks: Iterator[Chunk]) -> Iterator[Iterator[Chunk]]:
+def _closing(chunks: Iterator[Block]) -> Iterator[Iterator[Block]]:
     try:
         yield chunks
     finally:
@@ -237,7 +232,9 @@ def _choose_bound(
     if chosen in ("paper", "lemma"):
         from .lewis_passes import lewis_bound
 
-        return lewis_bound(runner, estimator, geometry)
+        if isinstance(estimator, RBFCoreset):
+            return lewis_bound(runner.run, geometry, chosen, float(estimator.radius))
+        return lewis_bound(runner.run, geometry, "laplacian", 1.0)
     if chosen == "exact":
         chosen = "cells"  # all pairs of rows: only "auto" comes here, and cells are the next best
     kmeans_seed = int(rng.integers(2**31))

@@ -9,16 +9,17 @@ from typing import Any
 import numpy as np
 
 from .._errors import InvalidInputError
-from .._progress import logger
+from .._progress import Progress, logger
 from .._validation import check_choice, check_count, check_probability
+from ..core.budgets import class_budgets
 from ..core.draw import METHODS
 from ..rows.engines import ENGINES, open_engine
 from ..rows.opening import open_rows
 from ..rows.rows import Rows
-from .budget import class_budgets, parse_budget, parse_bytes, size_for_error
+from .budget import parse_budget, parse_bytes, size_for_error
 from .check import QuerySums, random_queries
-from .coreset import Coreset, QueryBall
-from .fitting import Estimator, OnPass, Prepared, Runner, prepare, sample_log_values, silent
+from .coreset import Coreset, Guarantee, QueryBall
+from .fitting import Estimator, OnPass, Prepared, Runner, prepare, sample_log_values
 from .keys import KeyPool, guess_bars
 from .laplacian import LaplacianCoreset
 from .plan import Plan, is_small, make_plan
@@ -44,7 +45,7 @@ class Options:
     eps: float | None = None
     delta: float = 0.05
     per_class: bool = False
-    min_per_class: int = 1
+    min_per_class: int = 0
     normalize: bool = False
     n_queries: int = 32
     seed: int = 0
@@ -73,7 +74,7 @@ class Options:
         check_choice(self.engine, "engine", ENGINES)
         for name, least in (("seed", 0), ("n_queries", 0), ("min_per_class", 0), ("workers", 1)):
             check_count(getattr(self, name), name, minimum=least)
-        if self.min_per_class != 1 and not self.per_class:
+        if self.min_per_class and not self.per_class:
             raise InvalidInputError(
                 f"min_per_class = {self.min_per_class} needs per_class: a draw over all classes promises none."
             )
@@ -141,8 +142,8 @@ def select(
         Instead of a budget: a relative error for all queries of the ball, and the probability of missing it. Draws are
         then independent ("iid").
     per_class : bool
-        A coreset for each label, of a size in proportion to its rows and at least ``min_per_class``. Sums over every
-        class are kept, and so their total.
+        A coreset for each label, of a size in proportion to its rows, rounded up, and at least ``min_per_class`` (0).
+        Sums over every class are kept, and so their total.
     normalize : bool, default False
         Scale the weights to sum to that of the rows, within each class where there are some. Draws by keys err in that
         sum by about one over the root of the budget; scaled weights are biased by the square of that. Not with ``eps``.
@@ -202,7 +203,7 @@ def run(made: Plan, on_pass: OnPass | None = None) -> Selection:
     source, options = made.source, made.options
     estimator = options.estimator()
     with open_engine(options.engine, source, options.workers) as engine:
-        runner = Runner(source, engine, on_pass or silent)
+        runner = Runner(source, engine, on_pass or Progress)
         rng = children(np.random.default_rng(options.seed), 3)[0]
         if is_small(estimator, source, options.per_class):
             core, report, prepared = _in_memory(runner, estimator, options, rng)
@@ -230,7 +231,7 @@ def _by_keys(
     prepared = prepare(runner, estimator, rng, per_class=options.per_class)
     geometry = prepared.geometry
     sizes = (
-        class_budgets(geometry.counts, options.budget, options.min_per_class)
+        class_budgets(geometry.counts, options.budget, min_per_class=options.min_per_class)
         if options.per_class
         else np.array([options.budget])
     )
@@ -310,9 +311,8 @@ def _in_memory(
     quick = replace(options, bound="auto").estimator()
     prepared = prepare(runner, quick, rng, exact_reach=True)
     with source.load() as loaded:
-        estimator.fit(np.asarray(loaded.X, dtype=source.dtype), sample_weight=loaded.weights)
-        weights = np.ones(source.n) if loaded.weights is None else loaded.weights
-        return _drawn(estimator, options, prepared, weights)
+        estimator.fit(loaded.X, sample_weight=loaded.weights)
+        return _drawn(estimator, options, prepared, loaded.weights)
 
 
 def _drawn(
@@ -342,10 +342,8 @@ def _drawn(
                 f"eps = {options.eps:g} needs {size:,} independent draws ({argument}), no fewer than the "
                 f"{len(shares):,} rows: keep them all, or ask for a larger eps or for a budget."
             )
-        guarantee = (
-            f"Relative error at most {options.eps:g} for all queries of the ball at once, with probability "
-            f"{1 - options.delta:g} over the draw ({argument}, m = {size})."
-        )
+        radius = float(options.radius) if options.loss == "gaussian" else np.inf
+        guarantee = Guarantee("all", options.eps, options.delta, argument, radius, size)
     core = estimator.sample(
         size, method=str(options.method), random_state=options.seed, normalize=options.normalize
     )
@@ -386,13 +384,10 @@ def _with_errors(
 
 
 def _labels_of(source: Rows, rows: np.ndarray) -> list[Any]:
-    """The labels of some rows, by reading the source once more."""
-    found: list[Any] = []
-    for start, chunk in source.chunks():
-        assert chunk.labels is not None
-        first, last = np.searchsorted(rows, (start, start + len(chunk.X)))
-        found += [chunk.labels.names[code] for code in chunk.labels.codes[rows[first:last] - start]]
-    return found
+    """The labels of some rows."""
+    labels = source.take(rows).labels
+    assert labels is not None
+    return [labels.names[code] for code in labels.codes]
 
 
 def _named(labels: Any, names: list[Any]) -> list[Any]:

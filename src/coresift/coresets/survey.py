@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..core.points import squared_norms
-from ..rows.passes import Block, check_block, recode
+from ..rows.rows import Block, check_block, recode
 from .keys import KeyPool
 
 _FARTHEST_KEPT = 512

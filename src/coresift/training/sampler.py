@@ -15,8 +15,8 @@ from torch.utils.data import Dataset, Sampler, TensorDataset
 from .._containers import as_numpy, n_rows
 from .._errors import CoresiftError, InvalidInputError
 from .._validation import check_budget, check_count
-from ..coresets.coreset import Coreset
-from ..selection import SelectionContext, Selector, Strategy, plan, strategy_named
+from ..coresets.coreset import Coreset, Guarantee
+from ..selection import SelectionContext, Selector, Strategy, phases, strategy_named
 from ..selection.context import SEEN
 from ..selection.strategy import asks_for
 
@@ -152,7 +152,7 @@ class CoresetSampler(Sampler[int]):
                 "Leave it out under torch.distributed, or choose fresh scores."
             )
         size = check_budget(budget, self.context.n_samples, "budget")
-        self.plan = plan(self.strategy, self.context.n_epochs or 1, size / self.context.n_samples)
+        self.phases = phases(self.strategy, self.context.n_epochs or 1, size / self.context.n_samples)
         self.epoch = 0
         self._core: Coreset | None = None
         self._selected_at = -1
@@ -181,8 +181,7 @@ class CoresetSampler(Sampler[int]):
 
     def selection_epoch(self, epoch: int) -> int:
         """The epoch before which the subset of this epoch is selected."""
-        since = epoch - self.plan.n_full
-        return 0 if since < 0 else epoch - since % self.select_every
+        return self.phases.selection_epoch(epoch, self.select_every)
 
     def set_epoch(self, epoch: int) -> None:
         """Go to an epoch: a new order, and a new selection if one is due. Calling it twice changes nothing."""
@@ -241,7 +240,7 @@ class CoresetSampler(Sampler[int]):
             "n_samples": core.n_samples,
             "method": core.method,
             "total_weight": core.total_weight,
-            "guarantee": core.guarantee,
+            "guarantee": core.guarantee and core.guarantee.as_dict(),
             "indices": torch.tensor(core.indices),
             "weights": torch.tensor(core.weights),
         }
@@ -253,8 +252,15 @@ class CoresetSampler(Sampler[int]):
                 f"the state is of a sampler of {state['n_samples']} samples, but there are {self.context.n_samples}."
             )
         indices, weights = (state[key].cpu().numpy() for key in ("indices", "weights"))
-        about: dict[str, Any] = {name: state.get(name) for name in ("total_weight", "guarantee")}
-        self._core = Coreset(indices, weights, state["n_samples"], method=state["method"], **about)
+        proved = state.get("guarantee")
+        self._core = Coreset(
+            indices,
+            weights,
+            state["n_samples"],
+            method=state["method"],
+            total_weight=state.get("total_weight"),
+            guarantee=proved and Guarantee.from_dict(proved),
+        )
         self.epoch, self._selected_at, self.seed = state["epoch"], state["selected_at"], state["seed"]
         self.context._seed = self.seed  # of draws that are made once and kept
         self.context._root_kept.pop(SEEN, None)
