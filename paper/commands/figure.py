@@ -1,4 +1,4 @@
-"""``coresift figure NAME``: measure, keep the numbers in a table, draw the figure from the table."""
+"""``python -m paper figure NAME``: measure, keep the numbers in a table, draw the figure from the table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``coresift figure gradients``."""
+"""``python -m paper figure gradients``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``coresift figure function-approximation``, ``covtype`` and ``lower-bound``."""
+"""``python -m paper figure function-approximation``, ``covtype`` and ``lower-bound``."""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Callable
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -83,7 +84,7 @@ def table(
     if kind is Format.TERMINAL and out is None and console.is_terminal:
         console.print(formats.terminal(summary, console.width, is_ascii=is_ascii))
         return
-    writers = {
+    writers: dict[Format, Callable[[Summary], str]] = {
         Format.TERMINAL: partial(formats.terminal_text, is_ascii=is_ascii),
         Format.MARKDOWN: formats.markdown_text,
         Format.LATEX: formats.latex_text,
