@@ -105,7 +105,7 @@ def measure(data: Dataset, plan: Plan, on_step: Callable[[], None] = lambda: Non
     X = data.X
     paper = RBFCoreset(bound="paper", random_state=plan.seed).fit(X)
     for bandwidth in plan.bandwidths:
-        ours = RBFCoreset(1.0 / bandwidth, bandwidth * paper.scale_, random_state=plan.seed).fit(X)
+        ours = RBFCoreset(1.0 / bandwidth, bandwidth=bandwidth * paper.scale_, random_state=plan.seed).fit(X)
         ball = QueryBall("gaussian", ours.center_, ours.scale_, ours.radius)
         at = _Setting(Points(X, ours.center_, ours.scale_, 1.0 / bandwidth), ours, paper, ball)
         logger.info("bandwidth %.3g: %s", bandwidth, ours.advice())

@@ -100,6 +100,10 @@ def naming(path: Path, what: str) -> Iterator[None]:
         raise error if text.startswith(str(path)) else InvalidInputError(f"{path}: {text}") from None
     except CoresiftError:
         raise
+    except FileNotFoundError:
+        raise InvalidInputError(f"{path}: no such file") from None
+    except PermissionError:
+        raise InvalidInputError(f"{path}: may not be read") from None
     except MemoryError as error:
         raise InvalidInputError(f"{path}: does not fit into memory ({error})") from error
     except Exception as error:  # what readers raise on damaged files is neither documented nor bounded

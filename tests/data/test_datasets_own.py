@@ -704,7 +704,7 @@ def test_labels_of_a_csv_file_are_looked_at_as_a_whole(tmp_path: Path) -> None:
 
 def test_a_column_that_ceases_to_be_numbers_is_named(tmp_path: Path) -> None:
     path = csv_file(tmp_path / "late.csv", ("1.5,2,3", LONG), ("?,2,3", 5))
-    with pytest.raises(InvalidInputError, match=r"column 'a' begins as double and then is not .*'\?'"):
+    with pytest.raises(InvalidInputError, match=r"column 'a' begins as numbers and then is not .*'\?'"):
         load_dataset(path, label="y")
 
 

@@ -51,7 +51,7 @@ def test_a_row_group_with_fewer_rows_than_announced_is_damaged(tmp_path: Path) -
     ("wish", "message"),
     [
         ({"columns": ["x", "nosuch"]}, r"no column 'nosuch'; there are 'x', 'text', 'gaps', 'lists'"),
-        ({"columns": ["text"]}, r"column 'text' has type string, which is no number"),
+        ({"columns": ["text"]}, r"column 'text' has type string, which is not a number"),
         ({"columns": ["gaps"]}, r"column 'gaps' has 3 nulls"),
         ({"columns": ["x"], "weight": "text"}, r"weight column 'text' has type string"),
         ({"columns": ["x"], "label": "nosuch"}, r"no column 'nosuch'"),

@@ -175,8 +175,8 @@ def test_a_users_model_has_weights_of_the_seed(user: str) -> None:
         ("needs_more:Net", "needs_more imports 'nothing_of_this_name', which is missing"),
         ("my_networks:Nothing", "my_networks has no 'Nothing'"),
         ("my_networks:constant", "int, which cannot be called"),
-        ("my_networks:wrong", "returned int; a torch.nn.Module is needed"),
-        ("my_networks:needs", "needs depth, which cannot be given"),
+        ("my_networks:wrong", "returned int, not a torch.nn.Module"),
+        ("my_networks:needs", "needs depth; a factory can only be given"),
     ],
 )
 def test_a_name_that_leads_nowhere_is_refused(user: str, name: str, complaint: str) -> None:

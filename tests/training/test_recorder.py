@@ -230,7 +230,7 @@ def test_a_sampler_takes_norms_in_its_order() -> None:
     assert sampler.context.seen()[served].tolist() == list(range(1, 11))
     with pytest.raises(CoresiftError, match=r"norms of shape \(3,\): one for each of 10 rows"):
         sampler.record(np.ones(3))
-    with pytest.raises(CoresiftError, match="do not know what the others saw"):
+    with pytest.raises(CoresiftError, match="do not know the norms of the others"):
         CoresetSampler((X, Y), SEEN, 10, num_replicas=2, rank=0)
 
 

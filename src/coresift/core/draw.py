@@ -36,7 +36,7 @@ METHODS = ("systematic", "iid", "keys")
 
 _EPS = float(np.finfo(np.float64).eps)
 _BLOCK = 1 << 18  # rows handled at once while a guide is built: its temporaries stay in cache
-_KEPT_PLANS = 2  # sizes whose capped plans are kept; each holds about 1.75 float64 vectors of n
+_KEPT_SIZES = 2  # sizes whose capped draws are kept; each holds about 1.75 float64 vectors of n
 _SEED_LIMIT = 1 << 128  # Philox has a 128-bit key
 
 
@@ -98,7 +98,7 @@ class DrawTable:
         order_rng.shuffle(rows)
         self._base = _Line(rows, self.scores)
         self._largest = float(self.scores.max())
-        self._plans: dict[int, _Capped] = {}
+        self._capped: dict[int, _Capped] = {}
 
     @property
     def n_samples(self) -> int:
@@ -166,15 +166,14 @@ class DrawTable:
         return Draw(rows, weights, None)
 
     def _systematic_capped(self, size: int, rng: np.random.Generator) -> Draw:
-        plan = self._plans.get(size)
-        if plan is None:
-            plan = _cap(self._base, self.scores, self.weights, size)
-            while len(self._plans) >= _KEPT_PLANS:
-                del self._plans[next(iter(self._plans))]
-            self._plans[size] = plan
-        free = plan.line.walk(size - plan.rows.size, rng)
-        rows = self._ascending(np.concatenate((plan.rows, free)))
-        return Draw(rows, plan.weights.take(rows), None)
+        if size not in self._capped:
+            capped = _cap(self._base, self.scores, self.weights, size)
+            while len(self._capped) >= _KEPT_SIZES:
+                del self._capped[next(iter(self._capped))]
+            self._capped[size] = capped
+        certain, line, weights = self._capped[size]
+        rows = self._ascending(np.concatenate((certain, line.walk(size - certain.size, rng))))
+        return Draw(rows, weights.take(rows), None)
 
     def _ascending(self, rows: Ints) -> NDArray[np.int64]:
         """Distinct rows, sorted: by a pass over n flags when that is cheaper than comparing."""
@@ -246,7 +245,7 @@ def key_candidates(scores: Floats, weights: Floats, seed: int, start: int, size:
     _check_size(size)
     keys = keys_of(scores, seed, start)
     kept = np.flatnonzero(scores > 0)
-    kept = kept[_smallest(keys[kept], size + 1)]
+    kept = kept[smallest(keys[kept], size + 1)]
     return KeyCandidates(kept + start, keys[kept], scores[kept], weights[kept])
 
 
@@ -254,7 +253,7 @@ def merge_candidates(parts: Iterable[KeyCandidates], size: int) -> KeyCandidates
     """The ``size + 1`` smallest keys of the union of disjoint chunks, at least one; in any order and nesting."""
     rows, keys, scores, weights = (np.concatenate(column) for column in zip(*parts, strict=True))
     ascending = np.argsort(rows)
-    kept = ascending[_smallest(keys[ascending], size + 1)]
+    kept = ascending[smallest(keys[ascending], size + 1)]
     return KeyCandidates(rows[kept], keys[kept], scores[kept], weights[kept])
 
 
@@ -274,7 +273,7 @@ def finish_keys(candidates: KeyCandidates, size: int) -> Draw:
     return Draw(rows[won], weights[won] / -np.expm1(-scores[won] * keys[last]), None)
 
 
-def _smallest(keys: Floats, count: int) -> NDArray[np.intp]:
+def smallest(keys: Floats, count: int) -> NDArray[np.intp]:
     """Positions, ascending, of the ``count`` smallest keys; of equal keys the earlier ones."""
     if keys.size <= count:
         return np.arange(keys.size)

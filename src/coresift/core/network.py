@@ -106,7 +106,7 @@ def network_sums(
     positive, negative = np.zeros((n_centers, n_outputs)), np.zeros((n_centers, n_outputs))
     gram = np.zeros((n_centers, n_centers))
     if rows is not None:
-        points, targets = _subset(points, rows), targets[rows]
+        points, targets = points.subset(rows), targets[rows]
     for span, block in points.blocks(extra_columns=3 * n_centers + 3 * n_outputs):
         values, w, y = activations(block, centers), weights[span, None], targets[span]
         totals += np.sum(w * y**2, axis=0)
@@ -114,10 +114,6 @@ def network_sums(
         negative += values.T @ (w * np.maximum(-y, 0.0))
         gram += values.T @ (w * values)
     return NetworkSums(totals, positive, negative, 0.5 * (gram + gram.T))
-
-
-def _subset(points: Points, rows: np.ndarray) -> Points:
-    return Points(points.X[rows], points.center, points.scale, points.max_norm)
 
 
 @dataclass(frozen=True, eq=False)

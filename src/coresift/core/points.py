@@ -154,6 +154,10 @@ class Points:
         for rows in row_slices(self.n, per_row, budget):
             yield rows, self.gather(rows)
 
+    def subset(self, rows: np.ndarray) -> Points:
+        """Some of the rows, in the same coordinates."""
+        return Points(self.X[rows], self.center, self.scale, self.max_norm)
+
     def take(self, indices: np.ndarray) -> np.ndarray:
         """(m, d) dense scaled rows; ``m`` is meant to be modest."""
         if isinstance(self.X, np.ndarray):

@@ -181,11 +181,8 @@ def interpolated_potentials(
     :math:`\mathrm{dist}(\mu_P, \mathrm{span}\,S)`: with N far above m the estimate is the finer of the two.
     """
     rows, exact = known
-    cumulative = np.cumsum(shares)
-    levels = rng.random(n_sampled) * cumulative[-1]
-    drawn = np.searchsorted(cumulative, levels, side="right")
-    last = int(np.flatnonzero(shares)[-1])  # rounding must not pick a row of weight zero
-    sampled = np.bincount(np.minimum(drawn, last), minlength=points.n) / n_sampled
+    drawn = rng.choice(points.n, n_sampled, p=shares / shares.sum())
+    sampled = np.bincount(drawn, minlength=points.n) / n_sampled
     error = exact - potential(points, rows, sampled, loss)
     K = kernel_matrix(points, rows, loss)
     K.flat[:: len(rows) + 1] += _RIDGES[1]

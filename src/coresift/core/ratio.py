@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator
-from typing import Protocol
 
 import numpy as np
 
@@ -23,88 +22,66 @@ _UNCERTAIN = 1e-12  # exponents less certain than this are recomputed by ``preci
 _NEGLIGIBLE = 50.0  # a row that is e^-50 of its sum does not matter, however wrong
 
 
-class Kernel(Protocol):
+class Kernel:
     """A loss ``exp(exponent(|z - x|^2))``, up to a factor that depends on x alone and cancels in the ratio."""
 
-    @property
-    def is_metric(self) -> bool:
-        """Whether the argument of ``exponent`` is ``|z - x|^2``; otherwise it is ``-2 z.x``."""
+    is_metric = True  # whether the argument of ``exponent`` is ``|z - x|^2``; otherwise it is ``-2 z.x``
+    slope = 1.0  # the factor of the tilted means in the gradient
 
     def exponent(self, square: np.ndarray) -> np.ndarray:
-        """The exponents; ``square`` is overwritten."""
+        """Return the exponents; ``square`` is overwritten."""
+        raise NotImplementedError
 
-    def uncertainty(self, square: np.ndarray, magnitude: np.ndarray) -> np.ndarray:
-        """Rounding error of the exponent when ``square`` is a difference of numbers as large as ``magnitude``."""
+    def uncertainty(self, square: np.ndarray, error: np.ndarray) -> np.ndarray:
+        """Return the rounding error of the exponent when ``square`` has an absolute error of ``error``."""
+        return error
 
-    def pull(self, square: np.ndarray) -> np.ndarray | None:
-        """Coefficients c if the exponent has gradient ``c (z - x)``; None if it is ``slope z`` plus a term of x."""
-
-    @property
-    def slope(self) -> float:
-        """The factor of the tilted means in the gradient."""
+    def pull(self, _square: np.ndarray) -> np.ndarray | None:
+        """Return c if the exponent has gradient ``c (z - x)``; None if it is ``slope z`` plus a term of x."""
+        return None
 
 
-class GaussianKernel:
+class GaussianKernel(Kernel):
     """``exp(-|z - x|^2)``: the exponent has gradient ``2 z - 2 x``, and the term of x cancels."""
 
-    is_metric = True
     slope = 2.0
 
     def exponent(self, square: np.ndarray) -> np.ndarray:
-        """See :class:`Kernel`."""
+        """Return minus the square."""
         return np.negative(square, out=square)
 
-    def uncertainty(self, square: np.ndarray, magnitude: np.ndarray) -> np.ndarray:
-        """See :class:`Kernel`."""
-        return 4.0 * _EPS * magnitude
 
-    def pull(self, square: np.ndarray) -> None:
-        """See :class:`Kernel`."""
-
-
-class LaplacianKernel:
+class LaplacianKernel(Kernel):
     """``exp(-|z - x|)``: the exponent has gradient ``(z - x) / |z - x|``, and a kink at z where 0 is used."""
 
-    is_metric = True
-    slope = 1.0
-
     def exponent(self, square: np.ndarray) -> np.ndarray:
-        """See :class:`Kernel`."""
+        """Return minus the root."""
         return np.negative(np.sqrt(square, out=square), out=square)
 
-    def uncertainty(self, square: np.ndarray, magnitude: np.ndarray) -> np.ndarray:
-        """See :class:`Kernel`."""
-        # d sqrt(s) = ds / (2 sqrt(s)); below s = eps * magnitude the root is all error
-        error = 4.0 * _EPS * magnitude
+    def uncertainty(self, square: np.ndarray, error: np.ndarray) -> np.ndarray:
+        """Use d sqrt(s) = ds / (2 sqrt(s)); below s = ``error`` the root is all error."""
         return error / (2.0 * np.sqrt(np.maximum(square, error)) + np.finfo(np.float64).tiny)
 
     def pull(self, square: np.ndarray) -> np.ndarray:
-        """See :class:`Kernel`."""
+        """Return ``1 / |z - x|``."""
         coefficients = np.sqrt(square)
-        at_kink = coefficients <= 1e-7  # rounding: the direction of so short a difference is noise
-        coefficients[at_kink] = np.inf
+        coefficients[coefficients <= 1e-7] = (
+            np.inf
+        )  # rounding: the direction of so short a difference is noise
         return np.divide(1.0, coefficients, out=coefficients)
 
 
-class DirectionKernel:
+class DirectionKernel(Kernel):
     """``exp(z.u)`` for a unit vector u: the Laplacian seen from infinity.
 
     ``|t u| - |z - t u| -> z.u`` as t grows, so ``g(t u)`` tends to the log ratio of these sums.
     """
 
     is_metric = False
-    slope = 1.0
 
     def exponent(self, square: np.ndarray) -> np.ndarray:
-        """See :class:`Kernel`."""
+        """Return ``z.u``."""
         return np.multiply(square, -0.5, out=square)
-
-    def uncertainty(self, square: np.ndarray, magnitude: np.ndarray) -> np.ndarray:
-        """See :class:`Kernel`."""
-        return np.zeros_like(square)
-
-    def pull(self, square: np.ndarray) -> None:
-        """See :class:`Kernel`."""
 
 
 class _TiltedSum:
@@ -260,7 +237,7 @@ class LogRatio:
             local = self.rows[inside] - span.start
             for columns in _column_slices(k):
                 square = self._square(block, queries[columns])  # (b, columns)
-                if floor is not None:
+                if floor is not None and self.kernel.is_metric:
                     self._repair(square, span, block, queries[columns], floor[columns])
                 pull = self.kernel.pull(square) if with_gradient else None
                 exponents = self.kernel.exponent(square)
@@ -310,7 +287,7 @@ class LogRatio:
     ) -> None:
         """Recompute from differences the entries of ``square`` that matter and have lost digits."""
         magnitude = block.sq_norms[:, None] + squared_norms(queries) + block.sq_shift
-        error = self.kernel.uncertainty(square, magnitude)
+        error = self.kernel.uncertainty(square, 4.0 * _EPS * magnitude)
         exponent = self.kernel.exponent(square.copy())
         # A difference of nearby vectors is accurate to eps times itself: worth it only where much cancelled.
         lost = (error > _UNCERTAIN) & (square < 1e-2 * magnitude) & (exponent + error >= floor)

@@ -248,7 +248,7 @@ class SensitivityCoreset(BaseEstimator):
             core = improved(core, points, shares, count, wide, self.verbose)
         return normalized(core) if normalize else core
 
-    def sample_size(self, eps: float, delta: float = 0.05, n_queries: int | None = None) -> SampleSize:
+    def sample_size(self, eps: float, delta: float = 0.05, *, n_queries: int | None = None) -> SampleSize:
         """How many points, drawn with ``method="iid"``, guarantee a relative error.
 
         Parameters

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..core.draw import Draw, KeyCandidates, _smallest, finish_keys, keys_of, merge_candidates
+from ..core.draw import Draw, KeyCandidates, finish_keys, keys_of, merge_candidates, smallest
 
 _SLACK = 4096  # rows kept above twice what is needed before they are sorted out
 
@@ -66,7 +66,7 @@ class KeyPool:
         group, key = columns["group"], columns["key"]
         self._is_compact = True
         if len(self.sizes) == 1:
-            kept = _smallest(key, int(self.sizes[0]) + 1)
+            kept = smallest(key, int(self.sizes[0]) + 1)
             if len(kept) > self.sizes[0]:
                 self.bars[0] = min(self.bars[0], float(key[kept].max()))
             self._keep(columns, kept)

@@ -91,15 +91,24 @@ class RBFNetworkCoreset(RBFCoreset):
     def __init__(
         self,
         radius: float = 1.0,
+        *,
         bandwidth: Any = None,
         construction: str = "whole-loss",
         bound: str = "auto",
         n_cells: int = 64,
         max_exact: int | None = 20_000,
-        verbose: int = 0,
         random_state: Any = None,
+        verbose: int = 0,
     ) -> None:
-        super().__init__(radius, bandwidth, bound, n_cells, max_exact, verbose, random_state)
+        super().__init__(
+            radius,
+            bandwidth=bandwidth,
+            bound=bound,
+            n_cells=n_cells,
+            max_exact=max_exact,
+            random_state=random_state,
+            verbose=verbose,
+        )
         self.construction = construction
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
@@ -137,8 +146,8 @@ class RBFNetworkCoreset(RBFCoreset):
         self,
         centers: Any,
         alphas: Any,
-        coreset: Coreset | SignedCoreset | None = None,
         *,
+        core: Coreset | SignedCoreset | None = None,
         eps: float | None = None,
         delta: float = 0.05,
     ) -> NetworkComparison:
@@ -150,31 +159,31 @@ class RBFNetworkCoreset(RBFCoreset):
             In the units of the data, within the ball.
         alphas : array-like of shape (L,) or (L, K)
             Outputs of the neurons, of any sign.
-        coreset : Coreset or SignedCoreset, optional
+        core : Coreset or SignedCoreset, optional
             By default the last one drawn.
         eps : float, optional
             The error of the families to state the right-hand side for. By default what is guaranteed for this draw
             with probability ``1 - delta``, which exists for ``method="iid"`` and enough draws.
         """
-        core, (points, weights, targets) = self._merged(coreset), self._everything("loss_error")
+        merged, (points, weights, targets) = self._merged(core), self._everything("loss_error")
         network_centers, outputs = self._checked_network(centers, alphas, targets.shape[1])
         if eps is None:
-            eps = self.guaranteed_error(core, delta)
+            eps = self.guaranteed_error(merged, delta=delta)
         else:
             eps = check_positive(eps, "eps")
         truth = network_sums(points, weights, targets, network_centers)
-        drawn = network_sums(points, core.weights, targets, network_centers, core.indices)
+        drawn = network_sums(points, merged.weights, targets, network_centers, merged.indices)
         return compared(truth, drawn, outputs, eps, self.construction == "whole-loss")
 
     def guaranteed_error(
-        self, coreset: Coreset | SignedCoreset | None = None, delta: float = 0.05
+        self, core: Coreset | SignedCoreset | None = None, *, delta: float = 0.05
     ) -> float | None:
         """The least eps that is guaranteed for all families and the whole ball with probability ``1 - delta``.
 
         None if the draws were not independent or not by this fit, the bound is no certificate, or they are too few for
         any eps below 1.
         """
-        core = self._merged(coreset)
+        core = self._merged(core)
         delta = check_probability(delta, "delta")
         if core.n_draws is None or core.adjustments or not self.is_certified_:
             return None
@@ -194,8 +203,8 @@ class RBFNetworkCoreset(RBFCoreset):
     def audit(
         self,
         n_neurons: int = 3,
-        coreset: Coreset | SignedCoreset | None = None,
         *,
+        core: Coreset | SignedCoreset | None = None,
         n_starts: int = 8,
         max_iter: int = 60,
         random_state: Any = 0,
@@ -206,13 +215,13 @@ class RBFNetworkCoreset(RBFCoreset):
         for which the guarantee holds. ``n_starts`` local searches of ``max_iter`` steps each, from the best of random
         networks and of networks at the worst single query.
         """
-        core, (points, weights, targets) = self._merged(coreset), self._everything("audit")
+        merged, (points, weights, targets) = self._merged(core), self._everything("audit")
         return worst_network(
             points,
             weights,
             targets,
-            core.indices,
-            core.weights,
+            merged.indices,
+            merged.weights,
             self.radius_,
             check_count(n_neurons, "n_neurons"),
             check_generator(random_state),
@@ -323,9 +332,7 @@ class RBFNetworkCoreset(RBFCoreset):
         if isinstance(coreset, SignedCoreset):
             coreset = coreset.merged()
         if not isinstance(coreset, Coreset):
-            raise InvalidTypeError(
-                f"coreset = {type(coreset).__name__} must be a Coreset or a SignedCoreset."
-            )
+            raise InvalidTypeError(f"core = {type(coreset).__name__} must be a Coreset or a SignedCoreset.")
         if coreset.n_samples != self._table.n_samples:
             raise InvalidInputError(
                 f"the coreset was drawn from {coreset.n_samples} rows, the estimator fitted on {self._table.n_samples}."

@@ -127,7 +127,7 @@ class Selection:
         files, else the features. A column whose name is taken is renamed to ``input_...``.
         """
         target = Path(path)
-        check_output(target, self.coreset.size)
+        check_output(target, n_rows=self.coreset.size)
         core = self.coreset
         if not materialize:
             write_coreset(target, core.as_dict(), core.indices, core.weights, self.columns(), self.run)
@@ -140,7 +140,7 @@ class Selection:
             write_whole(target, lambda file: _write_rows(file, self, metadata))
 
 
-def check_output(path: Path, n_rows: int = 0) -> None:
+def check_output(path: Path, *, n_rows: int = 0) -> None:
     """Refuse a file that could not be written, before the work is done."""
     if path.suffix.lower() not in SUFFIXES:
         raise InvalidInputError(f"{path}: unknown suffix {path.suffix!r}; use {' or '.join(SUFFIXES)}.")

@@ -151,7 +151,7 @@ class StreamingCoreset:
         """Rows in memory."""
         return self._n_buffered + sum(len(node.rows) for node in self._levels.values())
 
-    def partial_fit(self, X: Any, sample_weight: Any = None) -> Self:
+    def partial_fit(self, X: Any, *, sample_weight: Any = None) -> Self:
         """Add rows; nothing of them is kept by reference."""
         rows = check_features(X)
         if sp.issparse(rows):

@@ -36,6 +36,7 @@ def open_rows(
     embedding: str | None = None,
     label: str | None = None,
     weight: str | None = None,
+    training: bool = False,
     filesystem: Any = None,
     image_size: int = DEFAULT_SIZE,
 ) -> Rows:
@@ -57,12 +58,14 @@ def open_rows(
     label, weight : str, optional
         The column (``.npz``: the array) of the labels and of the weights. For a folder of images any ``label`` means
         the folder below the root that an image is in.
+    training : bool, default False
+        Read tables as training data: columns of integers are features too, and labels may be floats.
     filesystem : pyarrow.fs.FileSystem, optional
         The file system that ``data`` is a path on.
     image_size : int, default 32
         Resize images to this many pixels in height and width.
     """
-    wanted = Wanted(columns, embedding, label, weight)
+    wanted = Wanted(columns, embedding, label, weight, training)
     if sample_weight is not None or labels is not None:
         if _is_stored(data):
             raise InvalidInputError(

@@ -207,6 +207,13 @@ class SelectionContext:
         table = self._root_kept.get(SEEN)
         return None if table is None else table[self.rows]
 
+    def restore(self, seed: int, norms: NDArray[np.floating[Any]] | None) -> None:
+        """Go back to the seed and the recorded norms of a checkpoint."""
+        self._seed = seed
+        self._root_kept.pop(SEEN, None)
+        if norms is not None:
+            self.record(np.arange(n_rows(self._X)), norms)
+
     def classes(self) -> dict[Any, Indices]:
         """The positions of each class, in the order of the labels."""
         return self.kept("classes", lambda: class_positions(self.labels))

@@ -123,7 +123,12 @@ class RBF(_Sensitivity):
 
     def _estimator(self, rng: np.random.Generator) -> Any:
         return RBFCoreset(
-            self.radius, self.bandwidth, self.bound, self.n_cells, self.max_exact, random_state=rng
+            self.radius,
+            bandwidth=self.bandwidth,
+            bound=self.bound,
+            n_cells=self.n_cells,
+            max_exact=self.max_exact,
+            random_state=rng,
         )
 
 
@@ -144,5 +149,10 @@ class Laplacian(_Sensitivity):
 
     def _estimator(self, rng: np.random.Generator) -> Any:
         return LaplacianCoreset(
-            self.metric, self.bandwidth, self.bound, self.n_cells, self.max_exact, random_state=rng
+            metric=self.metric,
+            bandwidth=self.bandwidth,
+            bound=self.bound,
+            n_cells=self.n_cells,
+            max_exact=self.max_exact,
+            random_state=rng,
         )
