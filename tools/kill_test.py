@@ -359,7 +359,7 @@ def record(folder: Path, name: str, seed: int, found: Found) -> None:
         "# Kills",
         "",
         "Written by `python tools/kill_test.py NAME ... --kills N --record paper/results/faults`. SIGKILL at moments",
-        "that are uniform over an undisturbed run; started again until it ends; the result compared with the undisturbed.",
+        "that are uniform over an undisturbed run; restarted until it ends; the result compared with the undisturbed.",
         "",
         "| command | kills | starts after a kill | results compared | problems | undisturbed run | when |",
         "|---|---:|---:|---:|---:|---:|---|",

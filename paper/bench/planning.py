@@ -43,25 +43,8 @@ class Speed:
 def probe(
     protocol: Protocol, data: DatasetSplits, device: str = "auto", threads: int = 1, readers: int = 0
 ) -> Speed:
-<<<<<<< HEAD
     """Time a few batches of noise with the protocol's model and batch size, by the clock that measures the runs."""
     place, clock = device_named(device), clock_of(device, readers)
-=======
-    """Train a few batches of noise, with the protocol's model, batch size and threads, and look at the clock.
-
-    The clock is the one that measures the runs: that of the processor if all of a run is on it, so that other work on
-    the machine does not count, else that of the wall.
-    """
-    import torch
-
-    from coresift.training import build_model
-    from coresift.training.runtime import device_named
-
-    training = protocol.training
-    options = {"n_classes": data.n_outputs, "input_shape": data.input_shape, **training["model_options"]}
-    place = device_named(device)
-    clock = "cpu" if place.type == "cpu" and not readers else "wall"
->>>>>>> main
     seconds = time.process_time if clock == "cpu" else time.perf_counter
     model = model_of(protocol, data).to(place)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-6)

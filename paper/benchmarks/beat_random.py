@@ -185,8 +185,8 @@ def page(records: Records) -> str:
         "# Beating uniform redraws: the aims, and what was measured",
         "",
         "Written by `python -m paper benchmark beat-random` from the records of `python -m paper run`. Quality on the",
-        "test set in %, mean ± deviation (number of seeds); differences over common seeds with their interval; paired t",
-        "tests, corrected by Holm within each section (`table` corrects for all tests of its table, so that its",
+        "test set in %, mean ± deviation (number of seeds); differences over common seeds with their interval; paired",
+        "t tests, corrected by Holm within each section (`table` corrects for all tests of its table, so that its",
         "p are larger); *time*: our processor seconds over those of the reference, selection and training, which",
         "differ by up to a quarter with what else the machine did. *Reached*: **yes** only beyond chance, p (Holm) at",
         "most 0.05; *above, within noise*: by the mean; *not below*, where that is all that is aimed at: no test says",
@@ -230,8 +230,8 @@ def page(records: Records) -> str:
     )
     section(
         "The same at equal total time, and longer",
-        "Measured in pairs of runs (`python -m paper benchmark recorder-cost`), its draws and what it records take 15 % "
-        "of the time of uniform redraws on CovType at 1 %, 9 % at 5 %: uniform redraws for 115 epochs have at least as "
+        "Measured in pairs of runs (`python -m paper benchmark recorder-cost`), its draws and what it records take "
+        "15 % of the time of uniform redraws on CovType at 1 %, 9 % at 5 %: uniform redraws for 115 epochs have at least as "
         "much. Aim: never significantly below. With half as much time again, or three quarters, there is no aim.",
         _equal_time(records, SEEN, FOR_SEEN_TIME),
     )
