@@ -15,7 +15,7 @@ from coresift.coresets.budget import parse_budget
 from coresift.data import DatasetSplits
 from coresift.selection import phases, strategy_named
 from coresift.selection.variance import FORWARD_SHARE
-from coresift.training.runtime import device_named
+from coresift.training.run import device_named
 
 from .protocol import Protocol, Run
 from .run import clock_of, model_of

@@ -20,7 +20,7 @@ from coresift.selection import strategy_named
 from coresift.training import build_model, evaluate, train
 from coresift.training.checkpoint import write_text
 from coresift.training.feeds import feeds_of
-from coresift.training.runtime import device_named
+from coresift.training.run import device_named
 
 from .protocol import CURVE_SAMPLES, Protocol, Run
 from .store import Record, Store

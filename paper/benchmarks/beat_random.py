@@ -230,8 +230,8 @@ def page(records: Records) -> str:
     )
     section(
         "The same at equal total time, and longer",
-        "Measured in pairs of runs (`python -m paper benchmark recorder-cost`), its draws and what it records take "
-        "15 % of the time of uniform redraws on CovType at 1 %, 9 % at 5 %: uniform redraws for 115 epochs have at least as "
+        "Measured in pairs of runs (`python -m paper benchmark recorder-cost`), its draws and records take 15 % of "
+        "the time of uniform redraws on CovType at 1 %, 9 % at 5 %: uniform redraws for 115 epochs have at least as "
         "much. Aim: never significantly below. With half as much time again, or three quarters, there is no aim.",
         _equal_time(records, SEEN, FOR_SEEN_TIME),
     )

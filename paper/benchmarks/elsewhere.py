@@ -193,8 +193,8 @@ def page() -> str:
         "",
         "`python -m paper benchmark elsewhere FOLDER`, then without a folder. All settings are the defaults, and none",
         f"was changed after. {sizes}. Test data, quality in %, mean ± deviation (seeds); differences over common",
-        "seeds, paired t tests, Holm within a section. *Time*: processor seconds of a run over those of the reference. At",
-        "equal time uniform redraws train for so many more epochs that they take at least as long; how many was set",
+        "seeds, paired t tests, Holm within a section. *Time*: processor seconds of a run over those of the reference.",
+        "At equal time uniform redraws train for so many more epochs that they take at least as long; how many was set",
         "by the time measured, not by the quality. Those runs on the tables (1.2 and 1.4) met a busier machine: their",
         "seconds are too high by up to a third. The last column is as in [beat-random.md](../beat-random.md).",
     ]

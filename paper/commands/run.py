@@ -70,7 +70,7 @@ def run(
       python -m paper run cifar10 --data-dir data --scale cpu --methods rbf,adaptive-random@1
     """
     from coresift.coresets.budget import parse_shares
-    from coresift.training.runtime import device_named
+    from coresift.training.run import device_named
 
     from ..bench.protocol import load_protocol
     from ..bench.runner import Job, run_missing

@@ -271,7 +271,7 @@ def test_the_task_of_the_data_chooses_the_loss() -> None:
 def test_a_file_is_no_folder_of_a_run(tmp_path: Path) -> None:
     (tmp_path / "run").write_text("mine")
     for out in (tmp_path / "run", tmp_path / "run" / "below"):
-        with pytest.raises(InvalidInputError, match="out must be the folder of a run"):
+        with pytest.raises(InvalidInputError, match="out must be a folder"):
             train(network(), (X, Y), "random", 0.5, epochs=1, out=out)
     assert (tmp_path / "run").read_text() == "mine"
 

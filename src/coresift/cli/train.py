@@ -19,6 +19,7 @@ logger = logging.getLogger(__name__)
 
 _FAR_BELOW = 0.05  # of macro-F1 below the accuracy
 _TASKS = ("classification", "regression")
+_MODELS = ["lenet", "resnet18", "mlp"]
 
 
 def _datasets() -> list[str]:
@@ -32,10 +33,7 @@ class Subject:
     """What is trained, and on what."""
 
     dataset: str | None = option(
-        None,
-        "A name ('coresift datasets' lists them), or your file or folder.",
-        flags=("-d",),
-        choices=_datasets,
+        None, "A name (see 'coresift datasets'), or your file or folder.", flags=("-d",), choices=_datasets
     )
     data_dir: Path | None = option(None, "Folder of the named data sets.")
     download: bool = option(False, "Download the data set if it is missing.")
@@ -45,10 +43,7 @@ class Subject:
         None, "Your own data. [default: regression if targets have a decimal point]", choices=_TASKS
     )
     model: str = option(
-        "lenet",
-        "lenet, resnet18, mlp or package.module:factory.",
-        flags=("-m",),
-        choices=lambda: ["lenet", "resnet18", "mlp"],
+        "lenet", f"{', '.join(_MODELS)} or package.module:factory.", flags=("-m",), choices=lambda: _MODELS
     )
     width: int | None = option(None, "Width of resnet18 (64) or mlp (256).", min=1)
 
@@ -132,9 +127,8 @@ def _run(
 
     if threads is not None:
         torch.set_num_threads(threads)
-    own = {name: getattr(subject, name) for name in ("label", "test", "task")}
-    own = {name: value for name, value in own.items() if value is not None}
-    data = load_dataset(subject.dataset, subject.data_dir, download=subject.download, **own)
+    given = {name: getattr(subject, name) for name in ("data_dir", "download", "label", "test", "task")}
+    data = load_dataset(subject.dataset, **given)
     model = build_model(
         subject.model,
         n_classes=None if data.n_outputs == 1 else data.n_outputs,
@@ -190,9 +184,9 @@ def _plain(subject: Subject, options: TrainOptions) -> dict[str, Any]:
 
 
 def _log(metrics: dict[str, Any]) -> None:
-    words = [f"loss {metrics['loss']:.4f}"]
-    words += [f"{name} {metrics[name]:.4f}" for name in ("accuracy", "val_accuracy") if name in metrics]
-    logger.info("epoch %d of %d: %s", metrics["epoch"], metrics["n_epochs"], ", ".join(words))
+    from coresift.training.loop import summary
+
+    logger.info("%s", summary(metrics))
 
 
 def _print(settings: Settings, strategy: str, found: dict[str, Any], out: Path, as_json: bool) -> None:
@@ -204,9 +198,8 @@ def _print(settings: Settings, strategy: str, found: dict[str, Any], out: Path, 
     seconds = {name: value for name, value in shown["seconds"].items() if name != "clock"}
     words = {"accuracy": "accuracy {:.2%}", "rmse": "RMS error {:.4g}", "loss": "loss {:.4g}"}
     quality = next((text.format(test[name]) for name, text in words.items() if name in test), "nothing")
-    lines = [
-        f"{strategy}: {quality} on the test set, from {shown['subset_size']:,} samples in {shown['n_epochs']} epochs."
-    ]
+    effort = f"{shown['subset_size']:,} samples in {shown['n_epochs']} epochs"
+    lines = [f"{strategy}: {quality} on the test set, from {effort}."]
     if not settings.quiet:
         if test.get("macro_f1", 1.0) < test.get("accuracy", 0.0) - _FAR_BELOW:
             lines.append(f"Some classes do worse: macro-F1 {test['macro_f1']:.2%}.")

@@ -59,9 +59,10 @@ class DrawTable:
         refused.
     weights : (n,) float64, finite, >= 0
         The input weights. Rows of weight zero are never drawn.
-    order_rng : numpy.random.Generator
+    order_rng : numpy.random.Generator or None
         Gives the random order along which ``systematic`` walks. It is fixed here, for good: labels that are
-        sorted, interleaved or periodic in the data are in random places of the order.
+        sorted, interleaved or periodic in the data are in random places of the order. None keeps the order of
+        the rows, for a draw along strata.
 
     Notes
     -----
@@ -71,7 +72,7 @@ class DrawTable:
     1e150.
     """
 
-    def __init__(self, scores: Floats, weights: Floats, order_rng: np.random.Generator) -> None:
+    def __init__(self, scores: Floats, weights: Floats, order_rng: np.random.Generator | None) -> None:
         drawable = scores > 0
         if not np.array_equal(drawable, weights > 0):
             row = int(np.flatnonzero(drawable != (weights > 0))[0])
@@ -95,7 +96,8 @@ class DrawTable:
             if n_drawable == scores.size
             else np.flatnonzero(drawable).astype(kind)
         )
-        order_rng.shuffle(rows)
+        if order_rng is not None:
+            order_rng.shuffle(rows)
         self._base = _Line(rows, self.scores)
         self._largest = float(self.scores.max())
         self._capped: dict[int, _Capped] = {}

@@ -19,16 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .points import Block, Points, squared_norms
-
-
-def squared_distances(block: Block, centers: np.ndarray) -> np.ndarray:
-    """(b, L) squared distances of the rows of a block from centres."""
-    squares = block.dot(centers)
-    squares *= -2.0
-    squares += block.sq_norms[:, None]
-    squares += squared_norms(centers)
-    return np.maximum(squares, 0.0, out=squares)  # rounding can leave a tiny negative number
+from .points import Block, Points, squared_distances
 
 
 def activations(block: Block, centers: np.ndarray) -> np.ndarray:

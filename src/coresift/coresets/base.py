@@ -302,6 +302,10 @@ class SensitivityCoreset(BaseEstimator):
             f"{text} Plain sampling may need up to {factor:.3g} times as many points for the same guarantee."
         )
 
+    def draw_shares(self) -> np.ndarray:
+        """The probabilities of one draw, which sum to 1."""
+        return self._table.scores / self._table.scores.sum()
+
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()
         return {name: value for name, value in state.items() if name != "_data"}

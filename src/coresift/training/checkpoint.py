@@ -51,14 +51,14 @@ class RunFolder:
             self.path.mkdir(parents=True, exist_ok=True)
         except (FileExistsError, NotADirectoryError) as error:
             raise InvalidInputError(
-                f"{self.path}: is a file, or in one; out must be the folder of a run."
+                f"{self.path}: out must be a folder; this is a file, or in one."
             ) from error
         for draft in (*self.path.glob(".coresift-*.tmp"), *self._checkpoints.glob(".coresift-*.tmp")):
             draft.unlink(missing_ok=True)  # left by a process that was killed while writing
         if not (self.path / CONFIG).exists():
             if others := sorted(each.name for each in self.path.iterdir()):
                 raise InvalidInputError(
-                    f"{self.path}: the folder holds other files ({others[0]}) and no run; choose an empty one."
+                    f"{self.path}: holds other files ({others[0]}) and no run; use an empty folder."
                 )
             write_text(self.path / CONFIG, json.dumps({**_FORMAT, **config}, indent=1))
             return
@@ -97,7 +97,7 @@ class RunFolder:
             or not all(isinstance(found.get(name), int) for name in ("n_epochs", "subset_size"))
         ):
             raise InvalidInputError(
-                f"{path}: not the result of a run, or damaged; remove the file to run the last epochs again."
+                f"{path}: is not a result, or damaged; remove it to repeat the last epochs."
             )
         return found
 
@@ -155,9 +155,7 @@ class RunFolder:
                 refused.append(error)
                 logger.warning("%s; trying the one before it.", error)
         if refused:
-            raise DamagedCheckpointError(
-                f"{refused[0]}, and there is no other; remove the file to start over."
-            )
+            raise DamagedCheckpointError(f"{refused[0]}; there is no other: remove the file to start over.")
         return None
 
 
@@ -247,9 +245,8 @@ def _load(model: nn.Module, tensors: Tensors, path: Path) -> None:
     try:
         model.load_state_dict(tensors)
     except RuntimeError as error:
-        raise InvalidInputError(
-            f"{path}: belongs to another model ({' '.join(str(error).split())})"
-        ) from error
+        reason = " ".join(str(error).split())
+        raise InvalidInputError(f"{path}: belongs to another model ({reason})") from error
 
 
 def _own(tensor: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from .._errors import InvalidInputError, InvalidTypeError
+from .._errors import InvalidTypeError
 from ..data.splits import ArrayDataset, DatasetSplits, LazyDataset
 from .augment import augment, normalize
 from .sampler import WeightedDataset, WeightedIndex, inputs_and_targets
@@ -65,10 +65,6 @@ class TensorFeed(_Feed):
         self, X: Any, y: Any, device: torch.device, transform: Callable[[Tensor], Tensor] | None
     ) -> None:
         super().__init__(_tensor(X, "X").to(device), _targets(y).to(device), device, transform)
-        if len(self.X) != len(self.y):
-            raise InvalidInputError(
-                f"y has {len(self.y)} entries, but X has {len(self.X)} rows; they must be equal."
-            )
 
     def _read(
         self, rows: Any, weights: Any, size: int, seed: int, augmented: Augment | None
@@ -197,9 +193,7 @@ def _feed(data: Any, device: torch.device, transform: Any, workers: int) -> Feed
     if hasattr(X, "shape"):
         raise InvalidTypeError("the data have no targets: give a pair (X, y) or a data set.")
     if not hasattr(X, "__len__") or not hasattr(X, "__getitem__"):
-        raise InvalidTypeError(
-            f"{type(X).__name__} is not a data set: it must have a length and items (x, y)."
-        )
+        raise InvalidTypeError(f"data of type {type(X).__name__} must have a length and items (x, y).")
     return LoaderFeed(X, device, transform, workers)
 
 

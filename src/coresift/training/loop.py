@@ -27,21 +27,7 @@ from .checkpoint import RunFolder
 from .feeds import Feed
 from .metrics import CLOCKS, Seconds, are_classes, counts_hits, evaluate, weighted_loss
 from .options import TrainOptions
-from .run import (
-    AUGMENT,
-    EPOCH,
-    EVALUATE,
-    SELECT,
-    Metrics,
-    Run,
-    identity,
-    load,
-    prepare,
-    resolve,
-    resume,
-    save,
-)
-from .runtime import derived_seed
+from .run import Metrics, Run, identity, load, prepare, resolve
 
 
 @dataclass(frozen=True)
@@ -180,7 +166,7 @@ def train(
 
     run = prepare(model, feeds, options, clock)
     if folder is not None:
-        resume(run, folder)
+        run.resume(folder)
     saved_at = time.monotonic()
     with _shown(progress, run.n_epochs) as bar:
         for epoch in range(len(run.history), run.n_epochs):
@@ -189,9 +175,9 @@ def train(
             if folder is not None:
                 folder.append(metrics)
                 if time.monotonic() - saved_at >= checkpoint_seconds and epoch + 1 < run.n_epochs:
-                    save(run, folder)
+                    run.save(folder)
                     saved_at = time.monotonic()
-            bar.move(epoch + 1, _summary(metrics))
+            bar.move(epoch + 1, summary(metrics))
             if on_epoch is not None:
                 on_epoch(metrics)
 
@@ -205,18 +191,18 @@ def train(
 
 def _epoch(run: Run, epoch: int, bar: Progress) -> Metrics:
     """Select a subset if one is due, train on it, and evaluate on the validation data if that is due."""
-    with run.stage("selection", SELECT):
+    with run.stage("selection"):
         run.sampler.set_epoch(epoch)
         rows, weights = run.sampler.epoch_rows()
 
     rate = run.options.rate(epoch, run.n_epochs)
     for group in run.optimizer.param_groups:
         group["lr"] = rate
-    with run.stage("training", EPOCH, epoch):
+    with run.stage("training", epoch):
         loss, hits = _steps(run, epoch, rows, weights, bar)
     if not math.isfinite(loss):  # a checkpoint of this would replace a good one
         raise InvalidInputError(
-            f"the loss is {loss} in epoch {epoch + 1}: training diverged; a smaller lr may help."
+            f"the loss is {loss} in epoch {epoch + 1}: training diverged; try a smaller lr."
         )
 
     metrics: Metrics = {"epoch": epoch + 1, "n_epochs": run.n_epochs, "lr": rate, "loss": loss}
@@ -239,7 +225,7 @@ def _steps(
     losses: list[torch.Tensor] = []
     hits: list[torch.Tensor] = []
     seen = 0
-    seed = derived_seed(options.seed, AUGMENT, epoch)
+    seed = run.seed("augmentation", epoch)
     model.train()
     with nullcontext() if recorder is None else recorder.watching():
         for x, y, w in run.feeds.train.batches(rows, weights, options.batch_size, seed, run.feeds.augment):
@@ -267,21 +253,18 @@ def _forward(model: nn.Module, x: torch.Tensor) -> Any:
         if len(x) > 1 or "more than 1 value per channel" not in str(error):
             raise
         raise InvalidInputError(
-            "the last batch of the subset has one sample, which batch normalisation cannot handle: choose a budget or "
-            "a batch_size with another remainder."
+            "the last batch of the subset has one sample, too few for batch normalisation: change budget or batch_size."
         ) from error
 
 
 def _evaluate(run: Run, feed: Feed) -> dict[str, float]:
-    with run.stage("evaluation", EVALUATE):
+    with run.stage("evaluation"):
         return evaluate(run.model, feed, run.options.loss)
 
 
-def _result(
-    model: nn.Module, found: Metrics, seconds: Seconds, coreset: Coreset | None = None
-) -> TrainResult:
+def _result(model: nn.Module, found: Metrics, seconds: Seconds, core: Coreset | None = None) -> TrainResult:
     sizes = found["n_epochs"], found["subset_size"]
-    return TrainResult(model, found["history"], found["test"], seconds, *sizes, coreset)
+    return TrainResult(model, found["history"], found["test"], seconds, *sizes, core)
 
 
 @contextmanager
@@ -294,7 +277,8 @@ def _shown(progress: bool | Display, n_epochs: int) -> Iterator[Progress]:
             yield display("training", n_epochs, unit="epochs")
 
 
-def _summary(metrics: Metrics) -> str:
+def summary(metrics: Metrics) -> str:
+    """Return a line about an epoch."""
     words = [f"epoch {metrics['epoch']}/{metrics['n_epochs']}", f"loss {metrics['loss']:.4f}"]
     if "accuracy" in metrics:
         words.append(f"accuracy {metrics['accuracy']:.1%}")

@@ -5,9 +5,9 @@ Weights depend on the seed alone, and building a network leaves the global rando
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import os
+import pkgutil
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -218,9 +218,7 @@ def _call_factory(name: str, given: Mapping[str, Any]) -> nn.Module:
     passed = {key: value for key, value in given.items() if value is not None and (takes_all or key in named)}
     for option in ("width", "stem"):
         if given[option] is not None and option not in passed:
-            raise InvalidInputError(
-                f"{option} = {given[option]!r}: the factory {name!r} has no such parameter."
-            )
+            raise InvalidInputError(f"{option} = {given[option]!r}: {name!r} has no such parameter.")
     optional = {p.name for p in parameters if p.default is not p.empty}
     optional |= {p.name for p in parameters if p.kind in (p.VAR_KEYWORD, p.VAR_POSITIONAL)}
     if missing := sorted({p.name for p in parameters} - optional - set(passed)):
@@ -235,25 +233,16 @@ def _call_factory(name: str, given: Mapping[str, Any]) -> nn.Module:
 
 def _find(name: str) -> Any:
     """Return the callable behind ``package.module:factory``; modules in the current folder are found too."""
-    module_name, _, path = name.partition(":")
-    if not all(part.isidentifier() for part in [*module_name.split("."), *path.split(".")]):
-        raise InvalidInputError(f"model = {name!r} must have the form package.module:factory.")
     here = os.getcwd()
     sys.path.append(here)
     try:
-        found: Any = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        reason = f"{module_name} imports {error.name!r}, which is missing"
-        if error.name is not None and (module_name + ".").startswith(error.name + "."):
-            reason = f"there is no module {error.name!r}, installed or in the current folder"
-        raise InvalidInputError(f"model = {name!r}: {reason}.") from error
+        found = pkgutil.resolve_name(name)
+    except ValueError:
+        raise InvalidInputError(f"model = {name!r} must have the form package.module:factory.") from None
+    except (ModuleNotFoundError, AttributeError) as error:
+        raise InvalidInputError(f"model = {name!r} cannot be found: {error}.") from error
     finally:
         sys.path.remove(here)
-    for part in path.split("."):
-        try:
-            found = getattr(found, part)
-        except AttributeError:
-            raise InvalidInputError(f"model = {name!r}: {module_name} has no {path!r}.") from None
     if not callable(found):
         raise InvalidTypeError(f"model = {name!r} is of type {type(found).__name__}, which cannot be called.")
     return found

@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
-from numbers import Real
 from typing import Any, Self
 
-_LARGEST = 2**31 - 1
+SCHEDULES = ("cosine", "constant")
+_LARGEST = 2**31 - 1  # of counts that reach PyTorch
 
 
 def option(default: Any, text: str, **more: Any) -> Any:
@@ -30,8 +30,8 @@ def _strategies() -> list[str]:
 class TrainOptions:
     """Options of a training run, described in :func:`train`.
 
-    The metadata of a field has its help text, its limit (``min``) and choices, and ``recorded=False`` if it does not
-    change the result and so is not a part of what identifies a run.
+    The metadata of a field has its help text, limits and choices, and ``recorded=False`` if it does not change the
+    result and so does not tell one run from another.
     """
 
     strategy: Any = option(
@@ -41,22 +41,28 @@ class TrainOptions:
     epochs: int = option(200, "Epochs; a warm start runs fewer.", min=1)
     select_every: int = option(20, "Epochs between two selections.", min=1)
     batch_size: int = option(20, "Samples per step.", min=1)
-    lr: float = option(0.01, "Initial learning rate.")
-    momentum: float = option(0.9, "Momentum of the optimizer (SGD).")
-    weight_decay: float = option(5e-4, "Weight decay of the optimizer.")
-    schedule: str = option("cosine", "Learning rate schedule.", choices=("cosine", "constant"))
+    lr: float = option(0.01, "Initial learning rate.", limits={"above": 0, "below": math.inf})
+    momentum: float = option(0.9, "Momentum of the optimizer (SGD).", limits={"at_least": 0, "below": 1})
+    weight_decay: float = option(
+        5e-4, "Weight decay of the optimizer.", limits={"at_least": 0, "below": _LARGEST}
+    )
+    schedule: str = option("cosine", "Learning rate schedule.", choices=SCHEDULES)
     loss: Any = option(
         None, "cross_entropy, mse, l1, huber or bce. [default: cross_entropy, or mse for regression]"
     )
     val_fraction: float | None = option(
-        None, "Fraction of the training data held out for validation. [default: 0.1 if it is used, else 0]"
+        None,
+        "Fraction of the training data held out for validation. [default: 0.1 if it is used, else 0]",
+        limits={"at_least": 0, "below": 1},
     )
     eval_every: int = option(0, "Epochs between two evaluations on the validation data; 0: never.", min=0)
     augment: bool | Callable[..., Any] = option(True, "Augment images if the data set asks for it.")
     seed: int = option(0, "Random seed; the same seed gives the same run.", min=0)
     device: Any = option("auto", "auto, cpu, cuda, cuda:1 or mps.", recorded=False)
     workers: int = option(0, "Processes that read images.", flags=("-j",), min=0, recorded=False)
-    checkpoint_seconds: float = option(30.0, "Seconds between two checkpoints.", min=0, recorded=False)
+    checkpoint_seconds: float = option(
+        30.0, "Seconds between two checkpoints.", limits={"at_least": 0}, recorded=False
+    )
 
     def recorded(self) -> dict[str, Any]:
         """Return the options that change the result."""
@@ -68,42 +74,21 @@ class TrainOptions:
 
     def checked(self) -> Self:
         """Return the options with plain Python numbers, which JSON can hold; raise if one is invalid."""
-        from .._errors import InvalidInputError
-        from .._validation import check_choice, check_count, check_positive
+        from .._validation import check_choice, check_count, check_number
 
-        about = {each.name: each for each in fields(self)}
-        counts: dict[str, Any] = {
-            name: check_count(getattr(self, name), name, each.metadata["min"])
-            for name, each in about.items()
-            if each.type == "int"
-        }
-        for name, count in counts.items():
-            if name != "seed" and count > _LARGEST:
-                raise InvalidInputError(f"{name} = {count} must be at most {_LARGEST}.")
-        check_choice(self.schedule, "schedule", about["schedule"].metadata["choices"])
-        check_positive(self.lr, "lr")
-        _check_number(self.momentum, "momentum", below=1)
-        _check_number(self.weight_decay, "weight_decay", below=_LARGEST)
-        _check_number(self.checkpoint_seconds, "checkpoint_seconds")
-        if self.val_fraction is not None:
-            _check_number(self.val_fraction, "val_fraction", below=1)
-        rates: dict[str, Any] = {
-            name: float(getattr(self, name)) for name in ("lr", "momentum", "weight_decay")
-        }
-        return replace(self, **counts, **rates)
+        values: dict[str, Any] = {}
+        for each in fields(self):
+            value, about = getattr(self, each.name), each.metadata
+            if each.type == "int":
+                values[each.name] = check_count(value, each.name, about["min"])
+                check_number(value, each.name, at_most=_LARGEST if each.name != "seed" else math.inf)
+            if "limits" in about and value is not None:
+                values[each.name] = check_number(value, each.name, **about["limits"])
+        check_choice(self.schedule, "schedule", SCHEDULES)
+        return replace(self, **values)
 
     def rate(self, epoch: int, n_epochs: int) -> float:
         """Return the learning rate of an epoch; it depends on nothing else, so there is no state to save."""
         if self.schedule == "constant":
             return self.lr
         return self.lr * 0.5 * (1.0 + math.cos(math.pi * epoch / n_epochs))
-
-
-def _check_number(value: Any, name: str, below: float | None = None) -> None:
-    from .._errors import InvalidInputError, InvalidTypeError
-
-    limits = "at least 0" if below is None else f"at least 0 and below {below}"
-    if isinstance(value, bool) or not isinstance(value, Real):
-        raise InvalidTypeError(f"{name} = {value!r} must be a number of {limits}.")
-    if not 0 <= float(value) < (math.inf if below is None else below):
-        raise InvalidInputError(f"{name} = {value} must be {limits}.")

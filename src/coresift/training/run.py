@@ -1,11 +1,13 @@
-"""A training run in memory: prepared from the arguments of :func:`train`, saved to a folder, and resumed from it."""
+"""A run in memory: its device and random streams, how it is prepared, saved to a folder, and resumed from it."""
 
 from __future__ import annotations
 
 import dataclasses
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,14 +27,72 @@ from .feeds import Augment, Feed, TensorFeed, feeds_of
 from .metrics import Seconds
 from .options import TrainOptions
 from .recorder import NormRecorder
-from .runtime import derived_seed, described, device_named, own_randomness
 from .sampler import CoresetSampler
 
 Metrics = dict[str, Any]
 _VAL_FRACTION = 0.1
-# Keys of the random streams of a run. All selections share one: what a strategy computes once and keeps is then the
-# same whenever it is computed.
-SPLIT, EPOCH, AUGMENT, SELECT, EVALUATE = 21, 22, 23, 24, 25
+# Keys of the random streams of a run. All selections share one, so that what a strategy computes once and keeps is
+# the same whenever it is computed.
+_STREAMS = {"split": 21, "training": 22, "augmentation": 23, "selection": 24, "evaluation": 25}
+
+
+def device_named(device: str | torch.device) -> torch.device:
+    """Return the device, "auto" being the best available; raise if it cannot be used."""
+    if device == "auto":
+        if torch.cuda.is_available():
+            return torch.device("cuda", torch.cuda.current_device())
+        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+    try:
+        found = torch.device(device)
+        torch.empty(0, device=found)
+    except (RuntimeError, AssertionError, TypeError, ValueError) as error:  # asserts if built without CUDA
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise InvalidInputError(f"device = {str(device)!r} cannot be used: {reason}") from None
+    return found
+
+
+def derived_seed(*key: int) -> int:
+    """Return a 63-bit seed for one purpose of a run."""
+    return int(np.random.SeedSequence(key).generate_state(1, np.uint64)[0] >> np.uint64(1))
+
+
+@contextmanager
+def own_randomness(seed: int, device: torch.device) -> Iterator[None]:
+    """Seed the global generators (dropout uses no others) inside the block; restore their states afterwards."""
+    generators = [torch.default_generator]
+    if device.type == "cuda":
+        generators.append(torch.cuda.default_generators[device.index or 0])
+    elif device.type == "mps":
+        generators.append(torch.mps._get_default_mps_generator())
+    states = [generator.get_state() for generator in generators]
+    try:
+        for generator in generators:
+            generator.manual_seed(seed)
+        yield
+    finally:
+        for generator, state in zip(generators, states, strict=True):
+            generator.set_state(state)
+
+
+def described(thing: Any) -> str:
+    """Return the qualified name of a function or class, with arguments, simple attributes and a checksum of tensors."""
+    if thing is None:
+        return "none"
+    if isinstance(thing, partial):
+        return f"{described(thing.func)} {thing.args} {thing.keywords}"
+    kind = thing if hasattr(thing, "__qualname__") else type(thing)
+    name = f"{kind.__module__}.{kind.__qualname__}"
+    if not isinstance(thing, nn.Module):
+        return name
+    simple = {
+        key: value
+        for key, value in vars(thing).items()
+        if isinstance(value, int | float | str) and key != "training" and key[0] != "_"
+    }
+    checksum = 0
+    for tensor in thing.state_dict().values():
+        checksum = zlib.crc32(np.ascontiguousarray(tensor.detach().cpu().float().numpy()).data, checksum)
+    return f"{name} {simple}" + (f" {checksum:08x}" if checksum else "")
 
 
 @dataclass(frozen=True)
@@ -55,8 +115,8 @@ class Run:
     options: TrainOptions
     sampler: CoresetSampler
     optimizer: torch.optim.Optimizer
-    recorder: NormRecorder | None
     seconds: Seconds
+    recorder: NormRecorder | None = None
     history: list[Metrics] = field(default_factory=list)
 
     @property
@@ -64,17 +124,44 @@ class Run:
         """Epochs in all."""
         return self.sampler.phases.total
 
+    def seed(self, stream: str, *more: int) -> int:
+        """Return the seed of a random stream."""
+        return derived_seed(self.options.seed, _STREAMS[stream], *more)
+
     @contextmanager
-    def stage(self, part: str, *stream: int) -> Iterator[None]:
-        """Count the time of the block as ``part``, and give it its own random stream."""
-        seed, device = derived_seed(self.options.seed, *stream), self.options.device
-        with self.seconds.counted(part, device), own_randomness(seed, device):
+    def stage(self, part: str, *more: int) -> Iterator[None]:
+        """Count the time of the block as ``part``, and give it its random stream."""
+        place = self.options.device
+        with self.seconds.counted(part, place), own_randomness(self.seed(part, *more), place):
             yield
+
+    def save(self, folder: RunFolder) -> None:
+        """Write a checkpoint of everything that has a state."""
+        strategy = self.options.strategy
+        own = strategy.state_dict() if hasattr(strategy, "state_dict") else {}
+        parts = {"sampler": self.sampler.state_dict(), "strategy": own}
+        tensors, state = snapshot(self.model, self.optimizer, **parts)
+        state |= {"history": self.history, "seconds": dataclasses.asdict(self.seconds)}
+        folder.save(len(self.history), tensors, state)
+
+    def resume(self, folder: RunFolder) -> None:
+        """Go back to the newest checkpoint, if there is one, and cut the file of metrics back to it."""
+        if (kept := folder.load()) is not None:
+            tensors, state = kept
+            restore(self.model, self.optimizer, tensors, state)
+            self.sampler.load_state_dict({**state["sampler"], **part_of("sampler", tensors)})
+            with own_randomness(self.seed("selection"), self.options.device):
+                self.sampler.recall()
+            if hasattr(self.options.strategy, "load_state_dict"):
+                own = {**state["strategy"], **part_of("strategy", tensors)}
+                self.options.strategy.load_state_dict(own)
+            self.history, self.seconds = state["history"], Seconds(**state["seconds"])
+        folder.rewrite(self.history)
 
 
 def resolve(options: TrainOptions, data: Any) -> TrainOptions:
     """Replace the names of strategy, loss and device by what they mean for these data."""
-    strategy, loss = options.strategy, options.loss
+    strategy, loss, val_fraction = options.strategy, options.loss, options.val_fraction
     if isinstance(strategy, str):
         strategy = strategy_named(strategy)
     if not isinstance(strategy, Strategy):
@@ -83,34 +170,25 @@ def resolve(options: TrainOptions, data: Any) -> TrainOptions:
         is_regression = isinstance(data, DatasetSplits) and data.task == "regression"
         loss = "mse" if is_regression else "cross_entropy"
     per_sample_loss(loss)  # raises if it cannot be used
-    val_fraction = options.val_fraction
     validates = asks_for(strategy, "needs_validation")
     if val_fraction is None:
         val_fraction = _VAL_FRACTION if validates or options.eval_every else 0.0
     if val_fraction == 0 and (validates or options.eval_every):
         who = "this strategy" if validates else f"eval_every = {options.eval_every}"
         raise InvalidInputError(f"val_fraction = 0, but {who} needs validation data; 0.1 is usual.")
-    return replace(
-        options,
-        strategy=strategy,
-        loss=loss,
-        val_fraction=float(val_fraction),
-        device=device_named(options.device),
-    )
+    found = {"strategy": strategy, "loss": loss, "val_fraction": val_fraction}
+    return replace(options, device=device_named(options.device), **found)
 
 
 def load(data: Any, test: Any, transform: Any, options: TrainOptions) -> tuple[Feeds, TrainOptions]:
     """Move the data to the device and hold out the validation part; the budget becomes a number of samples."""
-    whole, test_feed, augment = feeds_of(
-        data, test, transform, options.augment, options.device, options.workers
-    )
-    n, fraction = len(whole), options.val_fraction or 0.0
+    place, fraction = options.device, options.val_fraction or 0.0
+    whole, test_feed, augment = feeds_of(data, test, transform, options.augment, place, options.workers)
+    n = len(whole)
     n_val = rounded_up(fraction * n)
     if n_val >= n:
-        raise InvalidInputError(
-            f"val_fraction = {fraction} takes all of {n} samples; none is left to train on."
-        )
-    order = np.random.default_rng((options.seed, SPLIT)).permutation(n)
+        raise InvalidInputError(f"val_fraction = {fraction} takes all of {n} samples; none is left to train.")
+    order = np.random.default_rng((options.seed, _STREAMS["split"])).permutation(n)
     feed = whole.take(np.sort(order[n_val:])) if n_val else whole
     val_feed = whole.take(np.sort(order[:n_val])) if n_val else None
     fingerprint = whole.fingerprint()
@@ -160,33 +238,9 @@ def prepare(model: nn.Module, feeds: Feeds, options: TrainOptions, clock: str) -
     optimizer = torch.optim.SGD(
         model.parameters(), lr=options.lr, momentum=options.momentum, weight_decay=options.weight_decay
     )
-    recorder = None
+    run = Run(model, feeds, options, sampler, optimizer, Seconds(clock=clock))
     if asks_for(options.strategy, "reuses_norms"):
-        seed = derived_seed(options.seed, EVALUATE)
-        with own_randomness(seed, options.device), undisturbed(model):
+        with own_randomness(run.seed("evaluation"), options.device), undisturbed(model):
             example, _, _ = next(feeds.train.batches(np.zeros(2, dtype=np.int64), np.ones(2), 2))
-            recorder = NormRecorder(linear_layer(model, None, example) or model)
-    return Run(model, feeds, options, sampler, optimizer, recorder, Seconds(clock=clock))
-
-
-def save(run: Run, folder: RunFolder) -> None:
-    """Write a checkpoint of everything that has a state."""
-    strategy = run.options.strategy
-    own = strategy.state_dict() if hasattr(strategy, "state_dict") else {}
-    tensors, state = snapshot(run.model, run.optimizer, sampler=run.sampler.state_dict(), strategy=own)
-    state |= {"history": run.history, "seconds": dataclasses.asdict(run.seconds)}
-    folder.save(len(run.history), tensors, state)
-
-
-def resume(run: Run, folder: RunFolder) -> None:
-    """Go back to the newest checkpoint, if there is one, and cut the file of metrics back to it."""
-    if (kept := folder.load()) is not None:
-        tensors, state = kept
-        restore(run.model, run.optimizer, tensors, state)
-        run.sampler.load_state_dict({**state["sampler"], **part_of("sampler", tensors)})
-        with own_randomness(derived_seed(run.options.seed, SELECT), run.options.device):
-            run.sampler.recall()
-        if hasattr(run.options.strategy, "load_state_dict"):
-            run.options.strategy.load_state_dict({**state["strategy"], **part_of("strategy", tensors)})
-        run.history, run.seconds = state["history"], Seconds(**state["seconds"])
-    folder.rewrite(run.history)
+            run.recorder = NormRecorder(linear_layer(model, None, example) or model)
+    return run

@@ -249,8 +249,9 @@ class CoresetSampler(Sampler[int]):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore a state of :meth:`state_dict`."""
         if state["n_samples"] != self.context.n_samples:
+            given = self.context.n_samples
             raise InvalidInputError(
-                f"the state has n_samples = {state['n_samples']}, but the data have {self.context.n_samples} samples."
+                f"the state has n_samples = {state['n_samples']}, the data have {given} samples."
             )
         indices, weights = (state[key].cpu().numpy() for key in ("indices", "weights"))
         proved = state.get("guarantee")
@@ -260,7 +261,9 @@ class CoresetSampler(Sampler[int]):
             state["n_samples"],
             method=state["method"],
             total_weight=state.get("total_weight"),
-            guarantee=proved and Guarantee.from_dict(proved),
+            guarantee=Guarantee.from_dict(proved)
+            if isinstance(proved, dict)
+            else None,  # 0.1 stored a sentence
         )
         self.epoch, self._selected_at, self.seed = state["epoch"], state["selected_at"], state["seed"]
         seen = state.get("seen")
@@ -311,14 +314,13 @@ def inputs_and_targets(data: Any) -> tuple[Any, Any]:
     if isinstance(data, TensorDataset):
         if len(data.tensors) > 2:
             raise InvalidInputError(
-                f"the TensorDataset has {len(data.tensors)} tensors; it must have inputs and targets only."
+                f"the TensorDataset has {len(data.tensors)} tensors; only X and y are expected."
             )
         data = data.tensors if len(data.tensors) == 2 else data.tensors[0]
     if isinstance(data, tuple | list) and len(data) == 2 and hasattr(data[0], "shape"):
-        if n_rows(data[0]) != n_rows(data[1]):
-            raise InvalidInputError(
-                f"y has {n_rows(data[1])} entries, but X has {n_rows(data[0])} rows; they must be equal."
-            )
+        n, entries = n_rows(data[0]), n_rows(data[1])
+        if n != entries:
+            raise InvalidInputError(f"y has {entries} entries, but X has {n} rows; they must be equal.")
         return data[0], data[1]
     return data, None
 
