@@ -217,7 +217,7 @@ def test_text_of_the_data_is_harmless(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "complaint"),
     [
-        (lambda line: line[: len(line) // 2], "line 3: left out, as it is not JSON"),
+        (lambda line: line[: len(line) // 2], "line 3: left out, because it is not JSON"),
         (
             lambda line: line.replace(b'"accuracy": 0.9', b'"accuracy": 0.1'),
             "line 3: left out, as its checksum",
@@ -353,7 +353,7 @@ def test_an_empty_folder_a_missing_one_and_a_file_are_errors(tmp_path: Path) -> 
     (tmp_path / "mnist").mkdir()
     (tmp_path / "mnist" / "records.jsonl").write_text("half a li")
     with pytest.raises(
-        InvalidInputError, match=r"no finished run.*records\.jsonl, line 1: left out, as it is not JSON"
+        InvalidInputError, match=r"no finished run.*records\.jsonl, line 1: left out, because it is not JSON"
     ):
         read_results(tmp_path)
 
