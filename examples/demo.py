@@ -23,11 +23,10 @@ from coresift.coresets.uniform import uniform_coreset
 from examples import demo_training
 
 RADIUS = 1.0  # queries within the ball of the data, in the paper's normalisation (farthest point at norm 1)
-NOTE = """{} images of {} pixels. Loss: exp(-|p - x|^2) for every query x in the ball of radius 1 around the mean (farthest \
-image at distance 1). Errors are relative, for the worst query. Guaranteed: proved, with certainty. Found: by search, \
-so the true error lies between the two. Reweighted: the best weights for the points drawn. Refined: the points, too, \
-are chosen from a larger draw. Both trade unbiasedness for a smaller error.
-"""
+NOTE = """{} images of {} pixels. Loss: exp(-|p - x|^2) for every query x in the ball of radius 1 around the mean, in \
+distances of the farthest image. Errors are relative, for the worst query. Guaranteed: proved, with certainty. Found: \
+by search, so the true error lies between the two. Reweighted: the best weights for the points drawn. Refined: the \
+points, too, are chosen from a larger draw. Both trade unbiasedness for a smaller error."""
 WAYS = ("uniform", "coreset", "reweighted", "refined")
 
 
