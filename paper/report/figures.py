@@ -109,7 +109,12 @@ def method_panel(sheet: Sheet, budget: float, series: Sequence[Series], full: Se
             tips[f"tip{place}"] = (one.look.classes, one.describe())
             ax.plot(one.ends, [place, place], color=LIGHT[one.look.css], linewidth=1.6, alpha=0.7)
             ax.plot([one.mean], [place], **_mark(one.look, 8.5), gid=f"tip{place}")
-            right: Any = {"transform": ax.get_yaxis_transform(), "ha": "right", "va": "center", "fontsize": 10.5}
+            right: Any = {
+                "transform": ax.get_yaxis_transform(),
+                "ha": "right",
+                "va": "center",
+                "fontsize": 10.5,
+            }
             ax.text(1.0 + 52.0 / width, place, duration(one.seconds) if one.seconds else "?", **right)
         ax.set_yticks(range(len(rows)), names, fontsize=10.5)
         for label, one in zip(ax.get_yticklabels(), rows, strict=True):
