@@ -13,7 +13,6 @@ from typing import Annotated
 import numpy as np
 import typer
 from numpy.typing import NDArray
-from rich.progress import Progress
 from rich.table import Table
 
 from coresift.cli.app import run
@@ -172,11 +171,9 @@ def demo(
         raise typer.BadParameter(f"--figure {figure}: there is no folder {figure.parent}")
 
     X = load_digits().data
-    with Progress(console=settings.err, transient=True, disable=not settings.shows_progress) as progress:
-        task = progress.add_task("certifying and searching for the worst query", total=len(WAYS) * draws)
-        comparison = compare_with_uniform(
-            X, fraction=fraction, n_draws=draws, seed=seed, on_step=lambda: progress.advance(task)
-        )
+    with settings.bars(transient=True) as bars:
+        bar = bars("certifying and searching for the worst query", len(WAYS) * draws, unit="subsets")
+        comparison = compare_with_uniform(X, fraction=fraction, n_draws=draws, seed=seed, on_step=bar)
     out = settings.out
     if not settings.quiet:
         out.print(

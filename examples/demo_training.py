@@ -34,7 +34,6 @@ class Trained:
 
 def train_all(settings: Settings, fraction: float, epochs: int, n_seeds: int, seed: int) -> list[Trained]:
     """Train LeNet-5 by every strategy; on all the data once, as that takes the longest."""
-    from coresift._progress import Bars
     from coresift.data import load_dataset
     from coresift.training import build_model, train
 
@@ -48,7 +47,7 @@ def train_all(settings: Settings, fraction: float, epochs: int, n_seeds: int, se
             label = strategy if len(seeds) == 1 else f"{strategy} {number - seed + 1}/{len(seeds)}"
             options: dict[str, Any] = {"epochs": epochs, "lr": _LR, "select_every": _SELECT_EVERY}
             options |= {"eval_every": _EVAL_EVERY, "seed": number, "device": "cpu"}
-            with Bars(settings.err, disable=not settings.shows_progress, transient=True) as bars:
+            with settings.bars(transient=True) as bars:
                 bar = partial(bars, f"{label:25}")
                 options["progress"] = lambda _, total, unit, bar=bar: bar(total, unit=unit)
                 runs.append(train(model, data, strategy, fraction, **options))

@@ -120,7 +120,6 @@ def _run(
 ) -> dict[str, Any]:
     import torch
 
-    from coresift._progress import Bars
     from coresift.data import load_dataset
     from coresift.training import build_model
     from coresift.training import train as run
@@ -138,7 +137,7 @@ def _run(
     )
     about = {"options": _plain(subject, options)}
     try:
-        with Bars(settings.err, disable=not settings.shows_progress, transient=True) as bars:
+        with settings.bars(transient=True) as bars:
             result = run(model, data, **vars(options), out=out, on_epoch=_log, progress=bars, about=about)
     except KeyboardInterrupt:
         if not settings.quiet:
