@@ -4,20 +4,17 @@
 from __future__ import annotations
 
 import json
-import logging
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from coresift._progress import Bars, logger
 from coresift.cli.inputs import AsJson, Config
 from coresift.cli.options import Settings
 from coresift.training.options import TrainOptions, option
 
-logger = logging.getLogger(__name__)
-
-_FAR_BELOW = 0.05  # of macro-F1 below the accuracy
 _TASKS = ("classification", "regression")
 _MODELS = ["lenet", "resnet18", "mlp"]
 
@@ -153,10 +150,9 @@ def _recalled(
     kept = _kept(run)
     for name, value in _plain(subject, options).items():
         if name in given and value != kept[name]:
-            flag = f"--{name.replace('_', '-')}"
-            raise typer.BadParameter(f"{flag} {value}: the run was started with {kept[name]}")
-    own = {each.name: kept.pop(each.name) for each in fields(Subject)}
-    return Subject(**own), replace(options, **kept)
+            flag = name.replace("_", "-")
+            raise typer.BadParameter(f"--{flag} {value}: the run was started with {kept[name]}")
+    return Subject(**{each.name: kept.pop(each.name) for each in fields(Subject)}), replace(options, **kept)
 
 
 def _kept(run: Path) -> dict[str, Any]:
@@ -200,7 +196,7 @@ def _print(settings: Settings, strategy: str, found: dict[str, Any], out: Path, 
     effort = f"{shown['subset_size']:,} samples in {shown['n_epochs']} epochs"
     lines = [f"{strategy}: {quality} on the test set, from {effort}."]
     if not settings.quiet:
-        if test.get("macro_f1", 1.0) < test.get("accuracy", 0.0) - _FAR_BELOW:
+        if test.get("macro_f1", 1.0) < test.get("accuracy", 0.0) - 0.05:
             lines.append(f"Some classes do worse: macro-F1 {test['macro_f1']:.2%}.")
         parts = ", ".join(f"{name} {value:.1f} s" for name, value in seconds.items())
         lines.append(f"{sum(seconds.values()):.1f} s: {parts}. The model is in {out / 'model.safetensors'}.")
