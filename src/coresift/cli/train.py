@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from coresift._progress import Bars, logger
+from coresift._progress import logger
 from coresift.cli.inputs import AsJson, Config
 from coresift.cli.options import Settings
 from coresift.training.options import TrainOptions, option
