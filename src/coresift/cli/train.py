@@ -52,11 +52,9 @@ def train(
     options: TrainOptions,
     threads: Annotated[int | None, typer.Option(min=1, help="Threads of PyTorch.")] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Folder of the run; an interrupted run resumes there.")
+        Path | None, typer.Option("--out", "-o", help="Folder of the run; resumed if it exists.")
     ] = None,
-    resume: Annotated[
-        Path | None, typer.Option(metavar="RUN", help="Resume an interrupted run, with its options.")
-    ] = None,
+    resume: Annotated[Path | None, typer.Option(help="Resume the run in this folder, as it was.")] = None,
     as_json: AsJson = False,
     config: Config = None,
 ) -> None:
@@ -69,8 +67,7 @@ def train(
       coresift train --resume run
       coresift train --config run.toml --seed 1 --out run-1
 
-    The folder of a run holds config.json, data.json, metrics.jsonl (a line per epoch), model.safetensors and
-    result.json.
+    A run consists of config.json, data.json, metrics.jsonl (a line per epoch), model.safetensors and result.json.
     """
     if resume is not None:
         if out is not None and out.resolve() != resume.resolve():
@@ -86,9 +83,7 @@ def train(
     from coresift.training import RunFolder
 
     found = RunFolder(out).result()
-    if found is None or _kept(out) != _plain(
-        subject, options
-    ):  # train() raises if the folder has another run
+    if found is None or _kept(out) != _plain(subject, options):  # train() names what differs
         found = _run(settings, subject, options, out, threads)
     elif not settings.quiet and not as_json:
         settings.out.print(f"{out}: the run is finished.", soft_wrap=True)
