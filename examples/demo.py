@@ -5,11 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import numpy as np
 import typer
+from rich.progress import Progress
 from rich.table import Table
 from scipy import stats
 from sklearn.datasets import load_digits
@@ -122,10 +124,14 @@ def demo(
         raise typer.BadParameter(f"--fraction {fraction:g} must be above 0 and at most 1")
     if train and (figure.suffix.lower() not in (".png", ".svg") or not figure.parent.is_dir()):
         raise typer.BadParameter(f"--figure {figure}: use .png or .svg in a folder that exists")
-    X = load_digits().data
-    with settings.bars(transient=True) as bars:
-        bar = bars("certifying and searching for the worst query", len(WAYS) * draws, unit="subsets")
-        comparison = compare_with_uniform(X, fraction=fraction, n_draws=draws, seed=seed, on_step=bar)
+    X, bar = (
+        load_digits().data,
+        {"console": settings.err, "transient": True, "disable": not settings.shows_progress},
+    )
+    with Progress(**bar) as progress:
+        task = progress.add_task("certifying and searching for the worst query", total=len(WAYS) * draws)
+        step = partial(progress.advance, task)
+        comparison = compare_with_uniform(X, fraction=fraction, n_draws=draws, seed=seed, on_step=step)
     settings.out.print(render(comparison))
     settings.out.print(comparison.verdict())
     if not settings.quiet:
