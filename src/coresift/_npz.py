@@ -52,7 +52,9 @@ class Members:
         try:
             return self._archive.getinfo(f"{name}.npy")
         except KeyError:
-            raise InvalidInputError(f"holds no array {name!r}") from None
+            raise InvalidInputError(
+                f"holds no array {name!r}; there are {', '.join(map(repr, self.names)) or 'none'}."
+            ) from None
 
     def _checked(self, name: str) -> zipfile.ZipInfo:
         info = self._info(name)

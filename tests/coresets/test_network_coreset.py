@@ -108,15 +108,15 @@ def test_loss_error_is_the_direct_loss_and_keeps_the_inequalities(construction, 
     phi = np.exp(-((X[:, None] - centers) ** 2).sum(axis=2) / est.scale_**2) @ a
     merged = core if construction == "whole-loss" else core.merged()
     ys, phis, v = merged.take(y, phi)
-    tol = 1e-10 * found.scale
+    tol = 1e-10 * found.magnitude
     assert found.loss == pytest.approx(w @ (y - phi) ** 2, abs=tol)
     assert found.loss_coreset == pytest.approx(v @ (ys - phis) ** 2, abs=10 * tol)
     assert found.cross_error == pytest.approx(abs(v @ (ys * phis) - w @ (y * phi)), abs=tol)
     assert found.square_error == pytest.approx(abs(v @ phis**2 - w @ phi**2), abs=10 * tol)
     slack = 1 + 1e-9
-    assert found.loss_error <= found.family_error * found.scale * slack
-    assert found.cross_error <= found.family_error * found.cross_scale * slack
-    assert found.relative_error == found.loss_error / found.scale
+    assert found.loss_error <= found.family_error * found.magnitude * slack
+    assert found.cross_error <= found.family_error * found.cross_magnitude * slack
+    assert found.relative_error == found.loss_error / found.magnitude
     if construction == "paper":  # the pair's own formula: both sets for every neuron
         g = [
             s.weights @ np.exp(-((X[s.indices, None] - centers) ** 2).sum(axis=2) / est.scale_**2)
@@ -131,13 +131,13 @@ def test_right_hand_sides():
     est.sample(400, method="iid")
     network = ([est.center_, est.center_ + 1.0], [1.0, -2.0])
     found = est.loss_error(*network, eps=0.25)
-    assert (found.bound, found.cross_bound) == (0.25 * found.scale, 0.25 * found.cross_scale)
+    assert (found.bound, found.cross_bound) == (0.25 * found.magnitude, 0.25 * found.cross_magnitude)
     assert est.loss_error(*network, eps=None, delta=0.5).eps == pytest.approx(est.guaranteed_error(delta=0.5))
     pair = RBFNetworkCoreset(0.3, bandwidth=20.0, construction="paper", random_state=0).fit(X, y, w)
     pair.sample(200, method="iid")
     of_pair = pair.loss_error(*network, eps=0.25)
     assert of_pair.bound is None  # nothing is claimed of the square term
-    assert of_pair.cross_bound == 0.25 * of_pair.cross_scale
+    assert of_pair.cross_bound == 0.25 * of_pair.cross_magnitude
 
 
 @pytest.mark.slow
@@ -257,7 +257,7 @@ def test_vector_targets_sum_over_outputs():
     for k in range(3):
         single = RBFNetworkCoreset(1.0, bandwidth=est.scale_, random_state=0).fit(X, y[:, k], w)
         parts.append(single.loss_error(centers, a[:, k], core=est.coreset_))
-    for name in ("loss", "loss_coreset", "scale", "cross", "square"):
+    for name in ("loss", "loss_coreset", "magnitude", "cross", "square"):
         assert getattr(found, name) == pytest.approx(sum(getattr(part, name) for part in parts), rel=1e-9)
     assert isinstance(est.audit(2, n_starts=2, max_iter=5), NetworkAudit)
     with pytest.raises(CoresiftError, match="3 outputs; construction='paper' is for one"):

@@ -17,7 +17,7 @@ from PIL import Image
 from coresift import CoresiftError, InvalidInputError, InvalidTypeError, open_rows
 from coresift.data import DatasetSplits, LazyDataset, load_dataset
 from coresift.data.preparing import channel_statistics, split_rows
-from coresift.rows.image_files import decode, middle, random_resized_crop
+from coresift.rows.images import decode, middle, random_resized_crop
 
 
 def rows(n: int = 60, d: int = 4, seed: int = 0) -> np.ndarray:
@@ -413,7 +413,7 @@ def test_a_bad_image_is_named_when_it_is_decoded(tmp_path: Path) -> None:
     whole = Path(splits.train.paths[0]).read_bytes()
     for content in (b"nonsense", b"", whole[:40]):
         Path(splits.train.paths[0]).write_bytes(content)
-        with pytest.raises(InvalidInputError, match="damaged, or no image") as error:
+        with pytest.raises(InvalidInputError, match="damaged, or not an image") as error:
             splits.train.load(0)
         assert str(error.value).startswith(splits.train.paths[0])
     Path(splits.train.paths[0]).unlink()

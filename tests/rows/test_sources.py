@@ -208,7 +208,7 @@ def test_image_folders(tmp_path: Path) -> None:
     assert source.files[-1].endswith("2.png")
     assert len(set(source.file_of(np.arange(6)))) == 6
     (tmp_path / "dog" / "1.png").write_bytes(b"no image")
-    with pytest.raises(InvalidInputError, match=r"1\.png: damaged, or no image"):
+    with pytest.raises(InvalidInputError, match=r"1\.png: damaged, or not an image"):
         list(source.blocks())
 
 

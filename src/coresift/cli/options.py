@@ -202,8 +202,9 @@ def command_group(help_text: str, question: str) -> typer.Typer:
     def which(context: typer.Context) -> None:
         if context.invoked_subcommand is None:
             names = ", ".join(command.name or "" for command in group.registered_commands)
+            program = context.find_root().command_path
             typer.echo(
-                f"coresift: error: {question}: {names}? Try '{context.command_path} --help'.", err=True
+                f"{program}: error: {question}: {names}? Try '{context.command_path} --help'.", err=True
             )
             raise typer.Exit(2)
 

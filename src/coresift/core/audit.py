@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .points import Points, squared_norms
+from .points import Points, squared_distances, squared_norms
 from .ratio import DirectionKernel, GaussianKernel, Kernel, LaplacianKernel, LogRatio
 
 QUANTILES = (0.5, 0.9, 0.99)
@@ -219,10 +219,7 @@ class _Search:
         for span, block in self.points.blocks(extra_columns=2 * len(sample), budget=1 << 22):
             norms[span] = np.sqrt(block.sq_norms)
             if len(sample):
-                distance = block.dot(anchors)
-                distance *= -2.0
-                distance += squared_norms(anchors)
-                cover[span] = -(distance.min(axis=1) + block.sq_norms)
+                cover[span] = -squared_distances(block, anchors).min(axis=1)
         self.left -= len(sample) * self.points.n
         return norms, cover
 

@@ -19,14 +19,14 @@ class NetworkAudit:
     """The worst network that a search found. The true worst error may be larger; it is never smaller."""
 
     worst_error: float
-    """``|loss_S - loss_P| / scale`` there, the scale being the sum of ``w (|y| + sum |a| f)^2``: what an eps bounds."""
+    """``|loss_S - loss_P| / magnitude`` there, for the magnitude ``sum w (|y| + sum |a| f)^2``: what an eps bounds."""
     centers: np.ndarray
     """(L, d), in the units of the data."""
     alphas: np.ndarray
     """(L, K)."""
     loss_data: float
     loss_coreset: float
-    scale: float
+    magnitude: float
     mean_error: float
     """Over the random networks that the search began with."""
     n_networks: int
@@ -34,7 +34,7 @@ class NetworkAudit:
 
     def __repr__(self) -> str:
         return (
-            f"worst error found {self.worst_error:.4g} of the scale (loss {self.loss_coreset:.4g} for "
+            f"worst error found {self.worst_error:.4g} of the magnitude (loss {self.loss_coreset:.4g} for "
             f"{self.loss_data:.4g}) among {self.n_networks} networks of {len(self.centers)} neurons; "
             f"random networks: mean {self.mean_error:.3g}"
         )
@@ -77,15 +77,15 @@ def worst_network(
     network = problem.network(best)
     truth = network_sums(points, weights, targets, network.centers)
     drawn = network_sums(points, subset_weights, targets, network.centers, rows)
-    scale = truth.scale(network.alphas)
+    magnitude = truth.magnitude(network.alphas)
     loss_data, loss_coreset = truth.loss(network.alphas), drawn.loss(network.alphas)
     return NetworkAudit(
-        worst_error=abs(loss_coreset - loss_data) / scale,
+        worst_error=abs(loss_coreset - loss_data) / magnitude,
         centers=points.to_data(network.centers),
         alphas=network.alphas,
         loss_data=loss_data,
         loss_coreset=loss_coreset,
-        scale=scale,
+        magnitude=magnitude,
         mean_error=float(np.abs(values[:n_random]).mean()),
         n_networks=problem.n_evaluations,
     )
@@ -134,15 +134,15 @@ class _Problem:
         of_subset, subset_slope = loss_and_gradient(
             self.subset, self.subset_weights, self.subset_targets, network
         )
-        scale, scale_slope = loss_and_gradient(self.points, self.weights, np.abs(self.targets), plus)
-        value = (of_subset - of_data) / scale
-        d_centers = subset_slope.centers - slope.centers - value * scale_slope.centers
-        d_alphas = subset_slope.alphas - slope.alphas + value * scale_slope.alphas * np.sign(alphas)
+        magnitude, magnitude_slope = loss_and_gradient(self.points, self.weights, np.abs(self.targets), plus)
+        value = (of_subset - of_data) / magnitude
+        d_centers = subset_slope.centers - slope.centers - value * magnitude_slope.centers
+        d_alphas = subset_slope.alphas - slope.alphas + value * magnitude_slope.alphas * np.sign(alphas)
         # dc/du = R (I - u u^T / (1 + |u|^2)) / sqrt(1 + |u|^2)
         shrink = _shrink(free)
         along = np.sum(free * d_centers, axis=1, keepdims=True)
         d_free = self.radius * shrink * (d_centers - free * along * shrink**2)
-        gradient = np.concatenate((d_free.ravel(), d_alphas.ravel())) / scale
+        gradient = np.concatenate((d_free.ravel(), d_alphas.ravel())) / magnitude
         return -sign * value, -sign * gradient
 
 

@@ -106,6 +106,15 @@ class SparseBlock:
 Block = DenseBlock | SparseBlock
 
 
+def squared_distances(block: Block, centers: np.ndarray) -> np.ndarray:
+    """(b, L) squared distances of the rows of a block from centres."""
+    squares = block.dot(centers)
+    squares *= -2.0
+    squares += block.sq_norms[:, None]
+    squares += squared_norms(centers)
+    return np.maximum(squares, 0.0, out=squares)  # rounding can leave a tiny negative number
+
+
 class Points:
     """The rows ``z = (x - center) / scale`` of ``X`` (ndarray or CSR), without a scaled copy of it."""
 

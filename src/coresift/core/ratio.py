@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import numpy as np
 
-from .points import Block, Points, row_slices, squared_norms
+from .points import Block, Points, row_slices, squared_distances, squared_norms
 
 _EPS = float(np.finfo(np.float64).eps)
 _PASS_BYTES = 1 << 22  # a block of exponents is read about eight times: it should stay in the cache
@@ -169,8 +170,6 @@ class LogRatio:
         self.subset_weights = merged[merged > 0.0]
         self.weights = np.asarray(weights, dtype=np.float64)
         self._is_unit = bool(np.all(self.weights == 1.0))
-        # The subset's rows are needed dense for gradients: kept if they are few, gathered again on every pass if not.
-        self._subset = points.take(self.rows) if self.rows.size * points.d * 8 <= _ROWS_BYTES else None
 
     def with_kernel(self, kernel: Kernel) -> LogRatio:
         """The same subset and data under another loss."""
@@ -205,26 +204,18 @@ class LogRatio:
         return _log_ratio(subset, data)
 
     def nearest(self, queries: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Row numbers of the nearest data row of positive weight and of the nearest subset row, each (k,)."""
-        k = len(queries)
-        best = np.full((2, k), np.inf)
-        rows = np.zeros((2, k), dtype=np.int64)
-        for span, block in self._blocks(k):
-            inside = self._subset_span(span)
-            for columns in _column_slices(k):
-                square = self._square(block, queries[columns])
-                local = self.rows[inside] - span.start
-                positive = np.flatnonzero(self.weights[span])
-                for which, members in enumerate((positive, local)):
-                    if members.size:
-                        among = square[members]
-                        winner = among.argmin(axis=0)
-                        value = np.take_along_axis(among, winner[None], axis=0)[0]
-                        better = value < best[which, columns]
-                        best[which, columns] = np.where(better, value, best[which, columns])
-                        rows[which, columns] = np.where(
-                            better, span.start + members[winner], rows[which, columns]
-                        )
+        """Row numbers of the nearest data row of positive weight and of the nearest subset row, each (k,), k modest."""
+        best = np.full((2, len(queries)), np.inf)
+        rows = np.zeros((2, len(queries)), dtype=np.int64)
+        for span, block in self._blocks(len(queries)):
+            square = squared_distances(block, queries)
+            members = np.flatnonzero(self.weights[span]), self.rows[self._subset_span(span)] - span.start
+            for which, among in enumerate(members):
+                if among.size:
+                    winner = among[square[among].argmin(axis=0)]
+                    value = square[winner, np.arange(len(queries))]
+                    rows[which] = np.where(value < best[which], span.start + winner, rows[which])
+                    best[which] = np.minimum(value, best[which])
         return rows[0], rows[1]
 
     def _sweep(
@@ -244,7 +235,8 @@ class LogRatio:
                 if local.size:
                     own_pull = None if pull is None else pull[local]
                     own_weights = self.subset_weights[inside]
-                    subset.add(columns, exponents[local], own_weights, own_pull, self._subset_sum(inside))
+                    own = replace(block, rows=block.rows[local]).weighted_sum
+                    subset.add(columns, exponents[local], own_weights, own_pull, own)
                 weights = None
                 if not self._is_unit:
                     weights = self.weights[span]
@@ -260,27 +252,7 @@ class LogRatio:
         return slice(int(start), int(stop))
 
     def _square(self, block: Block, queries: np.ndarray) -> np.ndarray:
-        square = block.dot(queries)
-        square *= -2.0
-        if self.kernel.is_metric:
-            square += block.sq_norms[:, None]
-            square += squared_norms(queries)
-            np.maximum(square, 0.0, out=square)
-        return square
-
-    def _subset_sum(self, inside: slice) -> Callable[[np.ndarray], np.ndarray]:
-        if self._subset is not None:
-            rows = self._subset[inside]
-            return lambda coefficients: coefficients.T @ rows
-
-        def gather(coefficients: np.ndarray) -> np.ndarray:
-            total = np.zeros((coefficients.shape[1], self.points.d))
-            members = self.rows[inside]
-            for part in row_slices(members.size, 8.0 * self.points.d, _ROWS_BYTES):
-                total += coefficients[part].T @ self.points.take(members[part])
-            return total
-
-        return gather
+        return squared_distances(block, queries) if self.kernel.is_metric else -2.0 * block.dot(queries)
 
     def _repair(
         self, square: np.ndarray, span: slice, block: Block, queries: np.ndarray, floor: np.ndarray

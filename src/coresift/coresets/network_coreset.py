@@ -84,7 +84,7 @@ class RBFNetworkCoreset(RBFCoreset):
     >>> est = RBFNetworkCoreset(bandwidth=3.0, random_state=0).fit(X, y)
     >>> core = est.sample(200)
     >>> found = est.loss_error(centers=[[0.0, 1.0], [1.0, 0.0]], alphas=[1.0, -0.5])
-    >>> bool(found.loss_error <= found.family_error * found.scale)
+    >>> bool(found.loss_error <= found.family_error * found.magnitude)
     True
     """
 
@@ -211,9 +211,9 @@ class RBFNetworkCoreset(RBFCoreset):
     ) -> NetworkAudit:
         """Search for the network of ``n_neurons``, centres in the ball, about which a coreset is most wrong.
 
-        The error is ``|loss_S - loss_P|`` over the guarantee's scale: what is found is a lower bound on the least eps
-        for which the guarantee holds. ``n_starts`` local searches of ``max_iter`` steps each, from the best of random
-        networks and of networks at the worst single query.
+        The error is ``|loss_S - loss_P|`` over the magnitude in the guarantee, so the result is a lower bound on the
+        least eps for which the guarantee holds. ``n_starts`` local searches of ``max_iter`` steps each, from the best
+        of random networks and of networks at the worst single query.
         """
         merged, (points, weights, targets) = self._merged(core), self._everything("audit")
         return worst_network(

@@ -145,7 +145,7 @@ def check_output(path: Path, *, n_rows: int = 0) -> None:
     if path.suffix.lower() not in SUFFIXES:
         raise InvalidInputError(f"{path}: unknown suffix {path.suffix!r}; use {' or '.join(SUFFIXES)}.")
     if path.suffix.lower() == ".parquet":
-        need_pyarrow("Parquet files")
+        need_pyarrow()
     if path.is_dir():
         raise InvalidInputError(f"{path}: is a folder; name a file.")
     folder = path.parent
@@ -203,7 +203,7 @@ def load_run(path: str | os.PathLike[str]) -> dict[str, Any]:
             with open_arrays(target, is_packed=False) as members:
                 text = str(members["run"]) if "run" in members else "{}"
         else:
-            need_pyarrow("Parquet files")
+            need_pyarrow()
             from pyarrow import parquet
 
             text = (parquet.read_schema(target).metadata or {}).get(b"coresift.run", b"{}").decode()

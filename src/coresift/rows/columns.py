@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from .._errors import InvalidInputError, MissingExtraError
+from .._errors import InvalidInputError, need
 from .rows import Block, Labels
 
 
-def need_pyarrow(what: str) -> Any:
+def need_pyarrow(what: str = "a Parquet or CSV file") -> Any:
     """The module ``pyarrow``."""
-    try:
-        import pyarrow as pa
-    except ImportError as error:
-        raise MissingExtraError(f'{what} need pyarrow: pip install "coresift[io]"') from error
-    return pa
+    return need("pyarrow", "io", what)
 
 
 @dataclass(frozen=True)
@@ -56,7 +52,7 @@ class Columns:
     width: int | None  # numbers in each list of the one feature column; None if columns are numbers
     dtype: np.dtype[Any]
     wanted: Wanted
-    left_out: dict[str, str] = field(default_factory=dict)
+    left_out: dict[str, str]
     """Columns that are not features, and why."""
 
     @property
@@ -79,14 +75,13 @@ def choose_columns(
 
     By default all columns of floats (and of integers if ``integers``), else the only column of lists.
     """
-    types = need_pyarrow("tables").types
+    types = need_pyarrow().types
     fields = {field.name: field.type for field in schema}
     listed = ", ".join(map(repr, list(fields)[:12])) + (
         f" and {len(fields) - 12} more" if len(fields) > 12 else ""
     )
-    for name in wanted.all:
-        if name not in fields:
-            raise InvalidInputError(f"{file}: no column {name!r}; there are {listed}.")
+    if missing := [name for name in wanted.all if name not in fields]:
+        raise InvalidInputError(f"{file}: no column {missing[0]!r}; there are {listed}.")
     if wanted.weight is not None and not _is_number(types, fields[wanted.weight]):
         raise InvalidInputError(
             f"{file}: the weight column {wanted.weight!r} has type {fields[wanted.weight]}, not a number."
@@ -180,7 +175,7 @@ def _rows_of_lists(column: Any, columns: Columns, file: str) -> np.ndarray:
 
 
 def _labels(column: Any, wanted: Wanted, file: str) -> Labels:
-    types = need_pyarrow("tables").types
+    types = need_pyarrow().types
     encoded = column if types.is_dictionary(column.type) else column.dictionary_encode()
     kind = encoded.type.value_type
     allowed = [types.is_integer, types.is_boolean, types.is_string, types.is_large_string]

@@ -10,10 +10,12 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
+
 from .._errors import InvalidInputError
 from .._npz import naming
 from .columns import Columns, Wanted, block_of, choose_columns, need_pyarrow, refuse_nulls
-from .rows import Block, Piece, Rows, start_offsets
+from .rows import Block, Piece, Rows
 
 _LARGE_COLUMN = 1 << 25  # a column of a row group above this is read page by page, not as a whole
 
@@ -27,7 +29,7 @@ class TableRows(Rows):
     columns: Columns
 
     def __init__(self, files: Sequence[str], filesystem: Any, wanted: Wanted, name: str) -> None:
-        need_pyarrow("Parquet and CSV files")
+        need_pyarrow()
         self.name, self.files, self._filesystem = name, list(files), filesystem
         self.pieces, self.n = [], 0
         counts: list[int] = []
@@ -52,7 +54,7 @@ class TableRows(Rows):
         self.names, self.d, self.dtype = columns.names, len(columns.names), columns.dtype
         self.left_out = columns.left_out
         self.has_weights, self.has_labels = wanted.weight is not None, wanted.label is not None
-        self.file_starts = start_offsets(counts)
+        self.file_starts = np.cumsum([0, *counts[:-1]], dtype=np.int64)
 
     def _check_same(self, schema: Any, first: Any, file: str) -> None:
         for name in self.columns.all:
