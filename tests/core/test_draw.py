@@ -17,7 +17,7 @@ from coresift.core.draw import (
     KeyCandidates,
     _exponentials,
     _Line,
-    _smallest,
+    smallest,
     exponential_keys,
     finish_keys,
     key_candidates,
@@ -485,7 +485,7 @@ def test_scores_of_ordinary_size_are_referred_to_and_others_are_scaled(largest, 
 def test_the_smallest_keys_with_ties_are_the_first_ones(count):
     keys = np.array([3.0, 1.0, 2.0, 1.0, 2.0])
     expected = np.sort(np.argsort(keys, kind="stable")[:count])
-    assert _smallest(keys, count).tolist() == expected.tolist()
+    assert smallest(keys, count).tolist() == expected.tolist()
 
 
 def test_a_seed_of_keys_has_128_bits():

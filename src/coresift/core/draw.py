@@ -246,7 +246,7 @@ def key_candidates(scores: Floats, weights: Floats, seed: int, start: int, size:
     _check_size(size)
     keys = keys_of(scores, seed, start)
     kept = np.flatnonzero(scores > 0)
-    kept = kept[_smallest(keys[kept], size + 1)]
+    kept = kept[smallest(keys[kept], size + 1)]
     return KeyCandidates(kept + start, keys[kept], scores[kept], weights[kept])
 
 
@@ -254,7 +254,7 @@ def merge_candidates(parts: Iterable[KeyCandidates], size: int) -> KeyCandidates
     """The ``size + 1`` smallest keys of the union of disjoint chunks, at least one; in any order and nesting."""
     rows, keys, scores, weights = (np.concatenate(column) for column in zip(*parts, strict=True))
     ascending = np.argsort(rows)
-    kept = ascending[_smallest(keys[ascending], size + 1)]
+    kept = ascending[smallest(keys[ascending], size + 1)]
     return KeyCandidates(rows[kept], keys[kept], scores[kept], weights[kept])
 
 
@@ -274,7 +274,7 @@ def finish_keys(candidates: KeyCandidates, size: int) -> Draw:
     return Draw(rows[won], weights[won] / -np.expm1(-scores[won] * keys[last]), None)
 
 
-def _smallest(keys: Floats, count: int) -> NDArray[np.intp]:
+def smallest(keys: Floats, count: int) -> NDArray[np.intp]:
     """Positions, ascending, of the ``count`` smallest keys; of equal keys the earlier ones."""
     if keys.size <= count:
         return np.arange(keys.size)
