@@ -20,6 +20,7 @@ from coresift.core.points import Points
 from coresift.core.quadrature import best_weights
 from coresift.coresets import RBFCoreset, audit
 from coresift.coresets.coreset import Coreset, QueryBall
+from coresift.coresets.uniform import uniform_coreset
 
 from .named import Dataset
 
@@ -74,9 +75,7 @@ class _Setting:
     ball: QueryBall
 
     def uniform(self, size: int, seed: int) -> Coreset:
-        n = self.points.n
-        rows = np.random.default_rng(seed).choice(n, size, replace=False)
-        return Coreset(rows, np.full(size, n / size), n, method="uniform", ball=self.ball)
+        return uniform_coreset(self.points.n, size, seed, ball=self.ball)
 
     def drawn(self, size: int, seed: int) -> Coreset:
         return self.ours.sample(size, random_state=seed)

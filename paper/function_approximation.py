@@ -20,6 +20,7 @@ from scipy import stats
 from coresift import __version__
 from coresift.coresets import RBFCoreset, RBFNetworkCoreset, RBFNetworkRegressor
 from coresift.coresets.coreset import Coreset
+from coresift.coresets.uniform import uniform_coreset
 
 RIDGE = 1e-8  # far below every error here; it keeps overlapping Gaussians apart from rounding
 SURFACE_RADIUS = 3.0  # beyond it lie about 1 % of the normal points
@@ -106,9 +107,7 @@ class _Sampler:
         return Coreset(np.arange(n), np.ones(n), n, method="all")
 
     def uniform(self) -> Coreset:
-        n = len(self.X)
-        rows = np.random.default_rng((self.seed, 1)).choice(n, self.size, replace=False)
-        return Coreset(rows, np.full(self.size, n / self.size), n, method="uniform")
+        return uniform_coreset(len(self.X), self.size, np.random.default_rng((self.seed, 1)))
 
     def paper(self) -> Coreset:
         """Algorithm 1 in the paper's normalisation, i.i.d. draws; repeats are merged, so there are fewer points."""

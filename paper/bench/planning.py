@@ -12,7 +12,7 @@ import numpy as np
 
 from coresift.coresets.budget import parse_budget
 from coresift.data import DatasetSplits
-from coresift.selection import plan, strategy_named
+from coresift.selection import phases, strategy_named
 from coresift.selection.variance import FORWARD_SHARE
 
 from .protocol import Cell, Protocol
@@ -128,9 +128,9 @@ def looks_at_model(method: str) -> bool:
 def _seconds(protocol: Protocol, cell: Cell, data: DatasetSplits, speed: Speed) -> float:
     n = len(data.train)
     size = parse_budget(cell.budget, n)
-    schedule = plan(strategy_named(cell.method), protocol.training["epochs"], size / n)
-    trained = schedule.n_full * n + (schedule.total - schedule.n_full) * size
-    selections = math.ceil((schedule.total - schedule.n_full) / cell.select_every)
+    run = phases(strategy_named(cell.method), protocol.training["epochs"], size / n)
+    trained = run.n_full * n + (run.total - run.n_full) * size
+    selections = math.ceil((run.total - run.n_full) / cell.select_every)
     passed = selections * _passed(cell, n, size) + len(data.test)
     return trained / speed.training + passed / speed.forward
 

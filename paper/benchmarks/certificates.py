@@ -12,6 +12,7 @@ import numpy as np
 from sklearn.datasets import load_digits
 
 from coresift import Coreset, RBFCoreset, audit
+from coresift.coresets.uniform import uniform_coreset
 from paper.benchmarks._measure import Table, peak_bytes, seconds
 
 SEEDS = range(5)
@@ -129,8 +130,7 @@ def draws(X: np.ndarray, m: int, seed: int) -> dict[str, Coreset]:
     """Subsets of the same size, made in different ways."""
     estimator = RBFCoreset(random_state=0).fit(X)
     n = len(X)
-    uniform = np.random.default_rng(seed).choice(n, m, replace=False)
-    plain = Coreset(uniform, np.full(m, n / m), n, ball=estimator.sample(1).ball)
+    plain = uniform_coreset(n, m, seed, ball=estimator.sample(1).ball)
     return {
         "uniform": plain,
         "i.i.d.": estimator.sample(m, method="iid", random_state=seed),

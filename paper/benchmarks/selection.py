@@ -13,6 +13,7 @@ import numpy as np
 from scipy.optimize import nnls
 from scipy.special import log_softmax, softmax
 
+from coresift.core.budgets import class_budgets
 from coresift.selection import (
     RBF,
     AdaptiveRandom,
@@ -24,7 +25,6 @@ from coresift.selection import (
     SelectionContext,
     Validation,
 )
-from coresift.selection.classes import class_budgets
 from coresift.selection.omp import nonnegative_omp
 from paper.benchmarks._measure import Table, peak_bytes, seconds
 
@@ -186,7 +186,7 @@ def speed(context: SelectionContext) -> Table:
     rows = []
     counts = np.array([len(rows) for rows in context.classes().values()])
     for budget in BUDGETS:
-        budgets = class_budgets(counts, int(budget * N))
+        budgets = class_budgets(counts, int(budget * N), min_per_class=0)
         _, part = next(iter(context.parts()))
         for name, strategy, naive, value in (
             ("CRAIG", Craig(), naive_craig, craig_value),

@@ -12,7 +12,7 @@ import numpy as np
 
 from coresift._errors import CoresiftError
 from coresift.coresets import RBFCoreset
-from coresift.coresets.coreset import Coreset
+from coresift.coresets.uniform import uniform_coreset
 from coresift.data.datasets import load_dataset
 from coresift.data.splits import ArrayDataset, DatasetSplits
 
@@ -142,8 +142,7 @@ def prove(estimator: RBFCoreset, X: np.ndarray, budgets: Sequence[float], verbos
     for budget in budgets:
         # as in training, where the mean of the weights does not matter either: without it a total is noise
         core = estimator.sample(budget, method="keys", random_state=_SEED, normalize=True)
-        rows = np.sort(rng.choice(n, core.size, replace=False))
-        uniform = _uniform(core, rows)
+        uniform = uniform_coreset(n, core.size, rng, ball=core.ball)
         options: dict[str, Any] = {"n_sampled": n_sampled, "random_state": _SEED, "verbose": verbose}
         options["method"] = "sampled" if n > 2 * n_sampled else "exact"
         logger.log(_level(verbose), "certificates of %s of %s rows", f"{core.size:,}", f"{n:,}")
@@ -152,12 +151,6 @@ def prove(estimator: RBFCoreset, X: np.ndarray, budgets: Sequence[float], verbos
             Proof(budget, core.size, ours.eps, theirs.eps, ours.is_exact, ours.confidence, ours.n_sampled)
         )
     return found
-
-
-def _uniform(core: Coreset, rows: np.ndarray) -> Coreset:
-    """A uniform sample with equal weights, for the same queries."""
-    weights = np.full(len(rows), core.n_samples / len(rows))
-    return Coreset(indices=rows, weights=weights, n_samples=core.n_samples, ball=core.ball)
 
 
 def thumbnail(splits: DatasetSplits, row: int, share: float) -> Thumbnail:

@@ -15,6 +15,9 @@ from ._errors import CoresiftError, InvalidInputError, InvalidTypeError
 from .core.points import Matrix, row_slices
 
 LARGEST_MAGNITUDE = 1e300  # differences of larger numbers overflow
+MUST_BE_FINITE = (
+    f"; entries must be finite and at most {LARGEST_MAGNITUDE:g} in size. Drop or impute such rows first."
+)
 LARGEST_TARGET = 1e140  # squares of targets times weights must have a finite sum
 LARGEST_RATIO = 1e70  # of a length to the bandwidth: fourth powers occur (squares of lifted points)
 
@@ -110,37 +113,40 @@ def _check_kind(values: Any, name: str) -> None:
 
 def check_finite(X: Matrix, given: Any = None, name: str = "X") -> None:
     """Raise at the first NaN, infinity or too large number; ``given`` may know the columns' names."""
+    if (bad := first_bad_value(X)) is None:
+        return
+    row, column, value = bad
+    names = getattr(given, "columns", None)
+    label = f" ({names[column]!r})" if names is not None else ""
+    raise InvalidInputError(
+        f"{name} contains {bad_value(value)} in column {column}{label}, row {row}{MUST_BE_FINITE}"
+    )
+
+
+def first_bad_value(X: Matrix) -> tuple[int, int, float] | None:
+    """Row, column and value of the first NaN, infinity or number too large to be subtracted."""
     if isinstance(X, np.ndarray):
         for rows in row_slices(X.shape[0], X.itemsize * X.shape[1]):
             # extremes are NaN or infinite exactly when an entry is, and cost no temporary
             high, low = float(X[rows].max()), float(X[rows].min())
             if not (high <= LARGEST_MAGNITUDE and low >= -LARGEST_MAGNITUDE):
-                _raise_not_finite(X[rows], rows.start, given, name)
+                row, column = np.unravel_index(_not_finite(X[rows])[0], X[rows].shape)
+                return rows.start + int(row), int(column), float(X[rows][row, column])
     elif len(bad := _not_finite(X.data)) > 0:
         at = int(bad[0])
-        row = int(np.searchsorted(X.indptr, at, side="right")) - 1
-        _raise_bad_value(X.data[at], row, int(X.indices[at]), given, name)
+        return int(np.searchsorted(X.indptr, at, side="right")) - 1, int(X.indices[at]), float(X.data[at])
+    return None
+
+
+def bad_value(value: float) -> str:
+    """Name a value that is not finite or too large."""
+    return "NaN" if np.isnan(value) else "infinity" if np.isinf(value) else f"{value:g}"
 
 
 def _not_finite(values: np.ndarray) -> np.ndarray:
     """Flat positions of NaN, infinity and numbers too large to be subtracted."""
     wide = np.abs(values.astype(np.float64, copy=False))
     return np.flatnonzero(~(wide <= LARGEST_MAGNITUDE))
-
-
-def _raise_not_finite(block: np.ndarray, start: int, given: Any, name: str) -> None:
-    row, column = (int(i) for i in np.unravel_index(_not_finite(block)[0], block.shape))
-    _raise_bad_value(block[row, column], start + row, column, given, name)
-
-
-def _raise_bad_value(value: float, row: int, column: int, given: Any, name: str) -> None:
-    names = getattr(given, "columns", None)
-    label = f" ({names[column]!r})" if names is not None else ""
-    what = "NaN" if np.isnan(value) else "infinity" if np.isinf(value) else f"{value:g}"
-    raise InvalidInputError(
-        f"{name} contains {what} in column {column}{label}, row {row}; every entry must be finite and at most "
-        f"{LARGEST_MAGNITUDE:g} in magnitude. Drop or impute such rows first."
-    )
 
 
 def check_weights(sample_weight: Any, n_samples: int, name: str = "sample_weight") -> np.ndarray:
@@ -209,8 +215,7 @@ def check_targets(y: Any, n_samples: int, name: str = "y") -> np.ndarray:
     targets = targets.reshape(n_samples, -1)
     bad = np.argwhere(~(np.abs(targets) <= LARGEST_TARGET))
     if len(bad) > 0:
-        value = targets[tuple(bad[0])]
-        what = "NaN" if np.isnan(value) else "infinity" if np.isinf(value) else f"{value:g}"
+        what = bad_value(targets[tuple(bad[0])])
         raise InvalidInputError(
             f"{name} contains {what} in row {bad[0][0]}; every entry must be finite and at most {LARGEST_TARGET:g} in "
             f"magnitude ({len(bad)} are not)."

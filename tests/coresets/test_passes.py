@@ -15,7 +15,7 @@ from coresift.core.draw import DrawTable
 from coresift.coresets import survey
 from coresift.coresets.keys import KeyPool, guess_bars
 from coresift.coresets.survey import Survey
-from coresift.rows import passes as blocks
+from coresift.rows import rows as blocks
 from coresift.rows.arrays import ArrayRows
 from coresift.rows.engines import SerialEngine, run_pass
 

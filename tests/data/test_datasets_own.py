@@ -609,7 +609,7 @@ def test_images_of_16_bits_keep_their_shades(tmp_path: Path) -> None:
             ramp("16 bits").save(tmp_path / kind / f"{number}.png")
     found = load_dataset(str(tmp_path), image_size=16).train
     np.testing.assert_array_equal(found.load(0, None)[0], expected)
-    ((_, chunk),) = open_rows(tmp_path, image_size=16).chunks()
+    (chunk,) = open_rows(tmp_path, image_size=16).blocks()
     np.testing.assert_allclose(255 * chunk.X[0].reshape(16, 16, 3)[..., 0], expected, atol=1e-3)
 
 
@@ -620,7 +620,7 @@ def test_images_of_unknown_range_are_refused(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     ramp("floats").save(tmp_path / "a" / "0.tiff")
     with pytest.raises(InvalidInputError, match="pixels of 32 bits"):
-        list(open_rows(tmp_path, image_size=16).chunks())
+        list(open_rows(tmp_path, image_size=16).blocks())
 
 
 def test_only_the_tables_of_a_folder_are_read(tmp_path: Path) -> None:

@@ -289,7 +289,7 @@ def test_select_of_arrays_and_frames(X: Any, budget: Any, method: str, loss: str
 def test_sources_and_fits_of_them(X: Any) -> None:
     try:
         source = open_rows(X)
-        rows = sum(len(chunk.X) for _, chunk in source.chunks())
+        rows = sum(block.n for block in source.blocks())
         assert rows == source.n == n_rows_of(X)
         fitted = RBFCoreset(random_state=0).fit(source)
     except REFUSED:
@@ -458,4 +458,4 @@ def test_names_and_labels_that_are_no_text(tmp_path: Path, content: bytes) -> No
     (tmp_path / "rows.csv").write_bytes(content)
     label = "label" if b"label" in content else None
     with pytest.raises(CoresiftError, match=r"rows\.csv: "):
-        list(open_rows(tmp_path / "rows.csv", label=label).chunks())
+        list(open_rows(tmp_path / "rows.csv", label=label).blocks())

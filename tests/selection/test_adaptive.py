@@ -228,7 +228,7 @@ def test_a_warm_start_knows_how_long_it_runs():
     """50 epochs are asked for, 28 are run: at the 23rd five are left."""
     context = context_of(4000, n_epochs=50).at(23)
     context.select_every = 10
-    assert Warm(AdaptiveCoreset()).plan(50, 0.1).total == 28
+    assert Warm(AdaptiveCoreset()).phases(50, 0.1).total == 28
     Warm(AdaptiveCoreset()).select(context, 400, rng())
     assert context.costs["gradients"].samples == min(4000, 400 * 3 * 5)
     context = context_of(4000, n_epochs=50).at(23)

@@ -69,7 +69,7 @@ def test_an_epoch_set_twice_selects_once() -> None:
 
 def test_a_warm_start_serves_everything_first() -> None:
     sampler = CoresetSampler(X, Warm(AdaptiveRandom()), 0.1, select_every=2, n_epochs=40)
-    assert (sampler.plan.n_full, sampler.plan.n_subset) == (2, 20)
+    assert (sampler.phases.n_full, sampler.phases.n_subset) == (2, 20)
     sizes = []
     for epoch in range(5):
         sampler.set_epoch(epoch)

@@ -122,14 +122,14 @@ def _parquet(embedding: bool, compression: str) -> Callable[[Path], Path]:
 
 def _read_source(**options: Any) -> Callable[[Path], object]:
     def read(path: Path) -> object:
-        source: Rows = open_rows(path, **options)
-        rows = 0
-        for start, chunk in source.chunks():
-            assert start == rows, f"a chunk begins at {start}, not at {rows}"
-            rows += len(chunk.X)
-            assert chunk.X.shape[1] == source.d
-            assert chunk.X.dtype == source.dtype
-        assert rows == source.n, f"{rows} rows were read, {source.n} were announced"
+        rows: Rows = open_rows(path, **options)
+        seen = 0
+        for block in rows.blocks():
+            assert block.start == seen, f"a block begins at {block.start}, not at {seen}"
+            seen += block.n
+            assert block.X.shape[1] == rows.d
+            assert block.X.dtype == rows.dtype
+        assert seen == rows.n, f"{seen} rows were read, {rows.n} were announced"
         return None
 
     return read

@@ -95,7 +95,10 @@ def snapped(X: np.ndarray, positions: np.ndarray, weights: np.ndarray) -> Subset
 
 
 def uniform(X: np.ndarray, size: int, scale: float, seed: int) -> dict[str, Subset]:
-    return {"uniform": equal(np.random.default_rng(seed).choice(len(X), size, replace=False), len(X))}
+    from coresift.coresets.uniform import uniform_coreset
+
+    core = uniform_coreset(len(X), size, seed)
+    return {"uniform": Subset(weights=core.weights, indices=core.indices)}
 
 
 def kmeans(X: np.ndarray, size: int, scale: float, seed: int) -> dict[str, Subset]:

@@ -1,4 +1,4 @@
-"""How many rows: budgets as users write them, their split among classes, and sizes that an error needs."""
+"""Budgets as users write them, and the sizes that a target error needs."""
 
 from __future__ import annotations
 
@@ -60,55 +60,6 @@ def parse_bytes(text: Any, name: str) -> float:
     if value <= 0:
         raise InvalidInputError(f"{name} = {text!r} must be a size such as 500MB or 4GB.")
     return value
-
-
-def class_budgets(
-    counts: np.ndarray,
-    size: int,
-    minimum: int = 0,
-    power: float = 1.0,
-    rng: np.random.Generator | None = None,
-) -> np.ndarray:
-    """Split ``size`` rows among classes: ``ceil(size * n_c / n)``, or by powers of n_c, trimmed to sum to ``size``.
-
-    Trimming takes at most one row from a class: first from classes that keep another, those that rounding favoured most
-    before others. With more classes than rows some get none; ties among those are broken by ``rng``. A class whose
-    share is below ``minimum`` gets that many (all of its rows, if it has fewer), and the others share the rest.
-    """
-    floors = np.minimum(counts, minimum)
-    if floors.sum() > size:
-        raise InvalidInputError(
-            f"min_per_class = {minimum} asks for {floors.sum()} samples of {len(counts)} classes, "
-            f"but the budget is {size}."
-        )
-    free = np.ones(len(counts), dtype=bool)
-    quotas = _quotas(counts, size, power)
-    while (low := free & (quotas < floors)).any():
-        free &= ~low
-        quotas = floors.astype(np.float64)
-        quotas[free] = _quotas(counts[free], size - int(floors[~free].sum()), power)
-    budgets = np.ceil(quotas * (1.0 - 1e-12)).astype(np.int64)
-    surplus = int(budgets.sum()) - size
-    ties = np.arange(len(counts)) if rng is None or size >= len(counts) else rng.permutation(len(counts))
-    order = np.lexsort((ties, quotas - budgets, budgets <= np.maximum(floors, 1)))
-    budgets[order[:surplus]] -= 1
-    return budgets
-
-
-def _quotas(counts: np.ndarray, size: int, power: float) -> np.ndarray:
-    """``min(n_c, t * n_c ** power)`` with the t that makes their sum ``size``."""
-    if power == 1.0:
-        return np.asarray(counts * (size / max(int(counts.sum()), 1)))
-    quotas = counts.astype(np.float64)
-    is_open = np.ones(len(counts), dtype=bool)  # classes with more rows than their share
-    while is_open.any():
-        shares = counts[is_open] ** power
-        shares *= (size - counts[~is_open].sum()) / shares.sum()
-        if (shares <= counts[is_open]).all():
-            quotas[is_open] = shares
-            break
-        is_open[is_open] = shares < counts[is_open]
-    return quotas
 
 
 def size_for_error(

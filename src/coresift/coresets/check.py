@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..core.points import Points, squared_norms
-from ..rows.passes import Block
+from ..rows.rows import Block
 from .fitting import Sample
 from .survey import Geometry
 

@@ -13,16 +13,15 @@ import numpy as np
 
 from .._errors import InvalidInputError
 from .._validation import LARGEST_MAGNITUDE, LARGEST_RATIO
-from ..rows.engines import Engine, OnRows, run_pass
-from ..rows.passes import Block, Summary, block_rows
-from ..rows.rows import Chunk, Rows
+from ..rows.engines import Engine, OnRows, Pass, run_pass
+from ..rows.rows import Block, Rows, block_rows
 from .geometry import MEDIAN_SAMPLE, cells_sample_size, kmeans_centers, median_distance
 from .laplacian import LaplacianCoreset
 from .rbf import RBFCoreset
 from .row_bounds import ClosedForm, GaussianCells, GroupCells, LaplacianCells, RowBound
 from .survey import Geometry, Reach, Survey
 
-S = TypeVar("S", bound=Summary)
+S = TypeVar("S", bound=Pass)
 Estimator = RBFCoreset | LaplacianCoreset
 OnPass = Callable[[str, int], OnRows]
 """Told of the name of a pass and its rows when it begins; returns what is told of finished rows."""
@@ -96,7 +95,7 @@ def peek(source: Rows) -> tuple[np.ndarray, float]:
 
 
 @contextmanager
-def _closing(chunks: Iterator[Chunk]) -> Iterator[Iterator[Chunk]]:
+def _closing(chunks: Iterator[Block]) -> Iterator[Iterator[Block]]:
     try:
         yield chunks
     finally:

@@ -19,7 +19,7 @@ from ..core.bound import log_shares
 from ..core.paper import _lifted_norms as lifted_norms
 from ..core.points import squared_norms
 from ..core.rowwise import add_gram, graded_svd, row_norms, stacked_qr, whitening_error
-from ..rows.passes import Block
+from ..rows.rows import Block
 from .fitting import Estimator, Runner
 from .rbf import RBFCoreset
 from .row_bounds import shares_of

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .._errors import InvalidInputError
-from ..rows.passes import BLOCK_BYTES
-from ..rows.rows import CHUNK_BYTES, Rows
+from ..rows.rows import BLOCK_BYTES, CHUNK_BYTES, Rows
 from .fitting import Estimator, peek
 from .rbf import RBFCoreset
 

@@ -132,8 +132,7 @@ class Selection:
         if not materialize:
             write_coreset(target, core._about(), core.indices, core.weights, self.columns(), self.run)
         elif target.suffix.lower() == ".npz":
-            X = np.concatenate([rows for _, rows in _chosen(self.source, core.indices)])
-            columns = {**self.columns(), "X": X}
+            columns = {**self.columns(), "X": self.source.take(core.indices).X}
             write_coreset(target, core._about(), core.indices, core.weights, columns, self.run)
         else:
             header = header_text(core._about(), core.indices, core.weights)
@@ -214,20 +213,6 @@ def load_run(path: str | os.PathLike[str]) -> dict[str, Any]:
         return found
 
 
-def _chosen(source: Rows, rows: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
-    """The chosen rows piece by piece: which of them, and their features."""
-    for piece in source.pieces:
-        first, last = np.searchsorted(rows, (piece.start, piece.start + piece.n_rows))
-        if first == last:
-            continue
-        start, parts = piece.start, []
-        for chunk in source.read(piece):
-            here = rows[slice(*np.searchsorted(rows, (start, start + len(chunk.X))))]
-            parts.append(chunk.X[here - start])
-            start += len(chunk.X)
-        yield slice(int(first), int(last)), np.concatenate(parts)
-
-
 def _tables(selection: Selection) -> Iterator[tuple[slice, Any]]:
     """The chosen rows as Arrow tables: all columns of Parquet files, else the features."""
     import pyarrow as pa
@@ -242,9 +227,9 @@ def _tables(selection: Selection) -> Iterator[tuple[slice, Any]]:
                     source.read_group(piece).take(pa.array(rows[first:last] - piece.start)),
                 )
         return
-    for part, X in _chosen(source, rows):
-        names = source.names or [f"x{i}" for i in range(source.d)]
-        yield part, pa.table({name: np.ascontiguousarray(X[:, i]) for i, name in enumerate(names)})
+    names = source.names or [f"x{i}" for i in range(source.d)]
+    X = source.take(rows).X
+    yield slice(None), pa.table({name: np.ascontiguousarray(X[:, i]) for i, name in enumerate(names)})
 
 
 def _distinct(names: list[str], taken: set[str]) -> list[str]:

@@ -15,7 +15,7 @@ from ..core.bound import LARGEST_EXPONENT, SensitivityBound, rounding_slack
 from ..core.gaussian import Cells, CellSums, Problem, cells_bound, closed_form
 from ..core.laplacian import laplacian_cells
 from ..core.points import Points, squared_norms
-from ..rows.passes import Block
+from ..rows.rows import Block
 from .keys import KeyPool
 from .survey import Geometry
 

@@ -11,11 +11,12 @@ import numpy as np
 from .._errors import InvalidInputError
 from .._progress import logger
 from .._validation import check_choice, check_count, check_probability
+from ..core.budgets import class_budgets
 from ..core.draw import METHODS
 from ..rows.engines import ENGINES, open_engine
 from ..rows.opening import open_rows
 from ..rows.rows import Rows
-from .budget import class_budgets, parse_budget, parse_bytes, size_for_error
+from .budget import parse_budget, parse_bytes, size_for_error
 from .check import QuerySums, random_queries
 from .coreset import Coreset, QueryBall
 from .fitting import Estimator, OnPass, Prepared, Runner, prepare, sample_log_values, silent
@@ -230,7 +231,7 @@ def _by_keys(
     prepared = prepare(runner, estimator, rng, per_class=options.per_class)
     geometry = prepared.geometry
     sizes = (
-        class_budgets(geometry.counts, options.budget, options.min_per_class)
+        class_budgets(geometry.counts, options.budget, min_per_class=options.min_per_class)
         if options.per_class
         else np.array([options.budget])
     )
@@ -310,9 +311,8 @@ def _in_memory(
     quick = replace(options, bound="auto").estimator()
     prepared = prepare(runner, quick, rng, exact_reach=True)
     with source.load() as loaded:
-        estimator.fit(np.asarray(loaded.X, dtype=source.dtype), sample_weight=loaded.weights)
-        weights = np.ones(source.n) if loaded.weights is None else loaded.weights
-        return _drawn(estimator, options, prepared, weights)
+        estimator.fit(loaded.X, sample_weight=loaded.weights)
+        return _drawn(estimator, options, prepared, loaded.weights)
 
 
 def _drawn(
@@ -386,13 +386,10 @@ def _with_errors(
 
 
 def _labels_of(source: Rows, rows: np.ndarray) -> list[Any]:
-    """The labels of some rows, by reading the source once more."""
-    found: list[Any] = []
-    for start, chunk in source.chunks():
-        assert chunk.labels is not None
-        first, last = np.searchsorted(rows, (start, start + len(chunk.X)))
-        found += [chunk.labels.names[code] for code in chunk.labels.codes[rows[first:last] - start]]
-    return found
+    """The labels of some rows."""
+    labels = source.take(rows).labels
+    assert labels is not None
+    return [labels.names[code] for code in labels.codes]
 
 
 def _named(labels: Any, names: list[Any]) -> list[Any]:

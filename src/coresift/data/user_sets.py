@@ -15,7 +15,7 @@ from .._containers import as_numpy
 from .._errors import InvalidInputError, InvalidTypeError
 from .._npz import array_names, naming, read_arrays
 from .._progress import logger
-from ..rows.columns import Wanted, choose_columns, chunk_of, need_pyarrow
+from ..rows.columns import Wanted, block_of, choose_columns, need_pyarrow
 from ..rows.rows import is_hidden
 from .preparing import (
     DEFAULT_TEST_FRACTION,
@@ -326,7 +326,7 @@ def _arrays_of_table(
     columns = choose_columns(
         rest.schema, Wanted(), str(path), lambda name: rest.column(name)[0].as_py(), integers=True
     )
-    chunk = chunk_of(rest.to_batches()[0], columns, str(path))
+    chunk = block_of(rest.to_batches()[0], columns, str(path), 0)
     labels = np.asarray(targets.to_pylist())
     return chunk.X, _parsed(labels) if kind == "csv" else labels, columns.names, list(columns.left_out)
 

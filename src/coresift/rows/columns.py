@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from .._errors import InvalidInputError, MissingExtraError
-from .rows import Chunk, Labels
+from .rows import Block, Labels
 
 
 def need_pyarrow(what: str) -> Any:
@@ -159,8 +159,8 @@ def check_same(schema: Any, first: Any, columns: Columns, file: str, first_file:
             )
 
 
-def chunk_of(batch: Any, columns: Columns, where: str) -> Chunk:
-    """Rows of a record batch; nulls are refused, with their number."""
+def block_of(batch: Any, columns: Columns, where: str, start: int) -> Block:
+    """Rows of a record batch; refuse nulls and say how many there are."""
     for name in columns.all:
         count = batch.column(name).null_count
         if count:
@@ -175,14 +175,12 @@ def chunk_of(batch: Any, columns: Columns, where: str) -> Chunk:
         for row, name in zip(table, columns.features, strict=True):
             row[:] = batch.column(name).to_numpy(zero_copy_only=False)
         X = table.T
-    weights = None
+    weights, labels = np.ones(len(X)), None
     if columns.weight is not None:
         weights = batch.column(columns.weight).to_numpy(zero_copy_only=False).astype(np.float64)
-    return Chunk(
-        X,
-        weights,
-        None if columns.label is None else _labels(batch.column(columns.label), columns.label, where),
-    )
+    if columns.label is not None:
+        labels = _labels(batch.column(columns.label), columns.label, where)
+    return Block(start, X, weights, labels)
 
 
 def _rows_of_lists(column: Any, columns: Columns, where: str) -> np.ndarray:

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from .._errors import InvalidInputError, MissingExtraError
-from .image_files import in_bytes, opened_image
-from .rows import Chunk, Labels, Piece, Rows
+from .._errors import InvalidInputError
+from .image_files import in_bytes, need_pillow, opened_image
+from .rows import Block, Labels, Piece, Rows
 
 SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".pgm", ".ppm"})
 DEFAULT_SIZE = 32
@@ -18,13 +18,10 @@ _PER_PIECE = 256
 
 
 class ImageRows(Rows):
-    """Images as rows: brought to ``size`` by ``size`` pixels, three colours, divided by 255, in float32."""
+    """Images as rows: resized to ``size`` by ``size`` pixels in three colours, divided by 255, in float32."""
 
     def __init__(self, paths: Sequence[Path], root: Path, name: str, size: int, with_labels: bool) -> None:
-        try:
-            import PIL  # noqa: F401
-        except ImportError as error:
-            raise MissingExtraError('image folders need Pillow: pip install "coresift[io]"') from error
+        need_pillow("image folders")
         self.name, self.names = name, None
         self.files = [str(path) for path in paths]
         self.n, self.size = len(paths), size
@@ -37,15 +34,22 @@ class ImageRows(Rows):
         self.has_labels = with_labels
         self._root = root
 
-    def read(self, piece: Piece) -> Iterator[Chunk]:
-        """The images of a piece, in order."""
+    def read(self, piece: Piece) -> Iterator[Block]:
+        """Read the images of a piece, in order."""
         for first in range(piece.start, piece.start + piece.n_rows, self.chunk_rows):
-            paths = self.files[first : min(first + self.chunk_rows, piece.start + piece.n_rows)]
-            X = np.stack([self._pixels(path) for path in paths])
-            yield Chunk(X, None, self._labels(paths) if self.has_labels else None)
+            last = min(first + self.chunk_rows, piece.start + piece.n_rows)
+            yield self._block(first, self.files[first:last])
+
+    def take(self, indices: np.ndarray) -> Block:
+        """The images ``indices``, in that order, as a block of their own; no others are read."""
+        return self._block(0, [self.files[i] for i in indices])
+
+    def _block(self, start: int, paths: Sequence[str]) -> Block:
+        X = np.stack([self._pixels(path) for path in paths])
+        return Block(start, X, np.ones(len(X)), self._labels(paths) if self.has_labels else None)
 
     def where(self, row: int) -> str:
-        """The image, for a message."""
+        """The file of the image."""
         return self.files[row]
 
     def _labels(self, paths: Sequence[str]) -> Labels:
@@ -53,7 +57,7 @@ class ImageRows(Rows):
         folders = [Path(path).relative_to(self._root).parts[:-1] for path in paths]
         for path, folder in zip(paths, folders, strict=True):
             if not folder:
-                raise InvalidInputError(f"{path}: lies in no folder of its own, which would be its label.")
+                raise InvalidInputError(f"{path}: is not in a folder of its own, which would be its label.")
         codes = [names.setdefault(folder[0], len(names)) for folder in folders]
         return Labels(np.array(codes), list(names))
 

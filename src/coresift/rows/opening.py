@@ -1,4 +1,4 @@
-"""Opens what a user names: a file, a folder, a pattern, an address, an array, a data set of Arrow."""
+"""Open what a user names: a matrix, a frame, a file, a folder, a pattern, an address, an Arrow data set."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from .._containers import column_names, take_columns
 from .._errors import InvalidInputError, InvalidTypeError
 from .arrays import ArrayRows, NpyRows, open_npz
 from .columns import Wanted, need_pyarrow
@@ -29,6 +30,8 @@ _KNOWN = (*_TABLES, ".npy", ".npz", *SUFFIXES)
 def open_rows(
     data: Any,
     *,
+    sample_weight: Any = None,
+    labels: Any = None,
     columns: Sequence[str] | None = None,
     embedding: str | None = None,
     label: str | None = None,
@@ -36,80 +39,103 @@ def open_rows(
     filesystem: Any = None,
     image_size: int = DEFAULT_SIZE,
 ) -> Rows:
-    """Open a source of rows without reading it.
+    """Open rows of data. Files are not read yet, and data in memory are not copied.
 
     Parameters
     ----------
-    data : path, pattern, address, list of paths, array, frame, pyarrow Dataset or Rows
-        ``.npy`` (mapped into memory), ``.npz``, ``.csv`` (with a header) and ``.parquet`` files; a folder or a pattern
-        (``"part-*.parquet"``) of files of one kind; a folder of images, at any depth; an address that PyArrow's
-        file systems know (``"s3://bucket/folder"``). Files are taken in the order of their names.
+    data : array-like, sparse matrix, frame, path, pattern, address, list of paths, pyarrow Dataset or Rows
+        In memory: anything that NumPy, SciPy, pandas, Polars, PyArrow or PyTorch keep numbers in. On disk: ``.npy``
+        (memory-mapped), ``.npz``, ``.csv`` (with a header) and ``.parquet`` files; a folder or a pattern
+        (``"part-*.parquet"``) of files of one kind; a folder of images, at any depth; an address that PyArrow's file
+        systems know (``"s3://bucket/folder"``). Files are read in the order of their names.
+    sample_weight, labels : array-like of shape (n,), optional
+        Weights and labels of rows in memory.
     columns : sequence of str, optional
-        The columns of a table that are features. By default all columns of floats (of numbers in CSV files) but
-        label and weight.
+        The feature columns of a table. Default: all columns of floats (CSV: of numbers) except label and weight.
     embedding : str, optional
-        A column of lists of numbers, all of one length, instead of ``columns``; of ``.npz`` files the array to use.
+        A column of lists of numbers, all of one length, instead of ``columns``; for ``.npz`` files the array to use.
     label, weight : str, optional
-        The column (``.npz``: the array) of the labels and of the weights. In a folder of images any ``label`` means the
-        folder below the root that an image is in.
+        The column (``.npz``: the array) of the labels and of the weights. For a folder of images any ``label`` means
+        the folder below the root that an image is in.
     filesystem : pyarrow.fs.FileSystem, optional
-        Where ``data`` is a path on it.
+        The file system that ``data`` is a path on.
     image_size : int, default 32
-        Images are brought to this many pixels in height and width.
+        Resize images to this many pixels in height and width.
     """
+    wanted = Wanted(columns, embedding, label, weight)
+    if sample_weight is not None or labels is not None:
+        if _is_stored(data):
+            raise InvalidInputError(
+                "sample_weight and labels are for data in memory; name the columns of files with weight and label."
+            )
+        if (sample_weight is not None and weight) or (labels is not None and label):
+            raise InvalidInputError(
+                "give an array (sample_weight, labels) or a column (weight, label), not both."
+            )
     if isinstance(data, Rows):
         return data
-    wanted = Wanted(columns, embedding, label, weight)
-    source = _opened(data, wanted, filesystem, image_size)
-    names = {"columns": None if columns is None else list(columns), "embedding": embedding, "label": label}
-    source.opened_with = {**names, "weight": weight, "image_size": image_size}
-    return source
-
-
-def _opened(data: Any, wanted: Wanted, filesystem: Any, image_size: int) -> Rows:
-    if isinstance(data, np.ndarray):
-        _refuse_columns(wanted, "array", also_label=True)
-        return ArrayRows(data)
-    if hasattr(data, "files") and hasattr(data, "filesystem"):  # a pyarrow FileSystemDataset
-        return _table(list(data.files), data.filesystem, wanted, "dataset")
-    if isinstance(data, (str, os.PathLike)):
-        return _open_path(os.fspath(data), wanted, filesystem, image_size)
-    if isinstance(data, Sequence) and data and all(isinstance(item, (str, os.PathLike)) for item in data):
-        paths = [os.fspath(item) for item in data]
-        name = ", ".join(paths[:3]) + (" ..." if len(paths) > 3 else "")
-        return _open_files(paths, wanted, filesystem, name, image_size)
-    if hasattr(data, "to_numpy"):  # a frame
-        return _open_frame(data, wanted)
-    raise InvalidTypeError(
-        f"data = {type(data).__name__} must be a path, a list of paths, an array or a source."
+    rows = (
+        _open_stored(data, wanted, filesystem, image_size)
+        if _is_stored(data)
+        else _open_memory(data, wanted, sample_weight, labels)
     )
+    names = {"columns": None if columns is None else list(columns), "embedding": embedding, "label": label}
+    rows.opened_with = {**names, "weight": weight, "image_size": image_size}
+    return rows
 
 
-def _open_frame(frame: Any, wanted: Wanted) -> ArrayRows:
+def _is_stored(data: Any) -> bool:
+    """Whether ``data`` names files, or is open already."""
+    if isinstance(data, list | tuple):
+        return bool(data) and all(isinstance(item, str | os.PathLike) for item in data)
+    return isinstance(data, str | os.PathLike | Rows) or _is_dataset(data)
+
+
+def _is_dataset(data: Any) -> bool:
+    """Whether ``data`` is a FileSystemDataset of PyArrow."""
+    return type(data).__module__.startswith("pyarrow") and hasattr(data, "files")
+
+
+def _open_stored(data: Any, wanted: Wanted, filesystem: Any, image_size: int) -> Rows:
+    if _is_dataset(data):
+        return _table(list(data.files), data.filesystem, wanted, "dataset")
+    if isinstance(data, str | os.PathLike):
+        return _open_path(os.fspath(data), wanted, filesystem, image_size)
+    paths = [os.fspath(item) for item in data]
+    name = ", ".join(paths[:3]) + (" ..." if len(paths) > 3 else "")
+    return _open_files(paths, wanted, filesystem, name, image_size)
+
+
+def _open_memory(data: Any, wanted: Wanted, sample_weight: Any, labels: Any) -> ArrayRows:
+    """Open a matrix or a frame; for a frame, with the columns that are wanted."""
+    own = {str(name): name for name in column_names(data) or ()}  # pandas counts columns that have no names
+    if not own:
+        if not hasattr(data, "__len__") and not hasattr(data, "shape"):
+            raise InvalidTypeError(
+                f"data = {data!r:.60} must be a path, a list of paths, an array or a frame."
+            )
+        _refuse_columns(wanted, "X", also_label=True)
+        return ArrayRows(data, sample_weight, labels)
     if wanted.embedding is not None:
         raise InvalidInputError(
             f"frame: embedding = {wanted.embedding!r} applies to files; name the columns."
         )
-    own = {str(name): name for name in frame.columns}  # pandas counts columns that have no names
-    names = list(own)
     for name in filter(None, (wanted.label, wanted.weight, *(wanted.columns or ()))):
-        if name not in names:
-            raise InvalidInputError(f"frame: no column {name!r}; there are {', '.join(map(repr, names))}.")
-    chosen = list(wanted.columns or (name for name in names if name not in (wanted.label, wanted.weight)))
+        if name not in own:
+            raise InvalidInputError(f"frame: no column {name!r}; there are {', '.join(map(repr, own))}.")
+    chosen = list(wanted.columns or (name for name in own if name not in (wanted.label, wanted.weight)))
     if not chosen:
         raise InvalidInputError("frame: no columns of features.")
-    columns = {
-        name: np.asarray(frame[own[name]].to_numpy())
-        for name in (*chosen, wanted.label, wanted.weight)
-        if name is not None
-    }
-    label = None if wanted.label is None else columns[wanted.label]
-    if label is not None and label.dtype == object:
-        if any(value is None or value != value for value in label):
-            raise InvalidInputError(f"frame: the label column {wanted.label!r} has missing values.")
-        label = label.astype(str)
-    weights = None if wanted.weight is None else columns[wanted.weight]
-    return ArrayRows(np.column_stack([columns[name] for name in chosen]), weights, label, "frame", chosen)
+    if wanted.weight is not None:
+        sample_weight = data[own[wanted.weight]].to_numpy()
+    if wanted.label is not None:
+        labels = np.asarray(data[own[wanted.label]].to_numpy())
+        if labels.dtype == object:
+            if any(value is None or value != value for value in labels):
+                raise InvalidInputError(f"frame: the label column {wanted.label!r} has missing values.")
+            labels = labels.astype(str)
+    X = data if chosen == list(own) else take_columns(data, [own[name] for name in chosen])
+    return ArrayRows(X, sample_weight, labels, names=chosen)
 
 
 def _open_path(path: str, wanted: Wanted, filesystem: Any, image_size: int) -> Rows:

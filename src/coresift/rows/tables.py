@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from .._errors import InvalidInputError
-from .columns import Columns, Wanted, check_same, choose_columns, chunk_of, need_pyarrow
-from .rows import Chunk, Piece, Rows, start_offsets
+from .columns import Columns, Wanted, block_of, check_same, choose_columns, need_pyarrow
+from .rows import Block, Piece, Rows, start_offsets
 
 _LARGE_COLUMN = 1 << 25  # a column of a row group above this is read page by page, not as a whole
 
@@ -46,7 +46,7 @@ class ParquetRows(Rows):
             raise InvalidInputError(f"{name}: no rows.")
         _adopt(self, self.columns, counts)
 
-    def read(self, piece: Piece) -> Iterator[Chunk]:
+    def read(self, piece: Piece) -> Iterator[Block]:
         """The rows of a row group, in order."""
         file = self.files[piece.file]
         with _naming(file):
@@ -58,9 +58,9 @@ class ParquetRows(Rows):
             with _naming(file):
                 if (batch := next(batches, None)) is None:
                     break
-                chunk = chunk_of(batch, self.columns, file)
+                block = block_of(batch, self.columns, file, piece.start + rows)
             rows += batch.num_rows
-            yield chunk
+            yield block
         _check_announced(rows, piece, file)
 
     def read_group(self, piece: Piece) -> Any:
@@ -121,14 +121,15 @@ class CsvRows(Rows):
         self.pieces = [Piece(i, 0, 0, int(starts[i]), count) for i, count in enumerate(counts) if count]
         _adopt(self, self.columns, counts)
 
-    def read(self, piece: Piece) -> Iterator[Chunk]:
+    def read(self, piece: Piece) -> Iterator[Block]:
         """The rows of a file, in order."""
-        file = self.files[piece.file]
+        file, start = self.files[piece.file], piece.start
         for batch in self._batches(file):
             if batch.num_rows:
                 with _naming(file):
-                    chunk = chunk_of(batch, self.columns, file)
-                yield chunk
+                    block = block_of(batch, self.columns, file, start)
+                yield block
+                start += block.n
 
     def _count(self, file: str) -> int:
         """Rows of a file, and a look at all of its numbers: nulls are found here."""

@@ -17,9 +17,9 @@ from .sensitivity import Laplacian as Laplacian
 from .simple import AdaptiveRandom as AdaptiveRandom
 from .simple import Full as Full
 from .simple import Random as Random
-from .strategy import Plan as Plan
+from .strategy import Phases as Phases
 from .strategy import Selector as Selector
 from .strategy import Strategy as Strategy
-from .strategy import plan as plan
+from .strategy import phases as phases
 from .wrappers import PerBatch as PerBatch
 from .wrappers import Warm as Warm

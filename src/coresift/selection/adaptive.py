@@ -17,7 +17,7 @@ from ..coresets.coreset import Coreset
 from .classes import PerClass
 from .context import SelectionContext
 from .gradients import Gradients
-from .inputs import Rows
+from .inputs import Indices
 from .pool import gradients_of, knows_gradients
 from .simple import AdaptiveRandom
 from .strategy import Selector, Strategy
@@ -70,7 +70,7 @@ class Report:
     ----------
     epoch : int
     pool : int
-        Rows that were scored: those of the pool, or of the probe where it was the end of it.
+        Indices that were scored: those of the pool, or of the probe where it was the end of it.
     gain : float
         Variance of a uniform draw over that of a draw by these scores, both with repeats. Of scores that were seen, of
         which the norms are known only: the mean squares.
@@ -126,7 +126,7 @@ class AdaptiveCoreset(Selector):
         drawn next; a subset that is kept for long does not. But 1 where the slope of the loss has no bound (squares, a
         function of your own): outliers would take over.
     pool_factor : float, optional
-        Rows that are scored, in units of the budget; by default as many as ``overhead`` allows.
+        Indices that are scored, in units of the budget; by default as many as ``overhead`` allows.
     overhead : float, default 1
         Of the default pool: its forward passes cost at most so much of what the training between two draws costs, a
         forward pass being a third of a training step. That makes 3 R budgets.
@@ -288,13 +288,13 @@ class AdaptiveCoreset(Selector):
     def _weighted(
         self,
         context: SelectionContext,
-        rows: Rows,
+        rows: Indices,
         weights: Floats,
         inputs: Floats,
         correction: float,
         variance: Variance | None,
     ) -> Coreset:
-        """Rows and unbiased weights as a coreset, corrected as far as was asked for."""
+        """Indices and unbiased weights as a coreset, corrected as far as was asked for."""
         return Coreset(
             rows,
             partly_corrected(weights, inputs, correction),
@@ -315,10 +315,10 @@ class AdaptiveCoreset(Selector):
 
     def _pooled(
         self, context: SelectionContext, n_pool: int, rng: np.random.Generator
-    ) -> tuple[Rows, Floats, Floats | None]:
-        """Rows of the pool, their weights, and the shares of the model-free draw among them; None if they are equal.
+    ) -> tuple[Indices, Floats, Floats | None]:
+        """Indices of the pool, their weights, and the shares of the model-free draw among them; None if they are equal.
 
-        Rows that a draw has put into a pool have had their shares: only in a pool of all rows they are still due.
+        Indices that a draw has put into a pool have had their shares: only in a pool of all rows they are still due.
         """
         n = context.n_samples
         if self.pool is None:

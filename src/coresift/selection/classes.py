@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from .._errors import InvalidInputError
 from .._validation import check_count, check_positive
-from ..coresets.budget import class_budgets
+from ..core.budgets import class_budgets
 from ..coresets.coreset import Coreset
 from .context import SelectionContext
 from .strategy import Selector, Strategy
@@ -52,7 +52,7 @@ class PerClass(Selector):
                 )
             return self.strategy.select(context, size, rng)
         counts = np.array([len(positions) for positions in context.classes().values()])
-        budgets = class_budgets(counts, size, self.min_per_class, self.power, rng)
+        budgets = class_budgets(counts, size, min_per_class=self.min_per_class, power=self.power, rng=rng)
         chosen = [
             (positions, self.strategy.select(part, int(budget), rng))
             for budget, (positions, part) in zip(budgets, context.parts(), strict=True)

@@ -15,7 +15,7 @@ from .._containers import as_numpy, n_rows
 from .._errors import InvalidInputError
 from .._validation import check_choice, check_count
 from .gradients import Gradients, Validation
-from .inputs import Rows, batch_of, class_positions, flattened, has_fractions, principal
+from .inputs import Indices, batch_of, class_positions, flattened, has_fractions, principal
 from .losses import Kind, kind_of, with_class_numbers
 from .torch_tensors import as_tensor, load_torch
 
@@ -122,7 +122,7 @@ class SelectionContext:
             )
         if gradients is not None and not gradients.is_finite():
             raise InvalidInputError("gradients contain NaN or infinity; they must be finite.")
-        self.rows: Rows = np.arange(n_samples)
+        self.rows: Indices = np.arange(n_samples)
         self._is_whole = True
         self.sizes: NDArray[np.float64] = np.ones(n_samples)
         self.model = model
@@ -181,7 +181,7 @@ class SelectionContext:
         """Whether the labels are classes and no targets of a regression, as far as they and the loss tell."""
         return kind_of(self.loss) is not Kind.NUMBERS and not has_fractions(self.labels)
 
-    def record(self, rows: Rows, norms: NDArray[np.floating[Any]]) -> None:
+    def record(self, rows: Indices, norms: NDArray[np.floating[Any]]) -> None:
         """Note how long the gradients of some samples were when training last met them.
 
         ``rows`` count from 0 in the data that the run began with. :func:`coresift.training.train` calls it where a
@@ -207,11 +207,11 @@ class SelectionContext:
         table = self._root_kept.get(SEEN)
         return None if table is None else table[self.rows]
 
-    def classes(self) -> dict[Any, Rows]:
+    def classes(self) -> dict[Any, Indices]:
         """The positions of each class, in the order of the labels."""
         return self.kept("classes", lambda: class_positions(self.labels))
 
-    def parts(self) -> Iterator[tuple[Rows, Self]]:
+    def parts(self) -> Iterator[tuple[Indices, Self]]:
         """Positions and context of each class. What is kept for a class stays kept from one selection to the next."""
         for number, (label, positions) in enumerate(self.classes().items()):
             part = self._copy()
@@ -228,7 +228,7 @@ class SelectionContext:
                 part._now["validation"] = self._now["validation"]
             yield positions, part
 
-    def batches(self, groups: Sequence[Rows]) -> BatchContext:
+    def batches(self, groups: Sequence[Indices]) -> BatchContext:
         """The context whose items are groups of samples."""
         return BatchContext(self, groups)
 
@@ -322,7 +322,7 @@ class SelectionContext:
             )
         return found
 
-    def _pass(self, X: Any, y: Any, rows: Rows) -> Any:
+    def _pass(self, X: Any, y: Any, rows: Indices) -> Any:
         from .hooks import device_of, layer_pass
 
         torch = load_torch()
@@ -349,7 +349,7 @@ class SelectionContext:
 class BatchContext(SelectionContext):
     """Groups of samples as items: gradients and features are means, ``sizes`` counts members, labels there are none."""
 
-    def __init__(self, samples: SelectionContext, groups: Sequence[Rows]) -> None:
+    def __init__(self, samples: SelectionContext, groups: Sequence[Indices]) -> None:
         vars(self).update(vars(samples))
         self._samples, self._groups = samples, groups
         self.rows = np.arange(len(groups))

@@ -11,7 +11,7 @@ from .._validation import check_count
 from ..coresets.coreset import Coreset
 from ..coresets.geometry import kmeans_centers
 from .context import SelectionContext
-from .inputs import Rows, dense_centred
+from .inputs import Indices, dense_centred
 from .strategy import Selector, one_blas_thread
 from .variance import Floats
 
@@ -56,7 +56,7 @@ class Cover(Selector):
         total = float(context.sizes.sum())
         return Coreset(rows, weights, context.n_samples, method=self.name, total_weight=total)
 
-    def _covered(self, context: SelectionContext, size: int) -> tuple[Rows, Floats]:
+    def _covered(self, context: SelectionContext, size: int) -> tuple[Indices, Floats]:
         features = dense_centred(context.features(self.features, self.n_components))
         own = context.fixed_rng(_CELLS, self.seed)
         with context.accounted(f"cells ({self.name})", len(features)), one_blas_thread():
@@ -75,7 +75,7 @@ class Cover(Selector):
         return chosen, masses[cells[chosen]] / shares[cells[chosen]]
 
 
-def _nearest(features: Floats, centers: Floats) -> tuple[Rows, Floats]:
+def _nearest(features: Floats, centers: Floats) -> tuple[Indices, Floats]:
     """The nearest centre of every row, and the square of its distance."""
     cells = np.empty(len(features), dtype=np.int64)
     squares = np.einsum("ij,ij->i", features, features)

@@ -16,7 +16,7 @@ from ..core.draw import DrawTable
 from ..coresets.coreset import Coreset
 from ..coresets.geometry import MEDIAN_SAMPLE, kmeans_centers
 from .context import BatchContext, SelectionContext
-from .inputs import Rows, class_positions, dense_centred
+from .inputs import Indices, class_positions, dense_centred
 from .strategy import Selector, one_blas_thread
 from .variance import Floats
 
@@ -109,7 +109,7 @@ class FixedCoreset(Selector):
         more = (self.bandwidth, self.max_centers, self.max_pool, self.labels, self.seed)
         return tuple(v if isinstance(v, str | int | float | None) else id(v) for v in own + more)
 
-    def _grown(self, context: SelectionContext, size: int) -> Rows:
+    def _grown(self, context: SelectionContext, size: int) -> Indices:
         own = context.fixed_rng(_GROW, self.seed)
         pool = own.permutation(context.n_samples)[: max(size, self.max_pool)]
         features = dense_centred(context.features(self.features, self.n_components)[pool])
@@ -140,8 +140,8 @@ class FixedCoreset(Selector):
         return np.sort(pool[chosen])
 
     def _drawn(
-        self, scores: Floats, chosen: NDArray[np.bool_], strata: Rows, count: int, own: np.random.Generator
-    ) -> Rows:
+        self, scores: Floats, chosen: NDArray[np.bool_], strata: Indices, count: int, own: np.random.Generator
+    ) -> Indices:
         """``count`` rows that are not chosen yet: systematically, stratum by stratum, in random order inside each."""
         free = np.flatnonzero(~chosen)
         total = float(scores[free].sum())
@@ -152,7 +152,7 @@ class FixedCoreset(Selector):
         return free[order[table.systematic(count, own).indices]]
 
     def _residuals(
-        self, features: Floats, targets: Floats, chosen: Rows, scale: float, own: np.random.Generator
+        self, features: Floats, targets: Floats, chosen: Indices, scale: float, own: np.random.Generator
     ) -> Floats:
         """Distances of the targets from what the proxy says, (n,)."""
         if len(chosen) > self.max_centers:
@@ -180,11 +180,11 @@ def _explained(residuals: Floats, targets: Floats) -> float:
 class _InOrder:
     """Instead of a generator: a draw along strata needs their order."""
 
-    def shuffle(self, rows: Rows) -> None:
+    def shuffle(self, rows: Indices) -> None:
         """Leave the rows as they are."""
 
 
-def _targets(context: SelectionContext, pool: Rows, wanted: bool) -> tuple[Floats | None, Rows]:
+def _targets(context: SelectionContext, pool: Indices, wanted: bool) -> tuple[Floats | None, Indices]:
     """Targets of the proxy, (n, k), if there are some and they are wanted, and the number of each row's class."""
     nothing = np.zeros(len(pool), dtype=np.int64)
     if not wanted or context._y is None or isinstance(context, BatchContext):
@@ -204,7 +204,7 @@ def _targets(context: SelectionContext, pool: Rows, wanted: bool) -> tuple[Float
     return (values - values.mean(axis=0)) / np.where(spread > 0, spread, 1.0), nothing
 
 
-def _strata(features: Floats, classes: Rows, size: int, own: np.random.Generator) -> Rows:
+def _strata(features: Floats, classes: Indices, size: int, own: np.random.Generator) -> Indices:
     """Numbers of class and cell, such that equal numbers are one stratum and a class is a run of numbers."""
     strata = np.empty(len(features), dtype=np.int64)
     n_classes = int(classes.max()) + 1

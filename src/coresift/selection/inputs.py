@@ -11,7 +11,7 @@ from .._containers import as_numpy, take_rows
 from .._errors import InvalidInputError, InvalidTypeError
 from .._validation import check_count
 
-Rows = NDArray[np.int64]
+Indices = NDArray[np.int64]
 
 
 def has_fractions(labels: NDArray[Any]) -> bool:
@@ -44,7 +44,7 @@ def principal(matrix: Any, n_components: int) -> NDArray[Any]:
         return pca.fit_transform(matrix)
 
 
-def class_positions(labels: NDArray[Any]) -> dict[Any, Rows]:
+def class_positions(labels: NDArray[Any]) -> dict[Any, Indices]:
     """Row numbers of each class."""
     if labels.ndim != 1:
         raise InvalidInputError(
@@ -55,7 +55,7 @@ def class_positions(labels: NDArray[Any]) -> dict[Any, Rows]:
     return dict(zip(found.tolist(), np.split(order, np.cumsum(counts)[:-1]), strict=True))
 
 
-def batch_of(X: Any, y: Any, rows: Rows) -> tuple[Any, Any]:
+def batch_of(X: Any, y: Any, rows: Indices) -> tuple[Any, Any]:
     """Inputs and targets of some rows of arrays, or of a data set, whose items may carry their own targets."""
     if not _is_dataset(X):
         if y is None:

@@ -8,6 +8,7 @@ import numpy as np
 
 from .._validation import check_count
 from ..coresets.coreset import Coreset
+from ..coresets.uniform import uniform_coreset
 from .context import SelectionContext
 from .strategy import Selector, everything
 
@@ -32,7 +33,7 @@ class AdaptiveRandom(Selector):
         return "adaptive-random"
 
     def _select(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Coreset:
-        return _uniform(context, rng.choice(context.n_samples, size, replace=False), self.name)
+        return uniform_coreset(context.n_samples, size, rng, sample_weight=context.sizes, method=self.name)
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,10 +57,6 @@ class Random(Selector):
 
     def _select(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Coreset:
         own = context.fixed_rng(_FIXED, self.seed)
-        return _uniform(context, own.permutation(context.n_samples)[:size], self.name)
-
-
-def _uniform(context: SelectionContext, rows: np.ndarray, name: str) -> Coreset:
-    n, sizes = context.n_samples, context.sizes
-    weights = sizes[rows] * (n / len(rows))
-    return Coreset(rows, weights, n, method=name, total_weight=float(sizes.sum()))
+        return uniform_coreset(
+            context.n_samples, size, own, sample_weight=context.sizes, nested=True, method=self.name
+        )

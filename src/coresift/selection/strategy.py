@@ -81,8 +81,8 @@ def everything(context: SelectionContext, name: str) -> Coreset:
 
 
 @dataclass(frozen=True)
-class Plan:
-    """The epochs of a run: first some on all the data, then some on the subset."""
+class Phases:
+    """Number of epochs on all data, and then on the subset."""
 
     n_full: int
     n_subset: int
@@ -92,17 +92,20 @@ class Plan:
         """Epochs in all."""
         return self.n_full + self.n_subset
 
-    def selects_at(self, epoch: int, every: int) -> bool:
-        """Whether a loop that selects every so many epochs selects before this one: at the start, at the end of the
-        warm start, and from there at each multiple."""
+    def selection_epoch(self, epoch: int, every: int) -> int:
+        """The epoch before which the subset of ``epoch`` is selected, if one is selected every ``every`` epochs."""
         since = epoch - self.n_full
-        return epoch == 0 or (since >= 0 and since % check_count(every, "every") == 0)
+        return 0 if since < 0 else epoch - since % check_count(every, "every")
+
+    def selects_at(self, epoch: int, every: int) -> bool:
+        """Whether to select before this epoch: at the start, after the warm start, and every ``every`` epochs then."""
+        return epoch == 0 or epoch == self.selection_epoch(epoch, every)
 
 
-def plan(strategy: Any, n_epochs: int, fraction: float) -> Plan:
-    """The epochs of a run of a strategy on a fraction of the data, when ``n_epochs`` were asked for."""
-    own = getattr(strategy, "plan", None)
-    return Plan(0, n_epochs) if own is None else own(n_epochs, fraction)
+def phases(strategy: Any, n_epochs: int, fraction: float) -> Phases:
+    """The phases of a run of ``n_epochs`` on a fraction of the data: those of the strategy, or the subset only."""
+    own = getattr(strategy, "phases", None)
+    return Phases(0, n_epochs) if own is None else own(n_epochs, fraction)
 
 
 def asks_for(strategy: Any, what: str) -> bool:

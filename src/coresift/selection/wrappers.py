@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 
 from .._errors import InvalidInputError
 from .._validation import check_budget, check_count, check_positive
+from ..core.budgets import class_quotas
 from ..coresets.coreset import Coreset
 from .context import SelectionContext
-from .strategy import Plan, Selector, Strategy, everything, rounded_up
+from .strategy import Phases, Selector, Strategy, everything, rounded_up
 
 
 def _name_of(strategy: Strategy) -> str:
@@ -71,12 +72,9 @@ def shares_of(size: int, capacities: NDArray[np.int64], rng: np.random.Generator
     """``size`` items over places of given capacities, as evenly as they allow; the odd ones at random."""
     if size >= capacities.sum():
         return capacities
-    low, high = 0, int(capacities.max())
-    while low < high:  # the largest level that does not overflow
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if np.minimum(capacities, middle).sum() <= size else (low, middle - 1)
-    counts = np.minimum(capacities, low)
-    open_places = np.flatnonzero(capacities > low)
+    quotas = class_quotas(capacities, size, power=0.0)
+    counts = np.floor(quotas + 1e-9).astype(np.int64)
+    open_places = np.flatnonzero(capacities > counts)
     counts[rng.choice(open_places, size - int(counts.sum()), replace=False)] += 1
     return counts
 
@@ -86,7 +84,7 @@ class Warm(Selector):
     """All of the data first, then a strategy: a share kappa of the subset run's compute goes to the full data.
 
     Of a run of T epochs on a fraction f of the data, ``ceil(kappa * T * f)`` epochs are on all data and
-    ``ceil(T - kappa * T)`` on the subset: see :meth:`plan`, by which a training loop must go. The context must know
+    ``ceil(T - kappa * T)`` on the subset: see :meth:`phases`, by which a training loop must go. The context must know
     ``n_epochs = T``.
 
     Parameters
@@ -108,23 +106,23 @@ class Warm(Selector):
         if check_positive(self.kappa, "kappa") >= 1:
             raise InvalidInputError(f"kappa = {self.kappa} must be above 0 and below 1.")
 
-    def plan(self, n_epochs: int, fraction: float) -> Plan:
+    def phases(self, n_epochs: int, fraction: float) -> Phases:
         """How many epochs on all data, and how many on the subset."""
         self._check()
         check_count(n_epochs, "n_epochs")
-        return Plan(rounded_up(self.kappa * n_epochs * fraction), rounded_up((1.0 - self.kappa) * n_epochs))
+        return Phases(rounded_up(self.kappa * n_epochs * fraction), rounded_up((1.0 - self.kappa) * n_epochs))
 
     def select(self, context: SelectionContext, budget: int | float, rng: np.random.Generator) -> Coreset:
         """All samples in the epochs of the warm start; afterwards what the strategy selects."""
         if context.n_epochs is None:
             raise InvalidInputError("a warm start needs the length of the run: give the context n_epochs.")
         size = check_budget(budget, context.n_samples, "budget")
-        if context.epoch < self.plan(context.n_epochs, size / context.n_samples).n_full:
+        if context.epoch < self.phases(context.n_epochs, size / context.n_samples).n_full:
             return everything(context, "full")
         return super().select(context, budget, rng)
 
     def _select(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Coreset:
         assert context.n_epochs is not None
         shorter = context._copy()  # so long is the run that there is
-        shorter.n_epochs = self.plan(context.n_epochs, size / context.n_samples).total
+        shorter.n_epochs = self.phases(context.n_epochs, size / context.n_samples).total
         return self.strategy.select(shorter, size, rng)

@@ -223,7 +223,7 @@ def train(
         transform=feed.transform,
     )
     sampler = CoresetSampler(context, strategy, budget, select_every=select_every, seed=seed, num_replicas=1)
-    n_epochs = sampler.plan.total
+    n_epochs = sampler.phases.total
     optimizer = torch.optim.SGD(model.parameters(), lr=lr, momentum=momentum, weight_decay=weight_decay)
 
     recorder = None

@@ -16,7 +16,7 @@ from .._containers import as_numpy, n_rows
 from .._errors import CoresiftError, InvalidInputError
 from .._validation import check_budget, check_count
 from ..coresets.coreset import Coreset
-from ..selection import SelectionContext, Selector, Strategy, plan, strategy_named
+from ..selection import SelectionContext, Selector, Strategy, phases, strategy_named
 from ..selection.context import SEEN
 from ..selection.strategy import asks_for
 
@@ -152,7 +152,7 @@ class CoresetSampler(Sampler[int]):
                 "Leave it out under torch.distributed, or choose fresh scores."
             )
         size = check_budget(budget, self.context.n_samples, "budget")
-        self.plan = plan(self.strategy, self.context.n_epochs or 1, size / self.context.n_samples)
+        self.phases = phases(self.strategy, self.context.n_epochs or 1, size / self.context.n_samples)
         self.epoch = 0
         self._core: Coreset | None = None
         self._selected_at = -1
@@ -181,8 +181,7 @@ class CoresetSampler(Sampler[int]):
 
     def selection_epoch(self, epoch: int) -> int:
         """The epoch before which the subset of this epoch is selected."""
-        since = epoch - self.plan.n_full
-        return 0 if since < 0 else epoch - since % self.select_every
+        return self.phases.selection_epoch(epoch, self.select_every)
 
     def set_epoch(self, epoch: int) -> None:
         """Go to an epoch: a new order, and a new selection if one is due. Calling it twice changes nothing."""
