@@ -14,7 +14,7 @@ from .._errors import InvalidInputError
 from .._validation import check_positive
 from ..core.points import BLOCK_BYTES, Matrix, Points, row_slices
 from ..core.rowwise import stacked_qr
-from ..rows.passes import Block
+from ..rows.rows import Block
 from .survey import float_rows
 
 MEDIAN_SAMPLE = 1000

@@ -9,8 +9,7 @@ import scipy.sparse as sp
 
 from ..core.points import BLOCK_BYTES, DenseBlock, Matrix, Points, row_slices, squared_norms
 from ..core.points import Block as PointBlock
-from ..rows.passes import BadRow, Block, recode
-from .._validation import LARGEST_MAGNITUDE
+from ..rows.rows import Block, check_block, recode
 from .keys import KeyPool, stacked
 
 _FARTHEST_KEPT = 512
@@ -81,7 +80,7 @@ class Survey:
         self.labels: dict[Any, int] = {}
         self.samples = {name: KeyPool(seed, np.array([size])) for name, (seed, size) in samples.items()}
         self.reach = 0.0  # largest square of any row, with weight or without
-        self._far: Matrix | None = None
+        self.far: Matrix | None = None
         self._far_squares = np.zeros(0)
         self._bar = -1.0
 
@@ -98,7 +97,7 @@ class Survey:
             reach = float(squares.max())
             usable = np.isfinite(squares.sum()) and w.min() >= 0 and np.isfinite(w.sum())
         if not usable:
-            _check_block(block)
+            check_block(block)
             reach, squares = np.inf, np.nan_to_num(squares, nan=np.inf)
         self.reach = max(self.reach, reach)
         self._keep_far(X, np.where(w > 0, squares, -1.0))
@@ -115,8 +114,8 @@ class Survey:
         theirs = other.moments
         self.moments.add(groups, theirs.counts, theirs.mass, theirs.mean, theirs.variance)
         self.reach = max(self.reach, other.reach)
-        if other._far is not None:
-            self._keep_far(other._far, other._far_squares)
+        if other.far is not None:
+            self._keep_far(other.far, other._far_squares)
         for name, pool in self.samples.items():
             pool.merge(other.samples[name], **({"code": to} if self.by_label else {}))
 
@@ -124,7 +123,7 @@ class Survey:
     def is_ordinary(self) -> bool:
         """Whether squares neither overflowed nor vanished, and have not lost their digits to a far origin."""
         farthest = float(self._far_squares.max(initial=0.0))
-        is_dense = isinstance(self._far, np.ndarray)
+        is_dense = isinstance(self.far, np.ndarray)
         return (
             np.isfinite(self.reach)
             and _SAFE_SQUARES[0] < farthest < _SAFE_SQUARES[1]
@@ -138,14 +137,14 @@ class Survey:
 
     def farthest(self, mean: np.ndarray) -> tuple[float, bool]:
         """The largest distance from ``mean`` of a row of positive weight; or an upper bound, and then False."""
-        if self._far is None or self.all_equal:
+        if self.far is None or self.all_equal:
             return 0.0, True
         shift = float(np.linalg.norm((mean - self.near) / self.unit))
         reach = float(np.sqrt(self._far_squares.max()))
         few = len(self._far_squares) < _FARTHEST_KEPT
         if not few and not float(np.sqrt(self._far_squares.min())) < reach - 2.0 * shift:
             return (reach + shift) * self.unit, False
-        return float(np.sqrt(self._relative(self._far, mean).sq_norms.max())) * self.unit, True
+        return float(np.sqrt(self._relative(self.far, mean).sq_norms.max())) * self.unit, True
 
     def _relative(self, X: Matrix, origin: np.ndarray) -> PointBlock:
         return Points(X, origin, self.unit, np.inf).gather(slice(None))
@@ -188,32 +187,13 @@ class Survey:
             return
         if len(above) > _FARTHEST_KEPT:
             above = above[np.sort(np.argpartition(-squares[above], _FARTHEST_KEPT - 1)[:_FARTHEST_KEPT])]
-        self._far = X[above] if self._far is None else stacked([self._far, X[above]])
+        self.far = X[above] if self.far is None else stacked([self.far, X[above]])
         self._far_squares = np.concatenate([self._far_squares, squares[above]])
         if len(self._far_squares) > _FARTHEST_KEPT:
             best = np.sort(np.argpartition(-self._far_squares, _FARTHEST_KEPT - 1)[:_FARTHEST_KEPT])
-            self._far, self._far_squares = self._far[best], self._far_squares[best]
+            self.far, self._far_squares = self.far[best], self._far_squares[best]
         if len(self._far_squares) == _FARTHEST_KEPT:
             self._bar = float(self._far_squares.min())
-
-
-def _check_block(block: Block) -> None:
-    """Raise at the first number that is not finite or too large, and at the first weight that cannot be one."""
-    values = block.X if isinstance(block.X, np.ndarray) else block.X.data
-    bad = ~(np.abs(values.astype(np.float64, copy=False)) <= LARGEST_MAGNITUDE)
-    if bad.any():
-        if isinstance(block.X, np.ndarray):
-            row, column = (int(i) for i in np.argwhere(bad)[0])
-            value = values[row, column]
-        else:
-            at = int(np.flatnonzero(bad)[0])
-            row, column = int(np.searchsorted(block.X.indptr, at, side="right")) - 1, int(block.X.indices[at])
-            value = values[at]
-        what = "NaN" if np.isnan(value) else "infinity" if np.isinf(value) else f"{value:g}"
-        raise BadRow(what, block.start + row, column)
-    wrong = np.flatnonzero(~(np.isfinite(block.weights) & (block.weights >= 0)))
-    if len(wrong):
-        raise BadRow(f"the weight {block.weights[wrong[0]]:g}", block.start + int(wrong[0]))
 
 
 class Extent:

@@ -227,7 +227,7 @@ def pieces_of(n_rows: int, n_columns: int, row_bytes: float, file: int = 0, star
 
 
 def check_block(block: Block) -> None:
-    """Raise at the first number that is not finite or a weight that is not allowed; else at numbers too large."""
+    """Raise at the first number that is not finite or too large, or the first weight that is not allowed."""
     if (bad := first_bad_value(block.X)) is not None:
         row, column, value = bad
         raise BadRow(bad_value(value), block.start + row, column, MUST_BE_FINITE)
@@ -235,8 +235,6 @@ def check_block(block: Block) -> None:
     if len(wrong):
         what = f"the weight {block.weights[wrong[0]]:g}"
         raise BadRow(what, block.start + int(wrong[0]), None, "; weights must be finite and not negative.")
-    largest = float(np.abs(block.X).max())
-    raise BadRow(f"{largest:.3g}, whose square overflows", block.start, None, "; scale the columns.")
 
 
 def encode_labels(values: np.ndarray, what: str) -> Labels:
