@@ -21,7 +21,7 @@ from coresift.coresets import RBFCoreset, audit
 from coresift.coresets.coreset import Coreset, QueryBall
 from coresift.coresets.uniform import uniform_coreset
 
-from .named import Dataset
+from .figure_data import Dataset
 
 logger = logging.getLogger(__name__)
 

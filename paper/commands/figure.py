@@ -60,11 +60,13 @@ def bandwidth(
 
 def _names_found(data_dir: Path | None) -> tuple[str, ...]:
     """The data sets to measure; their files are there."""
-    from ..named import NAMES, find_file
+    from coresift.data.datasets import find_dataset
+
+    from ..figure_data import NAMES
 
     names = NAMES if data_dir is not None else ("digits",)
     for name in names:
-        find_file(name, data_dir)  # all of them, before the first is read
+        find_dataset(name, data_dir)  # all of them, before the first is read
     return names
 
 
@@ -72,9 +74,9 @@ def _measured(
     settings: Settings, plan: Plan, names: tuple[str, ...], data_dir: Path | None, max_rows: int
 ) -> list[Measurement]:
     from ..bandwidth import expected_seconds, measure
-    from ..named import load_named
+    from ..figure_data import load_matrix
 
-    sets = [load_named(name, data_dir, max_rows, np.random.default_rng(plan.seed)) for name in names]
+    sets = [load_matrix(name, data_dir, max_rows, np.random.default_rng(plan.seed)) for name in names]
     for data in sets:
         check_budget(plan.size, len(data.X))
     seconds = sum(expected_seconds(data, plan) for data in sets)

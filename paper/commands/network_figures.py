@@ -75,7 +75,7 @@ def covtype(
     out: Out,
     data: Annotated[
         Path | None,
-        typer.Option(help="A file .npz with X of 54 columns; without it scikit-learn fetches the whole set."),
+        typer.Option(help="A file .npz with X of 54 columns and y; without it the whole set is fetched."),
     ] = None,
     rows: Annotated[int, typer.Option(min=100, help="Rows to use, at most, drawn at random.")] = 10_000,
     draws: Annotated[int, typer.Option(min=1, help="How many subsets of each kind and size.")] = 30,
@@ -84,9 +84,12 @@ def covtype(
     source: Source = None,
 ) -> None:
     """RBF fitting on CovType: error of the cost against the size of the subset, at three bandwidths."""
+    from coresift.data.datasets import find_dataset
+    from coresift.data.standard import read_covtype
+
     from ..covtype import CostError, Plan, measure
     from ..covtype_figure import draw
-    from ..named import load_file
+    from ..figure_data import prepare
     from ..tables import read_table
 
     if source is not None and data is not None:
@@ -95,7 +98,8 @@ def covtype(
     if source is not None:
         found = read_table(source, CostError)
     else:
-        loaded = load_file("covtype", data, rows, np.random.default_rng(seed))
+        path = data or find_dataset("covtype", download=True)[0]
+        loaded = prepare("covtype", read_covtype(path)[0], rows, np.random.default_rng(seed))
         most = len(loaded.X) // 5
         sizes = sorted({min(size, most) for size in Plan.sizes})
         plan = Plan(sizes=sizes, n_draws=draws, seed=seed)

@@ -1,4 +1,4 @@
-"""A results folder as the parts of a report: one for each table, version of its protocol and scale."""
+"""Read a results folder as the parts of a report: one for each table, protocol version and scale."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class Part:
     summary : Summary
     series : list of Series
     records : list of mappings
-        Those that the summary counts, and no others.
+        The records that the summary counts.
     is_declared : bool
-        Whether the protocol is one of this version of the program; else it is what the records say.
+        Whether this version of the program declares the protocol; otherwise it is read from the records.
     """
 
     summary: Summary
@@ -37,7 +37,7 @@ class Part:
 
     @property
     def protocol(self) -> Protocol:
-        """What was asked for."""
+        """The protocol of the runs."""
         return self.summary.protocol
 
 
@@ -55,7 +55,9 @@ def read_results(results: Path) -> Results:
     problems: list[str] = []
     for store in _stores(results):
         found = store.read()
-        name = f"{store.table}/{RECORDS}"  # a page that is sent to others need not tell where the folder is
+        name = (
+            f"{store.table}/{RECORDS}"  # the page may be sent to others: it does not show where the folder is
+        )
         problems += [sentence.replace(str(store.file), name) for sentence in found.problems]
         for records in _by_protocol(found.records):
             part, wrong = _part(store.table, records)
@@ -78,8 +80,8 @@ def _stores(results: Path) -> list[Store]:
     names = [entry.name for entry in results.iterdir() if (entry / RECORDS).is_file()]
     if not names:
         raise InvalidInputError(
-            f"{results}: there are no results in it, neither {RECORDS} nor a folder with one; "
-            f"'coresift bench run TABLE --results {results}' makes them."
+            f"{results}: no results: neither {RECORDS} nor a folder with one; "
+            f"make some with 'python -m paper run TABLE --results {results}'."
         )
     order = table_names()
     names.sort(key=lambda name: (order.index(name) if name in order else len(order), name))
@@ -87,7 +89,7 @@ def _stores(results: Path) -> list[Store]:
 
 
 def _by_protocol(records: Iterable[Record]) -> list[list[Record]]:
-    """Records of one version and scale together, the paper's scale and the newest version first."""
+    """Group records by version and scale, the paper's scale and the newest version first."""
     groups: dict[tuple[str, int], list[Record]] = {}
     for record in records:
         groups.setdefault((record["cell"]["scale"], record["cell"]["protocol"]), []).append(record)
@@ -105,7 +107,7 @@ def _part(table: str, records: Sequence[Record]) -> tuple[Part | None, list[str]
 
 
 def _protocol_of(table: str, records: Sequence[Record]) -> tuple[Protocol, bool]:
-    """The declared one, or for a table, scale or version that this program does not know, what the records say."""
+    """The declared protocol; for an unknown table, scale or version, what the records say."""
     cell = records[0]["cell"]
     if table in table_names():
         try:
@@ -143,7 +145,7 @@ def _most_common(values: Iterable[int]) -> int:
 
 
 def common(records: Iterable[Mapping[str, Any]], field: str) -> list[tuple[dict[str, Any], int]]:
-    """The different values of a field that is an object, the most frequent first, each with how often it occurs."""
+    """Return the distinct values of a field that is an object with their counts, the most frequent first."""
     counts: dict[str, tuple[dict[str, Any], int]] = {}
     for record in records:
         value = record.get(field)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.spatial.distance import cdist
 from sklearn.datasets import load_digits
 
-from coresift import Coreset, CoresiftError, LaplacianCoreset, QueryBall, RBFCoreset, audit
+from coresift import Coreset, CoresiftError, Guarantee, LaplacianCoreset, QueryBall, RBFCoreset, audit
 
 ROUNDING = 1e-12  # of the attacks
 ESTIMATORS = {"gaussian": RBFCoreset, "laplacian": LaplacianCoreset}
@@ -264,7 +264,9 @@ def test_what_reweighting_returns():
     assert core.certificate is None
     assert better.certificate.eps == pytest.approx(better.certify(X, sample_weight=w).eps, rel=1e-12)
     assert better.certificate.eps < 0.8 * core.certify(X, sample_weight=w).eps
-    assert better.guarantee == f"R{str(better.certificate)[1:]}."
+    assert better.guarantee == Guarantee(
+        "all", better.certificate.eps, None, "exact certificate", better.ball.radius
+    )
     assert better.weights.sum() == pytest.approx(w.sum(), rel=0.05)
     assert better.total_weight == pytest.approx(w.sum())
     assert (better.method, better.seed, better.bound) == (core.method, core.seed, core.bound)
@@ -431,7 +433,7 @@ def test_both_ends_of_the_bandwidth(loss, bandwidth):
         assert core.guarantee is None
     else:
         assert core.certificate.eps < 0.01
-        assert core.guarantee.startswith("Relative error at most")
+        assert str(core.guarantee).startswith("Relative error at most")
 
 
 def test_an_empty_coreset_is_wrong_by_all_of_it():

@@ -201,12 +201,15 @@ def test_certificates_reweighting_and_audits(X: Any, weights: Any, data: st.Data
     for attempt in (
         lambda: (
             core.certify(
-                X, weights, radius, method=data.draw(st.sampled_from(["auto", "exact", "sampled"]))
+                X,
+                sample_weight=weights,
+                radius=radius,
+                method=data.draw(st.sampled_from(["auto", "exact", "sampled"])),
             ).eps
         ),
-        lambda: core.reweight(X, weights),
+        lambda: core.reweight(X, sample_weight=weights),
         lambda: estimator.sample(2, refine=True),
-        lambda: audit(X, core, weights, n_starts=2).worst_error,
+        lambda: audit(X, core, sample_weight=weights, n_starts=2).worst_error,
     ):
         try:
             found = attempt()

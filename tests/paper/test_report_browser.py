@@ -45,11 +45,11 @@ addEventListener("load", () => {
     plots: plots.filter(shown).map(box),
     hidden: plots.filter(node => !shown(node)).length,
     letters: plots.filter(shown).map(plot => Math.min(...[...plot.querySelectorAll("text")].map(t => box(t)[1]))),
-    marks: plots.filter(shown).map(plot => plot.querySelectorAll(".mark, .line, .bar").length),
+    marks: plots.filter(shown).map(plot => plot.querySelectorAll("g.mark, g.line, g.bar").length),
     images: [...document.querySelectorAll("img")].map(i => [i.naturalWidth, box(i)[0]]),
     scrolls: [...document.querySelectorAll(".scroll")].filter(shown).map(box),
     colours: texts.map(node => [colour(node), node.closest(".missing, .problems") ? 1 : 0]),
-    fills: used.map(name => [name, document.querySelector(".mark." + name + ":not(.hollow)")])
+    fills: used.map(name => [name, document.querySelector("g.mark." + name + ":not(.hollow) use")])
       .filter(pair => pair[1]).map(([name, node]) => [name, getComputedStyle(node).fill]),
   }, "*");
 });

@@ -114,7 +114,7 @@ def test_a_pool_has_so_many_budgets_rounded_up_and_no_more_than_all(factor, expe
     core = strategy.select(context, 10, rng())
     (report,) = strategy.reports(context)
     assert report.pool == expected
-    assert core.guarantee == "weighted sums are unbiased"
+    assert str(core.guarantee) == "Weighted sums are unbiased."
     assert (report.variance.pool == 0) == (expected == 30)
 
 

@@ -20,8 +20,8 @@ from coresift.data import load_dataset, read_idx
 from coresift.rows.rows import Rows
 from paper.bench.protocol import Cell
 from paper.bench.store import Store
+from paper.figure_data import load_matrix
 from paper.lower_bound import CircleSensitivities
-from paper.named import load_named
 from paper.tables import read_table, write_table
 
 
@@ -375,7 +375,7 @@ READERS = (
     Reader(
         "mnist, figures",
         _mnist,
-        lambda path: load_named("mnist", path.parent.parent, 99, np.random.default_rng(0)).name,
+        lambda path: load_matrix("mnist", path.parent.parent, 99, np.random.default_rng(0)).name,
     ),
     Reader("cifar10 folder", _cifar_folder, _named("cifar10")),
     Reader("cifar10 tar", _cifar_archive(""), _named("cifar10")),

@@ -1,17 +1,13 @@
-"""The options that say what to read, and a display of passes; shared by the commands that read files."""
+"""The options that say what to read, shared by the commands that read files."""
 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
-from coresift.cli.options import Settings
 
 if TYPE_CHECKING:
     from coresift.rows.rows import Rows
@@ -66,19 +62,6 @@ def open_input(
         weight=weight if weight is not None else known.get("weight"),
         image_size=image_size or known.get("image_size") or 32,
     )
-
-
-@contextmanager
-def pass_display(settings: Settings) -> Iterator[Callable[[str, int], Callable[[int], None]]]:
-    """A progress bar for each pass, on standard error, where someone looks at it."""
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=settings.err, disable=not settings.shows_progress) as progress:
-
-        def on_pass(label: str, rows: int) -> Callable[[int], None]:
-            task = progress.add_task(label, total=rows)
-            return lambda done: progress.advance(task, done)
-
-        yield on_pass
 
 
 def _on_config(context: typer.Context, path: Path | None) -> Path | None:

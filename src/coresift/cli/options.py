@@ -15,6 +15,8 @@ import typer
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from coresift._progress import Bars
+
 
 @dataclass
 class Settings:
@@ -47,6 +49,12 @@ class Settings:
     def shows_progress(self) -> bool:
         """Whether a moving display may be drawn: someone looks at it and has not asked for silence."""
         return self.err.is_terminal and not self.quiet
+
+    def bars(self, *, transient: bool = False) -> Bars:
+        """Return a display that draws progress bars on standard error, if a moving display may be drawn."""
+        from coresift._progress import Bars
+
+        return Bars(self.err, disable=not self.shows_progress, transient=transient)
 
     def configure_logging(self) -> None:
         """Send the log of the package to standard error, at the level that was asked for."""

@@ -19,7 +19,6 @@ from coresift.cli.inputs import (
     Label,
     Weight,
     open_input,
-    pass_display,
 )
 from coresift.cli.options import Settings
 
@@ -169,7 +168,7 @@ def select(
     if not settings.quiet:
         for line in made.lines():
             settings.err.print(line, markup=False)
-    with pass_display(settings) as on_pass:
+    with settings.bars() as on_pass:
         chosen = run(made, on_pass)
     chosen.save(out, materialize=materialize)
     lines = [*chosen.lines(), f"Written: {out}"]

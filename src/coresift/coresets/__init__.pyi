@@ -1,4 +1,5 @@
 from .coreset import Coreset as Coreset
+from .coreset import Guarantee as Guarantee
 from .coreset import QueryBall as QueryBall
 from .functions import audit as audit
 from .functions import l1_svd as l1_svd
@@ -6,7 +7,7 @@ from .laplacian import LaplacianCoreset as LaplacianCoreset
 from .network_coreset import RBFNetworkCoreset as RBFNetworkCoreset
 from .network_models import RBFNetworkClassifier as RBFNetworkClassifier
 from .network_models import RBFNetworkRegressor as RBFNetworkRegressor
-from .network_results import NetworkError as NetworkError
+from .network_results import NetworkComparison as NetworkComparison
 from .network_results import SignedCoreset as SignedCoreset
 from .rbf import RBFCoreset as RBFCoreset
 from .result import Report as Report

@@ -31,7 +31,7 @@ from ..core.bound import SensitivityBound
 from ..core.draw import METHODS, DrawTable
 from ..core.points import Moments, Points, moments
 from ..core.sizes import SampleSize, finite, rounded_up
-from .coreset import Coreset, QueryBall
+from .coreset import Coreset, Guarantee, QueryBall
 from .geometry import check_bandwidth, check_reach, choose_scale
 from .improve import affine_rank, improved, normalized, pool_size
 from .scores import children, draw_scores, uniform_factor
@@ -354,8 +354,8 @@ class SensitivityCoreset(BaseEstimator):
     def _choose_scale(self, X: Any, found: Moments, shares: np.ndarray, rng: np.random.Generator) -> float:
         return choose_scale(self.bandwidth, X, found, shares, rng)
 
-    def _guarantee(self, method: str, count: int) -> str | None:
-        """What is proved of this draw: Bernstein's inequality for each single query, when draws are independent."""
+    def _guarantee(self, method: str, count: int) -> Guarantee | None:
+        """Bernstein's inequality for each single query, which needs independent draws."""
         if method != "iid" or not self.is_certified_:
             return None
         # 2 exp(-m e^2 / (2 t (1 + e/3))) = delta  <=>  e^2 = a (1 + e/3),  a = 2 t ln(2/delta) / m
@@ -363,10 +363,9 @@ class SensitivityCoreset(BaseEstimator):
         eps = a / 6.0 + math.sqrt(a * a / 36.0 + a)
         if eps >= 1.0:
             return None
-        return (
-            f"For each single query of the ball, relative error at most {eps:.3f} with probability "
-            f"{1 - _STATED_DELTA:g} over the draw (Bernstein, m = {count}, t = {self._draw_total:.3g})."
-        )
+        ball = self._ball()
+        radius = None if ball is None else ball.radius
+        return Guarantee("single", eps, _STATED_DELTA, "Bernstein", radius, count, self._draw_total)
 
     def _refuse_large(self, n: int) -> None:
         if self.max_exact is not None and n > self.max_exact:

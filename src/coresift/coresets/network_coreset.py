@@ -27,7 +27,7 @@ from ..core.network_audit import NetworkAudit, worst_network
 from ..core.points import Points, squared_norms
 from ..core.sizes import covering, paper_formula, vc
 from .base import FitContext
-from .coreset import Coreset
+from .coreset import Coreset, Guarantee
 from .network_families import (
     ROOT,
     FamilyBound,
@@ -38,7 +38,7 @@ from .network_families import (
     single_query,
     target_shares,
 )
-from .network_results import NetworkError, SignedCoreset, compared
+from .network_results import NetworkComparison, SignedCoreset, compared
 from .rbf import RBFCoreset
 
 CONSTRUCTIONS = ("whole-loss", "paper")
@@ -141,7 +141,7 @@ class RBFNetworkCoreset(RBFCoreset):
         *,
         eps: float | None = None,
         delta: float = 0.05,
-    ) -> NetworkError:
+    ) -> NetworkComparison:
         """How wrong a coreset is about one network, term by term, with the guarantee's right-hand side.
 
         Parameters
@@ -299,10 +299,9 @@ class RBFNetworkCoreset(RBFCoreset):
             "paper": paper_formula(t, points.d + 1, eps, each),
         }
 
-    def _guarantee(self, method: str, count: int) -> str | None:
-        sentence = super()._guarantee(method, count)
-        of_families = "For each single query to each family of sums that the loss is made of"
-        return sentence and sentence.replace("For each single query of the ball", of_families)
+    def _guarantee(self, method: str, count: int) -> Guarantee | None:
+        proved = super()._guarantee(method, count)
+        return proved and replace(proved, queries="families")
 
     def _signed(self, core: Coreset) -> SignedCoreset:
         assert self._column is not None

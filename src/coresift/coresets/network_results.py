@@ -1,4 +1,4 @@
-"""What the coresets of a network's loss give: the paper's pair, and the errors of one network."""
+"""Results for the loss of a network: the paper's pair of coresets, and the errors of one network."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class SignedCoreset:
         return f"SignedCoreset(positive={self.positive!r}, negative={self.negative!r})"
 
     def merged(self) -> Coreset:
-        r"""Both as one training set, in the weights of the rows: :math:`v / |y|`.
+        r"""Return both as one training set, in the weights of the rows: :math:`v / |y|`.
 
         Its cross term is that of the pair. It stands for the rows with :math:`y \ne 0`, unbiased for the whole loss
         over them; the paper proves nothing about its square term.
@@ -61,8 +61,8 @@ class SignedCoreset:
 
 
 @dataclass(frozen=True)
-class NetworkError:
-    """What a coreset says about one network, beside the truth. All errors are absolute differences of sums.
+class NetworkComparison:
+    """The sums of one network over a coreset and over the data. All errors are absolute differences of sums.
 
     With ``eps`` such that the families of sums are kept within ``1 +- eps``, it is guaranteed that
     ``cross_error <= eps * cross_scale`` and ``loss_error <= eps * scale``, and if no two outputs of a column differ in
@@ -96,7 +96,7 @@ class NetworkError:
 
     @property
     def bound(self) -> float | None:
-        """The guarantee's right-hand side for the loss, ``eps * scale``; None without an eps or for a pair."""
+        """Right-hand side of the guarantee for the loss, ``eps * scale``; None without an eps or for a pair."""
         return None if self.eps is None or not self.covers_loss else self.eps * self.scale
 
     @property
@@ -112,11 +112,11 @@ class NetworkError:
 
 def compared(
     truth: NetworkSums, drawn: NetworkSums, alphas: np.ndarray, eps: float | None, covers_loss: bool
-) -> NetworkError:
+) -> NetworkComparison:
     """Compare the sums over a draw with those over all rows."""
     loss, loss_coreset = truth.loss(alphas), drawn.loss(alphas)
     cross, square = truth.cross(alphas), truth.square(alphas)
-    return NetworkError(
+    return NetworkComparison(
         loss=loss,
         loss_coreset=loss_coreset,
         loss_error=abs(loss_coreset - loss),

@@ -2,40 +2,86 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._errors import InvalidInputError, InvalidTypeError
+from .._errors import InvalidInputError
 from .._validation import LARGEST_RATIO, check_choice, check_features, check_positive, check_weights
 from ..core.points import Matrix, Points, moments
-from .coreset import Coreset, QueryBall
+from ..rows.rows import Rows
+from .budget import parse_bytes
+from .values import LOSSES, QueryBall
+
+if TYPE_CHECKING:
+    from .coreset import Coreset
+
+MAX_MEMORY = "2GB"
 
 
-def checked_queries(
-    X: Any, coreset: Coreset, sample_weight: Any, radius: Any, loss: Any = None, bandwidth: Any = None
-) -> tuple[Points, np.ndarray, QueryBall]:
-    """Scaled points, checked weights and the ball, for a coreset and the data it was drawn from."""
-    if not isinstance(coreset, Coreset):
-        raise InvalidTypeError(f"coreset = {type(coreset).__name__} must be a Coreset.")
-    check_euclidean(coreset)
-    X = check_features(X)
-    if X.shape[0] != coreset.n_samples:
+@dataclass(frozen=True)
+class Asked:
+    """A question about a data set: its rows in the coordinates of the ball, with their weights."""
+
+    points: Points
+    weights: np.ndarray
+    ball: QueryBall
+
+    @property
+    def total(self) -> float:
+        """Sum of the weights."""
+        return float(self.weights.sum())
+
+    @property
+    def shares(self) -> np.ndarray:
+        """The weights divided by their sum."""
+        return self.weights / self.total
+
+
+@contextmanager
+def asked(
+    X: Any,
+    core: Coreset,
+    sample_weight: Any,
+    radius: Any,
+    max_memory: Any,
+    loss: Any = None,
+    bandwidth: Any = None,
+) -> Iterator[Asked]:
+    """Check a coreset against the data that it was drawn from, which may be an array or ``Rows``.
+
+    ``Rows`` beyond ``max_memory`` bytes are kept in a temporary file while the block runs.
+    """
+    check_euclidean(core)
+    if isinstance(X, Rows):
+        _check_rows(core, X.n, X.name)
+    with X.load(parse_bytes(max_memory, "max_memory")) if isinstance(X, Rows) else nullcontext() as loaded:
+        if loaded is not None:
+            X, sample_weight = loaded.X, loaded.weights if sample_weight is None else sample_weight
+        X = check_features(X)
+        _check_rows(core, X.shape[0], "X")
+        weights = check_weights(sample_weight, X.shape[0])
+        _check_total(core, float(weights.sum()), sample_weight is not None)
+        ball = _chosen_ball(X, weights, core.ball, radius, loss, bandwidth)
+        counted = weights > 0
+        # a subset given by hand may hold rows without weight
+        counted[core.indices[core.weights > 0]] = True
+        yield Asked(_scaled_points(X, counted, ball), weights, ball)
+
+
+def _check_rows(core: Coreset, n: int, name: str) -> None:
+    if n != core.n_samples:
         raise InvalidInputError(
-            f"X has {X.shape[0]} rows, but the coreset was drawn from {coreset.n_samples}; pass the same data."
+            f"{name} has {n:,} rows, but the coreset was drawn from {core.n_samples:,}; pass the same data."
         )
-    weights = check_weights(sample_weight, X.shape[0])
-    check_total(coreset, float(weights.sum()), sample_weight is not None)
-    ball = query_ball(X, weights, coreset.ball, radius, loss, bandwidth)
-    counted = weights > 0
-    # a subset given by hand may hold rows without weight
-    counted[coreset.indices[coreset.weights > 0]] = True
-    return scaled_points(X, counted, ball), weights, ball
 
 
-def check_total(coreset: Coreset, total: float, is_given: bool) -> None:
-    """Refuse other weights than the coreset was drawn with: the answer would be to another question."""
-    drawn = coreset.total_weight
+def _check_total(core: Coreset, total: float, is_given: bool) -> None:
+    """Refuse other weights than the coreset was drawn with, which would answer another question."""
+    drawn = core.total_weight
     if drawn is not None and abs(total - drawn) > 1e-6 * max(total, drawn):
         given = "sample_weight sums" if is_given else "without sample_weight, the rows sum"
         raise InvalidInputError(
@@ -44,49 +90,39 @@ def check_total(coreset: Coreset, total: float, is_given: bool) -> None:
         )
 
 
-def check_euclidean(coreset: Coreset) -> None:
+def check_euclidean(core: Coreset) -> None:
     """Refuse coresets drawn for another metric: their queries are not a ball, their kernel may not be one."""
-    if coreset.ball is None and coreset.bound is not None:
+    if core.ball is None and core.bound is not None:
         raise InvalidInputError(
             "this coreset was drawn for another metric than the Euclidean one; audits and certificates need "
             "metric='euclidean'."
         )
 
 
-def query_ball(
+def _chosen_ball(
     X: Matrix, weights: np.ndarray, own: QueryBall | None, radius: Any, loss: Any, bandwidth: Any
 ) -> QueryBall:
-    """The queries meant: what is given, else the coreset's own, else the paper's normalisation with radius 1."""
-    if own is not None and X.shape[1] != len(own.center):
+    """What is given, else the coreset's own, else the paper's normalisation with radius 1."""
+    if own is None:
+        found = moments(X, weights / weights.sum())
+        own = QueryBall("gaussian", found.mean, found.max_norm or 1.0, 1.0)
+    elif X.shape[1] != len(own.center):
         raise InvalidInputError(
             f"X has {X.shape[1]} columns, but the coreset was drawn from {len(own.center)}."
         )
-    kind = (
-        check_choice(loss, "loss", ("gaussian", "laplacian"))
-        if loss is not None
-        else own.loss
-        if own
-        else "gaussian"
-    )
-    if radius is not None:
-        everywhere = kind == "laplacian" and np.isscalar(radius) and radius == np.inf
-        reach = np.inf if everywhere else check_positive(radius, "radius", at_most=LARGEST_RATIO)
-    elif kind == "laplacian":
+    kind = own.loss if loss is None else check_choice(loss, "loss", LOSSES)
+    if kind == "laplacian" and (radius is None or (np.isscalar(radius) and radius == np.inf)):
         reach = np.inf
+    elif radius is not None:
+        reach = check_positive(radius, "radius", at_most=LARGEST_RATIO)
     else:
-        reach = own.radius if own is not None and np.isfinite(own.radius) else 1.0
-    if own is not None:
-        center, scale = own.center, own.scale
-    else:
-        found = moments(X, weights / weights.sum())
-        center, scale = found.mean, found.max_norm or 1.0
-    if bandwidth is not None:
-        scale = check_positive(bandwidth, "bandwidth")
-    return QueryBall(kind, center, scale, reach)
+        reach = own.radius if np.isfinite(own.radius) else 1.0
+    scale = own.scale if bandwidth is None else check_positive(bandwidth, "bandwidth")
+    return QueryBall(kind, own.center, scale, reach)
 
 
-def scaled_points(X: Matrix, counted: np.ndarray, ball: QueryBall) -> Points:
-    """The rows in the coordinates of the ball; ``counted`` are those that the largest norm is taken over."""
+def _scaled_points(X: Matrix, counted: np.ndarray, ball: QueryBall) -> Points:
+    """Return the rows in the coordinates of the ball; the largest norm is taken over the ``counted`` ones."""
     points = Points(X, ball.center, ball.scale, max_norm=np.inf)
     farthest, of_counted = 0.0, 0.0
     with np.errstate(over="ignore", invalid="ignore"):

@@ -106,7 +106,7 @@ class Selection:
             "rows": core.n_samples,
             "method": core.method,
             "bound": core.bound,
-            "guarantee": core.guarantee,
+            "guarantee": core.guarantee and core.guarantee.as_dict(),
             **asdict(self.report),
             "uniform_is_as_good": self.report.uniform_is_as_good,
             "run": self.run,
@@ -130,12 +130,12 @@ class Selection:
         check_output(target, self.coreset.size)
         core = self.coreset
         if not materialize:
-            write_coreset(target, core._about(), core.indices, core.weights, self.columns(), self.run)
+            write_coreset(target, core.as_dict(), core.indices, core.weights, self.columns(), self.run)
         elif target.suffix.lower() == ".npz":
             columns = {**self.columns(), "X": self.source.take(core.indices).X}
-            write_coreset(target, core._about(), core.indices, core.weights, columns, self.run)
+            write_coreset(target, core.as_dict(), core.indices, core.weights, columns, self.run)
         else:
-            header = header_text(core._about(), core.indices, core.weights)
+            header = header_text(core.as_dict(), core.indices, core.weights)
             metadata = parquet_metadata(header, json.dumps(self.run, allow_nan=False))
             write_whole(target, lambda file: _write_rows(file, self, metadata))
 

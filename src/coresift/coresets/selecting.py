@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .._errors import InvalidInputError
-from .._progress import logger
+from .._progress import Progress, logger
 from .._validation import check_choice, check_count, check_probability
 from ..core.budgets import class_budgets
 from ..core.draw import METHODS
@@ -18,8 +18,8 @@ from ..rows.opening import open_rows
 from ..rows.rows import Rows
 from .budget import parse_budget, parse_bytes, size_for_error
 from .check import QuerySums, random_queries
-from .coreset import Coreset, QueryBall
-from .fitting import Estimator, OnPass, Prepared, Runner, prepare, sample_log_values, silent
+from .coreset import Coreset, Guarantee, QueryBall
+from .fitting import Estimator, OnPass, Prepared, Runner, prepare, sample_log_values
 from .keys import KeyPool, guess_bars
 from .laplacian import LaplacianCoreset
 from .plan import Plan, is_small, make_plan
@@ -203,7 +203,7 @@ def run(made: Plan, on_pass: OnPass | None = None) -> Selection:
     source, options = made.source, made.options
     estimator = options.estimator()
     with open_engine(options.engine, source, options.workers) as engine:
-        runner = Runner(source, engine, on_pass or silent)
+        runner = Runner(source, engine, on_pass or Progress)
         rng = children(np.random.default_rng(options.seed), 3)[0]
         if is_small(estimator, source, options.per_class):
             core, report, prepared = _in_memory(runner, estimator, options, rng)
@@ -342,10 +342,8 @@ def _drawn(
                 f"eps = {options.eps:g} needs {size:,} independent draws ({argument}), no fewer than the "
                 f"{len(shares):,} rows: keep them all, or ask for a larger eps or for a budget."
             )
-        guarantee = (
-            f"Relative error at most {options.eps:g} for all queries of the ball at once, with probability "
-            f"{1 - options.delta:g} over the draw ({argument}, m = {size})."
-        )
+        radius = float(options.radius) if options.loss == "gaussian" else np.inf
+        guarantee = Guarantee("all", options.eps, options.delta, argument, radius, size)
     core = estimator.sample(
         size, method=str(options.method), random_state=options.seed, normalize=options.normalize
     )

@@ -29,7 +29,7 @@ from ..core.draw import DrawTable
 from ..core.gaussian import Problem, cells, cells_bound, closed_form
 from ..core.laplacian import laplacian_cells
 from ..core.points import Points, moments, squared_norms
-from .coreset import Coreset, QueryBall
+from .coreset import Coreset, Guarantee, QueryBall
 from .files import arrays_checksum, write_whole
 from .geometry import cell_centers, check_bandwidth, choose_scale
 from .scores import draw_scores
@@ -206,9 +206,8 @@ class StreamingCoreset:
         self.deviation_ = math.sqrt(drawn.variance)
         guarantee = None
         if drawn.error < 1.0:
-            guarantee = (
-                f"For each single query of the ball, relative error at most {drawn.error:.3f} with probability "
-                f"{1 - self.delta:g} over the draws (Bernstein, added up over {self._n_draws + 1} draws)."
+            guarantee = Guarantee(
+                "single", drawn.error, self.delta, "Bernstein", ball.radius, n_stages=self._n_draws + 1
             )
         return Coreset(
             drawn.rows[order],

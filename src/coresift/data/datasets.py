@@ -26,7 +26,6 @@ from .standard import (
     load_covtype,
     load_digits_splits,
     load_mnist,
-    sklearn_cache,
 )
 from .user_sets import Options, from_arrays, from_npz, from_table, is_hugging_face
 
@@ -110,7 +109,7 @@ def load_dataset(
             raise InvalidInputError(f"label, test and task are for your own data; {data!r} brings its own.")
         if image_size is not None and data != "imagenet":
             raise InvalidInputError(f"image_size = {image_size}: {data!r} has one size only.")
-        return _load_named(data, data_folder(data_dir), options, download=download, verify=verify)
+        return _load_named(data, data_dir, options, download=download, verify=verify)
     return _load_own(data, test, options)
 
 
@@ -133,8 +132,11 @@ def available_datasets(data_dir: str | os.PathLike[str] | None = None) -> list[D
     return infos
 
 
-def _load_named(name: str, root: Path, options: Options, *, download: bool, verify: bool) -> DatasetSplits:
-    known = _NAMED[name]
+def find_dataset(
+    name: str, data_dir: str | os.PathLike[str] | None = None, *, download: bool = False
+) -> list[Path]:
+    """The files of a named data set, fetched if ``download`` allows it; an error says what is missing."""
+    known, root = _NAMED[name], data_folder(data_dir)
     found, missing = known.find(root)
     if missing and download and known.downloads:
         for file in [file for file in known.downloads if file.file in missing] or known.downloads:
@@ -143,6 +145,12 @@ def _load_named(name: str, root: Path, options: Options, *, download: bool, veri
         found, missing = known.find(root)
     if missing:
         raise InvalidInputError(_what_to_do(name, known, root, missing))
+    return found
+
+
+def _load_named(name: str, data_dir: Any, options: Options, *, download: bool, verify: bool) -> DatasetSplits:
+    known = _NAMED[name]
+    found = find_dataset(name, data_dir, download=download)
     if verify:
         for path in found:
             check_published(path, known.downloads)
@@ -223,15 +231,7 @@ def _mnist(root: Path) -> Found:
 
 def _covtype(root: Path) -> Found:
     path = find_covtype(root)
-    if path is not None:
-        return [path], []
-    cache = sklearn_cache()
-    return ([cache], []) if cache.is_file() else ([], [COVTYPE_FILES[0].file])
-
-
-def _load_covtype(found: list[Path], options: Options) -> DatasetSplits:
-    path = None if found[0] == sklearn_cache() else found[0]
-    return load_covtype(path, options.test_fraction, options.seed)
+    return ([], [COVTYPE_FILES[0].file]) if path is None else ([path], [])
 
 
 def _one(find: Callable[[Path], tuple[Path | None, list[str]]], root: Path) -> Found:
@@ -285,7 +285,7 @@ _NAMED = {
         "forest cover types, up to 581,012 rows of 54 numbers, seven classes of very unequal size",
         ("covtype/covtype*.npz (arrays X and y)", "covtype/covtype.data.gz", "scikit-learn's own cache"),
         _covtype,
-        _load_covtype,
+        lambda found, options: load_covtype(found[0], options.test_fraction, options.seed),
         COVTYPE_FILES,
     ),
 }

@@ -123,14 +123,16 @@ def load_digits_splits(test_fraction: float, seed: int) -> DatasetSplits:
 
 
 def find_covtype(root: Path) -> Path | None:
-    """A file ``covtype*.npz`` or the published table; None where there is neither."""
+    """A file ``covtype*.npz``, the published table, or scikit-learn's cache; None if there is none of them."""
     folders = [root / "covtype", root]
     found = [path for folder in folders for path in sorted(folder.glob("covtype*.npz"))]
     if len(found) > 1:
         raise InvalidInputError(
             f"{found[0]} and {found[1].name}: one file covtype*.npz is needed, not {len(found)}"
         )
-    return found[0] if found else first_file(folders, ("covtype.data.gz", "covtype.data"))
+    if path := found[0] if found else first_file(folders, ("covtype.data.gz", "covtype.data")):
+        return path
+    return cache if (cache := sklearn_cache()).is_file() else None
 
 
 def sklearn_cache() -> Path:
@@ -139,21 +141,27 @@ def sklearn_cache() -> Path:
     return Path(home).expanduser() / "covertype" / "samples_py3"
 
 
-def load_covtype(path: Path | None, test_fraction: float, seed: int) -> DatasetSplits:
-    """Rows of 54 numbers, seven classes; without a path, from the cache of scikit-learn's ``fetch_covtype``."""
-    X, labels, where = _covtype_arrays(path)
+def read_covtype(path: Path) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of 54 numbers, as they are stored, and labels from 1 to 7, from a file of :func:`find_covtype`."""
+    X, labels = _covtype_arrays(path)
     if X.ndim != 2 or X.shape[1] != _COVTYPE_COLUMNS or X.dtype.kind not in "iuf":
         raise InvalidInputError(
-            f"{where}: X has shape {X.shape} and type {X.dtype}; {_COVTYPE_COLUMNS} columns of numbers are needed"
+            f"{path}: X has shape {X.shape} and type {X.dtype}; {_COVTYPE_COLUMNS} columns of numbers are needed"
         )
     if labels.shape != (len(X),) or not np.isin(labels, np.arange(1, _COVTYPE_CLASSES + 1)).all():
         raise InvalidInputError(
-            f"{where}: y must be one number from 1 to {_COVTYPE_CLASSES} for each of {len(X)} rows"
+            f"{path}: y must be one number from 1 to {_COVTYPE_CLASSES} for each of {len(X)} rows"
         )
     if X.dtype.kind == "f" and not np.isfinite(X).all():
-        raise InvalidInputError(f"{where}: X holds numbers that are not finite")
+        raise InvalidInputError(f"{path}: X holds numbers that are not finite")
+    return X, labels
+
+
+def load_covtype(path: Path, test_fraction: float, seed: int) -> DatasetSplits:
+    """Rows of 54 standardised numbers, seven classes."""
+    X, labels = read_covtype(path)
     y = labels.astype(np.int64) - 1
-    train, test = split_rows(y, "classification", test_fraction, seed, str(where))
+    train, test = split_rows(y, "classification", test_fraction, seed, str(path))
     scaling = scaling_of(X[train])
     return array_splits(
         "covtype",
@@ -168,26 +176,25 @@ def load_covtype(path: Path | None, test_fraction: float, seed: int) -> DatasetS
     )
 
 
-def _covtype_arrays(path: Path | None) -> tuple[np.ndarray, np.ndarray, Path | str]:
-    if path is None:
+def _covtype_arrays(path: Path) -> tuple[np.ndarray, np.ndarray]:
+    if path == sklearn_cache():
         from sklearn.datasets import fetch_covtype
 
-        where = f"{sklearn_cache()}, scikit-learn's own cache"
         try:
             cached = fetch_covtype(download_if_missing=False)
         except Exception as error:  # whatever a damaged cache makes joblib raise
-            raise InvalidInputError(f"{where}: cannot be read ({error})") from error
-        return cached.data, cached.target, where
+            raise InvalidInputError(f"{path}, scikit-learn's cache: cannot be read ({error})") from error
+        return cached.data, cached.target
     if path.suffix == ".npz":
         X, y = read_arrays(path, "X", "y")
-        return X, y, path
+        return X, y
     with naming(path, "not a table of integers, or damaged"):
         opener: Callable[..., Any] = gzip.open if path.suffix == ".gz" else open
         with opener(path, "rb") as file:
             table = np.loadtxt(_lines(file), delimiter=",", dtype=np.int16, ndmin=2)
         if table.size == 0:
             raise ValueError("it is empty")
-    return table[:, :-1], table[:, -1], path
+    return table[:, :-1], table[:, -1]
 
 
 def _lines(file: IO[bytes]) -> Iterator[bytes]:

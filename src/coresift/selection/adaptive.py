@@ -13,7 +13,7 @@ from .._errors import InvalidInputError, InvalidTypeError
 from .._progress import logger
 from .._validation import check_choice, check_count
 from ..core.draw import DrawTable
-from ..coresets.coreset import Coreset
+from ..coresets.coreset import Coreset, Guarantee
 from .classes import PerClass
 from .context import SelectionContext
 from .gradients import Gradients
@@ -301,7 +301,7 @@ class AdaptiveCoreset(Selector):
             context.n_samples,
             method=self._described(context, variance, correction),
             total_weight=float(context.sizes.sum()),
-            guarantee=None if correction < 1 else "weighted sums are unbiased",
+            guarantee=None if correction < 1 else Guarantee("sums"),
         )
 
     def _described(self, context: SelectionContext, variance: Variance | None, correction: float) -> str:

@@ -15,7 +15,7 @@ from torch.utils.data import Dataset, Sampler, TensorDataset
 from .._containers import as_numpy, n_rows
 from .._errors import CoresiftError, InvalidInputError
 from .._validation import check_budget, check_count
-from ..coresets.coreset import Coreset
+from ..coresets.coreset import Coreset, Guarantee
 from ..selection import SelectionContext, Selector, Strategy, phases, strategy_named
 from ..selection.context import SEEN
 from ..selection.strategy import asks_for
@@ -240,7 +240,7 @@ class CoresetSampler(Sampler[int]):
             "n_samples": core.n_samples,
             "method": core.method,
             "total_weight": core.total_weight,
-            "guarantee": core.guarantee,
+            "guarantee": core.guarantee and core.guarantee.as_dict(),
             "indices": torch.tensor(core.indices),
             "weights": torch.tensor(core.weights),
         }
@@ -252,8 +252,15 @@ class CoresetSampler(Sampler[int]):
                 f"the state is of a sampler of {state['n_samples']} samples, but there are {self.context.n_samples}."
             )
         indices, weights = (state[key].cpu().numpy() for key in ("indices", "weights"))
-        about: dict[str, Any] = {name: state.get(name) for name in ("total_weight", "guarantee")}
-        self._core = Coreset(indices, weights, state["n_samples"], method=state["method"], **about)
+        proved = state.get("guarantee")
+        self._core = Coreset(
+            indices,
+            weights,
+            state["n_samples"],
+            method=state["method"],
+            total_weight=state.get("total_weight"),
+            guarantee=proved and Guarantee.from_dict(proved),
+        )
         self.epoch, self._selected_at, self.seed = state["epoch"], state["selected_at"], state["seed"]
         self.context._seed = self.seed  # of draws that are made once and kept
         self.context._root_kept.pop(SEEN, None)

@@ -56,8 +56,8 @@ def test_files_and_the_figure_from_the_table_alone(
         (["--out", "."], 1, "folder"),
         (["--out", "a.svg", "--table", "a.json"], 1, r"unknown suffix '\.json' of a table"),
         (["--out", "a.svg", "--table", "nosuch/a.csv"], 1, "cannot be written"),
-        (["--out", "a.svg", "--data-dir", "nosuch"], 1, "nosuch: no such folder"),
-        (["--out", "a.svg", "--data-dir", "."], 1, "mnist: no such folder"),
+        (["--out", "a.svg", "--data-dir", "nosuch"], 1, "the data set .mnist. is not in nosuch"),
+        (["--out", "a.svg", "--data-dir", "."], 1, "the data set .mnist. is not in"),
         (["--out", "a.svg", "--from", "nosuch.csv"], 1, r"nosuch\.csv: no such file"),
         (["--out", "a.svg", "--from", "a.csv", "--data-dir", "."], 2, "--data-dir does not go with it"),
         (["--out", "a.svg", "--seeds", "0"], 2, "seeds"),
@@ -105,7 +105,7 @@ def test_a_long_run_is_announced(
     [
         (["--out", "x.foo"], "unknown suffix '.foo'"),
         (["--out", "x.svg", "--size", "12.5"], "whole number"),
-        (["--out", "x.svg", "--data-dir", "nosuch"], "nosuch: no such folder"),
+        (["--out", "x.svg", "--data-dir", "nosuch"], "is not in nosuch"),
         (["--out", "x.svg", "--from", "nosuch.csv"], "nosuch.csv: no such file"),
     ],
 )

@@ -1,8 +1,7 @@
-"""Named data sets, from small files in the layout of the real ones."""
+"""Data of the figures: rows of the data sets, chosen by a seed and prepared, from small files in the real layout."""
 
 import gzip
 import io
-import struct
 from pathlib import Path
 
 import numpy as np
@@ -10,20 +9,14 @@ import pytest
 from sklearn.datasets import load_digits
 
 from coresift import InvalidInputError
-from paper.named import NAMES, find_file, load_named
-
-
-def write_mnist(folder: Path, images: np.ndarray) -> None:
-    folder.mkdir(parents=True)
-    header = struct.pack(f">BBBB{images.ndim}I", 0, 0, 8, images.ndim, *images.shape)
-    (folder / "train-images-idx3-ubyte.gz").write_bytes(gzip.compress(header + images.tobytes(), mtime=0))
+from paper.figure_data import NAMES, Dataset, load_matrix
+from tests.tiny_data import write_mnist
 
 
 @pytest.fixture
 def data_dir(tmp_path: Path) -> Path:
-    rng = np.random.default_rng(0)
-    write_mnist(tmp_path / "mnist", rng.integers(0, 256, (30, 4, 4), dtype=np.uint8))
-    X = rng.integers(0, 5, (40, 54)).astype(np.int16)
+    write_mnist(tmp_path / "mnist")
+    X = np.random.default_rng(0).integers(0, 5, (40, 54)).astype(np.int16)
     X[:, 7] = 3
     (tmp_path / "covtype").mkdir()
     np.savez(tmp_path / "covtype" / "covtype_40.npz", X=X, y=np.arange(40) % 7 + 1)
@@ -36,8 +29,8 @@ def npy_bytes(array: np.ndarray) -> bytes:
     return file.getvalue()
 
 
-def load(name: str, data_dir: Path | None, max_rows: int = 1000, seed: int = 0):
-    return load_named(name, data_dir, max_rows, np.random.default_rng(seed))
+def load(name: str, data_dir: Path | None, max_rows: int = 1000, seed: int = 0) -> Dataset:
+    return load_matrix(name, data_dir, max_rows, np.random.default_rng(seed))
 
 
 def test_digits_need_no_files() -> None:
@@ -46,12 +39,12 @@ def test_digits_need_no_files() -> None:
     assert digits.preparation == "all 1,797 rows; columns as they are"
 
 
-def test_mnist_is_pixels_between_0_and_1(data_dir: Path) -> None:
+def test_mnist_is_training_pixels_between_0_and_1(data_dir: Path) -> None:
     mnist = load("mnist", data_dir)
     with gzip.open(data_dir / "mnist" / "train-images-idx3-ubyte.gz") as file:
-        raw = np.frombuffer(file.read()[16:], np.uint8).reshape(30, 16)
+        raw = np.frombuffer(file.read()[16:], np.uint8).reshape(-1, 784)
     np.testing.assert_array_equal(mnist.X, raw / 255)
-    assert mnist.preparation == "all 30 rows; pixels over 255"
+    assert mnist.preparation == f"all {len(raw)} rows; pixels over 255"
 
 
 def test_covtype_is_standardised_without_constant_columns(data_dir: Path) -> None:
@@ -60,6 +53,17 @@ def test_covtype_is_standardised_without_constant_columns(data_dir: Path) -> Non
     np.testing.assert_allclose(covtype.X.mean(axis=0), 0, atol=1e-12)
     np.testing.assert_allclose(covtype.X.std(axis=0), 1)
     assert covtype.preparation == "all 40 rows; columns to mean 0 and deviation 1, 1 constant ones left out"
+
+
+def test_rows_are_those_of_the_committed_tables(data_dir: Path) -> None:
+    """Drawn from the rows in the order of the file, by the first draw of the generator."""
+    rows = np.sort(np.random.default_rng(3).choice(1797, 20, replace=False))
+    np.testing.assert_array_equal(load("digits", None, 20, 3).X, load_digits().data[rows])
+    raw = np.load(data_dir / "covtype" / "covtype_40.npz")["X"].astype(float)
+    chosen = raw[np.sort(np.random.default_rng(3).choice(40, 20, replace=False))]
+    chosen = chosen[:, chosen.min(axis=0) < chosen.max(axis=0)]
+    expected = (chosen - chosen.mean(axis=0)) / chosen.std(axis=0)
+    np.testing.assert_array_equal(load("covtype", data_dir, 20, 3).X, expected)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -75,37 +79,13 @@ def test_a_subset_is_rows_of_the_data_chosen_by_the_seed(name: str, data_dir: Pa
         assert len({row.tobytes() for row in some.X}) == 20
 
 
-def test_what_is_missing_is_named(data_dir: Path, tmp_path: Path) -> None:
-    with pytest.raises(InvalidInputError, match="'nosuch' is not one of digits, mnist, covtype"):
-        load("nosuch", data_dir)
-    with pytest.raises(InvalidInputError, match="'mnist' is read from files and needs a data folder"):
-        load("mnist", None)
-    with pytest.raises(InvalidInputError, match="nosuch: no such folder"):
-        find_file("mnist", tmp_path / "nosuch")
-    (data_dir / "mnist" / "train-images-idx3-ubyte.gz").unlink()
-    with pytest.raises(InvalidInputError, match=r"train-images-idx3-ubyte\.gz: no such file"):
-        find_file("mnist", data_dir)
-    (data_dir / "mnist").rmdir()
-    with pytest.raises(InvalidInputError, match="mnist: no such folder"):
-        find_file("mnist", data_dir)
-    (data_dir / "covtype" / "covtype_2.npz").touch()
-    with pytest.raises(InvalidInputError, match=r"one file covtype\*\.npz is needed there, 2 found"):
-        find_file("covtype", data_dir)
-
-
-def test_images_of_the_wrong_kind_are_refused(tmp_path: Path) -> None:
-    write_mnist(tmp_path / "mnist", np.zeros((3, 4), np.uint8))
-    with pytest.raises(InvalidInputError, match="bytes in three dimensions, these are uint8 in 2"):
-        load("mnist", tmp_path)
-
-
 @pytest.mark.parametrize(
     ("damage", "complaint"),
     [
         (lambda path: np.savez(path, Y=np.ones((3, 54))), "holds no array 'X'"),
-        (lambda path: np.savez(path, X=np.ones((3, 53))), r"shape \(3, 53\)"),
-        (lambda path: np.savez(path, X=np.ones(54)), r"shape \(54,\)"),
-        (lambda path: np.savez(path, X=np.full((3, 54), "a")), "columns of numbers"),
+        (lambda path: np.savez(path, X=np.ones((3, 53)), y=np.ones(3)), r"shape \(3, 53\)"),
+        (lambda path: np.savez(path, X=np.ones(54), y=np.ones(54)), r"shape \(54,\)"),
+        (lambda path: np.savez(path, X=np.full((3, 54), "a"), y=np.ones(3)), "columns of numbers"),
         (lambda path: np.savez(path, X=np.full((3, 54), None)), "damaged"),  # a pickle: never loaded
         (lambda path: path.write_bytes(b"nonsense"), "damaged"),
         (lambda path: path.write_bytes(b""), "damaged"),
