@@ -23,7 +23,6 @@ from .bounds import (
     LaplacianExact,
     RowBound,
 )
-from .coreset import QueryBall
 from .geometry import (
     MEDIAN_SAMPLE,
     Geometry,
@@ -32,6 +31,7 @@ from .geometry import (
     cells_sample_size,
     median_distance,
 )
+from .values import QueryBall
 from .survey import LARGEST_SHIFT, Extent, Reach, Survey
 
 P = TypeVar("P", bound=Pass)
@@ -39,6 +39,7 @@ OnPass = Callable[[str, int], OnRows]
 """Told the name of a pass and its rows when it begins; returns what is told of finished rows."""
 
 _SAMPLES_PER_CLASS = 4
+_NEGLIGIBLE = 1e-3  # squared length of a mean that is as good as zero, in squared spreads
 _NEAR_ONE = 1.1  # a total cannot fall below 1: above this there is something to gain
 _CHEAP = {"exact": 2e10, "cells": 2e11}  # operations: a second, and some ten seconds, on one core
 _STEPS = {"gaussian": 10, "laplacian": 1}  # of an ascent, typically
@@ -168,8 +169,10 @@ def _peek(rows: Rows) -> tuple[np.ndarray, bool]:
         first = X[0].astype(np.float64)
         mean = first + (X - first).mean(axis=0)
         mean = np.where(np.abs(mean) <= LARGEST_MAGNITUDE, mean, 0.0)  # the survey will name what is not finite
-        is_short = float(mean @ mean) <= LARGEST_SHIFT * float(squared_norms(X - mean).max())
-    return mean, is_short
+        spread, length = float(squared_norms(X - mean).max()), float(mean @ mean)
+    if length <= _NEGLIGIBLE * spread:
+        mean = np.zeros(len(mean))  # as good a guess, and nothing is to be subtracted
+    return mean, length <= LARGEST_SHIFT * spread
 
 
 def prepare(

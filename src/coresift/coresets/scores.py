@@ -25,9 +25,13 @@ def draw_scores(log_values: np.ndarray, shares: np.ndarray, log_unit: float) -> 
     ages with a weight to match. "paper" and "lemma" can exceed what floats hold: in units of the largest, what would
     vanish stays drawable.
     """
-    values = np.exp(np.clip(log_values - log_unit, -LARGEST_EXPONENT, LARGEST_EXPONENT))
-    floor = shares * np.exp(-log_unit)
-    return np.maximum(values, floor, out=np.zeros(len(shares)), where=shares > 0)
+    if log_unit == 0.0:
+        scores = np.maximum(np.exp(log_values), shares)
+    else:
+        log_scores = np.clip(log_values - log_unit, -LARGEST_EXPONENT, LARGEST_EXPONENT)
+        scores = np.maximum(np.exp(log_scores), shares * np.exp(-log_unit))
+    scores[shares == 0] = 0.0
+    return scores
 
 
 def uniform_factor(scores: np.ndarray, shares: np.ndarray) -> float:
