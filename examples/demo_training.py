@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,9 +34,9 @@ class Trained:
 
 def train_all(settings: Settings, fraction: float, epochs: int, n_seeds: int, seed: int) -> list[Trained]:
     """Train LeNet-5 by every strategy; on all the data once, as that takes the longest."""
+    from coresift._progress import Bars
     from coresift.data import load_dataset
     from coresift.training import build_model, train
-    from coresift.training.progress import Bar
 
     data = load_dataset("digits")
     found = []
@@ -45,21 +46,12 @@ def train_all(settings: Settings, fraction: float, epochs: int, n_seeds: int, se
         for number in seeds:
             model = build_model("lenet", n_classes=data.n_classes, input_shape=data.input_shape, seed=number)
             label = strategy if len(seeds) == 1 else f"{strategy} {number - seed + 1}/{len(seeds)}"
-            bar = Bar(label=f"{label:25}", console=settings.err, disable=not settings.shows_progress)
             options: dict[str, Any] = {"epochs": epochs, "lr": _LR, "select_every": _SELECT_EVERY}
-            runs.append(
-                train(
-                    model,
-                    data,
-                    strategy,
-                    fraction,
-                    eval_every=_EVAL_EVERY,
-                    seed=number,
-                    device="cpu",
-                    progress=bar,
-                    **options,
-                )
-            )
+            options |= {"eval_every": _EVAL_EVERY, "seed": number, "device": "cpu"}
+            with Bars(settings.err, disable=not settings.shows_progress, transient=True) as bars:
+                bar = partial(bars, f"{label:25}")
+                options["progress"] = lambda _, total, unit, bar=bar: bar(total, unit=unit)
+                runs.append(train(model, data, strategy, fraction, **options))
         found.append(
             Trained(
                 strategy,
@@ -129,7 +121,7 @@ def show(
     from coresift._errors import MissingExtraError
 
     try:
-        import coresift.training  # noqa: F401
+        from coresift.training import train  # noqa: F401
     except MissingExtraError as error:
         settings.out.print(f"The second half was left out: {error}", soft_wrap=True)
         return

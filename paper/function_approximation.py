@@ -117,7 +117,7 @@ class _Sampler:
     def ours(self) -> Coreset:
         """One sample for the whole loss, for all networks with centres among the data."""
         est = RBFNetworkCoreset(
-            self.reach / self.bandwidth, self.bandwidth, bound="cells", random_state=self.seed
+            self.reach / self.bandwidth, bandwidth=self.bandwidth, bound="cells", random_state=self.seed
         )
         core = est.fit(self.X, self.z).sample(self.size, random_state=self.seed)
         assert isinstance(core, Coreset)
@@ -129,7 +129,9 @@ class _Sampler:
 
     def refined(self) -> Coreset:
         """Points chosen from a pool drawn by the Gaussian sensitivities, with the best weights."""
-        est = RBFCoreset(self.reach / self.bandwidth, self.bandwidth, bound="cells", random_state=self.seed)
+        est = RBFCoreset(
+            self.reach / self.bandwidth, bandwidth=self.bandwidth, bound="cells", random_state=self.seed
+        )
         return est.fit(self.X).sample(self.size, random_state=self.seed, refine=4)
 
 
@@ -151,7 +153,7 @@ def _sampler(design: str, plan: Plan, seed: int) -> _Sampler:
 def _trained(at: _Sampler, core: Coreset, neurons: int) -> RBFNetworkRegressor:
     X, z, weights = core.take(at.X, at.z)
     model = RBFNetworkRegressor(
-        neurons, bandwidth=at.bandwidth, ridge=RIDGE, fit_intercept=False, random_state=at.seed
+        n_centers=neurons, bandwidth=at.bandwidth, ridge=RIDGE, fit_intercept=False, random_state=at.seed
     )
     return model.fit(X, z, sample_weight=weights)
 

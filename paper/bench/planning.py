@@ -56,7 +56,7 @@ def probe(
     import torch
 
     from coresift.training import build_model
-    from coresift.training.settings import device_named
+    from coresift.training.run import device_named
 
     training = protocol.training
     options = {"n_classes": data.n_outputs, "input_shape": data.input_shape, **training["model_options"]}

@@ -25,7 +25,7 @@ from coresift.selection import (
     SelectionContext,
     Validation,
 )
-from coresift.selection.omp import nonnegative_omp
+from coresift.selection.gradmatch import nonnegative_omp
 from paper.benchmarks._measure import Table, peak_bytes, seconds
 
 N, N_VAL, HIDDEN, CLASSES = 60_000, 6_000, 84, 10

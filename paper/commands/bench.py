@@ -64,7 +64,7 @@ def run(
       coresift bench run mnist --data-dir data --workers 2 --seeds 3
       coresift bench run cifar10 --data-dir data --scale cpu --methods rbf,adaptive-random@1
     """
-    from coresift.training.settings import device_named
+    from coresift.training.run import device_named
 
     from ..bench.protocol import load_protocol
     from ..bench.runner import Job, run_missing

@@ -24,17 +24,12 @@ LARGEST_RATIO = 1e70  # of a length to the bandwidth: fourth powers occur (squar
 
 
 def check_features(
-    X: Any,
-    *,
-    estimator: BaseEstimator | None = None,
-    finite: bool = True,
-    name: str = "X",
+    X: Any, *, estimator: BaseEstimator | None = None, finite: bool = True, name: str = "X"
 ) -> Matrix:
-    """A two-dimensional float32 or float64 array or CSR matrix without NaN or infinity.
+    """Return a two-dimensional float32 or float64 array or CSR matrix without NaN or infinity.
 
-    Float arrays are returned as they are, without a copy; lists, frames and integers become float64. ``estimator`` is
-    named in messages. A caller whose first pass notices what is not finite by itself may pass ``finite=False`` and call
-    :func:`check_finite` then.
+    Float arrays are not copied; lists, frames and integers become float64. ``estimator`` is named in messages. With
+    ``finite=False`` the caller detects values that are not finite, and then calls :func:`check_finite`.
     """
     try:
         if X is None or isinstance(X, (str, bytes)):
@@ -73,7 +68,7 @@ def check_features(
 
 
 def record_features(estimator: BaseEstimator, X: Any) -> None:
-    """Set scikit-learn's record of how many features were seen in ``fit``, and of their names if they have some."""
+    """Let scikit-learn record the number of features seen in ``fit``, and their names."""
     try:
         validate_data(estimator, X, skip_check_array=True)
     except TypeError as error:
@@ -81,7 +76,7 @@ def record_features(estimator: BaseEstimator, X: Any) -> None:
 
 
 def _check_shape(shape: tuple[int, ...], name: str) -> None:
-    """Rows and columns; scikit-learn would say so too, with the whole array in its message."""
+    """Refuse all but two dimensions; scikit-learn would print the whole array."""
     if len(shape) == 2:
         return
     hint = " Reshape your data with X.reshape(-1, 1) if it has one column." if len(shape) == 1 else ""

@@ -17,12 +17,12 @@ from coresift.core.draw import (
     KeyCandidates,
     _exponentials,
     _Line,
-    smallest,
     exponential_keys,
     finish_keys,
     key_candidates,
     keys_of,
     merge_candidates,
+    smallest,
 )
 
 EPS = np.finfo(float).eps
@@ -239,7 +239,7 @@ def test_the_order_is_that_of_the_table_and_not_of_the_rows():
     assert len(set(np.diff(picks[0]))) > 1
 
 
-def test_kept_plans_do_not_change_what_is_drawn():
+def test_kept_capped_draws_do_not_change_what_is_drawn():
     scores = np.exp(2 * np.random.default_rng(0).normal(size=300))
     kept = table(scores)
     for size in (30, 60, 90, 30, 60, 60, 90):  # more sizes than plans are kept
@@ -247,7 +247,7 @@ def test_kept_plans_do_not_change_what_is_drawn():
         fresh = table(scores).systematic(size, np.random.default_rng(size))
         np.testing.assert_array_equal(drawn.indices, fresh.indices)
         np.testing.assert_array_equal(drawn.weights, fresh.weights)
-    assert len(kept._plans) == 2
+    assert len(kept._capped) == 2
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -21,6 +21,8 @@ class Found:
     """The factors of :func:`array_lewis`, and what they say of every row."""
 
     def __init__(self, X, log_weights, tol, **more):
+        if log_weights is None:
+            log_weights = np.zeros(len(X))
         self.factors = array_lewis(X, log_weights, tol, **more)
         blocks = list(weighted_blocks(X, log_weights))
         self.log_values = np.concatenate([self.factors.log_values(*block) for block in blocks])
@@ -443,12 +445,11 @@ def test_blocks_of_rows_that_are_set_aside(merges):
 
 def check_blocks(X, size, merges, rank, log_weights=None):
     """Read in blocks of a size, each by a pass of its own if ``merges``, rows get what they get in one block."""
-    starts = range(0, len(X), size)
+    log_weights = np.zeros(len(X)) if log_weights is None else log_weights
 
     def blocks():
-        for start in starts:
-            rows = slice(start, start + size)
-            yield X[rows], None if log_weights is None else log_weights[rows]
+        for start in range(0, len(X), size):
+            yield X[start : start + size], log_weights[start : start + size]
 
     def run_merged(_label, prototype):
         merged = copy.deepcopy(prototype)

@@ -20,7 +20,16 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coresift import Coreset, Guarantee, InvalidInputError, InvalidTypeError, MissingExtraError, QueryBall
+from coresift import (
+    Certificate,
+    Coreset,
+    CoresiftError,
+    Guarantee,
+    InvalidInputError,
+    InvalidTypeError,
+    MissingExtraError,
+    QueryBall,
+)
 
 SUFFIXES = [".npz", ".parquet"]
 
@@ -187,6 +196,58 @@ def test_checks_cost_little_beside_a_draw():
         Coreset(indices, weights, 1_280_000)
         times.append(time.perf_counter() - start)
     assert min(times) < 1e-3
+
+
+# Guarantees.
+
+
+@pytest.mark.parametrize(
+    ("guarantee", "sentence"),
+    [
+        (
+            Guarantee("single", 0.1234, 0.05, "Bernstein", 2.0, 200, 1.7321),
+            "Relative error at most 0.123 for each single query within radius 2, with probability 0.95 "
+            "(Bernstein, m = 200, t = 1.73).",
+        ),
+        (
+            Guarantee("single", 0.5, 0.1, "Bernstein", np.inf, n_stages=3),
+            "Relative error at most 0.5 for each single query of space, with probability 0.9 "
+            "(Bernstein, added up over 3 draws).",
+        ),
+        (
+            Guarantee("families", 0.5, 0.1, "Bernstein"),
+            "Relative error at most 0.5 for each single query to each family of sums in the network's loss, "
+            "with probability 0.9 (Bernstein).",
+        ),
+        (
+            Guarantee.from_certificate(Certificate(0.25, 0.1, 0.4, "gaussian", 1.0, True, 1.0)),
+            "Relative error at most 0.25 for all queries within radius 1 (exact certificate).",
+        ),
+        (
+            Guarantee.from_certificate(Certificate(0.25, 0.1, 0.4, "gaussian", 1.0, False, 0.95, 100)),
+            "Relative error at most 0.25 for all queries within radius 1, with probability 0.95 "
+            "(sampled certificate).",
+        ),
+        (Guarantee("sums"), "Weighted sums are unbiased."),
+    ],
+)
+def test_a_guarantee_renders_itself_and_survives_json(guarantee, sentence):
+    assert str(guarantee) == sentence
+    again = Guarantee.from_dict(json.loads(json.dumps(guarantee.as_dict(), allow_nan=False)))
+    assert again == guarantee
+    assert hash(again) == hash(guarantee)
+
+
+def test_an_error_of_one_or_more_is_not_a_guarantee():
+    assert Guarantee.from_certificate(Certificate(1.0, 0.1, 0.1, "gaussian", 1.0, True, 1.0)) is None
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"queries": "some"}, {"eps": -0.1}, {"eps": "small"}, {"delta": np.nan}, {"n_stages": 0}]
+)
+def test_what_cannot_be_a_guarantee_is_refused(wrong):
+    with pytest.raises(CoresiftError, match=f"{next(iter(wrong))} = "):
+        Guarantee(**({"queries": "all", "eps": 0.1} | wrong))
 
 
 # take.

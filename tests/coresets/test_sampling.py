@@ -118,7 +118,7 @@ def test_rows_far_from_the_others_are_drawn_more_often():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("est", [RBFCoreset(4.0, 1.0), LaplacianCoreset(bandwidth=0.5)])
+@pytest.mark.parametrize("est", [RBFCoreset(4.0, bandwidth=1.0), LaplacianCoreset(bandwidth=0.5)])
 @pytest.mark.parametrize("method", METHODS)
 def test_a_permutation_of_the_rows_permutes_nothing_but_the_rows(est, method):
     """Inclusion frequencies follow the row, not its place."""

@@ -297,7 +297,7 @@ def test_the_plan_comes_first_and_is_kept(file: Path) -> None:
 
         return on_rows
 
-    run(made, on_pass)
+    run(made, on_pass=on_pass)
     assert passes == [(name, 12_000) for name in made.passes]
 
 

@@ -17,7 +17,7 @@ from PIL import Image
 from coresift import CoresiftError, InvalidInputError, InvalidTypeError, open_rows
 from coresift.data import DatasetSplits, LazyDataset, load_dataset
 from coresift.data.preparing import channel_statistics, split_rows
-from coresift.rows.image_files import decode, middle, random_resized_crop
+from coresift.rows.images import decode, middle, random_resized_crop
 
 
 def rows(n: int = 60, d: int = 4, seed: int = 0) -> np.ndarray:
@@ -413,7 +413,7 @@ def test_a_bad_image_is_named_when_it_is_decoded(tmp_path: Path) -> None:
     whole = Path(splits.train.paths[0]).read_bytes()
     for content in (b"nonsense", b"", whole[:40]):
         Path(splits.train.paths[0]).write_bytes(content)
-        with pytest.raises(InvalidInputError, match="damaged, or no image") as error:
+        with pytest.raises(InvalidInputError, match="damaged, or not an image") as error:
             splits.train.load(0)
         assert str(error.value).startswith(splits.train.paths[0])
     Path(splits.train.paths[0]).unlink()
@@ -704,7 +704,7 @@ def test_labels_of_a_csv_file_are_looked_at_as_a_whole(tmp_path: Path) -> None:
 
 def test_a_column_that_ceases_to_be_numbers_is_named(tmp_path: Path) -> None:
     path = csv_file(tmp_path / "late.csv", ("1.5,2,3", LONG), ("?,2,3", 5))
-    with pytest.raises(InvalidInputError, match=r"column 'a' begins as double and then is not .*'\?'"):
+    with pytest.raises(InvalidInputError, match=r"column 'a' begins as numbers and then is not .*'\?'"):
         load_dataset(path, label="y")
 
 

@@ -307,7 +307,7 @@ def test_streams(parts: list[tuple[Any, Any]], size: int) -> None:
     seen = 0
     for X, weights in parts:
         try:
-            stream.partial_fit(X, weights)
+            stream.partial_fit(X, sample_weight=weights)
         except REFUSED:
             continue
         seen += n_rows_of(X)

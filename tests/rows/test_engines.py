@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -185,16 +186,7 @@ def test_a_cluster_that_does_not_start_is_said_in_a_sentence(
 
 @pytest.mark.slow
 def test_without_ray_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import builtins
-
-    original = builtins.__import__
-
-    def refuse(name: str, *rest: Any) -> Any:
-        if name.partition(".")[0] == "ray":
-            raise ModuleNotFoundError("No module named 'ray'", name="ray")
-        return original(name, *rest)
-
     np.save(tmp_path / "a.npy", np.zeros((50, 2)))
-    monkeypatch.setattr(builtins, "__import__", refuse)
+    monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(MissingExtraError, match=r"coresift\[ray\]"):
         open_engine("ray", open_rows(tmp_path / "a.npy"), 2)

@@ -51,7 +51,7 @@ def test_a_row_group_with_fewer_rows_than_announced_is_damaged(tmp_path: Path) -
     ("wish", "message"),
     [
         ({"columns": ["x", "nosuch"]}, r"no column 'nosuch'; there are 'x', 'text', 'gaps', 'lists'"),
-        ({"columns": ["text"]}, r"column 'text' has type string, which is no number"),
+        ({"columns": ["text"]}, r"column 'text' has type string, which is not a number"),
         ({"columns": ["gaps"]}, r"column 'gaps' has 3 nulls"),
         ({"columns": ["x"], "weight": "text"}, r"weight column 'text' has type string"),
         ({"columns": ["x"], "label": "nosuch"}, r"no column 'nosuch'"),
@@ -208,7 +208,7 @@ def test_image_folders(tmp_path: Path) -> None:
     assert source.files[-1].endswith("2.png")
     assert len(set(source.file_of(np.arange(6)))) == 6
     (tmp_path / "dog" / "1.png").write_bytes(b"no image")
-    with pytest.raises(InvalidInputError, match=r"1\.png: damaged, or no image"):
+    with pytest.raises(InvalidInputError, match=r"1\.png: damaged, or not an image"):
         list(source.blocks())
 
 

@@ -26,7 +26,7 @@ from coresift.selection import (
 from coresift.selection import (
     names as _registry,
 )
-from coresift.selection.wrappers import shares_of
+from coresift.selection.wrappers import even_counts
 
 RNG = np.random.default_rng(0)
 
@@ -67,7 +67,7 @@ def test_class_budgets_of_mnist():
 def test_shares_are_even(capacities, data):
     capacities = np.array(capacities)
     size = data.draw(st.integers(0, int(capacities.sum()) + 3))
-    counts = shares_of(size, capacities, np.random.default_rng(0))
+    counts = even_counts(size, capacities, np.random.default_rng(0))
     assert counts.sum() == min(size, capacities.sum())
     assert np.all(counts <= capacities)
     open_places = counts < capacities
@@ -165,7 +165,7 @@ def test_the_registry_has_the_papers_names():
     assert strategy_named("gradmatchpb_warm") is match["GRADMATCHPB-WARM"]
     match.clear()
     assert registry()
-    with pytest.raises(InvalidInputError, match=r"'NOPE' is unknown; there are FULL, "):
+    with pytest.raises(InvalidInputError, match=r"'NOPE' is unknown; choose one of FULL, "):
         strategy_named("NOPE")
 
 
@@ -188,7 +188,7 @@ def test_a_users_own_strategy_registers_and_composes(monkeypatch):
         register("NEWEST", Newest())
     register("NEWEST", Newest(), replace=True)
     for wrong in (object(), Newest, None):
-        with pytest.raises(InvalidTypeError, match="is no strategy"):
+        with pytest.raises(InvalidTypeError, match="is not a strategy"):
             register("other", wrong)
     with pytest.raises(InvalidTypeError, match="must be a string"):
         register("", Newest())

@@ -30,8 +30,8 @@ from coresift.selection import (
     registry,
 )
 from coresift.selection.inputs import principal
-from coresift.selection.pool import PoolContext, gradients_of, knows_gradients
 from coresift.selection.variance import Variance, draw_variance, gradient_norms, two_stage_variance
+from coresift.selection.wrappers import BatchContext
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(30, 4)).astype(np.float32), np.arange(30) % 3
@@ -83,16 +83,16 @@ def test_a_pool_on_the_processor_is_passed_in_small_batches(own, expected):
     context = SelectionContext(
         np.zeros((400, 4), np.float32), np.zeros(400, int), model=model, batch_size=own
     )
-    gradients_of(context, np.arange(300))
+    context.gradients_of(np.arange(300))
     assert sizes == expected
     elsewhere = SelectionContext(X, Y, model=nn.Linear(4, 3, device="meta"), batch_size=own)
-    assert PoolContext(elsewhere, np.arange(5))._batch_size == own
+    assert elsewhere._pool(np.arange(5))._batch_size == own
 
 
 def test_gradients_are_known_by_a_model_or_from_elsewhere():
-    assert not knows_gradients(SelectionContext(X))
-    assert knows_gradients(SelectionContext(X, Y, model=nn.Linear(4, 3)))
-    assert knows_gradients(SelectionContext(X, gradients=np.ones((30, 2))))
+    assert not SelectionContext(X).has_gradients
+    assert SelectionContext(X, Y, model=nn.Linear(4, 3)).has_gradients
+    assert SelectionContext(X, gradients=np.ones((30, 2))).has_gradients
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_gradmatch_fills_with_samples_it_has_not_picked_and_matches_the_sum_of_m
     assert 0 in core.indices
     assert core.weights[core.indices == 0] == pytest.approx(8 / 3)
     assert core.size == len(set(core.indices.tolist())) == 4
-    batches = context.batches([np.array([0, 1, 2]), np.array([3]), np.array([4, 5])])
+    batches = BatchContext(context, [np.array([0, 1, 2]), np.array([3]), np.array([4, 5])])
     # means 5/3, 1 and 1, of 3, 1 and 2 samples: their weighted sum is 8
     found = GradMatch(ridge=0.0).select(batches, 2, rng())
     assert found.weights[0] == pytest.approx(8 / (5 / 3))
@@ -188,7 +188,7 @@ def test_mini_batches_that_are_larger_than_the_data_are_the_data():
 
 
 def test_uniform_draws_of_mini_batches_weigh_by_their_members():
-    batches = SelectionContext(X).batches([np.arange(12), np.arange(12, 20), np.arange(20, 30)])
+    batches = BatchContext(SelectionContext(X), [np.arange(12), np.arange(12, 20), np.arange(20, 30)])
     for strategy in (Random(), AdaptiveRandom()):
         core = strategy.select(batches, 2, rng())
         np.testing.assert_allclose(core.weights, batches.sizes[core.indices] * 1.5)
@@ -269,7 +269,7 @@ def test_names_of_strategies():
         with pytest.raises(InvalidTypeError, match="must be a string"):
             register(name, Random())
     for thing in (Random, 3):
-        with pytest.raises(InvalidTypeError, match="is no strategy"):
+        with pytest.raises(InvalidTypeError, match="is not a strategy"):
             register("mine", thing)
     with pytest.raises(InvalidInputError, match="already"):
         register("random ", Random())

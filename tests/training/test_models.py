@@ -168,15 +168,15 @@ def test_a_users_model_has_weights_of_the_seed(user: str) -> None:
         ("my_networks", "must be lenet"),
         ("my networks:Net", "must have the form package.module:factory"),
         (":Net", "must have the form"),
-        ("my_networks:", "must have the form"),
+        ("my_networks:", "module, which cannot be called"),
         ("my_networks:Net:x", "must have the form"),
-        ("no_such_module:Net", "no module 'no_such_module'"),
-        ("torch.no_such_part:Net", "no module 'torch.no_such_part'"),
-        ("needs_more:Net", "needs_more imports 'nothing_of_this_name', which is missing"),
-        ("my_networks:Nothing", "my_networks has no 'Nothing'"),
+        ("no_such_module:Net", "cannot be found: No module named 'no_such_module'"),
+        ("torch.no_such_part:Net", "No module named 'torch.no_such_part'"),
+        ("needs_more:Net", "cannot be found: No module named 'nothing_of_this_name'"),
+        ("my_networks:Nothing", "cannot be found: module 'my_networks' has no attribute 'Nothing'"),
         ("my_networks:constant", "int, which cannot be called"),
-        ("my_networks:wrong", "returned int; a torch.nn.Module is needed"),
-        ("my_networks:needs", "needs depth, which cannot be given"),
+        ("my_networks:wrong", "returned int, not a torch.nn.Module"),
+        ("my_networks:needs", "needs depth; a factory can only be given"),
     ],
 )
 def test_a_name_that_leads_nowhere_is_refused(user: str, name: str, complaint: str) -> None:
@@ -199,7 +199,7 @@ def test_a_name_that_leads_nowhere_is_refused(user: str, name: str, complaint: s
         (
             "my_networks:plain",
             {"width": 3},
-            "width = 3: the factory 'my_networks:plain' has no such parameter",
+            "width = 3: 'my_networks:plain' has no such parameter",
         ),
     ],
 )

@@ -166,8 +166,8 @@ def test_bad_input() -> None:
         CoresetSampler(X, "rbf", 0.1, num_replicas=2)
     with pytest.raises(InvalidInputError, match="y has 3"):
         CoresetSampler((X, Y[:3]), "rbf", 0.1)
-    with pytest.raises(InvalidInputError, match="a context was given"):
+    with pytest.raises(InvalidInputError, match="data is a SelectionContext"):
         CoresetSampler(SelectionContext(X), "rbf", 0.1, n_epochs=3)
     sampler = CoresetSampler(X, "random", 0.1)
-    with pytest.raises(InvalidInputError, match="100 samples"):
+    with pytest.raises(InvalidInputError, match="n_samples = 100"):
         sampler.load_state_dict({**sampler.state_dict(), "n_samples": 100})

@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
 
 import typer
@@ -157,14 +158,14 @@ def field_options(kind: Any) -> Iterator[inspect.Parameter]:
 
     The metadata of a field holds ``help`` and, optionally, ``flags`` (short or other names, such as ``("-b",)``),
     ``min``, and ``choices`` (a tuple, or a function that returns the names to complete). A field that takes several
-    types is read as text if that is one of them.
+    types, or anything, is read as text if it can be.
     """
     hints = get_type_hints(kind)
     for each in fields(kind):
         if "help" not in each.metadata:
             continue
         types = get_args(hints[each.name]) or (hints[each.name],)
-        taken: Any = next((simple for simple in (str, bool, float, int) if simple in types), str)
+        taken: Any = next((simple for simple in (str, bool, float, int, Path) if simple in types), str)
         flags = list(each.metadata.get("flags", ()))
         if not any(flag.startswith("--") for flag in flags):
             name = each.name.replace("_", "-")
@@ -177,7 +178,7 @@ def field_options(kind: Any) -> Iterator[inspect.Parameter]:
             metavar="|".join(choices) if isinstance(choices, tuple) else None,
             autocompletion=_completing(choices),
         )
-        if type(None) in types:
+        if each.default is None:
             taken = taken | None
         yield inspect.Parameter(
             each.name,
@@ -201,8 +202,9 @@ def command_group(help_text: str, question: str) -> typer.Typer:
     def which(context: typer.Context) -> None:
         if context.invoked_subcommand is None:
             names = ", ".join(command.name or "" for command in group.registered_commands)
+            program = context.find_root().command_path
             typer.echo(
-                f"coresift: error: {question}: {names}? Try '{context.command_path} --help'.", err=True
+                f"{program}: error: {question}: {names}? Try '{context.command_path} --help'.", err=True
             )
             raise typer.Exit(2)
 

@@ -164,12 +164,12 @@ def select(
     assert out is not None
     if out.exists() and any(Path(file).resolve() == out.resolve() for file in source.files):
         raise InvalidInputError(f"{out}: is part of the input; name another file.")
-    check_output(out, made.options.budget or 0)
+    check_output(out, n_rows=made.options.budget or 0)
     if not settings.quiet:
         for line in made.lines():
             settings.err.print(line, markup=False)
     with settings.bars() as on_pass:
-        chosen = run(made, on_pass)
+        chosen = run(made, on_pass=on_pass)
     chosen.save(out, materialize=materialize)
     lines = [*chosen.lines(), f"Written: {out}"]
     _print(settings, lines, {**chosen.as_dict(), "out": str(out)} if as_json else None)

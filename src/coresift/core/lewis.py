@@ -34,10 +34,10 @@ from typing import Any
 
 import numpy as np
 import scipy.linalg
-import scipy.sparse as sp
 
 from .bound import log_shares
 from .lewis_passes import Outside, P, Run, Space, Step, Survey, Triangle, WeightedRows, run_over
+from .points import Matrix
 from .rowwise import graded_svd, row_blocks, row_norms, whitening_error
 
 _EPS = float(np.finfo(np.float64).eps)
@@ -54,7 +54,6 @@ class Lewis:
 
     Attributes
     ----------
-    rank : int
     kappa : float
         Factor of the early stop, with a margin for rounding; at most about 1 + tol once converged.
     n_passes : int
@@ -64,8 +63,6 @@ class Lewis:
     factor : ndarray of shape (r, d)
         F with :math:`F^\top F = M/\kappa^2`, for the weights divided by the largest, so
         :math:`|Fx|_2 \le |Ax|_1 \le \kappa\sqrt r\,|Fx|_2` up to the factor ``exp(log_scale)``.
-    log_scale : float
-        Logarithm of the largest weight.
     """
 
     rows: WeightedRows = field(repr=False)
@@ -88,19 +85,16 @@ class Lewis:
         """(b,) whether a row has a part outside the retained space; its bound is 1."""
         return self.rows.outside(rows)
 
-    def log_values(self, rows: np.ndarray, log_weights: np.ndarray | None) -> np.ndarray:
+    def log_values(self, rows: np.ndarray, log_weights: np.ndarray) -> np.ndarray:
         r"""(b,) :math:`\log\min(1, \kappa\tau_p)`, which dominates the log-sensitivity of :math:`|a_p\cdot x|`.
 
         ``-inf`` for rows that are zero or have weight zero.
         """
         with np.errstate(over="ignore", invalid="ignore"):  # rows of weight zero can be of any size
-            log_values = log_shares(row_norms(rows @ self.whitener))
-            if log_weights is not None:
-                log_values += np.where(log_weights > -np.inf, log_weights - self.log_scale, 0.0)
+            log_values = log_shares(row_norms(rows @ self.whitener)) + (log_weights - self.log_scale)
         log_values[self.outside(rows)] = 0.0
         np.fmin(log_values, 0.0, out=log_values)  # rows out of M may overflow, to infinity or not-a-number: 1
-        if log_weights is not None:
-            log_values[log_weights == -np.inf] = -np.inf
+        log_values[log_weights == -np.inf] = -np.inf
         return log_values
 
     @cached_property
@@ -224,20 +218,16 @@ def _iterate(
         T = rotated * eigenvalues ** (-0.5 / (1.0 - rate))
 
 
-def array_lewis(
-    X: np.ndarray | sp.csr_array, log_weights: np.ndarray | None, tol: float, max_steps: int = _MAX_STEPS
-) -> Lewis:
+def array_lewis(X: Matrix, log_weights: np.ndarray, tol: float, max_steps: int = _MAX_STEPS) -> Lewis:
     """Find the Lewis weights of the rows of an array."""
     run = run_over(lambda: weighted_blocks(X, log_weights))
     return lewis_factor(run, run("survey", Survey(as_read, *X.shape)), tol, max_steps)
 
 
-def weighted_blocks(
-    X: np.ndarray | sp.csr_array, log_weights: np.ndarray | None
-) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:
-    """Dense float64 blocks of rows, and their log-weights."""
+def weighted_blocks(X: Matrix, log_weights: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield dense float64 blocks of rows, and their log-weights."""
     for rows, block in row_blocks(X):
-        yield block, None if log_weights is None else log_weights[rows]
+        yield block, log_weights[rows]
 
 
 def as_read(block: Any) -> Any:
@@ -273,7 +263,7 @@ class L1SVD:
     kappa: float
     n_passes: int
     to_u: np.ndarray = field(repr=False)
-    _X: np.ndarray | sp.csr_array = field(repr=False)
+    _X: Matrix = field(repr=False)
 
     @cached_property
     def U(self) -> np.ndarray:
@@ -284,7 +274,7 @@ class L1SVD:
         return U
 
 
-def l1_svd(X: np.ndarray | sp.csr_array, sample_weight: np.ndarray | None = None, tol: float = 1e-3) -> L1SVD:
+def l1_svd(X: Matrix, sample_weight: np.ndarray | None = None, tol: float = 1e-3) -> L1SVD:
     r"""Find D, V: :math:`|DV^\top x|_2 \le \sum_p w_p|p\cdot x| \le (1+tol)\sqrt r\,|DV^\top x|_2`, all x.
 
     Parameters
@@ -304,7 +294,7 @@ def l1_svd(X: np.ndarray | sp.csr_array, sample_weight: np.ndarray | None = None
     O(n d^2) a pass; at ``tol=1e-3`` about four passes on Gaussian rows and six to ten on heavy tails. The
     definition is the paper's, with sqrt(rank) for its sqrt(d); the method is ours (see the module).
     """
-    log_weights = None if sample_weight is None else log_shares(np.asarray(sample_weight, dtype=np.float64))
+    log_weights = np.zeros(X.shape[0]) if sample_weight is None else log_shares(sample_weight)
     found = array_lewis(X, log_weights, tol)
     log_values = np.concatenate([found.log_values(*block) for block in weighted_blocks(X, log_weights)])
     diagonal, V, to_u = found.svd

@@ -15,8 +15,8 @@ from .rowwise import add_gram, row_norms, stacked_qr
 
 _SAMPLE_BYTES = 1 << 24  # the warm start's rows
 
-Read = Callable[[Any], tuple[np.ndarray, np.ndarray | None]]
-"""From a block to its rows (b, d), dense float64 and not written to, and log-weights (b,); None if all weigh 1."""
+Read = Callable[[Any], tuple[np.ndarray, np.ndarray]]
+"""From a block to its rows (b, d), dense float64 and never written to, and their log-weights (b,)."""
 
 
 class Pass(Protocol):
@@ -66,11 +66,9 @@ class Survey:
         """Add a block of rows."""
         self.add(*self.read(block))
 
-    def add(self, rows: np.ndarray, log_w: np.ndarray | None) -> None:
+    def add(self, rows: np.ndarray, log_w: np.ndarray) -> None:
         """Add rows with their log-weights."""
-        if log_w is None:
-            log_w = np.zeros(len(rows))
-        elif not (held := log_w > -np.inf).all():
+        if not (held := log_w > -np.inf).all():
             rows, log_w = rows[held], log_w[held]
         if not len(rows):
             return
@@ -138,7 +136,7 @@ class WeightedRows:
     def __call__(self, block: Any) -> tuple[np.ndarray, np.ndarray]:
         """Rows (b, d) and weights (b,)."""
         rows, log_w = self.read(block)
-        weights = np.ones(len(rows)) if log_w is None else np.exp(log_w - self.log_scale)
+        weights = np.exp(log_w - self.log_scale)
         if self.spaces:
             weights[self.outside(rows)] = 0.0
         return rows, weights
@@ -188,10 +186,9 @@ class Outside:
     def update(self, block: Any) -> None:
         """Look at a block of rows."""
         rows, weights = self.rows(block)
-        log_w = self.rows.read(block)[1]
         outside = self.space.outside(rows)
         self.any_in_m |= bool(np.any(outside & (weights > 0)))
-        self.any |= bool(np.any(outside if log_w is None else outside & (log_w > -np.inf)))
+        self.any |= bool(np.any(outside & (self.rows.read(block)[1] > -np.inf)))
 
     def merge(self, other: Outside) -> None:
         """Add the findings for other rows."""

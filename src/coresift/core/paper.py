@@ -157,6 +157,7 @@ class PaperBound:
 
     def __init__(self, lift: Lift, survey: LiftSurvey, lewis: Lewis, max_norm: float) -> None:
         self.lift, self.lewis, self.log_sum = lift, lewis, survey.log_sum
+        _, _, self.to_u = lewis.svd  # (d + 2, r), for the weights over their maximum
         self.name = "lemma" if lift.kind in ("printed", "tight") else "paper"
         self.farthest = float(np.sqrt(lifted_norms(np.array(max_norm))))  # sqrt|q*|
         R = lift.radius
@@ -176,9 +177,8 @@ class PaperBound:
         """
         lifted, norms, log_w, log_c = self.lift.parts(block)
         log_u, power = log_w - log_c, self.lift.power
-        _, _, to_u = self.lewis.svd  # (d + 2, r), for the weights over their maximum
         with np.errstate(over="ignore", invalid="ignore"):  # points of weight zero can be anywhere
-            log_l1 = power * log_u - self.lewis.log_scale + log_shares(np.abs(lifted @ to_u).sum(axis=1))
+            log_l1 = power * log_u - self.lewis.log_scale + log_shares(np.abs(lifted @ self.to_u).sum(axis=1))
             # gives the points outside their 1, and keeps the rounding of the singular vectors out of the bound
             log_l1 = np.maximum(log_l1, self.lewis.log_values(lifted, power * log_u))
             log_values = self.log_constant + log_c + np.logaddexp(log_u - self.log_sum, log_l1 / power)

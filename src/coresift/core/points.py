@@ -125,6 +125,15 @@ class SparseBlock:
 Block = DenseBlock | SparseBlock
 
 
+def squared_distances(block: Block, centers: np.ndarray) -> np.ndarray:
+    """(b, L) squared distances of the rows of a block from centres."""
+    squares = block.dot(centers)
+    squares *= -2.0
+    squares += block.sq_norms[:, None]
+    squares += squared_norms(centers)
+    return np.maximum(squares, 0.0, out=squares)  # rounding can leave a tiny negative number
+
+
 class Points:
     """The rows ``z = (x - center) / scale`` of ``X`` (ndarray or CSR), without a scaled copy of it."""
 
@@ -172,6 +181,10 @@ class Points:
         )
         for rows in row_slices(self.n, per_row, budget):
             yield rows, self.gather(rows)
+
+    def subset(self, rows: np.ndarray) -> Points:
+        """Some of the rows, in the same coordinates."""
+        return Points(self.X[rows], self.center, self.scale, self.max_norm)
 
     def take(self, indices: np.ndarray) -> np.ndarray:
         """(m, d) dense scaled rows; ``m`` is meant to be modest."""

@@ -54,11 +54,13 @@ LOADED_BYTES = 2e9  # rows of files above this are mapped from a temporary file 
 class Fit:
     """The result of the passes, before anything is set."""
 
-    prepared: Prepared
+    geometry: Geometry
     bound: SensitivityBound
     weights: np.ndarray
     floor: np.ndarray  # the least scores, as shares
     carried: np.ndarray  # the weights that a draw carries
+    prepared: Prepared | None = None
+    targets: np.ndarray | None = None  # (n, K), if the loss has targets
 
 
 class SensitivityCoreset(BaseEstimator):
@@ -101,11 +103,11 @@ class SensitivityCoreset(BaseEstimator):
         self.fit_rows(self._runner(rows), X, y)
         return self
 
-    def fit_rows(self, runner: Runner, X: Any = None, y: Any = None, *, is_sampled: bool = False) -> Prepared:
+    def fit_rows(self, runner: Runner, X: Any = None, y: Any = None, *, is_sampled: bool = False) -> Fit:
         """Fit with the engine and the progress of ``runner``; ``X`` are the rows as the caller gave them."""
         fit_rng, order_rng, draw_rng = children(check_generator(self.random_state), 3)
         fit = self._find(runner, fit_rng, y, is_sampled)
-        bound, geometry = fit.bound, fit.prepared.geometry
+        bound, geometry = fit.bound, fit.geometry
         log_unit = log_unit_of(bound.log_values)
         scores = draw_scores(bound.log_values, fit.floor, log_unit)
         # a weight too small to have a share of the total counts as none
@@ -131,7 +133,7 @@ class SensitivityCoreset(BaseEstimator):
         self._table, self._draw_rng = table, draw_rng
         self._rows, self._geometry = runner.rows, geometry
         self._dimension: int | None = None
-        self._record(fit, y)
+        self._record(fit)
         name = type(self).__name__
         if not bound.is_certified:
             logger.warning("%s: bound %r is not a certificate here. %s", name, bound.name, bound.note)
@@ -142,13 +144,13 @@ class SensitivityCoreset(BaseEstimator):
                 self.n_unconverged_,
                 len(scores),
             )
-        return fit.prepared
+        return fit
 
     def _find(self, runner: Runner, rng: np.random.Generator, y: Any, is_sampled: bool) -> Fit:
         """Run the passes."""
         prepared = prepare(runner, self.spec(), rng, is_sampled=is_sampled)
         bound, weights = runner.run("sensitivities", Collected(prepared.bound)).finish()
-        return Fit(prepared, bound, weights, weights / weights.sum(), weights)
+        return Fit(prepared.geometry, bound, weights, weights / weights.sum(), weights, prepared)
 
     def sample(
         self,
@@ -216,7 +218,7 @@ class SensitivityCoreset(BaseEstimator):
                 core = improved(core, points, shares, count, wide, self.verbose)
         return normalized(core) if normalize else core
 
-    def sample_size(self, eps: float, delta: float = 0.05, n_queries: int | None = None) -> SampleSize:
+    def sample_size(self, eps: float, delta: float = 0.05, *, n_queries: int | None = None) -> SampleSize:
         """How many points, drawn with ``method="iid"``, guarantee a relative error.
 
         Parameters
@@ -275,6 +277,10 @@ class SensitivityCoreset(BaseEstimator):
             f"{text} Plain sampling may need up to {factor:.3g} times as many points for the same guarantee."
         )
 
+    def draw_shares(self) -> np.ndarray:
+        """The probabilities of one draw, which sum to 1."""
+        return self._table.scores / self._table.scores.sum()
+
     def spec(self) -> BoundSpec:
         """The parameters of the bound, which have passed :meth:`check_parameters`."""
         return BoundSpec(self.loss, self.bound, self.bandwidth, np.inf, self.n_cells, self.max_exact)
@@ -289,7 +295,7 @@ class SensitivityCoreset(BaseEstimator):
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()
-        return {name: value for name, value in state.items() if name != "_rows"}
+        return {name: value for name, value in state.items() if name not in ("_rows", "_targets")}
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -352,7 +358,7 @@ class SensitivityCoreset(BaseEstimator):
         radius = None if ball is None else ball.radius
         return Guarantee("single", eps, _STATED_DELTA, "Bernstein", radius, count, self._draw_total)
 
-    def _record(self, fit: Fit, y: Any) -> None:
+    def _record(self, fit: Fit) -> None:
         """Set what a subclass adds at the end of ``fit``."""
 
     @abstractmethod

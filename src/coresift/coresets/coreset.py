@@ -14,9 +14,8 @@ from .._containers import n_rows, take_rows
 from .._errors import CoresiftError, InvalidInputError, InvalidTypeError
 from .._validation import check_chosen, check_count, check_instance, check_number
 from ..core.certificate import Certificate
-from .certifying import Certifier, certify, reweight
+from .certifying import MAX_MEMORY, Certifier, asked
 from .files import read_coreset, write_coreset
-from .queries import MAX_MEMORY, asked
 from .values import Guarantee, QueryBall, Value, as_plain, from_plain
 
 __all__ = ["Coreset", "Guarantee", "QueryBall"]
@@ -185,7 +184,7 @@ class Coreset(Value):
         """
         certifier = Certifier(method, n_sampled, delta, random_state, verbose)
         with asked(X, self, sample_weight, radius, max_memory) as question:
-            return certify(self, question, certifier)
+            return question.certified(certifier)
 
     def reweight(
         self,
@@ -205,7 +204,7 @@ class Coreset(Value):
         """
         certifier = Certifier(random_state=random_state, verbose=verbose)
         with asked(X, self, sample_weight, radius, max_memory) as question:
-            return reweight(self, question, certifier)
+            return question.reweighted(certifier)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write to ``path``, ending in ``.npz`` or ``.parquet`` (the latter needs the extra ``io``).

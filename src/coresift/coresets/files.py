@@ -153,7 +153,7 @@ def _read_npz(path: Path) -> tuple[str, Indices, Weights]:
 
 
 def _write_parquet(file: IO[bytes], header: str, run: str | None, arrays: Mapping[str, Any]) -> None:
-    need_pyarrow("Parquet files")
+    need_pyarrow()
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -168,7 +168,7 @@ def parquet_metadata(header: str, run: str | None) -> dict[bytes, bytes]:
 
 
 def _read_parquet(path: Path) -> tuple[str, Indices, Weights]:
-    need_pyarrow("Parquet files")
+    need_pyarrow()
     from pyarrow import parquet
 
     with path.open("rb") as file:

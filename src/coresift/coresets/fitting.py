@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from .._errors import InvalidInputError
+from .._progress import Progress
 from .._validation import LARGEST_MAGNITUDE, LARGEST_RATIO
 from ..core.points import Matrix, Points, squared_norms
 from ..rows.engines import Engine, OnRows, Pass, run_pass
@@ -45,18 +46,13 @@ _CHEAP = {"exact": 2e10, "cells": 2e11}  # operations: a second, and some ten se
 _STEPS = {"gaussian": 10, "laplacian": 1}  # of an ascent, typically
 
 
-def silent(_label: str, _rows: int) -> OnRows:
-    """No-op callback."""
-    return lambda _: None
-
-
 @dataclass
 class Runner:
     """Runs passes over rows with an engine, and records how long each took."""
 
     rows: Rows
     engine: Engine
-    on_pass: OnPass = silent
+    on_pass: OnPass = Progress
     seconds: list[tuple[str, float]] = field(default_factory=list)
 
     def run(self, label: str, prototype: P) -> P:
@@ -189,10 +185,7 @@ def prepare(
     ``ball`` gives centre and bandwidth; by default they are those of the rows. ``is_sampled``: draw the sample even
     if the bound needs none.
     """
-    rows = runner.rows
-    samples = {}
-    if spec.bandwidth == "median" and ball is None:
-        samples["median"] = (int(rng.integers(2**63)), MEDIAN_SAMPLE)
+    rows, samples = runner.rows, {} if ball is not None else _median_sample(spec, rng)
     size = cells_sample_size(spec.n_cells) * (_SAMPLES_PER_CLASS if per_class else 1)
     seed = int(rng.integers(2**63))
     if is_sampled or spec.bound in ("auto", "cells"):
@@ -202,6 +195,18 @@ def prepare(
     geometry = find_geometry(runner, spec, survey, order if per_class else None, ball)
     sample = _sample(survey, order if per_class else None)
     return Prepared(geometry, _choose_bound(runner, spec, geometry, sample, rng), sample, order)
+
+
+def geometry_of(runner: Runner, spec: BoundSpec, rng: np.random.Generator) -> Geometry:
+    """Centre and bandwidth of the rows, without a bound."""
+    survey = survey_rows(runner, _median_sample(spec, rng), False)
+    return find_geometry(runner, spec, survey, None, None)
+
+
+def _median_sample(spec: BoundSpec, rng: np.random.Generator) -> dict[str, tuple[int, int]]:
+    if spec.bandwidth != "median":
+        return {}
+    return {"median": (int(rng.integers(2**63)), MEDIAN_SAMPLE)}
 
 
 def find_geometry(

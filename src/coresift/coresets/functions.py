@@ -17,8 +17,8 @@ from .._validation import (
 )
 from ..core import lewis
 from ..core.audit import AuditResult, worst_query
+from .certifying import MAX_MEMORY, asked
 from .coreset import Coreset
-from .queries import MAX_MEMORY, asked
 
 
 def l1_svd(X: Any, *, sample_weight: Any = None, tol: float = 1e-3) -> lewis.L1SVD:

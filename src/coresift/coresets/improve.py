@@ -13,9 +13,8 @@ from ..core.discrepancy import potential
 from ..core.points import Points
 from ..core.quadrature import DENSE_LIMIT, chosen_rows, fitted_weights, interpolated_potentials
 from ..core.rowwise import stacked_qr
-from .certifying import Certifier
+from .certifying import Certifier, check_euclidean
 from .coreset import Coreset
-from .queries import check_euclidean
 from .values import Guarantee
 
 _POOL_FACTOR = 4

@@ -38,21 +38,22 @@ class LaplacianCoreset(SensitivityCoreset):
 
     def __init__(
         self,
+        *,
         metric: Any = "euclidean",
         bandwidth: Any = None,
         bound: str = "auto",
         n_cells: int = 64,
         max_exact: int | None = 20_000,
-        verbose: int = 0,
         random_state: Any = None,
+        verbose: int = 0,
     ) -> None:
         self.metric = metric
         self.bandwidth = bandwidth
         self.bound = bound
         self.n_cells = n_cells
         self.max_exact = max_exact
-        self.verbose = verbose
         self.random_state = random_state
+        self.verbose = verbose
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

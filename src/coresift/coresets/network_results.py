@@ -64,9 +64,9 @@ class SignedCoreset:
 class NetworkComparison:
     """The sums of one network over a coreset and over the data. All errors are absolute differences of sums.
 
-    With ``eps`` such that the families of sums are kept within ``1 +- eps``, it is guaranteed that
-    ``cross_error <= eps * cross_scale`` and ``loss_error <= eps * scale``, and if no two outputs of a column differ in
-    sign ``square_error <= eps * square``.
+    If all families of sums are kept within ``1 +- eps``, then ``cross_error <= eps * cross_magnitude`` and
+    ``loss_error <= eps * magnitude``; and ``square_error <= eps * square`` if no two outputs of a column have opposite
+    signs.
     """
 
     loss: float
@@ -79,16 +79,14 @@ class NetworkComparison:
     square: float
     """``sum w phi^2`` over the data."""
     square_error: float
-    scale: float
-    """``sum w (|y| + sum |a_i| f(p, c_i))^2``: what the error of the loss is measured by."""
-    cross_scale: float
-    """``sum |a_i| (phi+ + phi-)``: what the error of the cross term is measured by."""
+    magnitude: float
+    """``sum w (|y| + sum |a_i| f(p, c_i))^2``: the error of the loss is relative to it."""
+    cross_magnitude: float
+    """``sum |a_i| (phi+ + phi-)``: the error of the cross term is relative to it."""
     square_bound: float
-    """The paper's ``L sum a_i^2 sum_S v f(p, c_i)^2``, which stands for the square term: an upper bound of it within
-    ``1 + eps``, too large by up to a factor L."""
+    """The paper's ``L sum a_i^2 sum_S v f(p, c_i)^2``: bounds the square term within ``1 + eps``, up to L too large."""
     family_error: float
-    """The largest relative error among the sums that this loss is made of: an eps for this network, found, not
-    guaranteed."""
+    """The largest relative error among the sums in this loss: an eps for this network, found, not guaranteed."""
     eps: float | None
     """The eps asked for, or the one that is guaranteed for this draw; None if there is none."""
     covers_loss: bool
@@ -96,18 +94,18 @@ class NetworkComparison:
 
     @property
     def bound(self) -> float | None:
-        """Right-hand side of the guarantee for the loss, ``eps * scale``; None without an eps or for a pair."""
-        return None if self.eps is None or not self.covers_loss else self.eps * self.scale
+        """Right-hand side of the guarantee for the loss, ``eps * magnitude``; None without an eps or for a pair."""
+        return None if self.eps is None or not self.covers_loss else self.eps * self.magnitude
 
     @property
     def cross_bound(self) -> float | None:
-        """The same for the cross term, ``eps * cross_scale``."""
-        return None if self.eps is None else self.eps * self.cross_scale
+        """The same for the cross term, ``eps * cross_magnitude``."""
+        return None if self.eps is None else self.eps * self.cross_magnitude
 
     @property
     def relative_error(self) -> float:
-        """``loss_error / scale``: the part of the scale that was lost."""
-        return self.loss_error / self.scale if self.scale > 0 else 0.0
+        """``loss_error / magnitude``."""
+        return self.loss_error / self.magnitude if self.magnitude > 0 else 0.0
 
 
 def compared(
@@ -124,8 +122,8 @@ def compared(
         cross_error=abs(drawn.cross(alphas) - cross),
         square=square,
         square_error=abs(drawn.square(alphas) - square),
-        scale=truth.scale(alphas),
-        cross_scale=truth.cross_scale(alphas),
+        magnitude=truth.magnitude(alphas),
+        cross_magnitude=truth.cross_magnitude(alphas),
         square_bound=len(alphas) * drawn.diagonal(alphas),
         family_error=truth.largest_relative_error(drawn),
         eps=eps,

@@ -85,20 +85,21 @@ class RBFCoreset(SensitivityCoreset):
     def __init__(
         self,
         radius: float = 1.0,
+        *,
         bandwidth: Any = None,
         bound: str = "auto",
         n_cells: int = 64,
         max_exact: int | None = 20_000,
-        verbose: int = 0,
         random_state: Any = None,
+        verbose: int = 0,
     ) -> None:
         self.radius = radius
         self.bandwidth = bandwidth
         self.bound = bound
         self.n_cells = n_cells
         self.max_exact = max_exact
-        self.verbose = verbose
         self.random_state = random_state
+        self.verbose = verbose
 
     def spec(self) -> BoundSpec:
         """The parameters of the bound."""

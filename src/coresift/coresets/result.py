@@ -127,7 +127,7 @@ class Selection:
         files, else the features. A column whose name is taken is renamed to ``input_...``.
         """
         target = Path(path)
-        check_output(target, self.coreset.size)
+        check_output(target, n_rows=self.coreset.size)
         core = self.coreset
         if not materialize:
             write_coreset(target, core.as_dict(), core.indices, core.weights, self.columns(), self.run)
@@ -140,12 +140,12 @@ class Selection:
             write_whole(target, lambda file: _write_rows(file, self, metadata))
 
 
-def check_output(path: Path, n_rows: int = 0) -> None:
+def check_output(path: Path, *, n_rows: int = 0) -> None:
     """Refuse a file that could not be written, before the work is done."""
     if path.suffix.lower() not in SUFFIXES:
         raise InvalidInputError(f"{path}: unknown suffix {path.suffix!r}; use {' or '.join(SUFFIXES)}.")
     if path.suffix.lower() == ".parquet":
-        need_pyarrow("Parquet files")
+        need_pyarrow()
     if path.is_dir():
         raise InvalidInputError(f"{path}: is a folder; name a file.")
     folder = path.parent
@@ -203,7 +203,7 @@ def load_run(path: str | os.PathLike[str]) -> dict[str, Any]:
             with open_arrays(target, is_packed=False) as members:
                 text = str(members["run"]) if "run" in members else "{}"
         else:
-            need_pyarrow("Parquet files")
+            need_pyarrow()
             from pyarrow import parquet
 
             text = (parquet.read_schema(target).metadata or {}).get(b"coresift.run", b"{}").decode()

@@ -9,7 +9,9 @@ import numpy as np
 from ..core.bound import LARGEST_EXPONENT, SensitivityBound
 from ..rows.rows import Block
 from .bounds import RowBound, by_group
+from .fitting import BoundSpec, Runner, prepare
 from .keys import KeyPool
+from .values import QueryBall
 
 
 def log_unit_of(log_values: np.ndarray) -> float:
@@ -66,6 +68,14 @@ class Collected:
         bound = self.bound
         found = SensitivityBound(np.concatenate(log_values), bound.name, bound.is_certified, bound.note, gap)
         return found, np.concatenate(weights)
+
+
+def bound_of(
+    runner: Runner, spec: BoundSpec, rng: np.random.Generator, ball: QueryBall
+) -> SensitivityBound:
+    """The bounds of all rows for a given ball."""
+    prepared = prepare(runner, spec, rng, ball=ball)
+    return runner.run("sensitivities", Collected(prepared.bound)).finish()[0]
 
 
 class Scores:

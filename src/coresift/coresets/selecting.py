@@ -182,7 +182,7 @@ def select(
         filesystem=filesystem,
         image_size=image_size,
     )
-    return run(plan(source, Options(budget=budget, **options)), on_pass)
+    return run(plan(source, Options(budget=budget, **options)), on_pass=on_pass)
 
 
 def plan(source: Rows, options: Options) -> Plan:
@@ -198,7 +198,7 @@ def plan(source: Rows, options: Options) -> Plan:
     return made
 
 
-def run(made: Plan, on_pass: OnPass | None = None) -> Selection:
+def run(made: Plan, *, on_pass: OnPass | None = None) -> Selection:
     """Do what was planned."""
     source, options = made.source, made.options
     estimator = options.estimator()

@@ -16,7 +16,7 @@ LOSSES = ("gaussian", "laplacian")
 
 
 class Value:
-    """Base of frozen dataclasses that may hold arrays: read-only, compared by content, stored as JSON."""
+    """Base of frozen dataclasses that hold arrays: read-only, and compared by content."""
 
     def _assign(self, **values: Any) -> None:
         """Set fields of the frozen dataclass; arrays become read-only."""
@@ -33,16 +33,6 @@ class Value:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self._assign(**state)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the fields as strict JSON can hold them."""
-        found: dict[str, Any] = as_plain(self)
-        return found
-
-    @classmethod
-    def from_dict(cls, plain: dict[str, Any]) -> Self:
-        """Return the value that :meth:`as_dict` described."""
-        return cls(**from_plain(plain))
 
 
 def _same(left: Any, right: Any) -> bool:
@@ -110,7 +100,7 @@ _QUERIES = {
 
 
 @dataclass(frozen=True)
-class Guarantee(Value):
+class Guarantee:
     """A proved bound on the relative error of a coreset; ``str()`` gives it as a sentence.
 
     Parameters
@@ -177,3 +167,13 @@ class Guarantee(Value):
         ]
         claim = f"Relative error at most {self.eps:.3g} for {_QUERIES[self.queries]}{where}{chance}"
         return f"{claim} ({', '.join(proof)})."
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the fields as strict JSON can hold them."""
+        found: dict[str, Any] = as_plain(self)
+        return found
+
+    @classmethod
+    def from_dict(cls, plain: dict[str, Any]) -> Self:
+        """Return the value that :meth:`as_dict` described."""
+        return cls(**from_plain(plain))

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from .._errors import InvalidInputError, MissingExtraError
+from .._errors import InvalidInputError, need
 
 VARIABLE = "CORESIFT_DATA_DIR"
 
@@ -38,10 +38,7 @@ def first_file(folders: Iterable[Path], names: Sequence[str]) -> Path | None:
 
 def fetch(file: Download, folder: Path) -> Path:
     """Download a file into ``folder`` and check it; nothing is left there when it is not what was published."""
-    try:
-        import pooch
-    except ImportError as error:
-        raise MissingExtraError('downloads need pooch: pip install "coresift[io]"') from error
+    pooch = need("pooch", "io", "a download")
     pooch.get_logger().setLevel("WARNING")
     failures = []
     for url in file.urls:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from .._errors import InvalidInputError
-from ..rows.image_files import in_bytes, need_pillow
+from ..rows.images import in_bytes, need_pillow
 from .splits import DatasetSplits
 from .user_sets import Options, from_arrays
 
@@ -85,7 +85,7 @@ def _is_image(value: Any) -> bool:
 
 def _images(data: Any, column: str, size: int | None) -> np.ndarray:
     """(n, c, h, w) uint8: one channel where the first image is grey, three otherwise."""
-    resampling = need_pillow("images").Resampling.BILINEAR
+    resampling = need_pillow().Resampling.BILINEAR
     pixels: np.ndarray | None = None
     mode = "RGB"
     for row in range(len(data)):

@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from .._errors import InvalidInputError
-from ..rows.image_files import need_pillow
-from ..rows.images import SUFFIXES
+from ..rows.images import SUFFIXES, need_pillow
 from .preparing import split_rows
 from .splits import DatasetSplits, LazyDataset
 
@@ -103,7 +102,7 @@ def _two_folders(
 
 def _class_folders(root: Path, size: int, share: float) -> tuple[LazyDataset, tuple[str, ...]]:
     """All images below the folders of ``root``, in the order of their names; classes without an image are left out."""
-    need_pillow("image folders")
+    need_pillow()
     if not root.is_dir():
         raise InvalidInputError(f"{root}: no such folder.")
     paths: list[str] = []

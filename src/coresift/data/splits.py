@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from .._errors import InvalidInputError
-from ..rows.image_files import decode, middle, random_resized_crop
+from ..rows.images import decode, middle, random_resized_crop
 
 Task = Literal["classification", "regression"]
 Augmentation = Literal["crop-flip", "resized-crop-flip"]

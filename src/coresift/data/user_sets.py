@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -13,10 +12,11 @@ import numpy as np
 
 from .._containers import as_numpy
 from .._errors import InvalidInputError, InvalidTypeError
-from .._npz import array_names, naming, read_arrays
+from .._npz import array_names, read_arrays
 from .._progress import logger
-from ..rows.columns import Wanted, block_of, choose_columns, need_pyarrow
-from ..rows.rows import is_hidden
+from ..rows.opening import open_rows
+from ..rows.rows import Rows
+from ..rows.tables import CsvRows
 from .preparing import (
     DEFAULT_TEST_FRACTION,
     array_splits,
@@ -248,87 +248,34 @@ def _pair(path: Path, x: str, y: str) -> tuple[np.ndarray, np.ndarray]:
 def from_table(path: Path, test: Path | None, options: Options) -> DatasetSplits:
     """A Parquet or CSV file, or a folder of them: the column ``label``, and every other column of numbers.
 
-    Where no column is a number, the only column of lists of numbers is taken.
+    If no column holds numbers, the only column of lists of numbers is used.
     """
     if options.label is None:
         raise InvalidInputError(
             f"{path}: label is missing; name the column that holds the labels or targets."
         )
-    parts = [_table(place, options.label) for place in (path, test) if place is not None]
-    if test is not None and parts[0][2] != parts[1][2]:
+    tables = [
+        open_rows(place, label=options.label, training=True) for place in (path, test) if place is not None
+    ]
+    if tables[-1].names != tables[0].names:
         raise InvalidInputError(f"{test}: its columns are not those of {path}.")
+    unused = [name for name, reason in tables[0].left_out.items() if reason != "label"]
     notes: tuple[str, ...] = ()
-    if unused := parts[0][3]:
-        notes = (f"columns that are no numbers left out: {', '.join(map(repr, unused))}",)
+    if unused:
+        notes = (f"columns that are not numbers left out: {', '.join(map(repr, unused))}",)
         logger.warning("%s: %s; encode them as numbers to use them", path, notes[0])
+    parts = [_features_and_labels(table) for table in tables]
+    columns = tuple(tables[0].names or ())
     return from_arrays(
-        str(path),
-        parts[0][:2],
-        parts[1][:2] if test is not None else None,
-        options,
-        notes=notes,
-        columns=tuple(parts[0][2] or ()) or None,
+        str(path), parts[0], parts[1] if test is not None else None, options, notes=notes, columns=columns
     )
 
 
-def _table(path: Path, label: str) -> tuple[np.ndarray, np.ndarray, list[str], list[str]]:
-    """Numbers, labels, the names of the columns of numbers, and those of the others."""
-    need_pyarrow("Parquet and CSV files")
-    if not path.exists():
-        raise InvalidInputError(f"{path}: no such file.")
-    kind = "csv" if path.suffix.lower() == ".csv" or any(path.glob("*.csv")) else "parquet"
-    files = [path]
-    if path.is_dir():  # at any depth, and nothing but the tables: no copies, no notes
-        wanted = (".csv",) if kind == "csv" else (".parquet", ".pq")
-        files = sorted(
-            file
-            for file in path.rglob("*")
-            if file.suffix.lower() in wanted and not is_hidden(file.relative_to(path).parts)
-        )
-    with naming(path, f"damaged, or no {kind} file"):
-        return _arrays_of_table(path, [str(file) for file in files], kind, label)
-
-
-def _arrays_of_table(
-    path: Path, files: list[str], kind: str, label: str
-) -> tuple[np.ndarray, np.ndarray, list[str], list[str]]:
-    from pyarrow import ArrowInvalid, csv, dataset, float64, string, types
-
-    found = dataset.dataset(files, format=kind)
-    if kind == "csv":  # types are guessed from the first rows: whole numbers there may be none further down
-        whole = [field.name for field in found.schema if types.is_integer(field.type) and field.name != label]
-        kinds = {**dict.fromkeys(whole, float64()), label: string()}  # a label is looked at as a whole, below
-        options = csv.ConvertOptions(column_types=kinds, strings_can_be_null=True)
-        parsing = csv.ParseOptions(newlines_in_values=True)
-        found = dataset.dataset(
-            files, format=dataset.CsvFileFormat(parse_options=parsing, convert_options=options)
-        )
-    try:
-        table = found.to_table().combine_chunks()
-    except ArrowInvalid as error:
-        if (place := re.search(r"CSV column #(\d+)", str(error))) is None:
-            raise
-        # of the columns that are read, which are all of them
-        raise InvalidInputError(
-            f"{path}: column {found.schema.names[int(place[1])]!r} begins as {found.schema.types[int(place[1])]} and "
-            f"then is not ({str(error).rpartition(': ')[2]}); clean it, or leave it out."
-        ) from error
-    if table.num_rows == 0:
-        raise InvalidInputError(f"{path}: no rows.")
-    if label not in table.column_names:
-        raise InvalidInputError(
-            f"{path}: no column {label!r}; there are {', '.join(map(repr, table.column_names))}."
-        )
-    targets = table.column(label)
-    if targets.null_count:
-        raise InvalidInputError(f"{path}: the label column {label!r} has {targets.null_count} nulls.")
-    rest = table.drop_columns([label])
-    columns = choose_columns(
-        rest.schema, Wanted(), str(path), lambda name: rest.column(name)[0].as_py(), integers=True
-    )
-    chunk = block_of(rest.to_batches()[0], columns, str(path), 0)
-    labels = np.asarray(targets.to_pylist())
-    return chunk.X, _parsed(labels) if kind == "csv" else labels, columns.names, list(columns.left_out)
+def _features_and_labels(table: Rows) -> tuple[np.ndarray, np.ndarray]:
+    with table.load() as loaded:
+        assert loaded.labels is not None
+        names = np.asarray(loaded.labels.names)
+        return loaded.X, (_parsed(names) if isinstance(table, CsvRows) else names)[loaded.labels.codes]
 
 
 def _parsed(labels: np.ndarray) -> np.ndarray:

@@ -35,12 +35,8 @@ class ArrayRows(Rows):
         name: str = "X",
         names: list[str] | None = None,
     ) -> None:
-        if (
-            type(X) not in (np.ndarray, np.memmap)
-            or X.ndim != 2
-            or 0 in X.shape
-            or X.dtype.kind not in "fiub"
-        ):
+        is_plain = type(X) in (np.ndarray, np.memmap) and X.ndim == 2 and X.dtype.kind in "fiub"
+        if not is_plain or X.size == 0:
             X = check_features(X, finite=False, name=name)
         self.name, self.names = name, names
         self.dtype = check_numeric(X.dtype, name)
@@ -93,17 +89,16 @@ class NpyRows(Rows):
         arrays = [map_npy(path) for path in paths]
         first = arrays[0]
         self.dtype, self.d = check_numeric(first.dtype, self.files[0]), int(first.shape[1])
-        self.pieces, starts, self.n = [], [], 0
+        lengths = [len(array) for array in arrays]
+        self.n, self.pieces = sum(lengths), []
+        self.file_starts = np.cumsum([0, *lengths[:-1]], dtype=np.int64)
         for file, array in enumerate(arrays):
             if array.shape[1] != self.d or array.dtype != first.dtype:
                 raise InvalidInputError(
                     f"{self.files[file]}: {array.shape[1]} columns of {array.dtype}, but {self.files[0]} has "
                     f"{self.d} of {first.dtype}; files must agree."
                 )
-            starts.append(self.n)
-            self.pieces += pieces_of(len(array), self.d, self.row_bytes, file, self.n)
-            self.n += len(array)
-        self.file_starts = np.array(starts, dtype=np.int64)
+            self.pieces += pieces_of(len(array), self.d, self.row_bytes, file, int(self.file_starts[file]))
 
     def read(self, piece: Piece) -> Iterator[Block]:
         """Read a piece in order."""
@@ -116,42 +111,31 @@ class NpyRows(Rows):
 
 def map_npy(path: Path) -> np.ndarray:
     """Map the matrix of a ``.npy`` file into memory."""
-    array = map_array(path)
+    return _checked(map_array(path), str(path))
+
+
+def _checked(array: np.ndarray, where: str) -> np.ndarray:
     if array.ndim != 2 or 0 in array.shape:
         raise InvalidInputError(
-            f"{path}: shape {array.shape}; rows and columns are needed, at least one of each."
+            f"{where}: shape {array.shape}; rows and columns are needed, at least one of each."
         )
-    check_numeric(array.dtype, str(path))
+    check_numeric(array.dtype, where)
     return array
 
 
 def open_npz(path: Path, features: str | None, label: str | None, weight: str | None) -> ArrayRows:
     """The member ``features`` (by default ``X`` or the only two-dimensional one) of a ``.npz`` file."""
     with open_arrays(path) as members:
-        chosen = features or _only_matrix(members, path, {label, weight})
-        wanted = {name: _member(members, name, path) for name in (chosen, label, weight) if name is not None}
-    X, weights = wanted[chosen], None if weight is None else wanted[weight]
-    if X.ndim != 2 or 0 in X.shape:
-        raise InvalidInputError(
-            f"{path}: shape {X.shape}; rows and columns are needed, at least one of each."
-        )
-    check_numeric(X.dtype, str(path))
-    if weights is not None:
-        check_numeric(weights.dtype, f"{path}: {weight!r}")
-        if weights.shape != X.shape[:1]:
-            raise InvalidInputError(f"{path}: weight has shape {weights.shape}, but there are {len(X)} rows.")
-    return ArrayRows(X, weights, None if label is None else wanted[label], name=str(path))
+        chosen = features or _only_matrix(members, {label, weight})
+        X, labels, weights = (None if name is None else members[name] for name in (chosen, label, weight))
+    assert X is not None
+    X = _checked(X, str(path))
+    if weights is not None and weights.shape != (len(X),):
+        raise InvalidInputError(f"{path}: weight has shape {weights.shape}, but there are {len(X)} rows.")
+    return ArrayRows(X, weights, labels, name=str(path))
 
 
-def _member(members: Members, name: str, path: Path) -> np.ndarray:
-    if name not in members:
-        raise InvalidInputError(
-            f"{path}: no array {name!r}; there are {', '.join(map(repr, members.names))}."
-        )
-    return members[name]
-
-
-def _only_matrix(members: Members, path: Path, others: set[str | None]) -> str:
+def _only_matrix(members: Members, others: set[str | None]) -> str:
     candidates = [name for name in members.names if name not in others]
     if "X" in candidates:
         return "X"
@@ -159,6 +143,5 @@ def _only_matrix(members: Members, path: Path, others: set[str | None]) -> str:
         candidates = [name for name in candidates if members.ndim(name) == 2]
     if len(candidates) == 1:
         return str(candidates[0])
-    raise InvalidInputError(
-        f"{path}: holds {', '.join(map(repr, members.names)) or 'nothing'}; name one with --embedding."
-    )
+    found = ", ".join(map(repr, members.names)) or "nothing"
+    raise InvalidInputError(f"holds {found}; name one with --embedding.")

@@ -11,8 +11,9 @@ import logging
 import multiprocessing
 import os
 import threading
+from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import nullcontext
@@ -21,7 +22,7 @@ from typing import Any, Protocol, Self, TypeVar
 
 from threadpoolctl import ThreadpoolController  # comes with scikit-learn
 
-from .._errors import CoresiftError, InvalidInputError, MissingExtraError
+from .._errors import CoresiftError, InvalidInputError, need
 from .rows import BadRow, Block, Piece, Rows
 
 ENGINES = ("local", "ray")
@@ -42,17 +43,20 @@ class Pass(Protocol):
 P = TypeVar("P", bound=Pass)
 
 
-class Engine(Protocol):
+class Engine(ABC):
     """Runs passes over the rows it was opened for; a context manager."""
 
-    n_workers: int
+    n_workers = 1
 
+    @abstractmethod
     def results(self, prototype: Any, tasks: list[Task], on_rows: OnRows) -> Iterator[Any]:
-        """The pass of each task, in order; its arrays can be written to."""
+        """The pass of each task, in order; the arrays of the first can be written to."""
 
-    def __enter__(self) -> Self: ...
+    def __enter__(self) -> Self:
+        return self
 
-    def __exit__(self, *about: object) -> None: ...
+    def __exit__(self, *about: object) -> None:
+        return None
 
 
 def run_pass(engine: Engine, rows: Rows, prototype: P, on_rows: OnRows = lambda _: None) -> P:
@@ -94,10 +98,8 @@ def open_engine(name: str, rows: Rows, workers: int) -> Engine:
     return SerialEngine(rows)
 
 
-class SerialEngine:
+class SerialEngine(Engine):
     """Runs passes in this process."""
-
-    n_workers = 1
 
     def __init__(self, rows: Rows) -> None:
         self.rows = rows
@@ -106,56 +108,46 @@ class SerialEngine:
         """The pass of each task, in order."""
         return (run_task(self.rows, prototype, task, on_rows) for task in tasks)
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(self, *about: object) -> None:
-        return None
-
-
-def _ahead(tasks: list[Task], submit: Callable[[Task], Any], most: int) -> Iterator[Any]:
-    """Submit tasks in order, at most ``most`` ahead of the one whose result is awaited."""
+def _in_order(
+    tasks: list[Task], submit: Callable[[Task], Any], most: int, result: Callable[[Any], Any], on_rows: OnRows
+) -> Iterator[Any]:
+    """Submit tasks in order and wait for their results; no more than ``most`` are submitted and not used yet."""
     waiting: deque[Any] = deque()
+    ahead = iter(tasks)
     for task in tasks:
-        waiting.append(submit(task))
-        if len(waiting) >= most:
-            yield waiting.popleft()
-    yield from waiting
+        while len(waiting) < most and (following := next(ahead, None)) is not None:
+            waiting.append(submit(following))
+        yield result(waiting.popleft())
+        on_rows(sum(piece.n_rows for piece in task))
 
 
-def _n_rows(task: Iterable[Piece]) -> int:
-    return sum(piece.n_rows for piece in task)
-
-
-class PoolEngine:
+class PoolEngine(Engine):
     """Runs passes in a pool of processes; each is sent the description of the rows once, and reads them itself."""
 
     def __init__(self, rows: Rows, workers: int) -> None:
         self.n_workers = workers
         if "forkserver" in multiprocessing.get_all_start_methods():
             context: Any = multiprocessing.get_context("forkserver")
-            context.set_forkserver_preload(["coresift.coresets"])  # imported once, not by every worker
+            context.set_forkserver_preload(
+                ["coresift.coresets.rbf", "coresift.rows.opening"]
+            )  # imported once
         else:
             context = multiprocessing.get_context("spawn")
         self._pool = ProcessPoolExecutor(workers, context, initializer=_Worker.start, initargs=(rows,))
 
     def results(self, prototype: Any, tasks: list[Task], on_rows: OnRows) -> Iterator[Any]:
-        """The pass of each task, in order; only a few wait to be merged."""
+        """The pass of each task, in order."""
 
         def submit(task: Task) -> Future[Any]:
             return self._pool.submit(_Worker.run, prototype, task)
 
         try:
-            for task, future in zip(tasks, _ahead(tasks, submit, 2 * self.n_workers), strict=True):
-                yield future.result()
-                on_rows(_n_rows(task))
+            yield from _in_order(tasks, submit, 2 * self.n_workers, Future.result, on_rows)
         except BrokenProcessPool as error:
             raise CoresiftError(
                 "a worker process was killed, perhaps for lack of memory; try fewer workers."
             ) from error
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *about: object) -> None:
         self._pool.shutdown(wait=True, cancel_futures=True)
@@ -186,7 +178,7 @@ def _exit_with_parent() -> None:
         os._exit(1)
 
 
-class RayEngine:
+class RayEngine(Engine):
     """Runs passes as tasks of a Ray cluster: that of ``RAY_ADDRESS`` or of the running program, else a new local one.
 
     Workers read the files themselves; only passes travel. Ray runs a task again elsewhere if its worker dies, with the
@@ -194,11 +186,7 @@ class RayEngine:
     """
 
     def __init__(self, rows: Rows, workers: int) -> None:
-        try:
-            import ray
-        except ImportError as error:
-            raise MissingExtraError('engine="ray" needs Ray: pip install "coresift[ray]"') from error
-        self._ray: Any = ray
+        ray = self._ray = need("ray", "ray", 'engine="ray"')
         self._is_ours = not ray.is_initialized()
         if self._is_ours:
             options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
@@ -214,35 +202,32 @@ class RayEngine:
                 raise CoresiftError(
                     f"engine = 'ray': {place}: {error} Try again, or use engine='local'."
                 ) from error
-        cores = int(self._ray.cluster_resources().get("CPU", 1))
+        cores = int(ray.cluster_resources().get("CPU", 1))
         self.n_workers = min(workers, cores) if workers > 1 else cores
         self._rows = ray.put(rows)
         self._remote = ray.remote(max_retries=5)(run_task)
 
     def results(self, prototype: Any, tasks: list[Task], on_rows: OnRows) -> Iterator[Any]:
-        """The pass of each task, in order; only a few wait to be merged."""
+        """The pass of each task, in order."""
         shared = self._ray.put(prototype)
 
         def submit(task: Task) -> Any:
             return self._remote.remote(self._rows, shared, task)
 
-        for i, (task, reference) in enumerate(
-            zip(tasks, _ahead(tasks, submit, 2 * self.n_workers), strict=True)
-        ):
-            try:
-                found = self._ray.get(reference)
-            except self._ray.exceptions.RayTaskError as error:
-                cause = error.cause
-                raise (cause if isinstance(cause, CoresiftError | OSError) else error) from None
-            except self._ray.exceptions.RayError as error:
-                raise CoresiftError(f"Ray could not finish a task: {error}") from error
-            yield (
-                copy.deepcopy(found) if i == 0 else found
-            )  # the others are merged into the first: Ray's are read-only
-            on_rows(_n_rows(task))
+        parts = _in_order(tasks, submit, 2 * self.n_workers, self._result, on_rows)
+        yield copy.deepcopy(
+            next(parts)
+        )  # arrays of Ray are read-only, and the others are merged into the first
+        yield from parts
 
-    def __enter__(self) -> Self:
-        return self
+    def _result(self, reference: Any) -> Any:
+        try:
+            return self._ray.get(reference)
+        except self._ray.exceptions.RayTaskError as error:
+            cause = error.cause
+            raise (cause if isinstance(cause, CoresiftError | OSError) else error) from None
+        except self._ray.exceptions.RayError as error:
+            raise CoresiftError(f"Ray could not finish a task: {error}") from error
 
     def __exit__(self, *about: object) -> None:
         if self._is_ours:

@@ -49,13 +49,11 @@ class Block(NamedTuple):
         """Number of rows."""
         return int(self.X.shape[0])
 
-    def part(self, first: int, last: int) -> Block:
-        """The rows from ``first`` up to ``last``, as views."""
-        if (first, last) == (0, self.n):
-            return self
-        rows = slice(first, last)
+    def part(self, rows: slice | np.ndarray) -> Block:
+        """Some of the rows: a slice, as views, or row numbers, as a block that starts at 0."""
         labels = None if self.labels is None else Labels(self.labels.codes[rows], self.labels.names)
-        return Block(self.start + first, self.X[rows], self.weights[rows], labels)
+        start = self.start + rows.start if isinstance(rows, slice) else 0
+        return Block(start, self.X[rows], self.weights[rows], labels)
 
 
 @dataclass(frozen=True)
@@ -75,9 +73,6 @@ class BadRow(InvalidInputError):
     def __init__(self, what: str, row: int, column: int | None = None, advice: str = "") -> None:
         super().__init__(what)
         self.what, self.row, self.column, self.advice = what, row, column, advice
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return BadRow, (self.what, self.row, self.column, self.advice)
 
 
 class Rows(ABC):
@@ -144,9 +139,11 @@ class Rows(ABC):
                         continue
                     joined = _joined(kept)
                     full = joined.n - joined.n % step
-                    for first in range(0, full, step):
-                        yield joined.part(first, first + step)
-                    kept = [joined.part(full, joined.n)] if full < joined.n else []
+                    if joined.n == step:
+                        yield joined
+                    else:
+                        yield from (joined.part(slice(i, i + step)) for i in range(0, full, step))
+                    kept = [joined.part(slice(full, None))] if full < joined.n else []
             if kept:
                 yield _joined(kept)
 
@@ -164,6 +161,10 @@ class Rows(ABC):
     def take(self, indices: np.ndarray) -> Block:
         """The rows ``indices``, in that order, as a block of their own; other pieces are not read."""
         wanted, back = np.unique(indices, return_inverse=True)
+        if len(wanted) and not 0 <= wanted[0] <= wanted[-1] < self.n:
+            raise InvalidInputError(
+                f"{self.name} has rows 0 to {self.n - 1}, not {wanted[0]} to {wanted[-1]}."
+            )
         edges = np.searchsorted(wanted, [(piece.start, piece.start + piece.n_rows) for piece in self.pieces])
         needed = [piece for piece, (first, last) in zip(self.pieces, edges, strict=True) if first < last]
 
@@ -172,10 +173,10 @@ class Rows(ABC):
                 for block in self.read(piece):
                     first, last = np.searchsorted(wanted, (block.start, block.start + block.n))
                     if first < last:
-                        yield _picked(block, wanted[first:last] - block.start, int(first))
+                        yield block.part(wanted[first:last] - block.start)
 
         found = self._fill(np.empty((len(wanted), self.d), dtype=self.dtype), chosen())
-        return found if np.array_equal(wanted, indices) else _picked(found, back, 0)
+        return found if np.array_equal(wanted, indices) else found.part(back)
 
     def _fill(self, X: np.ndarray, parts: Iterable[Block]) -> Block:
         """Copy consecutive blocks into ``X``."""
@@ -269,11 +270,6 @@ def _joined(blocks: list[Block]) -> Block:
     )
 
 
-def _picked(block: Block, rows: np.ndarray, start: int) -> Block:
-    labels = None if block.labels is None else Labels(block.labels.codes[rows], block.labels.names)
-    return Block(start, block.X[rows], block.weights[rows], labels)
-
-
 def is_hidden(parts: Sequence[str]) -> bool:
     """Whether a file is a note or a leftover, by the parts of its path below the folder of the data.
 
@@ -291,8 +287,3 @@ def check_numeric(dtype: np.dtype[Any], what: str) -> np.dtype[Any]:
     # half floats and bytes are exact in float32
     exact = dtype.itemsize <= (4 if dtype.kind == "f" else 1)
     return np.dtype(np.float32 if exact and dtype.kind in "fub" else np.float64)
-
-
-def start_offsets(counts: Sequence[int]) -> np.ndarray:
-    """The first row of each file, from their numbers of rows."""
-    return np.concatenate(([0], np.cumsum(counts, dtype=np.int64)))[: len(counts)].astype(np.int64)

@@ -1,5 +1,4 @@
 from .adaptive import AdaptiveCoreset as AdaptiveCoreset
-from .classes import PerClass as PerClass
 from .context import Cost as Cost
 from .context import SelectionContext as SelectionContext
 from .cover import Cover as Cover
@@ -22,4 +21,5 @@ from .strategy import Selector as Selector
 from .strategy import Strategy as Strategy
 from .strategy import phases as phases
 from .wrappers import PerBatch as PerBatch
+from .wrappers import PerClass as PerClass
 from .wrappers import Warm as Warm
