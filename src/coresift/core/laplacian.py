@@ -105,9 +105,7 @@ def euclidean_distances(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 def _sparse_distances(points: Points, rows: slice, others: Points) -> np.ndarray:
     """(b, n) distances between sparse rows, a block against all, as :func:`euclidean_distances`; the centre cancels."""
-    mine, everything = (
-        sp.csr_array(X, dtype=np.float64) / points.scale for X in (points.X[rows], others.X)
-    )
+    mine, everything = (sp.csr_array(X, dtype=np.float64) / points.scale for X in (points.X[rows], others.X))
     own_norms, norms = (np.asarray(S.multiply(S).sum(axis=1)).ravel() for S in (mine, everything))
     scale = own_norms[:, None] + norms
     squares = (mine @ everything.T).toarray()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -12,7 +13,7 @@ import numpy as np
 from .._errors import InvalidInputError
 from .._progress import Progress
 from .._validation import LARGEST_MAGNITUDE, LARGEST_RATIO
-from ..core.points import Matrix, Points, squared_norms
+from ..core.points import Matrix, squared_norms
 from ..rows.engines import Engine, OnRows, Pass, run_pass
 from ..rows.rows import Block, Rows
 from .bounds import (
@@ -32,8 +33,8 @@ from .geometry import (
     cells_sample_size,
     median_distance,
 )
-from .values import QueryBall
 from .survey import LARGEST_SHIFT, Extent, Reach, Survey
+from .values import QueryBall
 
 P = TypeVar("P", bound=Pass)
 OnPass = Callable[[str, int], OnRows]
@@ -120,9 +121,9 @@ def cheapest(spec: BoundSpec, n: int, d: int, total: float = np.inf) -> str:
     if total <= _NEAR_ONE:
         return "closed-form"
     for bound, limit in _CHEAP.items():
-        if operations(bound, spec.loss, n, d, spec.n_cells) <= limit:
-            if bound != "exact" or spec.max_exact is None or n <= spec.max_exact:
-                return bound
+        is_allowed = bound != "exact" or spec.max_exact is None or n <= spec.max_exact
+        if is_allowed and operations(bound, spec.loss, n, d, spec.n_cells) <= limit:
+            return bound
     return "closed-form" if spec.loss == "gaussian" else "cells"
 
 
@@ -150,11 +151,15 @@ def survey_rows(runner: Runner, samples: dict[str, tuple[int, int]], by_label: b
     return runner.run("survey again", again)
 
 
+def first_block(rows: Rows) -> Block:
+    """The first rows; the rest is not read."""
+    with closing(rows.blocks()) as blocks:
+        return next(blocks)
+
+
 def _peek(rows: Rows) -> tuple[np.ndarray, bool]:
     """The mean of the first block, and whether it is short compared with the block's spread."""
-    blocks = rows.blocks()
-    block = next(blocks)
-    blocks.close()  # type: ignore[attr-defined]  # a generator
+    block = first_block(rows)
     X = block.X[block.weights > 0] if (block.weights > 0).any() else block.X
     if not isinstance(X, np.ndarray):
         with np.errstate(over="ignore", invalid="ignore"):
@@ -164,7 +169,9 @@ def _peek(rows: Rows) -> tuple[np.ndarray, bool]:
         # by differences from the first row: of equal rows the mean is that row to the last digit
         first = X[0].astype(np.float64)
         mean = first + (X - first).mean(axis=0)
-        mean = np.where(np.abs(mean) <= LARGEST_MAGNITUDE, mean, 0.0)  # the survey will name what is not finite
+        mean = np.where(
+            np.abs(mean) <= LARGEST_MAGNITUDE, mean, 0.0
+        )  # the survey will name what is not finite
         spread, length = float(squared_norms(X - mean).max()), float(mean @ mean)
     if length <= _NEGLIGIBLE * spread:
         mean = np.zeros(len(mean))  # as good a guess, and nothing is to be subtracted
@@ -232,9 +239,12 @@ def find_geometry(
         offsets = ((survey.near - center) / unit + moments.mean[arrange]) * ratio
         offsets[mass == 0] = 0.0
     is_sparse = not isinstance(survey.far, np.ndarray)
-    length = float(np.linalg.norm(center / unit)) * ratio
+    length = float(np.linalg.norm(center / unit)) * ratio if center.any() else 0.0
     max_norm = reach / scale
-    variances = moments.variance[arrange]
+    variances = np.array(moments.variance[arrange])
+    spread = variances > 0  # the ratio may be infinite where nothing is to be scaled
+    variances[spread] *= ratio
+    variances[spread] *= ratio
     return Geometry(
         center=center,
         scale=scale,
@@ -246,7 +256,7 @@ def find_geometry(
         counts=moments.counts[arrange],
         mass=mass,
         offsets=offsets,
-        variances=np.where(variances > 0, variances * ratio * ratio, 0.0),
+        variances=variances,
     )
 
 
@@ -314,7 +324,9 @@ def _choose_bound(
     if chosen in ("paper", "lemma"):
         from .lewis_passes import lewis_bound
 
-        return lewis_bound(runner.run, geometry, chosen if is_gaussian else "laplacian", radius if is_gaussian else 1.0)
+        return lewis_bound(
+            runner.run, geometry, chosen if is_gaussian else "laplacian", radius if is_gaussian else 1.0
+        )
     if chosen == "exact":
         check_exact(spec, n)
         with runner.rows.load() as everything:

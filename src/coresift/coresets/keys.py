@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+import scipy.sparse as sp
+
 from ..core.draw import Draw, KeyCandidates, finish_keys, keys_of, merge_candidates, smallest
 
 _SLACK = 4096  # rows kept above twice what is needed before they are sorted out

@@ -23,7 +23,9 @@ class ScaledRows:
     def __call__(self, block: Block) -> tuple[np.ndarray, np.ndarray]:
         """Points (b, d) and log-shares (b,)."""
         geometry = self.geometry
-        return geometry.points(block.X).gather(slice(None)).dense(), log_shares(block.weights / geometry.mass.sum())
+        return geometry.points(block.X).gather(slice(None)).dense(), log_shares(
+            block.weights / geometry.mass.sum()
+        )
 
 
 class LewisBound(RowBound):

@@ -304,7 +304,9 @@ class RBFNetworkCoreset(RBFCoreset):
         def bounded(family: np.ndarray, factor: float = 1.0) -> SensitivityBound:
             radius = factor * float(self.radius)
             ball = QueryBall("gaussian", geometry.center, geometry.scale / factor, radius)
-            return bound_of(self._runner(ArrayRows(X, family)), replace(self.spec(), radius=radius), rng, ball)
+            return bound_of(
+                self._runner(ArrayRows(X, family)), replace(self.spec(), radius=radius), rng, ball
+            )
 
         is_whole = self.construction == "whole-loss"
         of_targets = target_shares(shares, targets)

@@ -70,16 +70,14 @@ class Collected:
         return found, np.concatenate(weights)
 
 
-def bound_of(
-    runner: Runner, spec: BoundSpec, rng: np.random.Generator, ball: QueryBall
-) -> SensitivityBound:
+def bound_of(runner: Runner, spec: BoundSpec, rng: np.random.Generator, ball: QueryBall) -> SensitivityBound:
     """The bounds of all rows for a given ball."""
     prepared = prepare(runner, spec, rng, ball=ball)
     return runner.run("sensitivities", Collected(prepared.bound)).finish()[0]
 
 
 class Scores:
-    """Totals and largest of the bounds in every group, and the draw by keys from them; nothing is kept of other rows."""
+    """Totals and largest of the bounds in every group, and the draw by keys; other rows are not kept."""
 
     def __init__(
         self, bound: RowBound, pool: KeyPool, log_unit: float, labels: dict[Any, int] | None

@@ -13,7 +13,9 @@ from ..rows.rows import Block, check_block, recode
 from .keys import KeyPool, stacked
 
 _FARTHEST_KEPT = 512
-LARGEST_SHIFT = 100.0  # an origin this much farther (squared) than the rows are wide costs two digits, not more
+LARGEST_SHIFT = (
+    100.0  # an origin this much farther (squared) than the rows are wide costs two digits, not more
+)
 _SAFE_SQUARES = (1e-120, 1e120)  # squares inside are free of overflow and underflow, and so are sums of them
 
 
@@ -107,7 +109,9 @@ class Survey:
 
     def merge(self, other: Survey) -> None:
         """Add the survey of later rows."""
-        to = np.array([self.labels.setdefault(name, len(self.labels)) for name in other.labels], dtype=np.int64)
+        to = np.array(
+            [self.labels.setdefault(name, len(self.labels)) for name in other.labels], dtype=np.int64
+        )
         if self.by_label:
             self.moments.grow(len(self.labels))
         groups = to if self.by_label else np.zeros(1, dtype=np.int64)
@@ -230,7 +234,9 @@ class Reach:
 
     def update(self, block: Block) -> None:
         """Add a block of rows."""
-        for part, rows in Points(float_rows(block.X), self.center, self.unit, np.inf).blocks(budget=BLOCK_BYTES):
+        for part, rows in Points(float_rows(block.X), self.center, self.unit, np.inf).blocks(
+            budget=BLOCK_BYTES
+        ):
             held = block.weights[part] > 0
             self.square = max(self.square, float(rows.sq_norms.max(where=held, initial=0.0)))
 

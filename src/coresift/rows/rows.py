@@ -7,7 +7,7 @@ processes, because they carry names of files, not data. Rows in memory stay wher
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -124,7 +124,7 @@ class Rows(ABC):
             size += piece.n_rows * self.row_bytes
         return tasks
 
-    def blocks(self, task: list[Piece] | None = None) -> Iterator[Block]:
+    def blocks(self, task: list[Piece] | None = None) -> Generator[Block, None, None]:
         """All rows in order, or those of one task, in blocks of :func:`block_rows` rows.
 
         Each task begins a new block, so blocks depend on the data alone and not on who reads them.
