@@ -1,4 +1,4 @@
-"""``python -m benchmarks [NAME ...]``: run benchmarks by name, or all of them."""
+"""``python -m paper benchmark NAME``: run benchmarks by name, or all of them."""
 
 from __future__ import annotations
 

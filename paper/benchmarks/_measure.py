@@ -64,7 +64,7 @@ def store(name: str, tables: list[Table]) -> None:
     lines = [
         "# Benchmark results",
         "",
-        "Written by `make bench` (`python -m benchmarks [NAME ...]`), one thread. Times here are noisy: "
+        "Written by `make bench` (`python -m paper benchmark NAME`), one thread. Times here are noisy: "
         "read the ratios, which compare two things in one process.",
     ]
     for key, section in kept.items():

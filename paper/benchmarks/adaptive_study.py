@@ -1,8 +1,8 @@
 """The settings of the adaptive coreset, chosen on validation data: training samples that no run trains on.
 
-``python -m benchmarks.adaptive_study STAGE [PART PARTS]`` runs what is missing of a stage (see STAGES), and
-appends a line for each run to ``results/adaptive-study/runs.jsonl``; without a stage it prints the table. 10,000 of the
-training samples of each data set are held out; the test sets are never looked at. ``CORESIFT_DATA`` names the folder.
+``python -m paper benchmark adaptive-study STAGE [PART PARTS]`` runs what is missing of a stage (see STAGES), and
+appends a line for each run to ``paper/results/adaptive-study/runs.jsonl``; without a stage it prints the table. 10,000
+training samples of each data set are held out; the test sets are not used. ``CORESIFT_DATA`` names the data folder.
 Set ``OMP_NUM_THREADS=1``.
 """
 

@@ -1,8 +1,8 @@
 """Does a coreset that knows the model beat uniform redraws, and at what price? The aims, checked against the records.
 
-``python -m benchmarks.beat_random [--results results]`` reads what ``coresift bench run`` has finished (``mnist``,
+``python -m paper benchmark beat-random [--results FOLDER]`` reads what ``python -m paper run`` has finished (``mnist``,
 ``cifar10 --scale cpu``, ``covtype``, and ``--scale equal-time``, where uniform redraws get more epochs) and writes
-``results/beat-random.md``. Nothing is trained. Settings were chosen on validation data before (``adaptive_study``).
+``beat-random.md`` there. Nothing is trained. The settings were chosen on validation data (``adaptive-study``).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from paper.bench.statistics import (
     holm,
     mean_and_deviation,
 )
-from paper.bench.store import Store
+from paper.bench.store import RESULTS, Store
 
 ADAPTIVE, UNIFORM, FIXED = "ADAPTIVE-CORESET", "ADAPTIVE-RANDOM", "FIXED-CORESET"
 AUTOMATIC, SEEN = f"{ADAPTIVE}-AUTO", f"{ADAPTIVE}-SEEN"
@@ -184,9 +184,9 @@ def page(records: Records) -> str:
     lines = [
         "# Beating uniform redraws: the aims, and what was measured",
         "",
-        "Written by `python -m benchmarks.beat_random` from the records of `coresift bench run`. Quality on the test",
-        "set in %, mean ± deviation (number of seeds); differences over common seeds with their interval; paired t",
-        "tests, corrected by Holm within each section (`bench table` corrects for all tests of its table, so that its",
+        "Written by `python -m paper benchmark beat-random` from the records of `python -m paper run`. Quality on the",
+        "test set in %, mean ± deviation (number of seeds); differences over common seeds with their interval; paired",
+        "t tests, corrected by Holm within each section (`table` corrects for all tests of its table, so that its",
         "p are larger); *time*: our processor seconds over those of the reference, selection and training, which",
         "differ by up to a quarter with what else the machine did. *Reached*: **yes** only beyond chance, p (Holm) at",
         "most 0.05; *above, within noise*: by the mean; *not below*, where that is all that is aimed at: no test says",
@@ -230,7 +230,7 @@ def page(records: Records) -> str:
     )
     section(
         "The same at equal total time, and longer",
-        "Measured in pairs of runs (`python -m benchmarks.recorder_cost`), its draws and what it records take 15 % of "
+        "Measured in pairs of runs (`python -m paper benchmark recorder-cost`), its draws and records take 15 % of "
         "the time of uniform redraws on CovType at 1 %, 9 % at 5 %: uniform redraws for 115 epochs have at least as "
         "much. Aim: never significantly below. With half as much time again, or three quarters, there is no aim.",
         _equal_time(records, SEEN, FOR_SEEN_TIME),
@@ -351,8 +351,8 @@ def _against_paper(records: Records, budget: float, best: float) -> str:
 
 def main(arguments: list[str]) -> int:
     """Read, check, write."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.beat_random")
-    parser.add_argument("--results", type=Path, default=Path("results"))
+    parser = argparse.ArgumentParser(prog="python -m paper benchmark beat-random")
+    parser.add_argument("--results", type=Path, default=RESULTS)
     options = parser.parse_args(arguments)
     out = options.results / "beat-random.md"
     out.write_text(page(Records(options.results)), encoding="utf-8")

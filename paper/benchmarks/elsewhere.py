@@ -1,7 +1,7 @@
 """Do the defaults hold on data that nothing was chosen on? Four sets that no study or test of ours has looked at.
 
-``python -m benchmarks.elsewhere FOLDER [PART PARTS]`` runs what is missing and appends to
-``results/elsewhere/runs.jsonl``; without a folder it writes ``results/elsewhere/README.md`` from there. FOLDER holds
+``python -m paper benchmark elsewhere FOLDER [PART PARTS]`` runs what is missing and appends to
+``paper/results/elsewhere/runs.jsonl``; without a folder it writes the ``README.md`` there. FOLDER holds
 ``fashion-mnist/`` (the four files of Debian's ``dataset-fashion-mnist``), ``letter.csv`` and ``shuttle.csv`` (from
 Debian's ``r-cran-mlbench``: ``rdata.read_rda(...)[name].to_csv(..., index=False)``) and ``diamonds.csv`` (of the
 package ``plotnine``). All settings are defaults, the networks and epochs those of MNIST and CovType.
@@ -191,10 +191,10 @@ def page() -> str:
     lines = [
         "# Data that no setting was chosen on",
         "",
-        "`python -m benchmarks.elsewhere FOLDER`, then without a folder. All settings are the defaults, and none was",
-        f"changed after. {sizes}. Test data, quality in %, mean ± deviation (seeds); differences over common seeds,",
-        "paired t tests, Holm within a section. *Time*: processor seconds of a run over those of the reference. At",
-        "equal time uniform redraws train for so many more epochs that they take at least as long; how many was set",
+        "`python -m paper benchmark elsewhere FOLDER`, then without a folder. All settings are the defaults, and none",
+        f"was changed after. {sizes}. Test data, quality in %, mean ± deviation (seeds); differences over common",
+        "seeds, paired t tests, Holm within a section. *Time*: processor seconds of a run over those of the reference.",
+        "At equal time uniform redraws train for so many more epochs that they take at least as long; how many was set",
         "by the time measured, not by the quality. Those runs on the tables (1.2 and 1.4) met a busier machine: their",
         "seconds are too high by up to a third. The last column is as in [beat-random.md](../beat-random.md).",
     ]

@@ -1,6 +1,6 @@
 """The tables of docs/experiments.md, written from the records: the page cannot say what was not measured.
 
-``python -m benchmarks.experiments_page`` replaces what stands between ``<!-- NAME -->`` and ``<!-- end of NAME -->``.
+``python -m paper benchmark experiments-page`` replaces what is between ``<!-- NAME -->`` and ``<!-- end of NAME -->``.
 A test of the suite compares the page with the records.
 """
 
@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from paper.bench.protocol import load_protocol
-from paper.bench.store import Store
+from paper.bench.store import RESULTS, Store
 from paper.bench.summary import Entry, Metric, Summary, summarise
 
-PAGE = Path("docs/experiments.md")
+PAGE = RESULTS.parents[1] / "docs" / "experiments.md"
 MISSING = "—"
 WARM = ("RANDOM", "RBF", "CRAIG", "CRAIGPB", "GRADMATCH", "GRADMATCHPB", "GLISTER")
 MNIST = (
@@ -157,8 +157,8 @@ def filled(page: str, found: dict[str, list[str]]) -> str:
 
 def main(arguments: list[str]) -> int:
     """Read, fill, write."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.experiments_page")
-    parser.add_argument("--results", type=Path, default=Path("results"))
+    parser = argparse.ArgumentParser(prog="python -m paper benchmark experiments-page")
+    parser.add_argument("--results", type=Path, default=RESULTS)
     options = parser.parse_args(arguments)
     PAGE.write_text(filled(PAGE.read_text(encoding="utf-8"), tables(options.results)), encoding="utf-8")
     print(f"written to {PAGE}")

@@ -1,7 +1,7 @@
 """Wrong labels: what draws by gradients do when a fifth of the training labels are random.
 
-``python -m benchmarks.label_noise`` trains a perceptron on scikit-learn's digits, a tenth of them at a time, and writes
-``results/label-noise.md``. Two minutes. Test labels are left as they are. Set ``OMP_NUM_THREADS=1``.
+``python -m paper benchmark label-noise`` trains a perceptron on a tenth of scikit-learn's digits at a time, and writes
+``paper/results/label-noise.md``. Two minutes. Test labels are left as they are. Set ``OMP_NUM_THREADS=1``.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def main() -> int:
         "training samples are random."
     )
     text = "\n".join(
-        ["# Wrong labels", "", "`python -m benchmarks.label_noise`", "", about, "", *table(), ""]
+        ["# Wrong labels", "", "`python -m paper benchmark label-noise`", "", about, "", *table(), ""]
     )
     out = Path("results") / "label-noise.md"
     out.write_text(text, encoding="utf-8")

@@ -1,6 +1,6 @@
 """What it costs to draw by the norms that training saw: pairs of runs beside uniform redraws, one after the other.
 
-``CORESIFT_DATA=DIR python -m benchmarks.recorder_cost`` prints medians of ratios of processor seconds. Three minutes.
+``CORESIFT_DATA=DIR python -m paper benchmark recorder-cost`` prints medians of ratios of processor time. Three minutes.
 Set ``OMP_NUM_THREADS=1``.
 """
 

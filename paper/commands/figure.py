@@ -240,3 +240,4 @@ def _gradient_errors(rows: list[gradient.Measurement]) -> RichTable:
 
 for _command in (bandwidth, function_approximation, covtype, lower_bound, gradients):
     app.command(name=_command.__name__.replace("_", "-"))(with_common_options(_command))
+figure = app

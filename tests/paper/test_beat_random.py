@@ -2,7 +2,7 @@
 
 import pytest
 
-from paper.bench.protocol import Cell
+from paper.bench.protocol import Run
 from paper.bench.store import Store
 from paper.benchmarks.beat_random import Records, Runs, above, family, main, not_below, page, time_ratio
 
@@ -43,7 +43,7 @@ def test_times_are_those_of_common_seeds():
 
 
 def record(method, every, budget, seed, accuracy, seconds, scale="paper"):
-    cell = Cell("mnist", 1, scale, method, every, budget, seed)
+    cell = Run("mnist", 1, scale, method, every, budget, seed)
     test = {"accuracy": accuracy, "macro_f1": accuracy, "loss": 0.1}
     spent = {"selection": seconds / 4, "training": 3 * seconds / 4, "evaluation": 9.0}
     about = {

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from coresift._errors import InvalidInputError
-from paper.bench.protocol import Cell
+from paper.bench.protocol import Run
 from paper.bench.store import serialised
 from paper.report import read_results, write_report
 from paper.report.inputs import Missing
@@ -35,7 +35,7 @@ def changed(row: Record, cell: dict[str, Any] | None = None, **fields: Any) -> R
     """A record of another cell, or with other fields, whose id fits."""
     row = json.loads(json.dumps(row)) | fields
     row["cell"] |= cell or {}
-    row["id"] = Cell(**row["cell"]).id
+    row["id"] = Run(**row["cell"]).id
     return row
 
 
@@ -217,7 +217,7 @@ def test_text_of_the_data_is_harmless(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "complaint"),
     [
-        (lambda line: line[: len(line) // 2], "line 3: left out, as it is not JSON"),
+        (lambda line: line[: len(line) // 2], "line 3: left out, because it is not JSON"),
         (
             lambda line: line.replace(b'"accuracy": 0.9', b'"accuracy": 0.1'),
             "line 3: left out, as its checksum",
@@ -253,7 +253,7 @@ def test_a_record_without_accuracy_is_named(results: Path, tmp_path: Path) -> No
 
 def test_one_record_is_enough(tmp_path: Path) -> None:
     protocol = small_protocol()
-    for cell in (protocol.cells()[0], protocol.cells()[-1]):  # a subset method, and FULL
+    for cell in (protocol.runs()[0], protocol.runs()[-1]):  # a subset method, and FULL
         folder = store(tmp_path / cell.method, [record(protocol, cell)])
         page = page_of(folder, tmp_path)
         assert "1 finished run" in page.text
@@ -353,7 +353,7 @@ def test_an_empty_folder_a_missing_one_and_a_file_are_errors(tmp_path: Path) -> 
     (tmp_path / "mnist").mkdir()
     (tmp_path / "mnist" / "records.jsonl").write_text("half a li")
     with pytest.raises(
-        InvalidInputError, match=r"no finished run.*records\.jsonl, line 1: left out, as it is not JSON"
+        InvalidInputError, match=r"no finished run.*records\.jsonl, line 1: left out, because it is not JSON"
     ):
         read_results(tmp_path)
 

@@ -87,11 +87,11 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     named = [str(method) for method in load_protocol("mnist").methods]
     protocol = load_protocol("mnist").narrowed([*named, *adaptive], seeds=2)
     store = Store(folder / "results", "mnist")
-    for cell in protocol.cells():
+    for cell in protocol.runs():
         row = record(protocol, cell)
         share = row["test"]["accuracy"]
         store.append(row | {"curve": [[20 * k, share * (1 - 0.5**k)] for k in range(1, 11)]})
-    other = record(small_protocol(), small_protocol().cells()[0])
+    other = record(small_protocol(), small_protocol().runs()[0])
     with store.file.open("ab") as file:
         file.write(f"{'x' * 300} {other['id']}\n".encode())
     x = np.random.default_rng(0).integers(0, 256, (100, 1, 28, 28), dtype=np.uint8)

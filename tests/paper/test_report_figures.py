@@ -27,7 +27,7 @@ def table(accuracies: dict[str, tuple[float, ...]], protocol: Protocol | None = 
     for name, values in accuracies.items():
         method = protocol.method(name)
         for seed, value in enumerate(values):
-            cell = protocol.cell(method, 1.0 if name == "FULL" else 0.01, seed)
+            cell = protocol.run(method, 1.0 if name == "FULL" else 0.01, seed)
             curve = [[20 * k, value * (1 - 0.5**k)] for k in range(1, 10)] + [[200, value]]
             rows.append(record(protocol, cell, accuracy=value) | {"curve": curve})
     summary = summarise(rows, protocol)
@@ -115,7 +115,7 @@ def test_adaptive_coresets_have_looks_of_their_own() -> None:
 def test_curves_have_a_legend_of_lines_and_say_why_warm_starts_are_shorter(tmp_path: Path) -> None:
     protocol = load_protocol("mnist").narrowed(["rbf", "rbf-warm", "craigpb", "rbf@1"], [0.01], 2)
     curves = [[100, 0.8], [200, 0.9]]
-    rows = [record(protocol, cell) | {"curve": curves} for cell in protocol.cells()]
+    rows = [record(protocol, cell) | {"curve": curves} for cell in protocol.runs()]
     page = page_of(store(tmp_path / "all", rows), tmp_path)
     assert len(page.all("svg", "swatch")) == 4 + 4  # marks of the overview, lines of the curves
     assert "Warm starts are shorter: a few epochs on all data stand for half of the epochs" in page.text

@@ -17,7 +17,7 @@ def table(accuracy: dict[str, float], wiggle: float = 0.0, **changes: Any) -> Su
     """A small MNIST table in which a method has this accuracy at every budget."""
     protocol = small_protocol(SEEDS)
     rows = []
-    for cell in protocol.cells():
+    for cell in protocol.runs():
         own = "" if cell.select_every == protocol.select_every else f"@{cell.select_every}"
         mean = accuracy.get(cell.method + own)
         if mean is not None:
@@ -39,8 +39,8 @@ def lucky(method: str, accuracy: float, others: dict[str, float]) -> Summary:
     """One run of a method at 10 % and one of FULL, beside others with all seeds."""
     protocol = small_protocol(SEEDS)
     whole = table(others)
-    cell = protocol.cell(protocol.method(method), 0.10, 0)
-    full = protocol.cell(protocol.method("FULL"), 1.0, 0)
+    cell = protocol.run(protocol.method(method), 0.10, 0)
+    full = protocol.run(protocol.method("FULL"), 1.0, 0)
     single = [record(protocol, cell, accuracy=accuracy), record(protocol, full, accuracy=0.9933)]
     return summarise([*whole.records, *single], protocol)
 
@@ -61,7 +61,7 @@ def test_a_single_run_does_not_lead_where_others_have_more() -> None:
 
 def test_single_runs_lead_where_there_is_nothing_else_and_say_so() -> None:
     protocol = small_protocol(1)
-    said = finding(summarise([record(protocol, cell) for cell in protocol.cells()], protocol))
+    said = finding(summarise([record(protocol, cell) for cell in protocol.runs()], protocol))
     assert said[0].count("%, one run)") == 2
     assert "(one run)" in said[-1]
 
@@ -101,7 +101,7 @@ def test_findings_are_named_with_their_budgets_and_warm_starts_apart() -> None:
 
 def test_what_cannot_be_tested_is_not_called_a_finding() -> None:
     protocol = small_protocol(1)
-    rows = [record(protocol, cell) for cell in protocol.cells()]
+    rows = [record(protocol, cell) for cell in protocol.runs()]
     said = " ".join(finding(summarise(rows, protocol)))
     assert "too few seeds in common to test it" in said
     assert "significant" not in said

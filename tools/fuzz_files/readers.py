@@ -18,7 +18,7 @@ from coresift._errors import InvalidInputError
 from coresift.coresets import load_run
 from coresift.data import load_dataset, read_idx
 from coresift.rows.rows import Rows
-from paper.bench.protocol import Cell
+from paper.bench.protocol import Run
 from paper.bench.store import Store
 from paper.figure_data import load_matrix
 from paper.lower_bound import CircleSensitivities
@@ -298,7 +298,7 @@ def _table(folder: Path) -> Path:
 def _records(folder: Path) -> Path:
     store = Store(folder, "mnist")
     for seed in range(2):
-        cell = Cell("mnist", 1, "paper", "RBF", 20, 0.01, seed)
+        cell = Run("mnist", 1, "paper", "RBF", 20, 0.01, seed)
         parts = dict.fromkeys(("selection", "training", "evaluation"), 1.5)
         numbers = {"n_epochs": 2, "subset_size": 6, "n_train": 60, "clock": "cpu"}
         record = {

@@ -1,1 +1,1 @@
-"""Other packages and coresift on the same arrays: time, memory and quality. ``python -m benchmarks.peers``."""
+"""Other packages and coresift on the same arrays: time, memory and quality. ``python -m paper benchmark peers``."""

@@ -1,4 +1,4 @@
-"""``python -m benchmarks.peers [--data-dir D] [--quick]``: measure what is missing, write the page and the figure."""
+"""``python -m paper benchmark peers [--data-dir D] [--quick]``: measure what is missing, write page and figure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def main(arguments: list[str]) -> int:
     from paper.benchmarks.peers import data, report, running
     from paper.benchmarks.peers.methods import METHODS
 
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.peers", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m paper benchmark peers", description=__doc__)
     parser.add_argument(
         "--data-dir", type=Path, help="folder that has mnist/ and covtype/; without it these are left out"
     )

@@ -1,4 +1,4 @@
-"""One method on one array in a process of its own: ``python -m benchmarks.peers.child SPEC``, a JSON file.
+"""One method on one array in a process of its own: ``python -m paper benchmark peers.child SPEC``, a JSON file.
 
 The subset is written as ``.npz``, the seconds and the memory as JSON. The kernel ends the process when it has used its
 seconds of processor time.

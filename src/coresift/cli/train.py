@@ -4,20 +4,17 @@
 from __future__ import annotations
 
 import json
-import logging
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from coresift._progress import Bars, logger
 from coresift.cli.inputs import AsJson, Config
 from coresift.cli.options import Settings
 from coresift.training.options import TrainOptions, option
 
-logger = logging.getLogger(__name__)
-
-_FAR_BELOW = 0.05  # of macro-F1 below the accuracy
 _TASKS = ("classification", "regression")
 _MODELS = ["lenet", "resnet18", "mlp"]
 
@@ -55,11 +52,9 @@ def train(
     options: TrainOptions,
     threads: Annotated[int | None, typer.Option(min=1, help="Threads of PyTorch.")] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Folder of the run; an interrupted run resumes there.")
+        Path | None, typer.Option("--out", "-o", help="Folder of the run; resumed if it exists.")
     ] = None,
-    resume: Annotated[
-        Path | None, typer.Option(metavar="RUN", help="Resume an interrupted run, with its options.")
-    ] = None,
+    resume: Annotated[Path | None, typer.Option(help="Resume the run in this folder, as it was.")] = None,
     as_json: AsJson = False,
     config: Config = None,
 ) -> None:
@@ -72,8 +67,7 @@ def train(
       coresift train --resume run
       coresift train --config run.toml --seed 1 --out run-1
 
-    The folder of a run holds config.json, data.json, metrics.jsonl (a line per epoch), model.safetensors and
-    result.json.
+    A run consists of config.json, data.json, metrics.jsonl (a line per epoch), model.safetensors and result.json.
     """
     if resume is not None:
         if out is not None and out.resolve() != resume.resolve():
@@ -89,9 +83,7 @@ def train(
     from coresift.training import RunFolder
 
     found = RunFolder(out).result()
-    if found is None or _kept(out) != _plain(
-        subject, options
-    ):  # train() raises if the folder has another run
+    if found is None or _kept(out) != _plain(subject, options):  # train() names what differs
         found = _run(settings, subject, options, out, threads)
     elif not settings.quiet and not as_json:
         settings.out.print(f"{out}: the run is finished.", soft_wrap=True)
@@ -120,7 +112,6 @@ def _run(
 ) -> dict[str, Any]:
     import torch
 
-    from coresift._progress import Bars
     from coresift.data import load_dataset
     from coresift.training import build_model
     from coresift.training import train as run
@@ -154,10 +145,9 @@ def _recalled(
     kept = _kept(run)
     for name, value in _plain(subject, options).items():
         if name in given and value != kept[name]:
-            flag = f"--{name.replace('_', '-')}"
-            raise typer.BadParameter(f"{flag} {value}: the run was started with {kept[name]}")
-    own = {each.name: kept.pop(each.name) for each in fields(Subject)}
-    return Subject(**own), replace(options, **kept)
+            flag = name.replace("_", "-")
+            raise typer.BadParameter(f"--{flag} {value}: the run was started with {kept[name]}")
+    return Subject(**{each.name: kept.pop(each.name) for each in fields(Subject)}), replace(options, **kept)
 
 
 def _kept(run: Path) -> dict[str, Any]:
@@ -201,7 +191,7 @@ def _print(settings: Settings, strategy: str, found: dict[str, Any], out: Path, 
     effort = f"{shown['subset_size']:,} samples in {shown['n_epochs']} epochs"
     lines = [f"{strategy}: {quality} on the test set, from {effort}."]
     if not settings.quiet:
-        if test.get("macro_f1", 1.0) < test.get("accuracy", 0.0) - _FAR_BELOW:
+        if test.get("macro_f1", 1.0) < test.get("accuracy", 0.0) - 0.05:
             lines.append(f"Some classes do worse: macro-F1 {test['macro_f1']:.2%}.")
         parts = ", ".join(f"{name} {value:.1f} s" for name, value in seconds.items())
         lines.append(f"{sum(seconds.values()):.1f} s: {parts}. The model is in {out / 'model.safetensors'}.")

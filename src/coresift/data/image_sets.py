@@ -1,4 +1,4 @@
-"""Images in class folders, for training: found at once, decoded when they are asked for."""
+"""Images in class folders, for training; they are decoded when they are needed."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ import numpy as np
 
 from .._errors import InvalidInputError
 from ..rows.images import SUFFIXES, need_pillow
-from .preparing import split_rows
-from .splits import DatasetSplits, LazyDataset
+from .splits import DatasetSplits, LazyDataset, split_rows
 
 IMAGENET_SIZE = 224
 _IMAGENET_SHARE = 224 / 256  # the usual view of a test image: 224 pixels of 256
@@ -18,18 +17,16 @@ _MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet
 _TEST_FOLDERS = ("test", "val", "valid", "validation")
 
 
-def find_imagenet(root: Path) -> tuple[Path | None, list[str]]:
-    """The folder that holds ``train`` and ``val``; or else what is missing."""
-    folders = [root / "imagenet", root / "ILSVRC2012", root]
-    for folder in folders:
-        if (folder / "train").is_dir() and (folder / "val").is_dir():
-            return folder, []
-    for folder in folders[:2]:
-        if folder.is_dir():
-            return None, [
-                f"{folder / part}{os.sep}" for part in ("train", "val") if not (folder / part).is_dir()
-            ]
-    return None, ["train" + os.sep, "val" + os.sep]
+def find_imagenet(root: Path) -> tuple[list[Path], list[str]]:
+    """The folder that holds ``train`` and ``val``; else what is missing."""
+    missing: list[str] = []
+    for folder in (root / "imagenet", root / "ILSVRC2012", root):
+        absent = [f"{folder / part}{os.sep}" for part in ("train", "val") if not (folder / part).is_dir()]
+        if not absent:
+            return [folder], []
+        if folder.is_dir() and folder != root:
+            missing = missing or absent
+    return [], missing or [f"train{os.sep}", f"val{os.sep}"]
 
 
 def load_imagenet(folder: Path, size: int = IMAGENET_SIZE) -> DatasetSplits:
@@ -53,10 +50,10 @@ def load_imagenet(folder: Path, size: int = IMAGENET_SIZE) -> DatasetSplits:
 def load_image_folder(
     folder: Path, test: Path | None, size: int, test_fraction: float, seed: int
 ) -> DatasetSplits:
-    """Images of a user: the folder that an image is in is its class.
+    """A user's images; the folder that an image is in is its class.
 
-    With folders ``train`` and ``test`` (or ``val``, ``valid``, ``validation``) inside, those are the parts; else
-    ``test`` is the second part, or some of each class are.
+    Folders ``train`` and ``test`` (or ``val``, ``valid``, ``validation``) inside are the two parts. Otherwise ``test``
+    is the test part, or a part of each class is split off.
     """
     if test is None and (folder / "train").is_dir():
         found = [folder / name for name in _TEST_FOLDERS if (folder / name).is_dir()]
@@ -101,7 +98,7 @@ def _two_folders(
 
 
 def _class_folders(root: Path, size: int, share: float) -> tuple[LazyDataset, tuple[str, ...]]:
-    """All images below the folders of ``root``, in the order of their names; classes without an image are left out."""
+    """All images below the folders of ``root``, in the order of their names; empty folders are not classes."""
     need_pillow()
     if not root.is_dir():
         raise InvalidInputError(f"{root}: no such folder.")
@@ -120,7 +117,5 @@ def _class_folders(root: Path, size: int, share: float) -> tuple[LazyDataset, tu
             labels += [len(classes)] * len(inside)
             classes.append(folder)
     if not classes:
-        raise InvalidInputError(
-            f"{root}: no folder in it holds images; it must hold one folder for each class."
-        )
+        raise InvalidInputError(f"{root}: no folder in it holds images; it must hold one folder per class.")
     return LazyDataset(paths, np.array(labels, dtype=np.int64), size, share), tuple(classes)

@@ -20,6 +20,7 @@ from .augment import augment, normalize
 from .sampler import WeightedDataset, WeightedIndex, inputs_and_targets
 
 Batch = tuple[Tensor, Tensor, Tensor]  # inputs (b, ...), targets (b, ...), weights (b,), on the device
+Transform = Callable[[Tensor], Tensor]
 Augment = Callable[[Tensor, torch.Generator], Tensor]
 _CROP_SEED = 13
 RESIZED_CROP = "resized-crop-flip"
@@ -28,9 +29,9 @@ RESIZED_CROP = "resized-crop-flip"
 class _Feed:
     """Samples ``X`` with targets ``y`` (None if unknown), served in batches on a device."""
 
-    def __init__(
-        self, X: Any, y: Any, device: torch.device, transform: Callable[[Tensor], Tensor] | None
-    ) -> None:
+    _read: Callable[..., Iterator[Batch]]  # the batches as they are stored, on the device
+
+    def __init__(self, X: Any, y: Any, device: torch.device, transform: Transform | None) -> None:
         self.X, self.y, self.device, self.transform = X, y, device, transform
 
     def __len__(self) -> int:
@@ -51,24 +52,14 @@ class _Feed:
                 x = augmented(x, generator)
             yield x if self.transform is None else self.transform(x), y, w
 
-    def _read(
-        self, rows: Any, weights: Any, size: int, seed: int, augmented: Augment | None
-    ) -> Iterator[Batch]:
-        """Yield the batches as they are stored, on the device."""
-        raise NotImplementedError
-
 
 class TensorFeed(_Feed):
     """Tensors that stay on the device."""
 
-    def __init__(
-        self, X: Any, y: Any, device: torch.device, transform: Callable[[Tensor], Tensor] | None
-    ) -> None:
+    def __init__(self, X: Any, y: Any, device: torch.device, transform: Transform | None) -> None:
         super().__init__(_tensor(X, "X").to(device), _targets(y).to(device), device, transform)
 
-    def _read(
-        self, rows: Any, weights: Any, size: int, seed: int, augmented: Augment | None
-    ) -> Iterator[Batch]:
+    def _read(self, rows: Any, weights: Any, size: int, seed: int, augmented: Any) -> Iterator[Batch]:
         order = torch.tensor(rows).to(self.device).split(size)  # type: ignore[no-untyped-call]
         scaled = torch.tensor(weights, dtype=torch.float32).to(self.device).split(size)  # type: ignore[no-untyped-call]
         for chosen, w in zip(order, scaled, strict=True):
@@ -90,15 +81,11 @@ class TensorFeed(_Feed):
 class LoaderFeed(_Feed):
     """Items of a map-style data set, fetched one by one, by worker processes if there are any."""
 
-    def __init__(
-        self, dataset: Any, device: torch.device, transform: Callable[[Tensor], Tensor] | None, workers: int
-    ) -> None:
+    def __init__(self, dataset: Any, device: torch.device, transform: Transform | None, workers: int) -> None:
         super().__init__(dataset, known_targets(dataset), device, transform)
         self.workers = workers
 
-    def _read(
-        self, rows: Any, weights: Any, size: int, seed: int, augmented: Augment | None
-    ) -> Iterator[Batch]:
+    def _read(self, rows: Any, weights: Any, size: int, seed: int, augmented: Any) -> Iterator[Batch]:
         items: Sequence[int] = list(map(WeightedIndex, rows.tolist(), weights.tolist()))
         dataset = self.X
         if isinstance(dataset, LazyDataset) and _crops(augmented):

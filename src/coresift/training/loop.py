@@ -160,7 +160,8 @@ def train(
         folder.begin({**identity(model, feeds, transform, options), "about": about})
         if (found := folder.result()) is not None:
             folder.load_model(model.to(options.device))
-            return _result(model, found, Seconds(**found["seconds"]))
+            seconds, sizes = Seconds(**found["seconds"]), (found["n_epochs"], found["subset_size"])
+            return TrainResult(model, found["history"], found["test"], seconds, *sizes)
         if isinstance(data, DatasetSplits):
             folder.describe(data.described())
 
@@ -182,11 +183,13 @@ def train(
                 on_epoch(metrics)
 
     quality = None if feeds.test is None else _evaluate(run, feeds.test)
-    found = {"test": quality, "seconds": asdict(run.seconds), "n_epochs": run.n_epochs}
-    found |= {"subset_size": run.sampler.coreset.size, "history": run.history}
+    core = run.sampler.coreset
+    result = TrainResult(model, run.history, quality, run.seconds, run.n_epochs, core.size, core)
     if folder is not None:
-        folder.finish(model, found)
-    return _result(model, found, run.seconds, run.sampler.coreset)
+        names = ("test", "seconds", "n_epochs", "subset_size", "history")
+        stored = {name: getattr(result, name) for name in names}
+        folder.finish(model, {**stored, "seconds": asdict(run.seconds)})
+    return result
 
 
 def _epoch(run: Run, epoch: int, bar: Progress) -> Metrics:
@@ -260,11 +263,6 @@ def _forward(model: nn.Module, x: torch.Tensor) -> Any:
 def _evaluate(run: Run, feed: Feed) -> dict[str, float]:
     with run.stage("evaluation"):
         return evaluate(run.model, feed, run.options.loss)
-
-
-def _result(model: nn.Module, found: Metrics, seconds: Seconds, core: Coreset | None = None) -> TrainResult:
-    sizes = found["n_epochs"], found["subset_size"]
-    return TrainResult(model, found["history"], found["test"], seconds, *sizes, core)
 
 
 @contextmanager

@@ -6,6 +6,7 @@ Weights depend on the seed alone, and building a network leaves the global rando
 from __future__ import annotations
 
 import inspect
+import math
 import os
 import pkgutil
 import sys
@@ -54,7 +55,7 @@ def build_model(
     """
     if not isinstance(name, str):
         raise InvalidTypeError(f"model = {name!r} must be a name.")
-    if ":" not in name and name not in _BUILDERS:
+    if ":" not in name and name not in _FACTORIES:
         raise InvalidInputError(f"model = {name!r} must be {', '.join(MODELS)} or package.module:factory.")
     n_outputs = 1 if n_classes is None else check_count(n_classes, "n_classes")
     shape = tuple(check_count(size, "input_shape") for size in input_shape)
@@ -65,11 +66,8 @@ def build_model(
     with torch.random.fork_rng(devices=[]), torch.device("cpu"):
         # torch.manual_seed would also seed every GPU, whose states are not restored
         torch.default_generator.manual_seed(seed)
-        if name in _BUILDERS:
-            return _BUILDERS[name](n_outputs, shape, width, stem)
-        return _call_factory(
-            name, {"n_classes": n_outputs, "input_shape": shape, "width": width, "stem": stem}
-        )
+        given = {"n_classes": n_outputs, "input_shape": shape, "width": width, "stem": stem}
+        return _called(name, _FACTORIES.get(name) or _find(name), given)
 
 
 class LeNet5(nn.Module):
@@ -170,45 +168,34 @@ class MLP(nn.Sequential):
         )
 
 
-def _lenet(n_outputs: int, shape: tuple[int, ...], width: int | None, stem: str | None) -> nn.Module:
-    if len(shape) != 3 or shape[1:] not in ((28, 28), (32, 32)):
-        raise InvalidInputError(f"lenet takes images of 28x28 or 32x32 pixels; input_shape = {shape}.")
-    _refuse("lenet", width=width, stem=stem)
-    return LeNet5(n_outputs, shape[0], shape[1])
+def _lenet(n_classes: int, input_shape: tuple[int, ...]) -> nn.Module:
+    if len(input_shape) != 3 or input_shape[1:] not in ((28, 28), (32, 32)):
+        raise InvalidInputError(f"lenet takes images of 28x28 or 32x32 pixels; input_shape = {input_shape}.")
+    return LeNet5(n_classes, *input_shape[:2])
 
 
-def _resnet18(n_outputs: int, shape: tuple[int, ...], width: int | None, stem: str | None) -> nn.Module:
-    if len(shape) != 3:
-        raise InvalidInputError(f"resnet18 takes images (c, h, w); input_shape = {shape}.")
-    by_size = "cifar" if max(shape[1:]) <= _LARGEST_SMALL_IMAGE else "imagenet"
-    return ResNet18(n_outputs, shape[0], width or 64, stem or by_size)
+def _resnet18(
+    n_classes: int, input_shape: tuple[int, ...], width: int = 64, stem: str | None = None
+) -> nn.Module:
+    if len(input_shape) != 3:
+        raise InvalidInputError(f"resnet18 takes images (c, h, w); input_shape = {input_shape}.")
+    by_size = "cifar" if max(input_shape[1:]) <= _LARGEST_SMALL_IMAGE else "imagenet"
+    return ResNet18(n_classes, input_shape[0], width, stem or by_size)
 
 
-def _mlp(n_outputs: int, shape: tuple[int, ...], width: int | None, stem: str | None) -> nn.Module:
-    _refuse("mlp", stem=stem)
-    return MLP(int(torch.Size(shape).numel()), n_outputs, width or 256)
+def _mlp(n_classes: int, input_shape: tuple[int, ...], width: int = 256) -> nn.Module:
+    return MLP(math.prod(input_shape), n_classes, width)
 
 
-def _refuse(model: str, **options: Any) -> None:
-    for option, value in options.items():
-        if value is not None:
-            raise InvalidInputError(f"{option} = {value!r}: {model} has no such option.")
+_FACTORIES: dict[str, Callable[..., Any]] = {"lenet": _lenet, "resnet18": _resnet18, "mlp": _mlp}
+MODELS = tuple(_FACTORIES)
 
 
-_BUILDERS: dict[str, Callable[[int, tuple[int, ...], int | None, str | None], nn.Module]] = {
-    "lenet": _lenet,
-    "resnet18": _resnet18,
-    "mlp": _mlp,
-}
-MODELS = tuple(_BUILDERS)
-
-
-def _call_factory(name: str, given: Mapping[str, Any]) -> nn.Module:
-    """Call the user's factory with those of ``given`` that are not None and that it has parameters for.
+def _called(name: str, factory: Callable[..., Any], given: Mapping[str, Any]) -> nn.Module:
+    """Call a factory with those of ``given`` that are not None and that it has parameters for.
 
     A ``width`` or ``stem`` that the factory does not know raises, since it would have no effect.
     """
-    factory = _find(name)
     try:
         parameters = inspect.signature(factory).parameters.values()
     except (TypeError, ValueError) as error:
@@ -222,9 +209,8 @@ def _call_factory(name: str, given: Mapping[str, Any]) -> nn.Module:
     optional = {p.name for p in parameters if p.default is not p.empty}
     optional |= {p.name for p in parameters if p.kind in (p.VAR_KEYWORD, p.VAR_POSITIONAL)}
     if missing := sorted({p.name for p in parameters} - optional - set(passed)):
-        raise InvalidTypeError(
-            f"model = {name!r} needs {', '.join(missing)}; a factory can only be given {', '.join(given)}."
-        )
+        needed = ", ".join(missing)
+        raise InvalidTypeError(f"model = {name!r} needs {needed}; it can only be given {', '.join(given)}.")
     model = factory(**passed)
     if not isinstance(model, nn.Module):
         raise InvalidTypeError(f"model = {name!r} returned {type(model).__name__}, not a torch.nn.Module.")
@@ -233,12 +219,12 @@ def _call_factory(name: str, given: Mapping[str, Any]) -> nn.Module:
 
 def _find(name: str) -> Any:
     """Return the callable behind ``package.module:factory``; modules in the current folder are found too."""
+    if not all(part.isidentifier() for part in name.replace(":", ".", 1).split(".")):
+        raise InvalidInputError(f"model = {name!r} must have the form package.module:factory.")
     here = os.getcwd()
     sys.path.append(here)
     try:
         found = pkgutil.resolve_name(name)
-    except ValueError:
-        raise InvalidInputError(f"model = {name!r} must have the form package.module:factory.") from None
     except (ModuleNotFoundError, AttributeError) as error:
         raise InvalidInputError(f"model = {name!r} cannot be found: {error}.") from error
     finally:

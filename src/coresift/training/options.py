@@ -82,7 +82,7 @@ class TrainOptions:
             if each.type == "int":
                 values[each.name] = check_count(value, each.name, about["min"])
                 check_number(value, each.name, at_most=_LARGEST if each.name != "seed" else math.inf)
-            if "limits" in about and value is not None:
+            if "limits" in about and (value is not None or each.default is not None):
                 values[each.name] = check_number(value, each.name, **about["limits"])
         check_choice(self.schedule, "schedule", SCHEDULES)
         return replace(self, **values)

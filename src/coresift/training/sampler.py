@@ -161,16 +161,19 @@ class CoresetSampler(Sampler[int]):
     @property
     def num_replicas(self) -> int:
         """The number of processes that share the subset."""
-        if self._replicas is not None:
-            return self._replicas
-        return distributed.get_world_size() if _is_distributed() else 1
+        return self._place()[1]
 
     @property
     def rank(self) -> int:
         """The part of the subset that is served here."""
+        return self._place()[0]
+
+    def _place(self) -> tuple[int, int]:
         if self._replicas is not None:
-            return self._rank or 0
-        return distributed.get_rank() if _is_distributed() else 0
+            return self._rank or 0, self._replicas
+        if distributed.is_available() and distributed.is_initialized():
+            return distributed.get_rank(), distributed.get_world_size()
+        return 0, 1
 
     @property
     def coreset(self) -> Coreset:
@@ -198,11 +201,11 @@ class CoresetSampler(Sampler[int]):
         if self.shuffle:
             order = np.random.default_rng((self.seed, _ORDER, self.epoch)).permutation(core.size)
         rows, weights = core.indices[order], core.weights[order]
-        replicas = self.num_replicas
+        rank, replicas = self._place()
         lacking = -core.size % replicas
         rows = np.concatenate((rows, np.resize(rows, lacking)))
         weights = np.concatenate((weights, np.zeros(lacking)))
-        return rows[self.rank :: replicas], weights[self.rank :: replicas]
+        return rows[rank::replicas], weights[rank::replicas]
 
     def record(self, norms: Any) -> None:
         """Record the gradient norms of the current epoch, one per row of this rank, in the order of serving.
@@ -323,7 +326,3 @@ def inputs_and_targets(data: Any) -> tuple[Any, Any]:
             raise InvalidInputError(f"y has {entries} entries, but X has {n} rows; they must be equal.")
         return data[0], data[1]
     return data, None
-
-
-def _is_distributed() -> bool:
-    return distributed.is_available() and distributed.is_initialized()

@@ -47,7 +47,7 @@ def test_a_damaged_record_is_named_on_standard_error(
     assert out == ""
     lines = err.splitlines()
     assert re.fullmatch(
-        r"python -m paper: warning: .*records\.jsonl, line 40: left out, as it is not JSON\.", lines[0]
+        r"python -m paper: warning: .*records\.jsonl, line 40: left out, because it is not JSON\.", lines[0]
     )
     assert len(lines) == 21
     assert lines[-1].endswith("and 10 more, see the page.")

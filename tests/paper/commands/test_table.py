@@ -1,4 +1,4 @@
-"""``coresift bench table``: formats, files, and errors in one line."""
+"""``python -m paper table``: formats, files, and errors in one line."""
 
 import csv
 import dataclasses
@@ -20,8 +20,9 @@ PROTOCOL = load_protocol("mnist")
 
 @pytest.fixture
 def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of results with some of the runs of MNIST, as the current one's ``results``."""
+    """A folder of results with some of the runs of MNIST, as the default folder."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("paper.bench.store.RESULTS", tmp_path / "results")
     file = tmp_path / "results" / "mnist" / "records.jsonl"
     file.parent.mkdir(parents=True)
     file.write_bytes(b"".join(map(serialised, records(small_protocol()))))
@@ -34,7 +35,7 @@ Run = Callable[..., tuple[str, str]]
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str]) -> Run:
     def run(*arguments: str, code: int = 0) -> tuple[str, str]:
-        assert main(["bench", "table", *arguments]) == code
+        assert main(["table", *arguments]) == code
         return tuple(capsys.readouterr())
 
     return run
@@ -44,7 +45,7 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
 def test_the_terminal_by_default(run: Run) -> None:
     out, err = run("mnist")
     assert err == ""
-    assert out.startswith(f"MNIST, LeNet-5\n39 of {len(PROTOCOL.cells())} cells finished")
+    assert out.startswith(f"MNIST, LeNet-5\n39 of {len(PROTOCOL.runs())} runs finished")
     for title in ("Test accuracy, %", "Time", "Speed-up over FULL", "Against ADAPTIVE-RANDOM"):
         assert f"\n{title}\n" in out
     assert max(map(len, out.splitlines())) <= 100
@@ -68,7 +69,7 @@ def test_formats_and_files_hold_the_same(results: Path, run: Run) -> None:
 @pytest.mark.usefixtures("results")
 def test_json(run: Run) -> None:
     found = json.loads(run("mnist", "--json")[0])
-    assert (found["cells_finished"], found["clock"], found["scale"]) == (39, "cpu", "paper")
+    assert (found["runs_finished"], found["clock"], found["scale"]) == (39, "cpu", "paper")
     rbf = next(each for each in found["entries"] if (each["method"], each["budget"]) == ("RBF", 0.01))
     assert (rbf["seeds"], rbf["paper_accuracy_percent"]) == (3, 98.98)
 
@@ -86,7 +87,7 @@ def test_other_protocols_and_scales_are_counted(results: Path, run: Run) -> None
     store = Store(results, "mnist")
     for changes, n in (({"version": 99}, 2), ({"scale": "another"}, 1)):
         other = dataclasses.replace(PROTOCOL, **changes)
-        for cell in other.cells()[:n]:
+        for cell in other.runs()[:n]:
             store.append(record(other, cell))
     out, _ = run("mnist")
     assert "Records left out: 2 of another version of the protocol, 1 at another scale." in out
@@ -97,10 +98,14 @@ def test_other_protocols_and_scales_are_counted(results: Path, run: Run) -> None
 @pytest.mark.parametrize(
     ("arguments", "code", "complaint"),
     [
-        (["nosuch"], 1, r"table 'nosuch' is unknown; there are mnist, cifar10, cifar100, imagenet"),
-        (["mnist", "--scale", "nosuch"], 1, r"scale 'nosuch' is unknown to the table mnist; there are paper"),
-        (["mnist", "--results", "nosuch"], 1, r"nosuch: no such folder; 'coresift bench run mnist' makes it"),
-        (["cifar10"], 1, r"cifar10.records\.jsonl: no such file; 'coresift bench run cifar10' makes it"),
+        (["nosuch"], 1, r"table 'nosuch' is unknown; choose from mnist, cifar10, cifar100, imagenet"),
+        (
+            ["mnist", "--scale", "nosuch"],
+            1,
+            r"scale 'nosuch' is unknown to the table mnist; choose from paper",
+        ),
+        (["mnist", "--results", "nosuch"], 1, r"nosuch: not found; 'python -m paper run mnist' creates it"),
+        (["cifar10"], 1, r"cifar10.records\.jsonl: not found; 'python -m paper run cifar10' creates it"),
         (["mnist", "--out", "a.pdf"], 1, r"unknown suffix '\.pdf' of a table; use \.txt, \.md, \.tex, \.csv"),
         (["mnist", "--out", "nosuch/a.md"], 1, "cannot be written"),
         (["mnist", "--out", "results"], 1, "this is a folder"),
@@ -112,18 +117,21 @@ def test_other_protocols_and_scales_are_counted(results: Path, run: Run) -> None
 def test_errors_are_one_line(arguments: list[str], code: int, complaint: str, run: Run) -> None:
     out, err = run(*arguments, code=code)
     assert out == ""
-    assert re.fullmatch(rf"coresift: error: .*{complaint}.*\n", err)
+    assert re.fullmatch(rf"python -m paper: error: .*{complaint}.*\n", err)
 
 
 def test_no_record_of_this_scale_says_where_there_are_some(results: Path, run: Run) -> None:
     (results / "cifar10").mkdir()
     (results / "cifar10" / "records.jsonl").touch()
     _, err = run("cifar10", code=1)
-    assert err == "coresift: error: no finished run of the table cifar10 with protocol 1 at scale paper.\n"
+    assert (
+        err
+        == "python -m paper: error: no finished run of the table cifar10 with protocol 1 at scale paper.\n"
+    )
     small = load_protocol("cifar10", "cpu")
-    Store(results, "cifar10").append(record(small, small.cells()[0]))
+    Store(results, "cifar10").append(record(small, small.runs()[0]))
     _, err = run("cifar10", code=1)
-    assert "there are 1 at another scale (see --scale)" in err
+    assert "the store holds 1 at another scale (see --scale)" in err
     assert "scaled down (cpu)" in run("cifar10", "--scale", "cpu")[0]
 
 
@@ -136,7 +144,7 @@ def test_a_full_disk_leaves_the_old_table(results: Path, run: Run, monkeypatch: 
 
     monkeypatch.setattr("os.fsync", full)
     _, err = run("mnist", "--out", str(file), code=1)
-    assert err.startswith("coresift: error: ")
+    assert err.startswith("python -m paper: error: ")
     assert "table.md" in err
     assert "No space left on device" in err
     assert file.read_text() == "the old one"

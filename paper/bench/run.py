@@ -1,4 +1,4 @@
-"""One run of a table: train as the protocol says, and give the record."""
+"""Train one run of a table as the protocol says, and store its record."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import platform
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import torch
 
 from coresift import __version__
 from coresift.coresets.budget import parse_budget
@@ -19,12 +20,10 @@ from coresift.selection import strategy_named
 from coresift.training import build_model, evaluate, train
 from coresift.training.checkpoint import write_text
 from coresift.training.feeds import feeds_of
+from coresift.training.run import device_named
 
-from .protocol import CURVE_SAMPLES, Cell, Protocol
+from .protocol import CURVE_SAMPLES, Protocol, Run
 from .store import Record, Store
-
-if TYPE_CHECKING:
-    from torch import nn
 
 OnEpoch = Callable[[int, int], None]  # epochs done, epochs in all
 
@@ -32,8 +31,22 @@ _CURVE_POINTS = 10
 _CURVE_SEED = 31
 
 
-def run_cell(
-    cell: Cell,
+def model_of(protocol: Protocol, data: DatasetSplits, **options: Any) -> torch.nn.Module:
+    """Build the network of a protocol."""
+    options |= {"n_classes": data.n_outputs, "input_shape": data.input_shape}
+    return build_model(protocol.training["model"], **options, **protocol.training["model_options"])
+
+
+def clock_of(device: str, readers: int) -> str:
+    """Choose the clock that measures a run.
+
+    Processor time does not count other work on the machine, but misses other devices and reader processes.
+    """
+    return "cpu" if device_named(device).type == "cpu" and not readers else "wall"
+
+
+def run_one(
+    run: Run,
     protocol: Protocol,
     data: DatasetSplits,
     store: Store,
@@ -42,52 +55,40 @@ def run_cell(
     readers: int = 0,
     on_epoch: OnEpoch | None = None,
 ) -> Record:
-    """Train, append the record to the store, drop the checkpoints. A killed run goes on where it was.
-
-    Seconds are those of the processor if all of the run is on it: then other work on the machine does not count.
-    """
-    import torch
-
-    settings = dict(protocol.training)
-    options = settings.pop("model_options")
-    model = build_model(
-        settings.pop("model"),
-        n_classes=data.n_outputs,
-        input_shape=data.input_shape,
-        seed=cell.seed,
-        **options,
-    )
-    n_train = len(data.train)
-    on_processor = device == "cpu" or (device == "auto" and not _has_accelerator())
-    folder = store.cell_folder(cell)
+    """Train, append the record to the store and remove the checkpoints; a killed run resumes."""
+    settings = {
+        name: each for name, each in protocol.training.items() if name not in ("model", "model_options")
+    }
+    model = model_of(protocol, data, seed=run.seed)
+    folder = store.run_folder(run)
     folder.mkdir(parents=True, exist_ok=True)
-    look = _Curve(folder / "curve.json", model, data, readers, on_epoch)
+    curve = _Curve(folder / "curve.json", model, data, readers, on_epoch)
     result = train(
         model,
         data,
-        strategy_named(cell.method),
-        parse_budget(cell.budget, n_train),
-        select_every=cell.select_every,
-        seed=cell.seed,
-        device="cpu" if on_processor else device,
-        clock="cpu" if on_processor and not readers else "wall",  # readers are processes of their own
+        strategy_named(run.method),
+        parse_budget(run.budget, len(data.train)),
+        select_every=run.select_every,
+        seed=run.seed,
+        device=device,
+        clock=clock_of(device, readers),
         workers=readers,
         out=folder / "run",
-        on_epoch=look,
+        on_epoch=curve,
         **settings,
     )
     assert result.test is not None
     record = {
-        "id": cell.id,
-        "cell": vars(cell),
+        "id": run.id,
+        "cell": vars(run),
         "config": protocol.config,
         "test": result.test,
         "seconds": result.seconds.rounded(),
         "clock": result.seconds.clock,
         "n_epochs": result.n_epochs,
         "subset_size": result.subset_size,
-        "n_train": n_train,
-        "curve": look.points(),
+        "n_train": len(data.train),
+        "curve": curve.points(),
         "software": {
             "coresift": __version__,
             "torch": torch.__version__.split("+")[0],
@@ -98,19 +99,19 @@ def run_cell(
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
     }
     store.append(record)
-    store.clear(cell)
+    store.clear(run)
     return record
 
 
 class _Curve:
-    """Test accuracy a few times on the way, for the figure only: nothing is chosen by it, and its time is not counted.
+    """The learning curve of a run, for figures: test accuracy at about ten epochs, on a fixed random subset.
 
-    It looks at a fixed random part of the test set. The file is beside the checkpoints, so that a run that goes on
-    after a kill has the points from before.
+    Nothing is chosen by it, and its time is not counted. It is stored beside the checkpoints, so that a resumed run
+    keeps its earlier points.
     """
 
     def __init__(
-        self, file: Path, model: nn.Module, data: DatasetSplits, readers: int, on_epoch: OnEpoch | None
+        self, file: Path, model: torch.nn.Module, data: DatasetSplits, readers: int, on_epoch: OnEpoch | None
     ) -> None:
         self.file, self.model, self.on_epoch = file, model, on_epoch
         self.data, self.readers = data, readers
@@ -126,7 +127,7 @@ class _Curve:
             self.on_epoch(epoch, n_epochs)
 
     def points(self) -> list[list[Any]]:
-        """(epoch, accuracy), in order."""
+        """Return pairs of epoch and accuracy, in order."""
         try:
             found = json.loads(self.file.read_text(encoding="utf-8"))
             return [[int(epoch), float(accuracy)] for epoch, accuracy in found]
@@ -135,8 +136,8 @@ class _Curve:
 
     def _test(self) -> Any:
         if self.feed is None:
-            place = next(self.model.parameters()).device
-            whole = feeds_of(self.data, None, None, False, place, self.readers)[1]
+            device = next(self.model.parameters()).device
+            whole = feeds_of(self.data, None, None, False, device, self.readers)[1]
             assert whole is not None
             n = min(CURVE_SAMPLES, len(whole))
             rows = np.random.default_rng(_CURVE_SEED).choice(len(whole), n, replace=False)
@@ -144,25 +145,13 @@ class _Curve:
         return self.feed
 
 
-def _has_accelerator() -> bool:
-    import torch
-
-    return bool(torch.cuda.is_available() or torch.backends.mps.is_available())
-
-
 def machine() -> dict[str, Any]:
-    """What the times depend on; no names of hosts or users."""
-    import torch
-
-    processor = platform.processor() or platform.machine()
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as file:
-            names = [line.partition(":")[2].strip() for line in file if line.startswith("model name")]
-        processor = names[0] if names else processor
-    except OSError:
-        pass
+    """Describe what the times depend on, without names of hosts or users."""
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text(encoding="utf-8").splitlines() if cpuinfo.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     found: dict[str, Any] = {
-        "processor": processor,
+        "processor": names[0] if names else platform.processor() or platform.machine(),
         "cores": os.cpu_count() or 1,
         "threads": torch.get_num_threads(),
         "system": platform.system(),

@@ -1,4 +1,4 @@
-"""``coresift bench one-coreset``: sensitivities fitted once, several networks trained on draws from them."""
+"""``python -m paper one-coreset``: fit sensitivities once, train several networks on draws from them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _DATASETS = ["mnist", "digits"]
 def one_coreset(
     settings: Settings,
     out: Annotated[
-        Path, typer.Option("--out", "-o", help="Folder of the runs and tables; goes on where it was killed.")
+        Path, typer.Option("--out", "-o", help="Folder of the runs and tables; a killed command resumes.")
     ],
     dataset: Annotated[
         str, typer.Option("--dataset", "-d", autocompletion=lambda: _DATASETS, help="mnist or digits.")
@@ -31,18 +31,18 @@ def one_coreset(
     budget: Annotated[
         str, typer.Option("--budget", "-b", help="Samples to train on: 1%, 0.01 or 600.")
     ] = "1%",
-    epochs: Annotated[int, typer.Option(min=1, help="Of LeNet-5 and the perceptron.")] = 200,
-    resnet_epochs: Annotated[int, typer.Option(min=1, help="Of the ResNet, which takes longest.")] = 30,
-    seeds: Annotated[int, typer.Option(min=1, help="How many runs of each kind.")] = 2,
-    seed: Annotated[int, typer.Option(min=0, help="The first of the seeds.")] = 0,
-    threads: Annotated[int, typer.Option(min=1, help="Threads of PyTorch.")] = 1,
+    epochs: Annotated[int, typer.Option(min=1, help="Epochs of LeNet-5 and the perceptron.")] = 200,
+    resnet_epochs: Annotated[int, typer.Option(min=1, help="Epochs of the ResNet, the slowest.")] = 30,
+    seeds: Annotated[int, typer.Option(min=1, help="Runs of each kind.")] = 2,
+    seed: Annotated[int, typer.Option(min=0, help="First seed.")] = 0,
+    threads: Annotated[int, typer.Option(min=1, help="PyTorch threads.")] = 1,
     as_json: AsJson = False,
 ) -> None:
-    """One coreset for all networks: one fit, three networks, beside uniform draws.
+    """Train three networks on draws from one fit, beside uniform draws.
 
     \b
     Example:
-      coresift bench one-coreset --data-dir data --out one-coreset
+      python -m paper one-coreset --data-dir data --out one-coreset
 
     OUT holds one-coreset.md, one-coreset.json, sensitivities.npz, and the folder of each run in runs.
     """
@@ -57,7 +57,7 @@ def one_coreset(
     if out.exists() and not out.is_dir():
         raise typer.BadParameter(f"--out {out}: this is a file; a folder is needed")
     data = load_dataset(dataset, data_dir)
-    parse_budget(budget, len(data.train))  # said before anything is fitted
+    parse_budget(budget, len(data.train))  # reject it before fitting
     plan = experiment.Plan(experiment.networks(epochs, resnet_epochs), budget, seeds, seed)
 
     import torch
@@ -70,7 +70,7 @@ def one_coreset(
         def show(run: experiment.Run) -> None:
             progress.update(task, advance=1, description=f"{run.network}: {run.method}")
 
-        with threadpool_limits(threads):  # the seconds of the processor are those of all threads
+        with threadpool_limits(threads):  # processor time is summed over threads
             outcome = experiment.measure(data, plan, out, show)
     files = [report.write(outcome, out / f"one-coreset{suffix}") for suffix in (".md", ".json")]
     if as_json:
@@ -85,7 +85,7 @@ def one_coreset(
 
 
 def _printed(outcome: Outcome) -> list[Table]:
-    """A table a network: beside each other they would not fit a terminal of 80 columns."""
+    """Make a table for each network, since one for all would not fit 80 columns."""
     from ..one_coreset_report import HEADINGS, cells
 
     tables: dict[str, Table] = {}
