@@ -6,6 +6,7 @@ processes, because they carry names of files, not data. Rows in memory stay wher
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -276,6 +277,15 @@ def is_hidden(parts: Sequence[str]) -> bool:
     Writers of tables leave ``_SUCCESS`` and ``_temporary/``; file systems and editors leave ``.snapshot/`` and such.
     """
     return any(part[0] in "._" for part in parts)
+
+
+def files_below(folder: str) -> list[str]:
+    """All files below a folder that are not hidden, in the order of their paths."""
+    found = []
+    for place, folders, files in os.walk(folder):
+        folders[:] = [name for name in folders if not is_hidden([name])]
+        found += [os.path.join(place, name) for name in files if not is_hidden([name])]
+    return sorted(found)
 
 
 def check_numeric(dtype: np.dtype[Any], what: str) -> np.dtype[Any]:
