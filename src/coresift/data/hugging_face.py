@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from .._errors import InvalidInputError
-from ..rows.images import in_bytes, need_pillow
+from ..rows.images import in_bytes, middle, need_pillow
 from .splits import DatasetSplits
 from .user_sets import Options, from_arrays
 
@@ -61,16 +61,15 @@ def from_hugging_face(data: Any, test: Any, options: Options) -> DatasetSplits:
 
 def _label_of(data: Any, wanted: str | None) -> str:
     columns: Sequence[str] = data.column_names
-    if wanted is not None:
-        if wanted not in columns:
-            raise InvalidInputError(f"label = {wanted!r}: there are the columns {', '.join(columns)}.")
-        return wanted
-    for name in _LABELS:
-        if name in columns:
-            return name
-    raise InvalidInputError(
-        f"label is missing: none of the columns {', '.join(columns)} is called {', '.join(_LABELS)}."
-    )
+    listed = ", ".join(columns)
+    if wanted is not None and wanted not in columns:
+        raise InvalidInputError(f"label = {wanted!r}: there are the columns {listed}.")
+    found = wanted or next((name for name in _LABELS if name in columns), None)
+    if found is None:
+        raise InvalidInputError(
+            f"label is missing: none of the columns {listed} is called {', '.join(_LABELS)}."
+        )
+    return found
 
 
 def _image_column(data: Any, label: str) -> str | None:
@@ -100,11 +99,8 @@ def _images(data: Any, column: str, size: int | None) -> np.ndarray:
             width, height = (size, size) if size is not None else image.size
             pixels = np.empty((len(data), len(mode), height, width), dtype=np.uint8)
         if size is not None:
-            side = min(image.size)
-            left, upper = ((length - side) / 2 for length in image.size)
-            image = image.convert(mode).resize(
-                (size, size), resampling, box=(left, upper, left + side, upper + side)
-            )
+            box, _ = middle(1.0)(*image.size)
+            image = image.convert(mode).resize((size, size), resampling, box=box)
         elif (image.size[1], image.size[0]) != pixels.shape[2:]:
             raise InvalidInputError(
                 f"image {row} has {image.size[0]}x{image.size[1]} pixels, the first {pixels.shape[3]}x"

@@ -262,9 +262,7 @@ def array_splits(
     """A data set from prepared arrays."""
     # tensors share memory with arrays, and PyTorch warns if it is read-only
     x, y, x_test, y_test = (np.require(array, requirements=["C", "W"]) for array in (*train, *test))
-    if task == "classification":
-        known.setdefault("n_classes", int(y.max()) + 1)
-    else:
-        known["n_classes"] = None
+    n_classes = len(known.get("class_names") or ()) or int(y.max()) + 1 if task == "classification" else None
+    known.setdefault("n_classes", n_classes)
     parts = ArrayDataset(x, y), ArrayDataset(x_test, y_test)
     return DatasetSplits(name, *parts, task=task, input_shape=x.shape[1:], **known)

@@ -83,8 +83,6 @@ def from_arrays(
             )
         y, y_test, names = _targets(y, y_test, task, name, class_names)
     known: dict[str, Any] = {"class_names": names}
-    if names is not None:
-        known["n_classes"] = len(names)
     if x.ndim == 2:
         own = column_names(train[0]) or columns or ()
         known["scaling"] = scaling = scaling_of(x, tuple(map(str, own)) if len(own) == x.shape[1] else None)
