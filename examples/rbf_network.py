@@ -42,10 +42,12 @@ def main(seed: int = 0) -> dict[str, float]:
     found = estimator.loss_error(model.centers_, model.alphas_)
     print(
         f"loss of that network: {found.loss:.4g} over the data, {found.loss_coreset:.4g} by the coreset; the error is "
-        f"{found.relative_error:.1e} of the guarantee's scale"
+        f"{found.relative_error:.1e} of the magnitude in the guarantee"
     )
     worst = estimator.audit(n_neurons=3, n_starts=4, random_state=seed)
-    print(f"the worst network of 3 neurons that a search found errs by {worst.worst_error:.3f} of its scale")
+    print(
+        f"the worst network of 3 neurons that a search found errs by {worst.worst_error:.3f} of its magnitude"
+    )
     return {
         "all": from_all,
         "uniform": from_uniform,

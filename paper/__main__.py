@@ -5,25 +5,22 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-import typer
+from coresift import __version__
+from coresift.cli.app import lazy_app, run
 
-from coresift.cli.app import run
-from coresift.cli.options import with_common_options
-
-from .commands.bench import app as bench
-from .commands.figure import app as figures
-from .commands.report import report
-
-app = typer.Typer(
-    name="python -m paper",
-    help="The experiments of the paper behind coresift: runs, tables, figures, benchmarks.",
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
+app = lazy_app(
+    "python -m paper",
+    __version__,
+    "The experiments of the paper behind coresift: runs, tables, figures, benchmarks.",
+    {
+        "run": ("paper.commands.run", "Train what is missing of a table."),
+        "table": ("paper.commands.table", "Show a table beside the paper's numbers."),
+        "report": ("paper.commands.report", "Write all results as one page."),
+        "figure": ("paper.commands.figure", "Draw a figure."),
+        "one-coreset": ("paper.commands.one_coreset", "Train three networks on draws from one fit."),
+        "benchmark": ("paper.commands.benchmark", "Run a benchmark by name."),
+    },
 )
-app.command()(with_common_options(report))
-app.add_typer(figures, name="figure")
-app.add_typer(bench, name="bench")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

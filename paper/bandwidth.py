@@ -19,8 +19,9 @@ from coresift import __version__
 from coresift._validation import check_budget
 from coresift.coresets import RBFCoreset, audit
 from coresift.coresets.coreset import Coreset, QueryBall
+from coresift.coresets.uniform import uniform_coreset
 
-from .named import Dataset
+from .figure_data import Dataset
 
 logger = logging.getLogger(__name__)
 
@@ -99,9 +100,7 @@ class _Setting:
 
     def uniform(self, seed: int) -> Coreset:
         """Plain sampling without replacement: every row as likely as any other, all with weight n/m."""
-        n, m = len(self.X), self.size
-        rows = np.random.default_rng(seed).choice(n, m, replace=False)
-        return Coreset(rows, np.full(m, n / m), n, method="uniform", ball=self.ball)
+        return uniform_coreset(len(self.X), self.size, seed, ball=self.ball)
 
 
 # Names as in the table; the paper's scores are those of its own normalisation, at every bandwidth.

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 
 from .bandwidth import AS_GOOD, Measurement
 from .plots import (
     BLACK,
     BLUE,
-    GREEN,
+    GREY,
+    LINES,
     ORANGE,
-    PURPLE,
     SHADE,
     TINT,
     VERMILLION,
-    figure_style,
+    banded,
+    new_figure,
     true_spans,
 )
 
@@ -27,89 +28,60 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure, SubFigure
 
-_LINES: dict[str, dict[str, Any]] = {
-    "uniform": {"color": BLACK, "marker": "o", "linestyle": ":"},
-    "uniform reweighted": {"color": ORANGE, "marker": "D", "linestyle": ":"},
-    "paper": {"color": VERMILLION, "marker": "s", "linestyle": "--"},
-    "ours": {"color": BLUE, "marker": "^", "linestyle": "-"},
-    "ours reweighted": {"color": PURPLE, "marker": "D", "linestyle": "-."},
-    "ours refined": {"color": GREEN, "marker": "v", "linestyle": "-"},
-}
-_LARGEST = 1e30  # infinity cannot be drawn, what is far above the frame can
+_LARGEST = 1e30  # infinity cannot be drawn, but what is far above the frame can
 _LEGEND_HEIGHT = 1.6  # inches
 _ERROR_RANGE = (3e-6, 30.0)
 _ERROR_TICKS = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Column:
-    """One data set: its measurements by bandwidth, in ascending order."""
+    """One data set."""
 
-    rows: Sequence[Measurement]
+    table: pd.DataFrame
+    each: pd.DataFrame  # a row a bandwidth, for what belongs to the bandwidth
+    methods: list[str]
 
-    @property
-    def by_bandwidth(self) -> list[list[Measurement]]:
-        return [list(group) for _, group in groupby(self.rows, key=lambda row: row.bandwidth)]
-
-    @property
-    def first(self) -> Measurement:
-        return self.rows[0]
+    @classmethod
+    def of(cls, table: pd.DataFrame) -> _Column:
+        capped = table.replace(np.inf, _LARGEST).sort_values("bandwidth", kind="stable")
+        methods = [method for method in LINES if method in set(table["method"])]
+        return cls(capped, capped.groupby("bandwidth").first(), methods)
 
     @property
     def title(self) -> str:
-        first = self.first
-        return f"{first.title}\n{first.n_samples:,} x {first.n_features}, subsets of {first.size:,}"
+        first = self.table.iloc[0]
+        return (
+            f"{first['title']}\n{first['n_samples']:,} x {first['n_features']}, subsets of {first['size']:,}"
+        )
 
-    @property
-    def bandwidths(self) -> np.ndarray:
-        return self.each(lambda row: row.bandwidth)
-
-    def each(self, value: Callable[[Measurement], float]) -> np.ndarray:
-        """A value that belongs to the bandwidth, once for each."""
-        return np.minimum([value(group[0]) for group in self.by_bandwidth], _LARGEST)
-
-    def errors(self, name: str, method: str) -> np.ndarray:
-        """(bandwidths, seeds) errors of a method."""
-        return np.minimum(
-            [[getattr(r, name) for r in group if r.method == method] for group in self.by_bandwidth], _LARGEST
+    def errors(self, name: str, method: str) -> pd.DataFrame:
+        """Errors of a method, a row a bandwidth and a column a seed."""
+        return self.table[self.table["method"] == method].pivot(
+            index="bandwidth", columns="seed", values=name
         )
 
     @property
     def is_hopeless(self) -> np.ndarray:
         """Where even the best method's certificate exceeds 1."""
         certified = [self.errors("certified", method).mean(axis=1) for method in self.methods]
-        return np.min(certified, axis=0) > 1.0
-
-    @property
-    def is_uniform_as_good(self) -> np.ndarray:
-        return self.each(lambda row: row.uniform_factor) <= AS_GOOD
-
-    @property
-    def methods(self) -> list[str]:
-        return [method for method in _LINES if any(row.method == method for row in self.rows)]
+        return np.asarray(np.min(certified, axis=0) > 1.0)
 
 
 def draw(rows: Sequence[Measurement]) -> Figure:
-    """One column a data set, a single one as a square; panels: sensitivities, sizes, certified error, error found."""
-    columns = [
-        _Column(sorted((row for row in rows if row.dataset == name), key=lambda row: row.bandwidth))
-        for name in dict.fromkeys(row.dataset for row in rows)  # in the order of the table
-    ]
+    """Draw a column a data set, a single one as a square: sensitivities, sizes, certified error, error found."""
+    table = pd.DataFrame(rows)
+    columns = [_Column.of(table[table["dataset"] == name]) for name in table["dataset"].unique()]
     n_rows, n_columns = (len(_PANELS), len(columns)) if len(columns) > 1 else (2, 2)
     height = 2.2 * n_rows
-    with figure_style():
-        from matplotlib.figure import Figure
-
-        figure = Figure(
-            figsize=(max(7.6, 1.0 + 2.8 * n_columns), height + _LEGEND_HEIGHT), layout="constrained"
-        )
+    with new_figure(max(7.6, 1.0 + 2.8 * n_columns), height + _LEGEND_HEIGHT) as figure:
         panels, below = figure.subfigures(2, 1, height_ratios=[height, _LEGEND_HEIGHT], squeeze=False).ravel()
         axes = panels.subplots(n_rows, n_columns).reshape(len(_PANELS), len(columns))
         for row, (label, panel) in zip(axes, _PANELS, strict=True):
             for ax, column in zip(row, columns, strict=True):
                 _frame(ax, column)
                 panel(ax, column)
-            row[0].set_ylabel(label.format(first=columns[0].first))
+            row[0].set_ylabel(label.format(first=rows[0]))
             _share_heights(row)
         if len(columns) == 1:
             panels.suptitle(columns[0].title.replace("\n", ": "), size=10.5)
@@ -125,7 +97,7 @@ def draw(rows: Sequence[Measurement]) -> Figure:
 
 
 def _share_heights(row: Sequence[Axes]) -> None:
-    """The same range for one quantity of all data sets, its numbers at the left only."""
+    """Use the same range for one quantity of all data sets, with numbers at the left only."""
     limits = np.array([ax.get_ylim() for ax in row])
     for ax in row:
         ax.set_ylim(limits[:, 0].min(), limits[:, 1].max())
@@ -134,8 +106,8 @@ def _share_heights(row: Sequence[Axes]) -> None:
 
 
 def _frame(ax: Axes, column: _Column) -> None:
-    """Regions, and the two bandwidths that have a name."""
-    x = column.bandwidths
+    """Draw the regions, and the two bandwidths that have a name."""
+    x = column.each.index.to_numpy()
     ax.set_xscale("log", base=2)
     ax.set_yscale("log")
     ax.set_xlim(x[0], x[-1])
@@ -143,38 +115,32 @@ def _frame(ax: Axes, column: _Column) -> None:
     ax.minorticks_off()
     ax.xaxis.set_major_formatter(lambda value, _: f"{value:g}" if value >= 1 else f"1/{1 / value:g}")
     hopeless = column.is_hopeless
-    for flags, colour in ((hopeless, SHADE), (column.is_uniform_as_good & ~hopeless, TINT)):
+    as_good = (column.each["uniform_factor"] <= AS_GOOD).to_numpy()
+    for flags, colour in ((hopeless, SHADE), (as_good & ~hopeless, TINT)):
         for left, right in true_spans(list(x), list(flags)):
             ax.axvspan(left, right, color=colour, linewidth=0, zorder=0)
-    for at, dashes in ((1.0, (4, 3)), (column.first.median_distance, (1, 2))):
-        ax.axvline(at, color="#555555", linewidth=1.0, dashes=dashes, zorder=1)
+    for at, dashes in ((1.0, (4, 3)), (column.table["median_distance"].iloc[0], (1, 2))):
+        ax.axvline(at, color=GREY, linewidth=1.0, dashes=dashes, zorder=1)
 
 
 def _sensitivities(ax: Axes, column: _Column) -> None:
-    x = column.bandwidths
-    ax.plot(x, column.each(lambda r: r.total_sensitivity), color=BLUE, marker="^", label="total")
-    ax.plot(x, column.each(lambda r: r.uniform_factor), color=ORANGE, marker="o", label="max / mean")
+    each = column.each
+    ax.plot(each.index, each["total_sensitivity"], color=BLUE, marker="^", label="total")
+    ax.plot(each.index, each["uniform_factor"], color=ORANGE, marker="o", label="max / mean")
     ax.set_ylim(bottom=0.8)
 
 
 def _sizes(ax: Axes, column: _Column) -> None:
-    x, ours = column.bandwidths, column.each(lambda r: r.size_needed)
-    arguments = np.array([group[0].argument for group in column.by_bandwidth])
-    ax.plot(x, column.each(lambda r: r.plain_size_needed), color=BLACK, linestyle=":", label="uniform")
-    ax.plot(x, ours, color=BLUE)
+    ours = column.each["size_needed"]
+    ax.plot(ours.index, column.each["plain_size_needed"], color=BLACK, linestyle=":", label="uniform")
+    ax.plot(ours.index, ours, color=BLUE)
     for argument, face in (("dimension-free", BLUE), ("covering", "white")):
-        here = arguments == argument
-        ax.plot(
-            x[here],
-            ours[here],
-            "^",
-            color=BLUE,
-            markerfacecolor=face,
-            markersize=6,
-            label=f"ours ({argument})",
-        )
-    n = column.first.n_samples
-    ax.axhline(n, color=VERMILLION, linewidth=1.2, label="n: above it, no gain")
+        here = ours[column.each["argument"] == argument]
+        marks: dict[str, Any] = {"color": BLUE, "markerfacecolor": face, "markersize": 6}
+        ax.plot(here.index, here, "^", label=f"ours ({argument})", **marks)
+    ax.axhline(
+        column.table["n_samples"].iloc[0], color=VERMILLION, linewidth=1.2, label="n: above it, no gain"
+    )
     ax.set_ylim(300, 1e9)
 
 
@@ -182,15 +148,8 @@ def _errors(name: str) -> Callable[[Axes, _Column], None]:
     def panel(ax: Axes, column: _Column) -> None:
         for method in column.methods:
             errors = column.errors(name, method)
-            ax.fill_between(
-                column.bandwidths,
-                errors.min(axis=1),
-                errors.max(axis=1),
-                color=_LINES[method]["color"],
-                alpha=0.18,
-                linewidth=0,
-            )
-            ax.plot(column.bandwidths, errors.mean(axis=1), label=method, **_LINES[method])
+            low, high = errors.min(axis=1), errors.max(axis=1)
+            banded(ax, errors.mean(axis=1), low, high, label=method, **LINES[method])
         ax.axhline(1.0, color=BLACK, linewidth=0.8)
         ax.set_yticks(_ERROR_TICKS)
         ax.minorticks_off()
@@ -208,11 +167,11 @@ _PANELS: tuple[tuple[str, Callable[[Axes, _Column], None]], ...] = (
 
 
 def _legends(below: SubFigure, axes: Sequence[Axes]) -> None:
-    """Under the panels, never on the data: the lines of each kind of panel, then what stands behind them."""
+    """Explain under the panels the lines of each kind of panel, then what is behind them."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
-    grey: dict[str, Any] = {"color": "#555555", "linewidth": 1.0}
+    grey: dict[str, Any] = {"color": GREY, "linewidth": 1.0}
     behind = {
         "the paper's bandwidth": Line2D([], [], dashes=(4, 3), **grey),
         "median distance": Line2D([], [], dashes=(1, 2), **grey),

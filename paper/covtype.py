@@ -14,14 +14,16 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
+import pandas as pd
 
 from coresift import __version__
 from coresift.core.points import Points
 from coresift.core.quadrature import best_weights
 from coresift.coresets import RBFCoreset, audit
 from coresift.coresets.coreset import Coreset, QueryBall
+from coresift.coresets.uniform import uniform_coreset
 
-from .named import Dataset
+from .figure_data import Dataset
 
 logger = logging.getLogger(__name__)
 
@@ -74,9 +76,7 @@ class _Setting:
     ball: QueryBall
 
     def uniform(self, size: int, seed: int) -> Coreset:
-        n = self.points.n
-        rows = np.random.default_rng(seed).choice(n, size, replace=False)
-        return Coreset(rows, np.full(size, n / size), n, method="uniform", ball=self.ball)
+        return uniform_coreset(self.points.n, size, seed, ball=self.ball)
 
     def drawn(self, size: int, seed: int) -> Coreset:
         return self.ours.sample(size, random_state=seed)
@@ -106,7 +106,7 @@ def measure(data: Dataset, plan: Plan, on_step: Callable[[], None] = lambda: Non
     X = data.X
     paper = RBFCoreset(bound="paper", random_state=plan.seed).fit(X)
     for bandwidth in plan.bandwidths:
-        ours = RBFCoreset(1.0 / bandwidth, bandwidth * paper.scale_, random_state=plan.seed).fit(X)
+        ours = RBFCoreset(1.0 / bandwidth, bandwidth=bandwidth * paper.scale_, random_state=plan.seed).fit(X)
         ball = QueryBall("gaussian", ours.center_, ours.scale_, ours.radius)
         at = _Setting(Points(X, ours.center_, ours.scale_, 1.0 / bandwidth), ours, paper, ball)
         logger.info("bandwidth %.3g: %s", bandwidth, ours.advice())
@@ -132,11 +132,7 @@ def measure(data: Dataset, plan: Plan, on_step: Callable[[], None] = lambda: Non
                     )
 
 
-def median_gain(rows: Sequence[CostError], bandwidth: float, size: int, method: str, over: str) -> float:
-    """Median error of uniform sampling over that of a method; ``over`` is the name of the error."""
-    chosen = [row for row in rows if (row.bandwidth, row.size) == (bandwidth, size)]
-    plain, mine = (
-        np.median([getattr(row, over) for row in chosen if row.method == name])
-        for name in ("uniform", method)
-    )
-    return float(plain / mine)
+def median_gains(rows: pd.DataFrame | Sequence[CostError], over: str) -> pd.DataFrame:
+    """Return the median of the error ``over`` of uniform sampling over that of each method, by size."""
+    medians = pd.DataFrame(rows).pivot_table(over, "size", "method", aggfunc="median")
+    return (1.0 / medians).mul(medians["uniform"], axis=0)

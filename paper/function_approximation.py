@@ -20,6 +20,7 @@ from scipy import stats
 from coresift import __version__
 from coresift.coresets import RBFCoreset, RBFNetworkCoreset, RBFNetworkRegressor
 from coresift.coresets.coreset import Coreset
+from coresift.coresets.uniform import uniform_coreset
 
 RIDGE = 1e-8  # far below every error here; it keeps overlapping Gaussians apart from rounding
 SURFACE_RADIUS = 3.0  # beyond it lie about 1 % of the normal points
@@ -106,9 +107,7 @@ class _Sampler:
         return Coreset(np.arange(n), np.ones(n), n, method="all")
 
     def uniform(self) -> Coreset:
-        n = len(self.X)
-        rows = np.random.default_rng((self.seed, 1)).choice(n, self.size, replace=False)
-        return Coreset(rows, np.full(self.size, n / self.size), n, method="uniform")
+        return uniform_coreset(len(self.X), self.size, np.random.default_rng((self.seed, 1)))
 
     def paper(self) -> Coreset:
         """Algorithm 1 in the paper's normalisation, i.i.d. draws; repeats are merged, so there are fewer points."""
@@ -118,7 +117,7 @@ class _Sampler:
     def ours(self) -> Coreset:
         """One sample for the whole loss, for all networks with centres among the data."""
         est = RBFNetworkCoreset(
-            self.reach / self.bandwidth, self.bandwidth, bound="cells", random_state=self.seed
+            self.reach / self.bandwidth, bandwidth=self.bandwidth, bound="cells", random_state=self.seed
         )
         core = est.fit(self.X, self.z).sample(self.size, random_state=self.seed)
         assert isinstance(core, Coreset)
@@ -130,7 +129,9 @@ class _Sampler:
 
     def refined(self) -> Coreset:
         """Points chosen from a pool drawn by the Gaussian sensitivities, with the best weights."""
-        est = RBFCoreset(self.reach / self.bandwidth, self.bandwidth, bound="cells", random_state=self.seed)
+        est = RBFCoreset(
+            self.reach / self.bandwidth, bandwidth=self.bandwidth, bound="cells", random_state=self.seed
+        )
         return est.fit(self.X).sample(self.size, random_state=self.seed, refine=4)
 
 
@@ -152,7 +153,7 @@ def _sampler(design: str, plan: Plan, seed: int) -> _Sampler:
 def _trained(at: _Sampler, core: Coreset, neurons: int) -> RBFNetworkRegressor:
     X, z, weights = core.take(at.X, at.z)
     model = RBFNetworkRegressor(
-        neurons, bandwidth=at.bandwidth, ridge=RIDGE, fit_intercept=False, random_state=at.seed
+        n_centers=neurons, bandwidth=at.bandwidth, ridge=RIDGE, fit_intercept=False, random_state=at.seed
     )
     return model.fit(X, z, sample_weight=weights)
 

@@ -26,9 +26,10 @@ import numpy as np
 from coresift import __version__
 from coresift._errors import InvalidInputError
 from coresift._validation import check_budget, check_choice, check_count
+from coresift.core.budgets import class_budgets
 from coresift.core.draw import DrawTable
 from coresift.coresets import RBFCoreset
-from coresift.coresets.coreset import Coreset
+from coresift.coresets.uniform import uniform_coreset
 from coresift.data import DatasetSplits, load_dataset
 
 from .sample_gradients import BATCH, gradient_norms, weighted_gradient
@@ -227,11 +228,10 @@ def _subsets_of_the_inputs(X: np.ndarray, y: np.ndarray, plan: Plan) -> tuple[li
 
     def drawn(method: str, size: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
         if method == "uniform":
-            rows = np.random.default_rng(seed).choice(n, size, replace=False)
-            return rows, np.full(size, n / size)
+            core = uniform_coreset(n, size, seed)
+            return core.indices, core.weights
         if method == "uniform per class":
             return _per_class(y, size, np.random.default_rng(seed))
-        core: Coreset
         if method == "paper":
             core = paper.sample(size, method="iid", random_state=seed)
         else:
@@ -249,10 +249,8 @@ def _subsets_of_the_inputs(X: np.ndarray, y: np.ndarray, plan: Plan) -> tuple[li
 
 def _per_class(y: np.ndarray, size: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """Uniform within each class, as many of each as it has of the data, each for as many as its class has to a draw."""
-    from coresift.coresets.budget import class_budgets
-
     labels, counts = np.unique(y, return_counts=True)
-    shares = class_budgets(counts, size, min(1, size // len(labels)))
+    shares = class_budgets(counts, size, min_per_class=min(1, size // len(labels)))
     rows, weights = [], []
     for label, count, share in zip(labels, counts, shares, strict=True):
         rows.append(rng.choice(np.flatnonzero(y == label), share, replace=False))

@@ -15,6 +15,7 @@ from coresift import __version__
 from coresift.core.circle import lower_bound_circle
 from coresift.coresets import RBFCoreset, audit
 from coresift.coresets.coreset import Coreset, QueryBall
+from coresift.coresets.uniform import uniform_coreset
 
 
 @dataclass(frozen=True)
@@ -82,10 +83,8 @@ def _ours(est: RBFCoreset, size: int, seed: int) -> Coreset:
 
 
 def _uniform(est: RBFCoreset, size: int, seed: int) -> Coreset:
-    n = len(est.sensitivities_)
-    rows = np.random.default_rng(seed).choice(n, size, replace=False)
     ball = QueryBall("gaussian", est.center_, est.scale_, est.radius)
-    return Coreset(rows, np.full(size, n / size), n, method="uniform", ball=ball)
+    return uniform_coreset(len(est.sensitivities_), size, seed, ball=ball)
 
 
 METHODS: dict[str, Callable[[RBFCoreset, int, int], Coreset]] = {"uniform": _uniform, "ours": _ours}

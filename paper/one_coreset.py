@@ -231,10 +231,10 @@ def fit(data: DatasetSplits, seed: int) -> Sensitivities:
     start = time.process_time()
     found = RBFCoreset(
         settings.radius,
-        settings.bandwidth,
-        settings.bound,
-        settings.n_cells,
-        settings.max_exact,
+        bandwidth=settings.bandwidth,
+        bound=settings.bound,
+        n_cells=settings.n_cells,
+        max_exact=settings.max_exact,
         random_state=seed,
     ).fit(X)
     return Sensitivities(found.sensitivities_, found.bound_, time.process_time() - start)

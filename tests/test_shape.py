@@ -49,7 +49,7 @@ def test_functions_are_short() -> None:
     assert whole == {}
 
 
-@pytest.mark.parametrize("package", ["", "coresets", "data", "selection"])
+@pytest.mark.parametrize("package", ["", "coresets", "data", "selection", "training"])
 def test_what_a_package_exports_is_there(package: str) -> None:
     module = getattr(coresift, package) if package else coresift
     assert set(dir(module)) == set(module.__all__)

@@ -1,6 +1,6 @@
 """Kill commands at random moments, start them again, and compare with what an undisturbed run gives.
 
-    python tools/kill_test.py select train bench --kills 200 [--seed 0] [--record results/faults]
+    python tools/kill_test.py select train bench --kills 200 [--seed 0] [--record paper/results/faults]
 
 The moment of a kill (SIGKILL) is uniform over the time of an undisturbed run. After each one no file may stand half
 written under its final name, and no process may be left over. A command that was killed is started again, and killed
@@ -9,7 +9,7 @@ again, until it ends by itself (after ten kills it is left in peace): its result
     select          coresift select of a Parquet file; the bytes of the coreset
     select-workers  the same with two worker processes
     train           coresift train, with a checkpoint after each epoch; the bytes of the model, metrics but times
-    bench           coresift bench run; the records but times, and that nothing is run twice
+    bench           python -m paper run; the records but times, and that nothing is run twice
     ray             coresift select --engine ray, needs the extra ray; the bytes that one process writes
 
 Commands run in forks of a process that has imported the package (ray: in processes of their own), so that hundreds of
@@ -42,9 +42,12 @@ import numpy as np
 from coresift import Coreset, __version__
 from coresift.cli import main as coresift
 
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for ``paper``, which is not installed
+from paper.__main__ import main as laboratory
+
 IMPORTED = (  # once, here: forks have them
     *("pyarrow.parquet", "scipy.ndimage", "sklearn.datasets", "sklearn.cluster", "filelock"),
-    *("coresift.coresets", "coresift.training", "paper.bench.cells"),
+    *("coresift.coresets", "coresift.training", "paper.bench.run"),
 )
 MOST_KILLS = 10  # of one run, until it may end
 GRACE = 15.0  # seconds in which processes of a killed command must be gone, on a busy machine
@@ -62,6 +65,8 @@ class Target:
     check: Callable[[Path], None]
     """Raises if a file is half written."""
     is_forked: bool = True
+    is_paper: bool = False
+    """Whether it is a command of ``python -m paper``."""
     reference: Callable[[Path, Path], list[str]] | None = None
     """The undisturbed command, where it is another one."""
     notes: Callable[[Path], list[str]] = lambda out: []
@@ -153,7 +158,7 @@ def _start(target: Target, arguments: list[str]) -> int:
             descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
             os.dup2(descriptor, 1)
             os.dup2(descriptor, 2)
-            code = coresift(arguments)
+            code = (laboratory if target.is_paper else coresift)(arguments)
         finally:
             os._exit(code)
     return child
@@ -295,7 +300,7 @@ def _forest(data: Path) -> None:
 def _bench(data: Path, out: Path) -> list[str]:
     options = "--scale smoke --methods random,rbf@1,gradmatch --budgets 5%,10% --seeds 1 --device cpu"
     places = ["--data-dir", str(data), "--results", str(out / "results"), "--log", str(out / "log")]
-    return ["bench", "run", "covtype", *options.split(), *places]
+    return ["run", "covtype", *options.split(), *places]
 
 
 def _bench_outcome(out: Path) -> object:
@@ -334,7 +339,7 @@ TARGETS = {
         _rows, _select("--workers", "2"), _select_outcome, _check_select, reference=_select()
     ),
     "train": Target(lambda data: None, _train, _train_outcome, _check_train),
-    "bench": Target(_forest, _bench, _bench_outcome, _check_bench, notes=_bench_notes),
+    "bench": Target(_forest, _bench, _bench_outcome, _check_bench, is_paper=True, notes=_bench_notes),
     "ray": Target(
         _rows, _select("--engine", "ray", "--workers", "2"), _select_outcome, _check_select, is_forked=False
     ),
@@ -353,8 +358,8 @@ def record(folder: Path, name: str, seed: int, found: Found) -> None:
     lines = [
         "# Kills",
         "",
-        "Written by `python tools/kill_test.py NAME ... --kills N --record results/faults`. SIGKILL at moments that",
-        "are uniform over an undisturbed run; started again until it ends; the result compared with the undisturbed.",
+        "Written by `python tools/kill_test.py NAME ... --kills N --record paper/results/faults`. SIGKILL at moments",
+        "that are uniform over an undisturbed run; restarted until it ends; the result compared with the undisturbed.",
         "",
         "| command | kills | starts after a kill | results compared | problems | undisturbed run | when |",
         "|---|---:|---:|---:|---:|---:|---|",

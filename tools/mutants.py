@@ -8,8 +8,8 @@
 long it takes. ``run`` draws mutants (``mutations.py``) of that folder, all equally likely: a larger sample contains the
 smaller ones of its seed. Each mutant is tried on the tests that reach its line, those of the module's own test file
 first, then the quickest, until one fails or ``--budget`` seconds of processor time are used up. Results are lines of
-``results/mutation/core.jsonl``; what is there already is not run again, but ``--again`` runs the survivors on the tests
-of today. ``report`` prints the shares with Wilson's 95 % intervals, and the survivors.
+``paper/results/mutation/core.jsonl``; what is there already is not run again, but ``--again`` runs the survivors on
+the current tests. ``report`` prints the shares with Wilson's 95 % intervals, and the survivors.
 
 The working tree is not touched: the faults go into a copy of ``src``, and the tests run in forks of a process that has
 NumPy, SciPy and Torch loaded but not the package, so that a mutant costs the time of its tests. A process that exceeds

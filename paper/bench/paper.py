@@ -1,6 +1,6 @@
-"""The figures that the paper prints, as data: the files in ``paper`` hold its tables, with caption and label.
+"""The numbers that the paper prints, from ``paper/TABLE.toml``, with captions and labels.
 
-Times are hours on the authors' machine. A method is compared at the R of the paper's tables, 20 epochs.
+Times are hours on the authors' machine. The paper's tables select every 20 epochs.
 """
 
 from __future__ import annotations
@@ -19,33 +19,25 @@ _QUANTITIES = ("accuracy", "deviation", "hours")
 
 
 class Figure(float):
-    """A number that keeps the digits with which it is printed: 0.110 is not 0.11 in a table of deviations."""
+    """A number that keeps its printed digits: 0.110 is not 0.11 in a table of deviations."""
 
     digits: str
 
     def __new__(cls, digits: str) -> Figure:
-        """From its digits."""
+        """Parse the digits."""
         number = super().__new__(cls, digits)
         number.digits = digits
         return number
 
 
 def as_printed(value: float) -> str:
-    """With all digits of the paper, where it is a figure of the paper."""
+    """Format a number, with all printed digits if it comes from the paper."""
     return value.digits if isinstance(value, Figure) else f"{value:g}"
 
 
 @dataclass(frozen=True)
 class Source:
-    """A table of the paper.
-
-    Attributes
-    ----------
-    caption, label : str
-        As in the paper's own source.
-    quantities : tuple of str
-        What it prints of every method and budget: accuracy and hours, or the deviation.
-    """
+    """A table of the paper: caption and label of its LaTeX source, and the quantities it prints."""
 
     caption: str
     label: str
@@ -54,24 +46,16 @@ class Source:
 
 @dataclass(frozen=True)
 class Printed:
-    """What the paper prints of one method at one budget; None is what it does not print.
+    """What the paper prints for one method and budget; None is what it does not print."""
 
-    Attributes
-    ----------
-    accuracy, deviation : float or None
-        Of the test accuracy, in per cent: mean and standard deviation of five runs.
-    hours : float or None
-        Time to train, selection included.
-    """
-
-    accuracy: float | None = None
+    accuracy: float | None = None  # test accuracy in per cent, mean and deviation of five runs
     deviation: float | None = None
-    hours: float | None = None
+    hours: float | None = None  # of training and selection
 
 
 @dataclass(frozen=True)
 class PaperFigures:
-    """All that the paper prints of one data set."""
+    """Everything that the paper prints about one data set."""
 
     table: str
     sources: tuple[Source, ...]
@@ -79,22 +63,22 @@ class PaperFigures:
 
     @property
     def methods(self) -> tuple[str, ...]:
-        """In the order of the paper."""
+        """The methods, in the paper's order."""
         return tuple(dict.fromkeys(method for method, _ in self.entries))
 
     @property
     def budgets(self) -> tuple[float, ...]:
-        """In the order of the paper."""
+        """The budgets, in the paper's order."""
         return tuple(dict.fromkeys(budget for _, budget in self.entries))
 
     def at(self, method: str, budget: float) -> Printed | None:
-        """What is printed of a method at a budget, if anything is; FULL has the same figures at all of them."""
+        """Return what is printed for a method and budget; FULL is the same at all budgets."""
         if method == "FULL" and self.budgets:
             budget = self.budgets[0]
         return self.entries.get((method, budget))
 
     def speed_up(self, method: str, budget: float) -> float | None:
-        """Hours of FULL over hours of the method."""
+        """Divide the hours of FULL by those of the method."""
         full, own = self.at("FULL", budget), self.at(method, budget)
         if full is None or own is None or not full.hours or not own.hours:
             return None
@@ -103,7 +87,7 @@ class PaperFigures:
 
 @cache
 def paper_figures(table: str) -> PaperFigures:
-    """The paper's figures for a table of ours; empty where the paper has none."""
+    """Read the paper's numbers for a table; empty where the paper has none."""
     file = _FOLDER / f"{table}.toml"
     if not file.is_file():
         return PaperFigures(table, (), MappingProxyType({}))
@@ -116,7 +100,7 @@ def paper_figures(table: str) -> PaperFigures:
             for method, values in declared[quantity].items():
                 for budget, value in zip(map(float, declared["budgets"]), values, strict=True):
                     entry = found.setdefault((method, budget), {})
-                    # FULL stands in the plain and in the warm table; were they to differ, neither could be shown.
+                    # FULL is in the plain and in the warm-start table, and must agree
                     if entry.setdefault(quantity, value) != value:
                         raise ValueError(f"{file.name}: two values of {quantity} for {method} at {budget:g}")
     entries = {key: Printed(**values) for key, values in found.items()}

@@ -1,4 +1,4 @@
-"""What a table will cost, before it is run: hours and memory, from a measured speed and from records that are there."""
+"""Estimate the time and memory of a table before it is run, from a measured speed and from stored records."""
 
 from __future__ import annotations
 
@@ -9,61 +9,44 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 
 from coresift.coresets.budget import parse_budget
 from coresift.data import DatasetSplits
-from coresift.selection import plan, strategy_named
+from coresift.selection import phases, strategy_named
 from coresift.selection.variance import FORWARD_SHARE
+from coresift.training.run import device_named
 
-from .protocol import Cell, Protocol
+from .protocol import Protocol, Run
+from .run import clock_of, model_of
 from .store import Record
 
 _PROBE_BATCHES, _PROBE_SECONDS = 40, 5.0
 _FORWARD_BATCH = 256
-# What selecting costs beside its forward pass over all data, in such passes: an order of magnitude, no measurement.
+# Cost of a selection besides its forward pass over all data, in such passes: orders of magnitude, not measured.
 _SELECTION_PASSES = {"GLISTER": 3.0, "CRAIG": 3.0, "GRADMATCH": 3.0}
 _WITHOUT_MODEL = (
     *("FULL", "RANDOM", "ADAPTIVE-RANDOM", "RBF", "LAPLACIAN", "FIXED-CORESET", "COVER"),
-    "ADAPTIVE-CORESET-SEEN",  # by what training computes anyway
+    "ADAPTIVE-CORESET-SEEN",  # uses what training computes anyway
 )
 
 
 @dataclass(frozen=True)
 class Speed:
-    """Samples a second of one process, and the clock: "cpu" is that of the processor, as in the records."""
+    """Samples per second of one process in training and in forward passes, by the clock of the records."""
 
     training: float
     forward: float
     clock: str = "cpu"
 
 
-@dataclass(frozen=True)
-class Estimate:
-    """Seconds of one process, and bytes of one process."""
-
-    seconds: float
-    memory: float
-
-
 def probe(
     protocol: Protocol, data: DatasetSplits, device: str = "auto", threads: int = 1, readers: int = 0
 ) -> Speed:
-    """Train a few batches of noise, with the protocol's model, batch size and threads, and look at the clock.
-
-    The clock is the one that measures the runs: that of the processor if all of a run is on it, so that other work on
-    the machine does not count, else that of the wall.
-    """
-    import torch
-
-    from coresift.training import build_model
-    from coresift.training.settings import device_named
-
-    training = protocol.training
-    options = {"n_classes": data.n_outputs, "input_shape": data.input_shape, **training["model_options"]}
-    place = device_named(device)
-    clock = "cpu" if place.type == "cpu" and not readers else "wall"
+    """Time a few batches of noise with the protocol's model and batch size, by the clock that measures the runs."""
+    place, clock = device_named(device), clock_of(device, readers)
     seconds = time.process_time if clock == "cpu" else time.perf_counter
-    model = build_model(training["model"], **options).to(place)
+    model = model_of(protocol, data).to(place)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-6)
     generator = torch.Generator().manual_seed(0)
 
@@ -80,7 +63,7 @@ def probe(
     def rate(run: Callable[[torch.Tensor, torch.Tensor], None], size: int) -> float:
         x = torch.randn((size, *data.input_shape), generator=generator).to(place)
         y = torch.randint(data.n_outputs, (size,), generator=generator).to(place)
-        run(x, y)  # the first is slower
+        run(x, y)  # the first batch is slower
         began, start, n = time.perf_counter(), seconds(), 0
         while n < _PROBE_BATCHES and (n == 0 or time.perf_counter() - began < _PROBE_SECONDS):
             run(x, y)
@@ -90,34 +73,31 @@ def probe(
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        return Speed(rate(step, training["batch_size"]), rate(forward, _FORWARD_BATCH), clock)
+        return Speed(rate(step, protocol.training["batch_size"]), rate(forward, _FORWARD_BATCH), clock)
     finally:
         torch.set_num_threads(before)
 
 
-def estimates(
+def estimated_seconds(
     protocol: Protocol,
-    cells: Sequence[Cell],
+    runs: Sequence[Run],
     data: DatasetSplits,
     speed: Speed,
     records: Iterable[Record] = (),
-) -> list[Estimate]:
-    """One for each cell: the mean of its finished siblings of other seeds by the same clock, else by the speed."""
+) -> list[float]:
+    """Estimate each run: the mean of its stored siblings of other seeds by the same clock, else from the speed."""
     known = defaultdict(list)
     for record in records:
-        cell = record["cell"]
-        is_same_clock = record.get("clock", speed.clock) == speed.clock
-        if cell["protocol"] == protocol.version and cell["scale"] == protocol.scale and is_same_clock:
-            known[cell["method"], cell["select_every"], cell["budget"]].append(
-                sum(record["seconds"].values())
-            )
-    memory = _memory(data)
-    found = []
-    for cell in cells:
-        siblings = known.get((cell.method, cell.select_every, cell.budget))
-        seconds = float(np.mean(siblings)) if siblings else _seconds(protocol, cell, data, speed)
-        found.append(Estimate(seconds, memory))
-    return found
+        of = record["cell"]
+        is_same = (of["protocol"], of["scale"]) == (protocol.version, protocol.scale)
+        if is_same and record.get("clock", speed.clock) == speed.clock:
+            key = of["method"], of["select_every"], of["budget"]
+            known[key].append(sum(record["seconds"].values()))
+    siblings = [known.get((run.method, run.select_every, run.budget)) for run in runs]
+    return [
+        float(np.mean(found)) if found else _seconds(protocol, run, data, speed)
+        for run, found in zip(runs, siblings, strict=True)
+    ]
 
 
 def looks_at_model(method: str) -> bool:
@@ -125,30 +105,28 @@ def looks_at_model(method: str) -> bool:
     return method.removesuffix("-WARM") not in _WITHOUT_MODEL
 
 
-def _seconds(protocol: Protocol, cell: Cell, data: DatasetSplits, speed: Speed) -> float:
+def _seconds(protocol: Protocol, run: Run, data: DatasetSplits, speed: Speed) -> float:
     n = len(data.train)
-    size = parse_budget(cell.budget, n)
-    schedule = plan(strategy_named(cell.method), protocol.training["epochs"], size / n)
-    trained = schedule.n_full * n + (schedule.total - schedule.n_full) * size
-    selections = math.ceil((schedule.total - schedule.n_full) / cell.select_every)
-    passed = selections * _passed(cell, n, size) + len(data.test)
+    size = parse_budget(run.budget, n)
+    schedule = phases(strategy_named(run.method), protocol.training["epochs"], size / n)
+    n_subset = schedule.total - schedule.n_full
+    trained = schedule.n_full * n + n_subset * size
+    passed = math.ceil(n_subset / run.select_every) * _passed(run, n, size) + len(data.test)
     return trained / speed.training + passed / speed.forward
 
 
-def _passed(cell: Cell, n: int, size: int) -> float:
-    """Forward passes of a selection, in samples, and what takes as long as them."""
-    if not looks_at_model(cell.method):
+def _passed(run: Run, n: int, size: int) -> float:
+    """Estimate the cost of a selection in samples passed through the model."""
+    if not looks_at_model(run.method):
         return 0.0
-    kind = cell.method.removesuffix("-WARM").removesuffix("PB")
-    if kind.startswith(
-        "ADAPTIVE-CORESET"
-    ):  # its pool, at most: scores cost no more than the training between them
-        return min(n, size * cell.select_every / FORWARD_SHARE)
+    kind = run.method.removesuffix("-WARM").removesuffix("PB")
+    if kind.startswith("ADAPTIVE-CORESET"):  # scores its pool, for no more than the training in between
+        return min(n, size * run.select_every / FORWARD_SHARE)
     return n * (1.0 + _SELECTION_PASSES.get(kind, 1.0))
 
 
-def _memory(data: DatasetSplits) -> float:
-    """The data as they are held, last-layer gradients of all samples in single precision, and PyTorch itself."""
+def estimated_bytes(data: DatasetSplits) -> float:
+    """Estimate the memory of a process: the data, float32 last-layer gradients of all samples, and PyTorch."""
     arrays = [getattr(part, name, None) for part in (data.train, data.test) for name in ("x", "y")]
     held = sum(array.nbytes for array in arrays if array is not None)
     return held + 4.0 * len(data.train) * (data.n_outputs + 512) + 4e8

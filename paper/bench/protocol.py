@@ -1,4 +1,4 @@
-"""What a table consists of: methods, budgets, seeds and how to train, as the files in ``tables`` declare it."""
+"""Protocols: methods, budgets, seeds and training settings of a table, as ``tables/TABLE.toml`` declares them."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from coresift._errors import InvalidInputError
 from coresift._validation import check_count
 
 PAPER_SCALE = "paper"
-CURVE_SAMPLES = 2500  # of the test set, at most: what the curves of a run are measured on
-_SCALED = "scaled down"
+CURVE_SAMPLES = 2500  # the most test samples that the learning curve of a run is measured on
 _DEFAULT_TRAINING = {"loss": "cross_entropy", "model_options": {}}
 _TABLES = files(__package__) / "tables"
+_ORDER = ("mnist", "cifar10", "cifar100", "imagenet")  # the paper's, before ours
 
 
 @dataclass(frozen=True, order=True)
 class Method:
-    """A strategy, and the epochs between two of its selections."""
+    """A strategy, and the number of epochs between two of its selections."""
 
     name: str
     select_every: int
@@ -35,8 +35,8 @@ class Method:
 
 
 @dataclass(frozen=True, order=True)
-class Cell:
-    """One run: everything in it follows from this, the data and the version of the protocol."""
+class Run:
+    """One training run of a table. Records store it under the key ``cell``, with an id derived from it."""
 
     table: str
     protocol: int
@@ -48,7 +48,7 @@ class Cell:
 
     @property
     def id(self) -> str:
-        """Twelve hexadecimal digits that name the cell in the store."""
+        """Twelve hexadecimal digits that name the run in the store."""
         text = json.dumps(dataclasses.asdict(self), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
@@ -59,60 +59,43 @@ class Cell:
 
 @dataclass(frozen=True)
 class Protocol:
-    """A table to fill.
-
-    Attributes
-    ----------
-    table, title, scale, scale_title, scale_note : str
-        ``scale`` is "paper", or the name of another that the table declares; ``scale_title`` says in a few words what
-        that is, ``scale_note`` in a sentence. Neither belongs to what names a record.
-    version : int
-        Of the protocol: results of two versions are never mixed.
-    methods : tuple of Method
-    budgets : tuple of float
-    seeds : int
-    select_every : int
-        For methods that are named without one.
-    dataset : str
-    training : dict
-        Arguments of ``train``, and the model.
-    assumptions : tuple of str
-        What the paper does not print.
-    """
+    """The runs that fill a table, and how to train them."""
 
     table: str
     title: str
-    version: int
-    scale: str
-    scale_title: str
+    version: int  # results of two versions are never mixed
+    scale: str  # how large the runs are: "paper", or another size that the table declares
+    scale_title: str  # the scale in a few words, and in a sentence; neither is part of a record
     scale_note: str
     methods: tuple[Method, ...]
     budgets: tuple[float, ...]
     seeds: int
-    select_every: int
+    select_every: int  # for methods named without one
     dataset: str
-    training: dict[str, Any]
-    assumptions: tuple[str, ...]
+    training: dict[str, Any]  # arguments of ``train``, and the model
+    assumptions: tuple[str, ...]  # what the paper does not print
 
     @property
     def config(self) -> dict[str, Any]:
-        """What a record says of how its run was trained."""
+        """The training settings that a record stores."""
         return {"dataset": self.dataset, **self.training}
 
+    def label(self, name: str, select_every: int) -> Method:
+        """A method, labelled with its ``select_every`` only where it differs from the protocol's."""
+        suffix = "" if select_every == self.select_every else f"@{select_every}"
+        return Method(name, select_every, f"{name}{suffix}")
+
     def method(self, text: str) -> Method:
-        """``RBF`` or ``RBF@1``, in any case."""
+        """Parse ``RBF`` or ``RBF@1``, in any case."""
         from coresift.selection import registry
 
         name, _, every = text.strip().upper().replace("_", "-").partition("@")
         if name not in registry():
-            raise InvalidInputError(f"method {text!r} is unknown; there are {', '.join(registry())}.")
+            raise InvalidInputError(f"method {text!r} is unknown; choose from {', '.join(registry())}.")
         if every and not every.isdecimal():
-            raise InvalidInputError(
-                f"method {text!r}: after the @ comes the number of epochs, as in {name}@1."
-            )
+            raise InvalidInputError(f"method {text!r}: the @ takes a number of epochs, as in {name}@1.")
         select_every = check_count(int(every), f"select_every of {text!r}") if every else self.select_every
-        own = "" if select_every == self.select_every else f"@{select_every}"
-        return Method(name, select_every, f"{name}{own}")
+        return self.label(name, select_every)
 
     def narrowed(
         self,
@@ -120,7 +103,7 @@ class Protocol:
         budgets: Iterable[float] | None = None,
         seeds: int | None = None,
     ) -> Protocol:
-        """The same protocol with other methods, budgets or seeds: those that are in it already are the same cells."""
+        """Replace methods, budgets or seeds; runs that are in both protocols are the same runs."""
         changes: dict[str, Any] = {}
         if methods is not None:
             changes["methods"] = tuple(dict.fromkeys(self.method(each) for each in methods))
@@ -130,53 +113,48 @@ class Protocol:
             changes["seeds"] = check_count(seeds, "seeds")
         return dataclasses.replace(self, **changes)
 
-    def cells(self) -> list[Cell]:
-        """All runs: seed by seed, the cheap budgets first; FULL is one run for all budgets, and comes last."""
-        found = []
-        for seed in range(self.seeds):
-            for budget in sorted(self.budgets):
-                for method in self.methods:
-                    if method.name != "FULL":
-                        found.append(self.cell(method, budget, seed))
+    def runs(self) -> list[Run]:
+        """All runs, seed by seed with small budgets first; FULL runs once for all budgets, at the end."""
         full = [method for method in self.methods if method.name == "FULL"]
-        return found + [self.cell(method, 1.0, seed) for seed in range(self.seeds) for method in full]
+        others = [method for method in self.methods if method.name != "FULL"]
+        seeds = range(self.seeds)
+        return [
+            *(self.run(each, b, seed) for seed in seeds for b in sorted(self.budgets) for each in others),
+            *(self.run(each, 1.0, seed) for seed in seeds for each in full),
+        ]
 
-    def cell(self, method: Method, budget: float, seed: int) -> Cell:
-        """One of the runs."""
+    def run(self, method: Method, budget: float, seed: int) -> Run:
+        """Return one of the runs."""
         every = method.select_every
-        return Cell(self.table, self.version, self.scale, method.name, every, budget, seed)
+        return Run(self.table, self.version, self.scale, method.name, every, budget, seed)
 
 
 def check_share(budget: float) -> float:
-    """A budget as a share of the training samples."""
+    """Validate a budget given as a share of the training samples."""
     if not 0.0 < budget <= 1.0:
         raise InvalidInputError(f"budget {budget:g} must be a share above 0 and at most 1 (5% is 0.05).")
     return float(budget)
 
 
 def table_names() -> tuple[str, ...]:
-    """The tables there are."""
-    found = (entry.name.removesuffix(".toml") for entry in _TABLES.iterdir() if entry.name.endswith(".toml"))
-    order = ("mnist", "cifar10", "cifar100", "imagenet")
-    return tuple(sorted(found, key=lambda name: (order.index(name) if name in order else len(order), name)))
+    """List the declared tables, the paper's first."""
+    found = [entry.name.removesuffix(".toml") for entry in _TABLES.iterdir() if entry.name.endswith(".toml")]
+    return tuple(sorted(found, key=lambda name: (_ORDER.index(name) if name in _ORDER else 99, name)))
 
 
 def load_protocol(table: str, scale: str = PAPER_SCALE) -> Protocol:
-    """The protocol of a table, as printed or at another scale that its file declares."""
+    """Load the protocol of a table, as printed in the paper or at another declared scale."""
     if table not in table_names():
-        raise InvalidInputError(f"table {table!r} is unknown; there are {', '.join(table_names())}.")
+        raise InvalidInputError(f"table {table!r} is unknown; choose from {', '.join(table_names())}.")
     declared = dict(_declared(table))
-    scales = declared.pop("scale", {})
-    training = {**_DEFAULT_TRAINING, **declared.pop("training")}
-    title = note = ""
-    if scale != PAPER_SCALE:
-        if scale not in scales:
-            known = ", ".join([PAPER_SCALE, *scales])
-            raise InvalidInputError(f"scale {scale!r} is unknown to the table {table}; there are {known}.")
-        changes = dict(scales[scale])
-        title, note = changes.pop("title", _SCALED), changes.pop("note")
-        training |= changes.pop("training", {})
-        declared |= changes
+    scales = {PAPER_SCALE: {"title": "", "note": ""}, **declared.pop("scale", {})}
+    if scale not in scales:
+        known = ", ".join(scales)
+        raise InvalidInputError(f"scale {scale!r} is unknown to the table {table}; choose from {known}.")
+    changes = {"title": "scaled down", **scales[scale]}
+    title, note = changes.pop("title"), changes.pop("note")
+    training = {**_DEFAULT_TRAINING, **declared.pop("training"), **changes.pop("training", {})}
+    declared |= changes
     methods = declared.pop("methods")
     protocol = Protocol(
         table=table,

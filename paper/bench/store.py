@@ -1,9 +1,9 @@
-"""The results store: one JSON record a line for every finished run, only ever appended to.
+"""The results store: one JSON record per line for every finished run, only ever appended to.
 
-``RESULTS/TABLE/records.jsonl`` holds the records, each with a checksum; ``RESULTS/TABLE/cells/`` the checkpoints of
-runs that are not finished. A line that is damaged (by a kill in the middle of a write, a bad disk, an editor) is named
-and left out, and the others are kept. Which runs are taken is settled by locks of the operating system, which die with
-their process: two workers never run the same cell, and a killed one leaves nothing that blocks.
+``RESULTS/TABLE/records.jsonl`` holds the records, each with a checksum, and ``RESULTS/TABLE/cells/`` the checkpoints of
+unfinished runs. A damaged line (a kill in the middle of a write, a bad disk, an editor) is reported and left out; the
+others are kept. Locks of the operating system decide who works on a run: two workers never take the same one, and the
+locks of a killed process are released.
 """
 
 from __future__ import annotations
@@ -15,21 +15,24 @@ import math
 import os
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
+
+from filelock import FileLock, Timeout
 
 from coresift._errors import CoresiftError
 
-from .protocol import Cell
+from .protocol import Run
 
 Record = dict[str, Any]
 
-RECORDS, CELLS = "records.jsonl", "cells"
+RESULTS = Path(__file__).parents[1] / "results"  # the committed ones
+RECORDS, RUNS = "records.jsonl", "cells"  # the names on disk
 _CHECKSUM = "sha256"
 _LOOK_SECONDS = 3.0
-_NEEDED = {
+_FIELDS: dict[str, type] = {
     "id": str,
     "cell": dict,
     "config": dict,
@@ -40,31 +43,22 @@ _NEEDED = {
     "subset_size": int,
     "n_train": int,
 }
-_OF_CELL = {
-    "table": str,
-    "protocol": int,
-    "scale": str,
-    "method": str,
-    "select_every": int,
-    "budget": float,
-    "seed": int,
-}
 
 
 class StoreError(CoresiftError, OSError):
-    """A record that could not be written; the message names the file."""
+    """A record could not be written; the message names the file."""
 
 
 @dataclass(frozen=True)
 class Found:
-    """What a store holds: the good records, one per cell, and a sentence for every line that is not one."""
+    """The content of a store: good records, one per run, and a sentence for every other line."""
 
     records: list[Record]
     problems: list[str]
 
     @property
     def ids(self) -> set[str]:
-        """The cells that are finished."""
+        """The ids of finished runs."""
         return {record["id"] for record in self.records}
 
 
@@ -77,24 +71,21 @@ class Store:
 
     @property
     def folder(self) -> Path:
-        """Where everything of this table is."""
+        """The folder of this table."""
         return self.results / self.table
 
     @property
     def file(self) -> Path:
-        """The records."""
+        """The file of records."""
         return self.folder / RECORDS
 
-    def cell_folder(self, cell: Cell) -> Path:
-        """Where a run keeps its checkpoints until it is finished."""
-        return self.folder / CELLS / cell.id
+    def run_folder(self, run: Run) -> Path:
+        """Return the folder of a run's checkpoints, which exists until the run is finished."""
+        return self.folder / RUNS / run.id
 
     def read(self) -> Found:
-        """All good records; of several of one cell the first, which is the one that others have seen."""
-        try:
-            lines = self.file.read_bytes().split(b"\n")
-        except FileNotFoundError:
-            return Found([], [])
+        """Read all good records; the first counts where a run has several."""
+        lines = self.file.read_bytes().split(b"\n") if self.file.exists() else []
         records: dict[str, Record] = {}
         problems = []
         for number, line in enumerate(lines, start=1):
@@ -102,90 +93,65 @@ class Store:
                 continue
             try:
                 record = parse(line)
+                if record["cell"]["table"] != self.table:
+                    raise ValueError(f"it belongs to {record['cell']['table']!r}")
+                records.setdefault(record["id"], record)
             except ValueError as error:
-                problems.append(f"{self.file}, line {number}: left out, as {error}.")
-                continue
-            if record["cell"]["table"] != self.table:
-                problems.append(
-                    f"{self.file}, line {number}: left out, as it is of {record['cell']['table']!r}."
-                )
-                continue
-            records.setdefault(record["id"], record)
+                problems.append(f"{self.file}, line {number}: left out, because {error}.")
         return Found(list(records.values()), problems)
 
     def append(self, record: Record) -> None:
-        """Add a record, on the disk before this returns; on failure the file is as it was."""
+        """Add a record durably; on failure the file is unchanged."""
         line = serialised(record)
+        self.folder.mkdir(parents=True, exist_ok=True)
         # unbuffered: closing a file would write what is left in its buffer, after the truncation too
         with (
-            self._locked(self.folder / f".{RECORDS}.lock"),
+            FileLock(self.folder / f".{RECORDS}.lock"),
             self.file.open("ab", buffering=0) as file,
         ):
             size = file.seek(0, os.SEEK_END)
             try:
-                if size and not self._ends_with_newline():
-                    line = b"\n" + line  # a kill left half a line: it stays alone
+                if size and not self.file.read_bytes().endswith(b"\n"):
+                    line = b"\n" + line  # leave the half line of a killed write on its own
                 while line:
                     line = line[file.write(line) :]
                 os.fsync(file.fileno())
             except OSError as error:
                 with contextlib.suppress(OSError):
                     os.ftruncate(file.fileno(), size)
-                raise StoreError(
-                    f"{self.file}: the record could not be written: {error.strerror}."
-                ) from error
+                raise StoreError(f"{self.file}: cannot write the record: {error.strerror}.") from error
 
     @contextlib.contextmanager
-    def claimed(self, cell: Cell) -> Iterator[bool]:
-        """Whether this process may run the cell: no other one does, and nobody has finished it."""
-        from filelock import FileLock, Timeout  # comes with PyTorch
-
-        if cell.id in self.read().ids:
+    def claimed(self, run: Run) -> Iterator[bool]:
+        """Lock a run; true if no other process works on it and it is not finished."""
+        if run.id in self.read().ids:
             yield False
             return
-        self.cell_folder(cell).parent.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(self._lock_of(cell))
+        self.run_folder(run).parent.mkdir(parents=True, exist_ok=True)
         try:
-            lock.acquire(timeout=0)
+            lock = FileLock(self._lock_of(run)).acquire(timeout=0)
         except Timeout:
             yield False
             return
-        try:
-            is_finished = (
-                cell.id in self.read().ids
-            )  # read after the lock: it may have been finished just before
+        with lock:
+            is_finished = run.id in self.read().ids  # again: it may have been finished just before the lock
             if is_finished:
-                self.clear(cell)  # whoever makes the lock anew reads the records as well
+                self.clear(run)
             yield not is_finished
-        finally:
-            lock.release()
 
-    def clear(self, cell: Cell) -> None:
-        """Drop the checkpoints and the lock of a cell whose record is written: whoever takes it next sees that."""
-        shutil.rmtree(self.cell_folder(cell), ignore_errors=True)
-        with contextlib.suppress(OSError):  # Windows removes no file that is open
-            self._lock_of(cell).unlink(missing_ok=True)
+    def clear(self, run: Run) -> None:
+        """Remove the checkpoints and the lock of a run whose record is written."""
+        shutil.rmtree(self.run_folder(run), ignore_errors=True)
+        with contextlib.suppress(OSError):  # Windows does not remove open files
+            self._lock_of(run).unlink(missing_ok=True)
 
-    def _lock_of(self, cell: Cell) -> Path:
-        return self.cell_folder(cell).with_suffix(".lock")
-
-    @contextlib.contextmanager
-    def _locked(self, path: Path) -> Iterator[None]:
-        from filelock import FileLock
-
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with FileLock(path):
-            yield
-
-    def _ends_with_newline(self) -> bool:
-        with self.file.open("rb") as file:
-            file.seek(-1, os.SEEK_END)
-            return file.read(1) == b"\n"
+    def _lock_of(self, run: Run) -> Path:
+        return self.run_folder(run).with_suffix(".lock")
 
 
 @dataclass
 class Watch:
-    """The finished cells of a store that others write to: read again when its file has grown, every few seconds."""
+    """The finished runs of a store that others write to; reads the file again only when it has grown."""
 
     store: Store
     every: float = _LOOK_SECONDS
@@ -194,7 +160,7 @@ class Watch:
     _looked: float = field(default=-math.inf, init=False)
 
     def ids(self) -> frozenset[str]:
-        """The cells that are finished, as of a few seconds ago."""
+        """Return the ids of finished runs, at most a few seconds old."""
         now = time.monotonic()
         if now - self._looked >= self.every:
             self._looked = now
@@ -205,45 +171,43 @@ class Watch:
 
 
 def serialised(record: Record) -> bytes:
-    """A record as a line, with its checksum."""
-    text = json.dumps(record, sort_keys=True, allow_nan=False)
-    return (json.dumps({**record, _CHECKSUM: _digest(text)}, sort_keys=True) + "\n").encode()
+    """Write a record as a line with its checksum."""
+    return (json.dumps({**record, _CHECKSUM: _digest(record)}, sort_keys=True) + "\n").encode()
 
 
 def parse(line: bytes) -> Record:
-    """A record from a line; a ``ValueError`` says what is wrong with it."""
+    """Read a record from a line; a ``ValueError`` says what is wrong with it."""
     try:
         record = json.loads(line)
     except (ValueError, RecursionError):
         raise ValueError("it is not JSON") from None
     if not isinstance(record, dict):
         raise ValueError("it is not an object")
-    digest = record.pop(_CHECKSUM, None)
+    stated = record.pop(_CHECKSUM, None)
     try:
-        text = json.dumps(record, sort_keys=True, allow_nan=False)
+        digest = _digest(record)
     except (ValueError, RecursionError):
         raise ValueError("it holds numbers that are not finite") from None
-    if digest != _digest(text):
-        raise ValueError("its checksum does not fit")
-    _check_fields(record, _NEEDED, "")
-    _check_fields(record["cell"], _OF_CELL, "cell.")
-    cell = Cell(**{name: record["cell"][name] for name in _OF_CELL})
-    if cell.id != record["id"]:
-        raise ValueError(f"its id {record['id']!r} is not that of its cell")
-    for part in ("selection", "training", "evaluation"):
-        value = record["seconds"].get(part)
-        if not isinstance(value, int | float) or not math.isfinite(value):
-            raise ValueError(f"seconds.{part} is no number")
+    if stated != digest:
+        raise ValueError("its checksum is wrong")
+    _check(record, _FIELDS)
+    of_run = get_type_hints(Run)
+    _check(record["cell"], of_run, "cell.")
+    run = Run(**{name: record["cell"][name] for name in of_run})
+    if run.id != record["id"]:
+        raise ValueError(f"its id {record['id']!r} is not that of its run")
+    _check(record["seconds"], dict.fromkeys(("selection", "training", "evaluation"), float), "seconds.")
     return record
 
 
-def _check_fields(record: dict[str, Any], fields: dict[str, type], prefix: str) -> None:
+def _check(record: Mapping[str, Any], fields: Mapping[str, type], prefix: str = "") -> None:
     for name, kind in fields.items():
         value = record.get(name)
-        is_number = kind is float and isinstance(value, int | float)
-        if isinstance(value, bool) or not (is_number or isinstance(value, kind)):
-            raise ValueError(f"{prefix}{name} is missing or no {kind.__name__}")
+        allowed = int | float if kind is float else kind
+        if isinstance(value, bool) or not isinstance(value, allowed):
+            raise ValueError(f"{prefix}{name} is missing or not of type {kind.__name__}")
 
 
-def _digest(text: str) -> str:
+def _digest(record: Record) -> str:
+    text = json.dumps(record, sort_keys=True, allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()[:16]

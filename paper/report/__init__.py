@@ -1,10 +1,9 @@
-"""A report: one self-contained page of the results of ``coresift bench``."""
+"""The report: one self-contained page of the results of ``python -m paper run``."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO
 
 from coresift.coresets.files import write_whole
 
@@ -30,31 +29,27 @@ def write_report(
     Parameters
     ----------
     results : Results
-        Of :func:`read_results`.
+        The result of :func:`read_results`.
     out : path
     data_dir : path, optional
-        The folder of the data sets; without it there are no sensitivities, images and certificates.
+        The folder of the data sets; without it the page has no sensitivities, images and certificates.
     verbose : int, default 0
-        Above 0, progress is logged as warnings of the logger ``coresift``.
+        Above 0, log progress at WARNING level.
     looking : callable, optional
-        In place of reading the data, from the first part of a data set to what is said of it.
+        Describes the data set of a part; by default the data are read from ``data_dir``.
 
     Returns
     -------
     int
         The size of the page in bytes.
     """
-    found: dict[str, Inputs | Missing] = {}  # once for each data set, whatever the number of its tables
+    found: dict[str, Inputs | Missing] = {}  # once for each data set, however many tables it has
     for part in results.parts:
         name = part.protocol.dataset
         if name not in found:
-            alike = [each.summary.budgets for each in results.parts if each.protocol.dataset == name]
-            budgets = sorted({budget for each in alike for budget in each})
+            same = [each.summary.budgets for each in results.parts if each.protocol.dataset == name]
+            budgets = sorted({budget for each in same for budget in each})
             found[name] = looking(part) if looking else look_at(name, budgets, data_dir, verbose=verbose)
     text = page(results, found)
-
-    def write(file: IO[bytes]) -> None:
-        file.write(text)
-
-    write_whole(out, write)
+    write_whole(out, lambda file: file.writelines([text]))
     return len(text)

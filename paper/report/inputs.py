@@ -1,4 +1,4 @@
-"""What the data themselves say: sensitivities, the rows at both ends of them, and what is proved of coresets."""
+"""Facts about a data set: sensitivities, its most and least sensitive rows, and certificates of coresets."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from coresift._errors import CoresiftError
 from coresift.coresets import RBFCoreset
-from coresift.coresets.coreset import Coreset
+from coresift.coresets.uniform import uniform_coreset
 from coresift.data.datasets import load_dataset
 from coresift.data.splits import ArrayDataset, DatasetSplits
 
@@ -20,14 +20,14 @@ logger = logging.getLogger("coresift")
 
 N_THUMBNAILS = 18
 _SEED = 0
-_WORK = 2e11  # multiplications for the certificates of a data set: some twenty seconds of one core
+_WORK = 2e11  # multiplications for the certificates of a data set: about twenty seconds on one core
 _LEAST_SAMPLED, _MOST_SAMPLED = 2_000, 20_000
-_PER_EXPONENTIAL = 100  # an exponential costs about as much as so many columns
+_PER_EXPONENTIAL = 100  # columns: what one exponential costs
 
 
 @dataclass(frozen=True)
 class Proof:
-    """What is proved of one subset of a budget; ``uniform_eps`` is that of a uniform sample of the same size."""
+    """The certified error of one coreset; ``uniform_eps`` is that of a uniform sample of the same size."""
 
     budget: float
     size: int
@@ -40,7 +40,7 @@ class Proof:
 
 @dataclass(frozen=True)
 class Thumbnail:
-    """A row that can be looked at."""
+    """A row of the data, with its picture if it is an image."""
 
     row: int
     label: str
@@ -50,12 +50,12 @@ class Thumbnail:
 
 @dataclass(frozen=True)
 class Inputs:
-    """What is said of the training data of a table."""
+    """Facts about the training data of a table."""
 
     name: str
     n_samples: int
     shape: tuple[int, ...]
-    sensitivities: np.ndarray  # times n: 1 is the mean of a data set of which every row counts the same
+    sensitivities: np.ndarray  # over their mean
     total: float
     uniform_factor: float
     bound: str
@@ -68,7 +68,7 @@ class Inputs:
 
 @dataclass(frozen=True)
 class Missing:
-    """Why there is nothing to say, and what to do about it."""
+    """Why there are no facts, and what to do about it."""
 
     reason: str
 
@@ -81,11 +81,11 @@ def look_at(
     verbose: int = 0,
     load: Callable[..., DatasetSplits] = load_dataset,
 ) -> Inputs | Missing:
-    """Sensitivities, thumbnails and certificates of a data set by name, or why there are none."""
+    """Compute sensitivities, thumbnails and certificates of a data set by name, or say why there are none."""
     if data_dir is None:
         return Missing(
             "The report was made without the data. Sensitivities, images and certificates need them: "
-            "give the folder of the data sets as --data-dir ('coresift datasets' says what is looked for)."
+            "give the folder of the data sets as --data-dir ('coresift datasets' lists the files)."
         )
     try:
         splits = load(name, data_dir)
@@ -94,13 +94,13 @@ def look_at(
     train = splits.train
     if not isinstance(train, ArrayDataset):
         return Missing(
-            f"{name} is read from the disk image by image, which would take hours here; "
+            f"{name} is read from disk image by image, which would take hours here; "
             "'coresift select' computes its sensitivities in passes."
         )
     logger.log(_level(verbose), "%s: sensitivities of %s rows", name, f"{len(train):,}")
     X = matrix(train)
     estimator = RBFCoreset(random_state=_SEED, verbose=verbose).fit(X)
-    # a certificate of all of MNIST takes some ten seconds: the smallest and the largest budget are enough
+    # a certificate of all of MNIST takes about ten seconds: only the smallest and the largest budget get one
     shares = sorted(budget for budget in budgets if budget < 1.0)
     proofs = prove(estimator, X, sorted({*shares[:1], *shares[-1:]}), verbose=verbose)
     order = np.argsort(-estimator.sensitivities_, kind="stable")
@@ -126,24 +126,23 @@ def look_at(
 
 
 def matrix(train: ArrayDataset) -> np.ndarray:
-    """The inputs as rows of float32, bytes over 255, as the strategy RBF sees them."""
+    """Return the inputs as rows of float32, bytes over 255, as the strategy RBF sees them."""
     rows = train.x.reshape(len(train), -1)
     return rows.astype(np.float32) / np.float32(255.0) if rows.dtype == np.uint8 else rows
 
 
 def prove(estimator: RBFCoreset, X: np.ndarray, budgets: Sequence[float], verbose: int = 0) -> list[Proof]:
-    """Certificates of a coreset of each budget, and of uniform samples of the same size."""
+    """Certify a coreset of each budget, and uniform samples of the same size."""
     n, d = X.shape
     found = []
-    # N rows against N + m, twice a budget: the samples are as large as the time allows
+    # N rows against N + m, twice for each budget: the samples are as large as the time allows
     affordable = int(np.sqrt(_WORK / (max(2 * len(budgets), 1) * (d + _PER_EXPONENTIAL))))
     n_sampled = min(max(affordable, _LEAST_SAMPLED), _MOST_SAMPLED)
     rng = np.random.default_rng(_SEED)
     for budget in budgets:
-        # as in training, where the mean of the weights does not matter either: without it a total is noise
+        # normalised as in training, where the mean of the weights does not matter; otherwise the total is noise
         core = estimator.sample(budget, method="keys", random_state=_SEED, normalize=True)
-        rows = np.sort(rng.choice(n, core.size, replace=False))
-        uniform = _uniform(core, rows)
+        uniform = uniform_coreset(n, core.size, rng, ball=core.ball)
         options: dict[str, Any] = {"n_sampled": n_sampled, "random_state": _SEED, "verbose": verbose}
         options["method"] = "sampled" if n > 2 * n_sampled else "exact"
         logger.log(_level(verbose), "certificates of %s of %s rows", f"{core.size:,}", f"{n:,}")
@@ -154,14 +153,8 @@ def prove(estimator: RBFCoreset, X: np.ndarray, budgets: Sequence[float], verbos
     return found
 
 
-def _uniform(core: Coreset, rows: np.ndarray) -> Coreset:
-    """A uniform sample with equal weights, for the same queries."""
-    weights = np.full(len(rows), core.n_samples / len(rows))
-    return Coreset(indices=rows, weights=weights, n_samples=core.n_samples, ball=core.ball)
-
-
 def thumbnail(splits: DatasetSplits, row: int, share: float) -> Thumbnail:
-    """A row with its class, and its pixels where it has some."""
+    """Return a row with its class, and its pixels if it is an image."""
     image = splits.train.x[row] if isinstance(splits.train, ArrayDataset) else None
     if image is not None and (image.dtype != np.uint8 or image.ndim != 3 or image.shape[0] not in (1, 3)):
         image = None

@@ -1,4 +1,4 @@
-"""A results folder as the parts of a report: one for each table, version of its protocol and scale."""
+"""Read a results folder as the parts of a report: one for each table, protocol version and scale."""
 
 from __future__ import annotations
 
@@ -18,26 +18,16 @@ from .series import Series, series_of
 
 @dataclass(frozen=True)
 class Part:
-    """The finished runs of one protocol.
-
-    Attributes
-    ----------
-    summary : Summary
-    series : list of Series
-    records : list of mappings
-        Those that the summary counts, and no others.
-    is_declared : bool
-        Whether the protocol is one of this version of the program; else it is what the records say.
-    """
+    """The finished runs of one protocol."""
 
     summary: Summary
     series: list[Series]
-    records: list[Mapping[str, Any]]
-    is_declared: bool
+    records: list[Mapping[str, Any]]  # those that the summary counts
+    is_declared: bool  # by this version of the program; otherwise the protocol is read from the records
 
     @property
     def protocol(self) -> Protocol:
-        """What was asked for."""
+        """The protocol of the runs."""
         return self.summary.protocol
 
 
@@ -55,7 +45,9 @@ def read_results(results: Path) -> Results:
     problems: list[str] = []
     for store in _stores(results):
         found = store.read()
-        name = f"{store.table}/{RECORDS}"  # a page that is sent to others need not tell where the folder is
+        name = (
+            f"{store.table}/{RECORDS}"  # the page may be sent to others: it does not show where the folder is
+        )
         problems += [sentence.replace(str(store.file), name) for sentence in found.problems]
         for records in _by_protocol(found.records):
             part, wrong = _part(store.table, records)
@@ -78,8 +70,8 @@ def _stores(results: Path) -> list[Store]:
     names = [entry.name for entry in results.iterdir() if (entry / RECORDS).is_file()]
     if not names:
         raise InvalidInputError(
-            f"{results}: there are no results in it, neither {RECORDS} nor a folder with one; "
-            f"'coresift bench run TABLE --results {results}' makes them."
+            f"{results}: no results: neither {RECORDS} nor a folder with one; "
+            f"make some with 'python -m paper run TABLE --results {results}'."
         )
     order = table_names()
     names.sort(key=lambda name: (order.index(name) if name in order else len(order), name))
@@ -87,7 +79,7 @@ def _stores(results: Path) -> list[Store]:
 
 
 def _by_protocol(records: Iterable[Record]) -> list[list[Record]]:
-    """Records of one version and scale together, the paper's scale and the newest version first."""
+    """Group records by version and scale, the paper's scale and the newest version first."""
     groups: dict[tuple[str, int], list[Record]] = {}
     for record in records:
         groups.setdefault((record["cell"]["scale"], record["cell"]["protocol"]), []).append(record)
@@ -105,7 +97,7 @@ def _part(table: str, records: Sequence[Record]) -> tuple[Part | None, list[str]
 
 
 def _protocol_of(table: str, records: Sequence[Record]) -> tuple[Protocol, bool]:
-    """The declared one, or for a table, scale or version that this program does not know, what the records say."""
+    """The declared protocol; for an unknown table, scale or version, what the records say."""
     cell = records[0]["cell"]
     if table in table_names():
         try:
@@ -116,6 +108,7 @@ def _protocol_of(table: str, records: Sequence[Record]) -> tuple[Protocol, bool]
             if declared.version == cell["protocol"]:
                 return declared, True
     cells = [record["cell"] for record in records]
+    rounds = Counter(each["select_every"] for each in cells)
     training = {str(key): value for key, value in records[0]["config"].items() if key != "dataset"}
     return (
         Protocol(
@@ -128,7 +121,7 @@ def _protocol_of(table: str, records: Sequence[Record]) -> tuple[Protocol, bool]
             methods=(),
             budgets=tuple(sorted({each["budget"] for each in cells if each["method"] != FULL})),
             seeds=len({each["seed"] for each in cells}),
-            select_every=_most_common(each["select_every"] for each in cells),
+            select_every=max(rounds, key=lambda each: (rounds[each], each)),
             dataset=str(records[0]["config"].get("dataset", table)),
             training=training,
             assumptions=(),
@@ -137,13 +130,8 @@ def _protocol_of(table: str, records: Sequence[Record]) -> tuple[Protocol, bool]
     )
 
 
-def _most_common(values: Iterable[int]) -> int:
-    counts = Counter(values)
-    return max(counts, key=lambda value: (counts[value], value))
-
-
 def common(records: Iterable[Mapping[str, Any]], field: str) -> list[tuple[dict[str, Any], int]]:
-    """The different values of a field that is an object, the most frequent first, each with how often it occurs."""
+    """Return the distinct values of a field that is an object with their counts, the most frequent first."""
     counts: dict[str, tuple[dict[str, Any], int]] = {}
     for record in records:
         value = record.get(field)

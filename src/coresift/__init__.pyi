@@ -8,12 +8,15 @@ from ._errors import InvalidInputError as InvalidInputError
 from ._errors import InvalidTypeError as InvalidTypeError
 from ._errors import MissingExtraError as MissingExtraError
 from .core.audit import AuditResult as AuditResult
+from .core.certificate import Certificate as Certificate
 from .core.circle import lower_bound_circle as lower_bound_circle
 from .core.lewis import L1SVD as L1SVD
 from .core.network_audit import NetworkAudit as NetworkAudit
+from .core.sizes import SampleSize as SampleSize
 from .coresets import Coreset as Coreset
+from .coresets import Guarantee as Guarantee
 from .coresets import LaplacianCoreset as LaplacianCoreset
-from .coresets import NetworkError as NetworkError
+from .coresets import NetworkComparison as NetworkComparison
 from .coresets import QueryBall as QueryBall
 from .coresets import RBFCoreset as RBFCoreset
 from .coresets import RBFNetworkClassifier as RBFNetworkClassifier

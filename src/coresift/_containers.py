@@ -1,4 +1,4 @@
-"""Rows of other people's containers: arrays, lists, frames, sparse matrices, tensors."""
+"""Rows and columns of arrays, lists, frames, sparse matrices and tensors."""
 
 from __future__ import annotations
 
@@ -33,6 +33,20 @@ def take_rows(array: Any, indices: NDArray[np.int64]) -> Any:
         raise InvalidTypeError(
             f"{type(array).__name__} cannot be indexed by an array of rows: {error}"
         ) from error
+
+
+def column_names(X: Any) -> list[Any] | None:
+    """Names of the columns of a frame of pandas, Polars or PyArrow."""
+    is_pandas = hasattr(X, "iloc")  # whose columns are attributes, too
+    names = getattr(X, "columns", None) if is_pandas or not hasattr(X, "column_names") else X.column_names
+    return None if names is None else list(names)
+
+
+def take_columns(frame: Any, names: list[Any]) -> Any:
+    """Some columns of a frame."""
+    return (
+        frame[names] if hasattr(frame, "iloc") or not hasattr(frame, "column_names") else frame.select(names)
+    )
 
 
 def without_graph(values: Any) -> Any:

@@ -4,6 +4,9 @@ All derive from :class:`CoresiftError`, and from the built-in class that callers
 ``except ValueError`` keeps working.
 """
 
+import importlib
+from typing import Any
+
 
 class CoresiftError(Exception):
     """Base of every error that coresift raises on purpose."""
@@ -19,3 +22,12 @@ class InvalidTypeError(CoresiftError, TypeError):
 
 class MissingExtraError(CoresiftError, ImportError):
     """An optional dependency is needed; the message names the extra to install."""
+
+
+def need(module: str, extra: str, what: str) -> Any:
+    """Import an optional module; without it, say that ``what`` needs it and which extra installs it."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        package = {"PIL.Image": "Pillow", "ray": "Ray"}.get(module, module)
+        raise MissingExtraError(f'{what} needs {package}: pip install "coresift[{extra}]"') from error

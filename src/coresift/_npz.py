@@ -52,7 +52,9 @@ class Members:
         try:
             return self._archive.getinfo(f"{name}.npy")
         except KeyError:
-            raise InvalidInputError(f"holds no array {name!r}") from None
+            raise InvalidInputError(
+                f"holds no array {name!r}; there are {', '.join(map(repr, self.names)) or 'none'}."
+            ) from None
 
     def _checked(self, name: str) -> zipfile.ZipInfo:
         info = self._info(name)
@@ -100,6 +102,10 @@ def naming(path: Path, what: str) -> Iterator[None]:
         raise error if text.startswith(str(path)) else InvalidInputError(f"{path}: {text}") from None
     except CoresiftError:
         raise
+    except FileNotFoundError:
+        raise InvalidInputError(f"{path}: no such file") from None
+    except PermissionError:
+        raise InvalidInputError(f"{path}: may not be read") from None
     except MemoryError as error:
         raise InvalidInputError(f"{path}: does not fit into memory ({error})") from error
     except Exception as error:  # what readers raise on damaged files is neither documented nor bounded

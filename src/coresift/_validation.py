@@ -1,7 +1,8 @@
-"""Input is checked here, once, at the edge; everything behind assumes what these functions promise."""
+"""Checks of all input, made once, at the edge; the code behind assumes what these functions promise."""
 
 from __future__ import annotations
 
+import operator
 from numbers import Integral, Real
 from typing import Any
 
@@ -15,22 +16,20 @@ from ._errors import CoresiftError, InvalidInputError, InvalidTypeError
 from .core.points import Matrix, row_slices
 
 LARGEST_MAGNITUDE = 1e300  # differences of larger numbers overflow
+MUST_BE_FINITE = (
+    f"; entries must be finite and at most {LARGEST_MAGNITUDE:g} in size. Drop or impute such rows first."
+)
 LARGEST_TARGET = 1e140  # squares of targets times weights must have a finite sum
 LARGEST_RATIO = 1e70  # of a length to the bandwidth: fourth powers occur (squares of lifted points)
 
 
 def check_features(
-    X: Any,
-    *,
-    estimator: BaseEstimator | None = None,
-    finite: bool = True,
-    name: str = "X",
+    X: Any, *, estimator: BaseEstimator | None = None, finite: bool = True, name: str = "X"
 ) -> Matrix:
-    """A two-dimensional float32 or float64 array or CSR matrix without NaN or infinity.
+    """Return a two-dimensional float32 or float64 array or CSR matrix without NaN or infinity.
 
-    Float arrays are returned as they are, without a copy; lists, frames and integers become float64. ``estimator`` is
-    named in messages. A caller whose first pass notices what is not finite by itself may pass ``finite=False`` and call
-    :func:`check_finite` then.
+    Float arrays are not copied; lists, frames and integers become float64. ``estimator`` is named in messages. With
+    ``finite=False`` the caller detects values that are not finite, and then calls :func:`check_finite`.
     """
     try:
         if X is None or isinstance(X, (str, bytes)):
@@ -69,7 +68,7 @@ def check_features(
 
 
 def record_features(estimator: BaseEstimator, X: Any) -> None:
-    """Set scikit-learn's record of how many features were seen in ``fit``, and of their names if they have some."""
+    """Let scikit-learn record the number of features seen in ``fit``, and their names."""
     try:
         validate_data(estimator, X, skip_check_array=True)
     except TypeError as error:
@@ -77,7 +76,7 @@ def record_features(estimator: BaseEstimator, X: Any) -> None:
 
 
 def _check_shape(shape: tuple[int, ...], name: str) -> None:
-    """Rows and columns; scikit-learn would say so too, with the whole array in its message."""
+    """Refuse all but two dimensions; scikit-learn would print the whole array."""
     if len(shape) == 2:
         return
     hint = " Reshape your data with X.reshape(-1, 1) if it has one column." if len(shape) == 1 else ""
@@ -110,16 +109,34 @@ def _check_kind(values: Any, name: str) -> None:
 
 def check_finite(X: Matrix, given: Any = None, name: str = "X") -> None:
     """Raise at the first NaN, infinity or too large number; ``given`` may know the columns' names."""
+    if (bad := first_bad_value(X)) is None:
+        return
+    row, column, value = bad
+    names = getattr(given, "columns", None)
+    label = f" ({names[column]!r})" if names is not None else ""
+    raise InvalidInputError(
+        f"{name} contains {bad_value(value)} in column {column}{label}, row {row}{MUST_BE_FINITE}"
+    )
+
+
+def first_bad_value(X: Matrix) -> tuple[int, int, float] | None:
+    """Row, column and value of the first NaN, infinity or number too large to be subtracted."""
     if isinstance(X, np.ndarray):
         for rows in row_slices(X.shape[0], X.itemsize * X.shape[1]):
             # extremes are NaN or infinite exactly when an entry is, and cost no temporary
             high, low = float(X[rows].max()), float(X[rows].min())
             if not (high <= LARGEST_MAGNITUDE and low >= -LARGEST_MAGNITUDE):
-                _raise_not_finite(X[rows], rows.start, given, name)
+                row, column = np.unravel_index(_not_finite(X[rows])[0], X[rows].shape)
+                return rows.start + int(row), int(column), float(X[rows][row, column])
     elif len(bad := _not_finite(X.data)) > 0:
         at = int(bad[0])
-        row = int(np.searchsorted(X.indptr, at, side="right")) - 1
-        _raise_bad_value(X.data[at], row, int(X.indices[at]), given, name)
+        return int(np.searchsorted(X.indptr, at, side="right")) - 1, int(X.indices[at]), float(X.data[at])
+    return None
+
+
+def bad_value(value: float) -> str:
+    """Name a value that is not finite or too large."""
+    return "NaN" if np.isnan(value) else "infinity" if np.isinf(value) else f"{value:g}"
 
 
 def _not_finite(values: np.ndarray) -> np.ndarray:
@@ -128,50 +145,49 @@ def _not_finite(values: np.ndarray) -> np.ndarray:
     return np.flatnonzero(~(wide <= LARGEST_MAGNITUDE))
 
 
-def _raise_not_finite(block: np.ndarray, start: int, given: Any, name: str) -> None:
-    row, column = (int(i) for i in np.unravel_index(_not_finite(block)[0], block.shape))
-    _raise_bad_value(block[row, column], start + row, column, given, name)
+def check_numbers(values: Any, name: str) -> np.ndarray:
+    """A fresh float64 array of any shape, from anything that holds real numbers."""
+    try:
+        given = as_numpy(values)
+        if given.dtype.kind == "c":
+            raise TypeError("complex numbers have no order")
+        _check_kind(given, name)
+        return np.array(given, dtype=np.float64)
+    except CoresiftError:
+        raise
+    except (TypeError, ValueError) as error:
+        raise InvalidTypeError(f"{name} must be numbers: {error}") from error
 
 
-def _raise_bad_value(value: float, row: int, column: int, given: Any, name: str) -> None:
-    names = getattr(given, "columns", None)
-    label = f" ({names[column]!r})" if names is not None else ""
-    what = "NaN" if np.isnan(value) else "infinity" if np.isinf(value) else f"{value:g}"
-    raise InvalidInputError(
-        f"{name} contains {what} in column {column}{label}, row {row}; every entry must be finite and at most "
-        f"{LARGEST_MAGNITUDE:g} in magnitude. Drop or impute such rows first."
-    )
+def check_vector(values: Any, name: str) -> np.ndarray:
+    """A fresh one-dimensional float64 array."""
+    vector = check_numbers(values, name)
+    _check_vector(vector, name)
+    return vector
+
+
+def _check_vector(values: np.ndarray, name: str) -> None:
+    if values.ndim != 1:
+        raise InvalidInputError(f"{name} has shape {values.shape}; it must be one-dimensional.")
+
+
+def _check_length(values: np.ndarray, n_samples: int, name: str) -> None:
+    if len(values) != n_samples:
+        raise InvalidInputError(
+            f"{name} has length {len(values)}, but X has {n_samples} rows; they must be equal."
+        )
 
 
 def check_weights(sample_weight: Any, n_samples: int, name: str = "sample_weight") -> np.ndarray:
     """Float64 weights: finite, non-negative, not all zero, one for each row; ones if None."""
     if sample_weight is None:
         return np.ones(n_samples)
-    try:
-        given = as_numpy(sample_weight)
-        if given.dtype.kind == "c":
-            raise TypeError("complex numbers have no order")
-        _check_kind(given, name)
-        weights = np.array(given, dtype=np.float64)
-    except CoresiftError:
-        raise
-    except (TypeError, ValueError) as error:
-        raise InvalidTypeError(f"{name} must be numbers: {error}") from error
+    weights = check_numbers(sample_weight, name)
     if weights.ndim == 0:
         weights = np.full(n_samples, float(weights))
-    if weights.ndim != 1:
-        raise InvalidInputError(
-            f"{name} has shape {weights.shape}; it must be one-dimensional, of length {n_samples}."
-        )
-    if len(weights) != n_samples:
-        raise InvalidInputError(
-            f"{name} has length {len(weights)}, but X has {n_samples} rows; they must be equal."
-        )
-    bad = np.flatnonzero(~(np.isfinite(weights) & (weights >= 0)))
-    if len(bad) > 0:
-        raise InvalidInputError(
-            f"{name}[{bad[0]}] = {weights[bad[0]]:g}; weights must be finite and not negative ({len(bad)} are not)."
-        )
+    _check_vector(weights, name)
+    _check_length(weights, n_samples, name)
+    _check_not_negative(weights, name)
     with np.errstate(over="ignore"):
         total = weights.sum()
     if not 0 < total <= LARGEST_MAGNITUDE:
@@ -182,45 +198,68 @@ def check_weights(sample_weight: Any, n_samples: int, name: str = "sample_weight
     return weights
 
 
+def _check_not_negative(weights: np.ndarray, name: str) -> None:
+    if not (weights.min(initial=0.0) >= 0 and np.isfinite(weights).all()):
+        bad = np.flatnonzero(~(np.isfinite(weights) & (weights >= 0)))
+        raise InvalidInputError(
+            f"{name}[{bad[0]}] = {weights[bad[0]]:g}; weights must be finite and not negative ({len(bad)} are not)."
+        )
+
+
+def check_chosen(indices: Any, weights: Any, n_samples: int) -> tuple[np.ndarray, np.ndarray]:
+    """Distinct row numbers in [0, n_samples) as sorted int64, and their weights with them; O(m) if sorted."""
+    try:
+        rows = np.asarray(indices)
+    except ValueError:  # a ragged list
+        raise InvalidTypeError("indices must be integers in one dimension.") from None
+    _check_vector(rows, "indices")
+    if rows.dtype.kind not in "iu" and rows.size:
+        raise InvalidTypeError(f"indices has type {rows.dtype}; it must hold integers.")
+    values = check_vector(weights, "weights")
+    if values.size != rows.size:
+        raise InvalidInputError(f"indices has length {rows.size}, weights {values.size}; they must be equal.")
+    _check_not_negative(values, "weights")
+    if rows.size and (rows.min() < 0 or rows.max() >= n_samples):
+        raise InvalidInputError(
+            f"indices run from {rows.min()} to {rows.max()}; they must be from 0 to n_samples - 1 = {n_samples - 1}."
+        )
+    rows = rows.astype(np.int64)
+    if not (rows[1:] > rows[:-1]).all():
+        order = np.argsort(rows)
+        rows, values = rows[order], values[order]
+        equal = np.flatnonzero(rows[1:] == rows[:-1])
+        if equal.size:
+            raise InvalidInputError(
+                f"indices hold row {rows[equal[0]]} more than once; they must be distinct."
+            )
+    return rows, values
+
+
 def check_targets(y: Any, n_samples: int, name: str = "y") -> np.ndarray:
     """Float64 targets of shape (n, K): finite numbers, one or K for each row."""
     if y is None:
         raise InvalidInputError(
             f"{name} is missing: this estimator requires y to be passed, but the target y is None."
         )
-    try:
-        given = as_numpy(y)
-        if given.dtype.kind == "c":
-            raise TypeError("complex numbers have no order")
-        _check_kind(given, name)
-        targets = np.array(given, dtype=np.float64)
-    except CoresiftError:
-        raise
-    except (TypeError, ValueError) as error:
-        raise InvalidTypeError(f"{name} must be numbers: {error}") from error
+    targets = check_numbers(y, name)
     if targets.ndim not in (1, 2) or targets.size == 0:
         raise InvalidInputError(
             f"{name} has shape {targets.shape}; it must be ({n_samples},), or ({n_samples}, K) for K outputs."
         )
-    if len(targets) != n_samples:
-        raise InvalidInputError(
-            f"{name} has length {len(targets)}, but X has {n_samples} rows; they must be equal."
-        )
+    _check_length(targets, n_samples, name)
     targets = targets.reshape(n_samples, -1)
     bad = np.argwhere(~(np.abs(targets) <= LARGEST_TARGET))
     if len(bad) > 0:
-        value = targets[tuple(bad[0])]
-        what = "NaN" if np.isnan(value) else "infinity" if np.isinf(value) else f"{value:g}"
         raise InvalidInputError(
-            f"{name} contains {what} in row {bad[0][0]}; every entry must be finite and at most {LARGEST_TARGET:g} in "
-            f"magnitude ({len(bad)} are not)."
+            f"{name} contains {bad_value(targets[tuple(bad[0])])} in row {bad[0][0]}; every entry must be finite and "
+            f"at most {LARGEST_TARGET:g} in magnitude ({len(bad)} are not)."
         )
     return targets
 
 
 def check_budget(size: Any, n_samples: int, name: str = "size") -> int:
     """How many points: an integer from 1 to n, or a fraction in (0, 1] of n, rounded up."""
-    if isinstance(size, (bool, np.bool_)) or not isinstance(size, Real):
+    if not _is_a(Real, size):
         raise InvalidTypeError(
             f"{name} = {size!r} must be a number: an integer of points, or a fraction between 0 and 1."
         )
@@ -242,28 +281,44 @@ def check_budget(size: Any, n_samples: int, name: str = "size") -> int:
     return max(1, int(np.ceil(float(size) * n_samples * (1.0 - slack))))
 
 
+def _is_a(kind: type, value: Any) -> bool:
+    """Whether it is a number of this kind; True and False are not numbers."""
+    return isinstance(value, kind) and not isinstance(value, (bool, np.bool_))
+
+
+_LIMITS: dict[str, Any] = {
+    "above": operator.gt,
+    "at least": operator.ge,
+    "below": operator.lt,
+    "at most": operator.le,
+}
+
+
+def check_number(value: Any, name: str, **limits: float) -> float:
+    """A real number within limits, any of ``above``, ``at_least``, ``below``, ``at_most``; never NaN."""
+    named = {word.replace("_", " "): limit for word, limit in limits.items()}
+    text = " and ".join(f"{word} {limit:g}" for word, limit in named.items())
+    if not _is_a(Real, value):
+        raise InvalidTypeError(f"{name} = {value!r} must be a number {text}.")
+    number = float(value)
+    if not all(_LIMITS[word](number, limit) for word, limit in named.items()):
+        raise InvalidInputError(f"{name} = {value!r} must be {text}.")
+    return number
+
+
 def check_positive(value: Any, name: str, *, at_most: float = LARGEST_MAGNITUDE) -> float:
     """A positive number."""
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, Real):
-        raise InvalidTypeError(f"{name} = {value!r} must be a number above 0.")
-    number = float(value)
-    if not 0 < number <= at_most:
-        raise InvalidInputError(f"{name} = {value!r} must be above 0 and at most {at_most:g}.")
-    return number
+    return check_number(value, name, above=0.0, at_most=at_most)
 
 
 def check_probability(value: Any, name: str) -> float:
     """A number strictly between 0 and 1."""
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, Real):
-        raise InvalidTypeError(f"{name} = {value!r} must be a number between 0 and 1.")
-    if not 0 < float(value) < 1:
-        raise InvalidInputError(f"{name} = {value!r} must be above 0 and below 1.")
-    return float(value)
+    return check_number(value, name, above=0.0, below=1.0)
 
 
 def check_count(value: Any, name: str, minimum: int = 1) -> int:
     """An integer of at least ``minimum``."""
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, Integral):
+    if not _is_a(Integral, value):
         raise InvalidTypeError(f"{name} = {value!r} must be an integer of at least {minimum}.")
     if value < minimum:
         raise InvalidInputError(f"{name} = {value} must be at least {minimum}.")
@@ -277,6 +332,14 @@ def check_choice(value: Any, name: str, choices: tuple[str, ...]) -> str:
     return value
 
 
+def check_instance(value: Any, name: str, kind: type, *, optional: bool = False) -> Any:
+    """An object of a class, or None where it is ``optional``."""
+    if not isinstance(value, kind) and not (optional and value is None):
+        wanted = f"{kind.__name__} or None" if optional else kind.__name__
+        raise InvalidTypeError(f"{name} = {value!r:.60} must be of type {wanted}.")
+    return value
+
+
 def check_generator(random_state: Any, name: str = "random_state") -> np.random.Generator:
     """A Generator from None, an integer, a Generator or a RandomState."""
     if isinstance(random_state, np.random.Generator):
@@ -285,11 +348,7 @@ def check_generator(random_state: Any, name: str = "random_state") -> np.random.
         return np.random.default_rng(random_state.randint(0, 2**32, size=4, dtype=np.uint32))
     if random_state is None:
         return np.random.default_rng()
-    if (
-        isinstance(random_state, (bool, np.bool_))
-        or not isinstance(random_state, Integral)
-        or random_state < 0
-    ):
+    if not _is_a(Integral, random_state) or random_state < 0:
         raise InvalidInputError(
             f"{name} = {random_state!r} must be None, an integer of at least 0, or a numpy.random.Generator."
         )
@@ -297,13 +356,8 @@ def check_generator(random_state: Any, name: str = "random_state") -> np.random.
 
 
 def check_seed(random_state: Any, fallback: np.random.Generator, name: str = "random_state") -> int:
-    """An integer seed that repeats a draw: the integer given, or one drawn from the generator given, or
-    ``fallback``."""
-    if (
-        isinstance(random_state, Integral)
-        and not isinstance(random_state, (bool, np.bool_))
-        and int(random_state) >= 0
-    ):
+    """The integer given, or one drawn from the generator given or ``fallback``: a seed that repeats a draw."""
+    if _is_a(Integral, random_state) and random_state >= 0:
         return int(random_state)
     generator = fallback if random_state is None else check_generator(random_state, name)
     return int(generator.integers(2**63))

@@ -34,12 +34,12 @@ def cook(tmp_path: Path):
 
     def other(settings: Settings, portions: Annotated[int, typer.Option()] = 1) -> None: ...
 
-    app = typer.Typer(rich_markup_mode=None)
+    app = typer.Typer(name="kitchen", rich_markup_mode=None)
     for function in (command, other):
         app.command()(with_common_options(function))
 
     def call(*arguments: str) -> Any:
-        code = run(["command", *arguments], app, "kitchen")
+        code = run(app, ["command", *arguments])
         return calls.pop() if code == 0 and calls else code
 
     return call

@@ -17,12 +17,12 @@ from coresift.core.draw import (
     KeyCandidates,
     _exponentials,
     _Line,
-    _smallest,
     exponential_keys,
     finish_keys,
     key_candidates,
     keys_of,
     merge_candidates,
+    smallest,
 )
 
 EPS = np.finfo(float).eps
@@ -239,7 +239,7 @@ def test_the_order_is_that_of_the_table_and_not_of_the_rows():
     assert len(set(np.diff(picks[0]))) > 1
 
 
-def test_kept_plans_do_not_change_what_is_drawn():
+def test_kept_capped_draws_do_not_change_what_is_drawn():
     scores = np.exp(2 * np.random.default_rng(0).normal(size=300))
     kept = table(scores)
     for size in (30, 60, 90, 30, 60, 60, 90):  # more sizes than plans are kept
@@ -247,7 +247,7 @@ def test_kept_plans_do_not_change_what_is_drawn():
         fresh = table(scores).systematic(size, np.random.default_rng(size))
         np.testing.assert_array_equal(drawn.indices, fresh.indices)
         np.testing.assert_array_equal(drawn.weights, fresh.weights)
-    assert len(kept._plans) == 2
+    assert len(kept._capped) == 2
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -485,7 +485,7 @@ def test_scores_of_ordinary_size_are_referred_to_and_others_are_scaled(largest, 
 def test_the_smallest_keys_with_ties_are_the_first_ones(count):
     keys = np.array([3.0, 1.0, 2.0, 1.0, 2.0])
     expected = np.sort(np.argsort(keys, kind="stable")[:count])
-    assert _smallest(keys, count).tolist() == expected.tolist()
+    assert smallest(keys, count).tolist() == expected.tolist()
 
 
 def test_a_seed_of_keys_has_128_bits():

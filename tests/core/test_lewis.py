@@ -1,15 +1,36 @@
 """The l1-SVD: both constants, domination at any tolerance, and the input that breaks naive versions."""
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
+import scipy.linalg
 import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from coresift.core import lewis
-from coresift.core.lewis import l1_svd, lewis_weights
-from coresift.core.rowwise import row_blocks, row_norms, stacked_qr
+from coresift.core import lewis_passes
+from coresift.core.lewis import array_lewis, as_read, l1_svd, lewis_factor, weighted_blocks
+from coresift.core.lewis_passes import Survey, run_over
+from coresift.core.rowwise import row_norms, stacked_qr
+
+
+class Found:
+    """The factors of :func:`array_lewis`, and what they say of every row."""
+
+    def __init__(self, X, log_weights, tol, **more):
+        if log_weights is None:
+            log_weights = np.zeros(len(X))
+        self.factors = array_lewis(X, log_weights, tol, **more)
+        blocks = list(weighted_blocks(X, log_weights))
+        self.log_values = np.concatenate([self.factors.log_values(*block) for block in blocks])
+        self.values = np.exp(self.log_values)
+        self.outside = np.concatenate([self.factors.outside(rows) for rows, _ in blocks])
+
+    def __getattr__(self, name):
+        return getattr(self.factors, name)
 
 
 def true_sensitivities(A):
@@ -308,7 +329,7 @@ def test_zero_weight_rows_drop_out_however_large():
 
 def test_tiny_rows_are_not_taken_for_zero():
     X = np.array([[1.0, 0.0], [0.0, 1.0], [1e-200, 1e-200], [0.0, 0.0]])
-    found = lewis_weights(lambda: row_blocks(X), 4, 2, None, 1e-8)
+    found = Found(X, None, 1e-8)
     assert found.values[2] > 0.9e-200
     assert found.log_values[3] == -np.inf
 
@@ -323,7 +344,7 @@ def test_directions_that_only_light_rows_see(exponent, rotate):
     X[:50, 2:] = 0.0
     log_weights = np.where(np.arange(60) < 50, 0.0, exponent * np.log(10.0))
     rows = X @ np.linalg.qr(rng.standard_normal((4, 4)))[0] if rotate else X
-    found = lewis_weights(lambda: row_blocks(rows), 60, 4, log_weights, 1e-8)
+    found = Found(rows, log_weights, 1e-8)
     # Queries of the light rows' own directions leave the heavy rows out: there the last two columns decide.
     light = true_sensitivities(X[50:, 2:])
     heavy = true_sensitivities(X[:50, :2])
@@ -335,7 +356,6 @@ def test_directions_that_only_light_rows_see(exponent, rotate):
         assert found.rank == 4
         assert found.values.sum() == pytest.approx(4.0, rel=1e-2)
     else:
-        assert found.outside is not None
         assert np.array_equal(np.flatnonzero(found.outside), np.arange(50, 60))
 
 
@@ -343,12 +363,12 @@ def test_logarithms_of_weights_may_be_far_out_of_range():
     rng = np.random.default_rng(17)
     X = rng.standard_normal((60, 3))
     shift = rng.uniform(-5, 5, 60)
-    plain = lewis_weights(lambda: row_blocks(X), 60, 3, shift, 1e-8)
-    far = lewis_weights(lambda: row_blocks(X), 60, 3, shift - 5000.0, 1e-8)
+    plain = Found(X, shift, 1e-8)
+    far = Found(X, shift - 5000.0, 1e-8)
     np.testing.assert_allclose(far.log_values, plain.log_values, atol=1e-9)
     shift[0] = -2000.0  # inside the space of the others: its own tiny value, not 1
-    light = lewis_weights(lambda: row_blocks(X), 60, 3, shift, 1e-8)
-    assert light.outside is None
+    light = Found(X, shift, 1e-8)
+    assert not light.outside.any()
     assert -2010.0 < light.log_values[0] < -1990.0
 
 
@@ -357,7 +377,7 @@ def test_warm_start_by_a_sample_changes_speed_only(case, monkeypatch):
     """Tall data start from every k-th row; what that sample misses must not be missed in the result."""
     rng = np.random.default_rng(18)
     n, d = 20_000, 16
-    monkeypatch.setattr(lewis, "_SAMPLE_BYTES", 1 << 17)  # a sample of about a thousand rows
+    monkeypatch.setattr(lewis_passes, "_SAMPLE_BYTES", 1 << 17)  # a sample of about a thousand rows
     X = rng.standard_normal((n, d), dtype=np.float32)
     rank = d
     if case == "rare column":
@@ -385,7 +405,7 @@ def test_warm_start_by_a_sample_changes_speed_only(case, monkeypatch):
 
 def test_row_beyond_all_precision_that_the_sample_missed(monkeypatch):
     """A row 1e16 times the others leaves no digits for them: they are bounded by 1, not by noise."""
-    monkeypatch.setattr(lewis, "_SAMPLE_BYTES", 1 << 17)
+    monkeypatch.setattr(lewis_passes, "_SAMPLE_BYTES", 1 << 17)
     X = np.random.default_rng(23).standard_normal((20_000, 16))
     X[1] *= 1e16
     found = l1_svd(X)
@@ -402,27 +422,57 @@ def test_passes_stay_few():
     assert heavy.n_passes <= 18  # the plain iteration takes 27
 
 
+@pytest.mark.parametrize("merges", [False, True])
 @pytest.mark.parametrize("size", [1, 7, 50])
-def test_size_of_the_blocks_does_not_matter(size):
+def test_size_of_the_blocks_does_not_matter(size, merges):
     """The first rows are converged at once, on an axis of their own; the last ones take many passes."""
     X = np.zeros((100, 4))
     X[:50, 0] = 1.0
     X[50:, 1:] = np.random.default_rng(22).standard_cauchy((50, 3))
+    check_blocks(X, size, merges, 4)
+    np.testing.assert_allclose(Found(X, None, 1e-8).values[:50], 0.02, rtol=1e-7)
+
+
+@pytest.mark.parametrize("merges", [False, True])
+def test_blocks_of_rows_that_are_set_aside(merges):
+    """The sixth column shows in rows that weigh nothing beside the others, the fifth depends on the first."""
+    X = np.random.default_rng(28).standard_normal((100, 6))
+    X[:, 4] = 2.0 * X[:, 0]
+    X[:90, 5] = 0.0
+    found = check_blocks(X, 7, merges, 4, np.where(np.arange(100) < 90, 0.0, -900.0))
+    assert np.array_equal(np.flatnonzero(found.outside), np.arange(90, 100))
+
+
+def check_blocks(X, size, merges, rank, log_weights=None):
+    """Read in blocks of a size, each by a pass of its own if ``merges``, rows get what they get in one block."""
+    log_weights = np.zeros(len(X)) if log_weights is None else log_weights
 
     def blocks():
-        for start in range(0, 100, size):
-            yield slice(start, min(start + size, 100)), X[start : start + size]
+        for start in range(0, len(X), size):
+            yield X[start : start + size], log_weights[start : start + size]
 
-    whole = lewis_weights(lambda: row_blocks(X), 100, 4, None, 1e-8)
-    parts = lewis_weights(blocks, 100, 4, None, 1e-8)
+    def run_merged(_label, prototype):
+        merged = copy.deepcopy(prototype)
+        for block in blocks():
+            part = pickle.loads(pickle.dumps(prototype))
+            part.update(block)
+            merged.merge(part)
+        return merged
+
+    run = run_merged if merges else run_over(blocks)
+    survey = run("survey", Survey(as_read, *X.shape))
+    parts = lewis_factor(run, survey, 1e-8)
+    whole = Found(X, log_weights, 1e-8)
     assert parts.n_passes == whole.n_passes
-    np.testing.assert_allclose(parts.values, whole.values, rtol=1e-9)
-    np.testing.assert_allclose(parts.values[:50], 0.02, rtol=1e-7)
+    assert parts.rank == whole.rank == rank
+    values = np.exp(np.concatenate([parts.log_values(*block) for block in blocks()]))
+    np.testing.assert_allclose(values, whole.values, rtol=1e-9)
+    return whole
 
 
 def test_running_out_of_passes_still_dominates():
     X = np.random.default_rng(20).standard_cauchy((40, 4))
-    found = lewis_weights(lambda: row_blocks(X), 40, 4, None, 1e-12, max_passes=3)
+    found = Found(X, None, 1e-12, max_steps=1)
     assert found.n_passes == 3
     assert found.kappa > 1.0 + 1e-6
     assert np.all(found.values >= true_sensitivities(X) - 1e-9)
@@ -451,44 +501,47 @@ def test_the_extrapolation_saves_passes_at_every_tolerance():
 
 
 def test_a_column_of_zeros_has_no_part_in_a_warm_start(monkeypatch):
-    monkeypatch.setattr(lewis, "_SAMPLE_BYTES", 1 << 17)
+    monkeypatch.setattr(lewis_passes, "_SAMPLE_BYTES", 1 << 17)
     X = np.random.default_rng(24).standard_normal((20_000, 4))
     X[:, 2] = 0.0
-    found = lewis_weights(lambda: row_blocks(X), 20_000, 4, None, 1e-3)
+    found = Found(X, None, 1e-3)
     assert found.n_passes <= 5
     assert not found.whitener[2].any()
     assert not found.factor[:, 2].any()
     np.testing.assert_allclose(found.factor @ found.whitener, np.eye(3), atol=1e-10)
-    assert found.total == pytest.approx(3.0, rel=1e-3)
+    assert found.values.sum() == pytest.approx(3.0, rel=1e-3)
 
 
 def test_weights_that_are_all_zero_bound_nothing():
     X = np.random.default_rng(25).standard_normal((20, 3))
-    found = lewis_weights(lambda: row_blocks(X), 20, 3, np.full(20, -np.inf), 1e-3)
-    assert found.total == 0.0
+    found = Found(X, np.full(20, -np.inf), 1e-3)
+    assert found.values.sum() == 0.0
     assert (found.rank, found.log_scale) == (0, 0.0)
 
 
 @pytest.mark.parametrize("spread", [0.0, 3.0])
-def test_the_first_bound_is_that_of_equal_lewis_weights(spread):
-    """One pass after the rows have been factored: l is the same for all rows, whatever they weigh."""
+def test_the_first_bound_is_that_of_the_leverages(spread):
+    """One step from the factored rows: l goes with the roots of leverages, and kappa is at least max tau / l."""
     rng = np.random.default_rng(26)
     X, log_w = rng.standard_normal((50, 3)), rng.normal(0.0, spread, 50)
-    found = lewis_weights(lambda: row_blocks(X), 50, 3, log_w, 0.0, max_passes=3)
+    found = Found(X, log_w, 0.0, max_steps=1)
     A = np.exp(log_w)[:, None] * X
-    leverage = np.sqrt(np.einsum("ij,jk,ik->i", A, np.linalg.inv(A.T @ A), A))
+    level = np.sqrt(np.einsum("ij,jk,ik->i", A, np.linalg.inv(A.T @ A), A))
+    level *= 3 / level.sum()
+    M = (A / level[:, None]).T @ A
+    tau = np.sqrt(np.einsum("ij,jk,ik->i", A, np.linalg.inv(M), A))
     assert found.n_passes == 3
-    # kappa = max tau / l for l = r/n, or l = 1: any l is valid
-    smallest, largest = leverage.max() * np.sqrt(50 / 3), leverage.max() * 50 / 3
-    assert smallest * (1 - 1e-9) <= found.kappa <= largest * (1 + 1e-9)
-    open_ = found.values < 1.0
-    assert np.ptp(found.values[open_] / leverage[open_]) <= 1e-9 * np.max(
-        found.values[open_] / leverage[open_]
+    # kappa is the largest tau / l of any vector, l(p) = |pT| / |p'T| l(p'): a generalised eigenvalue
+    unit = level / np.sqrt(np.einsum("ij,jk,ik->i", A, np.linalg.inv(A.T @ A), A))
+    kappa = (
+        np.sqrt(scipy.linalg.eigh(np.linalg.inv(M), np.linalg.inv(A.T @ A), eigvals_only=True)[-1]) / unit[0]
     )
-    # F^T F = M / kappa^2, for the weights over the largest of them; M is A^T A up to a factor
+    assert found.kappa == pytest.approx(kappa, rel=1e-9)
+    assert found.kappa >= (tau / level).max()
+    np.testing.assert_allclose(found.values, np.minimum(1.0, found.kappa * tau), rtol=1e-9)
+    # F^T F = M / kappa^2, for the weights over the largest of them
     square = found.factor.T @ found.factor * np.exp(2 * log_w.max())
-    np.testing.assert_allclose(square / square[0, 0], A.T @ A / (A.T @ A)[0, 0], rtol=1e-8, atol=1e-12)
-    assert np.all(np.abs(A @ np.eye(3)).sum(axis=0) ** 2 >= np.diag(square))
+    np.testing.assert_allclose(square, M / found.kappa**2, rtol=1e-8, atol=1e-12 * np.abs(M).max())
     assert found.log_scale == log_w.max()
     np.testing.assert_allclose(found.factor @ found.whitener, np.eye(3), atol=1e-9)
     assert np.all(found.values >= true_sensitivities(A / A.max()) - 1e-7)

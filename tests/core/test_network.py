@@ -56,42 +56,42 @@ def test_the_expansion_is_the_loss(seed):
     points, w, y, centers, a, rows, v = draw_problem(seed)
     phi = np.exp(-((points.X[:, None] - centers) ** 2).sum(axis=2)) @ a
     sums = network_sums(points, w, y, centers)
-    scale = w @ np.sum(
+    magnitude = w @ np.sum(
         (np.abs(y) + np.exp(-((points.X[:, None] - centers) ** 2).sum(axis=2)) @ np.abs(a)) ** 2, 1
     )
-    assert sums.cross(a) == pytest.approx(w @ np.sum(y * phi, axis=1), abs=1e-12 * scale)
-    assert sums.square(a) == pytest.approx(w @ np.sum(phi**2, axis=1), rel=1e-9, abs=1e-12 * scale)
-    assert sums.loss(a) == pytest.approx(w @ np.sum((y - phi) ** 2, axis=1), abs=1e-12 * scale)
-    assert sums.scale(a) == pytest.approx(scale, rel=1e-10)
+    assert sums.cross(a) == pytest.approx(w @ np.sum(y * phi, axis=1), abs=1e-12 * magnitude)
+    assert sums.square(a) == pytest.approx(w @ np.sum(phi**2, axis=1), rel=1e-9, abs=1e-12 * magnitude)
+    assert sums.loss(a) == pytest.approx(w @ np.sum((y - phi) ** 2, axis=1), abs=1e-12 * magnitude)
+    assert sums.magnitude(a) == pytest.approx(magnitude, rel=1e-10)
     drawn = network_sums(points, v, y, centers, rows)
     assert drawn.loss(a) == pytest.approx(
-        v @ np.sum((y - phi)[rows] ** 2, axis=1), abs=1e-11 * drawn.scale(a)
+        v @ np.sum((y - phi)[rows] ** 2, axis=1), abs=1e-11 * drawn.magnitude(a)
     )
 
 
 @given(seeds, st.booleans())
 def test_whole_loss_inequality(seed, nonnegative):
-    """Whatever the subset: with eps its largest error in the families, the loss errs by at most eps times the scale."""
+    """For any subset: with eps its largest error in the families, the loss errs by at most eps times the magnitude."""
     points, w, y, centers, a, rows, v = draw_problem(seed, nonnegative=nonnegative)
     truth = network_sums(points, w, y, centers)
     drawn = network_sums(points, v, y, centers, rows)
     eps = truth.largest_relative_error(drawn)
     slack = 1 + 1e-9
-    assert abs(drawn.loss(a) - truth.loss(a)) <= eps * truth.scale(a) * slack
-    assert abs(drawn.cross(a) - truth.cross(a)) <= eps * truth.cross_scale(a) * slack
+    assert abs(drawn.loss(a) - truth.loss(a)) <= eps * truth.magnitude(a) * slack
+    assert abs(drawn.cross(a) - truth.cross(a)) <= eps * truth.cross_magnitude(a) * slack
     if nonnegative:
         assert abs(drawn.square(a) - truth.square(a)) <= eps * truth.square(a) * slack
 
 
 def test_the_inequality_is_tight_and_needs_the_scale():
     """All weights off by one factor: a network of one sign, wrong about every target, attains it; the loss alone is no
-    scale, for a network that interpolates has none."""
+    magnitude, for a network that interpolates has none."""
     points = Points(np.array([[0.0], [0.5]]), np.zeros(1), 1.0, np.inf)
     y, centers, a = np.array([[1.0], [2.0]]), np.array([[0.2]]), np.array([[-3.0]])
     truth = network_sums(points, np.ones(2), y, centers)
     drawn = network_sums(points, np.full(2, 1.25), y, centers)
     assert truth.largest_relative_error(drawn) == pytest.approx(0.25)
-    assert drawn.loss(a) - truth.loss(a) == pytest.approx(0.25 * truth.scale(a))
+    assert drawn.loss(a) - truth.loss(a) == pytest.approx(0.25 * truth.magnitude(a))
     single = network_sums(points, np.array([2.0]), y, points.X[:1], rows=np.array([0]))
     fits = np.array([[1.0]])  # through the only point of the subset
     assert single.loss(fits) == pytest.approx(0.0, abs=1e-12)
@@ -116,7 +116,7 @@ def test_the_printed_pairing_of_the_paper_is_wrong_and_ours_is_exact(seed):
     points, w, y, centers, a, *_ = draw_problem(seed, n_outputs=1)
     sums = network_sums(points, w, y, centers)
     truth = w @ (y[:, 0] * (activations(DenseBlock(points.X), centers) @ a)[:, 0])
-    tol = 1e-10 * sums.cross_scale(a)
+    tol = 1e-10 * sums.cross_magnitude(a)
     assert sums.cross(a) == pytest.approx(truth, abs=tol)
     printed = np.sum(np.where(a > 0, a * sums.positive, a * sums.negative))
     # equal only if a_i > 0 meets no negative part and a_i < 0 twice ... : the difference is this sum
@@ -191,7 +191,7 @@ def test_gradient_of_the_search(seed):
     assert (np.linalg.norm(inside, axis=1) < 1.5).all()
     value, gradient = problem.negative(vector, -1.0)
     drawn, truth = (network_sums(points, v, y, inside, rows), network_sums(points, w, y, inside))
-    assert value == pytest.approx((drawn.loss(a) - truth.loss(a)) / truth.scale(a), abs=1e-9)
+    assert value == pytest.approx((drawn.loss(a) - truth.loss(a)) / truth.magnitude(a), abs=1e-9)
     h = 1e-6 * (1 + np.abs(vector))
     for i in range(len(vector)):
         step = np.zeros_like(vector)

@@ -115,12 +115,12 @@ def test_centres_survive_the_way_into_the_vector_and_back_but_for_those_on_the_b
 
 
 def losses_by_definition(problem, rows, centers, alphas):
-    """Of the data and of the subset, and the scale."""
+    """Of the data and of the subset, and the magnitude."""
     X, y = problem.points.X, problem.targets
     phi = np.exp(-((X[:, None] - centers) ** 2).sum(axis=2))
     each = np.sum((y - phi @ alphas) ** 2, axis=1)
-    scale = problem.weights @ np.sum((np.abs(y) + phi @ np.abs(alphas)) ** 2, axis=1)
-    return problem.weights @ each, problem.subset_weights @ each[rows], scale
+    magnitude = problem.weights @ np.sum((np.abs(y) + phi @ np.abs(alphas)) ** 2, axis=1)
+    return problem.weights @ each, problem.subset_weights @ each[rows], magnitude
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -132,11 +132,11 @@ def test_what_is_reported_is_true_of_the_network_that_is_reported(seed):
     moved = Points(3.0 * points.X + shift, shift, 3.0, points.max_norm)
     data = (problem.weights, problem.targets, rows, problem.subset_weights, 2.5, 2)
     found = worst_network(moved, *data, np.random.default_rng(seed), n_starts=2, max_iter=15)
-    truth, drawn, scale = losses_by_definition(problem, rows, (found.centers - shift) / 3.0, found.alphas)
+    truth, drawn, magnitude = losses_by_definition(problem, rows, (found.centers - shift) / 3.0, found.alphas)
     assert found.loss_data == pytest.approx(truth, rel=1e-9)
     assert found.loss_coreset == pytest.approx(drawn, rel=1e-9)
-    assert found.scale == pytest.approx(scale, rel=1e-9)
-    assert found.worst_error == pytest.approx(abs(drawn - truth) / scale, rel=1e-9)
+    assert found.magnitude == pytest.approx(magnitude, rel=1e-9)
+    assert found.worst_error == pytest.approx(abs(drawn - truth) / magnitude, rel=1e-9)
     assert np.linalg.norm((found.centers - shift) / 3.0, axis=1).max() <= 2.5
     # the mean is that of eight random networks for each start, and no network is worse than the one returned
     given = started(problem, rows, 2, 16, seed)

@@ -1,5 +1,8 @@
 """The paper's bounds: where they claim to be certificates no query may beat them, elsewhere they must not claim it."""
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -8,8 +11,8 @@ from hypothesis import strategies as st
 from scipy.special import logsumexp
 from sklearn.datasets import load_digits
 
-from coresift.core import paper
-from coresift.core.lewis import l1_svd
+from coresift.core.lewis import as_read, l1_svd
+from coresift.core.paper import paper_bound, paper_scores
 from coresift.core.points import Points
 
 
@@ -106,8 +109,8 @@ def test_certified_gaussian_bounds_are_never_beaten(name, radius, scale):
     Z = Z * scale
     worst = worst_found(Z, weights, radius, "gaussian", rng)
     points = as_points(Z)
-    bounds = [paper.lemma(points, weights, radius, variant) for variant in ("auto", "printed", "tight")]
-    bounds.append(paper.algorithm1(points, weights, radius))
+    bounds = [paper_scores(points, weights, variant, radius) for variant in ("lemma", "printed", "tight")]
+    bounds.append(paper_scores(points, weights, "paper", radius))
     assert bounds[0].is_certified
     assert bounds[2].is_certified
     for bound in bounds:
@@ -124,7 +127,7 @@ def test_laplacian_lemma_is_never_beaten(name, scale):
     Z, weights = make(name, rng)
     Z = Z * scale
     worst = worst_found(Z, weights, np.inf, "laplacian", rng)
-    bound = paper.laplacian_lemma(as_points(Z), weights)
+    bound = paper_scores(as_points(Z), weights, "laplacian")
     assert bound.is_certified
     held = weights > 0
     assert np.all(worst[held] <= bound.log_values[held] + 1e-9)
@@ -147,9 +150,9 @@ def test_no_certificate_is_beaten_on_any_small_set(seed, n, d, radius, scale, sp
     points = as_points(Z)
     worst = worst_found(Z, weights, radius, "gaussian", rng, n_steps=15)
     for bound in (
-        paper.algorithm1(points, weights, radius),
-        paper.lemma(points, weights, radius),
-        paper.lemma(points, weights, radius, "printed"),
+        paper_scores(points, weights, "paper", radius),
+        paper_scores(points, weights, "lemma", radius),
+        paper_scores(points, weights, "printed", radius),
     ):
         if bound.is_certified:
             assert np.all(worst <= bound.log_values + 1e-9)
@@ -161,17 +164,17 @@ def far_ring():
     return Z, np.ones(len(Z))
 
 
-@pytest.mark.parametrize("compute", [paper.algorithm1, lambda *a: paper.lemma(*a, "printed")])
-def test_printed_constants_fail_for_a_small_ball_and_far_points_and_say_so(compute):
+@pytest.mark.parametrize("kind", ["paper", "printed"])
+def test_printed_constants_fail_for_a_small_ball_and_far_points_and_say_so(kind):
     Z, weights = far_ring()
     radius = 0.1
     rng = np.random.default_rng(3)
-    printed = compute(as_points(Z), weights, radius)
+    printed = paper_scores(as_points(Z), weights, kind, radius)
     worst = worst_found(Z, weights, radius, "gaussian", rng)
     assert not printed.is_certified
     assert "does not apply" in printed.note
     assert np.any(worst > printed.log_values + 0.1)  # refuted, not merely unproved
-    valid = paper.lemma(as_points(Z), weights, radius)
+    valid = paper_scores(as_points(Z), weights, "lemma", radius)
     assert valid.is_certified
     assert np.all(worst <= valid.log_values)
 
@@ -186,31 +189,34 @@ def test_certificate_of_algorithm1_begins_where_its_constant_suffices():
         )  # rho where both sides meet
         if limit <= 0:
             continue
-        inside = paper.algorithm1(as_points(np.array([[limit - 1e-3], [0.0]])), weights, radius)
-        beyond = paper.algorithm1(as_points(np.array([[limit + 1e-3], [0.0]])), weights, radius)
+        inside = paper_scores(as_points(np.array([[limit - 1e-3], [0.0]])), weights, "paper", radius)
+        beyond = paper_scores(as_points(np.array([[limit + 1e-3], [0.0]])), weights, "paper", radius)
         assert inside.is_certified
         assert not beyond.is_certified
     for radius in (1.0, 1.5, 4.0):  # the paper's own assumption
-        assert paper.algorithm1(as_points(np.array([[1.0], [-0.2]])), weights, radius).is_certified
+        assert paper_scores(as_points(np.array([[1.0], [-0.2]])), weights, "paper", radius).is_certified
 
 
 def test_printed_lemma_is_certified_from_065_on_whatever_the_points():
     rng = np.random.default_rng(4)
     Z = rng.standard_normal((200, 2)) * 10.0 ** rng.uniform(-2, 2, (200, 1))
     weights = np.ones(200)
-    assert paper.lemma(as_points(Z), weights, 0.65, "printed").is_certified
-    assert not paper.lemma(as_points(Z), weights, 0.4, "printed").is_certified
-    assert paper.lemma(as_points(np.zeros((3, 2))), np.ones(3), 0.1, "printed").is_certified  # 3R^2 >= R^2
+    assert paper_scores(as_points(Z), weights, "printed", 0.65).is_certified
+    assert not paper_scores(as_points(Z), weights, "printed", 0.4).is_certified
+    assert paper_scores(as_points(np.zeros((3, 2))), np.ones(3), "printed", 0.1).is_certified  # 3R^2 >= R^2
 
 
 def test_auto_is_the_printed_lemma_from_radius_one():
     Z, weights = make("gaussian", np.random.default_rng(5))
     points = as_points(Z)
     for radius, variant in ((1.0, "printed"), (0.9, "tight")):
-        auto, named = paper.lemma(points, weights, radius), paper.lemma(points, weights, radius, variant)
+        auto, named = (
+            paper_scores(points, weights, "lemma", radius),
+            paper_scores(points, weights, variant, radius),
+        )
         np.testing.assert_array_equal(auto.log_values, named.log_values)
         assert auto.note == named.note
-    tight, printed = (paper.lemma(points, weights, 1.0, v) for v in ("tight", "printed"))
+    tight, printed = (paper_scores(points, weights, v, 1.0) for v in ("tight", "printed"))
     assert tight.values.sum() < printed.values.sum()
 
 
@@ -227,25 +233,25 @@ def test_formulas_as_printed():
 
     points = as_points(Z)
     expected = np.exp(12 * R**2) * (1 + 8 * R**2) * (weights / weights.sum() + weights * norm1(weights))
-    np.testing.assert_allclose(paper.algorithm1(points, weights, R).values, expected, rtol=1e-8)
+    np.testing.assert_allclose(paper_scores(points, weights, "paper", R).values, expected, rtol=1e-8)
 
     c = np.exp(3 * R**2 * size) * (1 + 3 * R**2 * size)
     u = weights / c
     expected = c * (u / u.sum() + u * norm1(u))
-    np.testing.assert_allclose(paper.lemma(points, weights, R).values, expected, rtol=1e-8)
+    np.testing.assert_allclose(paper_scores(points, weights, "lemma", R).values, expected, rtol=1e-8)
 
     B = (np.linalg.norm(Z, axis=1) + R) ** 2
     c = np.exp(B) * (1 + B)
     u = weights / c
     expected = c * (u / u.sum() + u * norm1(u))
-    np.testing.assert_allclose(paper.lemma(points, weights, R, "tight").values, expected, rtol=1e-8)
+    np.testing.assert_allclose(paper_scores(points, weights, "tight", R).values, expected, rtol=1e-8)
 
     root = np.sqrt(size)
     c = np.exp(3 * root) * (1 + 3 * root)
     u = weights / c
     expected = c * (u / u.sum() + u * np.sqrt(norm1(u**2)))
     expected += np.exp(np.linalg.norm(Z, axis=1) + root.max()) * weights / weights.sum()
-    np.testing.assert_allclose(paper.laplacian_lemma(points, weights).values, expected, rtol=1e-8)
+    np.testing.assert_allclose(paper_scores(points, weights, "laplacian").values, expected, rtol=1e-8)
 
 
 def test_last_term_of_the_laplacian_lemma_alone_is_a_bound():
@@ -255,7 +261,7 @@ def test_last_term_of_the_laplacian_lemma_alone_is_a_bound():
     root = np.sqrt(np.linalg.norm(lift(Z), axis=1).max())
     last = np.linalg.norm(Z, axis=1) + root + np.log(weights / weights.sum())
     assert np.all(worst <= last)
-    assert np.all(last <= paper.laplacian_lemma(as_points(Z), weights).log_values)
+    assert np.all(last <= paper_scores(as_points(Z), weights, "laplacian").log_values)
 
 
 def test_totals_on_digits_are_over_a_hundred_thousand_and_uncapped():
@@ -263,13 +269,13 @@ def test_totals_on_digits_are_over_a_hundred_thousand_and_uncapped():
     Z = Z - Z.mean(axis=0)
     Z /= np.linalg.norm(Z, axis=1).max()
     points, weights = as_points(Z), np.ones(len(Z)) / len(Z)
-    for bound in (paper.algorithm1(points, weights, 1.0), paper.lemma(points, weights, 1.0)):
+    for bound in (paper_scores(points, weights, "paper", 1.0), paper_scores(points, weights, "lemma", 1.0)):
         assert bound.is_certified
         assert bound.values.sum() > 1e5
         assert bound.log_values.max() > 0.0
     # what the paper states as the limit of the total, which its lemma must respect: e^H (1+H) (1+(d+2)^1.5)
     H = 3 * np.linalg.norm(lift(Z), axis=1).max()
-    assert paper.lemma(points, weights, 1.0).values.sum() <= np.exp(H) * (1 + H) * (1 + 66**1.5)
+    assert paper_scores(points, weights, "lemma", 1.0).values.sum() <= np.exp(H) * (1 + H) * (1 + 66**1.5)
 
 
 def test_nothing_overflows():
@@ -277,10 +283,10 @@ def test_nothing_overflows():
     Z = rng.standard_normal((30, 2)) * 50.0
     points, weights = as_points(Z), np.ones(30)
     for bound in (
-        paper.lemma(points, weights, 10.0),
-        paper.lemma(points, weights, 0.5),
-        paper.algorithm1(points, weights, 100.0),
-        paper.laplacian_lemma(points, weights),
+        paper_scores(points, weights, "lemma", 10.0),
+        paper_scores(points, weights, "lemma", 0.5),
+        paper_scores(points, weights, "paper", 100.0),
+        paper_scores(points, weights, "laplacian"),
     ):
         assert np.all(np.isfinite(bound.log_values))
         assert np.all(np.isfinite(bound.values))
@@ -292,9 +298,9 @@ def test_scale_of_the_weights_and_order_do_not_matter():
     weights = rng.random(40)
     order = rng.permutation(40)
     for compute in (
-        lambda Z, w: paper.algorithm1(as_points(Z), w, 1.0, tol=1e-9),
-        lambda Z, w: paper.lemma(as_points(Z), w, 1.0, tol=1e-9),
-        lambda Z, w: paper.laplacian_lemma(as_points(Z), w, tol=1e-9),
+        lambda Z, w: paper_scores(as_points(Z), w, "paper", 1.0, tol=1e-9),
+        lambda Z, w: paper_scores(as_points(Z), w, "lemma", 1.0, tol=1e-9),
+        lambda Z, w: paper_scores(as_points(Z), w, "laplacian", tol=1e-9),
     ):
         plain = compute(Z, weights).log_values
         np.testing.assert_allclose(compute(Z, weights * 1e100).log_values, plain, atol=1e-7)
@@ -308,7 +314,7 @@ def test_point_that_the_l1_svd_cannot_resolve_gets_its_constant():
     Z[0] = 0.3, -0.5
     weights = np.r_[1e-25, np.ones(29)]
     B = (np.linalg.norm(Z[0]) + 0.5) ** 2
-    bound = paper.lemma(as_points(Z), weights, 0.5)
+    bound = paper_scores(as_points(Z), weights, "lemma", 0.5)
     assert bound.log_values[0] == pytest.approx(B + np.log1p(B), abs=1e-3)
 
 
@@ -318,22 +324,40 @@ def test_sparse_points_give_the_same():
     center = X.mean(axis=0)
     weights = rng.random(60)
     dense, sparse = Points(X, center, 2.0, 3.0), Points(sp.csr_array(X), center, 2.0, 3.0)
-    for compute in (paper.algorithm1, paper.lemma):
-        np.testing.assert_allclose(
-            compute(dense, weights, 1.0).log_values, compute(sparse, weights, 1.0).log_values, atol=1e-6
-        )
-    np.testing.assert_allclose(
-        paper.laplacian_lemma(dense, weights).log_values,
-        paper.laplacian_lemma(sparse, weights).log_values,
-        atol=1e-6,
-    )
+    for kind in ("paper", "lemma", "laplacian"):
+        one, other = (paper_scores(points, weights, kind).log_values for points in (dense, sparse))
+        np.testing.assert_allclose(one, other, atol=1e-6)
 
 
 def test_points_without_weight_do_not_decide_whether_the_printed_lemma_holds():
-    near, mid = (
-        np.full((4, 2), 0.1),
-        np.full((1, 2), np.sqrt(0.5)),
-    )  # at R = 1/2: 0.75 |q| >= (|p| + R)^2 or not
+    # at R = 1/2: 0.75 |q| >= (|p| + R)^2 or not
+    near, mid = np.full((4, 2), 0.1), np.full((1, 2), np.sqrt(0.5))
     Z = np.vstack([near, mid])
-    assert not paper.lemma(as_points(Z), np.ones(5), 0.5, "printed").is_certified
-    assert paper.lemma(as_points(Z), np.array([1.0, 1, 1, 1, 0]), 0.5, "printed").is_certified
+    assert not paper_scores(as_points(Z), np.ones(5), "printed", 0.5).is_certified
+    assert paper_scores(as_points(Z), np.array([1.0, 1, 1, 1, 0]), "printed", 0.5).is_certified
+
+
+@pytest.mark.parametrize("kind", ["paper", "lemma", "printed", "laplacian"])
+def test_passes_that_are_merged_find_the_same(kind):
+    """Blocks of seven points, each read by a pass of its own that has been sent elsewhere."""
+    rng = np.random.default_rng(12)
+    Z, weights = make("zero weights", rng)
+    Z[-1] *= 1.5  # far enough that the printed lemma fails at R = 1/2, in the last block
+    log_w = np.log(weights, where=weights > 0, out=np.full(40, -np.inf)) - np.log(weights.sum())
+    blocks = [(Z[at : at + 7], log_w[at : at + 7]) for at in range(0, 40, 7)]
+
+    def run(_label, prototype):
+        merged = copy.deepcopy(prototype)
+        for block in blocks:
+            part = pickle.loads(pickle.dumps(prototype))
+            part.update(block)
+            merged.merge(part)
+        return merged
+
+    points = as_points(Z)
+    found = paper_bound(run, as_read, Z.shape, kind=kind, radius=0.5, max_norm=points.max_norm)
+    whole = paper_scores(points, weights, kind, 0.5)
+    values = np.concatenate([found.log_values(block) for block in blocks])
+    np.testing.assert_allclose(values, whole.log_values, rtol=1e-9)
+    assert (found.is_certified, found.note) == (whole.is_certified, whole.note)
+    assert found.is_certified == (kind != "printed")

@@ -9,7 +9,6 @@ from scipy.spatial.distance import pdist
 from scipy.stats import ortho_group
 
 from coresift import LaplacianCoreset, RBFCoreset, RBFNetworkCoreset, audit
-from coresift.coresets.improve import affine_rank
 
 CASES = [(RBFCoreset, b) for b in ("auto", "closed-form", "cells", "exact", "paper", "lemma")] + [
     (LaplacianCoreset, b) for b in ("auto", "cells", "exact", "paper")
@@ -195,7 +194,7 @@ def test_the_rounding_of_the_centre_is_covered():
     ulp = np.spacing(1e8)
     X = np.array([[1e8], [1e8 + ulp], [1e8 + ulp + 1.0]])
     for radius in (0.5, 1.0, 3.0):
-        est = RBFCoreset(radius, 1.0, "closed-form").fit(X, sample_weight=[0.4, 0.6, 1e-13])
+        est = RBFCoreset(radius, bandwidth=1.0, bound="closed-form").fit(X, sample_weight=[0.4, 0.6, 1e-13])
         assert est.center_[0] == X[1, 0]
         share = 1e-13 * np.exp(-1 + 2 * radius) / (0.6 + 0.4 * np.exp(-(ulp**2) - 2 * radius * ulp))
         assert np.log(est.sensitivities_[2]) >= np.log(share)
@@ -262,7 +261,9 @@ def test_the_median_bandwidth_is_the_median_positive_distance(metric, sparse):
         pytest.skip("sparse rows have one metric")
     X = np.repeat(_X + 5.0, 2, axis=0)  # half of the nearest pairs are equal
     distances = pdist(X, metric)
-    est = LaplacianCoreset(metric, "median", random_state=0).fit(sp.csr_array(X) if sparse else X)
+    est = LaplacianCoreset(metric=metric, bandwidth="median", random_state=0).fit(
+        sp.csr_array(X) if sparse else X
+    )
     assert est.scale_ == pytest.approx(np.median(distances[distances > 0]), rel=1e-12)
     if metric == "euclidean":
         assert RBFCoreset(bandwidth="median").fit(X).scale_ == pytest.approx(est.scale_)
@@ -270,9 +271,9 @@ def test_the_median_bandwidth_is_the_median_positive_distance(metric, sparse):
 
 @pytest.mark.parametrize("bandwidth", [None, "median"])
 def test_a_far_row_without_weight_does_not_stretch_another_metric(bandwidth):
-    plain = LaplacianCoreset("cityblock", bandwidth, random_state=0).fit(_X)
+    plain = LaplacianCoreset(metric="cityblock", bandwidth=bandwidth, random_state=0).fit(_X)
     far = np.vstack([_X, [[1e3, 0.0, 0.0]]])
-    est = LaplacianCoreset("cityblock", bandwidth, random_state=0).fit(
+    est = LaplacianCoreset(metric="cityblock", bandwidth=bandwidth, random_state=0).fit(
         far, sample_weight=np.append(np.ones(40), 0.0)
     )
     assert est.scale_ == pytest.approx(plain.scale_)
@@ -293,10 +294,9 @@ def test_a_far_value_in_one_column_hides_no_dimension():
     X = rng.standard_normal((2000, 12))
     X[:, 0] += np.where(np.arange(2000) % 10 == 0, 1e7, 0.0) - np.where(np.arange(2000) % 10 == 1, 1e7, 0.0)
     fitted = RBFCoreset(bandwidth=10.0, bound="cells", n_cells=3, random_state=0).fit(X)
-    points, shares, _ = fitted._data
-    assert affine_rank(points, shares) == 12
+    assert fitted._affine_rank() == 12
     flat = RBFCoreset(bandwidth=1.0, bound="closed-form").fit(X[:, :3] @ rng.standard_normal((3, 9)))
-    assert affine_rank(*flat._data[:2]) == 3
+    assert flat._affine_rank() == 3
 
 
 @pytest.mark.parametrize("kind", [np.float32, np.float16])

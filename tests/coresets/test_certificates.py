@@ -83,7 +83,9 @@ def test_gaussian_certificates_dominate_and_are_ordered(data, bandwidth, weights
     for radius in RADII:
         found = {}
         for bound in ("closed-form", "cells", "exact"):
-            est = RBFCoreset(radius, bandwidth, bound, n_cells=16, random_state=0).fit(X, sample_weight=w)
+            est = RBFCoreset(radius, bandwidth=bandwidth, bound=bound, n_cells=16, random_state=0).fit(
+                X, sample_weight=w
+            )
             assert est.is_certified_
             assert est.bound_ == bound
             assert est.total_sensitivity_ >= 1 - 1e-9  # shares sum to 1 at every query
@@ -108,7 +110,9 @@ def test_gaussian_certificates_dominate_and_are_ordered(data, bandwidth, weights
 @pytest.mark.parametrize("data", ["digits", "normal 10-D", "heavy tails 5-D"])
 def test_exact_is_the_maximum_that_a_general_solver_finds(data, bandwidth):
     X, w = _data(data), _weights("uneven")
-    est = RBFCoreset(1.0, _bandwidth(bandwidth, X, w), "exact", random_state=0).fit(X, sample_weight=w)
+    est = RBFCoreset(1.0, bandwidth=_bandwidth(bandwidth, X, w), bound="exact", random_state=0).fit(
+        X, sample_weight=w
+    )
     Z = (X - est.center_) / est.scale_
     sq_norms = (Z**2).sum(axis=1)
     offsets = np.log(w) - sq_norms

@@ -11,7 +11,16 @@ from hypothesis import strategies as st
 from scipy.spatial.distance import cdist
 from sklearn.datasets import load_digits
 
-from coresift import Coreset, CoresiftError, LaplacianCoreset, QueryBall, RBFCoreset, audit
+from coresift import (
+    Coreset,
+    CoresiftError,
+    Guarantee,
+    LaplacianCoreset,
+    QueryBall,
+    RBFCoreset,
+    audit,
+    open_rows,
+)
 
 ROUNDING = 1e-12  # of the attacks
 ESTIMATORS = {"gaussian": RBFCoreset, "laplacian": LaplacianCoreset}
@@ -264,7 +273,9 @@ def test_what_reweighting_returns():
     assert core.certificate is None
     assert better.certificate.eps == pytest.approx(better.certify(X, sample_weight=w).eps, rel=1e-12)
     assert better.certificate.eps < 0.8 * core.certify(X, sample_weight=w).eps
-    assert better.guarantee == f"R{str(better.certificate)[1:]}."
+    assert better.guarantee == Guarantee(
+        "all", better.certificate.eps, None, "exact certificate", better.ball.radius
+    )
     assert better.weights.sum() == pytest.approx(w.sum(), rel=0.05)
     assert better.total_weight == pytest.approx(w.sum())
     assert (better.method, better.seed, better.bound) == (core.method, core.seed, core.bound)
@@ -431,7 +442,7 @@ def test_both_ends_of_the_bandwidth(loss, bandwidth):
         assert core.guarantee is None
     else:
         assert core.certificate.eps < 0.01
-        assert core.guarantee.startswith("Relative error at most")
+        assert str(core.guarantee).startswith("Relative error at most")
 
 
 def test_an_empty_coreset_is_wrong_by_all_of_it():
@@ -492,3 +503,29 @@ def test_other_weights_than_those_of_the_draw_are_refused():
         with pytest.raises(CoresiftError, match="sample_weight sums to"):
             ask(X, sample_weight=2 * w)
         ask(X, sample_weight=w)
+
+
+def test_what_follows_the_data_is_named():
+    """A radius given by position was taken as a weight, and the error was 820."""
+    core = RBFCoreset(3.0, random_state=0).fit(DATA).sample(2)
+    for ask in (core.certify, core.reweight, lambda X, *args: audit(X, core, *args)):
+        with pytest.raises(TypeError, match="positional argument"):
+            ask(DATA, 1.0)
+
+
+@pytest.mark.parametrize("max_memory", ["1GB", "1kB"])  # in memory, and in a temporary file
+def test_rows_of_files_answer_like_arrays(tmp_path, max_memory):
+    rng = np.random.default_rng(0)
+    X, w = rng.normal(size=(300, 3)), rng.random(300)
+    frame = pd.DataFrame(X, columns=list("abc")).assign(w=w)
+    frame.to_parquet(tmp_path / "rows.parquet")
+    rows = open_rows(tmp_path / "rows.parquet", weight="w")
+    core = RBFCoreset(random_state=0).fit(X, sample_weight=w).sample(60)
+    options = {"max_memory": max_memory}
+    assert core.certify(rows, **options) == core.certify(X, sample_weight=w)
+    assert core.reweight(rows, **options) == core.reweight(X, sample_weight=w)
+    assert audit(rows, core, **options).worst_error == audit(X, core, sample_weight=w).worst_error
+    plain = open_rows(tmp_path / "rows.parquet", columns=["a", "b", "c"])
+    assert core.certify(plain, sample_weight=w) == core.certify(X, sample_weight=w)
+    with pytest.raises(CoresiftError, match=r"rows\.parquet has 300 rows, but the coreset was drawn from 9"):
+        Coreset([0], [1.0], 9).certify(rows)

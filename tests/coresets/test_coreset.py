@@ -20,7 +20,16 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coresift import Coreset, InvalidInputError, InvalidTypeError, MissingExtraError, QueryBall
+from coresift import (
+    Certificate,
+    Coreset,
+    CoresiftError,
+    Guarantee,
+    InvalidInputError,
+    InvalidTypeError,
+    MissingExtraError,
+    QueryBall,
+)
 
 SUFFIXES = [".npz", ".parquet"]
 
@@ -35,7 +44,7 @@ def example_coreset(**changes) -> Coreset:
         "seed": 2**70,
         "total_sensitivity": 1.7320508075688772,
         "bound": "cells",
-        "guarantee": "for each query: within ε = 0.1 with probability 0.95",
+        "guarantee": Guarantee("single", 0.1, 0.05, "Bernstein", 1.0, 5, 1.7),
         "ball": QueryBall("gaussian", [0.1, -2.0, 1e-150], 0.3, 1.0),
         "total_weight": 1e-3,
     }
@@ -88,31 +97,41 @@ def test_an_empty_coreset_is_one():
 @pytest.mark.parametrize(
     ("changes", "error", "message"),
     [
-        ({"indices": [0, 4, 9]}, InvalidInputError, "from 0 to 9, outside 0 ... n_samples - 1 = 8"),
+        ({"indices": [0, 4, 9]}, InvalidInputError, "from 0 to 9; they must be from 0 to n_samples - 1 = 8"),
         ({"indices": [-1, 4, 5]}, InvalidInputError, "from -1 to 5"),
-        ({"indices": [5, 4, 5]}, InvalidInputError, "row 5 is there more than once"),
-        ({"indices": [[1, 2, 3]]}, InvalidInputError, "one dimension, not 2"),
-        ({"indices": [0.0, 1.0, 2.0]}, InvalidTypeError, "integers, not float64"),
-        ({"indices": [True, False, True]}, InvalidTypeError, "integers, not bool"),
+        ({"indices": [5, 4, 5]}, InvalidInputError, "row 5 more than once"),
+        ({"indices": [[1, 2, 3]]}, InvalidInputError, "shape (1, 3); it must be one-dimensional"),
+        ({"indices": [0.0, 1.0, 2.0]}, InvalidTypeError, "indices has type float64; it must hold integers"),
+        ({"indices": [True, False, True]}, InvalidTypeError, "indices has type bool; it must hold integers"),
         ({"indices": [[1], [2, 3]]}, InvalidTypeError, "indices must be integers"),
-        ({"weights": [1.0, 2.0]}, InvalidInputError, "differ in length: 3 and 2"),
-        ({"weights": [1.0, -2.0, 1.0]}, InvalidInputError, "row 0 has -2.0"),
-        ({"weights": [1.0, 2.0, np.nan]}, InvalidInputError, "row 7 has nan"),
-        ({"weights": [1.0, 2.0, np.inf]}, InvalidInputError, "row 7 has inf"),
-        ({"weights": ["a", "b", "c"]}, InvalidTypeError, "weights must be real numbers"),
-        ({"weights": [1j, 1, 1]}, InvalidTypeError, "weights must be real numbers"),
-        ({"weights": np.ones((3, 1))}, InvalidInputError, "weights must have one dimension"),
-        ({"n_samples": 0}, InvalidInputError, "n_samples=0"),
-        ({"n_samples": 9.0}, InvalidTypeError, "n_samples=9.0 must be an integer"),
-        ({"n_samples": None}, InvalidTypeError, "n_samples=None"),
-        ({"n_samples": True}, InvalidTypeError, "n_samples=True"),
-        ({"seed": "1"}, InvalidTypeError, "seed='1' must be an integer"),
-        ({"n_draws": 1.5}, InvalidTypeError, "n_draws=1.5"),
-        ({"total_weight": "heavy"}, InvalidTypeError, "total_weight='heavy'"),
-        ({"total_sensitivity": np.nan}, InvalidInputError, "total_sensitivity is not a number"),
-        ({"method": None}, InvalidTypeError, "method=None"),
-        ({"bound": 3}, InvalidTypeError, "bound=3"),
-        ({"ball": "all"}, InvalidTypeError, "ball='all'"),
+        ({"weights": [1.0, 2.0]}, InvalidInputError, "indices has length 3, weights 2"),
+        ({"weights": [1.0, -2.0, 1.0]}, InvalidInputError, "weights[1] = -2"),
+        ({"weights": [1.0, 2.0, np.nan]}, InvalidInputError, "weights[2] = nan"),
+        ({"weights": [1.0, 2.0, np.inf]}, InvalidInputError, "weights[2] = inf"),
+        (
+            {"weights": ["a", "b", "c"]},
+            InvalidTypeError,
+            "weights has entries of type <U1; they must be numbers",
+        ),
+        ({"weights": [1j, 1, 1]}, InvalidTypeError, "weights must be numbers: complex"),
+        (
+            {"weights": np.ones((3, 1))},
+            InvalidInputError,
+            "weights has shape (3, 1); it must be one-dimensional",
+        ),
+        ({"n_samples": 0}, InvalidInputError, "n_samples = 0 must be at least 1"),
+        ({"n_samples": 9.0}, InvalidTypeError, "n_samples = 9.0 must be an integer"),
+        ({"n_samples": None}, InvalidTypeError, "n_samples = None"),
+        ({"n_samples": True}, InvalidTypeError, "n_samples = True"),
+        ({"seed": "1"}, InvalidTypeError, "seed = '1' must be an integer"),
+        ({"n_draws": 1.5}, InvalidTypeError, "n_draws = 1.5"),
+        ({"total_weight": "heavy"}, InvalidTypeError, "total_weight = 'heavy' must be a number at least 0"),
+        ({"total_sensitivity": np.nan}, InvalidInputError, "total_sensitivity = nan must be at least 0"),
+        ({"method": None}, InvalidTypeError, "method = None must be of type str"),
+        ({"bound": 3}, InvalidTypeError, "bound = 3 must be of type str or None"),
+        ({"ball": "all"}, InvalidTypeError, "ball = 'all' must be of type QueryBall or None"),
+        ({"guarantee": "all"}, InvalidTypeError, "guarantee = 'all' must be of type Guarantee or None"),
+        ({"adjustments": "refined"}, InvalidTypeError, "adjustments = 'refined' must be a tuple"),
     ],
 )
 def test_what_cannot_be_a_coreset_is_refused(changes, error, message):
@@ -124,12 +143,12 @@ def test_what_cannot_be_a_coreset_is_refused(changes, error, message):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("cosine", [0.0], 1.0, 1.0), "loss='cosine'"),
+        (("cosine", [0.0], 1.0, 1.0), "loss = 'cosine'"),
         (("gaussian", [np.inf], 1.0, 1.0), "center"),
-        (("gaussian", 0.0, 1.0, 1.0), "one dimension"),
-        (("gaussian", [0.0], 0.0, 1.0), "scale=0.0"),
-        (("gaussian", [0.0], np.inf, 1.0), "scale=inf"),
-        (("gaussian", [0.0], 1.0, -1.0), "radius=-1.0"),
+        (("gaussian", 0.0, 1.0, 1.0), "one-dimensional"),
+        (("gaussian", [0.0], 0.0, 1.0), "scale = 0.0"),
+        (("gaussian", [0.0], np.inf, 1.0), "scale = inf"),
+        (("gaussian", [0.0], 1.0, -1.0), "radius = -1.0"),
         (("gaussian", [0.0], 1.0, np.nan), "radius"),
     ],
 )
@@ -144,6 +163,7 @@ def test_what_cannot_be_a_ball_is_refused(arguments, message):
         {"indices": [4, 1, 7]}, {"weights": [1.25, 3.0, 1e-300]}, {"n_samples": 10}, {"method": "keys"},
         {"n_draws": None}, {"seed": 0}, {"total_sensitivity": 1.7}, {"bound": None}, {"guarantee": None},
         {"ball": None}, {"total_weight": 1.0},
+        {"guarantee": Guarantee("single", 0.1, 0.05, "Bernstein", 1.0, 5, 1.8)},
         {"ball": QueryBall("gaussian", [0.1, -2.0, 0.0], 0.3, 1.0)},
         {"ball": QueryBall("gaussian", [0.1, -2.0, 1e-150], 0.3, np.inf)},
     ],
@@ -176,6 +196,58 @@ def test_checks_cost_little_beside_a_draw():
         Coreset(indices, weights, 1_280_000)
         times.append(time.perf_counter() - start)
     assert min(times) < 1e-3
+
+
+# Guarantees.
+
+
+@pytest.mark.parametrize(
+    ("guarantee", "sentence"),
+    [
+        (
+            Guarantee("single", 0.1234, 0.05, "Bernstein", 2.0, 200, 1.7321),
+            "Relative error at most 0.123 for each single query within radius 2, with probability 0.95 "
+            "(Bernstein, m = 200, t = 1.73).",
+        ),
+        (
+            Guarantee("single", 0.5, 0.1, "Bernstein", np.inf, n_stages=3),
+            "Relative error at most 0.5 for each single query of space, with probability 0.9 "
+            "(Bernstein, added up over 3 draws).",
+        ),
+        (
+            Guarantee("families", 0.5, 0.1, "Bernstein"),
+            "Relative error at most 0.5 for each single query to each family of sums in the network's loss, "
+            "with probability 0.9 (Bernstein).",
+        ),
+        (
+            Guarantee.from_certificate(Certificate(0.25, 0.1, 0.4, "gaussian", 1.0, True, 1.0)),
+            "Relative error at most 0.25 for all queries within radius 1 (exact certificate).",
+        ),
+        (
+            Guarantee.from_certificate(Certificate(0.25, 0.1, 0.4, "gaussian", 1.0, False, 0.95, 100)),
+            "Relative error at most 0.25 for all queries within radius 1, with probability 0.95 "
+            "(sampled certificate).",
+        ),
+        (Guarantee("sums"), "Weighted sums are unbiased."),
+    ],
+)
+def test_a_guarantee_renders_itself_and_survives_json(guarantee, sentence):
+    assert str(guarantee) == sentence
+    again = Guarantee.from_dict(json.loads(json.dumps(guarantee.as_dict(), allow_nan=False)))
+    assert again == guarantee
+    assert hash(again) == hash(guarantee)
+
+
+def test_an_error_of_one_or_more_is_not_a_guarantee():
+    assert Guarantee.from_certificate(Certificate(1.0, 0.1, 0.1, "gaussian", 1.0, True, 1.0)) is None
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"queries": "some"}, {"eps": -0.1}, {"eps": "small"}, {"delta": np.nan}, {"n_stages": 0}]
+)
+def test_what_cannot_be_a_guarantee_is_refused(wrong):
+    with pytest.raises(CoresiftError, match=f"{next(iter(wrong))} = "):
+        Guarantee(**({"queries": "all", "eps": 0.1} | wrong))
 
 
 # take.
@@ -246,7 +318,7 @@ def test_take_from_anything_with_rows():
 )
 def test_take_names_both_lengths(short):
     rows = 2 if isinstance(short, list) else 8
-    with pytest.raises(InvalidInputError, match=f"array 1 of take.* has {rows} rows; .*n_samples=9"):
+    with pytest.raises(InvalidInputError, match=f"array 1 of take.* has {rows} rows; .*n_samples = 9"):
         example_coreset().take(X, short)
 
 
@@ -270,6 +342,19 @@ balls = st.builds(
 )
 
 
+guarantees = st.builds(
+    Guarantee,
+    st.sampled_from(["single", "all", "families", "sums"]),
+    st.one_of(st.none(), st.floats(0, 1)),
+    st.one_of(st.none(), st.floats(0, 1)),
+    st.text(max_size=9),
+    st.one_of(st.none(), st.just(np.inf), st.floats(1e-300, 1e300)),
+    st.one_of(st.none(), st.integers(1, 2**63)),
+    st.one_of(st.none(), numbers),
+    st.integers(1, 99),
+)
+
+
 @st.composite
 def coresets(draw):
     n = draw(st.integers(1, 2**60))
@@ -278,7 +363,8 @@ def coresets(draw):
     text = st.one_of(st.none(), st.text(max_size=20))
     return Coreset(
         rows, weights, n, method=draw(st.text(max_size=9)), n_draws=draw(st.one_of(st.none(), st.integers(0, 2**63))),
-        seed=draw(st.one_of(st.none(), st.integers(0, 2**128))), bound=draw(text), guarantee=draw(text),
+        seed=draw(st.one_of(st.none(), st.integers(0, 2**128))), bound=draw(text),
+        guarantee=draw(st.one_of(st.none(), guarantees)),
         total_sensitivity=draw(st.one_of(st.none(), st.just(np.inf), numbers)), ball=draw(st.one_of(st.none(), balls)),
         total_weight=draw(st.one_of(st.none(), numbers)),
     )  # fmt: skip
@@ -365,8 +451,13 @@ def test_a_newer_format_is_refused_and_says_so(tmp_path):
     example_coreset().save(path)
     with np.load(path) as members:
         header = json.loads(str(members["header"]))
-    rewritten(path, header=np.array(json.dumps(header | {"version": 2})))
-    with pytest.raises(InvalidInputError, match=r"core.npz: format version 2.*reads version 1.*newer"):
+    rewritten(path, header=np.array(json.dumps(header | {"version": 3})))
+    with pytest.raises(InvalidInputError, match=r"core.npz: format version 3.*reads version 2.*newer"):
+        Coreset.load(path)
+    rewritten(path, header=np.array(json.dumps(header | {"version": 1})))  # with the guarantee as a sentence
+    with pytest.raises(
+        InvalidInputError, match=r"core.npz: format version 1.*reads version 2.*save it again"
+    ):
         Coreset.load(path)
 
 

@@ -44,7 +44,9 @@ def test_a_network_is_recovered():
 def test_predictions_are_the_formula():
     X, y = wave(50)
     for centers in ("k-means++", "random", "learned"):
-        model = RBFNetworkRegressor(7, centers, 0.8, max_iter=5, random_state=0).fit(X + 100, y)
+        model = RBFNetworkRegressor(
+            n_centers=7, centers=centers, bandwidth=0.8, max_iter=5, random_state=0
+        ).fit(X + 100, y)
         new = X[:9] * 1.1 + 100
         H = np.exp(-((new[:, None] - model.centers_) ** 2).sum(axis=2) / model.bandwidth_**2)
         np.testing.assert_allclose(
@@ -54,8 +56,8 @@ def test_predictions_are_the_formula():
 
 def test_learning_lowers_the_loss_and_moves_everything():
     X, y = wave(300)
-    start = RBFNetworkRegressor(10, "k-means++", 1.0, random_state=0).fit(X, y)
-    learned = RBFNetworkRegressor(10, "learned", 1.0, random_state=0).fit(X, y)
+    start = RBFNetworkRegressor(n_centers=10, centers="k-means++", bandwidth=1.0, random_state=0).fit(X, y)
+    learned = RBFNetworkRegressor(n_centers=10, centers="learned", bandwidth=1.0, random_state=0).fit(X, y)
     assert np.mean((learned.predict(X) - y) ** 2) < 0.3 * np.mean((start.predict(X) - y) ** 2)
     assert not np.allclose(learned.centers_, start.centers_)
     assert learned.bandwidth_ != start.bandwidth_
@@ -78,7 +80,7 @@ def test_weights_are_repetitions(centers):
 def test_the_total_of_the_weights_does_not_matter():
     X, y = wave(60)
     models = [
-        RBFNetworkRegressor(10, ridge=1e-2, random_state=0).fit(X, y, np.full(60, total))
+        RBFNetworkRegressor(n_centers=10, ridge=1e-2, random_state=0).fit(X, y, np.full(60, total))
         for total in (1e-6, 1e6)
     ]
     np.testing.assert_allclose(models[0].predict(X), models[1].predict(X), rtol=1e-8)
@@ -88,7 +90,7 @@ def test_fewer_distinct_rows_than_centres():
     X = np.repeat([[0.0, 0.0], [1.0, 1.0], [2.0, 0.0]], 10, axis=0)
     y = np.repeat([1.0, -1.0, 3.0], 10)
     for centers in ("k-means++", "random", "learned"):
-        model = RBFNetworkRegressor(50, centers, 1.0, max_iter=3).fit(X, y)
+        model = RBFNetworkRegressor(n_centers=50, centers=centers, bandwidth=1.0, max_iter=3).fit(X, y)
         assert model.centers_.shape == (3, 2)
         np.testing.assert_allclose(model.predict(X), y, atol=1e-2)
     one = RBFNetworkRegressor().fit(np.zeros((5, 2)), np.arange(5.0))  # one distinct row: its mean target
@@ -102,7 +104,10 @@ def test_spread_centres_cover_what_random_ones_miss():
         centers: np.mean(
             [
                 (
-                    RBFNetworkRegressor(4, centers, 1.0, random_state=s).fit(X, X[:, 0]).centers_[:, 0] > 5
+                    RBFNetworkRegressor(n_centers=4, centers=centers, bandwidth=1.0, random_state=s)
+                    .fit(X, X[:, 0])
+                    .centers_[:, 0]
+                    > 5
                 ).any()
                 for s in range(30)
             ]
@@ -117,13 +122,13 @@ def test_classes_weights_and_decisions():
     rng = np.random.default_rng(0)
     X = np.concatenate([rng.normal(size=(40, 2)) + c for c in ([0, 0], [5, 0], [0, 5])])
     y = np.repeat(["a", "b", "c"], 40)
-    model = RBFNetworkClassifier(20, random_state=0).fit(X, y)
+    model = RBFNetworkClassifier(n_centers=20, random_state=0).fit(X, y)
     assert model.score(X, y) > 0.95
     assert model.decision_function(X).shape == (120, 3)
     np.testing.assert_array_equal(model.predict(X), model.classes_[model.decision_function(X).argmax(axis=1)])
-    two = RBFNetworkClassifier(20, random_state=0).fit(X[:80], y[:80])
+    two = RBFNetworkClassifier(n_centers=20, random_state=0).fit(X[:80], y[:80])
     np.testing.assert_array_equal(two.predict(X), np.where(two.decision_function(X) > 0, "b", "a"))
-    heavy = RBFNetworkClassifier(2, random_state=0).fit(X, y, np.where(y == "c", 1e6, 1.0))
+    heavy = RBFNetworkClassifier(n_centers=2, random_state=0).fit(X, y, np.where(y == "c", 1e6, 1.0))
     assert (heavy.predict(X) == "c").mean() > 0.9
 
 
@@ -132,7 +137,7 @@ def test_it_trains_on_a_coreset():
     X, y = wave(2000)
     est = RBFNetworkCoreset(radius=4.0, bandwidth=1.0, n_cells=32, random_state=0).fit(X, y)
     Xs, ys, ws = est.sample(200).take(X, y)
-    model = RBFNetworkRegressor(60, bandwidth=1.0, random_state=0).fit(Xs, ys, sample_weight=ws)
+    model = RBFNetworkRegressor(n_centers=60, bandwidth=1.0, random_state=0).fit(Xs, ys, sample_weight=ws)
     assert model.score(X, y) > 0.95
 
 

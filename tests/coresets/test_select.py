@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from coresift import Coreset, InvalidInputError, RBFCoreset, open_rows, select
-from coresift.coresets import Options, load_run, run
-from coresift.coresets.budget import class_budgets, parse_budget, parse_bytes, parse_shares
+from coresift.core.budgets import class_budgets
+from coresift.coresets import SelectOptions, load_run, run
+from coresift.coresets.budget import parse_budget, parse_bytes, parse_shares
 from coresift.coresets.selecting import plan
 from coresift.rows.arrays import ArrayRows
 
@@ -117,9 +118,9 @@ def test_class_budgets_sum_to_the_budget_and_keep_the_least(
     floors = np.minimum(rows, least)
     if floors.sum() > budget:
         with pytest.raises(InvalidInputError, match="min_per_class"):
-            class_budgets(rows, budget, least)
+            class_budgets(rows, budget, min_per_class=least)
         return
-    sizes = class_budgets(rows, budget, least)
+    sizes = class_budgets(rows, budget, min_per_class=least)
     assert sizes.sum() == budget
     assert (sizes >= floors).all()
     assert (sizes <= rows).all()
@@ -222,7 +223,9 @@ def test_small_data_and_the_exact_bound_are_the_estimators(file: Path) -> None:
     expected = RBFCoreset(random_state=5).fit(X).sample(50, method="keys", random_state=5)
     assert chosen.coreset.bound == "exact"
     assert chosen.coreset == expected
-    with pytest.raises(InvalidInputError, match=r"bound='exact' compares .* 25,000 rows exceed 20,000"):
+    with pytest.raises(
+        InvalidInputError, match=r"bound='exact' compares .* n_samples = 25000 exceeds max_exact = 20000"
+    ):
         select(np.zeros((25_000, 2)), 5, bound="exact")
 
 
@@ -240,7 +243,7 @@ def test_an_error_instead_of_a_budget(file: Path) -> None:
     core = chosen.coreset
     assert core.method == "iid"
     assert core.guarantee is not None
-    assert "at most 0.3 for all queries" in core.guarantee
+    assert "at most 0.3 for all queries" in str(core.guarantee)
     assert core.n_draws is not None
     in_memory = RBFCoreset(bandwidth=20.0, bound="closed-form").fit(features(file))
     assert core.n_draws >= in_memory.sample_size(0.3).size  # no sharper than what memory can prove
@@ -255,7 +258,7 @@ def test_an_error_instead_of_a_budget(file: Path) -> None:
         ({"budget": 5, "eps": 0.1}, "either a budget or eps"),
         ({"eps": 0.1, "method": "keys"}, "eps is guaranteed for method='iid'"),
         ({"eps": 0.1, "normalize": True}, "leave normalize out"),
-        ({"budget": 5, "per_class": True}, "per_class needs the column of the labels"),
+        ({"budget": 5, "per_class": True}, "per_class needs labels"),
         ({"budget": 5, "per_class": True, "label": "y", "method": "iid"}, "per_class goes with"),
         ({"budget": 5, "loss": "cauchy"}, "loss = 'cauchy'"),
         ({"budget": 5, "bound": "magic"}, "bound = 'magic'"),
@@ -274,7 +277,7 @@ def test_what_does_not_go_together(file: Path, options: dict[str, Any], message:
 
 def test_the_plan_comes_first_and_is_kept(file: Path) -> None:
     source = open_rows(file, columns=FEATURES)
-    made = plan(source, Options(budget="1%", bound="cells", bandwidth=1.0))
+    made = plan(source, SelectOptions(budget="1%", bound="cells", bandwidth=1.0))
     assert made.as_dict() | {"memory_bytes": 0, "seconds": 0} == {
         "rows": 12_000,
         "columns": 3,
@@ -296,7 +299,7 @@ def test_the_plan_comes_first_and_is_kept(file: Path) -> None:
 
         return on_rows
 
-    run(made, on_pass)
+    run(made, on_pass=on_pass)
     assert passes == [(name, 12_000) for name in made.passes]
 
 
@@ -374,7 +377,7 @@ def test_bad_data_in_the_middle_names_the_row(tmp_path: Path) -> None:
     X = np.random.default_rng(0).standard_normal((5000, 2))
     X[4321, 1] = np.nan
     np.save(tmp_path / "a.npy", X)
-    with pytest.raises(InvalidInputError, match=r"a\.npy: NaN .* in column 1, row 4321\."):
+    with pytest.raises(InvalidInputError, match=r"a\.npy contains NaN in column 1, row 4321;"):
         select(tmp_path / "a.npy", 10)
 
 

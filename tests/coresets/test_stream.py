@@ -58,7 +58,7 @@ def test_sums_are_unbiased_and_within_the_stated_error() -> None:
     for seed in range(40):
         stream = StreamingCoreset(100, bandwidth=3.0, center=center, bound="closed-form", random_state=seed)
         for start in range(0, len(X), 3000):
-            stream.partial_fit(X[start : start + 3000], w[start : start + 3000])
+            stream.partial_fit(X[start : start + 3000], sample_weight=w[start : start + 3000])
         core = stream.coreset()
         errors.append(core.weights @ loss[core.indices] / truth - 1)
         stated.append(stream.error_)
@@ -118,14 +118,14 @@ def test_state_is_saved_and_goes_on(tmp_path: Path, cut: int) -> None:
     X, w = rows().astype(np.float32), np.linspace(0, 1, 20_000)
     path = tmp_path / "stream.npz"
     one = StreamingCoreset(60, bandwidth="median", n_cells=8, random_state=9)
-    one.partial_fit(X, w)
+    one.partial_fit(X, sample_weight=w)
     two = StreamingCoreset(60, bandwidth="median", n_cells=8, random_state=9)
     if cut:
-        two.partial_fit(X[:cut], w[:cut])
+        two.partial_fit(X[:cut], sample_weight=w[:cut])
     two.save(path)
     two = StreamingCoreset.load(path)
     if cut < len(X):
-        two.partial_fit(X[cut:], w[cut:])
+        two.partial_fit(X[cut:], sample_weight=w[cut:])
     a, b = one.coreset(), two.coreset()
     np.testing.assert_array_equal(a.indices, b.indices)
     np.testing.assert_allclose(a.weights, b.weights, rtol=1e-12)
@@ -150,7 +150,7 @@ def test_bad_input() -> None:
     stream = StreamingCoreset(10)
     with pytest.raises(InvalidInputError, match="no rows of positive weight"):
         stream.coreset()
-    stream.partial_fit(np.ones((3, 2)), np.zeros(3))
+    stream.partial_fit(np.ones((3, 2)), sample_weight=np.zeros(3))
     with pytest.raises(InvalidInputError, match="no rows of positive weight"):
         stream.coreset()
     stream.partial_fit(np.zeros((3, 2)))

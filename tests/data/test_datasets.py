@@ -13,7 +13,7 @@ from sklearn.datasets import load_digits
 from coresift import InvalidInputError
 from coresift.data import DATASETS, ArrayDataset, DatasetSplits, LazyDataset, available_datasets, load_dataset
 from coresift.data.cifar import CIFAR10, CIFAR100
-from coresift.data.preparing import split_rows
+from coresift.data.splits import split_rows
 from tests.tiny_data import MNIST, cifar_files, idx, write_files, write_images, write_mnist
 
 
@@ -146,10 +146,10 @@ def test_cifar_is_read_as_written(tmp_path: Path, layout, place: str) -> None:
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [
-        (b"", "no whole number of records"),
-        (b"\0" * 3072, "no whole number of records of 3,073 bytes"),
-        (b"\x80\x04" + b"\0" * 4000, "no whole number of records"),  # a pickle: the python version
-        (b"\x0a" + b"\0" * 3072, "the label 10; there are classes 0 to 9"),
+        (b"", "not a whole number of records"),
+        (b"\0" * 3072, "not a whole number of records of 3,073 bytes"),
+        (b"\x80\x04" + b"\0" * 4000, "not a whole number of records"),  # a pickle: the python version
+        (b"\x0a" + b"\0" * 3072, "the label 10; classes are 0 to 9"),
         (b"\0" * (3073 * 10_000 + 1), "longer than 30,730,000 bytes"),
     ],
 )
@@ -180,7 +180,7 @@ def member(name: str, kind: bytes = tarfile.REGTYPE, size: int = 0, target: str 
         (member("a", tarfile.FIFOTYPE), "neither a file nor a folder"),
         (member("a", tarfile.CHRTYPE), "neither a file nor a folder"),
         (member("x/test_batch.bin", size=3073), "holds test_batch.bin twice"),
-        (member("x/test_batch.bin", size=3073 * 10_000 + 1), "30,730,000 are the most"),
+        (member("x/test_batch.bin", size=3073 * 10_000 + 1), "at most 30,730,000"),
     ],
 )
 def test_an_archive_with_bad_members_is_refused(tmp_path: Path, bad: tarfile.TarInfo, complaint: str) -> None:

@@ -16,8 +16,8 @@ from PIL import Image
 
 from coresift import CoresiftError, InvalidInputError, InvalidTypeError, open_rows
 from coresift.data import DatasetSplits, LazyDataset, load_dataset
-from coresift.data.preparing import channel_statistics, split_rows
-from coresift.rows.image_files import decode, middle, random_resized_crop
+from coresift.data.splits import channel_statistics, split_rows
+from coresift.rows.images import decode, middle, random_resized_crop
 
 
 def rows(n: int = 60, d: int = 4, seed: int = 0) -> np.ndarray:
@@ -413,7 +413,7 @@ def test_a_bad_image_is_named_when_it_is_decoded(tmp_path: Path) -> None:
     whole = Path(splits.train.paths[0]).read_bytes()
     for content in (b"nonsense", b"", whole[:40]):
         Path(splits.train.paths[0]).write_bytes(content)
-        with pytest.raises(InvalidInputError, match="damaged, or no image") as error:
+        with pytest.raises(InvalidInputError, match="damaged, or not an image") as error:
             splits.train.load(0)
         assert str(error.value).startswith(splits.train.paths[0])
     Path(splits.train.paths[0]).unlink()
@@ -609,7 +609,7 @@ def test_images_of_16_bits_keep_their_shades(tmp_path: Path) -> None:
             ramp("16 bits").save(tmp_path / kind / f"{number}.png")
     found = load_dataset(str(tmp_path), image_size=16).train
     np.testing.assert_array_equal(found.load(0, None)[0], expected)
-    ((_, chunk),) = open_rows(tmp_path, image_size=16).chunks()
+    (chunk,) = open_rows(tmp_path, image_size=16).blocks()
     np.testing.assert_allclose(255 * chunk.X[0].reshape(16, 16, 3)[..., 0], expected, atol=1e-3)
 
 
@@ -620,7 +620,7 @@ def test_images_of_unknown_range_are_refused(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     ramp("floats").save(tmp_path / "a" / "0.tiff")
     with pytest.raises(InvalidInputError, match="pixels of 32 bits"):
-        list(open_rows(tmp_path, image_size=16).chunks())
+        list(open_rows(tmp_path, image_size=16).blocks())
 
 
 def test_only_the_tables_of_a_folder_are_read(tmp_path: Path) -> None:
@@ -704,7 +704,7 @@ def test_labels_of_a_csv_file_are_looked_at_as_a_whole(tmp_path: Path) -> None:
 
 def test_a_column_that_ceases_to_be_numbers_is_named(tmp_path: Path) -> None:
     path = csv_file(tmp_path / "late.csv", ("1.5,2,3", LONG), ("?,2,3", 5))
-    with pytest.raises(InvalidInputError, match=r"column 'a' begins as double and then is not .*'\?'"):
+    with pytest.raises(InvalidInputError, match=r"column 'a' begins as numbers and then is not .*'\?'"):
         load_dataset(path, label="y")
 
 
@@ -714,7 +714,7 @@ def test_frames_of_several_types() -> None:
     expected = load_dataset((np.column_stack([x[:, 0], x[:, 1] > 0, np.arange(60)]), labels(60)))
     np.testing.assert_array_equal(load_dataset((mixed, labels(60))).train.x, expected.train.x)
     words = mixed.assign(kind=pd.Categorical(["u", "v"] * 30), when=pd.Timestamp("2026-01-01"))
-    with pytest.raises(InvalidTypeError, match=r"the columns 'kind', 'when' are no numbers"):
+    with pytest.raises(InvalidTypeError, match=r"x has a column 'kind' of type category"):
         load_dataset((words, labels(60)))
     gaps = mixed.assign(n=pd.array([None, *range(59)], dtype="Int64"))
     with pytest.raises(InvalidInputError, match="finite"):

@@ -201,12 +201,15 @@ def test_certificates_reweighting_and_audits(X: Any, weights: Any, data: st.Data
     for attempt in (
         lambda: (
             core.certify(
-                X, weights, radius, method=data.draw(st.sampled_from(["auto", "exact", "sampled"]))
+                X,
+                sample_weight=weights,
+                radius=radius,
+                method=data.draw(st.sampled_from(["auto", "exact", "sampled"])),
             ).eps
         ),
-        lambda: core.reweight(X, weights),
+        lambda: core.reweight(X, sample_weight=weights),
         lambda: estimator.sample(2, refine=True),
-        lambda: audit(X, core, weights, n_starts=2).worst_error,
+        lambda: audit(X, core, sample_weight=weights, n_starts=2).worst_error,
     ):
         try:
             found = attempt()
@@ -289,7 +292,7 @@ def test_select_of_arrays_and_frames(X: Any, budget: Any, method: str, loss: str
 def test_sources_and_fits_of_them(X: Any) -> None:
     try:
         source = open_rows(X)
-        rows = sum(len(chunk.X) for _, chunk in source.chunks())
+        rows = sum(block.n for block in source.blocks())
         assert rows == source.n == n_rows_of(X)
         fitted = RBFCoreset(random_state=0).fit(source)
     except REFUSED:
@@ -304,7 +307,7 @@ def test_streams(parts: list[tuple[Any, Any]], size: int) -> None:
     seen = 0
     for X, weights in parts:
         try:
-            stream.partial_fit(X, weights)
+            stream.partial_fit(X, sample_weight=weights)
         except REFUSED:
             continue
         seen += n_rows_of(X)
@@ -458,4 +461,4 @@ def test_names_and_labels_that_are_no_text(tmp_path: Path, content: bytes) -> No
     (tmp_path / "rows.csv").write_bytes(content)
     label = "label" if b"label" in content else None
     with pytest.raises(CoresiftError, match=r"rows\.csv: "):
-        list(open_rows(tmp_path / "rows.csv", label=label).chunks())
+        list(open_rows(tmp_path / "rows.csv", label=label).blocks())

@@ -13,7 +13,7 @@ import torch
 from pyarrow import parquet
 
 from coresift.cli import main
-from coresift.rows import passes as blocks
+from coresift.rows import rows as blocks
 
 torch.set_num_threads(1)
 

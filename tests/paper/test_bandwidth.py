@@ -9,7 +9,7 @@ import pytest
 from coresift import RBFCoreset, audit
 from paper.bandwidth import METHODS, Measurement, Plan, expected_seconds, measure
 from paper.bandwidth_figure import draw
-from paper.named import load_named
+from paper.figure_data import load_matrix
 from paper.plots import BLUE, save_figure
 
 PLAN = Plan(bandwidths=(0.25, 1.0, 4.0), size=30, n_seeds=2)
@@ -17,7 +17,7 @@ PLAN = Plan(bandwidths=(0.25, 1.0, 4.0), size=30, n_seeds=2)
 
 @pytest.fixture(scope="module")
 def digits():
-    return load_named("digits", None, 300, np.random.default_rng(0))
+    return load_matrix("digits", None, 300, np.random.default_rng(0))
 
 
 @pytest.fixture(scope="module")

@@ -1,19 +1,14 @@
-"""The tables of docs/experiments.md are those of the records in results/."""
-
-from pathlib import Path
+"""The tables of docs/experiments.md are those of the committed records."""
 
 import pytest
 
+from paper.bench.store import RESULTS
 from paper.benchmarks.experiments_page import PAGE, filled, grid, seconds, tables
-
-ROOT = Path(__file__).parent.parent
 
 
 def test_the_page_says_what_the_records_say():
-    page = (ROOT / PAGE).read_text(encoding="utf-8")
-    assert filled(page, tables(ROOT / "paper" / "results")) == page, (
-        "run python -m benchmarks.experiments_page"
-    )
+    page = PAGE.read_text(encoding="utf-8")
+    assert filled(page, tables(RESULTS)) == page, "run python -m paper benchmark experiments-page"
 
 
 def test_a_table_is_put_in_its_place_and_nothing_else_changes():
@@ -30,7 +25,7 @@ def test_what_was_not_run_is_shown_as_missing():
     from tests.paper.bench.records import record, small_protocol
 
     protocol = small_protocol()
-    runs = [cell for cell in protocol.cells() if cell.method == "RBF" and cell.select_every == 20]
+    runs = [cell for cell in protocol.runs() if cell.method == "RBF" and cell.select_every == 20]
     summary = summarise([record(protocol, cell) for cell in runs if cell.budget == 0.01], protocol)
     lines = grid(summary, [("every 20 epochs", ("RBF", "GLISTER"))], seconds)
     assert lines[2:] == [

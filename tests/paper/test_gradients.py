@@ -243,12 +243,12 @@ def test_files_and_the_figure_from_the_table_alone(
     [
         (["--dataset", "nosuch"], 1, "dataset = 'nosuch' is not one of"),
         (["--dataset", "mnist", "--data-dir", "."], 1, "is not in"),
-        (["--dataset", "digits", "--budgets", "0%"], 1, "must be a share above 0"),
-        (["--dataset", "digits", "--budgets", "150%"], 1, "must be a share above 0"),
+        (["--dataset", "digits", "--budgets", "0%"], 1, "must be a fraction above 0"),
+        (["--dataset", "digits", "--budgets", "150%"], 1, "must be a fraction above 0"),
         (["--dataset", "digits", "--budgets", "a few"], 1, "'a few' is no share"),
         (["--dataset", "digits", "--budgets", ","], 1, "names none"),
         (["--dataset", "digits", "--draws", "0"], 2, "draws"),
-        (["--from", "a.csv", "--data-dir", "."], 2, "--data-dir does not go with it"),
+        (["--from", "a.csv", "--data-dir", "."], 2, "--data-dir do not go with it"),
         (["--from", "nosuch.csv"], 1, r"nosuch\.csv: no such file"),
     ],
 )
@@ -268,7 +268,7 @@ def test_errors_are_one_line_before_the_work(
     assert main(["figure", "gradients", "--out", "a.svg", *arguments]) == code
     out, err = capsys.readouterr()
     assert out == ""
-    assert re.fullmatch(rf"coresift: error: .*{complaint}.*\n", err)
+    assert re.fullmatch(rf"python -m paper: error: .*{complaint}.*\n", err)
     assert list(tmp_path.iterdir()) == []
 
 

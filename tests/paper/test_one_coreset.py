@@ -13,7 +13,7 @@ from coresift.cli.options import Settings
 from coresift.data import load_dataset
 from coresift.selection import RBF, SelectionContext
 from paper import one_coreset
-from paper.commands.bench_one_coreset import one_coreset as command
+from paper.commands.one_coreset import one_coreset as command
 from paper.one_coreset import (
     METHODS,
     VECTOR,

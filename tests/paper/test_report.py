@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from coresift._errors import InvalidInputError
-from paper.bench.protocol import Cell
+from paper.bench.protocol import Run
 from paper.bench.store import serialised
 from paper.report import read_results, write_report
 from paper.report.inputs import Missing
@@ -35,7 +35,7 @@ def changed(row: Record, cell: dict[str, Any] | None = None, **fields: Any) -> R
     """A record of another cell, or with other fields, whose id fits."""
     row = json.loads(json.dumps(row)) | fields
     row["cell"] |= cell or {}
-    row["id"] = Cell(**row["cell"]).id
+    row["id"] = Run(**row["cell"]).id
     return row
 
 
@@ -109,7 +109,7 @@ def test_the_page_has_all_parts(results: Path, tmp_path: Path) -> None:
     ):
         assert sentence in text
     assert "--data-dir" in text  # what is missing, and how to get it
-    assert len(page.all("svg", "plot")) == 2 + 2  # the overview twice, two budgets; one point is no curve
+    assert len(page.all("svg", "plot")) == 2 + 2  # the overview twice, two budgets; one point is not a curve
     runs = [row["test"]["accuracy"] for row in records(protocol) if row["cell"]["method"] == "FULL"]
     assert f"{100 * statistics.mean(runs):.2f} ±{100 * statistics.stdev(runs):.2f}" in text
 
@@ -135,7 +135,7 @@ def test_the_page_needs_nothing_but_itself(results: Path, tmp_path: Path) -> Non
     text = (tmp_path / "page.html").read_text()
     assert not page.all("script")
     assert not page.all("link")
-    assert not re.search(r"https?:|url\(|@import|file:", text)
+    assert not re.search(r"https?:|url\((?!#)|@import|file:", text)
     for _, attributes in page.tags:
         assert not any(name.startswith("on") or name == "style" for name in attributes)
         for name in ("src", "href"):
@@ -217,14 +217,14 @@ def test_text_of_the_data_is_harmless(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "complaint"),
     [
-        (lambda line: line[: len(line) // 2], "line 3: left out, as it is not JSON"),
+        (lambda line: line[: len(line) // 2], "line 3: left out, because it is not JSON"),
         (
             lambda line: line.replace(b'"accuracy": 0.9', b'"accuracy": 0.1'),
-            "line 3: left out, as its checksum",
+            "line 3: left out, because its checksum",
         ),
         (
             lambda line: re.sub(rb'"accuracy": [\d.]+', b'"accuracy": NaN', line),
-            "line 3: left out, as it holds numbers",
+            "line 3: left out, because it holds numbers",
         ),
     ],
     ids=["cut", "altered", "nan"],
@@ -253,7 +253,7 @@ def test_a_record_without_accuracy_is_named(results: Path, tmp_path: Path) -> No
 
 def test_one_record_is_enough(tmp_path: Path) -> None:
     protocol = small_protocol()
-    for cell in (protocol.cells()[0], protocol.cells()[-1]):  # a subset method, and FULL
+    for cell in (protocol.runs()[0], protocol.runs()[-1]):  # a subset method, and FULL
         folder = store(tmp_path / cell.method, [record(protocol, cell)])
         page = page_of(folder, tmp_path)
         assert "1 finished run" in page.text
@@ -284,7 +284,7 @@ def test_curves_are_drawn_as_means_over_the_epochs_that_all_have(tmp_path: Path)
     means = [(10.0, 0.51, 0.5, 0.52), (20.0, 0.61, 0.6, 0.62)]
     assert series.mean_curve == [pytest.approx(point) for point in means]
     page = page_of(tmp_path / "results", tmp_path)
-    assert len(page.all("polygon", "band")) == 2 * 4  # two budgets, the strong ones
+    assert len(page.all("g", "band")) == 2 * 4  # two budgets, the bold ones
 
 
 def test_versions_scales_and_unknown_tables_are_parts_of_their_own(results: Path, tmp_path: Path) -> None:
@@ -345,7 +345,7 @@ def test_times_of_two_clocks_are_not_mixed(tmp_path: Path) -> None:
 def test_an_empty_folder_a_missing_one_and_a_file_are_errors(tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match="no such folder"):
         read_results(tmp_path / "nosuch")
-    with pytest.raises(InvalidInputError, match="bench run TABLE"):
+    with pytest.raises(InvalidInputError, match="python -m paper run TABLE"):
         read_results(tmp_path)
     (tmp_path / "file").touch()
     with pytest.raises(InvalidInputError, match="this is a file"):
@@ -353,7 +353,7 @@ def test_an_empty_folder_a_missing_one_and_a_file_are_errors(tmp_path: Path) -> 
     (tmp_path / "mnist").mkdir()
     (tmp_path / "mnist" / "records.jsonl").write_text("half a li")
     with pytest.raises(
-        InvalidInputError, match=r"no finished run.*records\.jsonl, line 1: left out, as it is not JSON"
+        InvalidInputError, match=r"no finished run.*records\.jsonl, line 1: left out, because it is not JSON"
     ):
         read_results(tmp_path)
 

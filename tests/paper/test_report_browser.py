@@ -45,11 +45,11 @@ addEventListener("load", () => {
     plots: plots.filter(shown).map(box),
     hidden: plots.filter(node => !shown(node)).length,
     letters: plots.filter(shown).map(plot => Math.min(...[...plot.querySelectorAll("text")].map(t => box(t)[1]))),
-    marks: plots.filter(shown).map(plot => plot.querySelectorAll(".mark, .line, .bar").length),
+    marks: plots.filter(shown).map(plot => plot.querySelectorAll("g.mark, g.line, g.bar").length),
     images: [...document.querySelectorAll("img")].map(i => [i.naturalWidth, box(i)[0]]),
     scrolls: [...document.querySelectorAll(".scroll")].filter(shown).map(box),
     colours: texts.map(node => [colour(node), node.closest(".missing, .problems") ? 1 : 0]),
-    fills: used.map(name => [name, document.querySelector(".mark." + name + ":not(.hollow)")])
+    fills: used.map(name => [name, document.querySelector("g.mark." + name + ":not(.hollow) use")])
       .filter(pair => pair[1]).map(([name, node]) => [name, getComputedStyle(node).fill]),
   }, "*");
 });
@@ -87,11 +87,11 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     named = [str(method) for method in load_protocol("mnist").methods]
     protocol = load_protocol("mnist").narrowed([*named, *adaptive], seeds=2)
     store = Store(folder / "results", "mnist")
-    for cell in protocol.cells():
+    for cell in protocol.runs():
         row = record(protocol, cell)
         share = row["test"]["accuracy"]
         store.append(row | {"curve": [[20 * k, share * (1 - 0.5**k)] for k in range(1, 11)]})
-    other = record(small_protocol(), small_protocol().cells()[0])
+    other = record(small_protocol(), small_protocol().runs()[0])
     with store.file.open("ab") as file:
         file.write(f"{'x' * 300} {other['id']}\n".encode())
     x = np.random.default_rng(0).integers(0, 256, (100, 1, 28, 28), dtype=np.uint8)

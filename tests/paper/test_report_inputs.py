@@ -9,8 +9,10 @@ import pytest
 from coresift import RBFCoreset
 from coresift.data.datasets import load_dataset
 from coresift.data.splits import ArrayDataset, DatasetSplits, LazyDataset
-from paper.report.inputs import Inputs, Missing, look_at, matrix, prove
-from paper.report.inputs_figures import inputs_section
+from paper.report.figures import NARROW, WIDE, histogram
+from paper.report.inputs import Inputs, Missing, look_at, matrix, prove, thumbnail
+from paper.report.page import _environment
+from paper.report.svg import Sheet
 
 N, SIDE = 300, 5
 
@@ -18,6 +20,14 @@ N, SIDE = 300, 5
 def made_up(x: np.ndarray, names: tuple[str, ...] | None = None) -> DatasetSplits:
     train = ArrayDataset(x, np.arange(len(x)) % 3)
     return DatasetSplits("made up", train, train, 3, "classification", x.shape[1:], class_names=names)
+
+
+def section_of(inputs: Inputs) -> str:
+    """What the page says about the data."""
+    sheet = Sheet()
+    histograms = [histogram(sheet, inputs, size, "wide") for size in (WIDE, NARROW)]
+    parts = _environment().get_template("parts.html").module
+    return str(parts.inputs_section(inputs, histograms))
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +76,7 @@ def test_large_data_are_certified_from_samples(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_the_section_shows_histogram_images_and_bounds(found: Inputs) -> None:
-    text = inputs_section(found)
+    text = section_of(found)
     assert text.count("<img ") == len(found.most) + len(found.least)
     assert "class &lt;b&gt;zero&lt;/b&gt;" in text
     assert f"{100 * found.proofs[0].eps:.1f} %" in text
@@ -79,8 +89,8 @@ def test_equal_rows_and_rows_of_a_table_have_a_section_too() -> None:
     table = look_at("any", [], Path(), load=lambda *_: made_up(np.eye(20, dtype=np.float32)))
     assert isinstance(equal, Inputs)
     assert isinstance(table, Inputs)
-    assert inputs_section(equal).count("<img ") > 0
-    text = inputs_section(table)
+    assert section_of(equal).count("<img ") > 0
+    text = section_of(table)
     assert "<img " not in text
     assert "nothing to prove" in text
 
@@ -114,3 +124,10 @@ def test_a_data_set_by_name(tmp_path: Path) -> None:
     assert isinstance(inputs, Inputs)
     assert inputs.n_samples == len(load_dataset("digits").train)
     assert inputs.proofs[0].eps < 1.0
+
+
+@pytest.mark.parametrize(
+    "x", [np.zeros((4, 1, 2, 2)), np.zeros((4, 2, 2, 2), np.uint8), np.zeros((4, 2, 2), np.uint8)]
+)
+def test_what_is_not_an_image_has_no_picture(x: np.ndarray) -> None:
+    assert thumbnail(made_up(x), 0, 1.0).image is None

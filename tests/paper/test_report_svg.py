@@ -1,149 +1,160 @@
-"""Elements of the report's page: what is escaped, where values land, which labels fit, pixels as PNG."""
+"""Matplotlib figures as inline SVG: unique ids, colours that follow the page, names that stay text; images as PNG."""
 
 import base64
 import io
+import re
 import xml.etree.ElementTree as ET
-from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from markupsafe import Markup
+from matplotlib.figure import Figure
+from PIL import Image
 
-from coresift._errors import InvalidInputError
-from paper.report.images import data_uri, png
-from paper.report.svg import (
-    Frame,
-    Labels,
-    Markup,
-    Scale,
-    accuracy_kind,
-    safe,
-    spanning,
-    svg,
-    tag,
-)
+from paper.report.figures import _accuracy_axis, _error_ticks, _log_error, _seconds_axis
+from paper.report.page import _environment, data_uri, minus, prose, said
+from paper.report.svg import LIGHT, PALETTE, Sheet, clean, new_axes, new_figure, page_style
 
-SHARES = st.floats(0.0, 1.0)
+EVIL = "</text><script>alert(1)</script>$x_\x1b"
+
+
+def plotted(colour: str = LIGHT["rbf"]) -> Figure:
+    with page_style():
+        figure, ax = new_axes(300.0, 200.0)
+        ax.plot([1, 2, 3], [1, 3, 2], "o--", color=colour, gid="tip")
+        ax.fill_between([1, 2, 3], [0, 2, 1], [2, 4, 3], color=colour, alpha=0.2, linewidth=0)
+        ax.set_title(clean(EVIL))
+    return figure
 
 
 @given(st.text(), st.text())
 def test_any_text_is_content_and_any_value_an_attribute(content: str, value: str) -> None:
-    root = ET.fromstring(tag("p", content, title=value))
+    template = _environment().from_string('<p title="{{ value }}">{{ content }}</p>')
+    root = ET.fromstring(template.render(content=content, value=value))
     assert len(root) == 0
-    assert root.tag == "p"
     assert set(root.attrib) == {"title"}
-    plain = "".join(c if c.isprintable() else "" for c in content)
-    assert "".join(
-        c if c.isprintable() and c != "\N{REPLACEMENT CHARACTER}" else "" for c in root.text or ""
-    ) == (plain.replace("\N{REPLACEMENT CHARACTER}", ""))
+    assert (root.text or "") == clean(content)
 
 
-def test_markup_is_not_escaped_twice_and_text_is_once() -> None:
-    assert safe(Markup("<b>1</b>")) == "<b>1</b>"
-    assert tag("p", tag("b", "<i>"), "&") == "<p><b>&lt;i&gt;</b>&amp;</p>"
-    assert tag("p", "5\N{NO-BREAK SPACE}%") == "<p>5\N{NO-BREAK SPACE}%</p>"
-    assert "\x1b" not in tag("p", "\x1b[31m")
-    assert "\N{RIGHT-TO-LEFT OVERRIDE}" not in tag("p", "a\N{RIGHT-TO-LEFT OVERRIDE}b")
+def test_markup_is_not_escaped_twice_and_control_characters_are_replaced() -> None:
+    template = _environment().from_string("{{ text }}")
+    assert template.render(text=Markup("<b>1</b>")) == "<b>1</b>"
+    assert template.render(text="<i>&") == "&lt;i&gt;&amp;"
+    assert template.render(text="5\N{NO-BREAK SPACE}%") == "5\N{NO-BREAK SPACE}%"
+    for character in ("\x1b", "\N{RIGHT-TO-LEFT OVERRIDE}", "\ud800"):
+        assert template.render(text=f"a{character}b") == "a\N{REPLACEMENT CHARACTER}b"
 
 
-@pytest.mark.parametrize("name", ["p onclick", "p>", "", "a=b"])
-def test_a_name_of_a_tag_is_no_text(name: str) -> None:
-    with pytest.raises(InvalidInputError):
-        tag(name, "x")
-    with pytest.raises(InvalidInputError):
-        tag("p", "x", **{f"a{name} b": 1})
+def test_ids_are_unique_and_every_reference_has_a_target() -> None:
+    sheet = Sheet()
+    page = "".join(sheet.svg(plotted(), "a figure", tips={"tip": ("line rbf", "a tip")}) for _ in range(2))
+    root = ET.fromstring(f"<div>{page}</div>")
+    ids = [node.attrib["id"] for node in root.iter() if "id" in node.attrib]
+    assert len(ids) == len(set(ids)) > 0
+    targets = {node.attrib["href"][1:] for node in root.iter("use")}
+    targets |= set(re.findall(r'clip-path="url\(#([^)]*)\)"', page))
+    assert targets
+    assert targets <= set(ids)
 
 
-@pytest.mark.parametrize(
-    ("kind", "values"),
-    [("linear", st.floats(-1e6, 1e6)), ("log", st.floats(1e-3, 1e7)), ("error", SHARES)],
-    ids=["linear", "log", "error"],
-)
-def test_all_values_lie_within_the_frame_in_their_order(kind: str, values: st.SearchStrategy[float]) -> None:
-    @given(st.lists(values, min_size=1, max_size=20))
-    def check(numbers: list[float]) -> None:
-        scale = spanning(numbers, 300.0, 10.0, kind)
-        places = [scale(number) for number in sorted(numbers)]
-        assert all(10.0 - 1e-6 <= place <= 300.0 + 1e-6 for place in places)
-        assert all(a >= b - 1e-6 for a, b in pairwise(places))
-        ticks = scale.ticks(6)
-        assert len(ticks) <= 7
-        assert all(10.0 - 1e-6 <= scale(tick) <= 300.0 + 1e-6 for tick in ticks)
+def test_styles_are_rules_with_variables_in_light_and_dark() -> None:
+    sheet = Sheet()
+    text = sheet.svg(plotted(), "a figure")
+    assert "style=" not in text
+    assert "<style" not in text
+    used = {name for names in re.findall(r'class="([^"]*)"', text) for name in names.split()} - {"plot"}
+    rules = dict(re.findall(r"^\.(\w+) \{ (.*) \}$", sheet.css, re.MULTILINE))
+    assert used == set(rules)
+    assert not any("#" in rule or "font-family" in rule for rule in rules.values())
+    assert any("var(--rbf)" in rule for rule in rules.values())
+    for name, (light, dark) in PALETTE.items():
+        assert f"--{name}: {light};" in sheet.css
+        assert f"--{name}: {dark};" in sheet.css
+    assert len(set(LIGHT.values())) == len(LIGHT)  # a colour names its variable
 
-    check()
+
+def test_a_colour_outside_the_palette_is_refused() -> None:
+    with pytest.raises(KeyError, match="#123456"):
+        Sheet().svg(plotted("#123456"), "a figure")
+
+
+def test_a_figure_says_what_it_shows_and_names_stay_text() -> None:
+    tips = {"tip": ("line rbf", f"tip {EVIL}")}
+    root = ET.fromstring(Sheet().svg(plotted(), f"two {EVIL}", tips=tips))
+    assert root.attrib["viewBox"] == "0 0 300 200"
+    assert root.attrib["aria-label"] == clean(f"two {EVIL}")
+    (group,) = [node for node in root.iter("g") if node.get("class") == "line rbf"]
+    assert group[0].tag == "title"
+    assert group[0].text == clean(f"tip {EVIL}")
+    assert clean(EVIL) in [node.text for node in root.iter("text")]
+    assert not list(root.iter("script"))
+    assert ET.fromstring(Sheet().svg(new_figure(9.0, 9.0))).attrib["aria-hidden"] == "true"
+
+
+def test_the_same_figure_gives_the_same_text() -> None:
+    assert Sheet().svg(plotted(), "a figure") == Sheet().svg(plotted(), "a figure")
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.lists(st.floats(0.0, 1.0), min_size=1, max_size=10), st.sampled_from("xy"))
+def test_all_accuracies_lie_within_the_axis_in_their_order(values: list[float], which: str) -> None:
+    with page_style():
+        _, ax = new_axes(380.0, 300.0)
+        _accuracy_axis(ax, which, values)
+        low, high = ax.get_ylim() if which == "y" else ax.get_xlim()
+        axis = ax.yaxis if which == "y" else ax.xaxis
+        ticks = [tick for tick in axis.get_majorticklocs() if low <= tick <= high]
+    assert low <= min(values) + 1e-9
+    assert high >= min(max(values), 1.0 - 1e-4) - 1e-9
+    assert low < high
+    assert 1 <= len(ticks) <= 8
 
 
 def test_the_error_axis_gives_equal_room_to_equal_factors_of_the_error() -> None:
-    scale = spanning([0.9, 0.99], 0.0, 100.0, "error")
-    assert scale(0.95) - scale(0.90) == pytest.approx(scale(0.975) - scale(0.95))
-    linear = spanning([0.9, 0.99], 0.0, 100.0)
-    assert linear(0.95) - linear(0.90) != pytest.approx(linear(0.975) - linear(0.95))
-    assert accuracy_kind([0.5, 0.99]) == "error"
-    assert accuracy_kind([0.5, 0.6]) == accuracy_kind([0.0, 0.99]) == "linear"
+    assert _log_error(0.95) - _log_error(0.90) == pytest.approx(_log_error(0.975) - _log_error(0.95))
+    for values, scale in (([0.5, 0.99], "function"), ([0.5, 0.6], "linear"), ([0.0, 0.99], "linear")):
+        _, ax = new_axes(380.0, 300.0)
+        _accuracy_axis(ax, "y", values)
+        assert ax.get_yscale() == scale
 
 
 @pytest.mark.parametrize(
-    ("scale", "ticks"),
+    ("ends", "ticks"),
     [
-        (Scale(0.0, 10.0, 0, 1), [0, 2, 4, 6, 8, 10]),
-        (Scale(15.0, 1500.0, 0, 1, "log"), [30, 100, 300, 1000]),
-        (Scale(340.0, 660.0, 0, 1, "log"), [400, 500, 600]),
-        (Scale(0.93, 0.995, 0, 1, "error"), [0.95, 0.98, 0.99, 0.995]),
+        ((0.93, 0.996), [0.995, 0.99, 0.98, 0.95]),
+        ((0.965, 0.9945), [0.993, 0.99, 0.985, 0.97]),
+        ((0.5, 0.95), [0.95, 0.9, 0.8, 0.5]),
     ],
 )
-def test_ticks_are_round(scale: Scale, ticks: list[float]) -> None:
-    assert scale.ticks(6) == pytest.approx(ticks)
+def test_ticks_of_the_error_axis_are_round(ends: tuple[float, float], ticks: list[float]) -> None:
+    assert list(_error_ticks(*ends)()) == pytest.approx(ticks)
 
 
-@given(st.lists(st.tuples(st.floats(60, 360), st.floats(30, 220)), min_size=1, max_size=25))
-def test_labels_cover_neither_marks_nor_one_another(points: list[tuple[float, float]]) -> None:
-    labels = Labels(Frame(380.0, 280.0))
-    for x, y in points:
-        labels.avoid(x, y, 4.0)
-    n_marks = len(labels.taken)
-    shown = [labels.place(x, y, "NAME", "rbf") for x, y in points]
-    boxes = labels.taken
-    assert len(boxes) - n_marks == sum(bool(name) for name in shown)
-    for i, a in enumerate(boxes[n_marks:], start=n_marks):
-        for b in boxes[:i]:
-            assert a[0] >= b[2] or b[0] >= a[2] or a[1] >= b[3] or b[1] >= a[3]
-    if len(points) == 1:
-        assert shown[0]  # alone, there is always room
-
-
-def test_a_label_in_need_covers_faint_marks_only() -> None:
-    frame = Frame(380.0, 280.0)
-    for is_faint, is_placed in ((True, True), (False, False)):
-        labels = Labels(frame)
-        for x in range(0, 400, 6):
-            for y in range(0, 300, 6):
-                labels.avoid(float(x), float(y), 4.0, is_faint=is_faint)
-        assert bool(labels.place(200.0, 150.0, "NAME", "rbf", far=True)) == is_placed
-
-
-def test_a_figure_says_what_it_shows() -> None:
-    root = ET.fromstring(svg(10.0, 20.0, "two <things>"))
-    assert root.attrib["aria-label"] == "two <things>"
-    assert root.attrib["viewBox"] == "0 0 10 20"
+@pytest.mark.parametrize("seconds", [[15.0, 1500.0], [340.0, 660.0], [7.0], [0.001, 4e6]])
+def test_ticks_of_the_seconds_are_round_and_at_least_two(seconds: list[float]) -> None:
+    _, ax = new_axes(344.0, 300.0)
+    _seconds_axis(ax, seconds)
+    low, high = ax.get_xlim()
+    ticks = [tick for tick in ax.get_xticks() if low <= tick <= high]
+    assert low < min(seconds) <= max(seconds) < high
+    assert len(ticks) >= 2
+    assert {f"{tick:.0e}"[0] for tick in ticks} <= set("1235")
 
 
 @pytest.mark.parametrize("channels", [1, 3])
-def test_png_holds_the_pixels(channels: int) -> None:
-    from PIL import Image
-
+def test_a_png_holds_the_pixels(channels: int) -> None:
     image = np.random.default_rng(0).integers(0, 256, (channels, 5, 7), dtype=np.uint8)
-    seen = np.asarray(Image.open(io.BytesIO(png(image))))
-    expected = image[0] if channels == 1 else image.transpose(1, 2, 0)
-    np.testing.assert_array_equal(seen, expected)
     kind, _, content = data_uri(image).partition(",")
     assert kind == "data:image/png;base64"
-    assert base64.b64decode(content) == png(image)
+    seen = np.asarray(Image.open(io.BytesIO(base64.b64decode(content))))
+    np.testing.assert_array_equal(seen, image[0] if channels == 1 else image.transpose(1, 2, 0))
 
 
-@pytest.mark.parametrize(
-    "image", [np.zeros((1, 2, 2)), np.zeros((2, 2, 2), np.uint8), np.zeros((2, 2), np.uint8)]
-)
-def test_what_is_no_image_is_refused(image: np.ndarray) -> None:
-    with pytest.raises(InvalidInputError, match="must be uint8"):
-        png(image)
+def test_numbers_stay_with_their_units_and_values_are_cut() -> None:
+    assert prose("5 % in 3 min, 1.0 ± 0.1").count("\N{NO-BREAK SPACE}") == 4
+    assert minus(" -0.5") == "\N{MINUS SIGN}0.5"
+    assert minus("ADAPTIVE-RANDOM") == "ADAPTIVE-RANDOM"
+    assert said({"a": [1, 0.5], "b": None, "c": {}}) == "a 1, 0.5, b none, c none"
+    assert len(said("x" * 1000)) == 400

@@ -12,7 +12,6 @@ from torch import nn
 from coresift import CoresiftError, RBFCoreset
 from coresift.selection import RBF, AdaptiveCoreset, PerBatch, SelectionContext, Warm, registry
 from coresift.selection.adaptive import gain_of
-from coresift.selection.pool import gradients_of
 from coresift.selection.variance import best_pool_factor, draw_probabilities, inclusion_probabilities
 from coresift.training import train
 
@@ -119,7 +118,7 @@ def test_a_planted_sample_is_drawn_wherever_it_stands(seed):
 
 def test_gradients_of_a_pool_are_those_rows_of_all():
     rows = rng().permutation(N)[:40]
-    pool = gradients_of(context_of(), rows)
+    pool = context_of().gradients_of(rows)
     whole = context_of().gradients()
     np.testing.assert_allclose(pool.residuals, whole.residuals[rows], rtol=1e-4, atol=1e-6)
     np.testing.assert_allclose(pool.inputs, whole.inputs[rows], rtol=1e-4, atol=1e-6)
@@ -167,7 +166,7 @@ def test_an_automatic_pool_follows_the_gain(every):
     context = context_of(4000, model=network(scale=20.0))
     strategy = AdaptiveCoreset(select_every=every, automatic=True, mix=0.1)
     strategy.select(context, 40, rng())
-    gain = gain_of(gradients_of(context, rng().permutation(4000)[:64]).double(), np.ones(64), 0.1)
+    gain = gain_of(context.gradients_of(rng().permutation(4000)[:64]).double(), np.ones(64), 0.1)
     factor = min(best_pool_factor(gain, every, 0.01), 3 * every)
     (report,) = strategy.reports(context)
     assert report.pool == math.ceil(factor * 40)
@@ -228,7 +227,7 @@ def test_a_warm_start_knows_how_long_it_runs():
     """50 epochs are asked for, 28 are run: at the 23rd five are left."""
     context = context_of(4000, n_epochs=50).at(23)
     context.select_every = 10
-    assert Warm(AdaptiveCoreset()).plan(50, 0.1).total == 28
+    assert Warm(AdaptiveCoreset()).phases(50, 0.1).total == 28
     Warm(AdaptiveCoreset()).select(context, 400, rng())
     assert context.costs["gradients"].samples == min(4000, 400 * 3 * 5)
     context = context_of(4000, n_epochs=50).at(23)

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coresift import Coreset, InvalidInputError, InvalidTypeError
+from coresift.core.budgets import class_budgets
 from coresift.selection import (
     AdaptiveRandom,
     Craig,
@@ -13,11 +14,11 @@ from coresift.selection import (
     Gradients,
     GradMatch,
     PerBatch,
-    Plan,
+    Phases,
     Random,
     SelectionContext,
     Warm,
-    plan,
+    phases,
     register,
     registry,
     strategy_named,
@@ -25,8 +26,7 @@ from coresift.selection import (
 from coresift.selection import (
     names as _registry,
 )
-from coresift.selection.classes import class_budgets
-from coresift.selection.wrappers import shares_of
+from coresift.selection.wrappers import even_counts
 
 RNG = np.random.default_rng(0)
 
@@ -35,7 +35,7 @@ RNG = np.random.default_rng(0)
 def test_class_budgets_are_rounded_up_and_trimmed_by_at_most_one(counts, data):
     counts = np.array(counts)
     size = data.draw(st.integers(1, int(counts.sum())))
-    budgets = class_budgets(counts, size)
+    budgets = class_budgets(counts, size, min_per_class=0)
     up = np.ceil(size * counts / counts.sum() - 1e-9)
     assert budgets.sum() == size
     assert np.all((budgets == up) | (budgets == up - 1))
@@ -49,13 +49,13 @@ def test_class_budgets_with_a_minimum(counts, minimum, data):
     counts = np.array(counts)
     least = int(np.minimum(counts, minimum).sum())
     size = data.draw(st.integers(max(1, least), int(counts.sum())))
-    budgets = class_budgets(counts, size, minimum)
+    budgets = class_budgets(counts, size, min_per_class=minimum)
     assert budgets.sum() == size
     assert np.all(budgets >= np.minimum(counts, minimum))
     assert np.all(budgets <= counts)
     if least > 1:
-        with pytest.raises(InvalidInputError, match=f"asks for {least} samples"):
-            class_budgets(counts, least - 1, minimum)
+        with pytest.raises(InvalidInputError, match=f"needs {least} samples"):
+            class_budgets(counts, least - 1, min_per_class=minimum)
 
 
 def test_class_budgets_of_mnist():
@@ -67,7 +67,7 @@ def test_class_budgets_of_mnist():
 def test_shares_are_even(capacities, data):
     capacities = np.array(capacities)
     size = data.draw(st.integers(0, int(capacities.sum()) + 3))
-    counts = shares_of(size, capacities, np.random.default_rng(0))
+    counts = even_counts(size, capacities, np.random.default_rng(0))
     assert counts.sum() == min(size, capacities.sum())
     assert np.all(counts <= capacities)
     open_places = counts < capacities
@@ -109,15 +109,15 @@ def test_any_sizes(n, batch_size, size):
 
 
 def test_warm_plan():
-    assert Warm(Random()).plan(300, 0.1) == Plan(15, 150)
-    assert Warm(Random()).plan(200, 0.01) == Plan(1, 100)
-    assert Warm(Random()).plan(7, 0.5) == Plan(2, 4)
-    assert Warm(Random(), kappa=0.1).plan(30, 1.0) == Plan(3, 27)
-    assert plan(Random(), 300, 0.1) == Plan(0, 300)
-    assert plan(Warm(Random()), 300, 0.1).total == 165
-    schedule = Plan(15, 150)
+    assert Warm(Random()).phases(300, 0.1) == Phases(15, 150)
+    assert Warm(Random()).phases(200, 0.01) == Phases(1, 100)
+    assert Warm(Random()).phases(7, 0.5) == Phases(2, 4)
+    assert Warm(Random(), kappa=0.1).phases(30, 1.0) == Phases(3, 27)
+    assert phases(Random(), 300, 0.1) == Phases(0, 300)
+    assert phases(Warm(Random()), 300, 0.1).total == 165
+    schedule = Phases(15, 150)
     assert [epoch for epoch in range(60) if schedule.selects_at(epoch, 20)] == [0, 15, 35, 55]
-    assert [epoch for epoch in range(60) if Plan(0, 60).selects_at(epoch, 20)] == [0, 20, 40]
+    assert [epoch for epoch in range(60) if Phases(0, 60).selects_at(epoch, 20)] == [0, 20, 40]
 
 
 def test_warm_selects_all_first_and_then_what_the_strategy_does():
@@ -165,7 +165,7 @@ def test_the_registry_has_the_papers_names():
     assert strategy_named("gradmatchpb_warm") is match["GRADMATCHPB-WARM"]
     match.clear()
     assert registry()
-    with pytest.raises(InvalidInputError, match=r"'NOPE' is unknown; there are FULL, "):
+    with pytest.raises(InvalidInputError, match=r"'NOPE' is unknown; choose one of FULL, "):
         strategy_named("NOPE")
 
 
@@ -188,7 +188,7 @@ def test_a_users_own_strategy_registers_and_composes(monkeypatch):
         register("NEWEST", Newest())
     register("NEWEST", Newest(), replace=True)
     for wrong in (object(), Newest, None):
-        with pytest.raises(InvalidTypeError, match="is no strategy"):
+        with pytest.raises(InvalidTypeError, match="is not a strategy"):
             register("other", wrong)
     with pytest.raises(InvalidTypeError, match="must be a string"):
         register("", Newest())

@@ -12,6 +12,7 @@ from torch import nn
 
 from coresift import InvalidInputError, RBFCoreset
 from coresift.selection import RBF, AdaptiveRandom, Craig, Glister, PerClass, Random, SelectionContext
+from coresift.selection.wrappers import BatchContext
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(60, 4)).astype(np.float32), np.arange(60) % 3
@@ -135,7 +136,7 @@ def test_rbf_is_the_estimator_of_the_foundation():
 def test_mini_batches_as_items():
     context = SelectionContext(X, Y, model=Counting())
     groups = np.array_split(np.arange(60), 7)
-    batches = context.batches(groups)
+    batches = BatchContext(context, groups)
     assert batches.n_samples == 7
     np.testing.assert_array_equal(batches.sizes, [len(group) for group in groups])
     np.testing.assert_allclose(batches.features()[2], X[groups[2]].mean(axis=0), rtol=1e-5)
@@ -158,7 +159,7 @@ def test_gradients_from_elsewhere():
         SelectionContext(X, gradients=given[:5])
     with pytest.raises(InvalidInputError, match="needs labels"):
         PerClass(Craig()).select(SelectionContext(X, gradients=given), 6, RNG)
-    with pytest.raises(InvalidInputError, match="are no classes"):
+    with pytest.raises(InvalidInputError, match="one label per sample"):
         PerClass(Random()).select(SelectionContext(X, X), 6, RNG)
 
 

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coresift import InvalidInputError
+from coresift.core.budgets import class_budgets
 from coresift.selection import Cover, PerClass, SelectionContext, registry
-from coresift.selection.classes import class_budgets
 
 
 def rng(seed=0):
@@ -95,7 +95,7 @@ def test_budgets_of_classes_by_powers(counts, share, power):
     """They sum to the budget, no class gives more than it has, and a larger class never gets two fewer."""
     counts = np.array(counts)
     size = max(1, int(share * counts.sum()))
-    budgets = class_budgets(counts, size, power=power)
+    budgets = class_budgets(counts, size, min_per_class=0, power=power)
     assert budgets.sum() == size
     assert (budgets <= counts).all()
     assert (budgets >= 0).all()

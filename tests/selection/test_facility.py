@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coresift.selection import Craig, Gradients, SelectionContext
-from coresift.selection.facility import Distances, facility_location
+from coresift.selection.craig import Distances, facility_location
 
 
 def gradients(seed, n, outputs=2, inputs=3):
@@ -95,7 +95,7 @@ def test_no_matrix_above_the_memory_limit(monkeypatch):
 
     n, limit = 4000, 2**20
     a = gradients(0, n)
-    monkeypatch.setattr("coresift.selection.facility._BLOCK_BYTES", limit)
+    monkeypatch.setattr("coresift.selection.craig._BLOCK_BYTES", limit)
     tracemalloc.start()
     Craig(memory_limit=limit).select(
         SelectionContext(np.zeros((n, 1)), gradients=a), 5, np.random.default_rng(0)
@@ -145,7 +145,7 @@ def test_candidates_are_places_and_picks_are_rows():
 @pytest.mark.parametrize("limit", [0.0, 1e9])
 @pytest.mark.parametrize("block_bytes", [1, 1 << 24])
 def test_distances_are_those_of_the_gradients(limit, block_bytes, monkeypatch):
-    monkeypatch.setattr("coresift.selection.facility._BLOCK_BYTES", block_bytes)
+    monkeypatch.setattr("coresift.selection.craig._BLOCK_BYTES", block_bytes)
     a = gradients(6, 12)
     distances = Distances(a, np.array([1, 5, 7]), limit)
     assert distances.block_rows == (1 if block_bytes == 1 else (1 << 24) // 96)

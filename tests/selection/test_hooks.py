@@ -239,7 +239,7 @@ def test_a_model_that_ends_in_no_linear_layer_has_gradients_in_its_outputs(caplo
     model = Gated()
     with caplog.at_level("INFO", logger="coresift"):
         found = SelectionContext(X, Y, model=model).gradients()
-    assert "Gated ends in no linear layer" in caplog.text
+    assert "Gated does not end in a linear layer" in caplog.text
     output = torch.softmax(model(torch.as_tensor(X)), dim=1).detach().numpy()
     np.testing.assert_allclose(found.dense(), output - np.eye(3)[Y], atol=1e-6)
     validation = SelectionContext(X, Y, model=model, X_val=X, y_val=Y).validation()
@@ -331,11 +331,11 @@ def test_targets_of_any_type_of_numbers(y, loss):
 @pytest.mark.parametrize(
     ("y", "loss", "message"),
     [
-        (Y + 1, "cross_entropy", "the labels 1 to 3, but the model 3 outputs: labels must be from 0 to 2"),
+        (Y + 1, "cross_entropy", "labels 1 to 3, but the model has 3 outputs: labels must be from 0 to 2"),
         (Y + 1, nn.CrossEntropyLoss(), "labels must be from 0 to 2"),
-        (Y + 0.5, "cross_entropy", "numbers with fractions"),
-        (Y.astype(np.float32), "mse", r"targets of shape \(\d+,\) beside outputs of shape \(\d+, 3\)"),
-        (Y.astype(np.float32), nn.MSELoss(), "one is needed for each output"),
+        (Y + 0.5, "cross_entropy", "y has fractions"),
+        (Y.astype(np.float32), "mse", r"targets have shape \(\d+,\) and outputs \(\d+, 3\)"),
+        (Y.astype(np.float32), nn.MSELoss(), "one target is needed for each output"),
     ],
 )
 def test_targets_that_do_not_fit_are_named(y, loss, message):
@@ -352,7 +352,7 @@ def test_a_named_layer():
     assert found.shape == (4, 7)
     np.testing.assert_array_equal(found.inputs, X)
     with pytest.raises(
-        InvalidInputError, match=r"layer = '1' is no linear layer of the model; there are 0, 2"
+        InvalidInputError, match=r"layer = '1' is not a linear layer of the model; choose one of 0, 2"
     ):
         SelectionContext(X, Y, model=model, layer="1").gradients()
 
@@ -365,7 +365,7 @@ def test_a_named_layer():
         ({"loss": lambda output, y: functional.cross_entropy(output, y)}, "reduces over the samples"),
         ({"X": np.full((23, 6), np.inf, np.float32)}, "NaN or infinity"),
         ({"y": None}, "give the context y"),
-        ({"y": Y[:5]}, "y has 5 entries, but X has 23 rows"),
+        ({"y": Y[:5]}, "y has 5 rows, but X has 23; they"),
     ],
 )
 def test_what_cannot_be_used_is_refused(change, message):
@@ -407,7 +407,7 @@ def test_targets_beside_one_output_are_not_broadcast(module, name):
 
 
 def test_a_loss_of_all_pairs_is_refused():
-    with pytest.raises(InvalidInputError, match=r"has the shape \(6, 6\): one number a sample"):
+    with pytest.raises(InvalidInputError, match=r"has shape \(6, 6\) instead of one number per sample"):
         per_sample_loss(lambda outputs, targets: (outputs - targets) ** 2)(torch.randn(6, 1), torch.randn(6))
 
 
@@ -433,7 +433,7 @@ def test_losses_of_classes_that_would_say_nothing_are_refused() -> None:
     compute = per_sample_loss("cross_entropy")
     with pytest.raises(InvalidInputError, match="one output"):
         compute(torch.randn(5, 1), torch.zeros(5, dtype=torch.long))
-    with pytest.raises(InvalidInputError, match="below 0"):
+    with pytest.raises(InvalidInputError, match="negative numbers"):
         with_class_numbers(torch.tensor([[0.5, -0.5]]), "cross_entropy")
     shares = torch.tensor([[0.25, 0.75]])
     assert with_class_numbers(shares, "cross_entropy") is shares

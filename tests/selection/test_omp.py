@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy.optimize import nnls
 
 from coresift.selection import Gradients, GradMatch, SelectionContext
-from coresift.selection.omp import _DualSystem, _GramSystem, _Pursuit, nonnegative_omp
+from coresift.selection.gradmatch import _DualSystem, _GramSystem, _Pursuit, nonnegative_omp
 
 
 def reference(A, target, size, ridge, tol=1e-10):

@@ -114,7 +114,7 @@ def test_floats_are_not_divided_by_255_and_rows_have_columns_for_channels() -> N
         ((0.5,), (0.5, 0.5, 0.5), "mean has 1 entries, but x has 3 channels"),
         ((0.5, 0.5, 0.5), (0.5,), "std has 1 entries, but x has 3 channels"),
         ((0.5, 0.5, 0.5), (0.5, 0.0, 0.5), "must be positive"),
-        ((0.5, 0.5, 0.5), None, "both or none"),
+        ((0.5, 0.5, 0.5), None, "both mean and std, or neither"),
     ],
 )
 def test_wrong_statistics_are_refused(mean, std, complaint: str) -> None:

@@ -214,7 +214,7 @@ def test_another_run_does_not_go_into_the_folder(tmp_path: Path) -> None:
         train(network(), (X + 1, Y), "adaptive-random", 0.3, epochs=8, select_every=3, out=tmp_path / "run")
     (tmp_path / "letters").mkdir()
     (tmp_path / "letters" / "mail.txt").write_text("")
-    with pytest.raises(InvalidInputError, match=r"other things \(mail.txt\)"):
+    with pytest.raises(InvalidInputError, match=r"other files \(mail.txt\)"):
         run(tmp_path / "letters")
 
 

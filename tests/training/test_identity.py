@@ -14,7 +14,7 @@ from coresift import InvalidInputError
 from coresift.selection import RBF, AdaptiveCoreset, Selector
 from coresift.training import CoresetSampler, train
 from coresift.training.feeds import feeds_of, known_targets
-from coresift.training.settings import described
+from coresift.training.run import described
 
 torch.set_num_threads(1)
 RNG = np.random.default_rng(0)

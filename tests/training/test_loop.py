@@ -1,5 +1,7 @@
 """The loop: what it computes (against one written by hand), measures, leaves alone and refuses."""
 
+import dataclasses
+import inspect
 import json
 import math
 from pathlib import Path
@@ -12,9 +14,10 @@ from torch import nn
 from torch.nn import functional
 
 from coresift import InvalidInputError, InvalidTypeError
+from coresift._progress import Progress
 from coresift.data import load_dataset
 from coresift.selection import AdaptiveRandom, Glister, PerBatch, Random, Warm
-from coresift.training import CoresetSampler, build_model, train
+from coresift.training import CoresetSampler, TrainOptions, build_model, train
 
 torch.set_num_threads(1)
 RNG = np.random.default_rng(0)
@@ -125,7 +128,7 @@ def test_without_evaluation_no_sample_is_set_aside() -> None:
     assert train(network(), (X, Y), "full", 1.0, epochs=1).subset_size == 200
     assert train(network(), (X, Y), "full", 1.0, epochs=1, eval_every=1).subset_size == 180
     assert train(network(), (X, Y), PerBatch(Glister()), 40, epochs=1).history[0]["subset"] == 40
-    with pytest.raises(InvalidInputError, match="val_fraction = 0, but this strategy looks"):
+    with pytest.raises(InvalidInputError, match="val_fraction = 0, but this strategy needs"):
         train(network(), (X, Y), PerBatch(Glister()), 40, epochs=1, val_fraction=0.0)
 
 
@@ -268,7 +271,7 @@ def test_the_task_of_the_data_chooses_the_loss() -> None:
 def test_a_file_is_no_folder_of_a_run(tmp_path: Path) -> None:
     (tmp_path / "run").write_text("mine")
     for out in (tmp_path / "run", tmp_path / "run" / "below"):
-        with pytest.raises(InvalidInputError, match="out is the folder of a run"):
+        with pytest.raises(InvalidInputError, match="out must be a folder"):
             train(network(), (X, Y), "random", 0.5, epochs=1, out=out)
     assert (tmp_path / "run").read_text() == "mine"
 
@@ -281,3 +284,26 @@ def test_a_run_says_what_its_inputs_and_outputs_mean(tmp_path: Path) -> None:
     assert told["class_names"] == ["no", "yes"]
     train(network(), (X, Y), "random", 0.5, epochs=1, out=tmp_path / "plain")
     assert not (tmp_path / "plain" / "data.json").exists()  # nothing is known of arrays
+
+
+def test_the_signature_and_the_options_agree() -> None:
+    """One list of options: the function, the command and the file have the same names and defaults."""
+    parameters = inspect.signature(train).parameters
+    for field in dataclasses.fields(TrainOptions):
+        assert parameters[field.name].default == field.default, field.name
+        assert field.metadata["help"], field.name
+    others = {"model", "data", "test", "transform", "out", "on_epoch", "progress", "about", "clock"}
+    assert parameters.keys() - {field.name for field in dataclasses.fields(TrainOptions)} == others
+
+
+def test_progress_goes_to_the_display_that_is_given() -> None:
+    moves: list[float] = []
+
+    class Watched(Progress):
+        def move(self, done: float, note: str | None = None) -> None:
+            moves.append(done)
+            assert (self.label, self.total, self.unit) == ("training", 3, "epochs")
+            assert (note is not None) == (done == int(done) and moves[-2:-1] == [done])
+
+    train(network(), (X, Y), "full", 1.0, epochs=3, batch_size=100, progress=Watched)
+    assert moves == [0.5, 1.0, 1.0, 1.5, 2.0, 2.0, 2.5, 3.0, 3.0]

@@ -170,13 +170,13 @@ def test_a_users_model_has_weights_of_the_seed(user: str) -> None:
         (":Net", "must have the form"),
         ("my_networks:", "must have the form"),
         ("my_networks:Net:x", "must have the form"),
-        ("no_such_module:Net", "no module 'no_such_module'"),
-        ("torch.no_such_part:Net", "no module 'torch.no_such_part'"),
-        ("needs_more:Net", "needs_more imports 'nothing_of_this_name', which is missing"),
-        ("my_networks:Nothing", "my_networks has no 'Nothing'"),
+        ("no_such_module:Net", "cannot be found: No module named 'no_such_module'"),
+        ("torch.no_such_part:Net", "No module named 'torch.no_such_part'"),
+        ("needs_more:Net", "cannot be found: No module named 'nothing_of_this_name'"),
+        ("my_networks:Nothing", "cannot be found: module 'my_networks' has no attribute 'Nothing'"),
         ("my_networks:constant", "int, which cannot be called"),
-        ("my_networks:wrong", "returned int; a torch.nn.Module is needed"),
-        ("my_networks:needs", "needs depth, which cannot be given"),
+        ("my_networks:wrong", "returned int, not a torch.nn.Module"),
+        ("my_networks:needs", "needs depth; it can only be given"),
     ],
 )
 def test_a_name_that_leads_nowhere_is_refused(user: str, name: str, complaint: str) -> None:
@@ -189,9 +189,9 @@ def test_a_name_that_leads_nowhere_is_refused(user: str, name: str, complaint: s
     [
         ("lenet", {"input_shape": (1, 27, 28)}, "28x28 or 32x32 pixels"),
         ("lenet", {"input_shape": (784,)}, "28x28 or 32x32 pixels"),
-        ("lenet", {"width": 3}, "width = 3: lenet has no such option"),
-        ("lenet", {"stem": "cifar"}, "stem = 'cifar': lenet has no such option"),
-        ("mlp", {"stem": "cifar"}, "mlp has no such option"),
+        ("lenet", {"width": 3}, "width = 3: 'lenet' has no such parameter"),
+        ("lenet", {"stem": "cifar"}, "stem = 'cifar': 'lenet' has no such parameter"),
+        ("mlp", {"stem": "cifar"}, "'mlp' has no such parameter"),
         ("resnet18", {"input_shape": (54,)}, r"takes images \(c, h, w\)"),
         ("resnet18", {"stem": "tiny"}, "stem = 'tiny' is not one of"),
         ("mlp", {"width": 0}, "width = 0 must be at least 1"),
@@ -199,7 +199,7 @@ def test_a_name_that_leads_nowhere_is_refused(user: str, name: str, complaint: s
         (
             "my_networks:plain",
             {"width": 3},
-            "width = 3: the factory 'my_networks:plain' has no such parameter",
+            "width = 3: 'my_networks:plain' has no such parameter",
         ),
     ],
 )

@@ -78,7 +78,14 @@ def test_the_torch_solver_finds_as_low_a_loss_as_scipy(fit_intercept):
 
     def loss(solver, max_iter):
         model = RBFNetworkRegressor(
-            8, "learned", 1.0, 1e-8, fit_intercept, solver=solver, max_iter=max_iter, random_state=0
+            n_centers=8,
+            centers="learned",
+            bandwidth=1.0,
+            ridge=1e-8,
+            fit_intercept=fit_intercept,
+            solver=solver,
+            max_iter=max_iter,
+            random_state=0,
         ).fit(X, y, w)
         if not fit_intercept:
             assert not model.intercept_.any()

@@ -21,6 +21,7 @@ from coresift.selection import (
 )
 from coresift.selection.strategy import asks_for
 from coresift.selection.variance import gradient_norms
+from coresift.selection.wrappers import BatchContext
 from coresift.training import CoresetSampler, train
 from coresift.training.recorder import NormRecorder
 
@@ -125,7 +126,7 @@ def test_a_layer_outside_the_loss_is_named() -> None:
     with recorder.watching():
         layer(torch.as_tensor(X[:4]))  # never reaches a loss
         recorder.end_step(torch.ones(4))
-        with pytest.raises(CoresiftError, match="takes no part in the loss"):
+        with pytest.raises(CoresiftError, match="scores='seen': the loss does not depend on the layer"):
             recorder.take()
     assert NormRecorder(layer).take().size == 0
 
@@ -183,9 +184,9 @@ def test_before_anything_was_met_a_draw_is_uniform() -> None:
 
 def test_batches_have_the_mean_of_what_was_met_of_them() -> None:
     norms = np.where(np.arange(N) % 2, np.nan, np.arange(N))
-    found = told(norms).batches([np.array([0, 1, 4]), np.array([1, 3]), np.array([6])]).seen()
+    found = BatchContext(told(norms), [np.array([0, 1, 4]), np.array([1, 3]), np.array([6])]).seen()
     np.testing.assert_array_equal(found, [2.0, np.nan, 6.0])
-    assert SelectionContext(X).batches([np.arange(3)]).seen() is None
+    assert BatchContext(SelectionContext(X), [np.arange(3)]).seen() is None
     core = PerBatch(SEEN, batch_size=10).select(told(np.arange(1.0, N + 1)), 30, np.random.default_rng(0))
     assert core.size == 30
     assert "by what training saw" in core.method
@@ -196,14 +197,14 @@ def test_who_tells_nothing_is_told_so_once(caplog: pytest.LogCaptureFixture) -> 
     for epoch in range(4):
         sampler.set_epoch(epoch)
     assert [record.message for record in caplog.records if record.levelname == "WARNING"] == [
-        "adaptive coreset, epoch 1: nobody has told the context what training saw (record); the draw is uniform."
+        "adaptive coreset, epoch 1: no norms were recorded (SelectionContext.record); the draw is uniform."
     ]
 
 
 @pytest.mark.parametrize(
     ("rows", "norms", "message"),
     [
-        ([0, 1, 2], [1.0, 2.0], r"rows of shape \(3,\) and norms of shape \(2,\)"),
+        ([0, 1, 2], [1.0, 2.0], r"rows have shape \(3,\) and norms \(2,\)"),
         ([-1], [1.0], "integers from 0 to 89"),
         ([N], [1.0], "integers from 0 to 89"),
         ([0.5], [1.0], "integers from 0 to 89"),
@@ -230,7 +231,7 @@ def test_a_sampler_takes_norms_in_its_order() -> None:
     assert sampler.context.seen()[served].tolist() == list(range(1, 11))
     with pytest.raises(CoresiftError, match=r"norms of shape \(3,\): one for each of 10 rows"):
         sampler.record(np.ones(3))
-    with pytest.raises(CoresiftError, match="do not know what the others saw"):
+    with pytest.raises(CoresiftError, match="do not know the norms of the others"):
         CoresetSampler((X, Y), SEEN, 10, num_replicas=2, rank=0)
 
 
@@ -264,7 +265,7 @@ def test_classes_look_at_their_own_norms() -> None:
 
 def test_settings_that_do_not_apply() -> None:
     for more in ({"pool_factor": 3.0}, {"automatic": True}, {"pool": AdaptiveRandom()}):
-        with pytest.raises(CoresiftError, match="scores = 'seen' cost nothing"):
+        with pytest.raises(CoresiftError, match="do not apply to scores = 'seen'"):
             AdaptiveCoreset(scores="seen", **more).select(told(np.ones(N)), 9, np.random.default_rng(0))
     with pytest.raises(CoresiftError, match="scores"):
         AdaptiveCoreset(scores="old").select(told(np.ones(N)), 9, np.random.default_rng(0))

@@ -69,7 +69,7 @@ def test_an_epoch_set_twice_selects_once() -> None:
 
 def test_a_warm_start_serves_everything_first() -> None:
     sampler = CoresetSampler(X, Warm(AdaptiveRandom()), 0.1, select_every=2, n_epochs=40)
-    assert (sampler.plan.n_full, sampler.plan.n_subset) == (2, 20)
+    assert (sampler.phases.n_full, sampler.phases.n_subset) == (2, 20)
     sizes = []
     for epoch in range(5):
         sampler.set_epoch(epoch)
@@ -166,8 +166,8 @@ def test_bad_input() -> None:
         CoresetSampler(X, "rbf", 0.1, num_replicas=2)
     with pytest.raises(InvalidInputError, match="y has 3"):
         CoresetSampler((X, Y[:3]), "rbf", 0.1)
-    with pytest.raises(InvalidInputError, match="a context was given"):
+    with pytest.raises(InvalidInputError, match="data is a SelectionContext"):
         CoresetSampler(SelectionContext(X), "rbf", 0.1, n_epochs=3)
     sampler = CoresetSampler(X, "random", 0.1)
-    with pytest.raises(InvalidInputError, match="100 samples"):
+    with pytest.raises(InvalidInputError, match="n_samples = 100"):
         sampler.load_state_dict({**sampler.state_dict(), "n_samples": 100})

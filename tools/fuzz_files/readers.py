@@ -18,10 +18,10 @@ from coresift._errors import InvalidInputError
 from coresift.coresets import load_run
 from coresift.data import load_dataset, read_idx
 from coresift.rows.rows import Rows
-from paper.bench.protocol import Cell
+from paper.bench.protocol import Run
 from paper.bench.store import Store
+from paper.figure_data import load_matrix
 from paper.lower_bound import CircleSensitivities
-from paper.named import load_named
 from paper.tables import read_table, write_table
 
 
@@ -122,14 +122,14 @@ def _parquet(embedding: bool, compression: str) -> Callable[[Path], Path]:
 
 def _read_source(**options: Any) -> Callable[[Path], object]:
     def read(path: Path) -> object:
-        source: Rows = open_rows(path, **options)
-        rows = 0
-        for start, chunk in source.chunks():
-            assert start == rows, f"a chunk begins at {start}, not at {rows}"
-            rows += len(chunk.X)
-            assert chunk.X.shape[1] == source.d
-            assert chunk.X.dtype == source.dtype
-        assert rows == source.n, f"{rows} rows were read, {source.n} were announced"
+        rows: Rows = open_rows(path, **options)
+        seen = 0
+        for block in rows.blocks():
+            assert block.start == seen, f"a block begins at {block.start}, not at {seen}"
+            seen += block.n
+            assert block.X.shape[1] == rows.d
+            assert block.X.dtype == rows.dtype
+        assert seen == rows.n, f"{seen} rows were read, {rows.n} were announced"
         return None
 
     return read
@@ -298,7 +298,7 @@ def _table(folder: Path) -> Path:
 def _records(folder: Path) -> Path:
     store = Store(folder, "mnist")
     for seed in range(2):
-        cell = Cell("mnist", 1, "paper", "RBF", 20, 0.01, seed)
+        cell = Run("mnist", 1, "paper", "RBF", 20, 0.01, seed)
         parts = dict.fromkeys(("selection", "training", "evaluation"), 1.5)
         numbers = {"n_epochs": 2, "subset_size": 6, "n_train": 60, "clock": "cpu"}
         record = {
@@ -375,7 +375,7 @@ READERS = (
     Reader(
         "mnist, figures",
         _mnist,
-        lambda path: load_named("mnist", path.parent.parent, 99, np.random.default_rng(0)).name,
+        lambda path: load_matrix("mnist", path.parent.parent, 99, np.random.default_rng(0)).name,
     ),
     Reader("cifar10 folder", _cifar_folder, _named("cifar10")),
     Reader("cifar10 tar", _cifar_archive(""), _named("cifar10")),

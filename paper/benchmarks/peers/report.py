@@ -24,7 +24,7 @@ MEASURES = (
 )
 
 INTRODUCTION = """\
-Written by `python -m benchmarks.peers --data-dir D` (extra `peers`); discussed in [docs/peers.md](../../docs/peers.md).
+Written by `python -m paper benchmark peers` (extra `peers`); discussed in [docs/peers.md](../../../docs/peers.md).
 Every method gets the same array (float32), the same size m and, where it has a kernel, the same kernel
 $e^{{-\\lVert p-x \\rVert^2/\\sigma^2}}$ with the median distance as $\\sigma$; each runs in a process of its own, one
 thread.

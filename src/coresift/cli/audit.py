@@ -1,17 +1,20 @@
-"""``coresift audit`` and ``coresift certify``: how wrong a coreset is found to be, and how wrong it can be."""
+"""``coresift audit`` and ``coresift certify``: the error of a coreset that a search finds, and the one proved."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import math
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
 import typer
 
-from coresift.cli.inputs import AsJson, Columns, Embedding, Input, Weight, open_input
+from coresift.cli.inputs import Input, open_input
 from coresift.cli.options import Settings
+
+if TYPE_CHECKING:
+    from coresift import Coreset, Rows
 
 CoresetFile = Annotated[
     Path,
@@ -19,33 +22,65 @@ CoresetFile = Annotated[
         metavar="CORESET", help="A .parquet or .npz file of 'coresift select' or of Coreset.save."
     ),
 ]
-Radius = Annotated[
-    float | None, typer.Option(help="Radius of the ball of queries, in bandwidths; default: the coreset's.")
-]
-Memory = Annotated[
-    str, typer.Option(help="Rows beyond this are kept in a temporary file, mapped into memory.")
-]
-Seed = Annotated[int, typer.Option(min=0, help="Seed of all randomness.")]
+
+
+def _option(default: Any, text: str, **more: Any) -> Any:
+    return field(default=default, metadata={"help": text, **more})
+
+
+@dataclass(frozen=True)
+class Question:
+    """The options that both commands share."""
+
+    columns: str | None = _option(
+        None, "Feature columns, separated by commas. Default: those of the coreset."
+    )
+    embedding: str | None = _option(None, "A column of lists of numbers; of .npz files the array.")
+    weight: str | None = _option(None, "The column of the input weights.")
+    radius: float | None = _option(
+        None, "Radius of the ball of queries, in bandwidths. Default: the coreset's."
+    )
+    seed: int = _option(0, "Seed of all randomness.", min=0)
+    max_memory: str = _option("2GB", "Rows beyond this are kept in a temporary file, mapped into memory.")
+    as_json: bool = _option(False, "Print the result as JSON.", flags=("--json",))
+
+    def load(self, data: str, coreset: Path) -> tuple[Rows, Coreset]:
+        """Open the data with the columns of the coreset, unless others are named, and read the coreset."""
+        from coresift import Coreset
+        from coresift._errors import InvalidInputError
+        from coresift.coresets import load_run
+
+        try:
+            core = Coreset.load(coreset)
+        except FileNotFoundError:
+            raise InvalidInputError(f"{coreset}: no such file.") from None
+        rows = open_input(data, self.columns, self.embedding, self.weight, recorded=load_run(coreset))
+        return rows, core
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the arguments that ``audit`` and ``certify`` share."""
+        return {"radius": self.radius, "max_memory": self.max_memory, "random_state": self.seed}
+
+    def print(self, settings: Settings, text: str, figures: dict[str, Any]) -> None:
+        """Print the sentence, or the figures as JSON."""
+        if self.as_json:
+            typer.echo(json.dumps(figures, allow_nan=False))
+        else:
+            settings.out.print(text)
 
 
 def audit(
     settings: Settings,
     data: Input,
     coreset: CoresetFile,
-    columns: Columns = None,
-    embedding: Embedding = None,
-    weight: Weight = None,
-    radius: Radius = None,
+    question: Question,
     starts: Annotated[int, typer.Option(min=1, help="Local searches.")] = 32,
     queries: Annotated[int, typer.Option(min=1, help="Random queries.")] = 1000,
     effort: Annotated[
         float, typer.Option(help="Most kernel evaluations, rows times queries, to spend.")
     ] = 1e10,
-    seed: Seed = 0,
-    max_memory: Memory = "2GB",
-    as_json: AsJson = False,
 ) -> None:
-    """Search for the query at which a coreset is most wrong: what is found is a lower bound on its error.
+    """Search for the query at which a coreset is most wrong: a lower bound on its error.
 
     \b
     Examples:
@@ -56,44 +91,29 @@ def audit(
     """
     from coresift import audit as search
 
-    def work(core: Any, X: np.ndarray, weights: np.ndarray | None) -> tuple[str, dict[str, Any]]:
-        found = search(
-            X,
-            core,
-            radius,
-            weights,
-            n_starts=starts,
-            n_random=queries,
-            max_evaluations=effort,
-            random_state=seed,
-        )
-        figures = {
-            "worst_error_found": found.worst_error,
-            "worst_ratio": found.worst_ratio,
-            "mean_error": found.mean_error,
-            "quantiles": {str(level): value for level, value in found.quantiles.items()},
-            "n_queries": found.n_queries,
-            "worst_query": found.worst_query.tolist(),
-        }
-        return f"Found (the true worst error may be larger): {found!r}.", figures
-
-    _with_data(settings, data, coreset, columns, embedding, weight, max_memory, as_json, work)
+    rows, core = question.load(data, coreset)
+    found = search(
+        rows, core, n_starts=starts, n_random=queries, max_evaluations=effort, **question.arguments()
+    )
+    figures = {
+        "worst_error_found": found.worst_error,
+        "worst_ratio": found.worst_ratio,
+        "mean_error": found.mean_error,
+        "quantiles": {str(level): value for level, value in found.quantiles.items()},
+        "n_queries": found.n_queries,
+        "worst_query": found.worst_query.tolist(),
+    }
+    question.print(settings, f"Found (the true worst error may be larger): {found!r}.", figures)
 
 
 def certify(
     settings: Settings,
     data: Input,
     coreset: CoresetFile,
-    columns: Columns = None,
-    embedding: Embedding = None,
-    weight: Weight = None,
-    radius: Radius = None,
+    question: Question,
     method: Annotated[str, typer.Option(help="auto, exact (all pairs of rows) or sampled.")] = "auto",
     sampled: Annotated[int, typer.Option(min=2, help="Rows of the samples of 'sampled'.")] = 20_000,
     delta: Annotated[float, typer.Option(help="Probability with which 'sampled' may fail.")] = 0.05,
-    seed: Seed = 0,
-    max_memory: Memory = "2GB",
-    as_json: AsJson = False,
 ) -> None:
     """Prove a bound on the error of a coreset, for all queries of its ball.
 
@@ -104,59 +124,18 @@ def certify(
 
     Columns and weights are those that the coreset was chosen with, unless others are named.
     """
-
-    def work(core: Any, X: np.ndarray, weights: np.ndarray | None) -> tuple[str, dict[str, Any]]:
-        proved = core.certify(
-            X,
-            weights,
-            radius,
-            method=method,
-            n_sampled=sampled,
-            delta=delta,
-            random_state=seed,
-            verbose=0 if settings.quiet else 1,
-        )
-        meaning = "" if proved.eps < 1 else " An error of 1 or more says nothing: the bound is vacuous here."
-        finite = {
-            name: value if not isinstance(value, float) or np.isfinite(value) else str(value)
-            for name, value in vars(proved).items()
-            if isinstance(value, float | int | str | None)
-        }
-        return f"Guaranteed: {proved}.{meaning}", finite
-
-    _with_data(settings, data, coreset, columns, embedding, weight, max_memory, as_json, work)
-
-
-def _with_data(
-    settings: Settings,
-    data: str,
-    coreset: Path,
-    columns: str | None,
-    embedding: str | None,
-    weight: str | None,
-    max_memory: str,
-    as_json: bool,
-    work: Callable[[Any, np.ndarray, np.ndarray | None], tuple[str, dict[str, Any]]],
-) -> None:
-    """Load coreset and data, work on them, print."""
-    from coresift import Coreset
-    from coresift._errors import InvalidInputError
-    from coresift.coresets import load_run
-    from coresift.coresets.budget import parse_bytes
-
-    limit = parse_bytes(max_memory, "max_memory")
-    try:
-        core = Coreset.load(coreset)
-    except FileNotFoundError:
-        raise InvalidInputError(f"{coreset}: no such file.") from None
-    source = open_input(data, columns, embedding, weight, recorded=load_run(coreset))
-    if source.n != core.n_samples:
-        raise InvalidInputError(
-            f"{source.name} has {source.n:,} rows, but {coreset} was chosen from {core.n_samples:,}."
-        )
-    with source.load(limit) as loaded:
-        text, figures = work(core, loaded.X, loaded.weights)
-    if as_json:
-        typer.echo(json.dumps(figures, allow_nan=False))
-    else:
-        settings.out.print(text)
+    rows, core = question.load(data, coreset)
+    proved = core.certify(
+        rows,
+        method=method,
+        n_sampled=sampled,
+        delta=delta,
+        verbose=0 if settings.quiet else 1,
+        **question.arguments(),
+    )
+    meaning = "" if proved.eps < 1 else " An error of 1 or more says nothing: the bound is vacuous here."
+    figures = {
+        name: str(value) if isinstance(value, float) and math.isinf(value) else value
+        for name, value in vars(proved).items()
+    }
+    question.print(settings, f"Guaranteed: {proved}.{meaning}", figures)

@@ -1,17 +1,13 @@
-"""The options that say what to read, and a display of passes; shared by the commands that read files."""
+"""The options that say what to read, shared by the commands that read files."""
 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
-from coresift.cli.options import Settings
 
 if TYPE_CHECKING:
     from coresift.rows.rows import Rows
@@ -68,19 +64,6 @@ def open_input(
     )
 
 
-@contextmanager
-def pass_display(settings: Settings) -> Iterator[Callable[[str, int], Callable[[int], None]]]:
-    """A progress bar for each pass, on standard error, where someone looks at it."""
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=settings.err, disable=not settings.shows_progress) as progress:
-
-        def on_pass(label: str, rows: int) -> Callable[[int], None]:
-            task = progress.add_task(label, total=rows)
-            return lambda done: progress.advance(task, done)
-
-        yield on_pass
-
-
 def _on_config(context: typer.Context, path: Path | None) -> Path | None:
     """Make the entries of a TOML file the defaults of the command's options."""
     if path is None:
@@ -91,11 +74,14 @@ def _on_config(context: typer.Context, path: Path | None) -> Path | None:
         raise typer.BadParameter(f"{path}: no such file") from None
     except (ValueError, RecursionError, OSError) as error:  # no TOML, no text, a number of 5,000 digits, ...
         raise typer.BadParameter(f"{path}: {error}") from error
-    known = {parameter.name for parameter in context.command.params}
+    known = {"input": "data"}
+    for parameter in context.command.params:  # by its name and by its options: n_cells is --cells
+        names = (str(parameter.name), *(flag.lstrip("-").replace("-", "_") for flag in parameter.opts))
+        known |= dict.fromkeys(names, str(parameter.name))
     defaults = {}
     for key, value in entries.items():
-        name = {"input": "data"}.get(key, key.replace("-", "_"))
-        if name not in known or name == "config":
+        name = known.get(key.replace("-", "_"), "config")
+        if name == "config":
             raise typer.BadParameter(f"{path}: unknown option {key!r}")
         defaults[name] = ",".join(map(str, value)) if isinstance(value, list) else value
     context.default_map = {**(context.default_map or {}), **defaults}

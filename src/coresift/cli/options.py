@@ -5,15 +5,21 @@ from __future__ import annotations
 import functools
 import inspect
 import logging
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
 
 import typer
 
+from coresift._errors import InvalidInputError
+
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from coresift._progress import Bars
 
 
 @dataclass
@@ -47,6 +53,12 @@ class Settings:
     def shows_progress(self) -> bool:
         """Whether a moving display may be drawn: someone looks at it and has not asked for silence."""
         return self.err.is_terminal and not self.quiet
+
+    def bars(self, *, transient: bool = False) -> Bars:
+        """Return a display that draws progress bars on standard error, if a moving display may be drawn."""
+        from coresift._progress import Bars
+
+        return Bars(self.err, disable=not self.shows_progress, transient=transient)
 
     def configure_logging(self) -> None:
         """Send the log of the package to standard error, at the level that was asked for."""
@@ -134,9 +146,11 @@ def with_common_options(function: Callable[..., None]) -> Callable[..., None]:
         values = {name: value for name, value in options.items() if name not in _COMMON}
         for each in own:
             if each.name in expanded:
-                values[each.name] = each.annotation(
-                    **{p.name: values.pop(p.name) for p in expanded[each.name]}
-                )
+                given = {p.name: values.pop(p.name) for p in expanded[each.name]}
+                try:
+                    values[each.name] = each.annotation(**given)
+                except InvalidInputError as error:  # wrong whatever the data: wrong usage
+                    raise typer.BadParameter(_as_option(str(error))) from error
         function(settings, **values)
 
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -144,19 +158,24 @@ def with_common_options(function: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
+def _as_option(message: str) -> str:
+    """The message about a field, with the name that it has on the command line."""
+    return re.sub(r"^(?:n_)?([a-z]\w*)(?= ?= )", lambda name: f"--{name[1].replace('_', '-')}", message)
+
+
 def field_options(kind: Any) -> Iterator[inspect.Parameter]:
     """Yield a parameter with a Typer option for each field of a dataclass that has a help text.
 
     The metadata of a field holds ``help`` and, optionally, ``flags`` (short or other names, such as ``("-b",)``),
     ``min``, and ``choices`` (a tuple, or a function that returns the names to complete). A field that takes several
-    types is read as text if that is one of them.
+    types, or anything, is read as text if it can be.
     """
     hints = get_type_hints(kind)
     for each in fields(kind):
         if "help" not in each.metadata:
             continue
         types = get_args(hints[each.name]) or (hints[each.name],)
-        taken: Any = next((simple for simple in (str, bool, float, int) if simple in types), str)
+        taken: Any = next((simple for simple in (str, bool, float, int, Path) if simple in types), str)
         flags = list(each.metadata.get("flags", ()))
         if not any(flag.startswith("--") for flag in flags):
             name = each.name.replace("_", "-")
@@ -169,7 +188,7 @@ def field_options(kind: Any) -> Iterator[inspect.Parameter]:
             metavar="|".join(choices) if isinstance(choices, tuple) else None,
             autocompletion=_completing(choices),
         )
-        if type(None) in types:
+        if each.default is None:
             taken = taken | None
         yield inspect.Parameter(
             each.name,
@@ -193,8 +212,9 @@ def command_group(help_text: str, question: str) -> typer.Typer:
     def which(context: typer.Context) -> None:
         if context.invoked_subcommand is None:
             names = ", ".join(command.name or "" for command in group.registered_commands)
+            program = context.find_root().command_path
             typer.echo(
-                f"coresift: error: {question}: {names}? Try '{context.command_path} --help'.", err=True
+                f"{program}: error: {question}: {names}? Try '{context.command_path} --help'.", err=True
             )
             raise typer.Exit(2)
 

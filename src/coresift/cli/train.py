@@ -1,130 +1,64 @@
-"""``coresift train``: train a network on a subset that is selected anew as it learns."""
+"""``coresift train``: train a network on a subset that is selected again every few epochs."""
 
+# ruff: noqa: RUF009 - the function called returns a field
 from __future__ import annotations
 
 import json
-import logging
-from collections.abc import Set
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from coresift._progress import logger
 from coresift.cli.inputs import AsJson, Config
 from coresift.cli.options import Settings
+from coresift.training.options import TrainOptions, option
 
-if TYPE_CHECKING:
-    from coresift.training import TrainResult
-
-logger = logging.getLogger(__name__)
-
-_NOT_KEPT = (
-    "settings",
-    "config",
-    "resume",
-    "out",
-    "as_json",
-    "threads",
-    "device",
-    "workers",
-    "checkpoint_seconds",
-)
-_FAR_BELOW = 0.05  # macro-F1, below the accuracy
+_TASKS = ("classification", "regression")
 _MODELS = ["lenet", "resnet18", "mlp"]
 
 
-def _strategies() -> list[str]:
-    from coresift.selection import registry
+def _datasets() -> list[str]:
+    from coresift.data import DATASETS
 
-    return [name.lower() for name in registry()]
+    return list(DATASETS)
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is trained, and on what."""
+
+    dataset: str | None = option(
+        None, "A name (see 'coresift datasets'), or your file or folder.", flags=("-d",), choices=_datasets
+    )
+    data_dir: Path | None = option(None, "Folder of the named data sets.")
+    download: bool = option(False, "Download the data set if it is missing.")
+    label: str | None = option(None, "Your own table: column of the labels or targets.")
+    test: str | None = option(None, "Your own data: file or folder of the test part.")
+    task: str | None = option(
+        None, "Your own data. [default: regression if targets have a decimal point]", choices=_TASKS
+    )
+    model: str = option(
+        "lenet", f"{', '.join(_MODELS)} or package.module:factory.", flags=("-m",), choices=lambda: _MODELS
+    )
+    width: int | None = option(None, "Width of resnet18 (64) or mlp (256).", min=1)
 
 
 def train(
     settings: Settings,
-    dataset: Annotated[
-        str | None,
-        typer.Option(
-            "--dataset",
-            "-d",
-            autocompletion=lambda: ["digits", "mnist", "cifar10", "cifar100", "imagenet", "covtype"],
-            help="A name ('coresift datasets' lists them), or a file or folder of your own.",
-        ),
-    ] = None,
-    data_dir: Annotated[Path | None, typer.Option(help="The folder of the named data sets.")] = None,
-    download: Annotated[
-        bool, typer.Option("--download", help="Fetch the data set if it is missing.")
-    ] = False,
-    label: Annotated[
-        str | None, typer.Option(help="Of a table: the column of the labels or targets.")
-    ] = None,
-    test: Annotated[
-        str | None, typer.Option(help="Of your own data: the test part, a file or folder.")
-    ] = None,
-    task: Annotated[
-        str | None,
-        typer.Option(
-            autocompletion=lambda: ["classification", "regression"],
-            help="Of your own data; by default numbers with a point are targets of a regression, all else classes.",
-        ),
-    ] = None,
-    model: Annotated[
-        str,
-        typer.Option(
-            "--model",
-            "-m",
-            autocompletion=lambda: _MODELS,
-            help="lenet, resnet18, mlp or package.module:factory.",
-        ),
-    ] = "lenet",
-    width: Annotated[int | None, typer.Option(min=1, help="Of resnet18 (64) or mlp (256).")] = None,
-    strategy: Annotated[
-        str,
-        typer.Option(
-            "--strategy", "-s", autocompletion=_strategies, help="What to select by; 'full' for all data."
-        ),
-    ] = "rbf",
-    budget: Annotated[
-        str, typer.Option("--budget", "-b", help="Samples to train on: 1%, 0.01 or 600.")
-    ] = "10%",
-    epochs: Annotated[int, typer.Option(min=1, help="A warm start runs fewer.")] = 200,
-    select_every: Annotated[int, typer.Option(min=1, help="Epochs between two selections.")] = 20,
-    batch_size: Annotated[int, typer.Option(min=1)] = 20,
-    lr: Annotated[float, typer.Option(help="Learning rate at the beginning.")] = 0.01,
-    momentum: Annotated[float, typer.Option()] = 0.9,
-    weight_decay: Annotated[float, typer.Option()] = 5e-4,
-    schedule: Annotated[
-        str, typer.Option(autocompletion=lambda: ["cosine", "constant"], help="cosine or constant.")
-    ] = "cosine",
-    loss: Annotated[
-        str | None,
-        typer.Option(help="By default cross_entropy, or mse where targets are numbers; l1, huber."),
-    ] = None,
-    val_fraction: Annotated[
-        float | None,
-        typer.Option(help="Share of the training data set aside; 0.1 where it is looked at, else 0."),
-    ] = None,
-    eval_every: Annotated[int, typer.Option(min=0, help="Epochs between two validations; 0: none.")] = 0,
-    augment: Annotated[
-        bool,
-        typer.Option("--augment/--no-augment", help="Random crops and mirror images where they are usual."),
-    ] = True,
-    seed: Annotated[int, typer.Option(min=0, help="Same seed, same run.")] = 0,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, mps.")] = "auto",
+    *,
+    subject: Subject,
+    options: TrainOptions,
     threads: Annotated[int | None, typer.Option(min=1, help="Threads of PyTorch.")] = None,
-    workers: Annotated[int, typer.Option("--workers", "-j", min=0, help="Processes that read images.")] = 0,
     out: Annotated[
-        Path | None,
-        typer.Option("--out", "-o", help="Folder of the run; a run that was killed goes on there."),
+        Path | None, typer.Option("--out", "-o", help="Folder of the run; resumed if it exists.")
     ] = None,
-    checkpoint_seconds: Annotated[float, typer.Option(min=0, help="Time between two checkpoints.")] = 30.0,
-    resume: Annotated[
-        Path | None,
-        typer.Option(metavar="RUN", help="Go on with a run that was killed; it knows its options."),
-    ] = None,
+    resume: Annotated[Path | None, typer.Option(help="Resume the run in this folder, as it was.")] = None,
     as_json: AsJson = False,
     config: Config = None,
 ) -> None:
-    """Train a network on a subset of a data set, selected anew every few epochs.
+    """Train a network on a subset of a data set, selected again every few epochs.
 
     \b
     Examples:
@@ -133,177 +67,133 @@ def train(
       coresift train --resume run
       coresift train --config run.toml --seed 1 --out run-1
 
-    RUN holds config.json, data.json, metrics.jsonl (a line per epoch), model.safetensors and result.json.
+    A run consists of config.json, data.json, metrics.jsonl (a line per epoch), model.safetensors and result.json.
     """
-    options = {name: value for name, value in locals().items() if name not in _NOT_KEPT}
     if resume is not None:
         if out is not None and out.resolve() != resume.resolve():
-            raise typer.BadParameter("--resume goes on in its own folder: --out does not go with it")
-        options = _options_of(resume, options, settings.given)
+            raise typer.BadParameter("--resume continues in its own folder: it does not go with --out")
         out = resume
-    if options["dataset"] is None:
+        subject, options = _recalled(resume, subject, options, settings.given)
+    if subject.dataset is None:
         raise typer.BadParameter("--dataset NAME is needed (or --resume RUN)")
     if out is None:
         raise typer.BadParameter("--out FOLDER is needed (or --resume RUN)")
+    _check(subject, options)
 
-    _check_words(options)
+    from coresift.training import RunFolder
 
-    from coresift.training.checkpoint import RunFolder
-
-    if (found := _finished(RunFolder(out), options, is_resumed=resume is not None)) is not None:
-        if not settings.quiet and not as_json:
-            settings.out.print(f"{out}: the run is finished.", soft_wrap=True)
-        return _print(settings, options, found, out, as_json)
-
-    import torch
-
-    if threads is not None:
-        torch.set_num_threads(threads)
-    result = _run(settings, options, out, device, workers, checkpoint_seconds)
-    found = {"test": result.test, "seconds": result.seconds.parts(), "n_epochs": result.n_epochs}
-    _print(settings, options, {**found, "subset_size": result.subset_size}, out, as_json)
-    return None
+    found = RunFolder(out).result()
+    if found is None or _kept(out) != _plain(subject, options):  # train() names what differs
+        found = _run(settings, subject, options, out, threads)
+    elif not settings.quiet and not as_json:
+        settings.out.print(f"{out}: the run is finished.", soft_wrap=True)
+    _print(settings, options.strategy, found, out, as_json)
 
 
-def _run(
-    settings: Settings,
-    options: dict[str, Any],
-    out: Path,
-    device: str,
-    workers: int,
-    checkpoint_seconds: float,
-) -> TrainResult:
-    from coresift.data import load_dataset
-    from coresift.selection import strategy_named
-    from coresift.training import build_model
-    from coresift.training import train as run
-    from coresift.training.progress import Bar
-
-    strategy = strategy_named(options["strategy"])  # a wrong name is said before data are read
-    own = {name: options[name] for name in ("label", "test", "task") if options.get(name) is not None}
-    data = load_dataset(options["dataset"], options["data_dir"], download=options["download"], **own)
-    outputs = None if data.n_outputs == 1 else data.n_outputs
-    model = build_model(
-        options["model"],
-        n_classes=outputs,
-        input_shape=data.input_shape,
-        width=options["width"],
-        seed=options["seed"],
-    )
-    passed = (
-        *("budget", "epochs", "select_every", "batch_size", "lr", "momentum", "weight_decay", "schedule"),
-        *("val_fraction", "eval_every", "augment", "seed"),
-    )
-    try:
-        return run(
-            model,
-            data,
-            strategy,
-            loss=options["loss"],
-            device=device,
-            workers=workers,
-            out=out,
-            checkpoint_seconds=checkpoint_seconds,
-            on_epoch=_log,
-            progress=Bar(
-                label=options["strategy"], console=settings.err, disable=not settings.shows_progress
-            ),
-            about={"options": _plain(options)},
-            **{name: options[name] for name in passed},
-        )
-    except KeyboardInterrupt:
-        if not settings.quiet:
-            settings.err.print(f"Stopped. To go on: coresift train --resume {out}", soft_wrap=True)
-        raise
-
-
-def _check_words(options: dict[str, Any]) -> None:
-    """Words that are wrong whatever the data are wrong usage, and said before anything is read."""
+def _check(subject: Subject, options: TrainOptions) -> None:
+    """Reject invalid options before anything is loaded."""
     from coresift._errors import InvalidInputError
     from coresift._validation import check_choice
     from coresift.coresets.budget import parse_budget
     from coresift.selection import strategy_named
 
     try:
-        strategy_named(options["strategy"])
-        check_choice(options["schedule"], "schedule", ("cosine", "constant"))
-        if options.get("task") is not None:
-            check_choice(options["task"], "task", ("classification", "regression"))
-        parse_budget(options["budget"], 2**53)  # whether there are so many samples is seen later
+        options.checked()
+        strategy_named(options.strategy)
+        parse_budget(options.budget, 2**53)  # the number of samples is not known yet
+        if subject.task is not None:
+            check_choice(subject.task, "task", _TASKS)
     except InvalidInputError as error:
         raise typer.BadParameter(str(error)) from error
 
 
-def _options_of(run: Path, options: dict[str, Any], given: Set[str]) -> dict[str, Any]:
-    """The options of a run; others that stand on the line are refused, as the run could not be the same."""
+def _run(
+    settings: Settings, subject: Subject, options: TrainOptions, out: Path, threads: int | None
+) -> dict[str, Any]:
+    import torch
+
+    from coresift.data import load_dataset
+    from coresift.training import build_model
+    from coresift.training import train as run
+
+    if threads is not None:
+        torch.set_num_threads(threads)
+    given = {name: getattr(subject, name) for name in ("data_dir", "download", "label", "test", "task")}
+    data = load_dataset(subject.dataset, **given)
+    model = build_model(
+        subject.model,
+        n_classes=None if data.n_outputs == 1 else data.n_outputs,
+        input_shape=data.input_shape,
+        width=subject.width,
+        seed=options.seed,
+    )
+    about = {"options": _plain(subject, options)}
+    try:
+        with settings.bars(transient=True) as bars:
+            result = run(model, data, **vars(options), out=out, on_epoch=_log, progress=bars, about=about)
+    except KeyboardInterrupt:
+        if not settings.quiet:
+            settings.err.print(f"Stopped. To resume: coresift train --resume {out}", soft_wrap=True)
+        raise
+    return {**vars(result), "seconds": result.seconds.parts()}
+
+
+def _recalled(
+    run: Path, subject: Subject, options: TrainOptions, given: frozenset[str]
+) -> tuple[Subject, TrainOptions]:
+    """Return the options of a run; reject those on the command line that differ."""
+    kept = _kept(run)
+    for name, value in _plain(subject, options).items():
+        if name in given and value != kept[name]:
+            flag = name.replace("_", "-")
+            raise typer.BadParameter(f"--{flag} {value}: the run was started with {kept[name]}")
+    return Subject(**{each.name: kept.pop(each.name) for each in fields(Subject)}), replace(options, **kept)
+
+
+def _kept(run: Path) -> dict[str, Any]:
+    """Return the options that a run was started with."""
     from coresift._errors import InvalidInputError
-    from coresift.training.checkpoint import RunFolder
+    from coresift.training import RunFolder
 
-    kept = (RunFolder(run).config().get("about") or {}).get("options")
-    if kept is None:
-        raise InvalidInputError(
-            f"{run}: was not started by 'coresift train'; call train(out=...) again instead."
-        )
-    for name, value in _plain(options).items():
-        if name in given and value != kept.get(name):
-            flag = f"--{name.replace('_', '-')}"
-            raise typer.BadParameter(f"{flag} {value}: the run was started with {kept.get(name)}")
-    return kept
+    about = RunFolder(run).config().get("about") or {}
+    if "options" not in about:
+        raise InvalidInputError(f"{run}: was not started by 'coresift train'; call train(out=...) again.")
+    return {**_plain(Subject(), TrainOptions()), **about["options"]}
 
 
-def _finished(folder: Any, options: dict[str, Any], *, is_resumed: bool) -> dict[str, Any] | None:
-    """The result of a run that is finished, without reading data; None if there is something to do."""
-    found = folder.result()
-    if found is None or is_resumed:
-        return found
-    kept = (folder.config().get("about") or {}).get("options")
-    return found if kept == _plain(options) else None  # the loop says what differs
-
-
-def _plain(options: dict[str, Any]) -> dict[str, Any]:
-    """As JSON holds them; paths are made absolute, so that a run goes on from another folder."""
+def _plain(subject: Subject, options: TrainOptions) -> dict[str, Any]:
+    """Return the options for JSON, with absolute paths, so that a run can be resumed from another folder."""
     from coresift.data import DATASETS
 
-    plain = dict(options)
-    if plain["data_dir"] is not None:
-        plain["data_dir"] = str(Path(plain["data_dir"]).expanduser().resolve())
-    for name in ("dataset", "test"):
-        if (
-            plain[name] is not None
-            and plain[name] not in DATASETS
-            and Path(plain[name]).expanduser().exists()
-        ):
-            plain[name] = str(Path(plain[name]).expanduser().resolve())
+    plain = {**asdict(subject), **options.recorded()}
+    for name in ("data_dir", "dataset", "test"):
+        path = None if plain[name] is None else Path(plain[name]).expanduser()
+        if path is not None and (name == "data_dir" or (plain[name] not in DATASETS and path.exists())):
+            plain[name] = str(path.resolve())
     return plain
 
 
 def _log(metrics: dict[str, Any]) -> None:
-    words = [f"loss {metrics['loss']:.4f}"]
-    words += [f"{name} {metrics[name]:.4f}" for name in ("accuracy", "val_accuracy") if name in metrics]
-    logger.info("epoch %d of %d: %s", metrics["epoch"], metrics["n_epochs"], ", ".join(words))
+    from coresift.training.loop import summary
+
+    logger.info("%s", summary(metrics))
 
 
-def _print(
-    settings: Settings, options: dict[str, Any], found: dict[str, Any], out: Path, as_json: bool
-) -> None:
+def _print(settings: Settings, strategy: str, found: dict[str, Any], out: Path, as_json: bool) -> None:
+    shown = {name: found[name] for name in ("test", "seconds", "n_epochs", "subset_size")}
     if as_json:
-        found = {name: value for name, value in found.items() if name != "history"}
-        settings.out.print_json(json.dumps({"run": str(out), **found}))
+        settings.out.print_json(json.dumps({"run": str(out), **shown}))
         return
-    test = found["test"] or {}
-    seconds = {name: value for name, value in found["seconds"].items() if name != "clock"}
-    qualities = {"accuracy": "accuracy {:.2%}", "rmse": "error {:.4g} (rms)", "loss": "loss {:.4g}"}
-    quality = next((words.format(test[name]) for name, words in qualities.items() if name in test), "nothing")
-    total = sum(seconds.values())
-    settings.out.print(
-        f"{options['strategy']}: {quality} on the test set, from {found['subset_size']:,} samples in "
-        f"{found['n_epochs']} epochs.",
-        soft_wrap=True,
-    )
+    test = shown["test"] or {}
+    seconds = {name: value for name, value in shown["seconds"].items() if name != "clock"}
+    words = {"accuracy": "accuracy {:.2%}", "rmse": "RMS error {:.4g}", "loss": "loss {:.4g}"}
+    quality = next((text.format(test[name]) for name, text in words.items() if name in test), "nothing")
+    effort = f"{shown['subset_size']:,} samples in {shown['n_epochs']} epochs"
+    lines = [f"{strategy}: {quality} on the test set, from {effort}."]
     if not settings.quiet:
-        if test.get("macro_f1", 1.0) < test.get("accuracy", 0.0) - _FAR_BELOW:
-            settings.out.print(f"Some classes do worse: macro-F1 {test['macro_f1']:.2%}.", soft_wrap=True)
+        if test.get("macro_f1", 1.0) < test.get("accuracy", 0.0) - 0.05:
+            lines.append(f"Some classes do worse: macro-F1 {test['macro_f1']:.2%}.")
         parts = ", ".join(f"{name} {value:.1f} s" for name, value in seconds.items())
-        settings.out.print(
-            f"{total:.1f} s: {parts}. The model is in {out / 'model.safetensors'}.", soft_wrap=True
-        )
+        lines.append(f"{sum(seconds.values()):.1f} s: {parts}. The model is in {out / 'model.safetensors'}.")
+    for line in lines:
+        settings.out.print(line, soft_wrap=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .points import Points, squared_norms
+from .points import Points, squared_distances, squared_norms
 from .ratio import DirectionKernel, GaussianKernel, Kernel, LaplacianKernel, LogRatio
 
 QUANTILES = (0.5, 0.9, 0.99)
@@ -33,14 +33,14 @@ class AuditResult:
     worst_query: np.ndarray
     """(d,) in the units of the data."""
     worst_ratio: float
-    """``S(x)/F(x)`` there: above 1 the subset says too much, below 1 too little."""
+    """``S(x)/F(x)`` there: above 1 the subset overestimates, below 1 it underestimates."""
     mean_error: float
     """Over random queries: half uniform in the ball (Laplacian: the ball of the data), half data rows drawn in
     proportion to their weights and brought into the ball."""
     quantiles: dict[float, float]
-    """Of the error over the same random queries."""
+    """Quantiles of the error over the same random queries."""
     n_queries: int
-    """How many queries were evaluated in all."""
+    """Number of queries evaluated."""
     loss: str
     radius: float
 
@@ -147,18 +147,11 @@ class _Search:
     """Queries tried so far with their log ratios, and the ways to try more."""
 
     def __init__(
-        self,
-        ratio: LogRatio,
-        radius: float,
-        rng: np.random.Generator,
-        max_evaluations: float | None,
+        self, ratio: LogRatio, radius: float, rng: np.random.Generator, max_evaluations: float | None
     ) -> None:
-        self.ratio = ratio
-        self.points = ratio.points
-        self.weights = ratio.weights
-        self.radius = radius
+        self.ratio, self.points, self.weights = ratio, ratio.points, ratio.weights
+        self.radius, self.rng = radius, rng
         self.reach = radius if np.isfinite(radius) else max(self.points.max_norm, 1.0)
-        self.rng = rng
         self.left = np.inf if max_evaluations is None else float(max_evaluations)
         self.n_queries = 0
         self.queries = np.empty((0, self.points.d))
@@ -177,9 +170,12 @@ class _Search:
         """The log ratios at ``queries``, which are remembered."""
         values = self.ratio(queries)
         self.spend(len(queries))
+        self._remember(queries, values)
+        return values
+
+    def _remember(self, queries: np.ndarray, values: np.ndarray) -> None:
         self.queries = np.concatenate((self.queries, queries))
         self.values = np.concatenate((self.values, values))
-        return values
 
     def project(self, queries: np.ndarray) -> np.ndarray:
         """The nearest queries of the ball."""
@@ -190,13 +186,9 @@ class _Search:
 
     def random_queries(self, count: int) -> np.ndarray:
         """Half uniform in the ball, half rows in proportion to their weights."""
-        in_ball = _directions(self.rng.standard_normal((count // 2, self.points.d)))
-        in_ball *= self.reach * self.rng.random((count // 2, 1)) ** (1.0 / self.points.d)
-        cumulative = np.cumsum(self.weights)
-        levels = cumulative[-1] * self.rng.random(count - count // 2)
-        picks = np.searchsorted(cumulative, levels, side="right")
-        last = np.flatnonzero(self.weights)[-1]  # rounding must not pick a row of weight zero
-        return np.concatenate((in_ball, self.project(self.points.take(np.minimum(picks, last)))))
+        in_ball = self.reach * uniform_in_ball(count // 2, self.points.d, self.rng)
+        picks = self.rng.choice(self.points.n, count - count // 2, p=self.weights / self.weights.sum())
+        return np.concatenate((in_ball, self.project(self.points.take(picks))))
 
     def chosen_queries(self, count: int) -> np.ndarray:
         """The centre and up to ``count`` rows where the ratio may be extreme, in the ball and on its boundary."""
@@ -206,19 +198,13 @@ class _Search:
         with np.errstate(divide="ignore"):
             excess = self.ratio.subset_weights / self.weights[subset]
         norms, cover = self._norms_and_cover()
-        rows = np.unique(
-            np.concatenate(
-                (
-                    subset[np.argsort(-excess, kind="stable")[:share]],
-                    subset[self.rng.permutation(subset.size)[:share]],
-                    positive[np.argsort(-norms[positive], kind="stable")[:share]],
-                    positive[np.argsort(cover[positive], kind="stable")[:share]],
-                )
-            )
+        kinds = (
+            subset[np.argsort(-excess, kind="stable")[:share]],
+            subset[self.rng.permutation(subset.size)[:share]],
+            positive[np.argsort(-norms[positive], kind="stable")[:share]],
+            positive[np.argsort(cover[positive], kind="stable")[:share]],
         )
-        if positive.size <= count:
-            rows = positive
-        chosen = self.points.take(rows)
+        chosen = self.points.take(positive if positive.size <= count else np.unique(np.concatenate(kinds)))
         parts = [np.zeros((1, self.points.d)), self.project(chosen)]
         if np.isfinite(self.radius):
             parts.append(self.radius * _directions(chosen))
@@ -233,10 +219,7 @@ class _Search:
         for span, block in self.points.blocks(extra_columns=2 * len(sample), budget=1 << 22):
             norms[span] = np.sqrt(block.sq_norms)
             if len(sample):
-                distance = block.dot(anchors)
-                distance *= -2.0
-                distance += squared_norms(anchors)
-                cover[span] = -(distance.min(axis=1) + block.sq_norms)
+                cover[span] = -squared_distances(block, anchors).min(axis=1)
         self.left -= len(sample) * self.points.n
         return norms, cover
 
@@ -247,9 +230,7 @@ class _Search:
         starts, signs = _both_ways(self.queries, self.values, count, _SEPARATION * length)
         starts = np.concatenate((starts, np.zeros((2, self.points.d))))
         signs = np.concatenate((signs, (1.0, -1.0)))
-        ends, values = self._ascend(self.ratio, starts, signs, self.project, length, max_iter)
-        self.queries = np.concatenate((self.queries, ends))
-        self.values = np.concatenate((self.values, values))
+        self._remember(*self._ascend(self.ratio, starts, signs, self.project, length, max_iter))
 
     def try_nearest_rows(self) -> None:
         """Evaluate the rows next to the best queries: the Laplacian ratio has its kinks, and most extremes, there."""
@@ -301,7 +282,9 @@ class _Search:
         path = np.arange(len(x))
         for iteration in range(max_iter):
             trial = project(x + step[:, None] * gradient)
-            gain = _row_dots(gradient, trial - x)  # to first order; not negative, by the projection
+            gain = np.einsum(
+                "ij,ij->i", gradient, trial - x
+            )  # to first order; not negative, by the projection
             going = gain > _LEAST_GAIN * np.abs(values)
             if not going.any() or self.left < going.sum() * self.points.n:
                 break
@@ -313,7 +296,7 @@ class _Search:
             # Spectral steps need the freedom to be worse than the last, but not than the worst of the last few.
             accepted = new_values >= history.min(axis=0) + 1e-4 * gain
             move = trial - x
-            bend = _row_dots(move, gradient - new_gradient)  # minus the curvature along the move
+            bend = np.einsum("ij,ij->i", move, gradient - new_gradient)  # minus the curvature along the move
             spectral = np.where(bend > 0.0, squared_norms(move) / np.where(bend > 0.0, bend, 1.0), 4.0 * step)
             step = np.where(accepted, spectral, 0.25 * step)
             x = np.where(accepted[:, None], trial, x)
@@ -329,8 +312,9 @@ class _Search:
         return signs * values, signs[:, None] * gradient
 
 
-def _row_dots(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    return np.einsum("ij,ij->i", a, b)
+def uniform_in_ball(count: int, d: int, rng: np.random.Generator) -> np.ndarray:
+    """Draw (count, d) points uniformly from the unit ball."""
+    return _directions(rng.standard_normal((count, d))) * rng.random((count, 1)) ** (1.0 / d)
 
 
 def _directions(vectors: np.ndarray) -> np.ndarray:

@@ -191,13 +191,7 @@ def certify_sampled(
 
     So :math:`\|b\|^2 \le U + c\|b\|`, that is :math:`\|b\| \le (c + \sqrt{c^2 + 4U})/2`. O(N (N + m) d) time.
     """
-    cumulative = np.cumsum(shares)
-    first, second = (
-        np.minimum(
-            np.searchsorted(cumulative, rng.random(n_sampled) * cumulative[-1], side="right"), points.n - 1
-        )
-        for _ in range(2)
-    )
+    first, second = (rng.choice(points.n, n_sampled, p=shares / shares.sum()) for _ in range(2))
     known = np.bincount(first, minlength=points.n) / n_sampled
     known[subset] -= subset_shares
     rounding = rounding_of_form(points, known, loss)

@@ -7,12 +7,12 @@ are one vector :math:`\mu_P = \sum_p w_p k(p, \cdot)`, the subset another, and :
 .. math:: |S(x) - F(x)| \le \|\mu_S - \mu_P\| = \mathrm{MMD}(S, P) \quad\text{for all } x \text{ at once.}
 
 With the signed coefficients :math:`\nu = v - w` on the rows, :math:`\mathrm{MMD}^2 = \nu^\top K \nu`: one
-symmetric sweep over pairs of rows, in tiles, without a matrix of n by n or even m by n.
+symmetric sweep over pairs of rows, in tiles; it never allocates an n x n or even an m x n matrix.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -55,24 +55,29 @@ def tile_slices(points: Points, count: int) -> list[slice]:
     return list(row_slices(count, max(_ROWS_BYTES / _SIDE, 8.0 * width), _ROWS_BYTES))
 
 
+def symmetric_tiles(points: Points, rows: np.ndarray, loss: str) -> Iterator[tuple[slice, slice, np.ndarray]]:
+    """Yield the tiles on and above the diagonal of the kernel matrix of the rows, with their rows and columns."""
+    slices = tile_slices(points, len(rows))
+    for i, left in enumerate(slices):
+        mine = points.gather(rows[left])
+        own = kernel_tile(loss, mine, mine)
+        np.fill_diagonal(own, 1.0)  # the root of a rounded zero would cost the Laplacian half the digits
+        yield left, left, own
+        for right in slices[i + 1 :]:
+            yield left, right, kernel_tile(loss, mine, points.gather(rows[right]))
+
+
 def quadratic_form(
     points: Points, coefficients: np.ndarray, loss: str, progress: Progress | None = None
 ) -> float:
     r""":math:`\sum_{ij} c_i c_j k(z_i, z_j)`, O(n^2 d / 2) time, a few tiles of memory; zero coefficients cost
     nothing."""
     rows = np.flatnonzero(coefficients)
-    slices = tile_slices(points, len(rows))
+    c = coefficients[rows]
     total = 0.0
-    for i, left in enumerate(slices):
-        mine = points.gather(rows[left])
-        c = coefficients[rows[left]]
-        own = kernel_tile(loss, mine, mine)
-        np.fill_diagonal(own, 1.0)  # the root of a rounded zero would cost the Laplacian half the digits
-        total += float(c @ own @ c)
-        for right in slices[i + 1 :]:
-            tile = kernel_tile(loss, mine, points.gather(rows[right]))
-            total += 2.0 * float(c @ (tile @ coefficients[rows[right]]))
-        if progress is not None:
+    for left, right, tile in symmetric_tiles(points, rows, loss):
+        total += (1.0 if left == right else 2.0) * float(c[left] @ (tile @ c[right]))
+        if progress is not None and right.stop == len(rows):
             progress(left.stop - left.start)
     return total
 
@@ -91,13 +96,9 @@ def potential(points: Points, at: np.ndarray, coefficients: np.ndarray, loss: st
 def kernel_matrix(points: Points, rows: np.ndarray, loss: str) -> np.ndarray:
     """(m, m) kernel values of the rows with each other; for m of some thousands at most."""
     out = np.empty((len(rows), len(rows)))
-    slices = tile_slices(points, len(rows))
-    for i, left in enumerate(slices):
-        mine = points.gather(rows[left])
-        for right in slices[i:]:
-            out[left, right] = kernel_tile(loss, mine, points.gather(rows[right]))
-            out[right, left] = out[left, right].T
-    np.fill_diagonal(out, 1.0)
+    for left, right, tile in symmetric_tiles(points, rows, loss):
+        out[left, right] = tile
+        out[right, left] = tile.T
     return out
 
 

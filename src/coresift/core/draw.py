@@ -36,7 +36,7 @@ METHODS = ("systematic", "iid", "keys")
 
 _EPS = float(np.finfo(np.float64).eps)
 _BLOCK = 1 << 18  # rows handled at once while a guide is built: its temporaries stay in cache
-_KEPT_PLANS = 2  # sizes whose capped plans are kept; each holds about 1.75 float64 vectors of n
+_KEPT_SIZES = 2  # sizes whose capped draws are kept; each holds about 1.75 float64 vectors of n
 _SEED_LIMIT = 1 << 128  # Philox has a 128-bit key
 
 
@@ -59,9 +59,10 @@ class DrawTable:
         refused.
     weights : (n,) float64, finite, >= 0
         The input weights. Rows of weight zero are never drawn.
-    order_rng : numpy.random.Generator
+    order_rng : numpy.random.Generator or None
         Gives the random order along which ``systematic`` walks. It is fixed here, for good: labels that are
-        sorted, interleaved or periodic in the data are in random places of the order.
+        sorted, interleaved or periodic in the data are in random places of the order. None keeps the order of
+        the rows, for a draw along strata.
 
     Notes
     -----
@@ -71,7 +72,7 @@ class DrawTable:
     1e150.
     """
 
-    def __init__(self, scores: Floats, weights: Floats, order_rng: np.random.Generator) -> None:
+    def __init__(self, scores: Floats, weights: Floats, order_rng: np.random.Generator | None) -> None:
         drawable = scores > 0
         if not np.array_equal(drawable, weights > 0):
             row = int(np.flatnonzero(drawable != (weights > 0))[0])
@@ -95,10 +96,11 @@ class DrawTable:
             if n_drawable == scores.size
             else np.flatnonzero(drawable).astype(kind)
         )
-        order_rng.shuffle(rows)
+        if order_rng is not None:
+            order_rng.shuffle(rows)
         self._base = _Line(rows, self.scores)
         self._largest = float(self.scores.max())
-        self._plans: dict[int, _Capped] = {}
+        self._capped: dict[int, _Capped] = {}
 
     @property
     def n_samples(self) -> int:
@@ -166,15 +168,14 @@ class DrawTable:
         return Draw(rows, weights, None)
 
     def _systematic_capped(self, size: int, rng: np.random.Generator) -> Draw:
-        plan = self._plans.get(size)
-        if plan is None:
-            plan = _cap(self._base, self.scores, self.weights, size)
-            while len(self._plans) >= _KEPT_PLANS:
-                del self._plans[next(iter(self._plans))]
-            self._plans[size] = plan
-        free = plan.line.walk(size - plan.rows.size, rng)
-        rows = self._ascending(np.concatenate((plan.rows, free)))
-        return Draw(rows, plan.weights.take(rows), None)
+        if size not in self._capped:
+            capped = _cap(self._base, self.scores, self.weights, size)
+            while len(self._capped) >= _KEPT_SIZES:
+                del self._capped[next(iter(self._capped))]
+            self._capped[size] = capped
+        certain, line, weights = self._capped[size]
+        rows = self._ascending(np.concatenate((certain, line.walk(size - certain.size, rng))))
+        return Draw(rows, weights.take(rows), None)
 
     def _ascending(self, rows: Ints) -> NDArray[np.int64]:
         """Distinct rows, sorted: by a pass over n flags when that is cheaper than comparing."""
@@ -246,7 +247,7 @@ def key_candidates(scores: Floats, weights: Floats, seed: int, start: int, size:
     _check_size(size)
     keys = keys_of(scores, seed, start)
     kept = np.flatnonzero(scores > 0)
-    kept = kept[_smallest(keys[kept], size + 1)]
+    kept = kept[smallest(keys[kept], size + 1)]
     return KeyCandidates(kept + start, keys[kept], scores[kept], weights[kept])
 
 
@@ -254,7 +255,7 @@ def merge_candidates(parts: Iterable[KeyCandidates], size: int) -> KeyCandidates
     """The ``size + 1`` smallest keys of the union of disjoint chunks, at least one; in any order and nesting."""
     rows, keys, scores, weights = (np.concatenate(column) for column in zip(*parts, strict=True))
     ascending = np.argsort(rows)
-    kept = ascending[_smallest(keys[ascending], size + 1)]
+    kept = ascending[smallest(keys[ascending], size + 1)]
     return KeyCandidates(rows[kept], keys[kept], scores[kept], weights[kept])
 
 
@@ -274,7 +275,7 @@ def finish_keys(candidates: KeyCandidates, size: int) -> Draw:
     return Draw(rows[won], weights[won] / -np.expm1(-scores[won] * keys[last]), None)
 
 
-def _smallest(keys: Floats, count: int) -> NDArray[np.intp]:
+def smallest(keys: Floats, count: int) -> NDArray[np.intp]:
     """Positions, ascending, of the ``count`` smallest keys; of equal keys the earlier ones."""
     if keys.size <= count:
         return np.arange(keys.size)

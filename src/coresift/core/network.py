@@ -19,16 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .points import Block, Points, squared_norms
-
-
-def squared_distances(block: Block, centers: np.ndarray) -> np.ndarray:
-    """(b, L) squared distances of the rows of a block from centres."""
-    squares = block.dot(centers)
-    squares *= -2.0
-    squares += block.sq_norms[:, None]
-    squares += squared_norms(centers)
-    return np.maximum(squares, 0.0, out=squares)  # rounding can leave a tiny negative number
+from .points import Block, Points, squared_distances
 
 
 def activations(block: Block, centers: np.ndarray) -> np.ndarray:
@@ -55,17 +46,17 @@ class NetworkSums:
         return float(np.sum(alphas * (self.gram @ alphas)))
 
     def loss(self, alphas: np.ndarray) -> float:
-        r""":math:`\sum_p w_p |y_p - \phi(p)|^2`, multiplied out; its rounding error is a part of :meth:`scale`."""
+        r""":math:`\sum_p w_p |y_p - \phi(p)|^2`, multiplied out; its rounding error is a part of :meth:`magnitude`."""
         return float(self.targets.sum()) - 2.0 * self.cross(alphas) + self.square(alphas)
 
-    def cross_scale(self, alphas: np.ndarray) -> float:
+    def cross_magnitude(self, alphas: np.ndarray) -> float:
         r""":math:`\sum_{ik} |a_{ik}| (\phi^+_{ik} + \phi^-_{ik})`: what the cross term's error is measured by."""
         return float(np.sum(np.abs(alphas) * (self.positive + self.negative)))
 
-    def scale(self, alphas: np.ndarray) -> float:
+    def magnitude(self, alphas: np.ndarray) -> float:
         r""":math:`\sum_{pk} w_p (|y_{pk}| + \sum_i |a_{ik}| f(p, c_i))^2`: the loss, every term with a plus."""
         absolute = np.abs(alphas)
-        return float(self.targets.sum()) + 2.0 * self.cross_scale(alphas) + self.square(absolute)
+        return float(self.targets.sum()) + 2.0 * self.cross_magnitude(alphas) + self.square(absolute)
 
     def diagonal(self, alphas: np.ndarray) -> float:
         r""":math:`D = \sum_{ik} a_{ik}^2 G_{ii}`, the paper's stand-in for the square term.
@@ -106,7 +97,7 @@ def network_sums(
     positive, negative = np.zeros((n_centers, n_outputs)), np.zeros((n_centers, n_outputs))
     gram = np.zeros((n_centers, n_centers))
     if rows is not None:
-        points, targets = _subset(points, rows), targets[rows]
+        points, targets = points.subset(rows), targets[rows]
     for span, block in points.blocks(extra_columns=3 * n_centers + 3 * n_outputs):
         values, w, y = activations(block, centers), weights[span, None], targets[span]
         totals += np.sum(w * y**2, axis=0)
@@ -114,10 +105,6 @@ def network_sums(
         negative += values.T @ (w * np.maximum(-y, 0.0))
         gram += values.T @ (w * values)
     return NetworkSums(totals, positive, negative, 0.5 * (gram + gram.T))
-
-
-def _subset(points: Points, rows: np.ndarray) -> Points:
-    return Points(points.X[rows], points.center, points.scale, points.max_norm)
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import minimize
 
-from .audit import worst_query
+from .audit import uniform_in_ball, worst_query
 from .network import Network, loss_and_gradient, network_sums
 from .points import Points, squared_norms
 
@@ -19,14 +19,14 @@ class NetworkAudit:
     """The worst network that a search found. The true worst error may be larger; it is never smaller."""
 
     worst_error: float
-    """``|loss_S - loss_P| / scale`` there, the scale being the sum of ``w (|y| + sum |a| f)^2``: what an eps bounds."""
+    """``|loss_S - loss_P| / magnitude`` there, for the magnitude ``sum w (|y| + sum |a| f)^2``: what an eps bounds."""
     centers: np.ndarray
     """(L, d), in the units of the data."""
     alphas: np.ndarray
     """(L, K)."""
     loss_data: float
     loss_coreset: float
-    scale: float
+    magnitude: float
     mean_error: float
     """Over the random networks that the search began with."""
     n_networks: int
@@ -34,7 +34,7 @@ class NetworkAudit:
 
     def __repr__(self) -> str:
         return (
-            f"worst error found {self.worst_error:.4g} of the scale (loss {self.loss_coreset:.4g} for "
+            f"worst error found {self.worst_error:.4g} of the magnitude (loss {self.loss_coreset:.4g} for "
             f"{self.loss_data:.4g}) among {self.n_networks} networks of {len(self.centers)} neurons; "
             f"random networks: mean {self.mean_error:.3g}"
         )
@@ -62,60 +62,47 @@ def worst_network(
 
     O(n L (d + K)) an evaluation, at most about ``n_starts * (max_iter + 8)`` of them and the search for single queries.
     """
-    subset = Points(points.X[rows], points.center, points.scale, points.max_norm)
-    problem = _Problem(points, weights, targets, subset, subset_weights, targets[rows], radius)
-    starts = _starts(problem, rows, n_neurons, _RANDOM_PER_START * n_starts, rng)
+    n_random = _RANDOM_PER_START * n_starts
+    problem = _Problem(points, weights, targets, points.subset(rows), subset_weights, targets[rows], radius)
+    starts = _starts(problem, rows, n_neurons, n_random, rng)
     values = np.array([problem.error(start) for start in starts])
     order = np.argsort(-np.abs(values), kind="stable")[:n_starts]
     best, best_value = starts[order[0]], values[order[0]]
-    for start, value in ((starts[at], values[at]) for at in order):
-        sign = 1.0 if value >= 0 else -1.0
-        found = minimize(
-            problem.negative,
-            start,
-            args=(sign,),
-            jac=True,
-            method="L-BFGS-B",
-            options={"maxiter": max_iter},
-        )
+    for at in order:
+        sign = 1.0 if values[at] >= 0 else -1.0
+        options = {"maxiter": max_iter}
+        found = minimize(problem.negative, starts[at], (sign,), "L-BFGS-B", jac=True, options=options)
         if -found.fun > abs(best_value):
             best, best_value = found.x, -sign * found.fun
     network = problem.network(best)
     truth = network_sums(points, weights, targets, network.centers)
     drawn = network_sums(points, subset_weights, targets, network.centers, rows)
-    scale = truth.scale(network.alphas)
+    magnitude = truth.magnitude(network.alphas)
     loss_data, loss_coreset = truth.loss(network.alphas), drawn.loss(network.alphas)
-    n_random = _RANDOM_PER_START * n_starts
     return NetworkAudit(
-        worst_error=abs(loss_coreset - loss_data) / scale,
+        worst_error=abs(loss_coreset - loss_data) / magnitude,
         centers=points.to_data(network.centers),
         alphas=network.alphas,
         loss_data=loss_data,
         loss_coreset=loss_coreset,
-        scale=scale,
+        magnitude=magnitude,
         mean_error=float(np.abs(values[:n_random]).mean()),
         n_networks=problem.n_evaluations,
     )
 
 
+@dataclass(eq=False)
 class _Problem:
     """The signed error of a network as a function of one vector: coordinates ``u`` of the centres, then outputs."""
 
-    def __init__(
-        self,
-        points: Points,
-        weights: np.ndarray,
-        targets: np.ndarray,
-        subset: Points,
-        subset_weights: np.ndarray,
-        subset_targets: np.ndarray,
-        radius: float,
-    ) -> None:
-        self.points, self.weights, self.targets = points, weights, targets
-        self.subset, self.subset_weights, self.subset_targets = subset, subset_weights, subset_targets
-        self.radius = radius
-        self.absolute = np.abs(targets)
-        self.n_evaluations = 0
+    points: Points
+    weights: np.ndarray
+    targets: np.ndarray
+    subset: Points
+    subset_weights: np.ndarray
+    subset_targets: np.ndarray
+    radius: float
+    n_evaluations: int = 0
 
     def network(self, vector: np.ndarray) -> Network:
         free, alphas = self.split(vector)
@@ -123,10 +110,8 @@ class _Problem:
 
     def split(self, vector: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         d, n_outputs = self.points.d, self.targets.shape[1]
-        n_neurons = len(vector) // (d + n_outputs)
-        return vector[: n_neurons * d].reshape(n_neurons, d), vector[n_neurons * d :].reshape(
-            n_neurons, n_outputs
-        )
+        end = len(vector) // (d + n_outputs) * d
+        return vector[:end].reshape(-1, d), vector[end:].reshape(-1, n_outputs)
 
     def joined(self, centers: np.ndarray, alphas: np.ndarray) -> np.ndarray:
         """The vector of a network; centres on the boundary are drawn in a little, for there u is infinite."""
@@ -149,15 +134,15 @@ class _Problem:
         of_subset, subset_slope = loss_and_gradient(
             self.subset, self.subset_weights, self.subset_targets, network
         )
-        scale, scale_slope = loss_and_gradient(self.points, self.weights, self.absolute, plus)
-        value = (of_subset - of_data) / scale
-        d_centers = subset_slope.centers - slope.centers - value * scale_slope.centers
-        d_alphas = subset_slope.alphas - slope.alphas + value * scale_slope.alphas * np.sign(alphas)
+        magnitude, magnitude_slope = loss_and_gradient(self.points, self.weights, np.abs(self.targets), plus)
+        value = (of_subset - of_data) / magnitude
+        d_centers = subset_slope.centers - slope.centers - value * magnitude_slope.centers
+        d_alphas = subset_slope.alphas - slope.alphas + value * magnitude_slope.alphas * np.sign(alphas)
         # dc/du = R (I - u u^T / (1 + |u|^2)) / sqrt(1 + |u|^2)
         shrink = _shrink(free)
         along = np.sum(free * d_centers, axis=1, keepdims=True)
         d_free = self.radius * shrink * (d_centers - free * along * shrink**2)
-        gradient = np.concatenate((d_free.ravel(), d_alphas.ravel())) / scale
+        gradient = np.concatenate((d_free.ravel(), d_alphas.ravel())) / magnitude
         return -sign * value, -sign * gradient
 
 
@@ -174,25 +159,15 @@ def _starts(
     starts = []
     for _ in range(n_random):
         at_rows = points.take(rng.choice(points.n, n_neurons, p=problem.weights / problem.weights.sum()))
-        directions = rng.standard_normal((n_neurons, points.d))
-        directions /= np.sqrt(squared_norms(directions))[:, None]
-        in_ball = problem.radius * directions * rng.random((n_neurons, 1)) ** (1.0 / points.d)
+        in_ball = problem.radius * uniform_in_ball(n_neurons, points.d, rng)
         centers = np.where(rng.random((n_neurons, 1)) < 0.5, at_rows, in_ball)
         alphas = typical * 10.0 ** rng.uniform(-1, 2) * rng.standard_normal((n_neurons, n_outputs))
         starts.append(problem.joined(centers, alphas))
     root = np.sqrt(2.0)
     scaled = Points(points.X, points.center, points.scale / root, points.max_norm * root)
+    subset, radius = (rows, problem.subset_weights), root * problem.radius
     worst = worst_query(
-        scaled,
-        problem.weights,
-        rows,
-        problem.subset_weights,
-        root * problem.radius,
-        "gaussian",
-        rng,
-        n_starts=8,
-        n_random=200,
-        max_iter=25,
+        scaled, problem.weights, *subset, radius, "gaussian", rng, n_starts=8, n_random=200, max_iter=25
     )
     center = points.to_scaled(worst.worst_query)
     for size in (1.0, 1e2, 1e4):

@@ -10,88 +10,24 @@ ball, :math:`c_p = e^{H_p}(1+H_p)` and :math:`u = w/c`:
           \le c_p\Big(\frac{u_p}{\sum u} + u_p|U(q_p)|_1\Big),
 
 the last step by the l1-SVD of the lifted points with weights u (:mod:`coresift.core.lewis`). Any :math:`H_p
-\ge (|p|+R)^2` will do; that is what decides below whether a printed constant is a certificate. Scores are
-never capped at 1: they average thousands, and a cap would make every draw uniform.
-"""
+\ge (|p|+R)^2` will do; that decides whether a printed constant is a certificate. Scores are never capped at 1: they
+average thousands, and a cap would make every draw uniform. O(n d^2) a pass, a handful of passes. The kinds:
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-from typing import Literal
-
-import numpy as np
-from scipy.special import logsumexp
-
-from .bound import SensitivityBound, log_shares
-from .lewis import lewis_weights
-from .points import Points, squared_norms
-from .rowwise import BLOCK_BYTES
-
-
-def algorithm1(points: Points, weights: np.ndarray, radius: float, tol: float = 1e-3) -> SensitivityBound:
-    r"""Algorithm 1 as printed: :math:`s(p) = e^{12R^2}(1+8R^2)\,(w_p/W + w_p|U(q_p)|_1)`, uncapped.
-
-    U is that of the l1-SVD of the lifted points with weights w. With one constant for all points the weights
-    u are w up to a factor, so the proof above needs :math:`e^{12R^2}(1+8R^2) \ge e^B(1+B)` for :math:`B =
+``"paper"``
+    Algorithm 1 as printed: :math:`s(p) = e^{12R^2}(1+8R^2)\,(w_p/W + w_p|U(q_p)|_1)`. With one constant for all points
+    the weights u are w up to a factor, so the proof needs :math:`e^{12R^2}(1+8R^2) \ge e^B(1+B)` for :math:`B =
     (\rho+R)^2`, :math:`\rho` the largest norm: true for points of the unit ball and :math:`R \ge 1`, false
-    for far points and a small ball. O(n d^2) a pass, a handful of passes.
-    """
-    log_constant = 12.0 * radius**2 + np.log1p(8.0 * radius**2)
-    farthest = (points.max_norm + radius) ** 2
-    is_certified = bool(log_constant >= farthest + np.log1p(farthest))
-    log_w = log_shares(weights)
-    log_l1 = _log_l1_sensitivity(points, log_w, tol)
-    log_values = log_constant + np.logaddexp(log_w - logsumexp(log_w), log_l1)
-    relation, verdict = ("is at least", "holds") if is_certified else ("is below", "does not apply")
-    note = (
-        f"At R = {radius:.4g} and largest norm rho = {points.max_norm:.4g} the constant e^(12R^2)(1+8R^2) "
-        f"{relation} e^B(1+B), B = (rho+R)^2, so the paper's proof {verdict}."
-    )
-    return SensitivityBound(log_values, "paper", is_certified, note)
-
-
-def lemma(
-    points: Points,
-    weights: np.ndarray,
-    radius: float,
-    variant: Literal["auto", "printed", "tight"] = "auto",
-    tol: float = 1e-3,
-) -> SensitivityBound:
-    r"""The appendix lemma, Gaussian: :math:`s(p) \le c_p\,(u_p/\sum u + u_p|U(q_p)|_1)`, :math:`u = w/c`.
-
-    ``variant="printed"`` takes the paper's :math:`c_p = e^{H}(1+H)` with :math:`H = 3R^2|q_p|`, stated for
-    :math:`R \ge 1`. It is a certificate exactly when :math:`3R^2|q_p| \ge (|p|+R)^2` for every point, which
-    Cauchy-Schwarz gives for :math:`R \ge 0.65` (:math:`1+R^2+R^4 \le 9R^4`). ``"tight"`` takes :math:`H =
-    (|p|+R)^2`, valid for every R by the same proof, and smaller. ``"auto"`` is the printed one where the
-    paper states it, :math:`R \ge 1`, and the tight one elsewhere.
-    """
-    log_w = log_shares(weights)
-    norms = np.sqrt(_sq_norms(points))
-    reach = (norms + radius) ** 2
-    printed = 3.0 * radius**2 * _lifted_norms(norms)
-    if variant == "auto":
-        variant = "printed" if radius >= 1.0 else "tight"
-    if variant == "printed":
-        exponent = printed
-        # at R >= 1 the inequality is strict by far: no allowance for rounding is needed
-        is_certified = bool(np.all(printed >= reach, where=log_w > -np.inf))
-        relation, verdict = ("is", "holds") if is_certified else ("is not", "does not apply")
-        note = (
-            f"At R = {radius:.4g} the printed exponent 3R^2|q| {relation} at least (|p|+R)^2 for every point, "
-            f"so the paper's proof {verdict}."
-        )
-    else:
-        exponent, is_certified = reach, True
-        note = "The paper's lemma with the exponent (|p|+R)^2 for 3R^2|q|: its proof then holds for every R."
-    log_c = exponent + np.log1p(exponent)
-    log_u = log_w - log_c
-    log_l1 = _log_l1_sensitivity(points, log_u, tol)
-    log_values = log_c + np.logaddexp(log_u - logsumexp(log_u), log_l1)
-    return SensitivityBound(log_values, "lemma", is_certified, note)
-
-
-def laplacian_lemma(points: Points, weights: np.ndarray, tol: float = 1e-3) -> SensitivityBound:
-    r"""The appendix lemma for :math:`f = e^{-|p-x|}` and every x in R^d:
+    for far points and a small ball.
+``"printed"``
+    The lemma with the paper's :math:`H = 3R^2|q_p|`, stated for :math:`R \ge 1`. It is a certificate exactly when
+    :math:`3R^2|q_p| \ge (|p|+R)^2` for every point, which Cauchy-Schwarz gives for :math:`R \ge 0.65`
+    (:math:`1+R^2+R^4 \le 9R^4`).
+``"tight"``
+    The lemma with :math:`H = (|p|+R)^2`, valid for every R by the same proof, and smaller.
+``"lemma"``
+    The printed lemma where the paper states it, :math:`R \ge 1`, and the tight one elsewhere.
+``"laplacian"``
+    The lemma for :math:`f = e^{-|p-x|}` and every x in R^d:
 
     .. math:: s(p) \le c_p\Big(\frac{u_p}{\sum u} + u_p\sqrt{|U(q_p)|_1}\Big)
               + e^{|p| + \sqrt{|q^*|}}\frac{w_p}{W},
@@ -105,56 +41,213 @@ def laplacian_lemma(points: Points, weights: np.ndarray, tol: float = 1e-3) -> S
     inequality :math:`|x|-|p| \le |p-x| \le |x|+|p|` and :math:`\sqrt{|q^*|} \ge |p|`. The supremum over both
     sets is at most the sum. Nothing in this needs the unit ball, so it is always a certificate (the last term
     alone is one for every x, and far smaller).
-    """
-    log_w = log_shares(weights)
-    norms = np.sqrt(_sq_norms(points))
-    root = np.sqrt(_lifted_norms(norms))
-    exponent = 3.0 * root
-    log_c = exponent + np.log1p(exponent)
-    log_u = log_w - log_c
-    log_l1 = 0.5 * _log_l1_sensitivity(points, 2.0 * log_u, tol)  # u sqrt|U|_1 = (u^2 |U|_1)^(1/2)
-    inside = log_c + np.logaddexp(log_u - logsumexp(log_u), log_l1)
-    beyond = norms + root.max(where=log_w > -np.inf, initial=0.0) + log_w - logsumexp(log_w)
-    note = "The paper's lemma; its proof holds for every finite set of points and every query in R^d."
-    return SensitivityBound(np.logaddexp(inside, beyond), "paper", True, note)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.special import logsumexp
+
+from .bound import SensitivityBound, log_shares
+from .lewis import Lewis, as_read, lewis_factor
+from .lewis_passes import Run, Survey, run_over
+from .points import Points, squared_norms
+from .rowwise import BLOCK_BYTES
+
+TOLERANCE = 1e-3
+ReadScaled = Callable[[Any], tuple[np.ndarray, np.ndarray]]
+"""From a block to its points (b, d), centred and scaled, and the logarithms of their shares of the weight."""
 
 
-def _lifted_norms(norms: np.ndarray) -> np.ndarray:
+def lifted_norms(norms: np.ndarray) -> np.ndarray:
     """``|q_p| = sqrt(|p|^4 + 4|p|^2 + 1)``."""
     lifted: np.ndarray = np.hypot(norms**2, np.hypot(2.0 * norms, 1.0))
     return lifted
 
 
-def _sq_norms(points: Points) -> np.ndarray:
-    sq_norms = np.empty(points.n)
-    for rows, block in points.blocks():
-        sq_norms[rows] = block.sq_norms
-    return sq_norms
+def _printed(norms: np.ndarray, radius: float) -> np.ndarray:
+    return 3.0 * radius**2 * lifted_norms(norms)
 
 
-def _lifted_blocks(points: Points) -> Iterator[tuple[slice, np.ndarray]]:
-    """Blocks of the rows ``[|p|^2, -2p, 1]``; sparse points become dense a block at a time."""
-    for rows, block in points.blocks(extra_columns=points.d + 2, budget=BLOCK_BYTES):
-        dense = block.dense()
-        lifted = np.empty((dense.shape[0], points.d + 2))
-        lifted[:, 0] = squared_norms(dense)
-        np.multiply(dense, -2.0, out=lifted[:, 1:-1])
-        lifted[:, -1] = 1.0
-        yield rows, lifted
+def _reach(norms: np.ndarray, radius: float) -> np.ndarray:
+    return (norms + radius) ** 2
 
 
-def _log_l1_sensitivity(points: Points, log_u: np.ndarray, tol: float) -> np.ndarray:
-    r"""Log of :math:`u_p|U(q_p)|_1`, which dominates :math:`\sup_y u_p|q_p\cdot y| / \sum_q u_q|q_q\cdot y|`.
+def _laplacian(norms: np.ndarray, _radius: float) -> np.ndarray:
+    return 3.0 * np.sqrt(lifted_norms(norms))
 
-    :math:`|U|_1 \ge |U|_2` in whatever basis V the singular vectors come, and :math:`u_p|U(q_p)|_2` dominates
-    at any tolerance. A row with a part outside the numerical row space has no U there; its ratio is at most
-    1, and it gets no less.
-    """
-    found = lewis_weights(lambda: _lifted_blocks(points), points.n, points.d + 2, log_u, tol)
-    _, _, to_u = found.svd  # (d + 2, r), for the weights over their maximum
-    log_norms = np.empty(points.n)
-    for rows, lifted in _lifted_blocks(points):
-        log_norms[rows] = log_shares(np.abs(lifted @ to_u).sum(axis=1))
-    # the maximum gives the rows outside their 1, and keeps the rounding of the singular vectors out of the bound
-    log_l1: np.ndarray = np.maximum(log_u - found.log_scale + log_norms, found.log_values)
-    return log_l1
+
+_EXPONENTS = {
+    "printed": _printed,
+    "tight": _reach,
+    "laplacian": _laplacian,
+}  # H_p; Algorithm 1 has one constant
+
+
+@dataclass(frozen=True)
+class Lift:
+    """Reads blocks as lifted points with the weights of the l1-SVD: u, or u^2 for the Laplacian."""
+
+    read: ReadScaled
+    kind: str
+    radius: float
+
+    @property
+    def power(self) -> float:
+        """The Laplacian lemma takes the l1-SVD of the weights u^2."""
+        return 2.0 if self.kind == "laplacian" else 1.0
+
+    def __call__(self, block: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Lifted points (b, d + 2) and log-weights (b,)."""
+        lifted, _, log_w, log_c = self.parts(block)
+        return lifted, self.power * (log_w - log_c)
+
+    def parts(self, block: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Lifted points (b, d + 2), norms, ``log w/W`` and ``log c``."""
+        points, log_w = self.read(block)
+        lifted = np.empty((points.shape[0], points.shape[1] + 2))
+        with np.errstate(over="ignore"):  # points of weight zero can be anywhere
+            lifted[:, 0] = squared_norms(points)
+            np.multiply(points, -2.0, out=lifted[:, 1:-1])
+            lifted[:, -1] = 1.0
+            norms = np.sqrt(lifted[:, 0])
+            if self.kind == "paper":
+                return lifted, norms, log_w, np.zeros(len(norms))
+            exponent = _EXPONENTS[self.kind](norms, self.radius)
+        return lifted, norms, log_w, exponent + np.log1p(exponent)
+
+
+class LiftSurvey(Survey):
+    """The survey of the lifted points, with the sum of u and whether the printed lemma holds for every point."""
+
+    def __init__(self, lift: Lift, n_points: int, n_columns: int) -> None:
+        super().__init__(lift, n_points, n_columns + 2)
+        self.lift = lift
+        self.log_sum = -np.inf
+        self.is_covered = True
+
+    def update(self, block: Any) -> None:
+        """Add a block of points."""
+        lifted, norms, log_w, log_c = self.lift.parts(block)
+        log_u = log_w - log_c
+        self.add(lifted, self.lift.power * log_u)
+        self.log_sum = float(np.logaddexp(self.log_sum, logsumexp(log_u)))
+        if self.lift.kind == "printed":
+            held, R = norms[log_w > -np.inf], self.lift.radius
+            # at R >= 1 the inequality is strict by far: it needs no slack for rounding
+            self.is_covered &= bool(np.all(_printed(held, R) >= _reach(held, R)))
+
+    def merge(self, other: Survey) -> None:
+        """Add the survey of later points."""
+        super().merge(other)
+        assert isinstance(other, LiftSurvey)
+        self.log_sum = float(np.logaddexp(self.log_sum, other.log_sum))
+        self.is_covered &= other.is_covered
+
+
+class PaperBound:
+    """One of the paper's bounds, as a map from blocks to the logarithms of scores (see the module)."""
+
+    def __init__(self, lift: Lift, survey: LiftSurvey, lewis: Lewis, max_norm: float) -> None:
+        self.lift, self.lewis, self.log_sum = lift, lewis, survey.log_sum
+        _, _, self.to_u = lewis.svd  # (d + 2, r), for the weights over their maximum
+        self.name = "lemma" if lift.kind in ("printed", "tight") else "paper"
+        self.farthest = float(np.sqrt(lifted_norms(np.array(max_norm))))  # sqrt|q*|
+        R = lift.radius
+        self.log_constant = 12.0 * R**2 + np.log1p(8.0 * R**2) if lift.kind == "paper" else 0.0
+        reach = (max_norm + R) ** 2
+        self.is_certified = survey.is_covered and (
+            lift.kind != "paper" or bool(self.log_constant >= reach + np.log1p(reach))
+        )
+        self.note = _note(lift.kind, R, max_norm, self.is_certified)
+
+    def log_values(self, block: Any) -> np.ndarray:
+        r"""(b,) logarithms of the scores, uncapped; ``-inf`` for points of weight zero.
+
+        :math:`u_p|U(q_p)|_1` dominates :math:`\sup_y u_p|q_p\cdot y| / \sum_q u_q|q_q\cdot y|`, because :math:`|U|_1
+        \ge |U|_2` whatever basis V the singular vectors come in, and :math:`u_p|U(q_p)|_2` dominates at any tolerance.
+        A point with a part outside the numerical row space has no U there; its ratio is at most 1, and it gets no less.
+        """
+        lifted, norms, log_w, log_c = self.lift.parts(block)
+        log_u, power = log_w - log_c, self.lift.power
+        with np.errstate(over="ignore", invalid="ignore"):  # points of weight zero can be anywhere
+            log_l1 = power * log_u - self.lewis.log_scale + log_shares(np.abs(lifted @ self.to_u).sum(axis=1))
+            # gives the points outside their 1, and keeps the rounding of the singular vectors out of the bound
+            log_l1 = np.maximum(log_l1, self.lewis.log_values(lifted, power * log_u))
+            log_values = self.log_constant + log_c + np.logaddexp(log_u - self.log_sum, log_l1 / power)
+            if self.lift.kind == "laplacian":
+                log_values = np.logaddexp(log_values, norms + self.farthest + log_w)
+        log_values[log_w == -np.inf] = -np.inf
+        return log_values
+
+
+def _note(kind: str, radius: float, max_norm: float, is_certified: bool) -> str:
+    verdict = "holds" if is_certified else "does not apply"
+    if kind == "paper":
+        return (
+            f"At R = {radius:.4g} and largest norm rho = {max_norm:.4g} the constant e^(12R^2)(1+8R^2) "
+            f"{'is at least' if is_certified else 'is below'} e^B(1+B), B = (rho+R)^2, so the paper's proof {verdict}."
+        )
+    if kind == "printed":
+        return (
+            f"At R = {radius:.4g} the printed exponent 3R^2|q| {'is' if is_certified else 'is not'} at least "
+            f"(|p|+R)^2 for every point, so the paper's proof {verdict}."
+        )
+    if kind == "tight":
+        return "The paper's lemma with the exponent (|p|+R)^2 for 3R^2|q|: its proof then holds for every R."
+    return "The paper's lemma; its proof holds for every finite set of points and every query in R^d."
+
+
+def paper_bound(
+    run: Run,
+    read: ReadScaled,
+    shape: tuple[int, int],
+    *,
+    kind: str,
+    radius: float,
+    max_norm: float,
+    tol: float = TOLERANCE,
+) -> PaperBound:
+    """Find one of the paper's bounds in passes over (n, d) points of norm at most ``max_norm``."""
+    if kind == "lemma":
+        kind = "printed" if radius >= 1.0 else "tight"
+    lift = Lift(read, kind, radius)
+    survey = run("lifted rows", LiftSurvey(lift, *shape))
+    return PaperBound(lift, survey, lewis_factor(run, survey, tol), max_norm)
+
+
+def paper_scores(
+    points: Points, weights: np.ndarray, kind: str, radius: float = 1.0, tol: float = TOLERANCE
+) -> SensitivityBound:
+    """Compute one of the paper's bounds for points in memory."""
+    log_w = log_shares(weights) - np.log(weights.sum())
+
+    def blocks() -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        for rows, block in points.blocks(extra_columns=points.d + 2, budget=BLOCK_BYTES):
+            yield block.dense(), log_w[rows]
+
+    shape = (points.n, points.d)
+    bound = paper_bound(
+        run_over(blocks), as_read, shape, kind=kind, radius=radius, max_norm=points.max_norm, tol=tol
+    )
+    log_values = np.concatenate([bound.log_values(block) for block in blocks()])
+    return SensitivityBound(log_values, bound.name, bound.is_certified, bound.note)
+
+
+def algorithm1(points: Points, weights: np.ndarray, radius: float) -> SensitivityBound:
+    """Compute Algorithm 1 as printed."""
+    return paper_scores(points, weights, "paper", radius)
+
+
+def lemma(points: Points, weights: np.ndarray, radius: float) -> SensitivityBound:
+    """Compute the lemma for the Gaussian."""
+    return paper_scores(points, weights, "lemma", radius)
+
+
+def laplacian_lemma(points: Points, weights: np.ndarray) -> SensitivityBound:
+    """Compute the lemma for the Laplacian."""
+    return paper_scores(points, weights, "laplacian")

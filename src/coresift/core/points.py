@@ -37,6 +37,11 @@ def squared_norms(rows: np.ndarray) -> np.ndarray:
     return np.einsum("ij,ij->i", rows, rows)
 
 
+def _members(weights: np.ndarray, groups: np.ndarray, k: int) -> sp.csr_array:
+    """(k, b) weights of the rows of each group."""
+    return sp.csr_array((weights, (groups, np.arange(len(weights)))), shape=(k, len(weights)))
+
+
 @dataclass(frozen=True)
 class DenseBlock:
     """Scaled rows of a dense matrix."""
@@ -55,6 +60,13 @@ class DenseBlock:
     def weighted_sum(self, coefficients: np.ndarray) -> np.ndarray:
         """(k, d) sums of the rows with coefficients (b, k)."""
         return coefficients.T @ self.rows
+
+    def group_sums(self, weights: np.ndarray, groups: np.ndarray | None, k: int) -> np.ndarray:
+        """(k, d) weighted sums of the rows of each group; ``groups`` is None if there is only one."""
+        if groups is None:
+            return self.weighted_sum(weights[:, None])
+        sums: np.ndarray = _members(weights, groups, k) @ self.rows
+        return sums
 
     def gram(self, other: Block) -> np.ndarray:
         """(b, b') inner products with the rows of another block of the same points."""
@@ -95,6 +107,13 @@ class SparseBlock:
         """(k, d) sums of the rows with coefficients (b, k)."""
         return np.asarray(self.rows.T @ coefficients).T - np.outer(coefficients.sum(axis=0), self.shift)
 
+    def group_sums(self, weights: np.ndarray, groups: np.ndarray | None, k: int) -> np.ndarray:
+        """(k, d) weighted sums of the rows of each group; ``groups`` is None if there is only one."""
+        if groups is None:
+            return self.weighted_sum(weights[:, None])
+        members = _members(weights, groups, k)
+        return (members @ self.rows).toarray() - np.outer(members.sum(axis=1), self.shift)
+
     @cached_property
     def sq_norms(self) -> np.ndarray:
         """(b,) squared norms of the rows."""
@@ -104,6 +123,15 @@ class SparseBlock:
 
 
 Block = DenseBlock | SparseBlock
+
+
+def squared_distances(block: Block, centers: np.ndarray) -> np.ndarray:
+    """(b, L) squared distances of the rows of a block from centres."""
+    squares = block.dot(centers)
+    squares *= -2.0
+    squares += block.sq_norms[:, None]
+    squares += squared_norms(centers)
+    return np.maximum(squares, 0.0, out=squares)  # rounding can leave a tiny negative number
 
 
 class Points:
@@ -153,6 +181,10 @@ class Points:
         )
         for rows in row_slices(self.n, per_row, budget):
             yield rows, self.gather(rows)
+
+    def subset(self, rows: np.ndarray) -> Points:
+        """Some of the rows, in the same coordinates."""
+        return Points(self.X[rows], self.center, self.scale, self.max_norm)
 
     def take(self, indices: np.ndarray) -> np.ndarray:
         """(m, d) dense scaled rows; ``m`` is meant to be modest."""

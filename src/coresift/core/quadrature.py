@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
-from .discrepancy import kernel_matrix, kernel_tile, potential, rounding_of_form, tile_slices
+from .discrepancy import kernel_matrix, kernel_tile, potential, rounding_of_form, symmetric_tiles
 from .points import Points
 
 DENSE_LIMIT = 4000  # rows up to which the kernel matrix is held: 128 MB, and as much again to factor it
@@ -104,14 +104,9 @@ def pivoted_weights(K: np.ndarray, b: np.ndarray) -> np.ndarray | None:
             n_wrong = int(wrong.sum())
             if n_wrong == 0:
                 return v
-            if n_wrong < fewest:
-                fewest, patience = n_wrong, 3
-            else:
-                patience -= 1
+            fewest, patience = (n_wrong, 3) if n_wrong < fewest else (fewest, patience - 1)
             if patience < 0:
-                last = np.flatnonzero(wrong)[-1]
-                wrong = np.zeros(m, dtype=bool)
-                wrong[last] = True
+                wrong[: np.flatnonzero(wrong)[-1]] = False
             positive ^= wrong
     return None
 
@@ -149,13 +144,9 @@ def descended_weights(
 
 def _kernel_product(points: Points, rows: np.ndarray, loss: str, v: np.ndarray) -> np.ndarray:
     out = np.zeros(len(rows))
-    slices = tile_slices(points, len(rows))
-    for i, left in enumerate(slices):
-        mine = points.gather(rows[left])
-        out[left] += kernel_tile(loss, mine, mine) @ v[left]
-        for right in slices[i + 1 :]:
-            tile = kernel_tile(loss, mine, points.gather(rows[right]))
-            out[left] += tile @ v[right]
+    for left, right, tile in symmetric_tiles(points, rows, loss):
+        out[left] += tile @ v[right]
+        if left != right:
             out[right] += v[left] @ tile
     return out
 
@@ -181,11 +172,8 @@ def interpolated_potentials(
     :math:`\mathrm{dist}(\mu_P, \mathrm{span}\,S)`: with N far above m the estimate is the finer of the two.
     """
     rows, exact = known
-    cumulative = np.cumsum(shares)
-    levels = rng.random(n_sampled) * cumulative[-1]
-    drawn = np.searchsorted(cumulative, levels, side="right")
-    last = int(np.flatnonzero(shares)[-1])  # rounding must not pick a row of weight zero
-    sampled = np.bincount(np.minimum(drawn, last), minlength=points.n) / n_sampled
+    drawn = rng.choice(points.n, n_sampled, p=shares / shares.sum())
+    sampled = np.bincount(drawn, minlength=points.n) / n_sampled
     error = exact - potential(points, rows, sampled, loss)
     K = kernel_matrix(points, rows, loss)
     K.flat[:: len(rows) + 1] += _RIDGES[1]

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator
-from typing import Protocol
+from dataclasses import replace
 
 import numpy as np
 
-from .points import Block, Points, row_slices, squared_norms
+from .points import Block, Points, row_slices, squared_distances, squared_norms
 
 _EPS = float(np.finfo(np.float64).eps)
 _PASS_BYTES = 1 << 22  # a block of exponents is read about eight times: it should stay in the cache
@@ -23,88 +23,66 @@ _UNCERTAIN = 1e-12  # exponents less certain than this are recomputed by ``preci
 _NEGLIGIBLE = 50.0  # a row that is e^-50 of its sum does not matter, however wrong
 
 
-class Kernel(Protocol):
+class Kernel:
     """A loss ``exp(exponent(|z - x|^2))``, up to a factor that depends on x alone and cancels in the ratio."""
 
-    @property
-    def is_metric(self) -> bool:
-        """Whether the argument of ``exponent`` is ``|z - x|^2``; otherwise it is ``-2 z.x``."""
+    is_metric = True  # whether the argument of ``exponent`` is ``|z - x|^2``; otherwise it is ``-2 z.x``
+    slope = 1.0  # the factor of the tilted means in the gradient
 
     def exponent(self, square: np.ndarray) -> np.ndarray:
-        """The exponents; ``square`` is overwritten."""
+        """Return the exponents; ``square`` is overwritten."""
+        raise NotImplementedError
 
-    def uncertainty(self, square: np.ndarray, magnitude: np.ndarray) -> np.ndarray:
-        """Rounding error of the exponent when ``square`` is a difference of numbers as large as ``magnitude``."""
+    def uncertainty(self, square: np.ndarray, error: np.ndarray) -> np.ndarray:
+        """Return the rounding error of the exponent when ``square`` has an absolute error of ``error``."""
+        return error
 
-    def pull(self, square: np.ndarray) -> np.ndarray | None:
-        """Coefficients c if the exponent has gradient ``c (z - x)``; None if it is ``slope z`` plus a term of x."""
-
-    @property
-    def slope(self) -> float:
-        """The factor of the tilted means in the gradient."""
+    def pull(self, _square: np.ndarray) -> np.ndarray | None:
+        """Return c if the exponent has gradient ``c (z - x)``; None if it is ``slope z`` plus a term of x."""
+        return None
 
 
-class GaussianKernel:
+class GaussianKernel(Kernel):
     """``exp(-|z - x|^2)``: the exponent has gradient ``2 z - 2 x``, and the term of x cancels."""
 
-    is_metric = True
     slope = 2.0
 
     def exponent(self, square: np.ndarray) -> np.ndarray:
-        """See :class:`Kernel`."""
+        """Return minus the square."""
         return np.negative(square, out=square)
 
-    def uncertainty(self, square: np.ndarray, magnitude: np.ndarray) -> np.ndarray:
-        """See :class:`Kernel`."""
-        return 4.0 * _EPS * magnitude
 
-    def pull(self, square: np.ndarray) -> None:
-        """See :class:`Kernel`."""
-
-
-class LaplacianKernel:
+class LaplacianKernel(Kernel):
     """``exp(-|z - x|)``: the exponent has gradient ``(z - x) / |z - x|``, and a kink at z where 0 is used."""
 
-    is_metric = True
-    slope = 1.0
-
     def exponent(self, square: np.ndarray) -> np.ndarray:
-        """See :class:`Kernel`."""
+        """Return minus the root."""
         return np.negative(np.sqrt(square, out=square), out=square)
 
-    def uncertainty(self, square: np.ndarray, magnitude: np.ndarray) -> np.ndarray:
-        """See :class:`Kernel`."""
-        # d sqrt(s) = ds / (2 sqrt(s)); below s = eps * magnitude the root is all error
-        error = 4.0 * _EPS * magnitude
+    def uncertainty(self, square: np.ndarray, error: np.ndarray) -> np.ndarray:
+        """Use d sqrt(s) = ds / (2 sqrt(s)); below s = ``error`` the root is all error."""
         return error / (2.0 * np.sqrt(np.maximum(square, error)) + np.finfo(np.float64).tiny)
 
     def pull(self, square: np.ndarray) -> np.ndarray:
-        """See :class:`Kernel`."""
+        """Return ``1 / |z - x|``."""
         coefficients = np.sqrt(square)
-        at_kink = coefficients <= 1e-7  # rounding: the direction of so short a difference is noise
-        coefficients[at_kink] = np.inf
+        coefficients[coefficients <= 1e-7] = (
+            np.inf
+        )  # rounding: the direction of so short a difference is noise
         return np.divide(1.0, coefficients, out=coefficients)
 
 
-class DirectionKernel:
+class DirectionKernel(Kernel):
     """``exp(z.u)`` for a unit vector u: the Laplacian seen from infinity.
 
     ``|t u| - |z - t u| -> z.u`` as t grows, so ``g(t u)`` tends to the log ratio of these sums.
     """
 
     is_metric = False
-    slope = 1.0
 
     def exponent(self, square: np.ndarray) -> np.ndarray:
-        """See :class:`Kernel`."""
+        """Return ``z.u``."""
         return np.multiply(square, -0.5, out=square)
-
-    def uncertainty(self, square: np.ndarray, magnitude: np.ndarray) -> np.ndarray:
-        """See :class:`Kernel`."""
-        return np.zeros_like(square)
-
-    def pull(self, square: np.ndarray) -> None:
-        """See :class:`Kernel`."""
 
 
 class _TiltedSum:
@@ -192,8 +170,6 @@ class LogRatio:
         self.subset_weights = merged[merged > 0.0]
         self.weights = np.asarray(weights, dtype=np.float64)
         self._is_unit = bool(np.all(self.weights == 1.0))
-        # The subset's rows are needed dense for gradients: kept if they are few, gathered again on every pass if not.
-        self._subset = points.take(self.rows) if self.rows.size * points.d * 8 <= _ROWS_BYTES else None
 
     def with_kernel(self, kernel: Kernel) -> LogRatio:
         """The same subset and data under another loss."""
@@ -228,26 +204,18 @@ class LogRatio:
         return _log_ratio(subset, data)
 
     def nearest(self, queries: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Row numbers of the nearest data row of positive weight and of the nearest subset row, each (k,)."""
-        k = len(queries)
-        best = np.full((2, k), np.inf)
-        rows = np.zeros((2, k), dtype=np.int64)
-        for span, block in self._blocks(k):
-            inside = self._subset_span(span)
-            for columns in _column_slices(k):
-                square = self._square(block, queries[columns])
-                local = self.rows[inside] - span.start
-                positive = np.flatnonzero(self.weights[span])
-                for which, members in enumerate((positive, local)):
-                    if members.size:
-                        among = square[members]
-                        winner = among.argmin(axis=0)
-                        value = np.take_along_axis(among, winner[None], axis=0)[0]
-                        better = value < best[which, columns]
-                        best[which, columns] = np.where(better, value, best[which, columns])
-                        rows[which, columns] = np.where(
-                            better, span.start + members[winner], rows[which, columns]
-                        )
+        """Row numbers of the nearest data row of positive weight and of the nearest subset row, each (k,), k modest."""
+        best = np.full((2, len(queries)), np.inf)
+        rows = np.zeros((2, len(queries)), dtype=np.int64)
+        for span, block in self._blocks(len(queries)):
+            square = squared_distances(block, queries)
+            members = np.flatnonzero(self.weights[span]), self.rows[self._subset_span(span)] - span.start
+            for which, among in enumerate(members):
+                if among.size:
+                    winner = among[square[among].argmin(axis=0)]
+                    value = square[winner, np.arange(len(queries))]
+                    rows[which] = np.where(value < best[which], span.start + winner, rows[which])
+                    best[which] = np.minimum(value, best[which])
         return rows[0], rows[1]
 
     def _sweep(
@@ -260,14 +228,15 @@ class LogRatio:
             local = self.rows[inside] - span.start
             for columns in _column_slices(k):
                 square = self._square(block, queries[columns])  # (b, columns)
-                if floor is not None:
+                if floor is not None and self.kernel.is_metric:
                     self._repair(square, span, block, queries[columns], floor[columns])
                 pull = self.kernel.pull(square) if with_gradient else None
                 exponents = self.kernel.exponent(square)
                 if local.size:
                     own_pull = None if pull is None else pull[local]
                     own_weights = self.subset_weights[inside]
-                    subset.add(columns, exponents[local], own_weights, own_pull, self._subset_sum(inside))
+                    own = replace(block, rows=block.rows[local]).weighted_sum
+                    subset.add(columns, exponents[local], own_weights, own_pull, own)
                 weights = None
                 if not self._is_unit:
                     weights = self.weights[span]
@@ -283,34 +252,14 @@ class LogRatio:
         return slice(int(start), int(stop))
 
     def _square(self, block: Block, queries: np.ndarray) -> np.ndarray:
-        square = block.dot(queries)
-        square *= -2.0
-        if self.kernel.is_metric:
-            square += block.sq_norms[:, None]
-            square += squared_norms(queries)
-            np.maximum(square, 0.0, out=square)
-        return square
-
-    def _subset_sum(self, inside: slice) -> Callable[[np.ndarray], np.ndarray]:
-        if self._subset is not None:
-            rows = self._subset[inside]
-            return lambda coefficients: coefficients.T @ rows
-
-        def gather(coefficients: np.ndarray) -> np.ndarray:
-            total = np.zeros((coefficients.shape[1], self.points.d))
-            members = self.rows[inside]
-            for part in row_slices(members.size, 8.0 * self.points.d, _ROWS_BYTES):
-                total += coefficients[part].T @ self.points.take(members[part])
-            return total
-
-        return gather
+        return squared_distances(block, queries) if self.kernel.is_metric else -2.0 * block.dot(queries)
 
     def _repair(
         self, square: np.ndarray, span: slice, block: Block, queries: np.ndarray, floor: np.ndarray
     ) -> None:
         """Recompute from differences the entries of ``square`` that matter and have lost digits."""
         magnitude = block.sq_norms[:, None] + squared_norms(queries) + block.sq_shift
-        error = self.kernel.uncertainty(square, magnitude)
+        error = self.kernel.uncertainty(square, 4.0 * _EPS * magnitude)
         exponent = self.kernel.exponent(square.copy())
         # A difference of nearby vectors is accurate to eps times itself: worth it only where much cancelled.
         lost = (error > _UNCERTAIN) & (square < 1e-2 * magnitude) & (exponent + error >= floor)

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
 
 from .points import row_slices, squared_norms
-
-RowBlocks = Callable[[], Iterator[tuple[slice, np.ndarray]]]
-"""Starts a sweep over all rows, in order, as dense float64 blocks that are read only."""
 
 BLOCK_BYTES = 1 << 21  # a block, its product with a small matrix, and that matrix stay in cache
 _MIN_BLOCK_ROWS = 256

@@ -1,4 +1,5 @@
 from .coreset import Coreset as Coreset
+from .coreset import Guarantee as Guarantee
 from .coreset import QueryBall as QueryBall
 from .functions import audit as audit
 from .functions import l1_svd as l1_svd
@@ -6,14 +7,14 @@ from .laplacian import LaplacianCoreset as LaplacianCoreset
 from .network_coreset import RBFNetworkCoreset as RBFNetworkCoreset
 from .network_models import RBFNetworkClassifier as RBFNetworkClassifier
 from .network_models import RBFNetworkRegressor as RBFNetworkRegressor
-from .network_results import NetworkError as NetworkError
+from .network_results import NetworkComparison as NetworkComparison
 from .network_results import SignedCoreset as SignedCoreset
+from .options import SelectOptions as SelectOptions
 from .rbf import RBFCoreset as RBFCoreset
 from .result import Report as Report
 from .result import Selection as Selection
 from .result import check_output as check_output
 from .result import load_run as load_run
-from .selecting import Options as Options
 from .selecting import run as run
 from .selecting import select as select
 from .stream import StreamingCoreset as StreamingCoreset

@@ -1,4 +1,4 @@
-"""How many rows: budgets as users write them, their split among classes, and sizes that an error needs."""
+"""Budgets and sizes of memory as users write them."""
 
 from __future__ import annotations
 
@@ -6,12 +6,8 @@ import re
 from decimal import Decimal
 from typing import Any
 
-import numpy as np
-
 from .._errors import InvalidInputError
 from .._validation import check_budget
-from ..core.sizes import covering, covering_laplacian, dimension_free, rounded_up
-from .survey import Geometry
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 
@@ -60,63 +56,3 @@ def parse_bytes(text: Any, name: str) -> float:
     if value <= 0:
         raise InvalidInputError(f"{name} = {text!r} must be a size such as 500MB or 4GB.")
     return value
-
-
-def class_budgets(counts: np.ndarray, budget: int, least: int) -> np.ndarray:
-    """Sizes that sum to ``budget``: in proportion to ``counts``, at least ``least`` each, at most ``counts``.
-
-    A class that would get less than ``least`` gets that many (all of its rows, if they are fewer), and the others share
-    the rest; fractions are rounded down, and the largest remainders up.
-    """
-    floors = np.minimum(counts, least)
-    if floors.sum() > budget:
-        raise InvalidInputError(
-            f"min_per_class = {least} takes {floors.sum()} rows in {len(counts)} classes; the budget is {budget}."
-        )
-    fixed = np.zeros(len(counts), dtype=bool)
-    while True:
-        free = ~fixed
-        rest = budget - floors[fixed].sum()
-        quotas = np.where(free, rest * counts / max(counts[free].sum(), 1), floors)
-        low = free & (quotas < floors)
-        if not low.any():
-            break
-        fixed |= low
-    sizes = np.minimum(np.floor(quotas + 1e-9).astype(np.int64), counts)
-    for at in np.argsort(-(quotas - sizes), kind="stable"):
-        missing = budget - int(sizes.sum())
-        if missing <= 0:
-            break
-        sizes[at] += min(missing, 1, int(counts[at] - sizes[at]))
-    return sizes
-
-
-def size_for_error(
-    loss: str,
-    radius: float,
-    geometry: Geometry,
-    scores: np.ndarray,
-    shares: np.ndarray,
-    total: float,
-    eps: float,
-    delta: float,
-) -> tuple[int, str]:
-    """Independent draws for a relative error at all queries of the ball, and the argument that proves it.
-
-    The floor of the sum is Jensen's, ``exp(-V - R^2)``; the dimension is that of space. Both are safe, if not the best
-    that an estimator can find in memory.
-    """
-    d = len(geometry.center)
-    t = float(scores.sum())  # scores have any scale, which t w/s is free of; ``total`` is that of the bounds
-    relief = np.divide(shares, scores, out=np.zeros(len(shares)), where=shares > 0)
-    if loss == "laplacian":
-        return rounded_up(covering_laplacian(total, d, geometry.max_norm, eps, delta)), "covering"
-    floor = float(np.exp(-geometry.variances[0] - (radius + geometry.center_error) ** 2))
-    sizes = {
-        "covering": covering(total, d, radius, geometry.max_norm, eps, delta),
-        "dimension-free": dimension_free(
-            t * float(relief.max()), t * float(shares @ relief), floor, eps, delta
-        ),
-    }
-    argument = min(sizes, key=sizes.__getitem__)
-    return rounded_up(sizes[argument]), argument

@@ -1,141 +1,226 @@
-"""Certificates and better weights for a coreset: the checks, then the core. Behind the methods of ``Coreset``."""
+"""Questions about a coreset and the data that it was drawn from: the checks, certificates and better weights."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .._errors import InvalidInputError
 from .._progress import Progress
-from .._validation import LARGEST_RATIO, check_choice, check_count, check_generator, check_probability
+from .._validation import (
+    LARGEST_RATIO,
+    check_choice,
+    check_count,
+    check_features,
+    check_generator,
+    check_positive,
+    check_probability,
+    check_weights,
+)
 from ..core.certificate import Certificate, certify_exact, certify_sampled
-from ..core.points import Points
+from ..core.points import Matrix, Points, moments
 from ..core.quadrature import best_weights
-from .coreset import Coreset
-from .queries import checked_queries
+from ..rows.rows import Rows
+from .budget import parse_bytes
+from .values import LOSSES, Guarantee, QueryBall
 
+if TYPE_CHECKING:
+    from .coreset import Coreset
+
+MAX_MEMORY = "2GB"
 _AFFORDABLE_PAIRS = 4e12  # pairs of rows times columns: about a minute on one core
-DEFAULT_SAMPLE = 20_000
 
 
-def certify(
-    core: Coreset,
-    X: Any,
-    sample_weight: Any = None,
-    radius: Any = None,
-    *,
-    method: str = "auto",
-    n_sampled: int = DEFAULT_SAMPLE,
-    delta: float = 0.05,
-    random_state: Any = 0,
-    verbose: int = 0,
-) -> Certificate:
-    """See :meth:`Coreset.certify`."""
-    points, weights, ball = checked_queries(X, core, sample_weight, radius)
-    return certify_points(
-        points,
-        weights / weights.sum(),
-        core.indices,
-        subset_shares(core, weights),
-        ball.radius,
-        ball.loss,
-        method=method,
-        n_sampled=n_sampled,
-        delta=delta,
-        random_state=random_state,
-        verbose=verbose,
-    )
+@dataclass(frozen=True)
+class Certifier:
+    """How to certify: the options of :meth:`Coreset.certify`, checked."""
 
+    method: str = "auto"
+    n_sampled: int = 20_000
+    delta: float = 0.05
+    random_state: Any = 0
+    verbose: int = 0
 
-def certify_points(
-    points: Points,
-    shares: np.ndarray,
-    subset: np.ndarray,
-    subset_shares: np.ndarray,
-    radius: float,
-    loss: str,
-    *,
-    method: str = "auto",
-    n_sampled: int = DEFAULT_SAMPLE,
-    delta: float = 0.05,
-    random_state: Any = 0,
-    verbose: int = 0,
-) -> Certificate:
-    """Exact if all pairs are affordable (or asked for), else from samples."""
-    check_choice(method, "method", ("auto", "exact", "sampled"))
-    n_sampled = check_count(n_sampled, "n_sampled", minimum=2)
-    delta = check_probability(delta, "delta")
-    rng = check_generator(random_state)
-    if method == "auto":
+    def __post_init__(self) -> None:
+        check_choice(self.method, "method", ("auto", "exact", "sampled"))
+        check_count(self.n_sampled, "n_sampled", minimum=2)
+        check_probability(self.delta, "delta")
+        object.__setattr__(self, "random_state", check_generator(self.random_state))
+
+    def __call__(
+        self,
+        points: Points,
+        shares: np.ndarray,
+        subset: np.ndarray,
+        subset_shares: np.ndarray,
+        ball: QueryBall,
+    ) -> Certificate:
+        """Certify a weighted subset of the points, for the queries of the ball."""
+        problem = (points, shares, subset, subset_shares, ball.radius, ball.loss)
+        if self._is_exact(points):
+            label = "certificate from all pairs of rows (method='sampled' is faster)"
+            return certify_exact(*problem, Progress(label, points.n, self.verbose))
+        # the confidence needs samples independent of the subset, which may have been drawn from the same seed
+        rng = np.random.default_rng(self.random_state.integers(2**63, size=4))
+        progress = Progress("certificate", min(self.n_sampled + len(subset), points.n), self.verbose)
+        return certify_sampled(*problem, int(self.n_sampled), float(self.delta), rng, progress)
+
+    def _is_exact(self, points: Points) -> bool:
+        if self.method != "auto":
+            return self.method == "exact"
         # an exponential costs about as much as a hundred columns
-        affordable = float(points.n) ** 2 * (points.d + 100) <= _AFFORDABLE_PAIRS
+        is_affordable = float(points.n) ** 2 * (points.d + 100) <= _AFFORDABLE_PAIRS
         # n^2/2 pairs against some N n of two samples of N rows each
-        method = "exact" if affordable or points.n <= 2 * n_sampled else "sampled"
-    if method == "exact":
-        progress = Progress(
-            "certificate from all pairs of rows (method='sampled' is faster)", points.n, verbose
-        )
-        return certify_exact(points, shares, subset, subset_shares, radius, loss, progress)
-    progress = Progress("certificate", min(n_sampled + len(subset), points.n), verbose)
-    # the confidence needs samples independent of the subset, which may have been drawn from the same seed
-    rng = np.random.default_rng(rng.integers(2**63, size=4))
-    return certify_sampled(
-        points, shares, subset, subset_shares, radius, loss, n_sampled, delta, rng, progress
-    )
+        return is_affordable or points.n <= 2 * self.n_sampled
 
 
-def reweight(
-    core: Coreset,
-    X: Any,
-    sample_weight: Any = None,
-    radius: Any = None,
-    *,
-    random_state: Any = 0,
-    verbose: int = 0,
-) -> Coreset:
-    """See :meth:`Coreset.reweight`."""
-    points, weights, ball = checked_queries(X, core, sample_weight, radius)
-    total = float(weights.sum())
-    shares = weights / total
-    better = best_weights(points, core.indices, shares, subset_shares(core, weights), ball.loss)
-    certificate = certify_points(
-        points,
-        shares,
-        core.indices,
-        better,
-        ball.radius,
-        ball.loss,
-        random_state=random_state,
-        verbose=verbose,
-    )
-    return with_certificate(
-        replace(
+@dataclass(frozen=True)
+class Asked:
+    """A question about a coreset: the rows that it was drawn from, in the coordinates of the ball, with weights."""
+
+    core: Coreset
+    points: Points
+    weights: np.ndarray
+    ball: QueryBall
+
+    @property
+    def total(self) -> float:
+        """Sum of the weights."""
+        return float(self.weights.sum())
+
+    @property
+    def shares(self) -> np.ndarray:
+        """The weights divided by their sum."""
+        return self.weights / self.total
+
+    @property
+    def subset_shares(self) -> np.ndarray:
+        """The coreset's weights divided by the sum of the data's."""
+        with np.errstate(over="ignore"):
+            shares: np.ndarray = self.core.weights / self.total
+            if not shares.sum() <= LARGEST_RATIO:
+                raise InvalidInputError(
+                    f"the coreset's weights sum to {self.core.weights.sum():.3g}, sample_weight to {self.total:.3g}; "
+                    "pass the weights that it was drawn with."
+                )
+        return shares
+
+    def certified(self, certifier: Certifier) -> Certificate:
+        """Certify the coreset."""
+        return certifier(self.points, self.shares, self.core.indices, self.subset_shares, self.ball)
+
+    def reweighted(self, certifier: Certifier) -> Coreset:
+        """Return the coreset with the best weights, certified."""
+        points, shares, core = self.points, self.shares, self.core
+        better = best_weights(points, core.indices, shares, self.subset_shares, self.ball.loss)
+        certificate = certifier(points, shares, core.indices, better, self.ball)
+        return replace(
             core,
-            weights=better * total,
-            total_weight=total,
-            ball=ball,
+            weights=better * self.total,
+            total_weight=self.total,
+            ball=self.ball,
             adjustments=(*core.adjustments, "reweighted"),
-        ),
-        certificate,
-    )
+            certificate=certificate,
+            guarantee=Guarantee.from_certificate(certificate),
+        )
 
 
-def subset_shares(core: Coreset, weights: np.ndarray) -> np.ndarray:
-    """The coreset's weights over the total of the data's."""
-    total = float(weights.sum())
-    with np.errstate(over="ignore"):
-        shares: np.ndarray = core.weights / total
-        if not shares.sum() <= LARGEST_RATIO:
-            raise InvalidInputError(
-                f"the coreset's weights sum to {core.weights.sum():.3g}, sample_weight to {total:.3g}; "
-                "pass the weights that it was drawn with."
-            )
-    return shares
+@contextmanager
+def asked(
+    X: Any,
+    core: Coreset,
+    sample_weight: Any,
+    radius: Any,
+    max_memory: Any,
+    loss: Any = None,
+    bandwidth: Any = None,
+) -> Iterator[Asked]:
+    """Check a coreset against the data that it was drawn from, which may be an array or ``Rows``.
+
+    ``Rows`` beyond ``max_memory`` bytes are kept in a temporary file while the block runs.
+    """
+    check_euclidean(core)
+    if isinstance(X, Rows):
+        _check_rows(core, X.n, X.name)
+    with X.load(parse_bytes(max_memory, "max_memory")) if isinstance(X, Rows) else nullcontext() as loaded:
+        if loaded is not None:
+            X, sample_weight = loaded.X, loaded.weights if sample_weight is None else sample_weight
+        X = check_features(X)
+        _check_rows(core, X.shape[0], "X")
+        weights = check_weights(sample_weight, X.shape[0])
+        _check_total(core, float(weights.sum()), sample_weight is not None)
+        ball = _chosen_ball(X, weights, core.ball, radius, loss, bandwidth)
+        counted = weights > 0
+        # a subset given by hand may hold rows without weight
+        counted[core.indices[core.weights > 0]] = True
+        yield Asked(core, _scaled_points(X, counted, ball), weights, ball)
 
 
-def with_certificate(core: Coreset, certificate: Certificate) -> Coreset:
-    """The coreset with what is now proved of it."""
-    sentence = f"{str(certificate).capitalize()}." if certificate.eps < 1 else None
-    return replace(core, certificate=certificate, guarantee=sentence)
+def _check_rows(core: Coreset, n: int, name: str) -> None:
+    if n != core.n_samples:
+        raise InvalidInputError(
+            f"{name} has {n:,} rows, but the coreset was drawn from {core.n_samples:,}; pass the same data."
+        )
+
+
+def _check_total(core: Coreset, total: float, is_given: bool) -> None:
+    """Refuse other weights than the coreset was drawn with, which would answer another question."""
+    drawn = core.total_weight
+    if drawn is not None and abs(total - drawn) > 1e-6 * max(total, drawn):
+        given = "sample_weight sums" if is_given else "without sample_weight, the rows sum"
+        raise InvalidInputError(
+            f"the coreset was drawn from weights that sum to {drawn:.6g}; {given} to {total:.6g}. "
+            "Pass the same weights."
+        )
+
+
+def check_euclidean(core: Coreset) -> None:
+    """Refuse coresets drawn for another metric: their queries are not a ball, their kernel may not be one."""
+    if core.ball is None and core.bound is not None:
+        raise InvalidInputError(
+            "this coreset was drawn for another metric than the Euclidean one; audits and certificates need "
+            "metric='euclidean'."
+        )
+
+
+def _chosen_ball(
+    X: Matrix, weights: np.ndarray, own: QueryBall | None, radius: Any, loss: Any, bandwidth: Any
+) -> QueryBall:
+    """What is given, else the coreset's own, else the paper's normalisation with radius 1."""
+    if own is None:
+        found = moments(X, weights / weights.sum())
+        own = QueryBall("gaussian", found.mean, found.max_norm or 1.0, 1.0)
+    elif X.shape[1] != len(own.center):
+        raise InvalidInputError(
+            f"X has {X.shape[1]} columns, but the coreset was drawn from {len(own.center)}."
+        )
+    kind = own.loss if loss is None else check_choice(loss, "loss", LOSSES)
+    if kind == "laplacian" and (radius is None or (np.isscalar(radius) and radius == np.inf)):
+        reach = np.inf
+    elif radius is not None:
+        reach = check_positive(radius, "radius", at_most=LARGEST_RATIO)
+    else:
+        reach = own.radius if np.isfinite(own.radius) else 1.0
+    scale = own.scale if bandwidth is None else check_positive(bandwidth, "bandwidth")
+    return QueryBall(kind, own.center, scale, reach)
+
+
+def _scaled_points(X: Matrix, counted: np.ndarray, ball: QueryBall) -> Points:
+    """Return the rows in the coordinates of the ball; the largest norm is taken over the ``counted`` ones."""
+    points = Points(X, ball.center, ball.scale, max_norm=np.inf)
+    farthest, of_counted = 0.0, 0.0
+    with np.errstate(over="ignore", invalid="ignore"):
+        for rows, block in points.blocks():
+            farthest = np.maximum(farthest, block.sq_norms.max())
+            of_counted = max(of_counted, float(block.sq_norms.max(where=counted[rows], initial=0.0)))
+    if not farthest <= LARGEST_RATIO**2:
+        raise InvalidInputError(
+            f"bandwidth = {ball.scale:.3g} is too small for X, "
+            f"which has a row more than {LARGEST_RATIO:g} bandwidths away."
+        )
+    points.max_norm = float(np.sqrt(of_counted))
+    return points

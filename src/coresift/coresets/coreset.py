@@ -1,10 +1,9 @@
-"""A coreset as a value: which rows, with which weights, drawn how, and for which queries it answers."""
+"""A coreset as a value: which rows, with which weights, drawn how, and which queries it answers."""
 
 from __future__ import annotations
 
-import math
 import os
-from dataclasses import dataclass, fields
+from dataclasses import KW_ONLY, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -13,63 +12,22 @@ from numpy.typing import NDArray
 
 from .._containers import n_rows, take_rows
 from .._errors import CoresiftError, InvalidInputError, InvalidTypeError
+from .._validation import check_chosen, check_count, check_instance, check_number
 from ..core.certificate import Certificate
-from .fields import checked_rows, integer, numbers, real_number
+from .certifying import MAX_MEMORY, Certifier, asked
 from .files import read_coreset, write_coreset
+from .values import Guarantee, QueryBall, Value, as_plain, from_plain
 
-_LOSSES = ("gaussian", "laplacian")
+__all__ = ["Coreset", "Guarantee", "QueryBall"]
 
-
-@dataclass(frozen=True, eq=False)
-class QueryBall:
-    """The queries x for which a coreset answers: ``|x - center| <= radius * scale``.
-
-    Parameters
-    ----------
-    loss : {"gaussian", "laplacian"}
-        ``exp(-|p - x|^2 / scale^2)`` or ``exp(-|p - x| / scale)``.
-    center : (d,) array
-        In the units of the data.
-    scale : float
-        The bandwidth, in the units of the data.
-    radius : float
-        In units of ``scale``; infinite where every x of the space is a query.
-    """
-
-    loss: str
-    center: NDArray[np.float64]
-    scale: float
-    radius: float
-
-    def __post_init__(self) -> None:
-        if self.loss not in _LOSSES:
-            raise InvalidInputError(f"loss={self.loss!r} is unknown; choose one of {', '.join(_LOSSES)}")
-        center = numbers(self.center, "center")
-        if not np.isfinite(center).all():
-            raise InvalidInputError("center must be finite")
-        scale, radius = real_number(self.scale, "scale"), real_number(self.radius, "radius")
-        if not (scale > 0 and math.isfinite(scale)):
-            raise InvalidInputError(f"scale={scale} must be positive and finite")
-        if not radius > 0:
-            raise InvalidInputError(f"radius={radius} must be positive")
-        _assign(self, center=center, scale=scale, radius=radius)
-
-    def __eq__(self, other: object) -> bool:
-        return _same(self, other) if isinstance(other, QueryBall) else NotImplemented
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        _assign(self, **state)
-
-    def __repr__(self) -> str:
-        size = f"{self.center.size} dimensions, scale={self.scale:.6g}, radius={self.radius:.6g}"
-        return f"QueryBall({self.loss!r}, {size})"
+_PARTS: dict[str, type] = {"ball": QueryBall, "certificate": Certificate, "guarantee": Guarantee}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Coreset:
+class Coreset(Value):
     """Rows of a data set and weights such that weighted sums over them stand for sums over all of it.
 
-    Input is checked, in O(m), and copied; indices out of order are sorted, their weights with them. The
+    Input is checked, in O(m), and copied; indices out of order are sorted together with their weights. The
     arrays are read-only.
 
     Parameters
@@ -77,7 +35,7 @@ class Coreset:
     indices : (m,) integers in [0, n_samples), distinct
         Kept as int64, strictly increasing.
     weights : (m,) numbers >= 0
-        Kept as float64. They carry the input weight of the row.
+        Kept as float64. They include the input weight of the row.
     n_samples : int
         Rows of the data that the coreset was drawn from.
     method : str
@@ -85,22 +43,22 @@ class Coreset:
     n_draws : int or None
         Independent draws, before repeats were merged.
     seed : int or None
-        Where it was drawn from an integer seed.
+        The seed that repeats the draw.
     total_sensitivity : float or None
         Sum of the sensitivity bounds that drew it.
     bound : str or None
         The name of these bounds.
-    guarantee : str or None
-        What is proved about it, as a sentence; None where nothing is.
+    guarantee : Guarantee or None
+        What is proved about it; None if nothing is.
     ball : QueryBall or None
-        The queries for which it answers.
+        The queries that it answers.
     total_weight : float or None
         Sum of the input weights of the data.
     adjustments : tuple of str
         What was done to the draw: "refined", "reweighted" (weights that minimise the discrepancy) or
-        "normalized" (weights that sum to ``total_weight``). Any of them gives up exact unbiasedness.
+        "normalized" (weights that sum to ``total_weight``). Each of them gives up exact unbiasedness.
     certificate : Certificate or None
-        A proved bound on the error of this very subset, where one was computed.
+        A proved bound on the error of this very subset, if one was computed.
 
     Examples
     --------
@@ -112,56 +70,44 @@ class Coreset:
     indices: NDArray[np.int64]
     weights: NDArray[np.float64]
     n_samples: int
+    _: KW_ONLY
     method: str = "given"
     n_draws: int | None = None
     seed: int | None = None
     total_sensitivity: float | None = None
     bound: str | None = None
-    guarantee: str | None = None
+    guarantee: Guarantee | None = None
     ball: QueryBall | None = None
     total_weight: float | None = None
     adjustments: tuple[str, ...] = ()
     certificate: Certificate | None = None
 
     def __post_init__(self) -> None:
-        n_samples = integer(self.n_samples, "n_samples")
-        if n_samples < 1:
-            raise InvalidInputError(f"n_samples={n_samples} must be at least 1")
-        indices, weights = checked_rows(self.indices, self.weights, n_samples)
-        if not isinstance(self.method, str):
-            raise InvalidTypeError(f"method={self.method!r} must be a string")
-        for name in ("bound", "guarantee"):
-            if not isinstance(getattr(self, name), str | None):
-                raise InvalidTypeError(f"{name}={getattr(self, name)!r} must be a string or None")
-        if not isinstance(self.ball, QueryBall | None):
-            raise InvalidTypeError(f"ball={self.ball!r} must be a QueryBall or None")
-        if not isinstance(self.certificate, Certificate | None):
-            raise InvalidTypeError(f"certificate={self.certificate!r} must be a Certificate or None")
+        n_samples = check_count(self.n_samples, "n_samples")
+        indices, weights = check_chosen(self.indices, self.weights, n_samples)
+        check_instance(self.method, "method", str)
+        for name, kind in {"bound": str, **_PARTS}.items():
+            check_instance(getattr(self, name), name, kind, optional=True)
         if isinstance(self.adjustments, str) or not all(isinstance(word, str) for word in self.adjustments):
-            raise InvalidTypeError(f"adjustments={self.adjustments!r} must be a tuple of strings")
-        whole = {name: integer(getattr(self, name), name, optional=True) for name in ("n_draws", "seed")}
-        real = {
-            name: real_number(getattr(self, name), name, optional=True)
-            for name in ("total_sensitivity", "total_weight")
-        }
-        _assign(
-            self,
-            indices=indices,
-            weights=weights,
-            n_samples=n_samples,
-            adjustments=tuple(self.adjustments),
-            **whole,
-            **real,
+            raise InvalidTypeError(f"adjustments = {self.adjustments!r} must be a tuple of strings.")
+        for name in ("n_draws", "seed"):
+            if getattr(self, name) is not None:
+                self._assign(**{name: check_count(getattr(self, name), name, minimum=0)})
+        for name in ("total_sensitivity", "total_weight"):
+            if getattr(self, name) is not None:
+                self._assign(**{name: check_number(getattr(self, name), name, at_least=0.0)})
+        self._assign(
+            indices=indices, weights=weights, n_samples=n_samples, adjustments=tuple(self.adjustments)
         )
 
     @classmethod
     def _trusted(
         cls, indices: NDArray[np.int64], weights: NDArray[np.float64], n_samples: int, **about: Any
     ) -> Coreset:
-        """A coreset of arrays that are right by construction and held by nobody else: not checked, not copied."""
+        """Make a coreset of arrays that are valid by construction and not shared: no check, no copy."""
         core = object.__new__(cls)
-        _assign(core, **{f.name: f.default for f in fields(cls)[3:]})
-        _assign(core, indices=indices, weights=weights, n_samples=n_samples, **about)
+        core._assign(**{f.name: f.default for f in fields(cls)[3:]})
+        core._assign(indices=indices, weights=weights, n_samples=n_samples, **about)
         return core
 
     @property
@@ -171,12 +117,6 @@ class Coreset:
 
     def __len__(self) -> int:
         return self.size
-
-    def __eq__(self, other: object) -> bool:
-        return _same(self, other) if isinstance(other, Coreset) else NotImplemented
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        _assign(self, **state)
 
     def __repr__(self) -> str:
         method = "+".join((self.method, *self.adjustments))
@@ -192,154 +132,100 @@ class Coreset:
         return f"Coreset({', '.join(about)})"
 
     def take(self, *arrays: Any) -> tuple[Any, ...]:
-        """The rows of the coreset from each array, then the weights: ``Xs, ys, ws = core.take(X, y)``.
+        """Return the rows of the coreset from each array, then the weights: ``Xs, ys, ws = core.take(X, y)``.
 
-        Every array has ``n_samples`` rows: NumPy array, list or tuple (a list comes back), pandas or polars
+        Each array has ``n_samples`` rows: a NumPy array, list or tuple (a list comes back), pandas or polars
         frame or series, SciPy sparse matrix (CSR and CSC keep their format, others come back as CSR), torch
-        tensor, or anything else that has a length and an integer array as index. The weights are a copy
-        that may be changed.
+        tensor, or anything else with a length that an integer array can index. The weights are a copy.
         """
         for position, array in enumerate(arrays):
             rows = n_rows(array)
             if rows != self.n_samples:
                 raise InvalidInputError(
                     f"array {position} of take() has {rows} rows; "
-                    f"the coreset was drawn from n_samples={self.n_samples}"
+                    f"the coreset was drawn from n_samples = {self.n_samples}."
                 )
         return (*(take_rows(array, self.indices) for array in arrays), self.weights.copy())
 
     def certify(
         self,
         X: Any,
+        *,
         sample_weight: Any = None,
         radius: float | None = None,
-        *,
         method: str = "auto",
         n_sampled: int = 20_000,
         delta: float = 0.05,
+        max_memory: Any = MAX_MEMORY,
         random_state: Any = 0,
         verbose: int = 0,
     ) -> Certificate:
-        """A bound on the relative error of this subset, proved for all queries of the ball, in any dimension.
+        """Prove a bound on the relative error of this subset for all queries of the ball, in any dimension.
 
         Parameters
         ----------
-        X : array-like, frame or sparse matrix of shape (n, d)
+        X : array-like, frame or sparse matrix of shape (n, d), or Rows
             The data that the coreset was drawn from.
         sample_weight : array-like of shape (n,), optional
-            The weights that it was fitted with.
+            The weights that it was fitted with; by default those of the ``Rows``.
         radius : float, optional
-            Of the ball of queries, in units of the bandwidth; by default the coreset's own. The Laplacian's
-            default is all of space.
+            Radius of the ball of queries, in units of the bandwidth; by default the coreset's own, and for the
+            Laplacian all of space.
         method : {"auto", "exact", "sampled"}
             "exact" sums over all pairs of rows, O(n^2 d / 2): a bound without a probability. "sampled"
             estimates these sums from ``n_sampled`` rows, and holds with probability ``1 - delta``. "auto" is
-            exact where that takes about a minute at most; the certificate says which it is.
+            exact if that takes about a minute at most; the certificate says which it is.
         n_sampled, delta, random_state
-            Of the sampled form.
+            Options of the sampled form.
+        max_memory : number or str
+            Bytes up to which ``Rows`` are loaded into memory; above, they are kept in a temporary file.
         verbose : int
-            Above 0, progress is logged as warnings of the logger ``coresift``.
+            Above 0, log progress at WARNING level.
         """
-        from .certifying import certify  # it needs this module
-
-        return certify(
-            self,
-            X,
-            sample_weight,
-            radius,
-            method=method,
-            n_sampled=n_sampled,
-            delta=delta,
-            random_state=random_state,
-            verbose=verbose,
-        )
+        certifier = Certifier(method, n_sampled, delta, random_state, verbose)
+        with asked(X, self, sample_weight, radius, max_memory) as question:
+            return question.certified(certifier)
 
     def reweight(
         self,
         X: Any,
+        *,
         sample_weight: Any = None,
         radius: float | None = None,
-        *,
+        max_memory: Any = MAX_MEMORY,
         random_state: Any = 0,
         verbose: int = 0,
     ) -> Coreset:
-        """The same points with the non-negative weights that minimise the discrepancy, and their certificate.
+        """Return the same points with the non-negative weights that minimise the discrepancy, certified.
 
         Often halves the guaranteed error. The weights are no longer unbiased, some may be zero, and they are
         meant for kernel sums; the result's ``adjustments`` say so. O(m n d) for the sums, O(m^3) up to some
         thousand points, matrix-free above. Arguments as in :meth:`certify`.
         """
-        from .certifying import reweight  # it needs this module
-
-        return reweight(self, X, sample_weight, radius, random_state=random_state, verbose=verbose)
+        certifier = Certifier(random_state=random_state, verbose=verbose)
+        with asked(X, self, sample_weight, radius, max_memory) as question:
+            return question.reweighted(certifier)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write to ``path``, ending in ``.npz`` or ``.parquet`` (the latter with the extra ``io``).
+        """Write to ``path``, ending in ``.npz`` or ``.parquet`` (the latter needs the extra ``io``).
 
-        The file appears complete or not at all, and equal coresets give equal bytes (one version of the
+        The file appears complete or not at all, and equal coresets give equal bytes (with one version of the
         writing library).
         """
-        write_coreset(Path(path), self._about(), self.indices, self.weights)
+        write_coreset(Path(path), self.as_dict(), self.indices, self.weights)
 
-    def _about(self) -> dict[str, Any]:
-        """Everything but the arrays, as JSON holds it."""
-        about = {f.name: _plain(getattr(self, f.name)) for f in fields(self)[2:]}
-        if self.ball is not None:
-            about["ball"] = {f.name: _plain(getattr(self.ball, f.name)) for f in fields(self.ball)}
-        if self.certificate is not None:
-            about["certificate"] = {
-                f.name: _plain(getattr(self.certificate, f.name)) for f in fields(Certificate)
-            }
-        return about
+    def as_dict(self) -> dict[str, Any]:
+        """Return everything but the arrays, as strict JSON can hold it."""
+        return {f.name: as_plain(getattr(self, f.name)) for f in fields(self)[2:]}
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Coreset:
-        """Read what :meth:`save` wrote; anything else is refused with a message that names the file."""
+        """Read what :meth:`save` wrote; refuse anything else with a message that names the file."""
         header, indices, weights = read_coreset(Path(path))
         try:
-            about = {f.name: _from_plain(header[f.name]) for f in fields(cls)[2:]}
-            if about["ball"] is not None:
-                about["ball"] = QueryBall(
-                    **{f.name: _from_plain(about["ball"][f.name]) for f in fields(QueryBall)}
-                )
-            if about["certificate"] is not None:
-                about["certificate"] = Certificate(
-                    **{f.name: _from_plain(about["certificate"][f.name]) for f in fields(Certificate)}
-                )
-            about["adjustments"] = tuple(about["adjustments"])
+            about = from_plain({f.name: header[f.name] for f in fields(cls)[2:]})
+            for name, kind in _PARTS.items():
+                about[name] = about[name] and kind(**about[name])
             return cls(indices, weights, **about)
         except (CoresiftError, KeyError, TypeError) as error:
             raise InvalidInputError(f"{path}: not a coreset file ({error})") from error
-
-
-# Checks and fields.
-
-
-def _assign(target: object, **values: Any) -> None:
-    """Set fields of a frozen dataclass; arrays become read-only."""
-    for name, value in values.items():
-        if isinstance(value, np.ndarray):
-            value.setflags(write=False)
-        object.__setattr__(target, name, value)
-
-
-def _same(left: Any, right: Any) -> bool:
-    return all(
-        np.array_equal(a, b) if isinstance(a, np.ndarray) else a == b
-        for a, b in ((getattr(left, f.name), getattr(right, f.name)) for f in fields(left))
-    )
-
-
-def _plain(value: Any) -> Any:
-    """As strict JSON holds it, which knows no infinity."""
-    if isinstance(value, np.ndarray):
-        return value.tolist()
-    if isinstance(value, tuple):
-        return list(value)
-    return {"infinite": value > 0} if isinstance(value, float) and math.isinf(value) else value
-
-
-def _from_plain(value: Any) -> Any:
-    if isinstance(value, dict) and value.keys() == {"infinite"}:
-        return math.inf if value["infinite"] else -math.inf
-    return value

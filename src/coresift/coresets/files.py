@@ -1,7 +1,6 @@
-"""Files of a coreset: two arrays and one JSON text, in ``.npz`` or ``.parquet``; never a pickle.
+"""Files of a coreset: two arrays and a JSON header, in ``.npz`` or ``.parquet``; never a pickle.
 
-A SHA-256 over all of it is checked on the way in, and a file is either the old one or the complete new one,
-never half of it.
+A SHA-256 of both is checked on reading. Writing replaces the whole file at once.
 """
 
 from __future__ import annotations
@@ -14,27 +13,28 @@ import secrets
 import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import IO, Any, NoReturn
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .._errors import CoresiftError, InvalidInputError, MissingExtraError
+from .._errors import CoresiftError, InvalidInputError
 from .._npz import naming, open_arrays
+from ..rows.columns import need_pyarrow
 
 Header = dict[str, Any]
 Indices = NDArray[np.int64]
 Weights = NDArray[np.float64]
 
 _FORMAT = "coresift.coreset"
-_VERSION = 1
+_VERSION = 2  # 1 had the guarantee as a sentence
 _PARQUET_KEY = b"coresift"
 _PARQUET_RUN = b"coresift.run"
 _MOST_ROWS_PER_BYTE = 8
 
 
 class UnwritableError(CoresiftError, OSError):
-    """A file that could not be written: the disk is full, the folder closed; the message names the file."""
+    """A file could not be written: the disk is full or the folder is read-only; the message names the file."""
 
 
 def write_coreset(
@@ -50,40 +50,36 @@ def write_coreset(
     ``columns`` are written beside the arrays, and ``run`` beside ``about``; the checksum does not cover them.
     """
     write = _for_suffix(path, {".npz": _write_npz, ".parquet": _write_parquet})
-    text = header_text(about, indices, weights)
-    beside = columns or {}
+    header = header_text(about, indices, weights)
     note = None if run is None else json.dumps(run, allow_nan=False)
-    write_whole(path, lambda file: write(file, text, indices, weights, beside, note))
+    arrays = {"row": indices, **(columns or {}), "weight": weights}
+    write_whole(path, lambda file: write(file, header, note, arrays))
 
 
 def header_text(about: Header, indices: Indices, weights: Weights) -> str:
-    """The JSON text of a file, with its checksum."""
+    """Return the JSON text of a file, with its checksum."""
     header = {"format": _FORMAT, "version": _VERSION, **about}
-    header["sha256"] = _checksum(header, indices, weights)
-    return json.dumps(header, allow_nan=False)
+    return json.dumps({**header, "sha256": _checksum(header, indices, weights)}, allow_nan=False)
 
 
 def read_coreset(path: Path) -> tuple[Header, Indices, Weights]:
-    """What ``write_coreset`` wrote, if format, version and checksum are right; else an error naming the file."""
+    """Read what ``write_coreset`` wrote, check format, version and checksum, and name the file in errors."""
     read = _for_suffix(path, {".npz": _read_npz, ".parquet": _read_parquet})
     with path.open("rb"):
-        pass  # a file that is missing or may not be read is said by the system, in its words
+        pass  # let the system report a file that is missing or may not be read
     with naming(path, "not a coreset file, or damaged"):
         text, indices, weights = read(path)
-        return _checked(json.loads(text), indices, weights), indices, weights
-
-
-def _checked(header: Any, indices: Indices, weights: Weights) -> Header:
-    if not isinstance(header, dict) or header.get("format") != _FORMAT:
-        raise InvalidInputError("not a coreset file")
-    version = header["version"]
-    if version != _VERSION:
-        raise InvalidInputError(
-            f"format version {version}, but this coresift reads version {_VERSION}: install a newer coresift"
-        )
-    if header["sha256"] != _checksum(header, indices, weights):
-        raise InvalidInputError("the checksum does not match: the file is damaged")
-    return header
+        header = json.loads(text)
+        if not isinstance(header, dict) or header.get("format") != _FORMAT:
+            raise InvalidInputError("not a coreset file")
+        if (version := header["version"]) != _VERSION:
+            advice = "install a newer coresift" if version > _VERSION else "select and save it again"
+            raise InvalidInputError(
+                f"format version {version}, but this coresift reads version {_VERSION}: {advice}"
+            )
+        if header.pop("sha256") != _checksum(header, indices, weights):
+            raise InvalidInputError("the checksum does not match: the file is damaged")
+        return header, indices, weights
 
 
 def _for_suffix(path: Path, choices: dict[str, Any]) -> Any:
@@ -96,12 +92,8 @@ def _for_suffix(path: Path, choices: dict[str, Any]) -> Any:
 
 
 def _checksum(header: Header, indices: Indices, weights: Weights) -> str:
-    """SHA-256 of the header without its checksum and of both arrays, little-endian whatever the machine."""
-    text = json.dumps({key: value for key, value in header.items() if key != "sha256"}, sort_keys=True)
-    digest = hashlib.sha256(text.encode())
-    digest.update(np.ascontiguousarray(indices, dtype="<i8").data)
-    digest.update(np.ascontiguousarray(weights, dtype="<f8").data)
-    return digest.hexdigest()
+    """Hash the header and both arrays, little-endian on every machine."""
+    return arrays_checksum(header, {"row": np.asarray(indices, "<i8"), "weight": np.asarray(weights, "<f8")})
 
 
 def arrays_checksum(header: Header, arrays: Mapping[str, np.ndarray]) -> str:
@@ -115,9 +107,9 @@ def arrays_checksum(header: Header, arrays: Mapping[str, np.ndarray]) -> str:
 
 
 def write_whole(target: Path, write: Callable[[IO[bytes]], None]) -> None:
-    """Write beside the target, then rename over it: the rename is the only step that others can see.
+    """Write a draft beside the target and rename it over the target, so that nobody sees half a file.
 
-    A full disk, a folder that may not be written to and the like are an `UnwritableError` that names the target.
+    A full disk, a read-only folder and the like raise an `UnwritableError` that names the target.
     """
     if not target.parent.is_dir():
         raise FileNotFoundError(f"{target}: the folder {target.parent} does not exist")
@@ -137,29 +129,22 @@ def write_whole(target: Path, write: Callable[[IO[bytes]], None]) -> None:
 
 
 def unwritable(error: OSError, path: Path) -> UnwritableError:
-    """The same error in words that name the file; its number stays."""
+    """Return the error with the name of the file; its number stays."""
     found = UnwritableError(f"{path}: cannot be written ({error.strerror or error})")
     found.errno = error.errno
     return found
 
 
-def _write_npz(
-    file: IO[bytes],
-    header: str,
-    indices: Indices,
-    weights: Weights,
-    columns: Mapping[str, Any],
-    run: str | None,
-) -> None:
-    members = {"header": np.array(header), "row": indices.astype("<i8"), "weight": weights.astype("<f8")}
-    members |= {name: np.asarray(values) for name, values in columns.items()}
-    if run is not None:
-        members["run"] = np.array(run)
-    # np.savez would do, but for an array that is called "file"
+def _write_npz(file: IO[bytes], header: str, run: str | None, arrays: Mapping[str, Any]) -> None:
+    notes = {"header": header} if run is None else {"header": header, "run": run}
+    # np.savez fails for an array called "file"
     with zipfile.ZipFile(file, "w") as archive:
-        for name, values in members.items():
+        for name, values in {**notes, **arrays}.items():
+            array = np.asarray(values)
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
-                np.lib.format.write_array(member, values, allow_pickle=False)
+                np.lib.format.write_array(
+                    member, array.astype(array.dtype.newbyteorder("<")), allow_pickle=False
+                )
 
 
 def _read_npz(path: Path) -> tuple[str, Indices, Weights]:
@@ -167,37 +152,28 @@ def _read_npz(path: Path) -> tuple[str, Indices, Weights]:
         return str(members["header"]), members["row"], members["weight"]
 
 
-def _write_parquet(
-    file: IO[bytes],
-    header: str,
-    indices: Indices,
-    weights: Weights,
-    columns: Mapping[str, Any],
-    run: str | None,
-) -> None:
-    try:
-        import pyarrow as pa
-        from pyarrow import parquet
-    except ImportError as error:
-        _refuse_parquet(error)
-    table = pa.table({"row": indices, **columns, "weight": weights})
-    parquet.write_table(table.replace_schema_metadata(parquet_metadata(header, run)), file)
+def _write_parquet(file: IO[bytes], header: str, run: str | None, arrays: Mapping[str, Any]) -> None:
+    need_pyarrow()
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    table = pa.table(dict(arrays)).replace_schema_metadata(parquet_metadata(header, run))
+    parquet.write_table(table, file)
 
 
 def parquet_metadata(header: str, run: str | None) -> dict[bytes, bytes]:
-    """What makes a Parquet file with the columns ``row`` and ``weight`` a coreset's."""
+    """Return what makes a Parquet file with the columns ``row`` and ``weight`` a coreset's."""
     more = {} if run is None else {_PARQUET_RUN: run.encode()}
     return {_PARQUET_KEY: header.encode(), **more}
 
 
 def _read_parquet(path: Path) -> tuple[str, Indices, Weights]:
-    try:
-        from pyarrow import parquet
-    except ImportError as error:
-        _refuse_parquet(error)
+    need_pyarrow()
+    from pyarrow import parquet
+
     with path.open("rb") as file:
         opened = parquet.ParquetFile(file)
-        # distinct rows hardly compress; equal ones take no room at all, and are none that we wrote
+        # distinct rows hardly compress; equal ones take no room at all, and we never write them
         if opened.metadata.num_rows > _MOST_ROWS_PER_BYTE * path.stat().st_size:
             raise InvalidInputError(
                 f"{opened.metadata.num_rows:,} rows in {path.stat().st_size:,} bytes: not a coreset file"
@@ -207,7 +183,3 @@ def _read_parquet(path: Path) -> tuple[str, Indices, Weights]:
             raise InvalidInputError("not a coreset file")
         table = opened.read(columns=["row", "weight"])
     return metadata[_PARQUET_KEY].decode(), table["row"].to_numpy(), table["weight"].to_numpy()
-
-
-def _refuse_parquet(error: ImportError) -> NoReturn:
-    raise MissingExtraError('Parquet files need pyarrow: pip install "coresift[io]"') from error

@@ -39,6 +39,7 @@ class _RBFNetwork(BaseEstimator):
 
     def __init__(
         self,
+        *,
         n_centers: int = 50,
         centers: str = "k-means++",
         bandwidth: Any = "median",

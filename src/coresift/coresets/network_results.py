@@ -1,4 +1,4 @@
-"""What the coresets of a network's loss give: the paper's pair, and the errors of one network."""
+"""Results for the loss of a network: the paper's pair of coresets, and the errors of one network."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class SignedCoreset:
         return f"SignedCoreset(positive={self.positive!r}, negative={self.negative!r})"
 
     def merged(self) -> Coreset:
-        r"""Both as one training set, in the weights of the rows: :math:`v / |y|`.
+        r"""Return both as one training set, in the weights of the rows: :math:`v / |y|`.
 
         Its cross term is that of the pair. It stands for the rows with :math:`y \ne 0`, unbiased for the whole loss
         over them; the paper proves nothing about its square term.
@@ -61,12 +61,12 @@ class SignedCoreset:
 
 
 @dataclass(frozen=True)
-class NetworkError:
-    """What a coreset says about one network, beside the truth. All errors are absolute differences of sums.
+class NetworkComparison:
+    """The sums of one network over a coreset and over the data. All errors are absolute differences of sums.
 
-    With ``eps`` such that the families of sums are kept within ``1 +- eps``, it is guaranteed that
-    ``cross_error <= eps * cross_scale`` and ``loss_error <= eps * scale``, and if no two outputs of a column differ in
-    sign ``square_error <= eps * square``.
+    If all families of sums are kept within ``1 +- eps``, then ``cross_error <= eps * cross_magnitude`` and
+    ``loss_error <= eps * magnitude``; and ``square_error <= eps * square`` if no two outputs of a column have opposite
+    signs.
     """
 
     loss: float
@@ -79,16 +79,14 @@ class NetworkError:
     square: float
     """``sum w phi^2`` over the data."""
     square_error: float
-    scale: float
-    """``sum w (|y| + sum |a_i| f(p, c_i))^2``: what the error of the loss is measured by."""
-    cross_scale: float
-    """``sum |a_i| (phi+ + phi-)``: what the error of the cross term is measured by."""
+    magnitude: float
+    """``sum w (|y| + sum |a_i| f(p, c_i))^2``: the error of the loss is relative to it."""
+    cross_magnitude: float
+    """``sum |a_i| (phi+ + phi-)``: the error of the cross term is relative to it."""
     square_bound: float
-    """The paper's ``L sum a_i^2 sum_S v f(p, c_i)^2``, which stands for the square term: an upper bound of it within
-    ``1 + eps``, too large by up to a factor L."""
+    """The paper's ``L sum a_i^2 sum_S v f(p, c_i)^2``: bounds the square term within ``1 + eps``, up to L too large."""
     family_error: float
-    """The largest relative error among the sums that this loss is made of: an eps for this network, found, not
-    guaranteed."""
+    """The largest relative error among the sums in this loss: an eps for this network, found, not guaranteed."""
     eps: float | None
     """The eps asked for, or the one that is guaranteed for this draw; None if there is none."""
     covers_loss: bool
@@ -96,27 +94,27 @@ class NetworkError:
 
     @property
     def bound(self) -> float | None:
-        """The guarantee's right-hand side for the loss, ``eps * scale``; None without an eps or for a pair."""
-        return None if self.eps is None or not self.covers_loss else self.eps * self.scale
+        """Right-hand side of the guarantee for the loss, ``eps * magnitude``; None without an eps or for a pair."""
+        return None if self.eps is None or not self.covers_loss else self.eps * self.magnitude
 
     @property
     def cross_bound(self) -> float | None:
-        """The same for the cross term, ``eps * cross_scale``."""
-        return None if self.eps is None else self.eps * self.cross_scale
+        """The same for the cross term, ``eps * cross_magnitude``."""
+        return None if self.eps is None else self.eps * self.cross_magnitude
 
     @property
     def relative_error(self) -> float:
-        """``loss_error / scale``: the part of the scale that was lost."""
-        return self.loss_error / self.scale if self.scale > 0 else 0.0
+        """``loss_error / magnitude``."""
+        return self.loss_error / self.magnitude if self.magnitude > 0 else 0.0
 
 
 def compared(
     truth: NetworkSums, drawn: NetworkSums, alphas: np.ndarray, eps: float | None, covers_loss: bool
-) -> NetworkError:
+) -> NetworkComparison:
     """Compare the sums over a draw with those over all rows."""
     loss, loss_coreset = truth.loss(alphas), drawn.loss(alphas)
     cross, square = truth.cross(alphas), truth.square(alphas)
-    return NetworkError(
+    return NetworkComparison(
         loss=loss,
         loss_coreset=loss_coreset,
         loss_error=abs(loss_coreset - loss),
@@ -124,8 +122,8 @@ def compared(
         cross_error=abs(drawn.cross(alphas) - cross),
         square=square,
         square_error=abs(drawn.square(alphas) - square),
-        scale=truth.scale(alphas),
-        cross_scale=truth.cross_scale(alphas),
+        magnitude=truth.magnitude(alphas),
+        cross_magnitude=truth.cross_magnitude(alphas),
         square_bound=len(alphas) * drawn.diagonal(alphas),
         family_error=truth.largest_relative_error(drawn),
         eps=eps,

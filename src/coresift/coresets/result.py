@@ -22,7 +22,7 @@ from .coreset import Coreset
 from .files import header_text, parquet_metadata, write_coreset, write_whole
 
 if TYPE_CHECKING:
-    from .selecting import Options
+    from .options import SelectOptions
 
 SUFFIXES = (".parquet", ".npz")
 _AS_GOOD = 1.5
@@ -106,7 +106,7 @@ class Selection:
             "rows": core.n_samples,
             "method": core.method,
             "bound": core.bound,
-            "guarantee": core.guarantee,
+            "guarantee": core.guarantee and core.guarantee.as_dict(),
             **asdict(self.report),
             "uniform_is_as_good": self.report.uniform_is_as_good,
             "run": self.run,
@@ -127,26 +127,25 @@ class Selection:
         files, else the features. A column whose name is taken is renamed to ``input_...``.
         """
         target = Path(path)
-        check_output(target, self.coreset.size)
+        check_output(target, n_rows=self.coreset.size)
         core = self.coreset
         if not materialize:
-            write_coreset(target, core._about(), core.indices, core.weights, self.columns(), self.run)
+            write_coreset(target, core.as_dict(), core.indices, core.weights, self.columns(), self.run)
         elif target.suffix.lower() == ".npz":
-            X = np.concatenate([rows for _, rows in _chosen(self.source, core.indices)])
-            columns = {**self.columns(), "X": X}
-            write_coreset(target, core._about(), core.indices, core.weights, columns, self.run)
+            columns = {**self.columns(), "X": self.source.take(core.indices).X}
+            write_coreset(target, core.as_dict(), core.indices, core.weights, columns, self.run)
         else:
-            header = header_text(core._about(), core.indices, core.weights)
+            header = header_text(core.as_dict(), core.indices, core.weights)
             metadata = parquet_metadata(header, json.dumps(self.run, allow_nan=False))
             write_whole(target, lambda file: _write_rows(file, self, metadata))
 
 
-def check_output(path: Path, n_rows: int = 0) -> None:
+def check_output(path: Path, *, n_rows: int = 0) -> None:
     """Refuse a file that could not be written, before the work is done."""
     if path.suffix.lower() not in SUFFIXES:
         raise InvalidInputError(f"{path}: unknown suffix {path.suffix!r}; use {' or '.join(SUFFIXES)}.")
     if path.suffix.lower() == ".parquet":
-        need_pyarrow("Parquet files")
+        need_pyarrow()
     if path.is_dir():
         raise InvalidInputError(f"{path}: is a folder; name a file.")
     folder = path.parent
@@ -166,7 +165,7 @@ def check_output(path: Path, n_rows: int = 0) -> None:
         )
 
 
-def run_record(source: Rows, options: Options) -> dict[str, Any]:
+def run_record(source: Rows, options: SelectOptions) -> dict[str, Any]:
     """What repeats the run."""
     from .. import __version__  # known once the package is imported
 
@@ -204,7 +203,7 @@ def load_run(path: str | os.PathLike[str]) -> dict[str, Any]:
             with open_arrays(target, is_packed=False) as members:
                 text = str(members["run"]) if "run" in members else "{}"
         else:
-            need_pyarrow("Parquet files")
+            need_pyarrow()
             from pyarrow import parquet
 
             text = (parquet.read_schema(target).metadata or {}).get(b"coresift.run", b"{}").decode()
@@ -212,20 +211,6 @@ def load_run(path: str | os.PathLike[str]) -> dict[str, Any]:
         if not isinstance(found, dict):
             raise InvalidInputError("the record of the run is no JSON object")
         return found
-
-
-def _chosen(source: Rows, rows: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
-    """The chosen rows piece by piece: which of them, and their features."""
-    for piece in source.pieces:
-        first, last = np.searchsorted(rows, (piece.start, piece.start + piece.n_rows))
-        if first == last:
-            continue
-        start, parts = piece.start, []
-        for chunk in source.read(piece):
-            here = rows[slice(*np.searchsorted(rows, (start, start + len(chunk.X))))]
-            parts.append(chunk.X[here - start])
-            start += len(chunk.X)
-        yield slice(int(first), int(last)), np.concatenate(parts)
 
 
 def _tables(selection: Selection) -> Iterator[tuple[slice, Any]]:
@@ -242,9 +227,9 @@ def _tables(selection: Selection) -> Iterator[tuple[slice, Any]]:
                     source.read_group(piece).take(pa.array(rows[first:last] - piece.start)),
                 )
         return
-    for part, X in _chosen(source, rows):
-        names = source.names or [f"x{i}" for i in range(source.d)]
-        yield part, pa.table({name: np.ascontiguousarray(X[:, i]) for i, name in enumerate(names)})
+    names = source.names or [f"x{i}" for i in range(source.d)]
+    X = source.take(rows).X
+    yield slice(None), pa.table({name: np.ascontiguousarray(X[:, i]) for i, name in enumerate(names)})
 
 
 def _distinct(names: list[str], taken: set[str]) -> list[str]:

@@ -2,8 +2,8 @@ from .datasets import DATASETS as DATASETS
 from .datasets import DatasetInfo as DatasetInfo
 from .datasets import available_datasets as available_datasets
 from .datasets import load_dataset as load_dataset
-from .idx import read_idx as read_idx
 from .splits import ArrayDataset as ArrayDataset
 from .splits import DatasetSplits as DatasetSplits
 from .splits import LazyDataset as LazyDataset
 from .splits import Scaling as Scaling
+from .standard import read_idx as read_idx

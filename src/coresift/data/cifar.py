@@ -1,7 +1,7 @@
-"""CIFAR-10 and CIFAR-100 in their binary layout, as files or in the archive that is published.
+"""CIFAR-10 and CIFAR-100 in their binary layout, as files or in the published archive.
 
 A record is one label byte (CIFAR-100: two, coarse and fine), then 3,072 bytes: channels, rows, columns. The Python
-version of these data sets is a pickle, which can run any code when it is read: it is not read.
+version is a pickle, which can run any code when it is loaded, and is not supported.
 """
 
 from __future__ import annotations
@@ -17,15 +17,13 @@ import numpy as np
 
 from .._errors import InvalidInputError
 from .._npz import naming
-from .fetch import Download
-from .preparing import array_splits
-from .splits import DatasetSplits
+from .fetch import Download, first_file
+from .splits import DatasetSplits, array_splits
 
 _PIXELS = 3 * 32 * 32
-_SITE = "https://www.cs.toronto.edu/~kriz/"
 _TEXT_LIMIT = 1 << 16
 _MOST_MEMBERS = 1000
-_SLACK = 1 << 24  # bytes of an archive beside the files that are needed
+_SLACK = 1 << 24  # bytes of an archive besides the needed files
 
 
 @dataclass(frozen=True)
@@ -40,8 +38,7 @@ class Cifar:
     names_file: str
     n_classes: int
     label_bytes: int
-    largest_file: int
-    """Records."""
+    largest_file: int  # records
     mean: tuple[float, float, float]
     std: tuple[float, float, float]
 
@@ -56,72 +53,62 @@ class Cifar:
         return self.label_bytes + _PIXELS
 
 
+def _archive(file: str, md5: str) -> Download:
+    return Download(file, (f"https://www.cs.toronto.edu/~kriz/{file}",), f"md5:{md5}")
+
+
 CIFAR10 = Cifar(
     "cifar10",
     "cifar-10-batches-bin",
-    Download(
-        "cifar-10-binary.tar.gz",
-        (_SITE + "cifar-10-binary.tar.gz",),
-        "md5:c32a1d4ab5d03f1284b67883e8d87530",
-    ),
+    _archive("cifar-10-binary.tar.gz", "c32a1d4ab5d03f1284b67883e8d87530"),
     tuple(f"data_batch_{i}.bin" for i in range(1, 6)),
     "test_batch.bin",
     "batches.meta.txt",
-    10,
-    1,
-    10_000,
-    (0.4914, 0.4822, 0.4465),
-    (0.2470, 0.2435, 0.2616),
+    n_classes=10,
+    label_bytes=1,
+    largest_file=10_000,
+    mean=(0.4914, 0.4822, 0.4465),
+    std=(0.2470, 0.2435, 0.2616),
 )
 CIFAR100 = Cifar(
     "cifar100",
     "cifar-100-binary",
-    Download(
-        "cifar-100-binary.tar.gz",
-        (_SITE + "cifar-100-binary.tar.gz",),
-        "md5:03b5dce01913d631647c71ecec9e9cb8",
-    ),
+    _archive("cifar-100-binary.tar.gz", "03b5dce01913d631647c71ecec9e9cb8"),
     ("train.bin",),
     "test.bin",
     "fine_label_names.txt",
-    100,
-    2,
-    50_000,
-    (0.5071, 0.4865, 0.4409),
-    (0.2673, 0.2564, 0.2762),
+    n_classes=100,
+    label_bytes=2,
+    largest_file=50_000,
+    mean=(0.5071, 0.4865, 0.4409),
+    std=(0.2673, 0.2564, 0.2762),
 )
 
 
-def find_cifar(layout: Cifar, root: Path) -> tuple[Path | None, list[str]]:
-    """The folder with all files, or the archive; and, where there is neither, the names of what is missing."""
-    archives = [root / layout.name / layout.archive.file, root / layout.archive.file]
-    folders = [root / layout.name / layout.folder, root / layout.name, root / layout.folder]
+def find_cifar(layout: Cifar, root: Path) -> tuple[list[Path], list[str]]:
+    """The folder with all files, or the archive; else the names of what is missing."""
     missing = [layout.archive.file]
-    for folder in folders:
+    for folder in (root / layout.name / layout.folder, root / layout.name, root / layout.folder):
         absent = [file for file in layout.files if not (folder / file).is_file()]
         if not absent:
-            return folder, []
+            return [folder], []
         if len(absent) < len(layout.files):
             missing = [str(folder / file) for file in absent]
-    for archive in archives:
-        if archive.is_file():
-            return archive, []
-    return None, missing
+    archive = first_file((root / layout.name, root), (layout.archive.file,))
+    return ([archive], []) if archive else ([], missing)
 
 
 def load_cifar(layout: Cifar, place: Path) -> DatasetSplits:
-    """The data set in a folder or an archive. Nothing is written: an archive is read where it is."""
+    """The data set in a folder or an archive, which is read without being unpacked."""
+    limits = dict.fromkeys(layout.files, layout.largest_file * layout.record)
     if place.is_dir():
-        read = {file: _read_file(layout, place / file) for file in layout.files}
+        read = {file: _read_file(place / file, most) for file, most in limits.items()}
         meta = place / layout.names_file
         text = meta.read_bytes()[:_TEXT_LIMIT] if meta.is_file() else b""
-        where = {file: str(place / file) for file in layout.files}
     else:
-        limits = dict.fromkeys(layout.files, layout.largest_file * layout.record)
         read = read_members(place, limits, {layout.names_file: _TEXT_LIMIT})
         text = read.pop(layout.names_file, b"")
-        where = {file: f"{place}, member {file}" for file in layout.files}
-    parts = {file: _records(layout, read[file], where[file]) for file in layout.files}
+    parts = {file: _records(layout, read[file], place / file) for file in layout.files}
     train = [parts[file] for file in layout.train_files]
     names = text.decode("utf-8", "replace").split()
     return array_splits(
@@ -138,47 +125,43 @@ def load_cifar(layout: Cifar, place: Path) -> DatasetSplits:
     )
 
 
-def _read_file(layout: Cifar, path: Path) -> bytes:
-    limit = layout.largest_file * layout.record
+def _read_file(path: Path, most: int) -> bytes:
     with path.open("rb") as file:
-        content = file.read(limit + 1)
-    if len(content) > limit:
-        raise InvalidInputError(f"{path}: longer than {limit:,} bytes, {layout.largest_file:,} images")
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise InvalidInputError(f"{path}: longer than {most:,} bytes")
     return content
 
 
-def _records(layout: Cifar, content: bytes, where: str) -> tuple[np.ndarray, np.ndarray]:
+def _records(layout: Cifar, content: bytes, where: Path) -> tuple[np.ndarray, np.ndarray]:
     if len(content) == 0 or len(content) % layout.record:
         raise InvalidInputError(
-            f"{where}: {len(content):,} bytes are no whole number of records of {layout.record:,} bytes; "
-            "it is cut off, or not a file of the binary version"
+            f"{where}: {len(content):,} bytes are not a whole number of records of {layout.record:,} bytes; it is cut "
+            "off, or not a file of the binary version"
         )
     records = np.frombuffer(content, np.uint8).reshape(-1, layout.record)
     labels = records[:, layout.label_bytes - 1].astype(np.int64)  # the fine label is the last one
     if labels.max() >= layout.n_classes:
-        raise InvalidInputError(
-            f"{where}: the label {labels.max()}; there are classes 0 to {layout.n_classes - 1}"
-        )
+        raise InvalidInputError(f"{where}: the label {labels.max()}; classes are 0 to {layout.n_classes - 1}")
     return records[:, layout.label_bytes :].reshape(-1, 3, 32, 32), labels
 
 
 def read_members(archive: Path, needed: Mapping[str, int], optional: Mapping[str, int]) -> dict[str, bytes]:
-    """Files of a tar archive, plain or packed by gzip, by their last name, in memory.
+    """Read files of a tar archive, plain or packed with gzip, by their last name, into memory.
 
-    None may be larger than its number of bytes, and all that is unpacked not much larger than their sum. An archive in
-    which any member has an absolute path, a ``..`` in its path, or is a link or a device is refused as a whole: the
-    published ones have none, so that it is not one of them.
+    The mappings give the largest allowed size of each file; everything unpacked must not be much larger than their
+    sum. An archive with an absolute path, ``..`` in a path, a link or a device is refused: no published one has any.
     """
     limits = {**needed, **optional}
     found: dict[str, bytes] = {}
-    with archive.open("rb") as file, naming(archive, "no archive, damaged or cut off"):
+    with archive.open("rb") as file, naming(archive, "not an archive, damaged or cut off"):
         is_packed = file.read(2) == b"\x1f\x8b"
         file.seek(0)
         plain: Any = gzip.GzipFile(fileobj=file) if is_packed else file
         bounded = cast(IO[bytes], _Bounded(plain, sum(limits.values()) + _SLACK))
-        with tarfile.open(fileobj=bounded, mode="r:") as tar:
+        with tarfile.open(fileobj=bounded, mode="r|") as tar:
             for number, member in enumerate(tar):
-                _check_member(member, archive)
+                _check_member(member)
                 name = PurePosixPath(member.name).name
                 if number >= _MOST_MEMBERS:
                     raise InvalidInputError(f"holds more than {_MOST_MEMBERS:,} members")
@@ -188,7 +171,7 @@ def read_members(archive: Path, needed: Mapping[str, int], optional: Mapping[str
                     raise InvalidInputError(f"holds {name} twice")
                 if not 0 <= member.size <= limits[name]:
                     raise InvalidInputError(
-                        f"{member.name} has {member.size:,} bytes; {limits[name]:,} are the most"
+                        f"{member.name} has {member.size:,} bytes; at most {limits[name]:,} are allowed"
                     )
                 stream = tar.extractfile(member)
                 found[name] = b"" if stream is None else stream.read()
@@ -199,31 +182,22 @@ def read_members(archive: Path, needed: Mapping[str, int], optional: Mapping[str
 
 
 class _Bounded:
-    """A file of which no more than so many bytes are read or passed over: a packed archive may hold any number."""
+    """A stream of which only so many bytes can be read: a packed archive may hold any number."""
 
     def __init__(self, file: Any, most: int) -> None:
-        self._file, self._most = file, most
-        self.tell = file.tell
+        self._file, self._left, self._most = file, most, most
 
-    def read(self, size: int = -1) -> bytes:
-        self._check(self.tell() + size if size >= 0 else self._most + 1)
+    def read(self, size: int) -> bytes:
+        self._left -= size
+        if self._left < 0:
+            raise InvalidInputError(f"more than {self._most:,} bytes are in the archive")
         return cast(bytes, self._file.read(size))
 
-    def seek(self, place: int, whence: int = 0) -> int:
-        self._check(place if whence == 0 else self._most + 1)
-        return cast(int, self._file.seek(place))
 
-    def _check(self, end: int) -> None:
-        if end > self._most:
-            raise InvalidInputError(f"more than {self._most:,} bytes are in the archive")
-
-
-def _check_member(member: tarfile.TarInfo, archive: Path) -> None:
+def _check_member(member: tarfile.TarInfo) -> None:
     path = PurePosixPath(member.name.replace("\\", "/"))
     drive = path.parts and path.parts[0].endswith(":")
     if path.is_absolute() or drive or ".." in path.parts:
-        raise InvalidInputError(
-            f"{archive}: the member {member.name!r} would lead out of the archive's folder"
-        )
+        raise InvalidInputError(f"the member {member.name!r} would lead out of the archive's folder")
     if not (member.isfile() or member.isdir()):
-        raise InvalidInputError(f"{archive}: the member {member.name!r} is neither a file nor a folder")
+        raise InvalidInputError(f"the member {member.name!r} is neither a file nor a folder")

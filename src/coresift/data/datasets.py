@@ -1,8 +1,7 @@
-"""Data sets for training, by name or as the user has them."""
+"""Data sets for training, by name or from the user's own data."""
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,13 +10,13 @@ from pathlib import Path
 from typing import Any, get_args
 
 from .._errors import InvalidInputError, InvalidTypeError
+from .._progress import logger
 from .._validation import check_choice, check_count
 from .cifar import CIFAR10, CIFAR100, Cifar, find_cifar, load_cifar
 from .fetch import VARIABLE, Download, check_published, data_folder, fetch
-from .hugging_face import from_hugging_face
+from .hugging_face import from_hugging_face, is_hugging_face
 from .image_sets import IMAGENET_SIZE, find_imagenet, load_image_folder, load_imagenet
-from .preparing import DEFAULT_TEST_FRACTION
-from .splits import DatasetSplits, Task
+from .splits import DEFAULT_TEST_FRACTION, DatasetSplits, Task
 from .standard import (
     COVTYPE_FILES,
     MNIST_FILES,
@@ -26,23 +25,20 @@ from .standard import (
     load_covtype,
     load_digits_splits,
     load_mnist,
-    sklearn_cache,
 )
-from .user_sets import Options, from_arrays, from_npz, from_table, is_hugging_face
+from .user_sets import Options, from_arrays, from_npz, from_table
 
-logger = logging.getLogger("coresift")
-
-Found = tuple[list[Path], list[str]]  # what is there, and the names of what is missing
+_TABLES = (".parquet", ".pq", ".csv")
 
 
 @dataclass(frozen=True)
 class DatasetInfo:
-    """A data set that has a name."""
+    """A data set that can be loaded by name."""
 
     name: str
     description: str
     files: tuple[str, ...]
-    """What is looked for, below the data folder."""
+    """Files to look for, below the data folder."""
     can_download: bool
     is_present: bool
     where: str
@@ -53,7 +49,7 @@ class DatasetInfo:
 class _Named:
     description: str
     files: tuple[str, ...]
-    find: Callable[[Path], Found]
+    find: Callable[[Path], tuple[list[Path], list[str]]]  # what is there, and the names of what is missing
     load: Callable[[list[Path], Options], DatasetSplits]
     downloads: tuple[Download, ...] = ()
     n_samples: tuple[int, int] | None = None  # of the published parts
@@ -73,32 +69,32 @@ def load_dataset(
     test_fraction: float = DEFAULT_TEST_FRACTION,
     seed: int = 0,
 ) -> DatasetSplits:
-    """A data set for training: by name, or the user's own.
+    """Load a data set for training, by name or from your own data.
 
     Parameters
     ----------
     data : name, path, pair of arrays, Dataset or DatasetDict of Hugging Face
-        One of the names of :func:`available_datasets`. Or: ``(X, y)``; an ``.npz`` file with ``X`` and ``y`` (or
+        A name from :func:`available_datasets`. Or ``(X, y)``; an ``.npz`` file with ``X`` and ``y`` (or
         ``X_train``, ``y_train``, ``X_test``, ``y_test``); a Parquet or CSV file, or a folder of them; a folder of
         images in one folder per class, or with such folders in ``train`` and ``test``.
     data_dir : path, optional
-        The folder of all named data sets; by default ``$CORESIFT_DATA_DIR``, or ``coresift_data`` in the home folder.
+        The folder of all named data sets. Default: ``$CORESIFT_DATA_DIR``, or ``coresift_data`` in the home folder.
     download : bool, default False
-        Fetch what is missing (extra ``io``), and check it against the published checksums.
+        Download missing files (extra ``io``) and check them against the published checksums.
     verify : bool, default False
-        Check files that are there already against the published checksums.
+        Check existing files against the published checksums.
     label : str, optional
-        Of a table or of a Hugging Face data set: the column of the labels or targets.
+        The column of the labels or targets in a table or a Hugging Face data set.
     test : like ``data``, optional
-        The test part of the user's own data. Without it, ``test_fraction`` of each class is taken from ``data``.
+        The test part of your own data. Without it, ``test_fraction`` of each class is taken from ``data``.
     task : "classification" or "regression", optional
-        By default floats are targets of a regression, and integers, booleans and strings are classes.
+        By default floats are regression targets, and integers, booleans and strings are classes.
     image_size : int, optional
-        Height and width of images from the disk (224), or of those of Hugging Face (as they are).
+        Height and width of images. Default: 224 for files, the size they have for Hugging Face.
     test_fraction : float, default 0.2
-        Of data sets that are not published in two parts (digits, covtype, the user's own).
+        Share of the samples to test on, for data that come in one part (digits, covtype, your own).
     seed : int, default 0
-        Of that split.
+        Seed for that split.
     """
     if task is not None:
         check_choice(task, "task", get_args(Task))
@@ -110,12 +106,12 @@ def load_dataset(
             raise InvalidInputError(f"label, test and task are for your own data; {data!r} brings its own.")
         if image_size is not None and data != "imagenet":
             raise InvalidInputError(f"image_size = {image_size}: {data!r} has one size only.")
-        return _load_named(data, data_folder(data_dir), options, download=download, verify=verify)
+        return _load_named(data, data_dir, options, download=download, verify=verify)
     return _load_own(data, test, options)
 
 
 def available_datasets(data_dir: str | os.PathLike[str] | None = None) -> list[DatasetInfo]:
-    """The data sets that have names: what they are, what is looked for and where, and whether it is there."""
+    """List the data sets that can be loaded by name, and where their files are or belong."""
     root = data_folder(data_dir)
     infos = []
     for name, known in _NAMED.items():
@@ -133,16 +129,30 @@ def available_datasets(data_dir: str | os.PathLike[str] | None = None) -> list[D
     return infos
 
 
-def _load_named(name: str, root: Path, options: Options, *, download: bool, verify: bool) -> DatasetSplits:
-    known = _NAMED[name]
+def find_dataset(
+    name: str, data_dir: str | os.PathLike[str] | None = None, *, download: bool = False
+) -> list[Path]:
+    """The files of a named data set, fetched if ``download`` allows it; an error says what is missing."""
+    known, root = _NAMED[name], data_folder(data_dir)
     found, missing = known.find(root)
-    if missing and download and known.downloads:
-        for file in [file for file in known.downloads if file.file in missing] or known.downloads:
+    wanted = [file for file in known.downloads if file.file in missing] or known.downloads
+    if missing and download and wanted:
+        for file in wanted:
             logger.info("%s: downloading %s", name, file.file)
             fetch(file, root / name)
         found, missing = known.find(root)
     if missing:
-        raise InvalidInputError(_what_to_do(name, known, root, missing))
+        text = f"the data set {name!r} is not in {root}: {', '.join(missing)} missing. {known.advice}"
+        if wanted:
+            sources = ", ".join(file.urls[0] for file in wanted)
+            text += f"Download {sources} into {root / name}, or use download=True (--download). "
+        raise InvalidInputError(f"{text}Another folder: data_dir (--data-dir), or the variable {VARIABLE}.")
+    return found
+
+
+def _load_named(name: str, data_dir: Any, options: Options, *, download: bool, verify: bool) -> DatasetSplits:
+    known = _NAMED[name]
+    found = find_dataset(name, data_dir, download=download)
     if verify:
         for path in found:
             check_published(path, known.downloads)
@@ -158,16 +168,6 @@ def _load_named(name: str, root: Path, options: Options, *, download: bool, veri
     return splits
 
 
-def _what_to_do(name: str, known: _Named, root: Path, missing: list[str]) -> str:
-    folder = root / name
-    text = f"the data set {name!r} is not in {root}: {', '.join(missing)} missing. {known.advice}"
-    if known.downloads:
-        wanted = [file for file in known.downloads if file.file in missing] or known.downloads
-        sources = ", ".join(file.urls[0] for file in wanted)
-        text += f"Download {sources} into {folder}, or ask for it: download=True (on the command line --download). "
-    return text + f"Another folder: data_dir (--data-dir), or the variable {VARIABLE}."
-
-
 def _load_own(data: Any, test: Any, options: Options) -> DatasetSplits:
     if isinstance(data, str | os.PathLike):
         path = Path(data).expanduser()
@@ -176,15 +176,13 @@ def _load_own(data: Any, test: Any, options: Options) -> DatasetSplits:
         return _load_path(path, None if test is None else Path(test).expanduser(), options)
     if is_hugging_face(data):
         return from_hugging_face(data, test, options)
-    for name, pair in (("data", data), ("test", test)):
+    for name, pair in (("data", data), ("test", (None, None) if test is None else test)):
         if not isinstance(pair, tuple | list) or len(pair) != 2:
-            if name == "test" and pair is None:
-                continue
             raise InvalidTypeError(
                 f"{name} = {type(pair).__name__} must be a name, a path, a pair (X, y) or a Hugging Face data set."
             )
     _refuse("arrays", label=options.label, image_size=options.image_size)
-    return from_arrays("arrays", (data[0], data[1]), None if test is None else (test[0], test[1]), options)
+    return from_arrays("arrays", tuple(data), None if test is None else tuple(test), options)
 
 
 def _load_path(path: Path, test: Path | None, options: Options) -> DatasetSplits:
@@ -207,43 +205,17 @@ def _load_path(path: Path, test: Path | None, options: Options) -> DatasetSplits
 
 
 def _refuse(name: str, **options: Any) -> None:
-    """An option that would have no effect is a mistake."""
+    """Refuse options that would have no effect."""
     for option, value in options.items():
         if value is not None:
             raise InvalidInputError(f"{name}: {option} = {value!r} does not apply to such data.")
-
-
-_TABLES = (".parquet", ".pq", ".csv")
-
-
-def _mnist(root: Path) -> Found:
-    files = find_mnist(root)
-    return [path for path in files.values() if path], [name for name, path in files.items() if not path]
-
-
-def _covtype(root: Path) -> Found:
-    path = find_covtype(root)
-    if path is not None:
-        return [path], []
-    cache = sklearn_cache()
-    return ([cache], []) if cache.is_file() else ([], [COVTYPE_FILES[0].file])
-
-
-def _load_covtype(found: list[Path], options: Options) -> DatasetSplits:
-    path = None if found[0] == sklearn_cache() else found[0]
-    return load_covtype(path, options.test_fraction, options.seed)
-
-
-def _one(find: Callable[[Path], tuple[Path | None, list[str]]], root: Path) -> Found:
-    path, missing = find(root)
-    return ([] if path is None else [path]), missing
 
 
 def _cifar(layout: Cifar, description: str, n_samples: tuple[int, int]) -> _Named:
     return _Named(
         description,
         (f"{layout.name}/{layout.folder}/*.bin", f"{layout.name}/{layout.archive.file}"),
-        partial(_one, partial(find_cifar, layout)),
+        partial(find_cifar, layout),
         lambda found, options: load_cifar(layout, found[0]),
         (layout.archive,),
         n_samples,
@@ -256,12 +228,12 @@ _NAMED = {
         "handwritten digits, 1,797 grey images of 8x8, resized to 28x28; comes with scikit-learn",
         (),
         lambda root: ([], []),
-        lambda found, options: load_digits_splits(options.test_fraction, options.seed),
+        lambda found, options: load_digits_splits(options),
     ),
     "mnist": _Named(
         "handwritten digits, 60,000 + 10,000 grey images of 28x28",
         tuple(f"mnist/{file.file}" for file in MNIST_FILES),
-        _mnist,
+        find_mnist,
         lambda found, options: load_mnist(found),
         MNIST_FILES,
         (60_000, 10_000),
@@ -275,7 +247,7 @@ _NAMED = {
     "imagenet": _Named(
         "a thousand kinds of things, 1,281,167 + 50,000 photographs, decoded when needed",
         ("imagenet/train/CLASS/*.JPEG", "imagenet/val/CLASS/*.JPEG"),
-        partial(_one, find_imagenet),
+        find_imagenet,
         lambda found, options: load_imagenet(found[0], options.image_size or IMAGENET_SIZE),
         n_samples=(1_281_167, 50_000),
         advice="Register at image-net.org, download ILSVRC2012_img_train.tar and ILSVRC2012_img_val.tar, and unpack "
@@ -284,8 +256,8 @@ _NAMED = {
     "covtype": _Named(
         "forest cover types, up to 581,012 rows of 54 numbers, seven classes of very unequal size",
         ("covtype/covtype*.npz (arrays X and y)", "covtype/covtype.data.gz", "scikit-learn's own cache"),
-        _covtype,
-        _load_covtype,
+        find_covtype,
+        lambda found, options: load_covtype(found[0], options),
         COVTYPE_FILES,
     ),
 }

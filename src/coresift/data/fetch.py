@@ -1,4 +1,4 @@
-"""Where the files of named data sets are looked for, and how they get there."""
+"""The folder of the named data sets, and downloads into it."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from .._errors import InvalidInputError, MissingExtraError
+from .._errors import InvalidInputError, need
 
 VARIABLE = "CORESIFT_DATA_DIR"
 
 
 @dataclass(frozen=True)
 class Download:
-    """A file that its authors publish, or a mirror of theirs, with its published checksum."""
+    """A published file and its checksum."""
 
     file: str
     urls: tuple[str, ...]
@@ -32,35 +32,29 @@ def data_folder(data_dir: str | os.PathLike[str] | None) -> Path:
 
 
 def first_file(folders: Iterable[Path], names: Sequence[str]) -> Path | None:
-    """The first of these files that is there."""
+    """The first of these files that exists."""
     return next((folder / name for folder in folders for name in names if (folder / name).is_file()), None)
 
 
 def fetch(file: Download, folder: Path) -> Path:
-    """Download a file into ``folder`` and check it; nothing is left there when it is not what was published."""
-    try:
-        import pooch
-    except ImportError as error:
-        raise MissingExtraError('downloads need pooch: pip install "coresift[io]"') from error
+    """Download a file into ``folder`` and check it; a file with a wrong checksum is not kept."""
+    pooch = need("pooch", "io", "a download")
     pooch.get_logger().setLevel("WARNING")
     failures = []
     for url in file.urls:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             return Path(pooch.retrieve(url, file.checksum, fname=file.file, path=folder))
-        except (
-            OSError,
-            ValueError,
-        ) as error:  # what requests raises is an OSError; a wrong checksum is a ValueError
+        except (OSError, ValueError) as error:  # requests raises OSErrors; a wrong checksum is a ValueError
             failures.append(f"{url}: {str(error).splitlines()[0] if str(error) else type(error).__name__}")
     raise InvalidInputError(
         f"{folder / file.file}: could not be downloaded ({'; '.join(failures)}). "
-        "Where there is no network, put the file there by hand."
+        "Without a network, put the file there by hand."
     )
 
 
 def check_published(path: Path, files: Sequence[Download]) -> None:
-    """Refuse a file whose checksum is not the one published under its name; one that is not published passes."""
+    """Refuse a file whose checksum is not the published one; files that are not published pass."""
     import hashlib
 
     for file in files:

@@ -1,4 +1,4 @@
-"""Data sets of Hugging Face's ``datasets``, by what they can do: the package itself is not needed."""
+"""Data sets of Hugging Face's ``datasets``, used through their interface: the package is not needed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from .._errors import InvalidInputError
-from ..rows.image_files import in_bytes, need_pillow
+from ..rows.images import in_bytes, middle, need_pillow
 from .splits import DatasetSplits
 from .user_sets import Options, from_arrays
 
@@ -16,12 +16,17 @@ _LABELS = ("label", "labels", "target", "fine_label")
 _TEST_PARTS = ("test", "validation", "valid", "val")
 
 
+def is_hugging_face(data: Any) -> bool:
+    """Whether this looks like a ``Dataset`` or a ``DatasetDict``; the package is not imported."""
+    one = next(iter(data.values()), None) if isinstance(data, Mapping) else data
+    return all(hasattr(one, name) for name in ("column_names", "features", "__getitem__", "__len__"))
+
+
 def from_hugging_face(data: Any, test: Any, options: Options) -> DatasetSplits:
     """A ``Dataset``, with a second one as ``test`` or split here; or a ``DatasetDict`` with ``train`` and ``test``.
 
-    The label is the column ``options.label``, or the one that is called label, labels, target or fine_label. Inputs are
-    the only column of images, which are decoded into memory, or else all columns of numbers, or the only one of lists
-    of numbers.
+    The label is the column ``options.label``, or the one called label, labels, target or fine_label. Inputs are the
+    only column of images, decoded into memory; else all columns of numbers, or the only column of lists of numbers.
     """
     if isinstance(data, Mapping):
         parts = dict(data)
@@ -32,44 +37,40 @@ def from_hugging_face(data: Any, test: Any, options: Options) -> DatasetSplits:
             test = next((parts[part] for part in _TEST_PARTS if part in parts), None)
     label = _label_of(data, options.label)
     image = _image_column(data, label)
-    names = getattr(data.features[label], "names", None)
-    size = options.image_size
-    names_of = [] if image is not None else _feature_names(data, label)
-    if test is not None and (lacking := {label, image, *names_of} - {None, *test.column_names}):
-        raise InvalidInputError(
-            f"the test part has no column {', '.join(map(repr, sorted(map(str, lacking))))}."
-        )
-    read = [
-        (_images(part, image, size) if image is not None else _numbers(part, names_of), _column(part, label))
-        for part in (data, test)
-        if part is not None
-    ]
+    columns = [image] if image is not None else _feature_names(data, label)
+    if test is not None and (lacking := {label, *columns} - set(test.column_names)):
+        raise InvalidInputError(f"the test part has no column {', '.join(map(repr, sorted(lacking)))}.")
+
+    def read(part: Any) -> tuple[np.ndarray, np.ndarray]:
+        x = _numbers(part, columns) if image is None else _images(part, image, options.image_size)
+        return x, _column(part, label)
+
     info = getattr(getattr(data, "info", None), "dataset_name", None)
+    classes = getattr(data.features[label], "names", None)
     return from_arrays(
         str(info or "hugging-face"),
-        read[0],
-        read[1] if test is not None else None,
+        read(data),
+        None if test is None else read(test),
         options,
-        None if names is None else tuple(map(str, names)),
+        None if classes is None else tuple(map(str, classes)),
     )
 
 
 def _label_of(data: Any, wanted: str | None) -> str:
     columns: Sequence[str] = data.column_names
-    if wanted is not None:
-        if wanted not in columns:
-            raise InvalidInputError(f"label = {wanted!r}: there are the columns {', '.join(columns)}.")
-        return wanted
-    for name in _LABELS:
-        if name in columns:
-            return name
-    raise InvalidInputError(
-        f"label is missing: none of the columns {', '.join(columns)} is called {', '.join(_LABELS)}."
-    )
+    listed = ", ".join(columns)
+    if wanted is not None and wanted not in columns:
+        raise InvalidInputError(f"label = {wanted!r}: there are the columns {listed}.")
+    found = wanted or next((name for name in _LABELS if name in columns), None)
+    if found is None:
+        raise InvalidInputError(
+            f"label is missing: none of the columns {listed} is called {', '.join(_LABELS)}."
+        )
+    return found
 
 
 def _image_column(data: Any, label: str) -> str | None:
-    """The only column whose first entry is an image of Pillow."""
+    """The only column whose first entry is a Pillow image."""
     if len(data) == 0:
         raise InvalidInputError("the data set has no rows.")
     first = data[0]
@@ -84,8 +85,8 @@ def _is_image(value: Any) -> bool:
 
 
 def _images(data: Any, column: str, size: int | None) -> np.ndarray:
-    """(n, c, h, w) uint8: one channel where the first image is grey, three otherwise."""
-    resampling = need_pillow("images").Resampling.BILINEAR
+    """(n, c, h, w) uint8: one channel if the first image is grey, else three."""
+    resampling = need_pillow().Resampling.BILINEAR
     pixels: np.ndarray | None = None
     mode = "RGB"
     for row in range(len(data)):
@@ -95,15 +96,12 @@ def _images(data: Any, column: str, size: int | None) -> np.ndarray:
             width, height = (size, size) if size is not None else image.size
             pixels = np.empty((len(data), len(mode), height, width), dtype=np.uint8)
         if size is not None:
-            side = min(image.size)
-            left, upper = ((length - side) / 2 for length in image.size)
-            image = image.convert(mode).resize(
-                (size, size), resampling, box=(left, upper, left + side, upper + side)
-            )
+            box, _ = middle(1.0)(*image.size)
+            image = image.convert(mode).resize((size, size), resampling, box=box)
         elif (image.size[1], image.size[0]) != pixels.shape[2:]:
             raise InvalidInputError(
                 f"image {row} has {image.size[0]}x{image.size[1]} pixels, the first {pixels.shape[3]}x"
-                f"{pixels.shape[2]}; give image_size to bring them to one size."
+                f"{pixels.shape[2]}; give image_size to resize them."
             )
         array = np.asarray(image.convert(mode))
         pixels[row] = array[None] if mode == "L" else array.transpose(2, 0, 1)
@@ -117,7 +115,7 @@ def _column(data: Any, name: str) -> np.ndarray:
 
 
 def _numbers(data: Any, names: Sequence[str]) -> np.ndarray:
-    """Columns of numbers side by side; or the only column of lists of numbers."""
+    """Columns of numbers side by side, or one column of lists of numbers."""
     if np.ndim(data[0][names[0]]) == 0:
         return np.column_stack([_column(data, name) for name in names])
     try:
@@ -127,7 +125,7 @@ def _numbers(data: Any, names: Sequence[str]) -> np.ndarray:
 
 
 def _feature_names(data: Any, label: str) -> list[str]:
-    """The columns of numbers; or the only column of lists of numbers."""
+    """The columns of numbers, or else the only column of lists of numbers."""
     first = data[0]
     shapes = {name: np.asarray(first[name]) for name in data.column_names if name != label}
     numeric = {name: value.ndim for name, value in shapes.items() if value.dtype.kind in "fiub"}

@@ -1,4 +1,4 @@
-"""What a data set for training is: a training and a test part, in memory or on the disk, and what is known of them."""
+"""Data sets for training: a training and a test part, in memory or on disk, and how they are prepared."""
 
 from __future__ import annotations
 
@@ -9,21 +9,22 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from .._errors import InvalidInputError
-from ..rows.image_files import decode, middle, random_resized_crop
+from ..rows.images import decode, middle, random_resized_crop
+from ..rows.rows import encode_labels
 
+DEFAULT_TEST_FRACTION = 0.2
 Task = Literal["classification", "regression"]
 Augmentation = Literal["crop-flip", "resized-crop-flip"]
 
 
 @dataclass(frozen=True, eq=False)
 class ArrayDataset:
-    """Samples in memory: serve them by indexing the arrays, not item by item.
+    """Samples in memory; batches are cut from the arrays, not collected item by item.
 
     Attributes
     ----------
-    x : array of shape (n, c, h, w), uint8, or (n, d), float32
-        Images stay bytes: they are scaled and normalised as tensors, batch by batch. (Images given as floats stay
-        float32.)
+    x : array of shape (n, c, h, w), uint8 or float32, or (n, d), float32
+        Bytes of images are scaled and normalised as tensors, batch by batch.
     y : array of n int64 labels from 0 on, or of (n,) or (n, K) float32 targets
     """
 
@@ -41,22 +42,22 @@ class ArrayDataset:
         return self.x[index], self.y[index]
 
     def take(self, rows: np.ndarray) -> ArrayDataset:
-        """Some rows, in the order in which they are named."""
+        """The given rows, in that order."""
         return ArrayDataset(self.x[rows], self.y[rows])
 
 
 @dataclass(frozen=True, eq=False)
 class LazyDataset:
-    """Images on the disk, decoded one by one when asked for. Small enough to be sent to workers: names, no pixels.
+    """Images on disk, decoded one by one when needed. It holds names, not pixels, so it can be sent to workers.
 
     Attributes
     ----------
     paths : sequence of str
     y : array of n int64 labels from 0 on
     size : int
-        Height and width of what ``load`` gives.
+        Height and width of a loaded image.
     share : float, default 1.0
-        Of the shorter side of an image, the part that is seen without ``rng``.
+        The share of the shorter side that ``load`` keeps without ``rng``.
     """
 
     paths: Sequence[str]
@@ -74,8 +75,8 @@ class LazyDataset:
     def load(self, index: int, rng: np.random.Generator | None = None) -> np.ndarray:
         """The image at ``index``, (3, size, size) uint8.
 
-        Without ``rng``: the square in the middle, with ``share`` of the shorter side. With it: a random part of 8 to
-        100 % of the area, of a ratio between 3:4 and 4:3, mirrored half of the time, as ImageNet models are trained.
+        Without ``rng`` the square in the middle, else a random part, mirrored half of the time, as ImageNet models
+        are trained (:func:`~coresift.rows.images.random_resized_crop`).
         """
         crop = middle(self.share) if rng is None else random_resized_crop(rng)
         return decode(self.paths[index], self.size, crop)
@@ -84,7 +85,7 @@ class LazyDataset:
         return self.load(index), self.y[index]
 
     def take(self, rows: np.ndarray) -> LazyDataset:
-        """Some images, in the order in which they are named."""
+        """The given images, in that order."""
         return LazyDataset([self.paths[int(row)] for row in rows], self.y[rows], self.size, self.share)
 
 
@@ -93,14 +94,14 @@ AnyDataset: TypeAlias = ArrayDataset | LazyDataset
 
 @dataclass(frozen=True, eq=False)
 class Scaling:
-    """What the columns of a table were standardised by. Call it with rows that come later.
+    """Standardises the columns of a table; call it with new rows.
 
     Attributes
     ----------
     mean, deviation : (d,) float64
-        Of the training part.
+        Statistics of the training part.
     columns : tuple of str or None
-        Their names, where they have some.
+        Names of the columns, if they have names.
     """
 
     mean: np.ndarray
@@ -108,7 +109,7 @@ class Scaling:
     columns: tuple[str, ...] | None = None
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
-        """Rows (n, d) as the network was given its own, float32."""
+        """Standardised rows (n, d), float32."""
         most = float(np.finfo(np.float32).max)
         with np.errstate(over="ignore"):  # a row may be any number of deviations away
             return ((x - self.mean) / self.deviation).clip(-most, most).astype(np.float32)
@@ -126,18 +127,18 @@ class DatasetSplits:
         None for regression.
     task : "classification" or "regression"
     input_shape : tuple of int
-        Of one sample: (c, h, w) or (d,).
+        Shape of one sample: (c, h, w) or (d,).
     mean, std : tuple of float or None
-        Per channel, of bytes over 255, or of floats as they are; a batch is normalised to ``(x - mean) / std``. None
-        where the inputs are to be used as they are: rows of a table are standardised already.
+        Per channel, of bytes over 255 or of floats as they are; a batch is normalised to ``(x - mean) / std``. None for
+        tables, whose rows are standardised already.
     scaling : Scaling or None
-        What the rows of a table were standardised by.
+        What standardised the rows of a table.
     augmentation : "crop-flip", "resized-crop-flip" or None
-        What belongs to training on these data: random crops of the image with four black pixels on each side, and
-        mirror images; or, for images on the disk, ``train.load(index, rng)``.
+        The usual augmentation: random crops of the image padded with four black pixels, and mirror images; for images
+        on disk ``train.load(index, rng)``.
     class_names : tuple of str or None
     preparation : str
-        What was done to the data, as a phrase.
+        How the data were prepared, as a phrase.
     """
 
     name: str
@@ -154,24 +155,18 @@ class DatasetSplits:
     scaling: Scaling | None = None
 
     def described(self) -> dict[str, Any]:
-        """All but the samples, for JSON: what a trained network needs to be used on other data."""
+        """Everything but the samples, for JSON: what a trained network needs to be used on other data."""
+        names = ("name", "task", "input_shape", "class_names", "mean", "std", "preparation")
         scaling = self.scaling
-        return {
-            "name": self.name,
-            "task": self.task,
-            "input_shape": list(self.input_shape),
-            "class_names": None if self.class_names is None else list(self.class_names),
-            "mean": None if self.mean is None else list(self.mean),
-            "std": None if self.std is None else list(self.std),
-            "columns": None if scaling is None or scaling.columns is None else list(scaling.columns),
+        return {name: getattr(self, name) for name in names} | {
+            "columns": None if scaling is None else scaling.columns,
             "column_means": None if scaling is None else scaling.mean.tolist(),
             "column_deviations": None if scaling is None else scaling.deviation.tolist(),
-            "preparation": self.preparation,
         }
 
     @property
     def n_outputs(self) -> int:
-        """Outputs that a model needs: one for each class, or for each target."""
+        """Number of outputs that a model needs: one per class or target."""
         if self.n_classes is not None:
             return self.n_classes
         return 1 if self.train.y.ndim == 1 else int(self.train.y.shape[1])
@@ -182,3 +177,86 @@ class DatasetSplits:
             f"DatasetSplits({self.name!r}: {len(self.train):,} + {len(self.test):,} samples "
             f"of {'x'.join(map(str, self.input_shape))}, {what})"
         )
+
+
+def split_rows(
+    y: np.ndarray, task: Task, test_fraction: float, seed: int, name: str
+) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of the training and of the test part, each in increasing order; stratified if there are classes.
+
+    A class keeps at least one training sample, so a class of one, which scikit-learn's splitter refuses, is allowed.
+    """
+    n = len(y)
+    if not 0 < test_fraction < 1:
+        raise InvalidInputError(f"test_fraction = {test_fraction!r} must be between 0 and 1.")
+    order = np.random.default_rng(seed).permutation(n)
+    groups = [order]
+    if task == "classification":
+        order = order[np.argsort(y[order], kind="stable")]
+        groups = np.split(order, np.flatnonzero(np.diff(y[order])) + 1)
+    counts = [min(round(test_fraction * len(group)), len(group) - 1) for group in groups]
+    test = np.sort(np.concatenate([group[:k] for group, k in zip(groups, counts, strict=True)]))
+    if len(test) == 0:
+        raise InvalidInputError(
+            f"{name}: {n} samples are too few to split a test part of {test_fraction:g} from; give test data."
+        )
+    return np.setdiff1d(np.arange(n), test, assume_unique=True), test
+
+
+def encode_classes(
+    train: np.ndarray, test: np.ndarray | None, name: str
+) -> tuple[np.ndarray, np.ndarray | None, tuple[str, ...]]:
+    """Labels as int64 from 0 on, in the order of their values, and their names; training must have every label."""
+    labels = encode_labels(train, f"{name}: y")
+    codes, names = labels.codes.astype(np.int64), tuple(map(str, labels.names))
+    if test is None:
+        return codes, None, names
+    known = np.asarray(labels.names)
+    places = np.searchsorted(known, test).clip(max=len(known) - 1)
+    if np.any(unknown := known[places] != test):
+        raise InvalidInputError(
+            f"{name}: the label {test[unknown][0]!s} is in the test part, but not in the training part."
+        )
+    return codes, places.astype(np.int64), names
+
+
+def scaling_of(train: np.ndarray, columns: tuple[str, ...] | None = None) -> Scaling:
+    """The scaling that gives columns of the training part mean 0 and deviation 1; constant columns become 0."""
+    mean = train.mean(axis=0, dtype=np.float64)
+    deviation = train.std(axis=0, dtype=np.float64)
+    deviation[deviation <= 1e-12 * np.maximum(np.abs(mean), 1e-300)] = 1.0
+    return Scaling(mean, deviation, columns)
+
+
+def channel_statistics(x: np.ndarray) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and deviation of each channel of images (n, c, h, w): of bytes over 255, of floats as they are.
+
+    A constant channel gets deviation 1.
+    """
+    means, deviations = [], []
+    for channel in range(x.shape[1]):
+        values, counts = x[:, channel], None
+        if x.dtype == np.uint8:  # counts are exact and need no copy as floats
+            counts = np.bincount(values.reshape(-1), minlength=256)
+            values = np.arange(256) / 255
+        mean = float(np.average(values, weights=counts))
+        variance = float(np.average((values - mean) ** 2, weights=counts))
+        means.append(mean)
+        deviations.append(variance**0.5 if variance > 0 else 1.0)
+    return tuple(means), tuple(deviations)
+
+
+def array_splits(
+    name: str,
+    train: tuple[np.ndarray, np.ndarray],
+    test: tuple[np.ndarray, np.ndarray],
+    task: Task,
+    **known: Any,
+) -> DatasetSplits:
+    """A data set from prepared arrays."""
+    # tensors share memory with arrays, and PyTorch warns if it is read-only
+    x, y, x_test, y_test = (np.require(array, requirements=["C", "W"]) for array in (*train, *test))
+    n_classes = len(known.get("class_names") or ()) or int(y.max()) + 1 if task == "classification" else None
+    known.setdefault("n_classes", n_classes)
+    parts = ArrayDataset(x, y), ArrayDataset(x_test, y_test)
+    return DatasetSplits(name, *parts, task=task, input_shape=x.shape[1:], **known)

@@ -1,8 +1,9 @@
-"""Data sets that are small enough for memory, by name: MNIST, digits, forest cover types."""
+"""Named data sets that fit in memory: MNIST in its IDX files, digits, forest cover types."""
 
 from __future__ import annotations
 
 import gzip
+import math
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,11 +12,10 @@ from typing import IO, Any
 import numpy as np
 
 from .._errors import InvalidInputError
-from .._npz import naming, read_arrays
+from .._npz import MOST_DEFLATED, naming, read_arrays
 from .fetch import Download, first_file
-from .idx import read_idx
-from .preparing import array_splits, channel_statistics, scaling_of, split_rows
-from .splits import DatasetSplits
+from .splits import DatasetSplits, array_splits
+from .user_sets import Options, from_arrays
 
 _MIRRORS = (
     "https://ossci-datasets.s3.amazonaws.com/mnist/",
@@ -40,9 +40,7 @@ COVTYPE_FILES = (
         "sha256:614360d0257557dd1792834a85a1cdebfadc3c4f30b011d56afee7ffb5b15771",
     ),
 )
-_COVTYPE_COLUMNS, _COVTYPE_CLASSES = 54, 7
-_MOST_BYTES = 1 << 30  # of a file, unpacked: more than ten times what is published
-_LONGEST_LINE = 1 << 12
+_COVTYPE_COLUMNS = 54
 _COVTYPE_NAMES = (
     "Spruce/Fir",
     "Lodgepole Pine",
@@ -53,13 +51,18 @@ _COVTYPE_NAMES = (
     "Krummholz",
 )
 _DIGIT_NAMES = tuple("0123456789")
+_IDX_TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
+_MOST_BYTES = 1 << 30  # of an unpacked file: more than ten times what is published
+_LONGEST_LINE = 1 << 12
+_PIECE = 1 << 24  # bytes
 
 
-def find_mnist(root: Path) -> dict[str, Path | None]:
-    """The four files, under the names with which they are published; None for one that is missing."""
+def find_mnist(root: Path) -> tuple[list[Path], list[str]]:
+    """Those of the four published files that are there, and the names of the missing ones."""
     folders = (root / "mnist", root / "MNIST" / "raw", root)
     names = [file.file for file in MNIST_FILES]
-    return {name: first_file(folders, (name, name.removesuffix(".gz"))) for name in names}
+    found = {name: first_file(folders, (name, name.removesuffix(".gz"))) for name in names}
+    return [path for path in found.values() if path], [name for name, path in found.items() if not path]
 
 
 def load_mnist(paths: list[Path]) -> DatasetSplits:
@@ -70,7 +73,6 @@ def load_mnist(paths: list[Path]) -> DatasetSplits:
         train,
         test,
         "classification",
-        n_classes=10,
         mean=(0.1307,),
         std=(0.3081,),
         class_names=_DIGIT_NAMES,
@@ -97,7 +99,53 @@ def _images_and_labels(images_path: Path, labels_path: Path) -> tuple[np.ndarray
     return images[:, None], labels.astype(np.int64)
 
 
-def load_digits_splits(test_fraction: float, seed: int) -> DatasetSplits:
+def read_idx(path: str | Path, *, max_bytes: int | None = None) -> np.ndarray:
+    """Read an array in the IDX format of MNIST; a name that ends in ``.gz`` is decompressed.
+
+    Two zero bytes, a byte for the type, a byte for the number of dimensions, the dimensions as big-endian 32-bit
+    integers, then the entries in C order, big-endian as well. An `InvalidInputError` names a file that is missing, not
+    IDX, cut off, longer than it says, or larger than ``max_bytes``.
+    """
+    path = Path(path)
+    with naming(path, "damaged or cut off"), _opened(path) as file:
+        limits = [] if max_bytes is None else [max_bytes]
+        if path.suffix == ".gz":
+            limits.append(os.stat(path).st_size * MOST_DEFLATED)
+        return _read_idx(file, min(limits, default=None))
+
+
+def _opened(path: Path) -> IO[bytes]:
+    opener: Callable[..., Any] = gzip.open if path.suffix == ".gz" else open
+    file: IO[bytes] = opener(path, "rb")
+    return file
+
+
+def _read_idx(file: IO[bytes], most: int | None) -> np.ndarray:
+    """Read the array; refuse a header that announces more than ``most`` bytes."""
+    magic = file.read(4)
+    if len(magic) < 4 or magic[:2] != b"\0\0" or magic[2] not in _IDX_TYPES or magic[3] == 0:
+        raise InvalidInputError(f"not an IDX file: it begins with {magic.hex(' ') or 'nothing'}")
+    dtype, n_dimensions = np.dtype(_IDX_TYPES[magic[2]]), magic[3]
+    header = file.read(4 * n_dimensions)
+    if len(header) < 4 * n_dimensions:
+        raise InvalidInputError("cut off within its header")
+    shape = tuple(int(size) for size in np.frombuffer(header, ">u4"))
+    expected = math.prod(shape) * dtype.itemsize
+    announced = f"its header announces {shape} entries, {expected:,} bytes"
+    if most is not None and expected > most:
+        raise InvalidInputError(f"{announced}, but at most {most:,} can follow")
+    body = (
+        bytearray()
+    )  # piece by piece: less may be there than is announced. One byte more shows a file too long
+    while piece := file.read(min(expected + 1 - len(body), _PIECE)):
+        body += piece
+    if len(body) != expected:
+        found = f"{len(body):,}" if len(body) < expected else "more"
+        raise InvalidInputError(f"{announced}, but {found} follow")
+    return np.frombuffer(body, dtype).reshape(shape).astype(dtype.newbyteorder("="), copy=False)
+
+
+def load_digits_splits(options: Options) -> DatasetSplits:
     """1,797 images of 8x8, which come with scikit-learn, as bytes of 28x28."""
     from scipy.ndimage import zoom
     from sklearn.datasets import load_digits
@@ -106,92 +154,74 @@ def load_digits_splits(test_fraction: float, seed: int) -> DatasetSplits:
     large = zoom(
         digits.images, (1, 3.5, 3.5), order=1, mode="nearest", grid_mode=True
     )  # (n, 28, 28), 0 to 16
-    x, y = np.rint(large * (255 / 16)).astype(np.uint8)[:, None], digits.target.astype(np.int64)
-    train, test = split_rows(y, "classification", test_fraction, seed, "digits")
-    mean, std = channel_statistics(x[train])
-    return array_splits(
-        "digits",
-        (x[train], y[train]),
-        (x[test], y[test]),
-        "classification",
-        n_classes=10,
-        mean=mean,
-        std=std,
-        class_names=_DIGIT_NAMES,
-        preparation=f"resized from 8x8 linearly; {test_fraction:.0%} of each class are the test part (seed {seed})",
-    )
+    x = np.rint(large * (255 / 16)).astype(np.uint8)
+    notes = ("resized from 8x8 linearly",)
+    return from_arrays("digits", (x, digits.target), None, options, _DIGIT_NAMES, notes)
 
 
-def find_covtype(root: Path) -> Path | None:
-    """A file ``covtype*.npz`` or the published table; None where there is neither."""
+def find_covtype(root: Path) -> tuple[list[Path], list[str]]:
+    """A file ``covtype*.npz``, the published table or scikit-learn's cache; else the name of what is missing."""
     folders = [root / "covtype", root]
     found = [path for folder in folders for path in sorted(folder.glob("covtype*.npz"))]
     if len(found) > 1:
         raise InvalidInputError(
             f"{found[0]} and {found[1].name}: one file covtype*.npz is needed, not {len(found)}"
         )
-    return found[0] if found else first_file(folders, ("covtype.data.gz", "covtype.data"))
+    table = first_file(folders, ("covtype.data.gz", "covtype.data"))
+    for path in (*found, table, _sklearn_cache()):
+        if path is not None and path.is_file():
+            return [path], []
+    return [], [COVTYPE_FILES[0].file]
 
 
-def sklearn_cache() -> Path:
-    """Where scikit-learn's ``fetch_covtype`` keeps what it has fetched."""
+def _sklearn_cache() -> Path:
+    """The file in which scikit-learn's ``fetch_covtype`` keeps the data."""
     home = os.environ.get("SCIKIT_LEARN_DATA", str(Path.home() / "scikit_learn_data"))
     return Path(home).expanduser() / "covertype" / "samples_py3"
 
 
-def load_covtype(path: Path | None, test_fraction: float, seed: int) -> DatasetSplits:
-    """Rows of 54 numbers, seven classes; without a path, from the cache of scikit-learn's ``fetch_covtype``."""
-    X, labels, where = _covtype_arrays(path)
+def load_covtype(path: Path, options: Options) -> DatasetSplits:
+    """Rows of 54 standardised numbers, seven classes."""
+    X, labels = read_covtype(path)
+    y = labels.astype(np.int64) - 1
+    return from_arrays("covtype", (X, y), None, options, _COVTYPE_NAMES, (f"{len(X):,} rows",))
+
+
+def read_covtype(path: Path) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of 54 numbers, as they are stored, and labels from 1 to 7, from a file of :func:`find_covtype`."""
+    X, y = _covtype_arrays(path)
     if X.ndim != 2 or X.shape[1] != _COVTYPE_COLUMNS or X.dtype.kind not in "iuf":
         raise InvalidInputError(
-            f"{where}: X has shape {X.shape} and type {X.dtype}; {_COVTYPE_COLUMNS} columns of numbers are needed"
+            f"{path}: X has shape {X.shape} and type {X.dtype}; {_COVTYPE_COLUMNS} columns of numbers are needed"
         )
-    if labels.shape != (len(X),) or not np.isin(labels, np.arange(1, _COVTYPE_CLASSES + 1)).all():
-        raise InvalidInputError(
-            f"{where}: y must be one number from 1 to {_COVTYPE_CLASSES} for each of {len(X)} rows"
-        )
+    most = len(_COVTYPE_NAMES)
+    if y.shape != (len(X),) or not np.isin(y, np.arange(1, most + 1)).all():
+        raise InvalidInputError(f"{path}: y must be one number from 1 to {most} for each of {len(X)} rows")
     if X.dtype.kind == "f" and not np.isfinite(X).all():
-        raise InvalidInputError(f"{where}: X holds numbers that are not finite")
-    y = labels.astype(np.int64) - 1
-    train, test = split_rows(y, "classification", test_fraction, seed, str(where))
-    scaling = scaling_of(X[train])
-    return array_splits(
-        "covtype",
-        (scaling(X[train]), y[train]),
-        (scaling(X[test]), y[test]),
-        "classification",
-        n_classes=_COVTYPE_CLASSES,
-        class_names=_COVTYPE_NAMES,
-        scaling=scaling,
-        preparation=f"{len(X):,} rows; {test_fraction:.0%} of each class are the test part (seed {seed}); columns "
-        "standardised with mean and deviation of the training part",
-    )
+        raise InvalidInputError(f"{path}: X holds numbers that are not finite")
+    return X, y
 
 
-def _covtype_arrays(path: Path | None) -> tuple[np.ndarray, np.ndarray, Path | str]:
-    if path is None:
-        from sklearn.datasets import fetch_covtype
-
-        where = f"{sklearn_cache()}, scikit-learn's own cache"
-        try:
-            cached = fetch_covtype(download_if_missing=False)
-        except Exception as error:  # whatever a damaged cache makes joblib raise
-            raise InvalidInputError(f"{where}: cannot be read ({error})") from error
-        return cached.data, cached.target, where
+def _covtype_arrays(path: Path) -> tuple[np.ndarray, np.ndarray]:
     if path.suffix == ".npz":
         X, y = read_arrays(path, "X", "y")
-        return X, y, path
+        return X, y
+    if path == _sklearn_cache():
+        from sklearn.datasets import fetch_covtype
+
+        with naming(path, "scikit-learn's cache cannot be read"):
+            cached = fetch_covtype(download_if_missing=False)
+        return cached.data, cached.target
     with naming(path, "not a table of integers, or damaged"):
-        opener: Callable[..., Any] = gzip.open if path.suffix == ".gz" else open
-        with opener(path, "rb") as file:
+        with _opened(path) as file:
             table = np.loadtxt(_lines(file), delimiter=",", dtype=np.int16, ndmin=2)
         if table.size == 0:
             raise ValueError("it is empty")
-    return table[:, :-1], table[:, -1], path
+    return table[:, :-1], table[:, -1]
 
 
 def _lines(file: IO[bytes]) -> Iterator[bytes]:
-    """The lines of a text file, none of them endless, nor all of them together."""
+    """The lines of a text file; refuse an endless line or file."""
     total = 0
     while line := file.readline(_LONGEST_LINE):
         total += len(line)

@@ -1,9 +1,7 @@
-"""A user's own data for training: arrays, tables in files, ``datasets`` of Hugging Face."""
+"""A user's own data for training: arrays, ``.npz`` files and tables."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,30 +9,35 @@ from typing import Any
 
 import numpy as np
 
-from .._containers import as_numpy
+from .._containers import as_numpy, column_names
 from .._errors import InvalidInputError, InvalidTypeError
-from .._npz import array_names, naming, read_arrays
+from .._npz import array_names, read_arrays
 from .._progress import logger
-from ..rows.columns import Wanted, choose_columns, chunk_of, need_pyarrow
-from ..rows.rows import is_hidden
-from .preparing import (
+from .._validation import check_features
+from ..rows.opening import open_rows
+from ..rows.rows import Rows
+from ..rows.tables import CsvRows
+from .splits import (
     DEFAULT_TEST_FRACTION,
+    DatasetSplits,
+    Task,
     array_splits,
     channel_statistics,
     encode_classes,
     scaling_of,
     split_rows,
 )
-from .splits import DatasetSplits, Task
 
 _CHANNELS = (1, 3, 4)
-_FEW_PER_CLASS, _MANY_CLASSES = 5, 20  # whole numbers that are rather amounts than classes
-_LARGE_TARGET = 1e3  # of numbers that a network is to give, from weights of about 1
+_FEW_PER_CLASS, _MANY_CLASSES = 5, 20  # integers with more values than this are probably amounts
+_LARGE_TARGET = 1e3  # too large for a network whose weights are about 1
+
+Pair = tuple[np.ndarray, np.ndarray]
 
 
 @dataclass(frozen=True)
 class Options:
-    """What a user may say about his data."""
+    """What a user may say about the data."""
 
     label: str | None = None
     task: Task | None = None
@@ -52,47 +55,38 @@ def from_arrays(
     notes: tuple[str, ...] = (),
     columns: tuple[str, ...] | None = None,
 ) -> DatasetSplits:
-    """Inputs and labels, or targets: (n, d) rows, (n, h, w), (n, c, h, w) or (n, h, w, c) images.
+    """Inputs and labels or targets: (n, d) rows, or (n, h, w), (n, c, h, w) or (n, h, w, c) images.
 
-    Rows are standardised with the statistics of the training part. Images are bytes, or floats. Labels that are
-    integers, booleans or strings are classes, floats are targets of a regression, unless ``task`` says otherwise.
-    Labels are numbered in the order of their values; with ``class_names`` they are positions in it already.
-    ``notes`` is what was done before; ``columns`` are names, which frames bring themselves.
+    Rows are standardised with the statistics of the training part. Images are bytes or floats. Integers, booleans and
+    strings are classes, floats are regression targets, unless ``task`` says otherwise. Classes are numbered in the
+    order of their values; with ``class_names``, labels are positions in it already. ``notes`` says what was done
+    before, ``columns`` are the names of columns that are not those of a frame.
     """
     x, how = _inputs(train[0], f"{name}: x")
     how = [*notes, *how]
-    y = _numpy(train[1])
-    _check_lengths(x, y, name)
+    y = _checked_labels(train[1], x, name)
     _check_columns(train[0], None if test is None else test[0], name)
     task = options.task or ("regression" if y.dtype.kind == "f" else "classification")
-    _look_at(y, task, options.task is not None, name)
+    _warn_about(y, task, options.task is not None, name)
     if test is None:
-        prepared = _targets(y, None, task, name, class_names)
-        rows = split_rows(prepared[0], task, options.test_fraction, options.seed, name)
-        (x, x_test), (y, y_test) = ((values[rows[0]], values[rows[1]]) for values in (x, prepared[0]))
-        names = prepared[2]
+        y, _, names = _targets(y, None, task, name, class_names)
+        rows = split_rows(y, task, options.test_fraction, options.seed, name)
+        (x, x_test), (y, y_test) = ((values[rows[0]], values[rows[1]]) for values in (x, y))
         of = "of each class are" if task == "classification" else "are"
         how.append(f"{options.test_fraction:.0%} {of} the test part (seed {options.seed})")
     else:
         x_test, _ = _inputs(test[0], f"{name}, test: x")
-        y_raw = _numpy(test[1])
-        _check_lengths(x_test, y_raw, f"{name}, test")
+        y_test = _checked_labels(test[1], x_test, f"{name}, test")
         if x_test.shape[1:] != x.shape[1:] or x_test.dtype != x.dtype:
             raise InvalidInputError(
                 f"{name}: test samples are {x_test.dtype} of shape {x_test.shape[1:]}, training samples {x.dtype} of "
                 f"{x.shape[1:]}; they must be alike."
             )
-        y, y_found, names = _targets(y, y_raw, task, name, class_names)
-        assert y_found is not None
-        y_test = y_found
+        y, y_test, names = _targets(y, y_test, task, name, class_names)
     known: dict[str, Any] = {"class_names": names}
-    if names is not None:
-        known["n_classes"] = len(names)
     if x.ndim == 2:
-        if hasattr(train[0], "columns"):
-            columns = tuple(map(str, train[0].columns))
-        has_names = columns is not None and len(columns) == x.shape[1]  # a column of lists has one name
-        known["scaling"] = scaling = scaling_of(x, columns if has_names else None)
+        own = column_names(train[0]) or columns or ()
+        known["scaling"] = scaling = scaling_of(x, tuple(map(str, own)) if len(own) == x.shape[1] else None)
         x, x_test = scaling(x), scaling(x_test)
         how.append("columns standardised with mean and deviation of the training part")
     else:
@@ -110,8 +104,10 @@ def _numpy(values: Any) -> np.ndarray:
 
 
 def _inputs(values: Any, what: str) -> tuple[np.ndarray, list[str]]:
-    """(n, d) floats, or (n, c, h, w) bytes or float32, and what was done to get there."""
-    x, how = _numpy(_numbers_of_frame(values, what)), []
+    """(n, d) floats, or (n, c, h, w) bytes or float32, and notes on what was converted."""
+    if column_names(values) is not None:  # of a frame: columns may differ in type
+        values = check_features(values, finite=False, name=what)
+    x, how = _numpy(values), []
     if x.ndim not in (2, 3, 4) or 0 in x.shape:
         raise InvalidInputError(f"{what} has shape {x.shape}; rows (n, d) or images (n, c, h, w) are needed.")
     if x.dtype.kind not in ("fiub" if x.ndim == 2 else "f") and x.dtype != np.uint8:
@@ -136,85 +132,72 @@ def _inputs(values: Any, what: str) -> tuple[np.ndarray, list[str]]:
     return x, how
 
 
-def _numbers_of_frame(values: Any, what: str) -> Any:
-    """A frame of several types as floats; anything else as it is."""
-    kinds: Any = getattr(values, "dtypes", None)
-    if not hasattr(values, "to_numpy") or not hasattr(kinds, "items"):  # those of pandas have names
-        return values
-    if words := [name for name, kind in kinds.items() if kind.kind not in "biuf"]:
-        raise InvalidTypeError(
-            f"{what}: the columns {', '.join(map(repr, words))} are no numbers; encode them, or leave them out."
-        )
-    return values if len(set(kinds)) == 1 else values.to_numpy(dtype=np.float64)
-
-
-def _check_lengths(x: np.ndarray, y: np.ndarray, name: str) -> None:
+def _checked_labels(values: Any, x: np.ndarray, name: str) -> np.ndarray:
+    y = _numpy(values)
     if y.ndim == 0 or len(x) != len(y):
         raise InvalidInputError(
             f"{name}: y has shape {y.shape}, but x has {len(x)} rows; they must be equal."
         )
+    return y
 
 
 def _check_columns(train: Any, test: Any, name: str) -> None:
-    """Frames are taken by position: their columns must stand in the same order."""
-    if hasattr(train, "columns") and hasattr(test, "columns") and list(train.columns) != list(test.columns):
+    """Columns are used by position, so the columns of two frames must be in the same order."""
+    mine, others = column_names(train), column_names(test)
+    if mine is not None and others is not None and mine != others:
         raise InvalidInputError(
-            f"{name}: the columns of the test part are {list(test.columns)}, those of the training part "
-            f"{list(train.columns)}; give both in one order, test[train.columns]."
+            f"{name}: the columns of the test part are {others}, those of the training part {mine}; give both in one "
+            "order, test[train.columns]."
         )
 
 
-def _look_at(y: np.ndarray, task: Task, is_asked_for: bool, name: str) -> None:
-    """Say what is probably not meant."""
+def _warn_about(y: np.ndarray, task: Task, is_asked_for: bool, name: str) -> None:
+    """Warn about labels that are probably not meant."""
     if task == "regression":
         if y.dtype.kind in "fiu" and (largest := float(np.abs(y).max())) > _LARGE_TARGET:
             logger.warning(
-                "%s: targets are as large as %.3g, and training by steps of the usual length may diverge; "
+                "%s: targets are as large as %.3g, and training with the usual step size may diverge; "
                 "subtract their mean and divide them by their deviation",
                 name,
                 largest,
             )
         return
-    if y.ndim != 1:
-        return
-    n_classes = len(np.unique(y))
+    n_classes = len(np.unique(y)) if y.ndim == 1 else 0
     if n_classes == 1:
-        logger.warning("%s: all labels are %s: there is nothing to tell apart", name, y[0])
+        logger.warning("%s: all labels are %s, so there is nothing to learn", name, y[0])
     elif not is_asked_for and n_classes > max(_MANY_CLASSES, len(y) / _FEW_PER_CLASS):
         logger.warning(
-            "%s: %d classes in %d samples; if the labels are amounts, say task='regression' (--task)",
+            "%s: %d classes in %d samples; if the labels are amounts, use task='regression' (--task)",
             name,
             n_classes,
             len(y),
         )
 
 
-def _whole(labels: np.ndarray) -> np.ndarray:
-    """Labels 0.0, 1.0, ... are classes where classes are asked for."""
-    is_whole = labels.dtype.kind == "f" and np.isfinite(labels).all() and not (labels % 1).any()
-    return labels.astype(np.int64) if is_whole else labels
-
-
 def _targets(
     y: np.ndarray, test: np.ndarray | None, task: Task, name: str, class_names: tuple[str, ...] | None
-) -> tuple[np.ndarray, np.ndarray | None, tuple[str, ...] | None]:
-    if task == "classification":
-        y, test = _whole(y), None if test is None else _whole(test)
-        for part in (y, test):
-            if part is not None and part.ndim != 1:
-                raise InvalidInputError(
-                    f"{name}: y has shape {part.shape}; one label for each sample is needed."
-                )
-        if class_names is None:
-            return encode_classes(y, test, name)
-        for part in (y, test):
-            if part is not None and (part.min() < 0 or part.max() >= len(class_names)):
-                raise InvalidInputError(
-                    f"{name}: labels from {part.min()} to {part.max()}, but there are {len(class_names)} classes; "
-                    "samples without a label cannot be used."
-                )
-        return y.astype(np.int64), None if test is None else test.astype(np.int64), class_names
-    return _floats(y, name), None if test is None else _floats(test, name), None
+) -> tuple[np.ndarray, Any, tuple[str, ...] | None]:
+    """Labels from 0 on and their names, or targets in float32; the second is None if ``test`` is."""
+    if task == "regression":
+        return _floats(y, name), None if test is None else _floats(test, name), None
+    y, test = _classes(y, name), None if test is None else _classes(test, name)
+    if class_names is None:
+        return encode_classes(y, test, name)
+    for part in (y, test):
+        if part is not None and (part.min() < 0 or part.max() >= len(class_names)):
+            raise InvalidInputError(
+                f"{name}: labels from {part.min()} to {part.max()}, but there are {len(class_names)} classes; "
+                "samples without a label cannot be used."
+            )
+    return y.astype(np.int64), None if test is None else test.astype(np.int64), class_names
+
+
+def _classes(y: np.ndarray, name: str) -> np.ndarray:
+    """One label per sample; 0.0, 1.0, ... are integers."""
+    if y.ndim != 1:
+        raise InvalidInputError(f"{name}: y has shape {y.shape}; one label for each sample is needed.")
+    is_whole = y.dtype.kind == "f" and np.isfinite(y).all() and not (y % 1).any()
+    return y.astype(np.int64) if is_whole else y
 
 
 def _floats(y: np.ndarray, name: str) -> np.ndarray:
@@ -230,105 +213,48 @@ def _floats(y: np.ndarray, name: str) -> np.ndarray:
 
 
 def from_npz(path: Path, test: Path | None, options: Options) -> DatasetSplits:
-    """Arrays ``X`` and ``y``; or ``X_train``, ``y_train``, ``X_test`` and ``y_test``, of an ``.npz`` file."""
-    if test is not None:
-        return from_arrays(str(path), _pair(path, "X", "y"), _pair(test, "X", "y"), options)
-    if "X_train" in array_names(path):
-        return from_arrays(
-            str(path), _pair(path, "X_train", "y_train"), _pair(path, "X_test", "y_test"), options
-        )
-    return from_arrays(str(path), _pair(path, "X", "y"), None, options)
+    """Arrays ``X`` and ``y``, or ``X_train``, ``y_train``, ``X_test`` and ``y_test``, of an ``.npz`` file."""
 
+    def read(place: Path, part: str = "") -> Pair:
+        x, y = read_arrays(place, f"X{part}", f"y{part}")
+        return x, y
 
-def _pair(path: Path, x: str, y: str) -> tuple[np.ndarray, np.ndarray]:
-    first, second = read_arrays(path, x, y)
-    return first, second
+    if test is None and "X_train" in array_names(path):
+        return from_arrays(str(path), read(path, "_train"), read(path, "_test"), options)
+    return from_arrays(str(path), read(path), None if test is None else read(test), options)
 
 
 def from_table(path: Path, test: Path | None, options: Options) -> DatasetSplits:
     """A Parquet or CSV file, or a folder of them: the column ``label``, and every other column of numbers.
 
-    Where no column is a number, the only column of lists of numbers is taken.
+    If no column holds numbers, the only column of lists of numbers is used.
     """
     if options.label is None:
         raise InvalidInputError(
             f"{path}: label is missing; name the column that holds the labels or targets."
         )
-    parts = [_table(place, options.label) for place in (path, test) if place is not None]
-    if test is not None and parts[0][2] != parts[1][2]:
+    tables = [
+        open_rows(place, label=options.label, training=True) for place in (path, test) if place is not None
+    ]
+    if tables[-1].names != tables[0].names:
         raise InvalidInputError(f"{test}: its columns are not those of {path}.")
+    unused = [name for name, reason in tables[0].left_out.items() if reason != "label"]
     notes: tuple[str, ...] = ()
-    if unused := parts[0][3]:
-        notes = (f"columns that are no numbers left out: {', '.join(map(repr, unused))}",)
+    if unused:
+        notes = (f"columns that are not numbers left out: {', '.join(map(repr, unused))}",)
         logger.warning("%s: %s; encode them as numbers to use them", path, notes[0])
+    parts = [_features_and_labels(table) for table in tables]
+    columns = tuple(tables[0].names or ())
     return from_arrays(
-        str(path),
-        parts[0][:2],
-        parts[1][:2] if test is not None else None,
-        options,
-        notes=notes,
-        columns=tuple(parts[0][2] or ()) or None,
+        str(path), parts[0], parts[1] if test is not None else None, options, notes=notes, columns=columns
     )
 
 
-def _table(path: Path, label: str) -> tuple[np.ndarray, np.ndarray, list[str], list[str]]:
-    """Numbers, labels, the names of the columns of numbers, and those of the others."""
-    need_pyarrow("Parquet and CSV files")
-    if not path.exists():
-        raise InvalidInputError(f"{path}: no such file.")
-    kind = "csv" if path.suffix.lower() == ".csv" or any(path.glob("*.csv")) else "parquet"
-    files = [path]
-    if path.is_dir():  # at any depth, and nothing but the tables: no copies, no notes
-        wanted = (".csv",) if kind == "csv" else (".parquet", ".pq")
-        files = sorted(
-            file
-            for file in path.rglob("*")
-            if file.suffix.lower() in wanted and not is_hidden(file.relative_to(path).parts)
-        )
-    with naming(path, f"damaged, or no {kind} file"):
-        return _arrays_of_table(path, [str(file) for file in files], kind, label)
-
-
-def _arrays_of_table(
-    path: Path, files: list[str], kind: str, label: str
-) -> tuple[np.ndarray, np.ndarray, list[str], list[str]]:
-    from pyarrow import ArrowInvalid, csv, dataset, float64, string, types
-
-    found = dataset.dataset(files, format=kind)
-    if kind == "csv":  # types are guessed from the first rows: whole numbers there may be none further down
-        whole = [field.name for field in found.schema if types.is_integer(field.type) and field.name != label]
-        kinds = {**dict.fromkeys(whole, float64()), label: string()}  # a label is looked at as a whole, below
-        options = csv.ConvertOptions(column_types=kinds, strings_can_be_null=True)
-        parsing = csv.ParseOptions(newlines_in_values=True)
-        found = dataset.dataset(
-            files, format=dataset.CsvFileFormat(parse_options=parsing, convert_options=options)
-        )
-    try:
-        table = found.to_table().combine_chunks()
-    except ArrowInvalid as error:
-        if (place := re.search(r"CSV column #(\d+)", str(error))) is None:
-            raise
-        # of the columns that are read, which are all of them
-        raise InvalidInputError(
-            f"{path}: column {found.schema.names[int(place[1])]!r} begins as {found.schema.types[int(place[1])]} and "
-            f"then is not ({str(error).rpartition(': ')[2]}); clean it, or leave it out."
-        ) from error
-    if table.num_rows == 0:
-        raise InvalidInputError(f"{path}: no rows.")
-    if label not in table.column_names:
-        raise InvalidInputError(
-            f"{path}: no column {label!r}; there are {', '.join(map(repr, table.column_names))}."
-        )
-    targets = table.column(label)
-    if targets.null_count:
-        raise InvalidInputError(f"{path}: the label column {label!r} has {targets.null_count} nulls.")
-    rest = table.drop_columns([label])
-    columns = choose_columns(
-        rest.schema, Wanted(), str(path), lambda name: rest.column(name)[0].as_py(), integers=True
-    )
-    chunk = chunk_of(rest.to_batches()[0], columns, str(path))
-    labels = np.asarray(targets.to_pylist())
-    return chunk.X, _parsed(labels) if kind == "csv" else labels, columns.names, list(columns.left_out)
+def _features_and_labels(table: Rows) -> Pair:
+    with table.load() as loaded:
+        assert loaded.labels is not None
+        names = np.asarray(loaded.labels.names)
+        return loaded.X, (_parsed(names) if isinstance(table, CsvRows) else names)[loaded.labels.codes]
 
 
 def _parsed(labels: np.ndarray) -> np.ndarray:
@@ -337,9 +263,3 @@ def _parsed(labels: np.ndarray) -> np.ndarray:
         with suppress(ValueError, OverflowError):
             return labels.astype(kind)
     return labels
-
-
-def is_hugging_face(data: Any) -> bool:
-    """Whether this looks like a ``Dataset`` or a ``DatasetDict`` of Hugging Face; the package is not imported."""
-    one = next(iter(data.values()), None) if isinstance(data, Mapping) else data
-    return all(hasattr(one, name) for name in ("column_names", "features", "__getitem__", "__len__"))

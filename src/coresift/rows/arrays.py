@@ -1,70 +1,82 @@
-"""Sources of rows that are arrays already: in memory, or in ``.npy`` and ``.npz`` files."""
+"""Rows that are arrays already: in memory, dense or sparse, or in ``.npy`` and ``.npz`` files."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
+from .._containers import as_numpy
 from .._errors import InvalidInputError
 from .._npz import Members, map_array, open_arrays
-from .rows import Chunk, Labels, Piece, Rows, check_numeric, encode_labels, pieces_of
+from .._validation import check_features, check_weights
+from ..core.points import Matrix
+from .rows import Block, Labels, Piece, Rows, block_rows, check_numeric, encode_labels, pieces_of
 
 
 class ArrayRows(Rows):
-    """Rows of a two-dimensional array, with optional weights and labels."""
+    """Rows of a matrix in memory, which is not copied, with optional weights and labels.
+
+    Anything that is not an array of numbers or a CSR matrix goes through ``check_features``. Whether all numbers are
+    finite is left to the first pass.
+    """
 
     is_portable = False
 
     def __init__(
-        self,
-        X: np.ndarray,
-        weights: np.ndarray | None = None,
-        labels: np.ndarray | None = None,
-        name: str = "array",
-        names: list[str] | None = None,
+        self, X: Any, weights: Any = None, labels: Any = None, name: str = "X", names: list[str] | None = None
     ) -> None:
-        X = np.asanyarray(X)
-        if X.ndim != 2 or 0 in X.shape:
-            raise InvalidInputError(
-                f"{name}: shape {X.shape}; rows and columns are needed, at least one of each."
-            )
-        self.name = name
+        is_plain = type(X) in (np.ndarray, np.memmap) and X.ndim == 2 and X.dtype.kind in "fiub"
+        if not is_plain or X.size == 0:
+            X = check_features(X, finite=False, name=name)
+        self.name, self.names = name, names
         self.dtype = check_numeric(X.dtype, name)
         self.n, self.d = (int(size) for size in X.shape)
-        self.names = names
         self.files, self.file_starts = [name], np.zeros(1, dtype=np.int64)
-        self.pieces = pieces_of(self.n, self.row_bytes)
-        self._X = X
-        self._weights = None if weights is None else self._aligned(np.asarray(weights), "weight")
-        self._labels = (
-            None if labels is None else encode_labels(self._aligned(np.asarray(labels), "label"), "label")
-        )
+        stored = (X.data.nbytes + X.indices.nbytes) / self.n if sp.issparse(X) else self.row_bytes
+        self.pieces = pieces_of(self.n, self.d, stored)
         self.has_weights, self.has_labels = weights is not None, labels is not None
+        self._X: Matrix = X
+        self._weights = None if weights is None else check_weights(weights, self.n)
+        self._labels: Labels | None = None
+        if labels is not None:
+            given = as_numpy(labels)
+            if given.shape != (self.n,):
+                raise InvalidInputError(
+                    f"{name}: labels have shape {given.shape}, but there are {self.n} rows."
+                )
+            self._labels = encode_labels(given, f"{name}: label")
 
-    def _aligned(self, values: np.ndarray, what: str) -> np.ndarray:
-        if values.shape != (self.n,):
-            raise InvalidInputError(
-                f"{self.name}: {what} has shape {values.shape}, but there are {self.n} rows."
-            )
-        return values
+    def read(self, piece: Piece) -> Iterator[Block]:
+        """Views of a piece, in order; of the right float type."""
+        step = block_rows(self.d)
+        last = piece.first + piece.n_rows
+        for first in range(piece.first, last, step):
+            yield self._rows(slice(first, min(first + step, last)), first)
 
-    def as_array(self) -> np.ndarray:
-        """The rows themselves."""
-        return self._X
+    @contextmanager
+    def load(self, max_bytes: float = np.inf) -> Iterator[Block]:
+        """All rows as one block: the matrix itself, if it holds floats."""
+        yield self._rows(slice(0, self.n), 0)
 
-    def read(self, piece: Piece) -> Iterator[Chunk]:
-        """The rows of a piece, in order."""
-        for first in range(piece.first, piece.first + piece.n_rows, self.chunk_rows):
-            rows = slice(first, min(first + self.chunk_rows, piece.first + piece.n_rows))
-            weights = None if self._weights is None else self._weights[rows].astype(np.float64)
-            labels = None if self._labels is None else Labels(self._labels.codes[rows], self._labels.names)
-            yield Chunk(np.asarray(self._X[rows], dtype=self.dtype), weights, labels)
+    def take(self, indices: np.ndarray) -> Block:
+        """The rows ``indices``, in that order, as a block of their own."""
+        return self._rows(np.asarray(indices), 0)
+
+    def _rows(self, rows: slice | np.ndarray, start: int) -> Block:
+        whole = isinstance(rows, slice) and rows == slice(0, self.n)
+        X = (self._X if whole else self._X[rows]).astype(self.dtype, copy=False)
+        weights = np.ones(X.shape[0]) if self._weights is None else self._weights[rows]
+        labels = None if self._labels is None else Labels(self._labels.codes[rows], self._labels.names)
+        return Block(start, X, weights, labels)
 
 
 class NpyRows(Rows):
-    """Rows of ``.npy`` files, mapped into memory: only what is looked at is read."""
+    """Rows of ``.npy`` files, mapped into memory: only what is used is read."""
 
     def __init__(self, paths: Sequence[Path], name: str) -> None:
         self.name, self.names = name, None
@@ -72,57 +84,53 @@ class NpyRows(Rows):
         arrays = [map_npy(path) for path in paths]
         first = arrays[0]
         self.dtype, self.d = check_numeric(first.dtype, self.files[0]), int(first.shape[1])
-        self.pieces, starts, self.n = [], [], 0
+        lengths = [len(array) for array in arrays]
+        self.n, self.pieces = sum(lengths), []
+        self.file_starts = np.cumsum([0, *lengths[:-1]], dtype=np.int64)
         for file, array in enumerate(arrays):
             if array.shape[1] != self.d or array.dtype != first.dtype:
                 raise InvalidInputError(
                     f"{self.files[file]}: {array.shape[1]} columns of {array.dtype}, but {self.files[0]} has "
                     f"{self.d} of {first.dtype}; files must agree."
                 )
-            starts.append(self.n)
-            self.pieces += pieces_of(len(array), self.row_bytes, file, self.n)
-            self.n += len(array)
-        self.file_starts = np.array(starts, dtype=np.int64)
+            self.pieces += pieces_of(len(array), self.d, self.row_bytes, file, int(self.file_starts[file]))
 
-    def read(self, piece: Piece) -> Iterator[Chunk]:
-        """The rows of a piece, in order."""
+    def read(self, piece: Piece) -> Iterator[Block]:
+        """Read a piece in order."""
         array = map_npy(Path(self.files[piece.file]))
-        for first in range(piece.first, piece.first + piece.n_rows, self.chunk_rows):
-            rows = slice(first, min(first + self.chunk_rows, piece.first + piece.n_rows))
-            yield Chunk(np.array(array[rows], dtype=self.dtype))
+        for first in range(0, piece.n_rows, self.chunk_rows):
+            last = min(first + self.chunk_rows, piece.n_rows)
+            X = np.array(array[piece.first + first : piece.first + last], dtype=self.dtype)
+            yield Block(piece.start + first, X, np.ones(len(X)))
 
 
 def map_npy(path: Path) -> np.ndarray:
-    """The array of a ``.npy`` file, not read yet."""
-    array = map_array(path)
+    """Map the matrix of a ``.npy`` file into memory."""
+    return _checked(map_array(path), str(path))
+
+
+def _checked(array: np.ndarray, where: str) -> np.ndarray:
     if array.ndim != 2 or 0 in array.shape:
         raise InvalidInputError(
-            f"{path}: shape {array.shape}; rows and columns are needed, at least one of each."
+            f"{where}: shape {array.shape}; rows and columns are needed, at least one of each."
         )
-    check_numeric(array.dtype, str(path))
+    check_numeric(array.dtype, where)
     return array
 
 
 def open_npz(path: Path, features: str | None, label: str | None, weight: str | None) -> ArrayRows:
-    """The member ``features`` (the only two-dimensional one, or ``X``, if not given) of a ``.npz`` file."""
+    """The member ``features`` (by default ``X`` or the only two-dimensional one) of a ``.npz`` file."""
     with open_arrays(path) as members:
-        chosen = features or _only_matrix(members, path, {label, weight})
-        wanted = {name: _member(members, name, path) for name in (chosen, label, weight) if name is not None}
-    weights = None if weight is None else wanted[weight]
-    if weights is not None:
-        check_numeric(weights.dtype, f"{path}: {weight!r}")
-    return ArrayRows(wanted[chosen], weights, None if label is None else wanted[label], name=str(path))
+        chosen = features or _only_matrix(members, {label, weight})
+        X, labels, weights = (None if name is None else members[name] for name in (chosen, label, weight))
+    assert X is not None
+    X = _checked(X, str(path))
+    if weights is not None and weights.shape != (len(X),):
+        raise InvalidInputError(f"{path}: weight has shape {weights.shape}, but there are {len(X)} rows.")
+    return ArrayRows(X, weights, labels, name=str(path))
 
 
-def _member(members: Members, name: str, path: Path) -> np.ndarray:
-    if name not in members:
-        raise InvalidInputError(
-            f"{path}: no array {name!r}; there are {', '.join(map(repr, members.names))}."
-        )
-    return members[name]
-
-
-def _only_matrix(members: Members, path: Path, others: set[str | None]) -> str:
+def _only_matrix(members: Members, others: set[str | None]) -> str:
     candidates = [name for name in members.names if name not in others]
     if "X" in candidates:
         return "X"
@@ -130,6 +138,5 @@ def _only_matrix(members: Members, path: Path, others: set[str | None]) -> str:
         candidates = [name for name in candidates if members.ndim(name) == 2]
     if len(candidates) == 1:
         return str(candidates[0])
-    raise InvalidInputError(
-        f"{path}: holds {', '.join(map(repr, members.names)) or 'nothing'}; name one with --embedding."
-    )
+    found = ", ".join(map(repr, members.names)) or "nothing"
+    raise InvalidInputError(f"holds {found}; name one with --embedding.")

@@ -1,7 +1,7 @@
-"""Who does the work of a pass: this process, a pool of processes, or the workers of a Ray cluster.
+"""Passes over rows, and the engines that run them: this process, a pool of processes, or a Ray cluster.
 
-All three run :func:`~coresift.rows.passes.run_task` on the same tasks and merge the summaries in the order
-of the rows.
+Sums are float64 sums over blocks, merged block by block within a task and task by task, in the order of the rows.
+Blocks and tasks depend on the data alone, so every engine gives the same bits.
 """
 
 from __future__ import annotations
@@ -11,65 +11,46 @@ import logging
 import multiprocessing
 import os
 import threading
+from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import nullcontext
+from functools import cache
 from typing import Any, Protocol, Self, TypeVar
 
-from .._errors import CoresiftError, InvalidInputError, MissingExtraError
-from .passes import Summary, Task, run_task, tasks_of
-from .rows import Rows
+from threadpoolctl import ThreadpoolController  # comes with scikit-learn
+
+from .._errors import CoresiftError, InvalidInputError, need
+from .rows import BadRow, Block, Piece, Rows
 
 ENGINES = ("local", "ray")
-S = TypeVar("S", bound=Summary)
+Task = list[Piece]
 OnRows = Callable[[int], None]
 
 
-class Engine(Protocol):
-    """Runs passes over one source; a context manager."""
+class Pass(Protocol):
+    """What is computed from all rows, block by block."""
 
-    n_workers: int
+    def update(self, block: Block) -> None:
+        """Add a block of rows."""
 
-    def results(self, prototype: Any, tasks: list[Task]) -> Iterator[Any]:
-        """The summary of each task, in order."""
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(self, *about: object) -> None: ...
+    def merge(self, other: Self) -> None:
+        """Add what was found in later rows."""
 
 
-def run_pass(engine: Engine, source: Rows, prototype: S, on_rows: OnRows) -> S:
-    """The summary of all rows."""
-    tasks = tasks_of(source)
-    merged = copy.deepcopy(prototype)  # and not the first part: arrays that Ray hands out are read-only
-    for task, part in zip(tasks, engine.results(prototype, tasks), strict=True):
-        merged.merge(part)
-        on_rows(sum(piece.n_rows for piece in task))
-    return merged
+P = TypeVar("P", bound=Pass)
 
 
-def open_engine(name: str, source: Rows, workers: int) -> Engine:
-    """The engine of a name, for one source."""
-    if name == "ray":
-        if not source.is_portable:
-            raise InvalidInputError("engine='ray' needs files that workers can read, not an array in memory.")
-        return RayEngine(source, workers)
-    if workers > 1 and source.is_portable and len(source.pieces) > 1:
-        return PoolEngine(source, workers)
-    return SerialEngine(source)
-
-
-class SerialEngine:
-    """This process."""
+class Engine(ABC):
+    """Runs passes over the rows it was opened for; a context manager."""
 
     n_workers = 1
 
-    def __init__(self, source: Rows) -> None:
-        self.source = source
-
-    def results(self, prototype: Any, tasks: list[Task]) -> Iterator[Any]:
-        """The summary of each task, in order."""
-        return (run_task(self.source, prototype, task) for task in tasks)
+    @abstractmethod
+    def results(self, prototype: Any, tasks: list[Task], on_rows: OnRows) -> Iterator[Any]:
+        """The pass of each task, in order; the arrays of the first can be written to."""
 
     def __enter__(self) -> Self:
         return self
@@ -78,79 +59,140 @@ class SerialEngine:
         return None
 
 
-_SOURCE: list[Rows] = []  # of this worker process
+def run_pass(engine: Engine, rows: Rows, prototype: P, on_rows: OnRows = lambda _: None) -> P:
+    """Run copies of ``prototype`` over all rows and merge them; ``on_rows`` is told how many rows are done."""
+    parts = engine.results(prototype, rows.tasks(), on_rows)
+    merged: P = next(parts)
+    for part in parts:
+        merged.merge(part)
+    return merged
 
 
-def _adopt(source: Rows) -> None:
-    _SOURCE[:] = [source]
-    threading.Thread(target=_follow_parent, daemon=True).start()
+def run_task(rows: Rows, prototype: P, task: Task, on_rows: OnRows = lambda _: None) -> P:
+    """Run a copy of ``prototype`` over the rows of one task: what a worker does."""
+    found = copy.deepcopy(prototype)
+    # One thread per worker: matrix products would depend on the number of threads, and workers use the other cores.
+    with _threads().limit(limits=1) if rows.is_portable else nullcontext():
+        try:
+            for block in rows.blocks(task):
+                found.update(block)
+                on_rows(block.n)
+        except BadRow as bad:
+            raise rows.explain(bad) from None
+    return found
 
 
-def _follow_parent() -> None:
-    """End with the command: where it is killed, its workers would wait for work for ever."""
+@cache
+def _threads() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+def open_engine(name: str, rows: Rows, workers: int) -> Engine:
+    """Open the engine called ``name`` for ``rows``."""
+    if name == "ray":
+        if not rows.is_portable:
+            raise InvalidInputError("engine='ray' needs files that workers can read, not an array in memory.")
+        return RayEngine(rows, workers)
+    if workers > 1 and rows.is_portable and len(rows.pieces) > 1:
+        return PoolEngine(rows, workers)
+    return SerialEngine(rows)
+
+
+class SerialEngine(Engine):
+    """Runs passes in this process."""
+
+    def __init__(self, rows: Rows) -> None:
+        self.rows = rows
+
+    def results(self, prototype: Any, tasks: list[Task], on_rows: OnRows) -> Iterator[Any]:
+        """The pass of each task, in order."""
+        return (run_task(self.rows, prototype, task, on_rows) for task in tasks)
+
+
+def _in_order(
+    tasks: list[Task], submit: Callable[[Task], Any], most: int, result: Callable[[Any], Any], on_rows: OnRows
+) -> Iterator[Any]:
+    """Submit tasks in order and wait for their results; no more than ``most`` are submitted and not used yet."""
+    waiting: deque[Any] = deque()
+    ahead = iter(tasks)
+    for task in tasks:
+        while len(waiting) < most and (following := next(ahead, None)) is not None:
+            waiting.append(submit(following))
+        yield result(waiting.popleft())
+        on_rows(sum(piece.n_rows for piece in task))
+
+
+class PoolEngine(Engine):
+    """Runs passes in a pool of processes; each is sent the description of the rows once, and reads them itself."""
+
+    def __init__(self, rows: Rows, workers: int) -> None:
+        self.n_workers = workers
+        if "forkserver" in multiprocessing.get_all_start_methods():
+            context: Any = multiprocessing.get_context("forkserver")
+            context.set_forkserver_preload(
+                ["coresift.coresets.rbf", "coresift.rows.opening"]
+            )  # imported once
+        else:
+            context = multiprocessing.get_context("spawn")
+        self._pool = ProcessPoolExecutor(workers, context, initializer=_Worker.start, initargs=(rows,))
+
+    def results(self, prototype: Any, tasks: list[Task], on_rows: OnRows) -> Iterator[Any]:
+        """The pass of each task, in order."""
+
+        def submit(task: Task) -> Future[Any]:
+            return self._pool.submit(_Worker.run, prototype, task)
+
+        try:
+            yield from _in_order(tasks, submit, 2 * self.n_workers, Future.result, on_rows)
+        except BrokenProcessPool as error:
+            raise CoresiftError(
+                "a worker process was killed, perhaps for lack of memory; try fewer workers."
+            ) from error
+
+    def __exit__(self, *about: object) -> None:
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+
+class _Worker:
+    """What a process of the pool knows."""
+
+    rows: Rows
+
+    @classmethod
+    def start(cls, rows: Rows) -> None:
+        """Keep the rows for the tasks to come, and exit when the parent does."""
+        cls.rows = rows
+        threading.Thread(target=_exit_with_parent, daemon=True).start()
+
+    @classmethod
+    def run(cls, prototype: Any, task: Task) -> Any:
+        """Run one task."""
+        return run_task(cls.rows, prototype, task)
+
+
+def _exit_with_parent() -> None:
+    """Exit when the command is killed; a worker would wait for tasks forever."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()
         os._exit(1)
 
 
-def _work(prototype: Any, task: Task) -> Any:
-    return run_task(_SOURCE[0], prototype, task)
+class RayEngine(Engine):
+    """Runs passes as tasks of a Ray cluster: that of ``RAY_ADDRESS`` or of the running program, else a new local one.
 
-
-class PoolEngine:
-    """A pool of processes on this machine; each is told of the source once, and reads it itself."""
-
-    def __init__(self, source: Rows, workers: int) -> None:
-        self.n_workers = workers
-        if "forkserver" in multiprocessing.get_all_start_methods():
-            context: Any = multiprocessing.get_context("forkserver")
-            context.set_forkserver_preload(["coresift.coresets"])  # imported once, not by every worker
-        else:
-            context = multiprocessing.get_context("spawn")
-        self._pool = ProcessPoolExecutor(workers, context, initializer=_adopt, initargs=(source,))
-
-    def results(self, prototype: Any, tasks: list[Task]) -> Iterator[Any]:
-        """The summary of each task, in order; no more than a few wait to be merged."""
-        waiting: list[Future[Any]] = []
-        ahead = iter(tasks)
-        try:
-            for _ in tasks:
-                while len(waiting) < 2 * self.n_workers and (task := next(ahead, None)) is not None:
-                    waiting.append(self._pool.submit(_work, prototype, task))
-                yield waiting.pop(0).result()
-        except BrokenProcessPool as error:
-            raise CoresiftError(
-                "a worker process was killed, perhaps for want of memory; try fewer workers."
-            ) from error
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *about: object) -> None:
-        self._pool.shutdown(wait=True, cancel_futures=True)
-
-
-class RayEngine:
-    """Tasks of a Ray cluster: that of ``RAY_ADDRESS`` or of the running program, else one started on this machine.
-
-    Workers read the files themselves; only summaries travel. A task whose worker dies is run again by Ray, elsewhere,
-    and gives the same summary. At most ``workers`` tasks (by default as many as the cluster has cores) are merged or
-    under way at once.
+    Workers read the files themselves; only passes travel. Ray runs a task again elsewhere if its worker dies, with the
+    same result. At most twice ``workers`` tasks (by default the number of cores of the cluster) are under way at once.
     """
 
-    def __init__(self, source: Rows, workers: int) -> None:
-        try:
-            import ray
-        except ImportError as error:
-            raise MissingExtraError('engine="ray" needs Ray: pip install "coresift[ray]"') from error
-        self._ray: Any = ray
+    def __init__(self, rows: Rows, workers: int) -> None:
+        ray = self._ray = need("ray", "ray", 'engine="ray"')
         self._is_ours = not ray.is_initialized()
         if self._is_ours:
             options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
             where = os.environ.get("RAY_ADDRESS")
             if not where:
-                # "local": Ray would else join what it finds on this machine, and refuse a number of cores
+                # "local": Ray would otherwise join any cluster on this machine, and refuse a number of cores
                 options |= {"address": "local", "num_cpus": workers if workers > 1 else None}
                 options |= {"include_dashboard": False}
             try:
@@ -160,29 +202,32 @@ class RayEngine:
                 raise CoresiftError(
                     f"engine = 'ray': {place}: {error} Try again, or use engine='local'."
                 ) from error
-        cores = int(self._ray.cluster_resources().get("CPU", 1))
+        cores = int(ray.cluster_resources().get("CPU", 1))
         self.n_workers = min(workers, cores) if workers > 1 else cores
-        self._source = ray.put(source)
+        self._rows = ray.put(rows)
         self._remote = ray.remote(max_retries=5)(run_task)
 
-    def results(self, prototype: Any, tasks: list[Task]) -> Iterator[Any]:
-        """The summary of each task, in order; no more than a few wait to be merged."""
+    def results(self, prototype: Any, tasks: list[Task], on_rows: OnRows) -> Iterator[Any]:
+        """The pass of each task, in order."""
         shared = self._ray.put(prototype)
-        ahead = iter(tasks)
-        waiting: list[Any] = []
-        for _ in tasks:
-            while len(waiting) < 2 * self.n_workers and (task := next(ahead, None)) is not None:
-                waiting.append(self._remote.remote(self._source, shared, task))
-            try:
-                yield self._ray.get(waiting.pop(0))
-            except self._ray.exceptions.RayTaskError as error:
-                cause = error.cause
-                raise (cause if isinstance(cause, CoresiftError | OSError) else error) from None
-            except self._ray.exceptions.RayError as error:
-                raise CoresiftError(f"Ray could not finish a task: {error}") from error
 
-    def __enter__(self) -> Self:
-        return self
+        def submit(task: Task) -> Any:
+            return self._remote.remote(self._rows, shared, task)
+
+        parts = _in_order(tasks, submit, 2 * self.n_workers, self._result, on_rows)
+        yield copy.deepcopy(
+            next(parts)
+        )  # arrays of Ray are read-only, and the others are merged into the first
+        yield from parts
+
+    def _result(self, reference: Any) -> Any:
+        try:
+            return self._ray.get(reference)
+        except self._ray.exceptions.RayTaskError as error:
+            cause = error.cause
+            raise (cause if isinstance(cause, CoresiftError | OSError) else error) from None
+        except self._ray.exceptions.RayError as error:
+            raise CoresiftError(f"Ray could not finish a task: {error}") from error
 
     def __exit__(self, *about: object) -> None:
         if self._is_ours:

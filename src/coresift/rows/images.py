@@ -1,32 +1,38 @@
-"""Images in folders as rows of pixels; the folder that an image is in is its label."""
+"""Image files: as rows of pixels, or decoded for training. Pillow is an extra."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from .._errors import InvalidInputError, MissingExtraError
-from .image_files import in_bytes, opened_image
-from .rows import Chunk, Labels, Piece, Rows
+from .._errors import InvalidInputError, need
+from .._npz import naming
+from .rows import Block, Labels, Piece, Rows, files_below
 
 SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".pgm", ".ppm"})
 DEFAULT_SIZE = 32
 _PER_PIECE = 256
+_AREA, _RATIO = (0.08, 1.0), (3 / 4, 4 / 3)
+_ATTEMPTS = 10
+
+Box = tuple[float, float, float, float]  # left, upper, right, lower
+Crop = Callable[[int, int], tuple[Box, bool]]
+"""From width and height: the part to keep, and whether to mirror it."""
 
 
 class ImageRows(Rows):
-    """Images as rows: brought to ``size`` by ``size`` pixels, three colours, divided by 255, in float32."""
+    """Images as rows: resized to ``size`` by ``size`` pixels in three colours, divided by 255, in float32."""
 
-    def __init__(self, paths: Sequence[Path], root: Path, name: str, size: int, with_labels: bool) -> None:
-        try:
-            import PIL  # noqa: F401
-        except ImportError as error:
-            raise MissingExtraError('image folders need Pillow: pip install "coresift[io]"') from error
+    def __init__(self, paths: Sequence[str], root: str, name: str, size: int, with_labels: bool) -> None:
+        self._resampling = need_pillow().Resampling.BOX
         self.name, self.names = name, None
-        self.files = [str(path) for path in paths]
+        self.files = list(paths)
         self.n, self.size = len(paths), size
         self.d, self.dtype = 3 * size * size, np.dtype(np.float32)
         self.file_starts = np.arange(self.n, dtype=np.int64)
@@ -37,31 +43,118 @@ class ImageRows(Rows):
         self.has_labels = with_labels
         self._root = root
 
-    def read(self, piece: Piece) -> Iterator[Chunk]:
-        """The images of a piece, in order."""
+    def read(self, piece: Piece) -> Iterator[Block]:
+        """Read the images of a piece, in order."""
         for first in range(piece.start, piece.start + piece.n_rows, self.chunk_rows):
-            paths = self.files[first : min(first + self.chunk_rows, piece.start + piece.n_rows)]
-            X = np.stack([self._pixels(path) for path in paths])
-            yield Chunk(X, None, self._labels(paths) if self.has_labels else None)
+            last = min(first + self.chunk_rows, piece.start + piece.n_rows)
+            yield self._block(first, self.files[first:last])
+
+    def take(self, indices: np.ndarray) -> Block:
+        """The images ``indices``, in that order, as a block of their own; no others are read."""
+        return self._block(0, [self.files[i] for i in indices])
 
     def where(self, row: int) -> str:
-        """The image, for a message."""
+        """The file of the image."""
         return self.files[row]
 
+    def _block(self, start: int, paths: Sequence[str]) -> Block:
+        X = np.stack([self._pixels(path) for path in paths])
+        return Block(start, X, np.ones(len(X)), self._labels(paths) if self.has_labels else None)
+
     def _labels(self, paths: Sequence[str]) -> Labels:
+        """The first folder below the root that an image is in."""
         names: dict[str, int] = {}
-        folders = [Path(path).relative_to(self._root).parts[:-1] for path in paths]
-        for path, folder in zip(paths, folders, strict=True):
+        codes = []
+        for path in paths:
+            folder = Path(path).relative_to(self._root).parts[:-1]
             if not folder:
-                raise InvalidInputError(f"{path}: lies in no folder of its own, which would be its label.")
-        codes = [names.setdefault(folder[0], len(names)) for folder in folders]
+                raise InvalidInputError(f"{path}: is not in a folder of its own, which would be its label.")
+            codes.append(names.setdefault(folder[0], len(names)))
         return Labels(np.array(codes), list(names))
 
     def _pixels(self, path: str) -> np.ndarray:
-        from PIL import Image
-
         with opened_image(path) as image:
-            small: Any = (
-                in_bytes(image, path).convert("RGB").resize((self.size, self.size), Image.Resampling.BOX)
-            )
+            small = in_bytes(image, path).convert("RGB").resize((self.size, self.size), self._resampling)
             return np.asarray(small, dtype=np.float32).reshape(-1) / np.float32(255.0)
+
+
+def find_images(folder: str) -> list[str]:
+    """All images below a folder, in the order of their paths."""
+    return [file for file in files_below(folder) if Path(file).suffix.lower() in SUFFIXES]
+
+
+def need_pillow() -> Any:
+    """The module ``PIL.Image``."""
+    return need("PIL.Image", "io", "an image file")
+
+
+@contextmanager
+def opened_image(path: str) -> Iterator[Any]:
+    """Open an image with Pillow; errors name the file.
+
+    Warnings about odd metadata and palettes, which published photographs have, are suppressed. Images of more than 89
+    million pixels, which a file of a few kilobytes may announce, are refused.
+    """
+    Image = need_pillow()
+    with naming(Path(path), "damaged, or not an image"):
+        warnings.simplefilter("error", Image.DecompressionBombWarning)  # until ``naming`` ends
+        with Image.open(path) as image:
+            yield image
+
+
+def in_bytes(image: Any, name: str) -> Any:
+    """Convert 16 bits per pixel to 8; Pillow would make everything above 255 white."""
+    if image.mode.startswith("I;16"):
+        return need_pillow().fromarray((np.asarray(image) >> 8).astype(np.uint8))
+    if image.mode in ("I", "F"):
+        raise InvalidInputError(
+            f"{name}: pixels of 32 bits (mode {image.mode}), whose range is unknown; save it with 8 or 16 bits."
+        )
+    return image
+
+
+def decode(path: str, size: int, crop: Crop) -> np.ndarray:
+    """The part of an image that ``crop`` names, as (3, size, size) uint8."""
+    bilinear = need_pillow().Resampling.BILINEAR
+    with opened_image(path) as image:
+        width, height = image.size
+        box, mirror = crop(width, height)
+        # JPEG files are decoded at a fraction of their size if the box still has ``size`` pixels on each side
+        least = (
+            math.ceil(width * size / max(box[2] - box[0], 1)),
+            math.ceil(height * size / max(box[3] - box[1], 1)),
+        )
+        image.draft("RGB", least)
+        across, down = image.size[0] / width, image.size[1] / height
+        box = (box[0] * across, box[1] * down, box[2] * across, box[3] * down)
+        small = in_bytes(image, path).convert("RGB").resize((size, size), bilinear, box=box)
+        pixels = np.asarray(small, dtype=np.uint8).transpose(2, 0, 1)
+    return np.ascontiguousarray(pixels[:, :, ::-1] if mirror else pixels)
+
+
+def middle(share: float) -> Crop:
+    """The square in the middle whose side is this share of the shorter side."""
+
+    def crop(width: int, height: int) -> tuple[Box, bool]:
+        side = min(width, height) * share
+        left, upper = (width - side) / 2, (height - side) / 2
+        return (left, upper, left + side, upper + side), False
+
+    return crop
+
+
+def random_resized_crop(rng: np.random.Generator) -> Crop:
+    """A random part of 8 to 100 % of the area with a ratio between 3:4 and 4:3, mirrored half of the time."""
+
+    def crop(width: int, height: int) -> tuple[Box, bool]:
+        mirror = bool(rng.random() < 0.5)
+        for _ in range(_ATTEMPTS):
+            area = width * height * rng.uniform(*_AREA)
+            ratio = math.exp(rng.uniform(math.log(_RATIO[0]), math.log(_RATIO[1])))
+            w, h = math.sqrt(area * ratio), math.sqrt(area / ratio)
+            if w <= width and h <= height:
+                left, upper = rng.uniform(0, width - w), rng.uniform(0, height - h)
+                return (left, upper, min(left + w, width), min(upper + h, height)), mirror
+        return middle(1.0)(width, height)[0], mirror
+
+    return crop

@@ -1,13 +1,15 @@
-"""What every source of rows is: pieces that can be read one by one, by any worker, in any order.
+"""Rows of data: pieces that any worker can read, in any order, and blocks that every pass sees alike.
 
-A source knows its rows, columns and files before anything is read. It is small and can be sent to another process: it
-carries names of files, not data (an array in memory is the exception, and is not sent anywhere).
+The numbers of rows and columns are known before anything is read. Rows of files are small and can be sent to other
+processes, because they carry names of files, not data. Rows in memory stay where they are.
 """
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,35 +19,61 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._errors import InvalidInputError
+from .._validation import MUST_BE_FINITE, bad_value, first_bad_value
+from ..core.points import Matrix
 
-CHUNK_BYTES = 1 << 23  # what is read at a time: the memory of a pass, besides its summary
+CHUNK_BYTES = 1 << 23  # read at a time: the memory of a pass, besides its own
 PIECE_BYTES = 1 << 26
+TASK_BYTES = 1 << 26  # of a task as stored: enough to pay for a worker's start, few enough to balance
+BLOCK_BYTES = 1 << 22  # of a block in float64: a few of them stay in the cache
+_LARGEST_BLOCK = 1 << 15
+_SMALLEST_BLOCK = 1 << 8
 
 
 class Labels(NamedTuple):
-    """Labels of the rows of a chunk: ``names[codes]``. Names are integers or strings, distinct."""
+    """Labels of some rows: ``names[codes]``. Names are distinct integers or strings."""
 
     codes: np.ndarray  # (b,) integers
     names: list[Any]
 
 
-class Chunk(NamedTuple):
-    """Some consecutive rows."""
+class Block(NamedTuple):
+    """Consecutive rows, their weights (ones if there are none) and labels."""
 
-    X: np.ndarray  # (b, d) float32 or float64, in either order
-    weights: np.ndarray | None = None  # (b,) float64
+    start: int
+    X: Matrix  # (b, d) float32 or float64
+    weights: np.ndarray  # (b,) float64
     labels: Labels | None = None
+
+    @property
+    def n(self) -> int:
+        """Number of rows."""
+        return int(self.X.shape[0])
+
+    def part(self, rows: slice | np.ndarray) -> Block:
+        """Some of the rows: a slice, as views, or row numbers, as a block that starts at 0."""
+        labels = None if self.labels is None else Labels(self.labels.codes[rows], self.labels.names)
+        start = self.start + rows.start if isinstance(rows, slice) else 0
+        return Block(start, self.X[rows], self.weights[rows], labels)
 
 
 @dataclass(frozen=True)
 class Piece:
-    """A range of rows that is read in one go: of a file, rows ``first`` onwards of its part ``part``."""
+    """A range of rows that is read in one go: rows ``first`` onwards of part ``part`` of a file."""
 
     file: int
     part: int
     first: int
-    start: int  # number of the first row in the whole source
+    start: int  # number of the first row among all rows
     n_rows: int
+
+
+class BadRow(InvalidInputError):
+    """A value that cannot be used. Where it stands is known only together with the rows: see :meth:`Rows.explain`."""
+
+    def __init__(self, what: str, row: int, column: int | None = None, advice: str = "") -> None:
+        super().__init__(what)
+        self.what, self.row, self.column, self.advice = what, row, column, advice
 
 
 class Rows(ABC):
@@ -54,11 +82,9 @@ class Rows(ABC):
     name: str
     """What it was opened from, for messages."""
     n: int
-    names: list[str] | None
-    """Names of the columns, where they have some."""
-    left_out: Mapping[str, str] = MappingProxyType({})
-    """Columns that are no features, and why, where they have names."""
     d: int
+    names: list[str] | None
+    """Names of the columns, if they have names."""
     dtype: np.dtype[Any]
     files: list[str]
     file_starts: np.ndarray
@@ -66,14 +92,16 @@ class Rows(ABC):
     pieces: list[Piece]
     has_weights: bool = False
     has_labels: bool = False
+    left_out: Mapping[str, str] = MappingProxyType({})
+    """Named columns that are not features, and why."""
     opened_with: Mapping[str, Any] = MappingProxyType({})
     """The names that were asked for: columns, embedding, label, weight."""
     is_portable: bool = True
-    """Whether it may be sent to other processes."""
+    """Whether other processes can read the rows."""
 
     @abstractmethod
-    def read(self, piece: Piece) -> Iterator[Chunk]:
-        """The rows of a piece, in order, in chunks of bounded size."""
+    def read(self, piece: Piece) -> Iterator[Block]:
+        """Read a piece in order, in blocks of any bounded size."""
 
     @property
     def row_bytes(self) -> int:
@@ -85,106 +113,187 @@ class Rows(ABC):
         """Rows to read at a time."""
         return max(1, CHUNK_BYTES // self.row_bytes)
 
+    def tasks(self) -> list[list[Piece]]:
+        """Consecutive pieces that one worker reads together, about ``TASK_BYTES`` each."""
+        tasks: list[list[Piece]] = []
+        size = TASK_BYTES
+        for piece in self.pieces:
+            if size >= TASK_BYTES:
+                tasks.append([])
+                size = 0
+            tasks[-1].append(piece)
+            size += piece.n_rows * self.row_bytes
+        return tasks
+
+    def blocks(self, task: list[Piece] | None = None) -> Generator[Block, None, None]:
+        """All rows in order, or those of one task, in blocks of :func:`block_rows` rows.
+
+        Each task begins a new block, so blocks depend on the data alone and not on who reads them.
+        """
+        step = block_rows(self.d)
+        for pieces in self.tasks() if task is None else [task]:
+            kept: list[Block] = []
+            for piece in pieces:
+                for chunk in self.read(piece):
+                    kept.append(chunk)
+                    if sum(part.n for part in kept) < step:
+                        continue
+                    joined = _joined(kept)
+                    full = joined.n - joined.n % step
+                    if joined.n == step:
+                        yield joined
+                    else:
+                        yield from (joined.part(slice(i, i + step)) for i in range(0, full, step))
+                    kept = [joined.part(slice(full, None))] if full < joined.n else []
+            if kept:
+                yield _joined(kept)
+
+    @contextmanager
+    def load(self, max_bytes: float = np.inf) -> Iterator[Block]:
+        """All rows as one block: in memory up to ``max_bytes``, else in a temporary file that is memory-mapped."""
+        shape = (self.n, self.d)
+        with TemporaryDirectory(prefix="coresift-") as folder:
+            if self.n * self.row_bytes <= max_bytes:
+                X = np.empty(shape, dtype=self.dtype)
+            else:
+                X = np.memmap(Path(folder) / "rows", mode="w+", dtype=self.dtype, shape=shape)
+            yield self._fill(X, (block for piece in self.pieces for block in self.read(piece)))
+
+    def take(self, indices: np.ndarray) -> Block:
+        """The rows ``indices``, in that order, as a block of their own; other pieces are not read."""
+        wanted, back = np.unique(indices, return_inverse=True)
+        if len(wanted) and not 0 <= wanted[0] <= wanted[-1] < self.n:
+            raise InvalidInputError(
+                f"{self.name} has rows 0 to {self.n - 1}, not {wanted[0]} to {wanted[-1]}."
+            )
+        edges = np.searchsorted(wanted, [(piece.start, piece.start + piece.n_rows) for piece in self.pieces])
+        needed = [piece for piece, (first, last) in zip(self.pieces, edges, strict=True) if first < last]
+
+        def chosen() -> Iterator[Block]:
+            for piece in needed:
+                for block in self.read(piece):
+                    first, last = np.searchsorted(wanted, (block.start, block.start + block.n))
+                    if first < last:
+                        yield block.part(wanted[first:last] - block.start)
+
+        found = self._fill(np.empty((len(wanted), self.d), dtype=self.dtype), chosen())
+        return found if np.array_equal(wanted, indices) else found.part(back)
+
+    def _fill(self, X: np.ndarray, parts: Iterable[Block]) -> Block:
+        """Copy consecutive blocks into ``X``."""
+        weights, labels, at = np.ones(len(X)), [], 0
+        for part in parts:
+            rows = slice(at, at + part.n)
+            X[rows], weights[rows] = part.X, part.weights
+            labels += [part.labels] if part.labels is not None else []
+            at += part.n
+        return Block(0, X, weights, join_labels(labels) if labels else None)
+
     def file_of(self, rows: np.ndarray) -> np.ndarray:
         """Position in ``files`` of the file that each row is in."""
         return np.searchsorted(self.file_starts, rows, side="right") - 1
 
     def where(self, row: int) -> str:
-        """A row, for a message: with its file and its number in it, if that says more."""
+        """Name a row in a message; with several files also its file and its number there."""
         if len(self.files) <= 1:
             return f"row {row}"
         file = int(self.file_of(np.array([row]))[0])
         return f"row {row} (row {row - int(self.file_starts[file])} of {self.files[file]})"
 
-    def chunks(self) -> Iterator[tuple[int, Chunk]]:
-        """All rows in order: the number of the first row of each chunk, and the chunk."""
-        for piece in self.pieces:
-            start = piece.start
-            for chunk in self.read(piece):
-                yield start, chunk
-                start += len(chunk.X)
-
-    def load(self, max_bytes: float = np.inf) -> LoadedRows:
-        """Everything as arrays: in memory up to ``max_bytes``, above in a temporary file that is mapped into it."""
-        return LoadedRows(self, max_bytes)
+    def explain(self, bad: BadRow) -> InvalidInputError:
+        """The error to raise for a bad value: with its column and its place."""
+        column = "" if bad.column is None else f" in column {bad.column}"
+        if bad.column is not None and self.names:
+            column += f" ({self.names[bad.column]!r})"
+        return InvalidInputError(
+            f"{self.name} contains {bad.what}{column}, {self.where(bad.row)}{bad.advice}"
+        )
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}: {self.n:,} rows, {self.d} columns)"
 
 
-class LoadedRows:
-    """The rows of a source as one array, with weights; a context manager that removes its temporary file."""
-
-    def __init__(self, source: Rows, max_bytes: float) -> None:
-        shape = (source.n, source.d)
-        self._folder: TemporaryDirectory[str] | None = None
-        self.X: np.ndarray
-        direct = getattr(source, "as_array", None)
-        self.weights = np.empty(source.n) if source.has_weights else None
-        if direct is not None:
-            self.X = direct()
-        elif source.n * source.row_bytes <= max_bytes:
-            self.X = np.empty(shape, dtype=source.dtype)
-        else:
-            self._folder = TemporaryDirectory(prefix="coresift-")
-            file = Path(self._folder.name) / "rows"
-            self.X = np.memmap(file, mode="w+", dtype=source.dtype, shape=shape)
-        if direct is not None and self.weights is None:
-            return
-        for start, chunk in source.chunks():
-            rows = slice(start, start + len(chunk.X))
-            if direct is None:
-                self.X[rows] = chunk.X
-            if self.weights is not None:
-                self.weights[rows] = chunk.weights
-
-    def __enter__(self) -> LoadedRows:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._folder is not None:
-            del self.X
-            self._folder.cleanup()
+def block_rows(n_columns: int) -> int:
+    """Rows of a block: a power of two that depends on the number of columns alone."""
+    fitting = max(1, BLOCK_BYTES // (8 * n_columns))
+    return min(_LARGEST_BLOCK, max(_SMALLEST_BLOCK, 1 << (fitting.bit_length() - 1)))
 
 
-def pieces_of(n_rows: int, row_bytes: int, file: int = 0, start: int = 0) -> list[Piece]:
-    """Pieces of about ``PIECE_BYTES`` of one file whose rows can be read from anywhere."""
-    step = max(1, PIECE_BYTES // max(row_bytes, 1))
+def pieces_of(n_rows: int, n_columns: int, row_bytes: float, file: int = 0, start: int = 0) -> list[Piece]:
+    """Pieces of about ``PIECE_BYTES`` and whole blocks, for one file that can be read from any row."""
+    block = block_rows(n_columns)
+    step = max(1, int(PIECE_BYTES / max(row_bytes, 1.0)) // block) * block
     return [
         Piece(file, 0, first, start + first, min(step, n_rows - first)) for first in range(0, n_rows, step)
     ]
 
 
-def is_hidden(parts: Sequence[str]) -> bool:
-    """Whether a file is a note or a leftover, by the parts of its path below the folder of the data.
-
-    Writers of tables leave ``_SUCCESS`` and ``_temporary/``, file systems and editors ``.snapshot/`` and the like.
-    """
-    return any(part[0] in "._" for part in parts)
+def check_block(block: Block) -> None:
+    """Raise at the first number that is not finite or too large, or the first weight that is not allowed."""
+    if (bad := first_bad_value(block.X)) is not None:
+        row, column, value = bad
+        raise BadRow(bad_value(value), block.start + row, column, MUST_BE_FINITE)
+    wrong = np.flatnonzero(~(np.isfinite(block.weights) & (block.weights >= 0)))
+    if len(wrong):
+        what = f"the weight {block.weights[wrong[0]]:g}"
+        raise BadRow(what, block.start + int(wrong[0]), None, "; weights must be finite and not negative.")
 
 
 def encode_labels(values: np.ndarray, what: str) -> Labels:
-    """Labels of an array of integers, booleans or strings."""
+    """Labels from an array of integers, booleans or strings."""
     if values.dtype.kind not in "iubUS":
         raise InvalidInputError(f"{what} has type {values.dtype}; labels must be integers or strings.")
     names, codes = np.unique(values, return_inverse=True)
     return Labels(codes.reshape(-1), names.tolist())
 
 
+def join_labels(parts: list[Labels]) -> Labels:
+    """Labels of rows one after another, under one list of names."""
+    index: dict[Any, int] = {}
+    codes = [recode(part, index)[part.codes] for part in parts]
+    return Labels(np.concatenate(codes), list(index))
+
+
+def recode(labels: Labels, index: dict[Any, int]) -> np.ndarray:
+    """The number of each name in ``index``, to which unknown names are added."""
+    return np.array([index.setdefault(name, len(index)) for name in labels.names], dtype=np.int64)
+
+
+def _joined(blocks: list[Block]) -> Block:
+    if len(blocks) == 1:
+        return blocks[0]
+    labels = [block.labels for block in blocks if block.labels is not None]
+    return Block(
+        blocks[0].start,
+        np.concatenate([block.X for block in blocks]),
+        np.concatenate([block.weights for block in blocks]),
+        join_labels(labels) if labels else None,
+    )
+
+
+def is_hidden(parts: Sequence[str]) -> bool:
+    """Whether a file is a note or a leftover, by the parts of its path below the folder of the data.
+
+    Writers of tables leave ``_SUCCESS`` and ``_temporary/``; file systems and editors leave ``.snapshot/`` and such.
+    """
+    return any(part[0] in "._" for part in parts)
+
+
+def files_below(folder: str) -> list[str]:
+    """All files below a folder that are not hidden, in the order of their paths."""
+    found = []
+    for place, folders, files in os.walk(folder):
+        folders[:] = [name for name in folders if not is_hidden([name])]
+        found += [os.path.join(place, name) for name in files if not is_hidden([name])]
+    return sorted(found)
+
+
 def check_numeric(dtype: np.dtype[Any], what: str) -> np.dtype[Any]:
-    """The float type in which numbers of this type are kept; refuses what is no number."""
+    """The float type in which numbers of this type are kept; refuse anything that is not a number."""
     if dtype.kind == "O":
         raise InvalidInputError(f"{what} is an array of Python objects; an array of numbers is needed.")
     if dtype.kind not in "fiub":
         raise InvalidInputError(f"{what} has type {dtype}; numbers are needed.")
     # half floats and bytes are exact in float32
-    return np.dtype(
-        np.float32
-        if dtype.kind in "fub" and dtype.itemsize <= (4 if dtype.kind == "f" else 1)
-        else np.float64
-    )
-
-
-def start_offsets(counts: Sequence[int]) -> np.ndarray:
-    """The first row of each file, from their numbers of rows."""
-    return np.concatenate(([0], np.cumsum(counts, dtype=np.int64)))[: len(counts)].astype(np.int64)
+    exact = dtype.itemsize <= (4 if dtype.kind == "f" else 1)
+    return np.dtype(np.float32 if exact and dtype.kind in "fub" else np.float64)

@@ -1,5 +1,4 @@
 from .adaptive import AdaptiveCoreset as AdaptiveCoreset
-from .classes import PerClass as PerClass
 from .context import Cost as Cost
 from .context import SelectionContext as SelectionContext
 from .cover import Cover as Cover
@@ -17,9 +16,10 @@ from .sensitivity import Laplacian as Laplacian
 from .simple import AdaptiveRandom as AdaptiveRandom
 from .simple import Full as Full
 from .simple import Random as Random
-from .strategy import Plan as Plan
+from .strategy import Phases as Phases
 from .strategy import Selector as Selector
 from .strategy import Strategy as Strategy
-from .strategy import plan as plan
+from .strategy import phases as phases
 from .wrappers import PerBatch as PerBatch
+from .wrappers import PerClass as PerClass
 from .wrappers import Warm as Warm

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,17 +13,15 @@ from .._errors import InvalidInputError, InvalidTypeError
 from .._progress import logger
 from .._validation import check_choice, check_count
 from ..core.draw import DrawTable
-from ..coresets.coreset import Coreset
-from .classes import PerClass
+from ..coresets.coreset import Coreset, Guarantee
 from .context import SelectionContext
 from .gradients import Gradients
-from .inputs import Rows
-from .pool import gradients_of, knows_gradients
+from .inputs import Floats, Indices
+from .losses import has_bounded_slope
 from .simple import AdaptiveRandom
 from .strategy import Selector, Strategy
 from .variance import (
     FORWARD_SHARE,
-    Floats,
     Variance,
     best_pool_factor,
     draw_probabilities,
@@ -33,6 +31,7 @@ from .variance import (
     two_stage_variance,
     variance_times_time,
 )
+from .wrappers import PerClass, check_min_per_class
 
 _METHODS = ("systematic", "keys")
 _SCORES = ("fresh", "seen")
@@ -42,41 +41,30 @@ _LIMITS = {
     "pool_factor": (1.0, np.finfo(float).max, "of at least 1"),
     "overhead": (np.nextafter(0.0, 1.0), np.finfo(float).max, "above 0"),
 }
-_BOUNDED = (
-    *("cross_entropy", "bce", "l1", "huber"),
-    *(
-        "CrossEntropyLoss",
-        "NLLLoss",
-        "BCEWithLogitsLoss",
-        "MultiLabelSoftMarginLoss",
-        "L1Loss",
-        "SmoothL1Loss",
-        "HuberLoss",
-    ),
-)
 _PROBE = (
     64,
     512,
-)  # rows by which the gain is measured before the pool is looked at: a quarter of the budget, within these
-_UNKNOWN_EVERY = 4  # between 1 and the usual 20, in ratio, where nobody says how often a redraw is due
+)  # the gain is estimated from a quarter of the budget, but at least and at most this many rows
+_UNKNOWN_EVERY = 4  # epochs between two draws if unknown: the geometric mean of 1 and the usual 20, about
 _REPORTS = "variance of adaptive draws"
+_WARNED = "warned that no norms were recorded"
 
 
 @dataclass(frozen=True)
 class Report:
-    """What one selection found.
+    """Outcome of one selection.
 
     Parameters
     ----------
     epoch : int
     pool : int
-        Rows that were scored: those of the pool, or of the probe where it was the end of it.
+        Number of rows scored: those of the pool, or of the probe if no pool was drawn.
     gain : float
-        Variance of a uniform draw over that of a draw by these scores, both with repeats. Of scores that were seen, of
-        which the norms are known only: the mean squares.
+        Variance of a uniform draw over that of a draw by these scores, both with repeats. For scores seen in training,
+        of which only the norms are known: the ratio of mean squares.
     variance : Variance or None
-        Of unbiased weights (``correction=1``). None where the draw fell back to a uniform one, the pool was not
-        uniform, or scores are those that were seen.
+        Variance of unbiased weights (``correction=1``). None if the draw was model-free, the pool was not uniform, or
+        the scores were seen in training.
     """
 
     epoch: int
@@ -92,11 +80,6 @@ class _Settled(NamedTuple):
     every: int
 
 
-class _Probe(NamedTuple):
-    gain: float
-    rows: int
-
-
 @dataclass(frozen=True, eq=False, kw_only=True)
 class AdaptiveCoreset(Selector):
     r"""Samples drawn by the norms of their gradients at the current model.
@@ -107,49 +90,48 @@ class AdaptiveCoreset(Selector):
     .. math:: p_i = (1 - \mu) \frac{u_i |a_i|}{\sum_j u_j |a_j|} + \frac{\mu}{M}, \qquad
               |a_i| = |r_i| \sqrt{|h_i|^2 + 1}
 
-    (cross entropy: r is softmax minus one-hot; squares: twice the residual), where u are the weights that the pool
-    gives to its M rows. No row is drawn twice, and row i weighs :math:`u_i / \pi_i`, which makes all weighted sums
-    unbiased; no weight is above :math:`\max(u_i, u_i M / (\mu m))`, m the budget.
+    (for cross entropy r is softmax minus one-hot, for squares twice the residual), where u are the weights of the M
+    rows of the pool. No row is drawn twice, and row i weighs :math:`u_i / \pi_i`, which makes all weighted sums
+    unbiased; no weight exceeds :math:`\max(u_i, u_i M / (\mu m))`, with m the budget.
 
-    Where the pool is all rows and ``pool`` has shares of its own, such as sensitivities, these stand in place of
-    :math:`1/M`. Without a model (and without given gradients) it is the model-free draw: that of ``pool``.
+    If the pool is all rows and ``pool`` has shares, such as sensitivities, they replace :math:`1/M`. Without a model
+    (and without given gradients) the draw is that of ``pool``.
 
     Parameters
     ----------
     mix : float in (0, 1], optional
-        The share :math:`\mu` of the model-free draw; 1 is that draw alone. By default :math:`0.5 - 0.3/R`, R the epochs
-        between two draws: scores that grow old are trusted less.
+        The share :math:`\mu` of the model-free draw; 1 is that draw alone. By default :math:`0.5 - 0.3/R`, with R the
+        epochs between two draws: the older the scores, the less they are trusted.
     correction : float in [0, 1], optional
-        Weights are :math:`u_i \pi_i^{-c}`, scaled to the sum that they have at c = 1. 1 is unbiased; 0 leaves the
-        hard samples the weight of their numbers, and minimises a loss that weighs sample i by :math:`\pi_i`. By default
-        :math:`(1 - 1/R)/2`: scores that are renewed at once correct a bias by themselves, as a neglected sample is
-        drawn next; a subset that is kept for long does not. But 1 where the slope of the loss has no bound (squares, a
-        function of your own): outliers would take over.
+        Weights are :math:`u_i \pi_i^{-c}`, scaled to the sum that they have at c = 1. 1 is unbiased; 0 minimises a loss
+        that weighs sample i by :math:`\pi_i`, which favours hard samples. By default :math:`(1 - 1/R)/2`: with frequent
+        draws a neglected sample is drawn next, which corrects the bias; a subset kept for long has no such correction.
+        But 1 if the slope of the loss is unbounded (squares, your own function): outliers would dominate.
     pool_factor : float, optional
-        Rows that are scored, in units of the budget; by default as many as ``overhead`` allows.
+        Number of rows to score, in units of the budget; by default as many as ``overhead`` allows.
     overhead : float, default 1
-        Of the default pool: its forward passes cost at most so much of what the training between two draws costs, a
-        forward pass being a third of a training step. That makes 3 R budgets.
+        Maximum cost of the default pool's forward passes, relative to the training between two draws. A forward pass
+        costs a third of a training step, so 1 allows 3 R budgets.
     pool : Strategy, optional
-        The model-free draw, with its weights: ``RBF()``, say. By default uniform.
+        The model-free draw, with its weights, for example ``RBF()``. By default uniform.
     scores : {"fresh", "seen"}, default "fresh"
-        "fresh": the norms are those of the current model, which a pool is passed through. "seen": those that training
-        computed itself when it last met a sample, the mean of them for samples that it has not met. They cost nothing,
-        and are older the larger the data; all rows are the pool. :func:`coresift.training.train` records them; in a
-        loop of your own call :meth:`SelectionContext.record`.
+        "fresh": norms at the current model, from a forward pass over a pool. "seen": norms that training computed when
+        it last used a sample, or their mean for samples not used yet. They cost nothing, but are older the larger the
+        data; all rows are the pool. :func:`coresift.training.train` records them; in your own loop call
+        :meth:`SelectionContext.record`.
     automatic : bool, default False
         Spend no more on scores than they gain. A probe of the gradients measures the gain g; the default pool is then
-        :math:`\sqrt{3 R g}` at most, which minimises variance times time, and the draw is model-free where even that is
-        not better than uniform redraws of the same time.
+        at most :math:`\sqrt{3 R g}`, which minimises variance times time, and the draw is model-free if even that is no
+        better than uniform redraws in the same time.
     select_every : int, optional
-        The R above; by default what the context knows of it.
+        The R above; by default taken from the context.
     per_class : bool, default False
         Draw within each class, which gets its share of the budget.
     min_per_class : int, default 0
-        With ``per_class``: at least so many samples of each class.
+        With ``per_class``: minimum number of samples of each class.
     method : {"systematic", "keys"}, default "systematic"
-        How to draw. "systematic", in an order that is random at each selection, has inclusion probabilities that are
-        known exactly; the weights of "keys" are unbiased too, and vary more.
+        How to draw. "systematic", in a new random order at each selection, has exactly known inclusion probabilities;
+        the weights of "keys" are unbiased too, but vary more.
     """
 
     mix: float | None = None
@@ -166,50 +148,45 @@ class AdaptiveCoreset(Selector):
 
     @property
     def name(self) -> str:
-        """As it is registered."""
+        """Name in the registry."""
         return "adaptive-coreset"
 
     @property
     def reuses_norms(self) -> bool:
-        """Whether a training loop is asked to record the norms that it computes."""
+        """Whether a training loop should record the norms that it computes."""
         return self.scores == "seen"
 
     def reports(self, context: SelectionContext) -> list[Report]:
-        """What the selections of a run found so far, oldest first; each class counts. Nothing is decided by them."""
-        return context._root_kept.setdefault(_REPORTS, [])
+        """Reports of the selections of a run so far, oldest first, one for each class. They do not affect draws."""
+        return context.shared.setdefault(_REPORTS, [])
 
     def _check(self) -> None:
         check_choice(self.method, "method", _METHODS)
         check_choice(self.scores, "scores", _SCORES)
-        check_count(self.min_per_class, "min_per_class", 0)
-        for name, limits in _LIMITS.items():
+        check_min_per_class(self.min_per_class, self.per_class)
+        for name, (low, high, limits) in _LIMITS.items():
             value = getattr(self, name)
             if value is None and name != "overhead":
                 continue
             if isinstance(value, bool) or not isinstance(value, Real):
-                raise InvalidTypeError(f"{name} = {value!r} must be a number {limits[2]}.")
-            if not limits[0] <= float(value) <= limits[1]:
-                raise InvalidInputError(f"{name} = {value} must be a number {limits[2]}.")
+                raise InvalidTypeError(f"{name} = {value!r} must be a number {limits}.")
+            if not low <= float(value) <= high:
+                raise InvalidInputError(f"{name} = {value} must be a number {limits}.")
         if self.pool is not None and not isinstance(self.pool, Strategy):
-            raise InvalidTypeError(f"pool = {self.pool!r} is no strategy: it must have a method select.")
+            raise InvalidTypeError(f"pool = {self.pool!r} is not a strategy: it must have a method select.")
         if self.reuses_norms and (self.pool is not None or self.pool_factor is not None or self.automatic):
             raise InvalidInputError(
-                "scores = 'seen' cost nothing, and all rows are drawn from: pool, pool_factor and automatic do not "
-                "apply."
+                "pool, pool_factor and automatic do not apply to scores = 'seen', which cost nothing and use all rows."
             )
         if self.select_every is not None:
             check_count(self.select_every, "select_every")
-        if self.min_per_class and not self.per_class:
-            raise InvalidInputError(
-                f"min_per_class = {self.min_per_class} needs per_class=True: a draw over all classes promises none."
-            )
 
     def settled(self, context: SelectionContext) -> _Settled:
-        """The settings, with the defaults for this loss and so many epochs between two draws in place of None."""
+        """The settings, with None replaced by the defaults for this loss and number of epochs between two draws."""
         every = self.select_every or context.select_every or _UNKNOWN_EVERY
         # a bias that no later draw corrects is no smaller because the run ends before one is due
         correction = 0.5 - 0.5 / every if has_bounded_slope(context.loss) else 1.0
-        if context.n_epochs is not None:  # scores cost no more than the epochs that are left
+        if context.n_epochs is not None:  # do not spend more on scores than the remaining epochs justify
             every = max(1, min(every, context.n_epochs - context.epoch))
         return _Settled(
             0.5 - 0.3 / every if self.mix is None else self.mix,
@@ -219,26 +196,27 @@ class AdaptiveCoreset(Selector):
         )
 
     def _select(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Coreset:
-        probe = self._probed(context, size, rng) if self.automatic and knows_gradients(context) else None
+        probe = self._probed(context, size, rng) if self.automatic and context.has_gradients else None
         if self.per_class:
             return PerClass(_Part(self, probe), self.min_per_class).select(context, size, rng)
         return self._draw(context, size, rng, probe)
 
-    def _probed(self, context: SelectionContext, size: int, rng: np.random.Generator) -> _Probe:
-        """The gain that scores would bring, by rows that decide nothing else; 1 if even these cost too much."""
+    def _probed(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Report:
+        """Estimate the gain of scores from rows that decide nothing else; 1 if even these cost too much."""
         mix, _, factor, _ = self.settled(context)
         count = max(_PROBE[0], min(_PROBE[1], size // 4))
         if count > factor * size / 4:
-            return _Probe(1.0, 0)
-        gradients = gradients_of(context, rng.permutation(context.n_samples)[:count]).double()
-        return _Probe(gain_of(gradients, np.ones(len(gradients)), mix), len(gradients))
+            return Report(context.epoch, 0, 1.0, None)
+        gradients = context.gradients_of(rng.permutation(context.n_samples)[:count]).double()
+        gain = gain_of(gradients, np.ones(len(gradients)), mix)
+        return Report(context.epoch, len(gradients), gain, None)
 
     def _draw(
-        self, context: SelectionContext, size: int, rng: np.random.Generator, probe: _Probe | None
+        self, context: SelectionContext, size: int, rng: np.random.Generator, probe: Report | None
     ) -> Coreset:
         if self.reuses_norms:
             return self._draw_by_seen(context, size, rng)
-        if not knows_gradients(context):
+        if not context.has_gradients:
             return self._model_free(context, size, rng, "model-free: there is no model")
         n = context.n_samples
         mix, correction, factor, every = self.settled(context)
@@ -247,33 +225,38 @@ class AdaptiveCoreset(Selector):
             if self.pool_factor is None:
                 factor = min(factor, best_pool_factor(probe.gain, every, size / n))
             if variance_times_time(factor, probe.gain, every, size / n) >= 1:
-                report = Report(context.epoch, probe.rows, probe.gain, None)
-                self._note(context, report, "variance a uniform draw's, which is cheaper")
+                self._note(context, probe, "a uniform draw is cheaper")
                 return self._model_free(context, size, rng, "model-free: scores would not pay")
-        n_pool = min(n, max(size, math.ceil(factor * size)))
-        rows, weights, model_free = self._pooled(context, n_pool, rng)
-        gradients = gradients_of(context, rows).double()
+        rows, weights, model_free = self._pooled(context, min(n, max(size, math.ceil(factor * size))), rng)
+        gradients = context.gradients_of(rows).double()
         norms = gradient_norms(gradients, context.rows[rows])
         shares = draw_probabilities(norms, weights, mix, model_free)
         drawn = DrawTable(shares, weights, rng).draw(min(size, len(rows)), self.method, rng)
-        variance = None
+        variance, remark, found = None, "", "variance unknown"
         if self.pool is None and self.method == "systematic":
             inclusion = inclusion_probabilities(shares, size)
             variance = two_stage_variance(gradients, norms, weights, inclusion, n, size)
+            found = f"variance of unbiased weights {variance}"
+        if variance is not None and not context.is_part:  # a remark for each class would be too many
+            whose = "variance" if correction == 1 else "unbiased weights would have a variance of"
+            remark = f"{whose} {variance.ratio:.2g} of a uniform draw's"
         report = Report(context.epoch, len(rows), gain_of(gradients, weights, mix), variance)
-        found = "variance unknown" if variance is None else f"variance of unbiased weights {variance}"
         self._note(context, report, found)
-        return self._weighted(
-            context, rows[drawn.indices], drawn.weights, weights[drawn.indices], correction, variance
-        )
+        chosen = rows[drawn.indices]
+        return self._weighted(context, chosen, drawn.weights, weights[drawn.indices], correction, remark)
 
     def _draw_by_seen(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Coreset:
-        """By the norms of other moments: weights are as unbiased, whatever the scores; the variance is not known."""
+        """Draw by norms of earlier models: weights are unbiased for any scores, but the variance is unknown."""
         seen = context.seen()
         met = np.zeros(0, dtype=bool) if seen is None else np.isfinite(seen)
         if seen is None or not met.any():
-            if context.epoch > 0:
-                _warn_once(context, "nobody has told the context what training saw (record)")
+            if context.epoch > 0 and not context.shared.setdefault(_WARNED, False):
+                context.shared[_WARNED] = True
+                logger.warning(
+                    "adaptive coreset, epoch %d: no norms were recorded (SelectionContext.record); the draw is "
+                    "uniform.",
+                    context.epoch,
+                )
             return self._model_free(context, size, rng, "model-free: training has met no sample yet")
         mix, correction, _, _ = self.settled(context)
         norms = np.where(met, seen, seen[met].mean(dtype=np.float64)).astype(np.float64)
@@ -281,44 +264,30 @@ class AdaptiveCoreset(Selector):
         drawn = DrawTable(shares, context.sizes, rng).draw(size, self.method, rng)
         squares = (context.sizes * norms) ** 2
         gain = len(norms) * float(squares.sum()) / float(np.sum(squares / shares)) if squares.any() else 1.0
-        self._note(context, Report(context.epoch, int(met.sum()), gain, None), "as training saw them")
-        chosen = drawn.indices
-        return self._weighted(context, chosen, drawn.weights, context.sizes[chosen], correction, None)
+        self._note(context, Report(context.epoch, int(met.sum()), gain, None), "scores seen in training")
+        chosen, remark = drawn.indices, "by what training saw"
+        return self._weighted(context, chosen, drawn.weights, context.sizes[chosen], correction, remark)
 
     def _weighted(
         self,
         context: SelectionContext,
-        rows: Rows,
+        rows: Indices,
         weights: Floats,
         inputs: Floats,
         correction: float,
-        variance: Variance | None,
+        remark: str,
     ) -> Coreset:
-        """Rows and unbiased weights as a coreset, corrected as far as was asked for."""
-        return Coreset(
-            rows,
-            partly_corrected(weights, inputs, correction),
-            context.n_samples,
-            method=self._described(context, variance, correction),
-            total_weight=float(context.sizes.sum()),
-            guarantee=None if correction < 1 else "weighted sums are unbiased",
-        )
-
-    def _described(self, context: SelectionContext, variance: Variance | None, correction: float) -> str:
-        """The name, and the variance where the draw is one: classes would be as many remarks."""
-        if self.reuses_norms:
-            return f"{self.name} (by what training saw)"
-        if variance is None or context._path:
-            return self.name
-        whose = "variance" if correction == 1 else "unbiased weights would have a variance of"
-        return f"{self.name} ({whose} {variance.ratio:.2g} of a uniform draw's)"
+        """Rows and unbiased weights as a coreset, with the weights corrected as far as requested."""
+        guarantee = None if correction < 1 else Guarantee("sums")
+        weights = partly_corrected(weights, inputs, correction)
+        return self.coreset(context, rows, weights, remark, guarantee=guarantee)
 
     def _pooled(
         self, context: SelectionContext, n_pool: int, rng: np.random.Generator
-    ) -> tuple[Rows, Floats, Floats | None]:
-        """Rows of the pool, their weights, and the shares of the model-free draw among them; None if they are equal.
+    ) -> tuple[Indices, Floats, Floats | None]:
+        """Rows of the pool, their weights, and the shares of the model-free draw among them; None if equal.
 
-        Rows that a draw has put into a pool have had their shares: only in a pool of all rows they are still due.
+        A pool that was drawn by shares must not use them again: they apply only if the pool is all rows.
         """
         n = context.n_samples
         if self.pool is None:
@@ -332,31 +301,22 @@ class AdaptiveCoreset(Selector):
         self, context: SelectionContext, size: int, rng: np.random.Generator, why: str
     ) -> Coreset:
         core = (AdaptiveRandom() if self.pool is None else self.pool).select(context, size, rng)
-        return Coreset(
-            core.indices,
-            core.weights,
-            core.n_samples,
-            method=f"{self.name} ({why})",
-            total_weight=float(context.sizes.sum()),
-        )
+        return self.coreset(context, core.indices, core.weights, why)
 
     def _note(self, context: SelectionContext, report: Report, found: str) -> None:
         self.reports(context).append(report)
         logger.info(
             "adaptive coreset, epoch %d: %d rows scored, gain %.3g; %s.",
-            report.epoch,
-            report.pool,
-            report.gain,
-            found,
+            *(report.epoch, report.pool, report.gain, found),
         )
 
 
 @dataclass(frozen=True, eq=False)
 class _Part(Selector):
-    """The draw within one class."""
+    """The draw within one class, with the probe of all classes."""
 
     whole: AdaptiveCoreset
-    probe: _Probe | None
+    probe: Report | None
 
     @property
     def name(self) -> str:
@@ -364,17 +324,6 @@ class _Part(Selector):
 
     def _select(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Coreset:
         return self.whole._draw(context, size, rng, self.probe)
-
-
-def _warn_once(context: SelectionContext, message: str) -> None:
-    if message not in context._root_kept:
-        context._root_kept[message] = True
-        logger.warning("adaptive coreset, epoch %d: %s; the draw is uniform.", context.epoch, message)
-
-
-def has_bounded_slope(loss: Any) -> bool:
-    """Whether one sample's derivative in the outputs is bounded, as far as the name of the loss tells."""
-    return (loss if isinstance(loss, str) else type(loss).__name__) in _BOUNDED
 
 
 def gain_of(gradients: Gradients, weights: Floats, mix: float) -> float:
@@ -386,7 +335,7 @@ def gain_of(gradients: Gradients, weights: Floats, mix: float) -> float:
 
 
 def partly_corrected(weights: Floats, inputs: Floats, correction: float) -> Floats:
-    r"""From unbiased weights :math:`u / \pi` to :math:`u \pi^{-c}`, with the same sum."""
+    r"""Turn unbiased weights :math:`u / \pi` into :math:`u \pi^{-c}`, with the same sum."""
     if correction == 1:
         return weights
     powers = inputs * (weights / inputs) ** correction

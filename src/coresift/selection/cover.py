@@ -1,9 +1,9 @@
-"""One sample for every region of the data: the rows nearest to the centres of k-means."""
+"""One sample for each region of the data: the samples nearest to k-means centres."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -11,29 +11,28 @@ from .._validation import check_count
 from ..coresets.coreset import Coreset
 from ..coresets.geometry import kmeans_centers
 from .context import SelectionContext
-from .inputs import Rows, dense_centred
-from .strategy import Selector, one_blas_thread
-from .variance import Floats
+from .inputs import Floats, Indices, dense_centred
+from .strategy import Checks, Selector, one_blas_thread
 
-_CELLS = 5  # keeps the stream of the centres apart from others of the same seed
-_BLOCK = 1 << 22  # distances that are held at once
+_CELLS = 5  # separates the stream of the centres from others of the same seed
+_BLOCK = 1 << 22  # distances computed at once
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Cover(Selector):
-    """As many cells of k-means as the budget has samples: of each, the sample nearest to its centre, once and for all.
+    """The sample nearest to the centre of each k-means cell, with as many cells as the budget; kept for the run.
 
-    A sum over the data hardly notices a cluster of a thousandth of the samples, so that no draw made for sums finds it.
-    A cover does: use it for nearest neighbours and for rare groups, and :class:`FixedCoreset` to train networks. A
-    sample weighs as much as its cell. The registry's ``COVER`` is ``PerClass(Cover(), power=0.5)``.
+    A cluster with a thousandth of the samples hardly changes a sum over the data, so draws made for sums miss it. A
+    cover finds it: use it for nearest neighbours and rare groups, and :class:`FixedCoreset` to train networks. A sample
+    weighs as much as its cell. The registry's ``COVER`` is ``PerClass(Cover(), power=0.5)``.
 
     Parameters
     ----------
     features : "raw", "pca", array or callable, default "pca"
-        What distances are measured in: as in :class:`RBF`.
+        Features in which distances are measured, as in :class:`RBF`.
     n_components : int, default 50
     per_cell : int, default 64
-        The centres are those of a random part of the data, of so many samples a cell at most.
+        The centres are found from a random part of the data, with at most this many samples per cell.
     seed : int, optional
         By default the run's own, ``SelectionContext(seed=)``.
     """
@@ -43,30 +42,22 @@ class Cover(Selector):
     per_cell: int = 64
     seed: int | None = None
 
-    def _check(self) -> None:
-        check_count(self.n_components, "n_components")
-        check_count(self.per_cell, "per_cell")
-        if self.seed is not None:
-            check_count(self.seed, "seed", 0)
+    checks: ClassVar[Checks] = {"n_components": check_count, "per_cell": check_count}
 
     def _select(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Coreset:
-        by = self.features if isinstance(self.features, str) else id(self.features)
-        key = (self.name, size, by, self.n_components, self.per_cell, self.seed)
-        (rows, weights), _ = context.kept(key, lambda: (self._covered(context, size), self))
-        total = float(context.sizes.sum())
-        return Coreset(rows, weights, context.n_samples, method=self.name, total_weight=total)
+        return self.coreset(context, *self.once(context, lambda: self._covered(context, size), size))
 
-    def _covered(self, context: SelectionContext, size: int) -> tuple[Rows, Floats]:
+    def _covered(self, context: SelectionContext, size: int) -> tuple[Indices, Floats]:
         features = dense_centred(context.features(self.features, self.n_components))
         own = context.fixed_rng(_CELLS, self.seed)
         with context.accounted(f"cells ({self.name})", len(features)), one_blas_thread():
             sample = own.permutation(len(features))[: self.per_cell * size]
             centers = kmeans_centers(features[sample], size, int(own.integers(2**31)))
-            cells, distances = _nearest(features, centers)
-        order = np.lexsort((distances, cells))  # cell by cell, the nearest first
+            cells, distances = nearest_centers(features, centers)
+        order = np.lexsort((distances, cells))  # by cell, nearest first
         is_first = np.r_[True, cells[order][1:] != cells[order][:-1]]
         chosen = order[is_first]
-        if len(chosen) < size:  # empty cells: what is worst represented comes in addition
+        if len(chosen) < size:  # empty cells: add the samples that are represented worst
             others = order[~is_first]
             worst = np.argsort(-distances[others], kind="stable")[: size - len(chosen)]
             chosen = np.concatenate((chosen, others[worst]))
@@ -75,8 +66,8 @@ class Cover(Selector):
         return chosen, masses[cells[chosen]] / shares[cells[chosen]]
 
 
-def _nearest(features: Floats, centers: Floats) -> tuple[Rows, Floats]:
-    """The nearest centre of every row, and the square of its distance."""
+def nearest_centers(features: Floats, centers: Floats) -> tuple[Indices, Floats]:
+    """The nearest centre of every row, and its squared distance."""
     cells = np.empty(len(features), dtype=np.int64)
     squares = np.einsum("ij,ij->i", features, features)
     norms = np.einsum("ij,ij->i", centers, centers)

@@ -1,24 +1,28 @@
-"""CRAIG: medoids of the gradients."""
+"""CRAIG: medoids of the gradients, found by facility location over distances that need not fit into memory."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .._progress import logger
 from .._validation import check_positive
 from ..coresets.coreset import Coreset
 from .context import SelectionContext
-from .facility import Distances, facility_location
 from .gradients import Gradients
-from .strategy import Selector, one_blas_thread
+from .inputs import Floats, Indices
+from .strategy import Checks, Selector, one_blas_thread
+
+_BLOCK_BYTES = 1 << 24  # size of the temporaries: they stay near the cache
+_FIRST_TRIES = 8  # candidates evaluated together at first; doubled while none is good enough
 
 
 @dataclass(frozen=True, eq=False)
 class Craig(Selector):
-    r"""Samples whose gradients are near to all others (Mirzasoleiman, Bilmes and Leskovec, ICML 2020).
+    r"""Samples whose gradients are close to all others (Mirzasoleiman, Bilmes and Leskovec, ICML 2020).
 
     .. math:: \max_{|S| = k} \sum_i \max_{j \in S} \bigl(d_{\max} - |a_i - a_j|\bigr)
 
@@ -33,54 +37,142 @@ class Craig(Selector):
     bias_only : bool, default False
         Use the gradients of the layer's bias only.
     memory_limit : float, default 512 MiB
-        Bytes. A matrix of distances is held when it fits; above, its rows are computed when they are needed. No matrix
-        larger than this is ever made.
+        In bytes. The matrix of distances is stored if it fits; otherwise its rows are computed when needed.
     max_pairs : float, default 1e10
-        Above so many pairs of samples, picks are chosen among a random part of the samples, as large as the limit
-        allows; all samples are still represented. It is logged, and ``method`` of the coreset says so.
+        With more pairs of samples, picks are chosen among a random subset of candidates; all samples are still
+        represented. A warning is logged, and ``method`` of the coreset says so.
     """
 
     bias_only: bool = False
     memory_limit: float = 512 * 2**20
     max_pairs: float = 1e10
 
-    def _check(self) -> None:
-        check_positive(self.memory_limit, "memory_limit")
-        check_positive(self.max_pairs, "max_pairs")
+    checks: ClassVar[Checks] = {"memory_limit": check_positive, "max_pairs": check_positive}
 
     def _select(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Coreset:
         gradients = context.gradients(bias_only=self.bias_only)
-        n = len(gradients)
-        candidates, name = np.arange(n), self.name
+        n, remark = len(gradients), ""
+        candidates = np.arange(n)
         n_candidates = max(size, int(self.max_pairs / n))
         if n_candidates < n:
             candidates = np.sort(rng.choice(n, n_candidates, replace=False))
-            name = f"{name} (picks among {n_candidates} of {n} samples)"
-            logger.warning(
-                "Craig: %d samples make more than max_pairs = %g pairs; picks are chosen among %d of them.",
-                n,
-                self.max_pairs,
-                n_candidates,
-            )
+            remark = f"picks among {n_candidates} of {n} samples"
+            logger.warning("Craig: more pairs than max_pairs = %g; %s.", self.max_pairs, remark)
         with one_blas_thread():
-            return self._located(gradients, candidates, size, context.sizes, name)
+            distances = Distances(gradients, candidates, self.memory_limit)
+            if not distances.is_held:
+                logger.info(
+                    "Craig: %d x %d distances exceed memory_limit = %g bytes; computing them in blocks.",
+                    *(len(candidates), n, self.memory_limit),
+                )
+            found = facility_location(distances, size, context.sizes)
+        return self.coreset(context, found.rows, found.served, remark)
 
-    def _located(
-        self,
-        gradients: Gradients,
-        candidates: NDArray[np.int64],
-        size: int,
-        sizes: NDArray[np.float64],
-        name: str,
-    ) -> Coreset:
-        n = len(gradients)
-        distances = Distances(gradients, candidates, self.memory_limit)
-        if not distances.is_held:
-            logger.info(
-                "Craig: %d x %d distances exceed memory_limit = %g bytes; computed by blocks as needed.",
-                len(candidates),
-                n,
-                self.memory_limit,
+
+class Distances:
+    r"""Euclidean distances from candidates to all points, :math:`d_{ij}^2 = |a_i|^2 + |a_j|^2 - 2 a_i \cdot a_j`.
+
+    Stored as a matrix of ``len(candidates) * n`` numbers if that takes at most ``memory_limit`` bytes, otherwise
+    computed in blocks whenever needed.
+    """
+
+    def __init__(self, gradients: Gradients, candidates: Indices, memory_limit: float) -> None:
+        self._gradients = gradients.double()
+        self._squares = self._gradients.sq_norms()
+        self.candidates = candidates
+        self.n = len(gradients)
+        self.is_held = 8.0 * self.n * len(candidates) <= memory_limit
+        self._matrix: Floats | None = None
+        if self.is_held:
+            self._matrix = np.empty((len(candidates), self.n))
+            for start in range(0, len(candidates), self.block_rows):
+                rows = slice(start, start + self.block_rows)
+                self._compute(candidates[rows], self._matrix[rows])
+
+    @property
+    def block_rows(self) -> int:
+        """Number of candidates per block."""
+        return max(1, _BLOCK_BYTES // (8 * self.n))
+
+    def __call__(self, positions: Indices | slice) -> Floats:
+        """Distances from some candidates (positions among them) to all points, (m, n). Do not modify them."""
+        if self._matrix is not None:
+            return self._matrix[positions]
+        return self._compute(self.candidates[positions])
+
+    def _compute(self, rows: Indices, out: Floats | None = None) -> Floats:
+        distances = self._gradients.products(self._gradients.take(rows), out)
+        distances *= -2.0
+        distances += self._squares[rows, None]
+        distances += self._squares
+        np.maximum(distances, 0.0, out=distances)
+        distances[np.arange(len(rows)), rows] = 0.0  # exactly, in spite of rounding
+        return np.sqrt(distances, out=distances)
+
+
+class Facilities(NamedTuple):
+    """Picks in greedy order, and for each the weight of the points nearest to it."""
+
+    rows: Indices
+    served: Floats
+    cost: float  # sum of the weighted distances from every point to the nearest pick
+    n_evaluated: int  # distance rows that were evaluated
+
+
+def facility_location(distances: Distances, size: int, weights: Floats) -> Facilities:
+    r"""Greedy for :math:`\max_{|S| = k} \sum_i w_i \max_{j \in S} (d_{\max} - d_{ij})`.
+
+    A gain is :math:`\sum_i w_i (\delta_i - d_{ij})_+`, with :math:`\delta_i` the distance to the nearest pick so far.
+    The first pick has the least sum of distances, whatever :math:`d_{\max}` is, and then :math:`d_{\max}` cancels: it
+    is never computed. Gains only fall (the function is submodular), so an old gain is an upper bound: candidates are
+    evaluated from the largest bound down, until the best gain exceeds all remaining bounds (Minoux, 1978). The picks
+    are those of the plain greedy, the first among equal gains; the value is at least 1 - 1/e of the best.
+
+    Two passes over all distances, then rows as needed. O(n) memory in addition to ``distances``.
+    """
+    m, block = len(distances.candidates), distances.block_rows
+    sums = _over_blocks(distances, block, lambda rows: rows @ weights)
+    picks = [int(np.argmin(sums))]
+    nearest = distances(np.array(picks))[0].copy()
+    owner = np.zeros(distances.n, dtype=np.int64)
+
+    def gains_of(rows: Floats) -> Floats:
+        gap = nearest - rows
+        return np.maximum(gap, 0.0, out=gap) @ weights
+
+    bounds = _over_blocks(distances, block, gains_of)
+    bounds[picks[0]] = -np.inf
+    n_evaluated, is_fresh = 2 * m, np.ones(m, dtype=bool)
+    while len(picks) < size:
+        best = float(np.max(bounds, where=is_fresh, initial=-np.inf))
+        tries = _FIRST_TRIES
+        while True:
+            stale = np.flatnonzero(~is_fresh & (bounds >= best) & (bounds > -np.inf))
+            if not len(stale):
+                break
+            if len(stale) > tries:
+                stale = stale[np.argpartition(bounds[stale], len(stale) - tries)[-tries:]]
+            bounds[stale] = np.concatenate(
+                [gains_of(distances(stale[at : at + block])) for at in range(0, len(stale), block)]
             )
-        found = facility_location(distances, size, sizes)
-        return Coreset(found.rows, found.served, n, method=name, total_weight=float(sizes.sum()))
+            is_fresh[stale] = True
+            n_evaluated += len(stale)
+            best = max(best, float(bounds[stale].max()))
+            tries *= 2
+        pick = int(np.argmax(np.where(is_fresh, bounds, -np.inf)))
+        row = distances(np.array([pick]))[0]
+        closer = row < nearest
+        nearest[closer] = row[closer]
+        owner[closer] = len(picks)
+        picks.append(pick)
+        bounds[pick] = -np.inf
+        is_fresh[:] = False
+    rows = distances.candidates[np.array(picks)]
+    owner[rows] = np.arange(size)  # even if another pick is as near: each represents at least itself
+    served: Floats = np.bincount(owner, weights=weights, minlength=size).astype(np.float64, copy=False)
+    return Facilities(rows, served, float(nearest @ weights), n_evaluated)
+
+
+def _over_blocks(distances: Distances, block: int, summary: Callable[[Floats], Floats]) -> Floats:
+    starts = range(0, len(distances.candidates), block)
+    return np.concatenate([summary(distances(slice(start, start + block))) for start in starts])

@@ -1,13 +1,15 @@
-"""One subset for many networks: grown in rounds by what a kernel regression cannot yet explain, and kept."""
+"""One subset for many networks, grown in rounds from what a kernel regression does not yet explain."""
 
 from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.spatial.distance import pdist
 
 from .._errors import InvalidInputError
 from .._progress import logger
@@ -15,22 +17,22 @@ from .._validation import check_count, check_positive
 from ..core.draw import DrawTable
 from ..coresets.coreset import Coreset
 from ..coresets.geometry import MEDIAN_SAMPLE, kmeans_centers
-from .context import BatchContext, SelectionContext
-from .inputs import Rows, class_positions, dense_centred
-from .strategy import Selector, one_blas_thread
-from .variance import Floats
+from .context import SelectionContext
+from .cover import nearest_centers
+from .inputs import Floats, Indices, class_positions, dense_centred
+from .strategy import Checks, Selector, one_blas_thread
 
-_GROW = 3  # keeps the stream of the draws apart from others of the same seed
+_GROW = 3  # separates the stream of the draws from others of the same seed
 _ROUNDING = 1e-12
-_BLOCK = 4096  # rows of the kernel that are held at once
+_BLOCK = 4096  # rows of the kernel computed at once
 _CELLS = 64  # strata within a class
-_LITTLE = 0.2  # explained variance: where it was less, the subset was no more accurate than a random one
-_MANY = 10  # samples of a class, on average, from which on floats may be the names of classes
+_LITTLE = 0.2  # explained variance below which the subset was no more accurate than a random one
+_MANY = 10  # with this many samples per distinct value, float labels count as classes
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class FixedCoreset(Selector):
-    r"""A subset that is selected once, without the model, and serves every network: to search, to share, to repeat.
+    r"""A subset that is selected once, without a model, and serves every network.
 
     It grows in rounds. A proxy, Gaussian kernel ridge regression from the features to the targets (one-hot for
     classes), is fitted to the samples chosen so far,
@@ -38,33 +40,34 @@ class FixedCoreset(Selector):
     .. math:: F(x) = \bar y + \sum_{j \in S} \alpha_j e^{-|x - x_j|^2 / (2 \sigma^2)}, \qquad
               \alpha = (K_{SS} + \lambda I)^{-1} (y_S - \bar y),
 
-    and the next samples are drawn with probabilities proportional to :math:`|y_i - F(x_i)|^\gamma`, above a floor: the
-    residual is the gradient of the proxy's loss in its outputs. The draw walks along the classes and the cells of
-    k-means in them, so that each gets its share. Every sample weighs n / budget; a bias is meant.
+    and the next samples are drawn with probabilities proportional to :math:`|y_i - F(x_i)|^\gamma`, plus a uniform
+    share: the residual is the gradient of the proxy's loss in its outputs. The draw is stratified by class and, within
+    a class, by k-means cell. Every sample weighs n / budget, so weighted sums are biased, by design.
 
-    The proxy looks at the targets of all samples that it chooses among. Where they are not known yet, as when the
-    subset is to be labelled, say ``labels=False`` or give the context no y: the draw is then uniform over the cells.
+    The proxy uses the targets of all candidates. If they are not known yet, as when the subset is to be labelled, pass
+    ``labels=False`` or give the context no y: the draw is then uniform over the cells.
 
     Parameters
     ----------
     features : "raw", "pca", array or callable, default "pca"
-        What the kernel compares: as in :class:`RBF`.
+        Inputs of the kernel, as in :class:`RBF`.
     n_components : int, default 50
     rounds : int, default 12
-        The first draws without a proxy.
+        Number of rounds; the first draws without a proxy.
     power : float, default 2
-        The :math:`\gamma` above. Larger ones look for the hardest samples; with wrong labels, for those.
+        The :math:`\gamma` above. Larger values favour the hardest samples, and also those with wrong labels.
     mix : float in (0, 1], default 0.1
         Share of the uniform draw.
     ridge : float, default 0.01
+        The :math:`\lambda` above.
     bandwidth : float, optional
-        The :math:`\sigma`; by default half of the median distance.
+        The :math:`\sigma` above; by default half the median distance.
     max_centers : int, default 2000
-        The proxy is fitted to at most so many of the samples chosen, at random.
+        Maximum number of samples to fit the proxy to, drawn from those chosen.
     max_pool : int, default 100000
-        Chosen among so many of the samples at most, at random.
+        Maximum number of candidates, drawn at random.
     labels : bool, default True
-        Whether targets may be looked at.
+        Whether to use the targets.
     seed : int, optional
         By default the run's own, ``SelectionContext(seed=)``.
     """
@@ -86,30 +89,18 @@ class FixedCoreset(Selector):
         """As it is registered."""
         return "fixed-coreset"
 
-    def _check(self) -> None:
-        for name in ("rounds", "max_centers", "max_pool", "n_components"):
-            check_count(getattr(self, name), name)
-        check_positive(self.power, "power", at_most=100.0)
-        check_positive(self.mix, "mix", at_most=1.0)
-        check_positive(self.ridge, "ridge")
-        if self.bandwidth is not None:
-            check_positive(self.bandwidth, "bandwidth")
-        if self.seed is not None:
-            check_count(self.seed, "seed", 0)
+    checks: ClassVar[Checks] = {
+        **dict.fromkeys(("rounds", "max_centers", "max_pool", "n_components"), check_count),
+        **dict.fromkeys(("ridge", "bandwidth"), check_positive),
+        "power": partial(check_positive, at_most=100.0),
+        "mix": partial(check_positive, at_most=1.0),
+    }
 
     def _select(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Coreset:
-        key = (self.name, size, *self._settings())
-        rows, _ = context.kept(key, lambda: (self._grown(context, size), self))
-        sizes = context.sizes
-        weights = sizes[rows] * (sizes.sum() / sizes[rows].sum())
-        return Coreset(rows, weights, context.n_samples, method=self.name, total_weight=float(sizes.sum()))
+        rows, sizes = self.once(context, lambda: self._grown(context, size), size), context.sizes
+        return self.coreset(context, rows, sizes[rows] * (sizes.sum() / sizes[rows].sum()))
 
-    def _settings(self) -> tuple[Any, ...]:
-        own = (self.features, self.n_components, self.rounds, self.power, self.mix, self.ridge)
-        more = (self.bandwidth, self.max_centers, self.max_pool, self.labels, self.seed)
-        return tuple(v if isinstance(v, str | int | float | None) else id(v) for v in own + more)
-
-    def _grown(self, context: SelectionContext, size: int) -> Rows:
+    def _grown(self, context: SelectionContext, size: int) -> Indices:
         own = context.fixed_rng(_GROW, self.seed)
         pool = own.permutation(context.n_samples)[: max(size, self.max_pool)]
         features = dense_centred(context.features(self.features, self.n_components)[pool])
@@ -129,83 +120,71 @@ class FixedCoreset(Selector):
                 chosen[self._drawn(scores, chosen, strata, int(count), own)] = True
         if explained is not None:
             is_little = explained < _LITTLE
-            advice = ": it knows little of which samples are hard, and a random subset may do as well"
             logger.log(
                 logging.WARNING if is_little else logging.INFO,
-                "%s: the proxy explains %.0f %% of the variance of targets that it has not seen%s",
-                self.name,
-                100 * explained,
-                advice if is_little else "",
+                "%s: the proxy explains %.0f %% of the variance of unseen targets%s",
+                *(self.name, 100 * explained, "; a random subset may do as well" if is_little else ""),
             )
         return np.sort(pool[chosen])
 
     def _drawn(
-        self, scores: Floats, chosen: NDArray[np.bool_], strata: Rows, count: int, own: np.random.Generator
-    ) -> Rows:
-        """``count`` rows that are not chosen yet: systematically, stratum by stratum, in random order inside each."""
+        self, scores: Floats, chosen: NDArray[np.bool_], strata: Indices, count: int, own: np.random.Generator
+    ) -> Indices:
+        """Draw ``count`` rows that are not chosen yet, systematically along the strata, in random order inside each."""
         free = np.flatnonzero(~chosen)
         total = float(scores[free].sum())
         shares = np.full(len(free), self.mix / len(free))
         shares += (1 - self.mix) * (scores[free] / total if total > 0 else 1 / len(free))
         order = np.lexsort((own.random(len(free)), strata[free]))
-        table = DrawTable(shares[order], np.ones(len(free)), _InOrder())  # type: ignore[arg-type]
+        table = DrawTable(shares[order], np.ones(len(free)), order_rng=None)
         return free[order[table.systematic(count, own).indices]]
 
     def _residuals(
-        self, features: Floats, targets: Floats, chosen: Rows, scale: float, own: np.random.Generator
+        self, features: Floats, targets: Floats, chosen: Indices, scale: float, own: np.random.Generator
     ) -> Floats:
-        """Distances of the targets from what the proxy says, (n,)."""
+        """Distances of the targets from the predictions of the proxy, (n,)."""
         if len(chosen) > self.max_centers:
             chosen = own.choice(chosen, self.max_centers, replace=False)
         centers, mean = features[chosen], targets[chosen].mean(axis=0)
         kernel = _gaussian(centers, centers, scale)
-        kernel[np.diag_indices(len(chosen))] += (
-            self.ridge
-        )  # positive definite: no smaller eigenvalue than the ridge
+        kernel[np.diag_indices(len(chosen))] += self.ridge  # now positive definite
         slopes = np.linalg.solve(kernel, targets[chosen] - mean)
         found = np.empty(len(features))
         for start in range(0, len(features), _BLOCK):
             block = slice(start, start + _BLOCK)
-            said = _gaussian(features[block], centers, scale) @ slopes + mean
-            found[block] = np.linalg.norm(targets[block] - said, axis=1)
+            predicted = _gaussian(features[block], centers, scale) @ slopes + mean
+            found[block] = np.linalg.norm(targets[block] - predicted, axis=1)
         return found
 
 
 def _explained(residuals: Floats, targets: Floats) -> float:
-    """Share of the variance of targets that the proxy explains; below 0 if their mean would do better."""
+    """Share of the variance of targets that the proxy explains; negative if their mean would do better."""
     variance = float(((targets - targets.mean(axis=0)) ** 2).sum())
     return 1.0 - float((residuals**2).sum()) / variance if variance > 0 else 1.0
 
 
-class _InOrder:
-    """Instead of a generator: a draw along strata needs their order."""
-
-    def shuffle(self, rows: Rows) -> None:
-        """Leave the rows as they are."""
-
-
-def _targets(context: SelectionContext, pool: Rows, wanted: bool) -> tuple[Floats | None, Rows]:
-    """Targets of the proxy, (n, k), if there are some and they are wanted, and the number of each row's class."""
-    nothing = np.zeros(len(pool), dtype=np.int64)
-    if not wanted or context._y is None or isinstance(context, BatchContext):
-        return None, nothing
+def _targets(context: SelectionContext, pool: Indices, wanted: bool) -> tuple[Floats | None, Indices]:
+    """Targets of the proxy, (n, k), or None without labels; and the number of each row's class."""
+    classes = np.zeros(len(pool), dtype=np.int64)
+    if not wanted or not context.has_labels:
+        return None, classes
     labels = context.labels[pool]
     positions = class_positions(labels) if labels.ndim == 1 and context.has_classes else {}
     if positions and (labels.dtype.kind != "f" or _MANY * len(positions) <= len(pool)):
         one_hot = np.zeros((len(pool), len(positions)))
         for number, rows in enumerate(positions.values()):
-            nothing[rows] = number
+            classes[rows] = number
             one_hot[rows, number] = 1.0
-        return one_hot, nothing
+        return one_hot, classes
     values = labels.reshape(len(pool), -1).astype(np.float64)
     if not np.isfinite(values).all():
-        raise InvalidInputError("y contains NaN or infinity; the proxy needs numbers.")
+        raise InvalidInputError("y contains NaN or infinity; the proxy needs finite targets.")
     spread = values.std(axis=0)
-    return (values - values.mean(axis=0)) / np.where(spread > 0, spread, 1.0), nothing
+    return (values - values.mean(axis=0)) / np.where(spread > 0, spread, 1.0), classes
 
 
-def _strata(features: Floats, classes: Rows, size: int, own: np.random.Generator) -> Rows:
-    """Numbers of class and cell, such that equal numbers are one stratum and a class is a run of numbers."""
+def _strata(features: Floats, classes: Indices, size: int, own: np.random.Generator) -> Indices:
+    """Number of the stratum of each row, a cell of its class; the strata of a class are consecutive."""
     strata = np.empty(len(features), dtype=np.int64)
     n_classes = int(classes.max()) + 1
     n_cells = max(1, min(_CELLS, size // n_classes))
@@ -216,26 +195,19 @@ def _strata(features: Floats, classes: Rows, size: int, own: np.random.Generator
         else:
             sample = own.choice(rows, min(len(rows), 40 * n_cells), replace=False)
             centers = kmeans_centers(features[sample], n_cells, int(own.integers(2**31)))
-            cells = np.argmin((centers**2).sum(1) - 2.0 * features[rows] @ centers.T, axis=1)
+            cells, _ = nearest_centers(features[rows], centers)
         strata[rows] = number * _CELLS + cells
     return strata
 
 
 def _median_distance(features: Floats, own: np.random.Generator) -> float:
     sample = features[own.permutation(len(features))[:MEDIAN_SAMPLE]]
-    squares = _sq_distances(sample, sample)[np.triu_indices(len(sample), 1)]
+    squares = pdist(sample, "sqeuclidean")
     squares = squares[squares > _ROUNDING * squares.max(initial=0.0)]
     return float(np.sqrt(np.median(squares))) if len(squares) else 1.0
 
 
 def _gaussian(left: Floats, right: Floats, scale: float) -> Floats:
-    kernel = _sq_distances(left, right)
-    kernel *= -0.5 / scale**2
-    return np.exp(kernel, out=kernel)
+    from sklearn.metrics.pairwise import rbf_kernel
 
-
-def _sq_distances(left: Floats, right: Floats) -> Floats:
-    squares: Floats = -2.0 * left @ right.T
-    squares += np.einsum("ij,ij->i", left, left)[:, None]
-    squares += np.einsum("ij,ij->i", right, right)
-    return np.maximum(squares, 0.0, out=squares)
+    return rbf_kernel(left, right, gamma=0.5 / scale**2)

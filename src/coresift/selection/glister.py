@@ -1,4 +1,4 @@
-"""GLISTER: samples whose gradient step lowers the validation loss."""
+"""GLISTER: samples whose gradient step reduces the validation loss."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .._errors import InvalidInputError
 from .._progress import logger
@@ -15,7 +14,8 @@ from .._validation import check_count, check_positive, check_probability
 from ..coresets.coreset import Coreset
 from .context import SelectionContext
 from .gradients import Array, Gradients, Validation
-from .strategy import Selector, one_blas_thread
+from .inputs import Indices
+from .strategy import Checks, Selector, one_blas_thread
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,19 +26,18 @@ class Glister(Selector):
 
     .. math:: L(\theta_S) - L(\theta_S - \eta a_e) \approx \eta \, a_e \cdot \nabla L(\theta_S),
 
-    L the mean validation loss. Its gradient is computed anew at :math:`\theta_S` after each pick (or ``refresh`` of
-    them); that needs no pass through the model, as the outputs of the layer move by
-    :math:`-\eta r_e (h_e \cdot h_v + 1)`. Each pick is the best of a random pool of
-    :math:`(n/k) \ln(1/\varepsilon)` samples (stochastic greedy). Weights are 1.
+    with the mean validation loss L. Its gradient is recomputed at :math:`\theta_S` after every ``refresh`` picks,
+    without a pass through the model: the outputs of the layer change by :math:`-\eta r_e (h_e \cdot h_v + 1)`. Each
+    pick is the best of a random pool of :math:`(n/k) \ln(1/\varepsilon)` samples (stochastic greedy). Weights are 1.
 
     Parameters
     ----------
     eta : float, default 0.01
-        The step; usually the learning rate.
+        Step size; usually the learning rate.
     epsilon : float or None, default 0.01
-        Of the pool; None looks at all samples at every pick.
+        Sets the size of the pool; None evaluates all samples at every pick.
     refresh : int, default 1
-        Picks between two computations of the validation gradient.
+        Number of picks between two computations of the validation gradient.
     bias_only : bool, default False
         Use the gradients of the layer's bias only.
     """
@@ -49,40 +48,33 @@ class Glister(Selector):
     bias_only: bool = False
     needs_validation: ClassVar[bool] = True
 
-    def _check(self) -> None:
-        check_positive(self.eta, "eta")
-        check_count(self.refresh, "refresh")
-        if self.epsilon is not None:
-            check_probability(self.epsilon, "epsilon")
+    checks: ClassVar[Checks] = {"eta": check_positive, "refresh": check_count, "epsilon": check_probability}
 
     def _select(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Coreset:
         gradients, validation = context.gradients(bias_only=self.bias_only), context.validation()
-        n, name = len(gradients), self.name
+        n, remark = len(gradients), ""
         loss = LookAhead(validation, self.eta, bias_only=self.bias_only)
         if gradients.width != loss.width:
             raise InvalidInputError(
-                f"gradients have {gradients.width} numbers, those of the validation samples {loss.width}: "
-                "they are not of the same layer."
+                f"gradients have length {gradients.width}, those of the validation samples {loss.width}: they must "
+                "belong to the same layer."
             )
         if not loss.can_move:
-            name = f"{name} (validation gradient not refreshed)"
-            logger.warning(
-                "Glister: more follows after the layer, or these gradients are no products, "
-                "so the validation gradient is not refreshed."
-            )
+            remark = "validation gradient not refreshed"
+            logger.warning("Glister: %s, as more layers follow, or the gradients have no factors.", remark)
         pool = n if self.epsilon is None else math.ceil(n / size * math.log(1.0 / self.epsilon))
         with one_blas_thread():
             rows = greedy(gradients, loss, size, pool, self.refresh, rng)
-        return Coreset(rows, context.sizes[rows], n, method=name, total_weight=float(context.sizes.sum()))
+        return self.coreset(context, rows, remark=remark)
 
 
 class LookAhead:
-    """The mean validation loss while the last layer moves: its gradient, from outputs that are kept up to date."""
+    """The gradient of the mean validation loss as the last layer moves, from outputs that are kept up to date."""
 
     def __init__(self, validation: Validation, eta: float, *, bias_only: bool = False) -> None:
         given = validation.gradients
         self._gradients = given.of_bias() if bias_only else given
-        # thousands of small steps add up here: in double precision, though each is computed in that of the model
+        # sums thousands of small steps: in double precision, although each step has the model's
         self._outputs = validation.outputs.astype(np.float64)
         self._residuals_at = validation.residuals_at
         self.eta = eta
@@ -90,15 +82,15 @@ class LookAhead:
 
     @property
     def width(self) -> int:
-        """Numbers in one gradient."""
+        """Length of one gradient."""
         return self._gradients.width
 
     def gradient(self) -> Array:
-        """Of the mean loss."""
+        """Gradient of the mean loss."""
         return self._gradients.total() / len(self._gradients)
 
     def move(self, step: Gradients) -> None:
-        """A step of length eta against the sum of some gradients."""
+        """Take a step of size eta against the sum of some gradients."""
         if not self.can_move or self._residuals_at is None:
             return
         inputs, bias = self._gradients.inputs, self._gradients.bias
@@ -121,8 +113,8 @@ class LookAhead:
 
 def greedy(
     gradients: Gradients, loss: LookAhead, size: int, pool: int, refresh: int, rng: np.random.Generator
-) -> NDArray[np.int64]:
-    """Picks in order: each the best of a pool drawn from what is left, of equal gains the first of the pool."""
+) -> Indices:
+    """Picks in order, each the best of a pool drawn from the remaining samples, the first among equal gains."""
     left = np.arange(len(gradients))
     picks: list[int] = []
     direction = loss.gradient()

@@ -1,4 +1,4 @@
-"""Gradients of a last layer, one per sample, as the factors that they are products of."""
+"""Last-layer gradients, one per sample, stored as the factors of their products."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Array = NDArray[np.floating[Any]]
 
 @dataclass(frozen=True, eq=False)
 class Gradients:
-    r"""Gradients :math:`a_i = r_i \, (h_i, 1)^\top` of n samples, never multiplied out unless asked for.
+    r"""Gradients :math:`a_i = r_i \, (h_i, 1)^\top` of n samples, stored as factors.
 
     The loss of sample i, as a function of a linear layer :math:`z = W h + b`, has the gradient :math:`r_i h_i^\top` in
     W and :math:`r_i` in b, with the residual :math:`r_i = \partial \ell_i / \partial z` (softmax - onehot for cross
@@ -24,13 +24,13 @@ class Gradients:
 
     .. math:: a_i \cdot a_j = (r_i \cdot r_j)(h_i \cdot h_j + 1),
 
-    in O(C + H) instead of O(C H), and n(C + H) numbers instead of n C (H + 1).
+    in O(C + H) instead of O(C H) time, with n (C + H) numbers stored instead of n C (H + 1).
 
     Parameters
     ----------
     residuals : (n, C) array
     inputs : (n, H) array or None
-        What the layer was given. None: the gradient is the residual alone (of the bias, or any flat vector).
+        Inputs of the layer. None: the gradient is the residual alone (that of the bias, or any flat vector).
     bias : bool
         Whether the layer has a bias: the 1 above. Ignored without inputs.
     """
@@ -58,43 +58,43 @@ class Gradients:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Of one gradient: outputs, and inputs with the bias."""
+        """Shape of one gradient: outputs, and inputs with the bias."""
         if self.inputs is None:
             return self.residuals.shape[1], 1
         return self.residuals.shape[1], self.inputs.shape[1] + self.bias
 
     @property
     def width(self) -> int:
-        """Numbers in one gradient."""
+        """Length of one gradient."""
         outputs, inputs = self.shape
         return outputs * inputs
 
     def is_finite(self) -> bool:
         """Whether no factor is NaN or infinite."""
-        return bool(
-            np.isfinite(self.residuals).all() and (self.inputs is None or np.isfinite(self.inputs).all())
-        )
+        return all(part is None or np.isfinite(part).all() for part in (self.residuals, self.inputs))
 
     def take(self, rows: NDArray[np.integer[Any]] | slice) -> Gradients:
-        """Those of some samples."""
-        inputs = None if self.inputs is None else self.inputs[rows]
-        return Gradients(self.residuals[rows], inputs, self.bias)
+        """Gradients of some samples."""
+        return self._each(lambda factor: factor[rows])
 
     def double(self) -> Gradients:
-        """The same in float64."""
-        inputs = None if self.inputs is None else self.inputs.astype(np.float64, copy=False)
-        return Gradients(self.residuals.astype(np.float64, copy=False), inputs, self.bias)
+        """Convert to float64."""
+        return self._each(lambda factor: factor.astype(np.float64, copy=False))
+
+    def _each(self, change: Callable[[Array], Array]) -> Gradients:
+        inputs = None if self.inputs is None else change(self.inputs)
+        return Gradients(change(self.residuals), inputs, self.bias)
 
     def of_bias(self) -> Gradients:
-        """With respect to the bias only."""
+        """Gradients with respect to the bias only."""
         return Gradients(self.residuals)
 
     def of_output(self, output: int) -> Gradients:
-        """With respect to one row of the layer only: its weights and its bias."""
+        """Gradients with respect to one row of the layer: its weights and its bias."""
         return Gradients(self.residuals[:, output : output + 1], self.inputs, self.bias)
 
     def dense(self) -> Array:
-        """Multiplied out, (n, width): for each output its inputs, then its bias."""
+        """The products, (n, width): for each output its inputs, then its bias."""
         if self.inputs is None:
             return self.residuals
         parts = np.empty((len(self), *self.shape), dtype=np.result_type(self.residuals, self.inputs))
@@ -116,14 +116,14 @@ class Gradients:
         return grams
 
     def sq_norms(self) -> Array:
-        """Squared lengths, (n,)."""
+        """Squared norms, (n,)."""
         squares = np.einsum("ij,ij->i", self.residuals, self.residuals)
         if self.inputs is not None:
             squares *= np.einsum("ij,ij->i", self.inputs, self.inputs) + float(self.bias)
         return squares
 
     def along(self, direction: Array) -> Array:
-        """Inner products with one vector of ``width`` numbers, (n,)."""
+        """Inner products with a vector of ``width`` numbers, (n,)."""
         matrix = direction.reshape(self.shape)
         if self.inputs is None:
             return self.residuals @ matrix[:, 0]
@@ -134,7 +134,7 @@ class Gradients:
         return np.einsum("ij,ij->i", self.residuals, through)
 
     def total(self, weights: Array | None = None) -> Array:
-        """Their sum, or weighted sum: one vector of ``width`` numbers."""
+        """Sum, or weighted sum: a vector of ``width`` numbers."""
         residuals = self.residuals if weights is None else self.residuals * weights[:, None]
         if self.inputs is None:
             return residuals.sum(axis=0)
@@ -145,7 +145,7 @@ class Gradients:
         return parts.reshape(-1)
 
     def means(self, groups: Sequence[NDArray[np.int64]]) -> Gradients:
-        """Mean gradient of each group of samples. A mean of products is no product: these are multiplied out."""
+        """Mean gradient of each group of samples, as flat vectors: a mean of products is not a product."""
         found = np.empty((len(groups), self.width))
         for mean, rows in zip(found, groups, strict=True):
             mean[:] = self.take(rows).double().total() / len(rows)
@@ -161,10 +161,9 @@ class Validation:
     gradients : Gradients
         One per validation sample, at the current model.
     outputs : (n, C) array
-        What the layer gives.
+        Outputs of the layer.
     residuals_at : callable or None
-        From outputs to residuals: how the loss changes when the layer does. None where more follows after the layer,
-        so that this is not known without the model.
+        Maps outputs to residuals. None if more layers follow, so that this cannot be computed without the model.
     """
 
     gradients: Gradients

@@ -1,4 +1,4 @@
-"""GradMatch: a weighted subset whose gradient is that of all data."""
+"""GradMatch: a weighted subset whose gradient is that of all data, by orthogonal matching pursuit."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ from .._errors import InvalidInputError
 from .._progress import logger
 from ..coresets.coreset import Coreset
 from .context import SelectionContext
-from .gradients import Gradients
-from .omp import nonnegative_omp
+from .gradients import Array, Gradients
+from .inputs import Floats, Indices
 from .strategy import Selector, one_blas_thread
+
+_REFRESH = 64  # changes after which an inverse is recomputed, as rounding errors accumulate
+_DEPENDENT = 1e-10  # an atom with a smaller part (squared) outside the span of the others adds nothing
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,8 +24,8 @@ class GradMatch(Selector):
 
     .. math:: \min_{|S| \le k,\; x \ge 0} \; \Bigl|\sum_i a_i - \sum_{j \in S} x_j a_j\Bigr|^2 + \lambda |x|^2
 
-    by orthogonal matching pursuit, with the weights x solved for exactly after each pick. Where the pursuit ends early
-    (the gradient is matched, or no further sample can help) or gives a pick no weight, random samples of weight 1 fill
+    by orthogonal matching pursuit, with the weights x solved for exactly after each pick. If the pursuit ends early
+    (the gradient is matched, or no further sample helps) or gives a pick no weight, random samples of weight 1 fill
     the budget.
 
     The paper's GRADMATCH is ``PerClass(GradMatch())``, its GRADMATCHPB ``PerBatch(GradMatch(ridge=0.0))``.
@@ -30,11 +33,11 @@ class GradMatch(Selector):
     Parameters
     ----------
     ridge : float, default 0.5
-        The lambda above.
+        The :math:`\lambda` above.
     bias_only : bool, default False
         Use the gradients of the layer's bias only.
     own_output : bool, default True
-        Within a class, use the gradients of that class's row of the layer only.
+        Within a class, use only the gradients of that class's row of the layer.
     tol : float, default 1e-10
         Relative residual at which the gradient counts as matched.
     """
@@ -50,7 +53,7 @@ class GradMatch(Selector):
                 raise InvalidInputError(f"{name} = {getattr(self, name)} must be a number of at least 0.")
 
     def atoms(self, context: SelectionContext) -> Gradients:
-        """The gradients that are matched."""
+        """The gradients to match."""
         output = context.class_output if self.own_output else None
         return context.gradients(bias_only=self.bias_only, output=output)
 
@@ -59,13 +62,192 @@ class GradMatch(Selector):
         with one_blas_thread():
             rows, weights = nonnegative_omp(atoms, atoms.total(sizes), size, self.ridge, self.tol)
         rows, weights = rows[weights > 0], weights[weights > 0]
-        name = self.name
+        remark = ""
         if len(rows) < size:
             rest = np.setdiff1d(np.arange(len(atoms)), rows, assume_unique=True)
             filled = rng.choice(rest, size - len(rows), replace=False)
-            logger.info(
-                "GradMatch: %d picks match the gradient; %d filled at random.", len(rows), len(filled)
-            )
-            name = f"{name} (in part filled at random)"
+            logger.info("GradMatch: %d picks match the gradient; %d drawn at random.", len(rows), len(filled))
+            remark = "in part filled at random"
             rows, weights = np.concatenate((rows, filled)), np.concatenate((weights, sizes[filled]))
-        return Coreset(rows, weights, len(atoms), method=name, total_weight=float(sizes.sum()))
+        return self.coreset(context, rows, weights, remark)
+
+
+def nonnegative_omp(
+    atoms: Gradients, target: Array, size: int, ridge: float = 0.0, tol: float = 1e-10
+) -> tuple[Indices, Floats]:
+    r"""Approximate a target by a non-negative combination of few atoms.
+
+    Each step adds to S the atom with the largest :math:`a_j \cdot r` (signed: with non-negative coefficients, a
+    negative product cannot help), then solves
+
+    .. math:: x = \argmin_{x \ge 0} \; \Bigl|b - \sum_{j \in S} x_j a_j\Bigr|^2 + \lambda |x|^2, \qquad
+        r = b - \sum_{j \in S} x_j a_j
+
+    exactly, by the active-set method of Lawson and Hanson, started at the previous solution. It stops after ``size``
+    steps, or when :math:`|r| \le tol |b|`, or when no product is positive: then x solves the problem over all atoms.
+
+    Return the atoms in the order of the steps and their coefficients, some of which may be zero. A step takes O(n C H)
+    for the products and O(min(|S|, width)^2) for the solution.
+    """
+    atoms = atoms.double()
+    pursuit = _Pursuit(target, size, ridge)
+    available = np.ones(len(atoms), dtype=bool)
+    limit = tol * float(np.linalg.norm(target))
+    noise = np.finfo(np.float64).eps * np.sqrt(atoms.sq_norms()) * float(np.linalg.norm(target))
+    order: list[int] = []
+    while len(order) < size:
+        residual = pursuit.residual()
+        if np.linalg.norm(residual) <= limit:
+            break
+        products = atoms.along(residual)
+        useful = available & (products > noise)
+        if not useful.any():
+            break
+        pick = int(np.argmax(np.where(useful, products, -np.inf)))
+        available[pick] = False
+        if pursuit.add(atoms.take(np.array([pick])).dense()[0]):
+            order.append(pick)
+    return np.array(order, dtype=np.int64), pursuit.coefficients()
+
+
+class _Pursuit:
+    """The atoms of S, and non-negative least squares over them."""
+
+    def __init__(self, target: Array, size: int, ridge: float) -> None:
+        self.target = target
+        self.rows = np.empty((size, len(target)))
+        self.x = np.zeros(size)
+        self.count = 0
+        system = _DualSystem if ridge > 0 and len(target) < size else _GramSystem
+        self.system: _GramSystem | _DualSystem = system(self.rows, target, ridge)
+
+    def residual(self) -> Floats:
+        passive = self.system.passive
+        return self.target - self.x[passive] @ self.rows[passive]
+
+    def coefficients(self) -> Floats:
+        return self.x[: self.count]
+
+    def add(self, atom: Floats) -> bool:
+        """Add an atom to S and solve; return False if it depends linearly on the others."""
+        self.rows[self.count] = atom
+        if not self.system.insert(self.count):
+            return False
+        self.count += 1
+        for _ in range(
+            3 * self.count + 10
+        ):  # each round lowers the objective; the limit guards against rounding
+            self._descend()
+            resting = np.setdiff1d(np.arange(self.count), self.system.passive, assume_unique=True)
+            if not len(resting):
+                break
+            slopes = self.rows[resting] @ self.residual()
+            scale = np.linalg.norm(self.rows[resting], axis=1) * np.linalg.norm(self.target)
+            slopes[slopes <= 1e-12 * scale] = 0.0
+            if not slopes.any() or not self.system.insert(int(resting[np.argmax(slopes)])):
+                break
+        return True
+
+    def _descend(self) -> None:
+        """Move to the solution over the passive atoms, dropping each atom whose coefficient reaches zero on the way."""
+        while self.system.passive:
+            passive = np.array(self.system.passive)
+            wanted, now = self.system.solve(), self.x[passive]
+            if wanted.min() > 0:
+                self.x[passive] = wanted
+                return
+            falling = wanted <= 0
+            steps = np.ones(len(passive))
+            np.divide(now, now - wanted, out=steps, where=falling & (now > wanted))
+            steps[falling & (now <= 0)] = 0.0
+            first = int(np.argmin(steps))
+            self.x[passive] = np.maximum(now + steps[first] * (wanted - now), 0.0)
+            self.x[passive[first]] = 0.0
+            self.system.remove(first)
+
+
+class _System:
+    """Least squares over the passive atoms: (A A' + ridge) x = A b, with these atoms as the rows of A."""
+
+    def __init__(self, rows: Floats, target: Array, ridge: float) -> None:
+        self.rows, self.target, self.ridge = rows, target, ridge
+        self.passive: list[int] = []
+        self.n_changes = 0
+
+    def _is_due(self) -> bool:
+        self.n_changes += 1
+        return self.n_changes % _REFRESH == 0
+
+
+class _GramSystem(_System):
+    """Maintain the inverse of A A' + ridge: bordered when an atom is added, reduced when one is removed."""
+
+    def __init__(self, rows: Floats, target: Array, ridge: float) -> None:
+        super().__init__(rows, target, ridge)
+        self.inverse: Array = np.empty((0, 0))
+        self.moments = np.empty(0)  # A b
+
+    def insert(self, position: int) -> bool:
+        atom = self.rows[position]
+        along = self.rows[self.passive] @ atom
+        carried = self.inverse @ along
+        own = float(atom @ atom) + self.ridge
+        beyond = own - float(along @ carried)  # Schur complement: squared distance to the span, plus ridge
+        if beyond <= _DEPENDENT * own:
+            return False
+        p = len(self.passive)
+        bordered = np.empty((p + 1, p + 1))
+        bordered[:p, :p] = self.inverse
+        bordered[:p, :p] += np.multiply.outer(carried / beyond, carried)
+        bordered[:p, p] = bordered[p, :p] = -carried / beyond
+        bordered[p, p] = 1.0 / beyond
+        self.inverse = bordered
+        self.passive.append(position)
+        self.moments = np.append(self.moments, atom @ self.target)
+        self._refresh()
+        return True
+
+    def remove(self, place: int) -> None:
+        column = np.delete(self.inverse[:, place], place)
+        pivot = self.inverse[place, place]
+        reduced = np.delete(np.delete(self.inverse, place, axis=0), place, axis=1)
+        self.inverse = reduced - np.multiply.outer(column / pivot, column)
+        self.moments = np.delete(self.moments, place)
+        del self.passive[place]
+        self._refresh()
+
+    def solve(self) -> Floats:
+        return self.inverse @ self.moments
+
+    def _refresh(self) -> None:
+        if self._is_due():
+            atoms = self.rows[self.passive]
+            self.inverse = np.linalg.inv(atoms @ atoms.T + self.ridge * np.eye(len(atoms)))
+
+
+class _DualSystem(_System):
+    r"""For more atoms than dimensions: :math:`x = A (A^\top A + \lambda)^{-1} b`, by rank-one updates."""
+
+    def __init__(self, rows: Floats, target: Array, ridge: float) -> None:
+        super().__init__(rows, target, ridge)
+        self.inverse: Array = np.eye(len(target)) / ridge
+
+    def insert(self, position: int) -> bool:
+        self.passive.append(position)
+        self._update(self.rows[position], 1.0)
+        return True
+
+    def remove(self, place: int) -> None:
+        self._update(self.rows[self.passive.pop(place)], -1.0)
+
+    def solve(self) -> Floats:
+        return self.rows[self.passive] @ (self.inverse @ self.target)
+
+    def _update(self, atom: Floats, sign: float) -> None:
+        """Update by Sherman-Morrison."""
+        if self._is_due():
+            atoms = self.rows[self.passive]
+            self.inverse = np.linalg.inv(atoms.T @ atoms + self.ridge * np.eye(atoms.shape[1]))
+            return
+        moved = self.inverse @ atom
+        self.inverse -= np.multiply.outer(moved * (sign / (1.0 + sign * float(atom @ moved))), moved)

@@ -1,6 +1,6 @@
-"""Last-layer gradients of any ``torch.nn.Module``, read by hooks; the model is left exactly as it was.
+"""Last-layer gradients of any ``torch.nn.Module``, read by hooks; the model is left unchanged.
 
-torch is imported inside the functions: strategies that need no gradients work without it.
+torch is imported inside functions: strategies that need no gradients work without it.
 """
 
 from __future__ import annotations
@@ -14,25 +14,27 @@ import numpy as np
 from .._errors import InvalidInputError, InvalidTypeError
 from .._progress import logger
 from .gradients import Gradients, Validation
+from .inputs import load_torch
 from .losses import Loss, per_sample_loss
-from .torch_tensors import load_torch
 
 if TYPE_CHECKING:
     import torch
 
+Batches = Callable[[], Iterator[tuple[Any, Any]]]
+
 
 def linear_layer(model: torch.nn.Module, name: str | None, example: Any) -> torch.nn.Module | None:
-    """The layer of that name, or the linear layer that runs last on an example; None if it is not the last of all.
+    """The layer of that name, or the linear layer that runs last on an example; None if the model ends otherwise.
 
-    Behind it there may be activations and normalisations. A layer with a matrix of its own, such as a convolution,
-    would take what it gives for mere features, and its gradients say little of the loss.
+    Activations and normalisations may follow. If another layer with a weight matrix follows, such as a convolution, the
+    linear layer only computes features for it, and its gradients say little about the loss.
     """
     torch = load_torch()
     linear = {path: module for path, module in model.named_modules() if isinstance(module, torch.nn.Linear)}
     if name is not None:
         if name not in linear:
             raise InvalidInputError(
-                f"layer = {name!r} is no linear layer of the model; there are {', '.join(linear) or 'none'}."
+                f"layer = {name!r} is not a linear layer of the model; choose one of {', '.join(linear) or 'none'}."
             )
         return linear[name]
     ran: list[Any] = []
@@ -40,9 +42,9 @@ def linear_layer(model: torch.nn.Module, name: str | None, example: Any) -> torc
         for module in model.modules():
             is_leaf = next(module.children(), None) is None
             has_matrix = is_leaf and any(p.ndim > 1 for p in module.parameters(recurse=False))
-            # a linear layer may have children: what computes its weights, which run before it
+            # a linear layer may have children that compute its weights, which run before it
             if isinstance(module, torch.nn.Linear) or (
-                has_matrix and not isinstance(module, torch.jit.ScriptModule)  # takes no hooks
+                has_matrix and not isinstance(module, torch.jit.ScriptModule)  # does not support hooks
             ):
                 handle = module.register_forward_hook(lambda module, inputs, output: ran.append(module))
                 hooks.callback(handle.remove)
@@ -52,10 +54,10 @@ def linear_layer(model: torch.nn.Module, name: str | None, example: Any) -> torc
 
 @contextmanager
 def undisturbed(model: torch.nn.Module) -> Iterator[None]:
-    """Evaluation mode inside; afterwards the mode of every module and the random state are what they were.
+    """Run in evaluation mode, then restore the mode of every module and the random state.
 
-    The flags are set one by one: ``model.eval()`` may be overridden, and ``model.train()`` would also wake layers that
-    the user froze. In evaluation mode batch norms do not move and dropout draws nothing.
+    The flags are set one by one: ``model.eval()`` may be overridden, and ``model.train()`` would also change layers
+    that the user froze. In evaluation mode batch norms do not change and dropout draws nothing.
     """
     torch = load_torch()
     modes = [(module, module.training) for module in model.modules()]
@@ -76,14 +78,13 @@ def undisturbed(model: torch.nn.Module) -> Iterator[None]:
 
 
 def device_of(model: torch.nn.Module) -> torch.device:
-    """Where the model's first parameter is."""
-    torch = load_torch()
+    """Device of the model's first parameter."""
     first = next(model.parameters(), None)
-    return torch.device("cpu") if first is None else first.device
+    return load_torch().device("cpu") if first is None else first.device
 
 
 class LayerPass(NamedTuple):
-    """What one pass over samples gave."""
+    """Result of a pass over samples."""
 
     gradients: Gradients
     outputs: np.ndarray  # of the layer
@@ -91,121 +92,111 @@ class LayerPass(NamedTuple):
     is_output: bool  # whether the layer's outputs are the model's
 
 
-def layer_pass(
-    model: torch.nn.Module,
-    batches: Callable[[], Iterator[tuple[Any, Any]]],
-    loss: str | Loss,
-    layer: str | None,
-) -> LayerPass:
-    """Gradients of the loss with respect to a linear layer, over batches ``(x, y)``; without one, in the outputs.
+def layer_pass(model: torch.nn.Module, batches: Batches, loss: str | Loss, layer: str | None) -> LayerPass:
+    """Gradients of the loss in a linear layer, over batches ``(x, y)``; without such a layer, in the outputs.
 
     The forward pass builds no graph up to the layer; from its output on, autograd gives the residuals. Parameters get
     no ``.grad``, and their ``requires_grad`` is neither needed nor changed.
     """
     torch = load_torch()
     compute = per_sample_loss(loss)
-    residuals, inputs, outputs, targets = [], [], [], []
-    is_output = True
     with undisturbed(model), torch.no_grad():
         chosen = linear_layer(model, layer, next(batches())[0][:2])
+        has_bias = chosen is None or chosen.bias is not None
         if chosen is None:
-            return _output_pass(model, batches, compute)
-        calls: list[tuple[Any, Any, Any]] = []  # what the layer was given, its output, the same as handed on
-
-        def catch(module: Any, given: tuple[Any, ...], output: Any) -> Any:
-            # a layer that runs again depends on its own first output, and stays in that graph
-            caught = output if output.requires_grad else output.detach().requires_grad_()
-            torch.set_grad_enabled(True)  # from here to the end of this forward pass
-            calls.append((given[0].detach(), caught, caught.clone()))  # a copy, as in-place layers may follow
-            return calls[-1][2]
-
-        handle = chosen.register_forward_hook(catch)
-        try:
-            for x, y in batches():
-                calls.clear()
-                with torch.no_grad():  # restores the mode that the hook changes
-                    output = only_tensor(model(x))
-                    if not calls:
-                        raise InvalidInputError(
-                            f"layer = {layer!r} took no part in the model's forward pass."
-                        )
-                    losses = _one_each(compute(output, y))
-                    slopes = torch.autograd.grad(losses.sum(), [caught for _, caught, _ in calls])
-                is_output = is_output and len(calls) == 1 and output is calls[0][2] and output.ndim == 2
-                factors = layer_factors(
-                    [given for given, _, _ in calls], slopes, len(x), chosen.bias is not None
-                )
-                residuals.append(factors[0])
-                inputs.append(factors[1])
-                outputs.append(_numpy(calls[-1][1].reshape(len(x), -1)))
-                targets.append(y)
-        finally:
-            handle.remove()
-    vectors = [part for part in inputs if part is not None]
-    inputs_of_all = np.concatenate(vectors) if vectors else None
-    gradients = _checked(Gradients(np.concatenate(residuals), inputs_of_all, chosen.bias is not None))
-    return LayerPass(gradients, np.concatenate(outputs), torch.cat(targets), is_output)
-
-
-def _output_pass(
-    model: torch.nn.Module, batches: Callable[[], Iterator[tuple[Any, Any]]], compute: Loss
-) -> LayerPass:
-    """Gradients in the outputs themselves: those of a bias that is added to them."""
-    torch = load_torch()
-    logger.info("%s ends in no linear layer: gradients are those in its outputs.", type(model).__name__)
-    residuals, outputs, targets = [], [], []
-    for x, y in batches():
-        output = only_tensor(model(x)).detach().requires_grad_()
-        with torch.enable_grad():
-            losses = _one_each(compute(output, y))
-            (slope,) = torch.autograd.grad(losses.sum(), output)
-        residuals.append(_numpy(slope.reshape(len(x), -1)))
-        outputs.append(_numpy(output.reshape(len(x), -1)))
-        targets.append(y)
-    gradients = _checked(Gradients(np.concatenate(residuals)))
-    return LayerPass(gradients, np.concatenate(outputs), torch.cat(targets), output.ndim == 2)
-
-
-def _one_each(losses: Any) -> Any:
-    if losses.ndim == 0:
-        raise InvalidInputError(
-            "the loss reduces over the samples; it must return one loss for each of them."
-        )
-    return losses
-
-
-def _checked(gradients: Gradients) -> Gradients:
+            logger.info(
+                "%s does not end in a linear layer: using gradients in its outputs.", type(model).__name__
+            )
+            parts = [_output_batch(model, x, y, compute) for x, y in batches()]
+        else:
+            with _caught_calls(chosen) as calls:
+                parts = [_layer_batch(model, x, y, compute, calls, layer, has_bias) for x, y in batches()]
+    residuals, inputs, outputs, targets, is_output = zip(*parts, strict=True)
+    factors = None if inputs[0] is None else np.concatenate(inputs)
+    gradients = Gradients(np.concatenate(residuals), factors, has_bias)
     if not gradients.is_finite():
         raise InvalidInputError(
             "the gradients contain NaN or infinity: the model has diverged, or its inputs are not finite."
         )
-    return gradients
+    return LayerPass(gradients, np.concatenate(outputs), torch.cat(targets), all(is_output))
+
+
+@contextmanager
+def _caught_calls(layer: Any) -> Iterator[list[tuple[Any, Any, Any]]]:
+    """Collect the calls of a layer: its input, its output as a leaf of the graph, and the copy that is passed on."""
+    torch = load_torch()
+    calls: list[tuple[Any, Any, Any]] = []
+
+    def catch(module: Any, given: tuple[Any, ...], output: Any) -> Any:
+        # a layer that runs again depends on its own first output, and stays in that graph
+        caught = output if output.requires_grad else output.detach().requires_grad_()
+        torch.set_grad_enabled(True)  # until the end of this forward pass
+        calls.append((given[0].detach(), caught, caught.clone()))  # a copy, as in-place layers may follow
+        return calls[-1][2]
+
+    handle = layer.register_forward_hook(catch)
+    try:
+        yield calls
+    finally:
+        handle.remove()
+
+
+def _layer_batch(
+    model: Any, x: Any, y: Any, compute: Loss, calls: list[Any], layer: str | None, has_bias: bool
+) -> tuple[Any, ...]:
+    """Residuals, inputs, outputs of the layer, targets, and whether these outputs are the model's."""
+    torch = load_torch()
+    calls.clear()
+    with torch.no_grad():  # restores the mode that the hook changes
+        output = only_tensor(model(x))
+        if not calls:
+            raise InvalidInputError(f"layer = {layer!r} took no part in the model's forward pass.")
+        slopes = torch.autograd.grad(_one_each(compute(output, y)).sum(), [caught for _, caught, _ in calls])
+    is_output = len(calls) == 1 and output is calls[0][2] and output.ndim == 2
+    residuals, inputs = layer_factors([given for given, _, _ in calls], slopes, len(x), has_bias)
+    return residuals, inputs, _numpy(calls[-1][1].reshape(len(x), -1)), y, is_output
+
+
+def _output_batch(model: Any, x: Any, y: Any, compute: Loss) -> tuple[Any, ...]:
+    """The same in the outputs of the model: gradients of a bias that is added to them."""
+    torch = load_torch()
+    output = only_tensor(model(x)).detach().requires_grad_()
+    with torch.enable_grad():
+        (slope,) = torch.autograd.grad(_one_each(compute(output, y)).sum(), output)
+    flat = _numpy(slope.reshape(len(x), -1)), None, _numpy(output.reshape(len(x), -1))
+    return *flat, y, output.ndim == 2
+
+
+def _one_each(losses: Any) -> Any:
+    if losses.ndim == 0:
+        raise InvalidInputError("the loss reduces over the samples; it must return one loss per sample.")
+    return losses
 
 
 def layer_factors(
     given: Sequence[Any], slopes: Sequence[Any], n: int, has_bias: bool
 ) -> tuple[np.ndarray, np.ndarray | None]:
-    """Residuals and inputs of a layer that ran once on vectors; else the product, summed over the places it ran at."""
+    """Residuals and inputs of a layer that ran once on vectors; otherwise the products, summed over its calls."""
     torch = load_torch()
     if len(given) == 1 and given[0].ndim == 2 and len(given[0]) == n:
         return _numpy(slopes[0]), _numpy(given[0])
     for tensor in given:
         if tensor.ndim < 2 or len(tensor) != n:
             raise InvalidInputError(
-                f"the layer was given a tensor of shape {tuple(tensor.shape)} for {n} samples; "
-                "it must have one row for each of them. Name another with layer=."
+                f"the layer received a tensor of shape {tuple(tensor.shape)} for {n} samples; it must have one row "
+                "for each of them. Choose another layer with layer=."
             )
-    inputs = torch.cat([tensor.reshape(n, -1, tensor.shape[-1]) for tensor in given], dim=1)  # (n, places, H)
-    residuals = torch.cat(
-        [slope.reshape(n, -1, slope.shape[-1]) for slope in slopes], dim=1
-    )  # (n, places, C)
+    inputs, residuals = (
+        torch.cat([tensor.reshape(n, -1, tensor.shape[-1]) for tensor in tensors], dim=1)
+        for tensors in (given, slopes)
+    )  # (n, places, H), (n, places, C)
     if has_bias:
         inputs = torch.cat([inputs, torch.ones_like(inputs[..., :1])], dim=2)
     return _numpy(torch.einsum("npc,nph->nch", residuals, inputs).reshape(n, -1)), None
 
 
 def validation_of(found: LayerPass, loss: str | Loss) -> Validation:
-    """The validation loss as a function of the last layer; its residuals by autograd from the outputs alone."""
+    """The validation loss as a function of the last layer, with residuals computed from the outputs alone."""
     torch = load_torch()
     if not found.is_output:
         return Validation(found.gradients, found.outputs)
@@ -213,7 +204,7 @@ def validation_of(found: LayerPass, loss: str | Loss) -> Validation:
         labels = found.targets.long().cpu().numpy()
         return Validation(found.gradients, found.outputs, lambda outputs: softmax_residuals(outputs, labels))
     compute, targets = per_sample_loss(loss), found.targets
-    kind = torch.from_numpy(found.outputs[:0]).dtype  # a loss with class weights refuses another
+    kind = torch.from_numpy(found.outputs[:0]).dtype  # a loss with class weights accepts no other
 
     def residuals_at(outputs: np.ndarray) -> np.ndarray:
         leaf = torch.from_numpy(outputs).to(targets.device, kind).detach().requires_grad_()
@@ -225,7 +216,7 @@ def validation_of(found: LayerPass, loss: str | Loss) -> Validation:
 
 
 def softmax_residuals(outputs: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Softmax - onehot: the gradient of the cross entropy, some times faster than by autograd."""
+    """Softmax - onehot: the gradient of the cross entropy, a few times faster than autograd."""
     residuals = np.exp(outputs - outputs.max(axis=1, keepdims=True))
     residuals /= residuals.sum(axis=1, keepdims=True)
     residuals[np.arange(len(labels)), labels] -= 1.0
@@ -233,7 +224,7 @@ def softmax_residuals(outputs: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
 
 def only_tensor(output: Any) -> Any:
-    """The tensor of a model's output: itself, its ``logits``, or the first of several."""
+    """The tensor in a model's output: itself, its ``logits``, or the first of several."""
     torch = load_torch()
     if isinstance(output, torch.Tensor):
         return output
@@ -247,9 +238,7 @@ def only_tensor(output: Any) -> Any:
 
 
 def _numpy(tensor: Any) -> np.ndarray:
-    """Floats of a tensor of any device; half precision, which NumPy lacks or sums badly, becomes single."""
+    """Convert a tensor to NumPy; half precision, which NumPy lacks or sums badly, becomes single."""
     torch = load_torch()
     tensor = tensor.detach().cpu()
-    if tensor.dtype not in (torch.float32, torch.float64):
-        tensor = tensor.float()
-    return tensor.numpy()
+    return (tensor if tensor.dtype in (torch.float32, torch.float64) else tensor.float()).numpy()

@@ -1,4 +1,7 @@
-"""Samples in whatever container they come: as matrices for the strategies, as batches for a model."""
+"""Samples in any container: as matrices for the strategies, as batches of tensors for a model.
+
+torch is imported inside functions: strategies that need no gradients work without it.
+"""
 
 from __future__ import annotations
 
@@ -8,19 +11,43 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._containers import as_numpy, take_rows
-from .._errors import InvalidInputError, InvalidTypeError
+from .._errors import InvalidInputError, InvalidTypeError, MissingExtraError
 from .._validation import check_count
 
-Rows = NDArray[np.int64]
+Indices = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+def load_torch() -> Any:
+    """Import torch, or say what to install."""
+    try:
+        import torch
+    except ImportError as error:
+        raise MissingExtraError("gradients of a model need PyTorch: pip install 'coresift[train]'") from error
+    return torch
+
+
+def as_tensor(values: Any, what: str) -> Any:
+    """Convert numbers in any container to a tensor."""
+    torch = load_torch()
+    if isinstance(values, torch.Tensor):
+        return values
+    array = as_numpy(values)
+    if array.dtype.kind not in "biufc":
+        raise InvalidInputError(
+            f"{what} holds {array.dtype}, and the model needs numbers. Convert text labels to numbers with "
+            "numpy.unique(y, return_inverse=True)[1]."
+        )
+    return torch.as_tensor(np.require(array, requirements=["W"]))  # torch warns about read-only memory
 
 
 def has_fractions(labels: NDArray[Any]) -> bool:
-    """Whether some of the labels, one a sample, are no whole numbers: then they are no classes."""
+    """Whether some labels, one per sample, are not whole numbers and hence not classes."""
     return labels.ndim == 1 and labels.dtype.kind == "f" and bool(np.any(labels % 1 != 0))
 
 
 def flattened(X: Any) -> Any:
-    """Inputs as a matrix (n, d): sparse matrices and frames as they are, items of a data set stacked."""
+    """Flatten inputs to a matrix (n, d): sparse matrices as CSR, items of a data set stacked."""
     if hasattr(X, "tocsr"):
         return X.tocsr()
     if _is_dataset(X):
@@ -32,31 +59,39 @@ def flattened(X: Any) -> Any:
 
 
 def principal(matrix: Any, n_components: int) -> NDArray[Any]:
-    """Project rows onto their leading principal components."""
+    """Project onto the first principal components."""
     from sklearn.decomposition import PCA
 
     n_components = check_count(n_components, "n_components")
     if isinstance(matrix, np.ndarray):
         pca = PCA(min(n_components, *matrix.shape), random_state=0)
-    else:  # the solver for sparse matrices finds one less
+    else:  # the solver for sparse matrices finds one component less
         pca = PCA(min(n_components, min(matrix.shape) - 1), svd_solver="arpack", random_state=0)
-    with np.errstate(invalid="ignore"):  # shares of no variance at all, where all rows are equal
+    with np.errstate(invalid="ignore"):  # 0 / 0 in the explained variance where all rows are equal
         return pca.fit_transform(matrix)
 
 
-def class_positions(labels: NDArray[Any]) -> dict[Any, Rows]:
-    """Row numbers of each class."""
+def dense_centred(matrix: Any) -> Floats:
+    """Features as a dense matrix about their mean: squares of large numbers would lose the distances."""
+    found = np.asarray(matrix.toarray() if hasattr(matrix, "toarray") else matrix, dtype=np.float64)
+    if not np.isfinite(found).all():
+        raise InvalidInputError("features contain NaN or infinity; distances need finite numbers.")
+    return found - found.mean(axis=0)
+
+
+def class_positions(labels: NDArray[Any]) -> dict[Any, Indices]:
+    """Positions of each class, in the order of the labels."""
     if labels.ndim != 1:
         raise InvalidInputError(
-            f"labels of shape {labels.shape} are no classes: one label a sample is needed."
+            f"labels have shape {labels.shape}; per-class selection needs one label per sample."
         )
     found, numbers, counts = np.unique(labels, return_inverse=True, return_counts=True)
     order = np.argsort(numbers, kind="stable")
     return dict(zip(found.tolist(), np.split(order, np.cumsum(counts)[:-1]), strict=True))
 
 
-def batch_of(X: Any, y: Any, rows: Rows) -> tuple[Any, Any]:
-    """Inputs and targets of some rows of arrays, or of a data set, whose items may carry their own targets."""
+def batch_of(X: Any, y: Any, rows: Indices) -> tuple[Any, Any]:
+    """Inputs and targets of some rows of arrays, or of a data set, whose items may include targets."""
     if not _is_dataset(X):
         if y is None:
             raise InvalidInputError("gradients need labels: give the context y (and y_val).")
@@ -73,7 +108,7 @@ def batch_of(X: Any, y: Any, rows: Rows) -> tuple[Any, Any]:
 
 
 def _is_dataset(X: Any) -> bool:
-    """Whether X has items of its own, maybe with targets, and is no table of numbers."""
+    """Whether X is a map-style data set rather than a table of numbers."""
     if hasattr(X, "shape") or isinstance(X, tuple):
         return False
     if not isinstance(X, list):
@@ -84,11 +119,3 @@ def _is_dataset(X: Any) -> bool:
 
 def _input_of(item: Any) -> Any:
     return item[0] if isinstance(item, tuple | list) else item
-
-
-def dense_centred(matrix: Any) -> NDArray[np.float64]:
-    """Features as (n, d) numbers about their mean: the squares of far-away features would lose the distances."""
-    found = np.asarray(matrix.toarray() if hasattr(matrix, "toarray") else matrix, dtype=np.float64)
-    if not np.isfinite(found).all():
-        raise InvalidInputError("features contain NaN or infinity; distances need numbers.")
-    return found - found.mean(axis=0)

@@ -1,7 +1,4 @@
-"""Losses by name or as modules: which kind they are, and one loss for each sample.
-
-torch is imported inside the functions: strategies that need no gradients work without it.
-"""
+"""Losses by name or as modules: their kind, and one loss per sample."""
 
 from __future__ import annotations
 
@@ -11,10 +8,10 @@ from enum import Enum
 from typing import Any
 
 from .._errors import InvalidInputError
-from .torch_tensors import load_torch
+from .inputs import load_torch
 
 Loss = Callable[[Any, Any], Any]
-LOSSES = {  # and what PyTorch calls them
+LOSSES = {  # with their names in PyTorch
     "cross_entropy": "CrossEntropyLoss",
     "mse": "MSELoss",
     "l1": "L1Loss",
@@ -26,7 +23,7 @@ LOSSES = {  # and what PyTorch calls them
 class Kind(Enum):
     """What the targets of a loss are."""
 
-    CLASSES = "the number of a class, one a sample"
+    CLASSES = "the number of a class, one per sample"
     NUMBERS = "a number for each output"
     SWITCHES = "0 or 1 for each output"
 
@@ -36,10 +33,14 @@ _KINDS = {
     **dict.fromkeys(("MSELoss", "L1Loss", "SmoothL1Loss", "HuberLoss"), Kind.NUMBERS),
     **dict.fromkeys(("BCELoss", "BCEWithLogitsLoss"), Kind.SWITCHES),
 }
+_BOUNDED = (  # losses whose slope in the outputs is bounded
+    *("CrossEntropyLoss", "NLLLoss", "BCEWithLogitsLoss", "MultiLabelSoftMarginLoss"),
+    *("L1Loss", "SmoothL1Loss", "HuberLoss"),
+)
 
 
 def kind_of(loss: Any, *, derived: bool = True) -> Kind | None:
-    """The kind of a loss of PyTorch, or of a class derived from one; None for a function of the user."""
+    """The kind of a PyTorch loss, or of a class derived from one; None for a user's function."""
     if isinstance(loss, str):
         return _KINDS.get(LOSSES.get(loss, ""))
     kinds = type(loss).__mro__ if derived else (type(loss),)
@@ -47,8 +48,13 @@ def kind_of(loss: Any, *, derived: bool = True) -> Kind | None:
     return next((_KINDS[name] for name in names if name in _KINDS), None)
 
 
+def has_bounded_slope(loss: Any) -> bool:
+    """Whether the derivative of one sample's loss in the outputs is bounded, as far as the name of the loss tells."""
+    return (LOSSES.get(loss) if isinstance(loss, str) else type(loss).__name__) in _BOUNDED
+
+
 def per_sample_loss(loss: str | Loss) -> Loss:
-    """A function of outputs and targets to losses that are not reduced over the samples."""
+    """A function of outputs and targets that returns one loss per sample."""
     nn = load_torch().nn
     if isinstance(loss, str) and loss in LOSSES:
         return _guarded(getattr(nn, LOSSES[loss])(reduction="none"))
@@ -58,38 +64,30 @@ def per_sample_loss(loss: str | Loss) -> Loss:
             f"loss = {loss!r} is not one of {known}, nor a function of outputs and targets."
         )
     if getattr(loss, "reduction", "none") != "none":
-        # a module such as CrossEntropyLoss(): the caller's own keeps its reduction
-        loss = copy.copy(loss)
+        loss = copy.copy(loss)  # the caller's module keeps its reduction
         loss.reduction = "none"  # type: ignore[attr-defined]
     return _guarded(loss)
 
 
 def with_class_numbers(targets: Any, loss: Any) -> Any:
-    """Labels (n,) of a loss of classes as PyTorch wants them, whatever type of whole numbers they have.
-
-    Shares (n, K) of the classes are left as they are.
-    """
+    """Convert labels (n,) of a classification loss to int64. Class probabilities (n, K) are left unchanged."""
     if kind_of(loss, derived=False) is not Kind.CLASSES:
         return targets
-    if targets.ndim != 1:
-        if targets.is_floating_point() and bool((targets < 0).any()):
-            raise InvalidInputError(
-                "y has numbers below 0, but the loss is one of classes: choose another, such as 'mse'."
-            )
-        return targets
-    if targets.is_floating_point() and bool((targets % 1 != 0).any()):
+    is_float, is_labels = targets.is_floating_point(), targets.ndim == 1
+    if is_float and bool((targets % 1 != 0).any() if is_labels else (targets < 0).any()):
+        wrong = "fractions" if is_labels else "negative numbers"
         raise InvalidInputError(
-            "y has numbers with fractions, but the loss is one of classes: choose another, such as 'mse'."
+            f"y has {wrong}, but the loss is for classification: choose another, such as 'mse'."
         )
-    return targets.long()
+    return targets.long() if is_labels else targets
 
 
 def _guarded(loss: Loss) -> Loss:
-    """A loss that takes the targets that people have: classes of any integer type, numbers (n,) beside (n, 1)."""
+    """A loss that accepts classes of any integer type and targets (n,) for outputs (n, 1), and explains errors."""
     own, inherited = kind_of(loss, derived=False), kind_of(loss)
 
     def guarded(outputs: Any, targets: Any) -> Any:
-        # a class that is derived from PyTorch's may want more in its targets than there are outputs
+        # a class derived from PyTorch's may need more numbers in its targets than there are outputs
         is_alike = own is not None or targets.numel() == outputs.numel()
         if inherited in (Kind.NUMBERS, Kind.SWITCHES) and is_alike:
             targets = _of_shape(targets, outputs)
@@ -97,8 +95,8 @@ def _guarded(loss: Loss) -> Loss:
             targets = targets.long()
         if own is Kind.CLASSES and outputs.ndim == 2 and outputs.shape[1] == 1:
             raise InvalidInputError(
-                "the model has one output, and a loss of classes is 0 for every sample of one class: choose 'mse' for "
-                "numbers, 'bce' for yes and no, or one output for each class."
+                "the model has one output, and the cross entropy of one class is always 0: choose 'mse' for numbers, "
+                "'bce' for binary labels, or one output for each class."
             )
         try:
             losses = loss(outputs, targets)
@@ -106,14 +104,14 @@ def _guarded(loss: Loss) -> Loss:
             if own is not Kind.CLASSES:
                 raise
             raise InvalidInputError(
-                f"y has the labels {int(targets.min())} to {int(targets.max())}, but the model {outputs.shape[1]} "
+                f"y has labels {int(targets.min())} to {int(targets.max())}, but the model has {outputs.shape[1]} "
                 f"outputs: labels must be from 0 to {outputs.shape[1] - 1}."
             ) from error
         n = len(outputs)
         if n > 1 and tuple(outputs.shape) == (n, 1) and tuple(losses.shape) == (n, n):
             raise InvalidInputError(
-                f"the loss of outputs {tuple(outputs.shape)} and targets {tuple(targets.shape)} has the shape "
-                f"{tuple(losses.shape)}: one number a sample is needed. Give targets of shape ({n}, 1)."
+                f"the loss of outputs {tuple(outputs.shape)} and targets {tuple(targets.shape)} has shape "
+                f"{tuple(losses.shape)} instead of one number per sample. Give targets of shape ({n}, 1)."
             )
         return losses
 
@@ -121,10 +119,10 @@ def _guarded(loss: Loss) -> Loss:
 
 
 def _of_shape(targets: Any, outputs: Any) -> Any:
-    """Numbers beside numbers: targets (n,) beside outputs (n, 1) would broadcast to (n, n)."""
+    """Give targets the shape of the outputs: (n,) beside (n, 1) would broadcast to (n, n)."""
     if targets.numel() != outputs.numel():
         raise InvalidInputError(
-            f"targets of shape {tuple(targets.shape)} beside outputs of shape {tuple(outputs.shape)}: one is needed "
-            "for each output."
+            f"targets have shape {tuple(targets.shape)} and outputs {tuple(outputs.shape)}: one target is needed for "
+            "each output."
         )
     return targets.reshape(outputs.shape).to(outputs.dtype)

@@ -6,7 +6,6 @@ from typing import Any
 
 from .._errors import InvalidInputError, InvalidTypeError
 from .adaptive import AdaptiveCoreset
-from .classes import PerClass
 from .cover import Cover
 from .craig import Craig
 from .fixed import FixedCoreset
@@ -15,7 +14,7 @@ from .gradmatch import GradMatch
 from .sensitivity import RBF
 from .simple import AdaptiveRandom, Full, Random
 from .strategy import Strategy
-from .wrappers import PerBatch, Warm
+from .wrappers import PerBatch, PerClass, Warm
 
 _PLAIN: dict[str, Strategy] = {
     "RANDOM": Random(),
@@ -40,25 +39,25 @@ _REGISTRY: dict[str, Strategy] = {
 
 
 def registry() -> dict[str, Strategy]:
-    """The strategies by the paper's names, and those that were registered. They have no state: use them as they are."""
+    """Strategies by the paper's names, and registered ones. They have no state and can be shared."""
     return dict(_REGISTRY)
 
 
 def register(name: str, strategy: Any, *, replace: bool = False) -> None:
-    """Give a strategy a name: anything with ``select(context, budget, rng) -> Coreset``."""
+    """Register a strategy, any object with ``select(context, budget, rng) -> Coreset``, under a name."""
     key = _key(name)
     if not isinstance(strategy, Strategy) or isinstance(strategy, type):
-        raise InvalidTypeError(f"{strategy!r} is no strategy: it must be an object with a method select.")
+        raise InvalidTypeError(f"{strategy!r} is not a strategy: it must be an object with a method select.")
     if key in _REGISTRY and not replace:
-        raise InvalidInputError(f"there is a strategy {key!r} already; pass replace=True to replace it.")
+        raise InvalidInputError(f"strategy {key!r} already exists; pass replace=True to replace it.")
     _REGISTRY[key] = strategy
 
 
 def strategy_named(name: str) -> Strategy:
-    """The strategy of that name, in any case, with ``-`` or ``_``."""
+    """Look up a strategy by name, ignoring case, with ``-`` or ``_``."""
     found = _REGISTRY.get(_key(name))
     if found is None:
-        raise InvalidInputError(f"strategy {name!r} is unknown; there are {', '.join(_REGISTRY)}.")
+        raise InvalidInputError(f"strategy {name!r} is unknown; choose one of {', '.join(_REGISTRY)}.")
     return found
 
 

@@ -1,4 +1,4 @@
-"""All of the data, and uniform draws: what every other strategy is measured against."""
+"""All data, and uniform draws: the baselines."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .._validation import check_count
 from ..coresets.coreset import Coreset
+from ..coresets.uniform import uniform_coreset
 from .context import SelectionContext
-from .strategy import Selector, everything
+from .strategy import Selector
 
-_FIXED = 1  # keeps the stream of the fixed draw apart from others of the same seed
+_FIXED = 1  # separates the stream of the fixed draw from others of the same seed
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,28 +19,28 @@ class Full(Selector):
     """All samples, whatever the budget, each of weight 1."""
 
     def _select(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Coreset:
-        return everything(context, self.name)
+        return self.everything(context)
 
 
 @dataclass(frozen=True, eq=False)
 class AdaptiveRandom(Selector):
-    """A uniform draw without repeats, afresh at every selection; each sample weighs n / budget, so the sum is n."""
+    """A uniform draw without repeats, new at every selection; each sample weighs n / budget, so the sum is n."""
 
     @property
     def name(self) -> str:
-        """As the paper writes it."""
+        """Name recorded in ``Coreset.method``."""
         return "adaptive-random"
 
     def _select(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Coreset:
-        return _uniform(context, rng.choice(context.n_samples, size, replace=False), self.name)
+        return uniform_coreset(context.n_samples, size, rng, sample_weight=context.sizes, method=self.name)
 
 
 @dataclass(frozen=True, eq=False)
 class Random(Selector):
-    """A uniform draw without repeats, made once and kept: the same at every selection of a run.
+    """A uniform draw without repeats, made once: the same at every selection of a run.
 
-    It does not look at the generator of the selection. It follows from a seed and from nothing else, so there is no
-    state to lose when a run is resumed; a smaller budget selects a part of what a larger one does.
+    It ignores the generator of the selection and depends on a seed alone, so a resumed run has no state to lose. A
+    smaller budget selects a part of a larger one.
 
     Parameters
     ----------
@@ -50,16 +50,8 @@ class Random(Selector):
 
     seed: int | None = None
 
-    def _check(self) -> None:
-        if self.seed is not None:
-            check_count(self.seed, "seed", 0)
-
     def _select(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Coreset:
-        own = context.fixed_rng(_FIXED, self.seed)
-        return _uniform(context, own.permutation(context.n_samples)[:size], self.name)
-
-
-def _uniform(context: SelectionContext, rows: np.ndarray, name: str) -> Coreset:
-    n, sizes = context.n_samples, context.sizes
-    weights = sizes[rows] * (n / len(rows))
-    return Coreset(rows, weights, n, method=name, total_weight=float(sizes.sum()))
+        own, sizes = context.fixed_rng(_FIXED, self.seed), context.sizes
+        return uniform_coreset(
+            context.n_samples, size, own, sample_weight=sizes, nested=True, method=self.name
+        )

@@ -4,37 +4,59 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
-from threadpoolctl import threadpool_limits  # scikit-learn needs it, so it is there
+from threadpoolctl import threadpool_limits  # a dependency of scikit-learn
 
 from .._validation import check_budget, check_count, check_generator
 from ..coresets.coreset import Coreset
 from .context import SelectionContext
 
+T = TypeVar("T")
+Checks = Mapping[str, Callable[[Any, str], Any]]  # validators of settings, which may be None
+
 
 @runtime_checkable
 class Strategy(Protocol):
-    """Anything that selects. :class:`Selector` is a convenient base, and no more than that."""
+    """Anything that selects. :class:`Selector` is a convenient base, but not required.
+
+    A training loop reads three optional attributes of a strategy, or of the strategy it wraps (``.strategy``):
+    ``needs_validation`` (hold out a validation split), ``reuses_norms`` (record gradient norms while training) and
+    ``phases(n_epochs, fraction)`` (train on all data first).
+    """
 
     def select(self, context: SelectionContext, budget: int | float, rng: np.random.Generator) -> Coreset:
-        """Choose ``budget`` of the context's items, and weigh them."""
+        """Select ``budget`` of the context's items, and weigh them."""
         ...
 
 
 class Selector(ABC):
-    """Base of the strategies here: the budget is checked, and a budget of everything is everything.
+    """Base class of the strategies.
 
-    A strategy holds its settings and nothing else. What it learns of the data is kept by the context
-    (:meth:`SelectionContext.kept`), so one object serves many runs at a time, and a run that is resumed selects what
-    it would have selected.
+    A new strategy is a frozen dataclass of its settings with one method, ``_select``, which returns ``size`` distinct
+    items; :meth:`coreset` wraps them. ``checks`` maps settings to validators ``(value, name)``. Features, labels
+    and gradients come from the context; so do the generators of draws that are made once in a run
+    (:meth:`SelectionContext.fixed_rng`). Strategies have no state: :meth:`once` stores results in the context. So one
+    object serves many runs, and a resumed run selects what it would have selected.
+
+    Examples
+    --------
+    >>> from coresift.selection import SelectionContext, Selector
+    >>> class Smallest(Selector):
+    ...     def _select(self, context, size, rng):
+    ...         return self.coreset(context, np.argsort(context.features()[:, 0])[:size])
+    >>> Smallest().select(SelectionContext(np.eye(4)), 3, np.random.default_rng(0)).indices
+    array([1, 2, 3])
     """
 
+    checks: ClassVar[Checks] = {}
+
     def select(self, context: SelectionContext, budget: int | float, rng: np.random.Generator) -> Coreset:
-        """Choose items of the context.
+        """Select items of the context.
 
         Parameters
         ----------
@@ -42,71 +64,98 @@ class Selector(ABC):
         budget : int or float
             A number of samples, or a fraction of them in (0, 1], rounded up.
         rng : numpy.random.Generator
-            Everything that is drawn anew at a selection comes from it.
+            Source of everything that is drawn anew at each selection.
 
         Returns
         -------
         Coreset
-            Exactly as many distinct samples as the budget asks for.
+            As many distinct samples as the budget asks for; all of them, with their own weights, if it is everything.
         """
         size = check_budget(budget, context.n_samples, "budget")
         rng = check_generator(rng, "rng")
         self._check()
-        if size == context.n_samples:
-            return everything(context, self.name)
-        return self._select(context, size, rng)
+        return self.everything(context) if size == context.n_samples else self._select(context, size, rng)
 
     @property
     def name(self) -> str:
-        """As it is written into ``Coreset.method``."""
+        """Name recorded in ``Coreset.method``."""
         return type(self).__name__.lower()
 
-    def _check(self) -> None:  # noqa: B027 - most strategies have nothing to check
-        """Refuse settings that cannot be used."""
+    def coreset(
+        self, context: SelectionContext, rows: Any, weights: Any = None, remark: str = "", **fields: Any
+    ) -> Coreset:
+        """Wrap selected rows, each with its own weight by default. A remark is added to the name in brackets."""
+        return Coreset(
+            rows,
+            context.sizes[rows] if weights is None else weights,
+            context.n_samples,
+            method=f"{self.name} ({remark})" if remark else self.name,
+            total_weight=float(context.sizes.sum()),
+            **fields,
+        )
+
+    def everything(self, context: SelectionContext) -> Coreset:
+        """Select all items, each with its own weight."""
+        return self.coreset(context, np.arange(context.n_samples))
+
+    def once(
+        self, context: SelectionContext, compute: Callable[[], T], *key: Any, ignore: tuple[str, ...] = ()
+    ) -> T:
+        """Compute something once in a run for these settings (except those in ``ignore``) and this key."""
+        settings = (value for name, value in vars(self).items() if name not in ignore)
+        values = (value if isinstance(value, str | int | float | None) else id(value) for value in settings)
+        # the strategy is stored too, so that the ids in the key are not reused
+        found: tuple[T, Any] = context.kept((type(self), *key, *values), lambda: (compute(), self))
+        return found[0]
+
+    def _check(self) -> None:
+        """Reject invalid settings."""
+        for name, check in self.checks.items():
+            if getattr(self, name) is not None:
+                check(getattr(self, name), name)
 
     @abstractmethod
     def _select(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Coreset: ...
 
 
 def one_blas_thread() -> AbstractContextManager[Any]:
-    """For loops of many small products of matrices: threads gain nothing there, and on a busy machine they wait for
-    each other twenty times longer than they compute. Nor does the result then depend on their number."""
+    """Use one BLAS thread for loops of many small matrix products.
+
+    Threads gain nothing there and, on a busy machine, wait for each other. Results no longer depend on their number.
+    """
     return threadpool_limits(1, user_api="blas")
 
 
-def everything(context: SelectionContext, name: str) -> Coreset:
-    """All items, each standing for itself."""
-    n = context.n_samples
-    return Coreset(np.arange(n), context.sizes, n, method=name, total_weight=float(context.sizes.sum()))
-
-
 @dataclass(frozen=True)
-class Plan:
-    """The epochs of a run: first some on all the data, then some on the subset."""
+class Phases:
+    """Number of epochs on all data, and then on the subset."""
 
     n_full: int
     n_subset: int
 
     @property
     def total(self) -> int:
-        """Epochs in all."""
+        """Number of epochs of the run."""
         return self.n_full + self.n_subset
 
-    def selects_at(self, epoch: int, every: int) -> bool:
-        """Whether a loop that selects every so many epochs selects before this one: at the start, at the end of the
-        warm start, and from there at each multiple."""
+    def selection_epoch(self, epoch: int, every: int) -> int:
+        """The epoch before which the subset of ``epoch`` is selected, if one is selected every ``every`` epochs."""
         since = epoch - self.n_full
-        return epoch == 0 or (since >= 0 and since % check_count(every, "every") == 0)
+        return 0 if since < 0 else epoch - since % check_count(every, "every")
+
+    def selects_at(self, epoch: int, every: int) -> bool:
+        """Whether to select before this epoch: at the start, after the warm start, and every ``every`` epochs then."""
+        return epoch == 0 or epoch == self.selection_epoch(epoch, every)
 
 
-def plan(strategy: Any, n_epochs: int, fraction: float) -> Plan:
-    """The epochs of a run of a strategy on a fraction of the data, when ``n_epochs`` were asked for."""
-    own = getattr(strategy, "plan", None)
-    return Plan(0, n_epochs) if own is None else own(n_epochs, fraction)
+def phases(strategy: Any, n_epochs: int, fraction: float) -> Phases:
+    """The phases of a run of ``n_epochs`` on a fraction of the data: those of the strategy, or the subset only."""
+    own = getattr(strategy, "phases", None)
+    return Phases(0, n_epochs) if own is None else own(n_epochs, fraction)
 
 
 def asks_for(strategy: Any, what: str) -> bool:
-    """Whether a strategy, or one that it is made of, says of itself that it needs something of a training loop."""
+    """Whether a strategy, or one that it wraps, has a true attribute of this name."""
     while strategy is not None:
         if getattr(strategy, what, False):
             return True
@@ -114,6 +163,11 @@ def asks_for(strategy: Any, what: str) -> bool:
     return False
 
 
+def name_of(strategy: Any) -> str:
+    """Name of any strategy, also of one without a ``name``."""
+    return getattr(strategy, "name", type(strategy).__name__.lower())
+
+
 def rounded_up(value: float) -> int:
-    """The next integer; 0.1 * 30 is a little above 3 in floats, and means 3."""
+    """Round up, allowing for rounding errors: 0.1 * 30 is a little above 3 in floats."""
     return math.ceil(value * (1.0 - 1e-12))

@@ -1,8 +1,8 @@
-r"""How far a weighted draw is from the sum of vectors that it stands for: exact formulas, and when a draw pays.
+r"""Variance of a weighted draw as an estimate of a sum of vectors, and when a draw by scores pays.
 
 The vectors are last-layer gradients :math:`a_i` of n rows of weight :math:`u_i`; :math:`A = \sum u_i a_i`. A draw of m
-rows with inclusion probabilities :math:`\pi_i` and weights :math:`u_i / \pi_i` has the expectation A. The docs page
-"Adaptive coresets" has the derivations.
+rows with inclusion probabilities :math:`\pi_i` and weights :math:`u_i / \pi_i` has the expectation A. The derivations
+are on the docs page "Adaptive coresets".
 """
 
 from __future__ import annotations
@@ -11,27 +11,25 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .._errors import InvalidInputError
 from .gradients import Gradients
+from .inputs import Floats, Indices
 
-Floats = NDArray[np.float64]
+_ROUNDING = 1e-12  # a difference of sums below this share of the squares counts as zero
 
-_ROUNDING = 1e-12  # below this share of the squares a difference of sums is not told from zero
-
-FORWARD_SHARE = 1 / 3  # a forward pass is a third of forward and backward, which costs two forward passes
+FORWARD_SHARE = 1 / 3  # cost of a forward pass in training steps: a backward pass costs two forward passes
 
 
-def gradient_norms(gradients: Gradients, rows: NDArray[np.int64] | None = None) -> Floats:
-    """Lengths of the gradients, in float64; refused where they are not finite. ``rows`` are their names in errors."""
+def gradient_norms(gradients: Gradients, rows: Indices | None = None) -> Floats:
+    """Norms of the gradients in float64; raise an error that names the row if one is not finite."""
     norms = np.sqrt(gradients.sq_norms().astype(np.float64))
     if not np.isfinite(norms).all():
         place = int(np.flatnonzero(~np.isfinite(norms))[0])
         row = place if rows is None else int(rows[place])
         raise InvalidInputError(
-            f"the gradient of row {row} has the norm {norms[place]}: gradients must be finite. The model has diverged, "
-            "or the gradients that were given are not."
+            f"the gradient of row {row} has the norm {norms[place]}: gradients must be finite. The model may have "
+            "diverged."
         )
     return norms
 
@@ -39,13 +37,13 @@ def gradient_norms(gradients: Gradients, rows: NDArray[np.int64] | None = None) 
 def draw_probabilities(
     norms: Floats, weights: Floats, mix: float, model_free: Floats | None = None
 ) -> Floats:
-    r"""Shares of a draw: :math:`p_i = (1 - \mu)\, u_i |a_i| / \sum u |a| + \mu q_i`; q alone if all gradients vanish.
+    r"""Shares of a draw: :math:`p_i = (1 - \mu)\, u_i |a_i| / \sum u |a| + \mu q_i`; q alone if all gradients are zero.
 
     The q are the shares of the model-free draw, by default :math:`1/n`.
 
     By Cauchy-Schwarz :math:`\sum (u_i |a_i|)^2 / p_i \ge (\sum u_i |a_i|)^2`, with equality for
     :math:`p \propto u |a|`: no other shares give a smaller variance. The floor :math:`\mu q` bounds every weight, and
-    multiplies the sum on the left by :math:`1 / (1 - \mu)` at most.
+    multiplies the sum on the left by at most :math:`1 / (1 - \mu)`.
     """
     masses = weights * (norms / (norms.max(initial=0.0) or 1.0))  # scaled: no overflow, no denormal numbers
     total = masses.sum()
@@ -54,25 +52,23 @@ def draw_probabilities(
 
 
 def inclusion_probabilities(shares: Floats, size: int) -> Floats:
-    r"""Of a draw of ``size`` rows without repeats: :math:`\pi_i = \min(1, \lambda p_i)` with :math:`\sum \pi_i = m`.
+    r"""Inclusion probabilities of m distinct rows: :math:`\pi_i = \min(1, \lambda p_i)` with :math:`\sum \pi_i = m`.
 
-    :math:`\lambda \ge m`, so that :math:`\pi_i \ge \min(1, m p_i)`: rows that are certain leave more to the others.
+    :math:`\lambda \ge m`, hence :math:`\pi_i \ge \min(1, m p_i)`: rows that are certain leave more to the others.
     """
     if size >= len(shares):
         return np.ones(len(shares))
     descending = -np.sort(-shares)
-    tails = np.cumsum(descending[::-1])[::-1]  # summed upwards: no cancellation
+    tails = np.cumsum(descending[::-1])[::-1]  # summed from the smallest: no cancellation
     scale = (size - np.arange(size)) / tails[:size]  # lambda if the first k rows are certain
-    certain = (
-        int(np.argmax(scale * descending[:size] < 1.0)) if (scale * descending[:size] < 1.0).any() else size
-    )
-    if certain == size:  # as many certain rows as are drawn: the others are left the rounding
-        certain = size - 1
+    is_uncertain = scale * descending[:size] < 1.0
+    # if all drawn rows are certain, the others get what rounding leaves
+    certain = int(np.argmax(is_uncertain)) if is_uncertain.any() else size - 1
     return np.minimum(1.0, scale[certain] * shares)
 
 
 def replacement_variance(gradients: Gradients, norms: Floats, weights: Floats, shares: Floats) -> float:
-    r"""m times the variance of m independent draws: :math:`\sum (u_i |a_i|)^2 / p_i - |A|^2`, exactly."""
+    r"""The exact variance of m independent draws, times m: :math:`\sum (u_i |a_i|)^2 / p_i - |A|^2`."""
     total = gradients.total(weights)
     squares = float(np.sum((weights * norms) ** 2 / shares))
     spread = squares - float(total @ total)
@@ -85,8 +81,8 @@ def draw_variance(gradients: Gradients, norms: Floats, weights: Floats, inclusio
     .. math:: \frac{n}{n-1} \sum_i \pi_i (1 - \pi_i) \Bigl|\frac{u_i a_i}{\pi_i} - B\Bigr|^2, \qquad
               B = \frac{\sum_i (1 - \pi_i)\, u_i a_i}{\sum_i \pi_i (1 - \pi_i)}
 
-    Exact for equal probabilities (simple random sampling), zero where every row is certain. Otherwise it has a relative
-    error O(1/m) for draws in random order. O(n (C + H)) for gradients in factors.
+    Exact for equal probabilities (simple random sampling), and zero if every row is certain. Otherwise the relative
+    error is O(1/m) for draws in random order. O(n (C + H)) time for gradients in factors.
     """
     free = inclusion * (1.0 - inclusion)
     total = float(free.sum())
@@ -101,16 +97,16 @@ def draw_variance(gradients: Gradients, norms: Floats, weights: Floats, inclusio
 
 @dataclass(frozen=True)
 class Variance:
-    """Variances of the estimate of the full last-layer gradient: by this draw, and by a uniform one of the same size.
+    """Variances of an estimate of the full last-layer gradient, by this draw and by a uniform one of the same size.
 
     Parameters
     ----------
     uniform : float
-        Of a uniform draw of the budget from all rows.
+        Variance of a uniform draw from all rows.
     pool : float
-        Of the pool: what is lost before any score is known.
+        Variance due to the pool, before any score is known.
     inside : float
-        Of the draw inside the pool.
+        Variance of the draw inside the pool.
     """
 
     uniform: float
@@ -119,7 +115,7 @@ class Variance:
 
     @property
     def ratio(self) -> float:
-        """This draw over the uniform one: below 1 it is better. 1 where there is no variance at all."""
+        """Variance of this draw over that of the uniform one; 1 if both are zero."""
         return (self.pool + self.inside) / self.uniform if self.uniform > 0 else 1.0
 
     def __str__(self) -> str:
@@ -129,11 +125,11 @@ class Variance:
 def two_stage_variance(
     gradients: Gradients, norms: Floats, weights: Floats, inclusion: Floats, n: int, size: int
 ) -> Variance:
-    r"""Of a draw of ``size`` inside a uniform pool of M of n rows, from the gradients of the pool.
+    r"""Variances of a draw of ``size`` inside a uniform pool of M of n rows, from the gradients of the pool.
 
     With :math:`S^2` the variance of the rows, a uniform draw of m has :math:`n^2 (1/m - 1/n) S^2`, the pool
-    :math:`n^2 (1/M - 1/n) S^2`. :math:`S^2` is that of the pool, without bias for it; exact if M = n. ``weights``
-    are n/M times what the items count by themselves: 1 for samples, their members for mini-batches.
+    :math:`n^2 (1/M - 1/n) S^2`. The :math:`S^2` of the pool is an unbiased estimate, exact if M = n. ``weights`` are
+    n/M times the items' own weights: 1 for samples, their numbers of members for mini-batches.
     """
     pool = len(norms)
     own = weights * (pool / n)
@@ -148,22 +144,22 @@ def two_stage_variance(
     )
 
 
-# When it pays. A draw of a share s of the data inside a pool of f m rows, with all scores known a gain of g, has a
-# variance of about (1/f - s) / (1 - s) + 1/g of the uniform draw's: the pool's, which vanishes when the pool is all
-# data, and its own. It takes 1 + f c / R of the time: c a forward pass in units of a training step of a sample, R the
-# epochs between two draws. A uniform draw that is longer by that factor has its variance divided by it. So the product
-# is to be below 1. With a = 1 / (1 - s) and b = 1/g - s a it is (a/f + b)(1 + f c / R), least at f = sqrt(R a / (b c)):
-# for small s that is sqrt(R g / c), and the product (1/sqrt(g) + sqrt(c / R))^2.
+# When it pays. Draw a share s of the data inside a pool of f m rows, and let g be the gain if all scores were known.
+# The variance is about (1/f - s) / (1 - s) + 1/g of the uniform draw's: that of the pool, which is zero if the pool is
+# all data, and that of the draw. The time is 1 + f c / R of the uniform draw's, with c the cost of a forward pass in
+# training steps and R the epochs between two draws. A uniform draw that takes that much longer divides its variance by
+# the same factor, so the product must be below 1. With a = 1 / (1 - s) and b = 1/g - s a it is (a/f + b)(1 + f c / R),
+# least at f = sqrt(R a / (b c)): for small s that is sqrt(R g / c), and the product (1/sqrt(g) + sqrt(c / R))^2.
 
 
 def variance_times_time(factor: float, gain: float, every: int, share: float = 0.0) -> float:
-    """Of a draw inside a pool of ``factor`` budgets, over that of a uniform draw: below 1 it pays."""
+    """Variance times time of draws inside a pool of ``factor`` budgets, relative to uniform draws; below 1 it pays."""
     pool = max(0.0, 1 / factor - share) / (1 - share)
     return (pool + 1 / gain) * (1 + factor * FORWARD_SHARE / every)
 
 
 def best_pool_factor(gain: float, every: int, share: float = 0.0) -> float:
-    r"""The pool, in budgets, of the least product: about :math:`\sqrt{R g / c}`, from the budget to all data."""
+    r"""The pool, in budgets, that minimises variance times time: about :math:`\sqrt{R g / c}`, at most all data."""
     rest = 1 / gain - share / (1 - share)
     most = 1 / share if share > 0 else math.inf
     return most if rest <= 0 else min(most, max(1.0, math.sqrt(every / (FORWARD_SHARE * (1 - share) * rest))))

@@ -1,32 +1,97 @@
-"""Strategies made of strategies: mini-batches as items, and a warm start."""
+"""Strategies made of strategies: within each class, with mini-batches as items, and after a warm start."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .._errors import InvalidInputError
-from .._validation import check_budget, check_count, check_positive
+from .._validation import check_budget, check_count, check_positive, check_probability
+from ..core.budgets import class_budgets, class_quotas
 from ..coresets.coreset import Coreset
 from .context import SelectionContext
-from .strategy import Plan, Selector, Strategy, everything, rounded_up
-
-
-def _name_of(strategy: Strategy) -> str:
-    return getattr(strategy, "name", type(strategy).__name__.lower())
+from .gradients import Gradients, Validation
+from .inputs import Indices
+from .simple import Full
+from .strategy import Checks, Phases, Selector, Strategy, name_of, rounded_up
 
 
 @dataclass(frozen=True, eq=False)
-class PerBatch(Selector):
-    """A strategy whose items are random mini-batches with their mean gradients.
+class _Wrapper(Selector):
+    """A strategy around another one, with a suffix to its name."""
 
-    The samples are shuffled and cut into ``n // batch_size`` batches, which differ in size by a few when ``batch_size``
-    does not divide n; so many are selected as cover the budget, and a surplus is dropped at random, evenly. The
-    weight that the strategy gives to a batch is shared equally by its members: every one carries the batch's weight.
-    A sum of weights that the strategy promises is therefore kept.
+    strategy: Strategy
+    suffix = ""
+
+    @property
+    def name(self) -> str:
+        """Name of the wrapped strategy, with the suffix of the wrapper."""
+        return name_of(self.strategy) + self.suffix
+
+
+@dataclass(frozen=True, eq=False)
+class PerClass(_Wrapper):
+    """Apply a strategy within each class: class c gets ``ceil(budget * n_c / n)``, trimmed to the budget in all.
+
+    In a regression, where there are no classes, apply the strategy to all samples.
+
+    Parameters
+    ----------
+    strategy : Strategy
+    min_per_class : int, default 0
+        Minimum number of samples of each class, or all of its samples if it has fewer.
+    power : float in (0, 1], default 1
+        Shares are proportional to ``n_c ** power``, up to the size of the class: below 1, small classes get more.
+    """
+
+    min_per_class: int = 0
+    power: float = 1.0
+
+    checks: ClassVar[Checks] = {
+        "min_per_class": partial(check_count, minimum=0),
+        "power": partial(check_positive, at_most=1.0),
+    }
+
+    def _select(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Coreset:
+        if not context.has_classes:
+            if self.min_per_class:
+                raise InvalidInputError(
+                    f"min_per_class = {self.min_per_class}: y holds numbers (loss = {context.loss!r}), not classes."
+                )
+            return self.strategy.select(context, size, rng)
+        counts = np.array([len(positions) for positions in context.classes().values()])
+        budgets = class_budgets(counts, size, min_per_class=self.min_per_class, power=self.power, rng=rng)
+        parts = [
+            (positions, self.strategy.select(part, int(budget), rng))
+            for budget, (positions, part) in zip(budgets, context.parts(), strict=True)
+            if budget > 0
+        ]
+        cores = [core for _, core in parts]
+        bounds = {core.bound for core in cores}
+        methods = {core.method for core in cores}  # a remark may apply to some classes only
+        return Coreset(
+            np.concatenate([positions[core.indices] for positions, core in parts]),
+            np.concatenate([core.weights for core in cores]),
+            context.n_samples,
+            method="; ".join(sorted(methods, key=lambda method: (len(method), method))),
+            bound=bounds.pop() if len(bounds) == 1 else None,
+            total_weight=float(context.sizes.sum()),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class PerBatch(_Wrapper):
+    """Apply a strategy to random mini-batches with their mean gradients.
+
+    The samples are shuffled and split into ``n // batch_size`` batches of nearly equal size. The strategy selects
+    enough batches to cover the budget; a surplus is dropped at random, evenly. The members of a batch share its weight
+    equally, so a sum of weights that the strategy promises is kept.
 
     Parameters
     ----------
@@ -34,59 +99,83 @@ class PerBatch(Selector):
     batch_size : int, default 20
     """
 
-    strategy: Strategy
     batch_size: int = 20
-
-    @property
-    def name(self) -> str:
-        """That of the strategy inside, and ``pb``."""
-        return f"{_name_of(self.strategy)}pb"
-
-    def _check(self) -> None:
-        check_count(self.batch_size, "batch_size")
+    suffix = "pb"
+    checks: ClassVar[Checks] = {"batch_size": check_count}
 
     def _select(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Coreset:
-        n = context.n_samples
+        n, sizes = context.n_samples, context.sizes
         batch_size = min(self.batch_size, n)
         groups = np.array_split(rng.permutation(n), n // batch_size)
         wanted = min(math.ceil(size / batch_size), len(groups))
-        core = self.strategy.select(context.batches(groups), wanted, rng)
+        core = self.strategy.select(BatchContext(context, groups), wanted, rng)
         chosen = [groups[batch] for batch in core.indices]
-        kept = shares_of(size, np.array([len(group) for group in chosen]), rng)
-        members = [
-            group[:count] for group, count in zip(chosen, kept, strict=True)
-        ]  # random: they were shuffled
-        sizes = context.sizes
+        counts = even_counts(size, np.array([len(group) for group in chosen]), rng)
+        members = [group[:count] for group, count in zip(chosen, counts, strict=True)]  # already shuffled
         weights = [
             weight * sizes[group] / sizes[group].sum()
             for group, weight in zip(members, core.weights, strict=True)
         ]
-        method = core.method.replace(_name_of(self.strategy), self.name, 1)
+        method = core.method.replace(name_of(self.strategy), self.name, 1)
         return Coreset(
             np.concatenate(members), np.concatenate(weights), n, method=method, total_weight=core.total_weight
         )
 
 
-def shares_of(size: int, capacities: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
-    """``size`` items over places of given capacities, as evenly as they allow; the odd ones at random."""
-    if size >= capacities.sum():
-        return capacities
-    low, high = 0, int(capacities.max())
-    while low < high:  # the largest level that does not overflow
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if np.minimum(capacities, middle).sum() <= size else (low, middle - 1)
-    counts = np.minimum(capacities, low)
-    open_places = np.flatnonzero(capacities > low)
-    counts[rng.choice(open_places, size - int(counts.sum()), replace=False)] += 1
-    return counts
+class BatchContext(SelectionContext):
+    """Groups of samples as items: gradients and features are means, ``sizes`` counts members; there are no labels."""
+
+    has_labels = False
+
+    def __init__(self, samples: SelectionContext, groups: Sequence[Indices]) -> None:
+        vars(self).update(vars(samples))
+        self._samples, self._groups = samples, groups
+        self.rows = np.arange(len(groups))
+        self.sizes = np.array([samples.sizes[group].sum() for group in groups])
+        self._kept, self._now = {}, {}
+
+    @property
+    def labels(self) -> NDArray[Any]:
+        """Raise an error: mini-batches have no labels."""
+        raise InvalidInputError(
+            "a mini-batch has no class: write PerClass(PerBatch(...)), not PerBatch(PerClass(...))."
+        )
+
+    def features(self, embedding: Any = "raw", n_components: int = 50) -> Any:
+        """Means of the members' features."""
+        whole = self._samples.features(embedding, n_components)
+        return np.stack([np.asarray(whole[group].mean(axis=0)).ravel() for group in self._groups])
+
+    def gradients(self, *, bias_only: bool = False, output: int | None = None) -> Gradients:
+        """Means of the members' gradients."""
+        whole = self._samples.gradients
+        return self.now(
+            (bias_only, output), lambda: whole(bias_only=bias_only, output=output).means(self._groups)
+        )
+
+    def gradients_of(self, positions: Indices) -> Gradients:
+        """Mean gradients of the given batches."""
+        return self.gradients().take(positions)
+
+    def seen(self) -> NDArray[np.float32] | None:
+        """Means over the members whose norms were recorded."""
+        norms = self._samples.seen()
+        if norms is None:
+            return None
+        met = (group[np.isfinite(norms[group])] for group in self._groups)
+        return np.array([norms[group].mean() if len(group) else np.nan for group in met], dtype=np.float32)
+
+    def validation(self) -> Validation:
+        """The validation loss of the samples."""
+        return self._samples.validation()
 
 
 @dataclass(frozen=True, eq=False)
-class Warm(Selector):
-    """All of the data first, then a strategy: a share kappa of the subset run's compute goes to the full data.
+class Warm(_Wrapper):
+    """Train on all data first, then on the subset of a strategy: a share kappa of the compute goes to the full data.
 
     Of a run of T epochs on a fraction f of the data, ``ceil(kappa * T * f)`` epochs are on all data and
-    ``ceil(T - kappa * T)`` on the subset: see :meth:`plan`, by which a training loop must go. The context must know
+    ``ceil(T - kappa * T)`` on the subset. A training loop must follow :meth:`phases`, and the context must know
     ``n_epochs = T``.
 
     Parameters
@@ -96,35 +185,43 @@ class Warm(Selector):
         Above 0, below 1.
     """
 
-    strategy: Strategy
     kappa: float = 0.5
+    suffix = "-warm"
+    checks: ClassVar[Checks] = {"kappa": check_probability}
 
-    @property
-    def name(self) -> str:
-        """That of the strategy inside, and ``-warm``."""
-        return f"{_name_of(self.strategy)}-warm"
-
-    def _check(self) -> None:
-        if check_positive(self.kappa, "kappa") >= 1:
-            raise InvalidInputError(f"kappa = {self.kappa} must be above 0 and below 1.")
-
-    def plan(self, n_epochs: int, fraction: float) -> Plan:
-        """How many epochs on all data, and how many on the subset."""
+    def phases(self, n_epochs: int, fraction: float) -> Phases:
+        """Number of epochs on all data, and on the subset."""
         self._check()
         check_count(n_epochs, "n_epochs")
-        return Plan(rounded_up(self.kappa * n_epochs * fraction), rounded_up((1.0 - self.kappa) * n_epochs))
+        return Phases(rounded_up(self.kappa * n_epochs * fraction), rounded_up((1.0 - self.kappa) * n_epochs))
 
     def select(self, context: SelectionContext, budget: int | float, rng: np.random.Generator) -> Coreset:
         """All samples in the epochs of the warm start; afterwards what the strategy selects."""
         if context.n_epochs is None:
             raise InvalidInputError("a warm start needs the length of the run: give the context n_epochs.")
         size = check_budget(budget, context.n_samples, "budget")
-        if context.epoch < self.plan(context.n_epochs, size / context.n_samples).n_full:
-            return everything(context, "full")
-        return super().select(context, budget, rng)
+        run = self.phases(context.n_epochs, size / context.n_samples)
+        if context.epoch < run.n_full:
+            return Full().everything(context)
+        return super().select(context.derived(n_epochs=run.total), size, rng)
 
     def _select(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Coreset:
-        assert context.n_epochs is not None
-        shorter = context._copy()  # so long is the run that there is
-        shorter.n_epochs = self.plan(context.n_epochs, size / context.n_samples).total
-        return self.strategy.select(shorter, size, rng)
+        return self.strategy.select(context, size, rng)
+
+
+def check_min_per_class(value: int, per_class: bool) -> None:
+    """Reject a minimum that is not a count, or that nothing enforces."""
+    if check_count(value, "min_per_class", 0) and not per_class:
+        raise InvalidInputError(
+            f"min_per_class = {value} needs per_class=True: a draw from all classes guarantees no minimum."
+        )
+
+
+def even_counts(size: int, capacities: NDArray[np.int64], rng: np.random.Generator) -> Indices:
+    """Distribute ``size`` items over places of given capacities as evenly as possible, the odd ones at random."""
+    if size >= capacities.sum():
+        return capacities
+    counts = np.floor(class_quotas(capacities, size, power=0.0) + 1e-9).astype(np.int64)
+    open_places = np.flatnonzero(capacities > counts)
+    counts[rng.choice(open_places, size - int(counts.sum()), replace=False)] += 1
+    return counts

@@ -1,24 +1,18 @@
-"""Training with PyTorch, an extra: nothing here is imported by the package itself."""
+"""Training with PyTorch (extra ``train``): a loop, a sampler for your own loop, and models."""
 
-from . import extra  # noqa: F401 - the first, as it explains what is missing
-from .augment import normalize
-from .checkpoint import DamagedCheckpointError
-from .loop import TrainResult, train
-from .loss import weighted_loss
-from .metrics import Seconds, evaluate
-from .models import build_model
-from .sampler import CoresetSampler, WeightedDataset, WeightedIndex
+from typing import Any
 
-__all__ = [
-    "CoresetSampler",
-    "DamagedCheckpointError",
-    "Seconds",
-    "TrainResult",
-    "WeightedDataset",
-    "WeightedIndex",
-    "build_model",
-    "evaluate",
-    "normalize",
-    "train",
-    "weighted_loss",
-]
+from .._errors import MissingExtraError
+from .._lazy import attach
+
+_load, __dir__, __all__ = attach(__name__, __file__)
+del attach
+
+
+def __getattr__(name: str) -> Any:
+    try:
+        return _load(name)
+    except ModuleNotFoundError as error:
+        if error.name not in ("torch", "safetensors"):
+            raise
+        raise MissingExtraError('training needs PyTorch: pip install "coresift[train]"') from error

@@ -1,4 +1,4 @@
-"""Whole batches of images at once: scaling and normalisation, random crops and mirror images."""
+"""Normalisation and augmentation of whole batches of images."""
 
 from __future__ import annotations
 
@@ -14,15 +14,12 @@ PADDING = 4
 
 
 def normalize(x: Tensor, mean: Sequence[float] | None, std: Sequence[float] | None) -> Tensor:
-    """A batch (b, c, ...) as floats: bytes over 255, then ``(x - mean) / std`` per channel; floats are not scaled.
-
-    Without ``mean`` and ``std`` that is all that happens.
-    """
+    """Divide bytes by 255, then normalise each channel of a batch (b, c, ...), if ``mean`` and ``std`` are given."""
     x = x.float() / 255 if x.dtype == torch.uint8 else x
     if mean is None and std is None:
         return x
     if mean is None or std is None:
-        raise InvalidInputError("mean and std belong together: give both or none.")
+        raise InvalidInputError("give both mean and std, or neither.")
     n_channels = x.shape[1] if x.ndim > 1 else 0
     for name, values in (("mean", mean), ("std", std)):
         if len(values) != n_channels:
@@ -35,11 +32,10 @@ def normalize(x: Tensor, mean: Sequence[float] | None, std: Sequence[float] | No
 
 
 def random_crop_flip(x: Tensor, generator: torch.Generator, padding: int = PADDING) -> Tensor:
-    """Each image (b, c, h, w) moved by up to ``padding`` pixels, black coming in, and mirrored half of the time.
+    """Crop each image (b, c, h, w), padded with zeros, at random to h x w, and mirror it with probability 1/2.
 
-    That is a crop of h x w, uniform among all, of the image with ``padding`` zeros on each side. Zero must be black, so
-    this comes before :func:`normalize`. Draws, in this order: the rows at which crops begin, the columns, the mirrors,
-    one of each per image, on the device of the generator.
+    Zero must be black, so this comes before :func:`normalize`. Random numbers are drawn on the device of the generator:
+    the top rows of all crops, then the left columns, then the mirrors.
     """
     b, c, h, w = x.shape
 
@@ -51,13 +47,13 @@ def random_crop_flip(x: Tensor, generator: torch.Generator, padding: int = PADDI
     rows = top + torch.arange(h, device=x.device)  # (b, h)
     columns = left + torch.where(mirror, across.flip(0), across)  # (b, w)
     padded = functional.pad(x, (padding,) * 4).flatten(2)  # (b, c, (h + 2p)(w + 2p))
-    pixels = rows[:, :, None] * (w + 2 * padding) + columns[:, None, :]  # (b, h, w): places in it
-    # one gather for all channels: several times as fast as indexing with four tensors
+    pixels = rows[:, :, None] * (w + 2 * padding) + columns[:, None, :]  # (b, h, w): positions in it
+    # one gather for all channels is several times as fast as indexing with four tensors
     return padded.gather(2, pixels.view(b, 1, h * w).expand(b, c, h * w)).view(b, c, h, w)
 
 
 def augment(x: Tensor, kind: str | None, generator: torch.Generator) -> Tensor:
-    """A batch as ``DatasetSplits.augmentation`` asks; for ``resized-crop-flip`` images are cut when loaded."""
+    """Augment a batch as ``DatasetSplits.augmentation`` says; "resized-crop-flip" is done when images are loaded."""
     if kind == "crop-flip":
         return random_crop_flip(x, generator)
     if kind in (None, "resized-crop-flip"):

@@ -1,4 +1,4 @@
-"""Where batches come from: arrays by tensor indexing on the device, anything else through a ``DataLoader``."""
+"""Where batches come from: arrays are indexed on the device, other data sets go through a ``DataLoader``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -14,29 +14,25 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from .._errors import InvalidInputError, InvalidTypeError
+from .._errors import InvalidTypeError
 from ..data.splits import ArrayDataset, DatasetSplits, LazyDataset
 from .augment import augment, normalize
 from .sampler import WeightedDataset, WeightedIndex, inputs_and_targets
 
 Batch = tuple[Tensor, Tensor, Tensor]  # inputs (b, ...), targets (b, ...), weights (b,), on the device
+Transform = Callable[[Tensor], Tensor]
 Augment = Callable[[Tensor, torch.Generator], Tensor]
-_LOOK_SEED = 13
+_CROP_SEED = 13
 RESIZED_CROP = "resized-crop-flip"
 
 
-class TensorFeed:
-    """Rows of tensors that stay on the device; a batch is an indexing, and then the transform."""
+class _Feed:
+    """Samples ``X`` with targets ``y`` (None if unknown), served in batches on a device."""
 
-    def __init__(
-        self, X: Any, y: Any, device: torch.device, transform: Callable[[Tensor], Tensor] | None
-    ) -> None:
-        self.X, self.y = _tensor(X, "X").to(device), _targets(y).to(device)
-        if len(self.X) != len(self.y):
-            raise InvalidInputError(
-                f"y has {len(self.y)} entries, but X has {len(self.X)} rows; they must be equal."
-            )
-        self.transform, self.device = transform, device
+    _read: Callable[..., Iterator[Batch]]  # the batches as they are stored, on the device
+
+    def __init__(self, X: Any, y: Any, device: torch.device, transform: Transform | None) -> None:
+        self.X, self.y, self.device, self.transform = X, y, device, transform
 
     def __len__(self) -> int:
         return len(self.X)
@@ -49,113 +45,102 @@ class TensorFeed:
         seed: int = 0,
         augmented: Augment | None = None,
     ) -> Iterator[Batch]:
-        """The rows in their order; the seed is that of the augmentation."""
-        order = torch.tensor(rows).to(self.device)
-        scale = torch.tensor(weights, dtype=torch.float32).to(self.device)
+        """Yield the rows in their order, augmented and transformed; ``seed`` is for the augmentation."""
         generator = torch.Generator(self.device).manual_seed(seed)
-        for chosen, w in zip(torch.split(order, batch_size), torch.split(scale, batch_size), strict=True):
-            x = self.X.index_select(0, chosen)
+        for x, y, w in self._read(rows, weights, batch_size, seed, augmented):
             if augmented is not None:
                 x = augmented(x, generator)
-            if self.transform is not None:
-                x = self.transform(x)
-            yield x, self.y.index_select(0, chosen), w
+            yield x if self.transform is None else self.transform(x), y, w
 
-    def take(self, rows: NDArray[np.int64]) -> TensorFeed:
-        """Some rows, as a feed of their own."""
+
+class TensorFeed(_Feed):
+    """Tensors that stay on the device."""
+
+    def __init__(self, X: Any, y: Any, device: torch.device, transform: Transform | None) -> None:
+        super().__init__(_tensor(X, "X").to(device), _targets(y).to(device), device, transform)
+
+    def _read(self, rows: Any, weights: Any, size: int, seed: int, augmented: Any) -> Iterator[Batch]:
+        order = torch.tensor(rows).to(self.device).split(size)  # type: ignore[no-untyped-call]
+        scaled = torch.tensor(weights, dtype=torch.float32).to(self.device).split(size)  # type: ignore[no-untyped-call]
+        for chosen, w in zip(order, scaled, strict=True):
+            yield self.X.index_select(0, chosen), self.y.index_select(0, chosen), w
+
+    def take(self, rows: NDArray[np.int64]) -> Self:
+        """Return a feed of some rows."""
         chosen = torch.tensor(rows).to(self.device)
-        return TensorFeed(self.X[chosen], self.y[chosen], self.device, self.transform)
+        return type(self)(self.X[chosen], self.y[chosen], self.device, self.transform)
 
     def fingerprint(self) -> str:
-        """Of the numbers themselves: a run is not continued on other data."""
+        """Return a checksum of the numbers, so that a run is not resumed on other data."""
         found = 0
         for tensor in (self.X, self.y):
             found = zlib.crc32(tensor.cpu().contiguous().flatten().view(torch.uint8).numpy().data, found)
         return f"{tuple(self.X.shape)} {self.X.dtype} {found:08x}"
 
 
-class LoaderFeed:
-    """Items of a map-style data set, fetched one by one, by worker processes if there are some."""
+class LoaderFeed(_Feed):
+    """Items of a map-style data set, fetched one by one, by worker processes if there are any."""
 
-    def __init__(
-        self, dataset: Any, device: torch.device, transform: Callable[[Tensor], Tensor] | None, workers: int
-    ) -> None:
-        self.X = dataset
-        self.y = known_targets(dataset)
-        self.transform, self.device, self.workers = transform, device, workers
+    def __init__(self, dataset: Any, device: torch.device, transform: Transform | None, workers: int) -> None:
+        super().__init__(dataset, known_targets(dataset), device, transform)
+        self.workers = workers
 
-    def __len__(self) -> int:
-        return len(self.X)
-
-    def batches(
-        self,
-        rows: NDArray[np.int64],
-        weights: NDArray[np.float64],
-        batch_size: int,
-        seed: int = 0,
-        augmented: Augment | None = None,
-    ) -> Iterator[Batch]:
-        """The rows in their order. Workers live for an epoch, and their seeds follow from that of the epoch."""
-        items: Sequence[int] = [
-            WeightedIndex(*pair) for pair in zip(rows.tolist(), weights.tolist(), strict=True)
-        ]
-        generator = torch.Generator(self.device).manual_seed(seed)
+    def _read(self, rows: Any, weights: Any, size: int, seed: int, augmented: Any) -> Iterator[Batch]:
+        items: Sequence[int] = list(map(WeightedIndex, rows.tolist(), weights.tolist()))
         dataset = self.X
-        if isinstance(dataset, LazyDataset) and _cuts(augmented):
-            dataset = _RandomLooks(dataset, seed)
+        if isinstance(dataset, LazyDataset) and _crops(augmented):
+            dataset = _RandomCrops(dataset, seed)
         loader = DataLoader(
             WeightedDataset(dataset),
             sampler=items,
-            batch_size=batch_size,
-            num_workers=self.workers,
+            batch_size=size,
+            num_workers=self.workers,  # they live for an epoch, and their seeds follow from its seed
             pin_memory=self.device.type == "cuda",
             generator=torch.Generator().manual_seed(seed),
         )
         for item in loader:
-            x, y, w = _three(item)
-            x = x.to(self.device, non_blocking=True)
-            if augmented is not None:
-                x = augmented(x, generator)
-            if self.transform is not None:
-                x = self.transform(x)
-            yield x, _targets(y).to(self.device, non_blocking=True), w.to(self.device, non_blocking=True)
+            if not isinstance(item, tuple | list) or len(item) != 3:
+                raise InvalidTypeError("the items of the data set must be pairs (x, y).")
+            x, y, w = item
+            x, y, w = (each.to(self.device, non_blocking=True) for each in (x, _targets(y), w))
+            yield x, y, w
 
-    def take(self, rows: NDArray[np.int64]) -> LoaderFeed:
-        """Some items, as a feed of their own."""
+    def take(self, rows: NDArray[np.int64]) -> Self:
+        """Return a feed of some items."""
         own = getattr(self.X, "take", None)
         dataset = torch.utils.data.Subset(self.X, rows.tolist()) if own is None else own(rows)
-        feed = LoaderFeed(dataset, self.device, self.transform, self.workers)
+        feed = type(self)(dataset, self.device, self.transform, self.workers)
         if feed.y is None and self.y is not None:
             feed.y = np.asarray(self.y)[rows]
         return feed
 
     def fingerprint(self) -> str:
-        """Their number and targets; the items themselves would take too long to read."""
+        """Return a checksum of the targets; the items would take too long to read."""
         known = b"" if self.y is None else np.ascontiguousarray(np.asarray(self.y)).tobytes()
         return f"{len(self.X)} items {zlib.crc32(known):08x}"
-
-
-def known_targets(dataset: Any) -> Any:
-    """The targets of all items, where a data set has them beside the items; None if they are others than those."""
-    found = getattr(dataset, "y", getattr(dataset, "targets", None))  # the second as torchvision names them
-    if found is None or len(found) == 0:
-        return found
-    if (change := getattr(dataset, "target_transform", None)) is not None:
-        found = np.asarray([change(target) for target in found])
-    if isinstance(dataset, LazyDataset):
-        return found  # its items are images to be read, and have these
-    item = dataset[0]
-    if isinstance(item, tuple | list) and len(item) == 2 and not np.array_equal(item[1], found[0]):
-        return None  # strategies that need labels say so; gradients take those of the items
-    return found
 
 
 Feed = TensorFeed | LoaderFeed
 
 
+def known_targets(dataset: Any) -> Any:
+    """Return the targets that a data set stores beside its items; None if there are none, or if the items differ."""
+    found = getattr(dataset, "y", getattr(dataset, "targets", None))  # torchvision calls them targets
+    if found is None or len(found) == 0:
+        return found
+    if (change := getattr(dataset, "target_transform", None)) is not None:
+        found = np.asarray([change(target) for target in found])
+    if isinstance(dataset, LazyDataset):
+        return found  # reading an item means decoding an image, and it has these targets
+    item = dataset[0]
+    if isinstance(item, tuple | list) and len(item) == 2 and not np.array_equal(item[1], found[0]):
+        return None  # strategies that need labels raise; gradients use the targets of the items
+    return found
+
+
 @dataclass(frozen=True)
-class _RandomLooks:
-    """Images on the disk, each cut at random: by a generator of its own, whichever worker loads it."""
+class _RandomCrops:
+    """Images on disk, each cropped by its own random generator, whichever worker loads it."""
 
     dataset: LazyDataset
     seed: int
@@ -164,25 +149,24 @@ class _RandomLooks:
         return len(self.dataset)
 
     def __getitem__(self, index: int) -> tuple[np.ndarray, Any]:
-        rng = np.random.default_rng((self.seed, _LOOK_SEED, index))
+        rng = np.random.default_rng((self.seed, _CROP_SEED, index))
         return self.dataset.load(index, rng), self.dataset.y[index]
 
 
 def feeds_of(
     data: Any, test: Any, transform: Any, augmented: Any, device: torch.device, workers: int
 ) -> tuple[Feed, Feed | None, Augment | None]:
-    """Feeds of the training and the test data, and the augmentation, from whatever :func:`train` was given."""
+    """Return feeds of the training and the test data, and the augmentation, for the arguments of :func:`train`."""
+    kind = None
     if isinstance(data, DatasetSplits):
-        splits = data
-        data, test = splits.train, splits.test if test is None else test
+        kind = data.augmentation
+        test = data.test if test is None else test
         if transform is None:
-            transform = partial(normalize, mean=splits.mean, std=splits.std)
-        if augmented is True:
-            augmented = None if splits.augmentation is None else partial(_augment, splits.augmentation)
-    if augmented is True or augmented is False:
-        augmented = None
-    if transform is None:
-        transform = _as_floats
+            transform = partial(normalize, mean=data.mean, std=data.std)
+        data = data.train
+    if isinstance(augmented, bool):
+        augmented = partial(_augment, kind) if augmented and kind is not None else None
+    transform = _as_floats if transform is None else transform
     make = partial(_feed, device=device, transform=transform, workers=workers)
     return make(data), None if test is None else make(test), augmented
 
@@ -194,41 +178,32 @@ def _feed(data: Any, device: torch.device, transform: Any, workers: int) -> Feed
     if y is not None:
         return TensorFeed(X, y, device, transform)
     if hasattr(X, "shape"):
-        raise InvalidTypeError("the data have no targets: give a pair (X, y), or a data set.")
+        raise InvalidTypeError("the data have no targets: give a pair (X, y) or a data set.")
     if not hasattr(X, "__len__") or not hasattr(X, "__getitem__"):
-        raise InvalidTypeError(f"{type(X).__name__} is no data set: it must have a length and items (x, y).")
+        raise InvalidTypeError(f"data of type {type(X).__name__} must have a length and items (x, y).")
     return LoaderFeed(X, device, transform, workers)
 
 
 def _as_floats(x: Tensor) -> Tensor:
-    """Bytes over 255; doubles as single precision, which is what models are made of."""
     return x.float() / 255 if x.dtype == torch.uint8 else x.float()
 
 
-def _augment(kind: str, x: Tensor, generator: torch.Generator) -> Tensor:
+def _augment(kind: str, x: Tensor, generator: torch.Generator) -> Tensor:  # config.json records this name
     return augment(x, kind, generator)
 
 
-def _cuts(augmented: Augment | None) -> bool:
-    """Whether images are to be cut at random as they are read, which no function of a batch can do afterwards."""
+def _crops(augmented: Augment | None) -> bool:
+    """Whether images are cropped as they are read, at their full size."""
     return isinstance(augmented, partial) and augmented.func is _augment and augmented.args == (RESIZED_CROP,)
-
-
-def _three(item: Any) -> tuple[Tensor, Tensor, Tensor]:
-    if not isinstance(item, tuple | list) or len(item) != 3:
-        raise InvalidTypeError("the items of the data set must be pairs (x, y).")
-    return item[0], item[1], item[2]
 
 
 def _tensor(values: Any, name: str) -> Tensor:
     if isinstance(values, Tensor):
         values = values.detach()
         return values.float() if values.dtype == torch.bfloat16 else values
-    if hasattr(values, "to_numpy"):
-        values = values.to_numpy()
-    array = np.asarray(values)
+    array = np.asarray(values.to_numpy() if hasattr(values, "to_numpy") else values)
     if array.dtype.kind not in "biuf":
-        raise InvalidTypeError(f"{name} holds {array.dtype}; numbers are needed.")
+        raise InvalidTypeError(f"{name} has dtype {array.dtype}; it must hold numbers.")
     if array.dtype == np.float64:
         array = array.astype(np.float32)
     return torch.from_numpy(np.require(array, requirements=["C", "W"]))

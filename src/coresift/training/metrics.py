@@ -1,4 +1,4 @@
-"""What is measured: time in three parts, loss and accuracy, and the file of a line per epoch."""
+"""The weighted loss of a batch, metrics of a model, and the time that a run takes."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from .._errors import InvalidInputError
 from ..selection.hooks import only_tensor
 from ..selection.losses import Kind, kind_of, per_sample_loss
 from .feeds import Feed
 
-_EVALUATION_BATCH = 512  # on a CPU half as fast again as 1024: the activations stay in the cache
-# "cpu" is the time that this process was at work, whatever else the machine did: the one to compare runs by that were
-# made on a busy machine, with one thread. It knows nothing of a GPU.
+_EVALUATION_BATCH = 512  # on a CPU 1.5 times as fast as 1024: the activations stay in the cache
+# "cpu" is the processor time of this process: use it to compare runs on a busy machine, not for a GPU.
 CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
 
 
 @dataclass
 class Seconds:
-    """Where the time went, by the clock on the wall or that of the processor."""
+    """Time spent on the parts of a run, as wall-clock or processor time."""
 
     selection: float = 0.0
     training: float = 0.0
@@ -33,12 +33,12 @@ class Seconds:
 
     @property
     def total(self) -> float:
-        """All three."""
+        """The sum of the three parts."""
         return self.selection + self.training + self.evaluation
 
     @contextmanager
     def counted(self, part: str, device: torch.device) -> Iterator[None]:
-        """Add the time of what happens inside; work that was only sent to a device is waited for."""
+        """Add the time of the block to a part; wait for the device at the end."""
         now = CLOCKS[self.clock]
         start = now()
         try:
@@ -49,21 +49,60 @@ class Seconds:
             setattr(self, part, getattr(self, part) + now() - start)
 
     def parts(self) -> dict[str, float]:
-        """The three, by name."""
+        """Return the three parts by name."""
         return {part: value for part, value in asdict(self).items() if part != "clock"}
 
     def rounded(self) -> dict[str, float]:
-        """To a tenth of a millisecond."""
+        """Return the three parts, rounded to a tenth of a millisecond."""
         return {part: round(value, 4) for part, value in self.parts().items()}
 
 
+def weighted_loss(losses: Tensor, weights: Tensor, *, distributed: bool = False) -> Tensor:
+    r"""Compute the weighted mean :math:`\sum_i w_i l_i / \sum_i w_i` of a batch.
+
+    Multiplying all weights by a constant changes nothing, so a learning rate means the same for every strategy. A batch
+    whose weights are all zero has loss 0 and gradient 0.
+
+    Parameters
+    ----------
+    losses : (b,) or (b, ...) tensor
+        One loss per sample, not reduced; several outputs of a sample are averaged.
+    weights : (b,) tensor
+    distributed : bool, default False
+        Under DDP: divide by the mean over the ranks of the sum of the weights, so that the average of the ranks'
+        gradients is the gradient of the whole batch, whatever the weights on each rank.
+
+    Examples
+    --------
+    >>> weighted_loss(torch.tensor([1.0, 3.0]), torch.tensor([3.0, 1.0]))
+    tensor(1.5000)
+    """
+    if losses.ndim == 0 or len(losses) != len(weights) or weights.ndim != 1:
+        raise InvalidInputError(
+            f"losses of shape {tuple(losses.shape)} and weights of shape {tuple(weights.shape)}: each sample needs one "
+            "loss (reduction='none') and one weight."
+        )
+    losses = _per_sample(losses).to(torch.promote_types(losses.dtype, torch.float32))  # sums overflow in half
+    weights = weights.to(losses.dtype)
+    total = weights.sum()
+    if distributed:
+        total = total.detach().clone()
+        torch.distributed.all_reduce(total)
+        total = total / torch.distributed.get_world_size()
+    return torch.dot(losses, weights) / total.clamp_min(torch.finfo(losses.dtype).tiny)
+
+
+def _per_sample(values: Tensor) -> Tensor:
+    return values.flatten(1).mean(1) if values.ndim > 1 else values  # (b,)
+
+
 def counts_hits(loss: Any) -> bool:
-    """Whether the loss is one of classes, as far as its kind tells; any other is one of numbers."""
+    """Return whether a loss may be one of classes, as far as its kind tells."""
     return kind_of(loss) not in (Kind.NUMBERS, Kind.SWITCHES)
 
 
 def are_classes(outputs: Tensor, targets: Tensor) -> bool:
-    """Whether the targets are labels, one a sample, of as many classes as there are outputs."""
+    """Return whether the targets are class numbers, one per sample, and the outputs have a column for each class."""
     return (
         outputs.ndim == 2 and outputs.shape[1] > 1 and targets.ndim == 1 and not targets.is_floating_point()
     )
@@ -71,12 +110,12 @@ def are_classes(outputs: Tensor, targets: Tensor) -> bool:
 
 @torch.no_grad()
 def evaluate(model: nn.Module, feed: Feed, loss: Any) -> dict[str, float]:
-    """Mean loss over all samples of a feed, with accuracy and macro-F1, or the root mean square error.
+    """Return the mean loss over a feed, with accuracy and macro-F1 or the root mean square error.
 
-    The model is left in its mode.
+    The model is set to evaluation mode, and back afterwards.
     """
     compute, has_classes = per_sample_loss(loss), counts_hits(loss)
-    has_distances = kind_of(loss) not in (Kind.CLASSES, Kind.SWITCHES)  # of outputs from targets
+    has_distances = kind_of(loss) not in (Kind.CLASSES, Kind.SWITCHES)  # between outputs and targets
     was_training = model.training
     model.eval()
     n = len(feed)
@@ -86,16 +125,15 @@ def evaluate(model: nn.Module, feed: Feed, loss: Any) -> dict[str, float]:
     try:
         for x, y, _ in feed.batches(np.arange(n), np.ones(n), _EVALUATION_BATCH):
             outputs = only_tensor(model(x))
-            losses = compute(outputs, y)
-            loss_sum += float(losses.flatten(1).mean(1).sum() if losses.ndim > 1 else losses.sum())
+            loss_sum += float(_per_sample(compute(outputs, y)).sum())
             if has_classes and are_classes(outputs, y):
                 k = outputs.shape[1]
-                known = (y >= 0) & (y < k)  # a loss may leave out labels, usually -100: they are no hits
+                known = (y >= 0) & (y < k)  # labels that the loss ignores, usually -100, are not hits
                 pairs = torch.bincount((y * k + outputs.argmax(1))[known], minlength=k * k).reshape(k, k)
                 confusion = pairs if confusion is None else confusion + pairs
             elif outputs.numel() == y.numel() and has_distances:
                 error = (outputs - y.reshape(outputs.shape).to(outputs.dtype)) ** 2
-                squares += float(error.flatten(1).mean(1).sum() if error.ndim > 1 else error.sum())
+                squares += float(_per_sample(error).sum())
                 found["rmse"] = (squares / n) ** 0.5
     finally:
         model.train(was_training)
@@ -105,7 +143,7 @@ def evaluate(model: nn.Module, feed: Feed, loss: Any) -> dict[str, float]:
 
 
 def macro_f1(confusion: Tensor) -> float:
-    """The mean over classes of 2 TP / (2 TP + FP + FN); a class that neither occurs nor is predicted does not count."""
+    """Return the mean over classes of 2 TP / (2 TP + FP + FN), without classes that neither occur nor are predicted."""
     counts = confusion.double()
     both = counts.sum(0) + counts.sum(1)
     occurs = both > 0

@@ -1,11 +1,16 @@
-"""Networks by name: LeNet-5, ResNet-18 with two stems, a perceptron; and any module that a user names.
+"""Networks by name: LeNet-5, ResNet-18 with two stems, a perceptron, or the user's own factory.
 
-The weights depend on the seed alone, and making them leaves every random state of the process as it was.
+Weights depend on the seed alone, and building a network leaves the global random states as they were.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import inspect
+import math
+import os
+import pkgutil
+import sys
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -14,9 +19,8 @@ from torch.nn import functional
 
 from .._errors import InvalidInputError, InvalidTypeError
 from .._validation import check_choice, check_count
-from .user_model import call_factory
 
-_LARGEST_SMALL_IMAGE = 64  # up to here ResNets begin with the CIFAR stem
+_LARGEST_SMALL_IMAGE = 64  # pixels; ResNets for larger images have the ImageNet stem
 STEMS = ("cifar", "imagenet")
 
 
@@ -29,46 +33,41 @@ def build_model(
     stem: str | None = None,
     seed: int = 0,
 ) -> nn.Module:
-    """A network with fresh weights, on the CPU, in float32.
+    """Build a network with fresh weights, on the CPU, in float32.
 
     Parameters
     ----------
     name : str
-        "lenet": LeNet-5, 6 and 16 feature maps, 120-84 units, for images of 28x28 or 32x32. "resnet18". "mlp": two
-        hidden layers. Or ``"package.module:factory"``, a callable that returns a module; of ``n_classes``,
-        ``input_shape``, ``width`` and ``stem`` it is given those that it has parameters for.
+        "lenet" (LeNet-5, for images of 28x28 or 32x32), "resnet18", "mlp" (two hidden layers), or
+        ``"package.module:factory"``, a callable that returns a module. A factory is given those of ``n_classes``,
+        ``input_shape``, ``width`` and ``stem`` for which it has parameters.
     n_classes : int or None
-        Outputs; None, for regression, means one.
+        Number of outputs; None, for regression, means one.
     input_shape : tuple of int
-        Of one sample: (c, h, w) or (d,).
+        Shape of one sample: (c, h, w) or (d,).
     width : int, optional
-        Feature maps of the first stage of a ResNet (64), units of a hidden layer of the perceptron (256).
+        Feature maps in the first stage of a ResNet (64), units in a hidden layer of the perceptron (256).
     stem : "cifar" or "imagenet", optional
-        How a ResNet begins: 3x3 with stride 1; or 7x7 with stride 2, and a max-pool. By default the first for images of
-        at most 64 pixels.
+        First layers of a ResNet: a 3x3 convolution with stride 1, or 7x7 with stride 2 and a max-pool. By default
+        "cifar" for images of at most 64 pixels.
     seed : int, default 0
-        Of the weights.
+        Seed of the weights.
     """
     if not isinstance(name, str):
         raise InvalidTypeError(f"model = {name!r} must be a name.")
+    if ":" not in name and name not in _FACTORIES:
+        raise InvalidInputError(f"model = {name!r} must be {', '.join(MODELS)} or package.module:factory.")
     n_outputs = 1 if n_classes is None else check_count(n_classes, "n_classes")
     shape = tuple(check_count(size, "input_shape") for size in input_shape)
     if width is not None:
         width = check_count(width, "width")
     if stem is not None:
         check_choice(stem, "stem", STEMS)
-    make: Callable[[], nn.Module]
-    if ":" in name:
-        given = {"n_classes": n_outputs, "input_shape": shape, "width": width, "stem": stem}
-        make = lambda: call_factory(name, given)  # noqa: E731
-    elif name in _BUILDERS:
-        make = lambda: _BUILDERS[name](n_outputs, shape, width, stem)  # noqa: E731
-    else:
-        raise InvalidInputError(f"model = {name!r} must be {', '.join(MODELS)} or package.module:factory.")
     with torch.random.fork_rng(devices=[]), torch.device("cpu"):
-        # not torch.manual_seed, which seeds every GPU too, and those are not restored
+        # torch.manual_seed would also seed every GPU, whose states are not restored
         torch.default_generator.manual_seed(seed)
-        return make()
+        given = {"n_classes": n_outputs, "input_shape": shape, "width": width, "stem": stem}
+        return _called(name, _FACTORIES.get(name) or _find(name), given)
 
 
 class LeNet5(nn.Module):
@@ -81,12 +80,12 @@ class LeNet5(nn.Module):
         self.fc1 = nn.Linear(16 * 5 * 5, 120)
         self.fc2 = nn.Linear(120, 84)
         self.fc3 = nn.Linear(84, n_outputs)
-        if n_channels == 1:  # one channel fits both layouts: the filters have to say that "last" is meant
+        if n_channels == 1:  # one channel fits both layouts, so the filters must select channels last
             self.conv1.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def forward(self, x: Tensor) -> Tensor:
         """(b, c, 28, 28) to (b, K)."""
-        # Channels last: on a CPU some 15 % faster. The ReLU commutes with the maximum, and is cheaper after it.
+        # Channels last is about 15 % faster on a CPU. ReLU commutes with the maximum, and is cheaper after it.
         x = x.contiguous(memory_format=torch.channels_last)
         x = functional.relu(_halved(self.conv1(x)))  # (b, 6, 14, 14)
         x = functional.relu(_halved(self.conv2(x)))  # (b, 16, 5, 5)
@@ -95,7 +94,7 @@ class LeNet5(nn.Module):
 
 
 def _halved(x: Tensor) -> Tensor:
-    """Max-pooling of 2x2; without gradients as maxima of slices: the network is 1.4 times as fast so, on a CPU."""
+    """Max-pool 2x2; without gradients, use maxima of slices, which makes the network 1.4 times as fast on a CPU."""
     if torch.is_grad_enabled() and x.requires_grad:
         return functional.max_pool2d(x, 2)
     rows = torch.maximum(x[:, :, ::2], x[:, :, 1::2])
@@ -103,7 +102,7 @@ def _halved(x: Tensor) -> Tensor:
 
 
 class BasicBlock(nn.Module):
-    """Two 3x3 convolutions and the input itself, through a 1x1 convolution where the shape changes."""
+    """Two 3x3 convolutions plus the input, which passes a 1x1 convolution if the shape changes."""
 
     def __init__(self, n_in: int, n_out: int, stride: int) -> None:
         super().__init__()
@@ -124,32 +123,25 @@ class BasicBlock(nn.Module):
 
 
 class ResNet18(nn.Module):
-    """Four stages of two blocks, of ``width`` feature maps and twice as many in each further stage (He et al., 2016).
+    """Four stages of two blocks; ``width`` feature maps, doubled in each further stage (He et al., 2016).
 
-    Convolutions begin normal with variance ``2 / fan_out``, batch norms as the identity.
+    Convolutions start normal with variance ``2 / fan_out``, batch norms as the identity.
     """
 
     def __init__(self, n_outputs: int, n_channels: int = 3, width: int = 64, stem: str = "cifar") -> None:
         super().__init__()
-        # On a CPU a quarter faster. PyTorch 2.13 crashes in the backward pass of the 7x7 stem with few feature maps.
+        # A quarter faster on a CPU. PyTorch 2.13 crashes in the backward pass of the 7x7 stem with few feature maps.
         self.is_channels_last = stem == "cifar" and width % 8 == 0
-        if stem == "cifar":
-            first: list[nn.Module] = [nn.Conv2d(n_channels, width, 3, 1, 1, bias=False)]
-        else:
-            first = [nn.Conv2d(n_channels, width, 7, 2, 3, bias=False)]
-        first += [nn.BatchNorm2d(width), nn.ReLU()]
-        if stem == "imagenet":
-            first.append(nn.MaxPool2d(3, 2, 1))
-        self.stem = nn.Sequential(*first)
+        size, stride, padding = (3, 1, 1) if stem == "cifar" else (7, 2, 3)
+        first = nn.Conv2d(n_channels, width, size, stride, padding, bias=False)
+        pool = [nn.MaxPool2d(3, 2, 1)] if stem == "imagenet" else []
+        self.stem = nn.Sequential(first, nn.BatchNorm2d(width), nn.ReLU(), *pool)
         maps = [width * 2**stage for stage in range(4)]
-        self.stages = nn.Sequential(
-            *(
-                nn.Sequential(
-                    BasicBlock(n_in, n_out, stride=1 if n_in == n_out else 2), BasicBlock(n_out, n_out, 1)
-                )
-                for n_in, n_out in zip([width, *maps], maps, strict=False)
-            )
-        )
+        stages = [
+            nn.Sequential(BasicBlock(n_in, n_out, 1 if n_in == n_out else 2), BasicBlock(n_out, n_out, 1))
+            for n_in, n_out in zip([width, *maps], maps, strict=False)
+        ]
+        self.stages = nn.Sequential(*stages)
         self.fc = nn.Linear(maps[-1], n_outputs)
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
@@ -176,34 +168,67 @@ class MLP(nn.Sequential):
         )
 
 
-def _lenet(n_outputs: int, shape: tuple[int, ...], width: int | None, stem: str | None) -> nn.Module:
-    if len(shape) != 3 or shape[1:] not in ((28, 28), (32, 32)):
-        raise InvalidInputError(f"lenet takes images of 28x28 or 32x32 pixels; input_shape = {shape}.")
-    _refuse("lenet", width=width, stem=stem)
-    return LeNet5(n_outputs, shape[0], shape[1])
+def _lenet(n_classes: int, input_shape: tuple[int, ...]) -> nn.Module:
+    if len(input_shape) != 3 or input_shape[1:] not in ((28, 28), (32, 32)):
+        raise InvalidInputError(f"lenet takes images of 28x28 or 32x32 pixels; input_shape = {input_shape}.")
+    return LeNet5(n_classes, *input_shape[:2])
 
 
-def _resnet18(n_outputs: int, shape: tuple[int, ...], width: int | None, stem: str | None) -> nn.Module:
-    if len(shape) != 3:
-        raise InvalidInputError(f"resnet18 takes images (c, h, w); input_shape = {shape}.")
-    by_size = "cifar" if max(shape[1:]) <= _LARGEST_SMALL_IMAGE else "imagenet"
-    return ResNet18(n_outputs, shape[0], width or 64, stem or by_size)
+def _resnet18(
+    n_classes: int, input_shape: tuple[int, ...], width: int = 64, stem: str | None = None
+) -> nn.Module:
+    if len(input_shape) != 3:
+        raise InvalidInputError(f"resnet18 takes images (c, h, w); input_shape = {input_shape}.")
+    by_size = "cifar" if max(input_shape[1:]) <= _LARGEST_SMALL_IMAGE else "imagenet"
+    return ResNet18(n_classes, input_shape[0], width, stem or by_size)
 
 
-def _mlp(n_outputs: int, shape: tuple[int, ...], width: int | None, stem: str | None) -> nn.Module:
-    _refuse("mlp", stem=stem)
-    return MLP(int(torch.Size(shape).numel()), n_outputs, width or 256)
+def _mlp(n_classes: int, input_shape: tuple[int, ...], width: int = 256) -> nn.Module:
+    return MLP(math.prod(input_shape), n_classes, width)
 
 
-def _refuse(model: str, **options: Any) -> None:
-    for option, value in options.items():
-        if value is not None:
-            raise InvalidInputError(f"{option} = {value!r}: {model} has no such option.")
+_FACTORIES: dict[str, Callable[..., Any]] = {"lenet": _lenet, "resnet18": _resnet18, "mlp": _mlp}
+MODELS = tuple(_FACTORIES)
 
 
-_BUILDERS: dict[str, Callable[[int, tuple[int, ...], int | None, str | None], nn.Module]] = {
-    "lenet": _lenet,
-    "resnet18": _resnet18,
-    "mlp": _mlp,
-}
-MODELS = tuple(_BUILDERS)
+def _called(name: str, factory: Callable[..., Any], given: Mapping[str, Any]) -> nn.Module:
+    """Call a factory with those of ``given`` that are not None and that it has parameters for.
+
+    A ``width`` or ``stem`` that the factory does not know raises, since it would have no effect.
+    """
+    try:
+        parameters = inspect.signature(factory).parameters.values()
+    except (TypeError, ValueError) as error:
+        raise InvalidTypeError(f"model = {name!r} has no signature ({error}).") from error
+    takes_all = any(p.kind is p.VAR_KEYWORD for p in parameters)
+    named = {p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
+    passed = {key: value for key, value in given.items() if value is not None and (takes_all or key in named)}
+    for option in ("width", "stem"):
+        if given[option] is not None and option not in passed:
+            raise InvalidInputError(f"{option} = {given[option]!r}: {name!r} has no such parameter.")
+    optional = {p.name for p in parameters if p.default is not p.empty}
+    optional |= {p.name for p in parameters if p.kind in (p.VAR_KEYWORD, p.VAR_POSITIONAL)}
+    if missing := sorted({p.name for p in parameters} - optional - set(passed)):
+        needed = ", ".join(missing)
+        raise InvalidTypeError(f"model = {name!r} needs {needed}; it can only be given {', '.join(given)}.")
+    model = factory(**passed)
+    if not isinstance(model, nn.Module):
+        raise InvalidTypeError(f"model = {name!r} returned {type(model).__name__}, not a torch.nn.Module.")
+    return model
+
+
+def _find(name: str) -> Any:
+    """Return the callable behind ``package.module:factory``; modules in the current folder are found too."""
+    if not all(part.isidentifier() for part in name.replace(":", ".", 1).split(".")):
+        raise InvalidInputError(f"model = {name!r} must have the form package.module:factory.")
+    here = os.getcwd()
+    sys.path.append(here)
+    try:
+        found = pkgutil.resolve_name(name)
+    except (ModuleNotFoundError, AttributeError) as error:
+        raise InvalidInputError(f"model = {name!r} cannot be found: {error}.") from error
+    finally:
+        sys.path.remove(here)
+    if not callable(found):
+        raise InvalidTypeError(f"model = {name!r} is of type {type(found).__name__}, which cannot be called.")
+    return found

@@ -1,8 +1,4 @@
-r"""Networks of Gaussians in PyTorch: a layer for models, and a solver for the estimators.
-
-The layer computes what :class:`coresift.core.network.Network` does, :math:`b + \sum_i a_i e^{-|x-c_i|^2/h^2}`, and its
-gradients come from autograd.
-"""
+"""Networks of Gaussians in PyTorch: a layer for models, and a solver for the estimators."""
 
 from __future__ import annotations
 
@@ -17,23 +13,23 @@ from ..core.points import Points
 
 
 class RBFLayer(nn.Module):
-    r""":math:`x \mapsto b + \sum_i a_i e^{-|x-c_i|^2/h^2}`, from (..., d) to (..., K).
+    r"""The map :math:`x \mapsto b + \sum_i a_i e^{-|x-c_i|^2/h^2}` from (..., d) to (..., K).
+
+    Centres start standard normal, or at rows of data with :meth:`place`, which is better; outputs start normal with
+    deviation ``1/sqrt(n_centers)``.
 
     Parameters
     ----------
     in_features, n_centers, out_features : int
         d, number of neurons, K.
     bandwidth : float, default 1.0
-        h to begin with. Its logarithm is the parameter, so that it stays positive.
+        Initial h. The parameter is its logarithm, so h stays positive.
     bias : bool, default True
-        Whether there is a b.
+        Whether to add b.
     learn_bandwidth : bool, default True
         Whether h is a parameter or a constant.
     device, dtype
         As for every module.
-
-    Centres begin as standard normal, outputs as normal of deviation ``1/sqrt(n_centers)``; ``place`` puts the centres
-    at rows of data, which is the better beginning.
     """
 
     def __init__(
@@ -60,13 +56,13 @@ class RBFLayer(nn.Module):
             self.register_buffer("log_bandwidth", log_bandwidth)
 
     def hidden(self, x: Tensor) -> Tensor:
-        """(..., L) values of the neurons."""
-        # |x - c|^2 multiplied out: one matrix product, and no (b, L, d) of differences
+        """Return the values of the neurons, (..., L)."""
+        # |x - c|^2 multiplied out: one matrix product, and no (b, L, d) array of differences
         squares = (x**2).sum(-1, keepdim=True) - 2.0 * x @ self.centers.T + (self.centers**2).sum(-1)
         return torch.exp(-squares.clamp_min(0.0) * torch.exp(-2.0 * self.log_bandwidth))
 
     def forward(self, x: Tensor) -> Tensor:
-        """(..., d) to (..., K)."""
+        """Map (..., d) to (..., K)."""
         outputs = self.hidden(x) @ self.alphas  # (..., K)
         return outputs if self.bias is None else outputs + self.bias
 
@@ -78,7 +74,7 @@ class RBFLayer(nn.Module):
 
     @classmethod
     def from_network(cls, network: Network, **kind: Any) -> Self:
-        """The layer of a NumPy network, in float64 unless ``dtype`` says otherwise."""
+        """Make a layer from a NumPy network, in float64 unless ``dtype`` is given."""
         n_centers, in_features = network.centers.shape
         kind.setdefault("dtype", torch.float64)
         layer = cls(in_features, n_centers, network.alphas.shape[1], **kind)
@@ -92,14 +88,13 @@ class RBFLayer(nn.Module):
 
     @classmethod
     def from_estimator(cls, model: Any, **kind: Any) -> Self:
-        """The layer of a fitted ``RBFNetworkRegressor`` or ``RBFNetworkClassifier``."""
+        """Make a layer from a fitted ``RBFNetworkRegressor`` or ``RBFNetworkClassifier``."""
         log_bandwidth = float(np.log(model.bandwidth_))
-        return cls.from_network(
-            Network(model.centers_, model.alphas_, model.intercept_, log_bandwidth), **kind
-        )
+        network = Network(model.centers_, model.alphas_, model.intercept_, log_bandwidth)
+        return cls.from_network(network, **kind)
 
     def to_network(self) -> Network:
-        """The NumPy network of the layer as it is now."""
+        """Return a copy as a NumPy network."""
         centers, alphas = (p.detach().cpu().double().numpy().copy() for p in (self.centers, self.alphas))
         intercept = np.zeros(alphas.shape[1])
         if self.bias is not None:
@@ -108,17 +103,16 @@ class RBFLayer(nn.Module):
 
 
 def weighted_loss(layer: nn.Module, x: Tensor, y: Tensor, weights: Tensor) -> Tensor:
-    """``sum w |y - layer(x)|^2`` for x (b, d), y (b, K), weights (b,)."""
+    """Compute ``sum w |y - layer(x)|^2`` for x (b, d), y (b, K), weights (b,)."""
     return (weights[:, None] * (layer(x) - y) ** 2).sum()
 
 
 def torch_solver(
     network: Network, points: Points, weights: np.ndarray, targets: np.ndarray, ridge: float, max_iter: int
 ) -> Network:
-    """Learn all parameters by PyTorch's L-BFGS: ``RBFNetworkRegressor(centers="learned", solver=torch_solver)``.
+    """Learn all parameters with PyTorch's L-BFGS: ``RBFNetworkRegressor(centers="learned", solver=torch_solver)``.
 
-    The objective is that of the estimator, the weighted loss plus ``ridge |a|^2``, in float64. An intercept that is
-    zero stays zero.
+    It minimises the weighted loss plus ``ridge |a|^2``, in float64. An intercept of zero stays zero.
     """
     layer = RBFLayer.from_network(network, bias=bool(network.intercept.any()))
     x = torch.from_numpy(points.take(np.arange(points.n)))

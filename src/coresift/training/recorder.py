@@ -1,4 +1,4 @@
-"""Norms of last-layer gradients as training computes them: no pass of their own, and nothing of a step is changed."""
+"""Norms of last-layer gradients, recorded while training computes them, without a pass of their own."""
 
 from __future__ import annotations
 
@@ -15,20 +15,21 @@ from .._errors import InvalidInputError
 from ..selection.gradients import Gradients
 from ..selection.hooks import layer_factors, only_tensor
 
-_HELD_ROWS = 4096  # whose factors wait for their norms: one large product costs less than many small ones
+_HELD_ROWS = (
+    4096  # rows collected before their norms are computed: one large product is cheaper than many small
+)
 
 
 class NormRecorder:
-    r"""Takes what a linear layer is given, :math:`h_i`, and the slope of the batch's loss in what it gives; of a module
-    of another kind the slope alone.
+    r"""Record gradient norms of a linear layer from its inputs :math:`h_i` and the gradients in its outputs.
 
-    The loss of a batch is :math:`\sum w_i l_i / \sum w`, so that the slope is :math:`w_i r_i / \sum w`, and the norm
-    :math:`|r_i| \sqrt{|h_i|^2 + 1}` follows by a division. A sample of weight 0 leaves no trace: NaN.
+    The loss of a batch is :math:`\sum w_i l_i / \sum w`, so these gradients are :math:`w_i r_i / \sum w`, and the norm
+    is :math:`|r_i| \sqrt{|h_i|^2 + 1}`; for other modules it is :math:`|r_i|`. Samples of weight 0 give NaN.
     """
 
     def __init__(self, layer: nn.Module) -> None:
         self.layer = layer
-        # of one step: what the layer was given, and the slope in what it gave
+        # one entry per call of the layer in this step: its input and, after backward, the gradient in its output
         self._calls: list[list[Tensor]] = []
         self._steps: list[tuple[list[list[Tensor]], Tensor]] = []
         self._held = 0
@@ -36,7 +37,7 @@ class NormRecorder:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Inside, the layer is looked at in every forward pass that builds a graph."""
+        """Watch every forward pass of the layer that builds a graph."""
         handle = self.layer.register_forward_hook(self._catch)
         try:
             yield
@@ -52,16 +53,16 @@ class NormRecorder:
             output.register_hook(call.append)
 
     def end_step(self, weights: Tensor) -> None:
-        """After ``backward`` of a batch with these weights."""
+        """Collect a batch with these weights, after its ``backward``."""
         calls, self._calls = self._calls, []
         self._steps.append((calls, weights))
         self._held += len(weights)
         is_plain = len(calls) == 1 and calls[0][0].ndim == 2 and len(calls[0][0]) == len(weights)
-        if self._held >= _HELD_ROWS or not is_plain:  # of others products are formed, which may be large
+        if self._held >= _HELD_ROWS or not is_plain:  # others form products, which may be large
             self._reduce()
 
     def take(self) -> NDArray[np.float32]:
-        """The norms of all samples since the last time, in the order in which they came."""
+        """Return the norms of all samples since the last call, in their order."""
         self._reduce()
         norms, self._norms = self._norms, []
         return np.concatenate(norms) if norms else np.zeros(0, dtype=np.float32)
@@ -81,9 +82,7 @@ class NormRecorder:
     def _lot(self, calls: list[list[Tensor]], weights: Tensor, has_bias: bool) -> tuple[Any, Any, Any]:
         used = [call for call in calls if len(call) == 2]  # the others do not reach the loss
         if not used:
-            raise InvalidInputError(
-                f"the layer {self.layer} takes no part in the loss; scores='seen' needs one that does."
-            )
+            raise InvalidInputError(f"scores='seen': the loss does not depend on the layer {self.layer}.")
         given, slopes = zip(*used, strict=True)
         scale = (weights.sum() / weights).cpu().numpy()
         if not isinstance(self.layer, nn.Linear):

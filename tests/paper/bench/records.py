@@ -3,7 +3,7 @@
 import dataclasses
 from typing import Any
 
-from paper.bench.protocol import Cell, Protocol, load_protocol
+from paper.bench.protocol import Protocol, Run, load_protocol
 
 
 def small_protocol(seeds: int = 3) -> Protocol:
@@ -11,7 +11,7 @@ def small_protocol(seeds: int = 3) -> Protocol:
     return load_protocol("mnist").narrowed(methods, [0.01, 0.10], seeds)
 
 
-def record(protocol: Protocol, cell: Cell, **changes: Any) -> dict[str, Any]:
+def record(protocol: Protocol, cell: Run, **changes: Any) -> dict[str, Any]:
     """A record of a cell, with values that follow from it; ``accuracy`` and the like are replaced by ``changes``."""
     number = int(cell.id, 16)  # any function of the cell that looks random
     values = {
@@ -39,4 +39,4 @@ def record(protocol: Protocol, cell: Cell, **changes: Any) -> dict[str, Any]:
 
 
 def records(protocol: Protocol) -> list[dict[str, Any]]:
-    return [record(protocol, cell) for cell in protocol.cells()]
+    return [record(protocol, cell) for cell in protocol.runs()]

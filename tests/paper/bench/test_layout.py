@@ -9,12 +9,19 @@ import re
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rich.console import Console
 
+from paper.bench.formats import (
+    as_json,
+    csv_text,
+    frame,
+    latex,
+    latex_text,
+    markdown_text,
+    terminal,
+    terminal_text,
+)
 from paper.bench.layout import blocks, heading, sections, state
-from paper.bench.layout_csv import as_json, csv_text, long_rows
-from paper.bench.layout_latex import escaped, latex_text
-from paper.bench.layout_markdown import markdown_text
-from paper.bench.layout_terminal import terminal_lines, terminal_text
 from paper.bench.protocol import load_protocol
 from paper.bench.summary import Summary, summarise
 from tests.paper.bench.records import record, records, small_protocol
@@ -28,6 +35,12 @@ def row_of(text: str, label: str, part: int = 0) -> str:
     return [line for line in text.splitlines() if re.match(rf"(\| )?{re.escape(label)} ", line)][part]
 
 
+def words(text: str, label: str, part: int = 0) -> list[str]:
+    """The label and the cells of a line in a terminal, with a bar only between groups of columns."""
+    (label_, _, cells) = row_of(text, label, part).partition("│")
+    return [*label_.split(), *cells.split()]
+
+
 def known(**accuracies: list[float]) -> Summary:
     """A table at 1 % with the accuracies of some methods, seed by seed."""
     protocol = PROTOCOL.narrowed(budgets=[0.01])
@@ -36,7 +49,7 @@ def known(**accuracies: list[float]) -> Summary:
         method = protocol.method(name.replace("_at_", "@"))
         budget = 1.0 if method.name == "FULL" else 0.01
         made += [
-            record(protocol, protocol.cell(method, budget, seed), accuracy=value)
+            record(protocol, protocol.run(method, budget, seed), accuracy=value)
             for seed, value in enumerate(values)
         ]
     return summarise(made, protocol)
@@ -57,9 +70,9 @@ TABLE = known(
 def test_any_records_make_a_table_of_the_width_asked_for(chosen: set[int], width: int) -> None:
     summary = summarise([ALL[i] for i in sorted(chosen)], PROTOCOL)
     text = terminal_text(summary, width)
-    assert f"{len(chosen)} of {len(ALL)} cells finished" in " ".join(text.split())
+    assert f"{len(chosen)} of {len(ALL)} runs finished" in " ".join(text.split())
     assert max(map(len, text.splitlines())) <= width
-    assert f"{len(chosen)} of {len(ALL)} cells finished" in markdown_text(summary)
+    assert f"{len(chosen)} of {len(ALL)} runs finished" in markdown_text(summary)
     check_latex(latex_text(summary))
     rows = list(csv.DictReader(io.StringIO(csv_text(summary))))
     assert len(rows) == 1 + (len(PROTOCOL.methods) - 1) * len(PROTOCOL.budgets)
@@ -83,9 +96,9 @@ def test_every_table_in_full_fits_a_hundred_columns(table: str) -> None:
 
 def test_means_deviations_and_seeds_as_known() -> None:
     text = terminal_text(TABLE)
-    assert row_of(text, "FULL").split() == ["FULL", "99.12¹", "│", "99.35", "±0.012"]
-    assert row_of(text, "RANDOM").split() == ["RANDOM", "94.00", "±1.00", "│", "94.55", "±0.215"]
-    assert row_of(text, "RBF-WARM").split() == [
+    assert words(text, "FULL") == ["FULL", "99.12¹", "│", "99.35", "±0.012"]
+    assert words(text, "RANDOM") == ["RANDOM", "94.00", "±1.00", "│", "94.55", "±0.215"]
+    assert words(text, "RBF-WARM") == [
         "RBF-WARM",
         "98.51",
         "±0.01²",
@@ -93,18 +106,18 @@ def test_means_deviations_and_seeds_as_known() -> None:
         "—",
         "±0.09",
     ]  # printed without a mean
-    assert row_of(text, "RBF@1").split() == ["RBF@1", "—", "│", "—"]
-    assert "Seeds: 3; a raised number is the number of seeds of its cell. One seed has no deviation." in text
-    assert "12 of 21 cells finished (protocol 1, scale paper, 3 seeds)." in text
+    assert words(text, "RBF@1") == ["RBF@1", "—", "│", "—"]
+    assert "Seeds: 3; other numbers of seeds are raised. One seed has no deviation." in text
+    assert "12 of 21 runs finished (protocol 1, scale paper, 3 seeds)." in text
 
 
 def test_seeds_are_named_where_they_are_not_the_protocols() -> None:
     two = known(RANDOM=[0.9, 0.91], RBF=[0.95, 0.94])
-    assert "Seeds: 2, where the protocol asks for 3." in terminal_text(two)
+    assert "Seeds: 2 where the protocol asks for 3." in terminal_text(two)
     assert "±" in row_of(terminal_text(two), "RBF")
     one = terminal_text(known(RANDOM=[0.9], RBF=[0.95]))
-    assert "Seeds: 1, where the protocol asks for 3. One seed has no deviation." in one
-    assert row_of(one, "RBF").split()[:2] == ["RBF", "95.00"]
+    assert "Seeds: 1 where the protocol asks for 3. One seed has no deviation." in one
+    assert words(one, "RBF")[:2] == ["RBF", "95.00"]
     three = terminal_text(known(RANDOM=[0.9, 0.91, 0.92]))
     assert "Seeds: 3." in three
     assert "raised" not in three
@@ -112,9 +125,9 @@ def test_seeds_are_named_where_they_are_not_the_protocols() -> None:
 
 def test_time_and_speed_up_say_the_clock_and_leave_out_evaluation() -> None:
     text = terminal_text(TABLE)
-    assert re.search(r"^ +ours, seconds +│ +paper, hours", text, re.MULTILINE)
-    assert row_of(text, "RBF", 1).split() == ["RBF", "14.0", "(3.0)", "│", "0.028"]
-    assert row_of(text, "RBF", 2).split() == ["RBF", "71.4", "│", "29.3"]  # 1000 / 14, 0.82 / 0.028
+    assert re.search(r"^ +│ +ours, seconds +│ +paper, hours", text, re.MULTILINE)
+    assert words(text, "RBF", 1) == ["RBF", "14.0", "(3.0)", "│", "0.028"]
+    assert words(text, "RBF", 2) == ["RBF", "71.4", "│", "29.3"]  # 1000 / 14, 0.82 / 0.028
     assert "Processor time of selection and training" in text
     assert "Time of FULL (1 run) over time of the method, both processor time" in " ".join(text.split())
     wall = summarise([{**each, "clock": "wall"} for each in ALL], PROTOCOL)
@@ -135,7 +148,7 @@ def test_units_of_time(factor: float, unit: str) -> None:
 
 
 def test_times_of_several_machines_are_named() -> None:
-    made = [record(PROTOCOL, cell, processor=f"kind {cell.seed}") for cell in PROTOCOL.cells()]
+    made = [record(PROTOCOL, cell, processor=f"kind {cell.seed}") for cell in PROTOCOL.runs()]
     assert "3 machines: kind 0, threads: 1; kind 1" in " ".join(
         terminal_text(summarise(made, PROTOCOL)).split()
     )
@@ -169,10 +182,10 @@ def test_digits_of_the_paper_are_left_out_only_where_that_makes_room() -> None:
 def test_comparison_as_known() -> None:
     text = terminal_text(TABLE)
     # differences 1.00, 1.01, 0.99: g = 100 / sqrt(pi)
-    assert row_of(text, "RBF", 3).split() == ["RBF", "+1.00*", "+56.4", "<.001"]
+    assert words(text, "RBF", 3) == ["RBF", "+1.00*", "+56.4", "<.001"]
     # differences -4.01, -3.02, -2.06: t = -5.38, the largest p of three, so corrected by nothing
-    assert row_of(text, "RANDOM", 3).split() == ["RANDOM", "-3.03*", "-1.8", ".033"]
-    assert row_of(text, "RBF-WARM", 3).split()[1:3] == [
+    assert words(text, "RANDOM", 3) == ["RANDOM", "-3.03*", "-1.8", ".033"]
+    assert words(text, "RBF-WARM", 3)[1:3] == [
         "+1.50*",
         "—",
     ]  # two pairs: a test without effect size
@@ -180,7 +193,7 @@ def test_comparison_as_known() -> None:
     assert "RBF@1 against ADAPTIVE-RANDOM@1" in " ".join(text.split())
     assert "Warm starts are compared with ADAPTIVE-RANDOM without one" in text
     one = terminal_text(known(ADAPTIVE_RANDOM=[0.9], RBF=[0.95]))
-    assert row_of(one, "RBF", 3).split() == ["RBF", "+5.00", "—", "n/t"]
+    assert words(one, "RBF", 3) == ["RBF", "+5.00", "—", "n/t"]
     assert "none of which is possible yet" in " ".join(one.split())
 
 
@@ -197,8 +210,11 @@ def test_the_best_of_plain_and_of_warm_are_bold_but_not_full() -> None:
     assert markdown_text(tie).count("**95.00**") == 2
     lucky = known(RANDOM=[0.94, 0.95], RBF=[0.96, 0.95], RBF_at_1=[0.99], RBF_WARM=[0.99])
     assert re.findall(r"\*\*(\d.*?)\*\*", markdown_text(lucky)) == ["95.50 ±0.71"]  # not the single seeds
-    lines = terminal_lines(TABLE)
-    assert ("98.03 ±0.02 ", "bold") in [piece for line in lines for piece in line]
+    console = Console(width=100)
+    segments = [each for line in console.render_lines(terminal(TABLE)) for each in line]
+    bold = [each.text.strip() for each in segments if each.style is not None and each.style.bold]
+    assert {"98.03 ±0.02", "98.51 ±0.01²"} <= set(bold)
+    assert "99.12¹" not in bold
 
 
 def test_sections_keep_the_order_within() -> None:
@@ -211,8 +227,8 @@ def test_sections_keep_the_order_within() -> None:
 def test_left_out_records_are_counted() -> None:
     other = [{**each, "cell": {**each["cell"], "protocol": 9}} for each in ALL[:5]]
     (first, second) = state(summarise([*ALL, *other, ALL[0], {"id": "x"}], PROTOCOL))
-    assert first == "39 of 39 cells finished (protocol 1, scale paper, 3 seeds)."
-    what = "5 of another version of the protocol, 1 of a cell that is here already, 1 that cannot be used"
+    assert first == "39 of 39 runs finished (protocol 1, scale paper, 3 seeds)."
+    what = "5 of another version of the protocol, 1 of a run that is here already, 1 that cannot be used"
     assert second == f"Records left out: {what}."
 
 
@@ -222,9 +238,9 @@ def test_a_scale_down_says_so_everywhere() -> None:
     for text in (terminal_text(summary), markdown_text(summary), latex_text(summary)):
         flat = " ".join(text.split()).replace("\n%", "")
         assert "scaled down (cpu)" in flat
-        assert "The paper's figures are of its own protocol, not of this one: scaled down (cpu)." in flat
+        assert "The paper's figures belong to its own protocol, not to this one: scaled down (cpu)." in flat
     assert "Not comparable with the paper" in " ".join(terminal_text(summary).split())
-    assert {row["scale"] for row in long_rows(summary)} == {"cpu"}
+    assert set(frame(summary)["scale"]) == {"cpu"}
 
 
 def test_a_scale_that_trains_longer_is_not_called_scaled_down() -> None:
@@ -235,7 +251,7 @@ def test_a_scale_that_trains_longer_is_not_called_scaled_down() -> None:
         flat = " ".join(text.split())
         assert "scale-down" not in flat
         assert "scaled down" not in flat
-        assert "not of this one: uniform redraws for longer (equal-time)." in flat
+        assert "not to this one: uniform redraws for longer (equal-time)." in flat
 
 
 def test_macro_f1_has_no_figures_of_the_paper_beside_it() -> None:
@@ -246,11 +262,12 @@ def test_macro_f1_has_no_figures_of_the_paper_beside_it() -> None:
 
 
 def test_ascii_is_ascii_and_aligned() -> None:
-    lines = ["".join(text for text, _ in line) for line in terminal_lines(TABLE, is_ascii=True)]
-    assert "\n".join(lines).isascii()
-    assert row_of("\n".join(lines), "FULL").split()[1] == "99.12^1"
-    bars = {line.index("|") for line in lines[: lines.index("Time")] if "|" in line}
-    assert len(bars) == 1
+    text = terminal_text(TABLE, is_ascii=True)
+    assert text.isascii()
+    assert row_of(text, "FULL").split()[2] == "99.12^1"
+    lines = text.split("\nTime\n")[0].splitlines()
+    assert len({line.index("|") for line in lines if "|" in line}) == 1
+    assert len({line.rindex("|") for line in lines if "|" in line}) == 1
 
 
 def test_csv_gives_back_the_very_numbers() -> None:
@@ -267,7 +284,9 @@ def test_csv_gives_back_the_very_numbers() -> None:
         if entry.comparison:
             assert float(row["p_holm"]) == entry.comparison.p_holm
             assert float(row["difference_points"]) == entry.comparison.difference
-    assert as_json(summary)["entries"] == long_rows(summary)
+    assert [each["mean_percent"] for each in as_json(summary)["entries"]] == [
+        entry.mean for entry in summary.entries.values()
+    ]
 
 
 def test_markdown_escapes_and_has_rectangular_tables() -> None:
@@ -281,10 +300,10 @@ def test_markdown_escapes_and_has_rectangular_tables() -> None:
 
 
 def test_latex_escapes() -> None:
-    assert escaped("a_b & 5 % {x} #1 $ ~ ^ \\") == (
+    assert latex("a_b & 5 % {x} #1 $ ~ ^ \\") == (
         r"a\_b \& 5 \% \{x\} \#1 \$ \textasciitilde{} \textasciicircum{} \textbackslash{}"
     )
-    assert escaped("1 ±2³ — <") == r"1 $\pm$2$^{3}$ --- $<$"
+    assert latex("1 ±2³ — <") == r"1 $\pm$2$^{3}$ --- $<$"
     protocol = dataclasses.replace(PROTOCOL, title=r"50 % of A&B_c \input{x}", scale_note="two\nlines")
     text = latex_text(summarise(ALL, protocol))
     assert r"\caption[{50 \% of A\&B\_c \textbackslash{}input\{x\}: Test accuracy, \%}]" in text

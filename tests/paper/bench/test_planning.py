@@ -8,7 +8,7 @@ import torch
 
 from coresift.data import ArrayDataset, DatasetSplits
 from coresift.training.models import MLP
-from paper.bench.planning import Speed, estimates, probe
+from paper.bench.planning import Speed, estimated_seconds, probe
 from paper.bench.protocol import load_protocol
 
 
@@ -25,7 +25,7 @@ def test_speed_is_measured_with_the_threads_of_a_worker(monkeypatch):
             seen.add(torch.get_num_threads())
             return super().forward(x)
 
-    monkeypatch.setattr("coresift.training.build_model", lambda *_, **__: Watched(3, 2, 4))
+    monkeypatch.setattr("paper.bench.run.build_model", lambda *_, **__: Watched(3, 2, 4))
     data = four_rows()
     before = torch.get_num_threads()
     for threads in (1, 2):
@@ -49,7 +49,7 @@ def test_on_a_processor_waiting_does_not_count_as_in_the_records(monkeypatch, re
             time.sleep(PAUSE)
             return super().forward(x)
 
-    monkeypatch.setattr("coresift.training.build_model", lambda *_, **__: Waiting(3, 2, 4))
+    monkeypatch.setattr("paper.bench.run.build_model", lambda *_, **__: Waiting(3, 2, 4))
     speed = probe(load_protocol("covtype"), four_rows(), "cpu", 1, readers)
     assert speed.clock == clock
     assert (speed.forward > 256 / PAUSE) == (clock == "cpu")
@@ -57,9 +57,9 @@ def test_on_a_processor_waiting_does_not_count_as_in_the_records(monkeypatch, re
 
 def test_an_estimate_believes_records_of_the_same_clock_only():
     protocol = load_protocol("covtype", "smoke").narrowed(["random"], [0.5], 2)
-    first, second = protocol.cells()
+    first, second = protocol.runs()
     seconds = {"selection": 0.0, "training": 5000.0, "evaluation": 0.0}
     records = [{"cell": vars(second), "seconds": seconds, "clock": "cpu"}]
     for clock, is_believed in (("cpu", True), ("wall", False)):
-        (found,) = estimates(protocol, [first], four_rows(), Speed(1e3, 1e3, clock), records)
-        assert (found.seconds == 5000.0) == is_believed
+        (found,) = estimated_seconds(protocol, [first], four_rows(), Speed(1e3, 1e3, clock), records)
+        assert (found == 5000.0) == is_believed

@@ -1,4 +1,4 @@
-"""The declared tables, and their cells."""
+"""The declared tables, and their runs."""
 
 import pytest
 from hypothesis import given
@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from coresift import InvalidInputError
 from coresift.selection import registry
-from paper.bench.protocol import Cell, load_protocol, table_names
+from paper.bench.protocol import Run, load_protocol, table_names
 
 OF_THE_PAPER = ("mnist", "cifar10", "cifar100", "imagenet")
 
@@ -59,7 +59,7 @@ def test_what_a_scale_is_called_is_no_part_of_what_names_a_record(
 ) -> None:
     """Stored records have these ids: a word more in a file must not lose them."""
     protocol = load_protocol(table, scale)
-    assert protocol.cells()[0].id == first
+    assert protocol.runs()[0].id == first
     assert protocol.scale_title == title
     assert protocol.title == load_protocol(table).title
     assert not {"title", "note", "scale_title"} & protocol.config.keys()
@@ -92,7 +92,7 @@ def test_what_the_paper_does_not_print_is_declared_as_it_is(table: str) -> None:
 
 def test_full_is_one_cell_for_all_budgets() -> None:
     protocol = load_protocol("mnist").narrowed(["full", "rbf"], [0.01, 0.05], 2)
-    cells = protocol.cells()
+    cells = protocol.runs()
     assert [(cell.method, cell.budget, cell.seed) for cell in cells] == [
         ("RBF", 0.01, 0),
         ("RBF", 0.05, 0),
@@ -104,11 +104,11 @@ def test_full_is_one_cell_for_all_budgets() -> None:
 
 
 def test_a_narrowed_table_has_the_cells_of_the_whole_one() -> None:
-    whole = {cell.id for cell in load_protocol("mnist").cells()}
+    whole = {cell.id for cell in load_protocol("mnist").runs()}
     part = load_protocol("mnist").narrowed(["rbf@1", "Gradmatch_PB".replace("_", "")], [0.05], 3)
-    assert len(part.cells()) == 6
-    assert {cell.id for cell in part.cells()} <= whole
-    other_scale = {cell.id for cell in load_protocol("mnist", "smoke").cells()}
+    assert len(part.runs()) == 6
+    assert {cell.id for cell in part.runs()} <= whole
+    other_scale = {cell.id for cell in load_protocol("mnist", "smoke").runs()}
     assert not whole & other_scale
 
 
@@ -120,7 +120,7 @@ def test_methods_are_told_apart_by_their_redraws() -> None:
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
-        ({"methods": ["nosuch"]}, "nosuch.*there are FULL"),
+        ({"methods": ["nosuch"]}, "nosuch.*choose from FULL"),
         ({"methods": ["rbf@often"]}, "rbf@often"),
         ({"methods": ["rbf@0"]}, "at least 1"),
         ({"budgets": [0.0]}, "above 0"),
@@ -141,7 +141,7 @@ def test_unknown_tables_and_scales_are_named_with_those_there_are() -> None:
         load_protocol("mnist", "huge")
 
 
-CELL = Cell("mnist", 1, "paper", "RBF", 20, 0.01, 0)
+RUN = Run("mnist", 1, "paper", "RBF", 20, 0.01, 0)
 
 
 @given(
@@ -149,7 +149,7 @@ CELL = Cell("mnist", 1, "paper", "RBF", 20, 0.01, 0)
     st.integers(2, 10**6),
 )
 def test_whatever_differs_gives_another_id(name: str, value: int) -> None:
-    kind = type(getattr(CELL, name))
-    other = Cell(**{**vars(CELL), name: kind(value)})
-    assert (other.id == CELL.id) == (other == CELL)
-    assert Cell(**vars(other)).id == other.id
+    kind = type(getattr(RUN, name))
+    other = Run(**{**vars(RUN), name: kind(value)})
+    assert (other.id == RUN.id) == (other == RUN)
+    assert Run(**vars(other)).id == other.id

@@ -18,11 +18,11 @@ from coresift.data import load_dataset
 from coresift.selection import names as _registry
 from coresift.selection import register
 from coresift.training.checkpoint import DamagedCheckpointError
-from paper.bench import cells as cells_module
+from paper.bench import run as run_module
 from paper.bench import runner as runner_module
-from paper.bench.cells import run_cell
-from paper.bench.planning import Speed, estimates
+from paper.bench.planning import Speed, estimated_bytes, estimated_seconds
 from paper.bench.protocol import Protocol, load_protocol
+from paper.bench.run import run_one
 from paper.bench.runner import Job, Progress, run_missing
 from paper.bench.store import Store, Watch
 from tests.tiny_data import write_mnist
@@ -42,7 +42,7 @@ def tiny(methods: list[str], budgets: tuple[float, ...] = (0.1,), seeds: int = 1
 
 
 def job(protocol: Protocol, results: Path, data_dir: Path) -> Job:
-    return Job(protocol, protocol.cells(), Store(results, "mnist"), str(data_dir))
+    return Job(protocol, protocol.runs(), Store(results, "mnist"), str(data_dir))
 
 
 def comparable(record: dict) -> dict:
@@ -61,7 +61,7 @@ def test_a_table_is_filled_once(tmp_path: Path, data_dir: Path) -> None:
     assert [each.done for each in seen] == sorted(each.done for each in seen)
     store = Store(tmp_path, "mnist")
     records = store.read().records
-    assert {record["id"] for record in records} == {cell.id for cell in protocol.cells()}
+    assert {record["id"] for record in records} == {cell.id for cell in protocol.runs()}
     by_method = {record["cell"]["method"]: record for record in records}
     assert by_method["RBF"]["subset_size"] == 20
     assert by_method["FULL"]["subset_size"] == by_method["FULL"]["n_train"] == 200
@@ -71,7 +71,7 @@ def test_a_table_is_filled_once(tmp_path: Path, data_dir: Path) -> None:
         assert 0 <= record["test"]["accuracy"] <= 1
         assert record["clock"] == "cpu"
         assert record["machine"]["threads"] == 1
-    assert not any(store.cell_folder(cell).exists() for cell in protocol.cells())
+    assert not any(store.run_folder(cell).exists() for cell in protocol.runs())
 
     before = store.file.read_bytes()
     assert run_missing(job(protocol, tmp_path, data_dir), 1, lambda _: None).done == 5
@@ -91,9 +91,9 @@ def test_two_workers_give_what_one_gives_and_nothing_twice(tmp_path: Path, data_
 
 def test_a_killed_cell_goes_on_to_the_same_record(tmp_path: Path, data_dir: Path) -> None:
     protocol = tiny(["rbf@1"])
-    (cell,) = protocol.cells()
+    (cell,) = protocol.runs()
     data = load_dataset("mnist", data_dir)
-    expected = run_cell(cell, protocol, data, Store(tmp_path / "whole", "mnist"))
+    expected = run_one(cell, protocol, data, Store(tmp_path / "whole", "mnist"))
 
     class KilledError(Exception):
         pass
@@ -103,17 +103,17 @@ def test_a_killed_cell_goes_on_to_the_same_record(tmp_path: Path, data_dir: Path
             raise KilledError
 
     store = Store(tmp_path / "killed", "mnist")
-    original = cells_module.train
-    cells_module.train = lambda *a, **k: original(*a, **k, checkpoint_seconds=0)
+    original = run_module.train
+    run_module.train = lambda *a, **k: original(*a, **k, checkpoint_seconds=0)
     try:
         with pytest.raises(KilledError):
-            run_cell(cell, protocol, data, store, on_epoch=kill)
+            run_one(cell, protocol, data, store, on_epoch=kill)
         assert store.read().records == []
-        assert list((store.cell_folder(cell) / "run").rglob("*.safetensors"))
+        assert list((store.run_folder(cell) / "run").rglob("*.safetensors"))
         epochs: list[int] = []
-        found = run_cell(cell, protocol, data, store, on_epoch=lambda epoch, _: epochs.append(epoch))
+        found = run_one(cell, protocol, data, store, on_epoch=lambda epoch, _: epochs.append(epoch))
     finally:
-        cells_module.train = original
+        run_module.train = original
     assert epochs[0] > 1  # it went on, it did not begin anew
     assert comparable(found) == comparable(expected)
     assert [comparable(each) for each in store.read().records] == [comparable(expected)]
@@ -123,8 +123,8 @@ def test_what_another_command_finishes_is_done_at_once(
     tmp_path: Path, data_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     protocol = tiny(["adaptive-random", "random"])
-    mine, theirs = protocol.cells()
-    record = run_cell(theirs, protocol, load_dataset("mnist", data_dir), Store(tmp_path / "other", "mnist"))
+    mine, theirs = protocol.runs()
+    record = run_one(theirs, protocol, load_dataset("mnist", data_dir), Store(tmp_path / "other", "mnist"))
     monkeypatch.setattr(runner_module, "Watch", lambda store: Watch(store, 0.0))
     seen: list[tuple[int, int, int]] = []
 
@@ -144,7 +144,7 @@ def test_locks_that_a_kill_left_are_cleared(tmp_path: Path, data_dir: Path) -> N
     protocol = tiny(["adaptive-random"])
     work = job(protocol, tmp_path, data_dir)
     run_missing(work, 1, lambda _: None)
-    (tmp_path / "mnist" / "cells" / f"{protocol.cells()[0].id}.lock").touch()
+    (tmp_path / "mnist" / "cells" / f"{protocol.runs()[0].id}.lock").touch()
     assert run_missing(work, 1, lambda _: None).left == 0
     assert list((tmp_path / "mnist" / "cells").iterdir()) == []
 
@@ -171,7 +171,7 @@ def test_a_cell_with_a_damaged_checkpoint_is_named_and_the_others_are_run(
     tmp_path: Path, data_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A full disk stops everything; a file that is damaged concerns its cell alone."""
-    original = cells_module.run_cell
+    original = run_module.run_one
     trouble: list[OSError] = [DamagedCheckpointError("epoch-1: damaged")]
 
     def run(cell, *rest, **options):
@@ -179,7 +179,7 @@ def test_a_cell_with_a_damaged_checkpoint_is_named_and_the_others_are_run(
             raise trouble[0]
         return original(cell, *rest, **options)
 
-    monkeypatch.setattr(cells_module, "run_cell", run)
+    monkeypatch.setattr(run_module, "run_one", run)
     work = job(tiny(["random", "adaptive-random"]), tmp_path, data_dir)
     progress = run_missing(work, 1, lambda _: None)
     assert (progress.done, [cell.method for cell, _ in progress.failed]) == (1, ["RANDOM"])
@@ -225,10 +225,10 @@ def test_one_worker_has_as_many_threads_as_it_says(
 def test_with_readers_the_clock_is_that_of_the_wall(tmp_path: Path, data_dir: Path) -> None:
     """They are processes of their own, whose seconds the processor's clock of this one does not know."""
     protocol = tiny(["adaptive-random"])
-    (cell,) = protocol.cells()
+    (cell,) = protocol.runs()
     data = load_dataset("mnist", data_dir)
-    assert run_cell(cell, protocol, data, Store(tmp_path / "a", "mnist"))["clock"] == "cpu"
-    assert run_cell(cell, protocol, data, Store(tmp_path / "b", "mnist"), readers=1)["clock"] == "wall"
+    assert run_one(cell, protocol, data, Store(tmp_path / "a", "mnist"))["clock"] == "cpu"
+    assert run_one(cell, protocol, data, Store(tmp_path / "b", "mnist"), readers=1)["clock"] == "wall"
 
 
 SCRIPT = """
@@ -243,7 +243,7 @@ if __name__ == "__main__":
 def test_a_killed_command_leaves_no_worker_and_goes_on(tmp_path: Path, data_dir: Path) -> None:
     script = tmp_path / "run.py"
     script.write_text(SCRIPT)
-    command = [sys.executable, str(script), "bench", "run", "mnist", "--scale", "smoke", "-q"]
+    command = [sys.executable, str(script), "run", "mnist", "--scale", "smoke", "-q"]
     command += ["--methods", "adaptive-random,rbf,gradmatch", "--budgets", "50%", "--seeds", "2", "-j", "2"]
     command += ["--data-dir", str(data_dir), "--results", str(tmp_path / "results")]
     process = subprocess.Popen(command, start_new_session=True)
@@ -277,31 +277,31 @@ def _alive(group: int) -> bool:
 def test_an_estimate_counts_samples_and_believes_records(data_dir: Path) -> None:
     protocol = tiny(["adaptive-random", "random-warm", "full", "gradmatch"], (0.1,), 2)
     data = load_dataset("mnist", data_dir)
-    cells = [cell for cell in protocol.cells() if cell.seed == 0]
+    cells = [cell for cell in protocol.runs() if cell.seed == 0]
     speed = Speed(training=100.0, forward=1e9)
-    found = {cell.method: e for cell, e in zip(cells, estimates(protocol, cells, data, speed), strict=True)}
-    assert found["ADAPTIVE-RANDOM"].seconds == pytest.approx(4 * 20 / 100, rel=1e-3)
-    assert found["RANDOM-WARM"].seconds == pytest.approx((200 + 2 * 20) / 100, rel=1e-3)
-    assert found["FULL"].seconds == pytest.approx(4 * 200 / 100, rel=1e-3)
-    slow = estimates(protocol, cells, data, Speed(1e9, 100.0))
-    per_method = {cell.method: e.seconds for cell, e in zip(cells, slow, strict=True)}
+    found = {
+        cell.method: e for cell, e in zip(cells, estimated_seconds(protocol, cells, data, speed), strict=True)
+    }
+    assert found["ADAPTIVE-RANDOM"] == pytest.approx(4 * 20 / 100, rel=1e-3)
+    assert found["RANDOM-WARM"] == pytest.approx((200 + 2 * 20) / 100, rel=1e-3)
+    assert found["FULL"] == pytest.approx(4 * 200 / 100, rel=1e-3)
+    slow = estimated_seconds(protocol, cells, data, Speed(1e9, 100.0))
+    per_method = {cell.method: e for cell, e in zip(cells, slow, strict=True)}
     assert per_method["GRADMATCH"] > 2 * 200 / 100 > per_method["ADAPTIVE-RANDOM"]
-    sibling = next(cell for cell in protocol.cells() if cell.seed == 1 and cell.method == "FULL")
+    sibling = next(cell for cell in protocol.runs() if cell.seed == 1 and cell.method == "FULL")
     record = {"cell": vars(sibling), "seconds": {"selection": 1.0, "training": 5.0, "evaluation": 1.0}}
-    known = estimates(protocol, cells, data, speed, [record])
-    assert known[[cell.method for cell in cells].index("FULL")].seconds == 7.0
-    assert np.isfinite(known[0].memory)
+    known = estimated_seconds(protocol, cells, data, speed, [record])
+    assert known[[cell.method for cell in cells].index("FULL")] == 7.0
+    assert estimated_bytes(data) > 4e8
 
 
 def test_an_estimate_counts_the_pool_of_adaptive_coresets(data_dir: Path) -> None:
     """A pool of 3 R budgets is passed through the model, all data at most."""
     protocol = tiny(["adaptive-coreset@1", "adaptive-coreset-auto-warm@1", "adaptive-coreset@4"], (0.1,), 1)
     data = load_dataset("mnist", data_dir)
-    found = estimates(protocol, protocol.cells(), data, Speed(training=1e9, forward=1.0))
+    found = estimated_seconds(protocol, protocol.runs(), data, Speed(training=1e9, forward=1.0))
     n_test = len(data.test)
-    passed = {
-        (c.method, c.select_every): e.seconds - n_test for c, e in zip(protocol.cells(), found, strict=True)
-    }
+    passed = {(c.method, c.select_every): e - n_test for c, e in zip(protocol.runs(), found, strict=True)}
     assert passed["ADAPTIVE-CORESET", 1] == pytest.approx(4 * 60, rel=1e-3)
     assert passed["ADAPTIVE-CORESET-AUTO-WARM", 1] == pytest.approx(2 * 60, rel=1e-3)
     assert passed["ADAPTIVE-CORESET", 4] == pytest.approx(200, rel=1e-3)

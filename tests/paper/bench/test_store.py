@@ -13,12 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paper.bench import store as module
-from paper.bench.protocol import Cell
+from paper.bench.protocol import Run
 from paper.bench.store import Store, StoreError, Watch, parse, serialised
 
 
-def cell(seed: int = 0, **changes) -> Cell:
-    return Cell(
+def cell(seed: int = 0, **changes) -> Run:
+    return Run(
         **{
             "table": "mnist",
             "protocol": 1,

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coresift import InvalidInputError
-from paper.bench.layout_terminal import terminal_text
+from paper.bench.formats import terminal_text
 from paper.bench.protocol import Method, load_protocol
 from paper.bench.statistics import holm
 from paper.bench.summary import Summary, reference_of, summarise
@@ -117,14 +117,14 @@ def test_protocols_scales_and_configurations_are_not_mixed() -> None:
     ("path", "value", "complaint"),
     [
         (("test",), {}, "it lacks 'accuracy'"),
-        (("test", "accuracy"), float("nan"), "accuracy = nan is no measurement"),
+        (("test", "accuracy"), float("nan"), "accuracy = nan is not a measurement"),
         (("test", "accuracy"), None, "NoneType"),
-        (("test", "accuracy"), 1.0001, "accuracy = 1.0001 is no measurement: it is a share, at most 1"),
-        (("test", "accuracy"), 97.3, "accuracy = 97.3 is no measurement"),
-        (("seconds", "training"), -1.0, "training = -1.0 is no measurement"),
+        (("test", "accuracy"), 1.0001, "accuracy = 1.0001 is not a measurement: it must be at most 1"),
+        (("test", "accuracy"), 97.3, "accuracy = 97.3 is not a measurement"),
+        (("seconds", "training"), -1.0, "training = -1.0 is not a measurement"),
         (("seconds",), 3, "int"),
-        (("cell", "table"), "cifar10", "it is of the table 'cifar10'"),
-        (("cell", "budget"), 1.5, "budget = 1.5 is no share"),
+        (("cell", "table"), "cifar10", "it belongs to the table 'cifar10'"),
+        (("cell", "budget"), 1.5, "budget = 1.5 is not a share"),
         (("cell",), None, "NoneType"),
         (("config",), [], "list"),
     ],
@@ -203,10 +203,10 @@ def test_comparisons_are_paired_by_seed_and_corrected_together() -> None:
 
 def test_a_large_difference_is_found_in_a_whole_table() -> None:
     protocol = small_protocol(seeds=5)
-    noise = np.random.default_rng(0).normal(0, 0.002, len(protocol.cells()))
+    noise = np.random.default_rng(0).normal(0, 0.002, len(protocol.runs()))
     made = [
         record(protocol, cell, accuracy=(0.97 if cell.method == "RBF" else 0.90) + float(error))
-        for cell, error in zip(protocol.cells(), noise, strict=True)
+        for cell, error in zip(protocol.runs(), noise, strict=True)
     ]
     summary = summarise(made, protocol)
     found = {
@@ -236,7 +236,7 @@ def test_macro_f1_in_place_of_accuracy() -> None:
 def test_a_scale_has_its_own_records() -> None:
     whole, small = load_protocol("cifar10"), load_protocol("cifar10", "cpu")
     summary = summarise([*records(whole)[:20], *records(small)], small)
-    assert summary.n_finished == summary.n_expected == len(small.cells())
+    assert summary.n_finished == summary.n_expected == len(small.runs())
     assert summary.left_out.other_scale == 20
 
 

@@ -1,4 +1,4 @@
-"""``coresift figure bandwidth``: files, errors before the work, and the figure from its table alone."""
+"""``python -m paper figure bandwidth``: files, errors before the work, and the figure from its table alone."""
 
 import re
 import subprocess
@@ -56,10 +56,10 @@ def test_files_and_the_figure_from_the_table_alone(
         (["--out", "."], 1, "folder"),
         (["--out", "a.svg", "--table", "a.json"], 1, r"unknown suffix '\.json' of a table"),
         (["--out", "a.svg", "--table", "nosuch/a.csv"], 1, "cannot be written"),
-        (["--out", "a.svg", "--data-dir", "nosuch"], 1, "nosuch: no such folder"),
-        (["--out", "a.svg", "--data-dir", "."], 1, "mnist: no such folder"),
+        (["--out", "a.svg", "--data-dir", "nosuch"], 1, "the data set .mnist. is not in nosuch"),
+        (["--out", "a.svg", "--data-dir", "."], 1, "the data set .mnist. is not in"),
         (["--out", "a.svg", "--from", "nosuch.csv"], 1, r"nosuch\.csv: no such file"),
-        (["--out", "a.svg", "--from", "a.csv", "--data-dir", "."], 2, "--data-dir does not go with it"),
+        (["--out", "a.svg", "--from", "a.csv", "--data-dir", "."], 2, "--data-dir do not go with it"),
         (["--out", "a.svg", "--seeds", "0"], 2, "seeds"),
         (["--out", "a.svg", "--size", "0"], 1, "size = 0.0 must be above 0"),
         (["--out", "a.svg", "--size", "12.5"], 1, "whole number"),
@@ -79,7 +79,7 @@ def test_errors_are_one_line_before_the_work(
     assert main(["figure", "bandwidth", *arguments]) == code
     out, err = capsys.readouterr()
     assert out == ""
-    assert re.fullmatch(rf"coresift: error: .*{complaint}.*\n", err)
+    assert re.fullmatch(rf"python -m paper: error: .*{complaint}.*\n", err)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -88,7 +88,7 @@ def test_no_figure_named_lists_them(capsys: pytest.CaptureFixture[str]) -> None:
     out, err = capsys.readouterr()
     assert out == ""
     names = "bandwidth, function-approximation, covtype, lower-bound, gradients"
-    assert err == f"coresift: error: Which figure: {names}? Try 'coresift figure --help'.\n"
+    assert err == f"python -m paper: error: Which figure: {names}? Try 'python -m paper figure --help'.\n"
 
 
 @pytest.mark.slow
@@ -105,7 +105,7 @@ def test_a_long_run_is_announced(
     [
         (["--out", "x.foo"], "unknown suffix '.foo'"),
         (["--out", "x.svg", "--size", "12.5"], "whole number"),
-        (["--out", "x.svg", "--data-dir", "nosuch"], "nosuch: no such folder"),
+        (["--out", "x.svg", "--data-dir", "nosuch"], "is not in nosuch"),
         (["--out", "x.svg", "--from", "nosuch.csv"], "nosuch.csv: no such file"),
     ],
 )
@@ -133,4 +133,4 @@ def test_without_matplotlib_one_line_names_the_extra(tmp_path: Path) -> None:
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert result.returncode == 1
     assert result.stdout == ""
-    assert re.fullmatch(r'coresift: error: .*pip install "coresift\[plots\]"\n', result.stderr)
+    assert re.fullmatch(r'python -m paper: error: .*pip install "coresift\[plots\]"\n', result.stderr)

@@ -1,0 +1,225 @@
+"""Passes for Lewis weights (:mod:`coresift.core.lewis`): each has ``update(block)`` and ``merge(other)``, and keeps
+nothing per row, so that it can run in processes and on clusters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol, Self, TypeVar
+
+import numpy as np
+import scipy.linalg
+
+from .rowwise import add_gram, row_norms, stacked_qr
+
+_SAMPLE_BYTES = 1 << 24  # the warm start's rows
+
+Read = Callable[[Any], tuple[np.ndarray, np.ndarray]]
+"""From a block to its rows (b, d), dense float64 and never written to, and their log-weights (b,)."""
+
+
+class Pass(Protocol):
+    """Sums something up over blocks of rows."""
+
+    def update(self, block: Any) -> None:
+        """Add a block of rows."""
+
+    def merge(self, other: Self) -> None:
+        """Add the pass over later rows."""
+
+
+P = TypeVar("P", bound=Pass)
+
+
+class Run(Protocol):
+    """Runs passes over all blocks, here or elsewhere."""
+
+    def __call__(self, label: str, prototype: P, /) -> P:
+        """Return the merged pass."""
+
+
+def run_over(blocks: Callable[[], Iterator[Any]]) -> Run:
+    """Run passes in this process over what ``blocks()`` yields."""
+
+    def run(_label: str, prototype: Any, /) -> Any:
+        for block in blocks():
+            prototype.update(block)
+        return prototype
+
+    return run
+
+
+class Survey:
+    """The first pass: range of the weights, largest entries, and for tall data every ``stride``-th row."""
+
+    def __init__(self, read: Read, n_rows: int, n_columns: int) -> None:
+        self.read = read
+        wanted = _SAMPLE_BYTES // (8 * n_columns)
+        stride = n_rows // wanted if wanted >= 32 * n_columns else 1
+        self.stride = stride if stride >= 4 else 0  # a sample of half the rows saves nothing
+        self.largest, self.smallest = -np.inf, np.inf  # logarithms of positive weights
+        self.peaks = np.zeros(n_columns)
+        self.sample: list[tuple[np.ndarray, np.ndarray]] = []
+
+    def update(self, block: Any) -> None:
+        """Add a block of rows."""
+        self.add(*self.read(block))
+
+    def add(self, rows: np.ndarray, log_w: np.ndarray) -> None:
+        """Add rows with their log-weights."""
+        if not (held := log_w > -np.inf).all():
+            rows, log_w = rows[held], log_w[held]
+        if not len(rows):
+            return
+        self.largest = max(self.largest, float(log_w.max()))
+        self.smallest = min(self.smallest, float(log_w.min()))
+        np.maximum(self.peaks, np.maximum(rows.max(axis=0), -rows.min(axis=0)), out=self.peaks)
+        if self.stride:
+            self.sample.append((rows[:: self.stride].copy(), log_w[:: self.stride]))
+
+    def merge(self, other: Survey) -> None:
+        """Add the survey of later rows."""
+        self.largest, self.smallest = max(self.largest, other.largest), min(self.smallest, other.smallest)
+        self.peaks = np.maximum(self.peaks, other.peaks)
+        self.sample += other.sample
+
+    @property
+    def log_scale(self) -> float:
+        """Logarithm of the largest weight; 0 if there is none."""
+        return self.largest if self.largest > -np.inf else 0.0
+
+    @property
+    def has_hidden(self) -> bool:
+        """Whether positive weights vanish beside the largest. They leave M, never the bound."""
+        return self.smallest < np.inf and np.exp(self.smallest - self.largest) == 0.0
+
+    @property
+    def column_scale(self) -> np.ndarray:
+        """(d,) powers of two, so that scaling is exact; 2^+-700 leaves room for products. 0 for columns of zeros."""
+        exponent = np.clip(np.frexp(self.peaks)[1], -700, 700)
+        return np.where(self.peaks > 0, np.ldexp(1.0, -exponent), 0.0)
+
+
+@dataclass(frozen=True)
+class Space:
+    """The numerical row space of the rows in M, when it is not the whole space."""
+
+    basis: np.ndarray  # (r, d) orthonormal, of the scaled columns
+    column_scale: np.ndarray
+    T: np.ndarray  # (d, r)
+    noise: float
+
+    def outside(self, rows: np.ndarray) -> np.ndarray:
+        """(b,) whether a row has a part outside the space.
+
+        The basis errs by some eps * largest / sigma_j towards direction j, which moves a row by eps * largest
+        * |p T|. What sticks out further is real, and such a row gets the bound 1. It must leave M as well:
+        queries outside the space could cancel it, and then it would not hold down the other rows.
+        """
+        with np.errstate(over="ignore", invalid="ignore"):  # rows of weight zero can be of any size
+            scaled = rows * self.column_scale
+            beyond = row_norms(scaled - (scaled @ self.basis.T) @ self.basis)
+            found: np.ndarray = beyond > self.noise * row_norms(rows @ self.T)
+        missing = self.column_scale == 0  # columns that only rows out of M use
+        return found | (rows[:, missing] != 0).any(axis=1)
+
+
+@dataclass(frozen=True)
+class WeightedRows:
+    """Rows with their weights over the largest. The weight is 0 outside any of the spaces: such rows leave M."""
+
+    read: Read
+    log_scale: float
+    spaces: tuple[Space, ...] = ()
+
+    def __call__(self, block: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Rows (b, d) and weights (b,)."""
+        rows, log_w = self.read(block)
+        weights = np.exp(log_w - self.log_scale)
+        if self.spaces:
+            weights[self.outside(rows)] = 0.0
+        return rows, weights
+
+    def outside(self, rows: np.ndarray) -> np.ndarray:
+        """(b,) whether a row is outside any of the spaces."""
+        found = np.zeros(len(rows), dtype=bool)
+        for space in self.spaces:
+            found |= space.outside(rows)
+        return found
+
+
+class Triangle:
+    """R of the weighted, scaled rows, by QR of blocks."""
+
+    def __init__(self, rows: WeightedRows, column_scale: np.ndarray) -> None:
+        self.rows, self.column_scale = rows, column_scale
+        self.parts: list[np.ndarray] = []
+
+    def update(self, block: Any) -> None:
+        """Add a block of rows."""
+        rows, w = self.rows(block)
+        self._add((rows if w.all() else rows[w > 0]) * self.column_scale * w[w > 0, None])
+
+    def merge(self, other: Triangle) -> None:
+        """Add the factor of later rows."""
+        self._add(other.finish())
+
+    def finish(self) -> np.ndarray:
+        """R (at most d, d)."""
+        self.parts = [stacked_qr(self.parts, len(self.column_scale))]
+        return self.parts[0]
+
+    def _add(self, rows: np.ndarray) -> None:
+        self.parts.append(rows)
+        if sum(map(len, self.parts)) >= 4 * len(self.column_scale):  # so that R is not factored over and over
+            self.finish()
+
+
+class Outside:
+    """Whether any row of positive weight is outside a space, and whether any of those is in M."""
+
+    def __init__(self, rows: WeightedRows, space: Space) -> None:
+        self.rows, self.space = rows, space
+        self.any = self.any_in_m = False
+
+    def update(self, block: Any) -> None:
+        """Look at a block of rows."""
+        rows, weights = self.rows(block)
+        outside = self.space.outside(rows)
+        self.any_in_m |= bool(np.any(outside & (weights > 0)))
+        self.any |= bool(np.any(outside & (self.rows.read(block)[1] > -np.inf)))
+
+    def merge(self, other: Outside) -> None:
+        """Add the findings for other rows."""
+        self.any |= other.any
+        self.any_in_m |= other.any_in_m
+
+
+class Step:
+    """The Gram matrix G of a factor T, and the sum of w|pT| (see the module)."""
+
+    def __init__(self, rows: WeightedRows, T: np.ndarray) -> None:
+        self.rows, self.T = rows, T
+        self.gram = np.zeros((T.shape[1],) * 2)
+        self.total = 0.0
+
+    def update(self, block: Any) -> None:
+        """Add a block of rows."""
+        rows, weights = self.rows(block)
+        with np.errstate(over="ignore", invalid="ignore"):  # rows of weight zero can be of any size
+            whitened = rows @ self.T
+            norms = row_norms(whitened)
+            add_gram(self.gram, whitened, weights, norms)
+        self.total += float(weights @ np.where(weights > 0, norms, 0.0))
+
+    def merge(self, other: Step) -> None:
+        """Add the sums over other rows."""
+        self.gram += other.gram
+        self.total += other.total
+
+    def finish(self) -> tuple[np.ndarray, np.ndarray]:
+        """Eigenvalues of c G, ascending, and c T Q; c makes the weights sum to the rank."""
+        unit = self.T.shape[1] / self.total
+        eigenvalues, Q = scipy.linalg.eigh(self.gram, check_finite=False)
+        return unit * eigenvalues, unit * (self.T @ Q)

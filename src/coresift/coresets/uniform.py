@@ -1,0 +1,51 @@
+"""Uniform subsets: the baseline of every other draw."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._validation import check_generator
+from .coreset import Coreset, QueryBall
+
+
+def uniform_coreset(
+    n_samples: int,
+    size: int,
+    random_state: Any = None,
+    *,
+    sample_weight: NDArray[np.float64] | None = None,
+    nested: bool = False,
+    method: str = "uniform",
+    ball: QueryBall | None = None,
+) -> Coreset:
+    """Draw rows uniformly without replacement; row i weighs ``w_i * n / size``, which makes weighted sums unbiased.
+
+    Parameters
+    ----------
+    n_samples, size : int
+        Rows of the data, and rows to draw.
+    random_state : None, int or numpy.random.Generator
+    sample_weight : (n,) array, optional
+        Input weights; ones by default.
+    nested : bool, default False
+        Take the first rows of a permutation: from the same seed, a smaller size gives a part of a larger one. It costs
+        O(n) for any size.
+    method : str, default "uniform"
+        Name recorded in the coreset.
+    ball : QueryBall, optional
+        Queries recorded in the coreset.
+    """
+    rng = check_generator(random_state)
+    rows = rng.permutation(n_samples)[:size] if nested else rng.choice(n_samples, size, replace=False)
+    weights = np.ones(n_samples) if sample_weight is None else sample_weight
+    return Coreset(
+        rows,
+        weights[rows] * (n_samples / size),
+        n_samples,
+        method=method,
+        ball=ball,
+        total_weight=float(weights.sum()),
+    )

@@ -1,0 +1,94 @@
+"""The options of a training run, for :func:`train`, the command ``coresift train`` and its TOML file.
+
+The command reads its help texts from here, so nothing heavy is imported at the top.
+"""
+
+# ruff: noqa: RUF009 - the function called returns a field
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Self
+
+SCHEDULES = ("cosine", "constant")
+_LARGEST = 2**31 - 1  # of counts that reach PyTorch
+
+
+def option(default: Any, text: str, **more: Any) -> Any:
+    """Make a field with a help text; ``more`` is described in :func:`coresift.cli.options.field_options`."""
+    return field(default=default, metadata={"help": text, **more})
+
+
+def _strategies() -> list[str]:
+    from ..selection import registry
+
+    return [name.lower() for name in registry()]
+
+
+@dataclass(frozen=True)
+class TrainOptions:
+    """Options of a training run, described in :func:`train`.
+
+    The metadata of a field has its help text, limits and choices, and ``recorded=False`` if it does not change the
+    result and so does not tell one run from another.
+    """
+
+    strategy: Any = option(
+        "rbf", "Selection strategy; 'full' trains on all data.", flags=("-s",), choices=_strategies
+    )
+    budget: int | float | str = option("10%", "Samples to train on: 1%, 0.01 or 600.", flags=("-b",))
+    epochs: int = option(200, "Epochs; a warm start runs fewer.", min=1)
+    select_every: int = option(20, "Epochs between two selections.", min=1)
+    batch_size: int = option(20, "Samples per step.", min=1)
+    lr: float = option(0.01, "Initial learning rate.", limits={"above": 0, "below": math.inf})
+    momentum: float = option(0.9, "Momentum of the optimizer (SGD).", limits={"at_least": 0, "below": 1})
+    weight_decay: float = option(
+        5e-4, "Weight decay of the optimizer.", limits={"at_least": 0, "below": _LARGEST}
+    )
+    schedule: str = option("cosine", "Learning rate schedule.", choices=SCHEDULES)
+    loss: Any = option(
+        None, "cross_entropy, mse, l1, huber or bce. [default: cross_entropy, or mse for regression]"
+    )
+    val_fraction: float | None = option(
+        None,
+        "Fraction of the training data held out for validation. [default: 0.1 if it is used, else 0]",
+        limits={"at_least": 0, "below": 1},
+    )
+    eval_every: int = option(0, "Epochs between two evaluations on the validation data; 0: never.", min=0)
+    augment: bool | Callable[..., Any] = option(True, "Augment images if the data set asks for it.")
+    seed: int = option(0, "Random seed; the same seed gives the same run.", min=0)
+    device: Any = option("auto", "auto, cpu, cuda, cuda:1 or mps.", recorded=False)
+    workers: int = option(0, "Processes that read images.", flags=("-j",), min=0, recorded=False)
+    checkpoint_seconds: float = option(
+        30.0, "Seconds between two checkpoints.", limits={"at_least": 0}, recorded=False
+    )
+
+    def recorded(self) -> dict[str, Any]:
+        """Return the options that change the result."""
+        return {
+            each.name: getattr(self, each.name)
+            for each in fields(self)
+            if each.metadata.get("recorded", True)
+        }
+
+    def checked(self) -> Self:
+        """Return the options with plain Python numbers, which JSON can hold; raise if one is invalid."""
+        from .._validation import check_choice, check_count, check_number
+
+        values: dict[str, Any] = {}
+        for each in fields(self):
+            value, about = getattr(self, each.name), each.metadata
+            if each.type == "int":
+                values[each.name] = check_count(value, each.name, about["min"])
+                check_number(value, each.name, at_most=_LARGEST if each.name != "seed" else math.inf)
+            if "limits" in about and (value is not None or each.default is not None):
+                values[each.name] = check_number(value, each.name, **about["limits"])
+        check_choice(self.schedule, "schedule", SCHEDULES)
+        return replace(self, **values)
+
+    def rate(self, epoch: int, n_epochs: int) -> float:
+        """Return the learning rate of an epoch; it depends on nothing else, so there is no state to save."""
+        if self.schedule == "constant":
+            return self.lr
+        return self.lr * 0.5 * (1.0 + math.cos(math.pi * epoch / n_epochs))
