@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import logging
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cached_property
@@ -12,6 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
 
 import typer
+
+from coresift._errors import InvalidInputError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -143,14 +146,21 @@ def with_common_options(function: Callable[..., None]) -> Callable[..., None]:
         values = {name: value for name, value in options.items() if name not in _COMMON}
         for each in own:
             if each.name in expanded:
-                values[each.name] = each.annotation(
-                    **{p.name: values.pop(p.name) for p in expanded[each.name]}
-                )
+                given = {p.name: values.pop(p.name) for p in expanded[each.name]}
+                try:
+                    values[each.name] = each.annotation(**given)
+                except InvalidInputError as error:  # wrong whatever the data: wrong usage
+                    raise typer.BadParameter(_as_option(str(error))) from error
         function(settings, **values)
 
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return command
+
+
+def _as_option(message: str) -> str:
+    """The message about a field, with the name that it has on the command line."""
+    return re.sub(r"^(?:n_)?([a-z]\w*)(?= ?= )", lambda name: f"--{name[1].replace('_', '-')}", message)
 
 
 def field_options(kind: Any) -> Iterator[inspect.Parameter]:

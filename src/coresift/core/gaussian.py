@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
-import scipy.sparse as sp
 
 from .ascent import Ascent, Atoms, DenseAtoms, SparseAtoms, ascend
 from .bound import SensitivityBound, log_shares, rounding_slack
@@ -68,6 +68,16 @@ class Cells:
     means: np.ndarray  # (k, d)
     variances: np.ndarray  # (k,)
 
+    @cached_property
+    def frame(self) -> tuple[np.ndarray | None, DenseAtoms]:
+        """The atoms, in a basis (d, k) of their span and one more coordinate where that is shorter."""
+        k, d = self.means.shape
+        offsets = np.log(self.mass) - squared_norms(self.means) - self.variances
+        if k + 1 >= d:
+            return None, DenseAtoms(self.means, offsets)
+        basis = np.linalg.qr(self.means.T)[0]
+        return basis, DenseAtoms(np.column_stack([self.means @ basis, np.zeros(k)]), offsets)
+
 
 class CellSums:
     """Sums over the cells of a partition, fed with blocks and merged with sums over other rows.
@@ -93,11 +103,7 @@ class CellSums:
         closest = np.take_along_axis(distances, nearest[:, None], axis=1)[:, 0] + block.sq_norms
         self.mass += np.bincount(nearest, weights=share, minlength=k)
         self.moments += np.bincount(nearest, weights=share * np.maximum(closest, 0.0), minlength=k)
-        members = sp.csr_array((share, (nearest, np.arange(len(share)))), shape=(k, len(share)))
-        if isinstance(block, SparseBlock):
-            self.sums += (members @ block.rows).toarray() - np.outer(members.sum(axis=1), block.shift)
-        else:
-            self.sums += members @ block.rows
+        self.sums += block.group_sums(share, nearest, k)
 
     def merge(self, other: CellSums) -> None:
         """Add the sums over other rows, of the same centres."""
@@ -143,15 +149,10 @@ def cells_bound(
     means, so it runs in their span plus the one direction in which a point sticks out of it.
     """
     k, points = len(summary.mass), problem.points
-    offsets = np.log(summary.mass) - squared_norms(summary.means) - summary.variances
-    if k + 1 < points.d:
-        basis = np.linalg.qr(summary.means.T)[0]  # (d, k)
-        means = np.column_stack([summary.means @ basis, np.zeros(k)])
-    else:
-        basis, means = None, summary.means
+    basis, atoms = summary.frame
 
     def coordinates() -> Iterator[tuple[slice, np.ndarray]]:
-        for rows, block in points.blocks(extra_columns=2 * k + 8 * means.shape[1]):
+        for rows, block in points.blocks(extra_columns=2 * k + 8 * atoms.means.shape[1]):
             if basis is None:
                 yield rows, block.dense()
                 continue
@@ -161,8 +162,7 @@ def cells_bound(
             outside = np.maximum(block.sq_norms - squared_norms(inside), 0.0) + hidden
             yield rows, np.column_stack([inside, np.sqrt(outside)])
 
-    curvature = 4.0 * float(squared_norms(means).max())
-    atoms = DenseAtoms(means, offsets)
+    curvature = 4.0 * float(squared_norms(atoms.means).max())
     log_values, gap = _ascend_blocks(
         problem, start, coordinates(), atoms, curvature, tol=0.5 * CELLS_TOLERANCE, progress=progress
     )
@@ -170,23 +170,30 @@ def cells_bound(
     return SensitivityBound(log_values, "cells", True, note, gap)
 
 
-def exact(problem: Problem, start: SensitivityBound, progress: Progress | None = None) -> SensitivityBound:
-    """The sensitivities themselves: every point an atom, ascent until certificate and value agree to 1e-6.
-
-    O(n^2 d) a step, some ten steps on ordinary data; memory is one block of points against all points.
-    """
-    points = problem.points
+def row_atoms(problem: Problem) -> Atoms:
+    """Every point of positive share an atom."""
     positive = np.flatnonzero(problem.shares > 0)
     offsets = np.log(problem.shares[positive]) - problem.sq_norms[positive]
-    everything = points.gather(slice(0, points.n))
-    atoms: Atoms
-    if isinstance(everything, SparseBlock):
-        atoms = SparseAtoms(everything.rows[positive], everything.shift, offsets)
-    else:
-        atoms = DenseAtoms(everything.rows[positive], offsets)
+    rows = problem.points.gather(positive)
+    if isinstance(rows, SparseBlock):
+        return SparseAtoms(rows.rows, rows.shift, offsets)
+    return DenseAtoms(rows.rows, offsets)
+
+
+def exact(
+    problem: Problem, start: SensitivityBound, progress: Progress | None = None, atoms: Atoms | None = None
+) -> SensitivityBound:
+    """The sensitivities themselves: every point an atom, ascent until certificate and value agree to 1e-6.
+
+    O(n^2 d) a step, some ten steps on ordinary data; memory is one block of points against all points. ``atoms`` are
+    those of all points, where ``problem`` holds only some of them.
+    """
+    points = problem.points
+    atoms = row_atoms(problem) if atoms is None else atoms
+    n_atoms = len(atoms.offsets)
 
     def coordinates() -> Iterator[tuple[slice, np.ndarray]]:
-        for rows in row_slices(points.n, 8.0 * (points.n + 8 * points.d), GEMM_BLOCK_BYTES):
+        for rows in row_slices(points.n, 8.0 * (n_atoms + 8 * points.d), GEMM_BLOCK_BYTES):
             yield rows, points.gather(rows).dense()
 
     curvature = 4.0 * points.max_norm**2

@@ -136,13 +136,10 @@ class LiftSurvey(Survey):
         log_u = log_w - log_c
         self.add(lifted, self.lift.power * log_u)
         self.log_sum = float(np.logaddexp(self.log_sum, logsumexp(log_u)))
-        if (
-            self.lift.kind == "printed"
-        ):  # at R >= 1 the inequality is strict by far: it needs no slack for rounding
-            held = norms[log_w > -np.inf]
-            self.is_covered &= bool(
-                np.all(_printed(held, self.lift.radius) >= _reach(held, self.lift.radius))
-            )
+        if self.lift.kind == "printed":
+            held, R = norms[log_w > -np.inf], self.lift.radius
+            # at R >= 1 the inequality is strict by far: it needs no slack for rounding
+            self.is_covered &= bool(np.all(_printed(held, R) >= _reach(held, R)))
 
     def merge(self, other: Survey) -> None:
         """Add the survey of later points."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -125,7 +125,7 @@ class Rows(ABC):
             size += piece.n_rows * self.row_bytes
         return tasks
 
-    def blocks(self, task: list[Piece] | None = None) -> Iterator[Block]:
+    def blocks(self, task: list[Piece] | None = None) -> Generator[Block, None, None]:
         """All rows in order, or those of one task, in blocks of :func:`block_rows` rows.
 
         Each task begins a new block, so blocks depend on the data alone and not on who reads them.
@@ -229,7 +229,7 @@ def pieces_of(n_rows: int, n_columns: int, row_bytes: float, file: int = 0, star
 
 
 def check_block(block: Block) -> None:
-    """Raise at the first number that is not finite or a weight that is not allowed; else at numbers too large."""
+    """Raise at the first number that is not finite or too large, or the first weight that is not allowed."""
     if (bad := first_bad_value(block.X)) is not None:
         row, column, value = bad
         raise BadRow(bad_value(value), block.start + row, column, MUST_BE_FINITE)
@@ -237,8 +237,6 @@ def check_block(block: Block) -> None:
     if len(wrong):
         what = f"the weight {block.weights[wrong[0]]:g}"
         raise BadRow(what, block.start + int(wrong[0]), None, "; weights must be finite and not negative.")
-    largest = float(np.abs(block.X).max())
-    raise BadRow(f"{largest:.3g}, whose square overflows", block.start, None, "; scale the columns.")
 
 
 def encode_labels(values: np.ndarray, what: str) -> Labels:
