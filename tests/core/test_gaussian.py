@@ -6,7 +6,7 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coresift.core.ascent import DenseAtoms, ascend
+from coresift.core.ascent import Atoms, ascend
 from coresift.core.bound import rounding_slack
 from coresift.core.circle import lower_bound_circle
 from coresift.core.gaussian import (
@@ -21,7 +21,7 @@ from coresift.core.gaussian import (
     exact,
 )
 from coresift.core.laplacian import laplacian_cells, laplacian_exact
-from coresift.core.points import Points
+from coresift.core.points import DenseBlock, Points
 
 
 def _problem(Z, w, radius):
@@ -190,7 +190,7 @@ def test_ascent_brackets_the_maximum_at_every_step(max_steps):
     """Stopped anywhere, upper is above and lower below the maximum; with steps enough they meet."""
     rng = np.random.default_rng(1)
     means, offsets, p = rng.normal(size=(20, 3)), rng.normal(size=20), rng.normal(size=(15, 3))
-    atoms = DenseAtoms(means, offsets)
+    atoms = Atoms(DenseBlock(means), offsets)
     curvature = 4 * (means**2).sum(axis=1).max()
     for radius in (0.3, 2.0):
         best = ascend(p, atoms, radius, np.full(15, np.inf), curvature, 1e-10, 20_000)
@@ -204,7 +204,7 @@ def test_ascent_brackets_the_maximum_at_every_step(max_steps):
 
 
 def test_an_upper_bound_that_is_known_already_is_kept():
-    atoms = DenseAtoms(np.zeros((1, 1)), np.zeros(1))
+    atoms = Atoms(DenseBlock(np.zeros((1, 1))), np.zeros(1))
     found = ascend(np.array([[1.0]]), atoms, 1.0, np.array([0.5]), 4.0, 1e-6, 100)
     # the maximum of 2x over |x| <= 1 is 2: the caller's word is not doubted
     assert found.upper.tolist() == [0.5]

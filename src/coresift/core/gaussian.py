@@ -12,9 +12,9 @@ from functools import cached_property
 
 import numpy as np
 
-from .ascent import Ascent, Atoms, DenseAtoms, SparseAtoms, ascend
+from .ascent import Ascent, Atoms, ascend
 from .bound import SensitivityBound, log_shares, rounding_slack
-from .points import GEMM_BLOCK_BYTES, Block, Points, SparseBlock, row_slices, squared_norms
+from .points import GEMM_BLOCK_BYTES, Block, DenseBlock, Points, row_slices, squared_norms
 
 CELLS_TOLERANCE = 1e-3  # a certificate within 0.1 % of the best one that these cells can give
 EXACT_TOLERANCE = 1e-6
@@ -69,14 +69,13 @@ class Cells:
     variances: np.ndarray  # (k,)
 
     @cached_property
-    def frame(self) -> tuple[np.ndarray | None, DenseAtoms]:
-        """The atoms, in a basis (d, k) of their span and one more coordinate where that is shorter."""
+    def frame(self) -> tuple[np.ndarray | None, np.ndarray]:
+        """The means, in a basis (d, k) of their span and one more coordinate where that is shorter."""
         k, d = self.means.shape
-        offsets = np.log(self.mass) - squared_norms(self.means) - self.variances
         if k + 1 >= d:
-            return None, DenseAtoms(self.means, offsets)
+            return None, self.means
         basis = np.linalg.qr(self.means.T)[0]
-        return basis, DenseAtoms(np.column_stack([self.means @ basis, np.zeros(k)]), offsets)
+        return basis, np.column_stack([self.means @ basis, np.zeros(k)])
 
 
 class CellSums:
@@ -149,10 +148,11 @@ def cells_bound(
     means, so it runs in their span plus the one direction in which a point sticks out of it.
     """
     k, points = len(summary.mass), problem.points
-    basis, atoms = summary.frame
+    basis, means = summary.frame
+    atoms = Atoms(DenseBlock(means), np.log(summary.mass) - squared_norms(summary.means) - summary.variances)
 
     def coordinates() -> Iterator[tuple[slice, np.ndarray]]:
-        for rows, block in points.blocks(extra_columns=2 * k + 8 * atoms.means.shape[1]):
+        for rows, block in points.blocks(extra_columns=2 * k + 8 * means.shape[1]):
             if basis is None:
                 yield rows, block.dense()
                 continue
@@ -162,7 +162,7 @@ def cells_bound(
             outside = np.maximum(block.sq_norms - squared_norms(inside), 0.0) + hidden
             yield rows, np.column_stack([inside, np.sqrt(outside)])
 
-    curvature = 4.0 * float(squared_norms(atoms.means).max())
+    curvature = 4.0 * float(squared_norms(means).max())
     log_values, gap = _ascend_blocks(
         problem, start, coordinates(), atoms, curvature, tol=0.5 * CELLS_TOLERANCE, progress=progress
     )
@@ -174,10 +174,7 @@ def row_atoms(problem: Problem) -> Atoms:
     """Every point of positive share an atom."""
     positive = np.flatnonzero(problem.shares > 0)
     offsets = np.log(problem.shares[positive]) - problem.sq_norms[positive]
-    rows = problem.points.gather(positive)
-    if isinstance(rows, SparseBlock):
-        return SparseAtoms(rows.rows, rows.shift, offsets)
-    return DenseAtoms(rows.rows, offsets)
+    return Atoms(problem.points.gather(positive), offsets)
 
 
 def exact(
