@@ -6,7 +6,7 @@ query ball. ``shares`` are the weights divided by their sum; a point of share 0 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -19,8 +19,6 @@ from .points import GEMM_BLOCK_BYTES, Block, DenseBlock, Points, row_slices, squ
 CELLS_TOLERANCE = 1e-3  # a certificate within 0.1 % of the best one that these cells can give
 EXACT_TOLERANCE = 1e-6
 MAX_STEPS = 1000
-
-Progress = Callable[[int], None]
 
 
 def closed_form(
@@ -119,13 +117,11 @@ class CellSums:
         return Cells(mass / mass.sum(), means, np.maximum(variances, 0.0))
 
 
-def cells(points: Points, shares: np.ndarray, centers: np.ndarray, progress: Progress | None = None) -> Cells:
+def cells(points: Points, shares: np.ndarray, centers: np.ndarray) -> Cells:
     """Assign every point to the nearest of ``centers`` and summarise the cells, in one pass of O(n k d)."""
     sums = CellSums(centers)
     for rows, block in points.blocks(extra_columns=2 * len(centers)):
         sums.update(block, shares[rows])
-        if progress is not None:
-            progress(rows.stop - rows.start)
     return sums.finish()
 
 
@@ -139,9 +135,7 @@ class Problem:
     radius: float
 
 
-def cells_bound(
-    problem: Problem, summary: Cells, start: SensitivityBound, progress: Progress | None = None
-) -> SensitivityBound:
+def cells_bound(problem: Problem, summary: Cells, start: SensitivityBound) -> SensitivityBound:
     """The certificate of k atoms by dual ascent; never above ``start``, the closed form.
 
     Two products of (points x k) by (k x r) a step, ``r = min(d, k + 1)``: the ascent only sees inner products with the
@@ -164,7 +158,7 @@ def cells_bound(
 
     curvature = 4.0 * float(squared_norms(means).max())
     log_values, gap = _ascend_blocks(
-        problem, start, coordinates(), atoms, curvature, tol=0.5 * CELLS_TOLERANCE, progress=progress
+        problem, start, coordinates(), atoms, curvature, tol=0.5 * CELLS_TOLERANCE
     )
     note = f"Jensen's inequality in {k} cells and convex duality; valid for every radius."
     return SensitivityBound(log_values, "cells", True, note, gap)
@@ -177,9 +171,7 @@ def row_atoms(problem: Problem) -> Atoms:
     return Atoms(problem.points.gather(positive), offsets)
 
 
-def exact(
-    problem: Problem, start: SensitivityBound, progress: Progress | None = None, atoms: Atoms | None = None
-) -> SensitivityBound:
+def exact(problem: Problem, start: SensitivityBound, atoms: Atoms | None = None) -> SensitivityBound:
     """The sensitivities themselves: every point an atom, ascent until certificate and value agree to 1e-6.
 
     O(n^2 d) a step, some ten steps on ordinary data; memory is one block of points against all points. ``atoms`` are
@@ -195,7 +187,7 @@ def exact(
 
     curvature = 4.0 * points.max_norm**2
     log_values, gap = _ascend_blocks(
-        problem, start, coordinates(), atoms, curvature, tol=0.5 * EXACT_TOLERANCE, progress=progress
+        problem, start, coordinates(), atoms, curvature, tol=0.5 * EXACT_TOLERANCE
     )
     note = "Concave maximisation with a duality gap per point; valid for every radius."
     return SensitivityBound(log_values, "exact", True, note, gap)
@@ -208,7 +200,6 @@ def _ascend_blocks(
     atoms: Atoms,
     curvature: float,
     tol: float,
-    progress: Progress | None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Ascend for all points: the least of the certificates, ``start`` and 1 (as logarithms), and the gaps.
 
@@ -233,6 +224,4 @@ def _ascend_blocks(
             )
             log_values[at] = np.minimum(log_values[at], constant + found.upper + slack)
             gap[at] = np.maximum(log_values[at] - (constant + found.lower), 0.0)
-        if progress is not None:
-            progress(rows.stop - rows.start)
     return log_values, gap
