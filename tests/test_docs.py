@@ -213,8 +213,10 @@ def test_right_commands_pass() -> None:
     check_command("coresift -q select 'a b/*.parquet' -b 5% -o c.parquet  # why")
     check_command("coresift train --config run.toml --seed 1 --out run-1 | tail -1")
     check_command("coresift train --help")
-    for part in ("select", "COMMAND --help", "bench run TABLE", "train --resume", "..."):
+    for part in ("select", "COMMAND --help", "train --resume", "..."):
         check_command(f"coresift {part}", is_whole=False)
+    check_command("python -m paper run TABLE", is_whole=False)
+    check_command("python -m paper benchmark peers --data-dir D")
     with pytest.raises(ValueError, match="--nosuch"):
         check_command("coresift select --nosuch", is_whole=False)
 
