@@ -47,7 +47,7 @@ class Glister(Selector):
     refresh: int = 1
     bias_only: bool = False
     needs_validation: ClassVar[bool] = True
-
+    n_passes: ClassVar[float] = 4.0
     checks: ClassVar[Checks] = {"eta": check_positive, "refresh": check_count, "epsilon": check_probability}
 
     def _select(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Coreset:
