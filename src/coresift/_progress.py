@@ -116,9 +116,9 @@ class Bars:
         except ImportError as error:
             raise MissingExtraError('a progress bar needs rich: pip install "coresift[cli]"') from error
         self._bars = rich.Progress(
-            rich.TextColumn("{task.description}"),
+            rich.TextColumn("{task.description}", markup=False),
             rich.BarColumn(),
-            rich.TextColumn("{task.fields[note]}"),
+            rich.TextColumn("{task.fields[note]}", markup=False),
             rich.TimeElapsedColumn(),
             rich.TimeRemainingColumn(),
             console=console or Console(stderr=True),

@@ -162,9 +162,13 @@ def check_numbers(values: Any, name: str) -> np.ndarray:
 def check_vector(values: Any, name: str) -> np.ndarray:
     """A fresh one-dimensional float64 array."""
     vector = check_numbers(values, name)
-    if vector.ndim != 1:
-        raise InvalidInputError(f"{name} has shape {vector.shape}; it must be one-dimensional.")
+    _check_vector(vector, name)
     return vector
+
+
+def _check_vector(values: np.ndarray, name: str) -> None:
+    if values.ndim != 1:
+        raise InvalidInputError(f"{name} has shape {values.shape}; it must be one-dimensional.")
 
 
 def _check_length(values: np.ndarray, n_samples: int, name: str) -> None:
@@ -181,10 +185,7 @@ def check_weights(sample_weight: Any, n_samples: int, name: str = "sample_weight
     weights = check_numbers(sample_weight, name)
     if weights.ndim == 0:
         weights = np.full(n_samples, float(weights))
-    if weights.ndim != 1:
-        raise InvalidInputError(
-            f"{name} has shape {weights.shape}; it must be one-dimensional, of length {n_samples}."
-        )
+    _check_vector(weights, name)
     _check_length(weights, n_samples, name)
     _check_not_negative(weights, name)
     with np.errstate(over="ignore"):
@@ -211,8 +212,7 @@ def check_chosen(indices: Any, weights: Any, n_samples: int) -> tuple[np.ndarray
         rows = np.asarray(indices)
     except ValueError:  # a ragged list
         raise InvalidTypeError("indices must be integers in one dimension.") from None
-    if rows.ndim != 1:
-        raise InvalidInputError(f"indices has shape {rows.shape}; it must be one-dimensional.")
+    _check_vector(rows, "indices")
     if rows.dtype.kind not in "iu" and rows.size:
         raise InvalidTypeError(f"indices has type {rows.dtype}; it must hold integers.")
     values = check_vector(weights, "weights")

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from coresift._progress import Bars, logger
+from coresift._progress import logger
 from coresift.cli.inputs import AsJson, Config
 from coresift.cli.options import Settings
 from coresift.training.options import TrainOptions, option
@@ -129,7 +129,7 @@ def _run(
     )
     about = {"options": _plain(subject, options)}
     try:
-        with Bars(settings.err, disable=not settings.shows_progress, transient=True) as bars:
+        with settings.bars(transient=True) as bars:
             result = run(model, data, **vars(options), out=out, on_epoch=_log, progress=bars, about=about)
     except KeyboardInterrupt:
         if not settings.quiet:
