@@ -39,11 +39,8 @@ def page(results: Results, inputs: Mapping[str, Inputs | Missing]) -> bytes:
     sections: list[dict[str, Any]] = []
     for number, part in enumerate(results.parts, start=1):
         dataset = part.protocol.dataset
-        section: dict[str, Any] = {
-            "id": f"table-{number}",
-            "title": heading(part.summary),
-            "same_data": shown.get(dataset),
-        }
+        section: dict[str, Any] = {"id": f"table-{number}", "title": heading(part.summary)}
+        section["same_data"] = shown.get(dataset)
         if dataset not in shown:
             section["data"] = inputs[dataset]
             if isinstance(found := inputs[dataset], Inputs):

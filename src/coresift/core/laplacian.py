@@ -17,15 +17,13 @@ import scipy.sparse as sp
 from scipy.spatial.distance import cdist
 
 from .bound import SensitivityBound, log_shares, rounding_slack
-from .gaussian import Cells, Progress
+from .gaussian import Cells
 from .points import GEMM_BLOCK_BYTES, Points, row_slices, squared_norms
 
 Metric = str | Callable[[np.ndarray, np.ndarray], float]
 
 
-def laplacian_cells(
-    points: Points, shares: np.ndarray, summary: Cells, progress: Progress | None = None
-) -> SensitivityBound:
+def laplacian_cells(points: Points, shares: np.ndarray, summary: Cells) -> SensitivityBound:
     r"""A certificate from k cells, O(n k d).
 
     .. math:: s(p) \le w_p \Big/ \sum_j W_j \exp\bigl( -\sqrt{|p-\mu_j|^2 + V_j} \bigr)
@@ -41,8 +39,6 @@ def laplacian_cells(
         distances += block.sq_norms[:, None]
         np.sqrt(np.maximum(distances, 0.0, out=distances), out=distances)
         log_values[rows] -= _log_density(distances, summary.mass)
-        if progress is not None:
-            progress(rows.stop - rows.start)
     # distances err by the root of the rounding of their squares
     log_values += 1e-7 * points.rounding_norm + rounding_slack(0.0, 0.0)
     note = f"Jensen's inequality in {len(summary.mass)} cells; valid for every query."
@@ -53,7 +49,6 @@ def laplacian_exact(
     points: Points,
     shares: np.ndarray,
     metric: Metric = "euclidean",
-    progress: Progress | None = None,
     among: tuple[Points, np.ndarray] | None = None,
 ) -> SensitivityBound:
     """The sensitivities themselves, O(n^2 d) time, one block of distances in memory.
@@ -72,8 +67,6 @@ def laplacian_exact(
         else:
             distances = euclidean_distances(points.gather(rows).dense(), own)
         log_values[rows] -= _log_density(distances, all_shares)
-        if progress is not None:
-            progress(rows.stop - rows.start)
     # a square that has lost six digits (a closer pair is measured directly) errs by 1e-13 of the norms in its root
     log_values += rounding_slack(0.0, 0.0) + 1e-12 * points.rounding_norm
     note = "The triangle inequality, an equality at the point itself; valid for every query."

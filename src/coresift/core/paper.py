@@ -236,18 +236,3 @@ def paper_scores(
     )
     log_values = np.concatenate([bound.log_values(block) for block in blocks()])
     return SensitivityBound(log_values, bound.name, bound.is_certified, bound.note)
-
-
-def algorithm1(points: Points, weights: np.ndarray, radius: float) -> SensitivityBound:
-    """Compute Algorithm 1 as printed."""
-    return paper_scores(points, weights, "paper", radius)
-
-
-def lemma(points: Points, weights: np.ndarray, radius: float) -> SensitivityBound:
-    """Compute the lemma for the Gaussian."""
-    return paper_scores(points, weights, "lemma", radius)
-
-
-def laplacian_lemma(points: Points, weights: np.ndarray) -> SensitivityBound:
-    """Compute the lemma for the Laplacian."""
-    return paper_scores(points, weights, "laplacian")

@@ -182,6 +182,17 @@ class Points:
         for rows in row_slices(self.n, per_row, budget):
             yield rows, self.gather(rows)
 
+    def dot(self, others: np.ndarray) -> np.ndarray:
+        """(n, k) inner products with the rows of ``others`` (k, d)."""
+        return np.concatenate([block.dot(others) for _, block in self.blocks()])
+
+    def weighted_sum(self, coefficients: np.ndarray) -> np.ndarray:
+        """(k, d) sums of the rows with coefficients (n, k)."""
+        total = np.zeros((coefficients.shape[1], self.d))
+        for rows, block in self.blocks():
+            total += block.weighted_sum(coefficients[rows])
+        return total
+
     def subset(self, rows: np.ndarray) -> Points:
         """Some of the rows, in the same coordinates."""
         return Points(self.X[rows], self.center, self.scale, self.max_norm)

@@ -37,25 +37,22 @@ def from_hugging_face(data: Any, test: Any, options: Options) -> DatasetSplits:
             test = next((parts[part] for part in _TEST_PARTS if part in parts), None)
     label = _label_of(data, options.label)
     image = _image_column(data, label)
-    names = getattr(data.features[label], "names", None)
-    size = options.image_size
-    names_of = [] if image is not None else _feature_names(data, label)
-    if test is not None and (lacking := {label, image, *names_of} - {None, *test.column_names}):
-        raise InvalidInputError(
-            f"the test part has no column {', '.join(map(repr, sorted(map(str, lacking))))}."
-        )
-    read = [
-        (_images(part, image, size) if image is not None else _numbers(part, names_of), _column(part, label))
-        for part in (data, test)
-        if part is not None
-    ]
+    columns = [image] if image is not None else _feature_names(data, label)
+    if test is not None and (lacking := {label, *columns} - set(test.column_names)):
+        raise InvalidInputError(f"the test part has no column {', '.join(map(repr, sorted(lacking)))}.")
+
+    def read(part: Any) -> tuple[np.ndarray, np.ndarray]:
+        x = _numbers(part, columns) if image is None else _images(part, image, options.image_size)
+        return x, _column(part, label)
+
     info = getattr(getattr(data, "info", None), "dataset_name", None)
+    classes = getattr(data.features[label], "names", None)
     return from_arrays(
         str(info or "hugging-face"),
-        read[0],
-        read[1] if test is not None else None,
+        read(data),
+        None if test is None else read(test),
         options,
-        None if names is None else tuple(map(str, names)),
+        None if classes is None else tuple(map(str, classes)),
     )
 
 

@@ -156,18 +156,12 @@ class DatasetSplits:
 
     def described(self) -> dict[str, Any]:
         """Everything but the samples, for JSON: what a trained network needs to be used on other data."""
+        names = ("name", "task", "input_shape", "class_names", "mean", "std", "preparation")
         scaling = self.scaling
-        return {
-            "name": self.name,
-            "task": self.task,
-            "input_shape": list(self.input_shape),
-            "class_names": None if self.class_names is None else list(self.class_names),
-            "mean": None if self.mean is None else list(self.mean),
-            "std": None if self.std is None else list(self.std),
-            "columns": None if scaling is None or scaling.columns is None else list(scaling.columns),
+        return {name: getattr(self, name) for name in names} | {
+            "columns": None if scaling is None else scaling.columns,
             "column_means": None if scaling is None else scaling.mean.tolist(),
             "column_deviations": None if scaling is None else scaling.deviation.tolist(),
-            "preparation": self.preparation,
         }
 
     @property

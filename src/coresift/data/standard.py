@@ -42,8 +42,13 @@ COVTYPE_FILES = (
 )
 _COVTYPE_COLUMNS = 54
 _COVTYPE_NAMES = (
-    *("Spruce/Fir", "Lodgepole Pine", "Ponderosa Pine", "Cottonwood/Willow"),
-    *("Aspen", "Douglas-fir", "Krummholz"),
+    "Spruce/Fir",
+    "Lodgepole Pine",
+    "Ponderosa Pine",
+    "Cottonwood/Willow",
+    "Aspen",
+    "Douglas-fir",
+    "Krummholz",
 )
 _DIGIT_NAMES = tuple("0123456789")
 _IDX_TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
