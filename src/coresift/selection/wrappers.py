@@ -19,7 +19,7 @@ from .context import SelectionContext
 from .gradients import Gradients, Validation
 from .inputs import Indices
 from .simple import Full
-from .strategy import Checks, Phases, Selector, Strategy, name_of, rounded_up, rows_passed
+from .strategy import Checks, Phases, Selector, Strategy, name_of, rows_passed
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,7 +197,8 @@ class Warm(_Wrapper):
         """Number of epochs on all data, and on the subset."""
         self._check()
         check_count(n_epochs, "n_epochs")
-        return Phases(rounded_up(self.kappa * n_epochs * fraction), rounded_up((1.0 - self.kappa) * n_epochs))
+        shares = self.kappa * fraction, 1.0 - self.kappa
+        return Phases(*(check_budget(share, n_epochs, "share of the epochs") for share in shares))
 
     def select(self, context: SelectionContext, budget: int | float, rng: np.random.Generator) -> Coreset:
         """All samples in the epochs of the warm start; afterwards what the strategy selects."""
