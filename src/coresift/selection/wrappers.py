@@ -140,25 +140,21 @@ class BatchContext(SelectionContext):
 
     @property
     def labels(self) -> NDArray[Any]:
-        """Raise an error: mini-batches have no labels."""
         raise InvalidInputError(
             "a mini-batch has no class: write PerClass(PerBatch(...)), not PerBatch(PerClass(...))."
         )
 
     def features(self, embedding: Any = "raw", n_components: int = 50) -> Any:
-        """Means of the members' features."""
         whole = self._samples.features(embedding, n_components)
         return np.stack([np.asarray(whole[group].mean(axis=0)).ravel() for group in self._groups])
 
     def gradients(self, *, bias_only: bool = False, output: int | None = None) -> Gradients:
-        """Means of the members' gradients."""
         whole = self._samples.gradients
         return self.now(
             (bias_only, output), lambda: whole(bias_only=bias_only, output=output).means(self._groups)
         )
 
     def gradients_of(self, positions: Indices) -> Gradients:
-        """Mean gradients of the given batches."""
         return self.gradients().take(positions)
 
     def seen(self) -> NDArray[np.float32] | None:
@@ -170,7 +166,6 @@ class BatchContext(SelectionContext):
         return np.array([norms[group].mean() if len(group) else np.nan for group in met], dtype=np.float32)
 
     def validation(self) -> Validation:
-        """The validation loss of the samples."""
         return self._samples.validation()
 
 
