@@ -100,10 +100,10 @@ class SensitivityCoreset(BaseEstimator):
         else:
             checked, names = check_features(X, estimator=self, finite=False), column_names(X)
             rows = ArrayRows(checked, sample_weight, names=None if names is None else list(map(str, names)))
-        self.fit_rows(self._runner(rows), X, y)
+        self.fit_rows(runner=self._runner(rows), X=X, y=y)
         return self
 
-    def fit_rows(self, runner: Runner, X: Any = None, y: Any = None, *, is_sampled: bool = False) -> Fit:
+    def fit_rows(self, *, runner: Runner, X: Any = None, y: Any = None, is_sampled: bool = False) -> Fit:
         """Fit with the engine and the progress of ``runner``; ``X`` are the rows as the caller gave them."""
         fit_rng, order_rng, draw_rng = children(check_generator(self.random_state), 3)
         fit = self._find(runner, fit_rng, y, is_sampled)

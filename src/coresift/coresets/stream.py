@@ -289,7 +289,7 @@ class StreamingCoreset:
             vars(stream).update({name: header["state"][name] for name in _STATE})
             stream._ball = header["state"]["_ball"] and QueryBall(**header["state"]["_ball"])
             nodes = {
-                name: _Node(*(arrays[f"{name}_{part}"] for part in ("X", "weights", "rows")), *errors)
+                name: _Node(arrays[f"{name}_X"], arrays[f"{name}_weights"], arrays[f"{name}_rows"], *errors)
                 for name, errors in header["nodes"].items()
             }
         stream._buffer = [nodes.pop("buffer")] if "buffer" in nodes else []
