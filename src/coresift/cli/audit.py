@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,6 +12,7 @@ import typer
 
 from coresift.cli.inputs import Input, open_input
 from coresift.cli.options import Settings
+from coresift.training.options import option
 
 if TYPE_CHECKING:
     from coresift import Coreset, Rows
@@ -24,25 +25,19 @@ CoresetFile = Annotated[
 ]
 
 
-def _option(default: Any, text: str, **more: Any) -> Any:
-    return field(default=default, metadata={"help": text, **more})
-
-
 @dataclass(frozen=True)
 class Question:
     """The options that both commands share."""
 
-    columns: str | None = _option(
-        None, "Feature columns, separated by commas. Default: those of the coreset."
-    )
-    embedding: str | None = _option(None, "A column of lists of numbers; of .npz files the array.")
-    weight: str | None = _option(None, "The column of the input weights.")
-    radius: float | None = _option(
+    columns: str | None = option(None, "Feature columns, separated by commas. Default: those of the coreset.")
+    embedding: str | None = option(None, "A column of lists of numbers; of .npz files the array.")
+    weight: str | None = option(None, "The column of the input weights.")
+    radius: float | None = option(
         None, "Radius of the ball of queries, in bandwidths. Default: the coreset's."
     )
-    seed: int = _option(0, "Seed of all randomness.", min=0)
-    max_memory: str = _option("2GB", "Rows beyond this are kept in a temporary file, mapped into memory.")
-    as_json: bool = _option(False, "Print the result as JSON.", flags=("--json",))
+    seed: int = option(0, "Seed of all randomness.", min=0)
+    max_memory: str = option("2GB", "Rows beyond this are kept in a temporary file, mapped into memory.")
+    as_json: bool = option(False, "Print the result as JSON.", flags=("--json",))
 
     def load(self, data: str, coreset: Path) -> tuple[Rows, Coreset]:
         """Open the data with the columns of the coreset, unless others are named, and read the coreset."""

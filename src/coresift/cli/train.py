@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from coresift._progress import Bars, logger
+from coresift._progress import logger
 from coresift.cli.inputs import AsJson, Config
 from coresift.cli.options import Settings
 from coresift.training.options import TrainOptions, option
@@ -115,6 +115,7 @@ def _run(
     from coresift.data import load_dataset
     from coresift.training import build_model
     from coresift.training import train as run
+    from coresift.training.loop import summary
 
     if threads is not None:
         torch.set_num_threads(threads)
@@ -128,9 +129,13 @@ def _run(
         seed=options.seed,
     )
     about = {"options": _plain(subject, options)}
+
+    def log(metrics: dict[str, Any]) -> None:
+        logger.info("%s", summary(metrics))
+
     try:
-        with Bars(settings.err, disable=not settings.shows_progress, transient=True) as bars:
-            result = run(model, data, **vars(options), out=out, on_epoch=_log, progress=bars, about=about)
+        with settings.bars(transient=True) as bars:
+            result = run(model, data, **vars(options), out=out, on_epoch=log, progress=bars, about=about)
     except KeyboardInterrupt:
         if not settings.quiet:
             settings.err.print(f"Stopped. To resume: coresift train --resume {out}", soft_wrap=True)
@@ -171,12 +176,6 @@ def _plain(subject: Subject, options: TrainOptions) -> dict[str, Any]:
         if path is not None and (name == "data_dir" or (plain[name] not in DATASETS and path.exists())):
             plain[name] = str(path.resolve())
     return plain
-
-
-def _log(metrics: dict[str, Any]) -> None:
-    from coresift.training.loop import summary
-
-    logger.info("%s", summary(metrics))
 
 
 def _print(settings: Settings, strategy: str, found: dict[str, Any], out: Path, as_json: bool) -> None:

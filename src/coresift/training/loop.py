@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import torch
 from torch import nn
 
 from .._errors import InvalidInputError
-from .._progress import Bars, Display, Progress
+from .._progress import Display, Progress, bars
 from .._validation import check_choice
 from ..coresets.coreset import Coreset
 from ..data.splits import DatasetSplits
@@ -169,7 +170,9 @@ def train(
     if folder is not None:
         run.resume(folder)
     saved_at = time.monotonic()
-    with _shown(progress, run.n_epochs) as bar:
+    display = progress or partial(Progress, warn_after=math.inf)
+    with bars(transient=True) if display is True else nullcontext(display) as show:
+        bar = show("training", run.n_epochs, unit="epochs")
         for epoch in range(len(run.history), run.n_epochs):
             metrics = _epoch(run, epoch, bar)
             run.history.append(metrics)
@@ -263,16 +266,6 @@ def _forward(model: nn.Module, x: torch.Tensor) -> Any:
 def _evaluate(run: Run, feed: Feed) -> dict[str, float]:
     with run.stage("evaluation"):
         return evaluate(run.model, feed, run.options.loss)
-
-
-@contextmanager
-def _shown(progress: bool | Display, n_epochs: int) -> Iterator[Progress]:
-    """Yield the display of the epochs: a bar, the caller's display, or the log."""
-    with Bars(transient=True) if progress is True else nullcontext(progress) as display:
-        if display is False:
-            yield Progress("training", n_epochs, unit="epochs", warn_after=math.inf)
-        else:
-            yield display("training", n_epochs, unit="epochs")
 
 
 def summary(metrics: Metrics) -> str:
