@@ -140,7 +140,7 @@ def _run(
         if not settings.quiet:
             settings.err.print(f"Stopped. To resume: coresift train --resume {out}", soft_wrap=True)
         raise
-    return {**vars(result), "seconds": result.seconds.parts()}
+    return {**vars(result), "seconds": result.seconds.rounded()}
 
 
 def _recalled(

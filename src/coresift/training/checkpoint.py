@@ -49,18 +49,14 @@ class RunFolder:
         """Write the configuration; if there is one already, raise unless it is the same."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-        except (FileExistsError, NotADirectoryError) as error:
-            raise InvalidInputError(
-                f"{self.path}: out must be a folder; this is a file, or in one."
-            ) from error
+        except (FileExistsError, NotADirectoryError):
+            raise InvalidInputError(f"{self.path}: out must be a folder, not a file or in one.") from None
         for draft in (*self.path.glob(".coresift-*.tmp"), *self._checkpoints.glob(".coresift-*.tmp")):
             draft.unlink(missing_ok=True)  # left by a process that was killed while writing
         if not (self.path / CONFIG).exists():
             if others := sorted(each.name for each in self.path.iterdir()):
-                raise InvalidInputError(
-                    f"{self.path}: holds other files ({others[0]}) and no run; use an empty folder."
-                )
-            write_text(self.path / CONFIG, json.dumps({**_FORMAT, **config}, indent=1))
+                raise InvalidInputError(f"{self.path}: holds other files ({others[0]}); use an empty folder.")
+            _write_json(self.path / CONFIG, {**_FORMAT, **config})
             return
         before, now = self.config(), json.loads(json.dumps(dict(config)))
         for key in now:
@@ -80,7 +76,7 @@ class RunFolder:
     def describe(self, data: Mapping[str, Any]) -> None:
         """Write what the inputs and outputs of the network mean."""
         if not (self.path / DATA).exists():
-            write_text(self.path / DATA, json.dumps(dict(data), indent=1))
+            _write_json(self.path / DATA, data)
 
     def result(self) -> State | None:
         """Read the result of a finished run; None if it did not finish."""
@@ -88,23 +84,18 @@ class RunFolder:
         if not path.exists():
             return None
         found = read_json(path)
-        seconds, test = found.get("seconds"), found.get("test", 0)
-        if (
-            not isinstance(seconds, dict)
-            or not all(key in _SECONDS for key in seconds)
-            or not isinstance(test, dict | None)
-            or not isinstance(found.get("history"), list)
-            or not all(isinstance(found.get(name), int) for name in ("n_epochs", "subset_size"))
-        ):
-            raise InvalidInputError(
-                f"{path}: is not a result, or damaged; remove it to repeat the last epochs."
-            )
+        kinds = {"test": dict | None, "seconds": dict, "n_epochs": int, "subset_size": int, "history": list}
+        is_whole = found.keys() == kinds.keys() and all(
+            isinstance(found[name], kinds[name]) for name in kinds
+        )
+        if not is_whole or not all(key in _SECONDS for key in found["seconds"]):
+            raise InvalidInputError(f"{path}: is damaged; remove it to repeat the last epochs.")
         return found
 
     def finish(self, model: nn.Module, result: Mapping[str, Any]) -> None:
         """Write the weights, then the result; remove the checkpoints."""
         write_tensors(self.path / MODEL, tensors_of(model), {})
-        write_text(self.path / RESULT, json.dumps(dict(result), indent=1))
+        _write_json(self.path / RESULT, result)
         for path in self.checkpoints():
             path.unlink(missing_ok=True)
         with contextlib.suppress(OSError):
@@ -126,7 +117,7 @@ class RunFolder:
 
     def rewrite(self, history: list[State]) -> None:
         """Write the metrics anew, up to the checkpoint from which a run resumes."""
-        write_text(self.path / METRICS, "".join(json.dumps(line) + "\n" for line in history), newline=False)
+        write_text(self.path / METRICS, "".join(json.dumps(line) + "\n" for line in history))
 
     @property
     def _checkpoints(self) -> Path:
@@ -139,9 +130,8 @@ class RunFolder:
     def save(self, epoch: int, tensors: Tensors, state: State) -> None:
         """Write a checkpoint after ``epoch`` epochs, and keep the one before it."""
         self._checkpoints.mkdir(exist_ok=True)
-        write_tensors(
-            self._checkpoints / f"epoch-{epoch:06d}.safetensors", tensors, {**state, "epoch": epoch}
-        )
+        path = self._checkpoints / f"epoch-{epoch:06d}.safetensors"
+        write_tensors(path, tensors, {**state, "epoch": epoch})
         for path in self.checkpoints()[_KEPT:]:
             path.unlink(missing_ok=True)
 
@@ -169,15 +159,14 @@ def snapshot(
 ) -> tuple[Tensors, State]:
     """Collect the states of model, optimizer and further parts: named tensors, and what JSON can hold."""
     found = optimizer.state_dict()
-    flat = {
-        f"{number}/{key}": value for number, kept in found["state"].items() for key, value in kept.items()
-    }
+    flat = {f"{n}/{key}": value for n, kept in found["state"].items() for key, value in kept.items()}
     tensors = {f"model/{name}": value for name, value in tensors_of(model).items()}
     state: State = {"param_groups": found["param_groups"]}
     for part, values in {"optimizer": flat, **parts}.items():
-        own = {key for key, value in values.items() if isinstance(value, Tensor)}
-        tensors |= {f"{part}/{key}": _own(values[key]) for key in values if key in own}
-        state[part] = {key: value for key, value in values.items() if key not in own}
+        tensors |= {
+            f"{part}/{key}": _own(value) for key, value in values.items() if isinstance(value, Tensor)
+        }
+        state[part] = {key: value for key, value in values.items() if not isinstance(value, Tensor)}
     return tensors, state
 
 
@@ -219,9 +208,13 @@ def read_tensors(path: Path) -> tuple[Tensors, State]:
     return tensors, json.loads(text)
 
 
-def write_text(path: Path, text: str, *, newline: bool = True) -> None:
+def write_text(path: Path, text: str) -> None:
     """Write a text file, completely or not at all."""
-    _write(path, (text + "\n" * newline).encode())
+    _write(path, text.encode())
+
+
+def _write_json(path: Path, value: Mapping[str, Any]) -> None:
+    write_text(path, json.dumps(value, indent=1) + "\n")
 
 
 def _write(path: Path, content: bytes) -> None:
@@ -245,8 +238,7 @@ def _load(model: nn.Module, tensors: Tensors, path: Path) -> None:
     try:
         model.load_state_dict(tensors)
     except RuntimeError as error:
-        reason = " ".join(str(error).split())
-        raise InvalidInputError(f"{path}: belongs to another model ({reason})") from error
+        raise InvalidInputError(f"{path}: belongs to another model ({error})") from error
 
 
 def _own(tensor: Tensor) -> Tensor:

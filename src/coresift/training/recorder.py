@@ -16,7 +16,7 @@ from ..selection.gradients import Gradients
 from ..selection.hooks import layer_factors, only_tensor
 
 _HELD_ROWS = (
-    4096  # rows collected before their norms are computed: one large product is cheaper than many small
+    4096  # norms are computed for this many rows at a time: one large product is cheaper than many small
 )
 
 

@@ -24,7 +24,7 @@ from ..selection.losses import per_sample_loss, with_class_numbers
 from ..selection.strategy import asks_for, rounded_up
 from .checkpoint import RunFolder, part_of, restore, snapshot
 from .feeds import Augment, Feed, TensorFeed, feeds_of
-from .metrics import Seconds
+from .metrics import Seconds, evaluate
 from .options import TrainOptions
 from .recorder import NormRecorder
 from .sampler import CoresetSampler
@@ -49,11 +49,6 @@ def device_named(device: str | torch.device) -> torch.device:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InvalidInputError(f"device = {str(device)!r} cannot be used: {reason}") from None
     return found
-
-
-def derived_seed(*key: int) -> int:
-    """Return a 63-bit seed for one purpose of a run."""
-    return int(np.random.SeedSequence(key).generate_state(1, np.uint64)[0] >> np.uint64(1))
 
 
 @contextmanager
@@ -84,11 +79,8 @@ def described(thing: Any) -> str:
     name = f"{kind.__module__}.{kind.__qualname__}"
     if not isinstance(thing, nn.Module):
         return name
-    simple = {
-        key: value
-        for key, value in vars(thing).items()
-        if isinstance(value, int | float | str) and key != "training" and key[0] != "_"
-    }
+    own = ((key, value) for key, value in vars(thing).items() if key != "training" and key[0] != "_")
+    simple = {key: value for key, value in own if isinstance(value, int | float | str)}
     checksum = 0
     for tensor in thing.state_dict().values():
         checksum = zlib.crc32(np.ascontiguousarray(tensor.detach().cpu().float().numpy()).data, checksum)
@@ -125,8 +117,9 @@ class Run:
         return self.sampler.phases.total
 
     def seed(self, stream: str, *more: int) -> int:
-        """Return the seed of a random stream."""
-        return derived_seed(self.options.seed, _STREAMS[stream], *more)
+        """Return a 63-bit seed for a random stream."""
+        sequence = np.random.SeedSequence((self.options.seed, _STREAMS[stream], *more))
+        return int(sequence.generate_state(1, np.uint64)[0] >> np.uint64(1))
 
     @contextmanager
     def stage(self, part: str, *more: int) -> Iterator[None]:
@@ -134,6 +127,13 @@ class Run:
         place = self.options.device
         with self.seconds.counted(part, place), own_randomness(self.seed(part, *more), place):
             yield
+
+    def evaluate(self, feed: Feed | None) -> dict[str, float] | None:
+        """Return the metrics of the model on a feed, if there is one."""
+        if feed is None:
+            return None
+        with self.stage("evaluation"):
+            return evaluate(self.model, feed, self.options.loss)
 
     def save(self, folder: RunFolder) -> None:
         """Write a checkpoint of everything that has a state."""
@@ -171,9 +171,10 @@ def resolve(options: TrainOptions, data: Any) -> TrainOptions:
         loss = "mse" if is_regression else "cross_entropy"
     per_sample_loss(loss)  # raises if it cannot be used
     validates = asks_for(strategy, "needs_validation")
+    is_used = bool(validates or options.eval_every)
     if val_fraction is None:
-        val_fraction = _VAL_FRACTION if validates or options.eval_every else 0.0
-    if val_fraction == 0 and (validates or options.eval_every):
+        val_fraction = _VAL_FRACTION if is_used else 0.0
+    if val_fraction == 0 and is_used:
         who = "this strategy" if validates else f"eval_every = {options.eval_every}"
         raise InvalidInputError(f"val_fraction = 0, but {who} needs validation data; 0.1 is usual.")
     found = {"strategy": strategy, "loss": loss, "val_fraction": val_fraction}
