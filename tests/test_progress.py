@@ -73,6 +73,6 @@ def test_bars_are_drawn_where_they_are_wanted(disable, caplog):
 
 
 def test_bars_name_the_extra_they_need(monkeypatch):
-    monkeypatch.setitem(sys.modules, "rich", None)
+    monkeypatch.setitem(sys.modules, "rich.progress", None)
     with pytest.raises(MissingExtraError, match=r"coresift\[cli\]"), bars():
         pass

@@ -10,7 +10,6 @@ from typing import Annotated, Any
 
 import typer
 
-from coresift._progress import logger
 from coresift.cli.inputs import AsJson, Config
 from coresift.cli.options import Settings
 from coresift.training.options import TrainOptions, option
@@ -115,7 +114,6 @@ def _run(
     from coresift.data import load_dataset
     from coresift.training import build_model
     from coresift.training import train as run
-    from coresift.training.loop import summary
 
     if threads is not None:
         torch.set_num_threads(threads)
@@ -129,13 +127,9 @@ def _run(
         seed=options.seed,
     )
     about = {"options": _plain(subject, options)}
-
-    def log(metrics: dict[str, Any]) -> None:
-        logger.info("%s", summary(metrics))
-
     try:
         with settings.bars(transient=True) as bars:
-            result = run(model, data, **vars(options), out=out, on_epoch=log, progress=bars, about=about)
+            result = run(model, data, **vars(options), out=out, progress=bars, about=about)
     except KeyboardInterrupt:
         if not settings.quiet:
             settings.err.print(f"Stopped. To resume: coresift train --resume {out}", soft_wrap=True)

@@ -18,6 +18,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from .._errors import CoresiftError, InvalidInputError
 from .._progress import logger
@@ -26,7 +27,7 @@ from ..coresets.files import unwritable, write_whole
 _KEY = "coresift"
 _FORMAT = {"format": "coresift.run", "version": 1}
 _KEPT = 2
-_SECONDS = ("selection", "training", "evaluation", "clock")
+_SECONDS = {"selection", "training", "evaluation", "clock"}
 
 CONFIG, DATA, METRICS = "config.json", "data.json", "metrics.jsonl"
 MODEL, RESULT = "model.safetensors", "result.json"
@@ -85,10 +86,8 @@ class RunFolder:
             return None
         found = read_json(path)
         kinds = {"test": dict | None, "seconds": dict, "n_epochs": int, "subset_size": int, "history": list}
-        is_whole = found.keys() == kinds.keys() and all(
-            isinstance(found[name], kinds[name]) for name in kinds
-        )
-        if not is_whole or not all(key in _SECONDS for key in found["seconds"]):
+        is_whole = all(name in found and isinstance(found[name], kind) for name, kind in kinds.items())
+        if not is_whole or len(found) > len(kinds) or not found["seconds"].keys() <= _SECONDS:
             raise InvalidInputError(f"{path}: is damaged; remove it to repeat the last epochs.")
         return found
 
@@ -154,23 +153,19 @@ def tensors_of(model: nn.Module) -> Tensors:
     return {name: _own(value) for name, value in model.state_dict().items() if isinstance(value, Tensor)}
 
 
-def snapshot(
-    model: nn.Module, optimizer: torch.optim.Optimizer, **parts: Mapping[str, Any]
-) -> tuple[Tensors, State]:
+def snapshot(model: nn.Module, optimizer: Optimizer, **parts: Mapping[str, Any]) -> tuple[Tensors, State]:
     """Collect the states of model, optimizer and further parts: named tensors, and what JSON can hold."""
     found = optimizer.state_dict()
     flat = {f"{n}/{key}": value for n, kept in found["state"].items() for key, value in kept.items()}
     tensors = {f"model/{name}": value for name, value in tensors_of(model).items()}
     state: State = {"param_groups": found["param_groups"]}
     for part, values in {"optimizer": flat, **parts}.items():
-        tensors |= {
-            f"{part}/{key}": _own(value) for key, value in values.items() if isinstance(value, Tensor)
-        }
         state[part] = {key: value for key, value in values.items() if not isinstance(value, Tensor)}
+        tensors |= {f"{part}/{key}": _own(values[key]) for key in values.keys() - state[part]}
     return tensors, state
 
 
-def restore(model: nn.Module, optimizer: torch.optim.Optimizer, tensors: Tensors, state: State) -> None:
+def restore(model: nn.Module, optimizer: Optimizer, tensors: Tensors, state: State) -> None:
     """Restore the states of model and optimizer from a :func:`snapshot`."""
     _load(model, part_of("model", tensors), Path("checkpoint"))
     kept: dict[int, State] = {}

@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 from .._errors import InvalidInputError
-from .._progress import Display, Progress, bars
+from .._progress import Display, Progress, bars, logger
 from .._validation import check_choice
 from ..coresets.coreset import Coreset
 from ..data.splits import DatasetSplits
@@ -172,7 +172,8 @@ def train(
                 if time.monotonic() - saved_at >= checkpoint_seconds and epoch + 1 < run.n_epochs:
                     run.save(folder)
                     saved_at = time.monotonic()
-            bar.move(epoch + 1, summary(metrics))
+            logger.info("%s", line := summary(metrics))
+            bar.move(epoch + 1, line)
             if on_epoch is not None:
                 on_epoch(metrics)
 

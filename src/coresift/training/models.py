@@ -201,9 +201,8 @@ def _called(name: str, factory: Callable[..., Any], given: Mapping[str, Any]) ->
     try:
         signature.bind(**passed)
     except TypeError as error:
-        raise InvalidTypeError(
-            f"model = {name!r}: {error}; it can only be given {', '.join(given)}."
-        ) from error
+        can = ", ".join(given)
+        raise InvalidTypeError(f"model = {name!r}: {error}; it can only be given {can}.") from error
     model = factory(**passed)
     if not isinstance(model, nn.Module):
         raise InvalidTypeError(f"model = {name!r} returned {type(model).__name__}, not a torch.nn.Module.")

@@ -15,9 +15,7 @@ from .._errors import InvalidInputError
 from ..selection.gradients import Gradients
 from ..selection.hooks import layer_factors, only_tensor
 
-_HELD_ROWS = (
-    4096  # norms are computed for this many rows at a time: one large product is cheaper than many small
-)
+_HELD_ROWS = 4096  # computed together: one large product is cheaper than many small ones
 
 
 class NormRecorder:
