@@ -100,28 +100,26 @@ app = lazy_app(
 )
 
 
-def _complain(message: str, program: str) -> None:
-    sys.stderr.write(f"{program}: error: {' '.join(message.split())}\n")
-
-
 def _report(error: Exception, settings: Settings, program: str) -> int:
     """Print the error in one line, after the traceback if ``--debug`` was given, and return the exit code."""
-    if hasattr(error, "format_message"):  # of Click or Typer, depending on the version
-        text = error.format_message().strip()
+    code = EXIT_ERROR
+    is_usage = hasattr(error, "format_message")  # of Click or Typer, depending on the version
+    if settings.debug and not is_usage:
+        traceback.print_exception(error)
+    if is_usage:
+        text = error.format_message().strip()  # type: ignore[attr-defined]
         end = "" if text.endswith((".", "?", "!")) else "."
         command = getattr(getattr(error, "ctx", None), "command_path", program)
-        _complain(f"{text}{end} Try '{command} --help'.", program)
-        return int(getattr(error, "exit_code", EXIT_USAGE))
-    if settings.debug:
-        traceback.print_exception(error)
-    if isinstance(error, (CoresiftError, OSError)):  # the message is enough
-        _complain(str(error), program)
+        text, code = f"{text}{end} Try '{command} --help'.", int(getattr(error, "exit_code", EXIT_USAGE))
+    elif isinstance(error, (CoresiftError, OSError)):  # the message is enough
+        text = str(error)
     elif isinstance(error, MemoryError):
-        _complain(f"out of memory. {error}", program)
+        text = f"out of memory. {error}"
     else:
         hint = "" if settings.debug else " (unexpected; --debug shows where)"
-        _complain(f"{type(error).__name__}: {error}{hint}", program)
-    return EXIT_ERROR
+        text = f"{type(error).__name__}: {error}{hint}"
+    sys.stderr.write(f"{program}: error: {' '.join(text.split())}\n")
+    return code
 
 
 def run(app: typer.Typer, argv: Sequence[str] | None = None) -> int:

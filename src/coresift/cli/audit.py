@@ -18,10 +18,7 @@ if TYPE_CHECKING:
     from coresift import Coreset, Rows
 
 CoresetFile = Annotated[
-    Path,
-    typer.Argument(
-        metavar="CORESET", help="A .parquet or .npz file of 'coresift select' or of Coreset.save."
-    ),
+    Path, typer.Argument(metavar="CORESET", help="A .parquet or .npz file of 'select' or Coreset.save.")
 ]
 
 
@@ -32,9 +29,7 @@ class Question:
     columns: str | None = option(None, "Feature columns, separated by commas. Default: those of the coreset.")
     embedding: str | None = option(None, "A column of lists of numbers; of .npz files the array.")
     weight: str | None = option(None, "The column of the input weights.")
-    radius: float | None = option(
-        None, "Radius of the ball of queries, in bandwidths. Default: the coreset's."
-    )
+    radius: float | None = option(None, "Radius of the query ball, in bandwidths. Default: the coreset's.")
     seed: int = option(0, "Seed of all randomness.", min=0)
     max_memory: str = option("2GB", "Rows beyond this are kept in a temporary file, mapped into memory.")
     as_json: bool = option(False, "Print the result as JSON.", flags=("--json",))
@@ -49,8 +44,7 @@ class Question:
             core = Coreset.load(coreset)
         except FileNotFoundError:
             raise InvalidInputError(f"{coreset}: no such file.") from None
-        rows = open_input(data, self.columns, self.embedding, self.weight, recorded=load_run(coreset))
-        return rows, core
+        return open_input(data, self.columns, self.embedding, self.weight, recorded=load_run(coreset)), core
 
     def arguments(self) -> dict[str, Any]:
         """Return the arguments that ``audit`` and ``certify`` share."""
@@ -71,9 +65,7 @@ def audit(
     question: Question,
     starts: Annotated[int, typer.Option(min=1, help="Local searches.")] = 32,
     queries: Annotated[int, typer.Option(min=1, help="Random queries.")] = 1000,
-    effort: Annotated[
-        float, typer.Option(help="Most kernel evaluations, rows times queries, to spend.")
-    ] = 1e10,
+    effort: Annotated[float, typer.Option(help="Most kernel evaluations: rows times queries.")] = 1e10,
 ) -> None:
     """Search for the query at which a coreset is most wrong: a lower bound on its error.
 
@@ -120,13 +112,9 @@ def certify(
     Columns and weights are those that the coreset was chosen with, unless others are named.
     """
     rows, core = question.load(data, coreset)
+    verbose = 0 if settings.quiet else 1
     proved = core.certify(
-        rows,
-        method=method,
-        n_sampled=sampled,
-        delta=delta,
-        verbose=0 if settings.quiet else 1,
-        **question.arguments(),
+        rows, method=method, n_sampled=sampled, delta=delta, verbose=verbose, **question.arguments()
     )
     meaning = "" if proved.eps < 1 else " An error of 1 or more says nothing: the bound is vacuous here."
     figures = {

@@ -1,4 +1,4 @@
-"""The options that say what to read, shared by the commands that read files."""
+"""Options that say what to read, shared by the commands that read files."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def open_input(
     image_size: int | None = None,
     recorded: Mapping[str, Any] | None = None,
 ) -> Rows:
-    """Open what the options name; what they leave out is taken from the record of an earlier run, if there is one."""
+    """Open the input; options left out are taken from the record of an earlier run, if there is one."""
     from coresift.rows.opening import open_rows
 
     known = recorded or {}

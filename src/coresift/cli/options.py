@@ -1,4 +1,4 @@
-"""The options that every command has, and what a command is given of them."""
+"""Options that every command has, and options made from the fields of a dataclass."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Settings:
 
     @property
     def shows_progress(self) -> bool:
-        """Whether a moving display may be drawn: someone looks at it and has not asked for silence."""
+        """Whether a moving display may be drawn: on a terminal, and without ``--quiet``."""
         return self.err.is_terminal and not self.quiet
 
     def bars(self, *, transient: bool = False) -> AbstractContextManager[Display]:

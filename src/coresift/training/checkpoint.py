@@ -161,7 +161,7 @@ def snapshot(model: nn.Module, optimizer: Optimizer, **parts: Mapping[str, Any])
     state: State = {"param_groups": found["param_groups"]}
     for part, values in {"optimizer": flat, **parts}.items():
         state[part] = {key: value for key, value in values.items() if not isinstance(value, Tensor)}
-        tensors |= {f"{part}/{key}": _own(values[key]) for key in values.keys() - state[part]}
+        tensors |= {f"{part}/{key}": _own(values[key]) for key in values if key not in state[part]}
     return tensors, state
 
 

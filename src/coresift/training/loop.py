@@ -27,7 +27,7 @@ from ..selection.losses import per_sample_loss
 from .checkpoint import RunFolder
 from .metrics import CLOCKS, Seconds, are_classes, weighted_loss
 from .options import TrainOptions
-from .run import Metrics, Run, identity, load, prepare, resolve
+from .run import Metrics, Run, identity, load, resolve
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ def train(
         if isinstance(data, DatasetSplits):
             folder.describe(data.described())
 
-    run = prepare(model, feeds, options, clock)
+    run = Run(model, feeds, options, clock)
     if folder is not None:
         run.resume(folder)
     saved_at = time.monotonic()

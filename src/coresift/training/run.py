@@ -6,7 +6,7 @@ import dataclasses
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -98,18 +98,36 @@ class Feeds:
     fingerprint: str  # of the training data, before the validation part was taken off
 
 
-@dataclass
 class Run:
     """A run in memory, and how far it is."""
 
-    model: nn.Module
-    feeds: Feeds
-    options: TrainOptions
-    sampler: CoresetSampler
-    optimizer: torch.optim.Optimizer
-    seconds: Seconds
-    recorder: NormRecorder | None = None
-    history: list[Metrics] = field(default_factory=list)
+    def __init__(self, model: nn.Module, feeds: Feeds, options: TrainOptions, clock: str) -> None:
+        self.model, self.feeds, self.options = model.to(options.device), feeds, options
+        self.seconds = Seconds(clock=clock)
+        self.history: list[Metrics] = []
+        self.sampler = CoresetSampler(
+            feeds.train.X,
+            options.strategy,
+            options.budget,  # type: ignore[arg-type]
+            select_every=options.select_every,
+            seed=options.seed,
+            num_replicas=1,
+            y=feeds.train.y,
+            model=model,
+            loss=options.loss,
+            X_val=None if feeds.val is None else feeds.val.X,
+            y_val=None if feeds.val is None else feeds.val.y,
+            n_epochs=options.epochs,
+            transform=feeds.train.transform,
+        )
+        self.optimizer = torch.optim.SGD(
+            model.parameters(), lr=options.lr, momentum=options.momentum, weight_decay=options.weight_decay
+        )
+        self.recorder: NormRecorder | None = None
+        if asks_for(options.strategy, "reuses_norms"):
+            with own_randomness(self.seed("evaluation"), options.device), undisturbed(model):
+                example, _, _ = next(feeds.train.batches(np.zeros(2, dtype=np.int64), np.ones(2), 2))
+                self.recorder = NormRecorder(linear_layer(model, None, example) or model)
 
     @property
     def n_epochs(self) -> int:
@@ -216,32 +234,3 @@ def identity(model: nn.Module, feeds: Feeds, transform: Any, options: TrainOptio
         "data": feeds.fingerprint,
         "software": {"coresift": __version__, "torch": torch.__version__, "numpy": np.__version__},
     }
-
-
-def prepare(model: nn.Module, feeds: Feeds, options: TrainOptions, clock: str) -> Run:
-    """Make the sampler, the optimizer and, for strategies that use it, the recorder of gradient norms."""
-    model.to(options.device)
-    sampler = CoresetSampler(
-        feeds.train.X,
-        options.strategy,
-        options.budget,  # type: ignore[arg-type]
-        select_every=options.select_every,
-        seed=options.seed,
-        num_replicas=1,
-        y=feeds.train.y,
-        model=model,
-        loss=options.loss,
-        X_val=None if feeds.val is None else feeds.val.X,
-        y_val=None if feeds.val is None else feeds.val.y,
-        n_epochs=options.epochs,
-        transform=feeds.train.transform,
-    )
-    optimizer = torch.optim.SGD(
-        model.parameters(), lr=options.lr, momentum=options.momentum, weight_decay=options.weight_decay
-    )
-    run = Run(model, feeds, options, sampler, optimizer, Seconds(clock=clock))
-    if asks_for(options.strategy, "reuses_norms"):
-        with own_randomness(run.seed("evaluation"), options.device), undisturbed(model):
-            example, _, _ = next(feeds.train.batches(np.zeros(2, dtype=np.int64), np.ones(2), 2))
-            run.recorder = NormRecorder(linear_layer(model, None, example) or model)
-    return run
