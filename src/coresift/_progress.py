@@ -94,7 +94,7 @@ def bars(console: Any = None, *, disable: bool = False, transient: bool = False)
     """Draw a bar for each call of the yielded display, while the block runs; needs the extra ``cli``.
 
     They are drawn on ``console`` (``rich.console.Console``), by default standard error, and removed at the end if
-    ``transient``. With ``disable`` nothing is drawn, for example where nobody looks at a terminal.
+    ``transient``. With ``disable`` nothing is drawn, for example without a terminal.
     """
     rich = need("rich.progress", "cli", "a progress bar")
     with rich.Progress(

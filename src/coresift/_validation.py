@@ -252,8 +252,7 @@ def check_budget(size: Any, n_samples: int, name: str = "size") -> int:
         return int(size)
     if not 0 < float(size) <= 1:
         raise InvalidInputError(
-            f"{name} = {size} must be above 0 and at most 1 when it is a fraction; to ask for a number of points "
-            "pass an integer."
+            f"{name} = {size} must be above 0 and at most 1 as a fraction; for a number of points pass an integer."
         )
     # 0.07 * 100 is a little above 7 in floats, and means 7; so is the float32 nearest to 0.07
     kind = np.asarray(size).dtype

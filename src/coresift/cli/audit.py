@@ -1,4 +1,4 @@
-"""``coresift audit`` and ``coresift certify``: the error of a coreset that a search finds, and the one proved."""
+"""``coresift audit`` and ``coresift certify``: find errors of a coreset, and prove a bound on them."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ CoresetFile = Annotated[
 
 @dataclass(frozen=True)
 class Question:
-    """The options that both commands share."""
+    """Options of both commands."""
 
     columns: str | None = option(None, "Feature columns, separated by commas. Default: those of the coreset.")
-    embedding: str | None = option(None, "A column of lists of numbers; of .npz files the array.")
+    embedding: str | None = option(None, "A column of lists of numbers; for .npz files, the array.")
     weight: str | None = option(None, "The column of the input weights.")
     radius: float | None = option(None, "Radius of the query ball, in bandwidths. Default: the coreset's.")
-    seed: int = option(0, "Seed of all randomness.", min=0)
+    seed: int = option(0, "Random seed.", min=0)
     max_memory: str = option("2GB", "Rows beyond this are kept in a temporary file, mapped into memory.")
     as_json: bool = option(False, "Print the result as JSON.", flags=("--json",))
 
@@ -99,7 +99,7 @@ def certify(
     coreset: CoresetFile,
     question: Question,
     method: Annotated[str, typer.Option(help="auto, exact (all pairs of rows) or sampled.")] = "auto",
-    sampled: Annotated[int, typer.Option(min=2, help="Rows of the samples of 'sampled'.")] = 20_000,
+    sampled: Annotated[int, typer.Option(min=2, help="Rows to draw for 'sampled'.")] = 20_000,
     delta: Annotated[float, typer.Option(help="Probability with which 'sampled' may fail.")] = 0.05,
 ) -> None:
     """Prove a bound on the error of a coreset, for all queries of its ball.

@@ -1,4 +1,4 @@
-"""``coresift datasets``: which data sets have names, and which of them are here."""
+"""``coresift datasets``: list the named data sets, and which of them are here."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ Quiet = Annotated[
 Verbose = Annotated[
     int,
     typer.Option(
-        "--verbose", "-v", count=True, show_default=False, callback=_collect, help="Log more; -vv still more."
+        "--verbose", "-v", count=True, show_default=False, callback=_collect, help="Log progress; -vv: more."
     ),
 ]
 Debug = Annotated[bool, typer.Option("--debug", callback=_collect, help="Show the traceback of an error.")]

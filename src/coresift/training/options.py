@@ -28,13 +28,13 @@ def _strategies() -> list[str]:
 
 @dataclass(frozen=True)
 class TrainOptions:
-    """Options of a training run, described in :func:`train`.
+    """Options of a training run; :func:`train` describes those that need more than a line.
 
     The metadata of a field has its help text, limits and choices, and ``recorded=False`` if it does not change the
     result and so does not tell one run from another.
     """
 
-    strategy: Any = option("rbf", "'full' trains on all data.", flags=("-s",), choices=_strategies)
+    strategy: Any = option("rbf", "Strategy; 'full' trains on all data.", flags=("-s",), choices=_strategies)
     budget: int | float | str = option("10%", "Samples to train on: 1%, 0.01 or 600.", flags=("-b",))
     epochs: int = option(200, "Epochs; a warm start runs fewer.", min=1)
     select_every: int = option(20, "Epochs between two selections.", min=1)

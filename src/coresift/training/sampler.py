@@ -264,8 +264,8 @@ class CoresetSampler(Sampler[int]):
     def recall(self) -> None:
         """After :meth:`load_state_dict`, compute what the strategy keeps for a run (a fit, say) and no state holds.
 
-        Otherwise the next selection would, and the run's clock would count it twice. Other people's strategies may
-        mind an extra call, and strategies that reuse norms keep nothing else: both are left alone.
+        Otherwise the next selection would, and the run's clock would count it twice. A user's own strategy may not
+        expect an extra call, and strategies that reuse norms keep nothing else: both are left alone.
         """
         if isinstance(self.strategy, Selector) and not asks_for(self.strategy, "reuses_norms"):
             with suppress(Exception):  # the next selection raises it again
