@@ -8,12 +8,13 @@
 #   make mutants do tests notice planted faults?  make audit-deps   known vulnerabilities of what is installed
 #   make clean   remove the environment and everything that was built
 #
-# Variables: PYTHON (which Python makes the environment), VENV (where), PYTEST_ARGS, SEED (of make mutants).
+# Variables: PYTHON (which Python makes the environment), VENV (where), PYTEST_ARGS, SEED (of make mutants), BENCH (of make bench).
 
 export VENV ?= .venv
 PY := $(VENV)/bin/python
 PYTEST_ARGS ?= -n 2
 SEED ?= 5
+BENCH ?= foundation certificates selection scale training load
 
 # One thread per process: the tests and the figures use processes, and sums come out the same everywhere.
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
@@ -70,7 +71,7 @@ docs: setup-dev
 	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict
 
 bench: setup-dev
-	$(ONE_THREAD) $(PY) -m paper.benchmarks $(BENCH)
+	for name in $(BENCH); do $(ONE_THREAD) $(PY) -m paper benchmark $$name || exit 1; done
 
 clean:
 	rm -rf $(VENV) build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis

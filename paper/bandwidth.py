@@ -1,9 +1,9 @@
-r"""Against the bandwidth: how far the sensitivities are from uniform, and how wrong subsets of one size are.
+r"""How the bandwidth changes the sensitivities, and the errors of subsets of one size.
 
 The queries stay the same while the bandwidth changes: all x in the smallest ball around the mean that holds the data,
 whose radius is 1 in the paper's normalisation and ``1 / bandwidth`` in units of the bandwidth. The loss is
-:math:`e^{-|p-x|^2/\sigma^2}`. Very small bandwidths make every point its own world (each sensitivity is 1), very large
-ones make all points alike (each is 1/n); nothing can be left out in the first case, anything in the second.
+:math:`e^{-|p-x|^2/\sigma^2}`. With a very small bandwidth every
+sensitivity is 1 and no point can be left out; with a very large one each is 1/n and any point can.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from .figure_data import Dataset
 
 logger = logging.getLogger(__name__)
 
-AS_GOOD = 1.5  # largest over mean sensitivity up to which plain sampling is called as good
+AS_GOOD = 1.5  # largest over mean sensitivity up to which uniform sampling counts as good
 _search = partial(
     audit, n_starts=16, n_random=256, max_iter=30
 )  # less effort than by default: there are many
 
 
 def bandwidth_grid(count: int) -> tuple[float, ...]:
-    """So many bandwidths from 1/8 to 8, evenly on a logarithmic scale."""
+    """Return ``count`` bandwidths from 1/8 to 8, evenly spaced in their logarithm."""
     return tuple(float(b) for b in np.geomspace(1 / 8, 8, count).round(6))
 
 
@@ -49,12 +49,12 @@ class Plan:
 
     @property
     def seeds(self) -> range:
-        """Of the draws."""
+        """Seeds of the draws."""
         return range(self.seed, self.seed + self.n_seeds)
 
     @property
     def n_steps(self) -> int:
-        """How often ``on_step`` of :func:`measure` is called for a data set."""
+        """Number of calls of ``on_step`` by :func:`measure` for a data set."""
         return len(self.bandwidths) * self.n_seeds * len(METHODS)
 
 
@@ -117,7 +117,7 @@ METHODS: dict[str, Callable[[_Setting, int], Coreset]] = {
 
 
 def measure(data: Dataset, plan: Plan, on_step: Callable[[], None] = lambda: None) -> Iterator[Measurement]:
-    """Every method at every bandwidth with every seed; a generator, so that a caller can show how far it is."""
+    """Yield every method at every bandwidth with every seed; ``on_step`` is called after each."""
     X, size = data.X, check_budget(plan.size, len(data.X))
     paper = RBFCoreset(bound="paper", random_state=plan.seed).fit(X)
     unit = paper.scale_
@@ -163,7 +163,7 @@ def measure(data: Dataset, plan: Plan, on_step: Callable[[], None] = lambda: Non
 
 
 def expected_seconds(data: Dataset, plan: Plan) -> float:
-    """About how long :func:`measure` takes on one core: a subset costs a sum over pairs and searches over rows."""
+    """Estimate the time of :func:`measure` on one core: a subset costs a sum over pairs and searches over rows."""
     n, d = data.X.shape
     entries = n * (d + 20.0)
     return plan.n_steps * (0.1 + 4e-11 * n * entries + 3.5e-7 * entries)

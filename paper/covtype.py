@@ -1,6 +1,6 @@
 r"""RBF fitting on CovType: the error of the RBF cost against the size of the subset.
 
-The cost is :math:`\sum_p e^{-|p-x|^2/\sigma^2}`, and its relative error is looked at over random queries (half of them
+The cost is :math:`\sum_p e^{-|p-x|^2/\sigma^2}`, and its relative error is measured over random queries (half of them
 uniform in the ball that holds the data, half rows) and at the worst query that a search finds. The queries stay the
 same while the bandwidth changes: the ball has the radius of the data, ``1 / bandwidth`` in units of the bandwidth. The
 bandwidth is counted in distances from the mean to the farthest row (1 is the normalisation of the paper).
@@ -43,7 +43,7 @@ class Plan:
 
     @property
     def n_steps(self) -> int:
-        """How often ``on_step`` of :func:`measure` is called."""
+        """Number of calls of ``on_step`` by :func:`measure`."""
         return len(self.sizes) * len(self.bandwidths) * self.n_draws * len(METHODS)
 
 
@@ -102,7 +102,7 @@ METHODS: dict[str, Callable[[_Setting, int, int], Coreset]] = {
 
 
 def measure(data: Dataset, plan: Plan, on_step: Callable[[], None] = lambda: None) -> Iterator[CostError]:
-    """Every method at every bandwidth and size, with every seed."""
+    """Yield every method at every bandwidth and size, with every seed."""
     X = data.X
     paper = RBFCoreset(bound="paper", random_state=plan.seed).fit(X)
     for bandwidth in plan.bandwidths:

@@ -46,12 +46,12 @@ class Plan:
 
     @property
     def seeds(self) -> range:
-        """Of data, draws and networks alike."""
+        """Seeds of the data, the draws and the networks."""
         return range(self.seed, self.seed + self.n_seeds)
 
     @property
     def n_steps(self) -> int:
-        """How often ``on_step`` of :func:`measure` is called."""
+        """Number of calls of ``on_step`` by :func:`measure`."""
         return len(DESIGNS) * self.n_seeds
 
 
@@ -159,7 +159,7 @@ def _trained(at: _Sampler, core: Coreset, neurons: int) -> RBFNetworkRegressor:
 
 
 def measure(plan: Plan, on_step: Callable[[], None] = lambda: None) -> Iterator[Fit]:
-    """Every method with every number of neurons, design and seed."""
+    """Yield every method with every number of neurons, design and seed."""
     for design in DESIGNS:
         for seed in plan.seeds:
             at = _sampler(design, plan, seed)
@@ -183,7 +183,7 @@ def measure(plan: Plan, on_step: Callable[[], None] = lambda: None) -> Iterator[
 
 
 def surfaces(plan: Plan) -> list[SurfacePoint]:
-    """The networks of the first seed on normal points, evaluated on a polar grid."""
+    """Evaluate the networks of the first seed on normal points on a polar grid."""
     at = _sampler("normal", plan, plan.seed)
     radius, angle = np.meshgrid(
         np.linspace(0.0, SURFACE_RADIUS, RINGS), np.linspace(0.0, 2.0 * np.pi, SPOKES), indexing="ij"
@@ -215,7 +215,7 @@ class Summary:
 
 
 def summarise(fits: Sequence[Fit]) -> list[Summary]:
-    """Means, deviations and paired tests, in the order of the table."""
+    """Return means, deviations and paired tests, in the order of the table."""
     errors: dict[tuple[str, int, str], dict[int, float]] = {}
     for fit in fits:
         errors.setdefault((fit.design, fit.neurons, fit.method), {})[fit.seed] = fit.rmse

@@ -62,7 +62,7 @@ class Plan:
     seed: int = 0
 
     def checked(self, n_samples: int) -> Plan:
-        """Refuse what cannot be measured."""
+        """Validate for a number of samples, and return self."""
         for model in self.models:
             check_choice(model, "model", MODELS)
         for name in ("n_draws", "n_refined", "epochs"):
@@ -78,14 +78,14 @@ class Plan:
         return self
 
     def draws(self, method: str, budget: float, n_samples: int) -> int:
-        """How many subsets are drawn by a method: of small ones, which are cheap and scatter, up to five times more."""
+        """Number of subsets to draw; up to five times more of small ones, which are cheap and vary."""
         if method != "ours refined":
             return self.n_draws * min(5, max(1, int(0.25 / budget)))
         is_small = check_budget(budget, n_samples) <= _LARGEST_REFINED
         return min(self.n_refined, self.n_draws) if is_small else 0
 
     def n_steps(self, n_samples: int) -> int:
-        """How often ``on_step`` of :func:`measure` is called."""
+        """Number of calls of ``on_step`` by :func:`measure`."""
         each = sum(self.draws(method, budget, n_samples) for method in METHODS for budget in self.budgets)
         return len(self.models) * len(MOMENTS) * each
 
@@ -122,7 +122,7 @@ class Measurement:
 
 @dataclass(frozen=True, eq=False)
 class _Moment:
-    """What one pass over all samples finds at fixed weights of a network."""
+    """Gradients of all samples at fixed weights of a network."""
 
     full: torch.Tensor  # (P,) the sum of the gradients
     norms: np.ndarray  # (n,) of the gradient of each sample
@@ -161,7 +161,7 @@ class _Subset:
 
 
 def load(dataset: str, data_dir: Any, max_rows: int, seed: int) -> DatasetSplits:
-    """A data set of images, at most ``max_rows`` of its training samples, drawn without replacement."""
+    """Load a data set of images, with at most ``max_rows`` training samples, drawn without replacement."""
     check_choice(dataset, "dataset", DATASETS)
     check_count(max_rows, "rows", 2)
     splits = load_dataset(dataset, data_dir)
@@ -175,7 +175,7 @@ def load(dataset: str, data_dir: Any, max_rows: int, seed: int) -> DatasetSplits
 def measure(
     splits: DatasetSplits, plan: Plan, on_step: Callable[[], None] = lambda: None
 ) -> Iterator[Measurement]:
-    """Every method at every budget, for every network at three moments; a generator, to show how far it is."""
+    """Yield every method at every budget, for every network at three moments of training."""
     import torch
 
     from coresift.training import normalize
@@ -221,7 +221,7 @@ def measure(
 
 
 def _subsets_of_the_inputs(X: np.ndarray, y: np.ndarray, plan: Plan) -> tuple[list[_Subset], np.ndarray]:
-    """What the methods that know no network draw; and the probabilities of a draw of the paper's."""
+    """Subsets of the methods that ignore the network, and the paper's probabilities of a draw."""
     n = len(X)
     ours = RBFCoreset(random_state=plan.seed).fit(X)  # as the strategy RBF, of which "keys" is the draw
     paper = RBFCoreset(bound="paper", random_state=plan.seed).fit(X)
@@ -259,7 +259,7 @@ def _per_class(y: np.ndarray, size: int, rng: np.random.Generator) -> tuple[np.n
 
 
 def _by_norms(norms: np.ndarray, plan: Plan) -> Iterator[_Subset]:
-    """By the norm of each sample's gradient at this very moment: of one draw the least variance that there is."""
+    """Draws by the norm of each sample's gradient at this moment: the least possible variance of one draw."""
     n = len(norms)
     scores = np.maximum(norms, _SMALLEST_NORM * norms.mean())
     table = DrawTable(scores, np.ones(n), np.random.default_rng((plan.seed, _ORDER)))
@@ -304,7 +304,7 @@ def _look(model: torch.nn.Module, inputs: Any, targets: Any) -> _Moment:
 
 
 def expected_seconds(n_samples: int, plan: Plan) -> float:
-    """About how long :func:`measure` takes on one core: fits and refined draws, training, passes, subsets."""
+    """Estimate the time of :func:`measure` on one core: fits and refined draws, training, passes, subsets."""
     n = n_samples
     counts = {(m, b): plan.draws(m, b, n) for m in METHODS for b in plan.budgets}
     refined = sum(count for (method, _), count in counts.items() if method == "ours refined")

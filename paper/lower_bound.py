@@ -1,7 +1,7 @@
-r"""The circle without small coresets: its sensitivities, and how subsets of it fail.
+r"""The circle that has no small coreset: its sensitivities, and how its subsets fail.
 
-Beside it, as many points of the same loss in the unit disc with queries of the unit ball, where small subsets do well:
-what makes the difference is the ball of queries, not the number of points.
+For comparison, as many points in the unit disc with queries in the unit ball, where small subsets do well: the ball of
+queries makes the difference, not the number of points.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Plan:
 
     @property
     def n_steps(self) -> int:
-        """How often ``on_step`` of :func:`measure` is called."""
+        """Number of calls of ``on_step`` by :func:`measure`."""
         return len(DATA) * len(self.shares) * self.n_draws * len(METHODS)
 
 
@@ -91,7 +91,7 @@ METHODS: dict[str, Callable[[RBFCoreset, int, int], Coreset]] = {"uniform": _uni
 
 
 def sensitivities(plan: Plan) -> list[CircleSensitivities]:
-    """Exact sensitivities of circles of growing size."""
+    """Compute exact sensitivities of circles of growing size."""
     found = []
     for n in plan.counts:
         X = lower_bound_circle(n)
@@ -110,7 +110,7 @@ def sensitivities(plan: Plan) -> list[CircleSensitivities]:
 
 
 def measure(plan: Plan, on_step: Callable[[], None] = lambda: None) -> Iterator[SubsetError]:
-    """Subsets of both data sets, of all sizes."""
+    """Yield subsets of both data sets, of all sizes."""
     for name, make in DATA.items():
         X = make(plan.n_samples, np.random.default_rng(plan.seed))
         est = _fitted(X, plan.seed)

@@ -1,4 +1,4 @@
-"""Gradients of a network: of a weighted sum of losses, and the norms of those of single samples."""
+"""Gradients of a weighted sum of losses, and norms of the gradients of single samples."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BATCH = 1000
 def weighted_gradient(
     model: torch.nn.Module, inputs: Any, targets: Any, rows: np.ndarray, weights: np.ndarray
 ) -> torch.Tensor:
-    """The gradient of the weighted sum of the losses of some rows, (P,): no more work than the rows themselves."""
+    """Return the gradient of the weighted sum of the losses of some rows, (P,)."""
     import torch
     from torch.nn import functional
 
@@ -34,10 +34,10 @@ def weighted_gradient(
 
 
 def gradient_norms(model: torch.nn.Module, inputs: Any, targets: Any) -> np.ndarray:
-    r"""The norm of the gradient of each sample, (n,), over all parameters.
+    r"""Return the norm of the gradient of each sample over all parameters, (n,).
 
     A linear layer with input h and gradient r at its output has the gradient :math:`r (h, 1)^\top`, of squared norm
-    :math:`|r|^2(|h|^2 + 1)`: it is not multiplied out. That of a convolution is the sum of such products over the
+    :math:`|r|^2(|h|^2 + 1)`: no product is formed. That of a convolution is the sum of such products over the
     places of the image: a product of two small matrices a sample. So there is no n x P matrix, and no pass for each
     sample. Other layers with parameters are refused.
     """
@@ -51,9 +51,7 @@ def gradient_norms(model: torch.nn.Module, inputs: Any, targets: Any) -> np.ndar
     for layer in layers:
         is_plain = getattr(layer, "groups", 1) == 1 and not isinstance(getattr(layer, "padding", 0), str)
         if not isinstance(layer, nn.Linear | nn.Conv2d) or not is_plain:
-            raise InvalidInputError(
-                f"norms of gradients are of linear layers and convolutions, not of {layer}."
-            )
+            raise InvalidInputError(f"gradient norms support linear layers and convolutions, not {layer}.")
     seen: dict[nn.Module, tuple[Any, Any]] = {}
 
     def keep(layer: nn.Module, given: tuple[Any, ...], output: Any) -> None:

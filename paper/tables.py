@@ -1,6 +1,6 @@
-"""Tables of results: rows are instances of one flat dataclass, files are CSV with its fields as columns.
+"""Tables of results as CSV files: a row is an instance of a flat dataclass, its fields are the columns.
 
-Floats are written with ``repr``, so that reading gives back the very same numbers; lines end in a line feed everywhere.
+Floats are written with ``repr``, so that they read back exactly.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Row = TypeVar("Row")
 
 
 def write_table(path: Path, rows: Sequence[Any]) -> None:
-    """Write the rows, of strings, integers and floats, whole or not at all."""
+    """Write rows of strings, integers and floats, whole or not at all."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([field.name for field in fields(rows[0])])
@@ -30,7 +30,7 @@ def write_table(path: Path, rows: Sequence[Any]) -> None:
 
 
 def read_table(path: Path, kind: type[Row]) -> list[Row]:
-    """The rows of a table that :func:`write_table` wrote; an error names the file and the line."""
+    """Read a table that :func:`write_table` wrote; errors name the file and the line."""
     parsers: dict[str, Callable[[str], Any]] = get_type_hints(
         kind
     )  # str, int and float parse what they print

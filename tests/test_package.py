@@ -60,6 +60,9 @@ def test_archives_hold_what_they_should(archives: Path) -> None:
         members = {name.split("/", 1)[1] for name in opened.getnames() if "/" in name}
     assert {
         "pyproject.toml",
+        "paper/__main__.py",
+        "paper/bench/templates/table.tex.j2",
+        "paper/bench/tables/mnist.toml",
         "LICENSE",
         "CITATION.cff",
         "README.md",

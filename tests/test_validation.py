@@ -191,7 +191,7 @@ def test_other_metrics_need_exact_and_dense():
         with pytest.raises(InvalidInputError, match=rf"bound = '{bound}' needs metric='euclidean'"):
             LaplacianCoreset(metric="cityblock", bound=bound).fit(X)
     for bandwidth in (None, "median", 2.0):
-        with pytest.raises(InvalidInputError, match=r"metric = 'cityblock' needs a dense X"):
+        with pytest.raises(InvalidInputError, match=r"metric = 'cityblock' needs dense rows"):
             LaplacianCoreset(metric="cityblock", bandwidth=bandwidth).fit(sp.csr_array(X))
 
 

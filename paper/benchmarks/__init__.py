@@ -1,1 +1,19 @@
-"""Benchmarks: ratios within one process and one thread, written to RESULTS.md by ``python -m benchmarks``."""
+"""Benchmarks, run by ``python -m paper benchmark NAME``: the module of a name has a command of that name."""
+
+PAGES = {  # write tables into RESULTS.md
+    "foundation": "Time fits, l1_svd, redraws and imports; list total sensitivities.",
+    "certificates": "Time certificates, and compare them with the errors that are found.",
+    "selection": "Time the strategies against plain NumPy versions.",
+    "scale": "Time passes over 20 million rows of Parquet.",
+    "training": "Train on subsets of MNIST, and time the loop against a bare one.",
+    "load": "Draw and redraw for long, and watch the memory.",
+}
+BENCHMARKS = PAGES | {
+    "adaptive-study": "Choose the settings of the adaptive coreset on validation data.",
+    "beat-random": "Compare model-aware coresets with uniform redraws.",
+    "elsewhere": "Try the defaults on data that nothing was chosen on.",
+    "experiments-page": "Write the tables of docs/experiments.md.",
+    "label-noise": "Train on wrong labels.",
+    "recorder-cost": "Time draws by the norms that training saw.",
+    "peers": "Compare with other packages.",
+}

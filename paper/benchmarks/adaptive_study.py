@@ -1,6 +1,6 @@
 """The settings of the adaptive coreset, chosen on validation data: training samples that no run trains on.
 
-``python -m paper benchmark adaptive-study STAGE [PART PARTS]`` runs what is missing of a stage (see STAGES), and
+``python -m paper benchmark adaptive-study STAGE [--part P --parts N]`` runs what is missing of a stage (see STAGES) and
 appends a line for each run to ``paper/results/adaptive-study/runs.jsonl``; without a stage it prints the table. 10,000
 training samples of each data set are held out; the test sets are not used. ``CORESIFT_DATA`` names the data folder.
 Set ``OMP_NUM_THREADS=1``.
@@ -8,48 +8,40 @@ Set ``OMP_NUM_THREADS=1``.
 
 from __future__ import annotations
 
-import json
-import os
-import sys
 from collections.abc import Iterator
 from functools import cache, partial
 from pathlib import Path
-from time import process_time
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
+import typer
+from sklearn.metrics import f1_score
 
 from coresift import selection
+from coresift.cli.options import Settings
 from coresift.data import load_dataset
 from coresift.selection import strategy_named
 from coresift.training import build_model, normalize, train
 
+from .measure import Log, data_dir, markdown, timed
+
 RUNS = Path(__file__).parents[1] / "results" / "adaptive-study" / "runs.jsonl"
 HELD_OUT = 10_000
 # 1 % of the training samples of each; the perceptrons are there because they are quick
+_LENET: dict[str, Any] = {"data": "mnist", "model": "lenet", "options": {}, "budget": 600}
+_MLP: dict[str, Any] = {"model": "mlp", "options": {"width": 64}}
 SETTINGS: dict[str, dict[str, Any]] = {
-    "mnist": {"data": "mnist", "model": "lenet", "options": {}, "budget": 600, "epochs": 200},
-    "mnist-short": {"data": "mnist", "model": "lenet", "options": {}, "budget": 600, "epochs": 40},
-    "mnist-long": {"data": "mnist", "model": "lenet", "options": {}, "budget": 600, "epochs": 350},
-    "covtype-long": {
-        "data": "covtype",
-        "model": "mlp",
-        "options": {"width": 64},
-        "budget": 743,
-        "epochs": 175,
-    },
-    "california": {
-        "data": "california",
-        "model": "mlp",
-        "options": {"width": 64},
-        "budget": 300,
-        "epochs": 100,
-    },
-    "mnist-mlp": {"data": "mnist", "model": "mlp", "options": {"width": 64}, "budget": 600, "epochs": 100},
-    "covtype": {"data": "covtype", "model": "mlp", "options": {"width": 64}, "budget": 743, "epochs": 100},
+    "mnist": {**_LENET, "epochs": 200},
+    "mnist-short": {**_LENET, "epochs": 40},
+    "mnist-long": {**_LENET, "epochs": 350},
+    "covtype-long": {**_MLP, "data": "covtype", "budget": 743, "epochs": 175},
+    "california": {**_MLP, "data": "california", "budget": 300, "epochs": 100},
+    "mnist-mlp": {**_MLP, "data": "mnist", "budget": 600, "epochs": 100},
+    "covtype": {**_MLP, "data": "covtype", "budget": 743, "epochs": 100},
 }
-Run = tuple[str, str, dict[str, Any], int, int]  # data, strategy, its settings, select_every, seed
+Run = tuple[str, str, dict[str, Any], int, int]  # the fields of a record that name a run
+FIELDS = ("data", "strategy", "settings", "select_every", "seed")
 
 
 def adaptive(task: str, every: int, seed: int, correction: float, mix: float, pool_factor: float) -> Run:
@@ -193,9 +185,9 @@ STAGES = {
 @cache
 def splits(name: str) -> tuple[Any, tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
     """The data set, and of its training samples those to train on and those to validate on."""
-    folder = os.environ.get("CORESIFT_DATA")
+    folder = data_dir()
     if name == "california":
-        path = Path(folder or ".") / "california" / "california_housing.parquet"
+        path = (folder or Path()) / "california" / "california_housing.parquet"
         data = load_dataset(path, label="MedHouseVal")
     else:
         data = load_dataset(name, folder)
@@ -208,15 +200,6 @@ def splits(name: str) -> tuple[Any, tuple[np.ndarray, np.ndarray], tuple[np.ndar
     return data, (x[kept], y[kept]), (x[held], y[held])
 
 
-def macro_f1(truth: np.ndarray, found: np.ndarray) -> float:
-    """The mean over the classes of 2 TP / (2 TP + FP + FN)."""
-    scores = [
-        2 * np.sum((truth == c) & (found == c)) / max(np.sum(truth == c) + np.sum(found == c), 1)
-        for c in np.unique(truth)
-    ]
-    return float(np.mean(scores))
-
-
 def strategy_of(name: str, settings: dict[str, Any]) -> Any:
     if "pool" in settings:
         settings = {**settings, "pool": strategy_named(settings["pool"])}
@@ -224,36 +207,27 @@ def strategy_of(name: str, settings: dict[str, Any]) -> Any:
     return strategy_named(name) if kind is None else kind(**settings)
 
 
-def run(name: str, strategy: str, settings: dict[str, Any], every: int, seed: int) -> dict[str, Any]:
-    of = SETTINGS[name]
-    data, kept, held = splits(of["data"])
-    shape = data.input_shape
-    model = build_model(of["model"], n_classes=data.n_classes, input_shape=shape, seed=seed, **of["options"])
+def run(of: dict[str, Any]) -> dict[str, Any]:
+    task = SETTINGS[of["data"]]
+    data, kept, held = splits(task["data"])
+    shape, seed = {"n_classes": data.n_classes, "input_shape": data.input_shape}, of["seed"]
+    model = build_model(task["model"], seed=seed, **shape, **task["options"])
     transform = None if data.mean is None else partial(normalize, mean=data.mean, std=data.std)
-    start = process_time()
-    result = train(
-        model,
-        kept,
-        strategy_of(strategy, settings),
-        of["budget"],
-        epochs=of["epochs"],
-        select_every=every,
-        seed=seed,
-        transform=transform,
-        loss="mse" if data.n_classes is None else "cross_entropy",
-        device="cpu",
-    )
-    spent = process_time() - start
+    strategy = strategy_of(of["strategy"], of["settings"])
+    options = {
+        "epochs": task["epochs"],
+        "select_every": of["select_every"],
+        "seed": seed,
+        "transform": transform,
+        "loss": "mse" if data.n_classes is None else "cross_entropy",
+        "device": "cpu",
+    }
+    spent, result = timed(lambda: train(model, kept, strategy, task["budget"], **options))
     with torch.no_grad():
         model.eval()
         parts = torch.from_numpy(np.asarray(held[0])).split(500)
         outputs = torch.cat([model(part if transform is None else transform(part)) for part in parts]).numpy()
     return {
-        "data": name,
-        "strategy": strategy,
-        "settings": settings,
-        "select_every": every,
-        "seed": seed,
         **quality(outputs, np.asarray(held[1])),
         "cpu_seconds": round(spent, 2),
         "selection_share": round(result.seconds.selection / result.seconds.total, 3),
@@ -265,44 +239,22 @@ def quality(outputs: np.ndarray, targets: np.ndarray) -> dict[str, float]:
         return {"val_rmse": round(float(np.sqrt(np.mean((outputs[:, 0] - targets) ** 2))), 5)}
     found = outputs.argmax(axis=1)
     accuracy = float(np.mean(found == targets))
-    return {"val_accuracy": round(accuracy, 5), "val_macro_f1": round(macro_f1(targets, found), 5)}
-
-
-def key(record: dict[str, Any]) -> str:
-    return json.dumps(
-        [record[k] for k in ("data", "strategy", "settings", "select_every", "seed")], sort_keys=True
-    )
-
-
-def records() -> dict[str, dict[str, Any]]:
-    lines = RUNS.read_text().splitlines() if RUNS.exists() else []
-    return {key(found): found for found in map(json.loads, lines)}
-
-
-def run_missing(runs: Iterator[Run], part: int, parts: int) -> None:
-    torch.set_num_threads(1)
-    RUNS.parent.mkdir(parents=True, exist_ok=True)
-    for number, each in enumerate(runs):
-        names = ("data", "strategy", "settings", "select_every", "seed")
-        if number % parts != part or key(dict(zip(names, each, strict=True))) in records():
-            continue
-        record = run(*each)
-        with RUNS.open("a") as file:
-            file.write(json.dumps(record) + "\n")
+    return {
+        "val_accuracy": round(accuracy, 5),
+        "val_macro_f1": round(f1_score(targets, found, average="macro"), 5),
+    }
 
 
 def table() -> str:
     """Means over the seeds, and their deviation."""
     groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
-    for found in records().values():
+    for found in Log(RUNS).records:
         told = ", ".join(
             f"{k} {v:g}" if isinstance(v, float) else f"{k} {v}" for k, v in found["settings"].items()
         )
         groups.setdefault((found["data"], found["select_every"], found["strategy"], told), []).append(found)
-    lines = [
-        "| data | R | strategy | settings | seeds | accuracy | macro-F1 | processor, s |",
-        "|" + "---|" * 8,
-    ]
+    header = ["data", "R", "strategy", "settings", "seeds", "accuracy", "macro-F1", "processor, s"]
+    rows = []
     for (data, every, strategy, told), group in sorted(groups.items(), key=lambda item: item[0]):
         spent = np.mean([one["cpu_seconds"] for one in group])
         if "val_rmse" in group[0]:
@@ -311,16 +263,24 @@ def table() -> str:
             measured = 100 * np.array([one["val_accuracy"] for one in group])
             f1 = f"{100 * np.mean([one['val_macro_f1'] for one in group]):.1f}"
         deviation = f" ± {measured.std(ddof=1):.3f}" if len(group) > 1 else ""
-        lines.append(
-            f"| {data} | {every} | {strategy} | {told} | {len(group)} | {measured.mean():.3f}{deviation} | {f1} "
-            f"| {spent:.1f} |"
-        )
-    return "\n".join(lines)
+        about = [data, str(every), strategy, told, str(len(group))]
+        rows.append([*about, f"{measured.mean():.3f}{deviation}", f1, f"{spent:.1f}"])
+    return "\n".join(markdown(header, rows, left=8))
 
 
-if __name__ == "__main__":
-    if len(sys.argv) > 1:
-        part, parts = map(int, sys.argv[2:4] or (0, 1))
-        run_missing(STAGES[sys.argv[1]](), part, parts)
-    else:
-        print(table())
+def adaptive_study(
+    settings: Settings,
+    stage: Annotated[
+        str | None, typer.Argument(help=f"{', '.join(STAGES)}; without one, print means.")
+    ] = None,
+    part: Annotated[int, typer.Option(min=0, help="Which part of the runs, from 0.")] = 0,
+    parts: Annotated[int, typer.Option(min=1, help="Into how many parts to divide the runs.")] = 1,
+) -> None:
+    """Run what is missing of a stage of the study of settings, or print its table."""
+    if stage is None:
+        settings.out.print(table(), markup=False, soft_wrap=True)
+        return
+    if stage not in STAGES:
+        raise typer.BadParameter(f"stage {stage!r} is unknown; choose from {', '.join(STAGES)}")
+    wanted = (dict(zip(FIELDS, each, strict=True)) for each in STAGES[stage]())
+    Log(RUNS).run_missing(wanted, run, part, parts)

@@ -7,21 +7,18 @@
 
 from __future__ import annotations
 
-import argparse
-import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
-from paper.bench.statistics import (
-    Comparison,
-    compare_pairs,
-    holm,
-    mean_and_deviation,
-)
-from paper.bench.store import RESULTS, Store
+import typer
+
+from coresift.cli.options import Settings
+
+from ..bench.statistics import Comparison, compare_pairs, corrected, mean_and_deviation
+from ..bench.store import RESULTS, Store
 
 ADAPTIVE, UNIFORM, FIXED = "ADAPTIVE-CORESET", "ADAPTIVE-RANDOM", "FIXED-CORESET"
 AUTOMATIC, SEEN = f"{ADAPTIVE}-AUTO", f"{ADAPTIVE}-SEEN"
@@ -33,6 +30,11 @@ PAPERS_BEST = dict(zip(MNIST_BUDGETS, (99.0, 99.23, 99.31, 99.32), strict=True))
 MOST_TIME = 2.0  # times that of RANDOM
 LEAST_SEEDS = 3
 TITLES = {"mnist": "MNIST", "covtype": "CovType"}
+COMPARED = {  # title, budgets, scale, metrics
+    "mnist": ("MNIST", MNIST_BUDGETS, "paper", METRICS[:1]),
+    "cifar10": ("CIFAR-10 (scaled down)", CIFAR10_BUDGETS, "cpu", METRICS[:1]),
+    "covtype": ("CovType", COVTYPE_BUDGETS, "paper", METRICS),
+}
 
 
 class Longer(NamedTuple):
@@ -145,11 +147,7 @@ def time_ratio(ours: Runs, theirs: Runs) -> float | None:
 
 def family(pairs: Sequence[tuple[str, Runs, Runs]]) -> list[Line]:
     """Paired tests, corrected by Holm for all of them."""
-    found = [compare_pairs(ours.quality, theirs.quality) for _, ours, theirs in pairs]
-    tested = [place for place, each in enumerate(found) if each.p_value is not None]
-    corrected = holm([found[place].p_value or 0.0 for place in tested])
-    for place, p_holm in zip(tested, corrected, strict=True):
-        found[place] = replace(found[place], p_holm=p_holm)
+    found = corrected([compare_pairs(ours.quality, theirs.quality) for _, ours, theirs in pairs])
     return [Line(*pair, each) for pair, each in zip(pairs, found, strict=True)]
 
 
@@ -197,20 +195,17 @@ def page(records: Records) -> str:
     def section(title: str, about: str, rows: Sequence[str]) -> None:
         lines.extend(["", f"## {title}", "", about, "", *HEAD, *rows])
 
-    rare = [
-        (f"MNIST, {100 * b:g} %", records.of("mnist", ADAPTIVE, 20, b), records.of("mnist", UNIFORM, 20, b))
-        for b in MNIST_BUDGETS
-    ]
-    found = family(rare)
+    found = family(_pairs(records, "mnist", ADAPTIVE, UNIFORM, 20))
     section(
         "Redraws every 20 epochs, MNIST",
         f"{ADAPTIVE} against {UNIFORM}. Aim: significantly above at every budget, by at least 1.2 points at 1 %.",
         [line.row(above(line, 1.2 if number == 0 else 0.0)) for number, line in enumerate(found)],
     )
-    others = _cifar10(records, ADAPTIVE, UNIFORM, 4) + _covtype(records, ADAPTIVE, UNIFORM, 20)
+    others = _pairs(records, "cifar10", ADAPTIVE, UNIFORM, 4)
+    others += _pairs(records, "covtype", ADAPTIVE, UNIFORM, 20)
     others += [
         (f"{where}, automatic", ours, theirs)
-        for where, ours, theirs in _covtype(records, AUTOMATIC, UNIFORM, 20)
+        for where, ours, theirs in _pairs(records, "covtype", AUTOMATIC, UNIFORM, 20)
     ]
     section(
         "Rare redraws, other data",
@@ -248,11 +243,8 @@ def page(records: Records) -> str:
         "redraws for 110 and 103 epochs take as long. For 115 epochs they take longer, and there is no aim.",
         _equal_time(records, AUTOMATIC, FOR_AUTOMATIC_TIME),
     )
-    kept = [
-        (f"MNIST, {100 * b:g} %", records.of("mnist", FIXED, 20, b), records.of("mnist", "RANDOM", 20, b))
-        for b in MNIST_BUDGETS
-    ]
-    kept += _cifar10(records, FIXED, "RANDOM", 4) + _covtype(records, FIXED, "RANDOM", 20)
+    every = {"mnist": 20, "cifar10": 4, "covtype": 20}
+    kept = [pair for table, r in every.items() for pair in _pairs(records, table, FIXED, "RANDOM", r)]
     section(
         "One subset, kept",
         f"{FIXED} against RANDOM. Aim: at least one point above on MNIST at 1 %.",
@@ -274,46 +266,30 @@ def page(records: Records) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _every_epoch(records: Records, ours: str) -> list[tuple[str, Runs, Runs]]:
-    """Against uniform redraws before every epoch, on all data."""
-    return [
-        *(
-            (f"MNIST, {100 * b:g} %", records.of("mnist", ours, 1, b), records.of("mnist", UNIFORM, 1, b))
-            for b in MNIST_BUDGETS
-        ),
-        *_cifar10(records, ours, UNIFORM, 1),
-        *_covtype(records, ours, UNIFORM, 1),
-    ]
+Pair = tuple[str, Runs, Runs]
 
 
-def _cifar10(records: Records, ours: str, theirs: str, every: int) -> list[tuple[str, Runs, Runs]]:
-    """Both budgets of the scale that a processor can run."""
+def _pairs(records: Records, table: str, ours: str, theirs: str, every: int) -> list[Pair]:
+    """Compare two methods at all budgets of a table, by accuracy, on CovType by macro-F1 too."""
+    title, budgets, scale, metrics = COMPARED[table]
     return [
         (
-            f"CIFAR-10 (scaled down), {100 * b:g} %",
-            records.of("cifar10", ours, every, b, "cpu"),
-            records.of("cifar10", theirs, every, b, "cpu"),
+            f"{title}, {100 * b:g} %" if len(metrics) == 1 else f"{title}, {name}, {100 * b:g} %",
+            *(records.of(table, method, every, b, scale, metric) for method in (ours, theirs)),
         )
-        for b in CIFAR10_BUDGETS
+        for metric, name in metrics
+        for b in budgets
     ]
 
 
-def _covtype(records: Records, ours: str, theirs: str, every: int) -> list[tuple[str, Runs, Runs]]:
-    """Both measures at both budgets."""
-    return [
-        (
-            f"CovType, {name}, {100 * b:g} %",
-            records.of("covtype", ours, every, b, metric=metric),
-            records.of("covtype", theirs, every, b, metric=metric),
-        )
-        for metric, name in METRICS
-        for b in COVTYPE_BUDGETS
-    ]
+def _every_epoch(records: Records, ours: str) -> list[Pair]:
+    """Compare with uniform redraws before every epoch, on all data."""
+    return [pair for table in COMPARED for pair in _pairs(records, table, ours, UNIFORM, 1)]
 
 
 def _equal_time(records: Records, ours: str, references: Sequence[Longer]) -> list[str]:
     """Against uniform redraws for more epochs; rows with an aim are one family of tests, rows without another."""
-    pairs: dict[bool, list[tuple[str, Runs, Runs]]] = {True: [], False: []}
+    pairs: dict[bool, list[Pair]] = {True: [], False: []}
     for each in references:
         metrics = METRICS if each.table == "covtype" else METRICS[:1]
         for (metric, name), b in product(metrics, each.budgets):
@@ -349,16 +325,13 @@ def _against_paper(records: Records, budget: float, best: float) -> str:
     return f"| {100 * budget:g} % | {best:.2f} | {affordable[name].text} | {name} | {ratio:.2f} | {verdict} |"
 
 
-def main(arguments: list[str]) -> int:
-    """Read, check, write."""
-    parser = argparse.ArgumentParser(prog="python -m paper benchmark beat-random")
-    parser.add_argument("--results", type=Path, default=RESULTS)
-    options = parser.parse_args(arguments)
-    out = options.results / "beat-random.md"
-    out.write_text(page(Records(options.results)), encoding="utf-8")
-    print(f"written to {out}")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+def beat_random(
+    settings: Settings,
+    results: Annotated[
+        Path, typer.Option(help="Folder of the records.", show_default="paper/results")
+    ] = RESULTS,
+) -> None:
+    """Write beat-random.md from the records of finished runs; nothing is trained."""
+    out = results / "beat-random.md"
+    out.write_text(page(Records(results)), encoding="utf-8")
+    settings.out.print(f"Wrote {out}.", soft_wrap=True)

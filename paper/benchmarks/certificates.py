@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-import gzip
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import numpy as np
 from sklearn.datasets import load_digits
 
 from coresift import Coreset, RBFCoreset, audit
 from coresift.coresets.uniform import uniform_coreset
-from paper.benchmarks._measure import Table, peak_bytes, seconds
+
+from .measure import Table, apart, data_dir, mnist_arrays, peak_bytes, seconds, section, table
 
 SEEDS = range(5)
-
-
-def run() -> list[Table]:
-    """All tables of the certificates."""
-    return [speed(), comparison(), rates(), *large()]
 
 
 def speed() -> Table:
@@ -34,68 +24,51 @@ def speed() -> Table:
         )
         peak = peak_bytes(lambda X=X, c=core: c.certify(X, method="exact"))
         rows.append(
-            [
-                f"{n:,} x {d}",
-                f"{sweep:.2f} s",
-                f"{certify:.2f} s",
-                f"**{certify / sweep:.2f}**",
-                f"{peak / 2**20:.0f} MB",
-            ]
+            {
+                "data": f"{n:,} x {d}",
+                "kernel sweep": f"{sweep:.2f} s",
+                "certify": f"{certify:.2f} s",
+                "ratio": f"**{certify / sweep:.2f}**",
+                "peak memory above the input": f"{peak / 2**20:.0f} MB",
+            }
         )
-    return Table(
+    return table(
         "certify",
         "Exact certificate of 500 points against one sweep over all n x n kernel values by blocks of rows (GEMM, exp, "
         "product with the weights). Wanted: at most 1.5 times.",
-        ["data", "kernel sweep", "certify", "ratio", "peak memory above the input"],
         rows,
     )
 
 
 LARGE = """
 import sys, time
-import numpy as np
-from paper.benchmarks.certificates import mnist_pixels
+from paper.benchmarks.measure import data_dir, mnist_arrays, peak_resident_mb
 from coresift import RBFCoreset
 
-X = mnist_pixels()
+X = mnist_arrays(data_dir())[0]
 start = time.process_time()
 core = RBFCoreset(bound="closed-form", random_state=0).fit(X).sample(1000, random_state=0)
 certificate = core.certify(X, method=sys.argv[1])
-peak = next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM"))
-print(certificate.eps, time.process_time() - start, int(peak) / 1024)
+print(certificate.eps, time.process_time() - start, peak_resident_mb())
 """
 
 
-def large() -> list[Table]:
-    """All of MNIST certified, in processes of their own, so that their memory is theirs; nothing where it is absent."""
-    if mnist_pixels() is None:
-        return []
+def large() -> Table | None:
+    """Certify all of MNIST, in processes of their own to measure their memory; nothing where it is absent."""
+    if mnist_arrays(data_dir()) is None:
+        return None
     rows = []
     for method in ("exact", "sampled"):
-        done = subprocess.run(
-            [sys.executable, "-c", LARGE, method], check=True, capture_output=True, text=True
-        )
-        eps, taken, peak = map(float, done.stdout.split())
+        eps, taken, peak = map(float, apart(LARGE, method).split())
         rows.append([method, f"{eps:.4f}", f"{taken:.0f} s", f"**{peak:.0f} MB**"])
-    return [
-        Table(
-            "60,000 x 784",
-            "All MNIST training images, float32, m = 1,000 systematic, R = 1: fit, draw and certificate. Processor "
-            "time; memory is the high-water mark of the whole process, the data and the interpreter included. "
-            "Wanted: within 2 GB.",
-            ["form", "guaranteed error", "processor", "peak memory"],
-            rows,
-        )
-    ]
-
-
-def mnist_pixels() -> np.ndarray | None:
-    """(60000, 784) float32 in [0, 1], where CORESIFT_DATA names a folder that has them."""
-    images = Path(os.environ.get("CORESIFT_DATA", "")) / "mnist" / "train-images-idx3-ubyte.gz"
-    if not images.is_file():
-        return None
-    pixels = np.frombuffer(gzip.decompress(images.read_bytes()), dtype=np.uint8, offset=16)
-    return pixels.reshape(-1, 784).astype(np.float32) / 255.0
+    return Table(
+        "60,000 x 784",
+        "All MNIST training images, float32, m = 1,000 systematic, R = 1: fit, draw and certificate. Processor "
+        "time; memory is the high-water mark of the whole process, the data and the interpreter included. "
+        "Wanted: within 2 GB.",
+        ["form", "guaranteed error", "processor", "peak memory"],
+        rows,
+    )
 
 
 def kernel_sweep(X: np.ndarray, block: int = 512) -> float:
@@ -119,10 +92,10 @@ def datasets() -> dict[str, tuple[np.ndarray, int]]:
         "digits, m = 180": (load_digits().data, 180),
         "normal 5,000 x 10, m = 300": (np.random.default_rng(0).standard_normal((5000, 10)), 300),
     }
-    pixels = mnist_pixels()
-    if pixels is not None:
-        rows = np.random.default_rng(0).choice(len(pixels), 6000, replace=False)
-        found["MNIST, 6,000 images, m = 400"] = (pixels[np.sort(rows)], 400)
+    mnist = mnist_arrays(data_dir())
+    if mnist is not None:
+        rows = np.random.default_rng(0).choice(len(mnist[0]), 6000, replace=False)
+        found["MNIST, 6,000 images, m = 400"] = (mnist[0][np.sort(rows)], 400)
     return found
 
 
@@ -190,3 +163,8 @@ def rates() -> Table:
         ["subset", *(f"m = {m}" for m in sizes), "slope"],
         rows,
     )
+
+
+certificates = section(
+    "certificates", "Time certificates and compare errors.", speed, comparison, rates, large
+)

@@ -1,34 +1,34 @@
 """Do the defaults hold on data that nothing was chosen on? Four sets that no study or test of ours has looked at.
 
-``python -m paper benchmark elsewhere FOLDER [PART PARTS]`` runs what is missing and appends to
+``python -m paper benchmark elsewhere FOLDER [--part P --parts N]`` runs what is missing and appends to
 ``paper/results/elsewhere/runs.jsonl``; without a folder it writes the ``README.md`` there. FOLDER holds
 ``fashion-mnist/`` (the four files of Debian's ``dataset-fashion-mnist``), ``letter.csv`` and ``shuttle.csv`` (from
 Debian's ``r-cran-mlbench``: ``rdata.read_rda(...)[name].to_csv(..., index=False)``) and ``diamonds.csv`` (of the
 package ``plotnine``). All settings are defaults, the networks and epochs those of MNIST and CovType.
-Set ``OMP_NUM_THREADS=1``. The records also have uniform redraws for 1.15 times the epochs, which on the tables was
+The records also have uniform redraws for 1.15 times the epochs, which on the tables was
 less than equal time.
 """
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from time import process_time
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
-import torch
+import typer
 
+from coresift.cli.options import Settings
 from coresift.data import DatasetSplits, load_dataset
 from coresift.training import build_model, train
 
+from ..bench.store import RESULTS
 from .beat_random import ADAPTIVE, AUTOMATIC, FIXED, HEAD, SEEN, UNIFORM, Runs, above, family, not_below
+from .measure import Log, timed
 
-RESULTS = Path(__file__).parents[1] / "results" / "elsewhere"
+OUT = RESULTS / "elsewhere"
 RARE = 20  # epochs between two draws
 CLIPPED = 5.0  # deviations of a column, as in the study: Shuttle and Diamonds have rows dozens away
 LONG = 1.75  # times the epochs
@@ -80,21 +80,21 @@ METHODS: tuple[Method, ...] = (
 )
 
 
-def cell_of(name: str, method: Method) -> dict[str, Any]:
+def run_of(name: str, method: Method) -> dict[str, Any]:
     """What its records have in common, but for the seed."""
     strategy, every, length = method
     return {"data": name, "strategy": strategy, "every": every, "times": TASKS[name].times(length)}
 
 
-def cells() -> list[dict[str, Any]]:
+def runs() -> list[dict[str, Any]]:
     """All runs, each once, one seed after another."""
     found: list[dict[str, Any]] = []
     for seed in range(max(task.seeds for task in TASKS.values())):
         for name, task in TASKS.items():
             for method in METHODS if seed < task.seeds else ():
-                cell = {**cell_of(name, method), "seed": seed}
-                if cell not in found:
-                    found.append(cell)
+                each = {**run_of(name, method), "seed": seed}
+                if each not in found:
+                    found.append(each)
     return found
 
 
@@ -117,53 +117,24 @@ def load(name: str, folder: Path) -> DatasetSplits:
     return data
 
 
-def run(cell: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+def run(of: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """Train, and measure on the test part."""
-    task, data = TASKS[cell["data"]], load(cell["data"], folder)
+    task, data = TASKS[of["data"]], load(of["data"], folder)
     width = {"width": 64} if task.model == "mlp" else {}
     shape = {"n_classes": data.n_classes, "input_shape": data.input_shape}
-    model = build_model(task.model, seed=cell["seed"], **shape, **width)
-    start = process_time()
-    result = train(
-        model,
-        data,
-        cell["strategy"].lower(),
-        task.budget,
-        epochs=round(task.epochs * cell["times"]),
-        select_every=cell["every"],
-        seed=cell["seed"],
-        device="cpu",
-    )
-    assert result.test is not None
+    model = build_model(task.model, seed=of["seed"], **shape, **width)
+    options = {"epochs": round(task.epochs * of["times"]), "select_every": of["every"], "seed": of["seed"]}
+    strategy = of["strategy"].lower()
+    spent, result = timed(lambda: train(model, data, strategy, task.budget, device="cpu", **options))
     found = {name: result.test[name] for name in ("accuracy", "macro_f1") if name in result.test}
     if data.task == "regression":
         found["r2"] = 1 - result.test["rmse"] ** 2 / float(np.var(data.test.y))
-    return {**cell, "test": found, "cpu": round(process_time() - start, 3)}
+    return {"test": found, "cpu": round(spent, 3)}
 
 
-def read() -> list[dict[str, Any]]:
-    """What has been run."""
-    path = RESULTS / "runs.jsonl"
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-
-
-def run_missing(folder: Path, part: int, parts: int) -> None:
-    """Those of one part; a killed run is begun again."""
-    torch.set_num_threads(1)
-    RESULTS.mkdir(parents=True, exist_ok=True)
-    wanted = cells()
-    done = [{name: found[name] for name in wanted[0]} for found in read()]
-    for number, cell in enumerate(wanted):
-        if number % parts == part and cell not in done:
-            line = json.dumps(run(cell, folder)) + "\n"
-            with (RESULTS / "runs.jsonl").open("a") as file:
-                file.write(line)
-
-
-def runs_of(name: str, metric: str, method: Method) -> Runs:
+def runs_of(log: Log, name: str, metric: str, method: Method) -> Runs:
     """All seeds of one method."""
-    wanted = cell_of(name, method)
-    found = [record for record in read() if all(record[key] == value for key, value in wanted.items())]
+    found = log.all(**run_of(name, method))
     return Runs(
         {record["seed"]: 100 * record["test"][metric] for record in found},
         {record["seed"]: record["cpu"] for record in found},
@@ -182,7 +153,7 @@ SECTIONS = (
 )
 
 
-def page() -> str:
+def page(log: Log) -> str:
     """One section for each comparison, corrected by Holm within it."""
     sizes = "; ".join(
         f"{task.title}: {task.model}, {100 * task.budget:g} %, {task.epochs} epochs"
@@ -200,7 +171,7 @@ def page() -> str:
     ]
     for title, ours, theirs, verdict in SECTIONS:
         pairs = [
-            (f"{task.title}, {told}", runs_of(name, metric, ours), runs_of(name, metric, theirs))
+            (f"{task.title}, {told}", *(runs_of(log, name, metric, each) for each in (ours, theirs)))
             for name, task in TASKS.items()
             for metric, told in task.metrics.items()
         ]
@@ -213,15 +184,18 @@ def page() -> str:
     return "\n".join(lines) + "\n"
 
 
-def main(arguments: list[str]) -> int:
-    """Run, or write the page."""
-    if arguments:
-        part, parts = map(int, arguments[1:3] or (0, 1))
-        run_missing(Path(arguments[0]), part, parts)
+def elsewhere(
+    settings: Settings,
+    folder: Annotated[
+        Path | None, typer.Argument(help="Folder of the data; without it, write the page.")
+    ] = None,
+    part: Annotated[int, typer.Option(min=0, help="Which part of the runs, from 0.")] = 0,
+    parts: Annotated[int, typer.Option(min=1, help="Into how many parts to divide the runs.")] = 1,
+) -> None:
+    """Run what is missing on data that nothing was chosen on, or write the page of the results."""
+    log = Log(OUT / "runs.jsonl")
+    if folder is None:
+        (OUT / "README.md").write_text(page(log), encoding="utf-8")
+        settings.out.print(f"Wrote {OUT / 'README.md'}.", soft_wrap=True)
     else:
-        (RESULTS / "README.md").write_text(page(), encoding="utf-8")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+        log.run_missing(runs(), lambda each: run(each, folder), part, parts)

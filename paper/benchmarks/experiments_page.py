@@ -6,14 +6,18 @@ A test of the suite compares the page with the records.
 
 from __future__ import annotations
 
-import argparse
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Annotated
 
-from paper.bench.protocol import load_protocol
-from paper.bench.store import RESULTS, Store
-from paper.bench.summary import Entry, Metric, Summary, summarise
+import typer
+
+from coresift.cli.options import Settings
+
+from ..bench.protocol import load_protocol
+from ..bench.store import RESULTS, Store
+from ..bench.summary import Entry, Metric, Summary, summarise
+from .measure import markdown
 
 PAGE = RESULTS.parents[1] / "docs" / "experiments.md"
 MISSING = "—"
@@ -117,8 +121,8 @@ def covtype(results: Path) -> list[str]:
     """Accuracy, macro-F1 and seconds of both budgets."""
     quality, balanced = summaries(results, "paper")
     longer = summaries(results, "equal-time")
-    titles = ["1 %: accuracy", "macro-F1", "seconds", "5 %: accuracy", "macro-F1", "seconds"]
-    lines = ["| method | " + " | ".join(titles) + " |", "|---|" + "---:|" * 6]
+    header = ["method", "1 %: accuracy", "macro-F1", "seconds", "5 %: accuracy", "macro-F1", "seconds"]
+    lines = []
     rows = [(label, label, quality, balanced) for label in COVTYPE]
     rows.insert(-1, ("ADAPTIVE-RANDOM@1, 150 epochs", "ADAPTIVE-RANDOM@1", longer[0], longer[1]))
     for title, label, one, other in rows:
@@ -128,8 +132,8 @@ def covtype(results: Path) -> list[str]:
             cells += [plain(entry), plain(entry_of(other, label, budget)), seconds(entry)]
         if label == "FULL":
             title, cells[3:] = "FULL (all rows, one seed)", [""] * 3
-        lines.append("| " + " | ".join([title, *cells]) + " |")
-    return lines
+        lines.append([title, *cells])
+    return markdown(header, lines)
 
 
 def tables(results: Path) -> dict[str, list[str]]:
@@ -155,15 +159,12 @@ def filled(page: str, found: dict[str, list[str]]) -> str:
     return page
 
 
-def main(arguments: list[str]) -> int:
-    """Read, fill, write."""
-    parser = argparse.ArgumentParser(prog="python -m paper benchmark experiments-page")
-    parser.add_argument("--results", type=Path, default=RESULTS)
-    options = parser.parse_args(arguments)
-    PAGE.write_text(filled(PAGE.read_text(encoding="utf-8"), tables(options.results)), encoding="utf-8")
-    print(f"written to {PAGE}")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+def experiments_page(
+    settings: Settings,
+    results: Annotated[
+        Path, typer.Option(help="Folder of the records.", show_default="paper/results")
+    ] = RESULTS,
+) -> None:
+    """Write the tables of docs/experiments.md from the records."""
+    PAGE.write_text(filled(PAGE.read_text(encoding="utf-8"), tables(results)), encoding="utf-8")
+    settings.out.print(f"Wrote {PAGE}.", soft_wrap=True)

@@ -6,16 +6,17 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import torch
 
+from coresift.cli.options import Settings
 from coresift.data import load_dataset
 from coresift.selection import AdaptiveCoreset, AdaptiveRandom, Strategy
 from coresift.training import build_model, train
-from paper.bench.statistics import mean_and_deviation
+
+from ..bench.statistics import mean_and_deviation
+from ..bench.store import RESULTS
+from .measure import markdown
 
 SEEDS, EPOCHS, BUDGET, WRONG = range(8), 80, 0.1, 0.2
 STRATEGIES: dict[str, Strategy] = {
@@ -45,20 +46,20 @@ def accuracy(strategy: Strategy, every: int, wrong: float, seed: int) -> float:
 def table() -> list[str]:
     """Mean and deviation over the seeds."""
     cases = [(wrong, every) for every in (1, 20) for wrong in (0.0, WRONG)]
-    head = " | ".join(f"R = {every}, {100 * wrong:g} % wrong" for wrong, every in cases)
-    lines = [f"| draw | {head} |", "|---|" + "---:|" * len(cases)]
+    head = ["draw", *(f"R = {every}, {100 * wrong:g} % wrong" for wrong, every in cases)]
+    rows = []
     for name, strategy in STRATEGIES.items():
-        cells = []
+        row = [name]
         for wrong, every in cases:
             found = [accuracy(strategy, every, wrong, seed) for seed in SEEDS]
             mean, deviation = mean_and_deviation(found)
-            cells.append(f"{mean:.1f} ± {deviation:.1f}")
-        lines.append(f"| {name} | " + " | ".join(cells) + " |")
-    return lines
+            row.append(f"{mean:.1f} ± {deviation:.1f}")
+        rows.append(row)
+    return markdown(head, rows)
 
 
-def main() -> int:
-    """Train, write."""
+def label_noise(settings: Settings) -> None:
+    """Train on wrong labels, and write the table."""
     torch.set_num_threads(1)
     about = (
         f"Test accuracy in %, mean ± deviation over {len(SEEDS)} seeds. Digits, perceptron of width 64, {EPOCHS} "
@@ -68,11 +69,5 @@ def main() -> int:
     text = "\n".join(
         ["# Wrong labels", "", "`python -m paper benchmark label-noise`", "", about, "", *table(), ""]
     )
-    out = Path("results") / "label-noise.md"
-    out.write_text(text, encoding="utf-8")
-    print(text)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    (RESULTS / "label-noise.md").write_text(text, encoding="utf-8")
+    settings.out.print(text, markup=False, soft_wrap=True)

@@ -6,16 +6,17 @@ Set ``OMP_NUM_THREADS=1``.
 
 from __future__ import annotations
 
-import os
-import sys
 from typing import Any
 
 import numpy as np
 import torch
 
+from coresift.cli.options import Settings
 from coresift.data import load_dataset
 from coresift.selection import AdaptiveCoreset, AdaptiveRandom
 from coresift.training import build_model, train
+
+from .measure import data_dir, markdown
 
 CASES = (("covtype", "mlp", 0.01, 40, 7), ("covtype", "mlp", 0.05, 8, 7), ("mnist", "lenet", 0.01, 20, 5))
 
@@ -36,15 +37,19 @@ def seconds(
     return found.selection, found.training
 
 
-def main() -> int:
-    """Measure, print."""
+def recorder_cost(settings: Settings) -> None:
+    """Time draws by the norms that training saw, in pairs with uniform redraws."""
     torch.set_num_threads(1)
-    print(
-        "| data | budget | recording, share of training | draw, share of training | all, over uniform redraws |"
-    )
-    print("|---|---:|---:|---:|---:|")
+    head = [
+        "data",
+        "budget",
+        "recording, share of training",
+        "draw, share of training",
+        "all, over uniform redraws",
+    ]
+    rows = []
     for name, model, budget, epochs, pairs in CASES:
-        data = load_dataset(name, os.environ.get("CORESIFT_DATA"))
+        data = load_dataset(name, data_dir())
         ratios = []
         for seed in range(pairs):
             uniform, recorded, seen = (
@@ -53,9 +58,5 @@ def main() -> int:
             )
             ratios.append((recorded[1] / uniform[1] - 1, seen[0] / uniform[1], sum(seen) / sum(uniform)))
         recording, drawing, both = np.median(ratios, axis=0)
-        print(f"| {name} | {100 * budget:g} % | {recording:.1%} | {drawing:.1%} | {both:.2f} |")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+        rows.append([name, f"{100 * budget:g} %", f"{recording:.1%}", f"{drawing:.1%}", f"{both:.2f}"])
+    settings.out.print("\n".join(markdown(head, rows)), soft_wrap=True)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import tempfile
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from coresift import StreamingCoreset, audit, open_rows, select
-from paper.benchmarks._measure import Table, seconds
+
+from .measure import Table, apart, seconds, section, table
 
 ROWS, COLUMNS = int(os.environ.get("CORESIFT_SCALE_ROWS", 20_000_000)), 16
 GROUP = 1 << 20
@@ -23,13 +23,12 @@ BUDGET = 100_000
 RUN = """
 import json, sys, time
 from coresift import select
+from paper.benchmarks.measure import peak_resident_mb
 started = time.perf_counter()
 options = json.loads(sys.argv[2])
 found = select(sys.argv[1], **options)
-# not ru_maxrss, which a child inherits from the process that started it
-status = dict(line.split(":", 1) for line in open("/proc/self/status"))
-peak = int(status["VmHWM"].split()[0]) / 1024
-print(json.dumps({"seconds": found.report.seconds, "wall": time.perf_counter() - started, "peak": peak,
+wall = time.perf_counter() - started
+print(json.dumps({"seconds": found.report.seconds, "wall": wall, "peak": peak_resident_mb(),
                   "rows": found.coreset.indices[:1000].tolist(),
                   "weight": float(found.coreset.weights.sum()), "total": found.report.total_sensitivity}))
 """
@@ -42,13 +41,18 @@ print(time.perf_counter() - started)
 """
 
 
-def run() -> list[Table]:
-    """All tables of the passes over files."""
-    with tempfile.TemporaryDirectory(prefix="coresift-bench-") as folder:
-        small, large = Path(folder) / "small.parquet", Path(folder) / "large.parquet"
-        write(small, ROWS // 10)
-        write(large, ROWS)
-        return [passes(small, large), engines(large), errors()]
+@cache
+def files() -> tuple[Path, Path]:
+    """Write the small and the large file, which are removed when this process ends."""
+    folder = tempfile.TemporaryDirectory(prefix="coresift-bench-")
+    _KEPT.append(folder)
+    small, large = Path(folder.name) / "small.parquet", Path(folder.name) / "large.parquet"
+    write(small, ROWS // 10)
+    write(large, ROWS)
+    return small, large
+
+
+_KEPT: list[tempfile.TemporaryDirectory[str]] = []
 
 
 def rows_of(n: int, rng: np.random.Generator) -> np.ndarray:
@@ -73,14 +77,6 @@ def write(path: Path, n: int) -> None:
     writer.close()
 
 
-def apart(code: str, *arguments: str) -> str:
-    """What a Python process of its own prints."""
-    done = subprocess.run(
-        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True
-    )
-    return done.stdout
-
-
 def selected(path: Path, **options: Any) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(apart(RUN, str(path), json.dumps({"budget": BUDGET, **options})))
     return found
@@ -91,22 +87,22 @@ def scan(path: Path) -> float:
     return min(float(apart(SCAN, str(path))) for _ in range(3))
 
 
-def _row(name: str, path: Path, found: dict[str, Any], bare: float, note: str = "") -> list[str]:
+def _row(name: str, path: Path, found: dict[str, Any], bare: float, note: str = "") -> dict[str, str]:
     spent = sum(found["seconds"].values())
     parts = ", ".join(f"{label} {value:.1f}" for label, value in found["seconds"].items())
-    size = f"{path.stat().st_size / 1e9:.2f} GB"
-    return [
-        name,
-        size,
-        f"{spent:.1f} s ({parts})",
-        f"**{spent / bare:.2f}**",
-        f"{found['peak']:.0f} MB",
-        note,
-    ]
+    return {
+        "data": name,
+        "file": f"{path.stat().st_size / 1e9:.2f} GB",
+        "time of the passes": f"{spent:.1f} s ({parts})",
+        "over a bare scan": f"**{spent / bare:.2f}**",
+        "peak resident memory": f"{found['peak']:.0f} MB",
+        "": note,
+    }
 
 
-def passes(small: Path, large: Path) -> Table:
+def passes() -> Table:
     """Closed form and cells, small and large."""
+    small, large = files()
     quick: dict[str, Any] = {"bound": "closed-form", "n_queries": 0}
     bare = scan(large)
     closed = min((selected(large, **quick) for _ in range(2)), key=lambda f: sum(f["seconds"].values()))
@@ -132,12 +128,11 @@ def passes(small: Path, large: Path) -> Table:
             f"{steps:.0f} steps",
         ),
     ]
-    return Table(
+    return table(
         "passes over Parquet files",
         f"`select` of {BUDGET:,} rows (and of 5 %) of 16 columns of float32, one process, one thread of BLAS; a bare "
         f"scan of the same columns with PyArrow (all cores) takes {bare:.1f} s for the large file. Wanted: closed "
         "form at most 4 scans, peak below 1 GB and the same for a tenth of the rows.",
-        ["data", "file", "time of the passes", "over a bare scan", "peak resident memory", ""],
         rows,
     )
 
@@ -151,8 +146,9 @@ def rates() -> tuple[float, float]:
     return 2.0 * len(a) * COLUMNS * 64 / multiply, product.size / power
 
 
-def engines(path: Path) -> Table:
+def engines() -> Table:
     """One process, two, and Ray with two workers: same rows."""
+    path = files()[1]
     quick: dict[str, Any] = {"bound": "closed-form", "n_queries": 0, "bandwidth": 6.0}
     found = {
         "one process": selected(path, **quick),
@@ -171,19 +167,18 @@ def engines(path: Path) -> Table:
         spent, wall = sum(one["seconds"].values()), one["wall"]
         # the first pass holds the start of the workers, the second does not
         rows.append(
-            [
-                name,
-                f"{wall:.1f} s",
-                f"{spent:.1f} s",
-                f"{one['seconds']['draw']:.1f} s",
-                "yes" if same else "NO",
-            ]
+            {
+                "engine": name,
+                "all": f"{wall:.1f} s",
+                "passes": f"{spent:.1f} s",
+                "last pass": f"{one['seconds']['draw']:.1f} s",
+                "same rows, weights and totals": "yes" if same else "NO",
+            }
         )
-    return Table(
+    return table(
         "engines",
         f"{ROWS:,} rows, closed form, a given bandwidth: two passes. The first holds the start of the workers (each "
         "imports the package), the last does not. This machine has two cores, and a scan alone keeps both busy.",
-        ["engine", "all", "passes", "last pass", "same rows, weights and totals"],
         rows,
     )
 
@@ -221,3 +216,6 @@ def errors() -> Table:
         ["bandwidth", "one array", "chunks", "stream", "uniform"],
         rows,
     )
+
+
+scale = section("scale", "Time passes over 20 million rows of Parquet.", passes, engines, errors)

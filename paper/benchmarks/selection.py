@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import gzip
-import os
-import time
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
+from functools import cache
 
 import numpy as np
 from scipy.optimize import nnls
@@ -26,20 +21,12 @@ from coresift.selection import (
     Validation,
 )
 from coresift.selection.gradmatch import nonnegative_omp
-from paper.benchmarks._measure import Table, peak_bytes, seconds
+
+from .measure import Table, data_dir, mnist_arrays, peak_bytes, seconds, section, table, timed
 
 N, N_VAL, HIDDEN, CLASSES = 60_000, 6_000, 84, 10
 BUDGETS = (0.01, 0.1)
 ETA, RIDGE = 0.01, 0.5
-
-
-def run() -> list[Table]:
-    """All tables of the strategies."""
-    import torch
-
-    torch.set_num_threads(1)
-    context = prepared()
-    return [speed(context), whole(context), redraw(context)]
 
 
 # The data: gradients of a network that has begun to learn.
@@ -47,22 +34,17 @@ def run() -> list[Table]:
 
 def images() -> tuple[np.ndarray, np.ndarray, str]:
     """MNIST, train and test, where CORESIFT_DATA names a folder that has it; else ten overlapping clusters."""
-    folder = Path(os.environ.get("CORESIFT_DATA", "")) / "mnist"
-    if (folder / "train-images-idx3-ubyte.gz").is_file():
-
-        def read(name: str, offset: int) -> np.ndarray:
-            return np.frombuffer(gzip.decompress((folder / name).read_bytes()), dtype=np.uint8, offset=offset)
-
-        pixels = [read(f"{part}-images-idx3-ubyte.gz", 16).reshape(-1, 784) for part in ("train", "t10k")]
-        labels = [read(f"{part}-labels-idx1-ubyte.gz", 8) for part in ("train", "t10k")]
-        X = np.concatenate(pixels)[: N + N_VAL].astype(np.float32) / 255.0
-        return X, np.concatenate(labels)[: N + N_VAL].astype(np.int64), "MNIST"
+    found = mnist_arrays(data_dir())
+    if found is not None:
+        X, y, X_test, y_test = found
+        return np.concatenate([X, X_test])[: N + N_VAL], np.concatenate([y, y_test])[: N + N_VAL], "MNIST"
     rng = np.random.default_rng(0)
     y = rng.integers(CLASSES, size=N + N_VAL)
     X = rng.normal(size=(CLASSES, 784))[y] * 0.1 + rng.normal(size=(N + N_VAL, 784))
     return X.astype(np.float32), y, "ten clusters"
 
 
+@cache
 def prepared() -> SelectionContext:
     """Gradients of 784-84-10 after one epoch; the pass itself is timed in ``context.costs``."""
     import torch
@@ -171,18 +153,12 @@ def with_ones(inputs: np.ndarray) -> np.ndarray:
     return np.hstack([inputs.astype(np.float64), np.ones((len(inputs), 1))])
 
 
-def timed(function: Callable[[], Any]) -> tuple[float, Any]:
-    """Seconds of the processor, not of the clock: these runs are too long to wait for a quiet machine."""
-    start = time.process_time()
-    result = function()
-    return time.process_time() - start, result
-
-
 # The tables.
 
 
-def speed(context: SelectionContext) -> Table:
+def speed() -> Table:
     """Ours on all classes; the naive versions on one class or on some steps, and what that makes for all."""
+    context = prepared()
     rows = []
     counts = np.array([len(rows) for rows in context.classes().values()])
     for budget in BUDGETS:
@@ -198,30 +174,15 @@ def speed(context: SelectionContext) -> Table:
             peak = peak_bytes(lambda s=strategy, p=part, k=int(budgets[0]), r=rng: s.select(p, k, r))
             one, core = timed(lambda s=strategy, p=part, k=int(budgets[0]), r=rng: s.select(p, k, r))
             theirs, picks = timed(lambda f=naive, g=gradients, k=int(budgets[0]): f(g, k))
-            their_peak = naive_peak(naive, gradients)
-            ratio = theirs / one
+            their_peak = peak_bytes(lambda f=naive, g=gradients: f(g, 3))  # grows little with the steps
             chosen = core.indices
-            if isinstance(
-                strategy, GradMatch
-            ):  # its pursuit, without the random samples that fill the budget
+            if isinstance(strategy, GradMatch):  # without the random samples that fill the budget
                 atoms = gradients.double()
                 chosen, _ = nonnegative_omp(atoms, atoms.total(), int(budgets[0]), RIDGE)
             values = value(gradients, chosen), value(gradients, picks)
-            rows.append(
-                [
-                    name,
-                    f"{budget:.0%}",
-                    f"{ours:.2f} s",
-                    f"{one:.2f} s",
-                    f"{theirs:.2f} s",
-                    f"**{ratio:.0f}**",
-                    f"{abs(values[0] / values[1] - 1.0):.1e}",
-                    f"{peak / 2**20:.0f} MB",
-                    f"{their_peak / 2**20:.0f} MB",
-                ]
-            )
+            rows.append(_row(name, budget, (ours, one, theirs), values, (peak, their_peak)))
         rows.append(glister_row(context, budget))
-    return Table(
+    return table(
         "selection",
         f"{images()[2]}, gradients of the last layer of 784-84-10 after one epoch: {N:,} x 850, ten classes. "
         "Seconds of the processor, one thread. Ours on all of it, then the same piece of work by both: CRAIG and "
@@ -231,27 +192,33 @@ def speed(context: SelectionContext) -> Table:
         f"gradients as they come from the model ({N:,} x 94 in float32). The naive CRAIG holds and scans all "
         "distances of a class; GRADMATCH solves anew at every step; GLISTER multiplies out all gradients, and those "
         "of the validation samples after each pick. Wanted at 10 %: at least 5 times faster, the same value to 1e-6.",
-        [
-            "strategy",
-            "budget",
-            "ours, all data",
-            "ours, that piece",
-            "naive, that piece",
-            "times faster",
-            "objective, relative difference",
-            "peak memory, ours",
-            "peak memory, naive",
-        ],
         rows,
     )
 
 
-def naive_peak(naive: Callable[..., Any], gradients: Gradients) -> int:
-    """Of a few steps: the memory does not grow much with them."""
-    return peak_bytes(lambda: naive(gradients, 3))
+def _row(
+    name: str,
+    budget: float,
+    times: tuple[float, float, float],
+    values: tuple[float, float],
+    peaks: tuple[float, float],
+) -> dict[str, str]:
+    """Write times of ours on all data, ours and the naive version on the same piece, and what both reach."""
+    whole, ours, naive = times
+    return {
+        "strategy": name,
+        "budget": f"{budget:.0%}",
+        "ours, all data": f"{whole:.2f} s",
+        "ours, that piece": f"{ours:.2f} s",
+        "naive, that piece": f"{naive:.2f} s",
+        "times faster": f"**{naive / ours:.0f}**",
+        "objective, relative difference": f"{abs(values[0] / values[1] - 1.0):.1e}",
+        "peak memory, ours": f"{peaks[0] / 2**20:.0f} MB",
+        "peak memory, naive": f"{peaks[1] / 2**20:.0f} MB",
+    }
 
 
-def glister_row(context: SelectionContext, budget: float, n_steps: int = 600) -> list[str]:
+def glister_row(context: SelectionContext, budget: float, n_steps: int = 600) -> dict[str, str]:
     """The first picks of ours are what the naive version picks from the same generator."""
     strategy, size = Glister(eta=ETA), int(budget * N)
     ours, core = timed(lambda: strategy.select(context, size, np.random.default_rng(0)))
@@ -280,18 +247,7 @@ def glister_row(context: SelectionContext, budget: float, n_steps: int = 600) ->
         moved = layer - ETA * gradients.take(rows).total().reshape(layer.shape)
         return -float(log_softmax(inputs @ moved.T, axis=1)[np.arange(len(y_val)), y_val].mean())
 
-    values = loss(first), loss(picks)
-    return [
-        "GLISTER",
-        f"{budget:.0%}",
-        f"{ours:.2f} s",
-        f"{piece:.2f} s",
-        f"{theirs:.2f} s",
-        f"**{theirs / piece:.0f}**",
-        f"{abs(values[0] / values[1] - 1.0):.1e}",
-        f"{peak / 2**20:.0f} MB",
-        f"{their_peak / 2**20:.0f} MB",
-    ]
+    return _row("GLISTER", budget, (ours, piece, theirs), (loss(first), loss(picks)), (peak, their_peak))
 
 
 def glister_picks(strategy: Glister, context: SelectionContext, size: int, count: int) -> np.ndarray:
@@ -303,8 +259,9 @@ def glister_picks(strategy: Glister, context: SelectionContext, size: int, count
     return greedy(context.gradients(), loss, count, pool, 1, np.random.default_rng(0))
 
 
-def whole(context: SelectionContext) -> Table:
-    """Without classes: the case whose matrix would be of n x n."""
+def whole() -> Table:
+    """Without classes: the case whose matrix would be n x n."""
+    context = prepared()
     rows = []
     for name, strategy in (
         ("CRAIG, all classes together", Craig(max_pairs=N * N / 20)),
@@ -332,8 +289,9 @@ def whole(context: SelectionContext) -> Table:
     )
 
 
-def redraw(context: SelectionContext) -> Table:
+def redraw() -> Table:
     """A redraw of RBF against a uniform one."""
+    context = prepared()
     rows = []
     rng = np.random.default_rng(0)
     for method in ("keys", "systematic"):
@@ -350,3 +308,6 @@ def redraw(context: SelectionContext) -> Table:
         ["draw", "first selection (fit)", "redraw", "adaptive random"],
         rows,
     )
+
+
+selection = section("selection", "Time the strategies against plain NumPy versions.", speed, whole, redraw)

@@ -7,11 +7,9 @@ each; every one that is finished is a line of ``training_runs.jsonl``, and only 
 from __future__ import annotations
 
 import itertools
-import json
-import os
-import time
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,13 +17,15 @@ import torch
 from coresift.data import DatasetSplits, load_dataset
 from coresift.selection import RBF, SelectionContext
 from coresift.training import build_model, normalize, train
-from paper.benchmarks._measure import Table
 
-RUNS = Path(__file__).with_name("training_runs.jsonl")
+from ..bench.statistics import mean_and_deviation
+from .measure import Log, Table, data_dir, section, table, timed
+
+LOG = Path(__file__).with_name("training_runs.jsonl")
 EPOCHS, BUDGET, SEEDS = 200, 0.01, 3
 N_PAIRS = 31
 # (strategy, select_every), the cheap ones first
-CELLS = [
+RUNS = [
     ("random", 20),
     ("adaptive-random", 20),
     ("adaptive-random", 1),
@@ -38,75 +38,51 @@ CELLS = [
 
 
 def mnist() -> DatasetSplits:
-    return load_dataset("mnist", os.environ.get("CORESIFT_DATA"))
+    return load_dataset("mnist", data_dir())
 
 
-Key = tuple[str, int, int]  # strategy, select_every, seed
-
-
-def records() -> dict[Key, dict]:
-    """What is finished; a run that two processes made counts once."""
-    lines = RUNS.read_text().splitlines() if RUNS.exists() else []
-    found = [json.loads(line) for line in lines]
-    return {(each["strategy"], each["select_every"], each["seed"]): each for each in found}
-
-
-def run_missing(part: int = 0, parts: int = 1) -> None:
-    """Run what is missing; several processes may share it, each doing the seeds of its part."""
-    torch.set_num_threads(1)
-    data = mnist()
-    for seed, (strategy, every) in itertools.product(range(part, SEEDS, parts), CELLS):
-        if (strategy, every, seed) in records():
-            continue
-        model = build_model("lenet", n_classes=10, input_shape=(1, 28, 28), seed=seed)
-        cpu = time.process_time()
-        result = train(
-            model, data, strategy, BUDGET, epochs=EPOCHS, select_every=every, seed=seed, device="cpu"
-        )
-        assert result.test is not None
-        record = {
-            "strategy": strategy,
-            "select_every": every,
-            "seed": seed,
-            "accuracy": result.test["accuracy"],
-            "loss": result.test["loss"],
-            "seconds": result.seconds.rounded(),
-            "cpu_seconds": round(time.process_time() - cpu, 1),
-            "epochs": result.n_epochs,
-            "subset": result.subset_size,
-        }
-        with RUNS.open("a") as file:
-            file.write(json.dumps(record) + "\n")
-        print(record, flush=True)
+def run(of: dict[str, Any]) -> dict[str, Any]:
+    """Train one run, and measure it on the test set."""
+    model = build_model("lenet", n_classes=10, input_shape=(1, 28, 28), seed=of["seed"])
+    options = {"select_every": of["select_every"], "seed": of["seed"], "epochs": EPOCHS, "device": "cpu"}
+    spent, result = timed(lambda: train(model, mnist(), of["strategy"], BUDGET, **options))
+    return {
+        "accuracy": result.test["accuracy"],
+        "loss": result.test["loss"],
+        "seconds": result.seconds.rounded(),
+        "cpu_seconds": round(spent, 1),
+        "epochs": result.n_epochs,
+        "subset": result.subset_size,
+    }
 
 
 def accuracy_table() -> Table:
-    rows = []
-    for strategy, every in CELLS:
-        found = [each for key, each in records().items() if key[:2] == (strategy, every)]
-        if not found:
-            rows.append([strategy.upper(), str(every), "missing", "", "", "", ""])
-            continue
-        accuracy = 100 * np.array([r["accuracy"] for r in found])
-        deviation = f" ± {accuracy.std(ddof=1):.2f}" if len(found) > 1 else ""
-        times = [np.mean([r["seconds"][part] for r in found]) for part in ("selection", "training")]
+    log, rows = Log(LOG), []
+    wanted = [
+        {"strategy": strategy, "select_every": every, "seed": seed}
+        for seed, (strategy, every) in itertools.product(range(SEEDS), RUNS)
+    ]
+    log.run_missing(wanted, run)
+    for strategy, every in RUNS:
+        found = log.all(strategy=strategy, select_every=every)
+        mean, deviation = mean_and_deviation([100 * r["accuracy"] for r in found])
+        times = {part: np.mean([r["seconds"][part] for r in found]) for part in ("selection", "training")}
         rows.append(
-            [
-                strategy.upper(),
-                str(every),
-                f"**{accuracy.mean():.2f}**{deviation}",
-                str(len(found)),
-                *(f"{seconds:.1f}" for seconds in times),
-                f"{np.mean([r['cpu_seconds'] for r in found]):.1f}",
-            ]
+            {
+                "strategy": strategy.upper(),
+                "R": str(every),
+                "accuracy": f"**{mean:.2f}** ± {deviation:.2f}",
+                "seeds": str(len(found)),
+                **{f"{part}, s": f"{spent:.1f}" for part, spent in times.items()},
+                "processor, s": f"{np.mean([r['cpu_seconds'] for r in found]):.1f}",
+            }
         )
-    return Table(
+    return table(
         "MNIST, LeNet-5, 1 %, 200 epochs",
         "Test accuracy in %, mean and deviation over seeds; R is the number of epochs between two selections. RANDOM "
         "is drawn once and kept; a fair comparison of RBF is with ADAPTIVE-RANDOM at the same R. Seconds of selection "
         "and training are by the clock, on a machine that did other things at the same time; the processor's own "
         "seconds (reading and evaluation included) are the better measure.",
-        ["strategy", "R", "accuracy", "seeds", "selection, s", "training, s", "processor, s"],
         rows,
     )
 
@@ -125,7 +101,6 @@ def bare_epochs(X: torch.Tensor, y: torch.Tensor, n_epochs: int) -> None:
 
 def loop_table() -> Table:
     """Processor time, in pairs: the clock measures the machine's other work too."""
-    torch.set_num_threads(1)
     data = mnist()
     n, n_epochs = 600, 4
     bytes_, labels = data.train.x[:n], data.train.y[:n]
@@ -139,14 +114,7 @@ def loop_table() -> Table:
     def bare() -> None:
         bare_epochs(ready, torch.from_numpy(labels), n_epochs)
 
-    spent = []
-    for _ in range(N_PAIRS):
-        pair = []
-        for function in (ours, bare):
-            start = time.process_time()
-            function()
-            pair.append(time.process_time() - start)
-        spent.append(pair)
+    spent = [(timed(ours)[0], timed(bare)[0]) for _ in range(N_PAIRS)]
     of_ours, of_bare = np.array(spent).T
     ratio = float(np.median(of_bare / of_ours))
     quarter, three_quarters = np.percentile(of_bare / of_ours, [25, 75])
@@ -169,22 +137,14 @@ def loop_table() -> Table:
 
 
 def redraw_table() -> Table:
-    torch.set_num_threads(1)
     data = mnist()
     context = SelectionContext(data.train.x, data.train.y)
     strategy, rng = RBF(), np.random.default_rng(0)
-    start = time.process_time()
-    strategy.select(context, 0.05, rng)
-    fit = time.process_time() - start
-    redraw = np.inf
-    for _ in range(5):
-        start = time.process_time()
-        core = strategy.select(context.at(1), 0.05, rng)
-        redraw = min(redraw, time.process_time() - start)
+    fit, _ = timed(lambda: strategy.select(context, 0.05, rng))
+    redraws = [timed(lambda: strategy.select(context.at(1), 0.05, rng)) for _ in range(5)]
+    redraw, core = min(redraws, key=lambda each: each[0])
     ready = normalize(torch.from_numpy(data.train.x[core.indices]), data.mean, data.std)
-    start = time.process_time()
-    bare_epochs(ready, torch.from_numpy(data.train.y[core.indices]), 1)
-    epoch = time.process_time() - start
+    epoch, _ = timed(lambda: bare_epochs(ready, torch.from_numpy(data.train.y[core.indices]), 1))
     return Table(
         "a redraw of RBF beside an epoch",
         "MNIST, 5 % of 60,000, LeNet-5, batch 20; processor time. The fit is made once for a run. Wanted: a redraw "
@@ -194,6 +154,6 @@ def redraw_table() -> Table:
     )
 
 
-def run() -> list[Table]:
-    run_missing()
-    return [accuracy_table(), loop_table(), redraw_table()]
+training = section(
+    "training", "Train on subsets of MNIST, and time the loop.", accuracy_table, loop_table, redraw_table
+)

@@ -1,19 +1,20 @@
-"""``python -m paper benchmark``: run benchmarks by name."""
+"""``python -m paper benchmark NAME``: run a benchmark, with one thread."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import os
 
-import typer
+from coresift import __version__
+from coresift.cli.app import lazy_app
 
-from coresift.cli.options import Settings
+from ..benchmarks import BENCHMARKS
 
+for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
+    os.environ[_name] = "1"  # before NumPy is imported, and for the processes that are started
 
-def benchmark(
-    settings: Settings,
-    names: Annotated[list[str] | None, typer.Argument(metavar="NAME...", help="By default all.")] = None,
-) -> None:
-    """Run benchmarks and write their page."""
-    from ..benchmarks.__main__ import main
-
-    raise typer.Exit(main(names or []))
+benchmark = lazy_app(
+    "python -m paper benchmark",
+    __version__,
+    "Run a benchmark by name.",
+    {name: (f"paper.benchmarks.{name.replace('-', '_')}", line) for name, line in BENCHMARKS.items()},
+)

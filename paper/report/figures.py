@@ -31,14 +31,13 @@ Tips = dict[str, tuple[str, str]]
 
 def legend(sheet: Sheet, series: Iterable[Series], *, has_lines: bool = False) -> list[tuple[Markup, str]]:
     """Return every method once, with its mark or a piece of its line against the epoch."""
-    return [(_swatch(sheet, look, has_lines), look.label) for look in sorted({one.look for one in series})]
-
-
-def _swatch(sheet: Sheet, look: Look, is_line: bool) -> Markup:
-    figure = new_figure(40.0 if is_line else 16.0, 16.0)
-    ends, style = ([0.02, 0.98], _line(look)) if is_line else ([0.5], _mark(look, 8.0))
-    figure.add_artist(Line2D(ends, [0.5] * len(ends), **style))
-    return sheet.svg(figure, css="swatch")
+    found = []
+    for look in sorted({one.look for one in series}):
+        figure = new_figure(40.0 if has_lines else 16.0, 16.0)
+        ends, style = ([0.02, 0.98], _line(look)) if has_lines else ([0.5], _mark(look, 8.0))
+        figure.add_artist(Line2D(ends, [0.5] * len(ends), **style))
+        found.append((sheet.svg(figure, css="swatch"), look.label))
+    return found
 
 
 def _line(look: Look) -> dict[str, Any]:
@@ -61,10 +60,6 @@ def _mark(look: Look, size: float) -> dict[str, Any]:
     }
 
 
-def _class(look: Look) -> str:
-    return f"mark {look.css}" + " hollow" * look.is_warm
-
-
 def overview(sheet: Sheet, series: Sequence[Series], size: tuple[float, float], css: str) -> Markup:
     """Draw every method as a line through its budgets; all data is the dashed line."""
     lines: dict[Look, list[Series]] = {}
@@ -85,7 +80,7 @@ def overview(sheet: Sheet, series: Sequence[Series], size: tuple[float, float], 
                 ax.plot(
                     [one.seconds], [one.mean], **_mark(look, 10.0 if look.is_emphasised else 7.5), gid=gid
                 )
-                tips[gid] = (_class(look), one.describe())
+                tips[gid] = (look.classes, one.describe())
         for one in _guide(lines):
             ax.annotate(
                 percent(one.budget), (one.seconds, one.mean), xytext=(6, -14), textcoords="offset points"
@@ -107,23 +102,20 @@ def method_panel(sheet: Sheet, budget: float, series: Sequence[Series], full: Se
     with page_style():
         names = [_short(one.look.label) for one in rows]
         left = 14.0 + _LETTER * max(map(len, names))
+        width = PANEL[0] - left - 58.0
         figure, ax = new_axes(PANEL[0], 52.0 + _ROW * max(len(rows), 2), left=left, right=58.0, top=8.0)
         _accuracy_axis(ax, "x", values)
         for place, one in enumerate(rows):
-            tips[f"tip{place}"] = (_class(one.look), one.describe())
+            tips[f"tip{place}"] = (one.look.classes, one.describe())
             ax.plot(one.ends, [place, place], color=LIGHT[one.look.css], linewidth=1.6, alpha=0.7)
             ax.plot([one.mean], [place], **_mark(one.look, 8.5), gid=f"tip{place}")
-            time = duration(one.seconds) if one.seconds else "?"
-            ax.annotate(
-                time,
-                (1.0, place),
-                xycoords=("axes fraction", "data"),
-                xytext=(52, 0),
-                textcoords="offset points",
-                ha="right",
-                va="center",
-                fontsize=10.5,
-            )
+            right: Any = {
+                "transform": ax.get_yaxis_transform(),
+                "ha": "right",
+                "va": "center",
+                "fontsize": 10.5,
+            }
+            ax.text(1.0 + 52.0 / width, place, duration(one.seconds) if one.seconds else "?", **right)
         ax.set_yticks(range(len(rows)), names, fontsize=10.5)
         for label, one in zip(ax.get_yticklabels(), rows, strict=True):
             label.set_color(LIGHT[one.look.css])

@@ -39,19 +39,14 @@ def page(results: Results, inputs: Mapping[str, Inputs | Missing]) -> bytes:
     sections: list[dict[str, Any]] = []
     for number, part in enumerate(results.parts, start=1):
         dataset = part.protocol.dataset
-        section: dict[str, Any] = {
-            "id": f"table-{number}",
-            "title": heading(part.summary),
-            "same_data": shown.get(dataset),
-        }
+        section: dict[str, Any] = {"id": f"table-{number}", "title": heading(part.summary)}
+        section["same_data"] = shown.get(dataset)
         if dataset not in shown:
             section["data"] = inputs[dataset]
             if isinstance(found := inputs[dataset], Inputs):
                 section["histograms"] = [histogram(sheet, found, *size) for size in _SIZES]
         shown.setdefault(dataset, section)
-        sections.append(
-            section | _headline(part) | _time_figures(sheet, part) | _curve_figures(sheet, part) | _how(part)
-        )
+        sections.append(section | {"part": part} | _headline(part) | _figures(sheet, part))
     records = [record for part in results.parts for record in part.records]
     environment = _environment()
     style = sheet.css + environment.get_template("style.css").render()
@@ -100,90 +95,49 @@ def _environment() -> Environment:
 
 
 def _headline(part: Part) -> dict[str, Any]:
-    summary, protocol, first = part.summary, part.protocol, part.records[0]
-    config = first["config"]
+    summary = part.summary
     run = [entry for entry in summary.entries.values() if entry.n_seeds]
-    budgets = [budget for budget in summary.budgets if any(entry.budget == budget for entry in run)] or [1.0]
     seeds = sorted({entry.n_seeds for entry in run})
     seconds = [value for record in part.records for value in record["seconds"].values()]
     total = sum(float(value) for value in seconds if isinstance(value, int | float))
+    budgets = [
+        percent(budget).removesuffix(" %") for budget in summary.budgets if budget in {e.budget for e in run}
+    ]
     done = (
         f"{summary.n_finished:,} of {summary.n_expected:,}" if part.is_declared else f"{len(part.records):,}"
     )
-    notes = [
-        f"{config.get('model', 'a model')} on {protocol.dataset} ({first['n_train']:,} training samples), "
-        f"{config.get('epochs', first['n_epochs'])} epochs, a selection every {protocol.select_every} epochs unless @R "
-        "says otherwise.",
-        *state(summary),
-    ]
-    if not part.is_declared:
-        notes.append(
-            f"This version of coresift declares no protocol {protocol.version} at scale {protocol.scale} of a table "
-            f"{protocol.table}: what follows is what the records say of themselves."
-        )
     return {
-        "lead": " ".join(notes),
+        "first": part.records[0],
+        "state": state(summary),
         "tiles": {
             "runs finished": done,
             "methods": len({entry.method for entry in run}),
-            "budgets": ", ".join(percent(budget).removesuffix(" %") for budget in budgets) + " %",
+            "budgets": f"{', '.join(budgets or ['100'])} %",
             "seeds": "\N{EN DASH}".join(str(count) for count in dict.fromkeys((seeds[0], seeds[-1]))),
             "processor time" if summary.clock == "cpu" else "time of all runs": duration(total),
         },
         "findings": finding(summary) or ["There are too few runs to compare anything."],
         "blocks": [block for block in blocks(summary) if block.sections],
+        "setups": {field: common(part.records, field) for field in ("config", "software", "machine")},
     }
 
 
-def _time_figures(sheet: Sheet, part: Part) -> dict[str, Any]:
+def _figures(sheet: Sheet, part: Part) -> dict[str, Any]:
+    panels, full = by_budget(part.series), on_all_data(part.series)
     timed = [one for one in part.series if one.seconds > 0.0]
-    if not by_budget(timed):
-        timed = []
-    panels = by_budget(part.series)
-    full = on_all_data(part.series)
+    budgets = list(by_budget(timed))
+    timed = timed if budgets else []
+    lines = [one for one in part.series if one.budget < 1.0 and has_curve(one)]
+    curves = {budget: curve_panel(sheet, budget, panels[budget], full) for budget in panels}
     return {
+        "full": full,
+        "budgets": budgets,
         "overviews": [overview(sheet, timed, *size) for size in _SIZES] if timed else [],
         "marks": legend(sheet, timed),
-        "clock": "processor time" if part.summary.clock == "cpu" else "time by the clock",
-        "budgets": list(by_budget(timed)),
         "panels": {budget: method_panel(sheet, budget, panels[budget], full) for budget in panels},
-        "full": full,
-    }
-
-
-def _curve_figures(sheet: Sheet, part: Part) -> dict[str, Any]:
-    full = on_all_data(part.series)
-    drawn = {
-        budget: curve_panel(sheet, budget, series, full) for budget, series in by_budget(part.series).items()
-    }
-    lines = [one for one in part.series if one.budget < 1.0 and has_curve(one)]
-    kinds = {
-        "dashed: redrawn more often": any(one.look.is_often for one in lines),
-        "dashes and dots: per batch": any(one.look.is_batch for one in lines),
-        "dotted: warm start": any(one.look.is_warm for one in lines),
-    }
-    told = "; ".join(words for words, is_drawn in kinds.items() if is_drawn)
-    return {
-        "curves": {budget: panel for budget, panel in drawn.items() if panel is not None},
+        "curves": {budget: panel for budget, panel in curves.items() if panel is not None},
+        "looks": [one.look for one in lines],
         "lines": legend(sheet, lines, has_lines=True),
-        "line_kinds": f"{told[:1].upper()}{told[1:]}." if told else "",
-        "has_warm": any(one.look.is_warm for one in lines),
-    }
-
-
-def _how(part: Part) -> dict[str, Any]:
-    protocol = part.protocol
-    configs = common(part.records, "config")
-    about = {"protocol": f"version {protocol.version}, scale {protocol.scale}"}
-    return {
-        "config": about | configs[0][0],
-        "n_configs": len(configs),
-        "assumptions": protocol.assumptions,
-        "sources": part.summary.paper.sources,
-        "n_records": len(part.records),
-        "setups": [
-            (field, *each) for field in ("software", "machine") for each in common(part.records, field)[:4]
-        ],
     }
 
 

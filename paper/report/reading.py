@@ -18,22 +18,12 @@ from .series import Series, series_of
 
 @dataclass(frozen=True)
 class Part:
-    """The finished runs of one protocol.
-
-    Attributes
-    ----------
-    summary : Summary
-    series : list of Series
-    records : list of mappings
-        The records that the summary counts.
-    is_declared : bool
-        Whether this version of the program declares the protocol; otherwise it is read from the records.
-    """
+    """The finished runs of one protocol."""
 
     summary: Summary
     series: list[Series]
-    records: list[Mapping[str, Any]]
-    is_declared: bool
+    records: list[Mapping[str, Any]]  # those that the summary counts
+    is_declared: bool  # by this version of the program; otherwise the protocol is read from the records
 
     @property
     def protocol(self) -> Protocol:
@@ -118,6 +108,7 @@ def _protocol_of(table: str, records: Sequence[Record]) -> tuple[Protocol, bool]
             if declared.version == cell["protocol"]:
                 return declared, True
     cells = [record["cell"] for record in records]
+    rounds = Counter(each["select_every"] for each in cells)
     training = {str(key): value for key, value in records[0]["config"].items() if key != "dataset"}
     return (
         Protocol(
@@ -130,18 +121,13 @@ def _protocol_of(table: str, records: Sequence[Record]) -> tuple[Protocol, bool]
             methods=(),
             budgets=tuple(sorted({each["budget"] for each in cells if each["method"] != FULL})),
             seeds=len({each["seed"] for each in cells}),
-            select_every=_most_common(each["select_every"] for each in cells),
+            select_every=max(rounds, key=lambda each: (rounds[each], each)),
             dataset=str(records[0]["config"].get("dataset", table)),
             training=training,
             assumptions=(),
         ),
         False,
     )
-
-
-def _most_common(values: Iterable[int]) -> int:
-    counts = Counter(values)
-    return max(counts, key=lambda value: (counts[value], value))
 
 
 def common(records: Iterable[Mapping[str, Any]], field: str) -> list[tuple[dict[str, Any], int]]:

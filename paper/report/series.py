@@ -63,6 +63,11 @@ class Look:
         return self.css in _EMPHASISED and not self.is_warm
 
     @property
+    def classes(self) -> str:
+        """Classes of its marks in the page."""
+        return f"mark {self.css}" + " hollow" * self.is_warm
+
+    @property
     def dashes(self) -> Any:
         """Matplotlib's line style against the epoch."""
         pattern = _DASHES.get((self.is_warm, self.is_batch, self.is_often))

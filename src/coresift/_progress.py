@@ -98,9 +98,9 @@ def bars(console: Any = None, *, disable: bool = False, transient: bool = False)
     """
     rich = need("rich.progress", "cli", "a progress bar")
     with rich.Progress(
-        rich.TextColumn("{task.description}"),
+        rich.TextColumn("{task.description}", markup=False),
         rich.BarColumn(),
-        rich.TextColumn("{task.fields[note]}"),
+        rich.TextColumn("{task.fields[note]}", markup=False),
         rich.TimeElapsedColumn(),
         rich.TimeRemainingColumn(),
         console=console or rich.Console(stderr=True),

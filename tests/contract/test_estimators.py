@@ -147,7 +147,7 @@ def test_a_fit_that_fails_changes_nothing(cls, X):
         twin = copy.deepcopy(est)
         with pytest.raises(CoresiftError):
             est.set_params(**params).fit(**data)
-        assert vars(est).keys() - vars(twin).keys() <= {"_data"}  # which copies do not carry
+        assert vars(est).keys() - vars(twin).keys() <= {"_rows"}  # which copies do not carry
         assert est.n_features_in_ == 3
         assert est.sample(10, random_state=1) == twin.sample(10, random_state=1)
 

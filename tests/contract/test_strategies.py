@@ -1,5 +1,7 @@
 """What every strategy promises, whatever its method: one suite over all of them."""
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 import torch
@@ -19,11 +21,33 @@ from coresift.selection import (
     PerClass,
     Random,
     SelectionContext,
+    Selector,
     Strategy,
+    Warm,
+    names,
+    phases,
+    register,
     registry,
+    strategy_named,
 )
 
 torch.set_num_threads(1)
+
+
+@dataclass(frozen=True, eq=False)
+class Farthest(Selector):
+    """A new strategy, as short as the base class promises: the rows farthest from a point, found once in a run."""
+
+    center: float = 0.0
+
+    def _select(self, context, size, rng):
+        def ranked():
+            with context.accounted("distances", context.n_samples):
+                return np.argsort(-((context.features() - self.center) ** 2).sum(axis=1), kind="stable")
+
+        rows = self.once(context, ranked)[:size]
+        return self.coreset(context, rows, remark="a toy")
+
 
 STRATEGIES = {
     **registry(),
@@ -36,6 +60,10 @@ STRATEGIES = {
     "CRAIG by blocks": Craig(memory_limit=1.0),
     "CRAIG per class and batch": PerClass(PerBatch(Craig(), 4)),
     "RANDOM per class": PerClass(Random()),
+    "toy": Farthest(),
+    "toy per class": PerClass(Farthest()),
+    "toy per batch": PerBatch(Farthest(), 4),
+    "toy, warm": Warm(Farthest()),
 }
 NAMES = [*STRATEGIES]
 N, CLASSES, D = 130, 3, 5
@@ -279,6 +307,52 @@ def test_budgets_that_cannot_be(name, budget):
 @everyone
 def test_interface(name):
     assert isinstance(STRATEGIES[name], Strategy)
+
+
+def test_a_new_strategy_is_one_method():
+    """What the base class gives to a strategy of its own: name, remark, weights, cache per settings, registry."""
+    X, y = data()
+    context, toy = context_of(X, y), Farthest()
+    core = toy.select(context, 5, rng())
+    expected = np.argsort(-(X**2).sum(axis=1), kind="stable")[:5]
+    np.testing.assert_array_equal(core.indices, np.sort(expected))
+    np.testing.assert_array_equal(core.weights, np.ones(5))
+    assert core.method == "farthest (a toy)"
+    assert phases(Warm(toy), 50, 0.1).n_full == 3
+    again = [each.select(context.at(41), 5, rng()) for each in (toy, Farthest(), Warm(toy))]
+    assert all(each == core for each in again)
+    assert context.costs["distances"].calls == 1  # equal settings share what was computed
+    assert Farthest(9.0).select(context, 5, rng()) != core
+    assert context.costs["distances"].calls == 2
+    assert PerBatch(toy, 5).select(context, 10, rng()).method == "farthestpb (a toy)"
+
+
+def test_a_new_strategy_has_a_name(monkeypatch):
+    monkeypatch.setattr(names, "_REGISTRY", registry())
+    register("contract toy_1", Farthest())
+    assert isinstance(strategy_named("Contract Toy-1"), Farthest)
+
+
+def test_a_class_is_selected_on_its_own():
+    X, y = data()
+    core = PerClass(Farthest()).select(context_of(X, y), 9, rng())
+    for label in range(CLASSES):
+        members = np.flatnonzero(y == label)
+        farthest = members[np.argsort(-(X[members] ** 2).sum(axis=1), kind="stable")[:3]]
+        np.testing.assert_array_equal(np.sort(farthest), core.indices[y[core.indices] == label])
+
+
+def test_a_strategy_needs_only_select():
+    """Any object with the one method can be registered and wrapped: no base class is needed."""
+
+    class First:
+        def select(self, context, budget, rng):
+            return Coreset(np.arange(budget), np.ones(budget), context.n_samples, method="first")
+
+    X, y = data()
+    core = PerClass(First()).select(context_of(X, y), 6, rng())
+    assert all(np.flatnonzero(y == label)[0] in core.indices for label in range(CLASSES))
+    assert core.method == "first"
 
 
 @pytest.mark.parametrize(

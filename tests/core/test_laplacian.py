@@ -99,5 +99,5 @@ def test_sparse_rows_that_nearly_coincide_have_their_distance(rows):
     X = np.vstack([X, X * (1.0 + 1e-5 * np.arange(1.0, 13.0)[:, None])])
     points = Points(sp.csr_array(X), np.zeros(6), 2.0, float(np.linalg.norm(X, axis=1).max()) / 2.0)
     np.testing.assert_allclose(
-        _sparse_distances(points, rows), cdist(X[rows] / 2.0, X / 2.0), rtol=1e-6, atol=1e-14
+        _sparse_distances(points, rows, points), cdist(X[rows] / 2.0, X / 2.0), rtol=1e-6, atol=1e-14
     )

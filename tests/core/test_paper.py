@@ -1,5 +1,8 @@
 """The paper's bounds: where they claim to be certificates no query may beat them, elsewhere they must not claim it."""
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -8,8 +11,8 @@ from hypothesis import strategies as st
 from scipy.special import logsumexp
 from sklearn.datasets import load_digits
 
-from coresift.core.lewis import l1_svd
-from coresift.core.paper import paper_scores
+from coresift.core.lewis import as_read, l1_svd
+from coresift.core.paper import paper_bound, paper_scores
 from coresift.core.points import Points
 
 
@@ -332,3 +335,29 @@ def test_points_without_weight_do_not_decide_whether_the_printed_lemma_holds():
     Z = np.vstack([near, mid])
     assert not paper_scores(as_points(Z), np.ones(5), "printed", 0.5).is_certified
     assert paper_scores(as_points(Z), np.array([1.0, 1, 1, 1, 0]), "printed", 0.5).is_certified
+
+
+@pytest.mark.parametrize("kind", ["paper", "lemma", "printed", "laplacian"])
+def test_passes_that_are_merged_find_the_same(kind):
+    """Blocks of seven points, each read by a pass of its own that has been sent elsewhere."""
+    rng = np.random.default_rng(12)
+    Z, weights = make("zero weights", rng)
+    Z[-1] *= 1.5  # far enough that the printed lemma fails at R = 1/2, in the last block
+    log_w = np.log(weights, where=weights > 0, out=np.full(40, -np.inf)) - np.log(weights.sum())
+    blocks = [(Z[at : at + 7], log_w[at : at + 7]) for at in range(0, 40, 7)]
+
+    def run(_label, prototype):
+        merged = copy.deepcopy(prototype)
+        for block in blocks:
+            part = pickle.loads(pickle.dumps(prototype))
+            part.update(block)
+            merged.merge(part)
+        return merged
+
+    points = as_points(Z)
+    found = paper_bound(run, as_read, Z.shape, kind=kind, radius=0.5, max_norm=points.max_norm)
+    whole = paper_scores(points, weights, kind, 0.5)
+    values = np.concatenate([found.log_values(block) for block in blocks])
+    np.testing.assert_allclose(values, whole.log_values, rtol=1e-9)
+    assert (found.is_certified, found.note) == (whole.is_certified, whole.note)
+    assert found.is_certified == (kind != "printed")

@@ -10,9 +10,8 @@ from scipy.spatial.distance import cdist
 
 from coresift import CoresiftError, LaplacianCoreset, RBFCoreset
 from coresift.core import quadrature
-from coresift.core.points import Points
 from coresift.coresets import improve as _improve
-from coresift.coresets.improve import affine_rank, pool_size
+from coresift.coresets.improve import pool_size
 
 ESTIMATORS = (RBFCoreset, LaplacianCoreset)
 METHODS = ("systematic", "iid", "keys")
@@ -340,10 +339,7 @@ def test_other_metrics_have_finite_sizes_only():
 
 
 def rank_of(X, w=None):
-    w = np.ones(X.shape[0]) if w is None else w
-    w = w / w.sum()
-    dense = X.toarray() if sp.issparse(X) else X
-    return affine_rank(Points(X, w @ dense, 1.0, 1.0), w)
+    return RBFCoreset(bandwidth=1.0, bound="closed-form").fit(X, sample_weight=w)._affine_rank()
 
 
 def test_affine_rank():

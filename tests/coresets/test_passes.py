@@ -154,10 +154,10 @@ def test_moments_of_any_cut_are_those_of_all_rows(seed: int, n: int, shift: floa
         mine = slice(None) if label is None else y == label
         at = 0 if label is None else found.labels[label]
         mean = np.average(X[mine], axis=0, weights=w[mine])
-        np.testing.assert_allclose(found.moments.mean[at], mean, rtol=1e-12)
-        squares = w[mine] @ ((X[mine] - mean) ** 2).sum(axis=1)
-        # the mean errs by 1e-16 of the shift, squares by that times the spread
-        assert found.moments.squares[at] == pytest.approx(squares, rel=1e-9, abs=1e-7)
+        np.testing.assert_allclose(near + found.moments.mean[at], mean, rtol=1e-12, atol=1e-12)
+        variance = w[mine] @ ((X[mine] - mean) ** 2).sum(axis=1) / w[mine].sum()
+        # the mean errs by 1e-16 of the shift, the variance by that times the spread
+        assert found.moments.variance[at] == pytest.approx(variance, rel=1e-9, abs=1e-9)
         assert found.moments.mass[at] == pytest.approx(w[mine].sum())
         assert found.moments.counts[at] == len(X[mine])
 

@@ -2,9 +2,10 @@
 
 import pytest
 
+from paper.__main__ import main
 from paper.bench.protocol import Run
-from paper.bench.store import Store
-from paper.benchmarks.beat_random import Records, Runs, above, family, main, not_below, page, time_ratio
+from paper.bench.store import RESULTS, Store
+from paper.benchmarks.beat_random import Records, Runs, above, family, not_below, page, time_ratio
 
 
 def runs(*values, seconds=1.0):
@@ -72,5 +73,10 @@ def test_the_page_of_a_store(tmp_path):
     assert "| 1 % | 99.00 | 99.11 ± 0.01 (3) | ADAPTIVE-RANDOM, R = 1 | 1.00 | **yes** |" in text
     assert "| 3 % | 99.23 | fewer than 3 seeds | | | not run |" in text
     assert "+0.39" in text
-    assert main(["--results", str(tmp_path)]) == 0
+    assert main(["benchmark", "beat-random", "--results", str(tmp_path)]) == 0
     assert (tmp_path / "beat-random.md").read_text(encoding="utf-8") == text
+
+
+def test_the_committed_page_is_what_the_records_give():
+    kept = (RESULTS / "beat-random.md").read_text(encoding="utf-8")
+    assert page(Records(RESULTS)) == kept, "run python -m paper benchmark beat-random"

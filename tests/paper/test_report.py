@@ -220,11 +220,11 @@ def test_text_of_the_data_is_harmless(tmp_path: Path) -> None:
         (lambda line: line[: len(line) // 2], "line 3: left out, because it is not JSON"),
         (
             lambda line: line.replace(b'"accuracy": 0.9', b'"accuracy": 0.1'),
-            "line 3: left out, as its checksum",
+            "line 3: left out, because its checksum",
         ),
         (
             lambda line: re.sub(rb'"accuracy": [\d.]+', b'"accuracy": NaN', line),
-            "line 3: left out, as it holds numbers",
+            "line 3: left out, because it holds numbers",
         ),
     ],
     ids=["cut", "altered", "nan"],

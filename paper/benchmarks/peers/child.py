@@ -16,20 +16,10 @@ from typing import Any
 
 import numpy as np
 
+from paper.benchmarks.measure import peak_resident_mb
 from paper.benchmarks.peers.methods import METHODS, Method, Subset
 
 _CHEAP_SECONDS = 4.0  # a first call this short is followed by others, of further seeds
-
-
-def peak_kilobytes() -> int:
-    """The most that this process has had resident so far."""
-    # getrusage would count what the parent had when it started this process
-    status = Path("/proc/self/status")
-    if status.exists():
-        return int(
-            next(line.split()[1] for line in status.read_text().splitlines() if line.startswith("VmHWM"))
-        )
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 def measured(
@@ -38,20 +28,23 @@ def measured(
     """The subsets of each seed, and what they took: the fastest call, since the first may compile or read files."""
     method.ready()
     labels = (y,) if method.reads_labels else ()
-    before = peak_kilobytes()
+    before = peak_resident_mb()
     times: list[tuple[float, float]] = []
     subsets: list[dict[str, Subset]] = []
     while not times or (len(times) < n_seeds and times[0][0] < _CHEAP_SECONDS):
         processor, clock = time.process_time(), time.perf_counter()
-        subsets.append(method.choose(X, size, scale, len(times), *labels))
-        times.append((time.process_time() - processor, time.perf_counter() - clock))
+        found = method.choose(X, size, scale, len(times), *labels)
+        extra = [sum(each) for each in zip(*(subset.untimed for subset in found.values()), strict=True)]
+        spent = time.process_time() - processor, time.perf_counter() - clock
+        times.append((spent[0] - extra[0], spent[1] - extra[1]))
+        subsets.append(found)
     fastest = min(times)
     return subsets[: None if method.is_random else 1], {
         "processor": fastest[0],
         "clock": fastest[1],
         "first_processor": times[0][0],
-        "memory_mb": (peak_kilobytes() - before) / 1024,
-        "peak_mb": peak_kilobytes() / 1024,
+        "memory_mb": peak_resident_mb() - before,
+        "peak_mb": peak_resident_mb(),
     }
 
 
@@ -69,7 +62,7 @@ def main(spec_file: str) -> int:
         for seed, subsets in enumerate(seeds)
         for name, subset in subsets.items()
         for field, value in vars(subset).items()
-        if value is not None
+        if value is not None and field != "untimed"
     }
     np.savez(spec["out"], **arrays)
     found |= {"subsets": list(seeds[0]), "n_seeds": len(seeds)}

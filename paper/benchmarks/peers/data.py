@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import gzip
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+
+from paper.benchmarks.measure import mnist_arrays
 
 N_COMMON, N_RARE = 15, 5
 _RARE_SHARE = 1e-3  # of each rare cluster
@@ -73,20 +74,8 @@ def digits() -> Data:
 
 def mnist(folder: Path | None) -> Data | None:
     """Pixels in [0, 1]."""
-    if folder is None or not (folder / "mnist" / "train-images-idx3-ubyte.gz").is_file():
-        return None
-
-    def read(name: str, offset: int) -> np.ndarray:
-        return np.frombuffer(
-            gzip.decompress((folder / "mnist" / name).read_bytes()), dtype=np.uint8, offset=offset
-        )
-
-    X, X_test = (
-        read(f"{part}-images-idx3-ubyte.gz", 16).reshape(-1, 784).astype(np.float32) / 255.0
-        for part in ("train", "t10k")
-    )
-    y, y_test = (read(f"{part}-labels-idx1-ubyte.gz", 8).astype(np.int64) for part in ("train", "t10k"))
-    return Data(X, y, X_test, y_test)
+    found = mnist_arrays(folder)
+    return None if found is None else Data(*found)
 
 
 def covtype(folder: Path | None) -> Data | None:

@@ -17,40 +17,16 @@ from typing import Any
 
 import numpy as np
 
+from paper.benchmarks.measure import Log, Record
 from paper.benchmarks.peers.child import read_subsets
 from paper.benchmarks.peers.data import Case, Data
 from paper.benchmarks.peers.methods import METHODS, Method
 from paper.benchmarks.peers.quality import Reference, judged, reference
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 SEEDS = 3  # where a subset is cheap to make and to judge; else one
 _CHEAP_PAIRS = 2e7
 _HOPELESS = 2.0  # times the limit: what would take longer, by its time on smaller data, is not tried
-
-Record = dict[str, Any]
-
-
-class Log:
-    """Lines of JSON: what is there is not measured again."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        lines = path.read_text().splitlines() if path.exists() else []
-        self.records: list[Record] = [json.loads(line) for line in lines]
-
-    def find(self, **wanted: Any) -> Record | None:
-        """The record with these fields."""
-        for record in self.records:
-            if all(record.get(key) == value for key, value in wanted.items()):
-                return record
-        return None
-
-    def add(self, record: Record) -> Record:
-        """Append a line, whole."""
-        with self.path.open("a") as file:
-            file.write(json.dumps(record) + "\n")
-        self.records.append(record)
-        return record
 
 
 def run(
@@ -131,7 +107,7 @@ def _measured(about: Record, data: Data, ref: Reference, log: Log, limit: float,
     }
     (folder / "spec.json").write_text(json.dumps(spec))
     done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.peers.child", str(folder / "spec.json")],
+        [sys.executable, "-m", "paper.benchmarks.peers.child", str(folder / "spec.json")],
         cwd=ROOT,
         env=os.environ | {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false"},
         capture_output=True,

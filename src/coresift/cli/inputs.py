@@ -78,11 +78,14 @@ def _on_config(context: typer.Context, path: Path | None) -> Path | None:
         raise typer.BadParameter(f"{path}: no such file") from None
     except (ValueError, RecursionError, OSError) as error:  # not TOML, not text, a number of 5,000 digits
         raise typer.BadParameter(f"{path}: {error}") from error
-    known = {parameter.name for parameter in context.command.params}
+    known = {"input": "data"}
+    for parameter in context.command.params:  # by its name and by its options: n_cells is --cells
+        names = (str(parameter.name), *(flag.lstrip("-").replace("-", "_") for flag in parameter.opts))
+        known |= dict.fromkeys(names, str(parameter.name))
     defaults = {}
     for key, value in entries.items():
-        name = {"input": "data"}.get(key, key.replace("-", "_"))
-        if name not in known or name == "config":
+        name = known.get(key.replace("-", "_"), "config")
+        if name == "config":
             raise typer.BadParameter(f"{path}: unknown option {key!r}")
         defaults[name] = ",".join(map(str, value)) if isinstance(value, list) else value
     context.default_map = {**(context.default_map or {}), **defaults}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import logging
+import re
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields, is_dataclass
@@ -13,6 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
 
 import typer
+
+from coresift._errors import InvalidInputError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -118,8 +121,11 @@ def with_common_options(function: Callable[..., None]) -> Callable[..., None]:
         values = {}
         for each in own:
             if each.name in expanded:
-                fields_given = {p.name: options[p.name] for p in expanded[each.name]}
-                values[each.name] = each.annotation(**fields_given)
+                given = {p.name: options[p.name] for p in expanded[each.name]}
+                try:
+                    values[each.name] = each.annotation(**given)
+                except InvalidInputError as error:  # invalid whatever the data: wrong usage
+                    raise typer.BadParameter(_as_option(str(error))) from error
             else:
                 values[each.name] = options[each.name]
         function(settings, **values)
@@ -127,6 +133,11 @@ def with_common_options(function: Callable[..., None]) -> Callable[..., None]:
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return command
+
+
+def _as_option(message: str) -> str:
+    """Return a message about a field with the name that it has on the command line."""
+    return re.sub(r"^(?:n_)?([a-z]\w*)(?= ?= )", lambda name: f"--{name[1].replace('_', '-')}", message)
 
 
 def field_options(options: Any) -> Iterator[inspect.Parameter]:

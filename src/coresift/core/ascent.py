@@ -23,62 +23,22 @@ when to stop, so none of this needs to be trusted.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
-import scipy.sparse as sp
+
+from .points import Block, Points
 
 _TINY = np.finfo(np.float64).tiny
 
 
-class Atoms(Protocol):
-    """Where the mass is: inner products with, and averages of, the atoms' means."""
-
-    @property
-    def offsets(self) -> np.ndarray:
-        """(k,) b_j."""
-        ...
-
-    def dot(self, x: np.ndarray) -> np.ndarray:
-        """(b, k) inner products of queries (b, r) with the means."""
-        ...
-
-    def average(self, lam: np.ndarray) -> np.ndarray:
-        """(b, r) averages of the means with weights (b, k)."""
-        ...
-
-
 @dataclass(frozen=True)
-class DenseAtoms:
-    """Atoms at the rows of an array."""
+class Atoms:
+    """Where the mass is: the means as rows, and the offsets b_j."""
 
-    means: np.ndarray  # (k, r)
-    offsets: np.ndarray
-
-    def dot(self, x: np.ndarray) -> np.ndarray:
-        """(b, k) inner products of queries with the means."""
-        return x @ self.means.T
-
-    def average(self, lam: np.ndarray) -> np.ndarray:
-        """(b, r) averages of the means."""
-        return lam @ self.means
-
-
-@dataclass(frozen=True)
-class SparseAtoms:
-    """Atoms at the rows ``rows - shift`` of a sparse matrix."""
-
-    rows: sp.csr_array
-    shift: np.ndarray
-    offsets: np.ndarray
-
-    def dot(self, x: np.ndarray) -> np.ndarray:
-        """(b, k) inner products of queries with the means."""
-        return np.asarray(self.rows @ x.T).T - (x @ self.shift)[:, None]
-
-    def average(self, lam: np.ndarray) -> np.ndarray:
-        """(b, r) averages of the means."""
-        return np.asarray(self.rows.T @ lam.T).T - self.shift * lam.sum(axis=1)[:, None]
+    rows: (
+        Block | Points
+    )  # k rows; of points they are read block by block, so that no copy of the data is made
+    offsets: np.ndarray  # (k,)
 
 
 @dataclass(frozen=True)
@@ -134,17 +94,17 @@ def ascend(
 
 
 def _log_mass_and_mean(atoms: Atoms, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """``L(x)`` and ``m(x)``, with one exponential per entry and no second (b, k) array."""
-    weights = atoms.dot(x)
+    """``L(x)`` and ``m(x)``, with one exponential per entry and no second (k, b) array."""
+    weights = atoms.rows.dot(x)  # (k, b)
     weights *= 2.0
-    weights += atoms.offsets
-    peak = weights.max(axis=1, keepdims=True)
+    weights += atoms.offsets[:, None]
+    peak = weights.max(axis=0)
     weights -= peak
     np.exp(weights, out=weights)
-    mass = weights.sum(axis=1)
-    mean = atoms.average(weights)
+    mass = weights.sum(axis=0)
+    mean = atoms.rows.weighted_sum(weights)
     mean /= mass[:, None]
-    return np.log(mass) + peak[:, 0], mean
+    return np.log(mass) + peak, mean
 
 
 def _into_ball(x: np.ndarray, radius: float) -> np.ndarray:

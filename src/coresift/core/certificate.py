@@ -28,7 +28,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import minimize_scalar
 
-from .ascent import Atoms, DenseAtoms, ascend
+from .ascent import Atoms, ascend
 from .bound import log_shares, rounding_slack
 from .discrepancy import Progress, potential, quadratic_form, rounding_of_form
 from .points import Points
@@ -113,29 +113,11 @@ def _farthest_mean_distance(spread: tuple[float, float], radius: float) -> float
 
 def _row_atoms(points: Points, shares: np.ndarray) -> Atoms:
     """Every row an atom."""
-    if points.is_sparse or 8 * points.n * points.d > _SMALL_BYTES:
-        return _RowAtoms(points, shares)
-    block = points.gather(slice(0, points.n))
-    return DenseAtoms(block.dense(), log_shares(shares) - block.sq_norms)
-
-
-class _RowAtoms:
-    """Every row an atom, read block by block: nothing as large as the data is made."""
-
-    def __init__(self, points: Points, shares: np.ndarray) -> None:
-        self.points = points
-        self.offsets = log_shares(shares)
-        for rows, block in points.blocks():
-            self.offsets[rows] -= block.sq_norms
-
-    def dot(self, x: np.ndarray) -> np.ndarray:
-        return np.concatenate([block.dot(x) for _, block in self.points.blocks()]).T
-
-    def average(self, lam: np.ndarray) -> np.ndarray:
-        total = np.zeros((len(lam), self.points.d))
-        for rows, block in self.points.blocks():
-            total += block.weighted_sum(lam[:, rows].T)
-        return total
+    offsets = log_shares(shares)
+    for rows, block in points.blocks():
+        offsets[rows] -= block.sq_norms
+    is_small = not points.is_sparse and 8 * points.n * points.d <= _SMALL_BYTES
+    return Atoms(points.gather(slice(0, points.n)) if is_small else points, offsets)
 
 
 def certify_exact(

@@ -6,21 +6,19 @@ query ball. ``shares`` are the weights divided by their sum; a point of share 0 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
-import scipy.sparse as sp
 
-from .ascent import Ascent, Atoms, DenseAtoms, SparseAtoms, ascend
+from .ascent import Ascent, Atoms, ascend
 from .bound import SensitivityBound, log_shares, rounding_slack
-from .points import GEMM_BLOCK_BYTES, Block, Points, SparseBlock, row_slices, squared_norms
+from .points import GEMM_BLOCK_BYTES, Block, DenseBlock, Points, row_slices, squared_norms
 
 CELLS_TOLERANCE = 1e-3  # a certificate within 0.1 % of the best one that these cells can give
 EXACT_TOLERANCE = 1e-6
 MAX_STEPS = 1000
-
-Progress = Callable[[int], None]
 
 
 def closed_form(
@@ -68,6 +66,15 @@ class Cells:
     means: np.ndarray  # (k, d)
     variances: np.ndarray  # (k,)
 
+    @cached_property
+    def frame(self) -> tuple[np.ndarray | None, np.ndarray]:
+        """The means, in a basis (d, k) of their span and one more coordinate where that is shorter."""
+        k, d = self.means.shape
+        if k + 1 >= d:
+            return None, self.means
+        basis = np.linalg.qr(self.means.T)[0]
+        return basis, np.column_stack([self.means @ basis, np.zeros(k)])
+
 
 class CellSums:
     """Sums over the cells of a partition, fed with blocks and merged with sums over other rows.
@@ -93,11 +100,7 @@ class CellSums:
         closest = np.take_along_axis(distances, nearest[:, None], axis=1)[:, 0] + block.sq_norms
         self.mass += np.bincount(nearest, weights=share, minlength=k)
         self.moments += np.bincount(nearest, weights=share * np.maximum(closest, 0.0), minlength=k)
-        members = sp.csr_array((share, (nearest, np.arange(len(share)))), shape=(k, len(share)))
-        if isinstance(block, SparseBlock):
-            self.sums += (members @ block.rows).toarray() - np.outer(members.sum(axis=1), block.shift)
-        else:
-            self.sums += members @ block.rows
+        self.sums += block.group_sums(share, nearest, k)
 
     def merge(self, other: CellSums) -> None:
         """Add the sums over other rows, of the same centres."""
@@ -114,13 +117,11 @@ class CellSums:
         return Cells(mass / mass.sum(), means, np.maximum(variances, 0.0))
 
 
-def cells(points: Points, shares: np.ndarray, centers: np.ndarray, progress: Progress | None = None) -> Cells:
+def cells(points: Points, shares: np.ndarray, centers: np.ndarray) -> Cells:
     """Assign every point to the nearest of ``centers`` and summarise the cells, in one pass of O(n k d)."""
     sums = CellSums(centers)
     for rows, block in points.blocks(extra_columns=2 * len(centers)):
         sums.update(block, shares[rows])
-        if progress is not None:
-            progress(rows.stop - rows.start)
     return sums.finish()
 
 
@@ -134,21 +135,15 @@ class Problem:
     radius: float
 
 
-def cells_bound(
-    problem: Problem, summary: Cells, start: SensitivityBound, progress: Progress | None = None
-) -> SensitivityBound:
+def cells_bound(problem: Problem, summary: Cells, start: SensitivityBound) -> SensitivityBound:
     """The certificate of k atoms by dual ascent; never above ``start``, the closed form.
 
     Two products of (points x k) by (k x r) a step, ``r = min(d, k + 1)``: the ascent only sees inner products with the
     means, so it runs in their span plus the one direction in which a point sticks out of it.
     """
     k, points = len(summary.mass), problem.points
-    offsets = np.log(summary.mass) - squared_norms(summary.means) - summary.variances
-    if k + 1 < points.d:
-        basis = np.linalg.qr(summary.means.T)[0]  # (d, k)
-        means = np.column_stack([summary.means @ basis, np.zeros(k)])
-    else:
-        basis, means = None, summary.means
+    basis, means = summary.frame
+    atoms = Atoms(DenseBlock(means), np.log(summary.mass) - squared_norms(summary.means) - summary.variances)
 
     def coordinates() -> Iterator[tuple[slice, np.ndarray]]:
         for rows, block in points.blocks(extra_columns=2 * k + 8 * means.shape[1]):
@@ -162,36 +157,37 @@ def cells_bound(
             yield rows, np.column_stack([inside, np.sqrt(outside)])
 
     curvature = 4.0 * float(squared_norms(means).max())
-    atoms = DenseAtoms(means, offsets)
     log_values, gap = _ascend_blocks(
-        problem, start, coordinates(), atoms, curvature, tol=0.5 * CELLS_TOLERANCE, progress=progress
+        problem, start, coordinates(), atoms, curvature, tol=0.5 * CELLS_TOLERANCE
     )
     note = f"Jensen's inequality in {k} cells and convex duality; valid for every radius."
     return SensitivityBound(log_values, "cells", True, note, gap)
 
 
-def exact(problem: Problem, start: SensitivityBound, progress: Progress | None = None) -> SensitivityBound:
-    """The sensitivities themselves: every point an atom, ascent until certificate and value agree to 1e-6.
-
-    O(n^2 d) a step, some ten steps on ordinary data; memory is one block of points against all points.
-    """
-    points = problem.points
+def row_atoms(problem: Problem) -> Atoms:
+    """Every point of positive share an atom."""
     positive = np.flatnonzero(problem.shares > 0)
     offsets = np.log(problem.shares[positive]) - problem.sq_norms[positive]
-    everything = points.gather(slice(0, points.n))
-    atoms: Atoms
-    if isinstance(everything, SparseBlock):
-        atoms = SparseAtoms(everything.rows[positive], everything.shift, offsets)
-    else:
-        atoms = DenseAtoms(everything.rows[positive], offsets)
+    return Atoms(problem.points.gather(positive), offsets)
+
+
+def exact(problem: Problem, start: SensitivityBound, atoms: Atoms | None = None) -> SensitivityBound:
+    """The sensitivities themselves: every point an atom, ascent until certificate and value agree to 1e-6.
+
+    O(n^2 d) a step, some ten steps on ordinary data; memory is one block of points against all points. ``atoms`` are
+    those of all points, where ``problem`` holds only some of them.
+    """
+    points = problem.points
+    atoms = row_atoms(problem) if atoms is None else atoms
+    n_atoms = len(atoms.offsets)
 
     def coordinates() -> Iterator[tuple[slice, np.ndarray]]:
-        for rows in row_slices(points.n, 8.0 * (points.n + 8 * points.d), GEMM_BLOCK_BYTES):
+        for rows in row_slices(points.n, 8.0 * (n_atoms + 8 * points.d), GEMM_BLOCK_BYTES):
             yield rows, points.gather(rows).dense()
 
     curvature = 4.0 * points.max_norm**2
     log_values, gap = _ascend_blocks(
-        problem, start, coordinates(), atoms, curvature, tol=0.5 * EXACT_TOLERANCE, progress=progress
+        problem, start, coordinates(), atoms, curvature, tol=0.5 * EXACT_TOLERANCE
     )
     note = "Concave maximisation with a duality gap per point; valid for every radius."
     return SensitivityBound(log_values, "exact", True, note, gap)
@@ -204,7 +200,6 @@ def _ascend_blocks(
     atoms: Atoms,
     curvature: float,
     tol: float,
-    progress: Progress | None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Ascend for all points: the least of the certificates, ``start`` and 1 (as logarithms), and the gaps.
 
@@ -229,6 +224,4 @@ def _ascend_blocks(
             )
             log_values[at] = np.minimum(log_values[at], constant + found.upper + slack)
             gap[at] = np.maximum(log_values[at] - (constant + found.lower), 0.0)
-        if progress is not None:
-            progress(rows.stop - rows.start)
     return log_values, gap

@@ -17,15 +17,13 @@ import scipy.sparse as sp
 from scipy.spatial.distance import cdist
 
 from .bound import SensitivityBound, log_shares, rounding_slack
-from .gaussian import Cells, Progress
+from .gaussian import Cells
 from .points import GEMM_BLOCK_BYTES, Points, row_slices, squared_norms
 
 Metric = str | Callable[[np.ndarray, np.ndarray], float]
 
 
-def laplacian_cells(
-    points: Points, shares: np.ndarray, summary: Cells, progress: Progress | None = None
-) -> SensitivityBound:
+def laplacian_cells(points: Points, shares: np.ndarray, summary: Cells) -> SensitivityBound:
     r"""A certificate from k cells, O(n k d).
 
     .. math:: s(p) \le w_p \Big/ \sum_j W_j \exp\bigl( -\sqrt{|p-\mu_j|^2 + V_j} \bigr)
@@ -41,8 +39,6 @@ def laplacian_cells(
         distances += block.sq_norms[:, None]
         np.sqrt(np.maximum(distances, 0.0, out=distances), out=distances)
         log_values[rows] -= _log_density(distances, summary.mass)
-        if progress is not None:
-            progress(rows.stop - rows.start)
     # distances err by the root of the rounding of their squares
     log_values += 1e-7 * points.rounding_norm + rounding_slack(0.0, 0.0)
     note = f"Jensen's inequality in {len(summary.mass)} cells; valid for every query."
@@ -50,25 +46,27 @@ def laplacian_cells(
 
 
 def laplacian_exact(
-    points: Points, shares: np.ndarray, metric: Metric = "euclidean", progress: Progress | None = None
+    points: Points,
+    shares: np.ndarray,
+    metric: Metric = "euclidean",
+    among: tuple[Points, np.ndarray] | None = None,
 ) -> SensitivityBound:
     """The sensitivities themselves, O(n^2 d) time, one block of distances in memory.
 
-    Other metrics than the Euclidean are measured between rows of the data as given, divided by the scale.
+    Other metrics than the Euclidean are measured between rows of the data as given, divided by the scale. ``among`` are
+    all points and their shares, where ``points`` holds only some of them.
     """
     log_values = log_shares(shares)
-    own = points.take(np.arange(points.n)) if not points.is_sparse else None
-    for rows in row_slices(points.n, 24.0 * (points.n + points.d), GEMM_BLOCK_BYTES):
+    everything, all_shares = (points, shares) if among is None else among
+    own = everything.take(np.arange(everything.n)) if not points.is_sparse and metric == "euclidean" else None
+    for rows in row_slices(points.n, 24.0 * (everything.n + points.d), GEMM_BLOCK_BYTES):
         if metric != "euclidean":
-            assert isinstance(points.X, np.ndarray)
-            distances = cdist(points.X[rows], points.X, metric=metric) / points.scale
+            distances = cdist(points.X[rows], everything.X, metric=metric) / points.scale
         elif own is None:
-            distances = _sparse_distances(points, rows)
+            distances = _sparse_distances(points, rows, everything)
         else:
-            distances = euclidean_distances(own[rows], own)
-        log_values[rows] -= _log_density(distances, shares)
-        if progress is not None:
-            progress(rows.stop - rows.start)
+            distances = euclidean_distances(points.gather(rows).dense(), own)
+        log_values[rows] -= _log_density(distances, all_shares)
     # a square that has lost six digits (a closer pair is measured directly) errs by 1e-13 of the norms in its root
     log_values += rounding_slack(0.0, 0.0) + 1e-12 * points.rounding_norm
     note = "The triangle inequality, an equality at the point itself; valid for every query."
@@ -98,17 +96,16 @@ def euclidean_distances(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return np.sqrt(squares, out=squares)
 
 
-def _sparse_distances(points: Points, rows: slice) -> np.ndarray:
+def _sparse_distances(points: Points, rows: slice, others: Points) -> np.ndarray:
     """(b, n) distances between sparse rows, a block against all, as :func:`euclidean_distances`; the centre cancels."""
-    everything = sp.csr_array(points.X, dtype=np.float64) / points.scale
-    mine = everything[rows]
-    norms = np.asarray(everything.multiply(everything).sum(axis=1)).ravel()
-    scale = norms[rows, None] + norms
+    mine, everything = (sp.csr_array(X, dtype=np.float64) / points.scale for X in (points.X[rows], others.X))
+    own_norms, norms = (np.asarray(S.multiply(S).sum(axis=1)).ravel() for S in (mine, everything))
+    scale = own_norms[:, None] + norms
     squares = (mine @ everything.T).toarray()
     squares *= -2.0
     squares += scale
     close = np.nonzero(squares <= 1e-6 * scale)
-    bytes_per_pair = 64.0 * everything.nnz / points.n
+    bytes_per_pair = 64.0 * everything.nnz / others.n
     for part in row_slices(len(close[0]), bytes_per_pair, GEMM_BLOCK_BYTES):
         difference = mine[close[0][part]] - everything[close[1][part]]
         squares[close[0][part], close[1][part]] = np.asarray(

@@ -136,13 +136,10 @@ class LiftSurvey(Survey):
         log_u = log_w - log_c
         self.add(lifted, self.lift.power * log_u)
         self.log_sum = float(np.logaddexp(self.log_sum, logsumexp(log_u)))
-        if (
-            self.lift.kind == "printed"
-        ):  # at R >= 1 the inequality is strict by far: it needs no slack for rounding
-            held = norms[log_w > -np.inf]
-            self.is_covered &= bool(
-                np.all(_printed(held, self.lift.radius) >= _reach(held, self.lift.radius))
-            )
+        if self.lift.kind == "printed":
+            held, R = norms[log_w > -np.inf], self.lift.radius
+            # at R >= 1 the inequality is strict by far: it needs no slack for rounding
+            self.is_covered &= bool(np.all(_printed(held, R) >= _reach(held, R)))
 
     def merge(self, other: Survey) -> None:
         """Add the survey of later points."""
@@ -239,18 +236,3 @@ def paper_scores(
     )
     log_values = np.concatenate([bound.log_values(block) for block in blocks()])
     return SensitivityBound(log_values, bound.name, bound.is_certified, bound.note)
-
-
-def algorithm1(points: Points, weights: np.ndarray, radius: float) -> SensitivityBound:
-    """Compute Algorithm 1 as printed."""
-    return paper_scores(points, weights, "paper", radius)
-
-
-def lemma(points: Points, weights: np.ndarray, radius: float) -> SensitivityBound:
-    """Compute the lemma for the Gaussian."""
-    return paper_scores(points, weights, "lemma", radius)
-
-
-def laplacian_lemma(points: Points, weights: np.ndarray) -> SensitivityBound:
-    """Compute the lemma for the Laplacian."""
-    return paper_scores(points, weights, "laplacian")

@@ -37,6 +37,11 @@ def squared_norms(rows: np.ndarray) -> np.ndarray:
     return np.einsum("ij,ij->i", rows, rows)
 
 
+def _members(weights: np.ndarray, groups: np.ndarray, k: int) -> sp.csr_array:
+    """(k, b) weights of the rows of each group."""
+    return sp.csr_array((weights, (groups, np.arange(len(weights)))), shape=(k, len(weights)))
+
+
 @dataclass(frozen=True)
 class DenseBlock:
     """Scaled rows of a dense matrix."""
@@ -55,6 +60,13 @@ class DenseBlock:
     def weighted_sum(self, coefficients: np.ndarray) -> np.ndarray:
         """(k, d) sums of the rows with coefficients (b, k)."""
         return coefficients.T @ self.rows
+
+    def group_sums(self, weights: np.ndarray, groups: np.ndarray | None, k: int) -> np.ndarray:
+        """(k, d) weighted sums of the rows of each group; ``groups`` is None if there is only one."""
+        if groups is None:
+            return self.weighted_sum(weights[:, None])
+        sums: np.ndarray = _members(weights, groups, k) @ self.rows
+        return sums
 
     def gram(self, other: Block) -> np.ndarray:
         """(b, b') inner products with the rows of another block of the same points."""
@@ -94,6 +106,13 @@ class SparseBlock:
     def weighted_sum(self, coefficients: np.ndarray) -> np.ndarray:
         """(k, d) sums of the rows with coefficients (b, k)."""
         return np.asarray(self.rows.T @ coefficients).T - np.outer(coefficients.sum(axis=0), self.shift)
+
+    def group_sums(self, weights: np.ndarray, groups: np.ndarray | None, k: int) -> np.ndarray:
+        """(k, d) weighted sums of the rows of each group; ``groups`` is None if there is only one."""
+        if groups is None:
+            return self.weighted_sum(weights[:, None])
+        members = _members(weights, groups, k)
+        return (members @ self.rows).toarray() - np.outer(members.sum(axis=1), self.shift)
 
     @cached_property
     def sq_norms(self) -> np.ndarray:
@@ -162,6 +181,17 @@ class Points:
         )
         for rows in row_slices(self.n, per_row, budget):
             yield rows, self.gather(rows)
+
+    def dot(self, others: np.ndarray) -> np.ndarray:
+        """(n, k) inner products with the rows of ``others`` (k, d)."""
+        return np.concatenate([block.dot(others) for _, block in self.blocks()])
+
+    def weighted_sum(self, coefficients: np.ndarray) -> np.ndarray:
+        """(k, d) sums of the rows with coefficients (n, k)."""
+        total = np.zeros((coefficients.shape[1], self.d))
+        for rows, block in self.blocks():
+            total += block.weighted_sum(coefficients[rows])
+        return total
 
     def subset(self, rows: np.ndarray) -> Points:
         """Some of the rows, in the same coordinates."""

@@ -9,12 +9,12 @@ from .network_models import RBFNetworkClassifier as RBFNetworkClassifier
 from .network_models import RBFNetworkRegressor as RBFNetworkRegressor
 from .network_results import NetworkComparison as NetworkComparison
 from .network_results import SignedCoreset as SignedCoreset
+from .options import SelectOptions as SelectOptions
 from .rbf import RBFCoreset as RBFCoreset
 from .result import Report as Report
 from .result import Selection as Selection
 from .result import check_output as check_output
 from .result import load_run as load_run
-from .selecting import Options as Options
 from .selecting import run as run
 from .selecting import select as select
 from .stream import StreamingCoreset as StreamingCoreset

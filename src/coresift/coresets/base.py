@@ -1,83 +1,70 @@
-"""What the coreset estimators share: fit the sensitivities once, draw from them as often as wanted."""
+"""What the coreset estimators share: fit the sensitivities once, draw from them as often as needed."""
 
 from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import singledispatch
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from .._containers import column_names
 from .._errors import InvalidInputError
 from .._progress import Progress, logger
 from .._validation import (
-    LARGEST_MAGNITUDE,
     check_budget,
     check_choice,
     check_count,
     check_features,
-    check_finite,
     check_generator,
     check_probability,
     check_seed,
-    check_weights,
     record_features,
 )
 from ..core.bound import SensitivityBound
 from ..core.draw import METHODS, DrawTable
-from ..core.points import Moments, Points, moments
+from ..core.gaussian import CELLS_TOLERANCE, EXACT_TOLERANCE
+from ..core.points import Points
 from ..core.sizes import SampleSize, finite, rounded_up
-from .coreset import Coreset, Guarantee, QueryBall
-from .geometry import check_bandwidth, check_reach, choose_scale
-from .improve import affine_rank, improved, normalized, pool_size
-from .scores import children, draw_scores, uniform_factor
+from ..rows.arrays import ArrayRows
+from ..rows.engines import SerialEngine
+from ..rows.rows import Rows
+from .coreset import Coreset
+from .fitting import BoundSpec, Prepared, Runner, prepare
+from .geometry import Geometry, Span, check_bandwidth
+from .improve import improved, normalized, pool_size
+from .scores import Collected, draw_scores, log_unit_of, uniform_factor
+from .values import Guarantee, QueryBall
 
-_NEARLY_ALL = 0.5  # a total of so many sensitivities a row leaves nothing to gain
+_NEARLY_ALL = 0.5  # a total of this many sensitivities a row leaves nothing to gain
 _AS_GOOD = 1.5  # plain sampling that needs at most this factor more points is called as good
 _STATED_DELTA = 0.05
-
-
-@dataclass(frozen=True)
-class FitContext:
-    """What a bound may use: the data in scaled coordinates and what one look at it gave."""
-
-    points: Points
-    shares: np.ndarray  # weights divided by their sum
-    sq_norms: np.ndarray  # |z|^2
-    second_moment: float  # of the shares about the centre, scaled: their variance if the centre is their mean
-    center_error: float  # how far the centre may be from the mean, scaled
-    rng: np.random.Generator
-    targets: np.ndarray | None = None  # (n, K), where the loss has targets
-    from_mean: np.ndarray | None = None  # distances from the mean of the shares, where it is not the centre
+_TOLERANCES = {"exact": EXACT_TOLERANCE, "cells": CELLS_TOLERANCE}
+_RANK_OPERATIONS = 1e11  # limit on the cost of finding the dimension of the data
+LOADED_BYTES = 2e9  # rows of files above this are mapped from a temporary file where all are needed at once
 
 
 @dataclass(frozen=True)
 class Fit:
-    """What was found of the data, by whatever way, before anything is set."""
+    """The result of the passes, before anything is set."""
 
-    center: np.ndarray
-    scale: float
+    geometry: Geometry
     bound: SensitivityBound
-    total_weight: float
+    weights: np.ndarray
     floor: np.ndarray  # the least scores, as shares
     carried: np.ndarray  # the weights that a draw carries
-    context: FitContext | None = None  # None where the rows are not in memory
-
-
-@singledispatch
-def fit_elsewhere(
-    X: Any, estimator: SensitivityCoreset, sample_weight: Any, rng: np.random.Generator
-) -> Fit | None:
-    """Fit what is no array: layers above register their sources of rows here."""
-    return None
+    prepared: Prepared | None = None
+    targets: np.ndarray | None = None  # (n, K), if the loss has targets
 
 
 class SensitivityCoreset(BaseEstimator):
-    """Base of the estimators: validation, geometry, drawing. A subclass gives the loss and its bounds."""
+    """Base of the estimators: passes, draws, sizes. A subclass gives the loss and its parameters."""
 
     loss: str
 
@@ -94,95 +81,76 @@ class SensitivityCoreset(BaseEstimator):
 
         Parameters
         ----------
-        X : array-like, frame or sparse matrix of shape (n, d), or source of rows
+        X : array-like, frame or sparse matrix of shape (n, d), or Rows
             Not copied. A reference is kept for ``reweight``, ``refine`` and ``sample_size``, but not in pickles.
-            A source (:func:`coresift.open_rows`) is read in passes and may be larger than memory.
+            Rows of files (:func:`coresift.open_rows`) are read in passes and may be larger than memory.
         y : ignored
             Present by the conventions of scikit-learn.
         sample_weight : array-like of shape (n,), optional
-            Non-negative weights of the rows; a row of weight zero is never drawn.
+            Non-negative weights of the rows; a row of weight zero is never drawn. The weights of files are a column:
+            pass ``weight`` to :func:`coresift.open_rows`.
         """
-        from . import fit as _  # noqa: F401 - registers the fit on Rows, until both are one
+        self.check_parameters()
+        if isinstance(X, Rows):
+            if sample_weight is not None:
+                raise InvalidInputError(
+                    "sample_weight does not go with Rows: name the column of the weights when the rows are opened."
+                )
+            rows = X
+        else:
+            checked, names = check_features(X, estimator=self, finite=False), column_names(X)
+            rows = ArrayRows(checked, sample_weight, names=None if names is None else list(map(str, names)))
+        self.fit_rows(self._runner(rows), X, y)
+        return self
 
-        self._check_parameters()
-        geometry_rng, order_rng, draw_rng = children(check_generator(self.random_state), 3)
-        fit = fit_elsewhere(X, self, sample_weight, geometry_rng)
-        if fit is None:
-            fit = self._fit_array(X, y, sample_weight, geometry_rng)
-        scores, log_unit = draw_scores(fit.bound, fit.floor)
+    def fit_rows(self, runner: Runner, X: Any = None, y: Any = None, *, is_sampled: bool = False) -> Fit:
+        """Fit with the engine and the progress of ``runner``; ``X`` are the rows as the caller gave them."""
+        fit_rng, order_rng, draw_rng = children(check_generator(self.random_state), 3)
+        fit = self._find(runner, fit_rng, y, is_sampled)
+        bound, geometry = fit.bound, fit.geometry
+        log_unit = log_unit_of(bound.log_values)
+        scores = draw_scores(bound.log_values, fit.floor, log_unit)
         # a weight too small to have a share of the total counts as none
         table = DrawTable(scores, np.where(fit.floor > 0, fit.carried, 0.0), order_rng)
 
         # nothing is set before everything is known: a fit that fails leaves the estimator as it was
-        if fit.context is not None:
-            record_features(self, X)
+        if X is None or isinstance(X, Rows):
+            self.n_features_in_ = runner.rows.d
         else:
-            self.n_features_in_ = len(fit.center)
-        bound = fit.bound
-        self.center_ = fit.center
+            record_features(self, X)
+        self.center_, self.scale_ = geometry.center, geometry.scale
         if hasattr(self, "radius"):
-            self.radius_ = float(
-                self.radius
-            )  # of the fit: changing the parameter afterwards changes no guarantee
-        self.scale_ = fit.scale
+            # of the fit: changing the parameter afterwards changes no guarantee
+            self.radius_ = float(self.radius)
         self.sensitivities_ = bound.values
         self.total_sensitivity_ = float(self.sensitivities_.sum())
-        self.bound_ = bound.name
-        self.is_certified_ = bound.is_certified
-        self.bound_note_ = bound.note
-        self.duality_gap_ = bound.gap
-        self.n_unconverged_ = (
-            None if bound.gap is None else int(np.sum(bound.gap > self._tolerance(bound.name)))
-        )
+        self.bound_, self.is_certified_, self.bound_note_ = bound.name, bound.is_certified, bound.note
+        self.duality_gap_ = gap = bound.gap
+        self.n_unconverged_ = None if gap is None else int(np.sum(gap > _TOLERANCES[bound.name]))
         self.uniform_factor_ = uniform_factor(scores, fit.floor)
-        self._draw_total = float(scores.sum()) * float(np.exp(log_unit))
-        self._input_weight = fit.total_weight
-        self._total_weight = float(fit.carried.sum())
-        self._table = table
-        context = fit.context
-        self._data = None if context is None else (context.points, context.shares, context.targets)
-        self._draw_rng = draw_rng
-        if context is not None:
-            self._record(context, bound)
+        self._draw_total = float(scores.sum()) * math.exp(min(log_unit, 700.0))
+        self._input_weight, self._total_weight = float(fit.weights.sum()), float(fit.carried.sum())
+        self._table, self._draw_rng = table, draw_rng
+        self._rows, self._geometry = runner.rows, geometry
+        self._dimension: int | None = None
+        self._record(fit)
+        name = type(self).__name__
         if not bound.is_certified:
-            logger.warning(
-                "%s: bound %r is not a certificate here. %s", type(self).__name__, bound.name, bound.note
-            )
+            logger.warning("%s: bound %r is not a certificate here. %s", name, bound.name, bound.note)
         if self.n_unconverged_:
             logger.warning(
                 "%s: %d of %d points stopped before the duality gap closed; their bounds hold but are loose.",
-                type(self).__name__,
+                name,
                 self.n_unconverged_,
-                len(fit.floor),
+                len(scores),
             )
-        return self
+        return fit
 
-    def _fit_array(self, X: Any, y: Any, sample_weight: Any, geometry_rng: np.random.Generator) -> Fit:
-        """Check an array, look at it for its mean and distances, and bound its sensitivities."""
-        rows = check_features(X, estimator=self, finite=False)
-        weights = check_weights(sample_weight, rows.shape[0])
-        targets = self._checked_targets(y, rows.shape[0])
-        total_weight = float(weights.sum())
-        shares = weights / total_weight
-
-        found = moments(rows, shares)
-        if not np.isfinite(found.sq_norms).all() or found.unit > LARGEST_MAGNITUDE:
-            check_finite(rows, X)
-        scale = self._choose_scale(rows, found, shares, geometry_rng)
-        check_reach(found, scale)
-        points = Points(rows, found.mean, scale, found.max_norm / scale)
-        context = FitContext(
-            points,
-            shares,
-            found.scaled_sq_norms(scale),
-            found.scaled_variance(scale),
-            found.center_error / scale,
-            geometry_rng,
-            targets,
-        )
-        bound = self._bound(context)
-        floor, carried = self._carried(context, weights)
-        return Fit(found.mean, scale, bound, total_weight, floor, carried, context)
+    def _find(self, runner: Runner, rng: np.random.Generator, y: Any, is_sampled: bool) -> Fit:
+        """Run the passes."""
+        prepared = prepare(runner, self.spec(), rng, is_sampled=is_sampled)
+        bound, weights = runner.run("sensitivities", Collected(prepared.bound)).finish()
+        return Fit(prepared.geometry, bound, weights, weights / weights.sum(), weights, prepared)
 
     def sample(
         self,
@@ -201,20 +169,22 @@ class SensitivityCoreset(BaseEstimator):
         size : int or float
             A number of points, or a fraction of the rows in (0, 1], rounded up.
         method : {"systematic", "iid", "keys"}
-            ``systematic``: exactly ``size`` distinct points. ``iid``: the draw of the theorems; repeats are
-            merged, so fewer points may come out. ``keys``: exactly ``size`` distinct points, the same from
-            files, chunks or workers.
+            ``systematic``: exactly ``size`` distinct points; the default, because equal scores then give equal
+            weights that sum to the total exactly. ``iid``: the draw of the theorems; repeats are merged, so fewer
+            points may come out. ``keys``: exactly ``size`` distinct points, drawn without the scores of all rows in
+            memory; the default of :func:`coresift.select`, which keeps nothing per row.
         random_state : None, int or Generator
             None draws afresh at each call, in a sequence that the estimator's own ``random_state`` repeats. The seed
             used is kept in the result: ``random_state=core.seed`` draws the same coreset again.
         reweight : bool
             Replace the weights by the non-negative ones that minimise the discrepancy, and certify the result
-            (:meth:`Coreset.reweight`).
+            (:meth:`Coreset.reweight`). Needs all rows at once: those of files are loaded, above 2 GB into a temporary
+            file.
         refine : bool or int
             Draw a pool, choose from it greedily the points that lower the discrepancy most, and reweight. The
             certificate falls faster than one over the root of the size. True: four times ``size`` points, and at
-            least 4,000 (or all); an integer: so many times ``size``. Half of the pool is drawn by weight where
-            the total sensitivity is at most 10.
+            least 4,000 (or all); an integer: that many times ``size``. Half of the pool is drawn by weight if
+            the total sensitivity is at most 10. Needs all rows at once, like ``reweight``.
         normalize : bool
             Rescale the weights so that they sum to the data's total weight: less noise in totals, a bias of
             order 1/size.
@@ -243,9 +213,9 @@ class SensitivityCoreset(BaseEstimator):
             total_weight=self._total_weight,
         )
         if pool is not None or reweight:
-            points, shares, _ = self._fitted_data("reweight and refine")
             wide = None if pool is None else self._table.draw(pool, method, seed).indices
-            core = improved(core, points, shares, count, wide, self.verbose)
+            with self._loaded("reweight and refine") as (points, shares):
+                core = improved(core, points, shares, count, wide, self.verbose)
         return normalized(core) if normalize else core
 
     def sample_size(self, eps: float, delta: float = 0.05, *, n_queries: int | None = None) -> SampleSize:
@@ -256,14 +226,19 @@ class SensitivityCoreset(BaseEstimator):
         eps, delta : float in (0, 1)
             Relative error, and the probability with which the draw may miss it.
         n_queries : int, optional
-            Ask for so many queries, fixed before the draw, instead of all queries of the ball: a weaker guarantee that
-            needs fewer points.
+            Ask for that many queries, fixed before the draw, instead of all queries of the ball: a weaker guarantee
+            that needs fewer points.
 
         Returns
         -------
         SampleSize
             The smallest of the sizes that are proved, and which argument proves it; ``note`` says it in words,
             and whether it is smaller than the data.
+
+        Notes
+        -----
+        The dimension of the data is found in one more pass. The smallest sum in the ball needs all rows at once; for
+        files above 2 GB Jensen's inequality bounds it instead.
         """
         check_is_fitted(self, "sensitivities_")
         eps, delta = check_probability(eps, "eps"), check_probability(delta, "delta")
@@ -306,57 +281,69 @@ class SensitivityCoreset(BaseEstimator):
         """The probabilities of one draw, which sum to 1."""
         return self._table.scores / self._table.scores.sum()
 
-    def __getstate__(self) -> dict[str, Any]:
-        state = super().__getstate__()
-        return {name: value for name, value in state.items() if name != "_data"}
+    def spec(self) -> BoundSpec:
+        """The parameters of the bound, which have passed :meth:`check_parameters`."""
+        return BoundSpec(self.loss, self.bound, self.bandwidth, np.inf, self.n_cells, self.max_exact)
 
-    def _fitted_data(self, what: str) -> tuple[Points, np.ndarray, np.ndarray | None]:
-        """Points, shares and targets, where ``fit`` has been called on this very object."""
-        data: tuple[Points, np.ndarray, np.ndarray | None] | None = getattr(self, "_data", None)
-        if data is None:
-            raise InvalidInputError(
-                f"{what} need the data, which a copied or unpickled estimator does not carry, nor one of a source: fit "
-                "again. (A coreset has certify(X) and reweight(X), which take the data.)"
-            )
-        return data
-
-    def _sizes(self, eps: float, delta: float, n_queries: int | None) -> dict[str, float]:
-        """Candidates by name, not rounded; "plain" and "paper" are for comparison."""
-        t, (points, shares, _) = self._draw_total, self._fitted_data("sample sizes")
-        sizes = {} if n_queries is None else {"finite": finite(t, math.log(n_queries), eps, delta)}
-        if self._ball() is not None:
-            sizes |= self._ball_sizes(t, affine_rank(points, shares), points, shares, eps, delta)
-        elif n_queries is None:
-            raise InvalidInputError(
-                "sample sizes for all queries need metric='euclidean'; for another metric pass n_queries."
-            )
-        return sizes
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
-
-    def _check_parameters(self) -> None:
+    def check_parameters(self) -> None:
+        """Refuse parameters that are wrong whatever the data."""
         check_bandwidth(self.bandwidth)
         check_choice(self.bound, "bound", self._bounds())
         check_count(self.n_cells, "n_cells")
         if self.max_exact is not None:
             check_count(self.max_exact, "max_exact")
 
-    def _checked_targets(self, y: Any, n_samples: int) -> np.ndarray | None:
-        """(n, K) targets, for a loss that has them."""
-        return None
+    def __getstate__(self) -> dict[str, Any]:
+        state = super().__getstate__()
+        return {name: value for name, value in state.items() if name not in ("_rows", "_targets")}
 
-    def _carried(self, context: FitContext, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The least scores, as shares of the sums that are kept, and the weights that a draw carries."""
-        return context.shares, weights
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
 
-    def _record(self, context: FitContext, bound: SensitivityBound) -> None:
-        """Set what a subclass knows of its bound besides, at the end of ``fit``."""
+    def _runner(self, rows: Rows) -> Runner:
+        return Runner(rows, SerialEngine(rows), partial(Progress, verbose=self.verbose))
 
-    def _choose_scale(self, X: Any, found: Moments, shares: np.ndarray, rng: np.random.Generator) -> float:
-        return choose_scale(self.bandwidth, X, found, shares, rng)
+    def _fitted_rows(self, what: str) -> Rows:
+        """The rows, if ``fit`` was called on this very object."""
+        rows: Rows | None = getattr(self, "_rows", None)
+        if rows is None:
+            raise InvalidInputError(
+                f"{what} need the data, which a copied or unpickled estimator does not carry: fit again. "
+                "(A coreset has certify(X) and reweight(X), which take the data.)"
+            )
+        return rows
+
+    @contextmanager
+    def _loaded(self, what: str) -> Iterator[tuple[Points, np.ndarray]]:
+        """All rows as points, and their shares of the weight."""
+        geometry: Geometry = self._geometry
+        with self._fitted_rows(what).load(LOADED_BYTES) as block:
+            points = Points(block.X, geometry.center, geometry.scale, geometry.max_norm)
+            yield points, block.weights / self._input_weight
+
+    def _affine_rank(self) -> int:
+        """The dimension of the rows' affine hull, or an upper bound where finding it would take long."""
+        if self._dimension is None:
+            rows, geometry = self._fitted_rows("sample sizes"), self._geometry
+            most = max(min(rows.d, int(geometry.counts.sum()) - 1), 1)
+            if most > 1 and float(rows.n + rows.d) * rows.d**2 <= _RANK_OPERATIONS:
+                most = min(most, self._runner(rows).run("dimension", Span(geometry)).rank())
+            self._dimension = most
+        return self._dimension
+
+    def _sizes(self, eps: float, delta: float, n_queries: int | None) -> dict[str, float]:
+        """Candidates by name, not rounded; "plain" and "paper" are for comparison."""
+        t = self._draw_total
+        sizes = {} if n_queries is None else {"finite": finite(t, math.log(n_queries), eps, delta)}
+        if self._ball() is not None:
+            sizes |= self._ball_sizes(t, self._affine_rank(), eps, delta)
+        elif n_queries is None:
+            raise InvalidInputError(
+                "sample sizes for all queries need metric='euclidean'; for another metric pass n_queries."
+            )
+        return sizes
 
     def _guarantee(self, method: str, count: int) -> Guarantee | None:
         """Bernstein's inequality for each single query, which needs independent draws."""
@@ -371,29 +358,19 @@ class SensitivityCoreset(BaseEstimator):
         radius = None if ball is None else ball.radius
         return Guarantee("single", eps, _STATED_DELTA, "Bernstein", radius, count, self._draw_total)
 
-    def _refuse_large(self, n: int) -> None:
-        if self.max_exact is not None and n > self.max_exact:
-            raise InvalidInputError(
-                f"bound='exact' compares every row with every other: n_samples = {n} exceeds max_exact = "
-                f"{self.max_exact}. Use bound='cells', or pass max_exact=None to force it."
-            )
-
-    def _progress(self, label: str, n: int) -> Progress:
-        return Progress(label, n, self.verbose)
-
-    @abstractmethod
-    def _bound(self, context: FitContext) -> SensitivityBound: ...
+    def _record(self, fit: Fit) -> None:
+        """Set what a subclass adds at the end of ``fit``."""
 
     @abstractmethod
     def _bounds(self) -> tuple[str, ...]: ...
 
     @abstractmethod
-    def _tolerance(self, bound_name: str) -> float: ...
-
-    @abstractmethod
     def _ball(self) -> QueryBall | None: ...
 
     @abstractmethod
-    def _ball_sizes(
-        self, t: float, dimension: int, points: Points, shares: np.ndarray, eps: float, delta: float
-    ) -> dict[str, float]: ...
+    def _ball_sizes(self, t: float, dimension: int, eps: float, delta: float) -> dict[str, float]: ...
+
+
+def children(rng: np.random.Generator, count: int) -> list[np.random.Generator]:
+    """Independent generators made from ``rng``, whatever it was made from."""
+    return [np.random.default_rng(seed) for seed in rng.integers(0, 2**63, size=(count, 2))]

@@ -1,4 +1,4 @@
-"""Budgets as users write them, and the sizes that a target error needs."""
+"""Budgets and sizes of memory as users write them."""
 
 from __future__ import annotations
 
@@ -6,12 +6,8 @@ import re
 from decimal import Decimal
 from typing import Any
 
-import numpy as np
-
 from .._errors import InvalidInputError
 from .._validation import check_budget
-from ..core.sizes import covering, covering_laplacian, dimension_free, rounded_up
-from .survey import Geometry
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 
@@ -60,34 +56,3 @@ def parse_bytes(text: Any, name: str) -> float:
     if value <= 0:
         raise InvalidInputError(f"{name} = {text!r} must be a size such as 500MB or 4GB.")
     return value
-
-
-def size_for_error(
-    loss: str,
-    radius: float,
-    geometry: Geometry,
-    scores: np.ndarray,
-    shares: np.ndarray,
-    total: float,
-    eps: float,
-    delta: float,
-) -> tuple[int, str]:
-    """Independent draws for a relative error at all queries of the ball, and the argument that proves it.
-
-    The floor of the sum is Jensen's, ``exp(-V - R^2)``; the dimension is that of space. Both are safe, if not the best
-    that an estimator can find in memory.
-    """
-    d = len(geometry.center)
-    t = float(scores.sum())  # scores have any scale, which t w/s is free of; ``total`` is that of the bounds
-    relief = np.divide(shares, scores, out=np.zeros(len(shares)), where=shares > 0)
-    if loss == "laplacian":
-        return rounded_up(covering_laplacian(total, d, geometry.max_norm, eps, delta)), "covering"
-    floor = float(np.exp(-geometry.variances[0] - (radius + geometry.center_error) ** 2))
-    sizes = {
-        "covering": covering(total, d, radius, geometry.max_norm, eps, delta),
-        "dimension-free": dimension_free(
-            t * float(relief.max()), t * float(shares @ relief), floor, eps, delta
-        ),
-    }
-    argument = min(sizes, key=sizes.__getitem__)
-    return rounded_up(sizes[argument]), argument

@@ -49,7 +49,7 @@ class Certifier:
         check_choice(self.method, "method", ("auto", "exact", "sampled"))
         check_count(self.n_sampled, "n_sampled", minimum=2)
         check_probability(self.delta, "delta")
-        check_generator(self.random_state)
+        object.__setattr__(self, "random_state", check_generator(self.random_state))
 
     def __call__(
         self,
@@ -65,7 +65,7 @@ class Certifier:
             label = "certificate from all pairs of rows (method='sampled' is faster)"
             return certify_exact(*problem, Progress(label, points.n, self.verbose))
         # the confidence needs samples independent of the subset, which may have been drawn from the same seed
-        rng = np.random.default_rng(check_generator(self.random_state).integers(2**63, size=4))
+        rng = np.random.default_rng(self.random_state.integers(2**63, size=4))
         progress = Progress("certificate", min(self.n_sampled + len(subset), points.n), self.verbose)
         return certify_sampled(*problem, int(self.n_sampled), float(self.delta), rng, progress)
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..core.points import Points, squared_norms
+from ..core.points import squared_norms
 from ..rows.rows import Block
 from .fitting import Sample
-from .survey import Geometry
+from .geometry import Geometry
 
 _SAFE_EXPONENT = 600.0
 
@@ -38,9 +38,9 @@ class QuerySums:
 
     def update(self, block: Block) -> None:
         """Add a block of rows."""
-        first, last = np.searchsorted(self.rows, (block.start, block.start + len(block.X)))
+        first, last = np.searchsorted(self.rows, (block.start, block.start + block.n))
         own = self.rows[first:last] - block.start
-        points = Points(block.X, self.geometry.center, self.geometry.scale, self.geometry.max_norm)
+        points = self.geometry.points(block.X)
         for rows, scaled in points.blocks(extra_columns=2 * len(self.queries), budget=1 << 22):
             exponents = scaled.dot(self.queries)
             exponents *= -2.0
@@ -75,8 +75,8 @@ def random_queries(
     reach = radius if np.isfinite(radius) else max(geometry.max_norm, 1.0)
     inside = rng.standard_normal((count // 2, d))
     inside *= reach * rng.random((len(inside), 1)) ** (1.0 / d) / np.sqrt(squared_norms(inside))[:, None]
-    picks = rng.integers(len(sample.X), size=count - len(inside))
-    rows = (sample.X[picks].astype(np.float64) - geometry.center) / geometry.scale
+    picks = rng.integers(len(sample.weights), size=count - len(inside))
+    rows = geometry.points(sample.X).take(picks)
     norms = np.sqrt(squared_norms(rows))
     rows *= np.minimum(1.0, reach / np.maximum(norms, reach))[:, None]
     return np.concatenate([inside, rows])

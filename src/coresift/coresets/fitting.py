@@ -1,12 +1,11 @@
-"""From a source to its bound: passes that find centre, bandwidth and cells, as the estimators find them in memory."""
+"""From rows to a bound: the passes that find centre, bandwidth, cells and atoms. The same for arrays and files."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, field
-from types import SimpleNamespace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -14,52 +13,83 @@ import numpy as np
 from .._errors import InvalidInputError
 from .._progress import Progress
 from .._validation import LARGEST_MAGNITUDE, LARGEST_RATIO
+from ..core.points import Matrix, squared_norms
 from ..rows.engines import Engine, OnRows, Pass, run_pass
-from ..rows.rows import Block, Rows, block_rows
-from .geometry import MEDIAN_SAMPLE, cells_sample_size, kmeans_centers, median_distance
-from .laplacian import LaplacianCoreset
-from .rbf import RBFCoreset
-from .row_bounds import ClosedForm, GaussianCells, GroupCells, LaplacianCells, RowBound
-from .survey import Geometry, Reach, Survey
+from ..rows.rows import Block, Rows
+from .bounds import (
+    ClosedForm,
+    GaussianCells,
+    GaussianExact,
+    GroupCells,
+    LaplacianCells,
+    LaplacianExact,
+    RowBound,
+)
+from .geometry import (
+    MEDIAN_SAMPLE,
+    Geometry,
+    MetricReach,
+    cell_centers,
+    cells_sample_size,
+    median_distance,
+)
+from .survey import LARGEST_SHIFT, Extent, Reach, Survey
+from .values import QueryBall
 
-S = TypeVar("S", bound=Pass)
-Estimator = RBFCoreset | LaplacianCoreset
+P = TypeVar("P", bound=Pass)
 OnPass = Callable[[str, int], OnRows]
-"""Told of the name of a pass and its rows when it begins; returns what is told of finished rows."""
+"""Told the name of a pass and its rows when it begins; returns what is told of finished rows."""
 
-_PEEKED_PIECES = 8
 _SAMPLES_PER_CLASS = 4
-_SMALLEST_SPREAD = 1e-140  # distances below it lose digits when squared
+_NEGLIGIBLE = 1e-3  # squared length of a mean that is as good as zero, in squared spreads
+_NEAR_ONE = 1.1  # a total cannot fall below 1: above this there is something to gain
+_CHEAP = {"exact": 2e10, "cells": 2e11}  # operations: a second, and some ten seconds, on one core
+_STEPS = {"gaussian": 10, "laplacian": 1}  # of an ascent, typically
 
 
 @dataclass
 class Runner:
-    """Runs passes over a source with an engine, and remembers how long each took."""
+    """Runs passes over rows with an engine, and records how long each took."""
 
-    source: Rows
+    rows: Rows
     engine: Engine
     on_pass: OnPass = Progress
     seconds: list[tuple[str, float]] = field(default_factory=list)
-    needs_reach: bool = False
-    prepared: Prepared | None = None
 
-    def run(self, label: str, prototype: S) -> S:
-        """The summary of all rows."""
+    def run(self, label: str, prototype: P) -> P:
+        """The pass over all rows."""
         started = time.perf_counter()
-        found = run_pass(self.engine, self.source, prototype, self.on_pass(label, self.source.n))
+        found = run_pass(self.engine, self.rows, prototype, self.on_pass(label, self.rows.n))
         self.seconds.append((label, time.perf_counter() - started))
         return found
+
+
+@dataclass(frozen=True)
+class BoundSpec:
+    """Which sensitivities are bounded, and how; see :class:`coresift.RBFCoreset`."""
+
+    loss: str
+    bound: str
+    bandwidth: Any
+    radius: float = np.inf
+    n_cells: int = 64
+    max_exact: int | None = None
+    metric: Any = "euclidean"
 
 
 @dataclass(frozen=True)
 class Sample:
     """Rows drawn in proportion to their weights; each stands for ``inverse_rates`` rows."""
 
-    X: np.ndarray
+    X: Matrix
     weights: np.ndarray
-    rows: np.ndarray
     groups: np.ndarray
     inverse_rates: np.ndarray
+
+    def log_values(self, bound: RowBound) -> np.ndarray:
+        """A bound at these rows."""
+        groups = None if len(bound.geometry.mass) == 1 else self.groups
+        return bound.log_values(Block(0, self.X, self.weights), groups)
 
 
 @dataclass(frozen=True)
@@ -69,102 +99,184 @@ class Prepared:
     geometry: Geometry
     bound: RowBound
     sample: Sample
-    labels: dict[Any, int] | None
-    """All labels in order, and their numbers."""
+    labels: dict[Any, int] | None  # all labels in order, and their numbers
 
 
-def peek(source: Rows) -> tuple[np.ndarray, float]:
-    """A guess of the mean from the first rows of a few pieces, and the seconds that reading a row took."""
-    started = time.perf_counter()
-    step = max(1, len(source.pieces) // _PEEKED_PIECES)
-    means, n = [], 0
-    for piece in source.pieces[::step][:_PEEKED_PIECES]:
-        with _closing(source.read(piece)) as chunks:
-            chunk = next(chunks)
-        rows = chunk.X[: block_rows(source.d)].astype(np.float64)
+def operations(bound: str, loss: str, n: int, d: int, n_cells: int) -> float:
+    """About how many operations a bound takes on n rows of d columns."""
+    if bound not in _CHEAP:
+        return 4.0 * n * d
+    atoms = n if bound == "exact" else min(n_cells, n)
+    width = d if bound == "exact" or loss == "laplacian" else min(d, atoms)
+    return 4.0 * n * atoms * (width + 8) * _STEPS[loss]
+
+
+def cheapest(spec: BoundSpec, n: int, d: int, total: float = np.inf) -> str:
+    """What "auto" means: the smallest bound that is cheap, and the closed form if that leaves little to gain.
+
+    ``total`` is the total of the closed form, if it is known.
+    """
+    if spec.metric != "euclidean":
+        return "exact"
+    if total <= _NEAR_ONE:
+        return "closed-form"
+    for bound, limit in _CHEAP.items():
+        is_allowed = bound != "exact" or spec.max_exact is None or n <= spec.max_exact
+        if is_allowed and operations(bound, spec.loss, n, d, spec.n_cells) <= limit:
+            return bound
+    return "closed-form" if spec.loss == "gaussian" else "cells"
+
+
+def survey_rows(runner: Runner, samples: dict[str, tuple[int, int]], by_label: bool) -> Survey:
+    """The survey of all rows: about the mean of the first block, and once more in other units if that fails."""
+    rows = runner.rows
+    near, is_short = _peek(rows)
+    found = runner.run("survey", Survey(near, samples, by_label, is_short=is_short))
+    mass = float(found.moments.mass.sum())
+    if not 0 < mass <= LARGEST_MAGNITUDE:
+        raise InvalidInputError(
+            f"{rows.name}: the weights sum to {mass:g}; the sum must be positive and at most {LARGEST_MAGNITUDE:g}."
+        )
+    if found.is_ordinary:
+        return found
+    extent = runner.run("extent", Extent(rows.d))
+    all_equal = np.array_equal(extent.low, extent.high)
+    again = Survey(
+        extent.low.astype(np.float64) if all_equal else near,
+        samples,
+        by_label,
+        unit=extent.unit,
+        all_equal=all_equal,
+    )
+    return runner.run("survey again", again)
+
+
+def first_block(rows: Rows) -> Block:
+    """The first rows; the rest is not read."""
+    with closing(rows.blocks()) as blocks:
+        return next(blocks)
+
+
+def _peek(rows: Rows) -> tuple[np.ndarray, bool]:
+    """The mean of the first block, and whether it is short compared with the block's spread."""
+    block = first_block(rows)
+    X = block.X[block.weights > 0] if (block.weights > 0).any() else block.X
+    if not isinstance(X, np.ndarray):
         with np.errstate(over="ignore", invalid="ignore"):
-            means.append(rows.mean(axis=0))
-        n += len(chunk.X)
-    mean = np.mean(means, axis=0)
-    usable = np.abs(mean) <= LARGEST_MAGNITUDE  # the survey will name what is not
-    return np.where(usable, mean, 0.0), (time.perf_counter() - started) / max(n, 1)
-
-
-@contextmanager
-def _closing(chunks: Iterator[Block]) -> Iterator[Iterator[Block]]:
-    try:
-        yield chunks
-    finally:
-        close = getattr(chunks, "close", None)
-        if close is not None:
-            close()
+            mean = np.asarray(X.mean(axis=0, dtype=np.float64)).ravel()
+        return np.where(np.abs(mean) <= LARGEST_MAGNITUDE, mean, 0.0), True
+    with np.errstate(over="ignore", invalid="ignore"):
+        # by differences from the first row: of equal rows the mean is that row to the last digit
+        first = X[0].astype(np.float64)
+        mean = first + (X - first).mean(axis=0)
+        mean = np.where(
+            np.abs(mean) <= LARGEST_MAGNITUDE, mean, 0.0
+        )  # the survey will name what is not finite
+        spread, length = float(squared_norms(X - mean).max()), float(mean @ mean)
+    if length <= _NEGLIGIBLE * spread:
+        mean = np.zeros(len(mean))  # as good a guess, and nothing is to be subtracted
+    return mean, length <= LARGEST_SHIFT * spread
 
 
 def prepare(
     runner: Runner,
-    estimator: Estimator,
+    spec: BoundSpec,
     rng: np.random.Generator,
     *,
+    ball: QueryBall | None = None,
     per_class: bool = False,
-    exact_reach: bool = False,
+    is_sampled: bool = False,
 ) -> Prepared:
-    """Everything up to the bound: a survey, the farthest row if it is needed and still unknown, the cells if wanted.
+    """Everything up to the bound: a survey, the farthest row if it is needed and still unknown, cells or atoms.
 
-    Randomness is used in the order in which ``estimator.fit`` uses it on an array.
+    ``ball`` gives centre and bandwidth; by default they are those of the rows. ``is_sampled``: draw the sample even
+    if the bound needs none.
     """
-    source = runner.source
-    samples = {}
-    if estimator.bandwidth == "median":
-        samples["median"] = (int(rng.integers(2**63)), MEDIAN_SAMPLE)
-    size = cells_sample_size(estimator.n_cells) * (_SAMPLES_PER_CLASS if per_class else 1)
-    samples["cells"] = (int(rng.integers(2**63)), size)
-    survey = runner.run("survey", Survey(peek(source)[0], samples, per_class))
-    mass = survey.moments.mass
-    if not np.isfinite(survey.moments.squares).all():
-        raise InvalidInputError(
-            f"{source.name}: rows are so large that squares of distances overflow; scale the columns first."
-        )
-    if not 0 < mass.sum() <= LARGEST_MAGNITUDE:
-        raise InvalidInputError(
-            f"{source.name}: the weights sum to {mass.sum():g}; it must be positive and at most {LARGEST_MAGNITUDE:g}."
-        )
-    center = (mass / mass.sum()) @ survey.moments.mean if len(mass) > 1 else survey.moments.mean[0]
-    max_norm, is_exact = survey.farthest(center)
-    if not is_exact and (estimator.bandwidth is None or exact_reach):
-        max_norm = float(np.sqrt(runner.run("farthest row", Reach(center)).square))
-    if max_norm < _SMALLEST_SPREAD and np.ptp(survey.samples["cells"].columns()["X"], axis=0).any():
-        raise InvalidInputError(
-            f"{source.name}: rows differ by less than {_SMALLEST_SPREAD:g}, so that squares of distances underflow; "
-            "scale the columns first."
-        )
-    scale = _scale(estimator, survey, center, max_norm)
-    if max_norm > LARGEST_RATIO * scale:
-        raise InvalidInputError(
-            f"bandwidth = {scale:.3g} is too small for {source.name}, which has a row about {max_norm:.3g} away from "
-            f"the mean; at most {LARGEST_RATIO:g} bandwidths are possible."
-        )
-    order = _sorted_labels(survey.labels) if source.has_labels else None
-    geometry = _geometry(survey, order if per_class else None, center, scale, max_norm)
+    rows, samples = runner.rows, {} if ball is not None else _median_sample(spec, rng)
+    size = cells_sample_size(spec.n_cells) * (_SAMPLES_PER_CLASS if per_class else 1)
+    seed = int(rng.integers(2**63))
+    if is_sampled or spec.bound in ("auto", "cells"):
+        samples["cells"] = (seed, size)
+    survey = survey_rows(runner, samples, per_class)
+    order = _sorted_labels(survey.labels) if rows.has_labels else None
+    geometry = find_geometry(runner, spec, survey, order if per_class else None, ball)
     sample = _sample(survey, order if per_class else None)
-    bound = _choose_bound(runner, estimator, geometry, sample, rng)
-    return Prepared(geometry, bound, sample, order)
+    return Prepared(geometry, _choose_bound(runner, spec, geometry, sample, rng), sample, order)
 
 
-def _scale(estimator: Estimator, survey: Survey, center: np.ndarray, max_norm: float) -> float:
-    if estimator.bandwidth is None:
-        # all rows equal: any unit will do. Their mean is off by rounding, which is no distance.
-        return max_norm if max_norm > _center_error(center) else 1.0
-    if estimator.bandwidth == "median":
-        drawn = survey.samples["median"].draws()[0].indices
-        columns = survey.samples["median"].columns()
-        X = columns["X"][np.isin(columns["row"], drawn)]
-        found: Any = SimpleNamespace(mean=center, max_norm=max_norm)
-        return median_distance(X, found, np.arange(len(X)))
-    return float(estimator.bandwidth)
+def geometry_of(runner: Runner, spec: BoundSpec, rng: np.random.Generator) -> Geometry:
+    """Centre and bandwidth of the rows, without a bound."""
+    survey = survey_rows(runner, _median_sample(spec, rng), False)
+    return find_geometry(runner, spec, survey, None, None)
 
 
-def _center_error(center: np.ndarray) -> float:
-    return 4.0 * float(np.finfo(np.float64).eps) * float(np.linalg.norm(center))
+def _median_sample(spec: BoundSpec, rng: np.random.Generator) -> dict[str, tuple[int, int]]:
+    if spec.bandwidth != "median":
+        return {}
+    return {"median": (int(rng.integers(2**63)), MEDIAN_SAMPLE)}
+
+
+def find_geometry(
+    runner: Runner, spec: BoundSpec, survey: Survey, order: dict[Any, int] | None, ball: QueryBall | None
+) -> Geometry:
+    """Centre, bandwidth and groups from a survey; the farthest row is looked for if it is still unknown."""
+    unit, moments = survey.unit, survey.moments
+    center = survey.near + unit * survey.center() if ball is None else ball.center
+    reach, is_exact = survey.farthest(center)
+    if not is_exact and ball is None and spec.bandwidth is None:
+        reach = float(np.sqrt(runner.run("farthest row", Reach(center, unit)).square)) * unit
+    scale = _scale(runner, spec, survey, center, reach) if ball is None else ball.scale
+    farthest = max(reach, float(np.sqrt(survey.reach)) * unit)
+    if not farthest <= LARGEST_RATIO * scale:
+        raise InvalidInputError(
+            f"bandwidth = {scale:.3g} is too small for {runner.rows.name}, which has a row about {farthest:.3g} away "
+            f"from the mean; at most {LARGEST_RATIO:g} bandwidths are possible."
+        )
+    arrange = slice(None) if order is None else np.argsort(_renumbered(survey, order))
+    mass, ratio = moments.mass[arrange], unit / scale
+    offsets = np.zeros_like(moments.mean)
+    if len(mass) > 1 or ball is not None:
+        offsets = ((survey.near - center) / unit + moments.mean[arrange]) * ratio
+        offsets[mass == 0] = 0.0
+    is_sparse = not isinstance(survey.far, np.ndarray)
+    length = float(np.linalg.norm(center / unit)) * ratio if center.any() else 0.0
+    max_norm = reach / scale
+    variances = np.array(moments.variance[arrange])
+    spread = variances > 0  # the ratio may be infinite where nothing is to be scaled
+    variances[spread] *= ratio
+    variances[spread] *= ratio
+    return Geometry(
+        center=center,
+        scale=scale,
+        max_norm=max_norm,
+        rounding_norm=max(max_norm, length) if is_sparse else max_norm,
+        center_error=0.0 if ball is not None else 4.0 * float(np.finfo(np.float64).eps) * length,
+        is_short=unit == 1.0 and length**2 <= LARGEST_SHIFT * max_norm**2 and 1e-120 < scale < 1e120,
+        labels=order,
+        counts=moments.counts[arrange],
+        mass=mass,
+        offsets=offsets,
+        variances=variances,
+    )
+
+
+def _scale(runner: Runner, spec: BoundSpec, survey: Survey, center: np.ndarray, reach: float) -> float:
+    """The bandwidth in units of the data: the farthest row (None), the median distance, or the number given."""
+    is_sparse = not isinstance(survey.far, np.ndarray)
+    if spec.metric != "euclidean" and is_sparse:
+        raise InvalidInputError(
+            f"metric = {spec.metric!r} needs dense rows; sparse rows have metric='euclidean' only."
+        )
+    if spec.bandwidth is None:
+        if spec.metric != "euclidean":
+            reach = runner.run("farthest row", MetricReach(center, spec.metric)).distance
+        return reach or 1.0  # all rows equal: any unit will do
+    if isinstance(spec.bandwidth, str):
+        pool = survey.samples["median"]
+        columns = pool.columns()
+        X = columns["X"][np.isin(columns["row"], pool.draws()[0].indices)]
+        return median_distance(X, center, reach or 1.0, spec.metric)
+    return float(spec.bandwidth)
 
 
 def _sorted_labels(labels: dict[Any, int]) -> dict[Any, int]:
@@ -182,89 +294,59 @@ def _renumbered(survey: Survey, order: dict[Any, int]) -> np.ndarray:
     return to
 
 
-def _geometry(
-    survey: Survey, order: dict[Any, int] | None, center: np.ndarray, scale: float, max_norm: float
-) -> Geometry:
-    moments = survey.moments
-    arrange = slice(None) if order is None else np.argsort(_renumbered(survey, order))
-    mass = moments.mass[arrange]
-    offsets = (moments.mean[arrange] - center) / scale
-    squares = np.divide(moments.squares[arrange], mass, out=np.zeros(len(mass)), where=mass > 0)
-    return Geometry(
-        center=center,
-        scale=scale,
-        max_norm=max_norm / scale,
-        center_error=_center_error(center) / scale,
-        labels=order,
-        counts=moments.counts[arrange],
-        mass=mass,
-        offsets=np.where(mass[:, None] > 0, offsets, 0.0),
-        variances=squares / scale**2,
-    )
-
-
 def _sample(survey: Survey, order: dict[Any, int] | None) -> Sample:
+    if "cells" not in survey.samples:
+        return Sample(np.zeros((0, len(survey.near))), np.zeros(0), np.zeros(0, dtype=np.int64), np.zeros(0))
     pool = survey.samples["cells"]
     columns, draw = pool.columns(), pool.draws()[0]
     kept = np.isin(columns["row"], draw.indices)
     weights = columns["weight"][kept]
-    groups = (
-        np.zeros(len(weights), dtype=np.int64)
-        if order is None
-        else _renumbered(survey, order)[columns["code"][kept]]
-    )
-    return Sample(columns["X"][kept], weights, draw.indices, groups, draw.weights / weights)
+    groups = np.zeros(len(weights), dtype=np.int64)
+    if order is not None:
+        groups = _renumbered(survey, order)[columns["code"][kept]]
+    return Sample(columns["X"][kept], weights, groups, draw.weights / weights)
 
 
 def _choose_bound(
-    runner: Runner, estimator: Estimator, geometry: Geometry, sample: Sample, rng: np.random.Generator
+    runner: Runner, spec: BoundSpec, geometry: Geometry, sample: Sample, rng: np.random.Generator
 ) -> RowBound:
-    n, d = runner.source.n, runner.source.d
-    chosen = estimator.bound
-    if isinstance(estimator, RBFCoreset):
-        closed = ClosedForm(geometry, float(estimator.radius))
+    n, d = runner.rows.n, runner.rows.d
+    is_gaussian, radius, chosen = spec.loss == "gaussian", spec.radius, spec.bound
+    if is_gaussian and chosen in ("auto", "closed-form"):
+        closed = ClosedForm(geometry, radius)
         if chosen == "auto":
-            chosen = estimator._cheapest(_total_from(sample, closed), n, d)
+            total = float(np.exp(sample.log_values(closed)) @ sample.inverse_rates)
+            chosen = cheapest(spec, n, d, total / len(geometry.mass))
         if chosen == "closed-form":
             return closed
     elif chosen == "auto":
-        chosen = "cells"
+        chosen = cheapest(spec, n, d)
     if chosen in ("paper", "lemma"):
         from .lewis_passes import lewis_bound
 
-        if isinstance(estimator, RBFCoreset):
-            return lewis_bound(runner.run, geometry, chosen, float(estimator.radius))
-        return lewis_bound(runner.run, geometry, "laplacian", 1.0)
+        return lewis_bound(
+            runner.run, geometry, chosen if is_gaussian else "laplacian", radius if is_gaussian else 1.0
+        )
     if chosen == "exact":
-        chosen = "cells"  # all pairs of rows: only "auto" comes here, and cells are the next best
-    kmeans_seed = int(rng.integers(2**31))
-    centers = [
-        _centers(sample.X[sample.groups == group], geometry, group, estimator.n_cells, kmeans_seed)
-        for group in range(len(geometry.mass))
-    ]
-    sums = runner.run("cells", GroupCells(geometry, centers)).sums
-    summaries = [group_sums.finish() for group_sums in sums]
-    if isinstance(estimator, RBFCoreset):
-        return GaussianCells(geometry, float(estimator.radius), summaries)
-    return LaplacianCells(geometry, summaries)
+        check_exact(spec, n)
+        with runner.rows.load() as everything:
+            if is_gaussian:
+                return GaussianExact(geometry, radius, everything)
+            return LaplacianExact(geometry, spec.metric, everything)
+    seed = int(rng.integers(2**31))
+    centers = []
+    for group in range(len(geometry.mass)):
+        X = sample.X[np.flatnonzero(sample.groups == group)]
+        own = cell_centers(X, geometry, spec.n_cells, seed) if X.shape[0] else geometry.offsets[group, None]
+        centers.append(own)
+    summaries = [sums.finish() for sums in runner.run("cells", GroupCells(geometry, centers)).sums]
+    return GaussianCells(geometry, radius, summaries) if is_gaussian else LaplacianCells(geometry, summaries)
 
 
-def _centers(X: np.ndarray, geometry: Geometry, group: int, n_cells: int, seed: int) -> np.ndarray:
-    """Centres of cells of a group in scaled coordinates: its mean, if the sample has no row of it."""
-    if len(X) == 0:
-        return geometry.offsets[group : group + 1]
-    scaled = (X.astype(np.float64) - geometry.center) / geometry.scale
-    if len(scaled) <= n_cells:
-        return scaled
-    return kmeans_centers(scaled, n_cells, seed)
-
-
-def _total_from(sample: Sample, bound: RowBound) -> float:
-    """The total of a bound, estimated from the sample."""
-    return float(np.exp(sample_log_values(sample, bound)) @ sample.inverse_rates)
-
-
-def sample_log_values(sample: Sample, bound: RowBound) -> np.ndarray:
-    """The bound at the rows of the sample."""
-    groups = None if len(bound.geometry.mass) == 1 else sample.groups
-    return bound.log_values(Block(0, sample.X, sample.weights, None), groups)
+def check_exact(spec: BoundSpec, n: int) -> None:
+    """Refuse to compare all rows with all others where they are too many."""
+    if spec.max_exact is not None and n > spec.max_exact:
+        raise InvalidInputError(
+            f"bound='exact' compares every row with every other: n_samples = {n} exceeds max_exact = "
+            f"{spec.max_exact}. Use bound='cells', or pass max_exact=None to force it."
+        )

@@ -3,28 +3,122 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.spatial.distance import pdist
+from scipy.spatial.distance import cdist, pdist
 
 from .._errors import InvalidInputError
-from .._validation import LARGEST_RATIO, check_positive
-from ..core.draw import finish_keys, key_candidates
-from ..core.points import Matrix, Moments, Points
+from .._validation import check_positive
+from ..core.points import BLOCK_BYTES, Matrix, Points, row_slices
+from ..core.rowwise import stacked_qr
+from ..rows.rows import Block
+from .survey import float_rows
 
 MEDIAN_SAMPLE = 1000
 _ROWS_PER_CELL = 40  # k-means centres are means of about this many rows: enough, since any partition is valid
 
 
-def weighted_rows(shares: np.ndarray, size: int, rng: np.random.Generator) -> np.ndarray:
-    """``size`` distinct rows drawn in proportion to ``shares``; all that have weight if they are fewer.
+@dataclass(frozen=True)
+class Geometry:
+    """Where the ball is, and the groups in its coordinates ``(x - center) / scale``; without labels one group."""
 
-    By keys, so that passes over files draw the same rows.
+    center: np.ndarray  # (d,) data units
+    scale: float
+    max_norm: float  # scaled, of a row of positive weight
+    rounding_norm: float  # scaled: its square bounds the numbers that are subtracted to get a squared norm
+    center_error: float  # scaled: how far the centre may be from the mean
+    is_short: bool  # whether squared norms may be expanded, which is faster
+    labels: dict[Any, int] | None  # number of the group of each label
+    counts: np.ndarray  # (g,) rows that have weight
+    mass: np.ndarray  # (g,) sums of weights
+    offsets: np.ndarray  # (g, d) means, scaled
+    variances: np.ndarray  # (g,) scaled
+
+    @property
+    def is_centred(self) -> bool:
+        """Whether there is one group, and the ball is around its mean."""
+        return len(self.mass) == 1 and not self.offsets.any()
+
+    def groups(self, block: Block) -> np.ndarray | None:
+        """The group of each row of a block; None if there is only one."""
+        if self.labels is None or block.labels is None:
+            return None
+        names = np.array([self.labels[name] for name in block.labels.names], dtype=np.int64)
+        return names[block.labels.codes]
+
+    def shares(self, block: Block, groups: np.ndarray | None) -> np.ndarray:
+        """Weights over the mass of the group."""
+        if groups is None:
+            return block.weights / self.mass[0]
+        mass = self.mass[groups]
+        return np.divide(block.weights, mass, out=np.zeros(len(mass)), where=mass > 0)
+
+    def points(self, X: Matrix) -> Points:
+        """Rows in the coordinates of the ball."""
+        return Points(float_rows(X), self.center, self.scale, self.max_norm)
+
+    def sq_norms(self, X: Matrix) -> np.ndarray:
+        """(b,) squared distances from the centre, scaled."""
+        if not (self.is_short and isinstance(X, np.ndarray)):
+            with np.errstate(over="ignore"):  # rows without weight may be anywhere
+                return np.concatenate(
+                    [rows.sq_norms for _, rows in self.points(X).blocks(budget=BLOCK_BYTES)]
+                )
+        squares = np.empty(len(X))
+        plain = Points(float_rows(X), np.zeros(len(self.center)), 1.0, np.inf)
+        for part in row_slices(len(X), 8.0 * X.shape[1], BLOCK_BYTES):
+            rows = plain.gather(part)
+            squares[part] = rows.sq_norms - 2.0 * rows.dot(self.center[None])[:, 0]
+        squares += self.center @ self.center
+        squares *= 1.0 / self.scale**2
+        return np.maximum(squares, 0.0, out=squares)
+
+
+class Span:
+    """R of the scaled rows of positive weight, by QR of stacked blocks. Its rank is the dimension of their hull.
+
+    Not weighted: a row of little weight spans a direction too. And by QR: in squares, as the Gram matrix has them,
+    directions below a part in 10^7 of the widest are lost, and a column with a value of 10^6 for "missing" has one.
     """
-    candidates = key_candidates(shares, shares, int(rng.integers(2**63)), 0, size)
-    return finish_keys(candidates, size).indices
+
+    def __init__(self, geometry: Geometry) -> None:
+        self.geometry = geometry
+        self.R = np.zeros((0, len(geometry.center)))
+
+    def update(self, block: Block) -> None:
+        """Add a block of rows."""
+        d = self.R.shape[1]
+        for part, rows in self.geometry.points(block.X).blocks(extra_columns=d):
+            self.R = stacked_qr([self.R, rows.dense()[block.weights[part] > 0]], d)
+
+    def merge(self, other: Span) -> None:
+        """Add the factor of later rows."""
+        self.R = stacked_qr([self.R, other.R], self.R.shape[1])
+
+    def rank(self) -> int:
+        """The dimension, at least 1."""
+        spectrum = np.linalg.svd(self.R, compute_uv=False)
+        noise = 1e-13 * np.sqrt(self.R.shape[1]) * spectrum.max(initial=0.0)
+        return max(1, int(np.sum(spectrum > noise)))
+
+
+class MetricReach:
+    """The largest distance from a centre of a row of positive weight, in another metric than the Euclidean."""
+
+    def __init__(self, center: np.ndarray, metric: Any) -> None:
+        self.center, self.metric, self.distance = center, metric, 0.0
+
+    def update(self, block: Block) -> None:
+        """Add a block of rows."""
+        distances = cdist(block.X, self.center[None], metric=self.metric)[:, 0]
+        self.distance = max(self.distance, float(distances.max(where=block.weights > 0, initial=0.0)))
+
+    def merge(self, other: MetricReach) -> None:
+        """Add the largest of other rows."""
+        self.distance = max(self.distance, other.distance)
 
 
 def cells_sample_size(n_cells: int) -> int:
@@ -41,53 +135,31 @@ def check_bandwidth(bandwidth: Any) -> None:
         check_positive(bandwidth, "bandwidth")
 
 
-def check_reach(found: Moments, scale: float) -> None:
-    """Refuse rows so far away, in bandwidths, that powers of their distance overflow."""
-    farthest = float(np.sqrt(found.sq_norms.max())) * found.unit
-    if not farthest <= LARGEST_RATIO * scale:
-        raise InvalidInputError(
-            f"bandwidth = {scale:.3g} is too small for X, which has a row {farthest:.3g} away from the mean; at most "
-            f"{LARGEST_RATIO:g} bandwidths are possible."
-        )
-
-
-def choose_scale(
-    bandwidth: Any, X: Matrix, found: Moments, shares: np.ndarray, rng: np.random.Generator
-) -> float:
-    """The bandwidth in units of the data: the farthest point (None), the median distance, or the number given."""
-    if bandwidth is None:
-        return found.max_norm or 1.0  # all points equal: any unit will do
-    if isinstance(bandwidth, str):
-        return median_distance(X, found, weighted_rows(shares, MEDIAN_SAMPLE, rng))
-    return float(bandwidth)
-
-
-def median_distance(X: Matrix, found: Moments, rows: np.ndarray) -> float:
-    """The median of the positive distances between ``rows``; 1 if there is none."""
-    unit = found.max_norm or 1.0
+def median_distance(X: Matrix, center: np.ndarray, unit: float, metric: Any = "euclidean") -> float:
+    """The median of the positive distances between rows; ``unit``, a typical distance, if there is none."""
+    if metric != "euclidean":
+        distances = cdist(X, X, metric=metric)
+        distances = distances[distances > 0]
+        return float(np.median(distances)) if len(distances) > 0 else 1.0
     if isinstance(X, np.ndarray):
-        distances = pdist((np.asarray(X[rows], dtype=np.float64) - found.mean) / unit)
+        distances = pdist((np.asarray(X, dtype=np.float64) - center) / unit)
     else:
-        sample = sp.csr_array(X[rows], dtype=np.float64) / unit
+        sample = sp.csr_array(X, dtype=np.float64) / unit
         gram = (sample @ sample.T).toarray()
         squares = gram.diagonal()[:, None] + gram.diagonal() - 2.0 * gram
-        distances = np.sqrt(np.maximum(squares[np.triu_indices(len(rows), 1)], 0.0))
+        distances = np.sqrt(np.maximum(squares[np.triu_indices(X.shape[0], 1)], 0.0))
     distances = distances[distances > 1e-12]
     return float(np.median(distances)) * unit if len(distances) > 0 else unit
 
 
-def cell_centers(points: Points, shares: np.ndarray, n_cells: int, rng: np.random.Generator) -> np.ndarray:
+def cell_centers(X: Matrix, geometry: Geometry, n_cells: int, seed: int) -> np.ndarray:
     """(k, d) centres in scaled coordinates, by k-means on a sample of rows; k is at most ``n_cells``."""
-    rows = weighted_rows(shares, cells_sample_size(n_cells), rng)
-    if len(rows) <= n_cells:
-        return points.take(rows)
-    sample = (
-        points.take(rows)
-        if not points.is_sparse
-        else sp.csr_matrix(points.X[rows], dtype=np.float64) / points.scale
-    )
-    centers = kmeans_centers(sample, n_cells, int(rng.integers(2**31)))
-    return centers - points.center / points.scale if points.is_sparse else centers
+    if X.shape[0] <= n_cells:
+        return geometry.points(X).take(np.arange(X.shape[0]))
+    if isinstance(X, np.ndarray):
+        return kmeans_centers(geometry.points(X).take(np.arange(len(X))), n_cells, seed)
+    centers = kmeans_centers(sp.csr_matrix(X, dtype=np.float64) / geometry.scale, n_cells, seed)
+    return centers - geometry.center / geometry.scale
 
 
 def kmeans_centers(sample: Any, n_cells: int, seed: int) -> np.ndarray:

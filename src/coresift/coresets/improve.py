@@ -12,7 +12,6 @@ from .._errors import InvalidInputError
 from ..core.discrepancy import potential
 from ..core.points import Points
 from ..core.quadrature import DENSE_LIMIT, chosen_rows, fitted_weights, interpolated_potentials
-from ..core.rowwise import stacked_qr
 from .certifying import Certifier, check_euclidean
 from .coreset import Coreset
 from .values import Guarantee
@@ -23,7 +22,6 @@ _SAMPLED_ROWS = 1 << 17  # least number of rows from which the potentials of a p
 _SAMPLED_FACTOR = 64  # the same, per point of the coreset
 _LARGE_FACTOR = 3  # data with this many times more rows are sampled: below, it saves little
 _SMALL_TOTAL = 10.0  # total sensitivity up to which every row matters to the certificate by its weight
-_RANK_OPERATIONS = 1e11  # limit on the cost of finding the rank
 
 
 def pool_size(refine: Any, size: int, n_samples: int) -> int | None:
@@ -110,17 +108,3 @@ def normalized(core: Coreset) -> Coreset:
     words = (*core.adjustments, "normalized")
     # the proofs were about the old weights
     return replace(core, weights=weights, adjustments=words, certificate=None, guarantee=None)
-
-
-def affine_rank(points: Points, shares: np.ndarray) -> int:
-    """Return the dimension of the points' affine hull, or an upper bound if finding it would take long."""
-    most = min(points.d, int(np.count_nonzero(shares)) - 1)
-    if most < 1 or float(points.n + points.d) * points.d**2 > _RANK_OPERATIONS:
-        return max(most, 1)
-    # Not weighted: a row of little weight spans a direction too. And by QR: in squares, as the Gram matrix has them,
-    # directions below a part in 10^7 of the widest are lost, and a column with a value of 10^6 for "missing" has one.
-    rows_that_count = (
-        block.dense()[shares[rows] > 0] for rows, block in points.blocks(extra_columns=points.d)
-    )
-    spectrum = np.linalg.svd(stacked_qr(rows_that_count, points.d), compute_uv=False)
-    return max(1, min(most, int(np.sum(spectrum > 1e-13 * np.sqrt(points.d) * spectrum[0]))))

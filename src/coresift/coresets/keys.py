@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import scipy.sparse as sp
 
 from ..core.draw import Draw, KeyCandidates, finish_keys, keys_of, merge_candidates, smallest
 
 _SLACK = 4096  # rows kept above twice what is needed before they are sorted out
+
+
+def stacked(parts: list[Any]) -> Any:
+    """Arrays, or sparse matrices, one below the other."""
+    return sp.vstack(parts, format="csr") if sp.issparse(parts[0]) else np.concatenate(parts)
 
 
 class KeyPool:
@@ -22,7 +30,7 @@ class KeyPool:
         self.bars = np.full(len(sizes), np.inf) if bars is None else bars.copy()
         self.guessed = bars is not None
         self.counts = np.zeros(len(sizes), dtype=np.int64)  # rows seen that could be drawn
-        self._parts: list[dict[str, np.ndarray]] = []
+        self._parts: list[dict[str, Any]] = []
         self._pending = 0
         self._is_compact = False
         self._limit = 2 * int(sizes.sum()) + _SLACK
@@ -33,7 +41,7 @@ class KeyPool:
         scores: np.ndarray,
         weights: np.ndarray,
         groups: np.ndarray | None = None,
-        **attached: np.ndarray,
+        **attached: Any,
     ) -> None:
         """Add rows numbered from ``start``; rows of ``attached`` arrays go with them."""
         keys = keys_of(scores, self.seed, start)
@@ -52,11 +60,11 @@ class KeyPool:
         )
         self._add(part)
 
-    def merge(self, other: KeyPool) -> None:
-        """Add what was kept of later rows."""
+    def merge(self, other: KeyPool, **renumbered: np.ndarray) -> None:
+        """Add what was kept of later rows; ``renumbered`` maps the entries of attached columns."""
         self.counts += other.counts
         for part in other._parts:
-            self._add(part)
+            self._add({**part, **{name: to[part[name]] for name, to in renumbered.items()}})
 
     def compact(self) -> None:
         """Keep no more than can win."""
@@ -80,7 +88,7 @@ class KeyPool:
         self.bars[full] = np.minimum(self.bars[full], key[order[ends[full]]])
         self._keep(columns, np.sort(kept))
 
-    def _keep(self, columns: dict[str, np.ndarray], kept: np.ndarray) -> None:
+    def _keep(self, columns: dict[str, Any], kept: np.ndarray) -> None:
         self._parts = [{name: values[kept] for name, values in columns.items()}]
         self._pending = len(kept)
 
@@ -90,7 +98,7 @@ class KeyPool:
         found = np.bincount(self.columns()["group"], minlength=len(self.sizes))
         return bool((found >= np.minimum(self.sizes + 1, self.counts)).all())
 
-    def columns(self) -> dict[str, np.ndarray]:
+    def columns(self) -> dict[str, Any]:
         """What is kept, by name, in the order of the rows; empty if there was nothing to keep."""
         self.compact()
         if not self._parts:
@@ -107,17 +115,17 @@ class KeyPool:
             found.append(finish_keys(merge_candidates([candidates], int(size)), int(size)))
         return found
 
-    def _add(self, part: dict[str, np.ndarray]) -> None:
+    def _add(self, part: dict[str, Any]) -> None:
         self._parts.append(part)
         self._is_compact = False
         self._pending += len(part["row"])
         if self._pending > self._limit:
             self.compact()
 
-    def _columns(self) -> dict[str, np.ndarray]:
+    def _columns(self) -> dict[str, Any]:
         if len(self._parts) == 1:
             return self._parts[0]
-        return {name: np.concatenate([part[name] for part in self._parts]) for name in self._parts[0]}
+        return {name: stacked([part[name] for part in self._parts]) for name in self._parts[0]}
 
 
 def guess_bars(

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from scipy.spatial.distance import cdist
 
 from .._errors import InvalidInputError
-from ..core import paper
-from ..core.bound import SensitivityBound
-from ..core.gaussian import cells
-from ..core.laplacian import laplacian_cells, laplacian_exact
-from ..core.points import Moments, Points, row_slices
 from ..core.sizes import covering_laplacian
-from .base import FitContext, SensitivityCoreset
-from .coreset import QueryBall
-from .geometry import cell_centers, weighted_rows
+from .base import SensitivityCoreset
+from .fitting import BoundSpec
+from .values import QueryBall
 
 # distances of SciPy that obey the triangle inequality, without which the bound does not hold
 _METRICS = ("euclidean", "cityblock", "chebyshev", "canberra", "hamming", "jaccard")
-_CHEAP_EXACT = 2e10
 
 
 class LaplacianCoreset(SensitivityCoreset):
@@ -66,8 +60,13 @@ class LaplacianCoreset(SensitivityCoreset):
         tags.input_tags.sparse = self.metric == "euclidean"
         return tags
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
+    def spec(self) -> BoundSpec:
+        """The parameters of the bound."""
+        return replace(super().spec(), metric=self.metric)
+
+    def check_parameters(self) -> None:
+        """Refuse parameters that are wrong whatever the data."""
+        super().check_parameters()
         if not callable(self.metric) and self.metric not in _METRICS:
             raise InvalidInputError(
                 f"metric = {self.metric!r} is not one of {', '.join(map(repr, _METRICS))}, nor a function of two rows."
@@ -80,54 +79,10 @@ class LaplacianCoreset(SensitivityCoreset):
     def _bounds(self) -> tuple[str, ...]:
         return ("auto", "exact", "cells", "paper")
 
-    def _tolerance(self, bound_name: str) -> float:
-        return 0.0
-
     def _ball(self) -> QueryBall | None:
         if self.metric != "euclidean":
             return None  # queries of another metric are not described by a ball
         return QueryBall("laplacian", self.center_, self.scale_, np.inf)
 
-    def _choose_scale(self, X: Any, found: Moments, shares: np.ndarray, rng: np.random.Generator) -> float:
-        if self.metric == "euclidean" or not (self.bandwidth is None or self.bandwidth == "median"):
-            return super()._choose_scale(X, found, shares, rng)
-        if not isinstance(X, np.ndarray):
-            raise InvalidInputError(
-                f"metric = {self.metric!r} needs a dense X; sparse rows have metric='euclidean' only."
-            )
-        if self.bandwidth is None:
-            reach = 0.0
-            for rows in row_slices(len(X), 8.0 * X.shape[1]):
-                distances = cdist(X[rows], found.mean[None], metric=self.metric)[:, 0]
-                reach = max(reach, float(distances.max(where=shares[rows] > 0, initial=0.0)))
-            return reach or 1.0
-        sample = X[weighted_rows(shares, 1000, rng)]
-        distances = cdist(sample, sample, metric=self.metric)
-        distances = distances[distances > 0]
-        return float(np.median(distances)) if len(distances) > 0 else 1.0
-
-    def _ball_sizes(
-        self, t: float, dimension: int, points: Points, shares: np.ndarray, eps: float, delta: float
-    ) -> dict[str, float]:
-        return {"covering": covering_laplacian(t, dimension, points.max_norm, eps, delta)}
-
-    def _bound(self, context: FitContext) -> SensitivityBound:
-        points, shares = context.points, context.shares
-        if self.bound == "paper":
-            return paper.laplacian_lemma(points, shares)
-        chosen = self.bound
-        if chosen == "auto":
-            cheap = 4.0 * points.n * points.n * (points.d + 8) <= _CHEAP_EXACT
-            chosen = "exact" if cheap or self.metric != "euclidean" else "cells"
-        if chosen == "exact":
-            if self.metric != "euclidean" and points.is_sparse:
-                raise InvalidInputError(
-                    f"metric = {self.metric!r} needs a dense X; sparse rows have metric='euclidean' only."
-                )
-            self._refuse_large(points.n)
-            return laplacian_exact(
-                points, shares, self.metric, self._progress("exact sensitivities", points.n)
-            )
-        centers = cell_centers(points, shares, self.n_cells, context.rng)
-        summary = cells(points, shares, centers, self._progress("cells", points.n))
-        return laplacian_cells(points, shares, summary, self._progress("sensitivities from cells", points.n))
+    def _ball_sizes(self, t: float, dimension: int, eps: float, delta: float) -> dict[str, float]:
+        return {"covering": covering_laplacian(t, dimension, self._geometry.max_norm, eps, delta)}

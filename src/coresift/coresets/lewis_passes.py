@@ -9,9 +9,9 @@ import numpy as np
 from ..core.bound import log_shares
 from ..core.lewis_passes import Run
 from ..core.paper import PaperBound, paper_bound
-from ..core.points import Points
 from ..rows.rows import Block
-from .survey import Geometry
+from .bounds import RowBound
+from .geometry import Geometry
 
 
 @dataclass(frozen=True)
@@ -23,18 +23,19 @@ class ScaledRows:
     def __call__(self, block: Block) -> tuple[np.ndarray, np.ndarray]:
         """Points (b, d) and log-shares (b,)."""
         geometry = self.geometry
-        points = Points(block.X, geometry.center, geometry.scale, geometry.max_norm)
-        return points.gather(slice(None)).dense(), log_shares(block.weights / geometry.mass.sum())
+        return geometry.points(block.X).gather(slice(None)).dense(), log_shares(
+            block.weights / geometry.mass.sum()
+        )
 
 
-class LewisBound:
+class LewisBound(RowBound):
     """A row bound from the factors that the passes found."""
 
     def __init__(self, geometry: Geometry, bound: PaperBound) -> None:
         self.geometry, self._bound = geometry, bound
         self.name, self.is_certified, self.note = bound.name, bound.is_certified, bound.note
 
-    def log_values(self, block: Block, _groups: np.ndarray | None) -> np.ndarray:
+    def log_values(self, block: Block, groups: np.ndarray | None) -> np.ndarray:
         """(b,) logarithms of the scores, not capped at 0."""
         return self._bound.log_values(block)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import reduce
 from typing import Any, Self
@@ -24,22 +25,25 @@ from .._validation import (
 from ..core.bound import SensitivityBound
 from ..core.network import network_sums
 from ..core.network_audit import NetworkAudit, worst_network
-from ..core.points import Points, squared_norms
+from ..core.points import Matrix, Points, squared_norms
 from ..core.sizes import covering, paper_formula, vc
-from .base import FitContext
-from .coreset import Coreset, Guarantee
+from ..rows.arrays import ArrayRows
+from .base import LOADED_BYTES, Fit
+from .coreset import Coreset
+from .fitting import Runner, geometry_of
+from .geometry import Geometry
 from .network_families import (
     ROOT,
     FamilyBound,
     larger,
-    narrowed,
-    recentred,
     signed_shares,
     single_query,
     target_shares,
 )
 from .network_results import NetworkComparison, SignedCoreset, compared
 from .rbf import RBFCoreset
+from .scores import bound_of
+from .values import Guarantee, QueryBall
 
 CONSTRUCTIONS = ("whole-loss", "paper")
 _ON_THE_BALL = 1e-9  # a centre may be outside by rounding
@@ -165,14 +169,12 @@ class RBFNetworkCoreset(RBFCoreset):
             The error of the families to state the right-hand side for. By default what is guaranteed for this draw
             with probability ``1 - delta``, which exists for ``method="iid"`` and enough draws.
         """
-        merged, (points, weights, targets) = self._merged(core), self._everything("loss_error")
-        network_centers, outputs = self._checked_network(centers, alphas, targets.shape[1])
-        if eps is None:
-            eps = self.guaranteed_error(merged, delta=delta)
-        else:
-            eps = check_positive(eps, "eps")
-        truth = network_sums(points, weights, targets, network_centers)
-        drawn = network_sums(points, merged.weights, targets, network_centers, merged.indices)
+        merged = self._merged(core)
+        with self._everything("loss_error") as (points, weights, targets):
+            network_centers, outputs = self._checked_network(centers, alphas, targets.shape[1])
+            eps = self.guaranteed_error(merged, delta=delta) if eps is None else check_positive(eps, "eps")
+            truth = network_sums(points, weights, targets, network_centers)
+            drawn = network_sums(points, merged.weights, targets, network_centers, merged.indices)
         return compared(truth, drawn, outputs, eps, self.construction == "whole-loss")
 
     def guaranteed_error(
@@ -215,19 +217,20 @@ class RBFNetworkCoreset(RBFCoreset):
         least eps for which the guarantee holds. ``n_starts`` local searches of ``max_iter`` steps each, from the best
         of random networks and of networks at the worst single query.
         """
-        merged, (points, weights, targets) = self._merged(core), self._everything("audit")
-        return worst_network(
-            points,
-            weights,
-            targets,
-            merged.indices,
-            merged.weights,
-            self.radius_,
-            check_count(n_neurons, "n_neurons"),
-            check_generator(random_state),
-            n_starts=check_count(n_starts, "n_starts"),
-            max_iter=check_count(max_iter, "max_iter"),
-        )
+        merged = self._merged(core)
+        with self._everything("audit") as (points, weights, targets):
+            return worst_network(
+                points,
+                weights,
+                targets,
+                merged.indices,
+                merged.weights,
+                self.radius_,
+                check_count(n_neurons, "n_neurons"),
+                check_generator(random_state),
+                n_starts=check_count(n_starts, "n_starts"),
+                max_iter=check_count(max_iter, "max_iter"),
+            )
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -235,8 +238,9 @@ class RBFNetworkCoreset(RBFCoreset):
         tags.target_tags.multi_output = True
         return tags
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
+    def check_parameters(self) -> None:
+        """Refuse parameters that are wrong whatever the data."""
+        super().check_parameters()
         check_choice(self.construction, "construction", CONSTRUCTIONS)
 
     def _checked_targets(self, y: Any, n_samples: int) -> np.ndarray:
@@ -251,61 +255,81 @@ class RBFNetworkCoreset(RBFCoreset):
                 raise InvalidInputError("y is zero in every row: neither signed set has a point to draw.")
         return targets
 
-    def _bound(self, context: FitContext) -> SensitivityBound:
+    def _find(self, runner: Runner, rng: np.random.Generator, y: Any, is_sampled: bool) -> Fit:
         """The largest of the families' bounds; rows in no family keep ``-inf``."""
-        families = list(self._families(context))  # at least one: the square term's, or one of the signs
+        rows = runner.rows
+        if y is None and rows.is_portable:
+            raise InvalidInputError(
+                "y is missing: the loss of a network needs targets, and rows of files carry labels, not targets. Pass "
+                "y, an array with a target for each row."
+            )
+        targets = self._checked_targets(y, rows.n)
+        geometry = geometry_of(runner, self.spec(), rng)
+        with rows.load(LOADED_BYTES) as everything:
+            weights = np.array(everything.weights)
+            shares = weights / weights.sum()
+            # at least one: the square term's, or one of the signs
+            families = list(self._families(everything.X, shares, targets, geometry, rng))
         totals = {name: float(bound.values.sum()) for name, bound in families}
-        largest = reduce(larger, (bound for _, bound in families))
-        return FamilyBound(**vars(largest), totals=totals)
+        bound = FamilyBound(**vars(reduce(larger, (bound for _, bound in families))), totals=totals)
+        floor, carried = shares, weights
+        if self.construction == "paper":
+            column = targets[:, 0]
+            parts = [signed_shares(shares, part) for part in (column, -column)]
+            floor = np.sum([part for part in parts if part is not None], axis=0)
+            carried = weights * np.abs(column)
+        return Fit(geometry, bound, weights, floor, carried, targets=targets)
 
-    def _record(self, context: FitContext, bound: SensitivityBound) -> None:
-        assert isinstance(bound, FamilyBound)
-        assert context.targets is not None
-        self.family_totals_ = bound.totals
+    def _record(self, fit: Fit) -> None:
+        assert isinstance(fit.bound, FamilyBound)
+        assert fit.targets is not None
+        self.family_totals_ = fit.bound.totals
+        self._targets = fit.targets
         # a pair is split by the sign of the targets, by a copy of this estimator too, which has no other data
-        self._column = context.targets[:, 0] if self.construction == "paper" else None
+        self._column = fit.targets[:, 0] if self.construction == "paper" else None
         if self._column is not None:
-            carried = context.shares * self._column * self._input_weight
+            carried = fit.weights * self._column
             self._signed_weights = carried[carried > 0].sum(), -carried[carried < 0].sum()
         if hasattr(self, "coreset_"):  # of the last fit
             del self.coreset_
 
-    def _families(self, context: FitContext) -> Iterator[tuple[str, SensitivityBound]]:
-        """The bounds of the families that this construction keeps and that are not empty."""
-        assert context.targets is not None
-        radius = float(self.radius)
-        whole = self.construction == "whole-loss"
-        of_targets = target_shares(context.shares, context.targets)
-        if whole and of_targets is not None:
+    def _families(
+        self, X: Matrix, shares: np.ndarray, targets: np.ndarray, geometry: Geometry, rng: np.random.Generator
+    ) -> Iterator[tuple[str, SensitivityBound]]:
+        """The bounds of the families that this construction keeps and that are not empty.
+
+        A family is a set of shares of the rows, with a ball that is not centred at their mean.
+        """
+
+        def bounded(family: np.ndarray, factor: float = 1.0) -> SensitivityBound:
+            radius = factor * float(self.radius)
+            ball = QueryBall("gaussian", geometry.center, geometry.scale / factor, radius)
+            return bound_of(
+                self._runner(ArrayRows(X, family)), replace(self.spec(), radius=radius), rng, ball
+            )
+
+        is_whole = self.construction == "whole-loss"
+        of_targets = target_shares(shares, targets)
+        if is_whole and of_targets is not None:
             yield "targets", single_query(of_targets)
-        for k, column in enumerate(context.targets.T):
+        for k, column in enumerate(targets.T):
             for name, part in (("positive", column), ("negative", -column)):
-                signed = signed_shares(context.shares, part)
+                signed = signed_shares(shares, part)
                 if signed is not None:
-                    yield f"{name}[{k}]", self._bound_in_ball(recentred(context, signed), radius)
-        if whole:
-            yield "square", self._bound_in_ball(narrowed(context), ROOT * radius)
+                    yield f"{name}[{k}]", bounded(signed)
+        if is_whole:
+            # the kernel of bandwidth 1/sqrt 2: every length is sqrt 2 times as many bandwidths
+            yield "square", bounded(shares, ROOT)
 
-    def _carried(self, context: FitContext, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        if self.construction == "whole-loss":
-            return context.shares, weights
-        assert context.targets is not None
-        column = context.targets[:, 0]
-        parts = [signed_shares(context.shares, part) for part in (column, -column)]
-        floor = np.sum([part for part in parts if part is not None], axis=0)
-        return floor, weights * np.abs(column)
-
-    def _ball_sizes(
-        self, t: float, dimension: int, points: Points, shares: np.ndarray, eps: float, delta: float
-    ) -> dict[str, float]:
+    def _ball_sizes(self, t: float, dimension: int, eps: float, delta: float) -> dict[str, float]:
         # A union over the families; that of the square term has the widest ball, sqrt 2 R, and the farthest points.
         each = delta / len(self.family_totals_)
         factor = ROOT if self.construction == "whole-loss" else 1.0
-        radius, max_norm = factor * self.radius_, factor * points.max_norm
+        radius, max_norm = factor * self.radius_, factor * self._geometry.max_norm
         return {
             "covering": covering(t, dimension, radius, max_norm, eps, each),
             "vc": vc(t, dimension + 1, eps, each),
-            "paper": paper_formula(t, points.d + 1, eps, each),
+            "paper": paper_formula(t, len(self.center_) + 1, eps, each),
         }
 
     def _guarantee(self, method: str, count: int) -> Guarantee | None:
@@ -339,11 +363,10 @@ class RBFNetworkCoreset(RBFCoreset):
             )
         return coreset
 
-    def _everything(self, what: str) -> tuple[Points, np.ndarray, np.ndarray]:
-        points, shares, targets = self._fitted_data(what)
-        assert targets is not None
-        total = self._input_weight
-        return points, shares * total, targets
+    @contextmanager
+    def _everything(self, what: str) -> Iterator[tuple[Points, np.ndarray, np.ndarray]]:
+        with self._loaded(what) as (points, shares):
+            yield points, shares * self._input_weight, self._targets
 
     def _checked_network(self, centers: Any, alphas: Any, n_outputs: int) -> tuple[np.ndarray, np.ndarray]:
         """Centres in scaled coordinates and outputs (L, K)."""

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from ..core.bound import SensitivityBound, log_shares
-from ..core.points import Points, SparseBlock, squared_norms
-from .base import FitContext
+from ..core.points import squared_norms
 
 ROOT = float(np.sqrt(2.0))
 
@@ -43,36 +42,6 @@ def target_shares(shares: np.ndarray, targets: np.ndarray) -> np.ndarray | None:
 def single_query(shares: np.ndarray) -> SensitivityBound:
     """Sensitivities of a single sum: the shares themselves."""
     return SensitivityBound(log_shares(shares), "exact", True, "One sum: the sensitivities are the shares.")
-
-
-def recentred(context: FitContext, shares: np.ndarray) -> FitContext:
-    """The same points and ball with other shares, whose mean is not the centre."""
-    points = context.points
-    mean = np.zeros(points.d)
-    for rows, block in points.blocks():
-        mean += block.weighted_sum(shares[rows, None])[0]
-    distances = np.empty(points.n)
-    for rows, block in points.blocks(extra_columns=points.d):
-        if isinstance(block, SparseBlock):
-            squares = block.sq_norms - 2.0 * block.dot(mean[None])[:, 0] + mean @ mean
-            # near the mean squares cancel, and half of the digits are lost: longer is safe, shorter is not
-            distances[rows] = np.sqrt(np.maximum(squares, 0.0)) + 1e-7 * points.rounding_norm
-        else:
-            distances[rows] = np.sqrt(squared_norms(block.dense() - mean))
-    second_moment = float(shares @ context.sq_norms)
-    return replace(context, shares=shares, second_moment=second_moment, from_mean=distances)
-
-
-def narrowed(context: FitContext) -> FitContext:
-    """The kernel of bandwidth 1/sqrt 2: every length is sqrt 2 times as many bandwidths."""
-    points = context.points
-    return replace(
-        context,
-        points=Points(points.X, points.center, points.scale / ROOT, points.max_norm * ROOT),
-        sq_norms=2.0 * context.sq_norms,
-        second_moment=2.0 * context.second_moment,
-        center_error=ROOT * context.center_error,
-    )
 
 
 def larger(a: SensitivityBound, b: SensitivityBound) -> SensitivityBound:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .._errors import InvalidInputError
 from ..rows.rows import BLOCK_BYTES, CHUNK_BYTES, Rows
-from .fitting import Estimator, peek
-from .rbf import RBFCoreset
-
-if TYPE_CHECKING:
-    from .selecting import Options
+from .fitting import cheapest, check_exact, first_block, operations
+from .options import SelectOptions
 
 _MOST_NAMES = 8  # that are printed
 _PROCESS_BYTES = 190e6  # an interpreter with NumPy, SciPy, scikit-learn and PyArrow
@@ -21,15 +19,14 @@ _WORK_BYTES = 3 * CHUNK_BYTES + 8 * BLOCK_BYTES + 2e8
 _CANDIDATE_BYTES = 3 * 44  # of a row that may win, kept about three times
 _TABLE_BYTES = 60  # of a row, where the scores of all rows are kept
 _FLOPS = 4e9  # of one core, in products of small matrices
-_SMALL = 2e10  # operations of the exact bound that take about a second
 
 
 @dataclass(frozen=True)
 class Plan:
     """Rows, passes, memory and time of a selection."""
 
-    source: Rows
-    options: Options
+    rows: Rows
+    options: SelectOptions
     passes: tuple[str, ...]
     memory: float
     """Bytes, about, of all processes together."""
@@ -38,14 +35,14 @@ class Plan:
 
     def lines(self) -> list[str]:
         """The plan in words."""
-        source, options = self.source, self.options
+        rows, options = self.rows, self.options
         size = "as many rows as the error needs" if options.budget is None else f"{options.budget:,} rows"
         minutes = f"{self.seconds:.0f} s" if self.seconds < 120 else f"{self.seconds / 60:.0f} min"
         where = f"{options.workers} worker{'s' if options.workers > 1 else ''}, {options.engine}"
         return [
-            f"{source.name}: {source.n:,} rows, {source.d} columns, {len(source.files):,} "
-            f"file{'s' if len(source.files) > 1 else ''}.",
-            *_columns_in_words(source),
+            f"{rows.name}: {rows.n:,} rows, {rows.d} columns, {len(rows.files):,} "
+            f"file{'s' if len(rows.files) > 1 else ''}.",
+            *_columns_in_words(rows),
             f"Choosing {size}: {options.loss} loss, bound {options.bound}, method {options.method}.",
             f"{len(self.passes)} passes ({', '.join(self.passes)}), {where}; about {self.memory / 1e6:.0f} MB "
             f"of memory and {minutes}.",
@@ -54,11 +51,11 @@ class Plan:
     def as_dict(self) -> dict[str, Any]:
         """The plan for programs."""
         return {
-            "rows": self.source.n,
-            "columns": self.source.d,
-            "features": None if self.source.names is None else list(self.source.names),
-            "left_out": dict(self.source.left_out),
-            "files": len(self.source.files),
+            "rows": self.rows.n,
+            "columns": self.rows.d,
+            "features": None if self.rows.names is None else list(self.rows.names),
+            "left_out": dict(self.rows.left_out),
+            "files": len(self.rows.files),
             "budget": self.options.budget,
             "passes": list(self.passes),
             "memory_bytes": int(self.memory),
@@ -66,13 +63,13 @@ class Plan:
         }
 
 
-def _columns_in_words(source: Rows) -> list[str]:
-    """Which columns are used and which are not, with the reasons; nothing where columns have no names."""
-    if source.names is None:
+def _columns_in_words(rows: Rows) -> list[str]:
+    """Which columns are used and which are not, with the reasons; nothing if columns have no names."""
+    if rows.names is None:
         return []
-    text = f"Columns used: {_shortened(source.names)}."
+    text = f"Columns used: {_shortened(rows.names)}."
     reasons: dict[str, list[str]] = {}
-    for name, reason in source.left_out.items():
+    for name, reason in rows.left_out.items():
         reasons.setdefault(reason, []).append(name)
     if reasons:
         groups = (f"{_shortened(names)} ({reason})" for reason, names in reasons.items())
@@ -86,54 +83,39 @@ def _shortened(names: Sequence[str]) -> str:
     return f"{', '.join(names[: _MOST_NAMES - 2])} ... {names[-1]} ({len(names):,})"
 
 
-def is_small(estimator: Estimator, source: Rows, per_class: bool) -> bool:
-    """Whether the estimator is used on an array: the exact bound is asked for, or takes no more than a second."""
-    n, d = source.n, source.d
-    if estimator.bound == "exact":
-        if estimator.max_exact is not None and n > estimator.max_exact:
-            raise InvalidInputError(
-                f"bound='exact' compares every row with every other: {n:,} rows exceed {estimator.max_exact:,}. "
-                "Use bound='cells'."
-            )
-        return True
-    steps = 10.0 if isinstance(estimator, RBFCoreset) else 1.0
-    return estimator.bound == "auto" and not per_class and 4.0 * n * n * (d + 8) * steps <= _SMALL
-
-
-def make_plan(source: Rows, options: Options, estimator: Estimator) -> Plan:
-    """The passes of a selection, its memory and its time."""
-    n, d = source.n, source.d
-    small = is_small(estimator, source, options.per_class)
+def make_plan(rows: Rows, options: SelectOptions) -> Plan:
+    """The passes of a selection, its memory and its time; refuse what needs too much of either."""
+    n, d = rows.n, rows.d
+    spec = options.estimator().spec()
+    # whether the closed form leaves something to gain is found out by the survey
+    bound = cheapest(spec, n, d) if spec.bound == "auto" else spec.bound
+    if bound == "exact":
+        check_exact(spec, n)
     passes = ["survey"]
     if options.bandwidth is None:
         passes.append("farthest row, if the survey leaves it open")
-    with_cells = not small and _has_cells(estimator, n, d)
-    if with_cells:
+    if bound == "cells":
         passes.append("cells")
-    elif estimator.bound in ("paper", "lemma"):
+    elif bound in ("paper", "lemma"):
         passes.append("about six for Lewis weights")
-    passes.append("exact sensitivities" if small else "draw" if options.method == "keys" else "sensitivities")
+    passes.append("draw" if options.method == "keys" else "sensitivities")
     if options.n_queries:
         passes.append("check")
-    n_workers = options.workers if source.is_portable else 1
+    n_workers = options.workers if rows.is_portable else 1
     processes = 1 + (n_workers if n_workers > 1 else 0)
-    kept = (
-        options.budget * _CANDIDATE_BYTES if options.method == "keys" and options.budget else n * _TABLE_BYTES
-    )
-    memory = processes * (_PROCESS_BYTES + _WORK_BYTES) + kept + (n * source.row_bytes if small else 0)
-    per_row = peek(source)[1] + 12e-9 + 4e-9 * d
-    seconds = len(passes) * n * per_row
-    if with_cells:
-        k = min(options.n_cells, n)
-        seconds += 4.0 * n * k * (min(d, k) + 8) * 10 / _FLOPS
+    kept = n * _TABLE_BYTES
+    if options.method == "keys" and isinstance(options.budget, int):
+        kept = options.budget * _CANDIDATE_BYTES
+    loaded = n * rows.row_bytes if bound == "exact" else 0
+    memory = processes * (_PROCESS_BYTES + _WORK_BYTES + loaded) + kept
+    if options.max_memory is not None and memory > float(options.max_memory):
+        raise InvalidInputError(
+            f"max_memory = {float(options.max_memory) / 1e6:.0f} MB is less than the {memory / 1e6:.0f} MB that this "
+            "needs: use fewer workers, a smaller budget or method='keys'."
+        )
+    started = time.perf_counter()
+    n_read = first_block(rows).n
+    per_row = (time.perf_counter() - started) / n_read + 12e-9 + 4e-9 * d
+    seconds = len(passes) * n * per_row + operations(bound, spec.loss, n, d, spec.n_cells) / _FLOPS
     seconds += options.n_queries * n * (2.0 * d / _FLOPS + 8e-9)
-    return Plan(source, options, tuple(passes), memory, seconds / n_workers + (1.5 if n_workers > 1 else 0.0))
-
-
-def _has_cells(estimator: Estimator, n: int, d: int) -> bool:
-    if estimator.bound == "cells":
-        return True
-    if estimator.bound != "auto":
-        return False
-    # whether the closed form leaves something to gain is found out by the survey
-    return not isinstance(estimator, RBFCoreset) or estimator._cheapest(float("inf"), n, d) == "cells"
+    return Plan(rows, options, tuple(passes), memory, seconds / n_workers + (1.5 if n_workers > 1 else 0.0))

@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from .._validation import LARGEST_RATIO, check_positive
-from ..core import paper
-from ..core.bound import SensitivityBound, rounding_slack
 from ..core.certificate import log_floor
-from ..core.gaussian import CELLS_TOLERANCE, EXACT_TOLERANCE, Problem, cells, cells_bound, closed_form, exact
-from ..core.points import Points
 from ..core.sizes import covering, dimension_free, paper_formula, vc
-from .base import FitContext, SensitivityCoreset
-from .coreset import QueryBall
-from .geometry import cell_centers
-
-_NEAR_ONE = 1.1  # a total cannot fall below 1: above this there is something to gain
-_CHEAP = 2e11  # operations: some ten seconds on one core
-_CHEAP_EXACT = 2e10
-_TYPICAL_STEPS = 10
+from .base import LOADED_BYTES, SensitivityCoreset
+from .fitting import BoundSpec
+from .values import QueryBall
 
 
 class RBFCoreset(SensitivityCoreset):
@@ -53,11 +45,11 @@ class RBFCoreset(SensitivityCoreset):
     n_cells : int, default 64
         Cells of the "cells" bound.
     max_exact : int or None, default 20000
-        Most rows for which "exact" is computed; None for no limit.
+        Maximum number of rows for "exact"; None for no limit.
     verbose : int, default 0
-        Above 0, progress is logged as warnings of the logger ``coresift``, which Python shows unasked.
+        Above 0, log progress at WARNING level.
     random_state : None, int or Generator
-        Of the cells, of the order of systematic draws, and of the sequence of draws.
+        Seed for the cells, the order of systematic draws, and the draws themselves.
 
     Attributes
     ----------
@@ -109,72 +101,40 @@ class RBFCoreset(SensitivityCoreset):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
+    def spec(self) -> BoundSpec:
+        """The parameters of the bound."""
+        return replace(super().spec(), radius=float(self.radius))
+
+    def check_parameters(self) -> None:
+        """Refuse parameters that are wrong whatever the data."""
         check_positive(self.radius, "radius", at_most=LARGEST_RATIO)
+        super().check_parameters()
 
     def _bounds(self) -> tuple[str, ...]:
         return ("auto", "closed-form", "cells", "exact", "paper", "lemma")
 
-    def _tolerance(self, bound_name: str) -> float:
-        return EXACT_TOLERANCE if bound_name == "exact" else CELLS_TOLERANCE
-
-    def _ball(self) -> QueryBall:
+    def _ball(self) -> QueryBall | None:
         return QueryBall("gaussian", self.center_, self.scale_, self.radius_)
 
-    def _ball_sizes(
-        self, t: float, dimension: int, points: Points, shares: np.ndarray, eps: float, delta: float
-    ) -> dict[str, float]:
-        radius = self.radius_
-        scores, positive = self._table.scores, shares > 0
-        ratio = np.divide(shares, scores, out=np.zeros(len(shares)), where=positive)
+    def _ball_sizes(self, t: float, dimension: int, eps: float, delta: float) -> dict[str, float]:
+        radius, max_norm = self.radius_, self._geometry.max_norm
+        scores, shares = self._table.scores, self._table.weights / self._total_weight
+        ratio = np.divide(shares, scores, out=np.zeros(len(shares)), where=shares > 0)
         total = float(scores.sum())  # scores have any scale: t w/s is free of it
         largest, second_moment = total * float(ratio.max()), total * float(shares @ ratio)
-        floor = float(np.exp(log_floor(points, shares, radius, "gaussian")))
+        floor = self._floor()
         return {
-            "covering": covering(t, dimension, radius, points.max_norm, eps, delta),
+            "covering": covering(t, dimension, radius, max_norm, eps, delta),
             "dimension-free": dimension_free(largest, second_moment, floor, eps, delta),
             "vc": vc(t, dimension + 1, eps, delta),
             "plain": dimension_free(1.0, 1.0, floor, eps, delta),
-            "paper": paper_formula(t, points.d + 1, eps, delta),
+            "paper": paper_formula(t, len(self.center_) + 1, eps, delta),
         }
 
-    def _bound(self, context: FitContext) -> SensitivityBound:
-        return self._bound_in_ball(context, float(self.radius))
-
-    def _bound_in_ball(self, context: FitContext, radius: float) -> SensitivityBound:
-        points, shares = context.points, context.shares
-        if self.bound == "paper":
-            return paper.algorithm1(points, shares, radius)
-        if self.bound == "lemma":
-            return paper.lemma(points, shares, radius)
-        if self.bound == "exact":
-            self._refuse_large(points.n)
-        # the closed form is that of the mean, the ball is centred at a rounded one: 2 R |p - mean| <= 2 R (|p| + error)
-        slack = rounding_slack(points.rounding_norm, radius) + 2.0 * radius * context.center_error
-        start = closed_form(context.sq_norms, shares, context.second_moment, radius, slack, context.from_mean)
-        chosen = (
-            self._cheapest(float(start.values.sum()), points.n, points.d)
-            if self.bound == "auto"
-            else self.bound
-        )
-        if chosen == "closed-form":
-            return start
-        problem = Problem(points, context.sq_norms, shares, radius)
-        if chosen == "exact":
-            return exact(problem, start, self._progress("exact sensitivities", points.n))
-        centers = cell_centers(points, shares, self.n_cells, context.rng)
-        summary = cells(points, shares, centers, self._progress("cells", points.n))
-        return cells_bound(problem, summary, start, self._progress("sensitivities from cells", points.n))
-
-    def _cheapest(self, total: float, n: int, d: int) -> str:
-        """Exact if that is a matter of a second, else cells if of some ten seconds; the closed form if little
-        is to gain."""
-        if total <= _NEAR_ONE:
-            return "closed-form"
-        if 4.0 * n * n * (d + 8) * _TYPICAL_STEPS <= _CHEAP_EXACT:
-            return "exact"
-        k = min(self.n_cells, n)
-        if 4.0 * n * k * (min(d, k) + 8) * _TYPICAL_STEPS <= _CHEAP:
-            return "cells"
-        return "closed-form"
+    def _floor(self) -> float:
+        """A lower bound on the sums in the ball, over the total weight."""
+        rows, geometry = self._fitted_rows("sample sizes"), self._geometry
+        if rows.is_portable and rows.n * rows.row_bytes > LOADED_BYTES:
+            return float(np.exp(-geometry.variances[0] - (self.radius_ + geometry.center_error) ** 2))
+        with self._loaded("sample sizes") as (points, shares):
+            return float(np.exp(log_floor(points, shares, self.radius_, "gaussian")))

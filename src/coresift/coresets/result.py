@@ -22,7 +22,7 @@ from .coreset import Coreset
 from .files import header_text, parquet_metadata, write_coreset, write_whole
 
 if TYPE_CHECKING:
-    from .selecting import Options
+    from .options import SelectOptions
 
 SUFFIXES = (".parquet", ".npz")
 _AS_GOOD = 1.5
@@ -165,7 +165,7 @@ def check_output(path: Path, *, n_rows: int = 0) -> None:
         )
 
 
-def run_record(source: Rows, options: Options) -> dict[str, Any]:
+def run_record(source: Rows, options: SelectOptions) -> dict[str, Any]:
     """What repeats the run."""
     from .. import __version__  # known once the package is imported
 

@@ -1,135 +1,69 @@
-"""``select``: a coreset from files of any size, in a few passes."""
+"""``select``: a coreset from arrays or from files of any size, in a few passes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from .._errors import InvalidInputError
 from .._progress import Progress, logger
-from .._validation import check_choice, check_count, check_probability
 from ..core.budgets import class_budgets
-from ..core.draw import METHODS
-from ..rows.engines import ENGINES, open_engine
+from ..rows.engines import open_engine
 from ..rows.opening import open_rows
 from ..rows.rows import Rows
-from .budget import parse_budget, parse_bytes, size_for_error
+from .base import children
+from .budget import parse_budget
 from .check import QuerySums, random_queries
-from .coreset import Coreset, Guarantee, QueryBall
-from .fitting import Estimator, OnPass, Prepared, Runner, prepare, sample_log_values
+from .coreset import Coreset
+from .fitting import OnPass, Prepared, Runner, prepare
 from .keys import KeyPool, guess_bars
-from .laplacian import LaplacianCoreset
-from .plan import Plan, is_small, make_plan
-from .rbf import RBFCoreset
+from .options import SelectOptions
+from .plan import Plan, make_plan
 from .result import Report, Selection, run_record
-from .row_bounds import Scores, draw_scores
-from .scores import children
+from .scores import Scores, draw_scores, log_unit_of
+from .values import Guarantee, QueryBall
 
-LOSSES = ("gaussian", "laplacian")
-
-
-@dataclass(frozen=True)
-class Options:
-    """How to select; see :func:`select`."""
-
-    budget: Any = None
-    loss: str = "gaussian"
-    bandwidth: Any = None
-    radius: float = 1.0
-    bound: str = "auto"
-    n_cells: int = 64
-    method: str | None = None
-    eps: float | None = None
-    delta: float = 0.05
-    per_class: bool = False
-    min_per_class: int = 0
-    normalize: bool = False
-    n_queries: int = 32
-    seed: int = 0
-    workers: int = 1
-    engine: str = "local"
-    max_memory: Any = None
-
-    def estimator(self) -> Estimator:
-        """The estimator that would do this in memory; its parameters are checked."""
-        shared: dict[str, Any] = {
-            "bandwidth": self.bandwidth,
-            "bound": self.bound,
-            "n_cells": self.n_cells,
-            "random_state": self.seed,
-        }
-        if check_choice(self.loss, "loss", LOSSES) == "laplacian":
-            made: Estimator = LaplacianCoreset(**shared)
-        else:
-            made = RBFCoreset(radius=self.radius, **shared)
-        made._check_parameters()
-        return made
-
-    def check_alone(self) -> None:
-        """Refuse what is wrong whatever the data."""
-        self.estimator()
-        check_choice(self.engine, "engine", ENGINES)
-        for name, least in (("seed", 0), ("n_queries", 0), ("min_per_class", 0), ("workers", 1)):
-            check_count(getattr(self, name), name, minimum=least)
-        if self.min_per_class and not self.per_class:
-            raise InvalidInputError(
-                f"min_per_class = {self.min_per_class} needs per_class: a draw over all classes promises none."
-            )
-        if (self.budget is None) == (self.eps is None):
-            raise InvalidInputError("give either a budget or eps: how many rows, or which error.")
-        check_probability(self.delta, "delta")
-        method = check_choice(self._chosen_method, "method", METHODS)
-        if self.eps is not None:
-            check_probability(self.eps, "eps")
-            if method != "iid":
-                raise InvalidInputError(f"eps is guaranteed for method='iid', not for method={method!r}.")
-            if self.normalize:
-                raise InvalidInputError(
-                    "eps is guaranteed for weights as they are drawn: leave normalize out."
-                )
-        if self.max_memory is not None:
-            parse_bytes(self.max_memory, "max_memory")
-
-    @property
-    def _chosen_method(self) -> str:
-        return self.method or ("keys" if self.eps is None else "iid")
-
-    def checked(self, source: Rows) -> Options:
-        """The same with every choice made; refuses what does not go together."""
-        self.check_alone()
-        method = self._chosen_method
-        if self.per_class and not source.has_labels:
-            raise InvalidInputError("per_class needs the column of the labels: pass label.")
-        if self.per_class and (method != "keys" or self.bound in ("exact", "paper", "lemma")):
-            raise InvalidInputError(
-                "per_class goes with method='keys' and the bounds 'auto', 'closed-form' and 'cells'."
-            )
-        budget = None if self.budget is None else parse_budget(self.budget, source.n)
-        limit = None if self.max_memory is None else parse_bytes(self.max_memory, "max_memory")
-        return replace(self, budget=budget, method=method, max_memory=limit)
+_QUERIES = 1  # keeps the stream of the queries apart from others of the same seed
 
 
 def select(
     data: Any,
-    budget: Any = None,
+    budget: str | int | float | None = None,
     *,
+    sample_weight: Any = None,
+    labels: Any = None,
     columns: Sequence[str] | None = None,
     embedding: str | None = None,
     label: str | None = None,
     weight: str | None = None,
     filesystem: Any = None,
     image_size: int = 32,
+    loss: str = "gaussian",
+    bandwidth: str | float | None = None,
+    radius: float = 1.0,
+    bound: str = "auto",
+    n_cells: int = 64,
+    method: str | None = None,
+    eps: float | None = None,
+    delta: float = 0.05,
+    per_class: bool = False,
+    min_per_class: int = 0,
+    normalize: bool = False,
+    n_queries: int = 32,
+    seed: int = 0,
+    workers: int = 1,
+    engine: str = "local",
+    max_memory: str | float | None = None,
     on_pass: OnPass | None = None,
-    **options: Any,
 ) -> Selection:
-    """Choose rows of files that may be larger than memory, with weights.
+    """Choose rows, with weights, from data that may be larger than memory.
 
     Parameters
     ----------
-    data, columns, embedding, label, weight, filesystem, image_size
+    data, sample_weight, labels, columns, embedding, label, weight, filesystem, image_size
         What to read; see :func:`open_rows`.
     budget : int, float or str
         Rows to choose: a number, a fraction, or a percentage such as ``"5%"``. Or pass ``eps``.
@@ -137,20 +71,21 @@ def select(
     bandwidth, radius, bound, n_cells
         As in :class:`RBFCoreset` and :class:`LaplacianCoreset`.
     method : {"keys", "systematic", "iid"}
-        "keys" (the default) needs memory for the chosen rows only; the others for some fifty bytes of every row.
+        "keys" (the default, except with ``eps``) keeps the chosen rows only, in data of any size. The others keep some
+        fifty bytes of every row; "systematic", the default of :meth:`RBFCoreset.sample`, gives weights with less noise.
     eps, delta : float
-        Instead of a budget: a relative error for all queries of the ball, and the probability of missing it. Draws are
-        then independent ("iid").
+        Instead of a budget: a relative error for all queries of the ball, and the probability of missing it; the size
+        is that of :meth:`RBFCoreset.sample_size`. Draws are then independent ("iid").
     per_class : bool
         A coreset for each label, of a size in proportion to its rows, rounded up, and at least ``min_per_class`` (0).
         Sums over every class are kept, and so their total.
     normalize : bool, default False
-        Scale the weights to sum to that of the rows, within each class where there are some. Draws by keys err in that
+        Scale the weights to sum to that of the rows, within each class if ``per_class``. Draws by keys err in that
         sum by about one over the root of the budget; scaled weights are biased by the square of that. Not with ``eps``.
     n_queries : int, default 32
         Random queries at which the result is compared with all rows, in one more pass; 0 for none.
     seed : int, default 0
-        The same seed gives the same rows, whatever the workers.
+        The same seed gives the same rows, from memory or files, whatever the workers.
     workers : int, default 1
         Processes. With more than one, a script must guard its own start by ``if __name__ == "__main__"``.
     engine : {"local", "ray"}
@@ -173,8 +108,29 @@ def select(
     >>> select(X, "5%", bandwidth=3.0).coreset.size
     100
     """
-    source = open_rows(
+    options = SelectOptions(
+        budget=budget,
+        loss=loss,
+        bandwidth=bandwidth,
+        radius=radius,
+        bound=bound,
+        n_cells=n_cells,
+        method=method,
+        eps=eps,
+        delta=delta,
+        per_class=per_class,
+        min_per_class=min_per_class,
+        normalize=normalize,
+        n_queries=n_queries,
+        seed=seed,
+        workers=workers,
+        engine=engine,
+        max_memory=max_memory,
+    )
+    rows = open_rows(
         data,
+        sample_weight=sample_weight,
+        labels=labels,
         columns=columns,
         embedding=embedding,
         label=label,
@@ -182,170 +138,119 @@ def select(
         filesystem=filesystem,
         image_size=image_size,
     )
-    return run(plan(source, Options(budget=budget, **options)), on_pass=on_pass)
+    return run(plan(rows, options), on_pass=on_pass)
 
 
-def plan(source: Rows, options: Options) -> Plan:
-    """What a selection will do, before it is done; refuses what cannot be done."""
-    options = options.checked(source)
-    estimator = options.estimator()
-    made = make_plan(source, options, estimator)
-    if options.max_memory is not None and made.memory > options.max_memory:
-        raise InvalidInputError(
-            f"max_memory = {options.max_memory / 1e6:.0f} MB is less than the {made.memory / 1e6:.0f} MB that this "
-            "needs: use fewer workers, a smaller budget or method='keys'."
-        )
-    return made
+def plan(rows: Rows, options: SelectOptions) -> Plan:
+    """What a selection will do, before it is done; refuse what cannot be done with these rows."""
+    if options.per_class and not rows.has_labels:
+        raise InvalidInputError("per_class needs labels: pass labels, or label, the name of their column.")
+    if options.budget is not None:
+        options = replace(options, budget=parse_budget(options.budget, rows.n))
+    return make_plan(rows, options)
+
+
+class _Drawn(NamedTuple):
+    """A draw, its figures, and what was found on the way."""
+
+    core: Coreset
+    report: Report
+    prepared: Prepared
+    labels: np.ndarray | None = None  # numbers of the labels of the chosen rows, if they were kept
 
 
 def run(made: Plan, *, on_pass: OnPass | None = None) -> Selection:
-    """Do what was planned."""
-    source, options = made.source, made.options
-    estimator = options.estimator()
-    with open_engine(options.engine, source, options.workers) as engine:
-        runner = Runner(source, engine, on_pass or Progress)
-        rng = children(np.random.default_rng(options.seed), 3)[0]
-        if is_small(estimator, source, options.per_class):
-            core, report, prepared = _in_memory(runner, estimator, options, rng)
-            labels: Any = None
-        elif options.method == "keys":
-            core, report, prepared, labels = _by_keys(runner, estimator, options, rng)
-        else:
-            core, report, prepared = _by_table(runner, estimator, options)
-            labels = None
+    """Do what was planned: fit and draw, then compare with all rows at random queries."""
+    rows, options = made.rows, made.options
+    with open_engine(options.engine, rows, options.workers) as engine:
+        runner = Runner(rows, engine, on_pass or Progress)
+        core, report, prepared, codes = (_by_keys if options.method == "keys" else _by_table)(runner, options)
         if options.n_queries:
-            report = _with_errors(report, core, prepared, runner, options, rng)
-    if source.has_labels and labels is None:
-        labels = _labels_of(source, core.indices)
-    names = [] if prepared.labels is None else list(prepared.labels)
+            report = _with_errors(report, core, prepared, runner, options)
+    labels = None
+    if prepared.labels is not None:
+        names = list(prepared.labels)
+        if codes is None:
+            own = rows.take(core.indices).labels
+            assert own is not None
+            names, codes = own.names, own.codes
+        labels = [names[code] for code in codes]
     report = replace(report, seconds=dict(runner.seconds))
-    return Selection(
-        core, source, None if labels is None else _named(labels, names), report, run_record(source, options)
-    )
+    return Selection(core, rows, labels, report, run_record(rows, options))
 
 
-def _by_keys(
-    runner: Runner, estimator: Estimator, options: Options, rng: np.random.Generator
-) -> tuple[Coreset, Report, Prepared, np.ndarray | None]:
-    """Survey, bound, and the draw while the bound is computed: nothing of a row is kept but of the winners."""
-    prepared = prepare(runner, estimator, rng, per_class=options.per_class)
-    geometry = prepared.geometry
-    sizes = (
-        class_budgets(geometry.counts, options.budget, min_per_class=options.min_per_class)
-        if options.per_class
-        else np.array([options.budget])
-    )
-    log_values = sample_log_values(prepared.sample, prepared.bound)
-    log_unit = max(float(log_values.max(initial=0.0)), 0.0)
-    sample = prepared.sample
-    shares = np.divide(
-        sample.weights,
-        geometry.mass[sample.groups],
-        out=np.zeros(len(sample.weights)),
-        where=sample.weights > 0,
-    )
+def _by_keys(runner: Runner, options: SelectOptions) -> _Drawn:
+    """Draw while the bound is computed: nothing is kept per row except for the winners."""
+    rng = children(np.random.default_rng(options.seed), 3)[0]  # as the estimator's fit
+    spec = options.estimator().spec()
+    prepared = prepare(runner, spec, rng, per_class=options.per_class, is_sampled=True)
+    geometry, sample, bound = prepared.geometry, prepared.sample, prepared.bound
+    sizes = np.array([options.budget])
+    if options.per_class:
+        sizes = class_budgets(geometry.counts, int(options.budget or 0), min_per_class=options.min_per_class)
+    log_values = sample.log_values(bound)
+    log_unit = log_unit_of(log_values)
+    shares = sample.weights / geometry.mass[sample.groups]
     bars = guess_bars(draw_scores(log_values, shares, log_unit), sample.inverse_rates, sizes, sample.groups)
-    scores = runner.run(
-        "draw", Scores(prepared.bound, KeyPool(options.seed, sizes, bars), log_unit, prepared.labels)
-    )
-    if not scores.pool.is_complete():  # the guess was too low: rare, and the result is the same
+    found = runner.run("draw", Scores(bound, KeyPool(options.seed, sizes, bars), log_unit, prepared.labels))
+    if not found.pool.is_complete():  # the guess was too low: rare, and the result is the same
         pool = KeyPool(options.seed, sizes)
-        scores = runner.run("draw again", Scores(prepared.bound, pool, log_unit, prepared.labels))
-    draws = scores.pool.draws()
+        found = runner.run("draw again", Scores(bound, pool, log_unit, prepared.labels))
+    draws = found.pool.draws()
     if options.normalize:
         totals = zip(draws, geometry.mass, strict=True)
         draws = [d._replace(weights=d.weights * (mass / (d.weights.sum() or 1.0))) for d, mass in totals]
-    rows = np.concatenate([draw.indices for draw in draws])
-    order = np.argsort(rows)
-    rows, weights = rows[order], np.concatenate([draw.weights for draw in draws])[order]
-    columns = scores.pool.columns()
-    labels = columns["label"][np.isin(columns["row"], rows)] if prepared.labels is not None else None
-    core = _coreset(rows, weights, options, prepared, runner.source.n, float(scores.total.sum()))
-    report = Report(
-        total_sensitivity=float(scores.total.sum()),
-        spread=float(scores.largest.max() * runner.source.n / scores.total.sum()),
-        uniform_factor=float(scores.uniform_factors.max()),
-        bound_note=prepared.bound.note,
-        is_certified=prepared.bound.is_certified,
-        class_sizes=_class_sizes(prepared, sizes) if options.per_class else None,
-    )
-    return core, report, prepared, labels
-
-
-def _coreset(
-    rows: np.ndarray, weights: np.ndarray, options: Options, prepared: Prepared, n_rows: int, total: float
-) -> Coreset:
-    geometry = prepared.geometry
-    radius = float(options.radius) if options.loss == "gaussian" else np.inf
-    return Coreset(
-        rows,
-        weights,
-        n_samples=n_rows,
+    indices = np.concatenate([draw.indices for draw in draws])
+    order = np.argsort(indices)
+    total = float(found.total.sum())
+    core = Coreset(
+        indices[order],
+        np.concatenate([draw.weights for draw in draws])[order],
+        n_samples=runner.rows.n,
         method="keys",
         seed=options.seed,
         total_sensitivity=total,
-        bound=prepared.bound.name,
-        ball=QueryBall(options.loss, geometry.center, geometry.scale, radius),
+        bound=bound.name,
+        ball=QueryBall(options.loss, geometry.center, geometry.scale, spec.radius),
         total_weight=float(geometry.mass.sum()),
         adjustments=("normalized",) if options.normalize else (),
     )
+    columns = found.pool.columns()
+    labels = None
+    if prepared.labels is not None:
+        labels = columns["label"][np.isin(columns["row"], core.indices)]
+    report = Report(
+        total_sensitivity=total,
+        spread=float(found.largest.max() * runner.rows.n / total),
+        uniform_factor=found.uniform_factor,
+        bound_note=bound.note,
+        is_certified=bound.is_certified,
+        class_sizes=_class_sizes(prepared, sizes) if options.per_class else None,
+    )
+    return _Drawn(core, report, prepared, labels)
 
 
 def _class_sizes(prepared: Prepared, sizes: np.ndarray) -> dict[str, int]:
     return {str(name): int(size) for name, size in zip(prepared.labels or (), sizes, strict=True)}
 
 
-def _by_table(runner: Runner, estimator: Estimator, options: Options) -> tuple[Coreset, Report, Prepared]:
-    """Draws that need the scores of all rows: two numbers a row."""
-    runner.needs_reach = options.eps is not None
-    estimator.fit(runner)
-    assert runner.prepared is not None
-    return _drawn(estimator, options, runner.prepared, estimator._table.weights)
-
-
-def _in_memory(
-    runner: Runner, estimator: Estimator, options: Options, rng: np.random.Generator
-) -> tuple[Coreset, Report, Prepared]:
-    """Few rows, or the exact bound: the estimator itself."""
-    source = runner.source
-    quick = replace(options, bound="auto").estimator()
-    prepared = prepare(runner, quick, rng, exact_reach=True)
-    with source.load() as loaded:
-        estimator.fit(loaded.X, sample_weight=loaded.weights)
-        return _drawn(estimator, options, prepared, loaded.weights)
-
-
-def _drawn(
-    estimator: Estimator, options: Options, prepared: Prepared, weights: np.ndarray
-) -> tuple[Coreset, Report, Prepared]:
-    """The draw of a fitted estimator, of the size asked for or of the size that the error needs."""
-    size = options.budget
-    guarantee = None
+def _by_table(runner: Runner, options: SelectOptions) -> _Drawn:
+    """Fit the estimator, which keeps the scores of all rows, and sample; the size may follow from the error."""
+    estimator = options.estimator()
+    prepared = estimator.fit_rows(runner, is_sampled=bool(options.n_queries)).prepared
+    assert prepared is not None
+    size, guarantee = options.budget, None
     if options.eps is not None:
-        if not estimator.is_certified_:
+        needed = estimator.sample_size(options.eps, delta=options.delta)
+        if not needed.is_smaller_than_data:
             raise InvalidInputError(
-                f"bound = {estimator.bound_!r} is not a certificate here: eps cannot be guaranteed."
+                f"eps = {options.eps:g} needs {needed.size:,} independent draws ({needed.argument}), no fewer than the "
+                f"{runner.rows.n:,} rows: keep them all, or ask for a larger eps or for a budget."
             )
-        shares = weights / weights.sum()
-        size, argument = size_for_error(
-            options.loss,
-            options.radius,
-            prepared.geometry,
-            estimator._table.scores,
-            shares,
-            estimator._draw_total,
-            options.eps,
-            options.delta,
-        )
-        if size >= len(shares):
-            raise InvalidInputError(
-                f"eps = {options.eps:g} needs {size:,} independent draws ({argument}), no fewer than the "
-                f"{len(shares):,} rows: keep them all, or ask for a larger eps or for a budget."
-            )
-        radius = float(options.radius) if options.loss == "gaussian" else np.inf
-        guarantee = Guarantee("all", options.eps, options.delta, argument, radius, size)
+        size, radius = needed.size, estimator.spec().radius
+        guarantee = Guarantee("all", options.eps, options.delta, needed.argument, radius, size)
     core = estimator.sample(
-        size, method=str(options.method), random_state=options.seed, normalize=options.normalize
+        int(size or 0), method=str(options.method), random_state=options.seed, normalize=options.normalize
     )
     if guarantee is not None:
         core = replace(core, guarantee=guarantee)
@@ -357,18 +262,14 @@ def _drawn(
         bound_note=estimator.bound_note_,
         is_certified=estimator.is_certified_,
     )
-    return core, report, prepared
+    return _Drawn(core, report, prepared)
 
 
 def _with_errors(
-    report: Report,
-    core: Coreset,
-    prepared: Prepared,
-    runner: Runner,
-    options: Options,
-    rng: np.random.Generator,
+    report: Report, core: Coreset, prepared: Prepared, runner: Runner, options: SelectOptions
 ) -> Report:
-    radius = float(options.radius) if options.loss == "gaussian" else np.inf
+    rng = np.random.default_rng([options.seed, _QUERIES])
+    radius = options.estimator().spec().radius
     queries = random_queries(prepared.geometry, prepared.sample, radius, options.n_queries, rng)
     sums = QuerySums(prepared.geometry, options.loss, queries, core.indices, core.weights)
     if not sums.is_safe:
@@ -381,14 +282,3 @@ def _with_errors(
         worst_error_found=float(errors.max()),
         mean_error_found=float(errors.mean()),
     )
-
-
-def _labels_of(source: Rows, rows: np.ndarray) -> list[Any]:
-    """The labels of some rows."""
-    labels = source.take(rows).labels
-    assert labels is not None
-    return [labels.names[code] for code in labels.codes]
-
-
-def _named(labels: Any, names: list[Any]) -> list[Any]:
-    return labels if isinstance(labels, list) else [names[code] for code in labels]

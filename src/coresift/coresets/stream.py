@@ -24,20 +24,19 @@ from .._validation import (
     check_probability,
     check_weights,
 )
-from ..core.bound import SensitivityBound, rounding_slack
 from ..core.draw import DrawTable
-from ..core.gaussian import Problem, cells, cells_bound, closed_form
-from ..core.laplacian import laplacian_cells
-from ..core.points import Points, moments, squared_norms
-from .coreset import Coreset, Guarantee, QueryBall
+from ..rows.arrays import ArrayRows
+from ..rows.engines import SerialEngine
+from .coreset import Coreset
 from .files import arrays_checksum, write_whole
-from .geometry import cell_centers, check_bandwidth, choose_scale
-from .scores import draw_scores
+from .fitting import BoundSpec, Runner, geometry_of
+from .geometry import check_bandwidth
+from .scores import bound_of, draw_scores
+from .values import Guarantee, QueryBall
 
 _FORMAT = "coresift.stream"
 _VERSION = 2
 _NO_STREAM = "not a stream, or damaged"
-_NEAR_ONE = 1.1  # a closed form with this total leaves nothing to gain
 _BOUNDS = ("auto", "closed-form", "cells")
 
 
@@ -245,13 +244,15 @@ class StreamingCoreset:
             node = _union([other, node])
             level += 1
 
+    def _spec(self) -> BoundSpec:
+        bound = "cells" if self.loss == "laplacian" else self.bound
+        return BoundSpec(self.loss, bound, self.bandwidth, self.radius, self.n_cells, max_exact=0)
+
     def _choose_ball(self, node: _Node) -> QueryBall:
-        shares = node.weights / node.weights.sum()
-        found = moments(node.X, shares)
         rng = np.random.default_rng([self.random_state, 0])
-        scale = choose_scale(self.bandwidth, node.X, found, shares, rng)
-        center = found.mean if self.center is None else self.center
-        return QueryBall(self.loss, center, scale, self.radius if self.loss == "gaussian" else np.inf)
+        found = geometry_of(_runner(node), self._spec(), rng)
+        center = found.center if self.center is None else self.center
+        return QueryBall(self.loss, center, found.scale, self.radius if self.loss == "gaussian" else np.inf)
 
     def _reduce(
         self, node: _Node, size: int, ball: QueryBall, delta: float, number: int
@@ -261,8 +262,8 @@ class StreamingCoreset:
             return node, None
         shares = node.weights / node.weights.sum()
         rng = np.random.default_rng([self.random_state, number])
-        bound = self._sensitivities(node.X, shares, ball, rng)
-        scores, _ = draw_scores(bound, shares)
+        bound = bound_of(_runner(node), self._spec(), rng, ball)
+        scores = draw_scores(bound.log_values, shares, 0.0)
         total = float(scores.sum())
         drawn = DrawTable(scores, node.weights, rng).iid(size, rng)
         a = 2.0 * total * math.log(2.0 / delta) / size
@@ -277,30 +278,6 @@ class StreamingCoreset:
             ),
             total,
         )
-
-    def _sensitivities(
-        self, X: np.ndarray, shares: np.ndarray, ball: QueryBall, rng: np.random.Generator
-    ) -> SensitivityBound:
-        points = Points(X, ball.center, ball.scale, np.inf)
-        scaled = points.gather(slice(0, points.n)).dense()
-        sq_norms = squared_norms(scaled)
-        points.max_norm = float(np.sqrt(sq_norms.max()))
-        if not points.max_norm <= LARGEST_RATIO:
-            raise InvalidInputError(
-                f"a row is {points.max_norm:.3g} bandwidths away from the centre of the stream."
-            )
-        if self.loss == "laplacian":
-            centers = cell_centers(points, shares, self.n_cells, rng)
-            return laplacian_cells(points, shares, cells(points, shares, centers))
-        mean = shares @ scaled
-        from_mean = np.sqrt(squared_norms(scaled - mean))
-        slack = rounding_slack(points.max_norm, ball.radius)
-        start = closed_form(sq_norms, shares, float(shares @ sq_norms), ball.radius, slack, from_mean)
-        if self.bound == "closed-form" or (self.bound == "auto" and float(start.values.sum()) <= _NEAR_ONE):
-            return start
-        centers = cell_centers(points, shares, self.n_cells, rng)
-        summary = cells(points, shares, centers)
-        return cells_bound(Problem(points, sq_norms, shares, ball.radius), summary, start)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the whole state to a ``.npz`` file, from which :meth:`load` goes on as if nothing had happened."""
@@ -372,6 +349,11 @@ class StreamingCoreset:
                 center = np.array(header["ball"]["center"])
                 stream._ball = QueryBall(stream.loss, center, header["ball"]["scale"], radius)
             return stream
+
+
+def _runner(node: _Node) -> Runner:
+    rows = ArrayRows(node.X, node.weights, name="the stream")
+    return Runner(rows, SerialEngine(rows))
 
 
 def _union(nodes: list[_Node]) -> _Node:

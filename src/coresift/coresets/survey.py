@@ -1,99 +1,111 @@
-"""The first pass: how many rows, their mass, mean and spread, the farthest of them, and samples."""
+"""The first pass over the rows: their mass, mean and spread, the farthest of them, and samples."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from ..core.points import squared_norms
+from ..core.points import BLOCK_BYTES, DenseBlock, Matrix, Points, row_slices, squared_norms
+from ..core.points import Block as PointBlock
 from ..rows.rows import Block, check_block, recode
-from .keys import KeyPool
+from .keys import KeyPool, stacked
 
 _FARTHEST_KEPT = 512
+LARGEST_SHIFT = (
+    100.0  # an origin this much farther (squared) than the rows are wide costs two digits, not more
+)
+_SAFE_SQUARES = (1e-120, 1e120)  # squares inside are free of overflow and underflow, and so are sums of them
+
+
+def float_rows(X: Matrix) -> Matrix:
+    """Rows in C order, so that the same rows give the same bits however they are stored."""
+    return np.ascontiguousarray(X) if isinstance(X, np.ndarray) else X
 
 
 class GroupMoments:
-    """Rows with weight, mass, mean and sum of squares about the mean of each group.
-
-    Merged by the formula of Chan, Golub and LeVeque.
-    """
+    """Rows with weight, mass, mean and variance of each group, merged by the formula of Chan, Golub and LeVeque."""
 
     def __init__(self, n_groups: int, d: int) -> None:
         self.counts = np.zeros(n_groups, dtype=np.int64)
-        self.mass = np.zeros(n_groups)
+        self.mass, self.variance = np.zeros(n_groups), np.zeros(n_groups)
         self.mean = np.zeros((n_groups, d))
-        self.squares = np.zeros(n_groups)
 
     def grow(self, n_groups: int) -> None:
-        """Make room for groups that were not known."""
+        """Make room for groups met later."""
         more = n_groups - len(self.mass)
         if more > 0:
-            self.counts = np.append(self.counts, np.zeros(more, dtype=np.int64))
-            self.mass, self.squares = (
-                np.append(self.mass, np.zeros(more)),
-                np.append(self.squares, np.zeros(more)),
-            )
-            self.mean = np.vstack([self.mean, np.zeros((more, self.mean.shape[1]))])
+            self.counts = np.pad(self.counts, (0, more))
+            self.mass, self.variance = np.pad(self.mass, (0, more)), np.pad(self.variance, (0, more))
+            self.mean = np.pad(self.mean, ((0, more), (0, 0)))
 
     def add(
-        self, groups: np.ndarray, counts: np.ndarray, mass: np.ndarray, mean: np.ndarray, squares: np.ndarray
+        self, groups: np.ndarray, counts: np.ndarray, mass: np.ndarray, mean: np.ndarray, variance: np.ndarray
     ) -> None:
         """Add the moments of other rows of ``groups``, distinct numbers."""
-        before = self.mass[groups]
-        total = before + mass
+        total = self.mass[groups] + mass
         part = np.divide(mass, total, out=np.zeros(len(total)), where=total > 0)
         way = mean - self.mean[groups]
-        with np.errstate(over="ignore", invalid="ignore"):  # what has overflowed is refused after the pass
-            self.squares[groups] += squares + squared_norms(way) * before * part
+        with np.errstate(over="ignore", invalid="ignore"):  # a survey that overflowed is made again
+            between = part * (1.0 - part) * squared_norms(way)
+            self.variance[groups] += part * (variance - self.variance[groups]) + between
         self.mean[groups] += way * part[:, None]
         self.mass[groups] = total
         self.counts[groups] += counts
 
 
 class Survey:
-    """Everything about the data that needs no parameter: the summary of the first pass.
+    """Counts, mass, mean and variance of each group; the rows farthest from ``near``; samples by keys; the labels.
 
-    ``near`` is a guess of the mean, close to it for data in no particular order. The farthest rows from it are kept: if
-    the mean turns out to be ``e`` away, the row farthest from the mean is among those within ``2e`` of the farthest
-    from ``near``, so mostly no second pass is needed to find it (:meth:`farthest`).
+    ``near`` is a guess of the mean. If the mean turns out to be ``e`` away, the row farthest from it is among those
+    within ``2e`` of the farthest from ``near``, so that mostly no second pass is needed to find it (:meth:`farthest`).
+    Lengths are in units of ``unit``, a power of two, and positions relative to ``near``. ``all_equal``: the rows of
+    positive weight are known to be equal to ``near``.
     """
 
-    def __init__(self, near: np.ndarray, samples: dict[str, tuple[int, int]], by_label: bool) -> None:
+    def __init__(
+        self,
+        near: np.ndarray,
+        samples: dict[str, tuple[int, int]],
+        by_label: bool = False,
+        *,
+        unit: float = 1.0,
+        is_short: bool = False,
+        all_equal: bool = False,
+    ) -> None:
         d = len(near)
-        self.near, self.by_label = near, by_label
+        self.near, self.unit, self.by_label, self.all_equal = near, unit, by_label, all_equal
+        # differences from ``near`` are formed, unless it is short: then squares are expanded, which is faster
+        self.origin = np.zeros(d) if is_short else near
         self.moments = GroupMoments(0 if by_label else 1, d)
         self.labels: dict[Any, int] = {}
-        self.label_counts = np.zeros(0, dtype=np.int64)
         self.samples = {name: KeyPool(seed, np.array([size])) for name, (seed, size) in samples.items()}
-        self._far = np.zeros((0, d))
+        self.reach = 0.0  # largest square of any row, with weight or without
+        self.far: Matrix | None = None
         self._far_squares = np.zeros(0)
         self._bar = -1.0
 
     def update(self, block: Block) -> None:
-        """Add a block of rows; anything that is not finite is refused here."""
-        X = block.X.astype(np.float64, copy=False)
+        """Add a block of rows; refuse what is not finite."""
+        w, X = block.weights, float_rows(block.X)
+        codes = None
+        if block.labels is not None:
+            codes = recode(block.labels, self.labels)[block.labels.codes]
+        if not self.by_label:
+            codes = None
         with np.errstate(over="ignore", invalid="ignore"):
-            if self.by_label:
-                squares = self._by_label(block, X)
-            else:
-                squares = self._together(block, X)
-            usable = (
-                bool(np.isfinite(squares.sum()))
-                and block.weights.min() >= 0
-                and np.isfinite(block.weights.sum())
-            )
+            squares = self._add(X, w, codes)
+            reach = float(squares.max())
+            usable = np.isfinite(squares.sum()) and w.min() >= 0 and np.isfinite(w.sum())
         if not usable:
             check_block(block)
-        if block.labels is not None and not self.by_label:
-            self._count_labels(block)
-        self._keep_far(X, np.where(block.weights > 0, squares, -1.0))
+            reach, squares = np.inf, np.nan_to_num(squares, nan=np.inf)
+        self.reach = max(self.reach, reach)
+        self._keep_far(X, np.where(w > 0, squares, -1.0))
         for pool in self.samples.values():
-            groups = None if block.labels is None or not self.by_label else self._codes
-            attached = {} if groups is None else {"code": groups}
-            pool.update(block.start, block.weights, block.weights, X=block.X, **attached)
+            attached = {} if codes is None else {"code": codes}
+            pool.update(block.start, w, w, X=X, **attached)
 
     def merge(self, other: Survey) -> None:
         """Add the survey of later rows."""
@@ -102,126 +114,132 @@ class Survey:
         )
         if self.by_label:
             self.moments.grow(len(self.labels))
-            theirs = other.moments
-            self.moments.add(to, theirs.counts, theirs.mass, theirs.mean, theirs.squares)
-        else:
-            theirs = other.moments
-            self.moments.add(
-                np.zeros(1, dtype=np.int64), theirs.counts, theirs.mass, theirs.mean, theirs.squares
-            )
-            self._grow_labels()
-            self.label_counts[to] += other.label_counts
-        self._keep_far(other._far, other._far_squares)
+        groups = to if self.by_label else np.zeros(1, dtype=np.int64)
+        theirs = other.moments
+        self.moments.add(groups, theirs.counts, theirs.mass, theirs.mean, theirs.variance)
+        self.reach = max(self.reach, other.reach)
+        if other.far is not None:
+            self._keep_far(other.far, other._far_squares)
         for name, pool in self.samples.items():
-            theirs_pool = other.samples[name]
-            for part in theirs_pool._parts if self.by_label else ():
-                part["code"] = to[part["code"]]
-            pool.merge(theirs_pool)
+            pool.merge(other.samples[name], **({"code": to} if self.by_label else {}))
+
+    @property
+    def is_ordinary(self) -> bool:
+        """Whether squares neither overflowed nor vanished, and have not lost their digits to a far origin."""
+        farthest = float(self._far_squares.max(initial=0.0))
+        is_dense = isinstance(self.far, np.ndarray)
+        return (
+            np.isfinite(self.reach)
+            and _SAFE_SQUARES[0] < farthest < _SAFE_SQUARES[1]
+            and (is_dense or float(self.near @ self.near) <= LARGEST_SHIFT * farthest)
+        )
+
+    def center(self) -> np.ndarray:
+        """The mean of all rows, relative to ``near``, in units."""
+        share = self.moments.mass / self.moments.mass.sum()
+        return np.asarray(share @ self.moments.mean)
 
     def farthest(self, mean: np.ndarray) -> tuple[float, bool]:
         """The largest distance from ``mean`` of a row of positive weight; or an upper bound, and then False."""
-        if not len(self._far):
+        if self.far is None or self.all_equal:
             return 0.0, True
-        shift = float(np.linalg.norm(mean - self.near))
+        shift = float(np.linalg.norm((mean - self.near) / self.unit))
         reach = float(np.sqrt(self._far_squares.max()))
-        complete = (
-            len(self._far) < _FARTHEST_KEPT or float(np.sqrt(self._far_squares.min())) < reach - 2.0 * shift
-        )
-        if not complete:
-            return reach + shift, False
-        return float(np.sqrt(squared_norms(self._far - mean).max())), True
+        few = len(self._far_squares) < _FARTHEST_KEPT
+        if not few and not float(np.sqrt(self._far_squares.min())) < reach - 2.0 * shift:
+            return (reach + shift) * self.unit, False
+        return float(np.sqrt(self._relative(self.far, mean).sq_norms.max())) * self.unit, True
 
-    def _together(self, block: Block, X: np.ndarray) -> np.ndarray:
-        """Moments of a block as one group; returns the squared distances from ``near``."""
-        w = block.weights
-        mass = float(w.sum())
-        mean = (w @ X) / mass if mass > 0 else self.near
-        centred = X - mean
-        own = squared_norms(centred)
-        rest = (
-            (w @ centred) / mass if mass > 0 else np.zeros(len(mean))
-        )  # what the rounding of the first mean left
-        squares = max(float(w @ own) - mass * float(rest @ rest), 0.0)
-        one = np.zeros(1, dtype=np.int64)
-        self.moments.add(
-            one, np.array([np.count_nonzero(w)]), np.array([mass]), (mean + rest)[None], np.array([squares])
-        )
-        shift = mean - self.near
-        return np.maximum(own + centred @ (2.0 * shift) + shift @ shift, 0.0)
+    def _relative(self, X: Matrix, origin: np.ndarray) -> PointBlock:
+        return Points(X, origin, self.unit, np.inf).gather(slice(None))
 
-    def _by_label(self, block: Block, X: np.ndarray) -> np.ndarray:
-        """Moments of a block per label; returns the squared distances from ``near``."""
-        assert block.labels is not None
-        names = recode(block.labels, self.labels)
-        self.moments.grow(len(self.labels))
-        self._codes = codes = names[block.labels.codes]
-        present, local = np.unique(codes, return_inverse=True)
-        k, w = len(present), block.weights
-        mass = np.bincount(local, weights=w, minlength=k)
-        members = sp.csr_array((w, (local, np.arange(len(w)))), shape=(k, len(w)))
-        over_mass = np.where(mass > 0, mass, 1.0)[:, None]
-        mean = (members @ X) / over_mass
-        mean += (members @ (X - mean[local])) / over_mass
-        own = squared_norms(X - mean[local])
-        squares = np.bincount(local, weights=w * own, minlength=k)
-        self.moments.add(present, np.bincount(local[w > 0], minlength=k), mass, mean, squares)
-        return squared_norms(X - self.near)
+    def _add(self, X: Matrix, w: np.ndarray, codes: np.ndarray | None) -> np.ndarray:
+        """Add the moments of a block; returns the squared distances from ``near``."""
+        groups = np.zeros(1, dtype=np.int64)
+        if codes is not None:
+            groups, codes = np.unique(codes, return_inverse=True)
+            self.moments.grow(len(self.labels))
+        k, n = len(groups), len(w)
+        mass = np.array([w.sum()]) if codes is None else np.bincount(codes, w, k)
+        divisor = np.where(mass > 0, mass, 1.0)
+        shares = w / (divisor[0] if codes is None else divisor[codes])
+        is_even = codes is None and n > 0 and w.min() == w.max()
+        squares, mean = np.zeros(n), np.zeros((k, X.shape[1]))
+        shift = (self.near - self.origin) / self.unit
+        per_row = 8.0 * (X.shape[1] if isinstance(X, np.ndarray) else 2.0 * X.nnz / max(n, 1))
+        for part in () if self.all_equal else row_slices(n, per_row, BLOCK_BYTES):
+            rows = self._relative(X[part], self.origin)
+            squares[part] = rows.sq_norms
+            if shift.any():
+                squares[part] += shift @ shift - 2.0 * rows.dot(shift[None])[:, 0]
+            if is_even and isinstance(rows, DenseBlock):  # twice as fast as a product with a constant vector
+                mean += rows.rows.sum(axis=0) * shares[0]
+            else:
+                mean += rows.group_sums(shares[part], None if codes is None else codes[part], k)
+        np.maximum(squares, 0.0, out=squares)
+        second = np.array([shares @ squares]) if codes is None else np.bincount(codes, shares * squares, k)
+        held = np.ones(n, dtype=np.int64) if is_even and w[0] > 0 else (w > 0).astype(np.int64)
+        counts = np.array([held.sum()]) if codes is None else np.bincount(codes, held, k).astype(np.int64)
+        mean -= shift if not self.all_equal else 0.0
+        mean[mass == 0] = 0.0
+        self.moments.add(groups, counts, mass, mean, np.maximum(second - squared_norms(mean), 0.0))
+        return squares
 
-    def _count_labels(self, block: Block) -> None:
-        assert block.labels is not None
-        codes = recode(block.labels, self.labels)[block.labels.codes]
-        self._grow_labels()
-        self.label_counts += np.bincount(codes, minlength=len(self.labels))
-
-    def _grow_labels(self) -> None:
-        missing = len(self.labels) - len(self.label_counts)
-        self.label_counts = np.append(self.label_counts, np.zeros(missing, dtype=np.int64))
-
-    def _keep_far(self, X: np.ndarray, squares: np.ndarray) -> None:
+    def _keep_far(self, X: Matrix, squares: np.ndarray) -> None:
         above = np.flatnonzero(squares > self._bar)
         if not len(above):
             return
-        self._far = np.concatenate([self._far, X[above]])
+        if len(above) > _FARTHEST_KEPT:
+            above = above[np.sort(np.argpartition(-squares[above], _FARTHEST_KEPT - 1)[:_FARTHEST_KEPT])]
+        self.far = X[above] if self.far is None else stacked([self.far, X[above]])
         self._far_squares = np.concatenate([self._far_squares, squares[above]])
-        if len(self._far) > _FARTHEST_KEPT:
+        if len(self._far_squares) > _FARTHEST_KEPT:
             best = np.sort(np.argpartition(-self._far_squares, _FARTHEST_KEPT - 1)[:_FARTHEST_KEPT])
-            self._far, self._far_squares = self._far[best], self._far_squares[best]
+            self.far, self._far_squares = self.far[best], self._far_squares[best]
+        if len(self._far_squares) == _FARTHEST_KEPT:
             self._bar = float(self._far_squares.min())
 
 
-class Reach:
-    """The largest distance from a centre of a row of positive weight."""
+class Extent:
+    """The smallest and the largest number in each column, over the rows of positive weight."""
 
-    def __init__(self, center: np.ndarray) -> None:
-        self.center, self.square = center, 0.0
+    def __init__(self, d: int) -> None:
+        self.low, self.high = np.full(d, np.inf), np.full(d, -np.inf)
 
     def update(self, block: Block) -> None:
         """Add a block of rows."""
-        squares = squared_norms(block.X.astype(np.float64, copy=False) - self.center)
-        self.square = max(self.square, float(squares.max(where=block.weights > 0, initial=0.0)))
+        kept = block.X[block.weights > 0]
+        if kept.shape[0]:
+            low, high = kept.min(axis=0), kept.max(axis=0)
+            if sp.issparse(low):
+                low, high = low.toarray().ravel(), high.toarray().ravel()
+            self.low, self.high = np.minimum(self.low, low), np.maximum(self.high, high)
+
+    def merge(self, other: Extent) -> None:
+        """Add the extent of later rows."""
+        self.low, self.high = np.minimum(self.low, other.low), np.maximum(self.high, other.high)
+
+    @property
+    def unit(self) -> float:
+        """A power of two of the magnitude of the largest number."""
+        peak = max(float(self.high.max()), -float(self.low.min()))
+        return 2.0 ** min(float(np.ceil(np.log2(peak))), 1023.0) if peak > 0 else 1.0
+
+
+class Reach:
+    """The largest distance from a centre of a row of positive weight, in units of ``unit``."""
+
+    def __init__(self, center: np.ndarray, unit: float) -> None:
+        self.center, self.unit, self.square = center, unit, 0.0
+
+    def update(self, block: Block) -> None:
+        """Add a block of rows."""
+        for part, rows in Points(float_rows(block.X), self.center, self.unit, np.inf).blocks(
+            budget=BLOCK_BYTES
+        ):
+            held = block.weights[part] > 0
+            self.square = max(self.square, float(rows.sq_norms.max(where=held, initial=0.0)))
 
     def merge(self, other: Reach) -> None:
         """Add the largest of other rows."""
         self.square = max(self.square, other.square)
-
-
-@dataclass(frozen=True)
-class Geometry:
-    """Where the ball is, and the groups in its coordinates ``(x - center) / scale``; without labels one group."""
-
-    center: np.ndarray  # (d,) data units
-    scale: float
-    max_norm: float  # scaled
-    center_error: float  # scaled
-    labels: dict[Any, int] | None  # number of the group of each label
-    counts: np.ndarray  # (g,) rows that have weight
-    mass: np.ndarray  # (g,) sums of weights
-    offsets: np.ndarray  # (g, d) means, scaled
-    variances: np.ndarray  # (g,) scaled
-
-    def groups(self, block: Block) -> np.ndarray | None:
-        """The group of each row of a block; None if there is but one."""
-        if self.labels is None or block.labels is None:
-            return None
-        names = np.array([self.labels[name] for name in block.labels.names], dtype=np.int64)
-        return names[block.labels.codes]

@@ -21,7 +21,6 @@ from .fetch import Download, first_file
 from .splits import DatasetSplits, array_splits
 
 _PIXELS = 3 * 32 * 32
-_SITE = "https://www.cs.toronto.edu/~kriz/"
 _TEXT_LIMIT = 1 << 16
 _MOST_MEMBERS = 1000
 _SLACK = 1 << 24  # bytes of an archive besides the needed files
@@ -39,8 +38,7 @@ class Cifar:
     names_file: str
     n_classes: int
     label_bytes: int
-    largest_file: int
-    """Records."""
+    largest_file: int  # records
     mean: tuple[float, float, float]
     std: tuple[float, float, float]
 
@@ -55,39 +53,35 @@ class Cifar:
         return self.label_bytes + _PIXELS
 
 
+def _archive(file: str, md5: str) -> Download:
+    return Download(file, (f"https://www.cs.toronto.edu/~kriz/{file}",), f"md5:{md5}")
+
+
 CIFAR10 = Cifar(
     "cifar10",
     "cifar-10-batches-bin",
-    Download(
-        "cifar-10-binary.tar.gz",
-        (_SITE + "cifar-10-binary.tar.gz",),
-        "md5:c32a1d4ab5d03f1284b67883e8d87530",
-    ),
+    _archive("cifar-10-binary.tar.gz", "c32a1d4ab5d03f1284b67883e8d87530"),
     tuple(f"data_batch_{i}.bin" for i in range(1, 6)),
     "test_batch.bin",
     "batches.meta.txt",
-    10,
-    1,
-    10_000,
-    (0.4914, 0.4822, 0.4465),
-    (0.2470, 0.2435, 0.2616),
+    n_classes=10,
+    label_bytes=1,
+    largest_file=10_000,
+    mean=(0.4914, 0.4822, 0.4465),
+    std=(0.2470, 0.2435, 0.2616),
 )
 CIFAR100 = Cifar(
     "cifar100",
     "cifar-100-binary",
-    Download(
-        "cifar-100-binary.tar.gz",
-        (_SITE + "cifar-100-binary.tar.gz",),
-        "md5:03b5dce01913d631647c71ecec9e9cb8",
-    ),
+    _archive("cifar-100-binary.tar.gz", "03b5dce01913d631647c71ecec9e9cb8"),
     ("train.bin",),
     "test.bin",
     "fine_label_names.txt",
-    100,
-    2,
-    50_000,
-    (0.5071, 0.4865, 0.4409),
-    (0.2673, 0.2564, 0.2762),
+    n_classes=100,
+    label_bytes=2,
+    largest_file=50_000,
+    mean=(0.5071, 0.4865, 0.4409),
+    std=(0.2673, 0.2564, 0.2762),
 )
 
 

@@ -135,13 +135,18 @@ def find_dataset(
     """The files of a named data set, fetched if ``download`` allows it; an error says what is missing."""
     known, root = _NAMED[name], data_folder(data_dir)
     found, missing = known.find(root)
-    if missing and download and known.downloads:
-        for file in [file for file in known.downloads if file.file in missing] or known.downloads:
+    wanted = [file for file in known.downloads if file.file in missing] or known.downloads
+    if missing and download and wanted:
+        for file in wanted:
             logger.info("%s: downloading %s", name, file.file)
             fetch(file, root / name)
         found, missing = known.find(root)
     if missing:
-        raise InvalidInputError(_what_to_do(name, known, root, missing))
+        text = f"the data set {name!r} is not in {root}: {', '.join(missing)} missing. {known.advice}"
+        if wanted:
+            sources = ", ".join(file.urls[0] for file in wanted)
+            text += f"Download {sources} into {root / name}, or use download=True (--download). "
+        raise InvalidInputError(f"{text}Another folder: data_dir (--data-dir), or the variable {VARIABLE}.")
     return found
 
 
@@ -163,16 +168,6 @@ def _load_named(name: str, data_dir: Any, options: Options, *, download: bool, v
     return splits
 
 
-def _what_to_do(name: str, known: _Named, root: Path, missing: list[str]) -> str:
-    folder = root / name
-    text = f"the data set {name!r} is not in {root}: {', '.join(missing)} missing. {known.advice}"
-    if known.downloads:
-        wanted = [file for file in known.downloads if file.file in missing] or known.downloads
-        sources = ", ".join(file.urls[0] for file in wanted)
-        text += f"Download {sources} into {folder}, or ask for it: download=True (on the command line --download). "
-    return text + f"Another folder: data_dir (--data-dir), or the variable {VARIABLE}."
-
-
 def _load_own(data: Any, test: Any, options: Options) -> DatasetSplits:
     if isinstance(data, str | os.PathLike):
         path = Path(data).expanduser()
@@ -181,15 +176,13 @@ def _load_own(data: Any, test: Any, options: Options) -> DatasetSplits:
         return _load_path(path, None if test is None else Path(test).expanduser(), options)
     if is_hugging_face(data):
         return from_hugging_face(data, test, options)
-    for name, pair in (("data", data), ("test", test)):
+    for name, pair in (("data", data), ("test", (None, None) if test is None else test)):
         if not isinstance(pair, tuple | list) or len(pair) != 2:
-            if name == "test" and pair is None:
-                continue
             raise InvalidTypeError(
                 f"{name} = {type(pair).__name__} must be a name, a path, a pair (X, y) or a Hugging Face data set."
             )
     _refuse("arrays", label=options.label, image_size=options.image_size)
-    return from_arrays("arrays", (data[0], data[1]), None if test is None else (test[0], test[1]), options)
+    return from_arrays("arrays", tuple(data), None if test is None else tuple(test), options)
 
 
 def _load_path(path: Path, test: Path | None, options: Options) -> DatasetSplits:
@@ -235,7 +228,7 @@ _NAMED = {
         "handwritten digits, 1,797 grey images of 8x8, resized to 28x28; comes with scikit-learn",
         (),
         lambda root: ([], []),
-        lambda found, options: load_digits_splits(options.test_fraction, options.seed),
+        lambda found, options: load_digits_splits(options),
     ),
     "mnist": _Named(
         "handwritten digits, 60,000 + 10,000 grey images of 28x28",
@@ -264,7 +257,7 @@ _NAMED = {
         "forest cover types, up to 581,012 rows of 54 numbers, seven classes of very unequal size",
         ("covtype/covtype*.npz (arrays X and y)", "covtype/covtype.data.gz", "scikit-learn's own cache"),
         find_covtype,
-        lambda found, options: load_covtype(found[0], options.test_fraction, options.seed),
+        lambda found, options: load_covtype(found[0], options),
         COVTYPE_FILES,
     ),
 }

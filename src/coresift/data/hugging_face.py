@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from .._errors import InvalidInputError
-from ..rows.images import in_bytes, need_pillow
+from ..rows.images import in_bytes, middle, need_pillow
 from .splits import DatasetSplits
 from .user_sets import Options, from_arrays
 
@@ -37,40 +37,36 @@ def from_hugging_face(data: Any, test: Any, options: Options) -> DatasetSplits:
             test = next((parts[part] for part in _TEST_PARTS if part in parts), None)
     label = _label_of(data, options.label)
     image = _image_column(data, label)
-    names = getattr(data.features[label], "names", None)
-    size = options.image_size
-    names_of = [] if image is not None else _feature_names(data, label)
-    if test is not None and (lacking := {label, image, *names_of} - {None, *test.column_names}):
-        raise InvalidInputError(
-            f"the test part has no column {', '.join(map(repr, sorted(map(str, lacking))))}."
-        )
-    read = [
-        (_images(part, image, size) if image is not None else _numbers(part, names_of), _column(part, label))
-        for part in (data, test)
-        if part is not None
-    ]
+    columns = [image] if image is not None else _feature_names(data, label)
+    if test is not None and (lacking := {label, *columns} - set(test.column_names)):
+        raise InvalidInputError(f"the test part has no column {', '.join(map(repr, sorted(lacking)))}.")
+
+    def read(part: Any) -> tuple[np.ndarray, np.ndarray]:
+        x = _numbers(part, columns) if image is None else _images(part, image, options.image_size)
+        return x, _column(part, label)
+
     info = getattr(getattr(data, "info", None), "dataset_name", None)
+    classes = getattr(data.features[label], "names", None)
     return from_arrays(
         str(info or "hugging-face"),
-        read[0],
-        read[1] if test is not None else None,
+        read(data),
+        None if test is None else read(test),
         options,
-        None if names is None else tuple(map(str, names)),
+        None if classes is None else tuple(map(str, classes)),
     )
 
 
 def _label_of(data: Any, wanted: str | None) -> str:
     columns: Sequence[str] = data.column_names
-    if wanted is not None:
-        if wanted not in columns:
-            raise InvalidInputError(f"label = {wanted!r}: there are the columns {', '.join(columns)}.")
-        return wanted
-    for name in _LABELS:
-        if name in columns:
-            return name
-    raise InvalidInputError(
-        f"label is missing: none of the columns {', '.join(columns)} is called {', '.join(_LABELS)}."
-    )
+    listed = ", ".join(columns)
+    if wanted is not None and wanted not in columns:
+        raise InvalidInputError(f"label = {wanted!r}: there are the columns {listed}.")
+    found = wanted or next((name for name in _LABELS if name in columns), None)
+    if found is None:
+        raise InvalidInputError(
+            f"label is missing: none of the columns {listed} is called {', '.join(_LABELS)}."
+        )
+    return found
 
 
 def _image_column(data: Any, label: str) -> str | None:
@@ -100,11 +96,8 @@ def _images(data: Any, column: str, size: int | None) -> np.ndarray:
             width, height = (size, size) if size is not None else image.size
             pixels = np.empty((len(data), len(mode), height, width), dtype=np.uint8)
         if size is not None:
-            side = min(image.size)
-            left, upper = ((length - side) / 2 for length in image.size)
-            image = image.convert(mode).resize(
-                (size, size), resampling, box=(left, upper, left + side, upper + side)
-            )
+            box, _ = middle(1.0)(*image.size)
+            image = image.convert(mode).resize((size, size), resampling, box=box)
         elif (image.size[1], image.size[0]) != pixels.shape[2:]:
             raise InvalidInputError(
                 f"image {row} has {image.size[0]}x{image.size[1]} pixels, the first {pixels.shape[3]}x"

@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 
 from .._errors import InvalidInputError
-from ..rows.images import SUFFIXES, need_pillow
-from .splits import DatasetSplits, LazyDataset, split_rows
+from ..rows.images import find_images, need_pillow
+from ..rows.rows import is_hidden
+from .splits import Augmentation, DatasetSplits, LazyDataset, split_rows
 
 IMAGENET_SIZE = 224
 _IMAGENET_SHARE = 224 / 256  # the usual view of a test image: 224 pixels of 256
@@ -29,22 +30,11 @@ def find_imagenet(root: Path) -> tuple[list[Path], list[str]]:
     return [], missing or [f"train{os.sep}", f"val{os.sep}"]
 
 
-def load_imagenet(folder: Path, size: int = IMAGENET_SIZE) -> DatasetSplits:
+def load_imagenet(folder: Path, size: int) -> DatasetSplits:
     """ImageNet from ``train/CLASS/*.JPEG`` and ``val/CLASS/*.JPEG``; ``val`` is the test part, as in the literature."""
     train, test, classes = _two_folders(folder / "train", folder / "val", size, _IMAGENET_SHARE)
-    return DatasetSplits(
-        "imagenet",
-        train,
-        test,
-        n_classes=len(classes),
-        task="classification",
-        input_shape=(3, size, size),
-        mean=_MEAN,
-        std=_STD,
-        augmentation="resized-crop-flip",
-        class_names=classes,
-        preparation=f"the published training and validation parts, at {size}x{size}",
-    )
+    how = f"the published training and validation parts, at {size}x{size}"
+    return _splits("imagenet", train, test, classes, how, "resized-crop-flip")
 
 
 def load_image_folder(
@@ -56,12 +46,12 @@ def load_image_folder(
     is the test part, or a part of each class is split off.
     """
     if test is None and (folder / "train").is_dir():
-        found = [folder / name for name in _TEST_FOLDERS if (folder / name).is_dir()]
-        if not found:
+        test = next((folder / name for name in _TEST_FOLDERS if (folder / name).is_dir()), None)
+        if test is None:
             raise InvalidInputError(
                 f"{folder}: beside the folder train, one of {', '.join(_TEST_FOLDERS)} is needed."
             )
-        folder, test = folder / "train", found[0]
+        folder = folder / "train"
     if test is not None:
         train_part, test_part, classes = _two_folders(folder, test, size, 1.0)
         how = f"test part from {test}"
@@ -70,17 +60,31 @@ def load_image_folder(
         rows = split_rows(everything.y, "classification", test_fraction, seed, str(folder))
         train_part, test_part = (everything.take(part) for part in rows)
         how = f"{test_fraction:.0%} of each class are the test part (seed {seed})"
+    how += f"; the square in the middle at {size}x{size}; normalised with the statistics of ImageNet"
+    return _splits(str(folder), train_part, test_part, classes, how, None)
+
+
+def _splits(
+    name: str,
+    train: LazyDataset,
+    test: LazyDataset,
+    classes: tuple[str, ...],
+    preparation: str,
+    augmentation: Augmentation | None,
+) -> DatasetSplits:
+    shape = (3, train.size, train.size)
     return DatasetSplits(
-        str(folder),
-        train_part,
-        test_part,
-        n_classes=len(classes),
-        task="classification",
-        input_shape=(3, size, size),
-        mean=_MEAN,
-        std=_STD,
-        class_names=classes,
-        preparation=f"{how}; the square in the middle at {size}x{size}; normalised with the statistics of ImageNet",
+        name,
+        train,
+        test,
+        len(classes),
+        "classification",
+        shape,
+        _MEAN,
+        _STD,
+        augmentation,
+        classes,
+        preparation,
     )
 
 
@@ -89,12 +93,10 @@ def _two_folders(
 ) -> tuple[LazyDataset, LazyDataset, tuple[str, ...]]:
     first, classes = _class_folders(train, size, share)
     second, others = _class_folders(test, size, share)
-    number = {name: i for i, name in enumerate(classes)}
-    for name in others:
-        if name not in number:
-            raise InvalidInputError(f"{test / name}: {train} has no class of this name.")
-    again = np.array([number[name] for name in others], dtype=np.int64)
-    return first, LazyDataset(second.paths, again[second.y], size, share), classes
+    if unknown := [name for name in others if name not in classes]:
+        raise InvalidInputError(f"{test / unknown[0]}: {train} has no class of this name.")
+    codes = np.array([classes.index(name) for name in others], dtype=np.int64)
+    return first, LazyDataset(second.paths, codes[second.y], size, share), classes
 
 
 def _class_folders(root: Path, size: int, share: float) -> tuple[LazyDataset, tuple[str, ...]]:
@@ -102,20 +104,13 @@ def _class_folders(root: Path, size: int, share: float) -> tuple[LazyDataset, tu
     need_pillow()
     if not root.is_dir():
         raise InvalidInputError(f"{root}: no such folder.")
-    paths: list[str] = []
-    labels: list[int] = []
-    classes: list[str] = []
-    for folder in sorted(entry.name for entry in os.scandir(root) if entry.is_dir() and entry.name[0] != "."):
-        inside = sorted(
-            os.path.join(place, file)
-            for place, _, files in os.walk(root / folder)
-            for file in files
-            if file[0] != "." and os.path.splitext(file)[1].lower() in SUFFIXES
-        )
-        if inside:
-            paths += inside
-            labels += [len(classes)] * len(inside)
-            classes.append(folder)
-    if not classes:
+    folders = sorted(
+        entry.name for entry in os.scandir(root) if entry.is_dir() and not is_hidden([entry.name])
+    )
+    images = {name: inside for name in folders if (inside := find_images(str(root / name)))}
+    if not images:
         raise InvalidInputError(f"{root}: no folder in it holds images; it must hold one folder per class.")
-    return LazyDataset(paths, np.array(labels, dtype=np.int64), size, share), tuple(classes)
+    labels = np.repeat(np.arange(len(images)), [len(inside) for inside in images.values()])
+    return LazyDataset([path for inside in images.values() for path in inside], labels, size, share), tuple(
+        images
+    )

@@ -156,18 +156,12 @@ class DatasetSplits:
 
     def described(self) -> dict[str, Any]:
         """Everything but the samples, for JSON: what a trained network needs to be used on other data."""
+        names = ("name", "task", "input_shape", "class_names", "mean", "std", "preparation")
         scaling = self.scaling
-        return {
-            "name": self.name,
-            "task": self.task,
-            "input_shape": list(self.input_shape),
-            "class_names": None if self.class_names is None else list(self.class_names),
-            "mean": None if self.mean is None else list(self.mean),
-            "std": None if self.std is None else list(self.std),
-            "columns": None if scaling is None or scaling.columns is None else list(scaling.columns),
+        return {name: getattr(self, name) for name in names} | {
+            "columns": None if scaling is None else scaling.columns,
             "column_means": None if scaling is None else scaling.mean.tolist(),
             "column_deviations": None if scaling is None else scaling.deviation.tolist(),
-            "preparation": self.preparation,
         }
 
     @property
@@ -262,9 +256,7 @@ def array_splits(
     """A data set from prepared arrays."""
     # tensors share memory with arrays, and PyTorch warns if it is read-only
     x, y, x_test, y_test = (np.require(array, requirements=["C", "W"]) for array in (*train, *test))
-    if task == "classification":
-        known.setdefault("n_classes", int(y.max()) + 1)
-    else:
-        known["n_classes"] = None
+    n_classes = len(known.get("class_names") or ()) or int(y.max()) + 1 if task == "classification" else None
+    known.setdefault("n_classes", n_classes)
     parts = ArrayDataset(x, y), ArrayDataset(x_test, y_test)
     return DatasetSplits(name, *parts, task=task, input_shape=x.shape[1:], **known)

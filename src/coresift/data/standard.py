@@ -14,7 +14,8 @@ import numpy as np
 from .._errors import InvalidInputError
 from .._npz import MOST_DEFLATED, naming, read_arrays
 from .fetch import Download, first_file
-from .splits import DatasetSplits, array_splits, channel_statistics, scaling_of, split_rows
+from .splits import DatasetSplits, array_splits
+from .user_sets import Options, from_arrays
 
 _MIRRORS = (
     "https://ossci-datasets.s3.amazonaws.com/mnist/",
@@ -41,8 +42,13 @@ COVTYPE_FILES = (
 )
 _COVTYPE_COLUMNS = 54
 _COVTYPE_NAMES = (
-    *("Spruce/Fir", "Lodgepole Pine", "Ponderosa Pine", "Cottonwood/Willow"),
-    *("Aspen", "Douglas-fir", "Krummholz"),
+    "Spruce/Fir",
+    "Lodgepole Pine",
+    "Ponderosa Pine",
+    "Cottonwood/Willow",
+    "Aspen",
+    "Douglas-fir",
+    "Krummholz",
 )
 _DIGIT_NAMES = tuple("0123456789")
 _IDX_TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
@@ -67,7 +73,6 @@ def load_mnist(paths: list[Path]) -> DatasetSplits:
         train,
         test,
         "classification",
-        n_classes=10,
         mean=(0.1307,),
         std=(0.3081,),
         class_names=_DIGIT_NAMES,
@@ -140,7 +145,7 @@ def _read_idx(file: IO[bytes], most: int | None) -> np.ndarray:
     return np.frombuffer(body, dtype).reshape(shape).astype(dtype.newbyteorder("="), copy=False)
 
 
-def load_digits_splits(test_fraction: float, seed: int) -> DatasetSplits:
+def load_digits_splits(options: Options) -> DatasetSplits:
     """1,797 images of 8x8, which come with scikit-learn, as bytes of 28x28."""
     from scipy.ndimage import zoom
     from sklearn.datasets import load_digits
@@ -149,20 +154,9 @@ def load_digits_splits(test_fraction: float, seed: int) -> DatasetSplits:
     large = zoom(
         digits.images, (1, 3.5, 3.5), order=1, mode="nearest", grid_mode=True
     )  # (n, 28, 28), 0 to 16
-    x, y = np.rint(large * (255 / 16)).astype(np.uint8)[:, None], digits.target.astype(np.int64)
-    train, test = split_rows(y, "classification", test_fraction, seed, "digits")
-    mean, std = channel_statistics(x[train])
-    return array_splits(
-        "digits",
-        (x[train], y[train]),
-        (x[test], y[test]),
-        "classification",
-        n_classes=10,
-        mean=mean,
-        std=std,
-        class_names=_DIGIT_NAMES,
-        preparation=f"resized from 8x8 linearly; {test_fraction:.0%} of each class are the test part (seed {seed})",
-    )
+    x = np.rint(large * (255 / 16)).astype(np.uint8)
+    notes = ("resized from 8x8 linearly",)
+    return from_arrays("digits", (x, digits.target), None, options, _DIGIT_NAMES, notes)
 
 
 def find_covtype(root: Path) -> tuple[list[Path], list[str]]:
@@ -186,23 +180,11 @@ def _sklearn_cache() -> Path:
     return Path(home).expanduser() / "covertype" / "samples_py3"
 
 
-def load_covtype(path: Path, test_fraction: float, seed: int) -> DatasetSplits:
+def load_covtype(path: Path, options: Options) -> DatasetSplits:
     """Rows of 54 standardised numbers, seven classes."""
     X, labels = read_covtype(path)
     y = labels.astype(np.int64) - 1
-    train, test = split_rows(y, "classification", test_fraction, seed, str(path))
-    scaling = scaling_of(X[train])
-    return array_splits(
-        "covtype",
-        (scaling(X[train]), y[train]),
-        (scaling(X[test]), y[test]),
-        "classification",
-        n_classes=len(_COVTYPE_NAMES),
-        class_names=_COVTYPE_NAMES,
-        scaling=scaling,
-        preparation=f"{len(X):,} rows; {test_fraction:.0%} of each class are the test part (seed {seed}); columns "
-        "standardised with mean and deviation of the training part",
-    )
+    return from_arrays("covtype", (X, y), None, options, _COVTYPE_NAMES, (f"{len(X):,} rows",))
 
 
 def read_covtype(path: Path) -> tuple[np.ndarray, np.ndarray]:

@@ -13,6 +13,7 @@ from .._containers import as_numpy, column_names
 from .._errors import InvalidInputError, InvalidTypeError
 from .._npz import array_names, read_arrays
 from .._progress import logger
+from .._validation import check_features
 from ..rows.opening import open_rows
 from ..rows.rows import Rows
 from ..rows.tables import CsvRows
@@ -83,8 +84,6 @@ def from_arrays(
             )
         y, y_test, names = _targets(y, y_test, task, name, class_names)
     known: dict[str, Any] = {"class_names": names}
-    if names is not None:
-        known["n_classes"] = len(names)
     if x.ndim == 2:
         own = column_names(train[0]) or columns or ()
         known["scaling"] = scaling = scaling_of(x, tuple(map(str, own)) if len(own) == x.shape[1] else None)
@@ -106,7 +105,9 @@ def _numpy(values: Any) -> np.ndarray:
 
 def _inputs(values: Any, what: str) -> tuple[np.ndarray, list[str]]:
     """(n, d) floats, or (n, c, h, w) bytes or float32, and notes on what was converted."""
-    x, how = _numpy(_numbers_of_frame(values, what)), []
+    if column_names(values) is not None:  # of a frame: columns may differ in type
+        values = check_features(values, finite=False, name=what)
+    x, how = _numpy(values), []
     if x.ndim not in (2, 3, 4) or 0 in x.shape:
         raise InvalidInputError(f"{what} has shape {x.shape}; rows (n, d) or images (n, c, h, w) are needed.")
     if x.dtype.kind not in ("fiub" if x.ndim == 2 else "f") and x.dtype != np.uint8:
@@ -129,18 +130,6 @@ def _inputs(values: Any, what: str) -> tuple[np.ndarray, list[str]]:
     elif x.ndim == 2:
         x = x.astype(np.float64)
     return x, how
-
-
-def _numbers_of_frame(values: Any, what: str) -> Any:
-    """Convert a pandas frame of mixed types to floats."""
-    kinds: Any = getattr(values, "dtypes", None)
-    if not hasattr(values, "to_numpy") or not hasattr(kinds, "items"):  # those of pandas have names
-        return values
-    if words := [name for name, kind in kinds.items() if kind.kind not in "biuf"]:
-        raise InvalidTypeError(
-            f"{what}: the columns {', '.join(map(repr, words))} are not numbers; encode them, or leave them out."
-        )
-    return values if len(set(kinds)) == 1 else values.to_numpy(dtype=np.float64)
 
 
 def _checked_labels(values: Any, x: np.ndarray, name: str) -> np.ndarray:

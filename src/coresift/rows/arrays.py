@@ -28,12 +28,7 @@ class ArrayRows(Rows):
     is_portable = False
 
     def __init__(
-        self,
-        X: Any,
-        weights: Any = None,
-        labels: Any = None,
-        name: str = "X",
-        names: list[str] | None = None,
+        self, X: Any, weights: Any = None, labels: Any = None, name: str = "X", names: list[str] | None = None
     ) -> None:
         is_plain = type(X) in (np.ndarray, np.memmap) and X.ndim == 2 and X.dtype.kind in "fiub"
         if not is_plain or X.size == 0:

@@ -13,7 +13,7 @@ import numpy as np
 
 from .._errors import InvalidInputError, need
 from .._npz import naming
-from .rows import Block, Labels, Piece, Rows
+from .rows import Block, Labels, Piece, Rows, files_below
 
 SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".pgm", ".ppm"})
 DEFAULT_SIZE = 32
@@ -76,6 +76,11 @@ class ImageRows(Rows):
         with opened_image(path) as image:
             small = in_bytes(image, path).convert("RGB").resize((self.size, self.size), self._resampling)
             return np.asarray(small, dtype=np.float32).reshape(-1) / np.float32(255.0)
+
+
+def find_images(folder: str) -> list[str]:
+    """All images below a folder, in the order of their paths."""
+    return [file for file in files_below(folder) if Path(file).suffix.lower() in SUFFIXES]
 
 
 def need_pillow() -> Any:

@@ -15,8 +15,8 @@ from .._containers import column_names, take_columns
 from .._errors import InvalidInputError, InvalidTypeError
 from .arrays import ArrayRows, NpyRows, open_npz
 from .columns import Wanted, need_pyarrow
-from .images import DEFAULT_SIZE, SUFFIXES, ImageRows
-from .rows import Rows, is_hidden
+from .images import DEFAULT_SIZE, SUFFIXES, ImageRows, find_images
+from .rows import Rows, files_below, is_hidden
 from .tables import CsvRows, ParquetRows
 
 _TABLES: dict[str, type[ParquetRows] | type[CsvRows]] = {
@@ -146,7 +146,7 @@ def _open_path(path: str, wanted: Wanted, filesystem: Any, image_size: int) -> R
         return _table(paths, fs, wanted, path)
     root, paths = None, [path]
     if os.path.isdir(path):
-        root, paths = path, _files_below(path)
+        root, paths = path, _data_below(path)
     elif glob.has_magic(path) and not os.path.exists(path):
         paths = sorted(glob.glob(path, recursive=True))
         if not paths:
@@ -154,17 +154,10 @@ def _open_path(path: str, wanted: Wanted, filesystem: Any, image_size: int) -> R
     return _open_files(paths, wanted, path, image_size, root)
 
 
-def _files_below(folder: str) -> list[str]:
+def _data_below(folder: str) -> list[str]:
     """The images in a folder at any depth, or the tables and arrays."""
-    inside = sorted(
-        str(file)
-        for file in Path(folder).rglob("*")
-        if file.is_file() and not is_hidden(file.relative_to(folder).parts)
-    )
-    images, data = (
-        [file for file in inside if Path(file).suffix.lower() in kinds]
-        for kinds in (SUFFIXES, (*_TABLES, ".npy"))
-    )
+    images = find_images(folder)
+    data = [file for file in files_below(folder) if Path(file).suffix.lower() in (*_TABLES, ".npy")]
     if images and data:
         raise InvalidInputError(
             f"{folder}: the folder holds images ({Path(images[0]).name}) and tables ({Path(data[0]).name}); name one "

@@ -6,8 +6,9 @@ processes, because they carry names of files, not data. Rows in memory stay wher
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -124,7 +125,7 @@ class Rows(ABC):
             size += piece.n_rows * self.row_bytes
         return tasks
 
-    def blocks(self, task: list[Piece] | None = None) -> Iterator[Block]:
+    def blocks(self, task: list[Piece] | None = None) -> Generator[Block, None, None]:
         """All rows in order, or those of one task, in blocks of :func:`block_rows` rows.
 
         Each task begins a new block, so blocks depend on the data alone and not on who reads them.
@@ -228,7 +229,7 @@ def pieces_of(n_rows: int, n_columns: int, row_bytes: float, file: int = 0, star
 
 
 def check_block(block: Block) -> None:
-    """Raise at the first number that is not finite or a weight that is not allowed; else at numbers too large."""
+    """Raise at the first number that is not finite or too large, or the first weight that is not allowed."""
     if (bad := first_bad_value(block.X)) is not None:
         row, column, value = bad
         raise BadRow(bad_value(value), block.start + row, column, MUST_BE_FINITE)
@@ -236,8 +237,6 @@ def check_block(block: Block) -> None:
     if len(wrong):
         what = f"the weight {block.weights[wrong[0]]:g}"
         raise BadRow(what, block.start + int(wrong[0]), None, "; weights must be finite and not negative.")
-    largest = float(np.abs(block.X).max())
-    raise BadRow(f"{largest:.3g}, whose square overflows", block.start, None, "; scale the columns.")
 
 
 def encode_labels(values: np.ndarray, what: str) -> Labels:
@@ -278,6 +277,15 @@ def is_hidden(parts: Sequence[str]) -> bool:
     Writers of tables leave ``_SUCCESS`` and ``_temporary/``; file systems and editors leave ``.snapshot/`` and such.
     """
     return any(part[0] in "._" for part in parts)
+
+
+def files_below(folder: str) -> list[str]:
+    """All files below a folder that are not hidden, in the order of their paths."""
+    found = []
+    for place, folders, files in os.walk(folder):
+        folders[:] = [name for name in folders if not is_hidden([name])]
+        found += [os.path.join(place, name) for name in files if not is_hidden([name])]
+    return sorted(found)
 
 
 def check_numeric(dtype: np.dtype[Any], what: str) -> np.dtype[Any]:

@@ -279,8 +279,8 @@ class AdaptiveCoreset(Selector):
     ) -> Coreset:
         """Rows and unbiased weights as a coreset, with the weights corrected as far as requested."""
         guarantee = None if correction < 1 else Guarantee("sums")
-        corrected = partly_corrected(weights, inputs, correction)
-        return self.coreset(context, rows, corrected, remark, guarantee=guarantee)
+        weights = partly_corrected(weights, inputs, correction)
+        return self.coreset(context, rows, weights, remark, guarantee=guarantee)
 
     def _pooled(
         self, context: SelectionContext, n_pool: int, rng: np.random.Generator

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from ..coresets.coreset import Coreset
 from ..coresets.geometry import kmeans_centers
 from .context import SelectionContext
 from .inputs import Floats, Indices, dense_centred
-from .strategy import Selector, one_blas_thread
+from .strategy import Checks, Selector, one_blas_thread
 
 _CELLS = 5  # separates the stream of the centres from others of the same seed
 _BLOCK = 1 << 22  # distances computed at once
@@ -42,9 +42,7 @@ class Cover(Selector):
     per_cell: int = 64
     seed: int | None = None
 
-    def _check(self) -> None:
-        check_count(self.n_components, "n_components")
-        check_count(self.per_cell, "per_cell")
+    checks: ClassVar[Checks] = {"n_components": check_count, "per_cell": check_count}
 
     def _select(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Coreset:
         return self.coreset(context, *self.once(context, lambda: self._covered(context, size), size))

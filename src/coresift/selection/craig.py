@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from ..coresets.coreset import Coreset
 from .context import SelectionContext
 from .gradients import Gradients
 from .inputs import Floats, Indices
-from .strategy import Selector, one_blas_thread
+from .strategy import Checks, Selector, one_blas_thread
 
 _BLOCK_BYTES = 1 << 24  # size of the temporaries: they stay near the cache
 _FIRST_TRIES = 8  # candidates evaluated together at first; doubled while none is good enough
@@ -47,9 +47,7 @@ class Craig(Selector):
     memory_limit: float = 512 * 2**20
     max_pairs: float = 1e10
 
-    def _check(self) -> None:
-        check_positive(self.memory_limit, "memory_limit")
-        check_positive(self.max_pairs, "max_pairs")
+    checks: ClassVar[Checks] = {"memory_limit": check_positive, "max_pairs": check_positive}
 
     def _select(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Coreset:
         gradients = context.gradients(bias_only=self.bias_only)

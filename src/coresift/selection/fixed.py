@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.spatial.distance import pdist
 
 from .._errors import InvalidInputError
 from .._progress import logger
@@ -18,7 +20,7 @@ from ..coresets.geometry import MEDIAN_SAMPLE, kmeans_centers
 from .context import SelectionContext
 from .cover import nearest_centers
 from .inputs import Floats, Indices, class_positions, dense_centred
-from .strategy import Selector, one_blas_thread
+from .strategy import Checks, Selector, one_blas_thread
 
 _GROW = 3  # separates the stream of the draws from others of the same seed
 _ROUNDING = 1e-12
@@ -87,14 +89,12 @@ class FixedCoreset(Selector):
         """As it is registered."""
         return "fixed-coreset"
 
-    def _check(self) -> None:
-        for name in ("rounds", "max_centers", "max_pool", "n_components"):
-            check_count(getattr(self, name), name)
-        check_positive(self.power, "power", at_most=100.0)
-        check_positive(self.mix, "mix", at_most=1.0)
-        check_positive(self.ridge, "ridge")
-        if self.bandwidth is not None:
-            check_positive(self.bandwidth, "bandwidth")
+    checks: ClassVar[Checks] = {
+        **dict.fromkeys(("rounds", "max_centers", "max_pool", "n_components"), check_count),
+        **dict.fromkeys(("ridge", "bandwidth"), check_positive),
+        "power": partial(check_positive, at_most=100.0),
+        "mix": partial(check_positive, at_most=1.0),
+    }
 
     def _select(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Coreset:
         rows, sizes = self.once(context, lambda: self._grown(context, size), size), context.sizes
@@ -202,19 +202,12 @@ def _strata(features: Floats, classes: Indices, size: int, own: np.random.Genera
 
 def _median_distance(features: Floats, own: np.random.Generator) -> float:
     sample = features[own.permutation(len(features))[:MEDIAN_SAMPLE]]
-    squares = _sq_distances(sample, sample)[np.triu_indices(len(sample), 1)]
+    squares = pdist(sample, "sqeuclidean")
     squares = squares[squares > _ROUNDING * squares.max(initial=0.0)]
     return float(np.sqrt(np.median(squares))) if len(squares) else 1.0
 
 
 def _gaussian(left: Floats, right: Floats, scale: float) -> Floats:
-    kernel = _sq_distances(left, right)
-    kernel *= -0.5 / scale**2
-    return np.exp(kernel, out=kernel)
+    from sklearn.metrics.pairwise import rbf_kernel
 
-
-def _sq_distances(left: Floats, right: Floats) -> Floats:
-    squares: Floats = -2.0 * left @ right.T
-    squares += np.einsum("ij,ij->i", left, left)[:, None]
-    squares += np.einsum("ij,ij->i", right, right)
-    return np.maximum(squares, 0.0, out=squares)
+    return rbf_kernel(left, right, gamma=0.5 / scale**2)

@@ -15,7 +15,7 @@ from ..coresets.coreset import Coreset
 from .context import SelectionContext
 from .gradients import Array, Gradients, Validation
 from .inputs import Indices
-from .strategy import Selector, one_blas_thread
+from .strategy import Checks, Selector, one_blas_thread
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,11 +48,7 @@ class Glister(Selector):
     bias_only: bool = False
     needs_validation: ClassVar[bool] = True
 
-    def _check(self) -> None:
-        check_positive(self.eta, "eta")
-        check_count(self.refresh, "refresh")
-        if self.epsilon is not None:
-            check_probability(self.epsilon, "epsilon")
+    checks: ClassVar[Checks] = {"eta": check_positive, "refresh": check_count, "epsilon": check_probability}
 
     def _select(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Coreset:
         gradients, validation = context.gradients(bias_only=self.bias_only), context.validation()

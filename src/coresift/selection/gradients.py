@@ -71,19 +71,19 @@ class Gradients:
 
     def is_finite(self) -> bool:
         """Whether no factor is NaN or infinite."""
-        return bool(
-            np.isfinite(self.residuals).all() and (self.inputs is None or np.isfinite(self.inputs).all())
-        )
+        return all(part is None or np.isfinite(part).all() for part in (self.residuals, self.inputs))
 
     def take(self, rows: NDArray[np.integer[Any]] | slice) -> Gradients:
         """Gradients of some samples."""
-        inputs = None if self.inputs is None else self.inputs[rows]
-        return Gradients(self.residuals[rows], inputs, self.bias)
+        return self._each(lambda factor: factor[rows])
 
     def double(self) -> Gradients:
         """Convert to float64."""
-        inputs = None if self.inputs is None else self.inputs.astype(np.float64, copy=False)
-        return Gradients(self.residuals.astype(np.float64, copy=False), inputs, self.bias)
+        return self._each(lambda factor: factor.astype(np.float64, copy=False))
+
+    def _each(self, change: Callable[[Array], Array]) -> Gradients:
+        inputs = None if self.inputs is None else change(self.inputs)
+        return Gradients(change(self.residuals), inputs, self.bias)
 
     def of_bias(self) -> Gradients:
         """Gradients with respect to the bias only."""

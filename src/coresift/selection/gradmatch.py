@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
@@ -120,7 +119,7 @@ class _Pursuit:
         self.x = np.zeros(size)
         self.count = 0
         system = _DualSystem if ridge > 0 and len(target) < size else _GramSystem
-        self.system: _System = system(self.rows, target, ridge)
+        self.system: _GramSystem | _DualSystem = system(self.rows, target, ridge)
 
     def residual(self) -> Floats:
         passive = self.system.passive
@@ -167,22 +166,13 @@ class _Pursuit:
             self.system.remove(first)
 
 
-class _System(ABC):
+class _System:
     """Least squares over the passive atoms: (A A' + ridge) x = A b, with these atoms as the rows of A."""
 
     def __init__(self, rows: Floats, target: Array, ridge: float) -> None:
         self.rows, self.target, self.ridge = rows, target, ridge
         self.passive: list[int] = []
         self.n_changes = 0
-
-    @abstractmethod
-    def insert(self, position: int) -> bool: ...
-
-    @abstractmethod
-    def remove(self, place: int) -> None: ...
-
-    @abstractmethod
-    def solve(self) -> Floats: ...
 
     def _is_due(self) -> bool:
         self.n_changes += 1

@@ -102,13 +102,13 @@ def layer_pass(model: torch.nn.Module, batches: Batches, loss: str | Loss, layer
     compute = per_sample_loss(loss)
     with undisturbed(model), torch.no_grad():
         chosen = linear_layer(model, layer, next(batches())[0][:2])
+        has_bias = chosen is None or chosen.bias is not None
         if chosen is None:
             logger.info(
                 "%s does not end in a linear layer: using gradients in its outputs.", type(model).__name__
             )
-            has_bias, parts = True, [_output_batch(model, x, y, compute) for x, y in batches()]
+            parts = [_output_batch(model, x, y, compute) for x, y in batches()]
         else:
-            has_bias = chosen.bias is not None
             with _caught_calls(chosen) as calls:
                 parts = [_layer_batch(model, x, y, compute, calls, layer, has_bias) for x, y in batches()]
     residuals, inputs, outputs, targets, is_output = zip(*parts, strict=True)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from threadpoolctl import threadpool_limits  # a dependency of scikit-learn
@@ -17,6 +17,7 @@ from ..coresets.coreset import Coreset
 from .context import SelectionContext
 
 T = TypeVar("T")
+Checks = Mapping[str, Callable[[Any, str], Any]]  # validators of settings, which may be None
 
 
 @runtime_checkable
@@ -37,10 +38,10 @@ class Selector(ABC):
     """Base class of the strategies.
 
     A new strategy is a frozen dataclass of its settings with one method, ``_select``, which returns ``size`` distinct
-    items; :meth:`coreset` wraps them. ``_check`` may reject invalid settings. Features, labels and gradients come from
-    the context; so do the generators of draws that are made once in a run (:meth:`SelectionContext.fixed_rng`).
-    Strategies have no state: :meth:`once` stores results in the context. So one object serves many runs, and a resumed
-    run selects what it would have selected.
+    items; :meth:`coreset` wraps them. ``checks`` maps settings to validators ``(value, name)``. Features, labels
+    and gradients come from the context; so do the generators of draws that are made once in a run
+    (:meth:`SelectionContext.fixed_rng`). Strategies have no state: :meth:`once` stores results in the context. So one
+    object serves many runs, and a resumed run selects what it would have selected.
 
     Examples
     --------
@@ -51,6 +52,8 @@ class Selector(ABC):
     >>> Smallest().select(SelectionContext(np.eye(4)), 3, np.random.default_rng(0)).indices
     array([1, 2, 3])
     """
+
+    checks: ClassVar[Checks] = {}
 
     def select(self, context: SelectionContext, budget: int | float, rng: np.random.Generator) -> Coreset:
         """Select items of the context.
@@ -105,8 +108,11 @@ class Selector(ABC):
         found: tuple[T, Any] = context.kept((type(self), *key, *values), lambda: (compute(), self))
         return found[0]
 
-    def _check(self) -> None:  # noqa: B027 - optional
+    def _check(self) -> None:
         """Reject invalid settings."""
+        for name, check in self.checks.items():
+            if getattr(self, name) is not None:
+                check(getattr(self, name), name)
 
     @abstractmethod
     def _select(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Coreset: ...

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +19,7 @@ from .context import SelectionContext
 from .gradients import Gradients, Validation
 from .inputs import Indices
 from .simple import Full
-from .strategy import Phases, Selector, Strategy, name_of, rounded_up
+from .strategy import Checks, Phases, Selector, Strategy, name_of, rounded_up
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,9 +53,10 @@ class PerClass(_Wrapper):
     min_per_class: int = 0
     power: float = 1.0
 
-    def _check(self) -> None:
-        check_min_per_class(self.min_per_class)
-        check_positive(self.power, "power", at_most=1.0)
+    checks: ClassVar[Checks] = {
+        "min_per_class": partial(check_count, minimum=0),
+        "power": partial(check_positive, at_most=1.0),
+    }
 
     def _select(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Coreset:
         if not context.has_classes:
@@ -99,9 +101,7 @@ class PerBatch(_Wrapper):
 
     batch_size: int = 20
     suffix = "pb"
-
-    def _check(self) -> None:
-        check_count(self.batch_size, "batch_size")
+    checks: ClassVar[Checks] = {"batch_size": check_count}
 
     def _select(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Coreset:
         n, sizes = context.n_samples, context.sizes
@@ -187,9 +187,7 @@ class Warm(_Wrapper):
 
     kappa: float = 0.5
     suffix = "-warm"
-
-    def _check(self) -> None:
-        check_probability(self.kappa, "kappa")
+    checks: ClassVar[Checks] = {"kappa": check_probability}
 
     def phases(self, n_epochs: int, fraction: float) -> Phases:
         """Number of epochs on all data, and on the subset."""
@@ -211,7 +209,7 @@ class Warm(_Wrapper):
         return self.strategy.select(context, size, rng)
 
 
-def check_min_per_class(value: int, per_class: bool = True) -> None:
+def check_min_per_class(value: int, per_class: bool) -> None:
     """Reject a minimum that is not a count, or that nothing enforces."""
     if check_count(value, "min_per_class", 0) and not per_class:
         raise InvalidInputError(

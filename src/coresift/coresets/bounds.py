@@ -1,0 +1,223 @@
+"""Sensitivity bounds as maps: from a block of rows, and what earlier passes found, to the logarithms of their bounds.
+
+Rows are compared with their own group: one group for all, or one for each class. The ball of queries is common to the
+groups, so coresets of groups are together a coreset of all rows.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from ..core.ascent import Atoms
+from ..core.bound import SensitivityBound, rounding_slack
+from ..core.gaussian import Cells, CellSums, Problem, cells_bound, closed_form, exact, row_atoms
+from ..core.laplacian import laplacian_cells, laplacian_exact
+from ..core.points import Points, SparseBlock, squared_norms
+from ..rows.rows import Block
+from .geometry import Geometry
+
+_Rows = slice | np.ndarray
+
+
+class RowBound(ABC):
+    """A bound on the sensitivity of every row of a block, in its group."""
+
+    name: str
+    is_certified: bool = True
+    note: str
+    geometry: Geometry
+
+    @abstractmethod
+    def log_values(self, block: Block, groups: np.ndarray | None) -> np.ndarray:
+        """(b,) logarithms of the bounds; ``-inf`` for rows of weight zero."""
+
+    def with_gap(self, block: Block, groups: np.ndarray | None) -> tuple[np.ndarray, np.ndarray | None]:
+        """The same, and the duality gap of each row where the bound is found by ascent."""
+        return self.log_values(block, groups), None
+
+
+def by_group(groups: np.ndarray | None, n_rows: int) -> Iterator[tuple[int, _Rows]]:
+    """The groups that occur, and their rows."""
+    if groups is None:
+        yield 0, slice(0, n_rows)
+        return
+    for group in np.unique(groups):
+        yield int(group), np.flatnonzero(groups == group)
+
+
+class ClosedForm(RowBound):
+    """The one-atom certificate of :func:`coresift.core.gaussian.closed_form`."""
+
+    name = "closed-form"
+    note = "Jensen's inequality at the mean; valid for every radius."
+
+    def __init__(self, geometry: Geometry, radius: float) -> None:
+        self.geometry, self.radius = geometry, radius
+        # the closed form is that of the mean, the ball is centred at a rounded one: 2 R |p - mean| <= 2 R (|p| + error)
+        self.slack = rounding_slack(geometry.rounding_norm, radius) + 2.0 * radius * geometry.center_error
+
+    def log_values(self, block: Block, groups: np.ndarray | None) -> np.ndarray:
+        """(b,) logarithms of the bounds."""
+        return self.bound(block, groups)[0].log_values
+
+    def bound(
+        self, block: Block, groups: np.ndarray | None
+    ) -> tuple[SensitivityBound, np.ndarray, np.ndarray]:
+        """The bound, squared norms and shares."""
+        geometry = self.geometry
+        sq_norms, shares = geometry.sq_norms(block.X), geometry.shares(block, groups)
+        second, from_mean = geometry.variances, None
+        if not geometry.is_centred:
+            second = second + squared_norms(geometry.offsets)
+            from_mean = self._from_mean(block, groups)
+        moment: Any = float(second[0]) if groups is None else second[groups]
+        return closed_form(sq_norms, shares, moment, self.radius, self.slack, from_mean), sq_norms, shares
+
+    def _from_mean(self, block: Block, groups: np.ndarray | None) -> np.ndarray:
+        """(b,) distances from the mean of the group, scaled."""
+        geometry, distances = self.geometry, np.empty(block.n)
+        for part, rows in geometry.points(block.X).blocks(extra_columns=block.X.shape[1]):
+            means = geometry.offsets[0 if groups is None else groups[part]]
+            if isinstance(rows, SparseBlock):
+                own = means[None] if means.ndim == 1 else means
+                inner = rows.dot(own)[:, 0] if len(own) == 1 else _paired_dot(rows, own)
+                squares = rows.sq_norms - 2.0 * inner + squared_norms(own)
+                # near the mean squares cancel, and half of the digits are lost: longer is safe, shorter is not
+                distances[part] = np.sqrt(np.maximum(squares, 0.0)) + 1e-7 * geometry.rounding_norm
+            else:
+                with np.errstate(over="ignore"):  # rows without weight may be anywhere
+                    distances[part] = np.sqrt(squared_norms(rows.dense() - means))
+        return distances
+
+
+def _paired_dot(rows: SparseBlock, others: np.ndarray) -> np.ndarray:
+    """(b,) inner products of each row with its partner."""
+    return np.asarray(rows.rows.multiply(others).sum(axis=1)).ravel() - others @ rows.shift
+
+
+class AscentBound(RowBound):
+    """A Gaussian bound that starts from the closed form and ascends in each group (:mod:`coresift.core.ascent`)."""
+
+    def __init__(self, geometry: Geometry, radius: float) -> None:
+        self.geometry, self.radius = geometry, radius
+        self.start = ClosedForm(geometry, radius)
+
+    def log_values(self, block: Block, groups: np.ndarray | None) -> np.ndarray:
+        """(b,) logarithms of the bounds."""
+        return self.with_gap(block, groups)[0]
+
+    def with_gap(self, block: Block, groups: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+        """The bounds, and the duality gap of each row."""
+        start, sq_norms, shares = self.start.bound(block, groups)
+        log_values, gap = start.log_values, np.zeros(block.n)
+        for group, rows in by_group(groups, block.n):
+            if not self.geometry.mass[group] > 0:  # a class without weight: nothing of it is drawn
+                continue
+            own = SensitivityBound(log_values[rows], start.name, True, start.note)
+            problem = Problem(self.geometry.points(block.X[rows]), sq_norms[rows], shares[rows], self.radius)
+            found = self._ascended(problem, own, group)
+            log_values[rows], gap[rows] = found.log_values, found.gap
+        return log_values, gap
+
+    @abstractmethod
+    def _ascended(self, problem: Problem, start: SensitivityBound, group: int) -> SensitivityBound: ...
+
+
+class GaussianCells(AscentBound):
+    """The certificate of k atoms, :func:`coresift.core.gaussian.cells_bound`."""
+
+    name = "cells"
+
+    def __init__(self, geometry: Geometry, radius: float, summaries: list[Cells]) -> None:
+        super().__init__(geometry, radius)
+        self.summaries = summaries
+        k = max(len(summary.mass) for summary in summaries)
+        self.note = f"Jensen's inequality in {k} cells and convex duality; valid for every radius."
+
+    def _ascended(self, problem: Problem, start: SensitivityBound, group: int) -> SensitivityBound:
+        return cells_bound(problem, self.summaries[group], start)
+
+
+class GaussianExact(AscentBound):
+    """The sensitivities themselves, :func:`coresift.core.gaussian.exact`: every row of a group is an atom."""
+
+    name = "exact"
+    note = "Concave maximisation with a duality gap per point; valid for every radius."
+
+    def __init__(self, geometry: Geometry, radius: float, everything: Block) -> None:
+        super().__init__(geometry, radius)
+        groups, self.atoms = geometry.groups(everything), dict[int, Atoms]()
+        shares, sq_norms = geometry.shares(everything, groups), geometry.sq_norms(everything.X)
+        for group, rows in by_group(groups, everything.n):
+            points = geometry.points(everything.X[rows])
+            self.atoms[group] = row_atoms(Problem(points, sq_norms[rows], shares[rows], radius))
+
+    def _ascended(self, problem: Problem, start: SensitivityBound, group: int) -> SensitivityBound:
+        return exact(problem, start, atoms=self.atoms[group])
+
+
+class LaplacianCells(RowBound):
+    """The certificate of k cells of the Laplacian loss, :func:`coresift.core.laplacian.laplacian_cells`."""
+
+    name = "cells"
+
+    def __init__(self, geometry: Geometry, summaries: list[Cells]) -> None:
+        self.geometry, self.summaries = geometry, summaries
+        k = max(len(summary.mass) for summary in summaries)
+        self.note = f"Jensen's inequality in {k} cells; valid for every query."
+
+    def log_values(self, block: Block, groups: np.ndarray | None) -> np.ndarray:
+        """(b,) logarithms of the bounds."""
+        shares, log_values = self.geometry.shares(block, groups), np.empty(block.n)
+        for group, rows in by_group(groups, block.n):
+            points = self.geometry.points(block.X[rows])
+            log_values[rows] = self._bound(points, shares[rows], group).log_values
+        return log_values
+
+    def _bound(self, points: Points, shares: np.ndarray, group: int) -> SensitivityBound:
+        return laplacian_cells(points, shares, self.summaries[group])
+
+
+class LaplacianExact(LaplacianCells):
+    """The sensitivities themselves, in any metric: :func:`coresift.core.laplacian.laplacian_exact`."""
+
+    name = "exact"
+
+    def __init__(self, geometry: Geometry, metric: Any, everything: Block) -> None:
+        self.geometry, self.metric = geometry, metric
+        self.note = "The triangle inequality, an equality at the point itself; valid for every query."
+        groups = geometry.groups(everything)
+        shares = geometry.shares(everything, groups)
+        self.among = {
+            group: (geometry.points(everything.X[rows]), shares[rows])
+            for group, rows in by_group(groups, everything.n)
+        }
+
+    def _bound(self, points: Points, shares: np.ndarray, group: int) -> SensitivityBound:
+        return laplacian_exact(points, shares, self.metric, among=self.among[group])
+
+
+class GroupCells:
+    """Mass, mean and variance of the cells of every group: one pass."""
+
+    def __init__(self, geometry: Geometry, centers: list[np.ndarray]) -> None:
+        self.geometry = geometry
+        self.sums = [CellSums(group_centers) for group_centers in centers]
+
+    def update(self, block: Block) -> None:
+        """Add a block of rows."""
+        groups = self.geometry.groups(block)
+        shares = self.geometry.shares(block, groups)
+        for group, rows in by_group(groups, block.n):
+            points, own = self.geometry.points(block.X[rows]), shares[rows]
+            for part, scaled in points.blocks(extra_columns=2 * len(self.sums[group].mass)):
+                self.sums[group].update(scaled, own[part])
+
+    def merge(self, other: GroupCells) -> None:
+        """Add the cells of later rows."""
+        for mine, theirs in zip(self.sums, other.sums, strict=True):
+            mine.merge(theirs)
