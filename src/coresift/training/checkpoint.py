@@ -18,7 +18,6 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor, nn
-from torch.optim import Optimizer
 
 from .._errors import CoresiftError, InvalidInputError
 from .._progress import logger
@@ -103,7 +102,7 @@ class RunFolder:
     def load_model(self, model: nn.Module) -> None:
         """Load the weights of the finished run."""
         tensors, _ = read_tensors(self.path / MODEL)
-        _load(model, tensors, self.path / MODEL)
+        load_tensors(model, tensors, self.path / MODEL)
 
     def append(self, metrics: Mapping[str, Any]) -> None:
         """Append a line to the metrics."""
@@ -126,63 +125,58 @@ class RunFolder:
         """List the checkpoints, the newest first."""
         return sorted(self._checkpoints.glob("epoch-*.safetensors"), reverse=True)
 
-    def save(self, epoch: int, tensors: Tensors, state: State) -> None:
-        """Write a checkpoint after ``epoch`` epochs, and keep the one before it."""
+    def save(self, epoch: int, parts: State) -> None:
+        """Write a checkpoint after ``epoch`` epochs, and keep the one before it.
+
+        A part is a dictionary of tensors and what JSON can hold, or something else that JSON can hold.
+        """
+        tensors: Tensors = {}
+        state = {**parts, "epoch": epoch}
+        for part, values in parts.items():
+            if isinstance(values, dict):
+                state[part] = {key: value for key, value in values.items() if not isinstance(value, Tensor)}
+                tensors |= {f"{part}/{key}": values[key] for key in values if key not in state[part]}
         self._checkpoints.mkdir(exist_ok=True)
-        path = self._checkpoints / f"epoch-{epoch:06d}.safetensors"
-        write_tensors(path, tensors, {**state, "epoch": epoch})
+        write_tensors(self._checkpoints / f"epoch-{epoch:06d}.safetensors", tensors, state)
         for path in self.checkpoints()[_KEPT:]:
             path.unlink(missing_ok=True)
 
-    def load(self) -> tuple[Tensors, State] | None:
-        """Read the newest intact checkpoint; None if there are none. Log damaged ones, and raise if all are."""
+    def load(self) -> State | None:
+        """Read the parts of the newest intact checkpoint, or None. Log damaged ones, and raise if all are."""
         refused = []
         for path in self.checkpoints():
             try:
-                return read_tensors(path)
+                tensors, parts = read_tensors(path)
             except DamagedCheckpointError as error:
                 refused.append(error)
                 logger.warning("%s; trying the one before it.", error)
+                continue
+            for name, value in tensors.items():
+                part, key = name.split("/", 1)
+                parts.setdefault(part, {})[key] = value
+            return parts
         if refused:
             raise DamagedCheckpointError(f"{refused[0]}; there is no other: remove the file to start over.")
         return None
 
 
 def tensors_of(model: nn.Module) -> Tensors:
-    """Copy the state of a model to the CPU."""
-    return {name: _own(value) for name, value in model.state_dict().items() if isinstance(value, Tensor)}
+    """Return the tensors in the state of a model."""
+    return {name: value for name, value in model.state_dict().items() if isinstance(value, Tensor)}
 
 
-def snapshot(model: nn.Module, optimizer: Optimizer, **parts: Mapping[str, Any]) -> tuple[Tensors, State]:
-    """Collect the states of model, optimizer and further parts: named tensors, and what JSON can hold."""
-    found = optimizer.state_dict()
-    flat = {f"{n}/{key}": value for n, kept in found["state"].items() for key, value in kept.items()}
-    tensors = {f"model/{name}": value for name, value in tensors_of(model).items()}
-    state: State = {"param_groups": found["param_groups"]}
-    for part, values in {"optimizer": flat, **parts}.items():
-        state[part] = {key: value for key, value in values.items() if not isinstance(value, Tensor)}
-        tensors |= {f"{part}/{key}": _own(values[key]) for key in values if key not in state[part]}
-    return tensors, state
-
-
-def restore(model: nn.Module, optimizer: Optimizer, tensors: Tensors, state: State) -> None:
-    """Restore the states of model and optimizer from a :func:`snapshot`."""
-    _load(model, part_of("model", tensors), Path("checkpoint"))
-    kept: dict[int, State] = {}
-    for name, value in {**state["optimizer"], **part_of("optimizer", tensors)}.items():
-        number, key = name.split("/", 1)
-        kept.setdefault(int(number), {})[key] = value
-    optimizer.load_state_dict({"state": kept, "param_groups": state["param_groups"]})
-
-
-def part_of(part: str, tensors: Tensors) -> Tensors:
-    """Return the tensors of one part of a snapshot, under their own names."""
-    prefix = f"{part}/"
-    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
+def load_tensors(model: nn.Module, tensors: Tensors, path: Path) -> None:
+    """Load the state of a model, which came from ``path``."""
+    try:
+        model.load_state_dict(tensors)
+    except RuntimeError as error:
+        raise InvalidInputError(f"{path}: belongs to another model ({error})") from error
 
 
 def write_tensors(path: Path, tensors: Tensors, state: State) -> None:
     """Write tensors and a JSON text to one file, with a checksum of both."""
+    # safetensors refuses shared storage
+    tensors = {name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()}
     text = json.dumps(state)  # an infinite validation loss is written as Infinity, which Python reads again
     about = json.dumps({"state": text, "sha256": _checksum(tensors, text)})
     _write(path, save(tensors, metadata={_KEY: about}))
@@ -227,17 +221,6 @@ def read_json(path: Path) -> State:
     if not isinstance(found, dict):
         raise InvalidInputError(f"{path}: is not a JSON object")
     return found
-
-
-def _load(model: nn.Module, tensors: Tensors, path: Path) -> None:
-    try:
-        model.load_state_dict(tensors)
-    except RuntimeError as error:
-        raise InvalidInputError(f"{path}: belongs to another model ({error})") from error
-
-
-def _own(tensor: Tensor) -> Tensor:
-    return tensor.detach().cpu().contiguous().clone()  # safetensors refuses shared storage
 
 
 def _checksum(tensors: Tensors, text: str) -> str:

@@ -22,7 +22,7 @@ from ..selection import Strategy, strategy_named
 from ..selection.hooks import linear_layer, undisturbed
 from ..selection.losses import per_sample_loss, with_class_numbers
 from ..selection.strategy import asks_for, rounded_up
-from .checkpoint import RunFolder, part_of, restore, snapshot
+from .checkpoint import RunFolder, load_tensors, tensors_of
 from .feeds import Augment, Feed, TensorFeed, feeds_of
 from .metrics import Seconds, evaluate
 from .options import TrainOptions
@@ -155,25 +155,33 @@ class Run:
 
     def save(self, folder: RunFolder) -> None:
         """Write a checkpoint of everything that has a state."""
-        strategy = self.options.strategy
-        own = strategy.state_dict() if hasattr(strategy, "state_dict") else {}
-        parts = {"sampler": self.sampler.state_dict(), "strategy": own}
-        tensors, state = snapshot(self.model, self.optimizer, **parts)
-        state |= {"history": self.history, "seconds": dataclasses.asdict(self.seconds)}
-        folder.save(len(self.history), tensors, state)
+        strategy, found = self.options.strategy, self.optimizer.state_dict()
+        parts = {
+            "model": tensors_of(self.model),
+            "optimizer": {f"{n}/{key}": kept[key] for n, kept in found["state"].items() for key in kept},
+            "param_groups": found["param_groups"],
+            "sampler": self.sampler.state_dict(),
+            "strategy": strategy.state_dict() if hasattr(strategy, "state_dict") else {},
+            "history": self.history,
+            "seconds": dataclasses.asdict(self.seconds),
+        }
+        folder.save(len(self.history), parts)
 
     def resume(self, folder: RunFolder) -> None:
         """Go back to the newest checkpoint, if there is one, and cut the file of metrics back to it."""
         if (kept := folder.load()) is not None:
-            tensors, state = kept
-            restore(self.model, self.optimizer, tensors, state)
-            self.sampler.load_state_dict({**state["sampler"], **part_of("sampler", tensors)})
+            load_tensors(self.model, kept["model"], folder.path)
+            states: dict[int, dict[str, Any]] = {}
+            for name, value in kept["optimizer"].items():
+                number, key = name.split("/", 1)
+                states.setdefault(int(number), {})[key] = value
+            self.optimizer.load_state_dict({"state": states, "param_groups": kept["param_groups"]})
+            self.sampler.load_state_dict(kept["sampler"])
             with own_randomness(self.seed("selection"), self.options.device):
                 self.sampler.recall()
             if hasattr(self.options.strategy, "load_state_dict"):
-                own = {**state["strategy"], **part_of("strategy", tensors)}
-                self.options.strategy.load_state_dict(own)
-            self.history, self.seconds = state["history"], Seconds(**state["seconds"])
+                self.options.strategy.load_state_dict(kept["strategy"])
+            self.history, self.seconds = kept["history"], Seconds(**kept["seconds"])
         folder.rewrite(self.history)
 
 
