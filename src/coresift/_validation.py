@@ -16,9 +16,7 @@ from ._errors import CoresiftError, InvalidInputError, InvalidTypeError
 from .core.points import Matrix, row_slices
 
 LARGEST_MAGNITUDE = 1e300  # differences of larger numbers overflow
-MUST_BE_FINITE = (
-    f"; entries must be finite and at most {LARGEST_MAGNITUDE:g}. Drop or impute such rows first."
-)
+MUST_BE_FINITE = f"; entries must be finite and at most {LARGEST_MAGNITUDE:g}. Drop or impute such rows."
 LARGEST_TARGET = 1e140  # squares of targets times weights must have a finite sum
 LARGEST_RATIO = 1e70  # of a length to the bandwidth: fourth powers occur (squares of lifted points)
 
@@ -218,9 +216,7 @@ def check_chosen(indices: Any, weights: Any, n_samples: int) -> tuple[np.ndarray
 def check_targets(y: Any, n_samples: int, name: str = "y") -> np.ndarray:
     """Return float64 targets of shape (n, K): finite numbers, one or K for each row."""
     if y is None:
-        raise InvalidInputError(
-            f"{name} is missing: this estimator requires y to be passed, but the target y is None."
-        )
+        raise InvalidInputError("This estimator requires y to be passed, but the target y is None.")
     targets = check_numbers(y, name)
     if targets.ndim not in (1, 2) or targets.size == 0:
         raise InvalidInputError(
