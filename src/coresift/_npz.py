@@ -27,7 +27,7 @@ _NOT_NPZ = "not a .npz file of numbers, or damaged"
 
 
 class Members:
-    """The arrays of an open ``.npz`` file, read when they are asked for."""
+    """The arrays of an open ``.npz`` file, read on access."""
 
     def __init__(self, archive: zipfile.ZipFile, most: int) -> None:
         self._archive, self._most = archive, most
@@ -42,7 +42,7 @@ class Members:
         if size > MOST_DEFLATED * packed + 64:
             raise InvalidInputError(f"{what}: {packed:,} bytes cannot hold {size:,}")
         if size > self._most:
-            raise InvalidInputError(f"{what} has {size:,} bytes; {self._most:,} are the most")
+            raise InvalidInputError(f"{what} has {size:,} bytes; at most {self._most:,} are allowed")
         with self._archive.open(info) as file:
             _read_header(file, size, what, is_exact=True)
         with self._archive.open(info) as file:  # again: after a seek the checksum is not compared
@@ -94,7 +94,7 @@ def naming(path: Path, what: str) -> Iterator[None]:
         raise InvalidInputError(f"{path}: may not be read") from None
     except MemoryError as error:
         raise InvalidInputError(f"{path}: does not fit into memory ({error})") from error
-    except Exception as error:  # what readers raise on damaged files is neither documented nor bounded
+    except Exception as error:  # readers may raise anything on a damaged file
         short = " ".join(str(error).split())[:300]
         raise InvalidInputError(f"{path}: {what} ({type(error).__name__}: {short})") from error
 
@@ -105,7 +105,7 @@ def _read_header(
     """Return shape, type and order of an array in a file of ``size`` bytes; leave the file at its entries."""
     version = npy.read_magic(file)
     if version not in ((1, 0), (2, 0)):
-        raise InvalidInputError(f"version {version} of the .npy format is not for arrays of numbers")
+        raise InvalidInputError(f"version {version} of the .npy format does not hold arrays of numbers")
     read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
     shape, fortran, dtype = read(file)
     if dtype.hasobject:
