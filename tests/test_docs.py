@@ -85,7 +85,8 @@ def test_reference_is_complete(package: str) -> None:
             module, _, name = path.rpartition(".")
             listed.add(id(getattr(importlib.import_module(module), name)))
     module = importlib.import_module(f"coresift{package}")
-    missing = [name for name in module.__all__ if id(getattr(module, name)) not in listed]
+    exported = {name: getattr(module, name) for name in module.__all__}
+    missing = [n for n, value in exported.items() if not inspect.ismodule(value) and id(value) not in listed]
     assert not missing, f"docs/reference.md lacks ::: coresift{package}. {', '.join(missing)}"
 
 
@@ -111,7 +112,7 @@ def test_reference_of_the_command_line_is_complete() -> None:
                 n_options += 1
         for line in command_lines(section):
             check_command(line[1])  # the examples of the help texts
-    assert n_options > 100
+    assert n_options > 60
     assert "`--workers` `-j`" in by_name["coresift select"]
     assert all(f"`{name}`" in shared for name in ("--quiet", "--verbose", "--debug", "--version"))
 

@@ -1,6 +1,7 @@
 """The shape of the code: short modules and functions, lazy packages, one word for one thing."""
 
 import ast
+import inspect
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -59,3 +60,24 @@ def test_what_a_package_exports_is_there(package: str) -> None:
         assert isinstance(getattr(module, name), ModuleType) == (name in submodules), name
     with pytest.raises(AttributeError, match="nosuch"):
         module.nosuch  # noqa: B018
+
+
+@pytest.mark.parametrize("package", ["", "coresets", "data", "selection", "training"])
+def test_what_is_exported_has_docstrings(package: str) -> None:
+    module = getattr(coresift, package) if package else coresift
+    missing = []
+    for name in module.__all__:
+        value = getattr(module, name)
+        if not (inspect.isclass(value) or inspect.isfunction(value)):
+            continue
+        if not inspect.getdoc(value):
+            missing.append(name)
+        if inspect.isclass(value) and value.__module__.startswith("coresift"):
+            missing += [
+                f"{name}.{method}"
+                for method, function in inspect.getmembers(value, inspect.isfunction)
+                if not method.startswith("_")
+                and function.__module__.startswith("coresift")
+                and not inspect.getdoc(function)
+            ]
+    assert missing == []

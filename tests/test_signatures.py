@@ -35,7 +35,6 @@ FIRST = {
     "audit": {"n_neurons"},  # of a network's coreset, which holds the data
     "loss_error": {"centers", "alphas"},
     "fit": {"sample_weight"},  # scikit-learn's convention
-    "fit_rows": {"runner"},  # the runner holds the rows
     "from_certificate": {"certificate"},
     "from_dict": {"plain"},
 }
