@@ -14,7 +14,8 @@ from .._errors import InvalidInputError
 from .._progress import Progress
 from .._validation import LARGEST_MAGNITUDE, LARGEST_RATIO
 from ..core.points import Matrix, squared_norms
-from ..rows.engines import Engine, OnRows, Pass, run_pass
+from ..rows.arrays import ArrayRows
+from ..rows.engines import Engine, OnRows, Pass, SerialEngine, run_pass
 from ..rows.rows import Block, Rows
 from .bounds import (
     ClosedForm,
@@ -62,6 +63,12 @@ class Runner:
         found = run_pass(self.engine, self.rows, prototype, self.on_pass(label, self.rows.n))
         self.seconds.append((label, time.perf_counter() - started))
         return found
+
+
+def array_runner(X: Matrix, weights: np.ndarray, name: str = "X") -> Runner:
+    """Runs passes over rows in memory."""
+    rows = ArrayRows(X, weights, name=name)
+    return Runner(rows, SerialEngine(rows))
 
 
 @dataclass(frozen=True)
