@@ -22,10 +22,11 @@ from .._validation import (
     check_weights,
 )
 from ..core.certificate import Certificate, certify_exact, certify_sampled
-from ..core.points import Matrix, Points, moments
+from ..core.points import Matrix, Points
 from ..core.quadrature import best_weights
 from ..rows.rows import Rows
 from .budget import parse_bytes
+from .fitting import array_geometry
 from .values import LOSSES, Guarantee, QueryBall
 
 if TYPE_CHECKING:
@@ -192,8 +193,8 @@ def _chosen_ball(
 ) -> QueryBall:
     """What is given, else the coreset's own, else the paper's normalisation with radius 1."""
     if own is None:
-        found = moments(X, weights / weights.sum())
-        own = QueryBall("gaussian", found.mean, found.max_norm or 1.0, 1.0)
+        found = array_geometry(X, weights)
+        own = QueryBall("gaussian", found.center, found.scale, 1.0)
     elif X.shape[1] != len(own.center):
         raise InvalidInputError(
             f"X has {X.shape[1]} columns, but the coreset was drawn from {len(own.center)}."
