@@ -47,6 +47,7 @@ class Craig(Selector):
     memory_limit: float = 512 * 2**20
     max_pairs: float = 1e10
 
+    n_passes: ClassVar[float] = 4.0
     checks: ClassVar[Checks] = {"memory_limit": check_positive, "max_pairs": check_positive}
 
     def _select(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Coreset:

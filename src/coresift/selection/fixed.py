@@ -84,11 +84,7 @@ class FixedCoreset(Selector):
     labels: bool = True
     seed: int | None = None
 
-    @property
-    def name(self) -> str:
-        """As it is registered."""
-        return "fixed-coreset"
-
+    name = "fixed-coreset"
     checks: ClassVar[Checks] = {
         **dict.fromkeys(("rounds", "max_centers", "max_pool", "n_components"), check_count),
         **dict.fromkeys(("ridge", "bandwidth"), check_positive),

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar
 
 import numpy as np
 
-from .._errors import InvalidInputError
 from .._progress import logger
+from .._validation import LARGEST_MAGNITUDE, check_number
 from ..coresets.coreset import Coreset
 from .context import SelectionContext
 from .gradients import Array, Gradients
 from .inputs import Floats, Indices
-from .strategy import Selector, one_blas_thread
+from .strategy import Checks, Selector, one_blas_thread
 
 _REFRESH = 64  # changes after which an inverse is recomputed, as rounding errors accumulate
 _DEPENDENT = 1e-10  # an atom with a smaller part (squared) outside the span of the others adds nothing
@@ -47,10 +49,10 @@ class GradMatch(Selector):
     own_output: bool = True
     tol: float = 1e-10
 
-    def _check(self) -> None:
-        for name in ("ridge", "tol"):
-            if not 0 <= getattr(self, name) < np.inf:
-                raise InvalidInputError(f"{name} = {getattr(self, name)} must be a number of at least 0.")
+    n_passes: ClassVar[float] = 4.0
+    checks: ClassVar[Checks] = dict.fromkeys(
+        ("ridge", "tol"), partial(check_number, at_least=0.0, at_most=LARGEST_MAGNITUDE)
+    )
 
     def atoms(self, context: SelectionContext) -> Gradients:
         """The gradients to match."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,12 +14,11 @@ from .._validation import check_choice
 from ..coresets import LaplacianCoreset, RBFCoreset
 from ..coresets.coreset import Coreset
 from .context import SelectionContext
-from .strategy import Selector
+from .strategy import Checks, Selector
 from .wrappers import PerClass, check_min_per_class
 
 _FIT = 2  # separates the stream of the fit from others of the same seed
 _OF_THE_DRAW = ("method", "per_class", "min_per_class")  # settings that the fit does not depend on
-_METHODS = ("keys", "systematic", "iid")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -35,8 +35,10 @@ class _Sensitivity(Selector):
     n_cells: int = 64
     max_exact: int | None = 20_000
 
+    checks: ClassVar[Checks] = {"method": partial(check_choice, choices=("keys", "systematic", "iid"))}
+
     def _check(self) -> None:
-        check_choice(self.method, "method", _METHODS)
+        super()._check()
         check_min_per_class(self.min_per_class, self.per_class)
 
     def _select(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Coreset:

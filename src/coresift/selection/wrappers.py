@@ -19,7 +19,7 @@ from .context import SelectionContext
 from .gradients import Gradients, Validation
 from .inputs import Indices
 from .simple import Full
-from .strategy import Checks, Phases, Selector, Strategy, name_of, rounded_up
+from .strategy import Checks, Phases, Selector, Strategy, name_of, rounded_up, rows_passed
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +33,10 @@ class _Wrapper(Selector):
     def name(self) -> str:
         """Name of the wrapped strategy, with the suffix of the wrapper."""
         return name_of(self.strategy) + self.suffix
+
+    def rows_passed(self, n_samples: int, size: int, every: int) -> float:
+        """The cost of the wrapped strategy."""
+        return rows_passed(self.strategy, n_samples, size, every)
 
 
 @dataclass(frozen=True, eq=False)
