@@ -36,7 +36,6 @@ FIRST = {
     "loss_error": {"centers", "alphas"},
     "lower_bound_circle": {"n"},
     "fit": {"sample_weight"},  # scikit-learn's convention
-    "fit_rows": {"runner"},  # the runner holds the rows
     "from_certificate": {"certificate"},
     "from_dict": {"plain"},
 }

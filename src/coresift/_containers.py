@@ -12,7 +12,7 @@ from ._errors import InvalidTypeError
 
 
 def n_rows(array: Any) -> int:
-    """How many rows a container has."""
+    """Number of rows of a container."""
     shape = getattr(array, "shape", None)
     with suppress(TypeError, IndexError):
         return int(shape[0]) if isinstance(shape, tuple) else len(array)  # torch.Size is a tuple
@@ -20,7 +20,7 @@ def n_rows(array: Any) -> int:
 
 
 def take_rows(array: Any, indices: NDArray[np.int64]) -> Any:
-    """The rows ``indices`` of a container, as the same kind of container where that is possible."""
+    """The rows ``indices`` of a container, as the same kind of container if possible."""
     if isinstance(array, list | tuple):
         return [array[i] for i in indices.tolist()]
     if hasattr(array, "iloc"):
@@ -50,7 +50,7 @@ def take_columns(frame: Any, names: list[Any]) -> Any:
 
 
 def without_graph(values: Any) -> Any:
-    """A tensor as NumPy can take it: in memory, without a graph, of a type that it has. Anything else as it is."""
+    """Make a tensor readable by NumPy: on the CPU, without a graph, of a type NumPy has. Return others unchanged."""
     if not hasattr(values, "detach"):
         return values
     values = values.detach().cpu()
@@ -58,5 +58,5 @@ def without_graph(values: Any) -> Any:
 
 
 def as_numpy(values: Any) -> NDArray[Any]:
-    """An array of anything that has one: tensors of any device too."""
+    """Convert to an array, also tensors of any device."""
     return np.asarray(without_graph(values))

@@ -1,8 +1,8 @@
-"""Arrays of ``.npy`` and ``.npz`` files, which may come from anywhere.
+"""Arrays of untrusted ``.npy`` and ``.npz`` files.
 
-NumPy's own reader believes a header: it allocates what is announced, and raises whatever its parsers raise. Here the
-announced size is compared with the bytes that are there before any memory is taken, arrays of Python objects (pickles)
-are refused, and every error is an `InvalidInputError` that names the file.
+NumPy's reader trusts the header: it allocates what is announced, and raises whatever its parsers raise. Here the
+announced size is compared with the size of the file before memory is allocated, arrays of Python objects (pickles) are
+refused, and every error is an `InvalidInputError` that names the file.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _KINDS = "biufcUSmM"
 
 
 class Members:
-    """The arrays of an open ``.npz`` file, read when they are asked for."""
+    """The arrays of an open ``.npz`` file, read on access."""
 
     def __init__(self, archive: zipfile.ZipFile, most: int) -> None:
         self._archive, self._most = archive, most
@@ -39,7 +39,7 @@ class Members:
         info = self._checked(name)
         with self._archive.open(info) as file:
             array: np.ndarray = npy.read_array(file, allow_pickle=False)
-            file.read(1)  # at the end of a member its checksum is compared
+            file.read(1)  # the checksum is compared at the end of a member
         return array
 
     def ndim(self, name: str) -> int:
@@ -64,7 +64,7 @@ class Members:
             )
         if info.file_size > self._most:
             raise InvalidInputError(
-                f"array {name!r} has {info.file_size:,} bytes; {self._most:,} are the most"
+                f"array {name!r} has {info.file_size:,} bytes; at most {self._most:,} are allowed"
             )
         with self._archive.open(info) as file:
             shape, dtype, _ = read_header(file)
@@ -80,9 +80,9 @@ class Members:
 def open_arrays(
     path: Path, *, is_packed: bool = True, what: str = "not a .npz file, or damaged"
 ) -> Iterator[Members]:
-    """The arrays of a ``.npz`` file. Whatever goes wrong while it is open is said with its name.
+    """Open a ``.npz`` file; errors name it.
 
-    ``is_packed=False`` is for files that are written without compression: in them no array is larger than the file.
+    ``is_packed=False`` is for files written without compression, in which no array is larger than the file.
     """
     with path.open("rb") as file, naming(path, what):
         size = os.fstat(file.fileno()).st_size
@@ -92,7 +92,7 @@ def open_arrays(
 
 @contextmanager
 def naming(path: Path, what: str) -> Iterator[None]:
-    """Errors of a reader as our own, with the name of the file in front; its warnings are not heard."""
+    """Turn the errors of a reader into ours, with the name of the file, and suppress its warnings."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -108,15 +108,15 @@ def naming(path: Path, what: str) -> Iterator[None]:
         raise InvalidInputError(f"{path}: may not be read") from None
     except MemoryError as error:
         raise InvalidInputError(f"{path}: does not fit into memory ({error})") from error
-    except Exception as error:  # what readers raise on damaged files is neither documented nor bounded
+    except Exception as error:  # readers may raise anything on a damaged file
         raise InvalidInputError(f"{path}: {what} ({type(error).__name__}: {_short(error)})") from error
 
 
 def read_header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any], bool]:
-    """Shape, type and order of the array that begins here; the file then stands at its entries."""
+    """Read shape, type and order of the array that begins here; its entries follow."""
     version = npy.read_magic(file)
     if version not in ((1, 0), (2, 0)):
-        raise InvalidInputError(f"version {version} of the .npy format is not for arrays of numbers")
+        raise InvalidInputError(f"version {version} of the .npy format does not hold arrays of numbers")
     read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
     shape, fortran, dtype = read(file)
     if dtype.hasobject:
@@ -127,7 +127,7 @@ def read_header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any], bool]:
 
 
 def map_array(path: Path) -> np.ndarray:
-    """The array of a ``.npy`` file, mapped into memory and not read yet."""
+    """Map the array of a ``.npy`` file into memory."""
     with path.open("rb") as file, naming(path, "not a .npy file, or damaged"):
         shape, dtype, fortran = read_header(file)
         start, size = file.tell(), os.fstat(file.fileno()).st_size
@@ -137,7 +137,7 @@ def map_array(path: Path) -> np.ndarray:
                 f"damaged: announces {announced:,} bytes, shape {shape}, but {size - start:,} follow"
             )
         if announced == 0:
-            return np.empty(shape, dtype)  # nothing cannot be mapped
+            return np.empty(shape, dtype)  # an empty file cannot be mapped
         return np.memmap(path, dtype, "r", start, shape, "F" if fortran else "C")
 
 

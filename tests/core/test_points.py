@@ -1,4 +1,4 @@
-"""Centre, spread and blocks of rows, against plain NumPy and against exact arithmetic."""
+"""Blocks of rows, against plain NumPy."""
 
 import numpy as np
 import pytest
@@ -6,12 +6,7 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coresift.core.points import (
-    DenseBlock,
-    Points,
-    SparseBlock,
-    row_slices,
-)
+from coresift.core.points import DenseBlock, Points, SparseBlock, row_slices
 
 
 @given(n=st.integers(0, 500), bytes_per_row=st.floats(0, 1e4), budget=st.integers(1, 5000))

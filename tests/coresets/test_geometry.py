@@ -7,9 +7,15 @@ import pytest
 import scipy.sparse as sp
 
 from coresift import InvalidInputError
-from coresift.coresets.fitting import array_geometry
+from coresift.coresets.fitting import BoundSpec, array_runner, geometry_of
 from coresift.coresets.survey import Extent
 from coresift.rows.rows import Block
+
+
+def array_geometry(X, w):
+    return geometry_of(
+        array_runner(X, w), BoundSpec("gaussian", "closed-form", None), np.random.default_rng(0)
+    )
 
 
 def _weights(rng, n):

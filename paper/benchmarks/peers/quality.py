@@ -22,7 +22,7 @@ import numpy as np
 from coresift import Coreset, RBFCoreset, audit
 from coresift.core.certificate import log_floor
 from coresift.core.discrepancy import kernel_tile, quadratic_form
-from coresift.core.points import DenseBlock, Points, squared_norms
+from coresift.core.points import DenseBlock, Points
 from coresift.core.quadrature import chosen_rows, pivoted_weights
 from coresift.coresets.coreset import QueryBall
 from paper.benchmarks.peers.data import Data
@@ -65,8 +65,8 @@ def reference(
     ball = estimator.sample(1).ball
     assert ball is not None
     shares = np.full(len(X), 1.0 / len(X))
-    max_norm = float(np.sqrt(squared_norms(X - ball.center).max())) / ball.scale
-    points = Points(X, ball.center, ball.scale, max_norm)
+    points = Points(X, ball.center, ball.scale, max_norm=np.inf)
+    points.max_norm = float(np.sqrt(max(block.sq_norms.max() for _, block in points.blocks())))
     if known is not None:
         return Reference(
             points,

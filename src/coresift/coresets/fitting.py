@@ -64,6 +64,12 @@ class Runner:
         return found
 
 
+def array_runner(X: Matrix, weights: np.ndarray, name: str = "X") -> Runner:
+    """Runs passes over rows in memory."""
+    rows = ArrayRows(X, weights, name=name)
+    return Runner(rows, SerialEngine(rows))
+
+
 @dataclass(frozen=True)
 class BoundSpec:
     """Which sensitivities are bounded, and how; see :class:`coresift.RBFCoreset`."""
@@ -208,13 +214,6 @@ def geometry_of(runner: Runner, spec: BoundSpec, rng: np.random.Generator) -> Ge
     """Centre and bandwidth of the rows, without a bound."""
     survey = survey_rows(runner, _median_sample(spec, rng), False)
     return find_geometry(runner, spec, survey, None, None)
-
-
-def array_geometry(X: Matrix, weights: np.ndarray) -> Geometry:
-    """Centre and bandwidth of an array in the paper's normalisation."""
-    rows = ArrayRows(X, weights)
-    spec = BoundSpec("gaussian", "closed-form", None)
-    return geometry_of(Runner(rows, SerialEngine(rows)), spec, np.random.default_rng(0))
 
 
 def _median_sample(spec: BoundSpec, rng: np.random.Generator) -> dict[str, tuple[int, int]]:

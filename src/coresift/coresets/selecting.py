@@ -220,7 +220,7 @@ def _class_sizes(prepared: Prepared, sizes: np.ndarray) -> dict[str, int]:
 def _by_table(runner: Runner, options: SelectOptions) -> _Drawn:
     """Fit the estimator, which keeps the scores of all rows, and sample; the size may follow from the error."""
     estimator = options.estimator()
-    prepared = estimator.fit_rows(runner, is_sampled=bool(options.n_queries)).prepared
+    prepared = estimator.fit_rows(runner=runner, is_sampled=bool(options.n_queries)).prepared
     assert prepared is not None
     size, guarantee = options.budget, None
     if options.eps is not None:
