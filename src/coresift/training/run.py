@@ -16,12 +16,13 @@ from torch import nn
 
 from .. import __version__
 from .._errors import InvalidInputError, InvalidTypeError
+from .._validation import check_budget
 from ..coresets.budget import parse_budget
 from ..data.splits import DatasetSplits
 from ..selection import Strategy, strategy_named
 from ..selection.hooks import linear_layer, undisturbed
 from ..selection.losses import per_sample_loss, with_class_numbers
-from ..selection.strategy import asks_for, rounded_up
+from ..selection.strategy import asks_for
 from .checkpoint import RunFolder, part_of, restore, snapshot
 from .feeds import Augment, Feed, TensorFeed, feeds_of
 from .metrics import Seconds
@@ -185,7 +186,7 @@ def load(data: Any, test: Any, transform: Any, options: TrainOptions) -> tuple[F
     place, fraction = options.device, options.val_fraction or 0.0
     whole, test_feed, augment = feeds_of(data, test, transform, options.augment, place, options.workers)
     n = len(whole)
-    n_val = rounded_up(fraction * n)
+    n_val = check_budget(float(fraction), n, "val_fraction") if fraction else 0
     if n_val >= n:
         raise InvalidInputError(f"val_fraction = {fraction} takes all of {n} samples; none is left to train.")
     order = np.random.default_rng((options.seed, _STREAMS["split"])).permutation(n)
