@@ -43,21 +43,14 @@ _WARNED = "warned that no norms were recorded"
 class Report:
     """Outcome of one selection.
 
-    Parameters
-    ----------
-    epoch : int
-    pool : int
-        Number of rows scored: those of the pool, or of the probe if no pool was drawn.
-    gain : float
-        Variance of a uniform draw over that of a draw by these scores, both with repeats. For scores seen in training,
-        of which only the norms are known: the ratio of mean squares.
-    variance : Variance or None
-        Variance of unbiased weights (``correction=1``). None if the draw was model-free, the pool was not uniform, or
-        the scores were seen in training.
+    The gain is the variance of a uniform draw over that of a draw by these scores, both with repeats. For scores seen
+    in training, of which only the norms are known, it is the ratio of mean squares.
+    The variance is that of unbiased weights (``correction=1``); None if the draw was model-free, the pool was not
+    uniform, or the scores were seen in training.
     """
 
     epoch: int
-    pool: int
+    pool: int  # rows scored: those of the pool, or of the probe if no pool was drawn
     gain: float
     variance: Variance | None
 
@@ -258,19 +251,13 @@ class AdaptiveCoreset(Selector):
         )
 
     def _weighted(
-        self,
-        context: SelectionContext,
-        pool: Indices,
-        inputs: Floats,
-        drawn: Draw,
-        correction: float,
-        remark: str,
+        self, context: SelectionContext, pool: Indices, inputs: Floats, drawn: Draw, power: float, remark: str
     ) -> Coreset:
         r"""Rows of a pool of given weights as a coreset, with weights :math:`u \pi^{-c}` of the same sum."""
         chosen, weights = drawn.indices, drawn.weights
-        if correction == 1:
+        if power == 1:
             return self.coreset(context, pool[chosen], weights, remark, guarantee=Guarantee("sums"))
-        powers = inputs[chosen] * (weights / inputs[chosen]) ** correction
+        powers = inputs[chosen] * (weights / inputs[chosen]) ** power
         return self.coreset(context, pool[chosen], powers * (weights.sum() / powers.sum()), remark)
 
     def _pooled(

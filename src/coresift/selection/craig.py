@@ -82,6 +82,7 @@ class Distances:
         self._squares = self._gradients.sq_norms()
         self.candidates = candidates
         self.n = len(gradients)
+        self.block_rows = max(1, _BLOCK_BYTES // (8 * self.n))
         self.is_held = 8.0 * self.n * len(candidates) <= memory_limit
         self._matrix: Floats | None = None
         if self.is_held:
@@ -89,11 +90,6 @@ class Distances:
             for start in range(0, len(candidates), self.block_rows):
                 rows = slice(start, start + self.block_rows)
                 self._compute(candidates[rows], self._matrix[rows])
-
-    @property
-    def block_rows(self) -> int:
-        """Number of candidates per block."""
-        return max(1, _BLOCK_BYTES // (8 * self.n))
 
     def __call__(self, positions: Indices | slice) -> Floats:
         """Distances from some candidates (positions among them) to all points, (m, n). Do not modify them."""

@@ -74,16 +74,12 @@ class LookAhead:
     def __init__(self, validation: Validation, eta: float, *, bias_only: bool = False) -> None:
         given = validation.gradients
         self._gradients = given.of_bias() if bias_only else given
+        self.width = self._gradients.width
         # sums thousands of small steps: in double precision, although each step has the model's
         self._outputs = validation.outputs.astype(np.float64)
         self._residuals_at = validation.residuals_at
         self.eta = eta
         self.can_move = validation.residuals_at is not None and (bias_only or given.inputs is not None)
-
-    @property
-    def width(self) -> int:
-        """Length of one gradient."""
-        return self._gradients.width
 
     def gradient(self) -> Array:
         """Gradient of the mean loss."""

@@ -136,9 +136,8 @@ class _Pursuit:
         if not self.system.insert(self.count):
             return False
         self.count += 1
-        for _ in range(
-            3 * self.count + 10
-        ):  # each round lowers the objective; the limit guards against rounding
+        # each round lowers the objective; the limit guards against rounding
+        for _ in range(3 * self.count + 10):
             self._descend()
             resting = np.setdiff1d(np.arange(self.count), self.system.passive, assume_unique=True)
             if not len(resting):
@@ -187,7 +186,7 @@ class _GramSystem(_System):
     def __init__(self, rows: Floats, target: Array, ridge: float) -> None:
         super().__init__(rows, target, ridge)
         self.inverse: Array = np.empty((0, 0))
-        self.moments = np.empty(0)  # A b
+        self.moments = np.zeros(len(rows))  # products of all rows with b
 
     def insert(self, position: int) -> bool:
         atom = self.rows[position]
@@ -197,15 +196,12 @@ class _GramSystem(_System):
         beyond = own - float(along @ carried)  # Schur complement: squared distance to the span, plus ridge
         if beyond <= _DEPENDENT * own:
             return False
-        p = len(self.passive)
-        bordered = np.empty((p + 1, p + 1))
-        bordered[:p, :p] = self.inverse
-        bordered[:p, :p] += np.multiply.outer(carried / beyond, carried)
-        bordered[:p, p] = bordered[p, :p] = -carried / beyond
-        bordered[p, p] = 1.0 / beyond
+        column = np.append(carried, -1.0)
+        bordered = np.multiply.outer(column / beyond, column)
+        bordered[:-1, :-1] += self.inverse
         self.inverse = bordered
         self.passive.append(position)
-        self.moments = np.append(self.moments, atom @ self.target)
+        self.moments[position] = atom @ self.target
         self._refresh()
         return True
 
@@ -214,12 +210,11 @@ class _GramSystem(_System):
         pivot = self.inverse[place, place]
         reduced = np.delete(np.delete(self.inverse, place, axis=0), place, axis=1)
         self.inverse = reduced - np.multiply.outer(column / pivot, column)
-        self.moments = np.delete(self.moments, place)
         del self.passive[place]
         self._refresh()
 
     def solve(self) -> Floats:
-        return self.inverse @ self.moments
+        return self.inverse @ self.moments[self.passive]
 
     def _refresh(self) -> None:
         if self._is_due():

@@ -149,16 +149,13 @@ def _batch_pass(model: Any, layer: Any, calls: list[Any], compute: Loss, x: Any,
         elif not calls:
             name = next(path for path, module in model.named_modules() if module is layer)
             raise InvalidInputError(f"layer = {name!r} took no part in the model's forward pass.")
-        slopes = torch.autograd.grad(_one_each(compute(output, y)).sum(), [caught for _, caught, _ in calls])
+        losses = compute(output, y)
+        if losses.ndim == 0:
+            raise InvalidInputError("the loss reduces over the samples; it must return one loss per sample.")
+        slopes = torch.autograd.grad(losses.sum(), [caught for _, caught, _ in calls])
     is_output = len(calls) == 1 and output is calls[0][2] and output.ndim == 2
     residuals, inputs = layer_factors(layer, [given for given, _, _ in calls], slopes, len(x))
     return residuals, inputs, _numpy(calls[-1][1].reshape(len(x), -1)), y, is_output
-
-
-def _one_each(losses: Any) -> Any:
-    if losses.ndim == 0:
-        raise InvalidInputError("the loss reduces over the samples; it must return one loss per sample.")
-    return losses
 
 
 def layer_factors(

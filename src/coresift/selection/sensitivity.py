@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar
@@ -18,6 +17,7 @@ from .strategy import Checks, Selector
 from .wrappers import PerClass, check_min_per_class
 
 _FIT = 2  # separates the stream of the fit from others of the same seed
+_OF_THE_FIT = ("bound", "bandwidth", "n_cells", "max_exact")  # settings that the estimators share
 _OF_THE_DRAW = ("method", "per_class", "min_per_class")  # settings that the fit does not depend on
 
 
@@ -35,6 +35,8 @@ class _Sensitivity(Selector):
     n_cells: int = 64
     max_exact: int | None = 20_000
 
+    _estimator: ClassVar[Any]
+    _own: ClassVar[str]  # a setting that only this estimator has
     checks: ClassVar[Checks] = {"method": partial(check_choice, choices=("keys", "systematic", "iid"))}
 
     def _check(self) -> None:
@@ -55,12 +57,11 @@ class _Sensitivity(Selector):
         def fit() -> Any:
             matrix = context.features(self.features, self.n_components)
             with context.accounted(f"sensitivities ({self.name})", context.n_samples):
-                return self._estimator(context.fixed_rng(_FIT)).fit(matrix, sample_weight=context.sizes)
+                settings = {name: getattr(self, name) for name in (*_OF_THE_FIT, self._own)}
+                estimator = self._estimator(**settings, random_state=context.fixed_rng(_FIT))
+                return estimator.fit(matrix, sample_weight=context.sizes)
 
         return self.once(context, fit, ignore=_OF_THE_DRAW)
-
-    @abstractmethod
-    def _estimator(self, rng: np.random.Generator) -> Any: ...
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -90,16 +91,7 @@ class RBF(_Sensitivity):
     """
 
     radius: float = 1.0
-
-    def _estimator(self, rng: np.random.Generator) -> Any:
-        return RBFCoreset(
-            self.radius,
-            bandwidth=self.bandwidth,
-            bound=self.bound,
-            n_cells=self.n_cells,
-            max_exact=self.max_exact,
-            random_state=rng,
-        )
+    _estimator, _own = RBFCoreset, "radius"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -116,13 +108,4 @@ class Laplacian(_Sensitivity):
     """
 
     metric: Any = "euclidean"
-
-    def _estimator(self, rng: np.random.Generator) -> Any:
-        return LaplacianCoreset(
-            metric=self.metric,
-            bandwidth=self.bandwidth,
-            bound=self.bound,
-            n_cells=self.n_cells,
-            max_exact=self.max_exact,
-            random_state=rng,
-        )
+    _estimator, _own = LaplacianCoreset, "metric"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
@@ -179,8 +178,3 @@ def rows_passed(strategy: Any, n_samples: int, size: int, every: int) -> float:
 def name_of(strategy: Any) -> str:
     """Name of any strategy, also of one without a ``name``."""
     return getattr(strategy, "name", type(strategy).__name__.lower())
-
-
-def rounded_up(value: float) -> int:
-    """Round up, allowing for rounding errors: 0.1 * 30 is a little above 3 in floats."""
-    return math.ceil(value * (1.0 - 1e-12))

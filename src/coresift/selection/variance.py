@@ -100,14 +100,7 @@ def _spread(squares: float, total: Array, count: float) -> float:
 class Variance:
     """Variances of an estimate of the full last-layer gradient, by this draw and by a uniform one of the same size.
 
-    Parameters
-    ----------
-    uniform : float
-        Variance of a uniform draw from all rows.
-    pool : float
-        Variance due to the pool, before any score is known.
-    inside : float
-        Variance of the draw inside the pool.
+    That of this draw is ``pool + inside``: due to the pool, before any score is known, and due to the draw inside it.
     """
 
     uniform: float
