@@ -34,7 +34,6 @@ FIRST = {
     "sample_size": {"eps", "delta"},
     "audit": {"n_neurons"},  # of a network's coreset, which holds the data
     "loss_error": {"centers", "alphas"},
-    "lower_bound_circle": {"n"},
     "fit": {"sample_weight"},  # scikit-learn's convention
     "from_certificate": {"certificate"},
     "from_dict": {"plain"},

@@ -27,7 +27,6 @@ from coresift import (
     StreamingCoreset,
     audit,
     l1_svd,
-    lower_bound_circle,
     open_rows,
     select,
 )
@@ -254,18 +253,6 @@ def test_l1_svd(X: Any, tol: Any) -> None:
     except REFUSED:
         return
     assert np.isfinite(found.U).all()
-
-
-@given(
-    n=st.one_of(st.integers(-2, 40), st.sampled_from([2.5, None, "3", np.nan, True])),
-    radius=NUMBERS | SPECIAL,
-)
-def test_the_circle(n: Any, radius: Any) -> None:
-    try:
-        X = lower_bound_circle(n, radius)
-    except (REFUSED, TypeError):
-        return
-    assert np.isfinite(X).all()
 
 
 @pytest.mark.slow

@@ -28,97 +28,68 @@ def row_slices(n_rows: int, bytes_per_row: float, budget: int = BLOCK_BYTES) -> 
         yield slice(start, min(start + step, n_rows))
 
 
-def squared_norms(rows: np.ndarray) -> np.ndarray:
+def squared_norms(rows: Matrix) -> np.ndarray:
     """``|row|^2`` for each row."""
-    return np.einsum("ij,ij->i", rows, rows)
+    if isinstance(rows, np.ndarray):
+        return np.einsum("ij,ij->i", rows, rows)
+    return np.asarray(rows.multiply(rows).sum(axis=1)).ravel()
 
 
-def _members(weights: np.ndarray, groups: np.ndarray, k: int) -> sp.csr_array:
-    """(k, b) weights of the rows of each group."""
-    return sp.csr_array((weights, (groups, np.arange(len(weights)))), shape=(k, len(weights)))
-
-
-@dataclass(frozen=True)
-class DenseBlock:
-    """Scaled rows of a dense matrix."""
-
-    rows: np.ndarray  # (b, d) float64
-    sq_shift = 0.0  # squares that cancel in ``sq_norms``: none, the rows are formed
-
-    def dense(self) -> np.ndarray:
-        """The rows as an array."""
-        return self.rows
-
-    def dot(self, others: np.ndarray) -> np.ndarray:
-        """(b, k) inner products with the rows of ``others`` (k, d)."""
-        return self.rows @ others.T
-
-    def weighted_sum(self, coefficients: np.ndarray) -> np.ndarray:
-        """(k, d) sums of the rows with coefficients (b, k)."""
-        return coefficients.T @ self.rows
-
-    def group_sums(self, weights: np.ndarray, groups: np.ndarray | None, k: int) -> np.ndarray:
-        """(k, d) weighted sums of the rows of each group; ``groups`` is None if there is only one."""
-        if groups is None:
-            return self.weighted_sum(weights[:, None])
-        sums: np.ndarray = _members(weights, groups, k) @ self.rows
-        return sums
-
-    def gram(self, other: Block) -> np.ndarray:
-        """(b, b') inner products with the rows of another block of the same points."""
-        return self.dot(other.rows)
-
-    @cached_property
-    def sq_norms(self) -> np.ndarray:
-        """(b,) squared norms of the rows."""
-        return squared_norms(self.rows)
+def as_dense(matrix: Matrix) -> np.ndarray:
+    """The matrix as an array."""
+    return matrix if isinstance(matrix, np.ndarray) else matrix.toarray()
 
 
 @dataclass(frozen=True)
-class SparseBlock:
-    """Scaled rows ``(x - center) / scale`` of a sparse matrix, never formed: products are expanded instead."""
+class Block:
+    """Scaled rows ``(x - center) / scale``. Those of a sparse matrix are never formed: products are expanded."""
 
-    rows: sp.csr_array  # (b, d) float64, already divided by scale
-    shift: np.ndarray  # (d,) center / scale
+    rows: Matrix  # (b, d) float64, already divided by the scale
+    shift: np.ndarray | None = None  # (d,) what is still to be subtracted from sparse rows: center / scale
 
     @cached_property
     def sq_shift(self) -> float:
-        """Squared norm of the shift."""
-        return float(self.shift @ self.shift)
+        """Squares that cancel in ``sq_norms``: none where the rows are formed."""
+        return 0.0 if self.shift is None else float(self.shift @ self.shift)
 
     def dense(self) -> np.ndarray:
-        """The rows as an array."""
-        return self.rows.toarray() - self.shift
+        rows = as_dense(self.rows)
+        return rows if self.shift is None else rows - self.shift
 
     def dot(self, others: np.ndarray) -> np.ndarray:
         """(b, k) inner products with the rows of ``others`` (k, d)."""
-        return np.asarray(self.rows @ others.T) - others @ self.shift
+        products: np.ndarray = self.rows @ others.T
+        return products if self.shift is None else products - others @ self.shift
 
     def gram(self, other: Block) -> np.ndarray:
         """(b, b') inner products with the rows of another block of the same points."""
-        mine, others = np.asarray(self.rows @ self.shift), np.asarray(other.rows @ self.shift)
-        return (self.rows @ other.rows.T).toarray() - mine[:, None] - others + self.shift @ self.shift
+        products = as_dense(self.rows @ other.rows.T)
+        if self.shift is None:
+            return products
+        return products - (self.rows @ self.shift)[:, None] - other.rows @ self.shift + self.sq_shift
 
     def weighted_sum(self, coefficients: np.ndarray) -> np.ndarray:
         """(k, d) sums of the rows with coefficients (b, k)."""
-        return np.asarray(self.rows.T @ coefficients).T - np.outer(coefficients.sum(axis=0), self.shift)
+        return self._sums(coefficients.T)
 
     def group_sums(self, weights: np.ndarray, groups: np.ndarray | None, k: int) -> np.ndarray:
         """(k, d) weighted sums of the rows of each group; ``groups`` is None if there is only one."""
         if groups is None:
-            return self.weighted_sum(weights[:, None])
-        members = _members(weights, groups, k)
-        return (members @ self.rows).toarray() - np.outer(members.sum(axis=1), self.shift)
+            return self._sums(weights[None])
+        return self._sums(sp.csr_array((weights, (groups, np.arange(len(weights)))), shape=(k, len(weights))))
+
+    def _sums(self, coefficients: Matrix) -> np.ndarray:
+        sums = as_dense(coefficients @ self.rows)
+        return sums if self.shift is None else sums - np.outer(coefficients.sum(axis=1), self.shift)
 
     @cached_property
     def sq_norms(self) -> np.ndarray:
         """(b,) squared norms of the rows."""
+        own = squared_norms(self.rows)
+        if self.shift is None:
+            return own
         # |x - c|^2 = |x|^2 - 2 x.c + |c|^2; rounding can leave a tiny negative number
-        own = np.asarray(self.rows.multiply(self.rows).sum(axis=1)).ravel()
-        return np.maximum(own - 2.0 * np.asarray(self.rows @ self.shift) + self.sq_shift, 0.0)
-
-
-Block = DenseBlock | SparseBlock
+        return np.maximum(own - 2.0 * (self.rows @ self.shift) + self.sq_shift, 0.0)
 
 
 def squared_distances(block: Block, centers: np.ndarray) -> np.ndarray:
@@ -165,10 +136,10 @@ class Points:
     def gather(self, rows: slice | np.ndarray) -> Block:
         """A block of the rows given by a slice or by their numbers."""
         if isinstance(self.X, np.ndarray):
-            return DenseBlock(self._dense(self.X[rows]))
+            return Block(self._dense(self.X[rows]))
         part = self.X[rows].astype(np.float64)
         part.data /= self.scale
-        return SparseBlock(part, self.center / self.scale)
+        return Block(part, self.center / self.scale)
 
     def blocks(self, extra_columns: int = 0, budget: int = GEMM_BLOCK_BYTES) -> Iterator[tuple[slice, Block]]:
         """All rows in order. ``extra_columns`` is how many float64 a row the caller adds to a block."""
