@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from coresift import __version__
-from coresift.core.circle import lower_bound_circle
 from coresift.coresets import RBFCoreset, audit
 from coresift.coresets.coreset import Coreset, QueryBall
 from coresift.coresets.uniform import uniform_coreset
+from paper.circle import lower_bound_circle
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from coresift.core.circle import lower_bound_circle
+from paper.circle import lower_bound_circle
 
 from .lower_bound import CircleSensitivities, SubsetError
 from .plots import BLACK, BLUE, LINES, ORANGE, SKY, VERMILLION, banded, new_figure

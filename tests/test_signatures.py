@@ -34,9 +34,7 @@ FIRST = {
     "sample_size": {"eps", "delta"},
     "audit": {"n_neurons"},  # of a network's coreset, which holds the data
     "loss_error": {"centers", "alphas"},
-    "lower_bound_circle": {"n"},
     "fit": {"sample_weight"},  # scikit-learn's convention
-    "fit_rows": {"runner"},  # the runner holds the rows
     "from_certificate": {"certificate"},
     "from_dict": {"plain"},
 }

@@ -14,7 +14,7 @@ import torch
 from coresift.coresets.budget import parse_budget
 from coresift.data import DatasetSplits
 from coresift.selection import phases, strategy_named
-from coresift.selection.variance import FORWARD_SHARE
+from coresift.selection.strategy import rows_passed
 from coresift.training.run import device_named
 
 from .protocol import Protocol, Run
@@ -23,12 +23,6 @@ from .store import Record
 
 _PROBE_BATCHES, _PROBE_SECONDS = 40, 5.0
 _FORWARD_BATCH = 256
-# Cost of a selection besides its forward pass over all data, in such passes: orders of magnitude, not measured.
-_SELECTION_PASSES = {"GLISTER": 3.0, "CRAIG": 3.0, "GRADMATCH": 3.0}
-_WITHOUT_MODEL = (
-    *("FULL", "RANDOM", "ADAPTIVE-RANDOM", "RBF", "LAPLACIAN", "FIXED-CORESET", "COVER"),
-    "ADAPTIVE-CORESET-SEEN",  # uses what training computes anyway
-)
 
 
 @dataclass(frozen=True)
@@ -102,27 +96,19 @@ def estimated_seconds(
 
 def looks_at_model(method: str) -> bool:
     """Whether a method runs the model over the data to select."""
-    return method.removesuffix("-WARM") not in _WITHOUT_MODEL
+    return rows_passed(strategy_named(method), 1, 1, 1) > 0
 
 
 def _seconds(protocol: Protocol, run: Run, data: DatasetSplits, speed: Speed) -> float:
     n = len(data.train)
     size = parse_budget(run.budget, n)
-    schedule = phases(strategy_named(run.method), protocol.training["epochs"], size / n)
+    strategy = strategy_named(run.method)
+    schedule = phases(strategy, protocol.training["epochs"], size / n)
     n_subset = schedule.total - schedule.n_full
     trained = schedule.n_full * n + n_subset * size
-    passed = math.ceil(n_subset / run.select_every) * _passed(run, n, size) + len(data.test)
+    n_selections = math.ceil(n_subset / run.select_every)
+    passed = n_selections * rows_passed(strategy, n, size, run.select_every) + len(data.test)
     return trained / speed.training + passed / speed.forward
-
-
-def _passed(run: Run, n: int, size: int) -> float:
-    """Estimate the cost of a selection in samples passed through the model."""
-    if not looks_at_model(run.method):
-        return 0.0
-    kind = run.method.removesuffix("-WARM").removesuffix("PB")
-    if kind.startswith("ADAPTIVE-CORESET"):  # scores its pool, for no more than the training in between
-        return min(n, size * run.select_every / FORWARD_SHARE)
-    return n * (1.0 + _SELECTION_PASSES.get(kind, 1.0))
 
 
 def estimated_bytes(data: DatasetSplits) -> float:

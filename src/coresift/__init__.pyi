@@ -9,7 +9,6 @@ from ._errors import InvalidTypeError as InvalidTypeError
 from ._errors import MissingExtraError as MissingExtraError
 from .core.audit import AuditResult as AuditResult
 from .core.certificate import Certificate as Certificate
-from .core.circle import lower_bound_circle as lower_bound_circle
 from .core.lewis import L1SVD as L1SVD
 from .core.network_audit import NetworkAudit as NetworkAudit
 from .core.sizes import SampleSize as SampleSize

@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 
 from coresift.core.ascent import Atoms, ascend
-from coresift.core.points import DenseBlock, Points
+from coresift.core.points import Block, Points
 
 
 def _problem(n, d, seed):
@@ -14,7 +14,7 @@ def _problem(n, d, seed):
     Z = rng.normal(size=(n, d))
     Z -= Z.mean(axis=0)
     Z /= np.linalg.norm(Z, axis=1).max()
-    return Z, Atoms(DenseBlock(Z), -np.log(n) - (Z**2).sum(axis=1))
+    return Z, Atoms(Block(Z), -np.log(n) - (Z**2).sum(axis=1))
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_atoms_at_the_centre_leave_a_linear_function():
     """L is constant, so the maximum of 2 p.x - L is 2 R |p| - L, for points of any length."""
     p = np.array([[3.0, 4.0], [1e-6, 0.0], [0.0, 0.0], [-1e5, 0.0]])
     found = ascend(
-        p, Atoms(DenseBlock(np.zeros((1, 2))), np.array([-0.5])), 2.0, np.full(4, np.inf), 0.0, 1e-9, 100
+        p, Atoms(Block(np.zeros((1, 2))), np.array([-0.5])), 2.0, np.full(4, np.inf), 0.0, 1e-9, 100
     )
     truth = 2 * 2.0 * np.linalg.norm(p, axis=1) + 0.5
     np.testing.assert_allclose(found.upper, truth, rtol=1e-12, atol=1e-9)
@@ -60,7 +60,7 @@ def test_sparse_atoms_and_points_answer_like_dense_ones():
     sparse = Points(sp.csr_array(rows), shift, 1.0, 9.0)
     upper = [
         ascend(p, Atoms(means, offsets), 1.0, np.full(7, np.inf), 100.0, 1e-3, 5).upper
-        for means in (DenseBlock(rows - shift), sparse.gather(slice(0, 12)), sparse)
+        for means in (Block(rows - shift), sparse.gather(slice(0, 12)), sparse)
     ]
     np.testing.assert_allclose(upper[1], upper[0], atol=1e-12)
     np.testing.assert_allclose(upper[2], upper[0], atol=1e-12)

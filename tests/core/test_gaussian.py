@@ -8,19 +8,25 @@ from hypothesis import strategies as st
 
 from coresift.core.ascent import Atoms, ascend
 from coresift.core.bound import rounding_slack
-from coresift.core.circle import lower_bound_circle
 from coresift.core.gaussian import (
     CELLS_TOLERANCE,
     EXACT_TOLERANCE,
     Cells,
     CellSums,
     Problem,
-    cells,
     cells_bound,
     closed_form,
     exact,
 )
-from coresift.core.points import DenseBlock, Points
+from coresift.core.points import Block, Points
+from paper.circle import lower_bound_circle
+
+
+def cells(points, shares, centers):
+    """The cells of all points, in one block."""
+    sums = CellSums(centers)
+    sums.update(points.gather(slice(0, points.n)), shares)
+    return sums.finish()
 
 
 def _problem(Z, w, radius):
@@ -189,7 +195,7 @@ def test_ascent_brackets_the_maximum_at_every_step(max_steps):
     """Stopped anywhere, upper is above and lower below the maximum; with steps enough they meet."""
     rng = np.random.default_rng(1)
     means, offsets, p = rng.normal(size=(20, 3)), rng.normal(size=20), rng.normal(size=(15, 3))
-    atoms = Atoms(DenseBlock(means), offsets)
+    atoms = Atoms(Block(means), offsets)
     curvature = 4 * (means**2).sum(axis=1).max()
     for radius in (0.3, 2.0):
         best = ascend(p, atoms, radius, np.full(15, np.inf), curvature, 1e-10, 20_000)
@@ -203,7 +209,7 @@ def test_ascent_brackets_the_maximum_at_every_step(max_steps):
 
 
 def test_an_upper_bound_that_is_known_already_is_kept():
-    atoms = Atoms(DenseBlock(np.zeros((1, 1))), np.zeros(1))
+    atoms = Atoms(Block(np.zeros((1, 1))), np.zeros(1))
     found = ascend(np.array([[1.0]]), atoms, 1.0, np.array([0.5]), 4.0, 1e-6, 100)
     # the maximum of 2x over |x| <= 1 is 2: the caller's word is not doubted
     assert found.upper.tolist() == [0.5]
@@ -295,18 +301,6 @@ def test_the_gap_is_how_far_the_ratio_reached_may_be_below(radius):
         assert np.all(found.gap <= tolerance)
         assert np.all(found.gap > 0)
         assert found.is_certified
-
-
-def test_blocks_make_room_for_the_distances_to_the_cells(monkeypatch):
-    """n k distances at once would be the memory that blocks are to save: 32 MiB hold 4185 rows with 500 cells."""
-    rng = np.random.default_rng(7)
-    Z = rng.normal(size=(9000, 2))
-    sizes, update = [], CellSums.update
-    monkeypatch.setattr(
-        CellSums, "update", lambda self, block, share: sizes.append(len(share)) or update(self, block, share)
-    )
-    cells(Points(Z, np.zeros(2), 1.0, 9.0), np.full(9000, 1 / 9000), Z[:500])
-    assert sizes == [4185, 4185, 630]
 
 
 def test_cells_in_more_dimensions_than_the_data_have():

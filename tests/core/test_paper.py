@@ -11,9 +11,25 @@ from hypothesis import strategies as st
 from scipy.special import logsumexp
 from sklearn.datasets import load_digits
 
+from coresift.core.bound import SensitivityBound, log_shares
 from coresift.core.lewis import as_read, l1_svd
-from coresift.core.paper import paper_bound, paper_scores
+from coresift.core.lewis_passes import run_over
+from coresift.core.paper import paper_bound
 from coresift.core.points import Points
+
+
+def paper_scores(points, weights, kind, radius=1.0, tol=1e-3):
+    """One of the paper's bounds for points in memory, in blocks of a few hundred rows."""
+    log_w = log_shares(weights) - np.log(weights.sum())
+
+    def blocks():
+        for rows, block in points.blocks(budget=1 << 16):
+            yield block.dense(), log_w[rows]
+
+    sizes = {"radius": radius, "max_norm": points.max_norm, "tol": tol}
+    bound = paper_bound(run_over(blocks), as_read, (points.n, points.d), kind=kind, **sizes)
+    log_values = np.concatenate([bound.log_values(block) for block in blocks()])
+    return SensitivityBound(log_values, bound.name, bound.is_certified, bound.note)
 
 
 def as_points(Z):

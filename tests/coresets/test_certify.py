@@ -353,7 +353,7 @@ DATA = np.arange(10.0).reshape(5, 2)
         ({"sample_weight": np.ones(4)}, "length 4"),
         ({"sample_weight": np.zeros(5)}, "sample_weight"),
         ({"sample_weight": -np.ones(5)}, "sample_weight"),
-        ({"sample_weight": np.full(5, 1e-200)}, "sum to 5, sample_weight to 5e-200"),
+        ({"sample_weight": np.full(5, 1e-200)}, "sum to 5; sample_weight sums to 5e-200"),
         ({"random_state": -1}, "random_state"),
         ({"random_state": "x"}, "random_state"),
     ],

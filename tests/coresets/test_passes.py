@@ -1,20 +1,24 @@
 """Passes over pieces find what the estimators find in memory, for any workers, blocks and layouts of the files."""
 
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
+import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from coresift import LaplacianCoreset, RBFCoreset, open_rows, select
+from coresift import InvalidInputError, LaplacianCoreset, RBFCoreset, open_rows, select
 from coresift.core.draw import DrawTable
 from coresift.coresets import survey
+from coresift.coresets.fitting import BoundSpec, array_runner, geometry_of
+from coresift.coresets.geometry import Geometry
 from coresift.coresets.keys import KeyPool, guess_bars
-from coresift.coresets.survey import Survey
+from coresift.coresets.survey import Extent, Survey
 from coresift.rows import rows as blocks
 from coresift.rows.arrays import ArrayRows
 from coresift.rows.engines import SerialEngine, run_pass
@@ -160,6 +164,109 @@ def test_moments_of_any_cut_are_those_of_all_rows(seed: int, n: int, shift: floa
         assert found.moments.variance[at] == pytest.approx(variance, rel=1e-9, abs=1e-9)
         assert found.moments.mass[at] == pytest.approx(w[mine].sum())
         assert found.moments.counts[at] == len(X[mine])
+
+
+def geometry(X: Any, w: Any = None, bandwidth: Any = None) -> Geometry:
+    spec = BoundSpec("gaussian", "closed-form", bandwidth)
+    weights = np.ones(X.shape[0]) if w is None else w
+    return geometry_of(array_runner(X, weights), spec, np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("container", [np.asarray, np.asfortranarray, sp.csr_array])
+def test_centre_bandwidth_and_variance_are_those_of_the_rows(container: Any, dtype: Any) -> None:
+    rng = np.random.default_rng(0)
+    X = (rng.normal(size=(300, 7)) * (rng.random((300, 7)) < 0.5) + 0.5).astype(dtype)
+    w = rng.gamma(1.0, size=300)
+    found = geometry(container(X), w)
+    exact = X.astype(np.float64)
+    mean = np.average(exact, axis=0, weights=w)
+    squares = ((exact - mean) ** 2).sum(axis=1)
+    np.testing.assert_allclose(found.center, mean, rtol=1e-12)
+    assert found.scale == pytest.approx(np.sqrt(squares.max()), rel=1e-11)
+    assert found.max_norm == pytest.approx(1.0, rel=1e-11)
+    np.testing.assert_allclose(found.sq_norms(container(X)), squares / squares.max(), rtol=1e-9, atol=1e-13)
+    assert found.variances[0] == pytest.approx(np.average(squares, weights=w) / squares.max(), rel=1e-11)
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e-150, 1e-70, 1e70, 1e150, 1e299])
+@pytest.mark.parametrize("container", [np.asarray, sp.csr_array])
+def test_geometry_scales_with_the_data_at_any_magnitude(container: Any, scale: float) -> None:
+    rng = np.random.default_rng(1)
+    X, w = rng.uniform(-1, 1, size=(60, 4)), rng.gamma(1.0, size=60)
+    plain, scaled = geometry(X, w), geometry(container(X * scale), w)
+    np.testing.assert_allclose(scaled.center, plain.center * scale, rtol=1e-12, atol=1e-15 * scale)
+    assert scaled.scale == pytest.approx(plain.scale * scale, rel=1e-11)
+    assert scaled.variances[0] == pytest.approx(plain.variances[0], rel=1e-11)
+    assert scaled.center_error == pytest.approx(plain.center_error, rel=1e-6)
+    np.testing.assert_allclose(scaled.sq_norms(container(X * scale)), plain.sq_norms(X), rtol=1e-9)
+
+
+@pytest.mark.parametrize("offset", [7.0, 1e4, 1e8, 1e12])
+def test_an_offset_moves_the_centre_within_the_stated_error(offset: float) -> None:
+    X = offset + np.random.default_rng(2).normal(size=(200, 3))
+    found = geometry(X)
+    np.testing.assert_allclose(
+        found.sq_norms(X), ((X - found.center) ** 2).sum(axis=1) / found.scale**2, rtol=1e-9
+    )
+    exact_mean = [sum(map(Fraction, column)) / 200 for column in X.T]
+    off = np.sqrt(sum(float(Fraction(m) - e) ** 2 for m, e in zip(found.center, exact_mean, strict=True)))
+    assert off <= found.center_error * found.scale <= 1e-14 * offset
+
+
+@pytest.mark.parametrize("container", [np.asarray, sp.csr_array])
+@pytest.mark.parametrize(
+    "row", [[0.1, 0.2, 0.3], [1e8 + 0.1, 0.0, -7.3], [0.0, 0.0, 0.0], [1e-200, 3e-200, 0.0]]
+)
+def test_equal_rows_have_no_spread_however_many_they_are(container: Any, row: list[float]) -> None:
+    # 0.1 added 150,000 times is off by 1e-12 of itself
+    X = container(np.tile(np.array(row), (150_000, 1)))
+    found = geometry(X)
+    assert found.center.tolist() == row
+    assert found.max_norm == found.variances[0] == 0.0
+    assert found.scale == 1.0
+
+
+def test_rows_an_ulp_apart_are_not_equal() -> None:
+    found = geometry(np.array([[1e8, 1.0], [np.nextafter(1e8, 2e8), 1.0]]))
+    assert found.scale == pytest.approx(np.spacing(1e8), rel=0.6)
+    assert found.center_error * found.scale >= np.spacing(1e8) / 2
+
+
+@pytest.mark.parametrize("far", [1e3, -1e60])
+@pytest.mark.parametrize("container", [np.asarray, sp.csr_array])
+def test_rows_of_weight_zero_move_neither_centre_nor_spread(container: Any, far: float) -> None:
+    rng = np.random.default_rng(3)
+    X, w = rng.normal(size=(50, 3)), rng.gamma(1.0, size=50)
+    plain = geometry(X, w)
+    found = geometry(container(np.vstack([X, np.full((2, 3), far)])), np.append(w, [0, 0]))
+    np.testing.assert_allclose(found.center, plain.center, rtol=1e-12)
+    assert found.scale == pytest.approx(plain.scale, rel=1e-9)
+    assert found.variances[0] == pytest.approx(plain.variances[0], rel=1e-9)
+    with pytest.raises(InvalidInputError, match="at most 1e\\+70 bandwidths"):  # whose fourth power overflows
+        geometry(container(np.vstack([X, np.full((2, 3), 1e100 * far)])), np.append(w, [0, 0]))
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("container", [np.array, sp.csr_array])
+@pytest.mark.parametrize("weight", [0.0, 1.0])
+def test_whatever_is_not_finite_is_refused(container: Any, value: float, weight: float) -> None:
+    X, w = np.ones((20, 3)), np.ones(20)
+    X[7, 1], w[7] = value, weight
+    with pytest.raises(InvalidInputError, match="row 7"):
+        geometry(container(X), w)
+
+
+@pytest.mark.parametrize("container", [np.asarray, sp.csr_array])
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_the_extent_is_that_of_the_rows_with_weight(container: Any, sign: float) -> None:
+    X = sign * np.array([[1.0, -3.0], [2.0, 0.0], [0.0, 50.0]])
+    for w, unit in ((np.ones(3), 64.0), (np.array([1.0, 1.0, 0.0]), 4.0)):
+        found = Extent(2)
+        found.update(blocks.Block(0, container(X), w))
+        np.testing.assert_array_equal(found.low, X[w > 0].min(axis=0))
+        np.testing.assert_array_equal(found.high, X[w > 0].max(axis=0))
+        assert found.unit == unit
 
 
 @given(seed=st.integers(0, 30), n=st.integers(1, 3000), off=st.floats(0, 3))

@@ -27,7 +27,6 @@ from coresift import (
     StreamingCoreset,
     audit,
     l1_svd,
-    lower_bound_circle,
     open_rows,
     select,
 )
@@ -256,18 +255,6 @@ def test_l1_svd(X: Any, tol: Any) -> None:
     assert np.isfinite(found.U).all()
 
 
-@given(
-    n=st.one_of(st.integers(-2, 40), st.sampled_from([2.5, None, "3", np.nan, True])),
-    radius=NUMBERS | SPECIAL,
-)
-def test_the_circle(n: Any, radius: Any) -> None:
-    try:
-        X = lower_bound_circle(n, radius)
-    except (REFUSED, TypeError):
-        return
-    assert np.isfinite(X).all()
-
-
 @pytest.mark.slow
 @given(
     X=matrices(),
@@ -413,11 +400,8 @@ def test_bandwidths_and_entries_at_the_ends_of_the_floats() -> None:
         assert fitted.sensitivities_.tolist() == [1.0]
     with pytest.raises(CoresiftError, match=r"X contains -1e\+308 in column 1, row 2"):
         RBFCoreset().fit([[0.0, 0.0], [0.0, 0.0], [0.0, -1e308]])
-    with pytest.raises(CoresiftError, match="squares of distances overflow"):
-        select(np.full((4, 2), 1e198), 2)
-    with pytest.raises(CoresiftError, match="squares of distances underflow"):
-        select(np.arange(8.0).reshape(4, 2) * 1e-170, 2)
-    assert select(np.full((4, 2), 1e-170), 2).coreset.size == 2  # no distances to lose
+    for X in (np.full((4, 2), 1e198), np.arange(8.0).reshape(4, 2) * 1e-170, np.full((4, 2), 1e-170)):
+        assert select(X, 2).coreset.size == 2
 
 
 def test_l1_svd_in_any_unit() -> None:

@@ -5,13 +5,15 @@ import io
 import json
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 import torch
-from pyarrow import parquet
+from pyarrow import csv, parquet
 
+import coresift
 from coresift.cli import main
 from coresift.rows import rows as blocks
 
@@ -70,6 +72,81 @@ def test_select_gives_the_same_bytes_with_two_workers(
         out = tmp_path / f"{workers}.npz"
         command("select", rows, "-b", "3%", "--bound", "cells", "--cells", "8", "-j", workers, "-o", out)
     assert digest(tmp_path / "1.npz") == digest(tmp_path / "2.npz")
+
+
+# The same rows from memory, from files of any layout, from workers and from Ray: equal to the last bit.
+
+BOUNDS = [
+    ("gaussian", "closed-form"),
+    ("gaussian", "cells"),
+    ("gaussian", "exact"),
+    ("gaussian", "paper"),
+    ("gaussian", "lemma"),
+    ("laplacian", "cells"),
+    ("laplacian", "exact"),
+    ("laplacian", "paper"),
+]
+
+
+def written(folder: Path, X: np.ndarray, group: int) -> dict[str, Path]:
+    table = pa.table({**{f"x{i}": column for i, column in enumerate(X.T)}, "y": np.arange(len(X)) % 3})
+    parquet.write_table(table, folder / "rows.parquet", row_group_size=group)
+    np.save(folder / "rows.npy", X)
+    return {"parquet": folder / "rows.parquet", "npy": folder / "rows.npy"}
+
+
+@pytest.mark.parametrize("method", ["keys", "systematic", "iid"])
+@pytest.mark.parametrize(("loss", "bound"), BOUNDS)
+def test_memory_and_files_give_the_same_coreset(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loss: str, bound: str, method: str
+) -> None:
+    monkeypatch.setattr(blocks, "_LARGEST_BLOCK", 64)
+    monkeypatch.setattr(blocks, "TASK_BYTES", 1)
+    X = np.random.default_rng(0).standard_t(3, (1500, 5)) + 2.0
+    files = written(tmp_path, X, 77)
+    csv.write_csv(parquet.read_table(files["parquet"]), tmp_path / "rows.csv")
+    options = {"loss": loss, "bound": bound, "method": method, "n_cells": 8, "seed": 3, "bandwidth": "median"}
+    expected = coresift.select(X, 200, **options)
+    names = [f"x{i}" for i in range(5)]
+    found = {
+        "npy": coresift.select(files["npy"], 200, **options),
+        "csv": coresift.select(tmp_path / "rows.csv", 200, columns=names, **options),
+        "parquet": coresift.select(files["parquet"], 200, columns=names, **options),
+    }
+    kind = coresift.RBFCoreset if loss == "gaussian" else coresift.LaplacianCoreset
+    parameters = {"bound": bound, "n_cells": 8, "bandwidth": "median", "random_state": 3}
+    drawn = kind(**parameters).fit(X).sample(200, method=method, random_state=3)
+    np.testing.assert_array_equal(drawn.indices, expected.coreset.indices)
+    for name, chosen in found.items():
+        assert chosen.coreset == expected.coreset, name
+        assert chosen.report.worst_error_found == expected.report.worst_error_found, name
+    assert coresift.select(X, 200, **{**options, "seed": 4}).coreset != expected.coreset
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["local", "ray"])
+@pytest.mark.parametrize("kind", ["per class", "cells", "systematic"])
+def test_workers_give_the_coreset_of_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, engine: str
+) -> None:
+    if engine == "ray":
+        pytest.importorskip("ray")
+    monkeypatch.setattr(blocks, "TASK_BYTES", 1)
+    X = np.random.default_rng(0).standard_t(
+        3, (20_000, 256)
+    )  # wide: three groups of blocks, in as many tasks
+    file = written(tmp_path, X, 3001)["parquet"]
+    options: dict[str, Any] = {
+        "per class": {"bound": "closed-form", "per_class": True},
+        "cells": {"bound": "cells", "n_cells": 8, "bandwidth": 40.0},
+        "systematic": {"bound": "closed-form", "method": "systematic"},
+    }[kind]
+    expected = coresift.select(X, 500, labels=np.arange(20_000) % 3, **options)
+    names = [f"x{i}" for i in range(256)]
+    found = coresift.select(file, 500, columns=names, label="y", workers=2, engine=engine, **options)
+    assert found.coreset == expected.coreset
+    assert found.labels == expected.labels
+    assert found.report.class_sizes == expected.report.class_sizes
 
 
 def timeless(run: Path) -> object:

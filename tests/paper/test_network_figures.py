@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from coresift.core.circle import lower_bound_circle
 from paper.__main__ import main
+from paper.circle import lower_bound_circle
 from paper.covtype import METHODS as COST_METHODS
 from paper.covtype import CostError, median_gains
 from paper.function_approximation import (

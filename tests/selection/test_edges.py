@@ -66,7 +66,7 @@ def test_the_output_of_a_class_is_its_label_where_there_is_such_an_output():
     assert [part.class_output for _, part in SelectionContext(X, np.array(["a", "b"] * 15)).parts()] == [
         None
     ] * 2
-    a = Gradients(RNG.normal(size=(30, 3)), RNG.normal(size=(30, 2)))
+    a = Gradients(RNG.normal(size=(30, 3)), RNG.normal(size=(30, 3)))
     context = SelectionContext(X, Y, gradients=a)
     assert context.gradients(output=2).width == 3
     assert context.gradients(output=3).width == 9  # a class that the layer has no output for

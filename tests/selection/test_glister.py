@@ -200,23 +200,21 @@ def test_a_pick_is_the_best_of_a_pool_without_repeats():
 def test_the_outputs_move_as_those_of_the_layer(has_bias, bias_only):
     rng = np.random.default_rng(7)
     weight, bias = rng.normal(size=(2, 3)), rng.normal(size=2) * has_bias
-    inputs, step = (
-        rng.normal(size=(6, 3)),
-        Gradients(rng.normal(size=(4, 2)), rng.normal(size=(4, 3)), has_bias),
-    )
+    inputs, one = rng.normal(size=(6, 3)), np.ones((6, int(has_bias)))
+    step = Gradients(rng.normal(size=(4, 2)), np.hstack([rng.normal(size=(4, 3)), one[:4]]))
     seen = []
     outputs = inputs @ weight.T + bias
     validation = Validation(
-        Gradients(rng.normal(size=(6, 2)), inputs, has_bias),
+        Gradients(rng.normal(size=(6, 2)), np.hstack([inputs, one])),
         outputs,
         lambda out: seen.append(out) or out - 1.0,
     )
     ahead = LookAhead(validation, 0.1, bias_only=bias_only)
     ahead.move(step.of_bias() if bias_only else step)
     if not bias_only:
-        weight = weight - 0.1 * step.residuals.T @ step.inputs
+        weight = weight - 0.1 * step.residuals.T @ step.inputs[:, :3]
     moved = inputs @ weight.T + bias - 0.1 * has_bias * step.residuals.sum(axis=0)
     np.testing.assert_allclose(seen[0], moved, atol=1e-12)
-    expected = Gradients(moved - 1.0, inputs, has_bias)
+    expected = Gradients(moved - 1.0, np.hstack([inputs, one]))
     expected = (expected.of_bias() if bias_only else expected).dense().mean(axis=0)
     np.testing.assert_allclose(ahead.gradient(), expected, atol=1e-12)

@@ -11,7 +11,8 @@ from coresift.selection import Gradients
 
 def some(seed=0, n=7, outputs=3, inputs=4, bias=True):
     rng = np.random.default_rng(seed)
-    return Gradients(rng.normal(size=(n, outputs)), rng.normal(size=(n, inputs)) if inputs else None, bias)
+    residuals, h = rng.normal(size=(n, outputs)), rng.normal(size=(n, inputs))
+    return Gradients(residuals, np.hstack([h, np.ones((n, int(bias)))]) if inputs else None)
 
 
 @given(st.integers(0, 99), st.integers(1, 4), st.integers(0, 4), st.booleans())

@@ -123,7 +123,7 @@ def test_cross_entropy_is_softmax_minus_onehot():
     with torch.no_grad():
         expected = torch.softmax(model(torch.from_numpy(X)), dim=1).numpy() - np.eye(3)[Y]
     np.testing.assert_allclose(found.residuals, expected, atol=1e-6)
-    np.testing.assert_array_equal(found.inputs, X)
+    np.testing.assert_array_equal(found.inputs, np.hstack([X, np.ones((len(X), 1))]))  # the bias
 
 
 @pytest.mark.parametrize(
@@ -350,7 +350,7 @@ def test_a_named_layer():
     model = nn.Sequential(nn.Linear(6, 4), nn.ReLU(), nn.Linear(4, 3))
     found = SelectionContext(X, Y, model=model, layer="0").gradients()
     assert found.shape == (4, 7)
-    np.testing.assert_array_equal(found.inputs, X)
+    np.testing.assert_array_equal(found.inputs, np.hstack([X, np.ones((len(X), 1))]))  # the bias
     with pytest.raises(
         InvalidInputError, match=r"layer = '1' is not a linear layer of the model; choose one of 0, 2"
     ):

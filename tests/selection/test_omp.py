@@ -86,7 +86,7 @@ def test_it_stops_where_the_target_is_matched_and_random_points_of_weight_one_fi
 def test_within_a_class_only_its_own_row_of_the_layer_is_matched():
     rng = np.random.default_rng(0)
     y = np.repeat([0, 1], 20)
-    a = Gradients(rng.normal(size=(40, 2)), rng.normal(size=(40, 3)))
+    a = Gradients(rng.normal(size=(40, 2)), rng.normal(size=(40, 4)))
     context = SelectionContext(np.zeros((40, 1)), y, gradients=a)
     for output, (positions, part) in enumerate(context.parts()):
         own = GradMatch().atoms(part).dense()

@@ -22,7 +22,7 @@ import numpy as np
 from coresift import Coreset, RBFCoreset, audit
 from coresift.core.certificate import log_floor
 from coresift.core.discrepancy import kernel_tile, quadratic_form
-from coresift.core.points import DenseBlock, Points, moments
+from coresift.core.points import Block, Points
 from coresift.core.quadrature import chosen_rows, pivoted_weights
 from coresift.coresets.coreset import QueryBall
 from paper.benchmarks.peers.data import Data
@@ -65,7 +65,8 @@ def reference(
     ball = estimator.sample(1).ball
     assert ball is not None
     shares = np.full(len(X), 1.0 / len(X))
-    points = Points(X, ball.center, ball.scale, moments(X, shares).max_norm / ball.scale)
+    points = Points(X, ball.center, ball.scale, max_norm=np.inf)
+    points.max_norm = float(np.sqrt(max(block.sq_norms.max() for _, block in points.blocks())))
     if known is not None:
         return Reference(
             points,
@@ -106,12 +107,12 @@ def estimated_square(points: Points, seed: int = 0) -> tuple[float, float]:
 
 def kernel(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Kernel values of scaled positions."""
-    return kernel_tile("gaussian", DenseBlock(a), DenseBlock(b))
+    return kernel_tile("gaussian", Block(a), Block(b))
 
 
 def potentials(points: Points, positions: np.ndarray) -> np.ndarray:
     """The mean of the kernel over the data, at scaled positions."""
-    block = DenseBlock(positions)
+    block = Block(positions)
     out = np.zeros(len(positions))
     for _, rows in points.blocks(extra_columns=len(positions)):
         out += kernel_tile("gaussian", rows, block).sum(axis=0)

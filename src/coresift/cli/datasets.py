@@ -1,4 +1,4 @@
-"""``coresift datasets``: which data sets have names, and which of them are here."""
+"""``coresift datasets``: the named data sets, and where their files are."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def datasets(
     data_dir: Annotated[Path | None, typer.Option(help="The folder of the named data sets.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the data sets that 'coresift train' knows by name, and say where they are looked for."""
+    """List the data sets that 'coresift train' knows by name, and where their files are or belong."""
     from coresift.data.datasets import available_datasets
 
     found = available_datasets(data_dir)
@@ -34,6 +34,6 @@ def datasets(
     settings.out.print(table)
     if not settings.quiet:
         settings.out.print(
-            "'coresift train --download' fetches what is published as files. Your own data: --dataset with a file "
+            "'coresift train --download' downloads published files. For your own data, pass --dataset a file "
             "(.npz, .parquet, .csv) or a folder of images."
         )

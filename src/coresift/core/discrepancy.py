@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from .points import Block, DenseBlock, Points, row_slices
+from .points import Block, Points, row_slices
 
 _NARROW = 256  # columns up to which copying the rows costs less than the passes over a tile that it saves
 _SIDE = 1024  # rows and columns of a tile of kernel values: three such tiles fit into the last-level cache
@@ -37,7 +37,7 @@ def kernel_tile(loss: str, a: Block, b: Block) -> np.ndarray:
 
 def _negative_squares(a: Block, b: Block) -> np.ndarray:
     """Squared distances, negative: ``2 a.b - |a|^2 - |b|^2``."""
-    if isinstance(a, DenseBlock) and isinstance(b, DenseBlock) and a.rows.shape[1] <= _NARROW:
+    if a.shift is None and b.shift is None and a.rows.shape[1] <= _NARROW:
         # in one product, with the norms as two more columns: each pass over the tile costs as much as ten columns
         left = np.column_stack((2.0 * a.rows, -a.sq_norms, np.full(len(a.rows), -1.0)))
         right = np.column_stack((b.rows, np.ones(len(b.rows)), b.sq_norms))

@@ -15,8 +15,7 @@ row is chosen does it:
 
 Scores may have any positive scale; they are positive exactly where the weights are. Only ``iid`` carries
 the concentration bounds of the sampling theorems. A :class:`DrawTable` is prepared once, in O(n); ``iid``
-and ``systematic`` then cost O(m) to find the rows and O(m log m) to put them in ascending order, ``keys``
-O(n).
+and ``systematic`` then cost O(m log n), ``keys`` O(n).
 """
 
 from __future__ import annotations
@@ -35,7 +34,6 @@ Ints = NDArray[np.signedinteger]
 METHODS = ("systematic", "iid", "keys")
 
 _EPS = float(np.finfo(np.float64).eps)
-_BLOCK = 1 << 18  # rows handled at once while a guide is built: its temporaries stay in cache
 _KEPT_SIZES = 2  # sizes whose capped draws are kept; each holds about 1.75 float64 vectors of n
 _SEED_LIMIT = 1 << 128  # Philox has a 128-bit key
 
@@ -66,7 +64,7 @@ class DrawTable:
 
     Notes
     -----
-    O(n) time: a permutation, a gather, a cumulative sum. Memory beyond the two inputs: about 22 bytes a
+    O(n) time: a permutation, a gather, a cumulative sum. Memory beyond the two inputs: about 20 bytes a
     row, and as much for each of the last two sizes at which some inclusion probability reached one. The
     inputs are referred to, not copied (do not change them), unless the largest score is outside 1e-150 to
     1e150.
@@ -91,21 +89,13 @@ class DrawTable:
             self._ratios = np.divide(weights, self.scores, out=np.zeros_like(self.scores), where=drawable)
         self.n_drawable = n_drawable
         kind = np.int32 if scores.size < 2**31 else np.int64
-        rows: Ints = (
-            np.arange(scores.size, dtype=kind)
-            if n_drawable == scores.size
-            else np.flatnonzero(drawable).astype(kind)
-        )
+        rows: Ints = np.flatnonzero(drawable).astype(kind)
         if order_rng is not None:
             order_rng.shuffle(rows)
         self._base = _Line(rows, self.scores)
         self._largest = float(self.scores.max())
-        self._capped: dict[int, _Capped] = {}
-
-    @property
-    def n_samples(self) -> int:
-        """Number of rows, drawable or not."""
-        return int(self.scores.size)
+        self._capped: dict[int, tuple[Ints, _Line, Floats]] = {}
+        self.n_samples = int(scores.size)
 
     def draw(self, size: int, method: str, source: np.random.Generator | int) -> Draw:
         """Draw by name: one of ``METHODS``.
@@ -138,7 +128,7 @@ class DrawTable:
         first = np.concatenate(([0], np.flatnonzero(hits[1:] != hits[:-1]) + 1))
         counts = np.diff(first, append=size)
         drawn = line.rows.take(hits.take(first))
-        rows = self._ascending(drawn)
+        rows = np.sort(drawn).astype(np.int64)
         weights = self._ratios.take(rows)
         weights *= line.total / size
         repeated = np.flatnonzero(counts > 1)
@@ -162,28 +152,19 @@ class DrawTable:
             return Draw(rows, self.weights[rows], None)
         if size > 1 and size * self._largest >= (1.0 - _slack(self.n_drawable, size)) * self._base.total:
             return self._systematic_capped(size, rng)
-        rows = self._ascending(self._base.walk(size, rng))
+        rows = np.sort(self._base.walk(size, rng)).astype(np.int64)
         weights = self._ratios.take(rows)
         weights *= self._base.total / size
         return Draw(rows, weights, None)
 
     def _systematic_capped(self, size: int, rng: np.random.Generator) -> Draw:
         if size not in self._capped:
-            capped = _cap(self._base, self.scores, self.weights, size)
             while len(self._capped) >= _KEPT_SIZES:
                 del self._capped[next(iter(self._capped))]
-            self._capped[size] = capped
+            self._capped[size] = _cap(self._base, self.scores, self.weights, size)
         certain, line, weights = self._capped[size]
-        rows = self._ascending(np.concatenate((certain, line.walk(size - certain.size, rng))))
+        rows = np.sort(np.concatenate((certain, line.walk(size - certain.size, rng)))).astype(np.int64)
         return Draw(rows, weights.take(rows), None)
-
-    def _ascending(self, rows: Ints) -> NDArray[np.int64]:
-        """Distinct rows, sorted: by a pass over n flags when that is cheaper than comparing."""
-        if self.n_samples > 32 * rows.size:
-            return np.sort(rows).astype(np.int64)
-        chosen = np.zeros(self.n_samples, dtype=bool)
-        chosen[rows] = True
-        return np.flatnonzero(chosen).astype(np.int64, copy=False)
 
     def keys(self, size: int, seed: int) -> Draw:
         """The ``size`` rows with the smallest keys E/s: the same from any chunks of these rows with this seed.
@@ -290,43 +271,20 @@ def smallest(keys: Floats, count: int) -> NDArray[np.intp]:
 
 
 class _Line:
-    """Rows as neighbouring intervals of length s on [0, total), and a guide that finds the owner of a point in O(1).
-
-    The guide (Chen and Asau's index table) cuts the line into n/2 buckets and keeps, for each, the number
-    of interval ends in the buckets before it. Bucket numbers of ends and of points come from one monotone
-    function, hence an end in an earlier bucket is below the point, whatever the rounding: the search starts
-    at the owner or before it.
-    """
+    """Rows as neighbouring intervals of length s on [0, total)."""
 
     def __init__(self, rows: Ints, scores: Floats) -> None:
         self.rows = rows
         ends = scores[rows]
         self.ends = np.cumsum(ends, out=ends)
         self.total = float(self.ends[-1])
-        n_buckets = max(1, rows.size // 2)
-        self._per_unit = min(n_buckets / self.total, float(np.finfo(np.float64).max))
-        guide = np.zeros(n_buckets + 2, dtype=rows.dtype)
-        for start in range(0, rows.size, _BLOCK):
-            bucket = (self.ends[start : start + _BLOCK] * self._per_unit).astype(np.intp)
-            counts = np.bincount(bucket - bucket[0])
-            guide[bucket[0] + 1 : bucket[0] + 1 + counts.size] += counts.astype(guide.dtype)
-        self._guide = np.cumsum(guide, out=guide)
 
     def locate(self, at: Floats) -> NDArray[np.intp]:
         """Positions i with ends[i-1] <= at < ends[i]; an interval that rounding made empty is never found.
 
-        Ascending points are fastest. Points that rounding put at the total are moved below it, in place.
+        Points that rounding put at the total are moved below it.
         """
-        np.minimum(at, np.nextafter(self.total, 0.0), out=at)
-        found = self._guide.take((at * self._per_unit).astype(np.intp)).astype(np.intp)
-        behind = np.flatnonzero(self.ends.take(found) <= at)
-        for _ in range(4):  # a bucket holds two ends on average
-            if behind.size == 0:
-                return found
-            found[behind] += 1
-            behind = behind[self.ends.take(found[behind]) <= at[behind]]
-        found[behind] = np.searchsorted(self.ends, at[behind], side="right")
-        return found
+        return np.searchsorted(self.ends, np.minimum(at, np.nextafter(self.total, 0.0)), side="right")
 
     def walk(self, size: int, rng: np.random.Generator) -> Ints:
         """The owners of u, u + step, u + 2 step, ...: distinct if no interval exceeds ``1 - _slack`` steps."""
@@ -334,14 +292,6 @@ class _Line:
         at += rng.random()
         at *= self.total / size
         return self.rows.take(self.locate(at))
-
-
-class _Capped(NamedTuple):
-    """A systematic draw of one size with certain rows: these, the line of the others, and w/pi of all n rows."""
-
-    rows: Ints
-    line: _Line
-    weights: Floats
 
 
 def _slack(n: int, size: int) -> float:
@@ -354,8 +304,8 @@ def _slack(n: int, size: int) -> float:
     return 16.0 * _EPS * (n + size)
 
 
-def _cap(base: _Line, scores: Floats, weights: Floats, size: int) -> _Capped:
-    r"""Take out the rows with :math:`\pi = 1`, the rest being proportional to s: 1 < size < rows of the line.
+def _cap(base: _Line, scores: Floats, weights: Floats, size: int) -> tuple[Ints, _Line, Floats]:
+    r"""The rows with :math:`\pi = 1`, the line of the others, and w/pi of all n rows; 1 < size < rows of ``base``.
 
     With the scores descending and :math:`T_k` the sum of all but the k largest, row k + 1 is certain while
     :math:`(m - k) s_{(k+1)} \ge T_k`, and once this fails it fails for the rest. At most m - 1 are taken:
@@ -380,7 +330,7 @@ def _cap(base: _Line, scores: Floats, weights: Floats, size: int) -> _Capped:
     scaled = weights.copy()
     with np.errstate(over="ignore", divide="ignore"):  # as in DrawTable
         scaled[line.rows] /= scores[line.rows] / line.total * (size - n_certain)
-    return _Capped(base.rows[~free], line, scaled)
+    return base.rows[~free], line, scaled
 
 
 def _of_ordinary_size(scores: Floats) -> Floats:

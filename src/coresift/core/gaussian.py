@@ -14,7 +14,7 @@ import numpy as np
 
 from .ascent import Ascent, Atoms, ascend
 from .bound import SensitivityBound, log_shares, rounding_slack
-from .points import GEMM_BLOCK_BYTES, Block, DenseBlock, Points, row_slices, squared_norms
+from .points import GEMM_BLOCK_BYTES, Block, Points, row_slices, squared_norms
 
 CELLS_TOLERANCE = 1e-3  # a certificate within 0.1 % of the best one that these cells can give
 EXACT_TOLERANCE = 1e-6
@@ -117,14 +117,6 @@ class CellSums:
         return Cells(mass / mass.sum(), means, np.maximum(variances, 0.0))
 
 
-def cells(points: Points, shares: np.ndarray, centers: np.ndarray) -> Cells:
-    """Assign every point to the nearest of ``centers`` and summarise the cells, in one pass of O(n k d)."""
-    sums = CellSums(centers)
-    for rows, block in points.blocks(extra_columns=2 * len(centers)):
-        sums.update(block, shares[rows])
-    return sums.finish()
-
-
 @dataclass(frozen=True)
 class Problem:
     """Whose sensitivities are wanted: scaled points, their squared norms and shares, and the radius of the ball."""
@@ -143,7 +135,7 @@ def cells_bound(problem: Problem, summary: Cells, start: SensitivityBound) -> Se
     """
     k, points = len(summary.mass), problem.points
     basis, means = summary.frame
-    atoms = Atoms(DenseBlock(means), np.log(summary.mass) - squared_norms(summary.means) - summary.variances)
+    atoms = Atoms(Block(means), np.log(summary.mass) - squared_norms(summary.means) - summary.variances)
 
     def coordinates() -> Iterator[tuple[slice, np.ndarray]]:
         for rows, block in points.blocks(extra_columns=2 * k + 8 * means.shape[1]):

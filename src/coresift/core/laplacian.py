@@ -18,7 +18,7 @@ from scipy.spatial.distance import cdist
 
 from .bound import SensitivityBound, log_shares, rounding_slack
 from .gaussian import Cells
-from .points import GEMM_BLOCK_BYTES, Points, row_slices, squared_norms
+from .points import GEMM_BLOCK_BYTES, Matrix, Points, as_dense, row_slices, squared_norms
 
 Metric = str | Callable[[np.ndarray, np.ndarray], float]
 
@@ -58,19 +58,27 @@ def laplacian_exact(
     """
     log_values = log_shares(shares)
     everything, all_shares = (points, shares) if among is None else among
-    own = everything.take(np.arange(everything.n)) if not points.is_sparse and metric == "euclidean" else None
+    others = _measured(everything, metric)
+    mine = others if among is None else _measured(points, metric)
     for rows in row_slices(points.n, 24.0 * (everything.n + points.d), GEMM_BLOCK_BYTES):
-        if metric != "euclidean":
-            distances = cdist(points.X[rows], everything.X, metric=metric) / points.scale
-        elif own is None:
-            distances = _sparse_distances(points, rows, everything)
+        if metric == "euclidean":
+            distances = euclidean_distances(mine[rows], others)
         else:
-            distances = euclidean_distances(points.gather(rows).dense(), own)
+            distances = cdist(mine[rows], others, metric=metric) / points.scale
         log_values[rows] -= _log_density(distances, all_shares)
     # a square that has lost six digits (a closer pair is measured directly) errs by 1e-13 of the norms in its root
     log_values += rounding_slack(0.0, 0.0) + 1e-12 * points.rounding_norm
     note = "The triangle inequality, an equality at the point itself; valid for every query."
     return SensitivityBound(np.minimum(log_values, 0.0), "exact", True, note)
+
+
+def _measured(points: Points, metric: Metric) -> Matrix:
+    """The rows that distances are measured between."""
+    if metric != "euclidean":
+        return points.X
+    if points.is_sparse:  # the centre cancels
+        return sp.csr_array(points.X, dtype=np.float64) / points.scale
+    return points.take(np.arange(points.n))
 
 
 def _log_density(distances: np.ndarray, shares: np.ndarray) -> np.ndarray:
@@ -83,32 +91,14 @@ def _log_density(distances: np.ndarray, shares: np.ndarray) -> np.ndarray:
     return np.log(np.maximum(density, np.finfo(np.float64).tiny))
 
 
-def euclidean_distances(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+def euclidean_distances(a: Matrix, b: Matrix) -> np.ndarray:
     """(len(a), len(b)) distances by one matrix product; pairs so close that it loses digits are measured directly."""
     scale = squared_norms(a)[:, None] + squared_norms(b)
-    squares = a @ b.T
+    squares = as_dense(a @ b.T)
     squares *= -2.0
     squares += scale
-    close = np.nonzero(squares <= 1e-6 * scale)
-    for part in row_slices(len(close[0]), 8.0 * a.shape[1]):
-        difference = a[close[0][part]] - b[close[1][part]]
-        squares[close[0][part], close[1][part]] = squared_norms(difference)
-    return np.sqrt(squares, out=squares)
-
-
-def _sparse_distances(points: Points, rows: slice, others: Points) -> np.ndarray:
-    """(b, n) distances between sparse rows, a block against all, as :func:`euclidean_distances`; the centre cancels."""
-    mine, everything = (sp.csr_array(X, dtype=np.float64) / points.scale for X in (points.X[rows], others.X))
-    own_norms, norms = (np.asarray(S.multiply(S).sum(axis=1)).ravel() for S in (mine, everything))
-    scale = own_norms[:, None] + norms
-    squares = (mine @ everything.T).toarray()
-    squares *= -2.0
-    squares += scale
-    close = np.nonzero(squares <= 1e-6 * scale)
-    bytes_per_pair = 64.0 * everything.nnz / others.n
-    for part in row_slices(len(close[0]), bytes_per_pair, GEMM_BLOCK_BYTES):
-        difference = mine[close[0][part]] - everything[close[1][part]]
-        squares[close[0][part], close[1][part]] = np.asarray(
-            difference.multiply(difference).sum(axis=1)
-        ).ravel()
+    left, right = np.nonzero(squares <= 1e-6 * scale)
+    per_pair = 8.0 * a.shape[1] if isinstance(b, np.ndarray) else 64.0 * b.nnz / b.shape[0]
+    for part in row_slices(len(left), per_pair):
+        squares[left[part], right[part]] = squared_norms(a[left[part]] - b[right[part]])
     return np.sqrt(squares, out=squares)

@@ -62,7 +62,7 @@ class Lewis:
         T with :math:`|p T|_2 = |U(p)|_2` for rows in the retained space: a right inverse of ``factor``.
     factor : ndarray of shape (r, d)
         F with :math:`F^\top F = M/\kappa^2`, for the weights divided by the largest, so
-        :math:`|Fx|_2 \le |Ax|_1 \le \kappa\sqrt r\,|Fx|_2` up to the factor ``exp(log_scale)``.
+        :math:`|Fx|_2 \le |Ax|_1 \le \kappa\sqrt r\,|Fx|_2` up to the factor ``exp(log_unit)``.
     """
 
     rows: WeightedRows = field(repr=False)
@@ -77,9 +77,9 @@ class Lewis:
         return self.factor.shape[0]
 
     @property
-    def log_scale(self) -> float:
+    def log_unit(self) -> float:
         """Logarithm of the largest weight."""
-        return self.rows.log_scale
+        return self.rows.log_unit
 
     def outside(self, rows: np.ndarray) -> np.ndarray:
         """(b,) whether a row has a part outside the retained space; its bound is 1."""
@@ -91,7 +91,7 @@ class Lewis:
         ``-inf`` for rows that are zero or have weight zero.
         """
         with np.errstate(over="ignore", invalid="ignore"):  # rows of weight zero can be of any size
-            log_values = log_shares(row_norms(rows @ self.whitener)) + (log_weights - self.log_scale)
+            log_values = log_shares(row_norms(rows @ self.whitener)) + (log_weights - self.log_unit)
         log_values[self.outside(rows)] = 0.0
         np.fmin(log_values, 0.0, out=log_values)  # rows out of M may overflow, to infinity or not-a-number: 1
         log_values[log_weights == -np.inf] = -np.inf
@@ -119,7 +119,7 @@ def lewis_factor(run: Run, survey: Survey, tol: float, max_steps: int = _MAX_STE
         n_passes += 1
         return run(label, prototype)
 
-    rows, scale = WeightedRows(survey.read, survey.log_scale), survey.column_scale
+    rows, scale = WeightedRows(survey.read, survey.log_unit), survey.column_unit
     found = None
     if (T := _from_sample(survey)) is not None:
         found = _iterate(counted, rows, scale, T, tol, max_steps, is_sample=True)
@@ -144,7 +144,7 @@ def _from_sample(survey: Survey) -> np.ndarray | None:
     X, log_w = (np.concatenate(parts) for parts in zip(*survey.sample, strict=True))
     survey.sample.clear()
     inner = array_lewis(X, log_w, _SAMPLE_TOL)
-    scale = survey.column_scale
+    scale = survey.column_unit
     used = scale > 0
     if inner.rank < used.sum() or inner.rows.spaces:
         return None
@@ -179,7 +179,7 @@ def _from_rows(
         space = Space(Vt, equilibrated, T, 16.0 * _EPS * float(np.sqrt(len(scale))) * largest)
         found = run("rank", Outside(rows, space))
         if found.any:
-            rows = WeightedRows(rows.read, rows.log_scale, (*rows.spaces, space))
+            rows = WeightedRows(rows.read, rows.log_unit, (*rows.spaces, space))
         if not found.any_in_m:
             return rows, equilibrated, T
 
@@ -298,7 +298,7 @@ def l1_svd(X: Matrix, sample_weight: np.ndarray | None = None, tol: float = 1e-3
     found = array_lewis(X, log_weights, tol)
     log_values = np.concatenate([found.log_values(*block) for block in weighted_blocks(X, log_weights)])
     diagonal, V, to_u = found.svd
-    largest = np.exp(found.log_scale)
+    largest = np.exp(found.log_unit)
     return L1SVD(
         D=np.diag(diagonal * largest),
         V=V,

@@ -85,7 +85,7 @@ class Survey:
         self.sample += other.sample
 
     @property
-    def log_scale(self) -> float:
+    def log_unit(self) -> float:
         """Logarithm of the largest weight; 0 if there is none."""
         return self.largest if self.largest > -np.inf else 0.0
 
@@ -95,7 +95,7 @@ class Survey:
         return self.smallest < np.inf and np.exp(self.smallest - self.largest) == 0.0
 
     @property
-    def column_scale(self) -> np.ndarray:
+    def column_unit(self) -> np.ndarray:
         """(d,) powers of two, so that scaling is exact; 2^+-700 leaves room for products. 0 for columns of zeros."""
         exponent = np.clip(np.frexp(self.peaks)[1], -700, 700)
         return np.where(self.peaks > 0, np.ldexp(1.0, -exponent), 0.0)
@@ -106,7 +106,7 @@ class Space:
     """The numerical row space of the rows in M, when it is not the whole space."""
 
     basis: np.ndarray  # (r, d) orthonormal, of the scaled columns
-    column_scale: np.ndarray
+    column_unit: np.ndarray
     T: np.ndarray  # (d, r)
     noise: float
 
@@ -118,10 +118,10 @@ class Space:
         queries outside the space could cancel it, and then it would not hold down the other rows.
         """
         with np.errstate(over="ignore", invalid="ignore"):  # rows of weight zero can be of any size
-            scaled = rows * self.column_scale
+            scaled = rows * self.column_unit
             beyond = row_norms(scaled - (scaled @ self.basis.T) @ self.basis)
             found: np.ndarray = beyond > self.noise * row_norms(rows @ self.T)
-        missing = self.column_scale == 0  # columns that only rows out of M use
+        missing = self.column_unit == 0  # columns that only rows out of M use
         return found | (rows[:, missing] != 0).any(axis=1)
 
 
@@ -130,13 +130,13 @@ class WeightedRows:
     """Rows with their weights over the largest. The weight is 0 outside any of the spaces: such rows leave M."""
 
     read: Read
-    log_scale: float
+    log_unit: float
     spaces: tuple[Space, ...] = ()
 
     def __call__(self, block: Any) -> tuple[np.ndarray, np.ndarray]:
         """Rows (b, d) and weights (b,)."""
         rows, log_w = self.read(block)
-        weights = np.exp(log_w - self.log_scale)
+        weights = np.exp(log_w - self.log_unit)
         if self.spaces:
             weights[self.outside(rows)] = 0.0
         return rows, weights
@@ -152,14 +152,14 @@ class WeightedRows:
 class Triangle:
     """R of the weighted, scaled rows, by QR of blocks."""
 
-    def __init__(self, rows: WeightedRows, column_scale: np.ndarray) -> None:
-        self.rows, self.column_scale = rows, column_scale
+    def __init__(self, rows: WeightedRows, column_unit: np.ndarray) -> None:
+        self.rows, self.column_unit = rows, column_unit
         self.parts: list[np.ndarray] = []
 
     def update(self, block: Any) -> None:
         """Add a block of rows."""
         rows, w = self.rows(block)
-        self._add((rows if w.all() else rows[w > 0]) * self.column_scale * w[w > 0, None])
+        self._add((rows if w.all() else rows[w > 0]) * self.column_unit * w[w > 0, None])
 
     def merge(self, other: Triangle) -> None:
         """Add the factor of later rows."""
@@ -167,12 +167,12 @@ class Triangle:
 
     def finish(self) -> np.ndarray:
         """R (at most d, d)."""
-        self.parts = [stacked_qr(self.parts, len(self.column_scale))]
+        self.parts = [stacked_qr(self.parts, len(self.column_unit))]
         return self.parts[0]
 
     def _add(self, rows: np.ndarray) -> None:
         self.parts.append(rows)
-        if sum(map(len, self.parts)) >= 4 * len(self.column_scale):  # so that R is not factored over and over
+        if sum(map(len, self.parts)) >= 4 * len(self.column_unit):  # so that R is not factored over and over
             self.finish()
 
 

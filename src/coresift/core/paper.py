@@ -45,18 +45,17 @@ average thousands, and a cap would make every draw uniform. O(n d^2) a pass, a h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from scipy.special import logsumexp
 
-from .bound import SensitivityBound, log_shares
-from .lewis import Lewis, as_read, lewis_factor
-from .lewis_passes import Run, Survey, run_over
-from .points import Points, squared_norms
-from .rowwise import BLOCK_BYTES
+from .bound import log_shares
+from .lewis import Lewis, lewis_factor
+from .lewis_passes import Run, Survey
+from .points import squared_norms
 
 TOLERANCE = 1e-3
 ReadScaled = Callable[[Any], tuple[np.ndarray, np.ndarray]]
@@ -175,7 +174,7 @@ class PaperBound:
         lifted, norms, log_w, log_c = self.lift.parts(block)
         log_u, power = log_w - log_c, self.lift.power
         with np.errstate(over="ignore", invalid="ignore"):  # points of weight zero can be anywhere
-            log_l1 = power * log_u - self.lewis.log_scale + log_shares(np.abs(lifted @ self.to_u).sum(axis=1))
+            log_l1 = power * log_u - self.lewis.log_unit + log_shares(np.abs(lifted @ self.to_u).sum(axis=1))
             # gives the points outside their 1, and keeps the rounding of the singular vectors out of the bound
             log_l1 = np.maximum(log_l1, self.lewis.log_values(lifted, power * log_u))
             log_values = self.log_constant + log_c + np.logaddexp(log_u - self.log_sum, log_l1 / power)
@@ -218,21 +217,3 @@ def paper_bound(
     lift = Lift(read, kind, radius)
     survey = run("lifted rows", LiftSurvey(lift, *shape))
     return PaperBound(lift, survey, lewis_factor(run, survey, tol), max_norm)
-
-
-def paper_scores(
-    points: Points, weights: np.ndarray, kind: str, radius: float = 1.0, tol: float = TOLERANCE
-) -> SensitivityBound:
-    """Compute one of the paper's bounds for points in memory."""
-    log_w = log_shares(weights) - np.log(weights.sum())
-
-    def blocks() -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        for rows, block in points.blocks(extra_columns=points.d + 2, budget=BLOCK_BYTES):
-            yield block.dense(), log_w[rows]
-
-    shape = (points.n, points.d)
-    bound = paper_bound(
-        run_over(blocks), as_read, shape, kind=kind, radius=radius, max_norm=points.max_norm, tol=tol
-    )
-    log_values = np.concatenate([bound.log_values(block) for block in blocks()])
-    return SensitivityBound(log_values, bound.name, bound.is_certified, bound.note)

@@ -66,15 +66,15 @@ def add_gram(gram: np.ndarray, Y: np.ndarray, weights: np.ndarray, g: np.ndarray
     gram += Y.T @ Y
 
 
-def whitening_error(T: np.ndarray, column_scale: np.ndarray) -> tuple[float, np.ndarray]:
+def whitening_error(T: np.ndarray, column_unit: np.ndarray) -> tuple[float, np.ndarray]:
     """Relative error of |p T| by rounding, some sqrt(d) eps times the condition; and the inverse it is judged by.
 
     T = S T' with the columns of T' in the row space of A S, so M^(1/2) is T'^+ S^-1 up to a rotation; T'^+
     (r, used columns) is returned. Scales of columns add nothing to the error: the condition is for equal
     ones.
     """
-    used = column_scale > 0
-    scaled = T[used] / column_scale[used, None]
+    used = column_unit > 0
+    scaled = T[used] / column_unit[used, None]
     inverse = np.linalg.pinv(scaled, 0.1 * _EPS)
     norms = np.linalg.norm(inverse, axis=0)
     condition = np.linalg.norm(inverse / norms, 2) * np.linalg.norm(scaled * norms[:, None], 2)

@@ -74,6 +74,13 @@ class SampleSize:
         return self.note
 
 
+def bernstein_error(t: float, size: int, delta: float) -> float:
+    """The relative error at one query that ``size`` draws exceed with probability at most ``delta``."""
+    # 2 exp(-m e^2 / (2 t (1 + e/3))) = delta  <=>  e^2 = a (1 + e/3),  a = 2 t ln(2/delta) / m
+    a = 2.0 * t * math.log(2.0 / delta) / size
+    return a / 6.0 + math.sqrt(a * a / 36.0 + a)
+
+
 def finite(t: float, log_queries: float, eps: float, delta: float) -> float:
     r"""Draws for :math:`N` queries fixed beforehand (``log_queries`` is :math:`\ln N`), by Chernoff and Hoeffding.
 

@@ -1,9 +1,9 @@
 from .coreset import Coreset as Coreset
 from .coreset import Guarantee as Guarantee
 from .coreset import QueryBall as QueryBall
-from .functions import audit as audit
-from .functions import l1_svd as l1_svd
+from .coreset import audit as audit
 from .laplacian import LaplacianCoreset as LaplacianCoreset
+from .lewis_passes import l1_svd as l1_svd
 from .network_coreset import RBFNetworkCoreset as RBFNetworkCoreset
 from .network_models import RBFNetworkClassifier as RBFNetworkClassifier
 from .network_models import RBFNetworkRegressor as RBFNetworkRegressor

@@ -31,7 +31,7 @@ from ..core.bound import SensitivityBound
 from ..core.draw import METHODS, DrawTable
 from ..core.gaussian import CELLS_TOLERANCE, EXACT_TOLERANCE
 from ..core.points import Points
-from ..core.sizes import SampleSize, finite, rounded_up
+from ..core.sizes import SampleSize, bernstein_error, finite, rounded_up
 from ..rows.arrays import ArrayRows
 from ..rows.engines import SerialEngine
 from ..rows.rows import Rows
@@ -100,10 +100,10 @@ class SensitivityCoreset(BaseEstimator):
         else:
             checked, names = check_features(X, estimator=self, finite=False), column_names(X)
             rows = ArrayRows(checked, sample_weight, names=None if names is None else list(map(str, names)))
-        self.fit_rows(self._runner(rows), X, y)
+        self.fit_rows(runner=self._runner(rows), X=X, y=y)
         return self
 
-    def fit_rows(self, runner: Runner, X: Any = None, y: Any = None, *, is_sampled: bool = False) -> Fit:
+    def fit_rows(self, *, runner: Runner, X: Any = None, y: Any = None, is_sampled: bool = False) -> Fit:
         """Fit with the engine and the progress of ``runner``; ``X`` are the rows as the caller gave them."""
         fit_rng, order_rng, draw_rng = children(check_generator(self.random_state), 3)
         fit = self._find(runner, fit_rng, y, is_sampled)
@@ -199,7 +199,7 @@ class SensitivityCoreset(BaseEstimator):
         seed = check_seed(random_state, self._draw_rng)
         pool = pool_size(refine, count, self._table.n_samples)
         drawn = self._table.draw(count, method, seed)
-        core = Coreset._trusted(
+        core = Coreset(
             indices=drawn.indices,
             weights=drawn.weights,
             n_samples=self._table.n_samples,
@@ -349,9 +349,7 @@ class SensitivityCoreset(BaseEstimator):
         """Bernstein's inequality for each single query, which needs independent draws."""
         if method != "iid" or not self.is_certified_:
             return None
-        # 2 exp(-m e^2 / (2 t (1 + e/3))) = delta  <=>  e^2 = a (1 + e/3),  a = 2 t ln(2/delta) / m
-        a = 2.0 * self._draw_total * math.log(2.0 / _STATED_DELTA) / count
-        eps = a / 6.0 + math.sqrt(a * a / 36.0 + a)
+        eps = bernstein_error(self._draw_total, count, _STATED_DELTA)
         if eps >= 1.0:
             return None
         ball = self._ball()

@@ -16,7 +16,8 @@ from ..core.ascent import Atoms
 from ..core.bound import SensitivityBound, rounding_slack
 from ..core.gaussian import Cells, CellSums, Problem, cells_bound, closed_form, exact, row_atoms
 from ..core.laplacian import laplacian_cells, laplacian_exact
-from ..core.points import Points, SparseBlock, squared_norms
+from ..core.points import Block as PointBlock
+from ..core.points import Points, squared_norms
 from ..rows.rows import Block
 from .geometry import Geometry
 
@@ -82,7 +83,7 @@ class ClosedForm(RowBound):
         geometry, distances = self.geometry, np.empty(block.n)
         for part, rows in geometry.points(block.X).blocks(extra_columns=block.X.shape[1]):
             means = geometry.offsets[0 if groups is None else groups[part]]
-            if isinstance(rows, SparseBlock):
+            if rows.shift is not None:
                 own = means[None] if means.ndim == 1 else means
                 inner = rows.dot(own)[:, 0] if len(own) == 1 else _paired_dot(rows, own)
                 squares = rows.sq_norms - 2.0 * inner + squared_norms(own)
@@ -94,9 +95,9 @@ class ClosedForm(RowBound):
         return distances
 
 
-def _paired_dot(rows: SparseBlock, others: np.ndarray) -> np.ndarray:
+def _paired_dot(rows: PointBlock, others: np.ndarray) -> np.ndarray:
     """(b,) inner products of each row with its partner."""
-    return np.asarray(rows.rows.multiply(others).sum(axis=1)).ravel() - others @ rows.shift
+    return np.asarray((rows.rows * others).sum(axis=1)).ravel() - others @ rows.shift
 
 
 class AscentBound(RowBound):

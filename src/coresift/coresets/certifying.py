@@ -1,32 +1,22 @@
-"""Questions about a coreset and the data that it was drawn from: the checks, certificates and better weights."""
+"""Questions about a coreset and the data that it was drawn from: the checks, and the certificate."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from .._errors import InvalidInputError
 from .._progress import Progress
-from .._validation import (
-    LARGEST_RATIO,
-    check_choice,
-    check_count,
-    check_features,
-    check_generator,
-    check_positive,
-    check_probability,
-    check_weights,
-)
+from .._validation import LARGEST_RATIO, check_choice, check_features, check_positive, check_weights
 from ..core.certificate import Certificate, certify_exact, certify_sampled
-from ..core.points import Matrix, Points, moments
-from ..core.quadrature import best_weights
+from ..core.points import Matrix, Points
 from ..rows.rows import Rows
 from .budget import parse_bytes
-from .values import LOSSES, Guarantee, QueryBall
+from .fitting import BoundSpec, array_runner, geometry_of
+from .values import LOSSES, QueryBall
 
 if TYPE_CHECKING:
     from .coreset import Coreset
@@ -35,98 +25,41 @@ MAX_MEMORY = "2GB"
 _AFFORDABLE_PAIRS = 4e12  # pairs of rows times columns: about a minute on one core
 
 
-@dataclass(frozen=True)
-class Certifier:
-    """How to certify: the options of :meth:`Coreset.certify`, checked."""
-
-    method: str = "auto"
-    n_sampled: int = 20_000
-    delta: float = 0.05
-    random_state: Any = 0
-    verbose: int = 0
-
-    def __post_init__(self) -> None:
-        check_choice(self.method, "method", ("auto", "exact", "sampled"))
-        check_count(self.n_sampled, "n_sampled", minimum=2)
-        check_probability(self.delta, "delta")
-        object.__setattr__(self, "random_state", check_generator(self.random_state))
-
-    def __call__(
-        self,
-        points: Points,
-        shares: np.ndarray,
-        subset: np.ndarray,
-        subset_shares: np.ndarray,
-        ball: QueryBall,
-    ) -> Certificate:
-        """Certify a weighted subset of the points, for the queries of the ball."""
-        problem = (points, shares, subset, subset_shares, ball.radius, ball.loss)
-        if self._is_exact(points):
-            label = "certificate from all pairs of rows (method='sampled' is faster)"
-            return certify_exact(*problem, Progress(label, points.n, self.verbose))
-        # the confidence needs samples independent of the subset, which may have been drawn from the same seed
-        rng = np.random.default_rng(self.random_state.integers(2**63, size=4))
-        progress = Progress("certificate", min(self.n_sampled + len(subset), points.n), self.verbose)
-        return certify_sampled(*problem, int(self.n_sampled), float(self.delta), rng, progress)
-
-    def _is_exact(self, points: Points) -> bool:
-        if self.method != "auto":
-            return self.method == "exact"
-        # an exponential costs about as much as a hundred columns
-        is_affordable = float(points.n) ** 2 * (points.d + 100) <= _AFFORDABLE_PAIRS
-        # n^2/2 pairs against some N n of two samples of N rows each
-        return is_affordable or points.n <= 2 * self.n_sampled
+def certified(
+    points: Points,
+    shares: np.ndarray,
+    subset: np.ndarray,
+    subset_shares: np.ndarray,
+    ball: QueryBall,
+    *,
+    method: str = "auto",
+    n_sampled: int = 20_000,
+    delta: float = 0.05,
+    rng: np.random.Generator,
+    verbose: int,
+) -> Certificate:
+    """Certify a weighted subset of the points for the queries of the ball; see :meth:`Coreset.certify`."""
+    problem = (points, shares, subset, subset_shares, ball.radius, ball.loss)
+    # an exponential costs about as much as a hundred columns
+    is_affordable = float(points.n) ** 2 * (points.d + 100) <= _AFFORDABLE_PAIRS
+    # n^2/2 pairs against some N n of two samples of N rows each
+    if method == "exact" or (method == "auto" and (is_affordable or points.n <= 2 * n_sampled)):
+        label = "certificate from all pairs of rows (method='sampled' is faster)"
+        return certify_exact(*problem, Progress(label, points.n, verbose))
+    # the confidence needs samples independent of the subset, which may have been drawn from the same seed
+    rng = np.random.default_rng(rng.integers(2**63, size=4))
+    progress = Progress("certificate", min(n_sampled + len(subset), points.n), verbose)
+    return certify_sampled(*problem, n_sampled, delta, rng, progress)
 
 
-@dataclass(frozen=True)
-class Asked:
-    """A question about a coreset: the rows that it was drawn from, in the coordinates of the ball, with weights."""
+class Asked(NamedTuple):
+    """The rows that a coreset was drawn from, in the coordinates of the ball, with the weights of both as shares."""
 
-    core: Coreset
     points: Points
-    weights: np.ndarray
+    shares: np.ndarray
+    subset: np.ndarray
+    subset_shares: np.ndarray
     ball: QueryBall
-
-    @property
-    def total(self) -> float:
-        """Sum of the weights."""
-        return float(self.weights.sum())
-
-    @property
-    def shares(self) -> np.ndarray:
-        """The weights divided by their sum."""
-        return self.weights / self.total
-
-    @property
-    def subset_shares(self) -> np.ndarray:
-        """The coreset's weights divided by the sum of the data's."""
-        with np.errstate(over="ignore"):
-            shares: np.ndarray = self.core.weights / self.total
-            if not shares.sum() <= LARGEST_RATIO:
-                raise InvalidInputError(
-                    f"the coreset's weights sum to {self.core.weights.sum():.3g}, sample_weight to {self.total:.3g}; "
-                    "pass the weights that it was drawn with."
-                )
-        return shares
-
-    def certified(self, certifier: Certifier) -> Certificate:
-        """Certify the coreset."""
-        return certifier(self.points, self.shares, self.core.indices, self.subset_shares, self.ball)
-
-    def reweighted(self, certifier: Certifier) -> Coreset:
-        """Return the coreset with the best weights, certified."""
-        points, shares, core = self.points, self.shares, self.core
-        better = best_weights(points, core.indices, shares, self.subset_shares, self.ball.loss)
-        certificate = certifier(points, shares, core.indices, better, self.ball)
-        return replace(
-            core,
-            weights=better * self.total,
-            total_weight=self.total,
-            ball=self.ball,
-            adjustments=(*core.adjustments, "reweighted"),
-            certificate=certificate,
-            guarantee=Guarantee.from_certificate(certificate),
-        )
 
 
 @contextmanager
@@ -138,8 +71,8 @@ def asked(
     max_memory: Any,
     loss: Any = None,
     bandwidth: Any = None,
-) -> Iterator[Asked]:
-    """Check a coreset against the data that it was drawn from, which may be an array or ``Rows``.
+) -> Iterator[tuple[Asked, float]]:
+    """Check a coreset against the data that it was drawn from, an array or ``Rows``; also give their total weight.
 
     ``Rows`` beyond ``max_memory`` bytes are kept in a temporary file while the block runs.
     """
@@ -152,12 +85,14 @@ def asked(
         X = check_features(X)
         _check_rows(core, X.shape[0], "X")
         weights = check_weights(sample_weight, X.shape[0])
-        _check_total(core, float(weights.sum()), sample_weight is not None)
+        total = float(weights.sum())
+        subset_shares = _subset_shares(core, total, sample_weight is not None)
         ball = _chosen_ball(X, weights, core.ball, radius, loss, bandwidth)
         counted = weights > 0
         # a subset given by hand may hold rows without weight
         counted[core.indices[core.weights > 0]] = True
-        yield Asked(core, _scaled_points(X, counted, ball), weights, ball)
+        points = _scaled_points(X, counted, ball)
+        yield Asked(points, weights / total, core.indices, subset_shares, ball), total
 
 
 def _check_rows(core: Coreset, n: int, name: str) -> None:
@@ -167,15 +102,23 @@ def _check_rows(core: Coreset, n: int, name: str) -> None:
         )
 
 
-def _check_total(core: Coreset, total: float, is_given: bool) -> None:
-    """Refuse other weights than the coreset was drawn with, which would answer another question."""
+def _subset_shares(core: Coreset, total: float, is_given: bool) -> np.ndarray:
+    """Return the coreset's weights over the data's total; refuse other data weights than it was drawn with."""
+    given = "sample_weight sums" if is_given else "without sample_weight, the rows sum"
     drawn = core.total_weight
     if drawn is not None and abs(total - drawn) > 1e-6 * max(total, drawn):
-        given = "sample_weight sums" if is_given else "without sample_weight, the rows sum"
         raise InvalidInputError(
             f"the coreset was drawn from weights that sum to {drawn:.6g}; {given} to {total:.6g}. "
             "Pass the same weights."
         )
+    with np.errstate(over="ignore"):
+        shares: np.ndarray = core.weights / total
+        if not shares.sum() <= LARGEST_RATIO:
+            raise InvalidInputError(
+                f"the coreset's weights sum to {core.weights.sum():.3g}; {given} to {total:.3g}. "
+                "Pass the weights that it was drawn with."
+            )
+    return shares
 
 
 def check_euclidean(core: Coreset) -> None:
@@ -192,8 +135,9 @@ def _chosen_ball(
 ) -> QueryBall:
     """What is given, else the coreset's own, else the paper's normalisation with radius 1."""
     if own is None:
-        found = moments(X, weights / weights.sum())
-        own = QueryBall("gaussian", found.mean, found.max_norm or 1.0, 1.0)
+        spec = BoundSpec("gaussian", "closed-form", bandwidth=None)
+        found = geometry_of(array_runner(X, weights), spec, np.random.default_rng(0))
+        own = QueryBall("gaussian", found.center, found.scale, 1.0)
     elif X.shape[1] != len(own.center):
         raise InvalidInputError(
             f"X has {X.shape[1]} columns, but the coreset was drawn from {len(own.center)}."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import KW_ONLY, dataclass, fields
+from dataclasses import KW_ONLY, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +12,24 @@ from numpy.typing import NDArray
 
 from .._containers import n_rows, take_rows
 from .._errors import CoresiftError, InvalidInputError, InvalidTypeError
-from .._validation import check_chosen, check_count, check_instance, check_number
+from .._validation import (
+    check_choice,
+    check_chosen,
+    check_count,
+    check_generator,
+    check_instance,
+    check_number,
+    check_positive,
+    check_probability,
+)
+from ..core.audit import AuditResult, worst_query
 from ..core.certificate import Certificate
-from .certifying import MAX_MEMORY, Certifier, asked
+from ..core.quadrature import best_weights
+from .certifying import MAX_MEMORY, asked, certified
 from .files import read_coreset, write_coreset
 from .values import Guarantee, QueryBall, Value, as_plain, from_plain
 
-__all__ = ["Coreset", "Guarantee", "QueryBall"]
+__all__ = ["Coreset", "Guarantee", "QueryBall", "audit"]
 
 _PARTS: dict[str, type] = {"ball": QueryBall, "certificate": Certificate, "guarantee": Guarantee}
 
@@ -100,16 +111,6 @@ class Coreset(Value):
             indices=indices, weights=weights, n_samples=n_samples, adjustments=tuple(self.adjustments)
         )
 
-    @classmethod
-    def _trusted(
-        cls, indices: NDArray[np.int64], weights: NDArray[np.float64], n_samples: int, **about: Any
-    ) -> Coreset:
-        """Make a coreset of arrays that are valid by construction and not shared: no check, no copy."""
-        core = object.__new__(cls)
-        core._assign(**{f.name: f.default for f in fields(cls)[3:]})
-        core._assign(indices=indices, weights=weights, n_samples=n_samples, **about)
-        return core
-
     @property
     def size(self) -> int:
         """Number of points in the coreset."""
@@ -182,9 +183,14 @@ class Coreset(Value):
         verbose : int
             Above 0, log progress at WARNING level.
         """
-        certifier = Certifier(method, n_sampled, delta, random_state, verbose)
-        with asked(X, self, sample_weight, radius, max_memory) as question:
-            return question.certified(certifier)
+        options: dict[str, Any] = {
+            "method": check_choice(method, "method", ("auto", "exact", "sampled")),
+            "n_sampled": check_count(n_sampled, "n_sampled", minimum=2),
+            "delta": check_probability(delta, "delta"),
+            "rng": check_generator(random_state),
+        }
+        with asked(X, self, sample_weight, radius, max_memory) as (problem, _):
+            return certified(*problem, **options, verbose=verbose)
 
     def reweight(
         self,
@@ -202,9 +208,20 @@ class Coreset(Value):
         meant for kernel sums; the result's ``adjustments`` say so. O(m n d) for the sums, O(m^3) up to some
         thousand points, matrix-free above. Arguments as in :meth:`certify`.
         """
-        certifier = Certifier(random_state=random_state, verbose=verbose)
-        with asked(X, self, sample_weight, radius, max_memory) as question:
-            return question.reweighted(certifier)
+        rng = check_generator(random_state)
+        with asked(X, self, sample_weight, radius, max_memory) as (problem, total):
+            points, shares, _, own, ball = problem
+            better = best_weights(points, self.indices, shares, own, ball.loss)
+            certificate = certified(*problem._replace(subset_shares=better), rng=rng, verbose=verbose)
+        return replace(
+            self,
+            weights=better * total,
+            total_weight=total,
+            ball=ball,
+            adjustments=(*self.adjustments, "reweighted"),
+            certificate=certificate,
+            guarantee=Guarantee.from_certificate(certificate),
+        )
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write to ``path``, ending in ``.npz`` or ``.parquet`` (the latter needs the extra ``io``).
@@ -229,3 +246,67 @@ class Coreset(Value):
             return cls(indices, weights, **about)
         except (CoresiftError, KeyError, TypeError) as error:
             raise InvalidInputError(f"{path}: not a coreset file ({error})") from error
+
+
+def audit(
+    X: Any,
+    core: Coreset,
+    *,
+    sample_weight: Any = None,
+    radius: float | None = None,
+    loss: str | None = None,
+    bandwidth: float | None = None,
+    n_starts: int = 32,
+    n_random: int = 1000,
+    max_iter: int = 50,
+    max_evaluations: float | None = None,
+    max_memory: Any = MAX_MEMORY,
+    random_state: Any = 0,
+) -> AuditResult:
+    r"""Search for the query at which a coreset is most wrong.
+
+    Maximises :math:`|S(x)/F(x) - 1|`, the coreset's sum against the data's, from many starts. The result is a lower
+    bound on the largest error: it is found, not guaranteed.
+
+    Parameters
+    ----------
+    X : array-like, frame or sparse matrix of shape (n, d), or Rows
+        The data the coreset was drawn from.
+    core : Coreset
+    sample_weight : array-like of shape (n,), optional
+        The weights the coreset was fitted with; by default those of the ``Rows``.
+    radius : float, optional
+        Radius of the ball of queries, in units of the bandwidth; by default the coreset's own (1 if it has none).
+    loss : {"gaussian", "laplacian"}, optional
+        By default the coreset's own, else Gaussian.
+    bandwidth : float, optional
+        In the units of the data; by default the coreset's own, else the distance from the mean to the farthest row.
+    n_starts, n_random, max_iter : int
+        Local searches, random queries (which also give mean and quantiles), steps of a search.
+    max_evaluations : float, optional
+        Most kernel evaluations, queries times rows, to spend: bounds the time on large data.
+    max_memory : number or str
+        Bytes up to which ``Rows`` are loaded into memory; above, they are kept in a temporary file.
+    random_state : None, int or Generator, default 0
+
+    Returns
+    -------
+    AuditResult
+        ``worst_error``, ``worst_query`` (in the units of the data), ``worst_ratio``, ``mean_error``, ``quantiles``.
+    """
+    check_instance(core, "core", Coreset)
+    limits: dict[str, Any] = {
+        "n_starts": check_count(n_starts, "n_starts"),
+        "n_random": check_count(n_random, "n_random"),
+        "max_iter": check_count(max_iter, "max_iter", minimum=0),
+    }
+    if max_evaluations is not None:
+        limits["max_evaluations"] = check_positive(max_evaluations, "max_evaluations")
+    rng = check_generator(random_state)
+    with asked(X, core, sample_weight, radius, max_memory, loss, bandwidth) as (problem, _):
+        ball = problem.ball
+        if ball.loss == "laplacian" and np.isfinite(ball.radius):
+            raise InvalidInputError(
+                f"radius = {radius!r} does not apply: the Laplacian is searched over all of space."
+            )
+        return worst_query(*problem[:-1], ball.radius, ball.loss, rng, **limits)

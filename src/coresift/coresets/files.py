@@ -26,7 +26,6 @@ Header = dict[str, Any]
 Indices = NDArray[np.int64]
 Weights = NDArray[np.float64]
 
-_FORMAT = "coresift.coreset"
 _VERSION = 2  # 1 had the guarantee as a sentence
 _PARQUET_KEY = b"coresift"
 _PARQUET_RUN = b"coresift.run"
@@ -49,17 +48,17 @@ def write_coreset(
 
     ``columns`` are written beside the arrays, and ``run`` beside ``about``; the checksum does not cover them.
     """
-    write = _for_suffix(path, {".npz": _write_npz, ".parquet": _write_parquet})
-    header = header_text(about, indices, weights)
-    note = None if run is None else json.dumps(run, allow_nan=False)
+    write = _for_suffix(path, {".npz": write_npz, ".parquet": _write_parquet})
+    notes = {"header": header_text(about, indices, weights)}
+    if run is not None:
+        notes["run"] = json.dumps(run, allow_nan=False)
     arrays = {"row": indices, **(columns or {}), "weight": weights}
-    write_whole(path, lambda file: write(file, header, note, arrays))
+    write_whole(path, lambda file: write(file, notes, arrays))
 
 
 def header_text(about: Header, indices: Indices, weights: Weights) -> str:
-    """Return the JSON text of a file, with its checksum."""
-    header = {"format": _FORMAT, "version": _VERSION, **about}
-    return json.dumps({**header, "sha256": _checksum(header, indices, weights)}, allow_nan=False)
+    """Return the JSON text of a coreset's file, with its checksum."""
+    return stamped("coreset", _VERSION, about, {"row": indices, "weight": weights})
 
 
 def read_coreset(path: Path) -> tuple[Header, Indices, Weights]:
@@ -69,17 +68,8 @@ def read_coreset(path: Path) -> tuple[Header, Indices, Weights]:
         pass  # let the system report a file that is missing or may not be read
     with naming(path, "not a coreset file, or damaged"):
         text, indices, weights = read(path)
-        header = json.loads(text)
-        if not isinstance(header, dict) or header.get("format") != _FORMAT:
-            raise InvalidInputError("not a coreset file")
-        if (version := header["version"]) != _VERSION:
-            advice = "install a newer coresift" if version > _VERSION else "select and save it again"
-            raise InvalidInputError(
-                f"format version {version}, but this coresift reads version {_VERSION}: {advice}"
-            )
-        if header.pop("sha256") != _checksum(header, indices, weights):
-            raise InvalidInputError("the checksum does not match: the file is damaged")
-        return header, indices, weights
+        arrays = {"row": np.asarray(indices, np.int64), "weight": np.asarray(weights, np.float64)}
+        return verified(text, "coreset", _VERSION, arrays), indices, weights
 
 
 def _for_suffix(path: Path, choices: dict[str, Any]) -> Any:
@@ -91,19 +81,40 @@ def _for_suffix(path: Path, choices: dict[str, Any]) -> Any:
         ) from None
 
 
-def _checksum(header: Header, indices: Indices, weights: Weights) -> str:
-    """Hash the header and both arrays, little-endian on every machine."""
-    return arrays_checksum(header, {"row": np.asarray(indices, "<i8"), "weight": np.asarray(weights, "<f8")})
+def stamped(kind: str, version: int, about: Header, arrays: Mapping[str, np.ndarray]) -> str:
+    """Return the JSON text that identifies a file of some kind and version, with a checksum of text and arrays."""
+    header = {"format": f"coresift.{kind}", "version": version, **about}
+    return json.dumps({**header, "sha256": _checksum(header, arrays)}, allow_nan=False)
 
 
-def arrays_checksum(header: Header, arrays: Mapping[str, np.ndarray]) -> str:
-    """SHA-256 of a header and of named arrays, with their types and shapes."""
+def verified(text: str, kind: str, version: int, arrays: Mapping[str, np.ndarray]) -> Header:
+    """Return what :func:`stamped` was given, after checking kind, version and checksum."""
+    header = json.loads(text)
+    if not isinstance(header, dict) or header.get("format") != f"coresift.{kind}":
+        raise InvalidInputError(f"not a {kind} file")
+    if (found := header["version"]) != version:
+        advice = "install a newer coresift" if found > version else "make it and save it again"
+        raise InvalidInputError(
+            f"format version {found}, but this coresift reads version {version}: {advice}"
+        )
+    if header.pop("sha256") != _checksum(header, arrays):
+        raise InvalidInputError("the checksum does not match: the file is damaged")
+    return header
+
+
+def _checksum(header: Header, arrays: Mapping[str, np.ndarray]) -> str:
+    """SHA-256 of a header and of named arrays, little-endian on every machine, with their types and shapes."""
     digest = hashlib.sha256(json.dumps(header, sort_keys=True).encode())
     for name in sorted(arrays):
-        array = np.ascontiguousarray(arrays[name])
+        array = np.ascontiguousarray(_little_endian(arrays[name]))
         digest.update(f"\0{name} {array.dtype.str} {array.shape}\0".encode())
         digest.update(array.data)
     return digest.hexdigest()
+
+
+def _little_endian(values: Any) -> np.ndarray:
+    array = np.asarray(values)
+    return array.astype(array.dtype.newbyteorder("<"), copy=False)
 
 
 def write_whole(target: Path, write: Callable[[IO[bytes]], None]) -> None:
@@ -135,16 +146,13 @@ def unwritable(error: OSError, path: Path) -> UnwritableError:
     return found
 
 
-def _write_npz(file: IO[bytes], header: str, run: str | None, arrays: Mapping[str, Any]) -> None:
-    notes = {"header": header} if run is None else {"header": header, "run": run}
+def write_npz(file: IO[bytes], notes: Mapping[str, str], arrays: Mapping[str, Any]) -> None:
+    """Write texts and arrays; equal input gives equal bytes."""
     # np.savez fails for an array called "file"
     with zipfile.ZipFile(file, "w") as archive:
         for name, values in {**notes, **arrays}.items():
-            array = np.asarray(values)
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
-                np.lib.format.write_array(
-                    member, array.astype(array.dtype.newbyteorder("<")), allow_pickle=False
-                )
+                np.lib.format.write_array(member, _little_endian(values), allow_pickle=False)
 
 
 def _read_npz(path: Path) -> tuple[str, Indices, Weights]:
@@ -152,16 +160,15 @@ def _read_npz(path: Path) -> tuple[str, Indices, Weights]:
         return str(members["header"]), members["row"], members["weight"]
 
 
-def _write_parquet(file: IO[bytes], header: str, run: str | None, arrays: Mapping[str, Any]) -> None:
+def _write_parquet(file: IO[bytes], notes: Mapping[str, str], arrays: Mapping[str, Any]) -> None:
     need_pyarrow()
     import pyarrow as pa
     from pyarrow import parquet
 
-    table = pa.table(dict(arrays)).replace_schema_metadata(parquet_metadata(header, run))
-    parquet.write_table(table, file)
+    parquet.write_table(pa.table(dict(arrays)).replace_schema_metadata(parquet_metadata(**notes)), file)
 
 
-def parquet_metadata(header: str, run: str | None) -> dict[bytes, bytes]:
+def parquet_metadata(header: str, run: str | None = None) -> dict[bytes, bytes]:
     """Return what makes a Parquet file with the columns ``row`` and ``weight`` a coreset's."""
     more = {} if run is None else {_PARQUET_RUN: run.encode()}
     return {_PARQUET_KEY: header.encode(), **more}

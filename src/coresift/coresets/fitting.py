@@ -14,7 +14,8 @@ from .._errors import InvalidInputError
 from .._progress import Progress
 from .._validation import LARGEST_MAGNITUDE, LARGEST_RATIO
 from ..core.points import Matrix, squared_norms
-from ..rows.engines import Engine, OnRows, Pass, run_pass
+from ..rows.arrays import ArrayRows
+from ..rows.engines import Engine, OnRows, Pass, SerialEngine, run_pass
 from ..rows.rows import Block, Rows
 from .bounds import (
     ClosedForm,
@@ -28,7 +29,6 @@ from .bounds import (
 from .geometry import (
     MEDIAN_SAMPLE,
     Geometry,
-    MetricReach,
     cell_centers,
     cells_sample_size,
     median_distance,
@@ -62,6 +62,12 @@ class Runner:
         found = run_pass(self.engine, self.rows, prototype, self.on_pass(label, self.rows.n))
         self.seconds.append((label, time.perf_counter() - started))
         return found
+
+
+def array_runner(X: Matrix, weights: np.ndarray, name: str = "X") -> Runner:
+    """Runs passes over rows in memory."""
+    rows = ArrayRows(X, weights, name=name)
+    return Runner(rows, SerialEngine(rows))
 
 
 @dataclass(frozen=True)
@@ -224,7 +230,7 @@ def find_geometry(
     center = survey.near + unit * survey.center() if ball is None else ball.center
     reach, is_exact = survey.farthest(center)
     if not is_exact and ball is None and spec.bandwidth is None:
-        reach = float(np.sqrt(runner.run("farthest row", Reach(center, unit)).square)) * unit
+        reach = runner.run("farthest row", Reach(center, unit)).distance * unit
     scale = _scale(runner, spec, survey, center, reach) if ball is None else ball.scale
     farthest = max(reach, float(np.sqrt(survey.reach)) * unit)
     if not farthest <= LARGEST_RATIO * scale:
@@ -269,7 +275,7 @@ def _scale(runner: Runner, spec: BoundSpec, survey: Survey, center: np.ndarray, 
         )
     if spec.bandwidth is None:
         if spec.metric != "euclidean":
-            reach = runner.run("farthest row", MetricReach(center, spec.metric)).distance
+            reach = runner.run("farthest row", Reach(center, metric=spec.metric)).distance
         return reach or 1.0  # all rows equal: any unit will do
     if isinstance(spec.bandwidth, str):
         pool = survey.samples["median"]

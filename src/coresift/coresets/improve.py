@@ -12,7 +12,7 @@ from .._errors import InvalidInputError
 from ..core.discrepancy import potential
 from ..core.points import Points
 from ..core.quadrature import DENSE_LIMIT, chosen_rows, fitted_weights, interpolated_potentials
-from .certifying import Certifier, check_euclidean
+from .certifying import certified, check_euclidean
 from .coreset import Coreset
 from .values import Guarantee
 
@@ -56,7 +56,8 @@ def improved(
     fits = [fitted_weights(points, rows, shares, start, loss, known) for rows, start, known in choices]
     best = min(range(len(fits)), key=lambda i: fits[i].value)
     indices, weights = choices[best][0], fits[best].weights
-    certificate = Certifier(verbose=verbose)(points, shares, indices, weights, core.ball)
+    rng = np.random.default_rng(0)
+    certificate = certified(points, shares, indices, weights, core.ball, rng=rng, verbose=verbose)
     return replace(
         core,
         indices=indices,

@@ -1,11 +1,15 @@
-"""The paper's bounds (:mod:`coresift.core.paper`) of rows read in blocks."""
+"""Lewis weights: the paper's bounds (:mod:`coresift.core.paper`) of rows read in blocks, and ``l1_svd``."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from .._errors import InvalidInputError
+from .._validation import check_features, check_positive, check_weights
+from ..core import lewis
 from ..core.bound import log_shares
 from ..core.lewis_passes import Run
 from ..core.paper import PaperBound, paper_bound
@@ -47,3 +51,36 @@ def lewis_bound(run: Run, geometry: Geometry, kind: str, radius: float) -> Lewis
         run, ScaledRows(geometry), shape, kind=kind, radius=radius, max_norm=geometry.max_norm
     )
     return LewisBound(geometry, bound)
+
+
+def l1_svd(X: Any, *, sample_weight: Any = None, tol: float = 1e-3) -> lewis.L1SVD:
+    r"""Compute the l1-SVD (f-SVD) of a weighted set of points, by Lewis weights.
+
+    Finds an orthonormal V and a diagonal D such that for every x, with r the rank of X,
+
+    .. math:: \|D V^\top x\|_2 \;\le\; \sum_p w_p |p \cdot x| \;\le\; \sqrt{r}\,(1 + \mathrm{tol})\, \|D V^\top x\|_2 .
+
+    Parameters
+    ----------
+    X : array-like, frame or sparse matrix of shape (n, d)
+        May be rank-deficient.
+    sample_weight : array-like of shape (n,), optional
+    tol : float, default 1e-3
+        Relative error at which the fixed point stops; the weights dominate at any tolerance.
+
+    Returns
+    -------
+    L1SVD
+        ``.U`` (n, r), ``.D`` (r, r), ``.V`` (d, r) with :math:`U(p) = p V D^{-1}`, and ``.lewis_weights``
+        :math:`w_p \|U(p)\|_2`, which bound the sensitivities :math:`\sup_x w_p|p \cdot x| / \sum_q w_q |q \cdot x|`
+        and sum to the rank.
+    """
+    X = check_features(X)
+    weights = check_weights(sample_weight, X.shape[0]) if sample_weight is not None else None
+    with np.errstate(all="ignore"):  # overflow and underflow are refused below
+        found = lewis.l1_svd(X, weights, check_positive(tol, "tol"))
+        if not all(np.isfinite(part).all() for part in (found.D, found.V, found.to_u)):
+            raise InvalidInputError(
+                "X spans more orders of magnitude than floats can hold the factors of: scale its columns first."
+            )
+    return found

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
 from scipy.optimize import minimize
-from scipy.spatial.distance import cdist, pdist
+from scipy.spatial.distance import cdist
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -21,15 +23,13 @@ from .._validation import (
     check_choice,
     check_count,
     check_generator,
+    check_number,
     check_targets,
     check_weights,
 )
 from ..core.network import Network, loss_and_gradient, ridge_outputs
-from ..core.points import Points
-from .geometry import check_bandwidth
-
-CENTERS = ("k-means++", "random", "learned")
-_MEDIAN_SAMPLE = 1000
+from ..core.points import Points, squared_norms
+from .geometry import MEDIAN_SAMPLE, check_bandwidth, median_distance
 
 Solver = Callable[[Network, Points, np.ndarray, np.ndarray, float, int], Network]
 
@@ -61,22 +61,14 @@ class _RBFNetwork(BaseEstimator):
     def _checked_input(self, X: Any, y: Any, multi_output: bool) -> tuple[np.ndarray, Any]:
         """Float64 rows and targets as they are; the parameters are checked too."""
         check_count(self.n_centers, "n_centers")
-        check_choice(self.centers, "centers", CENTERS)
+        check_choice(self.centers, "centers", ("k-means++", "random", "learned"))
         check_bandwidth(self.bandwidth)
         check_count(self.max_iter, "max_iter", minimum=0)
-        if not (isinstance(self.ridge, (int, float)) and 0 <= self.ridge <= LARGEST_MAGNITUDE):
-            raise InvalidInputError(f"ridge = {self.ridge!r} must be a number of at least 0.")
+        check_number(self.ridge, "ridge", at_least=0.0, at_most=LARGEST_MAGNITUDE)
         if not callable(self.solver):
             check_choice(self.solver, "solver", ("lbfgs",))
-        try:
-            with np.errstate(all="ignore"):  # it adds up what it is to find not finite
-                rows, targets = validate_data(
-                    self, X, y, dtype=np.float64, multi_output=multi_output, y_numeric=False
-                )
-        except ValueError as error:
-            raise InvalidInputError(str(error)) from error
-        except TypeError as error:
-            raise InvalidTypeError(str(error)) from error
+        with _own_errors():
+            rows, targets = validate_data(self, X, y, dtype=np.float64, multi_output=multi_output)
         _check_magnitude(rows, LARGEST_TARGET, "X has an entry of magnitude")
         return rows, targets
 
@@ -84,16 +76,24 @@ class _RBFNetwork(BaseEstimator):
         """Place the centres, solve for the outputs, and descend if they are to be learned."""
         weights = check_weights(sample_weight, len(X))
         rng = check_generator(self.random_state)
-        distinct, mass = merged_rows(X, weights)
+        # choices among distinct rows are the same whether a row is given twice or with twice the weight
+        used = weights > 0
+        distinct, which = np.unique(X[used], axis=0, return_inverse=True)
+        mass = np.bincount(which.ravel(), weights[used] / weights.sum())
         n_centers = min(self.n_centers, len(distinct))
         if n_centers < self.n_centers:
             logger.info(
                 "%d centres for n_centers = %d: X has no more distinct rows", n_centers, self.n_centers
             )
-        random = self.centers == "random"
-        chosen = (random_rows if random else spread_rows)(distinct, mass, n_centers, rng)
-        scale = self._scale(distinct, mass, chosen, rng)
-        center = (mass / mass.sum()) @ distinct
+        choose = random_rows if self.centers == "random" else spread_rows
+        chosen = choose(distinct, mass, n_centers, rng)
+        center = mass @ distinct
+        scale = float(np.sqrt(squared_norms(distinct - center).max())) or 1.0
+        if isinstance(self.bandwidth, str):
+            sample = random_rows(distinct, mass, min(MEDIAN_SAMPLE, len(distinct)), rng)
+            scale = median_distance(sample, center, scale)
+        elif self.bandwidth is not None:
+            scale = float(self.bandwidth)
         _check_magnitude(
             (X - center) / scale, LARGEST_RATIO, f"bandwidth = {scale:.3g}: a row of X is, in bandwidths,"
         )
@@ -103,12 +103,11 @@ class _RBFNetwork(BaseEstimator):
         network = self._with_outputs(network, points, shares, targets)
         self.n_iter_ = 1
         if self.centers == "learned" and self.max_iter > 0:
+            problem = (network, points, shares, targets, float(self.ridge), self.max_iter)
             if callable(self.solver):
-                network = self.solver(network, points, shares, targets, float(self.ridge), self.max_iter)
+                network = self.solver(*problem)
             else:
-                network, self.n_iter_ = descend(
-                    network, points, shares, targets, float(self.ridge), self.max_iter, self.fit_intercept
-                )
+                network, self.n_iter_ = descend(*problem, self.fit_intercept)
             network = self._with_outputs(network, points, shares, targets)
         self.centers_ = points.to_data(network.centers)
         self.bandwidth_ = scale * float(np.exp(network.log_bandwidth))
@@ -124,32 +123,13 @@ class _RBFNetwork(BaseEstimator):
         alphas, intercept = ridge_outputs(
             hidden, shares[used], targets[used], float(self.ridge), bool(self.fit_intercept)
         )
-        return Network(network.centers, alphas, intercept, network.log_bandwidth)
-
-    def _scale(
-        self, distinct: np.ndarray, mass: np.ndarray, chosen: np.ndarray, rng: np.random.Generator
-    ) -> float:
-        if self.bandwidth is None:
-            mean = (mass / mass.sum()) @ distinct
-            scale = float(np.sqrt(((distinct - mean) ** 2).sum(axis=1).max()))
-        elif isinstance(self.bandwidth, str):
-            sample = random_rows(distinct, mass, min(_MEDIAN_SAMPLE, len(distinct)), rng)
-            distances = pdist(sample)
-            scale = float(np.median(distances)) if len(distances) > 0 else 1.0
-        else:
-            scale = float(self.bandwidth)
-        return scale if scale > 0 else 1.0
+        return replace(network, alphas=alphas, intercept=intercept)
 
     def _outputs(self, X: Any) -> np.ndarray:
         """(n, K) values of the network."""
         check_is_fitted(self, "alphas_")
-        try:
-            with np.errstate(all="ignore"):
-                rows = validate_data(self, X, dtype=np.float64, reset=False)
-        except ValueError as error:
-            raise InvalidInputError(str(error)) from error
-        except TypeError as error:
-            raise InvalidTypeError(str(error)) from error
+        with _own_errors():
+            rows = validate_data(self, X, dtype=np.float64, reset=False)
         origin = self.centers_[0]  # and not 0, which may be far away from all of them
         with np.errstate(over="ignore"):
             _check_magnitude(
@@ -158,6 +138,18 @@ class _RBFNetwork(BaseEstimator):
         points = Points(rows, origin, self.bandwidth_, max_norm=np.inf)
         network = Network((self.centers_ - origin) / self.bandwidth_, self.alphas_, self.intercept_)
         return network.outputs(points)
+
+
+@contextmanager
+def _own_errors() -> Iterator[None]:
+    """Raise scikit-learn's errors as our own; its checks may overflow."""
+    try:
+        with np.errstate(all="ignore"):
+            yield
+    except ValueError as error:
+        raise InvalidInputError(str(error)) from error
+    except TypeError as error:
+        raise InvalidTypeError(str(error)) from error
 
 
 def _check_magnitude(values: np.ndarray, most: float, what: str) -> None:
@@ -253,11 +245,8 @@ class RBFNetworkClassifier(ClassifierMixin, _RBFNetwork):
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit to rows (n, d) and labels (n,), with non-negative weights, such as a coreset's."""
         X, y = self._checked_input(X, y, multi_output=False)
-        try:
-            with np.errstate(all="ignore"):  # floats are tried as integers
-                check_classification_targets(y)
-        except ValueError as error:
-            raise InvalidInputError(str(error)) from error
+        with _own_errors():
+            check_classification_targets(y)
         classes, codes = np.unique(y, return_inverse=True)
         self._fit_network(X, np.eye(len(classes))[codes], sample_weight)
         self.classes_ = classes
@@ -270,18 +259,7 @@ class RBFNetworkClassifier(ClassifierMixin, _RBFNetwork):
 
     def predict(self, X: Any) -> np.ndarray:
         """The class of the largest output."""
-        outputs = self._outputs(X)
-        return self.classes_[outputs.argmax(axis=1)]
-
-
-def merged_rows(X: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The distinct rows of positive weight, sorted, and the weight of each.
-
-    Choices made among these are the same whether a row is given twice or with twice the weight.
-    """
-    used = weights > 0
-    distinct, which = np.unique(X[used], axis=0, return_inverse=True)
-    return distinct, np.bincount(which.ravel(), weights=weights[used], minlength=len(distinct))
+        return self.classes_[self._outputs(X).argmax(axis=1)]
 
 
 def random_rows(rows: np.ndarray, mass: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
@@ -292,18 +270,18 @@ def random_rows(rows: np.ndarray, mass: np.ndarray, count: int, rng: np.random.G
 
 def spread_rows(rows: np.ndarray, mass: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
     """``count`` distinct rows by k-means++ (Arthur and Vassilvitskii 2007): each far from those before, by mass."""
-    chosen = np.empty((count, rows.shape[1]))
+    chosen: list[int] = []
     nearest = np.ones(len(rows))
-    for i in range(count):
+    for _ in range(count):
         cumulative = np.cumsum(mass * nearest)
         if cumulative[-1] > 0:
             at = int(np.searchsorted(cumulative, rng.random() * cumulative[-1], side="right"))
         else:
             at = int(rng.integers(len(rows)))  # distances too small for their squares
-        chosen[i] = rows[min(at, len(rows) - 1)]
-        distances = cdist(rows, chosen[i : i + 1], "sqeuclidean")[:, 0]
-        nearest = distances if i == 0 else np.minimum(nearest, distances)
-    return chosen
+        chosen.append(min(at, len(rows) - 1))
+        distances = cdist(rows, rows[chosen[-1:]], "sqeuclidean")[:, 0]
+        nearest = distances if len(chosen) == 1 else np.minimum(nearest, distances)
+    return rows[chosen]
 
 
 def descend(
@@ -320,11 +298,10 @@ def descend(
     def objective(vector: np.ndarray) -> tuple[float, np.ndarray]:
         current = network.from_flat(vector)
         loss, gradient = loss_and_gradient(points, weights, targets, current)
-        slope = Network(
-            gradient.centers,
-            gradient.alphas + 2.0 * ridge * current.alphas,
-            gradient.intercept if fit_intercept else np.zeros_like(gradient.intercept),
-            gradient.log_bandwidth,
+        slope = replace(
+            gradient,
+            alphas=gradient.alphas + 2.0 * ridge * current.alphas,
+            intercept=gradient.intercept * fit_intercept,
         )
         return loss + ridge * float(np.sum(current.alphas**2)), slope.flat()
 

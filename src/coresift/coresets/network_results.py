@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -29,7 +29,7 @@ class SignedCoreset:
 
     positive: Coreset
     negative: Coreset
-    _magnitudes: np.ndarray  # |y| of the rows of both, in the order of the merged indices
+    _magnitudes: np.ndarray = field(repr=False)  # |y| of the rows of both, in the order of the merged indices
 
     @property
     def size(self) -> int:
@@ -38,9 +38,6 @@ class SignedCoreset:
 
     def __len__(self) -> int:
         return self.size
-
-    def __repr__(self) -> str:
-        return f"SignedCoreset(positive={self.positive!r}, negative={self.negative!r})"
 
     def merged(self) -> Coreset:
         r"""Return both as one training set, in the weights of the rows: :math:`v / |y|`.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-import json
+import inspect
 import math
 import os
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from .._errors import InvalidInputError, InvalidTypeError
-from .._npz import naming, open_arrays
+from .._npz import open_arrays
 from .._validation import (
     LARGEST_RATIO,
     check_choice,
@@ -25,19 +25,17 @@ from .._validation import (
     check_weights,
 )
 from ..core.draw import DrawTable
-from ..rows.arrays import ArrayRows
-from ..rows.engines import SerialEngine
+from ..core.sizes import bernstein_error
 from .coreset import Coreset
-from .files import arrays_checksum, write_whole
-from .fitting import BoundSpec, Runner, geometry_of
+from .files import stamped, verified, write_npz, write_whole
+from .fitting import BoundSpec, array_runner, geometry_of
 from .geometry import check_bandwidth
 from .scores import bound_of, draw_scores
-from .values import Guarantee, QueryBall
+from .values import LOSSES, Guarantee, QueryBall, as_plain, from_plain
 
-_FORMAT = "coresift.stream"
-_VERSION = 2
-_NO_STREAM = "not a stream, or damaged"
-_BOUNDS = ("auto", "closed-form", "cells")
+_VERSION = 3
+_STATE = ("n_seen_", "_n_features", "_n_buffered", "_n_draws", "_flushed_weight", "_ball")
+_OVERSAMPLING = 4  # rows of a node over rows of the result: inner draws then err half as much as the last
 
 
 @dataclass(frozen=True)
@@ -103,8 +101,6 @@ class StreamingCoreset:
     (10000, True)
     """
 
-    _OVERSAMPLING = 4  # rows of a node over rows of the result: inner draws then err half as much as the last
-
     def __init__(
         self,
         size: int,
@@ -119,31 +115,27 @@ class StreamingCoreset:
         random_state: int = 0,
     ) -> None:
         self.size = check_count(size, "size")
-        self.loss = check_choice(loss, "loss", ("gaussian", "laplacian"))
+        self.loss = check_choice(loss, "loss", LOSSES)
         self.radius = check_positive(radius, "radius", at_most=LARGEST_RATIO)
         check_bandwidth(bandwidth)
         self.bandwidth = bandwidth if isinstance(bandwidth, str | None) else float(bandwidth)
         self.center = None if center is None else check_features(np.asarray(center)[None], name="center")[0]
-        self.bound = check_choice(bound, "bound", _BOUNDS)
+        self.bound = check_choice(bound, "bound", ("auto", "closed-form", "cells"))
         self.n_cells = check_count(n_cells, "n_cells")
         self.delta = check_probability(delta, "delta")
         self.random_state = check_count(random_state, "random_state", minimum=0)
         self.n_seen_ = 0
         self.error_ = self.deviation_ = 0.0
         self.points_: np.ndarray | None = None
-        self._flushed_weight = (
-            0.0  # by whole buffers: how rows came in batches leaves no trace, not in the last digit
-        )
+        self._n_features = None if self.center is None else len(self.center)
+        # by whole buffers: how rows came in batches leaves no trace, not in the last digit
+        self._flushed_weight = 0.0
         self._ball: QueryBall | None = None
         self._levels: dict[int, _Node] = {}
         self._n_draws = 0
         self._buffer: list[_Node] = []
         self._n_buffered = 0
         self._columns: list[Any] | None = None  # of the first frame; rows are taken by position
-
-    @property
-    def _node_size(self) -> int:
-        return self._OVERSAMPLING * self.size
 
     @property
     def n_kept(self) -> int:
@@ -155,13 +147,11 @@ class StreamingCoreset:
         rows = check_features(X)
         if sp.issparse(rows):
             raise InvalidTypeError("streams take dense rows; X is sparse.")
-        weights = np.ones(len(rows)) if sample_weight is None else _any_weights(sample_weight, len(rows))
-        known = self.center if self._ball is None else self._ball.center
-        width = (
-            len(known) if known is not None else self._buffer[0].X.shape[1] if self._buffer else rows.shape[1]
-        )
-        if rows.shape[1] != width:
-            raise InvalidInputError(f"X has {rows.shape[1]} columns, but the stream has {width}.")
+        n, width = rows.shape
+        is_weightless = np.array_equal(sample_weight, np.zeros(n))
+        weights = np.zeros(n) if is_weightless else check_weights(sample_weight, n)
+        if self._n_features not in (None, width):
+            raise InvalidInputError(f"X has {width} columns, but the stream has {self._n_features}.")
         columns = list(X.columns) if hasattr(X, "columns") else self._columns
         if self._columns is not None and columns != self._columns:
             raise InvalidInputError(
@@ -173,41 +163,37 @@ class StreamingCoreset:
         except BaseException:  # a batch that is refused leaves the stream as it was
             vars(self).update(before)
             raise
-        self.n_seen_ += len(rows)
-        self._columns = columns
+        self.n_seen_ += n
+        self._columns, self._n_features = columns, width
         return self
 
     def _take(self, rows: np.ndarray, weights: np.ndarray) -> None:
         """Into the buffer, which is reduced whenever it is full."""
-        capacity = 2 * self._node_size
+        capacity = 2 * _OVERSAMPLING * self.size
         done = 0
         while done < len(rows):
-            part = slice(done, min(done + capacity - self._n_buffered, len(rows)))
-            numbers = np.arange(self.n_seen_ + part.start, self.n_seen_ + part.stop)
-            kept = np.flatnonzero(weights[part] > 0)
-            self._buffer.append(_Node(np.array(rows[part][kept]), weights[part][kept], numbers[kept]))
-            self._n_buffered += part.stop - part.start
-            done = part.stop
+            kept = np.arange(done, min(done + capacity - self._n_buffered, len(rows)))
+            self._n_buffered += len(kept)
+            done += len(kept)
+            kept = kept[weights[kept] > 0]
+            self._buffer.append(_Node(rows[kept], weights[kept], self.n_seen_ + kept))
             if self._n_buffered == capacity:
                 self._flush()
 
     def coreset(self) -> Coreset:
         """The coreset of all rows seen, whose rows are then in ``points_``. The stream can go on."""
-        waiting = [_union(self._buffer)] if self._buffer else []
-        nodes = [*self._levels.values(), *waiting]
+        nodes = [*self._levels.values(), *self._buffer]
         if self.n_seen_ == 0 or not any(len(node.rows) for node in nodes):
             raise InvalidInputError("no rows of positive weight have been seen yet.")
+        waiting = np.concatenate([[], *(node.weights for node in self._buffer)])
         union = _union(nodes)
         ball = self._ball or self._choose_ball(union)
         drawn, total = self._reduce(union, self.size, ball, 0.5 * self.delta, self._n_draws + 1)
         order = np.argsort(drawn.rows)
         self.points_, self.error_ = drawn.X[order], drawn.error
         self.deviation_ = math.sqrt(drawn.variance)
-        guarantee = None
-        if drawn.error < 1.0:
-            guarantee = Guarantee(
-                "single", drawn.error, self.delta, "Bernstein", ball.radius, n_stages=self._n_draws + 1
-            )
+        stages = self._n_draws + 1
+        proved = Guarantee("single", drawn.error, self.delta, "Bernstein", ball.radius, n_stages=stages)
         return Coreset(
             drawn.rows[order],
             drawn.weights[order],
@@ -217,9 +203,9 @@ class StreamingCoreset:
             seed=self.random_state,
             total_sensitivity=total,
             bound=self.bound,
-            guarantee=guarantee,
+            guarantee=proved if drawn.error < 1.0 else None,
             ball=ball,
-            total_weight=self._flushed_weight + sum(float(node.weights.sum()) for node in waiting),
+            total_weight=self._flushed_weight + float(waiting.sum()),
         )
 
     def _flush(self) -> None:
@@ -236,7 +222,7 @@ class StreamingCoreset:
             self._n_draws += 1
             # 6 / pi^2 sum 1/j^2 = 1: however long the stream, the draws together fail with probability delta / 2
             share = 3.0 * self.delta / (math.pi * self._n_draws) ** 2
-            node, _ = self._reduce(node, self._node_size, self._ball, share, self._n_draws)
+            node, _ = self._reduce(node, _OVERSAMPLING * self.size, self._ball, share, self._n_draws)
             other = self._levels.pop(level, None)
             if other is None:
                 self._levels[level] = node
@@ -250,7 +236,7 @@ class StreamingCoreset:
 
     def _choose_ball(self, node: _Node) -> QueryBall:
         rng = np.random.default_rng([self.random_state, 0])
-        found = geometry_of(_runner(node), self._spec(), rng)
+        found = geometry_of(array_runner(node.X, node.weights, "the stream"), self._spec(), rng)
         center = found.center if self.center is None else self.center
         return QueryBall(self.loss, center, found.scale, self.radius if self.loss == "gaussian" else np.inf)
 
@@ -260,57 +246,29 @@ class StreamingCoreset:
         """A node of at most ``size`` rows, with its error; and the total that it was drawn by (None: all were kept)."""
         if len(node.rows) <= size:
             return node, None
-        shares = node.weights / node.weights.sum()
         rng = np.random.default_rng([self.random_state, number])
-        bound = bound_of(_runner(node), self._spec(), rng, ball)
-        scores = draw_scores(bound.log_values, shares, 0.0)
+        bound = bound_of(array_runner(node.X, node.weights, "the stream"), self._spec(), rng, ball)
+        scores = draw_scores(bound.log_values, node.weights / node.weights.sum(), 0.0)
         total = float(scores.sum())
         drawn = DrawTable(scores, node.weights, rng).iid(size, rng)
-        a = 2.0 * total * math.log(2.0 / delta) / size
-        step = a / 6.0 + math.sqrt(a * a / 36.0 + a)
-        return (
-            _Node(
-                node.X[drawn.indices],
-                drawn.weights,
-                node.rows[drawn.indices],
-                error=(1.0 + node.error) * (1.0 + step) - 1.0,
-                variance=(1.0 + node.variance) * (1.0 + (total - 1.0) / size) - 1.0,
-            ),
-            total,
-        )
+        error = (1.0 + node.error) * (1.0 + bernstein_error(total, size, delta)) - 1.0
+        variance = (1.0 + node.variance) * (1.0 + (total - 1.0) / size) - 1.0
+        chosen = drawn.indices
+        return _Node(node.X[chosen], drawn.weights, node.rows[chosen], error, variance), total
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the whole state to a ``.npz`` file, from which :meth:`load` goes on as if nothing had happened."""
         target = Path(path)
         if target.suffix.lower() != ".npz":
             raise InvalidInputError(f"{target}: unknown suffix {target.suffix!r}; use .npz.")
-        nodes = {**{str(level): node for level, node in self._levels.items()}}
+        nodes = {str(level): node for level, node in self._levels.items()}
         if self._buffer:
             nodes["buffer"] = _union(self._buffer)
-        header = {
-            "format": _FORMAT,
-            "version": _VERSION,
+        about = {
             "parameters": {
-                name: getattr(self, name)
-                for name in (
-                    "size",
-                    "loss",
-                    "radius",
-                    "bandwidth",
-                    "bound",
-                    "n_cells",
-                    "delta",
-                    "random_state",
-                )
+                name: as_plain(getattr(self, name)) for name in inspect.signature(type(self)).parameters
             },
-            "center": None if self.center is None else self.center.tolist(),
-            "ball": None
-            if self._ball is None
-            else {"center": self._ball.center.tolist(), "scale": self._ball.scale},
-            "n_seen": self.n_seen_,
-            "n_buffered": self._n_buffered,
-            "n_draws": self._n_draws,
-            "flushed_weight": self._flushed_weight,
+            "state": {name: as_plain(getattr(self, name)) for name in _STATE},
             "nodes": {name: [node.error, node.variance] for name, node in nodes.items()},
         }
         arrays = {
@@ -318,58 +276,30 @@ class StreamingCoreset:
             for name, node in nodes.items()
             for part in ("X", "weights", "rows")
         }
-        header["sha256"] = arrays_checksum(header, arrays)
-        text = np.array(json.dumps(header, allow_nan=False))
-        write_whole(target, lambda file: np.savez(file, header=text, **arrays))
+        header = stamped("stream", _VERSION, about, arrays)
+        write_whole(target, lambda file: write_npz(file, {"header": header}, arrays))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """A stream as it was when it was saved; a file that is damaged is refused by name."""
-        target = Path(path)
-        with target.open("rb"), naming(target, _NO_STREAM):
-            with open_arrays(target, is_packed=False, what=_NO_STREAM) as members:
-                header = json.loads(str(members["header"]))
-                if header.get("format") != _FORMAT or header.get("version") != _VERSION:
-                    raise InvalidInputError("not a stream of this version of coresift")
-                arrays = {name: members[name] for name in members.names if name != "header"}
-            if header.pop("sha256") != arrays_checksum(header, arrays):
-                raise InvalidInputError("the checksum does not match: the file is damaged")
-            stream = cls(center=header["center"], **header["parameters"])
-            for name, (error, variance) in header["nodes"].items():
-                X, weights, rows = (arrays[f"{name}_{part}"] for part in ("X", "weights", "rows"))
-                node = _Node(X, weights, rows, error, variance)
-                if name == "buffer":
-                    stream._buffer = [node]
-                else:
-                    stream._levels[int(name)] = node
-            stream.n_seen_, stream._n_buffered = header["n_seen"], header["n_buffered"]
-            stream._n_draws, stream._flushed_weight = header["n_draws"], header["flushed_weight"]
-            if header["ball"] is not None:
-                radius = stream.radius if stream.loss == "gaussian" else np.inf
-                center = np.array(header["ball"]["center"])
-                stream._ball = QueryBall(stream.loss, center, header["ball"]["scale"], radius)
-            return stream
-
-
-def _runner(node: _Node) -> Runner:
-    rows = ArrayRows(node.X, node.weights, name="the stream")
-    return Runner(rows, SerialEngine(rows))
+        with open_arrays(Path(path), is_packed=False, what="not a stream, or damaged") as members:
+            arrays = {name: members[name] for name in members.names}
+            header = from_plain(verified(str(arrays.pop("header")), "stream", _VERSION, arrays))
+            stream = cls(**header["parameters"])
+            vars(stream).update({name: header["state"][name] for name in _STATE})
+            stream._ball = header["state"]["_ball"] and QueryBall(**header["state"]["_ball"])
+            nodes = {
+                name: _Node(arrays[f"{name}_X"], arrays[f"{name}_weights"], arrays[f"{name}_rows"], *errors)
+                for name, errors in header["nodes"].items()
+            }
+        stream._buffer = [nodes.pop("buffer")] if "buffer" in nodes else []
+        stream._levels = {int(level): node for level, node in nodes.items()}
+        return stream
 
 
 def _union(nodes: list[_Node]) -> _Node:
     """Rows of several nodes: an error of each part at most the largest is an error of the whole at most that."""
-    return _Node(
-        np.concatenate([node.X for node in nodes]),
-        np.concatenate([node.weights for node in nodes]),
-        np.concatenate([node.rows for node in nodes]),
-        max(node.error for node in nodes),
-        max(node.variance for node in nodes),
+    X, weights, rows = (
+        np.concatenate([getattr(node, part) for node in nodes]) for part in ("X", "weights", "rows")
     )
-
-
-def _any_weights(sample_weight: Any, n: int) -> np.ndarray:
-    """Weights of a batch, which may all be zero."""
-    given = np.asarray(sample_weight)
-    if given.shape == (n,) and given.dtype.kind in "fiub" and not given.any():
-        return np.zeros(n)
-    return check_weights(sample_weight, n)
+    return _Node(X, weights, rows, max(node.error for node in nodes), max(node.variance for node in nodes))

@@ -6,13 +6,14 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from scipy.spatial.distance import cdist
 
-from ..core.points import BLOCK_BYTES, DenseBlock, Matrix, Points, row_slices, squared_norms
+from ..core.points import BLOCK_BYTES, Matrix, Points, row_slices, squared_norms
 from ..core.points import Block as PointBlock
 from ..rows.rows import Block, check_block, recode
 from .keys import KeyPool, stacked
 
-_FARTHEST_KEPT = 512
+_FARTHEST_KEPT = 128
 LARGEST_SHIFT = (
     100.0  # an origin this much farther (squared) than the rows are wide costs two digits, not more
 )
@@ -163,7 +164,6 @@ class Survey:
         mass = np.array([w.sum()]) if codes is None else np.bincount(codes, w, k)
         divisor = np.where(mass > 0, mass, 1.0)
         shares = w / (divisor[0] if codes is None else divisor[codes])
-        is_even = codes is None and n > 0 and w.min() == w.max()
         squares, mean = np.zeros(n), np.zeros((k, X.shape[1]))
         shift = (self.near - self.origin) / self.unit
         per_row = 8.0 * (X.shape[1] if isinstance(X, np.ndarray) else 2.0 * X.nnz / max(n, 1))
@@ -172,14 +172,10 @@ class Survey:
             squares[part] = rows.sq_norms
             if shift.any():
                 squares[part] += shift @ shift - 2.0 * rows.dot(shift[None])[:, 0]
-            if is_even and isinstance(rows, DenseBlock):  # twice as fast as a product with a constant vector
-                mean += rows.rows.sum(axis=0) * shares[0]
-            else:
-                mean += rows.group_sums(shares[part], None if codes is None else codes[part], k)
+            mean += rows.group_sums(shares[part], None if codes is None else codes[part], k)
         np.maximum(squares, 0.0, out=squares)
         second = np.array([shares @ squares]) if codes is None else np.bincount(codes, shares * squares, k)
-        held = np.ones(n, dtype=np.int64) if is_even and w[0] > 0 else (w > 0).astype(np.int64)
-        counts = np.array([held.sum()]) if codes is None else np.bincount(codes, held, k).astype(np.int64)
+        counts = np.array([np.count_nonzero(w)]) if codes is None else np.bincount(codes[w > 0], minlength=k)
         mean -= shift if not self.all_equal else 0.0
         mean[mass == 0] = 0.0
         self.moments.add(groups, counts, mass, mean, np.maximum(second - squared_norms(mean), 0.0))
@@ -189,15 +185,22 @@ class Survey:
         above = np.flatnonzero(squares > self._bar)
         if not len(above):
             return
-        if len(above) > _FARTHEST_KEPT:
-            above = above[np.sort(np.argpartition(-squares[above], _FARTHEST_KEPT - 1)[:_FARTHEST_KEPT])]
-        self.far = X[above] if self.far is None else stacked([self.far, X[above]])
-        self._far_squares = np.concatenate([self._far_squares, squares[above]])
-        if len(self._far_squares) > _FARTHEST_KEPT:
-            best = np.sort(np.argpartition(-self._far_squares, _FARTHEST_KEPT - 1)[:_FARTHEST_KEPT])
-            self.far, self._far_squares = self.far[best], self._far_squares[best]
+        above = above[_largest(squares[above])]
+        if self.far is None:
+            self.far, self._far_squares = X[above], squares[above]
+        else:
+            together = np.concatenate([self._far_squares, squares[above]])
+            best = _largest(together)
+            self.far, self._far_squares = stacked([self.far, X[above]])[best], together[best]
         if len(self._far_squares) == _FARTHEST_KEPT:
             self._bar = float(self._far_squares.min())
+
+
+def _largest(squares: np.ndarray) -> np.ndarray:
+    """Positions, ascending, of the largest."""
+    if len(squares) <= _FARTHEST_KEPT:
+        return np.arange(len(squares))
+    return np.sort(np.argpartition(-squares, _FARTHEST_KEPT - 1)[:_FARTHEST_KEPT])
 
 
 class Extent:
@@ -227,19 +230,20 @@ class Extent:
 
 
 class Reach:
-    """The largest distance from a centre of a row of positive weight, in units of ``unit``."""
+    """The largest distance from a centre of a row of positive weight, in units of ``unit``, in any metric."""
 
-    def __init__(self, center: np.ndarray, unit: float) -> None:
-        self.center, self.unit, self.square = center, unit, 0.0
+    def __init__(self, center: np.ndarray, unit: float = 1.0, metric: Any = "euclidean") -> None:
+        self.center, self.unit, self.metric, self.distance = center, unit, metric, 0.0
 
     def update(self, block: Block) -> None:
         """Add a block of rows."""
-        for part, rows in Points(float_rows(block.X), self.center, self.unit, np.inf).blocks(
-            budget=BLOCK_BYTES
-        ):
-            held = block.weights[part] > 0
-            self.square = max(self.square, float(rows.sq_norms.max(where=held, initial=0.0)))
+        if self.metric == "euclidean":
+            parts = Points(float_rows(block.X), self.center, self.unit, np.inf).blocks(budget=BLOCK_BYTES)
+            distances = np.sqrt(np.concatenate([rows.sq_norms for _, rows in parts]))
+        else:
+            distances = cdist(block.X, self.center[None], metric=self.metric)[:, 0]
+        self.distance = max(self.distance, float(distances.max(where=block.weights > 0, initial=0.0)))
 
     def merge(self, other: Reach) -> None:
         """Add the largest of other rows."""
-        self.square = max(self.square, other.square)
+        self.distance = max(self.distance, other.distance)

@@ -1,7 +1,7 @@
 """Passes over rows, and the engines that run them: this process, a pool of processes, or a Ray cluster.
 
-Sums are float64 sums over blocks, merged block by block within a task and task by task, in the order of the rows.
-Blocks and tasks depend on the data alone, so every engine gives the same bits.
+Sums are float64 sums over groups of blocks, merged in the order of the rows. Groups and blocks are cut at the same rows
+however the data are stored and whoever reads them, so memory, files and every engine give the same bits.
 """
 
 from __future__ import annotations
@@ -16,14 +16,13 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import nullcontext
 from functools import cache
 from typing import Any, Protocol, Self, TypeVar
 
 from threadpoolctl import ThreadpoolController  # comes with scikit-learn
 
 from .._errors import CoresiftError, InvalidInputError, need
-from .rows import BadRow, Block, Piece, Rows
+from .rows import BadRow, Block, Piece, Rows, group_rows
 
 ENGINES = ("local", "ray")
 Task = list[Piece]
@@ -50,7 +49,7 @@ class Engine(ABC):
 
     @abstractmethod
     def results(self, prototype: Any, tasks: list[Task], on_rows: OnRows) -> Iterator[Any]:
-        """The pass of each task, in order; the arrays of the first can be written to."""
+        """The passes of the groups of each task, in order; the arrays of the first can be written to."""
 
     def __enter__(self) -> Self:
         return self
@@ -61,21 +60,23 @@ class Engine(ABC):
 
 def run_pass(engine: Engine, rows: Rows, prototype: P, on_rows: OnRows = lambda _: None) -> P:
     """Run copies of ``prototype`` over all rows and merge them; ``on_rows`` is told how many rows are done."""
-    parts = engine.results(prototype, rows.tasks(), on_rows)
+    parts = (part for task in engine.results(prototype, rows.tasks(), on_rows) for part in task)
     merged: P = next(parts)
     for part in parts:
         merged.merge(part)
     return merged
 
 
-def run_task(rows: Rows, prototype: P, task: Task, on_rows: OnRows = lambda _: None) -> P:
-    """Run a copy of ``prototype`` over the rows of one task: what a worker does."""
-    found = copy.deepcopy(prototype)
-    # One thread per worker: matrix products would depend on the number of threads, and workers use the other cores.
-    with _threads().limit(limits=1) if rows.is_portable else nullcontext():
+def run_task(rows: Rows, prototype: P, task: Task, on_rows: OnRows = lambda _: None) -> list[P]:
+    """Run copies of ``prototype`` over the groups of blocks of one task: what a worker does."""
+    found: list[P] = []
+    # One thread: matrix products would depend on the number of threads. Workers use the other cores.
+    with _threads().limit(limits=1):
         try:
             for block in rows.blocks(task):
-                found.update(block)
+                if not found or block.start % group_rows(rows.d) == 0:
+                    found.append(copy.deepcopy(prototype))
+                found[-1].update(block)
                 on_rows(block.n)
         except BadRow as bad:
             raise rows.explain(bad) from None
@@ -105,7 +106,7 @@ class SerialEngine(Engine):
         self.rows = rows
 
     def results(self, prototype: Any, tasks: list[Task], on_rows: OnRows) -> Iterator[Any]:
-        """The pass of each task, in order."""
+        """The passes of each task, in order."""
         return (run_task(self.rows, prototype, task, on_rows) for task in tasks)
 
 
@@ -137,7 +138,7 @@ class PoolEngine(Engine):
         self._pool = ProcessPoolExecutor(workers, context, initializer=_Worker.start, initargs=(rows,))
 
     def results(self, prototype: Any, tasks: list[Task], on_rows: OnRows) -> Iterator[Any]:
-        """The pass of each task, in order."""
+        """The passes of each task, in order."""
 
         def submit(task: Task) -> Future[Any]:
             return self._pool.submit(_Worker.run, prototype, task)
@@ -208,7 +209,7 @@ class RayEngine(Engine):
         self._remote = ray.remote(max_retries=5)(run_task)
 
     def results(self, prototype: Any, tasks: list[Task], on_rows: OnRows) -> Iterator[Any]:
-        """The pass of each task, in order."""
+        """The passes of each task, in order."""
         shared = self._ray.put(prototype)
 
         def submit(task: Task) -> Any:

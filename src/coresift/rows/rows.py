@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
+from bisect import bisect_left
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ TASK_BYTES = 1 << 26  # of a task as stored: enough to pay for a worker's start,
 BLOCK_BYTES = 1 << 22  # of a block in float64: a few of them stay in the cache
 _LARGEST_BLOCK = 1 << 15
 _SMALLEST_BLOCK = 1 << 8
+_BLOCKS_OF_A_GROUP = 4
 
 
 class Labels(NamedTuple):
@@ -123,30 +125,46 @@ class Rows(ABC):
                 size = 0
             tasks[-1].append(piece)
             size += piece.n_rows * self.row_bytes
-        return tasks
+        return [task for task in tasks if self._owned(task)[0] < self._owned(task)[1]]
 
     def blocks(self, task: list[Piece] | None = None) -> Generator[Block, None, None]:
         """All rows in order, or those of one task, in blocks of :func:`block_rows` rows.
 
-        Each task begins a new block, so blocks depend on the data alone and not on who reads them.
+        Blocks are cut at the same rows however the data are stored, and come in groups of :func:`group_rows` rows. A
+        task has the groups that begin in its pieces, and reads on into the next pieces to complete the last one.
         """
-        step = block_rows(self.d)
-        for pieces in self.tasks() if task is None else [task]:
-            kept: list[Block] = []
-            for piece in pieces:
-                for chunk in self.read(piece):
-                    kept.append(chunk)
-                    if sum(part.n for part in kept) < step:
-                        continue
-                    joined = _joined(kept)
-                    full = joined.n - joined.n % step
-                    if joined.n == step:
-                        yield joined
-                    else:
-                        yield from (joined.part(slice(i, i + step)) for i in range(0, full, step))
-                    kept = [joined.part(slice(full, None))] if full < joined.n else []
-            if kept:
-                yield _joined(kept)
+        step, pieces, first, last = block_rows(self.d), self.pieces, 0, self.n
+        if task is not None:
+            first, last = self._owned(task)
+            pieces = pieces[bisect_left(pieces, task[0].start, key=lambda piece: piece.start) :]
+        kept: list[Block] = []
+        for piece in pieces:
+            if piece.start >= last:
+                break
+            for chunk in self.read(piece):
+                if chunk.start >= last:
+                    break
+                if chunk.start + chunk.n <= first:
+                    continue
+                if chunk.start < first or chunk.start + chunk.n > last:
+                    chunk = chunk.part(slice(max(first - chunk.start, 0), last - chunk.start))
+                kept.append(chunk)
+                if sum(part.n for part in kept) < step:
+                    continue
+                joined = _joined(kept)
+                full = joined.n - joined.n % step
+                if joined.n == step:
+                    yield joined
+                else:
+                    yield from (joined.part(slice(i, i + step)) for i in range(0, full, step))
+                kept = [joined.part(slice(full, None))] if full < joined.n else []
+        if kept:
+            yield _joined(kept)
+
+    def _owned(self, task: list[Piece]) -> tuple[int, int]:
+        """The rows of the groups that begin in the pieces of a task: from the first up to the last."""
+        group, end = group_rows(self.d), task[-1].start + task[-1].n_rows
+        return -(-task[0].start // group) * group, min(-(-end // group) * group, self.n)
 
     @contextmanager
     def load(self, max_bytes: float = np.inf) -> Iterator[Block]:
@@ -217,6 +235,11 @@ def block_rows(n_columns: int) -> int:
     """Rows of a block: a power of two that depends on the number of columns alone."""
     fitting = max(1, BLOCK_BYTES // (8 * n_columns))
     return min(_LARGEST_BLOCK, max(_SMALLEST_BLOCK, 1 << (fitting.bit_length() - 1)))
+
+
+def group_rows(n_columns: int) -> int:
+    """Rows of the blocks that are summed up together before the sums are merged."""
+    return _BLOCKS_OF_A_GROUP * block_rows(n_columns)
 
 
 def pieces_of(n_rows: int, n_columns: int, row_bytes: float, file: int = 0, start: int = 0) -> list[Piece]:

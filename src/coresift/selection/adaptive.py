@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from numbers import Real
-from typing import NamedTuple
+from functools import partial
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
 from .._errors import InvalidInputError, InvalidTypeError
 from .._progress import logger
-from .._validation import check_choice, check_count
-from ..core.draw import DrawTable
+from .._validation import LARGEST_MAGNITUDE, check_choice, check_count, check_number, check_positive
+from ..core.draw import Draw, DrawTable
 from ..coresets.coreset import Coreset, Guarantee
 from .context import SelectionContext
 from .gradients import Gradients
 from .inputs import Floats, Indices
 from .losses import has_bounded_slope
 from .simple import AdaptiveRandom
-from .strategy import Selector, Strategy
+from .strategy import Checks, Selector, Strategy
 from .variance import (
     FORWARD_SHARE,
     Variance,
@@ -33,18 +33,7 @@ from .variance import (
 )
 from .wrappers import PerClass, check_min_per_class
 
-_METHODS = ("systematic", "keys")
-_SCORES = ("fresh", "seen")
-_LIMITS = {
-    "mix": (np.nextafter(0.0, 1.0), 1.0, "above 0 and at most 1"),
-    "correction": (0.0, 1.0, "of at least 0 and at most 1"),
-    "pool_factor": (1.0, np.finfo(float).max, "of at least 1"),
-    "overhead": (np.nextafter(0.0, 1.0), np.finfo(float).max, "above 0"),
-}
-_PROBE = (
-    64,
-    512,
-)  # the gain is estimated from a quarter of the budget, but at least and at most this many rows
+_PROBE = 64, 512  # the gain is estimated from a quarter of the budget, within these numbers of rows
 _UNKNOWN_EVERY = 4  # epochs between two draws if unknown: the geometric mean of 1 and the usual 20, about
 _REPORTS = "variance of adaptive draws"
 _WARNED = "warned that no norms were recorded"
@@ -54,21 +43,14 @@ _WARNED = "warned that no norms were recorded"
 class Report:
     """Outcome of one selection.
 
-    Parameters
-    ----------
-    epoch : int
-    pool : int
-        Number of rows scored: those of the pool, or of the probe if no pool was drawn.
-    gain : float
-        Variance of a uniform draw over that of a draw by these scores, both with repeats. For scores seen in training,
-        of which only the norms are known: the ratio of mean squares.
-    variance : Variance or None
-        Variance of unbiased weights (``correction=1``). None if the draw was model-free, the pool was not uniform, or
-        the scores were seen in training.
+    The gain is the variance of a uniform draw over that of a draw by these scores, both with repeats. For scores seen
+    in training, of which only the norms are known, it is the ratio of mean squares.
+    The variance is that of unbiased weights (``correction=1``); None if the draw was model-free, the pool was not
+    uniform, or the scores were seen in training.
     """
 
     epoch: int
-    pool: int
+    pool: int  # rows scored: those of the pool, or of the probe if no pool was drawn
     gain: float
     variance: Variance | None
 
@@ -146,10 +128,15 @@ class AdaptiveCoreset(Selector):
     min_per_class: int = 0
     method: str = "systematic"
 
-    @property
-    def name(self) -> str:
-        """Name in the registry."""
-        return "adaptive-coreset"
+    name = "adaptive-coreset"
+    checks: ClassVar[Checks] = {
+        "mix": partial(check_positive, at_most=1.0),
+        "correction": partial(check_number, at_least=0.0, at_most=1.0),
+        "pool_factor": partial(check_number, at_least=1.0, at_most=LARGEST_MAGNITUDE),
+        "scores": partial(check_choice, choices=("fresh", "seen")),
+        "select_every": check_count,
+        "method": partial(check_choice, choices=("systematic", "keys")),
+    }
 
     @property
     def reuses_norms(self) -> bool:
@@ -160,26 +147,21 @@ class AdaptiveCoreset(Selector):
         """Reports of the selections of a run so far, oldest first, one for each class. They do not affect draws."""
         return context.shared.setdefault(_REPORTS, [])
 
+    def rows_passed(self, n_samples: int, size: int, every: int) -> float:
+        """Number of rows to score."""
+        factor = self.overhead * every / FORWARD_SHARE if self.pool_factor is None else self.pool_factor
+        return 0.0 if self.reuses_norms else min(n_samples, factor * size)
+
     def _check(self) -> None:
-        check_choice(self.method, "method", _METHODS)
-        check_choice(self.scores, "scores", _SCORES)
+        super()._check()
+        check_positive(self.overhead, "overhead")  # not None
         check_min_per_class(self.min_per_class, self.per_class)
-        for name, (low, high, limits) in _LIMITS.items():
-            value = getattr(self, name)
-            if value is None and name != "overhead":
-                continue
-            if isinstance(value, bool) or not isinstance(value, Real):
-                raise InvalidTypeError(f"{name} = {value!r} must be a number {limits}.")
-            if not low <= float(value) <= high:
-                raise InvalidInputError(f"{name} = {value} must be a number {limits}.")
         if self.pool is not None and not isinstance(self.pool, Strategy):
             raise InvalidTypeError(f"pool = {self.pool!r} is not a strategy: it must have a method select.")
         if self.reuses_norms and (self.pool is not None or self.pool_factor is not None or self.automatic):
             raise InvalidInputError(
                 "pool, pool_factor and automatic do not apply to scores = 'seen', which cost nothing and use all rows."
             )
-        if self.select_every is not None:
-            check_count(self.select_every, "select_every")
 
     def settled(self, context: SelectionContext) -> _Settled:
         """The settings, with None replaced by the defaults for this loss and number of epochs between two draws."""
@@ -208,8 +190,7 @@ class AdaptiveCoreset(Selector):
         if count > factor * size / 4:
             return Report(context.epoch, 0, 1.0, None)
         gradients = context.gradients_of(rng.permutation(context.n_samples)[:count]).double()
-        gain = gain_of(gradients, np.ones(len(gradients)), mix)
-        return Report(context.epoch, len(gradients), gain, None)
+        return Report(context.epoch, len(gradients), gain_of(gradients, np.ones(len(gradients)), mix), None)
 
     def _draw(
         self, context: SelectionContext, size: int, rng: np.random.Generator, probe: Report | None
@@ -237,19 +218,18 @@ class AdaptiveCoreset(Selector):
             inclusion = inclusion_probabilities(shares, size)
             variance = two_stage_variance(gradients, norms, weights, inclusion, n, size)
             found = f"variance of unbiased weights {variance}"
-        if variance is not None and not context.is_part:  # a remark for each class would be too many
-            whose = "variance" if correction == 1 else "unbiased weights would have a variance of"
-            remark = f"{whose} {variance.ratio:.2g} of a uniform draw's"
-        report = Report(context.epoch, len(rows), gain_of(gradients, weights, mix), variance)
-        self._note(context, report, found)
-        chosen = rows[drawn.indices]
-        return self._weighted(context, chosen, drawn.weights, weights[drawn.indices], correction, remark)
+            if not context.is_part:  # a remark for each class would be too many
+                whose = "variance" if correction == 1 else "unbiased weights would have a variance of"
+                remark = f"{whose} {variance.ratio:.2g} of a uniform draw's"
+        self._note(
+            context, Report(context.epoch, len(rows), gain_of(gradients, weights, mix), variance), found
+        )
+        return self._weighted(context, rows, weights, drawn, correction, remark)
 
     def _draw_by_seen(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Coreset:
         """Draw by norms of earlier models: weights are unbiased for any scores, but the variance is unknown."""
-        seen = context.seen()
-        met = np.zeros(0, dtype=bool) if seen is None else np.isfinite(seen)
-        if seen is None or not met.any():
+        seen, weights = context.seen(), context.sizes
+        if seen is None or np.isnan(seen).all():
             if context.epoch > 0 and not context.shared.setdefault(_WARNED, False):
                 context.shared[_WARNED] = True
                 logger.warning(
@@ -259,28 +239,26 @@ class AdaptiveCoreset(Selector):
                 )
             return self._model_free(context, size, rng, "model-free: training has met no sample yet")
         mix, correction, _, _ = self.settled(context)
+        met = np.isfinite(seen)
         norms = np.where(met, seen, seen[met].mean(dtype=np.float64)).astype(np.float64)
-        shares = draw_probabilities(norms, context.sizes, mix)
-        drawn = DrawTable(shares, context.sizes, rng).draw(size, self.method, rng)
-        squares = (context.sizes * norms) ** 2
+        shares = draw_probabilities(norms, weights, mix)
+        drawn = DrawTable(shares, weights, rng).draw(size, self.method, rng)
+        squares = (weights * norms) ** 2
         gain = len(norms) * float(squares.sum()) / float(np.sum(squares / shares)) if squares.any() else 1.0
         self._note(context, Report(context.epoch, int(met.sum()), gain, None), "scores seen in training")
-        chosen, remark = drawn.indices, "by what training saw"
-        return self._weighted(context, chosen, drawn.weights, context.sizes[chosen], correction, remark)
+        return self._weighted(
+            context, np.arange(len(norms)), weights, drawn, correction, "by what training saw"
+        )
 
     def _weighted(
-        self,
-        context: SelectionContext,
-        rows: Indices,
-        weights: Floats,
-        inputs: Floats,
-        correction: float,
-        remark: str,
+        self, context: SelectionContext, pool: Indices, inputs: Floats, drawn: Draw, power: float, remark: str
     ) -> Coreset:
-        """Rows and unbiased weights as a coreset, with the weights corrected as far as requested."""
-        guarantee = None if correction < 1 else Guarantee("sums")
-        weights = partly_corrected(weights, inputs, correction)
-        return self.coreset(context, rows, weights, remark, guarantee=guarantee)
+        r"""Rows of a pool of given weights as a coreset, with weights :math:`u \pi^{-c}` of the same sum."""
+        chosen, weights = drawn.indices, drawn.weights
+        if power == 1:
+            return self.coreset(context, pool[chosen], weights, remark, guarantee=Guarantee("sums"))
+        powers = inputs[chosen] * (weights / inputs[chosen]) ** power
+        return self.coreset(context, pool[chosen], powers * (weights.sum() / powers.sum()), remark)
 
     def _pooled(
         self, context: SelectionContext, n_pool: int, rng: np.random.Generator
@@ -305,10 +283,8 @@ class AdaptiveCoreset(Selector):
 
     def _note(self, context: SelectionContext, report: Report, found: str) -> None:
         self.reports(context).append(report)
-        logger.info(
-            "adaptive coreset, epoch %d: %d rows scored, gain %.3g; %s.",
-            *(report.epoch, report.pool, report.gain, found),
-        )
+        said = report.epoch, report.pool, report.gain, found
+        logger.info("adaptive coreset, epoch %d: %d rows scored, gain %.3g; %s.", *said)
 
 
 @dataclass(frozen=True, eq=False)
@@ -317,10 +293,7 @@ class _Part(Selector):
 
     whole: AdaptiveCoreset
     probe: Report | None
-
-    @property
-    def name(self) -> str:
-        return self.whole.name
+    name = AdaptiveCoreset.name
 
     def _select(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Coreset:
         return self.whole._draw(context, size, rng, self.probe)
@@ -332,11 +305,3 @@ def gain_of(gradients: Gradients, weights: Floats, mix: float) -> float:
     uniform = replacement_variance(gradients, norms, weights, np.full(n, 1 / n))
     own = replacement_variance(gradients, norms, weights, draw_probabilities(norms, weights, mix))
     return max(1.0, min(n, uniform / own)) if own > 0 else float(n if uniform > 0 else 1)
-
-
-def partly_corrected(weights: Floats, inputs: Floats, correction: float) -> Floats:
-    r"""Turn unbiased weights :math:`u / \pi` into :math:`u \pi^{-c}`, with the same sum."""
-    if correction == 1:
-        return weights
-    powers = inputs * (weights / inputs) ** correction
-    return powers * (weights.sum() / powers.sum())

@@ -139,7 +139,8 @@ class SelectionContext:
         self.class_output: int | None = None
         self.costs: dict[str, Cost] = {}
         self._seed = check_count(seed, "seed", 0)
-        self._path: tuple[int, ...] = ()  # numbers of the classes that lead to this part
+        # numbers from 1 of the classes that lead to this part: NumPy treats (s, t) and (s, t, 0) as the same seed
+        self._path: tuple[int, ...] = ()
         self._is_whole = True
         self._batch_size = check_count(batch_size, "batch_size")
         self._transform = transform
@@ -163,9 +164,8 @@ class SelectionContext:
 
     def at(self, epoch: int, model: torch.nn.Module | None = None) -> Self:
         """The context of a later moment: the same data and costs, but nothing known of the model."""
-        later = self.derived(epoch=check_count(epoch, "epoch", 0), _now={})
-        later.model = self.model if model is None else model
-        return later
+        model = self.model if model is None else model
+        return self.derived(epoch=check_count(epoch, "epoch", 0), model=model, _now={})
 
     def derived(self, **changes: Any) -> Self:
         """A copy with other attributes. It shares what is kept and the costs."""
@@ -175,11 +175,8 @@ class SelectionContext:
 
     def fixed_rng(self, tag: int, seed: int | None = None) -> np.random.Generator:
         """A generator that is the same throughout a run, for draws that are made once and kept."""
-        # NumPy treats (s, t) and (s, t, 0) as the same seed: count parts from 1
-        path = (place + 1 for place in self._path)
-        return np.random.default_rng(
-            (self._seed if seed is None else check_count(seed, "seed", 0), tag, *path)
-        )
+        seed = self._seed if seed is None else check_count(seed, "seed", 0)
+        return np.random.default_rng((seed, tag, *self._path))
 
     def kept(self, key: Any, compute: Callable[[], Any]) -> Any:
         """Compute something that depends on the data alone, once in a run. A key may be the strategy itself."""
@@ -250,7 +247,7 @@ class SelectionContext:
             if "gradients" in now:
                 now["gradients"] = now["gradients"].take(positions)
             part = self._part(positions, _kept=self.kept(("part", number), dict), _now=now)
-            part._path = (*self._path, number)
+            part._path = (*self._path, number + 1)
             part.class_output = label if isinstance(label, int) and label >= 0 else None
             yield positions, part
 
@@ -360,8 +357,8 @@ class SelectionContext:
         model = self.model
         if model is None:
             raise InvalidInputError("this strategy needs gradients: give the context a model (or gradients).")
-        first = next(model.parameters(), None)
-        device, kind = device_of(model), torch.get_default_dtype() if first is None else first.dtype
+        device = device_of(model)
+        kind = next((each.dtype for each in model.parameters()), torch.get_default_dtype())
 
         def placed(tensor: Any) -> Any:
             return tensor.to(device, kind) if tensor.is_floating_point() else tensor.to(device)

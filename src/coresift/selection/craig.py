@@ -47,6 +47,7 @@ class Craig(Selector):
     memory_limit: float = 512 * 2**20
     max_pairs: float = 1e10
 
+    n_passes: ClassVar[float] = 4.0
     checks: ClassVar[Checks] = {"memory_limit": check_positive, "max_pairs": check_positive}
 
     def _select(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Coreset:
@@ -81,6 +82,7 @@ class Distances:
         self._squares = self._gradients.sq_norms()
         self.candidates = candidates
         self.n = len(gradients)
+        self.block_rows = max(1, _BLOCK_BYTES // (8 * self.n))
         self.is_held = 8.0 * self.n * len(candidates) <= memory_limit
         self._matrix: Floats | None = None
         if self.is_held:
@@ -88,11 +90,6 @@ class Distances:
             for start in range(0, len(candidates), self.block_rows):
                 rows = slice(start, start + self.block_rows)
                 self._compute(candidates[rows], self._matrix[rows])
-
-    @property
-    def block_rows(self) -> int:
-        """Number of candidates per block."""
-        return max(1, _BLOCK_BYTES // (8 * self.n))
 
     def __call__(self, positions: Indices | slice) -> Floats:
         """Distances from some candidates (positions among them) to all points, (m, n). Do not modify them."""

@@ -19,7 +19,7 @@ from ..coresets.coreset import Coreset
 from ..coresets.geometry import MEDIAN_SAMPLE, kmeans_centers
 from .context import SelectionContext
 from .cover import nearest_centers
-from .inputs import Floats, Indices, class_positions, dense_centred
+from .inputs import Floats, Indices, dense_centred
 from .strategy import Checks, Selector, one_blas_thread
 
 _GROW = 3  # separates the stream of the draws from others of the same seed
@@ -84,11 +84,7 @@ class FixedCoreset(Selector):
     labels: bool = True
     seed: int | None = None
 
-    @property
-    def name(self) -> str:
-        """As it is registered."""
-        return "fixed-coreset"
-
+    name = "fixed-coreset"
     checks: ClassVar[Checks] = {
         **dict.fromkeys(("rounds", "max_centers", "max_pool", "n_components"), check_count),
         **dict.fromkeys(("ridge", "bandwidth"), check_positive),
@@ -116,7 +112,8 @@ class FixedCoreset(Selector):
                 if targets is not None and chosen.any():
                     residuals = self._residuals(features, targets, np.flatnonzero(chosen), scale, own)
                     scores = (residuals / (residuals.max() or 1.0)) ** self.power
-                    explained = _explained(residuals[~chosen], targets[~chosen])
+                    variance = targets[~chosen].var(axis=0).sum()
+                    explained = 1.0 - np.mean(residuals[~chosen] ** 2) / variance if variance > 0 else 1.0
                 chosen[self._drawn(scores, chosen, strata, int(count), own)] = True
         if explained is not None:
             is_little = explained < _LITTLE
@@ -157,30 +154,21 @@ class FixedCoreset(Selector):
         return found
 
 
-def _explained(residuals: Floats, targets: Floats) -> float:
-    """Share of the variance of targets that the proxy explains; negative if their mean would do better."""
-    variance = float(((targets - targets.mean(axis=0)) ** 2).sum())
-    return 1.0 - float((residuals**2).sum()) / variance if variance > 0 else 1.0
-
-
 def _targets(context: SelectionContext, pool: Indices, wanted: bool) -> tuple[Floats | None, Indices]:
     """Targets of the proxy, (n, k), or None without labels; and the number of each row's class."""
-    classes = np.zeros(len(pool), dtype=np.int64)
+    one_class = np.zeros(len(pool), dtype=np.int64)
     if not wanted or not context.has_labels:
-        return None, classes
+        return None, one_class
     labels = context.labels[pool]
-    positions = class_positions(labels) if labels.ndim == 1 and context.has_classes else {}
-    if positions and (labels.dtype.kind != "f" or _MANY * len(positions) <= len(pool)):
-        one_hot = np.zeros((len(pool), len(positions)))
-        for number, rows in enumerate(positions.values()):
-            classes[rows] = number
-            one_hot[rows, number] = 1.0
-        return one_hot, classes
+    if labels.ndim == 1 and context.has_classes:
+        names, classes = np.unique(labels, return_inverse=True)
+        if labels.dtype.kind != "f" or _MANY * len(names) <= len(pool):
+            return np.eye(len(names))[classes], classes
     values = labels.reshape(len(pool), -1).astype(np.float64)
     if not np.isfinite(values).all():
         raise InvalidInputError("y contains NaN or infinity; the proxy needs finite targets.")
     spread = values.std(axis=0)
-    return (values - values.mean(axis=0)) / np.where(spread > 0, spread, 1.0), classes
+    return (values - values.mean(axis=0)) / np.where(spread > 0, spread, 1.0), one_class
 
 
 def _strata(features: Floats, classes: Indices, size: int, own: np.random.Generator) -> Indices:

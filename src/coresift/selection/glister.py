@@ -47,7 +47,7 @@ class Glister(Selector):
     refresh: int = 1
     bias_only: bool = False
     needs_validation: ClassVar[bool] = True
-
+    n_passes: ClassVar[float] = 4.0
     checks: ClassVar[Checks] = {"eta": check_positive, "refresh": check_count, "epsilon": check_probability}
 
     def _select(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Coreset:
@@ -74,16 +74,12 @@ class LookAhead:
     def __init__(self, validation: Validation, eta: float, *, bias_only: bool = False) -> None:
         given = validation.gradients
         self._gradients = given.of_bias() if bias_only else given
+        self.width = self._gradients.width
         # sums thousands of small steps: in double precision, although each step has the model's
         self._outputs = validation.outputs.astype(np.float64)
         self._residuals_at = validation.residuals_at
         self.eta = eta
         self.can_move = validation.residuals_at is not None and (bias_only or given.inputs is not None)
-
-    @property
-    def width(self) -> int:
-        """Length of one gradient."""
-        return self._gradients.width
 
     def gradient(self) -> Array:
         """Gradient of the mean loss."""
@@ -93,22 +89,16 @@ class LookAhead:
         """Take a step of size eta against the sum of some gradients."""
         if not self.can_move or self._residuals_at is None:
             return
-        inputs, bias = self._gradients.inputs, self._gradients.bias
+        inputs = self._gradients.inputs
         if inputs is None:
             self._outputs -= self.eta * step.total()
         elif step.inputs is not None:  # of low rank
-            through = inputs @ step.inputs.T
-            if bias:
-                through += 1.0
-            self._outputs -= through @ (self.eta * step.residuals)
+            self._outputs -= inputs @ step.inputs.T @ (self.eta * step.residuals)
         else:
-            matrix = self.eta * step.total().reshape(self._gradients.shape)
-            self._outputs -= inputs @ matrix[:, : inputs.shape[1]].T
-            if bias:
-                self._outputs -= matrix[:, -1]
+            self._outputs -= inputs @ (self.eta * step.total()).reshape(self._gradients.shape).T
         kind = self._gradients.residuals.dtype
         residuals = self._residuals_at(self._outputs.astype(kind)).astype(kind, copy=False)
-        self._gradients = Gradients(residuals, inputs, bias)
+        self._gradients = Gradients(residuals, inputs)
 
 
 def greedy(

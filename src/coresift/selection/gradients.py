@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,28 +17,26 @@ Array = NDArray[np.floating[Any]]
 
 @dataclass(frozen=True, eq=False)
 class Gradients:
-    r"""Gradients :math:`a_i = r_i \, (h_i, 1)^\top` of n samples, stored as factors.
+    r"""Gradients :math:`a_i = r_i h_i^\top` of n samples, stored as factors.
 
-    The loss of sample i, as a function of a linear layer :math:`z = W h + b`, has the gradient :math:`r_i h_i^\top` in
-    W and :math:`r_i` in b, with the residual :math:`r_i = \partial \ell_i / \partial z` (softmax - onehot for cross
-    entropy). Hence
+    The loss of sample i, as a function of a linear layer :math:`z = W h`, has the gradient :math:`r_i h_i^\top`, with
+    the residual :math:`r_i = \partial \ell_i / \partial z` (softmax - onehot for cross entropy). A bias is a weight of
+    an input that is always 1. Hence
 
-    .. math:: a_i \cdot a_j = (r_i \cdot r_j)(h_i \cdot h_j + 1),
+    .. math:: a_i \cdot a_j = (r_i \cdot r_j)(h_i \cdot h_j),
 
-    in O(C + H) instead of O(C H) time, with n (C + H) numbers stored instead of n C (H + 1).
+    in O(C + H) instead of O(C H) time, with n (C + H) numbers stored instead of n C H.
 
     Parameters
     ----------
     residuals : (n, C) array
     inputs : (n, H) array or None
-        Inputs of the layer. None: the gradient is the residual alone (that of the bias, or any flat vector).
-    bias : bool
-        Whether the layer has a bias: the 1 above. Ignored without inputs.
+        Inputs of the layer, the last of them 1 if it has a bias. None: the gradient is the residual alone (that of the
+        bias, or any flat vector).
     """
 
     residuals: Array
     inputs: Array | None = None
-    bias: bool = True
 
     def __post_init__(self) -> None:
         for name, value in (("residuals", self.residuals), ("inputs", self.inputs)):
@@ -58,16 +57,13 @@ class Gradients:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Shape of one gradient: outputs, and inputs with the bias."""
-        if self.inputs is None:
-            return self.residuals.shape[1], 1
-        return self.residuals.shape[1], self.inputs.shape[1] + self.bias
+        """Shape of one gradient: outputs and inputs."""
+        return self.residuals.shape[1], 1 if self.inputs is None else self.inputs.shape[1]
 
     @property
     def width(self) -> int:
         """Length of one gradient."""
-        outputs, inputs = self.shape
-        return outputs * inputs
+        return math.prod(self.shape)
 
     def is_finite(self) -> bool:
         """Whether no factor is NaN or infinite."""
@@ -75,74 +71,51 @@ class Gradients:
 
     def take(self, rows: NDArray[np.integer[Any]] | slice) -> Gradients:
         """Gradients of some samples."""
-        return self._each(lambda factor: factor[rows])
+        return Gradients(self.residuals[rows], None if self.inputs is None else self.inputs[rows])
 
     def double(self) -> Gradients:
         """Convert to float64."""
-        return self._each(lambda factor: factor.astype(np.float64, copy=False))
-
-    def _each(self, change: Callable[[Array], Array]) -> Gradients:
-        inputs = None if self.inputs is None else change(self.inputs)
-        return Gradients(change(self.residuals), inputs, self.bias)
+        inputs = None if self.inputs is None else self.inputs.astype(np.float64, copy=False)
+        return Gradients(self.residuals.astype(np.float64, copy=False), inputs)
 
     def of_bias(self) -> Gradients:
         """Gradients with respect to the bias only."""
         return Gradients(self.residuals)
 
     def of_output(self, output: int) -> Gradients:
-        """Gradients with respect to one row of the layer: its weights and its bias."""
-        return Gradients(self.residuals[:, output : output + 1], self.inputs, self.bias)
+        """Gradients with respect to one row of the layer."""
+        return Gradients(self.residuals[:, output : output + 1], self.inputs)
 
     def dense(self) -> Array:
-        """The products, (n, width): for each output its inputs, then its bias."""
+        """The products, (n, width): for each output its inputs."""
         if self.inputs is None:
             return self.residuals
-        parts = np.empty((len(self), *self.shape), dtype=np.result_type(self.residuals, self.inputs))
-        np.multiply(
-            self.residuals[:, :, None], self.inputs[:, None, :], out=parts[:, :, : self.inputs.shape[1]]
-        )
-        if self.bias:
-            parts[:, :, -1] = self.residuals
-        return parts.reshape(len(self), -1)
+        return (self.residuals[:, :, None] * self.inputs[:, None, :]).reshape(len(self), -1)
 
     def products(self, other: Gradients, out: Array | None = None) -> Array:
         """Inner products with other gradients, (len(other), n)."""
         grams: Array = np.matmul(other.residuals, self.residuals.T, out=out)
         if self.inputs is not None and other.inputs is not None:
-            through = other.inputs @ self.inputs.T
-            if self.bias:
-                through += 1.0
-            grams *= through
+            grams *= other.inputs @ self.inputs.T
         return grams
 
     def sq_norms(self) -> Array:
         """Squared norms, (n,)."""
         squares = np.einsum("ij,ij->i", self.residuals, self.residuals)
         if self.inputs is not None:
-            squares *= np.einsum("ij,ij->i", self.inputs, self.inputs) + float(self.bias)
+            squares *= np.einsum("ij,ij->i", self.inputs, self.inputs)
         return squares
 
     def along(self, direction: Array) -> Array:
         """Inner products with a vector of ``width`` numbers, (n,)."""
-        matrix = direction.reshape(self.shape)
         if self.inputs is None:
-            return self.residuals @ matrix[:, 0]
-        n_inputs = self.inputs.shape[1]
-        through = self.inputs @ matrix[:, :n_inputs].T  # (n, C)
-        if self.bias:
-            through += matrix[:, n_inputs]
-        return np.einsum("ij,ij->i", self.residuals, through)
+            return self.residuals @ direction
+        return np.einsum("ij,ij->i", self.residuals, self.inputs @ direction.reshape(self.shape).T)
 
     def total(self, weights: Array | None = None) -> Array:
         """Sum, or weighted sum: a vector of ``width`` numbers."""
         residuals = self.residuals if weights is None else self.residuals * weights[:, None]
-        if self.inputs is None:
-            return residuals.sum(axis=0)
-        parts = np.empty(self.shape, dtype=np.result_type(residuals, self.inputs))
-        parts[:, : self.inputs.shape[1]] = residuals.T @ self.inputs
-        if self.bias:
-            parts[:, -1] = residuals.sum(axis=0)
-        return parts.reshape(-1)
+        return residuals.sum(axis=0) if self.inputs is None else (residuals.T @ self.inputs).reshape(-1)
 
     def means(self, groups: Sequence[NDArray[np.int64]]) -> Gradients:
         """Mean gradient of each group of samples, as flat vectors: a mean of products is not a product."""

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar
 
 import numpy as np
 
-from .._errors import InvalidInputError
 from .._progress import logger
+from .._validation import LARGEST_MAGNITUDE, check_number
 from ..coresets.coreset import Coreset
 from .context import SelectionContext
 from .gradients import Array, Gradients
 from .inputs import Floats, Indices
-from .strategy import Selector, one_blas_thread
+from .strategy import Checks, Selector, one_blas_thread
 
 _REFRESH = 64  # changes after which an inverse is recomputed, as rounding errors accumulate
 _DEPENDENT = 1e-10  # an atom with a smaller part (squared) outside the span of the others adds nothing
@@ -47,10 +49,10 @@ class GradMatch(Selector):
     own_output: bool = True
     tol: float = 1e-10
 
-    def _check(self) -> None:
-        for name in ("ridge", "tol"):
-            if not 0 <= getattr(self, name) < np.inf:
-                raise InvalidInputError(f"{name} = {getattr(self, name)} must be a number of at least 0.")
+    n_passes: ClassVar[float] = 4.0
+    checks: ClassVar[Checks] = dict.fromkeys(
+        ("ridge", "tol"), partial(check_number, at_least=0.0, at_most=LARGEST_MAGNITUDE)
+    )
 
     def atoms(self, context: SelectionContext) -> Gradients:
         """The gradients to match."""
@@ -134,9 +136,8 @@ class _Pursuit:
         if not self.system.insert(self.count):
             return False
         self.count += 1
-        for _ in range(
-            3 * self.count + 10
-        ):  # each round lowers the objective; the limit guards against rounding
+        # each round lowers the objective; the limit guards against rounding
+        for _ in range(3 * self.count + 10):
             self._descend()
             resting = np.setdiff1d(np.arange(self.count), self.system.passive, assume_unique=True)
             if not len(resting):
@@ -185,7 +186,7 @@ class _GramSystem(_System):
     def __init__(self, rows: Floats, target: Array, ridge: float) -> None:
         super().__init__(rows, target, ridge)
         self.inverse: Array = np.empty((0, 0))
-        self.moments = np.empty(0)  # A b
+        self.moments = np.zeros(len(rows))  # products of all rows with b
 
     def insert(self, position: int) -> bool:
         atom = self.rows[position]
@@ -195,15 +196,12 @@ class _GramSystem(_System):
         beyond = own - float(along @ carried)  # Schur complement: squared distance to the span, plus ridge
         if beyond <= _DEPENDENT * own:
             return False
-        p = len(self.passive)
-        bordered = np.empty((p + 1, p + 1))
-        bordered[:p, :p] = self.inverse
-        bordered[:p, :p] += np.multiply.outer(carried / beyond, carried)
-        bordered[:p, p] = bordered[p, :p] = -carried / beyond
-        bordered[p, p] = 1.0 / beyond
+        column = np.append(carried, -1.0)
+        bordered = np.multiply.outer(column / beyond, column)
+        bordered[:-1, :-1] += self.inverse
         self.inverse = bordered
         self.passive.append(position)
-        self.moments = np.append(self.moments, atom @ self.target)
+        self.moments[position] = atom @ self.target
         self._refresh()
         return True
 
@@ -212,12 +210,11 @@ class _GramSystem(_System):
         pivot = self.inverse[place, place]
         reduced = np.delete(np.delete(self.inverse, place, axis=0), place, axis=1)
         self.inverse = reduced - np.multiply.outer(column / pivot, column)
-        self.moments = np.delete(self.moments, place)
         del self.passive[place]
         self._refresh()
 
     def solve(self) -> Floats:
-        return self.inverse @ self.moments
+        return self.inverse @ self.moments[self.passive]
 
     def _refresh(self) -> None:
         if self._is_due():

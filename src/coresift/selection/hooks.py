@@ -102,18 +102,14 @@ def layer_pass(model: torch.nn.Module, batches: Batches, loss: str | Loss, layer
     compute = per_sample_loss(loss)
     with undisturbed(model), torch.no_grad():
         chosen = linear_layer(model, layer, next(batches())[0][:2])
-        has_bias = chosen is None or chosen.bias is not None
         if chosen is None:
             logger.info(
                 "%s does not end in a linear layer: using gradients in its outputs.", type(model).__name__
             )
-            parts = [_output_batch(model, x, y, compute) for x, y in batches()]
-        else:
-            with _caught_calls(chosen) as calls:
-                parts = [_layer_batch(model, x, y, compute, calls, layer, has_bias) for x, y in batches()]
+        with _caught_calls(chosen) as calls:
+            parts = [_batch_pass(model, chosen, calls, compute, x, y) for x, y in batches()]
     residuals, inputs, outputs, targets, is_output = zip(*parts, strict=True)
-    factors = None if inputs[0] is None else np.concatenate(inputs)
-    gradients = Gradients(np.concatenate(residuals), factors, has_bias)
+    gradients = Gradients(np.concatenate(residuals), None if inputs[0] is None else np.concatenate(inputs))
     if not gradients.is_finite():
         raise InvalidInputError(
             "the gradients contain NaN or infinity: the model has diverged, or its inputs are not finite."
@@ -134,52 +130,44 @@ def _caught_calls(layer: Any) -> Iterator[list[tuple[Any, Any, Any]]]:
         calls.append((given[0].detach(), caught, caught.clone()))  # a copy, as in-place layers may follow
         return calls[-1][2]
 
-    handle = layer.register_forward_hook(catch)
-    try:
+    with ExitStack() as stack:
+        if layer is not None:
+            stack.callback(layer.register_forward_hook(catch).remove)
         yield calls
-    finally:
-        handle.remove()
 
 
-def _layer_batch(
-    model: Any, x: Any, y: Any, compute: Loss, calls: list[Any], layer: str | None, has_bias: bool
-) -> tuple[Any, ...]:
+def _batch_pass(model: Any, layer: Any, calls: list[Any], compute: Loss, x: Any, y: Any) -> tuple[Any, ...]:
     """Residuals, inputs, outputs of the layer, targets, and whether these outputs are the model's."""
     torch = load_torch()
     calls.clear()
     with torch.no_grad():  # restores the mode that the hook changes
         output = only_tensor(model(x))
-        if not calls:
-            raise InvalidInputError(f"layer = {layer!r} took no part in the model's forward pass.")
-        slopes = torch.autograd.grad(_one_each(compute(output, y)).sum(), [caught for _, caught, _ in calls])
+        if layer is None:  # as if a bias were added to the outputs
+            output = output.detach().requires_grad_()
+            calls.append((None, output, output))
+            torch.set_grad_enabled(True)
+        elif not calls:
+            name = next(path for path, module in model.named_modules() if module is layer)
+            raise InvalidInputError(f"layer = {name!r} took no part in the model's forward pass.")
+        losses = compute(output, y)
+        if losses.ndim == 0:
+            raise InvalidInputError("the loss reduces over the samples; it must return one loss per sample.")
+        slopes = torch.autograd.grad(losses.sum(), [caught for _, caught, _ in calls])
     is_output = len(calls) == 1 and output is calls[0][2] and output.ndim == 2
-    residuals, inputs = layer_factors([given for given, _, _ in calls], slopes, len(x), has_bias)
+    residuals, inputs = layer_factors(layer, [given for given, _, _ in calls], slopes, len(x))
     return residuals, inputs, _numpy(calls[-1][1].reshape(len(x), -1)), y, is_output
 
 
-def _output_batch(model: Any, x: Any, y: Any, compute: Loss) -> tuple[Any, ...]:
-    """The same in the outputs of the model: gradients of a bias that is added to them."""
-    torch = load_torch()
-    output = only_tensor(model(x)).detach().requires_grad_()
-    with torch.enable_grad():
-        (slope,) = torch.autograd.grad(_one_each(compute(output, y)).sum(), output)
-    flat = _numpy(slope.reshape(len(x), -1)), None, _numpy(output.reshape(len(x), -1))
-    return *flat, y, output.ndim == 2
-
-
-def _one_each(losses: Any) -> Any:
-    if losses.ndim == 0:
-        raise InvalidInputError("the loss reduces over the samples; it must return one loss per sample.")
-    return losses
-
-
 def layer_factors(
-    given: Sequence[Any], slopes: Sequence[Any], n: int, has_bias: bool
+    layer: Any, given: Sequence[Any], slopes: Sequence[Any], n: int
 ) -> tuple[np.ndarray, np.ndarray | None]:
-    """Residuals and inputs of a layer that ran once on vectors; otherwise the products, summed over its calls."""
+    """Residuals and inputs of a linear layer that ran once on vectors; otherwise the products, summed over its calls.
+
+    Without a linear layer: the residuals of the last call.
+    """
     torch = load_torch()
-    if len(given) == 1 and given[0].ndim == 2 and len(given[0]) == n:
-        return _numpy(slopes[0]), _numpy(given[0])
+    if not isinstance(layer, torch.nn.Linear):
+        return _numpy(slopes[-1].reshape(n, -1)), None
     for tensor in given:
         if tensor.ndim < 2 or len(tensor) != n:
             raise InvalidInputError(
@@ -190,8 +178,10 @@ def layer_factors(
         torch.cat([tensor.reshape(n, -1, tensor.shape[-1]) for tensor in tensors], dim=1)
         for tensors in (given, slopes)
     )  # (n, places, H), (n, places, C)
-    if has_bias:
+    if layer.bias is not None:
         inputs = torch.cat([inputs, torch.ones_like(inputs[..., :1])], dim=2)
+    if len(given) == 1 and given[0].ndim == 2:
+        return _numpy(residuals[:, 0]), _numpy(inputs[:, 0])
     return _numpy(torch.einsum("npc,nph->nch", residuals, inputs).reshape(n, -1)), None
 
 

@@ -88,9 +88,14 @@ def _guarded(loss: Loss) -> Loss:
 
     def guarded(outputs: Any, targets: Any) -> Any:
         # a class derived from PyTorch's may need more numbers in its targets than there are outputs
-        is_alike = own is not None or targets.numel() == outputs.numel()
-        if inherited in (Kind.NUMBERS, Kind.SWITCHES) and is_alike:
-            targets = _of_shape(targets, outputs)
+        fits = targets.numel() == outputs.numel()
+        if inherited in (Kind.NUMBERS, Kind.SWITCHES) and (fits or own is not None):
+            if not fits:
+                raise InvalidInputError(
+                    f"targets have shape {tuple(targets.shape)} and outputs {tuple(outputs.shape)}: one target is "
+                    "needed for each output."
+                )
+            targets = targets.reshape(outputs.shape).to(outputs.dtype)  # (n,) beside (n, 1) would make (n, n)
         elif own is Kind.CLASSES and targets.ndim == outputs.ndim - 1 and not targets.is_floating_point():
             targets = targets.long()
         if own is Kind.CLASSES and outputs.ndim == 2 and outputs.shape[1] == 1:
@@ -116,13 +121,3 @@ def _guarded(loss: Loss) -> Loss:
         return losses
 
     return guarded
-
-
-def _of_shape(targets: Any, outputs: Any) -> Any:
-    """Give targets the shape of the outputs: (n,) beside (n, 1) would broadcast to (n, n)."""
-    if targets.numel() != outputs.numel():
-        raise InvalidInputError(
-            f"targets have shape {tuple(targets.shape)} and outputs {tuple(outputs.shape)}: one target is needed for "
-            "each output."
-        )
-    return targets.reshape(outputs.shape).to(outputs.dtype)

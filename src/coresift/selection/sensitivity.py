@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,12 +13,12 @@ from .._validation import check_choice
 from ..coresets import LaplacianCoreset, RBFCoreset
 from ..coresets.coreset import Coreset
 from .context import SelectionContext
-from .strategy import Selector
+from .strategy import Checks, Selector
 from .wrappers import PerClass, check_min_per_class
 
 _FIT = 2  # separates the stream of the fit from others of the same seed
+_OF_THE_FIT = ("bound", "bandwidth", "n_cells", "max_exact")  # settings that the estimators share
 _OF_THE_DRAW = ("method", "per_class", "min_per_class")  # settings that the fit does not depend on
-_METHODS = ("keys", "systematic", "iid")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -35,8 +35,12 @@ class _Sensitivity(Selector):
     n_cells: int = 64
     max_exact: int | None = 20_000
 
+    _kind: ClassVar[Any]
+    _own: ClassVar[str]  # a setting that only this estimator has
+    checks: ClassVar[Checks] = {"method": partial(check_choice, choices=("keys", "systematic", "iid"))}
+
     def _check(self) -> None:
-        check_choice(self.method, "method", _METHODS)
+        super()._check()
         check_min_per_class(self.min_per_class, self.per_class)
 
     def _select(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Coreset:
@@ -57,8 +61,9 @@ class _Sensitivity(Selector):
 
         return self.once(context, fit, ignore=_OF_THE_DRAW)
 
-    @abstractmethod
-    def _estimator(self, rng: np.random.Generator) -> Any: ...
+    def _estimator(self, rng: np.random.Generator) -> Any:
+        settings = {name: getattr(self, name) for name in (*_OF_THE_FIT, self._own)}
+        return self._kind(**settings, random_state=rng)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -88,16 +93,7 @@ class RBF(_Sensitivity):
     """
 
     radius: float = 1.0
-
-    def _estimator(self, rng: np.random.Generator) -> Any:
-        return RBFCoreset(
-            self.radius,
-            bandwidth=self.bandwidth,
-            bound=self.bound,
-            n_cells=self.n_cells,
-            max_exact=self.max_exact,
-            random_state=rng,
-        )
+    _kind, _own = RBFCoreset, "radius"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -114,13 +110,4 @@ class Laplacian(_Sensitivity):
     """
 
     metric: Any = "euclidean"
-
-    def _estimator(self, rng: np.random.Generator) -> Any:
-        return LaplacianCoreset(
-            metric=self.metric,
-            bandwidth=self.bandwidth,
-            bound=self.bound,
-            n_cells=self.n_cells,
-            max_exact=self.max_exact,
-            random_state=rng,
-        )
+    _kind, _own = LaplacianCoreset, "metric"

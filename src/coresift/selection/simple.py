@@ -26,10 +26,7 @@ class Full(Selector):
 class AdaptiveRandom(Selector):
     """A uniform draw without repeats, new at every selection; each sample weighs n / budget, so the sum is n."""
 
-    @property
-    def name(self) -> str:
-        """Name recorded in ``Coreset.method``."""
-        return "adaptive-random"
+    name = "adaptive-random"
 
     def _select(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Coreset:
         return uniform_coreset(context.n_samples, size, rng, sample_weight=context.sizes, method=self.name)

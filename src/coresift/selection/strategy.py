@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
@@ -24,9 +23,9 @@ Checks = Mapping[str, Callable[[Any, str], Any]]  # validators of settings, whic
 class Strategy(Protocol):
     """Anything that selects. :class:`Selector` is a convenient base, but not required.
 
-    A training loop reads three optional attributes of a strategy, or of the strategy it wraps (``.strategy``):
-    ``needs_validation`` (hold out a validation split), ``reuses_norms`` (record gradient norms while training) and
-    ``phases(n_epochs, fraction)`` (train on all data first).
+    Optional attributes of a strategy, or of the strategy it wraps (``.strategy``): ``needs_validation`` (hold out a
+    validation split), ``reuses_norms`` (record gradient norms while training), ``phases(n_epochs, fraction)`` (train on
+    all data first) and ``rows_passed(n_samples, size, every)`` (the estimated cost of a selection).
     """
 
     def select(self, context: SelectionContext, budget: int | float, rng: np.random.Generator) -> Coreset:
@@ -54,6 +53,13 @@ class Selector(ABC):
     """
 
     checks: ClassVar[Checks] = {}
+    n_passes: ClassVar[float] = (
+        0.0  # cost of a selection in forward passes over the data; 0: does not use the model
+    )
+
+    def rows_passed(self, n_samples: int, size: int, every: int) -> float:
+        """Estimate the cost of one selection, in samples passed through the model; 0 if it does not use the model."""
+        return self.n_passes * n_samples
 
     def select(self, context: SelectionContext, budget: int | float, rng: np.random.Generator) -> Coreset:
         """Select items of the context.
@@ -163,11 +169,12 @@ def asks_for(strategy: Any, what: str) -> bool:
     return False
 
 
+def rows_passed(strategy: Any, n_samples: int, size: int, every: int) -> float:
+    """The cost of a selection that a strategy declares, in samples passed through the model; 0 if it declares none."""
+    own = getattr(strategy, "rows_passed", None)
+    return 0.0 if own is None else own(n_samples, size, every)
+
+
 def name_of(strategy: Any) -> str:
     """Name of any strategy, also of one without a ``name``."""
     return getattr(strategy, "name", type(strategy).__name__.lower())
-
-
-def rounded_up(value: float) -> int:
-    """Round up, allowing for rounding errors: 0.1 * 30 is a little above 3 in floats."""
-    return math.ceil(value * (1.0 - 1e-12))

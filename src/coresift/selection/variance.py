@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .._errors import InvalidInputError
-from .gradients import Gradients
+from .gradients import Array, Gradients
 from .inputs import Floats, Indices
 
 _ROUNDING = 1e-12  # a difference of sums below this share of the squares counts as zero
@@ -69,10 +69,7 @@ def inclusion_probabilities(shares: Floats, size: int) -> Floats:
 
 def replacement_variance(gradients: Gradients, norms: Floats, weights: Floats, shares: Floats) -> float:
     r"""The exact variance of m independent draws, times m: :math:`\sum (u_i |a_i|)^2 / p_i - |A|^2`."""
-    total = gradients.total(weights)
-    squares = float(np.sum((weights * norms) ** 2 / shares))
-    spread = squares - float(total @ total)
-    return spread if spread > _ROUNDING * squares else 0.0
+    return _spread(np.sum((weights * norms) ** 2 / shares), gradients.total(weights), 1.0)
 
 
 def draw_variance(gradients: Gradients, norms: Floats, weights: Floats, inclusion: Floats) -> float:
@@ -89,24 +86,21 @@ def draw_variance(gradients: Gradients, norms: Floats, weights: Floats, inclusio
     n = len(norms)
     if n < 2 or total <= 0:
         return 0.0
-    centre = gradients.total(weights * (1.0 - inclusion))
-    squares = float(np.sum((1.0 - inclusion) / inclusion * (weights * norms) ** 2))
-    spread = squares - float(centre @ centre) / total
-    return spread * n / (n - 1) if spread > _ROUNDING * squares else 0.0
+    squares = np.sum((1.0 - inclusion) / inclusion * (weights * norms) ** 2)
+    return _spread(squares, gradients.total(weights * (1.0 - inclusion)), total) * n / (n - 1)
+
+
+def _spread(squares: float, total: Array, count: float) -> float:
+    """Sum of squares minus the square of a sum over a count; zero if it may be rounding."""
+    spread = float(squares - total @ total / count)
+    return spread if spread > _ROUNDING * squares else 0.0
 
 
 @dataclass(frozen=True)
 class Variance:
     """Variances of an estimate of the full last-layer gradient, by this draw and by a uniform one of the same size.
 
-    Parameters
-    ----------
-    uniform : float
-        Variance of a uniform draw from all rows.
-    pool : float
-        Variance due to the pool, before any score is known.
-    inside : float
-        Variance of the draw inside the pool.
+    That of this draw is ``pool + inside``: due to the pool, before any score is known, and due to the draw inside it.
     """
 
     uniform: float
@@ -133,10 +127,7 @@ def two_stage_variance(
     """
     pool = len(norms)
     own = weights * (pool / n)
-    total = gradients.total(own)
-    squares = float(np.sum((own * norms) ** 2))
-    scatter = squares - float(total @ total) / pool
-    scatter = scatter / (pool - 1) if scatter > _ROUNDING * squares and pool > 1 else 0.0
+    scatter = _spread(np.sum((own * norms) ** 2), gradients.total(own), pool) / max(1, pool - 1)
     return Variance(
         uniform=n * n * (1 / size - 1 / n) * scatter,
         pool=n * n * (1 / pool - 1 / n) * scatter,

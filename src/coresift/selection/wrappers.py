@@ -19,7 +19,7 @@ from .context import SelectionContext
 from .gradients import Gradients, Validation
 from .inputs import Indices
 from .simple import Full
-from .strategy import Checks, Phases, Selector, Strategy, name_of, rounded_up
+from .strategy import Checks, Phases, Selector, Strategy, name_of, rows_passed
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +33,10 @@ class _Wrapper(Selector):
     def name(self) -> str:
         """Name of the wrapped strategy, with the suffix of the wrapper."""
         return name_of(self.strategy) + self.suffix
+
+    def rows_passed(self, n_samples: int, size: int, every: int) -> float:
+        """The cost of the wrapped strategy."""
+        return rows_passed(self.strategy, n_samples, size, every)
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,25 +140,21 @@ class BatchContext(SelectionContext):
 
     @property
     def labels(self) -> NDArray[Any]:
-        """Raise an error: mini-batches have no labels."""
         raise InvalidInputError(
             "a mini-batch has no class: write PerClass(PerBatch(...)), not PerBatch(PerClass(...))."
         )
 
     def features(self, embedding: Any = "raw", n_components: int = 50) -> Any:
-        """Means of the members' features."""
         whole = self._samples.features(embedding, n_components)
         return np.stack([np.asarray(whole[group].mean(axis=0)).ravel() for group in self._groups])
 
     def gradients(self, *, bias_only: bool = False, output: int | None = None) -> Gradients:
-        """Means of the members' gradients."""
         whole = self._samples.gradients
         return self.now(
             (bias_only, output), lambda: whole(bias_only=bias_only, output=output).means(self._groups)
         )
 
     def gradients_of(self, positions: Indices) -> Gradients:
-        """Mean gradients of the given batches."""
         return self.gradients().take(positions)
 
     def seen(self) -> NDArray[np.float32] | None:
@@ -166,7 +166,6 @@ class BatchContext(SelectionContext):
         return np.array([norms[group].mean() if len(group) else np.nan for group in met], dtype=np.float32)
 
     def validation(self) -> Validation:
-        """The validation loss of the samples."""
         return self._samples.validation()
 
 
@@ -193,7 +192,8 @@ class Warm(_Wrapper):
         """Number of epochs on all data, and on the subset."""
         self._check()
         check_count(n_epochs, "n_epochs")
-        return Phases(rounded_up(self.kappa * n_epochs * fraction), rounded_up((1.0 - self.kappa) * n_epochs))
+        shares = self.kappa * fraction, 1.0 - self.kappa
+        return Phases(*(check_budget(share, n_epochs, "share of the epochs") for share in shares))
 
     def select(self, context: SelectionContext, budget: int | float, rng: np.random.Generator) -> Coreset:
         """All samples in the epochs of the warm start; afterwards what the strategy selects."""

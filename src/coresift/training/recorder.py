@@ -10,14 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from .._containers import as_numpy
 from .._errors import InvalidInputError
 from ..selection.gradients import Gradients
 from ..selection.hooks import layer_factors, only_tensor
 
-_HELD_ROWS = (
-    4096  # rows collected before their norms are computed: one large product is cheaper than many small
-)
+_HELD_ROWS = 4096  # computed together: one large product is cheaper than many small ones
 
 
 class NormRecorder:
@@ -68,23 +65,20 @@ class NormRecorder:
         return np.concatenate(norms) if norms else np.zeros(0, dtype=np.float32)
 
     def _reduce(self) -> None:
-        has_bias = getattr(self.layer, "bias", None) is not None
-        lots = [self._lot(calls, weights, has_bias) for calls, weights in self._steps]
+        lots = [self._lot(calls, weights) for calls, weights in self._steps]
         self._steps, self._held = [], 0
         if not lots:
             return
         residuals, inputs, scales = zip(*lots, strict=True)
         vectors = None if inputs[0] is None else np.concatenate(inputs)
-        squares = Gradients(np.concatenate(residuals), vectors, has_bias).sq_norms()
+        squares = Gradients(np.concatenate(residuals), vectors).sq_norms()
         with np.errstate(invalid="ignore", over="ignore"):  # 0 times infinity where a weight is 0
             self._norms.append((np.sqrt(squares) * np.concatenate(scales)).astype(np.float32))
 
-    def _lot(self, calls: list[list[Tensor]], weights: Tensor, has_bias: bool) -> tuple[Any, Any, Any]:
+    def _lot(self, calls: list[list[Tensor]], weights: Tensor) -> tuple[Any, Any, Any]:
         used = [call for call in calls if len(call) == 2]  # the others do not reach the loss
         if not used:
             raise InvalidInputError(f"scores='seen': the loss does not depend on the layer {self.layer}.")
         given, slopes = zip(*used, strict=True)
         scale = (weights.sum() / weights).cpu().numpy()
-        if not isinstance(self.layer, nn.Linear):
-            return as_numpy(slopes[-1].flatten(1).float()), None, scale
-        return *layer_factors(given, slopes, len(weights), has_bias), scale
+        return *layer_factors(self.layer, given, slopes, len(weights)), scale

@@ -7,8 +7,10 @@ import pytest
 import torch
 
 from coresift.data import ArrayDataset, DatasetSplits
+from coresift.selection import AdaptiveCoreset, Laplacian, PerClass, registry
+from coresift.selection.strategy import rows_passed
 from coresift.training.models import MLP
-from paper.bench.planning import Speed, estimated_seconds, probe
+from paper.bench.planning import Speed, estimated_seconds, looks_at_model, probe
 from paper.bench.protocol import load_protocol
 
 
@@ -63,3 +65,19 @@ def test_an_estimate_believes_records_of_the_same_clock_only():
     for clock, is_believed in (("cpu", True), ("wall", False)):
         (found,) = estimated_seconds(protocol, [first], four_rows(), Speed(1e3, 1e3, clock), records)
         assert (found == 5000.0) == is_believed
+
+
+def test_every_strategy_declares_what_its_selection_costs():
+    """In samples passed through the model: a forward pass and three more for the greedy ones, or the pool."""
+    n, size, every = 10_000, 100, 5
+    cost = {name: rows_passed(strategy, n, size, every) for name, strategy in registry().items()}
+    greedy = {"GLISTER", "CRAIG", "CRAIGPB", "GRADMATCH", "GRADMATCHPB"}
+    pools = {"ADAPTIVE-CORESET", "ADAPTIVE-CORESET-AUTO"}
+    for name, found in cost.items():
+        plain = name.removesuffix("-WARM")
+        assert found == (4 * n if plain in greedy else 15 * size if plain in pools else 0), name
+        assert looks_at_model(name) == (plain in greedy | pools)
+    assert rows_passed(AdaptiveCoreset(), n, 1000, every) == n  # no more than all
+    assert rows_passed(AdaptiveCoreset(pool_factor=2.0), n, size, every) == 2 * size
+    assert rows_passed(PerClass(Laplacian()), n, size, every) == 0
+    assert rows_passed(object(), n, size, every) == 0  # declares nothing

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from coresift.core.circle import lower_bound_circle
+from paper.circle import lower_bound_circle
 
 
 def squared_distances(points):
