@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TypeAlias
 
 import numpy as np
@@ -17,6 +17,8 @@ import scipy.sparse as sp
 
 BLOCK_BYTES = 1 << 20  # a pass that reads each block a few times wants it in the second-level cache
 GEMM_BLOCK_BYTES = 1 << 25  # a pass that multiplies matrices wants blocks large enough for BLAS
+
+_vecdot = getattr(np, "vecdot", partial(np.einsum, "ij,ij->i"))  # NumPy 2 has it, up to three times as fast
 
 Matrix: TypeAlias = "np.ndarray | sp.csr_array"
 
@@ -31,7 +33,7 @@ def row_slices(n_rows: int, bytes_per_row: float, budget: int = BLOCK_BYTES) -> 
 def squared_norms(rows: Matrix) -> np.ndarray:
     """``|row|^2`` for each row."""
     if isinstance(rows, np.ndarray):
-        return np.einsum("ij,ij->i", rows, rows)
+        return _vecdot(rows, rows)
     return np.asarray(rows.multiply(rows).sum(axis=1)).ravel()
 
 
