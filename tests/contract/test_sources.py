@@ -208,7 +208,7 @@ def test_rows_weights_and_labels(rows: Rows) -> None:
 def test_chunks_are_small_and_pieces_are_read_in_any_order(
     rows: Rows, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rows_module, "CHUNK_BYTES", 64 * rows.row_bytes)
+    monkeypatch.setattr(rows_module, "READ_BYTES", 64 * rows.row_bytes)
     for piece in reversed(rows.pieces):
         start = piece.start
         for chunk in rows.read(piece):
@@ -223,7 +223,7 @@ def test_chunks_are_small_and_pieces_are_read_in_any_order(
 def test_blocks_of_all_kinds_are_equal(rows: Rows, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = [(start, min(64, N - start)) for start in range(0, N, 64)]
     assert [(block.start, block.n) for block in rows.blocks()] == expected
-    monkeypatch.setattr(rows_module, "CHUNK_BYTES", 37 * rows.row_bytes)
+    monkeypatch.setattr(rows_module, "READ_BYTES", 37 * rows.row_bytes)
     assert [(block.start, block.n) for block in rows.blocks()] == expected
     check_rows(rows)
 

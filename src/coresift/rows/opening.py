@@ -14,16 +14,11 @@ import numpy as np
 from .._containers import column_names, take_columns
 from .._errors import InvalidInputError, InvalidTypeError
 from .arrays import ArrayRows, NpyRows, open_npz
-from .columns import Wanted, need_pyarrow
 from .images import DEFAULT_SIZE, SUFFIXES, ImageRows, find_images
 from .rows import Rows, files_below, is_hidden
-from .tables import CsvRows, ParquetRows
+from .tables import CsvRows, ParquetRows, TableRows, Wanted, need_pyarrow
 
-_TABLES: dict[str, type[ParquetRows] | type[CsvRows]] = {
-    ".parquet": ParquetRows,
-    ".pq": ParquetRows,
-    ".csv": CsvRows,
-}
+_TABLES: dict[str, type[TableRows]] = {".parquet": ParquetRows, ".pq": ParquetRows, ".csv": CsvRows}
 _KNOWN = (*_TABLES, ".npy", ".npz", *SUFFIXES)
 
 
@@ -86,27 +81,33 @@ def open_rows(
 
 
 def _is_stored(data: Any) -> bool:
-    """Whether ``data`` names files, or is open already."""
+    """Whether ``data`` names files, is a FileSystemDataset of PyArrow, or is open already."""
     if isinstance(data, list | tuple):
         return bool(data) and all(isinstance(item, str | os.PathLike) for item in data)
-    return isinstance(data, str | os.PathLike | Rows) or _is_dataset(data)
-
-
-def _is_dataset(data: Any) -> bool:
-    """Whether ``data`` is a FileSystemDataset of PyArrow."""
-    return type(data).__module__.startswith("pyarrow") and hasattr(data, "files")
+    is_dataset = type(data).__module__.startswith("pyarrow") and hasattr(data, "files")
+    return is_dataset or isinstance(data, str | os.PathLike | Rows)
 
 
 def _open_stored(data: Any, wanted: Wanted, filesystem: Any, image_size: int) -> Rows:
-    if _is_dataset(data):
-        return _table(list(data.files), data.filesystem, wanted, "dataset")
-    if isinstance(data, str | os.PathLike):
-        return _open_path(os.fspath(data), wanted, filesystem, image_size)
-    paths = [os.fspath(item) for item in data]
-    name = ", ".join(paths[:3]) + (" ..." if len(paths) > 3 else "")
-    if filesystem is not None:
-        return _table(paths, filesystem, wanted, name)
-    return _open_files(paths, wanted, name, image_size)
+    if hasattr(data, "files"):
+        return _table(data.filesystem, list(data.files), wanted, "dataset")
+    if not isinstance(data, str | os.PathLike):
+        paths = [os.fspath(item) for item in data]
+        name = ", ".join(paths[:3]) + (" ..." if len(paths) > 3 else "")
+        if filesystem is not None:
+            return _table(filesystem, paths, wanted, name)
+        return _open_files(paths, wanted, name, image_size)
+    path = os.fspath(data)
+    if filesystem is not None or "://" in path:
+        return _table(*_remote_files(path, filesystem), wanted, path)
+    if os.path.isdir(path):
+        return _open_files(_data_below(path), wanted, path, image_size, root=path)
+    paths = [path]
+    if glob.has_magic(path) and not os.path.exists(path):
+        paths = sorted(glob.glob(path, recursive=True))
+        if not paths:
+            raise InvalidInputError(f"{path}: no file matches.")
+    return _open_files(paths, wanted, path, image_size)
 
 
 def _open_memory(data: Any, wanted: Wanted, sample_weight: Any, labels: Any) -> ArrayRows:
@@ -138,20 +139,6 @@ def _open_memory(data: Any, wanted: Wanted, sample_weight: Any, labels: Any) -> 
             labels = labels.astype(str)
     X = take_columns(data, [own[name] for name in chosen])
     return ArrayRows(X, sample_weight, labels, names=chosen)
-
-
-def _open_path(path: str, wanted: Wanted, filesystem: Any, image_size: int) -> Rows:
-    if filesystem is not None or "://" in path:
-        fs, paths = _remote_files(path, filesystem)
-        return _table(paths, fs, wanted, path)
-    root, paths = None, [path]
-    if os.path.isdir(path):
-        root, paths = path, _data_below(path)
-    elif glob.has_magic(path) and not os.path.exists(path):
-        paths = sorted(glob.glob(path, recursive=True))
-        if not paths:
-            raise InvalidInputError(f"{path}: no file matches.")
-    return _open_files(paths, wanted, path, image_size, root)
 
 
 def _data_below(folder: str) -> list[str]:
@@ -187,10 +174,10 @@ def _open_files(
         need_pyarrow()
         from pyarrow.fs import LocalFileSystem
 
-        return _table(paths, LocalFileSystem(), wanted, name)
+        return _table(LocalFileSystem(), paths, wanted, name)
     if kind == ".npy":
         _refuse_columns(wanted, name, also_label=True)
-        return NpyRows([Path(path) for path in paths], name)
+        return NpyRows(paths, name)
     if kind != ".npz":
         raise InvalidInputError(f"{name}: unknown kind of file {kind!r}; known are {', '.join(_KNOWN)}.")
     if len(paths) > 1:
@@ -208,7 +195,7 @@ def _refuse_columns(wanted: Wanted, name: str, *, also_label: bool = False) -> N
         )
 
 
-def _table(paths: list[str], filesystem: Any, wanted: Wanted, name: str) -> Rows:
+def _table(filesystem: Any, paths: list[str], wanted: Wanted, name: str) -> Rows:
     """Rows of tables on a file system of PyArrow: of Parquet files, if there are other files beside them."""
     kinds = {PurePosixPath(path).suffix.lower() for path in paths}
     kind = kinds.pop() if len(kinds) == 1 else ".parquet" if ".parquet" in kinds else None
