@@ -305,7 +305,7 @@ def test_arrays_of_weights_and_labels_belong_to_data_in_memory(tmp_path: Path) -
         open_rows(table().to_pandas(), weight="w", sample_weight=W)
     with pytest.raises(InvalidInputError, match="sample_weight has length 999, but X has 1000 rows"):
         open_rows(X, sample_weight=W[1:])
-    with pytest.raises(InvalidInputError, match=r"labels have shape \(999,\), but there are 1000 rows"):
+    with pytest.raises(InvalidInputError, match=r"1000 rows, but labels of shape \(999,\)"):
         open_rows(X, labels=Y[1:])
     with pytest.raises(InvalidInputError, match="labels must be integers or strings"):
         open_rows(X, labels=W)

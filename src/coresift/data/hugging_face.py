@@ -53,14 +53,12 @@ def from_hugging_face(data: Any, test: Any, options: Options) -> DatasetSplits:
 
 def _label_of(data: Any, wanted: str | None) -> str:
     columns: Sequence[str] = data.column_names
-    listed = ", ".join(columns)
+    listed, usual = ", ".join(columns), ", ".join(_LABELS)
     if wanted is not None and wanted not in columns:
         raise InvalidInputError(f"label = {wanted!r}: there are the columns {listed}.")
     found = wanted or next((name for name in _LABELS if name in columns), None)
     if found is None:
-        raise InvalidInputError(
-            f"label is missing: none of the columns {listed} is called {', '.join(_LABELS)}."
-        )
+        raise InvalidInputError(f"label is missing: none of the columns {listed} is called {usual}.")
     return found
 
 

@@ -196,7 +196,7 @@ def split_rows(y: np.ndarray, task: Task, test_fraction: float, seed: int, name:
     test = np.sort(np.concatenate([group[:k] for group, k in zip(groups, counts, strict=True)]))
     if len(test) == 0:
         raise InvalidInputError(
-            f"{name}: {n} samples are too few to split a test part of {test_fraction:g} from; give test data."
+            f"{name}: {n} samples are too few to split {test_fraction:g} off; give test data."
         )
     return np.setdiff1d(np.arange(n), test, assume_unique=True), test
 
@@ -227,11 +227,13 @@ def channel_statistics(x: np.ndarray) -> tuple[tuple[float, ...], tuple[float, .
     return tuple(means), tuple(deviations)
 
 
-def array_splits(name: str, train: Pair, test: Pair, task: Task, **known: Any) -> DatasetSplits:
-    """A data set from prepared arrays."""
+def array_splits(
+    name: str, train: Pair, test: Pair, task: Task = "classification", **known: Any
+) -> DatasetSplits:
+    """A data set from prepared arrays; by default the published parts of one with classes."""
     # tensors share memory with arrays, and PyTorch warns if it is read-only
     x, y, x_test, y_test = (np.require(array, requirements=["C", "W"]) for array in (*train, *test))
     n_classes = len(known.get("class_names") or ()) or int(y.max()) + 1 if task == "classification" else None
-    known.setdefault("n_classes", n_classes)
+    known = {"n_classes": n_classes, "preparation": "the published training and test parts"} | known
     parts = ArrayDataset(x, y), ArrayDataset(x_test, y_test)
     return DatasetSplits(name, *parts, task=task, input_shape=x.shape[1:], **known)

@@ -121,9 +121,7 @@ def _inputs(values: Any, what: str) -> tuple[np.ndarray, list[str]]:
         with np.errstate(over="ignore", invalid="ignore"):  # too large, signalling NaN
             narrow = x.astype(np.float32)
         if len(bad := np.argwhere(~np.isfinite(narrow))):
-            raise InvalidInputError(
-                f"{what}[{bad[0][0]}] holds {x[tuple(bad[0])]}; every number must be finite."
-            )
+            raise InvalidInputError(f"{what}[{bad[0][0]}] holds {x[tuple(bad[0])]}; it must be finite.")
         x = narrow if x.ndim == 4 else x
     elif x.ndim == 2:
         x = x.astype(np.float64)
@@ -133,9 +131,7 @@ def _inputs(values: Any, what: str) -> tuple[np.ndarray, list[str]]:
 def _checked_labels(values: Any, x: np.ndarray, name: str) -> np.ndarray:
     y = _numpy(values)
     if y.ndim == 0 or len(x) != len(y):
-        raise InvalidInputError(
-            f"{name}: y has shape {y.shape}, but x has {len(x)} rows; they must be equal."
-        )
+        raise InvalidInputError(f"{name}: y has shape {y.shape}, but x has {len(x)} rows.")
     return y
 
 
@@ -210,9 +206,7 @@ def _classes(y: np.ndarray, name: str) -> np.ndarray:
 
 def _floats(y: np.ndarray, name: str) -> np.ndarray:
     if y.dtype.kind not in "fiub" or y.ndim > 2:
-        raise InvalidInputError(
-            f"{name}: y is {y.dtype} of shape {y.shape}; targets are numbers, (n,) or (n, K)."
-        )
+        raise InvalidInputError(f"{name}: y is {y.dtype} {y.shape}; targets are numbers, (n,) or (n, K).")
     with np.errstate(over="ignore", invalid="ignore"):
         targets = y.astype(np.float32)
     if not np.isfinite(targets).all():
@@ -238,9 +232,7 @@ def from_table(path: Path, test: Path | None, options: Options) -> DatasetSplits
     If no column holds numbers, the only column of lists of numbers is used.
     """
     if options.label is None:
-        raise InvalidInputError(
-            f"{path}: label is missing; name the column that holds the labels or targets."
-        )
+        raise InvalidInputError(f"{path}: label is missing; name the column of the labels or targets.")
     places = [path] if test is None else [path, test]
     tables = [open_rows(place, label=options.label, training=True) for place in places]
     if tables[-1].names != tables[0].names:

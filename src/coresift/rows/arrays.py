@@ -46,9 +46,7 @@ class ArrayRows(Rows):
         if labels is not None:
             given = as_numpy(labels)
             if given.shape != (self.n,):
-                raise InvalidInputError(
-                    f"{name}: labels have shape {given.shape}, but there are {self.n} rows."
-                )
+                raise InvalidInputError(f"{name}: {self.n} rows, but labels of shape {given.shape}.")
             self._labels = encode_labels(given, f"{name}: label")
 
     def read(self, piece: Piece) -> Iterator[Block]:
@@ -104,9 +102,7 @@ def _map_npy(path: str) -> np.ndarray:
 
 def _checked(array: np.ndarray, where: str) -> np.ndarray:
     if array.ndim != 2 or 0 in array.shape:
-        raise InvalidInputError(
-            f"{where}: shape {array.shape}; rows and columns are needed, at least one of each."
-        )
+        raise InvalidInputError(f"{where}: shape {array.shape}; at least one row and one column are needed.")
     check_numeric(array.dtype, where)
     return array
 

@@ -135,8 +135,8 @@ class PoolEngine(Engine):
         self._pool = ProcessPoolExecutor(workers, context, initializer=_Worker.start, initargs=(rows,))
 
     def results(self, prototype: Any, tasks: list[Task], on_rows: OnRows) -> Iterator[Any]:
-        submit = partial(self._pool.submit, _Worker.run, prototype)
         try:
+            submit = partial(self._pool.submit, partial(_Worker.run, prototype))
             yield from _in_order(tasks, submit, 2 * self.n_workers, Future.result, on_rows)
         except BrokenProcessPool as error:
             raise CoresiftError(

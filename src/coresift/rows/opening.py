@@ -71,9 +71,7 @@ def open_rows(
         rows = _open_stored(data, wanted, filesystem, image_size)
     else:
         if (sample_weight is not None and weight) or (labels is not None and label):
-            raise InvalidInputError(
-                "give an array (sample_weight, labels) or a column (weight, label), not both."
-            )
+            raise InvalidInputError("give sample_weight or weight, and labels or label, not both.")
         rows = _open_memory(data, wanted, sample_weight, labels)
     names = {"columns": None if columns is None else list(columns), "embedding": embedding, "label": label}
     rows.opened_with = {**names, "weight": weight, "image_size": image_size}
@@ -120,9 +118,7 @@ def _open_memory(data: Any, wanted: Wanted, sample_weight: Any, labels: Any) -> 
     if not wanted.all:
         return ArrayRows(data, sample_weight, labels, names=names or None)
     if wanted.embedding is not None:
-        raise InvalidInputError(
-            f"frame: embedding = {wanted.embedding!r} applies to files; name the columns."
-        )
+        raise InvalidInputError(f"frame: embedding = {wanted.embedding!r} is for files; name the columns.")
     own = dict(zip(names, column_names(data) or (), strict=True))
     if missing := [name for name in wanted.all if name not in own]:
         raise InvalidInputError(f"frame: no column {missing[0]!r}; there are {', '.join(map(repr, own))}.")
@@ -190,9 +186,7 @@ def _open_files(
 def _refuse_columns(wanted: Wanted, name: str, *, also_label: bool = False) -> None:
     names = [wanted.columns, wanted.embedding, wanted.weight, wanted.label if also_label else None]
     if any(name is not None for name in names):
-        raise InvalidInputError(
-            f"{name}: has no named columns; columns, embedding, label and weight do not apply."
-        )
+        raise InvalidInputError(f"{name}: no named columns; columns, embedding, label, weight do not apply.")
 
 
 def _table(filesystem: Any, paths: list[str], wanted: Wanted, name: str) -> Rows:

@@ -180,9 +180,7 @@ class Rows(ABC):
         """The rows ``indices``, in that order, as a block of their own; other pieces are not read."""
         wanted, back = np.unique(indices, return_inverse=True)
         if len(wanted) and not 0 <= wanted[0] <= wanted[-1] < self.n:
-            raise InvalidInputError(
-                f"{self.name} has rows 0 to {self.n - 1}, not {wanted[0]} to {wanted[-1]}."
-            )
+            raise InvalidInputError(f"{self.name} has rows 0 to {self.n - 1}, not {wanted[[0, -1]]}.")
         edges = np.searchsorted(wanted, [(piece.start, piece.start + piece.n_rows) for piece in self.pieces])
         needed = [piece for piece, (first, last) in zip(self.pieces, edges, strict=True) if first < last]
 
@@ -222,9 +220,8 @@ class Rows(ABC):
         column = "" if bad.column is None else f" in column {bad.column}"
         if bad.column is not None and self.names:
             column += f" ({self.names[bad.column]!r})"
-        return InvalidInputError(
-            f"{self.name} contains {bad.what}{column}, {self.where(bad.row)}{bad.advice}"
-        )
+        where = self.where(bad.row)
+        return InvalidInputError(f"{self.name} contains {bad.what}{column}, {where}{bad.advice}")
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}: {self.n:,} rows, {self.d} columns)"
