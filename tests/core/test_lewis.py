@@ -27,7 +27,7 @@ class Found:
         blocks = list(weighted_blocks(X, log_weights))
         self.log_values = np.concatenate([self.factors.log_values(*block) for block in blocks])
         self.values = np.exp(self.log_values)
-        self.outside = np.concatenate([self.factors.outside(rows) for rows, _ in blocks])
+        self.outside = np.concatenate([self.factors.rows.outside(rows) for rows, _ in blocks])
 
     def __getattr__(self, name):
         return getattr(self.factors, name)

@@ -35,9 +35,7 @@ _TINY = np.finfo(np.float64).tiny
 class Atoms:
     """Where the mass is: the means as rows, and the offsets b_j."""
 
-    rows: (
-        Block | Points
-    )  # k rows; of points they are read block by block, so that no copy of the data is made
+    rows: Block | Points  # k rows; points are read block by block, without a copy of the data
     offsets: np.ndarray  # (k,)
 
 

@@ -62,7 +62,7 @@ class Lewis:
         T with :math:`|p T|_2 = |U(p)|_2` for rows in the retained space: a right inverse of ``factor``.
     factor : ndarray of shape (r, d)
         F with :math:`F^\top F = M/\kappa^2`, for the weights divided by the largest, so
-        :math:`|Fx|_2 \le |Ax|_1 \le \kappa\sqrt r\,|Fx|_2` up to the factor ``exp(log_unit)``.
+        :math:`|Fx|_2 \le |Ax|_1 \le \kappa\sqrt r\,|Fx|_2` up to the factor ``exp(rows.log_unit)``.
     """
 
     rows: WeightedRows = field(repr=False)
@@ -73,17 +73,7 @@ class Lewis:
 
     @property
     def rank(self) -> int:
-        """Number of retained directions."""
         return self.factor.shape[0]
-
-    @property
-    def log_unit(self) -> float:
-        """Logarithm of the largest weight."""
-        return self.rows.log_unit
-
-    def outside(self, rows: np.ndarray) -> np.ndarray:
-        """(b,) whether a row has a part outside the retained space; its bound is 1."""
-        return self.rows.outside(rows)
 
     def log_values(self, rows: np.ndarray, log_weights: np.ndarray) -> np.ndarray:
         r"""(b,) :math:`\log\min(1, \kappa\tau_p)`, which dominates the log-sensitivity of :math:`|a_p\cdot x|`.
@@ -91,8 +81,8 @@ class Lewis:
         ``-inf`` for rows that are zero or have weight zero.
         """
         with np.errstate(over="ignore", invalid="ignore"):  # rows of weight zero can be of any size
-            log_values = log_shares(row_norms(rows @ self.whitener)) + (log_weights - self.log_unit)
-        log_values[self.outside(rows)] = 0.0
+            log_values = log_shares(row_norms(rows @ self.whitener)) + (log_weights - self.rows.log_unit)
+        log_values[self.rows.outside(rows)] = 0.0
         np.fmin(log_values, 0.0, out=log_values)  # rows out of M may overflow, to infinity or not-a-number: 1
         log_values[log_weights == -np.inf] = -np.inf
         return log_values
@@ -298,7 +288,7 @@ def l1_svd(X: Matrix, sample_weight: np.ndarray | None = None, tol: float = 1e-3
     found = array_lewis(X, log_weights, tol)
     log_values = np.concatenate([found.log_values(*block) for block in weighted_blocks(X, log_weights)])
     diagonal, V, to_u = found.svd
-    largest = np.exp(found.log_unit)
+    largest = np.exp(found.rows.log_unit)
     return L1SVD(
         D=np.diag(diagonal * largest),
         V=V,

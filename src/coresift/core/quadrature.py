@@ -31,13 +31,6 @@ class Fit(NamedTuple):
     value: float
 
 
-def best_weights(
-    points: Points, rows: np.ndarray, shares: np.ndarray, start: np.ndarray, loss: str
-) -> np.ndarray:
-    """Non-negative weights of ``rows`` that minimise the discrepancy; never worse than ``start``."""
-    return fitted_weights(points, rows, shares, start, loss).weights
-
-
 def fitted_weights(
     points: Points,
     rows: np.ndarray,
@@ -46,7 +39,7 @@ def fitted_weights(
     loss: str,
     wanted: np.ndarray | None = None,
 ) -> Fit:
-    """The weights of :func:`best_weights` and what they achieve, by which choices of rows can be compared.
+    """Non-negative weights of ``rows`` that minimise the discrepancy, never worse than ``start``, and its value.
 
     ``wanted`` are the potentials of the rows, where they are known.
 
