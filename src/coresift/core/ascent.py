@@ -114,12 +114,9 @@ class _Momentum:
     """Nesterov's iterates of a block: extrapolated points ``y``, with curvature and restarts per point."""
 
     def __init__(self, p: np.ndarray, x: np.ndarray, max_curvature: float) -> None:
-        self.p = p
-        self.x = x
-        self.y = x
+        self.p, self.x, self.y = p, x, x
         self.max_curvature = max(max_curvature, _TINY)
-        self.curvature = np.full(len(p), 0.0)
-        self.age = np.ones(len(p))
+        self.curvature, self.age = np.zeros(len(p)), np.ones(len(p))
         self.previous: tuple[np.ndarray, np.ndarray] | None = None  # (y, gradient)
 
     def advance(self, gradient: np.ndarray, radius: float) -> None:

@@ -82,15 +82,9 @@ def log_floor(points: Points, shares: np.ndarray, radius: float, loss: str) -> f
     if loss == "laplacian":
         return -_farthest_mean_distance(spread, radius) - rounding_slack(points.rounding_norm, radius)
     jensen = -(_farthest_mean_distance(spread, radius) ** 2)
-    lowest = ascend(
-        np.zeros((1, points.d)),
-        _row_atoms(points, shares),
-        radius,
-        np.array([np.inf]),
-        4.0 * points.max_norm**2,
-        tol=_FLOOR_TOLERANCE,
-        max_steps=_FLOOR_STEPS,
-    )
+    known, curvature = np.array([np.inf]), 4.0 * points.max_norm**2
+    atoms = _row_atoms(points, shares)
+    lowest = ascend(np.zeros((1, points.d)), atoms, radius, known, curvature, _FLOOR_TOLERANCE, _FLOOR_STEPS)
     duality = -(radius**2) - float(lowest.upper[0])
     return max(jensen, duality) - rounding_slack(points.rounding_norm, radius)
 

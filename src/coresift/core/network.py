@@ -110,7 +110,6 @@ class Network:
     log_bandwidth: float = 0.0  # log h
 
     def flat(self) -> np.ndarray:
-        """All numbers in one vector."""
         parts = (self.centers.ravel(), self.alphas.ravel(), self.intercept, [self.log_bandwidth])
         return np.concatenate(parts)
 
