@@ -109,21 +109,21 @@ def lewis_factor(run: Run, survey: Survey, tol: float, max_steps: int = _MAX_STE
         n_passes += 1
         return run(label, prototype)
 
-    rows, scale = WeightedRows(survey.read, survey.log_unit), survey.column_unit
+    rows, units = WeightedRows(survey.read, survey.log_unit), survey.column_unit
     found = None
     if (T := _from_sample(survey)) is not None:
-        found = _iterate(counted, rows, scale, T, tol, max_steps, is_sample=True)
+        found = _iterate(counted, rows, units, T, tol, max_steps, is_sample=True)
     if found is None:
-        rows, scale, T = _from_rows(counted, rows, scale, survey.has_hidden)
-        found = _iterate(counted, rows, scale, T, tol, max_steps, is_sample=False)
+        rows, units, T = _from_rows(counted, rows, units, survey.has_hidden)
+        found = _iterate(counted, rows, units, T, tol, max_steps, is_sample=False)
     assert found is not None
     T, kappa = found
     factor = np.zeros(T.T.shape)
     if T.shape[1]:
-        used = scale > 0
-        margin, inverse = whitening_error(T, scale)
+        used = units > 0
+        margin, inverse = whitening_error(T, units)
         kappa *= 1.0 + margin
-        factor[:, used] = inverse / scale[used] / kappa
+        factor[:, used] = inverse / units[used] / kappa
     return Lewis(rows, kappa, n_passes, T * kappa, factor)
 
 
@@ -134,20 +134,20 @@ def _from_sample(survey: Survey) -> np.ndarray | None:
     X, log_w = (np.concatenate(parts) for parts in zip(*survey.sample, strict=True))
     survey.sample.clear()
     inner = array_lewis(X, log_w, _SAMPLE_TOL)
-    scale = survey.column_unit
-    used = scale > 0
+    units = survey.column_unit
+    used = units > 0
     if inner.rank < used.sum() or inner.rows.spaces:
         return None
-    scaled = inner.factor[:, used] * scale[used]
+    scaled = inner.factor[:, used] * units[used]
     if np.linalg.cond(scaled) ** 2 > _MAX_GRAM_CONDITION:
         return None
-    T = np.zeros((len(scale), inner.rank))
-    T[used] = np.linalg.inv(scaled) * scale[used, None]
+    T = np.zeros((len(units), inner.rank))
+    T[used] = np.linalg.inv(scaled) * units[used, None]
     return T
 
 
 def _from_rows(
-    run: Run, rows: WeightedRows, scale: np.ndarray, has_hidden: bool
+    run: Run, rows: WeightedRows, units: np.ndarray, has_hidden: bool
 ) -> tuple[WeightedRows, np.ndarray, np.ndarray]:
     """The whitening factor of the rows with equal l, by QR; rows outside their numerical span are set aside.
 
@@ -155,18 +155,18 @@ def _from_rows(
     |Ax|_2: a direction that is retained here stays usable for every later l.
     """
     while True:  # ends: each round but the last takes rows out of M
-        R = run("QR", Triangle(rows, scale)).finish()
+        R = run("QR", Triangle(rows, units)).finish()
         column_norms = np.linalg.norm(R, axis=0)
         # Householder QR errs by column, so unequal columns are equilibrated before the rank is decided.
-        unit = np.divide(1.0, column_norms, out=np.zeros(len(scale)), where=column_norms > _NEGLIGIBLE)
+        unit = np.divide(1.0, column_norms, out=np.zeros(len(units)), where=column_norms > _NEGLIGIBLE)
         _, sigma, Vt = scipy.linalg.svd(R * unit, full_matrices=False, check_finite=False)
         largest = sigma.max(initial=0.0)
         Vt = Vt[sigma > _RANK_CUTOFF * largest]
-        equilibrated = scale * unit
+        equilibrated = units * unit
         T = equilibrated[:, None] * (Vt.T / sigma[: len(Vt)])
-        if len(Vt) == np.count_nonzero(scale) and not has_hidden:
+        if len(Vt) == np.count_nonzero(units) and not has_hidden:
             return rows, equilibrated, T
-        space = Space(Vt, equilibrated, T, 16.0 * _EPS * float(np.sqrt(len(scale))) * largest)
+        space = Space(Vt, equilibrated, T, 16.0 * _EPS * float(np.sqrt(len(units))) * largest)
         found = run("rank", Outside(rows, space))
         if found.any:
             rows = WeightedRows(rows.read, rows.log_unit, (*rows.spaces, space))
@@ -177,7 +177,7 @@ def _from_rows(
 def _iterate(
     run: Run,
     rows: WeightedRows,
-    scale: np.ndarray,
+    units: np.ndarray,
     T: np.ndarray,
     tol: float,
     max_steps: int,
@@ -187,7 +187,7 @@ def _iterate(
     """Run the fixed point from the factor T; None if T, a sample's, proves unfit. Returns a factor and its kappa."""
     if T.shape[1] == 0:
         return T, 1.0
-    tol = max(tol, whitening_error(T, scale)[0])  # below it kappa is noise
+    tol = max(tol, whitening_error(T, units)[0])  # below it kappa is noise
     history: list[float] = []  # of log kappa since the last extrapolation
     while True:
         eigenvalues, rotated = run("Lewis weights", Step(rows, T)).finish()
