@@ -14,7 +14,7 @@ import numpy as np
 
 from .ascent import Atoms, ascend
 from .bound import SensitivityBound, log_shares, rounding_slack
-from .points import GEMM_BLOCK_BYTES, Block, Points, row_slices, squared_norms
+from .points import GEMM_BLOCK_BYTES, Block, Points, row_slices, squared_distances, squared_norms
 
 CELLS_TOLERANCE = 1e-3  # a certificate within 0.1 % of the best one that these cells can give
 EXACT_TOLERANCE = 1e-6
@@ -83,18 +83,14 @@ class CellSums:
     def __init__(self, centers: np.ndarray) -> None:
         k, d = centers.shape
         self.centers = centers
-        self.center_norms = squared_norms(centers)
         self.mass, self.sums, self.moments = np.zeros(k), np.zeros((k, d)), np.zeros(k)
 
     def update(self, block: Block, share: np.ndarray) -> None:
         k = len(self.mass)
-        distances = block.dot(self.centers)
-        distances *= -2.0
-        distances += self.center_norms
+        distances = squared_distances(block, self.centers)
         nearest = distances.argmin(axis=1)
-        closest = np.take_along_axis(distances, nearest[:, None], axis=1)[:, 0] + block.sq_norms
         self.mass += np.bincount(nearest, weights=share, minlength=k)
-        self.moments += np.bincount(nearest, weights=share * np.maximum(closest, 0.0), minlength=k)
+        self.moments += np.bincount(nearest, weights=share * distances.min(axis=1), minlength=k)
         self.sums += block.group_sums(share, nearest, k)
 
     def merge(self, other: CellSums) -> None:
