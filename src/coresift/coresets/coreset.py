@@ -111,16 +111,6 @@ class Coreset(Value):
             indices=indices, weights=weights, n_samples=n_samples, adjustments=tuple(self.adjustments)
         )
 
-    @classmethod
-    def _trusted(
-        cls, indices: NDArray[np.int64], weights: NDArray[np.float64], n_samples: int, **about: Any
-    ) -> Coreset:
-        """Make a coreset of arrays that are valid by construction and not shared: no check, no copy."""
-        core = object.__new__(cls)
-        core._assign(**{f.name: f.default for f in fields(cls)[3:]})
-        core._assign(indices=indices, weights=weights, n_samples=n_samples, **about)
-        return core
-
     @property
     def size(self) -> int:
         """Number of points in the coreset."""
