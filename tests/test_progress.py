@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from coresift import MissingExtraError, _progress
-from coresift._progress import Bars, Progress
+from coresift._progress import Progress, bars
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def test_work_is_counted_or_set(clock, caplog):
 @pytest.mark.parametrize("disable", [False, True])
 def test_bars_are_drawn_where_they_are_wanted(disable, caplog):
     console = Console(file=io.StringIO(), force_terminal=True, width=120)
-    with caplog.at_level(logging.INFO, "coresift"), Bars(console, disable=disable) as display:
+    with caplog.at_level(logging.INFO, "coresift"), bars(console, disable=disable) as display:
         display("survey", 10)(10)
         training = display("training", 3, unit="epochs")
         training.total = 4
@@ -73,6 +73,6 @@ def test_bars_are_drawn_where_they_are_wanted(disable, caplog):
 
 
 def test_bars_name_the_extra_they_need(monkeypatch):
-    monkeypatch.setitem(sys.modules, "rich", None)
-    with pytest.raises(MissingExtraError, match=r"coresift\[cli\]"):
-        Bars()
+    monkeypatch.setitem(sys.modules, "rich.progress", None)
+    with pytest.raises(MissingExtraError, match=r"coresift\[cli\]"), bars():
+        pass

@@ -122,7 +122,7 @@ class _Curve:
         if epoch % max(1, n_epochs // _CURVE_POINTS) == 0 or epoch == n_epochs:
             found = dict(self.points())
             found[epoch] = round(evaluate(self.model, self._test(), "cross_entropy")["accuracy"], 6)
-            write_text(self.file, json.dumps(sorted(found.items())))
+            write_text(self.file, json.dumps(sorted(found.items())) + "\n")
         if self.on_epoch is not None:
             self.on_epoch(epoch, n_epochs)
 

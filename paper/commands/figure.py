@@ -12,7 +12,7 @@ from rich.table import Table as RichTable
 
 from coresift._errors import InvalidInputError
 from coresift._validation import check_budget, check_positive
-from coresift.cli.options import Settings, command_group, with_common_options
+from coresift.cli.options import Settings, with_common_options
 
 from .figures import Files, Out, Seed, Source, Table, measured
 
@@ -20,7 +20,18 @@ if TYPE_CHECKING:
     from .. import function_approximation as approximation
     from .. import gradients as gradient
 
-app = command_group("Figures of what was measured, with the numbers behind them.", "Which figure")
+app = typer.Typer(help="Figures of what was measured, with the numbers behind them.", rich_markup_mode=None)
+
+
+@app.callback(invoke_without_command=True)
+def which(context: typer.Context) -> None:
+    """Without the name of a figure, ask for one."""
+    if context.invoked_subcommand is None:
+        names = ", ".join(command.name or "" for command in app.registered_commands)
+        path = context.command_path
+        typer.echo(f"python -m paper: error: Which figure: {names}? Try '{path} --help'.", err=True)
+        raise typer.Exit(2)
+
 
 Rows = Annotated[int, typer.Option(min=2, help="Rows to use, at most, drawn at random.")]
 Draws = Annotated[int, typer.Option(min=1, help="How many subsets of each kind and size.")]

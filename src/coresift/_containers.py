@@ -12,7 +12,7 @@ from ._errors import InvalidTypeError
 
 
 def n_rows(array: Any) -> int:
-    """Number of rows of a container."""
+    """Return the number of rows of a container."""
     shape = getattr(array, "shape", None)
     with suppress(TypeError, IndexError):
         return int(shape[0]) if isinstance(shape, tuple) else len(array)  # torch.Size is a tuple
@@ -20,7 +20,7 @@ def n_rows(array: Any) -> int:
 
 
 def take_rows(array: Any, indices: NDArray[np.int64]) -> Any:
-    """The rows ``indices`` of a container, as the same kind of container if possible."""
+    """Return some rows of a container, as the same kind of container where possible."""
     if isinstance(array, list | tuple):
         return [array[i] for i in indices.tolist()]
     if hasattr(array, "iloc"):
@@ -30,27 +30,27 @@ def take_rows(array: Any, indices: NDArray[np.int64]) -> Any:
     try:
         return array[indices.copy()]  # torch complains about indices that it could not write to
     except (TypeError, KeyError, IndexError, ValueError) as error:
-        raise InvalidTypeError(
-            f"{type(array).__name__} cannot be indexed by an array of rows: {error}"
-        ) from error
+        kind = type(array).__name__
+        raise InvalidTypeError(f"{kind} cannot be indexed by an array of rows: {error}") from error
 
 
 def column_names(X: Any) -> list[Any] | None:
-    """Names of the columns of a frame of pandas, Polars or PyArrow."""
-    is_pandas = hasattr(X, "iloc")  # whose columns are attributes, too
-    names = getattr(X, "columns", None) if is_pandas or not hasattr(X, "column_names") else X.column_names
+    """Return the names of the columns of a frame of pandas, Polars or PyArrow; None for anything else."""
+    names = X.column_names if _is_arrow(X) else getattr(X, "columns", None)
     return None if names is None else list(names)
 
 
 def take_columns(frame: Any, names: list[Any]) -> Any:
-    """Some columns of a frame."""
-    return (
-        frame[names] if hasattr(frame, "iloc") or not hasattr(frame, "column_names") else frame.select(names)
-    )
+    """Return some columns of a frame."""
+    return frame.select(names) if _is_arrow(frame) else frame[names]
+
+
+def _is_arrow(frame: Any) -> bool:
+    return hasattr(frame, "column_names") and not hasattr(frame, "iloc")  # pandas' columns are attributes
 
 
 def without_graph(values: Any) -> Any:
-    """Make a tensor readable by NumPy: on the CPU, without a graph, of a type NumPy has. Return others unchanged."""
+    """Return a tensor on the CPU, detached, in a type that NumPy has; anything else as it is."""
     if not hasattr(values, "detach"):
         return values
     values = values.detach().cpu()
@@ -58,5 +58,5 @@ def without_graph(values: Any) -> Any:
 
 
 def as_numpy(values: Any) -> NDArray[Any]:
-    """Convert to an array, also tensors of any device."""
+    """Convert to an array; tensors may be on any device."""
     return np.asarray(without_graph(values))

@@ -25,9 +25,10 @@ class MissingExtraError(CoresiftError, ImportError):
 
 
 def need(module: str, extra: str, what: str) -> Any:
-    """Import an optional module; without it, say that ``what`` needs it and which extra installs it."""
+    """Import an optional module that ``what`` needs; if it is missing, name the extra that installs it."""
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        package = {"PIL.Image": "Pillow", "ray": "Ray"}.get(module, module)
+        package = module.partition(".")[0]
+        package = {"PIL": "Pillow", "ray": "Ray"}.get(package, package)
         raise MissingExtraError(f'{what} needs {package}: pip install "coresift[{extra}]"') from error

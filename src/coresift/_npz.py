@@ -1,4 +1,4 @@
-"""Arrays of untrusted ``.npy`` and ``.npz`` files.
+"""Read ``.npy`` and ``.npz`` files from untrusted sources.
 
 NumPy's reader trusts the header: it allocates what is announced, and raises whatever its parsers raise. Here the
 announced size is compared with the size of the file before memory is allocated, arrays of Python objects (pickles) are
@@ -23,6 +23,7 @@ from ._errors import CoresiftError, InvalidInputError
 
 MOST_DEFLATED = 1032  # deflate cannot pack more bytes than this into one
 _KINDS = "biufcUSmM"
+_NOT_NPZ = "not a .npz file of numbers, or damaged"
 
 
 class Members:
@@ -36,51 +37,36 @@ class Members:
         return name in self.names
 
     def __getitem__(self, name: str) -> np.ndarray:
-        info = self._checked(name)
+        info = self._info(name)
+        size, packed, what = info.file_size, info.compress_size, f"array {name!r}"
+        if size > MOST_DEFLATED * packed + 64:
+            raise InvalidInputError(f"{what}: {packed:,} bytes cannot hold {size:,}")
+        if size > self._most:
+            raise InvalidInputError(f"{what} has {size:,} bytes; at most {self._most:,} are allowed")
         with self._archive.open(info) as file:
+            _read_header(file, size, what, is_exact=True)
+        with self._archive.open(info) as file:  # again: after a seek the checksum is not compared
             array: np.ndarray = npy.read_array(file, allow_pickle=False)
-            file.read(1)  # the checksum is compared at the end of a member
+            file.read(1)  # the checksum is compared at the end
         return array
 
     def ndim(self, name: str) -> int:
-        """Dimensions of an array, without reading it."""
+        """Return the number of dimensions of an array without reading it."""
         info = self._info(name)
         with self._archive.open(info) as file:
-            return len(read_header(file)[0])
+            return len(_read_header(file, math.inf, name)[0])
 
     def _info(self, name: str) -> zipfile.ZipInfo:
         try:
             return self._archive.getinfo(f"{name}.npy")
         except KeyError:
-            raise InvalidInputError(
-                f"holds no array {name!r}; there are {', '.join(map(repr, self.names)) or 'none'}."
-            ) from None
-
-    def _checked(self, name: str) -> zipfile.ZipInfo:
-        info = self._info(name)
-        if info.file_size > MOST_DEFLATED * info.compress_size + 64:
-            raise InvalidInputError(
-                f"array {name!r}: {info.compress_size:,} bytes cannot hold {info.file_size:,}"
-            )
-        if info.file_size > self._most:
-            raise InvalidInputError(
-                f"array {name!r} has {info.file_size:,} bytes; at most {self._most:,} are allowed"
-            )
-        with self._archive.open(info) as file:
-            shape, dtype, _ = read_header(file)
-            announced, there = math.prod(shape) * dtype.itemsize, info.file_size - file.tell()
-        if announced != there:
-            raise InvalidInputError(
-                f"array {name!r} announces {announced:,} bytes, shape {shape}, but {there:,} follow"
-            )
-        return info
+            there = ", ".join(map(repr, self.names)) or "none"
+            raise InvalidInputError(f"holds no array {name!r}; there are {there}.") from None
 
 
 @contextmanager
-def open_arrays(
-    path: Path, *, is_packed: bool = True, what: str = "not a .npz file, or damaged"
-) -> Iterator[Members]:
-    """Open a ``.npz`` file; errors name it.
+def open_arrays(path: Path, *, is_packed: bool = True, what: str = _NOT_NPZ) -> Iterator[Members]:
+    """Open a ``.npz`` file; errors while it is open carry its name, but a missing file is a FileNotFoundError.
 
     ``is_packed=False`` is for files written without compression, in which no array is larger than the file.
     """
@@ -92,7 +78,7 @@ def open_arrays(
 
 @contextmanager
 def naming(path: Path, what: str) -> Iterator[None]:
-    """Turn the errors of a reader into ours, with the name of the file, and suppress its warnings."""
+    """Turn a reader's errors into our own, with the name of the file in front, and suppress its warnings."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -109,11 +95,14 @@ def naming(path: Path, what: str) -> Iterator[None]:
     except MemoryError as error:
         raise InvalidInputError(f"{path}: does not fit into memory ({error})") from error
     except Exception as error:  # readers may raise anything on a damaged file
-        raise InvalidInputError(f"{path}: {what} ({type(error).__name__}: {_short(error)})") from error
+        short = " ".join(str(error).split())[:300]
+        raise InvalidInputError(f"{path}: {what} ({type(error).__name__}: {short})") from error
 
 
-def read_header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any], bool]:
-    """Read shape, type and order of the array that begins here; its entries follow."""
+def _read_header(
+    file: IO[bytes], size: float, what: str, *, is_exact: bool = False
+) -> tuple[tuple[int, ...], np.dtype[Any], bool]:
+    """Return shape, type and order of an array in a file of ``size`` bytes; leave the file at its entries."""
     version = npy.read_magic(file)
     if version not in ((1, 0), (2, 0)):
         raise InvalidInputError(f"version {version} of the .npy format does not hold arrays of numbers")
@@ -123,45 +112,28 @@ def read_header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any], bool]:
         raise ValueError("an array of Python objects; an array of numbers is needed")
     if dtype.kind not in _KINDS or min(shape, default=0) < 0:
         raise InvalidInputError(f"an array of shape {shape} and type {dtype} cannot be read")
+    announced, there = math.prod(shape) * dtype.itemsize, size - file.tell()
+    if announced > there or (is_exact and announced < there):
+        raise InvalidInputError(f"{what} announces {announced:,} bytes, shape {shape}, but {there:,} follow")
     return shape, dtype, fortran
 
 
 def map_array(path: Path) -> np.ndarray:
-    """Map the array of a ``.npy`` file into memory."""
+    """Map the array of a ``.npy`` file into memory without reading it."""
     with path.open("rb") as file, naming(path, "not a .npy file, or damaged"):
-        shape, dtype, fortran = read_header(file)
-        start, size = file.tell(), os.fstat(file.fileno()).st_size
-        announced = math.prod(shape) * dtype.itemsize
-        if announced > size - start:
-            raise InvalidInputError(
-                f"damaged: announces {announced:,} bytes, shape {shape}, but {size - start:,} follow"
-            )
-        if announced == 0:
+        shape, dtype, fortran = _read_header(file, os.fstat(file.fileno()).st_size, "damaged:")
+        if math.prod(shape) * dtype.itemsize == 0:
             return np.empty(shape, dtype)  # an empty file cannot be mapped
-        return np.memmap(path, dtype, "r", start, shape, "F" if fortran else "C")
-
-
-def _short(error: Exception) -> str:
-    return " ".join(str(error).split())[:300]
-
-
-_NO_NUMBERS = "not an npz file of numbers, or damaged"
+        return np.memmap(path, dtype, "r", file.tell(), shape, "F" if fortran else "C")
 
 
 def read_arrays(path: Path, *names: str) -> tuple[np.ndarray, ...]:
-    """Arrays of numbers of an ``.npz`` file, by name."""
-    _need_file(path)
-    with open_arrays(path, what=_NO_NUMBERS) as members:
+    """Read arrays of a ``.npz`` file by name."""
+    with naming(path, _NOT_NPZ), open_arrays(path) as members:
         return tuple(members[name] for name in names)
 
 
 def array_names(path: Path) -> list[str]:
-    """Names of the arrays of an ``.npz`` file."""
-    _need_file(path)
-    with open_arrays(path, what=_NO_NUMBERS) as members:
+    """Return the names of the arrays in a ``.npz`` file."""
+    with naming(path, _NOT_NPZ), open_arrays(path) as members:
         return members.names
-
-
-def _need_file(path: Path) -> None:
-    if not path.exists():
-        raise InvalidInputError(f"{path}: no such file")

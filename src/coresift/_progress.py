@@ -7,10 +7,10 @@ A computation counts its work with :class:`Progress`, which logs to ``coresift``
         ...
         progress(len(rows))  # more rows are done
 
-:class:`Bars` draws instead, and is called like ``Progress``; code that takes either has a parameter
+:func:`bars` draws instead, and yields what is called like ``Progress``; code that takes either has a parameter
 ``display: Display = Progress``::
 
-    with Bars() as display:  # needs the extra "cli"
+    with bars() as display:  # needs the extra "cli"
         epochs = display("training", 20, unit="epochs")
         epochs.move(3.5, note="loss 0.12")  # absolute, with a remark
 
@@ -21,9 +21,12 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import Any, Protocol, Self
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, Protocol
 
-from ._errors import MissingExtraError
+from ._errors import need
 
 logger = logging.getLogger("coresift")
 
@@ -33,16 +36,8 @@ _LOG_SECONDS = 2.0
 class Progress:
     """Work that is done, logged every two seconds.
 
-    Parameters
-    ----------
-    label : str
-    total : float
-        In ``unit``; may be changed later.
-    verbose : int
-        Above 0, log at WARNING level, which Python shows by default.
-    unit : str
-    warn_after : float
-        Warn once, whatever ``verbose`` is, when more than this many seconds are ahead.
+    ``total`` is in ``unit`` and may be changed later. With ``verbose`` above 0 the level is WARNING, which Python shows
+    by default. In either case, it warns once when more than ``warn_after`` seconds are ahead.
     """
 
     def __init__(
@@ -79,60 +74,37 @@ class Progress:
 class _Bar(Progress):
     """Work that is done, drawn as a bar; Rich draws at most ten times a second."""
 
-    def __init__(self, bars: Any, label: str, total: float, unit: str) -> None:
+    def __init__(self, drawn: Any, label: str, total: float, *, unit: str = "rows") -> None:
         super().__init__(label, total, unit=unit)
-        self._bars, self._task = bars, bars.add_task(label, total=total, note="")
+        self._update = partial(drawn.update, drawn.add_task(label, total=total, note=""))
 
     def _show(self) -> None:
-        self._bars.update(
-            self._task, description=self.label, total=self.total, completed=self.done, note=self.note
-        )
+        self._update(description=self.label, total=self.total, completed=self.done, note=self.note)
 
 
 class Display(Protocol):
-    """Anything that shows work: the class :class:`Progress` (logs), or :class:`Bars`."""
+    """What shows work: the class :class:`Progress`, which logs, or what :func:`bars` yields."""
 
     def __call__(self, label: str, total: float, *, unit: str = "rows") -> Progress:
         """Begin a computation of ``total`` units."""
 
 
-class Bars:
-    """Bars on standard error while the ``with`` block runs, one for each call; needs the extra ``cli``.
+@contextmanager
+def bars(console: Any = None, *, disable: bool = False, transient: bool = False) -> Iterator[Display]:
+    """Draw a bar for each call of the yielded display, while the block runs; needs the extra ``cli``.
 
-    Parameters
-    ----------
-    console : rich.console.Console, optional
-        By default standard error.
-    disable : bool
-        Draw nothing, for example where nobody looks at a terminal.
-    transient : bool
-        Remove the bars at the end.
+    They are drawn on ``console`` (``rich.console.Console``), by default standard error, and removed at the end if
+    ``transient``. With ``disable`` nothing is drawn, for example without a terminal.
     """
-
-    def __init__(self, console: Any = None, *, disable: bool = False, transient: bool = False) -> None:
-        try:
-            from rich import progress as rich
-            from rich.console import Console
-        except ImportError as error:
-            raise MissingExtraError('a progress bar needs rich: pip install "coresift[cli]"') from error
-        self._bars = rich.Progress(
-            rich.TextColumn("{task.description}", markup=False),
-            rich.BarColumn(),
-            rich.TextColumn("{task.fields[note]}", markup=False),
-            rich.TimeElapsedColumn(),
-            rich.TimeRemainingColumn(),
-            console=console or Console(stderr=True),
-            transient=transient,
-            disable=disable,
-        )
-
-    def __enter__(self) -> Self:
-        self._bars.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._bars.stop()
-
-    def __call__(self, label: str, total: float, *, unit: str = "rows") -> Progress:
-        """Add a bar."""
-        return _Bar(self._bars, label, total, unit)
+    rich = need("rich.progress", "cli", "a progress bar")
+    with rich.Progress(
+        rich.TextColumn("{task.description}", markup=False),
+        rich.BarColumn(),
+        rich.TextColumn("{task.fields[note]}", markup=False),
+        rich.TimeElapsedColumn(),
+        rich.TimeRemainingColumn(),
+        console=console or rich.Console(stderr=True),
+        transient=transient,
+        disable=disable,
+    ) as drawn:
+        yield partial(_Bar, drawn)

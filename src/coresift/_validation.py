@@ -16,9 +16,7 @@ from ._errors import CoresiftError, InvalidInputError, InvalidTypeError
 from .core.points import Matrix, row_slices
 
 LARGEST_MAGNITUDE = 1e300  # differences of larger numbers overflow
-MUST_BE_FINITE = (
-    f"; entries must be finite and at most {LARGEST_MAGNITUDE:g} in size. Drop or impute such rows first."
-)
+MUST_BE_FINITE = f"; entries must be finite and at most {LARGEST_MAGNITUDE:g}. Drop or impute such rows."
 LARGEST_TARGET = 1e140  # squares of targets times weights must have a finite sum
 LARGEST_RATIO = 1e70  # of a length to the bandwidth: fourth powers occur (squares of lifted points)
 
@@ -34,22 +32,20 @@ def check_features(
     try:
         if X is None or isinstance(X, (str, bytes)):
             raise InvalidTypeError(
-                f"{name} is {X!r:.60}; it must be an array, a frame or a sparse matrix "
-                "(coresift.open_rows reads files)."
+                f"{name} is {X!r:.60}; it must be an array, a frame or a sparse matrix (open_rows reads files)."
             )
         X = without_graph(X)
         _check_columns(X, name)
         array = np.asarray(X) if isinstance(X, (list, tuple)) else X
-        if isinstance(array, np.ndarray):
-            _check_shape(array.shape, name)
-        _check_kind(array if hasattr(array, "dtype") else None, name)
+        if isinstance(array, np.ndarray) and array.ndim != 2:  # scikit-learn would print the whole array
+            hint = " Reshape your data with X.reshape(-1, 1) if it has one column." if array.ndim == 1 else ""
+            raise InvalidInputError(
+                f"{name} has shape {array.shape}. Expected 2D array, got {array.ndim}D array instead.{hint}"
+            )
+        _check_kind(array, name)
+        dtypes = (np.float64, np.float32)
         checked = check_array(
-            X,
-            accept_sparse="csr",
-            dtype=(np.float64, np.float32),
-            ensure_all_finite=False,
-            estimator=estimator,
-            input_name=name,
+            X, accept_sparse="csr", dtype=dtypes, ensure_all_finite=False, estimator=estimator
         )
     except CoresiftError:
         raise
@@ -75,20 +71,12 @@ def record_features(estimator: BaseEstimator, X: Any) -> None:
         raise InvalidTypeError(f"X: {error}") from error
 
 
-def _check_shape(shape: tuple[int, ...], name: str) -> None:
-    """Refuse all but two dimensions; scikit-learn would print the whole array."""
-    if len(shape) == 2:
-        return
-    hint = " Reshape your data with X.reshape(-1, 1) if it has one column." if len(shape) == 1 else ""
-    raise InvalidInputError(
-        f"{name} has shape {shape}. Expected 2D array, got {len(shape)}D array instead: rows and columns.{hint}"
-    )
-
-
 def _check_columns(X: Any, name: str) -> None:
     """Name the columns of a pandas frame that do not hold numbers."""
     if not hasattr(X, "iloc") or not hasattr(X, "dtypes") or not hasattr(X, "columns"):
         return
+    if len(X.columns) == 0:
+        raise InvalidInputError(f"{name} has no columns.")
     for column, dtype in zip(X.columns, X.dtypes, strict=False):
         if getattr(dtype, "kind", "O") in "OmMUS":
             try:
@@ -120,7 +108,7 @@ def check_finite(X: Matrix, given: Any = None, name: str = "X") -> None:
 
 
 def first_bad_value(X: Matrix) -> tuple[int, int, float] | None:
-    """Row, column and value of the first NaN, infinity or number too large to be subtracted."""
+    """Return row, column and value of the first NaN, infinity or number too large to be subtracted."""
     if isinstance(X, np.ndarray):
         for rows in row_slices(X.shape[0], X.itemsize * X.shape[1]):
             # extremes are NaN or infinite exactly when an entry is, and cost no temporary
@@ -135,18 +123,18 @@ def first_bad_value(X: Matrix) -> tuple[int, int, float] | None:
 
 
 def bad_value(value: float) -> str:
-    """Name a value that is not finite or too large."""
+    """Return the name of a value that is not finite or too large."""
     return "NaN" if np.isnan(value) else "infinity" if np.isinf(value) else f"{value:g}"
 
 
 def _not_finite(values: np.ndarray) -> np.ndarray:
-    """Flat positions of NaN, infinity and numbers too large to be subtracted."""
+    """Return the flat positions of NaN, infinity and numbers too large to be subtracted."""
     wide = np.abs(values.astype(np.float64, copy=False))
     return np.flatnonzero(~(wide <= LARGEST_MAGNITUDE))
 
 
 def check_numbers(values: Any, name: str) -> np.ndarray:
-    """A fresh float64 array of any shape, from anything that holds real numbers."""
+    """Return a fresh float64 array of any shape, from anything that holds real numbers."""
     try:
         given = as_numpy(values)
         if given.dtype.kind == "c":
@@ -160,40 +148,35 @@ def check_numbers(values: Any, name: str) -> np.ndarray:
 
 
 def check_vector(values: Any, name: str) -> np.ndarray:
-    """A fresh one-dimensional float64 array."""
-    vector = check_numbers(values, name)
-    _check_vector(vector, name)
-    return vector
+    """Return a fresh one-dimensional float64 array."""
+    return _one_dimensional(check_numbers(values, name), name)
 
 
-def _check_vector(values: np.ndarray, name: str) -> None:
+def _one_dimensional(values: np.ndarray, name: str) -> np.ndarray:
     if values.ndim != 1:
         raise InvalidInputError(f"{name} has shape {values.shape}; it must be one-dimensional.")
+    return values
 
 
 def _check_length(values: np.ndarray, n_samples: int, name: str) -> None:
     if len(values) != n_samples:
-        raise InvalidInputError(
-            f"{name} has length {len(values)}, but X has {n_samples} rows; they must be equal."
-        )
+        raise InvalidInputError(f"{name} has length {len(values)}, but X has {n_samples} rows.")
 
 
 def check_weights(sample_weight: Any, n_samples: int, name: str = "sample_weight") -> np.ndarray:
-    """Float64 weights: finite, non-negative, not all zero, one for each row; ones if None."""
+    """Return float64 weights: finite, non-negative, not all zero, one for each row; ones if None."""
     if sample_weight is None:
         return np.ones(n_samples)
     weights = check_numbers(sample_weight, name)
     if weights.ndim == 0:
         weights = np.full(n_samples, float(weights))
-    _check_vector(weights, name)
-    _check_length(weights, n_samples, name)
+    _check_length(_one_dimensional(weights, name), n_samples, name)
     _check_not_negative(weights, name)
     with np.errstate(over="ignore"):
         total = weights.sum()
     if not 0 < total <= LARGEST_MAGNITUDE:
         raise InvalidInputError(
-            f"{name} sums to {total:g}; the sum must be positive and at most {LARGEST_MAGNITUDE:g} "
-            "(at least one weight above zero)."
+            f"{name} sums to {total:g}; the sum must be positive and at most {LARGEST_MAGNITUDE:g}."
         )
     return weights
 
@@ -207,12 +190,12 @@ def _check_not_negative(weights: np.ndarray, name: str) -> None:
 
 
 def check_chosen(indices: Any, weights: Any, n_samples: int) -> tuple[np.ndarray, np.ndarray]:
-    """Distinct row numbers in [0, n_samples) as sorted int64, and their weights with them; O(m) if sorted."""
+    """Return sorted, distinct row numbers in [0, n_samples) as int64, and their weights; O(m) if sorted."""
     try:
         rows = np.asarray(indices)
     except ValueError:  # a ragged list
         raise InvalidTypeError("indices must be integers in one dimension.") from None
-    _check_vector(rows, "indices")
+    _one_dimensional(rows, "indices")
     if rows.dtype.kind not in "iu" and rows.size:
         raise InvalidTypeError(f"indices has type {rows.dtype}; it must hold integers.")
     values = check_vector(weights, "weights")
@@ -227,20 +210,15 @@ def check_chosen(indices: Any, weights: Any, n_samples: int) -> tuple[np.ndarray
     if not (rows[1:] > rows[:-1]).all():
         order = np.argsort(rows)
         rows, values = rows[order], values[order]
-        equal = np.flatnonzero(rows[1:] == rows[:-1])
-        if equal.size:
-            raise InvalidInputError(
-                f"indices hold row {rows[equal[0]]} more than once; they must be distinct."
-            )
+        if (twice := rows[1:][rows[1:] == rows[:-1]]).size:
+            raise InvalidInputError(f"indices hold row {twice[0]} more than once; they must be distinct.")
     return rows, values
 
 
 def check_targets(y: Any, n_samples: int, name: str = "y") -> np.ndarray:
-    """Float64 targets of shape (n, K): finite numbers, one or K for each row."""
+    """Return float64 targets of shape (n, K): finite numbers, one or K for each row."""
     if y is None:
-        raise InvalidInputError(
-            f"{name} is missing: this estimator requires y to be passed, but the target y is None."
-        )
+        raise InvalidInputError("This estimator requires y to be passed, but the target y is None.")
     targets = check_numbers(y, name)
     if targets.ndim not in (1, 2) or targets.size == 0:
         raise InvalidInputError(
@@ -258,10 +236,10 @@ def check_targets(y: Any, n_samples: int, name: str = "y") -> np.ndarray:
 
 
 def check_budget(size: Any, n_samples: int, name: str = "size") -> int:
-    """How many points: an integer from 1 to n, or a fraction in (0, 1] of n, rounded up."""
+    """Return a number of points, given an integer from 1 to n or a fraction in (0, 1] of n, rounded up."""
     if not _is_a(Real, size):
         raise InvalidTypeError(
-            f"{name} = {size!r} must be a number: an integer of points, or a fraction between 0 and 1."
+            f"{name} = {size!r} must be a number: an integer counts points, a fraction is a share of them."
         )
     if isinstance(size, Integral):
         if not 1 <= int(size) <= n_samples:
@@ -272,8 +250,7 @@ def check_budget(size: Any, n_samples: int, name: str = "size") -> int:
         return int(size)
     if not 0 < float(size) <= 1:
         raise InvalidInputError(
-            f"{name} = {size} must be above 0 and at most 1 when it is a fraction; to ask for a number of points "
-            "pass an integer."
+            f"{name} = {size} must be above 0 and at most 1 as a fraction; for a number of points pass an integer."
         )
     # 0.07 * 100 is a little above 7 in floats, and means 7; so is the float32 nearest to 0.07
     kind = np.asarray(size).dtype
@@ -282,42 +259,36 @@ def check_budget(size: Any, n_samples: int, name: str = "size") -> int:
 
 
 def _is_a(kind: type, value: Any) -> bool:
-    """Whether it is a number of this kind; True and False are not numbers."""
+    """Return whether a value is a number of this kind; True and False are not numbers."""
     return isinstance(value, kind) and not isinstance(value, (bool, np.bool_))
 
 
-_LIMITS: dict[str, Any] = {
-    "above": operator.gt,
-    "at least": operator.ge,
-    "below": operator.lt,
-    "at most": operator.le,
-}
+_LIMITS = {"above": operator.gt, "at_least": operator.ge, "below": operator.lt, "at_most": operator.le}
 
 
 def check_number(value: Any, name: str, **limits: float) -> float:
-    """A real number within limits, any of ``above``, ``at_least``, ``below``, ``at_most``; never NaN."""
-    named = {word.replace("_", " "): limit for word, limit in limits.items()}
-    text = " and ".join(f"{word} {limit:g}" for word, limit in named.items())
+    """Return a real number within limits, any of ``above``, ``at_least``, ``below``, ``at_most``; never NaN."""
+    text = " and ".join(f"{word} {limit:g}" for word, limit in limits.items()).replace("_", " ")
     if not _is_a(Real, value):
         raise InvalidTypeError(f"{name} = {value!r} must be a number {text}.")
     number = float(value)
-    if not all(_LIMITS[word](number, limit) for word, limit in named.items()):
+    if not all(_LIMITS[word](number, limit) for word, limit in limits.items()):
         raise InvalidInputError(f"{name} = {value!r} must be {text}.")
     return number
 
 
 def check_positive(value: Any, name: str, *, at_most: float = LARGEST_MAGNITUDE) -> float:
-    """A positive number."""
+    """Return a positive number."""
     return check_number(value, name, above=0.0, at_most=at_most)
 
 
 def check_probability(value: Any, name: str) -> float:
-    """A number strictly between 0 and 1."""
+    """Return a number strictly between 0 and 1."""
     return check_number(value, name, above=0.0, below=1.0)
 
 
 def check_count(value: Any, name: str, minimum: int = 1) -> int:
-    """An integer of at least ``minimum``."""
+    """Return an integer of at least ``minimum``."""
     if not _is_a(Integral, value):
         raise InvalidTypeError(f"{name} = {value!r} must be an integer of at least {minimum}.")
     if value < minimum:
@@ -326,14 +297,14 @@ def check_count(value: Any, name: str, minimum: int = 1) -> int:
 
 
 def check_choice(value: Any, name: str, choices: tuple[str, ...]) -> str:
-    """One of a few names."""
+    """Check that a value is one of a few names."""
     if not isinstance(value, str) or value not in choices:
         raise InvalidInputError(f"{name} = {value!r} is not one of {', '.join(map(repr, choices))}.")
     return value
 
 
 def check_instance(value: Any, name: str, kind: type, *, optional: bool = False) -> Any:
-    """An object of a class, or None where it is ``optional``."""
+    """Check that a value is of a class, or None if that is allowed."""
     if not isinstance(value, kind) and not (optional and value is None):
         wanted = f"{kind.__name__} or None" if optional else kind.__name__
         raise InvalidTypeError(f"{name} = {value!r:.60} must be of type {wanted}.")
@@ -341,22 +312,20 @@ def check_instance(value: Any, name: str, kind: type, *, optional: bool = False)
 
 
 def check_generator(random_state: Any, name: str = "random_state") -> np.random.Generator:
-    """A Generator from None, an integer, a Generator or a RandomState."""
-    if isinstance(random_state, np.random.Generator):
-        return random_state
+    """Return a Generator for None, an integer, a Generator or a RandomState."""
     if isinstance(random_state, np.random.RandomState):
-        return np.random.default_rng(random_state.randint(0, 2**32, size=4, dtype=np.uint32))
-    if random_state is None:
-        return np.random.default_rng()
-    if not _is_a(Integral, random_state) or random_state < 0:
+        random_state = random_state.randint(0, 2**32, size=4, dtype=np.uint32)
+    elif _is_a(Integral, random_state) and random_state >= 0:
+        random_state = int(random_state)
+    elif random_state is not None and not isinstance(random_state, np.random.Generator):
         raise InvalidInputError(
             f"{name} = {random_state!r} must be None, an integer of at least 0, or a numpy.random.Generator."
         )
-    return np.random.default_rng(int(random_state))
+    return np.random.default_rng(random_state)
 
 
 def check_seed(random_state: Any, fallback: np.random.Generator, name: str = "random_state") -> int:
-    """The integer given, or one drawn from the generator given or ``fallback``: a seed that repeats a draw."""
+    """Return an integer seed: the one given, or one drawn from the given generator or ``fallback``."""
     if _is_a(Integral, random_state) and random_state >= 0:
         return int(random_state)
     generator = fallback if random_state is None else check_generator(random_state, name)

@@ -61,8 +61,6 @@ def test_a_run_its_files_and_its_second_start(tmp_path: Path, capsys: pytest.Cap
 
 @pytest.mark.slow
 def test_an_interrupted_run_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch) -> None:
-    from coresift.cli import train as module
-
     def stop(metrics: dict[str, int]) -> None:
         if metrics["epoch"] == 2:
             raise KeyboardInterrupt
@@ -70,7 +68,7 @@ def test_an_interrupted_run_goes_on(tmp_path: Path, capsys: pytest.CaptureFixtur
     whole, cut = tmp_path / "whole", tmp_path / "cut"
     assert main([*QUICK, "-q", "--out", str(whole)]) == 0
     with monkeypatch.context() as patch:
-        patch.setattr(module, "_log", stop)
+        patch.setattr("coresift.training.loop.summary", stop)
         assert main([*QUICK, "--out", str(cut), "--checkpoint-seconds", "0"]) == 130
     assert "coresift train --resume" in capsys.readouterr().err
     assert len((cut / "metrics.jsonl").read_text().splitlines()) == 2
@@ -196,7 +194,6 @@ def test_a_resumed_run_minds_what_is_said_and_not_how_data_are_read(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch
 ) -> None:
     """Options on the line are compared, also those that equal the default; the folder is another one."""
-    from coresift.cli import train as module
 
     def stop(metrics: dict[str, int]) -> None:
         if metrics["epoch"] == 2:
@@ -219,7 +216,7 @@ def test_a_resumed_run_minds_what_is_said_and_not_how_data_are_read(
         "3",
     ]
     with monkeypatch.context() as patch:
-        patch.setattr(module, "_log", stop)
+        patch.setattr("coresift.training.loop.summary", stop)
         assert main([*command, "-j", "2", "--out", "run", "--checkpoint-seconds", "0"]) == 130
     assert main(["train", "--resume", "run", "--epochs", "200"]) == 2  # the default, and not the run's
     assert "--epochs 200: the run was started with 3" in capsys.readouterr().err

@@ -180,13 +180,6 @@ def test_repr_is_one_short_line():
     assert repr(example_coreset().ball) == "QueryBall('gaussian', 3 dimensions, scale=0.3, radius=1)"
 
 
-def test_the_trusted_way_gives_the_same_value():
-    checked = Coreset([1, 2], [1.0, 2.0], 5, method="keys", seed=3)
-    trusted = Coreset._trusted(np.array([1, 2]), np.array([1.0, 2.0]), 5, method="keys", seed=3)
-    assert trusted == checked
-    assert not trusted.weights.flags.writeable
-
-
 def test_checks_cost_little_beside_a_draw():
     """64,000 rows: a tenth of a millisecond; a sort would be several. Best of some, for crowded machines."""
     indices, weights = np.arange(0, 1_280_000, 20), np.ones(64_000)

@@ -353,7 +353,7 @@ def test_npz_files_with_one_part_or_two(tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match=r"bad\.npz: holds no array 'y'"):
         load_dataset(tmp_path / "bad.npz")
     (tmp_path / "bad.npz").write_bytes(b"nonsense")
-    with pytest.raises(InvalidInputError, match=r"bad\.npz: not an npz file"):
+    with pytest.raises(InvalidInputError, match=r"bad\.npz: not a .npz file"):
         load_dataset(tmp_path / "bad.npz")
     with pytest.raises(InvalidInputError, match=r"nosuch\.npz: no such file"):
         load_dataset(tmp_path / "nosuch.npz")

@@ -7,7 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coresift import InvalidInputError
-from coresift.training.augment import augment, normalize, random_crop_flip
+from coresift.data import DatasetSplits
+from coresift.data.splits import ArrayDataset
+from coresift.training.augment import normalize, random_crop_flip
+from coresift.training.feeds import feeds_of
 
 torch.set_num_threads(1)
 
@@ -124,8 +127,15 @@ def test_wrong_statistics_are_refused(mean, std, complaint: str) -> None:
 
 def test_augmentation_by_name() -> None:
     x = torch.rand(4, 3, 8, 8)
-    assert torch.equal(augment(x, "crop-flip", generator(3)), random_crop_flip(x, generator(3)))
-    assert augment(x, None, generator()) is x
-    assert augment(x, "resized-crop-flip", generator()) is x
+    data = ArrayDataset(x.numpy(), np.zeros(4, np.int64))
+
+    def named(kind):
+        shape = (3, 8, 8)
+        splits = DatasetSplits("images", data, data, 2, "classification", shape, augmentation=kind)
+        return feeds_of(splits, None, None, True, torch.device("cpu"), 0)[2]
+
+    assert torch.equal(named("crop-flip")(x, generator(3)), random_crop_flip(x, generator(3)))
+    assert named(None) is None
+    assert named("resized-crop-flip")(x, generator()) is x
     with pytest.raises(InvalidInputError, match="'crop'"):
-        augment(x, "crop", generator())
+        named("crop")

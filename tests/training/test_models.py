@@ -176,7 +176,7 @@ def test_a_users_model_has_weights_of_the_seed(user: str) -> None:
         ("my_networks:Nothing", "cannot be found: module 'my_networks' has no attribute 'Nothing'"),
         ("my_networks:constant", "int, which cannot be called"),
         ("my_networks:wrong", "returned int, not a torch.nn.Module"),
-        ("my_networks:needs", "needs depth; it can only be given"),
+        ("my_networks:needs", "missing a required .*'depth'; it can only be given"),
     ],
 )
 def test_a_name_that_leads_nowhere_is_refused(user: str, name: str, complaint: str) -> None:

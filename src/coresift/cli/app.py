@@ -6,6 +6,7 @@ import contextlib
 import importlib
 import os
 import sys
+import traceback
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,9 +18,6 @@ from coresift._errors import CoresiftError
 from coresift.cli.options import Debug, Quiet, Settings, Verbose, with_common_options
 
 EXIT_ERROR, EXIT_USAGE, EXIT_INTERRUPTED = 1, 2, 130
-
-# Errors whose message is enough: the library's own, and the machine's (no such file, disk full, ...).
-_SELF_EXPLAINING = (CoresiftError, OSError)
 
 
 def _built(function: Any, name: str) -> Any:
@@ -34,13 +32,8 @@ def _built(function: Any, name: str) -> Any:
 def lazy_app(name: str, version: str, help_text: str, commands: Mapping[str, tuple[str, str]]) -> typer.Typer:
     """Make an application that imports a command only when it is called.
 
-    Parameters
-    ----------
-    name, version, help_text : str
-        What ``--version`` and ``--help`` print.
-    commands : mapping
-        The module of each command and its line in the list of commands. The module has a function, or a
-        ``typer.Typer``, named like the command, with underscores.
+    ``commands`` maps the name of a command to its module and its line in the help text. The module has a function, or a
+    ``typer.Typer``, named like the command, with underscores.
     """
 
     class Lazy(TyperGroup):
@@ -48,9 +41,6 @@ def lazy_app(name: str, version: str, help_text: str, commands: Mapping[str, tup
             super().__init__(**settings)
             placeholders: dict[str, Any] = dict.fromkeys(commands)  # None: not imported yet
             self.commands = {**placeholders, **self.commands}
-
-        def list_commands(self, ctx: Any) -> list[str]:
-            return list(self.commands)
 
         def get_command(self, ctx: Any, cmd_name: str) -> Any:
             if cmd_name in commands and self.commands[cmd_name] is None:
@@ -60,12 +50,7 @@ def lazy_app(name: str, version: str, help_text: str, commands: Mapping[str, tup
 
         def format_commands(self, ctx: Any, formatter: Any) -> None:
             with formatter.section("Commands"):
-                formatter.write_dl(
-                    [
-                        (name, commands[name][1] if known is None else known.get_short_help_str())
-                        for name, known in self.commands.items()
-                    ]
-                )
+                formatter.write_dl([(name, text) for name, (_, text) in commands.items()])
 
     app = typer.Typer(
         cls=Lazy,
@@ -115,51 +100,44 @@ app = lazy_app(
 )
 
 
-def _complain(message: str, program: str) -> None:
-    sys.stderr.write(f"{program}: error: {' '.join(message.split())}\n")
-
-
 def _report(error: Exception, settings: Settings, program: str) -> int:
-    """Say what went wrong in one line, after the traceback if ``--debug`` was given, and return the exit code."""
-    # Typer's own errors moved from Click to Typer between versions; what they have in common is this.
-    format_message = getattr(error, "format_message", None)
-    if format_message is not None:
-        text = format_message().strip()
+    """Print the error in one line, after the traceback if ``--debug`` was given, and return the exit code."""
+    code = EXIT_ERROR
+    is_usage = hasattr(error, "format_message")  # of Click or Typer, depending on the version
+    if settings.debug and not is_usage:
+        traceback.print_exception(error)
+    if is_usage:
+        text = error.format_message().strip()  # type: ignore[attr-defined]
         end = "" if text.endswith((".", "?", "!")) else "."
         command = getattr(getattr(error, "ctx", None), "command_path", program)
-        _complain(f"{text}{end} Try '{command} --help'.", program)
-        return int(getattr(error, "exit_code", EXIT_USAGE))
-    if settings.debug:
-        import traceback
-
-        traceback.print_exception(error)
-    if isinstance(error, _SELF_EXPLAINING):
-        _complain(str(error), program)
+        text, code = f"{text}{end} Try '{command} --help'.", int(getattr(error, "exit_code", EXIT_USAGE))
+    elif isinstance(error, (CoresiftError, OSError)):  # the message is enough
+        text = str(error)
     elif isinstance(error, MemoryError):
-        _complain(f"out of memory. {error}", program)
+        text = f"out of memory. {error}"
     else:
         hint = "" if settings.debug else " (unexpected; --debug shows where)"
-        _complain(f"{type(error).__name__}: {error}{hint}", program)
-    return EXIT_ERROR
+        text = f"{type(error).__name__}: {error}{hint}"
+    sys.stderr.write(f"{program}: error: {' '.join(text.split())}\n")
+    return code
 
 
 def run(app: typer.Typer, argv: Sequence[str] | None = None) -> int:
     """Run one command line of an application and return its exit code; see :func:`coresift.cli.main`."""
-    program = str(app.info.name)
-    settings = Settings()
+    program, settings = str(app.info.name), Settings()
     arguments = list(sys.argv[1:] if argv is None else argv)
     command = typer.main.get_command(app)
     try:
         # Not "standalone": Typer then raises what it would print, and returns the code of a typer.Exit.
         code = command.main(args=arguments, prog_name=program, standalone_mode=False, obj=settings)
-        sys.stdout.flush()  # here, where a closed pipe can be told from success
+        sys.stdout.flush()  # a closed pipe is noticed here
         return code if isinstance(code, int) else 0
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except BrokenPipeError:
         _discard_stdout()
         return EXIT_ERROR
-    except SystemExit as stop:  # Click and Rich end so when the reader of a pipe has gone
+    except SystemExit as stop:  # Click and Rich exit like this when a pipe is closed
         _discard_stdout()
         return stop.code if isinstance(stop.code, int) else EXIT_ERROR
     except Exception as error:
@@ -167,6 +145,6 @@ def run(app: typer.Typer, argv: Sequence[str] | None = None) -> int:
 
 
 def _discard_stdout() -> None:
-    """Let the flush at exit succeed although nobody reads: without this Python complains after we have ended."""
-    with contextlib.suppress(OSError, ValueError):  # standard output is no file (in tests), or closed already
+    """Redirect standard output to nothing, so that the flush at exit does not fail."""
+    with contextlib.suppress(OSError, ValueError):  # standard output is not a file (in tests), or is closed
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,10 +1,10 @@
-"""``coresift audit`` and ``coresift certify``: the error of a coreset that a search finds, and the one proved."""
+"""``coresift audit`` and ``coresift certify``: find errors of a coreset, and prove a bound on them."""
 
 from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,37 +12,27 @@ import typer
 
 from coresift.cli.inputs import Input, open_input
 from coresift.cli.options import Settings
+from coresift.training.options import option
 
 if TYPE_CHECKING:
     from coresift import Coreset, Rows
 
 CoresetFile = Annotated[
-    Path,
-    typer.Argument(
-        metavar="CORESET", help="A .parquet or .npz file of 'coresift select' or of Coreset.save."
-    ),
+    Path, typer.Argument(metavar="CORESET", help="A .parquet or .npz file of 'select' or Coreset.save.")
 ]
-
-
-def _option(default: Any, text: str, **more: Any) -> Any:
-    return field(default=default, metadata={"help": text, **more})
 
 
 @dataclass(frozen=True)
 class Question:
-    """The options that both commands share."""
+    """Options of both commands."""
 
-    columns: str | None = _option(
-        None, "Feature columns, separated by commas. Default: those of the coreset."
-    )
-    embedding: str | None = _option(None, "A column of lists of numbers; of .npz files the array.")
-    weight: str | None = _option(None, "The column of the input weights.")
-    radius: float | None = _option(
-        None, "Radius of the ball of queries, in bandwidths. Default: the coreset's."
-    )
-    seed: int = _option(0, "Seed of all randomness.", min=0)
-    max_memory: str = _option("2GB", "Rows beyond this are kept in a temporary file, mapped into memory.")
-    as_json: bool = _option(False, "Print the result as JSON.", flags=("--json",))
+    columns: str | None = option(None, "Feature columns, separated by commas. Default: those of the coreset.")
+    embedding: str | None = option(None, "A column of lists of numbers; for .npz files, the array.")
+    weight: str | None = option(None, "The column of the input weights.")
+    radius: float | None = option(None, "Radius of the query ball, in bandwidths. Default: the coreset's.")
+    seed: int = option(0, "Random seed.", min=0)
+    max_memory: str = option("2GB", "Rows beyond this are kept in a temporary file, mapped into memory.")
+    as_json: bool = option(False, "Print the result as JSON.", flags=("--json",))
 
     def load(self, data: str, coreset: Path) -> tuple[Rows, Coreset]:
         """Open the data with the columns of the coreset, unless others are named, and read the coreset."""
@@ -54,8 +44,7 @@ class Question:
             core = Coreset.load(coreset)
         except FileNotFoundError:
             raise InvalidInputError(f"{coreset}: no such file.") from None
-        rows = open_input(data, self.columns, self.embedding, self.weight, recorded=load_run(coreset))
-        return rows, core
+        return open_input(data, self.columns, self.embedding, self.weight, recorded=load_run(coreset)), core
 
     def arguments(self) -> dict[str, Any]:
         """Return the arguments that ``audit`` and ``certify`` share."""
@@ -76,9 +65,7 @@ def audit(
     question: Question,
     starts: Annotated[int, typer.Option(min=1, help="Local searches.")] = 32,
     queries: Annotated[int, typer.Option(min=1, help="Random queries.")] = 1000,
-    effort: Annotated[
-        float, typer.Option(help="Most kernel evaluations, rows times queries, to spend.")
-    ] = 1e10,
+    effort: Annotated[float, typer.Option(help="Most kernel evaluations: rows times queries.")] = 1e10,
 ) -> None:
     """Search for the query at which a coreset is most wrong: a lower bound on its error.
 
@@ -112,7 +99,7 @@ def certify(
     coreset: CoresetFile,
     question: Question,
     method: Annotated[str, typer.Option(help="auto, exact (all pairs of rows) or sampled.")] = "auto",
-    sampled: Annotated[int, typer.Option(min=2, help="Rows of the samples of 'sampled'.")] = 20_000,
+    sampled: Annotated[int, typer.Option(min=2, help="Rows to draw for 'sampled'.")] = 20_000,
     delta: Annotated[float, typer.Option(help="Probability with which 'sampled' may fail.")] = 0.05,
 ) -> None:
     """Prove a bound on the error of a coreset, for all queries of its ball.
@@ -125,13 +112,9 @@ def certify(
     Columns and weights are those that the coreset was chosen with, unless others are named.
     """
     rows, core = question.load(data, coreset)
+    verbose = 0 if settings.quiet else 1
     proved = core.certify(
-        rows,
-        method=method,
-        n_sampled=sampled,
-        delta=delta,
-        verbose=0 if settings.quiet else 1,
-        **question.arguments(),
+        rows, method=method, n_sampled=sampled, delta=delta, verbose=verbose, **question.arguments()
     )
     meaning = "" if proved.eps < 1 else " An error of 1 or more says nothing: the bound is vacuous here."
     figures = {

@@ -1,4 +1,4 @@
-"""The options that say what to read, shared by the commands that read files."""
+"""Options that say what to read, shared by the commands that read files."""
 
 from __future__ import annotations
 
@@ -26,13 +26,17 @@ Columns = Annotated[
         help="Feature columns, separated by commas. Default: all columns of floats (CSV: of numbers)."
     ),
 ]
-Embedding = Annotated[str | None, typer.Option(help="A column of lists of numbers; of .npz files the array.")]
+Embedding = Annotated[
+    str | None, typer.Option(help="A column of lists of numbers; for .npz files, the array.")
+]
 Label = Annotated[
     str | None,
     typer.Option(help="The column of the labels; for image folders any word: the folder is the label."),
 ]
 Weight = Annotated[str | None, typer.Option(help="The column of the input weights.")]
-ImageSize = Annotated[int, typer.Option(min=1, help="Pixels in height and width that images are brought to.")]
+ImageSize = Annotated[
+    int, typer.Option(min=1, help="Height and width in pixels to which images are resized.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 
@@ -45,7 +49,7 @@ def open_input(
     image_size: int | None = None,
     recorded: Mapping[str, Any] | None = None,
 ) -> Rows:
-    """Open what the options name; what they leave out is taken from the record of an earlier run, if there is one."""
+    """Open the input; options left out are taken from the record of an earlier run, if there is one."""
     from coresift.rows.opening import open_rows
 
     known = recorded or {}
@@ -72,7 +76,7 @@ def _on_config(context: typer.Context, path: Path | None) -> Path | None:
         entries = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise typer.BadParameter(f"{path}: no such file") from None
-    except (ValueError, RecursionError, OSError) as error:  # no TOML, no text, a number of 5,000 digits, ...
+    except (ValueError, RecursionError, OSError) as error:  # not TOML, not text, a number of 5,000 digits
         raise typer.BadParameter(f"{path}: {error}") from error
     known = {"input": "data"}
     for parameter in context.command.params:  # by its name and by its options: n_cells is --cells
@@ -93,6 +97,6 @@ Config = Annotated[
     typer.Option(
         is_eager=True,
         callback=_on_config,
-        help="A TOML file of options (names without the dashes); the command line goes first.",
+        help="A TOML file of options (names without dashes); the command line takes precedence.",
     ),
 ]

@@ -1,4 +1,4 @@
-"""The options that every command has, and what a command is given of them."""
+"""Options that every command has, and options made from the fields of a dataclass."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import inspect
 import logging
 import re
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cached_property
 from pathlib import Path
@@ -19,7 +20,7 @@ from coresift._errors import InvalidInputError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from coresift._progress import Bars
+    from coresift._progress import Display
 
 
 @dataclass
@@ -30,9 +31,9 @@ class Settings:
     colours and cursor movements where the stream is not a terminal, and colours where ``NO_COLOR`` is set.
     """
 
-    quiet: bool = False
-    verbosity: int = 0
-    debug: bool = False
+    quiet: int = 0  # how often the option was given
+    verbose: int = 0
+    debug: int = 0
     given: frozenset[str] = frozenset()  # options of the command that stood on the line or in a file
 
     @cached_property
@@ -51,77 +52,53 @@ class Settings:
 
     @property
     def shows_progress(self) -> bool:
-        """Whether a moving display may be drawn: someone looks at it and has not asked for silence."""
+        """Whether a moving display may be drawn: on a terminal, and without ``--quiet``."""
         return self.err.is_terminal and not self.quiet
 
-    def bars(self, *, transient: bool = False) -> Bars:
-        """Return a display that draws progress bars on standard error, if a moving display may be drawn."""
-        from coresift._progress import Bars
+    def bars(self, *, transient: bool = False) -> AbstractContextManager[Display]:
+        """Draw progress bars on standard error, if a moving display may be drawn."""
+        from coresift._progress import bars
 
-        return Bars(self.err, disable=not self.shows_progress, transient=transient)
+        return bars(self.err, disable=not self.shows_progress, transient=transient)
 
     def configure_logging(self) -> None:
         """Send the log of the package to standard error, at the level that was asked for."""
         from rich.logging import RichHandler
 
-        level = logging.WARNING
-        if self.quiet:
-            level = logging.ERROR
-        elif self.verbosity:
-            level = logging.INFO if self.verbosity == 1 else logging.DEBUG
+        level = (logging.WARNING, logging.INFO, logging.DEBUG)[min(self.verbose, 2)]
         logger = logging.getLogger("coresift")
-        logger.setLevel(level)
+        logger.setLevel(logging.ERROR if self.quiet else level)
         logger.handlers = [RichHandler(console=self.err, show_path=False, show_time=False)]
         logger.propagate = False  # shown once, even if the program around us has configured logging as well
 
 
-def _on_quiet(context: typer.Context, value: bool) -> bool:
-    settings: Settings = context.find_root().obj
-    settings.quiet = settings.quiet or value
-    return value
-
-
-def _on_verbose(context: typer.Context, value: int) -> int:
-    settings: Settings = context.find_root().obj
-    settings.verbosity += value
-    return value
-
-
-def _on_debug(context: typer.Context, value: bool) -> bool:
-    settings: Settings = context.find_root().obj
-    settings.debug = settings.debug or value
+def _collect(context: typer.Context, parameter: typer.CallbackParam, value: int) -> int:
+    """Count a common option in the settings."""
+    settings, name = context.find_root().obj, str(parameter.name)
+    setattr(settings, name, getattr(settings, name) + value)
     return value
 
 
 Quiet = Annotated[
-    bool, typer.Option("--quiet", "-q", callback=_on_quiet, help="Print only results and errors.")
+    bool, typer.Option("--quiet", "-q", callback=_collect, help="Print only results and errors.")
 ]
 Verbose = Annotated[
     int,
     typer.Option(
-        "--verbose",
-        "-v",
-        count=True,
-        show_default=False,
-        callback=_on_verbose,
-        help="Log what is done; -vv logs more.",
+        "--verbose", "-v", count=True, show_default=False, callback=_collect, help="Log progress; -vv: more."
     ),
 ]
-Debug = Annotated[bool, typer.Option("--debug", callback=_on_debug, help="Show the traceback of an error.")]
+Debug = Annotated[bool, typer.Option("--debug", callback=_collect, help="Show the traceback of an error.")]
 
-_COMMON: dict[str, tuple[Any, Any]] = {
-    "quiet": (Quiet, False),
-    "verbose": (Verbose, 0),
-    "debug": (Debug, False),
-}
+_COMMON: dict[str, Any] = {"quiet": (Quiet, False), "verbose": (Verbose, 0), "debug": (Debug, False)}
 
 
 def with_common_options(function: Callable[..., None]) -> Callable[..., None]:
     """Turn ``function(settings, ...)`` into a command with the common options besides its own.
 
     ``coresift -q train`` and ``coresift train -q`` are then the same. Typer reads the options of a command from its
-    signature, so they are added to the signature of a wrapper; the callbacks above collect their values. A parameter
-    annotated with a dataclass stands for one option per field (:func:`field_options`) and receives an instance.
+    signature, so they are added to the signature of a wrapper; a callback collects their values. A parameter annotated
+    with a dataclass stands for one option per field (:func:`field_options`) and receives an instance.
     """
     own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]  # without ``settings``
     keyword_only = inspect.Parameter.KEYWORD_ONLY
@@ -139,18 +116,18 @@ def with_common_options(function: Callable[..., None]) -> Callable[..., None]:
     def command(*, context: typer.Context, **options: Any) -> None:
         settings: Settings = context.find_root().obj
         settings.configure_logging()
-        sources = {name: context.get_parameter_source(name) for name in options}
-        settings.given = frozenset(
-            name for name, s in sources.items() if s is not None and s.name != "DEFAULT"
-        )
-        values = {name: value for name, value in options.items() if name not in _COMMON}
+        sources = ((name, context.get_parameter_source(name)) for name in options)
+        settings.given = frozenset(name for name, s in sources if s is not None and s.name != "DEFAULT")
+        values = {}
         for each in own:
             if each.name in expanded:
-                given = {p.name: values.pop(p.name) for p in expanded[each.name]}
+                given = {p.name: options[p.name] for p in expanded[each.name]}
                 try:
                     values[each.name] = each.annotation(**given)
-                except InvalidInputError as error:  # wrong whatever the data: wrong usage
+                except InvalidInputError as error:  # invalid whatever the data: wrong usage
                     raise typer.BadParameter(_as_option(str(error))) from error
+            else:
+                values[each.name] = options[each.name]
         function(settings, **values)
 
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -159,63 +136,43 @@ def with_common_options(function: Callable[..., None]) -> Callable[..., None]:
 
 
 def _as_option(message: str) -> str:
-    """The message about a field, with the name that it has on the command line."""
+    """Return a message about a field with the name that it has on the command line."""
     return re.sub(r"^(?:n_)?([a-z]\w*)(?= ?= )", lambda name: f"--{name[1].replace('_', '-')}", message)
 
 
-def field_options(kind: Any) -> Iterator[inspect.Parameter]:
+def field_options(options: Any) -> Iterator[inspect.Parameter]:
     """Yield a parameter with a Typer option for each field of a dataclass that has a help text.
 
     The metadata of a field holds ``help`` and, optionally, ``flags`` (short or other names, such as ``("-b",)``),
     ``min``, and ``choices`` (a tuple, or a function that returns the names to complete). A field that takes several
     types, or anything, is read as text if it can be.
     """
-    hints = get_type_hints(kind)
-    for each in fields(kind):
-        if "help" not in each.metadata:
+    hints = get_type_hints(options)
+    for each in fields(options):
+        about = each.metadata
+        if "help" not in about:
             continue
         types = get_args(hints[each.name]) or (hints[each.name],)
         taken: Any = next((simple for simple in (str, bool, float, int, Path) if simple in types), str)
-        flags = list(each.metadata.get("flags", ()))
+        flags = list(about.get("flags", ()))
         if not any(flag.startswith("--") for flag in flags):
             name = each.name.replace("_", "-")
             flags.insert(0, f"--{name}/--no-{name}" if each.default is True else f"--{name}")
-        choices = each.metadata.get("choices")
+        choices = about.get("choices")
         option = typer.Option(
             *flags,
-            help=each.metadata["help"],
-            min=each.metadata.get("min"),
+            help=about["help"],
+            min=about.get("min"),
             metavar="|".join(choices) if isinstance(choices, tuple) else None,
             autocompletion=_completing(choices),
         )
         if each.default is None:
             taken = taken | None
-        yield inspect.Parameter(
-            each.name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=each.default,
-            annotation=Annotated[taken, option],
-        )
+        kind, annotation = inspect.Parameter.KEYWORD_ONLY, Annotated[taken, option]
+        yield inspect.Parameter(each.name, kind, default=each.default, annotation=annotation)
 
 
 def _completing(choices: Any) -> Callable[[], list[str]] | None:
     if choices is None:
         return None
     return lambda: list(choices() if callable(choices) else choices)
-
-
-def command_group(help_text: str, question: str) -> typer.Typer:
-    """A group of commands that, called without one, asks which."""
-    group = typer.Typer(help=help_text, rich_markup_mode=None)
-
-    @group.callback(invoke_without_command=True)
-    def which(context: typer.Context) -> None:
-        if context.invoked_subcommand is None:
-            names = ", ".join(command.name or "" for command in group.registered_commands)
-            program = context.find_root().command_path
-            typer.echo(
-                f"{program}: error: {question}: {names}? Try '{context.command_path} --help'.", err=True
-            )
-            raise typer.Exit(2)
-
-    return group

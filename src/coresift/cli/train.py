@@ -10,7 +10,6 @@ from typing import Annotated, Any
 
 import typer
 
-from coresift._progress import logger
 from coresift.cli.inputs import AsJson, Config
 from coresift.cli.options import Settings
 from coresift.training.options import TrainOptions, option
@@ -130,12 +129,12 @@ def _run(
     about = {"options": _plain(subject, options)}
     try:
         with settings.bars(transient=True) as bars:
-            result = run(model, data, **vars(options), out=out, on_epoch=_log, progress=bars, about=about)
+            result = run(model, data, **vars(options), out=out, progress=bars, about=about)
     except KeyboardInterrupt:
         if not settings.quiet:
             settings.err.print(f"Stopped. To resume: coresift train --resume {out}", soft_wrap=True)
         raise
-    return {**vars(result), "seconds": result.seconds.parts()}
+    return {**vars(result), "seconds": result.seconds.rounded()}
 
 
 def _recalled(
@@ -171,12 +170,6 @@ def _plain(subject: Subject, options: TrainOptions) -> dict[str, Any]:
         if path is not None and (name == "data_dir" or (plain[name] not in DATASETS and path.exists())):
             plain[name] = str(path.resolve())
     return plain
-
-
-def _log(metrics: dict[str, Any]) -> None:
-    from coresift.training.loop import summary
-
-    logger.info("%s", summary(metrics))
 
 
 def _print(settings: Settings, strategy: str, found: dict[str, Any], out: Path, as_json: bool) -> None:

@@ -199,7 +199,7 @@ class SensitivityCoreset(BaseEstimator):
         seed = check_seed(random_state, self._draw_rng)
         pool = pool_size(refine, count, self._table.n_samples)
         drawn = self._table.draw(count, method, seed)
-        core = Coreset._trusted(
+        core = Coreset(
             indices=drawn.indices,
             weights=drawn.weights,
             n_samples=self._table.n_samples,

@@ -104,10 +104,8 @@ def _check_rows(core: Coreset, n: int, name: str) -> None:
 
 def _subset_shares(core: Coreset, total: float, is_given: bool) -> np.ndarray:
     """Return the coreset's weights over the data's total; refuse other data weights than it was drawn with."""
-    drawn, given = (
-        core.total_weight,
-        "sample_weight sums" if is_given else "without sample_weight, the rows sum",
-    )
+    given = "sample_weight sums" if is_given else "without sample_weight, the rows sum"
+    drawn = core.total_weight
     if drawn is not None and abs(total - drawn) > 1e-6 * max(total, drawn):
         raise InvalidInputError(
             f"the coreset was drawn from weights that sum to {drawn:.6g}; {given} to {total:.6g}. "

@@ -29,7 +29,6 @@ from .bounds import (
 from .geometry import (
     MEDIAN_SAMPLE,
     Geometry,
-    MetricReach,
     cell_centers,
     cells_sample_size,
     median_distance,
@@ -231,7 +230,7 @@ def find_geometry(
     center = survey.near + unit * survey.center() if ball is None else ball.center
     reach, is_exact = survey.farthest(center)
     if not is_exact and ball is None and spec.bandwidth is None:
-        reach = float(np.sqrt(runner.run("farthest row", Reach(center, unit)).square)) * unit
+        reach = runner.run("farthest row", Reach(center, unit)).distance * unit
     scale = _scale(runner, spec, survey, center, reach) if ball is None else ball.scale
     farthest = max(reach, float(np.sqrt(survey.reach)) * unit)
     if not farthest <= LARGEST_RATIO * scale:
@@ -276,7 +275,7 @@ def _scale(runner: Runner, spec: BoundSpec, survey: Survey, center: np.ndarray, 
         )
     if spec.bandwidth is None:
         if spec.metric != "euclidean":
-            reach = runner.run("farthest row", MetricReach(center, spec.metric)).distance
+            reach = runner.run("farthest row", Reach(center, metric=spec.metric)).distance
         return reach or 1.0  # all rows equal: any unit will do
     if isinstance(spec.bandwidth, str):
         pool = survey.samples["median"]

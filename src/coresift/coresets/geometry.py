@@ -105,22 +105,6 @@ class Span:
         return max(1, int(np.sum(spectrum > noise)))
 
 
-class MetricReach:
-    """The largest distance from a centre of a row of positive weight, in another metric than the Euclidean."""
-
-    def __init__(self, center: np.ndarray, metric: Any) -> None:
-        self.center, self.metric, self.distance = center, metric, 0.0
-
-    def update(self, block: Block) -> None:
-        """Add a block of rows."""
-        distances = cdist(block.X, self.center[None], metric=self.metric)[:, 0]
-        self.distance = max(self.distance, float(distances.max(where=block.weights > 0, initial=0.0)))
-
-    def merge(self, other: MetricReach) -> None:
-        """Add the largest of other rows."""
-        self.distance = max(self.distance, other.distance)
-
-
 def cells_sample_size(n_cells: int) -> int:
     """Rows from which the centres of the cells are found."""
     return max(_ROWS_PER_CELL * n_cells, MEDIAN_SAMPLE)

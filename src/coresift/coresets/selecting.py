@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,6 +26,16 @@ from .result import Report, Selection, run_record
 from .scores import Scores, draw_scores, log_unit_of
 from .values import Guarantee, QueryBall
 
+_SOURCE = (
+    "sample_weight",
+    "labels",
+    "columns",
+    "embedding",
+    "label",
+    "weight",
+    "filesystem",
+    "image_size",
+)
 _QUERIES = 1  # keeps the stream of the queries apart from others of the same seed
 
 
@@ -108,36 +118,9 @@ def select(
     >>> select(X, "5%", bandwidth=3.0).coreset.size
     100
     """
-    options = SelectOptions(
-        budget=budget,
-        loss=loss,
-        bandwidth=bandwidth,
-        radius=radius,
-        bound=bound,
-        n_cells=n_cells,
-        method=method,
-        eps=eps,
-        delta=delta,
-        per_class=per_class,
-        min_per_class=min_per_class,
-        normalize=normalize,
-        n_queries=n_queries,
-        seed=seed,
-        workers=workers,
-        engine=engine,
-        max_memory=max_memory,
-    )
-    rows = open_rows(
-        data,
-        sample_weight=sample_weight,
-        labels=labels,
-        columns=columns,
-        embedding=embedding,
-        label=label,
-        weight=weight,
-        filesystem=filesystem,
-        image_size=image_size,
-    )
+    given = locals()
+    options = SelectOptions(**{option.name: given[option.name] for option in fields(SelectOptions)})
+    rows = open_rows(data, **{name: given[name] for name in _SOURCE})
     return run(plan(rows, options), on_pass=on_pass)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from scipy.spatial.distance import cdist
 
 from ..core.points import BLOCK_BYTES, Matrix, Points, row_slices, squared_norms
 from ..core.points import Block as PointBlock
@@ -229,19 +230,20 @@ class Extent:
 
 
 class Reach:
-    """The largest distance from a centre of a row of positive weight, in units of ``unit``."""
+    """The largest distance from a centre of a row of positive weight, in units of ``unit``, in any metric."""
 
-    def __init__(self, center: np.ndarray, unit: float) -> None:
-        self.center, self.unit, self.square = center, unit, 0.0
+    def __init__(self, center: np.ndarray, unit: float = 1.0, metric: Any = "euclidean") -> None:
+        self.center, self.unit, self.metric, self.distance = center, unit, metric, 0.0
 
     def update(self, block: Block) -> None:
         """Add a block of rows."""
-        for part, rows in Points(float_rows(block.X), self.center, self.unit, np.inf).blocks(
-            budget=BLOCK_BYTES
-        ):
-            held = block.weights[part] > 0
-            self.square = max(self.square, float(rows.sq_norms.max(where=held, initial=0.0)))
+        if self.metric == "euclidean":
+            parts = Points(float_rows(block.X), self.center, self.unit, np.inf).blocks(budget=BLOCK_BYTES)
+            distances = np.sqrt(np.concatenate([rows.sq_norms for _, rows in parts]))
+        else:
+            distances = cdist(block.X, self.center[None], metric=self.metric)[:, 0]
+        self.distance = max(self.distance, float(distances.max(where=block.weights > 0, initial=0.0)))
 
     def merge(self, other: Reach) -> None:
         """Add the largest of other rows."""
-        self.square = max(self.square, other.square)
+        self.distance = max(self.distance, other.distance)

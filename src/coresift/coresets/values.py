@@ -29,14 +29,10 @@ class Value:
         if not isinstance(other, type(self)):
             return NotImplemented
         names = [f.name for f in fields(self)]  # type: ignore[arg-type]  # subclasses are dataclasses
-        return all(_same(getattr(self, name), getattr(other, name)) for name in names)
+        return all(np.array_equal(getattr(self, name), getattr(other, name)) for name in names)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self._assign(**state)
-
-
-def _same(left: Any, right: Any) -> bool:
-    return np.array_equal(left, right) if isinstance(left, np.ndarray) else bool(left == right)
 
 
 def as_plain(value: Any) -> Any:

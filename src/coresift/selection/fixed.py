@@ -112,11 +112,8 @@ class FixedCoreset(Selector):
                 if targets is not None and chosen.any():
                     residuals = self._residuals(features, targets, np.flatnonzero(chosen), scale, own)
                     scores = (residuals / (residuals.max() or 1.0)) ** self.power
-                    unseen = targets[~chosen]
-                    variance = float(((unseen - unseen.mean(axis=0)) ** 2).sum())
-                    explained = (
-                        1.0 - float((residuals[~chosen] ** 2).sum()) / variance if variance > 0 else 1.0
-                    )
+                    variance = targets[~chosen].var(axis=0).sum()
+                    explained = 1.0 - np.mean(residuals[~chosen] ** 2) / variance if variance > 0 else 1.0
                 chosen[self._drawn(scores, chosen, strata, int(count), own)] = True
         if explained is not None:
             is_little = explained < _LITTLE

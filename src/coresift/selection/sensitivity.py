@@ -35,7 +35,7 @@ class _Sensitivity(Selector):
     n_cells: int = 64
     max_exact: int | None = 20_000
 
-    _estimator: ClassVar[Any]
+    _kind: ClassVar[Any]
     _own: ClassVar[str]  # a setting that only this estimator has
     checks: ClassVar[Checks] = {"method": partial(check_choice, choices=("keys", "systematic", "iid"))}
 
@@ -57,11 +57,13 @@ class _Sensitivity(Selector):
         def fit() -> Any:
             matrix = context.features(self.features, self.n_components)
             with context.accounted(f"sensitivities ({self.name})", context.n_samples):
-                settings = {name: getattr(self, name) for name in (*_OF_THE_FIT, self._own)}
-                estimator = self._estimator(**settings, random_state=context.fixed_rng(_FIT))
-                return estimator.fit(matrix, sample_weight=context.sizes)
+                return self._estimator(context.fixed_rng(_FIT)).fit(matrix, sample_weight=context.sizes)
 
         return self.once(context, fit, ignore=_OF_THE_DRAW)
+
+    def _estimator(self, rng: np.random.Generator) -> Any:
+        settings = {name: getattr(self, name) for name in (*_OF_THE_FIT, self._own)}
+        return self._kind(**settings, random_state=rng)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -91,7 +93,7 @@ class RBF(_Sensitivity):
     """
 
     radius: float = 1.0
-    _estimator, _own = RBFCoreset, "radius"
+    _kind, _own = RBFCoreset, "radius"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -108,4 +110,4 @@ class Laplacian(_Sensitivity):
     """
 
     metric: Any = "euclidean"
-    _estimator, _own = LaplacianCoreset, "metric"
+    _kind, _own = LaplacianCoreset, "metric"

@@ -1,4 +1,4 @@
-"""Normalisation and augmentation of whole batches of images."""
+"""Normalise and augment whole batches of images."""
 
 from __future__ import annotations
 
@@ -26,9 +26,11 @@ def normalize(x: Tensor, mean: Sequence[float] | None, std: Sequence[float] | No
             raise InvalidInputError(f"{name} has {len(values)} entries, but x has {n_channels} channels.")
     if min(std) <= 0:
         raise InvalidInputError(f"std = {tuple(std)} must be positive.")
-    shape = (1, n_channels) + (1,) * (x.ndim - 2)
-    centre, deviation = (torch.tensor(list(v), dtype=x.dtype, device=x.device) for v in (mean, std))
-    return (x - centre.view(shape)) / deviation.view(shape)
+    shape = (n_channels,) + (1,) * (x.ndim - 2)
+    centre, deviation = (
+        torch.tensor(list(v), dtype=x.dtype, device=x.device).view(shape) for v in (mean, std)
+    )
+    return (x - centre) / deviation
 
 
 def random_crop_flip(x: Tensor, generator: torch.Generator, padding: int = PADDING) -> Tensor:
@@ -50,12 +52,3 @@ def random_crop_flip(x: Tensor, generator: torch.Generator, padding: int = PADDI
     pixels = rows[:, :, None] * (w + 2 * padding) + columns[:, None, :]  # (b, h, w): positions in it
     # one gather for all channels is several times as fast as indexing with four tensors
     return padded.gather(2, pixels.view(b, 1, h * w).expand(b, c, h * w)).view(b, c, h, w)
-
-
-def augment(x: Tensor, kind: str | None, generator: torch.Generator) -> Tensor:
-    """Augment a batch as ``DatasetSplits.augmentation`` says; "resized-crop-flip" is done when images are loaded."""
-    if kind == "crop-flip":
-        return random_crop_flip(x, generator)
-    if kind in (None, "resized-crop-flip"):
-        return x
-    raise InvalidInputError(f"augmentation = {kind!r} must be 'crop-flip', 'resized-crop-flip' or None.")

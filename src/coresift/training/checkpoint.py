@@ -26,7 +26,7 @@ from ..coresets.files import unwritable, write_whole
 _KEY = "coresift"
 _FORMAT = {"format": "coresift.run", "version": 1}
 _KEPT = 2
-_SECONDS = ("selection", "training", "evaluation", "clock")
+_SECONDS = {"selection", "training", "evaluation", "clock"}
 
 CONFIG, DATA, METRICS = "config.json", "data.json", "metrics.jsonl"
 MODEL, RESULT = "model.safetensors", "result.json"
@@ -49,18 +49,14 @@ class RunFolder:
         """Write the configuration; if there is one already, raise unless it is the same."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-        except (FileExistsError, NotADirectoryError) as error:
-            raise InvalidInputError(
-                f"{self.path}: out must be a folder; this is a file, or in one."
-            ) from error
+        except (FileExistsError, NotADirectoryError):
+            raise InvalidInputError(f"{self.path}: out must be a folder, not a file or in one.") from None
         for draft in (*self.path.glob(".coresift-*.tmp"), *self._checkpoints.glob(".coresift-*.tmp")):
             draft.unlink(missing_ok=True)  # left by a process that was killed while writing
         if not (self.path / CONFIG).exists():
             if others := sorted(each.name for each in self.path.iterdir()):
-                raise InvalidInputError(
-                    f"{self.path}: holds other files ({others[0]}) and no run; use an empty folder."
-                )
-            write_text(self.path / CONFIG, json.dumps({**_FORMAT, **config}, indent=1))
+                raise InvalidInputError(f"{self.path}: holds other files ({others[0]}); use an empty folder.")
+            _write_json(self.path / CONFIG, {**_FORMAT, **config})
             return
         before, now = self.config(), json.loads(json.dumps(dict(config)))
         for key in now:
@@ -80,7 +76,7 @@ class RunFolder:
     def describe(self, data: Mapping[str, Any]) -> None:
         """Write what the inputs and outputs of the network mean."""
         if not (self.path / DATA).exists():
-            write_text(self.path / DATA, json.dumps(dict(data), indent=1))
+            _write_json(self.path / DATA, data)
 
     def result(self) -> State | None:
         """Read the result of a finished run; None if it did not finish."""
@@ -88,23 +84,16 @@ class RunFolder:
         if not path.exists():
             return None
         found = read_json(path)
-        seconds, test = found.get("seconds"), found.get("test", 0)
-        if (
-            not isinstance(seconds, dict)
-            or not all(key in _SECONDS for key in seconds)
-            or not isinstance(test, dict | None)
-            or not isinstance(found.get("history"), list)
-            or not all(isinstance(found.get(name), int) for name in ("n_epochs", "subset_size"))
-        ):
-            raise InvalidInputError(
-                f"{path}: is not a result, or damaged; remove it to repeat the last epochs."
-            )
+        kinds = {"test": dict | None, "seconds": dict, "n_epochs": int, "subset_size": int, "history": list}
+        is_whole = all(name in found and isinstance(found[name], kind) for name, kind in kinds.items())
+        if not is_whole or len(found) > len(kinds) or not found["seconds"].keys() <= _SECONDS:
+            raise InvalidInputError(f"{path}: is damaged; remove it to repeat the last epochs.")
         return found
 
     def finish(self, model: nn.Module, result: Mapping[str, Any]) -> None:
         """Write the weights, then the result; remove the checkpoints."""
         write_tensors(self.path / MODEL, tensors_of(model), {})
-        write_text(self.path / RESULT, json.dumps(dict(result), indent=1))
+        _write_json(self.path / RESULT, result)
         for path in self.checkpoints():
             path.unlink(missing_ok=True)
         with contextlib.suppress(OSError):
@@ -113,7 +102,7 @@ class RunFolder:
     def load_model(self, model: nn.Module) -> None:
         """Load the weights of the finished run."""
         tensors, _ = read_tensors(self.path / MODEL)
-        _load(model, tensors, self.path / MODEL)
+        load_tensors(model, tensors, self.path / MODEL)
 
     def append(self, metrics: Mapping[str, Any]) -> None:
         """Append a line to the metrics."""
@@ -126,7 +115,7 @@ class RunFolder:
 
     def rewrite(self, history: list[State]) -> None:
         """Write the metrics anew, up to the checkpoint from which a run resumes."""
-        write_text(self.path / METRICS, "".join(json.dumps(line) + "\n" for line in history), newline=False)
+        write_text(self.path / METRICS, "".join(json.dumps(line) + "\n" for line in history))
 
     @property
     def _checkpoints(self) -> Path:
@@ -136,69 +125,58 @@ class RunFolder:
         """List the checkpoints, the newest first."""
         return sorted(self._checkpoints.glob("epoch-*.safetensors"), reverse=True)
 
-    def save(self, epoch: int, tensors: Tensors, state: State) -> None:
-        """Write a checkpoint after ``epoch`` epochs, and keep the one before it."""
+    def save(self, epoch: int, parts: State) -> None:
+        """Write a checkpoint after ``epoch`` epochs, and keep the one before it.
+
+        A part is a dictionary of tensors and what JSON can hold, or something else that JSON can hold.
+        """
+        tensors: Tensors = {}
+        state = {**parts, "epoch": epoch}
+        for part, values in parts.items():
+            if isinstance(values, dict):
+                state[part] = {key: value for key, value in values.items() if not isinstance(value, Tensor)}
+                tensors |= {f"{part}/{key}": values[key] for key in values if key not in state[part]}
         self._checkpoints.mkdir(exist_ok=True)
-        write_tensors(
-            self._checkpoints / f"epoch-{epoch:06d}.safetensors", tensors, {**state, "epoch": epoch}
-        )
+        write_tensors(self._checkpoints / f"epoch-{epoch:06d}.safetensors", tensors, state)
         for path in self.checkpoints()[_KEPT:]:
             path.unlink(missing_ok=True)
 
-    def load(self) -> tuple[Tensors, State] | None:
-        """Read the newest intact checkpoint; None if there are none. Log damaged ones, and raise if all are."""
+    def load(self) -> State | None:
+        """Read the parts of the newest intact checkpoint, or None. Log damaged ones, and raise if all are."""
         refused = []
         for path in self.checkpoints():
             try:
-                return read_tensors(path)
+                tensors, parts = read_tensors(path)
             except DamagedCheckpointError as error:
                 refused.append(error)
                 logger.warning("%s; trying the one before it.", error)
+                continue
+            for name, value in tensors.items():
+                part, key = name.split("/", 1)
+                parts.setdefault(part, {})[key] = value
+            return parts
         if refused:
             raise DamagedCheckpointError(f"{refused[0]}; there is no other: remove the file to start over.")
         return None
 
 
 def tensors_of(model: nn.Module) -> Tensors:
-    """Copy the state of a model to the CPU."""
-    return {name: _own(value) for name, value in model.state_dict().items() if isinstance(value, Tensor)}
+    """Return the tensors in the state of a model."""
+    return {name: value for name, value in model.state_dict().items() if isinstance(value, Tensor)}
 
 
-def snapshot(
-    model: nn.Module, optimizer: torch.optim.Optimizer, **parts: Mapping[str, Any]
-) -> tuple[Tensors, State]:
-    """Collect the states of model, optimizer and further parts: named tensors, and what JSON can hold."""
-    found = optimizer.state_dict()
-    flat = {
-        f"{number}/{key}": value for number, kept in found["state"].items() for key, value in kept.items()
-    }
-    tensors = {f"model/{name}": value for name, value in tensors_of(model).items()}
-    state: State = {"param_groups": found["param_groups"]}
-    for part, values in {"optimizer": flat, **parts}.items():
-        own = {key for key, value in values.items() if isinstance(value, Tensor)}
-        tensors |= {f"{part}/{key}": _own(values[key]) for key in values if key in own}
-        state[part] = {key: value for key, value in values.items() if key not in own}
-    return tensors, state
-
-
-def restore(model: nn.Module, optimizer: torch.optim.Optimizer, tensors: Tensors, state: State) -> None:
-    """Restore the states of model and optimizer from a :func:`snapshot`."""
-    _load(model, part_of("model", tensors), Path("checkpoint"))
-    kept: dict[int, State] = {}
-    for name, value in {**state["optimizer"], **part_of("optimizer", tensors)}.items():
-        number, key = name.split("/", 1)
-        kept.setdefault(int(number), {})[key] = value
-    optimizer.load_state_dict({"state": kept, "param_groups": state["param_groups"]})
-
-
-def part_of(part: str, tensors: Tensors) -> Tensors:
-    """Return the tensors of one part of a snapshot, under their own names."""
-    prefix = f"{part}/"
-    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
+def load_tensors(model: nn.Module, tensors: Tensors, path: Path) -> None:
+    """Load the state of a model, which came from ``path``."""
+    try:
+        model.load_state_dict(tensors)
+    except RuntimeError as error:
+        raise InvalidInputError(f"{path}: belongs to another model ({error})") from error
 
 
 def write_tensors(path: Path, tensors: Tensors, state: State) -> None:
     """Write tensors and a JSON text to one file, with a checksum of both."""
+    # safetensors refuses shared storage
+    tensors = {name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()}
     text = json.dumps(state)  # an infinite validation loss is written as Infinity, which Python reads again
     about = json.dumps({"state": text, "sha256": _checksum(tensors, text)})
     _write(path, save(tensors, metadata={_KEY: about}))
@@ -219,9 +197,13 @@ def read_tensors(path: Path) -> tuple[Tensors, State]:
     return tensors, json.loads(text)
 
 
-def write_text(path: Path, text: str, *, newline: bool = True) -> None:
+def write_text(path: Path, text: str) -> None:
     """Write a text file, completely or not at all."""
-    _write(path, (text + "\n" * newline).encode())
+    _write(path, text.encode())
+
+
+def _write_json(path: Path, value: Mapping[str, Any]) -> None:
+    write_text(path, json.dumps(value, indent=1) + "\n")
 
 
 def _write(path: Path, content: bytes) -> None:
@@ -239,18 +221,6 @@ def read_json(path: Path) -> State:
     if not isinstance(found, dict):
         raise InvalidInputError(f"{path}: is not a JSON object")
     return found
-
-
-def _load(model: nn.Module, tensors: Tensors, path: Path) -> None:
-    try:
-        model.load_state_dict(tensors)
-    except RuntimeError as error:
-        reason = " ".join(str(error).split())
-        raise InvalidInputError(f"{path}: belongs to another model ({reason})") from error
-
-
-def _own(tensor: Tensor) -> Tensor:
-    return tensor.detach().cpu().contiguous().clone()  # safetensors refuses shared storage
 
 
 def _checksum(tensors: Tensors, text: str) -> str:

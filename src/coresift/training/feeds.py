@@ -15,8 +15,9 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from .._errors import InvalidTypeError
+from .._validation import check_choice
 from ..data.splits import ArrayDataset, DatasetSplits, LazyDataset
-from .augment import augment, normalize
+from .augment import normalize, random_crop_flip
 from .sampler import WeightedDataset, WeightedIndex, inputs_and_targets
 
 Batch = tuple[Tensor, Tensor, Tensor]  # inputs (b, ...), targets (b, ...), weights (b,), on the device
@@ -88,8 +89,8 @@ class LoaderFeed(_Feed):
     def _read(self, rows: Any, weights: Any, size: int, seed: int, augmented: Any) -> Iterator[Batch]:
         items: Sequence[int] = list(map(WeightedIndex, rows.tolist(), weights.tolist()))
         dataset = self.X
-        if isinstance(dataset, LazyDataset) and _crops(augmented):
-            dataset = _RandomCrops(dataset, seed)
+        if isinstance(dataset, LazyDataset) and getattr(augmented, "args", None) == (RESIZED_CROP,):
+            dataset = _RandomCrops(dataset, seed)  # cropped as they are read, at their full size
         loader = DataLoader(
             WeightedDataset(dataset),
             sampler=items,
@@ -165,6 +166,8 @@ def feeds_of(
             transform = partial(normalize, mean=data.mean, std=data.std)
         data = data.train
     if isinstance(augmented, bool):
+        if kind is not None:
+            check_choice(kind, "augmentation", ("crop-flip", RESIZED_CROP))
         augmented = partial(_augment, kind) if augmented and kind is not None else None
     transform = _as_floats if transform is None else transform
     make = partial(_feed, device=device, transform=transform, workers=workers)
@@ -189,12 +192,7 @@ def _as_floats(x: Tensor) -> Tensor:
 
 
 def _augment(kind: str, x: Tensor, generator: torch.Generator) -> Tensor:  # config.json records this name
-    return augment(x, kind, generator)
-
-
-def _crops(augmented: Augment | None) -> bool:
-    """Whether images are cropped as they are read, at their full size."""
-    return isinstance(augmented, partial) and augmented.func is _augment and augmented.args == (RESIZED_CROP,)
+    return random_crop_flip(x, generator) if kind == "crop-flip" else x
 
 
 def _tensor(values: Any, name: str) -> Tensor:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import torch
 from torch import nn
 
 from .._errors import InvalidInputError
-from .._progress import Bars, Display, Progress
+from .._progress import Display, Progress, bars, logger
 from .._validation import check_choice
 from ..coresets.coreset import Coreset
 from ..data.splits import DatasetSplits
@@ -24,10 +25,9 @@ from ..selection import Strategy
 from ..selection.hooks import only_tensor
 from ..selection.losses import per_sample_loss
 from .checkpoint import RunFolder
-from .feeds import Feed
-from .metrics import CLOCKS, Seconds, are_classes, counts_hits, evaluate, weighted_loss
+from .metrics import CLOCKS, Seconds, are_classes, weighted_loss
 from .options import TrainOptions
-from .run import Metrics, Run, identity, load, prepare, resolve
+from .run import Metrics, Run, identity, load, resolve
 
 
 @dataclass(frozen=True)
@@ -108,34 +108,27 @@ def train(
         Number of samples, fraction of the training samples, or percentage.
     test : optional
         Like ``data``; evaluated once, at the end.
-    epochs : int, default 200
-        A warm start (kappa = 1/2) runs ``ceil(kappa * epochs * fraction)`` epochs on all data, then
-        ``epochs - kappa * epochs`` on the subset.
-    select_every, batch_size, lr, momentum, weight_decay
-    schedule : {"cosine", "constant"}, default "cosine"
-        The learning rate in epoch t of T is ``lr / 2 * (1 + cos(pi t / T))``, where T counts the epochs that are run.
+    epochs, select_every, batch_size, lr, momentum, weight_decay, schedule, seed
+        How stochastic gradient descent runs. The learning rate in epoch t of T is ``lr / 2 * (1 + cos(pi t / T))``, or
+        ``lr`` with the schedule "constant"; T counts the epochs that are run. A warm start (kappa = 1/2) runs
+        ``ceil(kappa * epochs * fraction)`` epochs on all data, then ``epochs - kappa * epochs`` on the subset.
     loss : str or callable, optional
         As in :class:`coresift.selection.SelectionContext`; "mse", "l1" or "huber" for regression. By default
         "cross_entropy", or "mse" if ``data`` is a ``DatasetSplits`` of a regression.
-    val_fraction : float, optional
-        Fraction of the training data held out for validation; by default 0.1 if it is used, else 0.
-    eval_every : int, default 0
-        Epochs between two evaluations on the validation data; 0 for none.
+    val_fraction, eval_every
+        Fraction of the training data held out for validation, by default 0.1 if it is used, else 0; and epochs between
+        two evaluations on it, 0 for none.
     transform : callable, optional
         Applied to a batch of inputs on the device, before the model. By default bytes are divided by 255 and the
         inputs of a ``DatasetSplits`` are normalised.
     augment : callable of a batch and a generator, or bool, default True
         Applied before ``transform``, in training only. True means what a ``DatasetSplits`` asks for.
-    seed : int, default 0
-    device : default "auto"
-        "auto" is CUDA, else MPS, else the CPU.
-    workers : int, default 0
-        Processes that read a data set which is not in memory.
-    out : path, optional
+    device, workers
+        "auto" is CUDA, else MPS, else the CPU; ``workers`` are processes that read a data set which is not in memory.
+    out, checkpoint_seconds
         Folder of the run: ``config.json``, ``data.json`` (for ``DatasetSplits``: names of classes and columns, means
         and deviations of standardised columns), ``metrics.jsonl``, ``model.safetensors``, ``result.json``, checkpoints.
-    checkpoint_seconds : float, default 30
-        Minimum time between two checkpoints, written at the end of an epoch; 0 for one after each.
+        These are written at the end of an epoch, at least ``checkpoint_seconds`` apart; 0 for one after each.
     on_epoch : callable, optional
         Called with the metrics of each epoch after they are written.
     progress : bool or display, default False
@@ -160,16 +153,17 @@ def train(
         folder.begin({**identity(model, feeds, transform, options), "about": about})
         if (found := folder.result()) is not None:
             folder.load_model(model.to(options.device))
-            seconds, sizes = Seconds(**found["seconds"]), (found["n_epochs"], found["subset_size"])
-            return TrainResult(model, found["history"], found["test"], seconds, *sizes)
+            return TrainResult(model, **{**found, "seconds": Seconds(**found["seconds"])})
         if isinstance(data, DatasetSplits):
             folder.describe(data.described())
 
-    run = prepare(model, feeds, options, clock)
+    run = Run(model, feeds, options, clock)
     if folder is not None:
         run.resume(folder)
     saved_at = time.monotonic()
-    with _shown(progress, run.n_epochs) as bar:
+    display = progress or partial(Progress, warn_after=math.inf)
+    with bars(transient=True) if display is True else nullcontext(display) as show:
+        bar = show("training", run.n_epochs, unit="epochs")
         for epoch in range(len(run.history), run.n_epochs):
             metrics = _epoch(run, epoch, bar)
             run.history.append(metrics)
@@ -178,18 +172,18 @@ def train(
                 if time.monotonic() - saved_at >= checkpoint_seconds and epoch + 1 < run.n_epochs:
                     run.save(folder)
                     saved_at = time.monotonic()
-            bar.move(epoch + 1, summary(metrics))
+            logger.info("%s", line := summary(metrics))
+            bar.move(epoch + 1, line)
             if on_epoch is not None:
                 on_epoch(metrics)
 
-    quality = None if feeds.test is None else _evaluate(run, feeds.test)
+    quality = run.evaluate(feeds.test)
     core = run.sampler.coreset
-    result = TrainResult(model, run.history, quality, run.seconds, run.n_epochs, core.size, core)
     if folder is not None:
-        names = ("test", "seconds", "n_epochs", "subset_size", "history")
-        stored = {name: getattr(result, name) for name in names}
-        folder.finish(model, {**stored, "seconds": asdict(run.seconds)})
-    return result
+        sizes = {"n_epochs": run.n_epochs, "subset_size": core.size}
+        seconds = asdict(run.seconds)
+        folder.finish(model, {"test": quality, "seconds": seconds, **sizes, "history": run.history})
+    return TrainResult(model, run.history, quality, run.seconds, run.n_epochs, core.size, core)
 
 
 def _epoch(run: Run, epoch: int, bar: Progress) -> Metrics:
@@ -204,18 +198,15 @@ def _epoch(run: Run, epoch: int, bar: Progress) -> Metrics:
     with run.stage("training", epoch):
         loss, hits = _steps(run, epoch, rows, weights, bar)
     if not math.isfinite(loss):  # a checkpoint of this would replace a good one
-        raise InvalidInputError(
-            f"the loss is {loss} in epoch {epoch + 1}: training diverged; try a smaller lr."
-        )
+        raise InvalidInputError(f"the loss is {loss} in epoch {epoch + 1}: training diverged; lower lr.")
 
     metrics: Metrics = {"epoch": epoch + 1, "n_epochs": run.n_epochs, "lr": rate, "loss": loss}
     metrics |= {"subset": len(rows), "selected": epoch == run.sampler.selection_epoch(epoch)}
     if hits is not None:
         metrics["accuracy"] = hits / len(rows)
     every, is_last = run.options.eval_every, epoch + 1 == run.n_epochs
-    if run.feeds.val is not None and every and ((epoch + 1) % every == 0 or is_last):
-        quality = _evaluate(run, run.feeds.val)
-        metrics |= {f"val_{name}": value for name, value in quality.items()}
+    if every and ((epoch + 1) % every == 0 or is_last):
+        metrics |= {f"val_{name}": value for name, value in (run.evaluate(run.feeds.val) or {}).items()}
     return {**metrics, "seconds": run.seconds.rounded()}
 
 
@@ -224,11 +215,10 @@ def _steps(
 ) -> tuple[float, int | None]:
     """Take one step per batch; return the mean loss, and for classes the number of correct predictions."""
     model, options, recorder = run.model, run.options, run.recorder
-    compute, has_classes = per_sample_loss(options.loss), counts_hits(options.loss)
+    compute, seed = per_sample_loss(options.loss), run.seed("augmentation", epoch)
     losses: list[torch.Tensor] = []
     hits: list[torch.Tensor] = []
     seen = 0
-    seed = run.seed("augmentation", epoch)
     model.train()
     with nullcontext() if recorder is None else recorder.watching():
         for x, y, w in run.feeds.train.batches(rows, weights, options.batch_size, seed, run.feeds.augment):
@@ -240,7 +230,7 @@ def _steps(
                 recorder.end_step(w)
             run.optimizer.step()
             losses.append(loss.detach())
-            if has_classes and are_classes(outputs, y):
+            if are_classes(outputs, y, options.loss):
                 hits.append((outputs.detach().argmax(1) == y).sum())
             seen += len(w)
             bar.move(epoch + seen / len(rows))
@@ -258,21 +248,6 @@ def _forward(model: nn.Module, x: torch.Tensor) -> Any:
         raise InvalidInputError(
             "the last batch of the subset has one sample, too few for batch normalisation: change budget or batch_size."
         ) from error
-
-
-def _evaluate(run: Run, feed: Feed) -> dict[str, float]:
-    with run.stage("evaluation"):
-        return evaluate(run.model, feed, run.options.loss)
-
-
-@contextmanager
-def _shown(progress: bool | Display, n_epochs: int) -> Iterator[Progress]:
-    """Yield the display of the epochs: a bar, the caller's display, or the log."""
-    with Bars(transient=True) if progress is True else nullcontext(progress) as display:
-        if display is False:
-            yield Progress("training", n_epochs, unit="epochs", warn_after=math.inf)
-        else:
-            yield display("training", n_epochs, unit="epochs")
 
 
 def summary(metrics: Metrics) -> str:

@@ -48,13 +48,9 @@ class Seconds:
                 torch.get_device_module(device).synchronize()
             setattr(self, part, getattr(self, part) + now() - start)
 
-    def parts(self) -> dict[str, float]:
-        """Return the three parts by name."""
-        return {part: value for part, value in asdict(self).items() if part != "clock"}
-
     def rounded(self) -> dict[str, float]:
-        """Return the three parts, rounded to a tenth of a millisecond."""
-        return {part: round(value, 4) for part, value in self.parts().items()}
+        """Return the three parts by name, rounded to a tenth of a millisecond."""
+        return {part: round(value, 4) for part, value in asdict(self).items() if part != "clock"}
 
 
 def weighted_loss(losses: Tensor, weights: Tensor, *, distributed: bool = False) -> Tensor:
@@ -96,16 +92,11 @@ def _per_sample(values: Tensor) -> Tensor:
     return values.flatten(1).mean(1) if values.ndim > 1 else values  # (b,)
 
 
-def counts_hits(loss: Any) -> bool:
-    """Return whether a loss may be one of classes, as far as its kind tells."""
-    return kind_of(loss) not in (Kind.NUMBERS, Kind.SWITCHES)
-
-
-def are_classes(outputs: Tensor, targets: Tensor) -> bool:
+def are_classes(outputs: Tensor, targets: Tensor, loss: Any) -> bool:
     """Return whether the targets are class numbers, one per sample, and the outputs have a column for each class."""
-    return (
-        outputs.ndim == 2 and outputs.shape[1] > 1 and targets.ndim == 1 and not targets.is_floating_point()
-    )
+    if outputs.ndim != 2 or outputs.shape[1] < 2 or targets.ndim != 1 or targets.is_floating_point():
+        return False
+    return kind_of(loss) not in (Kind.NUMBERS, Kind.SWITCHES)
 
 
 @torch.no_grad()
@@ -114,7 +105,7 @@ def evaluate(model: nn.Module, feed: Feed, loss: Any) -> dict[str, float]:
 
     The model is set to evaluation mode, and back afterwards.
     """
-    compute, has_classes = per_sample_loss(loss), counts_hits(loss)
+    compute = per_sample_loss(loss)
     has_distances = kind_of(loss) not in (Kind.CLASSES, Kind.SWITCHES)  # between outputs and targets
     was_training = model.training
     model.eval()
@@ -126,7 +117,7 @@ def evaluate(model: nn.Module, feed: Feed, loss: Any) -> dict[str, float]:
         for x, y, _ in feed.batches(np.arange(n), np.ones(n), _EVALUATION_BATCH):
             outputs = only_tensor(model(x))
             loss_sum += float(_per_sample(compute(outputs, y)).sum())
-            if has_classes and are_classes(outputs, y):
+            if are_classes(outputs, y, loss):
                 k = outputs.shape[1]
                 known = (y >= 0) & (y < k)  # labels that the loss ignores, usually -100, are not hits
                 pairs = torch.bincount((y * k + outputs.argmax(1))[known], minlength=k * k).reshape(k, k)

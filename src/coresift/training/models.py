@@ -20,7 +20,6 @@ from torch.nn import functional
 from .._errors import InvalidInputError, InvalidTypeError
 from .._validation import check_choice, check_count
 
-_LARGEST_SMALL_IMAGE = 64  # pixels; ResNets for larger images have the ImageNet stem
 STEMS = ("cifar", "imagenet")
 
 
@@ -112,9 +111,7 @@ class BasicBlock(nn.Module):
         self.bn2 = nn.BatchNorm2d(n_out)
         self.shortcut = nn.Sequential()
         if stride != 1 or n_in != n_out:
-            self.shortcut = nn.Sequential(
-                nn.Conv2d(n_in, n_out, 1, stride, bias=False), nn.BatchNorm2d(n_out)
-            )
+            self.shortcut.extend([nn.Conv2d(n_in, n_out, 1, stride, bias=False), nn.BatchNorm2d(n_out)])
 
     def forward(self, x: Tensor) -> Tensor:
         """(b, n_in, h, w) to (b, n_out, h / stride, w / stride)."""
@@ -158,14 +155,8 @@ class MLP(nn.Sequential):
     """Flatten, two hidden layers with ReLU, a linear output."""
 
     def __init__(self, n_inputs: int, n_outputs: int, width: int = 256) -> None:
-        super().__init__(
-            nn.Flatten(),
-            nn.Linear(n_inputs, width),
-            nn.ReLU(),
-            nn.Linear(width, width),
-            nn.ReLU(),
-            nn.Linear(width, n_outputs),
-        )
+        hidden = [nn.Linear(n_inputs, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU()]
+        super().__init__(nn.Flatten(), *hidden, nn.Linear(width, n_outputs))
 
 
 def _lenet(n_classes: int, input_shape: tuple[int, ...]) -> nn.Module:
@@ -179,7 +170,7 @@ def _resnet18(
 ) -> nn.Module:
     if len(input_shape) != 3:
         raise InvalidInputError(f"resnet18 takes images (c, h, w); input_shape = {input_shape}.")
-    by_size = "cifar" if max(input_shape[1:]) <= _LARGEST_SMALL_IMAGE else "imagenet"
+    by_size = "cifar" if max(input_shape[1:]) <= 64 else "imagenet"
     return ResNet18(n_classes, input_shape[0], width, stem or by_size)
 
 
@@ -197,20 +188,21 @@ def _called(name: str, factory: Callable[..., Any], given: Mapping[str, Any]) ->
     A ``width`` or ``stem`` that the factory does not know raises, since it would have no effect.
     """
     try:
-        parameters = inspect.signature(factory).parameters.values()
+        signature = inspect.signature(factory)
     except (TypeError, ValueError) as error:
         raise InvalidTypeError(f"model = {name!r} has no signature ({error}).") from error
+    parameters = signature.parameters.values()
     takes_all = any(p.kind is p.VAR_KEYWORD for p in parameters)
     named = {p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
     passed = {key: value for key, value in given.items() if value is not None and (takes_all or key in named)}
     for option in ("width", "stem"):
         if given[option] is not None and option not in passed:
             raise InvalidInputError(f"{option} = {given[option]!r}: {name!r} has no such parameter.")
-    optional = {p.name for p in parameters if p.default is not p.empty}
-    optional |= {p.name for p in parameters if p.kind in (p.VAR_KEYWORD, p.VAR_POSITIONAL)}
-    if missing := sorted({p.name for p in parameters} - optional - set(passed)):
-        needed = ", ".join(missing)
-        raise InvalidTypeError(f"model = {name!r} needs {needed}; it can only be given {', '.join(given)}.")
+    try:
+        signature.bind(**passed)
+    except TypeError as error:
+        can = ", ".join(given)
+        raise InvalidTypeError(f"model = {name!r}: {error}; it can only be given {can}.") from error
     model = factory(**passed)
     if not isinstance(model, nn.Module):
         raise InvalidTypeError(f"model = {name!r} returned {type(model).__name__}, not a torch.nn.Module.")

@@ -28,24 +28,20 @@ def _strategies() -> list[str]:
 
 @dataclass(frozen=True)
 class TrainOptions:
-    """Options of a training run, described in :func:`train`.
+    """Options of a training run; :func:`train` describes those that need more than a line.
 
     The metadata of a field has its help text, limits and choices, and ``recorded=False`` if it does not change the
     result and so does not tell one run from another.
     """
 
-    strategy: Any = option(
-        "rbf", "Selection strategy; 'full' trains on all data.", flags=("-s",), choices=_strategies
-    )
+    strategy: Any = option("rbf", "Strategy; 'full' trains on all data.", flags=("-s",), choices=_strategies)
     budget: int | float | str = option("10%", "Samples to train on: 1%, 0.01 or 600.", flags=("-b",))
     epochs: int = option(200, "Epochs; a warm start runs fewer.", min=1)
     select_every: int = option(20, "Epochs between two selections.", min=1)
     batch_size: int = option(20, "Samples per step.", min=1)
     lr: float = option(0.01, "Initial learning rate.", limits={"above": 0, "below": math.inf})
-    momentum: float = option(0.9, "Momentum of the optimizer (SGD).", limits={"at_least": 0, "below": 1})
-    weight_decay: float = option(
-        5e-4, "Weight decay of the optimizer.", limits={"at_least": 0, "below": _LARGEST}
-    )
+    momentum: float = option(0.9, "Momentum of SGD.", limits={"at_least": 0, "below": 1})
+    weight_decay: float = option(5e-4, "Weight decay.", limits={"at_least": 0, "below": _LARGEST})
     schedule: str = option("cosine", "Learning rate schedule.", choices=SCHEDULES)
     loss: Any = option(
         None, "cross_entropy, mse, l1, huber or bce. [default: cross_entropy, or mse for regression]"
@@ -66,11 +62,8 @@ class TrainOptions:
 
     def recorded(self) -> dict[str, Any]:
         """Return the options that change the result."""
-        return {
-            each.name: getattr(self, each.name)
-            for each in fields(self)
-            if each.metadata.get("recorded", True)
-        }
+        kept = (each.name for each in fields(self) if each.metadata.get("recorded", True))
+        return {name: getattr(self, name) for name in kept}
 
     def checked(self) -> Self:
         """Return the options with plain Python numbers, which JSON can hold; raise if one is invalid."""

@@ -78,12 +78,9 @@ class RBFLayer(nn.Module):
         n_centers, in_features = network.centers.shape
         kind.setdefault("dtype", torch.float64)
         layer = cls(in_features, n_centers, network.alphas.shape[1], **kind)
-        with torch.no_grad():
-            layer.centers.copy_(torch.from_numpy(network.centers))
-            layer.alphas.copy_(torch.from_numpy(network.alphas))
-            layer.log_bandwidth.fill_(network.log_bandwidth)
-            if layer.bias is not None:
-                layer.bias.copy_(torch.from_numpy(network.intercept))
+        values = {**vars(network), "bias": network.intercept}
+        state = {name: torch.as_tensor(values[name], dtype=torch.float64) for name in layer.state_dict()}
+        layer.load_state_dict(state)
         return layer
 
     @classmethod
@@ -95,11 +92,9 @@ class RBFLayer(nn.Module):
 
     def to_network(self) -> Network:
         """Return a copy as a NumPy network."""
-        centers, alphas = (p.detach().cpu().double().numpy().copy() for p in (self.centers, self.alphas))
-        intercept = np.zeros(alphas.shape[1])
-        if self.bias is not None:
-            intercept = self.bias.detach().cpu().double().numpy().copy()
-        return Network(centers, alphas, intercept, float(self.log_bandwidth.detach()))
+        values = {name: value.cpu().double().numpy().copy() for name, value in self.state_dict().items()}
+        intercept = values.get("bias", np.zeros(self.alphas.shape[1]))
+        return Network(values["centers"], values["alphas"], intercept, float(values["log_bandwidth"]))
 
 
 def weighted_loss(layer: nn.Module, x: Tensor, y: Tensor, weights: Tensor) -> Tensor:

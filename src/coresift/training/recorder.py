@@ -14,9 +14,7 @@ from .._errors import InvalidInputError
 from ..selection.gradients import Gradients
 from ..selection.hooks import layer_factors, only_tensor
 
-_HELD_ROWS = (
-    4096  # rows collected before their norms are computed: one large product is cheaper than many small
-)
+_HELD_ROWS = 4096  # computed together: one large product is cheaper than many small ones
 
 
 class NormRecorder:

@@ -6,7 +6,7 @@ import dataclasses
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -23,9 +23,9 @@ from ..selection import Strategy, strategy_named
 from ..selection.hooks import linear_layer, undisturbed
 from ..selection.losses import per_sample_loss, with_class_numbers
 from ..selection.strategy import asks_for
-from .checkpoint import RunFolder, part_of, restore, snapshot
+from .checkpoint import RunFolder, load_tensors, tensors_of
 from .feeds import Augment, Feed, TensorFeed, feeds_of
-from .metrics import Seconds
+from .metrics import Seconds, evaluate
 from .options import TrainOptions
 from .recorder import NormRecorder
 from .sampler import CoresetSampler
@@ -50,11 +50,6 @@ def device_named(device: str | torch.device) -> torch.device:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InvalidInputError(f"device = {str(device)!r} cannot be used: {reason}") from None
     return found
-
-
-def derived_seed(*key: int) -> int:
-    """Return a 63-bit seed for one purpose of a run."""
-    return int(np.random.SeedSequence(key).generate_state(1, np.uint64)[0] >> np.uint64(1))
 
 
 @contextmanager
@@ -85,11 +80,8 @@ def described(thing: Any) -> str:
     name = f"{kind.__module__}.{kind.__qualname__}"
     if not isinstance(thing, nn.Module):
         return name
-    simple = {
-        key: value
-        for key, value in vars(thing).items()
-        if isinstance(value, int | float | str) and key != "training" and key[0] != "_"
-    }
+    own = ((key, value) for key, value in vars(thing).items() if key != "training" and key[0] != "_")
+    simple = {key: value for key, value in own if isinstance(value, int | float | str)}
     checksum = 0
     for tensor in thing.state_dict().values():
         checksum = zlib.crc32(np.ascontiguousarray(tensor.detach().cpu().float().numpy()).data, checksum)
@@ -107,18 +99,36 @@ class Feeds:
     fingerprint: str  # of the training data, before the validation part was taken off
 
 
-@dataclass
 class Run:
     """A run in memory, and how far it is."""
 
-    model: nn.Module
-    feeds: Feeds
-    options: TrainOptions
-    sampler: CoresetSampler
-    optimizer: torch.optim.Optimizer
-    seconds: Seconds
-    recorder: NormRecorder | None = None
-    history: list[Metrics] = field(default_factory=list)
+    def __init__(self, model: nn.Module, feeds: Feeds, options: TrainOptions, clock: str) -> None:
+        self.model, self.feeds, self.options = model.to(options.device), feeds, options
+        self.seconds = Seconds(clock=clock)
+        self.history: list[Metrics] = []
+        self.sampler = CoresetSampler(
+            feeds.train.X,
+            options.strategy,
+            options.budget,  # type: ignore[arg-type]
+            select_every=options.select_every,
+            seed=options.seed,
+            num_replicas=1,
+            y=feeds.train.y,
+            model=model,
+            loss=options.loss,
+            X_val=None if feeds.val is None else feeds.val.X,
+            y_val=None if feeds.val is None else feeds.val.y,
+            n_epochs=options.epochs,
+            transform=feeds.train.transform,
+        )
+        self.optimizer = torch.optim.SGD(
+            model.parameters(), lr=options.lr, momentum=options.momentum, weight_decay=options.weight_decay
+        )
+        self.recorder: NormRecorder | None = None
+        if asks_for(options.strategy, "reuses_norms"):
+            with own_randomness(self.seed("evaluation"), options.device), undisturbed(model):
+                example, _, _ = next(feeds.train.batches(np.zeros(2, dtype=np.int64), np.ones(2), 2))
+                self.recorder = NormRecorder(linear_layer(model, None, example) or model)
 
     @property
     def n_epochs(self) -> int:
@@ -126,8 +136,9 @@ class Run:
         return self.sampler.phases.total
 
     def seed(self, stream: str, *more: int) -> int:
-        """Return the seed of a random stream."""
-        return derived_seed(self.options.seed, _STREAMS[stream], *more)
+        """Return a 63-bit seed for a random stream."""
+        sequence = np.random.SeedSequence((self.options.seed, _STREAMS[stream], *more))
+        return int(sequence.generate_state(1, np.uint64)[0] >> np.uint64(1))
 
     @contextmanager
     def stage(self, part: str, *more: int) -> Iterator[None]:
@@ -136,27 +147,42 @@ class Run:
         with self.seconds.counted(part, place), own_randomness(self.seed(part, *more), place):
             yield
 
+    def evaluate(self, feed: Feed | None) -> dict[str, float] | None:
+        """Return the metrics of the model on a feed, if there is one."""
+        if feed is None:
+            return None
+        with self.stage("evaluation"):
+            return evaluate(self.model, feed, self.options.loss)
+
     def save(self, folder: RunFolder) -> None:
         """Write a checkpoint of everything that has a state."""
-        strategy = self.options.strategy
-        own = strategy.state_dict() if hasattr(strategy, "state_dict") else {}
-        parts = {"sampler": self.sampler.state_dict(), "strategy": own}
-        tensors, state = snapshot(self.model, self.optimizer, **parts)
-        state |= {"history": self.history, "seconds": dataclasses.asdict(self.seconds)}
-        folder.save(len(self.history), tensors, state)
+        strategy, found = self.options.strategy, self.optimizer.state_dict()
+        parts = {
+            "model": tensors_of(self.model),
+            "optimizer": {f"{n}/{key}": kept[key] for n, kept in found["state"].items() for key in kept},
+            "param_groups": found["param_groups"],
+            "sampler": self.sampler.state_dict(),
+            "strategy": strategy.state_dict() if hasattr(strategy, "state_dict") else {},
+            "history": self.history,
+            "seconds": dataclasses.asdict(self.seconds),
+        }
+        folder.save(len(self.history), parts)
 
     def resume(self, folder: RunFolder) -> None:
         """Go back to the newest checkpoint, if there is one, and cut the file of metrics back to it."""
         if (kept := folder.load()) is not None:
-            tensors, state = kept
-            restore(self.model, self.optimizer, tensors, state)
-            self.sampler.load_state_dict({**state["sampler"], **part_of("sampler", tensors)})
+            load_tensors(self.model, kept["model"], folder.path)
+            states: dict[int, dict[str, Any]] = {}
+            for name, value in kept["optimizer"].items():
+                number, key = name.split("/", 1)
+                states.setdefault(int(number), {})[key] = value
+            self.optimizer.load_state_dict({"state": states, "param_groups": kept["param_groups"]})
+            self.sampler.load_state_dict(kept["sampler"])
             with own_randomness(self.seed("selection"), self.options.device):
                 self.sampler.recall()
             if hasattr(self.options.strategy, "load_state_dict"):
-                own = {**state["strategy"], **part_of("strategy", tensors)}
-                self.options.strategy.load_state_dict(own)
-            self.history, self.seconds = state["history"], Seconds(**state["seconds"])
+                self.options.strategy.load_state_dict(kept["strategy"])
+            self.history, self.seconds = kept["history"], Seconds(**kept["seconds"])
         folder.rewrite(self.history)
 
 
@@ -172,9 +198,10 @@ def resolve(options: TrainOptions, data: Any) -> TrainOptions:
         loss = "mse" if is_regression else "cross_entropy"
     per_sample_loss(loss)  # raises if it cannot be used
     validates = asks_for(strategy, "needs_validation")
+    is_used = bool(validates or options.eval_every)
     if val_fraction is None:
-        val_fraction = _VAL_FRACTION if validates or options.eval_every else 0.0
-    if val_fraction == 0 and (validates or options.eval_every):
+        val_fraction = _VAL_FRACTION if is_used else 0.0
+    if val_fraction == 0 and is_used:
         who = "this strategy" if validates else f"eval_every = {options.eval_every}"
         raise InvalidInputError(f"val_fraction = 0, but {who} needs validation data; 0.1 is usual.")
     found = {"strategy": strategy, "loss": loss, "val_fraction": val_fraction}
@@ -216,32 +243,3 @@ def identity(model: nn.Module, feeds: Feeds, transform: Any, options: TrainOptio
         "data": feeds.fingerprint,
         "software": {"coresift": __version__, "torch": torch.__version__, "numpy": np.__version__},
     }
-
-
-def prepare(model: nn.Module, feeds: Feeds, options: TrainOptions, clock: str) -> Run:
-    """Make the sampler, the optimizer and, for strategies that use it, the recorder of gradient norms."""
-    model.to(options.device)
-    sampler = CoresetSampler(
-        feeds.train.X,
-        options.strategy,
-        options.budget,  # type: ignore[arg-type]
-        select_every=options.select_every,
-        seed=options.seed,
-        num_replicas=1,
-        y=feeds.train.y,
-        model=model,
-        loss=options.loss,
-        X_val=None if feeds.val is None else feeds.val.X,
-        y_val=None if feeds.val is None else feeds.val.y,
-        n_epochs=options.epochs,
-        transform=feeds.train.transform,
-    )
-    optimizer = torch.optim.SGD(
-        model.parameters(), lr=options.lr, momentum=options.momentum, weight_decay=options.weight_decay
-    )
-    run = Run(model, feeds, options, sampler, optimizer, Seconds(clock=clock))
-    if asks_for(options.strategy, "reuses_norms"):
-        with own_randomness(run.seed("evaluation"), options.device), undisturbed(model):
-            example, _, _ = next(feeds.train.batches(np.zeros(2, dtype=np.int64), np.ones(2), 2))
-            run.recorder = NormRecorder(linear_layer(model, None, example) or model)
-    return run

@@ -215,9 +215,7 @@ class CoresetSampler(Sampler[int]):
         rows, weights = self.epoch_rows()
         norms = as_numpy(norms)
         if norms.shape != rows.shape:
-            raise InvalidInputError(
-                f"norms of shape {norms.shape}: one for each of {len(rows)} rows is needed."
-            )
+            raise InvalidInputError(f"norms of shape {norms.shape}: one for each of {len(rows)} rows needed.")
         parts: list[Any] = [(rows[weights > 0], norms[weights > 0])]
         if self._shares_selection():
             own, parts = parts[0], [None] * self.num_replicas
@@ -253,21 +251,12 @@ class CoresetSampler(Sampler[int]):
         """Restore a state of :meth:`state_dict`."""
         if state["n_samples"] != self.context.n_samples:
             given = self.context.n_samples
-            raise InvalidInputError(
-                f"the state has n_samples = {state['n_samples']}, the data have {given} samples."
-            )
+            raise InvalidInputError(f"the state has n_samples = {state['n_samples']}, but there are {given}.")
         indices, weights = (state[key].cpu().numpy() for key in ("indices", "weights"))
-        proved = state.get("guarantee")
-        self._core = Coreset(
-            indices,
-            weights,
-            state["n_samples"],
-            method=state["method"],
-            total_weight=state.get("total_weight"),
-            guarantee=Guarantee.from_dict(proved)
-            if isinstance(proved, dict)
-            else None,  # 0.1 stored a sentence
-        )
+        proved = state.get("guarantee")  # 0.1 stored a sentence
+        about = {"method": state["method"], "total_weight": state.get("total_weight")}
+        about["guarantee"] = Guarantee.from_dict(proved) if isinstance(proved, dict) else None
+        self._core = Coreset(indices, weights, state["n_samples"], **about)
         self.epoch, self._selected_at, self.seed = state["epoch"], state["selected_at"], state["seed"]
         seen = state.get("seen")
         self.context.restore(self.seed, None if seen is None else seen.cpu().numpy())
@@ -275,8 +264,8 @@ class CoresetSampler(Sampler[int]):
     def recall(self) -> None:
         """After :meth:`load_state_dict`, compute what the strategy keeps for a run (a fit, say) and no state holds.
 
-        Otherwise the next selection would, and the run's clock would count it twice. Other people's strategies may
-        mind an extra call, and strategies that reuse norms keep nothing else: both are left alone.
+        Otherwise the next selection would, and the run's clock would count it twice. A user's own strategy may not
+        expect an extra call, and strategies that reuse norms keep nothing else: both are left alone.
         """
         if isinstance(self.strategy, Selector) and not asks_for(self.strategy, "reuses_norms"):
             with suppress(Exception):  # the next selection raises it again
@@ -316,9 +305,7 @@ def inputs_and_targets(data: Any) -> tuple[Any, Any]:
         data = data.dataset
     if isinstance(data, TensorDataset):
         if len(data.tensors) > 2:
-            raise InvalidInputError(
-                f"the TensorDataset has {len(data.tensors)} tensors; only X and y are expected."
-            )
+            raise InvalidInputError(f"the TensorDataset has {len(data.tensors)} tensors; expected X and y.")
         data = data.tensors if len(data.tensors) == 2 else data.tensors[0]
     if isinstance(data, tuple | list) and len(data) == 2 and hasattr(data[0], "shape"):
         n, entries = n_rows(data[0]), n_rows(data[1])
