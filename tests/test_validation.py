@@ -96,7 +96,7 @@ def test_a_bad_row_of_weight_zero_is_bad():
     ("weights", "kind", "message"),
     [
         (-np.ones(10), ValueError, r"sample_weight\[0\] = -1; weights must be finite and not negative \(10"),
-        (np.zeros(10), ValueError, r"sample_weight sums to 0; the sum must be positive"),
+        (np.zeros(10), ValueError, r"sample_weight sums to 0; not all may be zero"),
         (np.append(np.ones(9), np.nan), ValueError, r"sample_weight\[9\] = nan"),
         (np.append(np.ones(9), np.inf), ValueError, r"sample_weight\[9\] = inf"),
         (np.append(np.ones(9), -1e-300), ValueError, r"sample_weight\[9\] = -1e-300"),

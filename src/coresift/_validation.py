@@ -176,7 +176,7 @@ def check_weights(sample_weight: Any, n_samples: int, name: str = "sample_weight
         total = weights.sum()
     if not 0 < total <= LARGEST_MAGNITUDE:
         raise InvalidInputError(
-            f"{name} sums to {total:g}; the sum must be positive and at most {LARGEST_MAGNITUDE:g}."
+            f"{name} sums to {total:g}; not all may be zero, and the sum may be at most {LARGEST_MAGNITUDE:g}."
         )
     return weights
 

@@ -259,7 +259,8 @@ class RBFNetworkClassifier(ClassifierMixin, _RBFNetwork):
 
     def predict(self, X: Any) -> np.ndarray:
         """The class of the largest output."""
-        return self.classes_[self._outputs(X).argmax(axis=1)]
+        outputs = self._outputs(X)
+        return self.classes_[outputs.argmax(axis=1)]
 
 
 def random_rows(rows: np.ndarray, mass: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
