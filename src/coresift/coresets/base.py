@@ -35,11 +35,11 @@ from ..core.sizes import SampleSize, bernstein_error, finite, rounded_up
 from ..rows.arrays import ArrayRows
 from ..rows.engines import SerialEngine
 from ..rows.rows import Rows
+from .bounds import Collected, draw_scores, log_unit_of, uniform_factor
 from .coreset import Coreset
 from .fitting import BoundSpec, Prepared, Runner, prepare
 from .geometry import Geometry, Span, check_bandwidth
 from .improve import improved, normalized, pool_size
-from .scores import Collected, draw_scores, log_unit_of, uniform_factor
 from .values import Guarantee, QueryBall
 
 _NEARLY_ALL = 0.5  # a total of this many sensitivities a row leaves nothing to gain
@@ -68,13 +68,19 @@ class SensitivityCoreset(BaseEstimator):
 
     loss: str
 
-    # set by the subclass's __init__
+    # set by the subclass's __init__, whose signature scikit-learn reads
     bandwidth: Any
     bound: str
     n_cells: int
     max_exact: int | None
     verbose: int
     random_state: Any
+
+    def _set_parameters(self, given: dict[str, Any]) -> None:
+        """Set the arguments of ``__init__``, as its ``locals()`` has them."""
+        for name, value in given.items():
+            if name not in ("self", "__class__"):
+                setattr(self, name, value)
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Bound the sensitivity of every row.

@@ -13,12 +13,14 @@ import numpy as np
 from .._errors import InvalidInputError
 from .._progress import Progress
 from .._validation import LARGEST_MAGNITUDE, LARGEST_RATIO
+from ..core.bound import SensitivityBound
 from ..core.points import Matrix, squared_norms
 from ..rows.arrays import ArrayRows
 from ..rows.engines import Engine, OnRows, Pass, SerialEngine, run_pass
 from ..rows.rows import Block, Rows
 from .bounds import (
     ClosedForm,
+    Collected,
     GaussianCells,
     GaussianExact,
     GroupCells,
@@ -208,6 +210,12 @@ def prepare(
     geometry = find_geometry(runner, spec, survey, order if per_class else None, ball)
     sample = _sample(survey, order if per_class else None)
     return Prepared(geometry, _choose_bound(runner, spec, geometry, sample, rng), sample, order)
+
+
+def bound_of(runner: Runner, spec: BoundSpec, rng: np.random.Generator, ball: QueryBall) -> SensitivityBound:
+    """The bounds of all rows for a given ball."""
+    prepared = prepare(runner, spec, rng, ball=ball)
+    return runner.run("sensitivities", Collected(prepared.bound)).finish()[0]
 
 
 def geometry_of(runner: Runner, spec: BoundSpec, rng: np.random.Generator) -> Geometry:

@@ -89,13 +89,11 @@ class Span:
         self.R = np.zeros((0, len(geometry.center)))
 
     def update(self, block: Block) -> None:
-        """Add a block of rows."""
         d = self.R.shape[1]
         for part, rows in self.geometry.points(block.X).blocks(extra_columns=d):
             self.R = stacked_qr([self.R, rows.dense()[block.weights[part] > 0]], d)
 
     def merge(self, other: Span) -> None:
-        """Add the factor of later rows."""
         self.R = stacked_qr([self.R, other.R], self.R.shape[1])
 
     def rank(self) -> int:

@@ -81,6 +81,7 @@ class RBFCoreset(SensitivityCoreset):
     """
 
     loss = "gaussian"
+    radius: float
 
     def __init__(
         self,
@@ -93,20 +94,12 @@ class RBFCoreset(SensitivityCoreset):
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
-        self.radius = radius
-        self.bandwidth = bandwidth
-        self.bound = bound
-        self.n_cells = n_cells
-        self.max_exact = max_exact
-        self.random_state = random_state
-        self.verbose = verbose
+        self._set_parameters(locals())
 
     def spec(self) -> BoundSpec:
-        """The parameters of the bound."""
         return replace(super().spec(), radius=float(self.radius))
 
     def check_parameters(self) -> None:
-        """Refuse parameters that are wrong whatever the data."""
         check_positive(self.radius, "radius", at_most=LARGEST_RATIO)
         super().check_parameters()
 

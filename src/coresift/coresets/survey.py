@@ -109,7 +109,6 @@ class Survey:
             pool.update(block.start, w, w, X=X, **attached)
 
     def merge(self, other: Survey) -> None:
-        """Add the survey of later rows."""
         to = np.array(
             [self.labels.setdefault(name, len(self.labels)) for name in other.labels], dtype=np.int64
         )
@@ -210,7 +209,6 @@ class Extent:
         self.low, self.high = np.full(d, np.inf), np.full(d, -np.inf)
 
     def update(self, block: Block) -> None:
-        """Add a block of rows."""
         kept = block.X[block.weights > 0]
         if kept.shape[0]:
             low, high = kept.min(axis=0), kept.max(axis=0)
@@ -219,7 +217,6 @@ class Extent:
             self.low, self.high = np.minimum(self.low, low), np.maximum(self.high, high)
 
     def merge(self, other: Extent) -> None:
-        """Add the extent of later rows."""
         self.low, self.high = np.minimum(self.low, other.low), np.maximum(self.high, other.high)
 
     @property
@@ -236,7 +233,6 @@ class Reach:
         self.center, self.unit, self.metric, self.distance = center, unit, metric, 0.0
 
     def update(self, block: Block) -> None:
-        """Add a block of rows."""
         if self.metric == "euclidean":
             parts = Points(float_rows(block.X), self.center, self.unit, np.inf).blocks(budget=BLOCK_BYTES)
             distances = np.sqrt(np.concatenate([rows.sq_norms for _, rows in parts]))
@@ -245,5 +241,4 @@ class Reach:
         self.distance = max(self.distance, float(distances.max(where=block.weights > 0, initial=0.0)))
 
     def merge(self, other: Reach) -> None:
-        """Add the largest of other rows."""
         self.distance = max(self.distance, other.distance)
