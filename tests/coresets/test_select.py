@@ -369,8 +369,8 @@ def test_records_are_plain_json(file: Path) -> None:
     assert chosen.as_dict()["guarantee"] is None
     assert chosen.run["columns"] == list(FEATURES)
     unnamed = select(file, "1%", label="y", weight="weight", bandwidth=2.0, bound="closed-form")
-    assert unnamed.run["columns"] == list(unnamed.source.names or ())
-    assert "Uniform sampling" in text
+    assert unnamed.run["columns"] == list(unnamed.rows.names or ())
+    assert "Plain sampling" in text
 
 
 def test_bad_data_in_the_middle_names_the_row(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ from ..core.sizes import SampleSize, bernstein_error, finite, rounded_up
 from ..rows.arrays import ArrayRows
 from ..rows.engines import SerialEngine
 from ..rows.rows import Rows
-from .bounds import Collected, draw_scores, log_unit_of, uniform_factor
+from .bounds import Collected, draw_scores, log_unit_of, uniform_factor, uniform_in_words
 from .coreset import Coreset
 from .fitting import BoundSpec, Prepared, Runner, prepare
 from .geometry import Geometry, Span, check_bandwidth
@@ -43,7 +43,6 @@ from .improve import improved, normalized, pool_size
 from .values import Guarantee, QueryBall
 
 _NEARLY_ALL = 0.5  # a total of this many sensitivities a row leaves nothing to gain
-_AS_GOOD = 1.5  # plain sampling that needs at most this factor more points is called as good
 _STATED_DELTA = 0.05
 _TOLERANCES = {"exact": EXACT_TOLERANCE, "cells": CELLS_TOLERANCE}
 _RANK_OPERATIONS = 1e11  # limit on the cost of finding the dimension of the data
@@ -61,12 +60,14 @@ class Fit:
     carried: np.ndarray  # the weights that a draw carries
     prepared: Prepared | None = None
     targets: np.ndarray | None = None  # (n, K), if the loss has targets
+    totals: dict[str, float] | None = None  # of each family, if the loss has several
 
 
 class SensitivityCoreset(BaseEstimator):
     """Base of the estimators: passes, draws, sizes. A subclass gives the loss and its parameters."""
 
     loss: str
+    bounds: tuple[str, ...]
 
     # set by the subclass's __init__, whose signature scikit-learn reads
     bandwidth: Any
@@ -275,13 +276,7 @@ class SensitivityCoreset(BaseEstimator):
             if self.bound_ in ("exact", "cells"):
                 return f"{text} Nearly every row is needed at this bandwidth: no small subset keeps the sums."
             return f"{text} That is about the number of rows, so it promises nothing; try bound='cells'."
-        factor = self.uniform_factor_
-        if factor <= _AS_GOOD:
-            needs = f"Plain sampling needs at most {factor:.2f} times as many points"
-            return f"{text} {needs}: uniform sampling is as good here."
-        return (
-            f"{text} Plain sampling may need up to {factor:.3g} times as many points for the same guarantee."
-        )
+        return f"{text} {uniform_in_words(self.uniform_factor_)}"
 
     def draw_shares(self) -> np.ndarray:
         """The probabilities of one draw, which sum to 1."""
@@ -294,7 +289,7 @@ class SensitivityCoreset(BaseEstimator):
     def check_parameters(self) -> None:
         """Refuse parameters that are wrong whatever the data."""
         check_bandwidth(self.bandwidth)
-        check_choice(self.bound, "bound", self._bounds())
+        check_choice(self.bound, "bound", self.bounds)
         check_count(self.n_cells, "n_cells")
         if self.max_exact is not None:
             check_count(self.max_exact, "max_exact")
@@ -364,9 +359,6 @@ class SensitivityCoreset(BaseEstimator):
 
     def _record(self, fit: Fit) -> None:
         """Set what a subclass adds at the end of ``fit``."""
-
-    @abstractmethod
-    def _bounds(self) -> tuple[str, ...]: ...
 
     @abstractmethod
     def _ball(self) -> QueryBall | None: ...

@@ -20,8 +20,9 @@ from ..core.points import Block as PointBlock
 from ..core.points import Points, squared_norms
 from ..rows.rows import Block
 from .geometry import Geometry
-from .keys import KeyPool
+from .survey import KeyPool
 
+AS_GOOD = 1.5  # plain sampling that needs at most this factor more points is called as good
 _Rows = slice | np.ndarray
 
 
@@ -249,6 +250,13 @@ def uniform_factor(scores: np.ndarray, shares: np.ndarray) -> float:
     with np.errstate(over="ignore"):
         excess = np.divide(scores, shares, out=np.zeros(len(shares)), where=shares > 0)
     return float(excess.max()) / float(scores.sum())
+
+
+def uniform_in_words(factor: float) -> str:
+    """What a :func:`uniform_factor` means."""
+    if factor <= AS_GOOD:
+        return f"Plain sampling needs at most {factor:.2f} times as many points: uniform sampling is as good here."
+    return f"Plain sampling may need up to {factor:.3g} times as many points for the same guarantee."
 
 
 class Collected:

@@ -28,13 +28,7 @@ from .bounds import (
     LaplacianExact,
     RowBound,
 )
-from .geometry import (
-    MEDIAN_SAMPLE,
-    Geometry,
-    cell_centers,
-    cells_sample_size,
-    median_distance,
-)
+from .geometry import MEDIAN_SAMPLE, Geometry, cell_centers, cells_sample_size, median_distance
 from .survey import LARGEST_SHIFT, Extent, Reach, Survey
 from .values import QueryBall
 
@@ -286,10 +280,8 @@ def _scale(runner: Runner, spec: BoundSpec, survey: Survey, center: np.ndarray, 
             reach = runner.run("farthest row", Reach(center, metric=spec.metric)).distance
         return reach or 1.0  # all rows equal: any unit will do
     if isinstance(spec.bandwidth, str):
-        pool = survey.samples["median"]
-        columns = pool.columns()
-        X = columns["X"][np.isin(columns["row"], pool.draws()[0].indices)]
-        return median_distance(X, center, reach or 1.0, spec.metric)
+        columns, _ = survey.samples["median"].winners()
+        return median_distance(columns["X"], center, reach or 1.0, spec.metric)
     return float(spec.bandwidth)
 
 
@@ -311,14 +303,12 @@ def _renumbered(survey: Survey, order: dict[Any, int]) -> np.ndarray:
 def _sample(survey: Survey, order: dict[Any, int] | None) -> Sample:
     if "cells" not in survey.samples:
         return Sample(np.zeros((0, len(survey.near))), np.zeros(0), np.zeros(0, dtype=np.int64), np.zeros(0))
-    pool = survey.samples["cells"]
-    columns, draw = pool.columns(), pool.draws()[0]
-    kept = np.isin(columns["row"], draw.indices)
-    weights = columns["weight"][kept]
+    columns, (draw,) = survey.samples["cells"].winners()
+    weights = columns["weight"]
     groups = np.zeros(len(weights), dtype=np.int64)
     if order is not None:
-        groups = _renumbered(survey, order)[columns["code"][kept]]
-    return Sample(columns["X"][kept], weights, groups, draw.weights / weights)
+        groups = _renumbered(survey, order)[columns["code"]]
+    return Sample(columns["X"], weights, groups, draw.weights / weights)
 
 
 def _choose_bound(

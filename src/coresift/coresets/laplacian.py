@@ -34,7 +34,7 @@ class LaplacianCoreset(SensitivityCoreset):
         As in :class:`RBFCoreset`, whose fitted attributes this estimator has too.
     """
 
-    loss = "laplacian"
+    loss, bounds = "laplacian", ("auto", "exact", "cells", "paper")
     metric: Any
 
     def __init__(
@@ -68,9 +68,6 @@ class LaplacianCoreset(SensitivityCoreset):
             raise InvalidInputError(
                 f"bound = {self.bound!r} needs metric='euclidean'; with metric = {self.metric!r} use bound='exact'."
             )
-
-    def _bounds(self) -> tuple[str, ...]:
-        return ("auto", "exact", "cells", "paper")
 
     def _ball(self) -> QueryBall | None:
         if self.metric != "euclidean":

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import reduce
 from typing import Any, Self
 
@@ -25,7 +24,7 @@ from .._validation import (
 from ..core.bound import SensitivityBound, log_shares
 from ..core.network import network_sums
 from ..core.network_audit import NetworkAudit, worst_network
-from ..core.points import Matrix, Points, squared_norms
+from ..core.points import Matrix, squared_norms
 from ..core.sizes import covering, paper_formula, vc
 from ..rows.arrays import ArrayRows
 from .base import LOADED_BYTES, Fit
@@ -39,13 +38,6 @@ from .values import Guarantee, QueryBall
 CONSTRUCTIONS = ("whole-loss", "paper")
 _ROOT = float(np.sqrt(2.0))
 _ON_THE_BALL = 1e-9  # a centre may be outside by rounding
-
-
-@dataclass(frozen=True)
-class _FamilyBound(SensitivityBound):
-    """The largest bound of each row over the families, and the total of each family."""
-
-    totals: dict[str, float] = field(default_factory=dict)
 
 
 class RBFNetworkCoreset(RBFCoreset):
@@ -162,7 +154,8 @@ class RBFNetworkCoreset(RBFCoreset):
             with probability ``1 - delta``, which exists for ``method="iid"`` and enough draws.
         """
         merged = self._merged(core)
-        with self._everything("loss_error") as (points, weights, targets):
+        with self._loaded("loss_error") as (points, shares):
+            weights, targets = shares * self._input_weight, self._targets
             network_centers, outputs = self._checked_network(centers, alphas, targets.shape[1])
             eps = self.guaranteed_error(merged, delta=delta) if eps is None else check_positive(eps, "eps")
             truth = network_sums(points, weights, targets, network_centers)
@@ -210,11 +203,11 @@ class RBFNetworkCoreset(RBFCoreset):
         of random networks and of networks at the worst single query.
         """
         merged = self._merged(core)
-        with self._everything("audit") as (points, weights, targets):
+        with self._loaded("audit") as (points, shares):
             return worst_network(
                 points,
-                weights,
-                targets,
+                shares * self._input_weight,
+                self._targets,
                 merged.indices,
                 merged.weights,
                 self.radius_,
@@ -262,20 +255,19 @@ class RBFNetworkCoreset(RBFCoreset):
             # at least one: the square term's, or one of the signs
             families = list(self._families(everything.X, shares, targets, geometry, rng))
         totals = {name: float(bound.values.sum()) for name, bound in families}
-        bound = _FamilyBound(**vars(reduce(_larger, (bound for _, bound in families))), totals=totals)
+        bound = reduce(_larger, (bound for _, bound in families))
         floor, carried = shares, weights
         if self.construction == "paper":
             column = targets[:, 0]
             parts = [_family(shares, np.maximum(part, 0.0)) for part in (column, -column)]
             floor = np.sum([part for part in parts if part is not None], axis=0)
             carried = weights * np.abs(column)
-        return Fit(geometry, bound, weights, floor, carried, targets=targets)
+        return Fit(geometry, bound, weights, floor, carried, targets=targets, totals=totals)
 
     def _record(self, fit: Fit) -> None:
-        assert isinstance(fit.bound, _FamilyBound)
         assert fit.targets is not None
-        self.family_totals_ = fit.bound.totals
-        self._targets = fit.targets
+        assert fit.totals is not None
+        self.family_totals_, self._targets = fit.totals, fit.targets
         # a pair is split by the sign of the targets, by a copy of this estimator too, which has no other data
         self._column = fit.targets[:, 0] if self.construction == "paper" else None
         if self._column is not None:
@@ -342,10 +334,9 @@ class RBFNetworkCoreset(RBFCoreset):
 
     def _merged(self, coreset: Any) -> Coreset:
         check_is_fitted(self, "sensitivities_")
+        coreset = getattr(self, "coreset_", None) if coreset is None else coreset
         if coreset is None:
-            coreset = getattr(self, "coreset_", None)
-            if coreset is None:
-                raise InvalidInputError("there is no coreset yet: call sample(), or pass one.")
+            raise InvalidInputError("there is no coreset yet: call sample(), or pass one.")
         if isinstance(coreset, SignedCoreset):
             coreset = coreset.merged()
         if not isinstance(coreset, Coreset):
@@ -355,11 +346,6 @@ class RBFNetworkCoreset(RBFCoreset):
                 f"the coreset was drawn from {coreset.n_samples} rows, the estimator fitted on {self._table.n_samples}."
             )
         return coreset
-
-    @contextmanager
-    def _everything(self, what: str) -> Iterator[tuple[Points, np.ndarray, np.ndarray]]:
-        with self._loaded(what) as (points, shares):
-            yield points, shares * self._input_weight, self._targets
 
     def _checked_network(self, centers: Any, alphas: Any, n_outputs: int) -> tuple[np.ndarray, np.ndarray]:
         """Centres in scaled coordinates and outputs (L, K)."""

@@ -128,10 +128,7 @@ def parse_budget(budget: Any, n_rows: int) -> int:
         if re.fullmatch(r"[+-]?[1-9]\d{0,2}(,\d{3})+", text):  # 1,000,000; elsewhere a comma may mean a point
             text = text.replace(",", "")
         try:
-            if text.endswith("%"):
-                budget = _percentage(text)
-            else:
-                budget = int(text) if re.fullmatch(r"[+-]?\d+", text) else float(text)
+            budget = int(text) if re.fullmatch(r"[+-]?\d+", text) else _share(text)
         except (ValueError, ArithmeticError):
             raise InvalidInputError(
                 f"budget = {budget!r} must be a number of rows, a fraction such as 0.05 or a percentage such as 5%."
@@ -144,24 +141,21 @@ def parse_shares(text: str) -> list[float]:
     shares = []
     for word in filter(None, (word.strip() for word in text.split(","))):
         try:
-            shares.append(_percentage(word) if word.endswith("%") else float(word))
+            shares.append(_share(word))
         except (ValueError, ArithmeticError):
             raise InvalidInputError(f"budget {word!r} is no share; write 1%,3% or 0.01,0.03.") from None
     return shares
 
 
-def _percentage(text: str) -> float:
-    """0.7% is the float 0.007, which 0.7 / 100 is not: a cell of a table is known by its budget."""
-    return float(Decimal(text[:-1]) / 100)
+def _share(text: str) -> float:
+    """0.7% is the float 0.007, which 0.7 / 100 is not: a run of a table is known by its budget."""
+    return float(Decimal(text[:-1]) / 100) if text.endswith("%") else float(text)
 
 
 def parse_bytes(text: Any, name: str) -> float:
     """A number of bytes from ``"2GB"``, ``"500M"``, or a number."""
-    found = re.fullmatch(r"\s*([0-9.]+)\s*([kmgt]?)i?b?\s*", str(text).lower())
-    try:
-        value = float(found[1]) * _UNITS[found[2]] if found else -1.0
-    except ValueError:
-        value = -1.0
+    found = re.fullmatch(r"\s*([0-9]+\.?[0-9]*|\.[0-9]+)\s*([kmgt]?)i?b?\s*", str(text).lower())
+    value = float(found[1]) * _UNITS[found[2]] if found else 0.0
     if value <= 0:
         raise InvalidInputError(f"{name} = {text!r} must be a size such as 500MB or 4GB.")
     return value

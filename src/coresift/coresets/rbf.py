@@ -12,6 +12,7 @@ from ..core.certificate import log_floor
 from ..core.sizes import covering, dimension_free, paper_formula, vc
 from .base import LOADED_BYTES, SensitivityCoreset
 from .fitting import BoundSpec
+from .options import BOUNDS
 from .values import QueryBall
 
 
@@ -80,7 +81,7 @@ class RBFCoreset(SensitivityCoreset):
     (180, 64)
     """
 
-    loss = "gaussian"
+    loss, bounds = "gaussian", BOUNDS
     radius: float
 
     def __init__(
@@ -102,9 +103,6 @@ class RBFCoreset(SensitivityCoreset):
     def check_parameters(self) -> None:
         check_positive(self.radius, "radius", at_most=LARGEST_RATIO)
         super().check_parameters()
-
-    def _bounds(self) -> tuple[str, ...]:
-        return ("auto", "closed-form", "cells", "exact", "paper", "lemma")
 
     def _ball(self) -> QueryBall | None:
         return QueryBall("gaussian", self.center_, self.scale_, self.radius_)

@@ -20,10 +20,10 @@ from .bounds import Scores, draw_scores, log_unit_of
 from .coreset import Coreset
 from .fitting import OnPass, Prepared, Runner, Sample, prepare
 from .geometry import Geometry
-from .keys import KeyPool, guess_bars
 from .options import SelectOptions
 from .plan import Plan, plan
 from .result import Report, Selection, run_record
+from .survey import KeyPool, guess_bars
 from .values import Guarantee, QueryBall
 
 _QUERIES = 1  # keeps the stream of the queries apart from others of the same seed
@@ -175,7 +175,7 @@ def _by_keys(runner: Runner, options: SelectOptions) -> _Drawn:
     if not found.pool.is_complete():  # the guess was too low: rare, and the result is the same
         pool = KeyPool(options.seed, sizes)
         found = runner.run("draw again", Scores(bound, pool, log_unit, prepared.labels))
-    draws = found.pool.draws()
+    columns, draws = found.pool.winners()
     if options.normalize:
         totals = zip(draws, geometry.mass, strict=True)
         draws = [d._replace(weights=d.weights * (mass / (d.weights.sum() or 1.0))) for d, mass in totals]
@@ -193,13 +193,12 @@ def _by_keys(runner: Runner, options: SelectOptions) -> _Drawn:
         total_weight=float(geometry.mass.sum()),
         adjustments=("normalized",) if options.normalize else (),
     )
-    labels = class_sizes = None
-    if prepared.labels is not None:
-        columns = found.pool.columns()
-        labels = columns["label"][np.isin(columns["row"], core.indices)]
+    class_sizes = None
     if options.per_class:
         class_sizes = {str(name): int(size) for name, size in zip(prepared.labels or (), sizes, strict=True)}
-    return _Drawn(core, prepared, float(found.largest.max()), found.uniform_factor, labels, class_sizes)
+    return _Drawn(
+        core, prepared, float(found.largest.max()), found.uniform_factor, columns.get("label"), class_sizes
+    )
 
 
 def _by_table(runner: Runner, options: SelectOptions) -> _Drawn:
