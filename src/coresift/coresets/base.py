@@ -138,8 +138,7 @@ class SensitivityCoreset(BaseEstimator):
         self._draw_total = float(scores.sum()) * math.exp(min(log_unit, 700.0))
         self._input_weight, self._total_weight = float(fit.weights.sum()), float(fit.carried.sum())
         self._table, self._draw_rng = table, draw_rng
-        self._rows, self._geometry = runner.rows, geometry
-        self._dimension: int | None = None
+        self._rows, self._geometry, self._dimension = runner.rows, geometry, 0
         self._record(fit)
         name = type(self).__name__
         if not bound.is_certified:
@@ -319,14 +318,12 @@ class SensitivityCoreset(BaseEstimator):
     @contextmanager
     def _loaded(self, what: str) -> Iterator[tuple[Points, np.ndarray]]:
         """All rows as points, and their shares of the weight."""
-        geometry: Geometry = self._geometry
         with self._fitted_rows(what).load(LOADED_BYTES) as block:
-            points = Points(block.X, geometry.center, geometry.scale, geometry.max_norm)
-            yield points, block.weights / self._input_weight
+            yield self._geometry.points(block.X), block.weights / self._input_weight
 
     def _affine_rank(self) -> int:
         """The dimension of the rows' affine hull, or an upper bound where finding it would take long."""
-        if self._dimension is None:
+        if not self._dimension:
             rows, geometry = self._fitted_rows("sample sizes"), self._geometry
             most = max(min(rows.d, int(geometry.counts.sum()) - 1), 1)
             if most > 1 and float(rows.n + rows.d) * rows.d**2 <= _RANK_OPERATIONS:
@@ -350,10 +347,9 @@ class SensitivityCoreset(BaseEstimator):
         """Bernstein's inequality for each single query, which needs independent draws."""
         if method != "iid" or not self.is_certified_:
             return None
-        eps = bernstein_error(self._draw_total, count, _STATED_DELTA)
+        eps, ball = bernstein_error(self._draw_total, count, _STATED_DELTA), self._ball()
         if eps >= 1.0:
             return None
-        ball = self._ball()
         radius = None if ball is None else ball.radius
         return Guarantee("single", eps, _STATED_DELTA, "Bernstein", radius, count, self._draw_total)
 

@@ -16,7 +16,6 @@ from ..core.ascent import Atoms
 from ..core.bound import LARGEST_EXPONENT, SensitivityBound, rounding_slack
 from ..core.gaussian import Cells, CellSums, Problem, cells_bound, closed_form, exact, row_atoms
 from ..core.laplacian import laplacian_cells, laplacian_exact
-from ..core.points import Block as PointBlock
 from ..core.points import Points, squared_norms
 from ..rows.rows import Block
 from .geometry import Geometry
@@ -73,7 +72,7 @@ class ClosedForm(RowBound):
         geometry = self.geometry
         sq_norms, shares = geometry.sq_norms(block.X), geometry.shares(block, groups)
         second, from_mean = geometry.variances, None
-        if not geometry.is_centred:
+        if len(geometry.mass) > 1 or geometry.offsets.any():  # the ball is not around the mean of the group
             second = second + squared_norms(geometry.offsets)
             from_mean = self._from_mean(block, groups)
         moment: Any = float(second[0]) if groups is None else second[groups]
@@ -86,7 +85,10 @@ class ClosedForm(RowBound):
             means = geometry.offsets[0 if groups is None else groups[part]]
             if rows.shift is not None:
                 own = means[None] if means.ndim == 1 else means
-                inner = rows.dot(own)[:, 0] if len(own) == 1 else _paired_dot(rows, own)
+                if len(own) == 1:
+                    inner = rows.dot(own)[:, 0]
+                else:  # each row with its partner
+                    inner = np.asarray((rows.rows * own).sum(axis=1)).ravel() - own @ rows.shift
                 squares = rows.sq_norms - 2.0 * inner + squared_norms(own)
                 # near the mean squares cancel, and half of the digits are lost: longer is safe, shorter is not
                 distances[part] = np.sqrt(np.maximum(squares, 0.0)) + 1e-7 * geometry.rounding_norm
@@ -94,11 +96,6 @@ class ClosedForm(RowBound):
                 with np.errstate(over="ignore"):  # rows without weight may be anywhere
                     distances[part] = np.sqrt(squared_norms(rows.dense() - means))
         return distances
-
-
-def _paired_dot(rows: PointBlock, others: np.ndarray) -> np.ndarray:
-    """(b,) inner products of each row with its partner."""
-    return np.asarray((rows.rows * others).sum(axis=1)).ravel() - others @ rows.shift
 
 
 class AscentBound(RowBound):

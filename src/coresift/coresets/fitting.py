@@ -28,7 +28,7 @@ from .bounds import (
     LaplacianExact,
     RowBound,
 )
-from .geometry import MEDIAN_SAMPLE, Geometry, cell_centers, cells_sample_size, median_distance
+from .geometry import MEDIAN_SAMPLE, Geometry, cell_centers, median_distance
 from .survey import LARGEST_SHIFT, Extent, Reach, Survey
 from .values import QueryBall
 
@@ -37,6 +37,7 @@ OnPass = Callable[[str, int], OnRows]
 """Told the name of a pass and its rows when it begins; returns what is told of finished rows."""
 
 _SAMPLES_PER_CLASS = 4
+_ROWS_PER_CELL = 40  # k-means centres are means of about this many rows: enough, since any partition is valid
 _NEGLIGIBLE = 1e-3  # squared length of a mean that is as good as zero, in squared spreads
 _NEAR_ONE = 1.1  # a total cannot fall below 1: above this there is something to gain
 _CHEAP = {"exact": 2e10, "cells": 2e11}  # operations: a second, and some ten seconds, on one core
@@ -143,13 +144,8 @@ def survey_rows(runner: Runner, samples: dict[str, tuple[int, int]], by_label: b
         return found
     extent = runner.run("extent", Extent(rows.d))
     all_equal = np.array_equal(extent.low, extent.high)
-    again = Survey(
-        extent.low.astype(np.float64) if all_equal else near,
-        samples,
-        by_label,
-        unit=extent.unit,
-        all_equal=all_equal,
-    )
+    near = extent.low.astype(np.float64) if all_equal else near
+    again = Survey(near, samples, by_label, unit=extent.unit, all_equal=all_equal)
     return runner.run("survey again", again)
 
 
@@ -163,17 +159,16 @@ def _peek(rows: Rows) -> tuple[np.ndarray, bool]:
     """The mean of the first block, and whether it is short compared with the block's spread."""
     block = first_block(rows)
     X = block.X[block.weights > 0] if (block.weights > 0).any() else block.X
-    if not isinstance(X, np.ndarray):
-        with np.errstate(over="ignore", invalid="ignore"):
-            mean = np.asarray(X.mean(axis=0, dtype=np.float64)).ravel()
-        return np.where(np.abs(mean) <= LARGEST_MAGNITUDE, mean, 0.0), True
     with np.errstate(over="ignore", invalid="ignore"):
-        # by differences from the first row: of equal rows the mean is that row to the last digit
-        first = X[0].astype(np.float64)
-        mean = first + (X - first).mean(axis=0)
-        mean = np.where(
-            np.abs(mean) <= LARGEST_MAGNITUDE, mean, 0.0
-        )  # the survey will name what is not finite
+        if isinstance(X, np.ndarray):
+            # by differences from the first row: of equal rows the mean is that row to the last digit
+            first = X[0].astype(np.float64)
+            mean = first + (X - first).mean(axis=0)
+        else:
+            mean = np.asarray(X.mean(axis=0, dtype=np.float64)).ravel()
+        mean = np.where(np.abs(mean) <= LARGEST_MAGNITUDE, mean, 0.0)  # the survey names what is not finite
+        if not isinstance(X, np.ndarray):
+            return mean, True
         spread, length = float(squared_norms(X - mean).max()), float(mean @ mean)
     if length <= _NEGLIGIBLE * spread:
         mean = np.zeros(len(mean))  # as good a guess, and nothing is to be subtracted
@@ -195,7 +190,7 @@ def prepare(
     if the bound needs none.
     """
     rows, samples = runner.rows, {} if ball is not None else _median_sample(spec, rng)
-    size = cells_sample_size(spec.n_cells) * (_SAMPLES_PER_CLASS if per_class else 1)
+    size = max(_ROWS_PER_CELL * spec.n_cells, MEDIAN_SAMPLE) * (_SAMPLES_PER_CLASS if per_class else 1)
     seed = int(rng.integers(2**63))
     if is_sampled or spec.bound in ("auto", "cells"):
         samples["cells"] = (seed, size)
@@ -250,9 +245,8 @@ def find_geometry(
     length = float(np.linalg.norm(center / unit)) * ratio if center.any() else 0.0
     max_norm = reach / scale
     variances = np.array(moments.variance[arrange])
-    spread = variances > 0  # the ratio may be infinite where nothing is to be scaled
-    variances[spread] *= ratio
-    variances[spread] *= ratio
+    variances[variances > 0] *= ratio  # which may be infinite where nothing is to be scaled
+    variances[variances > 0] *= ratio
     return Geometry(
         center=center,
         scale=scale,
@@ -287,17 +281,13 @@ def _scale(runner: Runner, spec: BoundSpec, survey: Survey, center: np.ndarray, 
 
 def _sorted_labels(labels: dict[Any, int]) -> dict[Any, int]:
     """Numbers of the labels in ascending order, whatever the order in which they were met."""
-    kinds = {type(name) for name in labels}
-    names = sorted(labels, key=None if len(kinds) == 1 else str)
-    return {name: i for i, name in enumerate(names)}
+    is_mixed = len({type(name) for name in labels}) != 1
+    return {name: i for i, name in enumerate(sorted(labels, key=str if is_mixed else None))}
 
 
 def _renumbered(survey: Survey, order: dict[Any, int]) -> np.ndarray:
     """For each label as numbered by the survey, its number in ``order``."""
-    to = np.empty(len(order), dtype=np.int64)
-    for name, met in survey.labels.items():
-        to[met] = order[name]
-    return to
+    return np.array([order[name] for name in survey.labels], dtype=np.int64)
 
 
 def _sample(survey: Survey, order: dict[Any, int] | None) -> Sample:
@@ -338,11 +328,11 @@ def _choose_bound(
                 return GaussianExact(geometry, radius, everything)
             return LaplacianExact(geometry, spec.metric, everything)
     seed = int(rng.integers(2**31))
-    centers = []
-    for group in range(len(geometry.mass)):
-        X = sample.X[np.flatnonzero(sample.groups == group)]
-        own = cell_centers(X, geometry, spec.n_cells, seed) if X.shape[0] else geometry.offsets[group, None]
-        centers.append(own)
+    members = [sample.X[np.flatnonzero(sample.groups == group)] for group in range(len(geometry.mass))]
+    centers = [
+        cell_centers(X, geometry, spec.n_cells, seed) if X.shape[0] else mean[None]
+        for X, mean in zip(members, geometry.offsets, strict=True)
+    ]
     summaries = [sums.finish() for sums in runner.run("cells", GroupCells(geometry, centers)).sums]
     return GaussianCells(geometry, radius, summaries) if is_gaussian else LaplacianCells(geometry, summaries)
 

@@ -171,10 +171,11 @@ def _by_keys(runner: Runner, options: SelectOptions) -> _Drawn:
     log_unit = log_unit_of(log_values)
     shares = sample.weights / geometry.mass[sample.groups]
     bars = guess_bars(draw_scores(log_values, shares, log_unit), sample.inverse_rates, sizes, sample.groups)
-    found = runner.run("draw", Scores(bound, KeyPool(options.seed, sizes, bars), log_unit, prepared.labels))
-    if not found.pool.is_complete():  # the guess was too low: rare, and the result is the same
-        pool = KeyPool(options.seed, sizes)
-        found = runner.run("draw again", Scores(bound, pool, log_unit, prepared.labels))
+    for what, bar in (("draw", bars), ("draw again", None)):
+        pool = KeyPool(options.seed, sizes, bar)
+        found = runner.run(what, Scores(bound, pool, log_unit, prepared.labels))
+        if found.pool.is_complete():  # else the guess was too low: rare, and the result is the same
+            break
     columns, draws = found.pool.winners()
     if options.normalize:
         totals = zip(draws, geometry.mass, strict=True)
@@ -206,7 +207,7 @@ def _by_table(runner: Runner, options: SelectOptions) -> _Drawn:
     estimator = options.estimator()
     prepared = estimator.fit_rows(runner=runner, is_sampled=bool(options.n_queries)).prepared
     assert prepared is not None
-    size, guarantee = options.budget, None
+    size, guarantee = int(options.budget or 0), None
     if options.eps is not None:
         needed = estimator.sample_size(options.eps, delta=options.delta)
         if not needed.is_smaller_than_data:
@@ -216,11 +217,9 @@ def _by_table(runner: Runner, options: SelectOptions) -> _Drawn:
             )
         size, radius = needed.size, estimator.spec().radius
         guarantee = Guarantee("all", options.eps, options.delta, needed.argument, radius, size)
-    core = estimator.sample(
-        int(size or 0), method=str(options.method), random_state=options.seed, normalize=options.normalize
-    )
-    if guarantee is not None:
-        core = replace(core, guarantee=guarantee)
+    method, seed = str(options.method), options.seed
+    core = estimator.sample(size, method=method, random_state=seed, normalize=options.normalize)
+    core = replace(core, guarantee=guarantee or core.guarantee)
     return _Drawn(core, prepared, float(estimator.sensitivities_.max()), estimator.uniform_factor_)
 
 
@@ -230,7 +229,7 @@ def _errors(runner: Runner, options: SelectOptions, drawn: _Drawn) -> np.ndarray
     rng = np.random.default_rng([options.seed, _QUERIES])
     queries = _random_queries(geometry, drawn.prepared.sample, radius, options.n_queries, rng)
     sums = QuerySums(geometry, options.loss, queries, drawn.core.indices, drawn.core.weights)
-    if sums.floor.max() >= _SAFE_EXPONENT:
+    if not sums.floor.max() < _SAFE_EXPONENT:
         logger.warning("sums at random queries are too small to be compared: no error is found or stated")
         return np.zeros(0)
     return runner.run("check", sums).errors()
