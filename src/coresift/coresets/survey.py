@@ -85,11 +85,11 @@ class KeyPool:
         columns = self._parts[0]
         if len(self._parts) > 1:
             columns = {name: stacked([part[name] for part in self._parts]) for name in columns}
-        kept = self._winners(columns["group"], columns["key"], columns["row"])
+        kept = self._contenders(columns["group"], columns["key"], columns["row"])
         self._parts = [{name: values[kept] for name, values in columns.items()}]
         self._pending, self._is_compact = len(kept), True
 
-    def _winners(self, group: np.ndarray, key: np.ndarray, row: np.ndarray) -> np.ndarray:
+    def _contenders(self, group: np.ndarray, key: np.ndarray, row: np.ndarray) -> np.ndarray:
         """Positions, ascending, of the keys that can win; lowers the bars to them."""
         if len(self.sizes) == 1:
             kept = smallest(key, int(self.sizes[0]) + 1)
