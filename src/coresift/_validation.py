@@ -75,6 +75,8 @@ def _check_columns(X: Any, name: str) -> None:
     """Name the columns of a pandas frame that do not hold numbers."""
     if not hasattr(X, "iloc") or not hasattr(X, "dtypes") or not hasattr(X, "columns"):
         return
+    if len(X.columns) == 0:
+        raise InvalidInputError(f"{name} has no columns.")
     for column, dtype in zip(X.columns, X.dtypes, strict=False):
         if getattr(dtype, "kind", "O") in "OmMUS":
             try:

@@ -208,7 +208,7 @@ def test_rows_weights_and_labels(rows: Rows) -> None:
 def test_chunks_are_small_and_pieces_are_read_in_any_order(
     rows: Rows, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rows_module, "CHUNK_BYTES", 64 * rows.row_bytes)
+    monkeypatch.setattr(rows_module, "READ_BYTES", 64 * rows.row_bytes)
     for piece in reversed(rows.pieces):
         start = piece.start
         for chunk in rows.read(piece):
@@ -223,7 +223,7 @@ def test_chunks_are_small_and_pieces_are_read_in_any_order(
 def test_blocks_of_all_kinds_are_equal(rows: Rows, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = [(start, min(64, N - start)) for start in range(0, N, 64)]
     assert [(block.start, block.n) for block in rows.blocks()] == expected
-    monkeypatch.setattr(rows_module, "CHUNK_BYTES", 37 * rows.row_bytes)
+    monkeypatch.setattr(rows_module, "READ_BYTES", 37 * rows.row_bytes)
     assert [(block.start, block.n) for block in rows.blocks()] == expected
     check_rows(rows)
 
@@ -305,7 +305,7 @@ def test_arrays_of_weights_and_labels_belong_to_data_in_memory(tmp_path: Path) -
         open_rows(table().to_pandas(), weight="w", sample_weight=W)
     with pytest.raises(InvalidInputError, match="sample_weight has length 999, but X has 1000 rows"):
         open_rows(X, sample_weight=W[1:])
-    with pytest.raises(InvalidInputError, match=r"labels have shape \(999,\), but there are 1000 rows"):
+    with pytest.raises(InvalidInputError, match=r"1000 rows, but labels of shape \(999,\)"):
         open_rows(X, labels=Y[1:])
     with pytest.raises(InvalidInputError, match="labels must be integers or strings"):
         open_rows(X, labels=W)

@@ -27,7 +27,7 @@ class Found:
         blocks = list(weighted_blocks(X, log_weights))
         self.log_values = np.concatenate([self.factors.log_values(*block) for block in blocks])
         self.values = np.exp(self.log_values)
-        self.outside = np.concatenate([self.factors.outside(rows) for rows, _ in blocks])
+        self.outside = np.concatenate([self.factors.rows.outside(rows) for rows, _ in blocks])
 
     def __getattr__(self, name):
         return getattr(self.factors, name)
@@ -516,7 +516,7 @@ def test_weights_that_are_all_zero_bound_nothing():
     X = np.random.default_rng(25).standard_normal((20, 3))
     found = Found(X, np.full(20, -np.inf), 1e-3)
     assert found.values.sum() == 0.0
-    assert (found.rank, found.log_unit) == (0, 0.0)
+    assert (found.rank, found.rows.log_unit) == (0, 0.0)
 
 
 @pytest.mark.parametrize("spread", [0.0, 3.0])
@@ -542,7 +542,7 @@ def test_the_first_bound_is_that_of_the_leverages(spread):
     # F^T F = M / kappa^2, for the weights over the largest of them
     square = found.factor.T @ found.factor * np.exp(2 * log_w.max())
     np.testing.assert_allclose(square, M / found.kappa**2, rtol=1e-8, atol=1e-12 * np.abs(M).max())
-    assert found.log_unit == log_w.max()
+    assert found.rows.log_unit == log_w.max()
     np.testing.assert_allclose(found.factor @ found.whitener, np.eye(3), atol=1e-9)
     assert np.all(found.values >= true_sensitivities(A / A.max()) - 1e-7)
 

@@ -11,7 +11,6 @@ from coresift.core import quadrature
 from coresift.core.discrepancy import rounding_of_form
 from coresift.core.points import Points
 from coresift.core.quadrature import (
-    best_weights,
     chosen_rows,
     descended_weights,
     fitted_weights,
@@ -23,6 +22,10 @@ from coresift.core.quadrature import (
 
 LOSSES = ("gaussian", "laplacian")
 LARGEST_RIDGE = 1e-4
+
+
+def best_weights(*arguments):
+    return fitted_weights(*arguments).weights
 
 
 def kernel(a, b, loss):

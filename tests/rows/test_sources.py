@@ -217,7 +217,7 @@ def test_options_that_do_not_apply_are_refused(tmp_path: Path) -> None:
     for options in ({"weight": "w"}, {"label": "l"}, {"columns": ["zz"]}, {"embedding": "e"}):
         with pytest.raises(InvalidInputError, match="do not apply"):
             open_rows(np.ones((5, 2)), **options)
-    with pytest.raises(InvalidInputError, match="embedding = 'nope' applies to files"):
+    with pytest.raises(InvalidInputError, match="embedding = 'nope' is for files"):
         open_rows(frame, embedding="nope")
     with pytest.raises(InvalidInputError, match="min_per_class = 7 needs per_class"):
         select(np.ones((50, 2)), 5, min_per_class=7)

@@ -35,9 +35,7 @@ _TINY = np.finfo(np.float64).tiny
 class Atoms:
     """Where the mass is: the means as rows, and the offsets b_j."""
 
-    rows: (
-        Block | Points
-    )  # k rows; of points they are read block by block, so that no copy of the data is made
+    rows: Block | Points  # k rows; points are read block by block, without a copy of the data
     offsets: np.ndarray  # (k,)
 
 
@@ -116,12 +114,9 @@ class _Momentum:
     """Nesterov's iterates of a block: extrapolated points ``y``, with curvature and restarts per point."""
 
     def __init__(self, p: np.ndarray, x: np.ndarray, max_curvature: float) -> None:
-        self.p = p
-        self.x = x
-        self.y = x
+        self.p, self.x, self.y = p, x, x
         self.max_curvature = max(max_curvature, _TINY)
-        self.curvature = np.full(len(p), 0.0)
-        self.age = np.ones(len(p))
+        self.curvature, self.age = np.zeros(len(p)), np.ones(len(p))
         self.previous: tuple[np.ndarray, np.ndarray] | None = None  # (y, gradient)
 
     def advance(self, gradient: np.ndarray, radius: float) -> None:

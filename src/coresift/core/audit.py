@@ -21,8 +21,6 @@ _N_VERIFIED = 8  # candidates recomputed without cancellation
 _LEAST_GAIN = 1e-5  # a path that would gain less than this part of its value in a step is done
 _MEMORY = 4  # values the non-monotone line search looks back on
 
-Projection = Callable[[np.ndarray], np.ndarray]
-
 
 @dataclass(frozen=True, eq=False)
 class AuditResult:
@@ -162,7 +160,6 @@ class _Search:
         return int(min(wanted, max(4.0, share * self.left / self.points.n)))
 
     def spend(self, n_queries: int) -> None:
-        """Count queries."""
         self.n_queries += n_queries
         self.left -= n_queries * self.points.n
 
@@ -265,7 +262,7 @@ class _Search:
         ratio: LogRatio,
         starts: np.ndarray,
         signs: np.ndarray,
-        project: Projection,
+        project: Callable[[np.ndarray], np.ndarray],
         length: float,
         max_iter: int,
     ) -> tuple[np.ndarray, np.ndarray]:
@@ -282,9 +279,7 @@ class _Search:
         path = np.arange(len(x))
         for iteration in range(max_iter):
             trial = project(x + step[:, None] * gradient)
-            gain = np.einsum(
-                "ij,ij->i", gradient, trial - x
-            )  # to first order; not negative, by the projection
+            gain = np.sum(gradient * (trial - x), axis=1)  # to first order; not negative, by the projection
             going = gain > _LEAST_GAIN * np.abs(values)
             if not going.any() or self.left < going.sum() * self.points.n:
                 break

@@ -82,15 +82,9 @@ def log_floor(points: Points, shares: np.ndarray, radius: float, loss: str) -> f
     if loss == "laplacian":
         return -_farthest_mean_distance(spread, radius) - rounding_slack(points.rounding_norm, radius)
     jensen = -(_farthest_mean_distance(spread, radius) ** 2)
-    lowest = ascend(
-        np.zeros((1, points.d)),
-        _row_atoms(points, shares),
-        radius,
-        np.array([np.inf]),
-        4.0 * points.max_norm**2,
-        tol=_FLOOR_TOLERANCE,
-        max_steps=_FLOOR_STEPS,
-    )
+    known, curvature = np.array([np.inf]), 4.0 * points.max_norm**2
+    atoms = _row_atoms(points, shares)
+    lowest = ascend(np.zeros((1, points.d)), atoms, radius, known, curvature, _FLOOR_TOLERANCE, _FLOOR_STEPS)
     duality = -(radius**2) - float(lowest.upper[0])
     return max(jensen, duality) - rounding_slack(points.rounding_norm, radius)
 
@@ -134,7 +128,7 @@ def certify_exact(
     difference[subset] += subset_shares
     square = quadratic_form(points, difference, loss, progress) + rounding_of_form(points, difference, loss)
     discrepancy = float(np.sqrt(max(square, 0.0))) + _rounding_of_weights(subset_shares)
-    return _certificate(points, shares, discrepancy, radius, loss, confidence=1.0, n_sampled=None)
+    return _certificate(points, shares, discrepancy, radius, loss)
 
 
 def _rounding_of_weights(subset_shares: np.ndarray) -> float:
@@ -193,9 +187,7 @@ def certify_sampled(
     c = np.sqrt((1.0 - overlap) * 2.0 * log_term / n_sampled) + np.sqrt(2.0) * log_term / (3.0 * n_sampled)
     discrepancy = float(0.5 * (c + np.sqrt(c * c + 4.0 * max(upper, 0.0))))
     discrepancy += _rounding_of_weights(subset_shares)
-    return _certificate(
-        points, shares, discrepancy, radius, loss, confidence=1.0 - delta, n_sampled=n_sampled
-    )
+    return _certificate(points, shares, discrepancy, radius, loss, 1.0 - delta, n_sampled)
 
 
 def _certificate(
@@ -204,8 +196,8 @@ def _certificate(
     discrepancy: float,
     radius: float,
     loss: str,
-    confidence: float,
-    n_sampled: int | None,
+    confidence: float = 1.0,
+    n_sampled: int | None = None,
 ) -> Certificate:
     if np.isinf(radius) and loss == "laplacian":
         eps, floor = _everywhere(_spread(points, shares), points.max_norm, discrepancy)

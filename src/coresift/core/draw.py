@@ -106,12 +106,10 @@ class DrawTable:
         if method == "keys":
             seed = int(source.integers(2**63)) if isinstance(source, np.random.Generator) else source
             return self.keys(size, seed)
-        rng = source if isinstance(source, np.random.Generator) else np.random.default_rng(source)
-        if method == "systematic":
-            return self.systematic(size, rng)
-        if method == "iid":
-            return self.iid(size, rng)
-        raise InvalidInputError(f"method={method!r} is unknown; choose one of {', '.join(METHODS)}")
+        if method not in METHODS:
+            raise InvalidInputError(f"method={method!r} is unknown; choose one of {', '.join(METHODS)}")
+        rng = np.random.default_rng(source)  # a Generator stays what it is
+        return self.iid(size, rng) if method == "iid" else self.systematic(size, rng)
 
     def iid(self, size: int, rng: np.random.Generator) -> Draw:
         r"""``size`` independent draws with probability s/t; a row drawn c times weighs :math:`c w_p t / (m s_p)`.
@@ -124,16 +122,11 @@ class DrawTable:
         spacings = rng.standard_exponential(size + 1)
         at = np.cumsum(spacings, out=spacings)
         at = at[:-1] * (line.total / at[-1])
-        hits = line.locate(at)
-        first = np.concatenate(([0], np.flatnonzero(hits[1:] != hits[:-1]) + 1))
-        counts = np.diff(first, append=size)
-        drawn = line.rows.take(hits.take(first))
-        rows = np.sort(drawn).astype(np.int64)
+        rows, counts = np.unique(line.rows.take(line.locate(at)), return_counts=True)
         weights = self._ratios.take(rows)
         weights *= line.total / size
-        repeated = np.flatnonzero(counts > 1)
-        weights[np.searchsorted(rows, drawn[repeated])] *= counts[repeated]
-        return Draw(rows, weights, size)
+        weights *= counts
+        return Draw(rows.astype(np.int64), weights, size)
 
     def systematic(self, size: int, rng: np.random.Generator) -> Draw:
         r"""Exactly ``size`` distinct rows, row p with probability :math:`\pi_p`, weighted :math:`w_p/\pi_p`.

@@ -12,9 +12,9 @@ from functools import cached_property
 
 import numpy as np
 
-from .ascent import Ascent, Atoms, ascend
+from .ascent import Atoms, ascend
 from .bound import SensitivityBound, log_shares, rounding_slack
-from .points import GEMM_BLOCK_BYTES, Block, Points, row_slices, squared_norms
+from .points import GEMM_BLOCK_BYTES, Block, Points, row_slices, squared_distances, squared_norms
 
 CELLS_TOLERANCE = 1e-3  # a certificate within 0.1 % of the best one that these cells can give
 EXACT_TOLERANCE = 1e-6
@@ -45,11 +45,7 @@ def closed_form(
     """
     log_values = log_shares(shares)
     if from_mean is None:
-        norms = np.sqrt(sq_norms)
-        norms -= radius
-        norms *= norms
-        log_values -= norms
-        log_values += second_moment + radius**2 + slack
+        log_values += (second_moment + radius**2 + slack) - (np.sqrt(sq_norms) - radius) ** 2
     else:
         log_values += 2.0 * radius * from_mean - sq_norms + (second_moment + slack)
     np.minimum(log_values, 0.0, out=log_values)
@@ -87,23 +83,17 @@ class CellSums:
     def __init__(self, centers: np.ndarray) -> None:
         k, d = centers.shape
         self.centers = centers
-        self.center_norms = squared_norms(centers)
         self.mass, self.sums, self.moments = np.zeros(k), np.zeros((k, d)), np.zeros(k)
 
     def update(self, block: Block, share: np.ndarray) -> None:
-        """Add a block of points with their shares."""
         k = len(self.mass)
-        distances = block.dot(self.centers)
-        distances *= -2.0
-        distances += self.center_norms
+        distances = squared_distances(block, self.centers)
         nearest = distances.argmin(axis=1)
-        closest = np.take_along_axis(distances, nearest[:, None], axis=1)[:, 0] + block.sq_norms
         self.mass += np.bincount(nearest, weights=share, minlength=k)
-        self.moments += np.bincount(nearest, weights=share * np.maximum(closest, 0.0), minlength=k)
+        self.moments += np.bincount(nearest, weights=share * distances.min(axis=1), minlength=k)
         self.sums += block.group_sums(share, nearest, k)
 
     def merge(self, other: CellSums) -> None:
-        """Add the sums over other rows, of the same centres."""
         self.mass += other.mass
         self.sums += other.sums
         self.moments += other.moments
@@ -205,15 +195,8 @@ def _ascend_blocks(
         if len(own) > 0:
             at = own + rows.start
             constant = np.log(problem.shares[at]) - problem.sq_norms[at]
-            found: Ascent = ascend(
-                p[own],
-                atoms,
-                problem.radius,
-                log_values[at] - constant,
-                curvature,
-                tol=tol,
-                max_steps=MAX_STEPS,
-            )
+            known = log_values[at] - constant
+            found = ascend(p[own], atoms, problem.radius, known, curvature, tol, MAX_STEPS)
             log_values[at] = np.minimum(log_values[at], constant + found.upper + slack)
             gap[at] = np.maximum(log_values[at] - (constant + found.lower), 0.0)
     return log_values, gap

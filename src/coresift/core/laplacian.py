@@ -18,7 +18,7 @@ from scipy.spatial.distance import cdist
 
 from .bound import SensitivityBound, log_shares, rounding_slack
 from .gaussian import Cells
-from .points import GEMM_BLOCK_BYTES, Matrix, Points, as_dense, row_slices, squared_norms
+from .points import GEMM_BLOCK_BYTES, Matrix, Points, as_dense, row_slices, squared_distances, squared_norms
 
 Metric = str | Callable[[np.ndarray, np.ndarray], float]
 
@@ -31,13 +31,10 @@ def laplacian_cells(points: Points, shares: np.ndarray, summary: Cells) -> Sensi
     Jensen's inequality twice: for the exponential, and for the square root of the mean square distance to a cell.
     """
     log_values = log_shares(shares)
-    constants = squared_norms(summary.means) + summary.variances
     for rows, block in points.blocks(extra_columns=3 * len(summary.mass)):
-        distances = block.dot(summary.means)
-        distances *= -2.0
-        distances += constants
-        distances += block.sq_norms[:, None]
-        np.sqrt(np.maximum(distances, 0.0, out=distances), out=distances)
+        distances = squared_distances(block, summary.means)
+        distances += summary.variances
+        np.sqrt(distances, out=distances)
         log_values[rows] -= _log_density(distances, summary.mass)
     # distances err by the root of the rounding of their squares
     log_values += 1e-7 * points.rounding_norm + rounding_slack(0.0, 0.0)

@@ -62,7 +62,7 @@ class Lewis:
         T with :math:`|p T|_2 = |U(p)|_2` for rows in the retained space: a right inverse of ``factor``.
     factor : ndarray of shape (r, d)
         F with :math:`F^\top F = M/\kappa^2`, for the weights divided by the largest, so
-        :math:`|Fx|_2 \le |Ax|_1 \le \kappa\sqrt r\,|Fx|_2` up to the factor ``exp(log_unit)``.
+        :math:`|Fx|_2 \le |Ax|_1 \le \kappa\sqrt r\,|Fx|_2` up to the factor ``exp(rows.log_unit)``.
     """
 
     rows: WeightedRows = field(repr=False)
@@ -73,17 +73,7 @@ class Lewis:
 
     @property
     def rank(self) -> int:
-        """Number of retained directions."""
         return self.factor.shape[0]
-
-    @property
-    def log_unit(self) -> float:
-        """Logarithm of the largest weight."""
-        return self.rows.log_unit
-
-    def outside(self, rows: np.ndarray) -> np.ndarray:
-        """(b,) whether a row has a part outside the retained space; its bound is 1."""
-        return self.rows.outside(rows)
 
     def log_values(self, rows: np.ndarray, log_weights: np.ndarray) -> np.ndarray:
         r"""(b,) :math:`\log\min(1, \kappa\tau_p)`, which dominates the log-sensitivity of :math:`|a_p\cdot x|`.
@@ -91,8 +81,8 @@ class Lewis:
         ``-inf`` for rows that are zero or have weight zero.
         """
         with np.errstate(over="ignore", invalid="ignore"):  # rows of weight zero can be of any size
-            log_values = log_shares(row_norms(rows @ self.whitener)) + (log_weights - self.log_unit)
-        log_values[self.outside(rows)] = 0.0
+            log_values = log_shares(row_norms(rows @ self.whitener)) + (log_weights - self.rows.log_unit)
+        log_values[self.rows.outside(rows)] = 0.0
         np.fmin(log_values, 0.0, out=log_values)  # rows out of M may overflow, to infinity or not-a-number: 1
         log_values[log_weights == -np.inf] = -np.inf
         return log_values
@@ -119,21 +109,21 @@ def lewis_factor(run: Run, survey: Survey, tol: float, max_steps: int = _MAX_STE
         n_passes += 1
         return run(label, prototype)
 
-    rows, scale = WeightedRows(survey.read, survey.log_unit), survey.column_unit
+    rows, units = WeightedRows(survey.read, survey.log_unit), survey.column_unit
     found = None
     if (T := _from_sample(survey)) is not None:
-        found = _iterate(counted, rows, scale, T, tol, max_steps, is_sample=True)
+        found = _iterate(counted, rows, units, T, tol, max_steps, is_sample=True)
     if found is None:
-        rows, scale, T = _from_rows(counted, rows, scale, survey.has_hidden)
-        found = _iterate(counted, rows, scale, T, tol, max_steps, is_sample=False)
+        rows, units, T = _from_rows(counted, rows, units, survey.has_hidden)
+        found = _iterate(counted, rows, units, T, tol, max_steps, is_sample=False)
     assert found is not None
     T, kappa = found
     factor = np.zeros(T.T.shape)
     if T.shape[1]:
-        used = scale > 0
-        margin, inverse = whitening_error(T, scale)
+        used = units > 0
+        margin, inverse = whitening_error(T, units)
         kappa *= 1.0 + margin
-        factor[:, used] = inverse / scale[used] / kappa
+        factor[:, used] = inverse / units[used] / kappa
     return Lewis(rows, kappa, n_passes, T * kappa, factor)
 
 
@@ -144,20 +134,20 @@ def _from_sample(survey: Survey) -> np.ndarray | None:
     X, log_w = (np.concatenate(parts) for parts in zip(*survey.sample, strict=True))
     survey.sample.clear()
     inner = array_lewis(X, log_w, _SAMPLE_TOL)
-    scale = survey.column_unit
-    used = scale > 0
+    units = survey.column_unit
+    used = units > 0
     if inner.rank < used.sum() or inner.rows.spaces:
         return None
-    scaled = inner.factor[:, used] * scale[used]
+    scaled = inner.factor[:, used] * units[used]
     if np.linalg.cond(scaled) ** 2 > _MAX_GRAM_CONDITION:
         return None
-    T = np.zeros((len(scale), inner.rank))
-    T[used] = np.linalg.inv(scaled) * scale[used, None]
+    T = np.zeros((len(units), inner.rank))
+    T[used] = np.linalg.inv(scaled) * units[used, None]
     return T
 
 
 def _from_rows(
-    run: Run, rows: WeightedRows, scale: np.ndarray, has_hidden: bool
+    run: Run, rows: WeightedRows, units: np.ndarray, has_hidden: bool
 ) -> tuple[WeightedRows, np.ndarray, np.ndarray]:
     """The whitening factor of the rows with equal l, by QR; rows outside their numerical span are set aside.
 
@@ -165,18 +155,18 @@ def _from_rows(
     |Ax|_2: a direction that is retained here stays usable for every later l.
     """
     while True:  # ends: each round but the last takes rows out of M
-        R = run("QR", Triangle(rows, scale)).finish()
+        R = run("QR", Triangle(rows, units)).finish()
         column_norms = np.linalg.norm(R, axis=0)
         # Householder QR errs by column, so unequal columns are equilibrated before the rank is decided.
-        unit = np.divide(1.0, column_norms, out=np.zeros(len(scale)), where=column_norms > _NEGLIGIBLE)
+        unit = np.divide(1.0, column_norms, out=np.zeros(len(units)), where=column_norms > _NEGLIGIBLE)
         _, sigma, Vt = scipy.linalg.svd(R * unit, full_matrices=False, check_finite=False)
         largest = sigma.max(initial=0.0)
         Vt = Vt[sigma > _RANK_CUTOFF * largest]
-        equilibrated = scale * unit
+        equilibrated = units * unit
         T = equilibrated[:, None] * (Vt.T / sigma[: len(Vt)])
-        if len(Vt) == np.count_nonzero(scale) and not has_hidden:
+        if len(Vt) == np.count_nonzero(units) and not has_hidden:
             return rows, equilibrated, T
-        space = Space(Vt, equilibrated, T, 16.0 * _EPS * float(np.sqrt(len(scale))) * largest)
+        space = Space(Vt, equilibrated, T, 16.0 * _EPS * float(np.sqrt(len(units))) * largest)
         found = run("rank", Outside(rows, space))
         if found.any:
             rows = WeightedRows(rows.read, rows.log_unit, (*rows.spaces, space))
@@ -187,7 +177,7 @@ def _from_rows(
 def _iterate(
     run: Run,
     rows: WeightedRows,
-    scale: np.ndarray,
+    units: np.ndarray,
     T: np.ndarray,
     tol: float,
     max_steps: int,
@@ -197,7 +187,7 @@ def _iterate(
     """Run the fixed point from the factor T; None if T, a sample's, proves unfit. Returns a factor and its kappa."""
     if T.shape[1] == 0:
         return T, 1.0
-    tol = max(tol, whitening_error(T, scale)[0])  # below it kappa is noise
+    tol = max(tol, whitening_error(T, units)[0])  # below it kappa is noise
     history: list[float] = []  # of log kappa since the last extrapolation
     while True:
         eigenvalues, rotated = run("Lewis weights", Step(rows, T)).finish()
@@ -298,7 +288,7 @@ def l1_svd(X: Matrix, sample_weight: np.ndarray | None = None, tol: float = 1e-3
     found = array_lewis(X, log_weights, tol)
     log_values = np.concatenate([found.log_values(*block) for block in weighted_blocks(X, log_weights)])
     diagonal, V, to_u = found.svd
-    largest = np.exp(found.log_unit)
+    largest = np.exp(found.rows.log_unit)
     return L1SVD(
         D=np.diag(diagonal * largest),
         V=V,

@@ -63,11 +63,9 @@ class Survey:
         self.sample: list[tuple[np.ndarray, np.ndarray]] = []
 
     def update(self, block: Any) -> None:
-        """Add a block of rows."""
         self.add(*self.read(block))
 
     def add(self, rows: np.ndarray, log_w: np.ndarray) -> None:
-        """Add rows with their log-weights."""
         if not (held := log_w > -np.inf).all():
             rows, log_w = rows[held], log_w[held]
         if not len(rows):
@@ -79,7 +77,6 @@ class Survey:
             self.sample.append((rows[:: self.stride].copy(), log_w[:: self.stride]))
 
     def merge(self, other: Survey) -> None:
-        """Add the survey of later rows."""
         self.largest, self.smallest = max(self.largest, other.largest), min(self.smallest, other.smallest)
         self.peaks = np.maximum(self.peaks, other.peaks)
         self.sample += other.sample
@@ -157,16 +154,13 @@ class Triangle:
         self.parts: list[np.ndarray] = []
 
     def update(self, block: Any) -> None:
-        """Add a block of rows."""
         rows, w = self.rows(block)
         self._add((rows if w.all() else rows[w > 0]) * self.column_unit * w[w > 0, None])
 
     def merge(self, other: Triangle) -> None:
-        """Add the factor of later rows."""
         self._add(other.finish())
 
     def finish(self) -> np.ndarray:
-        """R (at most d, d)."""
         self.parts = [stacked_qr(self.parts, len(self.column_unit))]
         return self.parts[0]
 
@@ -184,14 +178,12 @@ class Outside:
         self.any = self.any_in_m = False
 
     def update(self, block: Any) -> None:
-        """Look at a block of rows."""
         rows, weights = self.rows(block)
         outside = self.space.outside(rows)
         self.any_in_m |= bool(np.any(outside & (weights > 0)))
         self.any |= bool(np.any(outside & (self.rows.read(block)[1] > -np.inf)))
 
     def merge(self, other: Outside) -> None:
-        """Add the findings for other rows."""
         self.any |= other.any
         self.any_in_m |= other.any_in_m
 
@@ -205,7 +197,6 @@ class Step:
         self.total = 0.0
 
     def update(self, block: Any) -> None:
-        """Add a block of rows."""
         rows, weights = self.rows(block)
         with np.errstate(over="ignore", invalid="ignore"):  # rows of weight zero can be of any size
             whitened = rows @ self.T
@@ -214,7 +205,6 @@ class Step:
         self.total += float(weights @ np.where(weights > 0, norms, 0.0))
 
     def merge(self, other: Step) -> None:
-        """Add the sums over other rows."""
         self.gram += other.gram
         self.total += other.total
 

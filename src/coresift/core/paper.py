@@ -68,23 +68,15 @@ def lifted_norms(norms: np.ndarray) -> np.ndarray:
     return lifted
 
 
-def _printed(norms: np.ndarray, radius: float) -> np.ndarray:
-    return 3.0 * radius**2 * lifted_norms(norms)
-
-
 def _reach(norms: np.ndarray, radius: float) -> np.ndarray:
     return (norms + radius) ** 2
 
 
-def _laplacian(norms: np.ndarray, _radius: float) -> np.ndarray:
-    return 3.0 * np.sqrt(lifted_norms(norms))
-
-
-_EXPONENTS = {
-    "printed": _printed,
+_EXPONENTS: dict[str, Callable[[np.ndarray, float], np.ndarray]] = {  # H_p; Algorithm 1 has one constant
+    "printed": lambda norms, radius: 3.0 * radius**2 * lifted_norms(norms),
     "tight": _reach,
-    "laplacian": _laplacian,
-}  # H_p; Algorithm 1 has one constant
+    "laplacian": lambda norms, _: 3.0 * np.sqrt(lifted_norms(norms)),
+}
 
 
 @dataclass(frozen=True)
@@ -130,7 +122,6 @@ class LiftSurvey(Survey):
         self.is_covered = True
 
     def update(self, block: Any) -> None:
-        """Add a block of points."""
         lifted, norms, log_w, log_c = self.lift.parts(block)
         log_u = log_w - log_c
         self.add(lifted, self.lift.power * log_u)
@@ -138,10 +129,9 @@ class LiftSurvey(Survey):
         if self.lift.kind == "printed":
             held, R = norms[log_w > -np.inf], self.lift.radius
             # at R >= 1 the inequality is strict by far: it needs no slack for rounding
-            self.is_covered &= bool(np.all(_printed(held, R) >= _reach(held, R)))
+            self.is_covered &= bool(np.all(_EXPONENTS["printed"](held, R) >= _reach(held, R)))
 
     def merge(self, other: Survey) -> None:
-        """Add the survey of later points."""
         super().merge(other)
         assert isinstance(other, LiftSurvey)
         self.log_sum = float(np.logaddexp(self.log_sum, other.log_sum))
@@ -174,7 +164,9 @@ class PaperBound:
         lifted, norms, log_w, log_c = self.lift.parts(block)
         log_u, power = log_w - log_c, self.lift.power
         with np.errstate(over="ignore", invalid="ignore"):  # points of weight zero can be anywhere
-            log_l1 = power * log_u - self.lewis.log_unit + log_shares(np.abs(lifted @ self.to_u).sum(axis=1))
+            log_l1 = (
+                power * log_u - self.lewis.rows.log_unit + log_shares(np.abs(lifted @ self.to_u).sum(axis=1))
+            )
             # gives the points outside their 1, and keeps the rounding of the singular vectors out of the bound
             log_l1 = np.maximum(log_l1, self.lewis.log_values(lifted, power * log_u))
             log_values = self.log_constant + log_c + np.logaddexp(log_u - self.log_sum, log_l1 / power)

@@ -105,21 +105,10 @@ class Points:
     """The rows ``z = (x - center) / scale`` of ``X`` (ndarray or CSR), without a scaled copy of it."""
 
     def __init__(self, X: Matrix, center: np.ndarray, scale: float, max_norm: float) -> None:
-        self.X = X
-        self.center = center
-        self.scale = float(scale)
-        self.max_norm = float(max_norm)
-        """The largest ``|z|`` of a row of positive weight."""
-
-    @property
-    def n(self) -> int:
-        """Number of rows."""
-        return int(self.X.shape[0])
-
-    @property
-    def d(self) -> int:
-        """Number of columns."""
-        return int(self.X.shape[1])
+        self.X, self.center, self.scale = X, center, float(scale)
+        self.n, self.d = int(X.shape[0]), int(X.shape[1])
+        self.is_sparse = sp.issparse(X)
+        self.max_norm = float(max_norm)  # the largest |z| of a row of positive weight
 
     @property
     def rounding_norm(self) -> float:
@@ -127,11 +116,6 @@ class Points:
         # dense rows are subtracted from the centre first, or the centre is not much longer than they are
         shift = float(np.linalg.norm(self.center / self.scale)) if self.is_sparse else 0.0
         return max(self.max_norm, shift)
-
-    @property
-    def is_sparse(self) -> bool:
-        """Whether the data are sparse."""
-        return sp.issparse(self.X)
 
     def gather(self, rows: slice | np.ndarray) -> Block:
         """A block of the rows given by a slice or by their numbers."""
@@ -143,10 +127,8 @@ class Points:
 
     def blocks(self, extra_columns: int = 0, budget: int = GEMM_BLOCK_BYTES) -> Iterator[tuple[slice, Block]]:
         """All rows in order. ``extra_columns`` is how many float64 a row the caller adds to a block."""
-        per_row = 8.0 * (
-            extra_columns + (self.d if isinstance(self.X, np.ndarray) else 2.0 * self.X.nnz / max(self.n, 1))
-        )
-        for rows in row_slices(self.n, per_row, budget):
+        own = self.d if isinstance(self.X, np.ndarray) else 2.0 * self.X.nnz / max(self.n, 1)
+        for rows in row_slices(self.n, 8.0 * (own + extra_columns), budget):
             yield rows, self.gather(rows)
 
     def dot(self, others: np.ndarray) -> np.ndarray:

@@ -31,13 +31,6 @@ class Fit(NamedTuple):
     value: float
 
 
-def best_weights(
-    points: Points, rows: np.ndarray, shares: np.ndarray, start: np.ndarray, loss: str
-) -> np.ndarray:
-    """Non-negative weights of ``rows`` that minimise the discrepancy; never worse than ``start``."""
-    return fitted_weights(points, rows, shares, start, loss).weights
-
-
 def fitted_weights(
     points: Points,
     rows: np.ndarray,
@@ -46,13 +39,11 @@ def fitted_weights(
     loss: str,
     wanted: np.ndarray | None = None,
 ) -> Fit:
-    """The weights of :func:`best_weights` and what they achieve, by which choices of rows can be compared.
+    """Non-negative weights of ``rows`` that minimise the discrepancy, never worse than ``start``, and its value.
 
-    ``wanted`` are the potentials of the rows, where they are known.
-
-    Up to ``DENSE_LIMIT`` rows by block principal pivoting on the kernel matrix, with the least ridge for which
-    that ends; above it by accelerated projected descent, which forms the matrix tile by tile and holds none of
-    it.
+    ``wanted`` are the potentials of the rows, where they are known. Up to ``DENSE_LIMIT`` rows by block principal
+    pivoting on the kernel matrix, with the least ridge for which that ends; above it by accelerated projected descent,
+    which forms the matrix tile by tile and holds none of it.
 
     The value counts the rounding that a certificate will add: among repeated points many weights are as good, and
     those near the data's have least of it.
@@ -177,10 +168,8 @@ def interpolated_potentials(
     error = exact - potential(points, rows, sampled, loss)
     K = kernel_matrix(points, rows, loss)
     K.flat[:: len(rows) + 1] += _RIDGES[1]
-    spread = cho_solve(cho_factor(K, overwrite_a=True), error)
-    everywhere = np.zeros(points.n)
-    everywhere[rows] = spread
-    return potential(points, at, sampled + everywhere, loss)
+    sampled[rows] += cho_solve(cho_factor(K, overwrite_a=True), error)
+    return potential(points, at, sampled, loss)
 
 
 def chosen_rows(
@@ -204,13 +193,11 @@ def chosen_rows(
 def greedy_rows(points: Points, pool: np.ndarray, size: int, wanted: np.ndarray, loss: str) -> np.ndarray:
     r"""Positions in ``pool`` of ``size`` rows, each lowering the discrepancy most, given the best signed weights.
 
-    ``wanted`` are the potentials of the pool.
-
-    With the residual :math:`r = \mu_P - \hat\mu` (:math:`\hat\mu` the projection on the rows chosen), adding
-    row s lowers :math:`\|r\|^2` by :math:`r(s)^2 / \mathrm{dist}(k_s, \mathrm{span})^2`: a Cholesky
-    factorisation of the pool's kernel matrix in which the pivot is chosen by that gain (Schaback and Wendland's
-    f/P-greedy rule; sequential Bayesian quadrature). O(M m (m + d)) time and O(M m) memory for a pool of M; a
-    column of the kernel matrix is made when its row is chosen.
+    ``wanted`` are the potentials of the pool. With the residual :math:`r = \mu_P - \hat\mu` (:math:`\hat\mu` the
+    projection on the rows chosen), adding row s lowers :math:`\|r\|^2` by :math:`r(s)^2 / \mathrm{dist}(k_s,
+    \mathrm{span})^2`: a Cholesky factorisation of the pool's kernel matrix in which the pivot is chosen by that gain
+    (Schaback and Wendland's f/P-greedy rule; sequential Bayesian quadrature). O(M m (m + d)) time and O(M m) memory
+    for a pool of M; a column of the kernel matrix is made when its row is chosen.
     """
     residual = wanted
     block = points.gather(pool)
@@ -235,10 +222,8 @@ def greedy_rows(points: Points, pool: np.ndarray, size: int, wanted: np.ndarray,
 def herded_rows(points: Points, pool: np.ndarray, size: int, wanted: np.ndarray, loss: str) -> np.ndarray:
     r"""Positions in ``pool`` of ``size`` rows by kernel herding (Chen, Welling and Smola 2010).
 
-    ``wanted`` are the potentials of the pool.
-
-    O(M m d) time, O(M) memory. Each row chosen is the one where the data's mean potential exceeds most what
-    equally weighted rows chosen so far give.
+    ``wanted`` are the potentials of the pool. O(M m d) time, O(M) memory. Each row chosen is the one where the data's
+    mean potential exceeds most what equally weighted rows chosen so far give.
     """
     block = points.gather(pool)
     given = np.zeros(len(pool))

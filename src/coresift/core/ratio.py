@@ -48,7 +48,6 @@ class GaussianKernel(Kernel):
     slope = 2.0
 
     def exponent(self, square: np.ndarray) -> np.ndarray:
-        """Return minus the square."""
         return np.negative(square, out=square)
 
 
@@ -56,7 +55,6 @@ class LaplacianKernel(Kernel):
     """``exp(-|z - x|)``: the exponent has gradient ``(z - x) / |z - x|``, and a kink at z where 0 is used."""
 
     def exponent(self, square: np.ndarray) -> np.ndarray:
-        """Return minus the root."""
         return np.negative(np.sqrt(square, out=square), out=square)
 
     def uncertainty(self, square: np.ndarray, error: np.ndarray) -> np.ndarray:
@@ -64,11 +62,8 @@ class LaplacianKernel(Kernel):
         return error / (2.0 * np.sqrt(np.maximum(square, error)) + np.finfo(np.float64).tiny)
 
     def pull(self, square: np.ndarray) -> np.ndarray:
-        """Return ``1 / |z - x|``."""
         coefficients = np.sqrt(square)
-        coefficients[coefficients <= 1e-7] = (
-            np.inf
-        )  # rounding: the direction of so short a difference is noise
+        coefficients[coefficients <= 1e-7] = np.inf  # the direction of so short a difference is noise
         return np.divide(1.0, coefficients, out=coefficients)
 
 
@@ -81,7 +76,6 @@ class DirectionKernel(Kernel):
     is_metric = False
 
     def exponent(self, square: np.ndarray) -> np.ndarray:
-        """Return ``z.u``."""
         return np.multiply(square, -0.5, out=square)
 
 
@@ -179,8 +173,7 @@ class LogRatio:
 
     def __call__(self, queries: np.ndarray) -> np.ndarray:
         """g at ``queries`` (k, d); minus infinity where the subset has no mass at all."""
-        subset, data = self._sweep(queries, with_gradient=False)
-        return _log_ratio(subset, data)
+        return _log_ratio(*self._sweep(queries, with_gradient=False))
 
     def with_gradient(self, queries: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """g (k,) and its gradient (k, d): the slope times the difference of the two tilted means."""
@@ -200,8 +193,7 @@ class LogRatio:
         floor = data.log() - np.log(self.weights.max())
         if self.rows.size:
             floor = np.minimum(floor, subset.log() - np.log(self.subset_weights.max()))
-        subset, data = self._sweep(queries, with_gradient=False, floor=floor - _NEGLIGIBLE)
-        return _log_ratio(subset, data)
+        return _log_ratio(*self._sweep(queries, with_gradient=False, floor=floor - _NEGLIGIBLE))
 
     def nearest(self, queries: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Row numbers of the nearest data row of positive weight and of the nearest subset row, each (k,), k modest."""
@@ -226,10 +218,11 @@ class LogRatio:
         for span, block in self._blocks(k):
             inside = self._subset_span(span)
             local = self.rows[inside] - span.start
-            for columns in _column_slices(k):
-                square = self._square(block, queries[columns])  # (b, columns)
+            for columns in row_slices(k, 1.0, _MAX_COLUMNS):
+                at = queries[columns]
+                square = squared_distances(block, at) if self.kernel.is_metric else -2.0 * block.dot(at)
                 if floor is not None and self.kernel.is_metric:
-                    self._repair(square, span, block, queries[columns], floor[columns])
+                    self._repair(square, span, block, at, floor[columns])
                 pull = self.kernel.pull(square) if with_gradient else None
                 exponents = self.kernel.exponent(square)
                 if local.size:
@@ -251,9 +244,6 @@ class LogRatio:
         start, stop = np.searchsorted(self.rows, (span.start, span.stop))
         return slice(int(start), int(stop))
 
-    def _square(self, block: Block, queries: np.ndarray) -> np.ndarray:
-        return squared_distances(block, queries) if self.kernel.is_metric else -2.0 * block.dot(queries)
-
     def _repair(
         self, square: np.ndarray, span: slice, block: Block, queries: np.ndarray, floor: np.ndarray
     ) -> None:
@@ -267,10 +257,6 @@ class LogRatio:
         for part in row_slices(local.size, 16.0 * self.points.d, _ROWS_BYTES):
             rows = self.points.take(span.start + local[part])
             square[local[part], column[part]] = squared_norms(rows - queries[column[part]])
-
-
-def _column_slices(k: int) -> list[slice]:
-    return [slice(start, min(start + _MAX_COLUMNS, k)) for start in range(0, k, _MAX_COLUMNS)]
 
 
 def _log_ratio(subset: _TiltedSum, data: _TiltedSum) -> np.ndarray:

@@ -6,40 +6,28 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 import scipy.linalg
-import scipy.sparse as sp
 
-from .points import row_slices, squared_norms
+from .points import Matrix, as_dense, row_slices, squared_norms
 
 BLOCK_BYTES = 1 << 21  # a block, its product with a small matrix, and that matrix stay in cache
 _MIN_BLOCK_ROWS = 256
 _EPS = float(np.finfo(np.float64).eps)
 
 
-def row_blocks(X: np.ndarray | sp.csr_array) -> Iterator[tuple[slice, np.ndarray]]:
+def row_blocks(X: Matrix) -> Iterator[tuple[slice, np.ndarray]]:
     """Dense float64 blocks of rows; views when X is a float64 array."""
     n, d = X.shape
     for rows in row_slices(n, 8.0 * d, max(BLOCK_BYTES, 8 * d * _MIN_BLOCK_ROWS)):
-        part = X[rows]
-        yield rows, (part if isinstance(part, np.ndarray) else part.toarray()).astype(np.float64, copy=False)
+        yield rows, as_dense(X[rows]).astype(np.float64, copy=False)
 
 
 def stacked_qr(blocks: Iterable[np.ndarray], n_columns: int) -> np.ndarray:
-    """R of the rows of all blocks, by QR of stacked blocks merged one after another (TSQR)."""
-    R = np.zeros((0, n_columns))
-    pending: list[np.ndarray] = []
-    height = 0
-
-    def merged() -> np.ndarray:
-        stack = np.vstack([R, *pending])
-        R_full: np.ndarray = scipy.linalg.qr(stack, mode="r", overwrite_a=True, check_finite=False)[0]
-        return R_full[:n_columns]
-
-    for block in blocks:
-        pending.append(block)
-        height += len(block)
-        if height >= 2 * n_columns:  # so that R is not factored over and over
-            R, pending, height = merged(), [], 0
-    return merged() if pending else R
+    """R (at most d, d) of the rows of all blocks."""
+    stack = np.vstack([np.zeros((0, n_columns)), *blocks])
+    if not len(stack):
+        return stack
+    R: np.ndarray = scipy.linalg.qr(stack, mode="r", overwrite_a=True, check_finite=False)[0]
+    return R[:n_columns]
 
 
 def row_norms(rows: np.ndarray) -> np.ndarray:

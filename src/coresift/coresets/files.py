@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from .._errors import CoresiftError, InvalidInputError
 from .._npz import naming, open_arrays
-from ..rows.columns import need_pyarrow
+from ..rows.tables import need_pyarrow
 
 Header = dict[str, Any]
 Indices = NDArray[np.int64]

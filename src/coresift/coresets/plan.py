@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from .._errors import InvalidInputError
-from ..rows.rows import BLOCK_BYTES, CHUNK_BYTES, Rows
+from ..rows.rows import BLOCK_BYTES, READ_BYTES, Rows
 from .fitting import cheapest, check_exact, first_block, operations
 from .options import SelectOptions, parse_budget
 
 _MOST_NAMES = 8  # that are printed
 _PROCESS_BYTES = 190e6  # an interpreter with NumPy, SciPy, scikit-learn and PyArrow
 # chunks, copies of a block; what readers and products by cells need
-_WORK_BYTES = 3 * CHUNK_BYTES + 8 * BLOCK_BYTES + 2e8
+_WORK_BYTES = 3 * READ_BYTES + 8 * BLOCK_BYTES + 2e8
 _CANDIDATE_BYTES = 3 * 44  # of a row that may win, kept about three times
 _TABLE_BYTES = 60  # of a row, where the scores of all rows are kept
 _FLOPS = 4e9  # of one core, in products of small matrices

@@ -15,9 +15,8 @@ import numpy as np
 
 from .._errors import InvalidInputError
 from .._npz import naming, open_arrays
-from ..rows.columns import need_pyarrow
 from ..rows.rows import Rows
-from ..rows.tables import CsvRows, ParquetRows
+from ..rows.tables import CsvRows, ParquetRows, need_pyarrow
 from .bounds import AS_GOOD, uniform_in_words
 from .coreset import Coreset
 from .files import header_text, parquet_metadata, write_coreset, write_whole

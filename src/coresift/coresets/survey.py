@@ -41,7 +41,6 @@ class KeyPool:
     def __init__(self, seed: int, sizes: np.ndarray, bars: np.ndarray | None = None) -> None:
         self.seed, self.sizes = seed, sizes
         self.bars = np.full(len(sizes), np.inf) if bars is None else bars.copy()
-        self.guessed = bars is not None
         self.counts = np.zeros(len(sizes), dtype=np.int64)  # rows seen that could be drawn
         self._parts: list[dict[str, Any]] = []
         self._pending = 0

@@ -18,8 +18,9 @@ import numpy as np
 from .._errors import InvalidInputError
 from .._npz import naming
 from .fetch import Download, first_file
-from .splits import DatasetSplits, array_splits
+from .splits import DatasetSplits, Pair, array_splits
 
+TRAINING_SIZE, TEST_SIZE = 50_000, 10_000
 _PIXELS = 3 * 32 * 32
 _TEXT_LIMIT = 1 << 16
 _MOST_MEMBERS = 1000
@@ -38,13 +39,11 @@ class Cifar:
     names_file: str
     n_classes: int
     label_bytes: int
-    largest_file: int  # records
     mean: tuple[float, float, float]
     std: tuple[float, float, float]
 
     @property
     def files(self) -> tuple[str, ...]:
-        """The files that are needed."""
         return (*self.train_files, self.test_file)
 
     @property
@@ -66,7 +65,6 @@ CIFAR10 = Cifar(
     "batches.meta.txt",
     n_classes=10,
     label_bytes=1,
-    largest_file=10_000,
     mean=(0.4914, 0.4822, 0.4465),
     std=(0.2470, 0.2435, 0.2616),
 )
@@ -79,7 +77,6 @@ CIFAR100 = Cifar(
     "fine_label_names.txt",
     n_classes=100,
     label_bytes=2,
-    largest_file=50_000,
     mean=(0.5071, 0.4865, 0.4409),
     std=(0.2673, 0.2564, 0.2762),
 )
@@ -98,42 +95,39 @@ def find_cifar(layout: Cifar, root: Path) -> tuple[list[Path], list[str]]:
     return ([archive], []) if archive else ([], missing)
 
 
-def load_cifar(layout: Cifar, place: Path) -> DatasetSplits:
+def load_cifar(layout: Cifar, found: list[Path], _: Any) -> DatasetSplits:
     """The data set in a folder or an archive, which is read without being unpacked."""
-    limits = dict.fromkeys(layout.files, layout.largest_file * layout.record)
-    if place.is_dir():
-        read = {file: _read_file(place / file, most) for file, most in limits.items()}
-        meta = place / layout.names_file
-        text = meta.read_bytes()[:_TEXT_LIMIT] if meta.is_file() else b""
-    else:
-        read = read_members(place, limits, {layout.names_file: _TEXT_LIMIT})
-        text = read.pop(layout.names_file, b"")
-    parts = {file: _records(layout, read[file], place / file) for file in layout.files}
-    train = [parts[file] for file in layout.train_files]
-    names = text.decode("utf-8", "replace").split()
+    place, most = found[0], TRAINING_SIZE // len(layout.train_files) * layout.record
+    limits = {**dict.fromkeys(layout.files, most), layout.names_file: _TEXT_LIMIT}
+    read = _read_folder(place, limits) if place.is_dir() else _read_archive(place, limits)
+    if missing := [file for file in layout.files if file not in read]:
+        raise InvalidInputError(f"{place}: holds no {missing[0]}")
+    *train, test = (_records(layout, read[file], place / file) for file in layout.files)
+    names = read.get(layout.names_file, b"").decode("utf-8", "replace").split()
     return array_splits(
         layout.name,
         (np.concatenate([x for x, _ in train]), np.concatenate([y for _, y in train])),
-        parts[layout.test_file],
-        "classification",
+        test,
         n_classes=layout.n_classes,
         mean=layout.mean,
         std=layout.std,
         augmentation="crop-flip",
         class_names=tuple(names) if len(names) == layout.n_classes else None,
-        preparation="the published training and test parts",
     )
 
 
-def _read_file(path: Path, most: int) -> bytes:
-    with path.open("rb") as file:
-        content = file.read(most + 1)
-    if len(content) > most:
-        raise InvalidInputError(f"{path}: longer than {most:,} bytes")
-    return content
+def _read_folder(folder: Path, limits: Mapping[str, int]) -> dict[str, bytes]:
+    found = {}
+    for name, most in limits.items():
+        if (folder / name).is_file():
+            with (folder / name).open("rb") as file:
+                found[name] = file.read(most + 1)
+            if len(found[name]) > most:
+                raise InvalidInputError(f"{folder / name}: longer than {most:,} bytes")
+    return found
 
 
-def _records(layout: Cifar, content: bytes, where: Path) -> tuple[np.ndarray, np.ndarray]:
+def _records(layout: Cifar, content: bytes, where: Path) -> Pair:
     if len(content) == 0 or len(content) % layout.record:
         raise InvalidInputError(
             f"{where}: {len(content):,} bytes are not a whole number of records of {layout.record:,} bytes; it is cut "
@@ -146,13 +140,12 @@ def _records(layout: Cifar, content: bytes, where: Path) -> tuple[np.ndarray, np
     return records[:, layout.label_bytes :].reshape(-1, 3, 32, 32), labels
 
 
-def read_members(archive: Path, needed: Mapping[str, int], optional: Mapping[str, int]) -> dict[str, bytes]:
+def _read_archive(archive: Path, limits: Mapping[str, int]) -> dict[str, bytes]:
     """Read files of a tar archive, plain or packed with gzip, by their last name, into memory.
 
-    The mappings give the largest allowed size of each file; everything unpacked must not be much larger than their
-    sum. An archive with an absolute path, ``..`` in a path, a link or a device is refused: no published one has any.
+    ``limits`` gives the largest allowed size of each file; everything unpacked must not be much larger than their sum.
+    An archive with an absolute path, ``..`` in a path, a link or a device is refused: no published one has any.
     """
-    limits = {**needed, **optional}
     found: dict[str, bytes] = {}
     with archive.open("rb") as file, naming(archive, "not an archive, damaged or cut off"):
         is_packed = file.read(2) == b"\x1f\x8b"
@@ -171,13 +164,10 @@ def read_members(archive: Path, needed: Mapping[str, int], optional: Mapping[str
                     raise InvalidInputError(f"holds {name} twice")
                 if not 0 <= member.size <= limits[name]:
                     raise InvalidInputError(
-                        f"{member.name} has {member.size:,} bytes; at most {limits[name]:,} are allowed"
+                        f"{name}: {member.size:,} bytes; at most {limits[name]:,} are allowed"
                     )
                 stream = tar.extractfile(member)
                 found[name] = b"" if stream is None else stream.read()
-    for name in needed:
-        if name not in found:
-            raise InvalidInputError(f"{archive}: holds no {name}")
     return found
 
 

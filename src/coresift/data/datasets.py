@@ -12,10 +12,10 @@ from typing import Any, get_args
 from .._errors import InvalidInputError, InvalidTypeError
 from .._progress import logger
 from .._validation import check_choice, check_count
-from .cifar import CIFAR10, CIFAR100, Cifar, find_cifar, load_cifar
+from .cifar import CIFAR10, CIFAR100, TEST_SIZE, TRAINING_SIZE, Cifar, find_cifar, load_cifar
 from .fetch import VARIABLE, Download, check_published, data_folder, fetch
 from .hugging_face import from_hugging_face, is_hugging_face
-from .image_sets import IMAGENET_SIZE, find_imagenet, load_image_folder, load_imagenet
+from .image_sets import find_imagenet, load_image_folder, load_imagenet
 from .splits import DEFAULT_TEST_FRACTION, DatasetSplits, Task
 from .standard import (
     COVTYPE_FILES,
@@ -123,9 +123,8 @@ def available_datasets(data_dir: str | os.PathLike[str] | None = None) -> list[D
         if not missing:
             place = found[0].parent if len(found) > 1 else found[0] if found else "comes with scikit-learn"
             where = str(place)
-        infos.append(
-            DatasetInfo(name, known.description, known.files, bool(known.downloads), not missing, where)
-        )
+        can_download = bool(known.downloads)
+        infos.append(DatasetInfo(name, known.description, known.files, can_download, not missing, where))
     return infos
 
 
@@ -170,10 +169,10 @@ def _load_named(name: str, data_dir: Any, options: Options, *, download: bool, v
 
 def _load_own(data: Any, test: Any, options: Options) -> DatasetSplits:
     if isinstance(data, str | os.PathLike):
-        path = Path(data).expanduser()
         if test is not None and not isinstance(test, str | os.PathLike):
             raise InvalidTypeError(f"test = {type(test).__name__} must be a path, as data is.")
-        return _load_path(path, None if test is None else Path(test).expanduser(), options)
+        test_path = None if test is None else Path(test).expanduser()
+        return _load_path(Path(data).expanduser(), test_path, options)
     if is_hugging_face(data):
         return from_hugging_face(data, test, options)
     for name, pair in (("data", data), ("test", (None, None) if test is None else test)):
@@ -188,9 +187,8 @@ def _load_own(data: Any, test: Any, options: Options) -> DatasetSplits:
 def _load_path(path: Path, test: Path | None, options: Options) -> DatasetSplits:
     kind = path.suffix.lower()
     if path.is_dir() and not any(any(path.glob(f"*{suffix}")) for suffix in _TABLES):
-        size = options.image_size or IMAGENET_SIZE
         _refuse(str(path), label=options.label, task=options.task)
-        return load_image_folder(path, test, size, options.test_fraction, options.seed)
+        return load_image_folder(path, test, options)
     if path.is_dir() or (kind in _TABLES and path.is_file()):
         _refuse(str(path), image_size=options.image_size)
         return from_table(path, test, options)
@@ -198,9 +196,7 @@ def _load_path(path: Path, test: Path | None, options: Options) -> DatasetSplits
         _refuse(str(path), label=options.label, image_size=options.image_size)
         return from_npz(path, test, options)
     if path.exists():
-        raise InvalidInputError(
-            f"{path}: unknown kind of file; known are .npz, {', '.join(_TABLES)} and folders."
-        )
+        raise InvalidInputError(f"{path}: unknown kind of file, not .npz, {', '.join(_TABLES)} or a folder.")
     raise InvalidInputError(f"{path}: no such file or folder, and none of the names {', '.join(_NAMED)}.")
 
 
@@ -211,14 +207,14 @@ def _refuse(name: str, **options: Any) -> None:
             raise InvalidInputError(f"{name}: {option} = {value!r} does not apply to such data.")
 
 
-def _cifar(layout: Cifar, description: str, n_samples: tuple[int, int]) -> _Named:
+def _cifar(layout: Cifar, number: str) -> _Named:
     return _Named(
-        description,
+        f"{number} kinds of things, 50,000 + 10,000 colour images of 32x32",
         (f"{layout.name}/{layout.folder}/*.bin", f"{layout.name}/{layout.archive.file}"),
         partial(find_cifar, layout),
-        lambda found, options: load_cifar(layout, found[0]),
+        partial(load_cifar, layout),
         (layout.archive,),
-        n_samples,
+        (TRAINING_SIZE, TEST_SIZE),
         "The binary version is needed; the Python version is a pickle, which is not read. ",
     )
 
@@ -228,27 +224,23 @@ _NAMED = {
         "handwritten digits, 1,797 grey images of 8x8, resized to 28x28; comes with scikit-learn",
         (),
         lambda root: ([], []),
-        lambda found, options: load_digits_splits(options),
+        load_digits_splits,
     ),
     "mnist": _Named(
         "handwritten digits, 60,000 + 10,000 grey images of 28x28",
         tuple(f"mnist/{file.file}" for file in MNIST_FILES),
         find_mnist,
-        lambda found, options: load_mnist(found),
+        load_mnist,
         MNIST_FILES,
         (60_000, 10_000),
     ),
-    "cifar10": _cifar(
-        CIFAR10, "ten kinds of things, 50,000 + 10,000 colour images of 32x32", (50_000, 10_000)
-    ),
-    "cifar100": _cifar(
-        CIFAR100, "a hundred kinds of things, 50,000 + 10,000 colour images of 32x32", (50_000, 10_000)
-    ),
+    "cifar10": _cifar(CIFAR10, "ten"),
+    "cifar100": _cifar(CIFAR100, "a hundred"),
     "imagenet": _Named(
         "a thousand kinds of things, 1,281,167 + 50,000 photographs, decoded when needed",
         ("imagenet/train/CLASS/*.JPEG", "imagenet/val/CLASS/*.JPEG"),
         find_imagenet,
-        lambda found, options: load_imagenet(found[0], options.image_size or IMAGENET_SIZE),
+        load_imagenet,
         n_samples=(1_281_167, 50_000),
         advice="Register at image-net.org, download ILSVRC2012_img_train.tar and ILSVRC2012_img_val.tar, and unpack "
         "them into imagenet/train/CLASS/*.JPEG and imagenet/val/CLASS/*.JPEG in the data folder. ",
@@ -257,7 +249,7 @@ _NAMED = {
         "forest cover types, up to 581,012 rows of 54 numbers, seven classes of very unequal size",
         ("covtype/covtype*.npz (arrays X and y)", "covtype/covtype.data.gz", "scikit-learn's own cache"),
         find_covtype,
-        lambda found, options: load_covtype(found[0], options),
+        load_covtype,
         COVTYPE_FILES,
     ),
 }

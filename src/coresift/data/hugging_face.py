@@ -36,76 +36,70 @@ def from_hugging_face(data: Any, test: Any, options: Options) -> DatasetSplits:
         if test is None:
             test = next((parts[part] for part in _TEST_PARTS if part in parts), None)
     label = _label_of(data, options.label)
-    image = _image_column(data, label)
-    columns = [image] if image is not None else _feature_names(data, label)
+    columns, are_images = _inputs(data, label)
     if test is not None and (lacking := {label, *columns} - set(test.column_names)):
         raise InvalidInputError(f"the test part has no column {', '.join(map(repr, sorted(lacking)))}.")
 
     def read(part: Any) -> tuple[np.ndarray, np.ndarray]:
-        x = _numbers(part, columns) if image is None else _images(part, image, options.image_size)
+        x = _images(part, columns[0], options.image_size) if are_images else _numbers(part, columns)
         return x, _column(part, label)
 
     info = getattr(getattr(data, "info", None), "dataset_name", None)
     classes = getattr(data.features[label], "names", None)
-    return from_arrays(
-        str(info or "hugging-face"),
-        read(data),
-        None if test is None else read(test),
-        options,
-        None if classes is None else tuple(map(str, classes)),
-    )
+    names = None if classes is None else tuple(map(str, classes))
+    pairs = read(data), None if test is None else read(test)
+    return from_arrays(str(info or "hugging-face"), *pairs, options, names)
 
 
 def _label_of(data: Any, wanted: str | None) -> str:
     columns: Sequence[str] = data.column_names
-    listed = ", ".join(columns)
+    listed, usual = ", ".join(columns), ", ".join(_LABELS)
     if wanted is not None and wanted not in columns:
         raise InvalidInputError(f"label = {wanted!r}: there are the columns {listed}.")
     found = wanted or next((name for name in _LABELS if name in columns), None)
     if found is None:
-        raise InvalidInputError(
-            f"label is missing: none of the columns {listed} is called {', '.join(_LABELS)}."
-        )
+        raise InvalidInputError(f"label is missing: none of the columns {listed} is called {usual}.")
     return found
 
 
-def _image_column(data: Any, label: str) -> str | None:
-    """The only column whose first entry is a Pillow image."""
+def _inputs(data: Any, label: str) -> tuple[list[str], bool]:
+    """The only column of Pillow images, and True; else the columns of numbers, or the only one of lists of numbers."""
     if len(data) == 0:
         raise InvalidInputError("the data set has no rows.")
-    first = data[0]
-    found = [name for name in data.column_names if name != label and _is_image(first[name])]
-    if len(found) > 1:
-        raise InvalidInputError(f"there are images in the columns {', '.join(found)}; keep one of them.")
-    return found[0] if found else None
-
-
-def _is_image(value: Any) -> bool:
-    return hasattr(value, "convert") and hasattr(value, "resize") and hasattr(value, "mode")
+    first = {name: data[0][name] for name in data.column_names if name != label}
+    images = [name for name, value in first.items() if hasattr(value, "convert") and hasattr(value, "resize")]
+    if len(images) > 1:
+        raise InvalidInputError(f"there are images in the columns {', '.join(images)}; keep one of them.")
+    if images:
+        return images, True
+    arrays = {name: np.asarray(value) for name, value in first.items()}
+    numeric = [name for name, array in arrays.items() if array.dtype.kind in "fiub"]
+    columns = [name for name in numeric if arrays[name].ndim == 0] or numeric
+    if columns and (arrays[columns[0]].ndim == 0 or len(columns) == 1):
+        return columns, False
+    raise InvalidInputError(
+        f"one column of images, columns of numbers or one of lists of numbers is needed; there are "
+        f"{', '.join(first) or 'none'} beside {label!r}."
+    )
 
 
 def _images(data: Any, column: str, size: int | None) -> np.ndarray:
     """(n, c, h, w) uint8: one channel if the first image is grey, else three."""
-    resampling = need_pillow().Resampling.BILINEAR
-    pixels: np.ndarray | None = None
-    mode = "RGB"
+    bilinear = need_pillow().Resampling.BILINEAR
+    first = in_bytes(data[0][column], "image 0")
+    mode = "L" if first.mode in ("1", "L") else "RGB"
+    width, height = first.size if size is None else (size, size)
+    pixels = np.empty((len(data), len(mode), height, width), dtype=np.uint8)
     for row in range(len(data)):
-        image = in_bytes(data[row][column], f"image {row}")
-        if pixels is None:
-            mode = "L" if image.mode in ("1", "L") else "RGB"
-            width, height = (size, size) if size is not None else image.size
-            pixels = np.empty((len(data), len(mode), height, width), dtype=np.uint8)
+        image = in_bytes(data[row][column], f"image {row}").convert(mode)
         if size is not None:
-            box, _ = middle(1.0)(*image.size)
-            image = image.convert(mode).resize((size, size), resampling, box=box)
-        elif (image.size[1], image.size[0]) != pixels.shape[2:]:
+            image = image.resize((size, size), bilinear, box=middle(1.0)(*image.size)[0])
+        elif image.size != first.size:
             raise InvalidInputError(
-                f"image {row} has {image.size[0]}x{image.size[1]} pixels, the first {pixels.shape[3]}x"
-                f"{pixels.shape[2]}; give image_size to resize them."
+                f"image {row} has {image.width}x{image.height} pixels, the first {width}x{height}; give image_size to "
+                "resize them."
             )
-        array = np.asarray(image.convert(mode))
-        pixels[row] = array[None] if mode == "L" else array.transpose(2, 0, 1)
-    assert pixels is not None
+        pixels[row] = np.asarray(image).reshape(height, width, -1).transpose(2, 0, 1)
     return pixels
 
 
@@ -122,18 +116,3 @@ def _numbers(data: Any, names: Sequence[str]) -> np.ndarray:
         return _column(data, names[0])
     except ValueError as error:
         raise InvalidInputError(f"the lists of column {names[0]!r} differ in length ({error}).") from error
-
-
-def _feature_names(data: Any, label: str) -> list[str]:
-    """The columns of numbers, or else the only column of lists of numbers."""
-    first = data[0]
-    shapes = {name: np.asarray(first[name]) for name in data.column_names if name != label}
-    numeric = {name: value.ndim for name, value in shapes.items() if value.dtype.kind in "fiub"}
-    flat = [name for name, ndim in numeric.items() if ndim == 0]
-    lists = [name for name, ndim in numeric.items() if ndim > 0]
-    if flat or len(lists) == 1:
-        return flat or lists
-    raise InvalidInputError(
-        f"one column of images, columns of numbers or one of lists of numbers is needed; there are "
-        f"{', '.join(shapes) or 'none'} beside {label!r}."
-    )

@@ -11,8 +11,9 @@ from .._errors import InvalidInputError
 from ..rows.images import find_images, need_pillow
 from ..rows.rows import is_hidden
 from .splits import Augmentation, DatasetSplits, LazyDataset, split_rows
+from .user_sets import Options
 
-IMAGENET_SIZE = 224
+_SIZE = 224
 _IMAGENET_SHARE = 224 / 256  # the usual view of a test image: 224 pixels of 256
 _MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet
 _TEST_FOLDERS = ("test", "val", "valid", "validation")
@@ -30,16 +31,16 @@ def find_imagenet(root: Path) -> tuple[list[Path], list[str]]:
     return [], missing or [f"train{os.sep}", f"val{os.sep}"]
 
 
-def load_imagenet(folder: Path, size: int) -> DatasetSplits:
+def load_imagenet(found: list[Path], options: Options) -> DatasetSplits:
     """ImageNet from ``train/CLASS/*.JPEG`` and ``val/CLASS/*.JPEG``; ``val`` is the test part, as in the literature."""
-    train, test, classes = _two_folders(folder / "train", folder / "val", size, _IMAGENET_SHARE)
+    size = options.image_size or _SIZE
+    train, classes = _class_folders(found[0] / "train", size, _IMAGENET_SHARE)
+    test, _ = _class_folders(found[0] / "val", size, _IMAGENET_SHARE, classes)
     how = f"the published training and validation parts, at {size}x{size}"
     return _splits("imagenet", train, test, classes, how, "resized-crop-flip")
 
 
-def load_image_folder(
-    folder: Path, test: Path | None, size: int, test_fraction: float, seed: int
-) -> DatasetSplits:
+def load_image_folder(folder: Path, test: Path | None, options: Options) -> DatasetSplits:
     """A user's images; the folder that an image is in is its class.
 
     Folders ``train`` and ``test`` (or ``val``, ``valid``, ``validation``) inside are the two parts. Otherwise ``test``
@@ -48,18 +49,18 @@ def load_image_folder(
     if test is None and (folder / "train").is_dir():
         test = next((folder / name for name in _TEST_FOLDERS if (folder / name).is_dir()), None)
         if test is None:
-            raise InvalidInputError(
-                f"{folder}: beside the folder train, one of {', '.join(_TEST_FOLDERS)} is needed."
-            )
+            others = ", ".join(_TEST_FOLDERS)
+            raise InvalidInputError(f"{folder}: beside the folder train, one of {others} is needed.")
         folder = folder / "train"
+    size = options.image_size or _SIZE
+    train_part, classes = _class_folders(folder, size)
     if test is not None:
-        train_part, test_part, classes = _two_folders(folder, test, size, 1.0)
+        test_part, _ = _class_folders(test, size, classes=classes)
         how = f"test part from {test}"
     else:
-        everything, classes = _class_folders(folder, size, 1.0)
-        rows = split_rows(everything.y, "classification", test_fraction, seed, str(folder))
-        train_part, test_part = (everything.take(part) for part in rows)
-        how = f"{test_fraction:.0%} of each class are the test part (seed {seed})"
+        rows = split_rows(train_part.y, "classification", options.test_fraction, options.seed, str(folder))
+        train_part, test_part = (train_part.take(part) for part in rows)
+        how = f"{options.test_fraction:.0%} of each class are the test part (seed {options.seed})"
     how += f"; the square in the middle at {size}x{size}; normalised with the statistics of ImageNet"
     return _splits(str(folder), train_part, test_part, classes, how, None)
 
@@ -69,48 +70,32 @@ def _splits(
     train: LazyDataset,
     test: LazyDataset,
     classes: tuple[str, ...],
-    preparation: str,
+    how: str,
     augmentation: Augmentation | None,
 ) -> DatasetSplits:
-    shape = (3, train.size, train.size)
+    shape, n_classes = (3, train.size, train.size), len(classes)
     return DatasetSplits(
-        name,
-        train,
-        test,
-        len(classes),
-        "classification",
-        shape,
-        _MEAN,
-        _STD,
-        augmentation,
-        classes,
-        preparation,
+        name, train, test, n_classes, "classification", shape, _MEAN, _STD, augmentation, classes, how
     )
 
 
-def _two_folders(
-    train: Path, test: Path, size: int, share: float
-) -> tuple[LazyDataset, LazyDataset, tuple[str, ...]]:
-    first, classes = _class_folders(train, size, share)
-    second, others = _class_folders(test, size, share)
-    if unknown := [name for name in others if name not in classes]:
-        raise InvalidInputError(f"{test / unknown[0]}: {train} has no class of this name.")
-    codes = np.array([classes.index(name) for name in others], dtype=np.int64)
-    return first, LazyDataset(second.paths, codes[second.y], size, share), classes
+def _class_folders(
+    root: Path, size: int, share: float = 1.0, classes: tuple[str, ...] = ()
+) -> tuple[LazyDataset, tuple[str, ...]]:
+    """All images below the folders of ``root``, in the order of their names, and the classes if none are given.
 
-
-def _class_folders(root: Path, size: int, share: float) -> tuple[LazyDataset, tuple[str, ...]]:
-    """All images below the folders of ``root``, in the order of their names; empty folders are not classes."""
+    Empty folders are not classes.
+    """
     need_pillow()
     if not root.is_dir():
         raise InvalidInputError(f"{root}: no such folder.")
-    folders = sorted(
-        entry.name for entry in os.scandir(root) if entry.is_dir() and not is_hidden([entry.name])
-    )
+    folders = sorted(path.name for path in root.iterdir() if path.is_dir() and not is_hidden([path.name]))
     images = {name: inside for name in folders if (inside := find_images(str(root / name)))}
     if not images:
         raise InvalidInputError(f"{root}: no folder in it holds images; it must hold one folder per class.")
-    labels = np.repeat(np.arange(len(images)), [len(inside) for inside in images.values()])
-    return LazyDataset([path for inside in images.values() for path in inside], labels, size, share), tuple(
-        images
-    )
+    classes = classes or tuple(images)
+    if unknown := [name for name in images if name not in classes]:
+        raise InvalidInputError(f"{root / unknown[0]}: the training part has no class of this name.")
+    labels = np.repeat([classes.index(name) for name in images], [len(inside) for inside in images.values()])
+    paths = [path for inside in images.values() for path in inside]
+    return LazyDataset(paths, labels, size, share), classes

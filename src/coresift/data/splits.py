@@ -10,9 +10,9 @@ import numpy as np
 
 from .._errors import InvalidInputError
 from ..rows.images import decode, middle, random_resized_crop
-from ..rows.rows import encode_labels
 
 DEFAULT_TEST_FRACTION = 0.2
+Pair = tuple[np.ndarray, np.ndarray]
 Task = Literal["classification", "regression"]
 Augmentation = Literal["crop-flip", "resized-crop-flip"]
 
@@ -157,12 +157,12 @@ class DatasetSplits:
     def described(self) -> dict[str, Any]:
         """Everything but the samples, for JSON: what a trained network needs to be used on other data."""
         names = ("name", "task", "input_shape", "class_names", "mean", "std", "preparation")
-        scaling = self.scaling
-        return {name: getattr(self, name) for name in names} | {
-            "columns": None if scaling is None else scaling.columns,
-            "column_means": None if scaling is None else scaling.mean.tolist(),
-            "column_deviations": None if scaling is None else scaling.deviation.tolist(),
-        }
+        columns, means, deviations = None, None, None
+        if self.scaling is not None:
+            columns = self.scaling.columns
+            means, deviations = self.scaling.mean.tolist(), self.scaling.deviation.tolist()
+        scaling = {"columns": columns, "column_means": means, "column_deviations": deviations}
+        return {name: getattr(self, name) for name in names} | scaling
 
     @property
     def n_outputs(self) -> int:
@@ -179,9 +179,7 @@ class DatasetSplits:
         )
 
 
-def split_rows(
-    y: np.ndarray, task: Task, test_fraction: float, seed: int, name: str
-) -> tuple[np.ndarray, np.ndarray]:
+def split_rows(y: np.ndarray, task: Task, test_fraction: float, seed: int, name: str) -> Pair:
     """Rows of the training and of the test part, each in increasing order; stratified if there are classes.
 
     A class keeps at least one training sample, so a class of one, which scikit-learn's splitter refuses, is allowed.
@@ -198,26 +196,9 @@ def split_rows(
     test = np.sort(np.concatenate([group[:k] for group, k in zip(groups, counts, strict=True)]))
     if len(test) == 0:
         raise InvalidInputError(
-            f"{name}: {n} samples are too few to split a test part of {test_fraction:g} from; give test data."
+            f"{name}: {n} samples are too few to split {test_fraction:g} off; give test data."
         )
     return np.setdiff1d(np.arange(n), test, assume_unique=True), test
-
-
-def encode_classes(
-    train: np.ndarray, test: np.ndarray | None, name: str
-) -> tuple[np.ndarray, np.ndarray | None, tuple[str, ...]]:
-    """Labels as int64 from 0 on, in the order of their values, and their names; training must have every label."""
-    labels = encode_labels(train, f"{name}: y")
-    codes, names = labels.codes.astype(np.int64), tuple(map(str, labels.names))
-    if test is None:
-        return codes, None, names
-    known = np.asarray(labels.names)
-    places = np.searchsorted(known, test).clip(max=len(known) - 1)
-    if np.any(unknown := known[places] != test):
-        raise InvalidInputError(
-            f"{name}: the label {test[unknown][0]!s} is in the test part, but not in the training part."
-        )
-    return codes, places.astype(np.int64), names
 
 
 def scaling_of(train: np.ndarray, columns: tuple[str, ...] | None = None) -> Scaling:
@@ -247,16 +228,12 @@ def channel_statistics(x: np.ndarray) -> tuple[tuple[float, ...], tuple[float, .
 
 
 def array_splits(
-    name: str,
-    train: tuple[np.ndarray, np.ndarray],
-    test: tuple[np.ndarray, np.ndarray],
-    task: Task,
-    **known: Any,
+    name: str, train: Pair, test: Pair, task: Task = "classification", **known: Any
 ) -> DatasetSplits:
-    """A data set from prepared arrays."""
+    """A data set from prepared arrays; by default the published parts of one with classes."""
     # tensors share memory with arrays, and PyTorch warns if it is read-only
     x, y, x_test, y_test = (np.require(array, requirements=["C", "W"]) for array in (*train, *test))
     n_classes = len(known.get("class_names") or ()) or int(y.max()) + 1 if task == "classification" else None
-    known.setdefault("n_classes", n_classes)
+    known = {"n_classes": n_classes, "preparation": "the published training and test parts"} | known
     parts = ArrayDataset(x, y), ArrayDataset(x_test, y_test)
     return DatasetSplits(name, *parts, task=task, input_shape=x.shape[1:], **known)

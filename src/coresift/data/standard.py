@@ -14,7 +14,7 @@ import numpy as np
 from .._errors import InvalidInputError
 from .._npz import MOST_DEFLATED, naming, read_arrays
 from .fetch import Download, first_file
-from .splits import DatasetSplits, array_splits
+from .splits import DatasetSplits, Pair, array_splits
 from .user_sets import Options, from_arrays
 
 _MIRRORS = (
@@ -41,15 +41,8 @@ COVTYPE_FILES = (
     ),
 )
 _COVTYPE_COLUMNS = 54
-_COVTYPE_NAMES = (
-    "Spruce/Fir",
-    "Lodgepole Pine",
-    "Ponderosa Pine",
-    "Cottonwood/Willow",
-    "Aspen",
-    "Douglas-fir",
-    "Krummholz",
-)
+_PINES = ("Lodgepole Pine", "Ponderosa Pine")
+_COVTYPE_NAMES = ("Spruce/Fir", *_PINES, "Cottonwood/Willow", "Aspen", "Douglas-fir", "Krummholz")
 _DIGIT_NAMES = tuple("0123456789")
 _IDX_TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 _MOST_BYTES = 1 << 30  # of an unpacked file: more than ten times what is published
@@ -65,38 +58,23 @@ def find_mnist(root: Path) -> tuple[list[Path], list[str]]:
     return [path for path in found.values() if path], [name for name, path in found.items() if not path]
 
 
-def load_mnist(paths: list[Path]) -> DatasetSplits:
+def load_mnist(paths: list[Path], _: Options) -> DatasetSplits:
     """60,000 and 10,000 images of 28x28, from the four files in the order of ``MNIST_FILES``."""
     train, test = (_images_and_labels(images, labels) for images, labels in (paths[:2], paths[2:]))
-    return array_splits(
-        "mnist",
-        train,
-        test,
-        "classification",
-        mean=(0.1307,),
-        std=(0.3081,),
-        class_names=_DIGIT_NAMES,
-        preparation="the published training and test parts",
-    )
+    return array_splits("mnist", train, test, mean=(0.1307,), std=(0.3081,), class_names=_DIGIT_NAMES)
 
 
-def _images_and_labels(images_path: Path, labels_path: Path) -> tuple[np.ndarray, np.ndarray]:
-    images, labels = (read_idx(path, max_bytes=_MOST_BYTES) for path in (images_path, labels_path))
-    if images.dtype != np.uint8 or images.shape[1:] != (28, 28):
-        raise InvalidInputError(
-            f"{images_path}: bytes of shape (n, 28, 28) are needed, this is {images.dtype} {images.shape}"
-        )
-    if labels.dtype != np.uint8 or labels.ndim != 1:
-        raise InvalidInputError(
-            f"{labels_path}: one byte per image is needed, this is {labels.dtype} {labels.shape}"
-        )
-    if len(images) != len(labels) or len(images) == 0:
-        raise InvalidInputError(
-            f"{labels_path}: {len(labels)} labels, but {images_path} has {len(images)} images"
-        )
-    if labels.max() > 9:
-        raise InvalidInputError(f"{labels_path}: the label {labels.max()}; digits are 0 to 9")
-    return images[:, None], labels.astype(np.int64)
+def _images_and_labels(images: Path, labels: Path) -> Pair:
+    x, y = (read_idx(path, max_bytes=_MOST_BYTES) for path in (images, labels))
+    if x.dtype != np.uint8 or x.shape[1:] != (28, 28):
+        raise InvalidInputError(f"{images}: {x.dtype} of shape {x.shape}; bytes (n, 28, 28) are needed")
+    if y.dtype != np.uint8 or y.ndim != 1:
+        raise InvalidInputError(f"{labels}: {y.dtype} of shape {y.shape}; one byte per image is needed")
+    if len(x) != len(y) or len(x) == 0:
+        raise InvalidInputError(f"{labels}: {len(y)} labels, but {images} has {len(x)} images")
+    if y.max() > 9:
+        raise InvalidInputError(f"{labels}: the label {y.max()}; digits are 0 to 9")
+    return x[:, None], y.astype(np.int64)
 
 
 def read_idx(path: str | Path, *, max_bytes: int | None = None) -> np.ndarray:
@@ -134,9 +112,7 @@ def _read_idx(file: IO[bytes], most: int | None) -> np.ndarray:
     announced = f"its header announces {shape} entries, {expected:,} bytes"
     if most is not None and expected > most:
         raise InvalidInputError(f"{announced}, but at most {most:,} can follow")
-    body = (
-        bytearray()
-    )  # piece by piece: less may be there than is announced. One byte more shows a file too long
+    body = bytearray()  # piece by piece: less may be there than announced, and one byte more is too long
     while piece := file.read(min(expected + 1 - len(body), _PIECE)):
         body += piece
     if len(body) != expected:
@@ -145,15 +121,14 @@ def _read_idx(file: IO[bytes], most: int | None) -> np.ndarray:
     return np.frombuffer(body, dtype).reshape(shape).astype(dtype.newbyteorder("="), copy=False)
 
 
-def load_digits_splits(options: Options) -> DatasetSplits:
+def load_digits_splits(_: list[Path], options: Options) -> DatasetSplits:
     """1,797 images of 8x8, which come with scikit-learn, as bytes of 28x28."""
     from scipy.ndimage import zoom
     from sklearn.datasets import load_digits
 
     digits = load_digits()
-    large = zoom(
-        digits.images, (1, 3.5, 3.5), order=1, mode="nearest", grid_mode=True
-    )  # (n, 28, 28), 0 to 16
+    # (n, 28, 28), 0 to 16
+    large = zoom(digits.images, (1, 3.5, 3.5), order=1, mode="nearest", grid_mode=True)
     x = np.rint(large * (255 / 16)).astype(np.uint8)
     notes = ("resized from 8x8 linearly",)
     return from_arrays("digits", (x, digits.target), None, options, _DIGIT_NAMES, notes)
@@ -164,9 +139,7 @@ def find_covtype(root: Path) -> tuple[list[Path], list[str]]:
     folders = [root / "covtype", root]
     found = [path for folder in folders for path in sorted(folder.glob("covtype*.npz"))]
     if len(found) > 1:
-        raise InvalidInputError(
-            f"{found[0]} and {found[1].name}: one file covtype*.npz is needed, not {len(found)}"
-        )
+        raise InvalidInputError(f"{found[0].parent}: one file covtype*.npz is needed, not {len(found)}")
     table = first_file(folders, ("covtype.data.gz", "covtype.data"))
     for path in (*found, table, _sklearn_cache()):
         if path is not None and path.is_file():
@@ -180,14 +153,14 @@ def _sklearn_cache() -> Path:
     return Path(home).expanduser() / "covertype" / "samples_py3"
 
 
-def load_covtype(path: Path, options: Options) -> DatasetSplits:
+def load_covtype(found: list[Path], options: Options) -> DatasetSplits:
     """Rows of 54 standardised numbers, seven classes."""
-    X, labels = read_covtype(path)
+    X, labels = read_covtype(found[0])
     y = labels.astype(np.int64) - 1
     return from_arrays("covtype", (X, y), None, options, _COVTYPE_NAMES, (f"{len(X):,} rows",))
 
 
-def read_covtype(path: Path) -> tuple[np.ndarray, np.ndarray]:
+def read_covtype(path: Path) -> Pair:
     """Rows of 54 numbers, as they are stored, and labels from 1 to 7, from a file of :func:`find_covtype`."""
     X, y = _covtype_arrays(path)
     if X.ndim != 2 or X.shape[1] != _COVTYPE_COLUMNS or X.dtype.kind not in "iuf":
@@ -202,7 +175,7 @@ def read_covtype(path: Path) -> tuple[np.ndarray, np.ndarray]:
     return X, y
 
 
-def _covtype_arrays(path: Path) -> tuple[np.ndarray, np.ndarray]:
+def _covtype_arrays(path: Path) -> Pair:
     if path.suffix == ".npz":
         X, y = read_arrays(path, "X", "y")
         return X, y

@@ -15,15 +15,15 @@ from .._npz import array_names, read_arrays
 from .._progress import logger
 from .._validation import check_features
 from ..rows.opening import open_rows
-from ..rows.rows import Rows
+from ..rows.rows import Rows, encode_labels
 from ..rows.tables import CsvRows
 from .splits import (
     DEFAULT_TEST_FRACTION,
     DatasetSplits,
+    Pair,
     Task,
     array_splits,
     channel_statistics,
-    encode_classes,
     scaling_of,
     split_rows,
 )
@@ -31,8 +31,6 @@ from .splits import (
 _CHANNELS = (1, 3, 4)
 _FEW_PER_CLASS, _MANY_CLASSES = 5, 20  # integers with more values than this are probably amounts
 _LARGE_TARGET = 1e3  # too large for a network whose weights are about 1
-
-Pair = tuple[np.ndarray, np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -65,16 +63,16 @@ def from_arrays(
     x, how = _inputs(train[0], f"{name}: x")
     how = [*notes, *how]
     y = _checked_labels(train[1], x, name)
-    _check_columns(train[0], None if test is None else test[0], name)
     task = options.task or ("regression" if y.dtype.kind == "f" else "classification")
     _warn_about(y, task, options.task is not None, name)
     if test is None:
-        y, _, names = _targets(y, None, task, name, class_names)
+        (y,), names = _targets([y], task, name, class_names)
         rows = split_rows(y, task, options.test_fraction, options.seed, name)
-        (x, x_test), (y, y_test) = ((values[rows[0]], values[rows[1]]) for values in (x, y))
+        (x, x_test), (y, y_test) = ([values[part] for part in rows] for values in (x, y))
         of = "of each class are" if task == "classification" else "are"
         how.append(f"{options.test_fraction:.0%} {of} the test part (seed {options.seed})")
     else:
+        _check_columns(train[0], test[0], name)
         x_test, _ = _inputs(test[0], f"{name}, test: x")
         y_test = _checked_labels(test[1], x_test, f"{name}, test")
         if x_test.shape[1:] != x.shape[1:] or x_test.dtype != x.dtype:
@@ -82,7 +80,7 @@ def from_arrays(
                 f"{name}: test samples are {x_test.dtype} of shape {x_test.shape[1:]}, training samples {x.dtype} of "
                 f"{x.shape[1:]}; they must be alike."
             )
-        y, y_test, names = _targets(y, y_test, task, name, class_names)
+        (y, y_test), names = _targets([y, y_test], task, name, class_names)
     known: dict[str, Any] = {"class_names": names}
     if x.ndim == 2:
         own = column_names(train[0]) or columns or ()
@@ -123,9 +121,7 @@ def _inputs(values: Any, what: str) -> tuple[np.ndarray, list[str]]:
         with np.errstate(over="ignore", invalid="ignore"):  # too large, signalling NaN
             narrow = x.astype(np.float32)
         if len(bad := np.argwhere(~np.isfinite(narrow))):
-            raise InvalidInputError(
-                f"{what}[{bad[0][0]}] holds {x[tuple(bad[0])]}; every number must be finite."
-            )
+            raise InvalidInputError(f"{what}[{bad[0][0]}] holds {x[tuple(bad[0])]}; it must be finite.")
         x = narrow if x.ndim == 4 else x
     elif x.ndim == 2:
         x = x.astype(np.float64)
@@ -135,14 +131,12 @@ def _inputs(values: Any, what: str) -> tuple[np.ndarray, list[str]]:
 def _checked_labels(values: Any, x: np.ndarray, name: str) -> np.ndarray:
     y = _numpy(values)
     if y.ndim == 0 or len(x) != len(y):
-        raise InvalidInputError(
-            f"{name}: y has shape {y.shape}, but x has {len(x)} rows; they must be equal."
-        )
+        raise InvalidInputError(f"{name}: y has shape {y.shape}, but x has {len(x)} rows.")
     return y
 
 
 def _check_columns(train: Any, test: Any, name: str) -> None:
-    """Columns are used by position, so the columns of two frames must be in the same order."""
+    """Columns are used by position, so two frames must have them in the same order."""
     mine, others = column_names(train), column_names(test)
     if mine is not None and others is not None and mine != others:
         raise InvalidInputError(
@@ -175,21 +169,31 @@ def _warn_about(y: np.ndarray, task: Task, is_asked_for: bool, name: str) -> Non
 
 
 def _targets(
-    y: np.ndarray, test: np.ndarray | None, task: Task, name: str, class_names: tuple[str, ...] | None
-) -> tuple[np.ndarray, Any, tuple[str, ...] | None]:
-    """Labels from 0 on and their names, or targets in float32; the second is None if ``test`` is."""
+    parts: list[np.ndarray], task: Task, name: str, class_names: tuple[str, ...] | None
+) -> tuple[list[np.ndarray], tuple[str, ...] | None]:
+    """Labels from 0 on and their names, or targets in float32, of the training part and perhaps the test part.
+
+    Without ``class_names``, classes are the labels of the training part, in the order of their values.
+    """
     if task == "regression":
-        return _floats(y, name), None if test is None else _floats(test, name), None
-    y, test = _classes(y, name), None if test is None else _classes(test, name)
+        return [_floats(y, name) for y in parts], None
+    parts = [_classes(y, name) for y in parts]
     if class_names is None:
-        return encode_classes(y, test, name)
-    for part in (y, test):
-        if part is not None and (part.min() < 0 or part.max() >= len(class_names)):
+        labels = encode_labels(parts[0], f"{name}: y")
+        known = np.asarray(labels.names)
+        codes = [np.searchsorted(known, y).clip(max=len(known) - 1).astype(np.int64) for y in parts]
+        if np.any(unknown := known[codes[-1]] != parts[-1]):
             raise InvalidInputError(
-                f"{name}: labels from {part.min()} to {part.max()}, but there are {len(class_names)} classes; "
+                f"{name}: the label {parts[-1][unknown][0]!s} is in the test part, but not in the training part."
+            )
+        return codes, tuple(map(str, labels.names))
+    for y in parts:
+        if y.min() < 0 or y.max() >= len(class_names):
+            raise InvalidInputError(
+                f"{name}: labels from {y.min()} to {y.max()}, but there are {len(class_names)} classes; "
                 "samples without a label cannot be used."
             )
-    return y.astype(np.int64), None if test is None else test.astype(np.int64), class_names
+    return [y.astype(np.int64) for y in parts], class_names
 
 
 def _classes(y: np.ndarray, name: str) -> np.ndarray:
@@ -202,9 +206,7 @@ def _classes(y: np.ndarray, name: str) -> np.ndarray:
 
 def _floats(y: np.ndarray, name: str) -> np.ndarray:
     if y.dtype.kind not in "fiub" or y.ndim > 2:
-        raise InvalidInputError(
-            f"{name}: y is {y.dtype} of shape {y.shape}; targets are numbers, (n,) or (n, K)."
-        )
+        raise InvalidInputError(f"{name}: y is {y.dtype} {y.shape}; targets are numbers, (n,) or (n, K).")
     with np.errstate(over="ignore", invalid="ignore"):
         targets = y.astype(np.float32)
     if not np.isfinite(targets).all():
@@ -230,12 +232,9 @@ def from_table(path: Path, test: Path | None, options: Options) -> DatasetSplits
     If no column holds numbers, the only column of lists of numbers is used.
     """
     if options.label is None:
-        raise InvalidInputError(
-            f"{path}: label is missing; name the column that holds the labels or targets."
-        )
-    tables = [
-        open_rows(place, label=options.label, training=True) for place in (path, test) if place is not None
-    ]
+        raise InvalidInputError(f"{path}: label is missing; name the column of the labels or targets.")
+    places = [path] if test is None else [path, test]
+    tables = [open_rows(place, label=options.label, training=True) for place in places]
     if tables[-1].names != tables[0].names:
         raise InvalidInputError(f"{test}: its columns are not those of {path}.")
     unused = [name for name, reason in tables[0].left_out.items() if reason != "label"]
@@ -243,23 +242,17 @@ def from_table(path: Path, test: Path | None, options: Options) -> DatasetSplits
     if unused:
         notes = (f"columns that are not numbers left out: {', '.join(map(repr, unused))}",)
         logger.warning("%s: %s; encode them as numbers to use them", path, notes[0])
-    parts = [_features_and_labels(table) for table in tables]
+    train, *rest = map(_features_and_labels, tables)
     columns = tuple(tables[0].names or ())
-    return from_arrays(
-        str(path), parts[0], parts[1] if test is not None else None, options, notes=notes, columns=columns
-    )
+    return from_arrays(str(path), train, rest[0] if rest else None, options, notes=notes, columns=columns)
 
 
 def _features_and_labels(table: Rows) -> Pair:
+    """Everything in a table. Labels of a text file are whole numbers if all are, else numbers if all are, else text."""
     with table.load() as loaded:
         assert loaded.labels is not None
         names = np.asarray(loaded.labels.names)
-        return loaded.X, (_parsed(names) if isinstance(table, CsvRows) else names)[loaded.labels.codes]
-
-
-def _parsed(labels: np.ndarray) -> np.ndarray:
-    """Labels of a text file: whole numbers if all are, else numbers if all are, else text."""
-    for kind in (np.int64, np.float64):
-        with suppress(ValueError, OverflowError):
-            return labels.astype(kind)
-    return labels
+        for kind in (np.float64, np.int64) if isinstance(table, CsvRows) else ():
+            with suppress(ValueError, OverflowError):
+                names = np.asarray(loaded.labels.names).astype(kind)
+        return loaded.X, names[loaded.labels.codes]

@@ -46,25 +46,19 @@ class ArrayRows(Rows):
         if labels is not None:
             given = as_numpy(labels)
             if given.shape != (self.n,):
-                raise InvalidInputError(
-                    f"{name}: labels have shape {given.shape}, but there are {self.n} rows."
-                )
+                raise InvalidInputError(f"{name}: {self.n} rows, but labels of shape {given.shape}.")
             self._labels = encode_labels(given, f"{name}: label")
 
     def read(self, piece: Piece) -> Iterator[Block]:
-        """Views of a piece, in order; of the right float type."""
-        step = block_rows(self.d)
-        last = piece.first + piece.n_rows
+        step, last = block_rows(self.d), piece.first + piece.n_rows
         for first in range(piece.first, last, step):
             yield self._rows(slice(first, min(first + step, last)), first)
 
     @contextmanager
     def load(self, max_bytes: float = np.inf) -> Iterator[Block]:
-        """All rows as one block: the matrix itself, if it holds floats."""
         yield self._rows(slice(0, self.n), 0)
 
     def take(self, indices: np.ndarray) -> Block:
-        """The rows ``indices``, in that order, as a block of their own."""
         return self._rows(np.asarray(indices), 0)
 
     def _rows(self, rows: slice | np.ndarray, start: int) -> Block:
@@ -78,10 +72,9 @@ class ArrayRows(Rows):
 class NpyRows(Rows):
     """Rows of ``.npy`` files, mapped into memory: only what is used is read."""
 
-    def __init__(self, paths: Sequence[Path], name: str) -> None:
-        self.name, self.names = name, None
-        self.files = [str(path) for path in paths]
-        arrays = [map_npy(path) for path in paths]
+    def __init__(self, paths: Sequence[str], name: str) -> None:
+        self.name, self.names, self.files = name, None, list(paths)
+        arrays = [_map_npy(path) for path in self.files]
         first = arrays[0]
         self.dtype, self.d = check_numeric(first.dtype, self.files[0]), int(first.shape[1])
         lengths = [len(array) for array in arrays]
@@ -96,24 +89,20 @@ class NpyRows(Rows):
             self.pieces += pieces_of(len(array), self.d, self.row_bytes, file, int(self.file_starts[file]))
 
     def read(self, piece: Piece) -> Iterator[Block]:
-        """Read a piece in order."""
-        array = map_npy(Path(self.files[piece.file]))
-        for first in range(0, piece.n_rows, self.chunk_rows):
-            last = min(first + self.chunk_rows, piece.n_rows)
+        array = _map_npy(self.files[piece.file])
+        for first in range(0, piece.n_rows, self.read_rows):
+            last = min(first + self.read_rows, piece.n_rows)
             X = np.array(array[piece.first + first : piece.first + last], dtype=self.dtype)
             yield Block(piece.start + first, X, np.ones(len(X)))
 
 
-def map_npy(path: Path) -> np.ndarray:
-    """Map the matrix of a ``.npy`` file into memory."""
-    return _checked(map_array(path), str(path))
+def _map_npy(path: str) -> np.ndarray:
+    return _checked(map_array(Path(path)), path)
 
 
 def _checked(array: np.ndarray, where: str) -> np.ndarray:
     if array.ndim != 2 or 0 in array.shape:
-        raise InvalidInputError(
-            f"{where}: shape {array.shape}; rows and columns are needed, at least one of each."
-        )
+        raise InvalidInputError(f"{where}: shape {array.shape}; at least one row and one column are needed.")
     check_numeric(array.dtype, where)
     return array
 

@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from functools import cache
+from functools import cache, partial
 from typing import Any, Protocol, Self, TypeVar
 
 from threadpoolctl import ThreadpoolController  # comes with scikit-learn
@@ -106,7 +106,6 @@ class SerialEngine(Engine):
         self.rows = rows
 
     def results(self, prototype: Any, tasks: list[Task], on_rows: OnRows) -> Iterator[Any]:
-        """The passes of each task, in order."""
         return (run_task(self.rows, prototype, task, on_rows) for task in tasks)
 
 
@@ -130,20 +129,14 @@ class PoolEngine(Engine):
         self.n_workers = workers
         if "forkserver" in multiprocessing.get_all_start_methods():
             context: Any = multiprocessing.get_context("forkserver")
-            context.set_forkserver_preload(
-                ["coresift.coresets.rbf", "coresift.rows.opening"]
-            )  # imported once
+            context.set_forkserver_preload(["coresift.coresets.rbf", "coresift.rows.opening"])  # import once
         else:
             context = multiprocessing.get_context("spawn")
         self._pool = ProcessPoolExecutor(workers, context, initializer=_Worker.start, initargs=(rows,))
 
     def results(self, prototype: Any, tasks: list[Task], on_rows: OnRows) -> Iterator[Any]:
-        """The passes of each task, in order."""
-
-        def submit(task: Task) -> Future[Any]:
-            return self._pool.submit(_Worker.run, prototype, task)
-
         try:
+            submit = partial(self._pool.submit, partial(_Worker.run, prototype))
             yield from _in_order(tasks, submit, 2 * self.n_workers, Future.result, on_rows)
         except BrokenProcessPool as error:
             raise CoresiftError(
@@ -167,7 +160,6 @@ class _Worker:
 
     @classmethod
     def run(cls, prototype: Any, task: Task) -> Any:
-        """Run one task."""
         return run_task(cls.rows, prototype, task)
 
 
@@ -209,16 +201,10 @@ class RayEngine(Engine):
         self._remote = ray.remote(max_retries=5)(run_task)
 
     def results(self, prototype: Any, tasks: list[Task], on_rows: OnRows) -> Iterator[Any]:
-        """The passes of each task, in order."""
-        shared = self._ray.put(prototype)
-
-        def submit(task: Task) -> Any:
-            return self._remote.remote(self._rows, shared, task)
-
+        submit = partial(self._remote.remote, self._rows, self._ray.put(prototype))
         parts = _in_order(tasks, submit, 2 * self.n_workers, self._result, on_rows)
-        yield copy.deepcopy(
-            next(parts)
-        )  # arrays of Ray are read-only, and the others are merged into the first
+        # arrays of Ray are read-only, and the others are merged into the first
+        yield copy.deepcopy(next(parts))
         yield from parts
 
     def _result(self, reference: Any) -> Any:

@@ -31,8 +31,7 @@ class ImageRows(Rows):
 
     def __init__(self, paths: Sequence[str], root: str, name: str, size: int, with_labels: bool) -> None:
         self._resampling = need_pillow().Resampling.BOX
-        self.name, self.names = name, None
-        self.files = list(paths)
+        self.name, self.names, self.files = name, None, list(paths)
         self.n, self.size = len(paths), size
         self.d, self.dtype = 3 * size * size, np.dtype(np.float32)
         self.file_starts = np.arange(self.n, dtype=np.int64)
@@ -40,21 +39,17 @@ class ImageRows(Rows):
             Piece(first, 0, 0, first, min(_PER_PIECE, self.n - first))
             for first in range(0, self.n, _PER_PIECE)
         ]
-        self.has_labels = with_labels
-        self._root = root
+        self.has_labels, self._root = with_labels, root
 
     def read(self, piece: Piece) -> Iterator[Block]:
-        """Read the images of a piece, in order."""
-        for first in range(piece.start, piece.start + piece.n_rows, self.chunk_rows):
-            last = min(first + self.chunk_rows, piece.start + piece.n_rows)
+        for first in range(piece.start, piece.start + piece.n_rows, self.read_rows):
+            last = min(first + self.read_rows, piece.start + piece.n_rows)
             yield self._block(first, self.files[first:last])
 
     def take(self, indices: np.ndarray) -> Block:
-        """The images ``indices``, in that order, as a block of their own; no others are read."""
         return self._block(0, [self.files[i] for i in indices])
 
     def where(self, row: int) -> str:
-        """The file of the image."""
         return self.files[row]
 
     def _block(self, start: int, paths: Sequence[str]) -> Block:
@@ -120,11 +115,8 @@ def decode(path: str, size: int, crop: Crop) -> np.ndarray:
         width, height = image.size
         box, mirror = crop(width, height)
         # JPEG files are decoded at a fraction of their size if the box still has ``size`` pixels on each side
-        least = (
-            math.ceil(width * size / max(box[2] - box[0], 1)),
-            math.ceil(height * size / max(box[3] - box[1], 1)),
-        )
-        image.draft("RGB", least)
+        sides = max(box[2] - box[0], 1), max(box[3] - box[1], 1)
+        image.draft("RGB", (math.ceil(width * size / sides[0]), math.ceil(height * size / sides[1])))
         across, down = image.size[0] / width, image.size[1] / height
         box = (box[0] * across, box[1] * down, box[2] * across, box[3] * down)
         small = in_bytes(image, path).convert("RGB").resize((size, size), bilinear, box=box)

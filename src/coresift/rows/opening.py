@@ -14,16 +14,11 @@ import numpy as np
 from .._containers import column_names, take_columns
 from .._errors import InvalidInputError, InvalidTypeError
 from .arrays import ArrayRows, NpyRows, open_npz
-from .columns import Wanted, need_pyarrow
 from .images import DEFAULT_SIZE, SUFFIXES, ImageRows, find_images
 from .rows import Rows, files_below, is_hidden
-from .tables import CsvRows, ParquetRows
+from .tables import CsvRows, ParquetRows, TableRows, Wanted, need_pyarrow
 
-_TABLES: dict[str, type[ParquetRows] | type[CsvRows]] = {
-    ".parquet": ParquetRows,
-    ".pq": ParquetRows,
-    ".csv": CsvRows,
-}
+_TABLES: dict[str, type[TableRows]] = {".parquet": ParquetRows, ".pq": ParquetRows, ".csv": CsvRows}
 _KNOWN = (*_TABLES, ".npy", ".npz", *SUFFIXES)
 
 
@@ -76,9 +71,7 @@ def open_rows(
         rows = _open_stored(data, wanted, filesystem, image_size)
     else:
         if (sample_weight is not None and weight) or (labels is not None and label):
-            raise InvalidInputError(
-                "give an array (sample_weight, labels) or a column (weight, label), not both."
-            )
+            raise InvalidInputError("give sample_weight or weight, and labels or label, not both.")
         rows = _open_memory(data, wanted, sample_weight, labels)
     names = {"columns": None if columns is None else list(columns), "embedding": embedding, "label": label}
     rows.opened_with = {**names, "weight": weight, "image_size": image_size}
@@ -86,27 +79,33 @@ def open_rows(
 
 
 def _is_stored(data: Any) -> bool:
-    """Whether ``data`` names files, or is open already."""
+    """Whether ``data`` names files, is a FileSystemDataset of PyArrow, or is open already."""
     if isinstance(data, list | tuple):
         return bool(data) and all(isinstance(item, str | os.PathLike) for item in data)
-    return isinstance(data, str | os.PathLike | Rows) or _is_dataset(data)
-
-
-def _is_dataset(data: Any) -> bool:
-    """Whether ``data`` is a FileSystemDataset of PyArrow."""
-    return type(data).__module__.startswith("pyarrow") and hasattr(data, "files")
+    is_dataset = type(data).__module__.startswith("pyarrow") and hasattr(data, "files")
+    return is_dataset or isinstance(data, str | os.PathLike | Rows)
 
 
 def _open_stored(data: Any, wanted: Wanted, filesystem: Any, image_size: int) -> Rows:
-    if _is_dataset(data):
-        return _table(list(data.files), data.filesystem, wanted, "dataset")
-    if isinstance(data, str | os.PathLike):
-        return _open_path(os.fspath(data), wanted, filesystem, image_size)
-    paths = [os.fspath(item) for item in data]
-    name = ", ".join(paths[:3]) + (" ..." if len(paths) > 3 else "")
-    if filesystem is not None:
-        return _table(paths, filesystem, wanted, name)
-    return _open_files(paths, wanted, name, image_size)
+    if hasattr(data, "files"):
+        return _table(data.filesystem, list(data.files), wanted, "dataset")
+    if not isinstance(data, str | os.PathLike):
+        paths = [os.fspath(item) for item in data]
+        name = ", ".join(paths[:3]) + (" ..." if len(paths) > 3 else "")
+        if filesystem is not None:
+            return _table(filesystem, paths, wanted, name)
+        return _open_files(paths, wanted, name, image_size)
+    path = os.fspath(data)
+    if filesystem is not None or "://" in path:
+        return _table(*_remote_files(path, filesystem), wanted, path)
+    if os.path.isdir(path):
+        return _open_files(_data_below(path), wanted, path, image_size, root=path)
+    paths = [path]
+    if glob.has_magic(path) and not os.path.exists(path):
+        paths = sorted(glob.glob(path, recursive=True))
+        if not paths:
+            raise InvalidInputError(f"{path}: no file matches.")
+    return _open_files(paths, wanted, path, image_size)
 
 
 def _open_memory(data: Any, wanted: Wanted, sample_weight: Any, labels: Any) -> ArrayRows:
@@ -119,9 +118,7 @@ def _open_memory(data: Any, wanted: Wanted, sample_weight: Any, labels: Any) -> 
     if not wanted.all:
         return ArrayRows(data, sample_weight, labels, names=names or None)
     if wanted.embedding is not None:
-        raise InvalidInputError(
-            f"frame: embedding = {wanted.embedding!r} applies to files; name the columns."
-        )
+        raise InvalidInputError(f"frame: embedding = {wanted.embedding!r} is for files; name the columns.")
     own = dict(zip(names, column_names(data) or (), strict=True))
     if missing := [name for name in wanted.all if name not in own]:
         raise InvalidInputError(f"frame: no column {missing[0]!r}; there are {', '.join(map(repr, own))}.")
@@ -138,20 +135,6 @@ def _open_memory(data: Any, wanted: Wanted, sample_weight: Any, labels: Any) -> 
             labels = labels.astype(str)
     X = take_columns(data, [own[name] for name in chosen])
     return ArrayRows(X, sample_weight, labels, names=chosen)
-
-
-def _open_path(path: str, wanted: Wanted, filesystem: Any, image_size: int) -> Rows:
-    if filesystem is not None or "://" in path:
-        fs, paths = _remote_files(path, filesystem)
-        return _table(paths, fs, wanted, path)
-    root, paths = None, [path]
-    if os.path.isdir(path):
-        root, paths = path, _data_below(path)
-    elif glob.has_magic(path) and not os.path.exists(path):
-        paths = sorted(glob.glob(path, recursive=True))
-        if not paths:
-            raise InvalidInputError(f"{path}: no file matches.")
-    return _open_files(paths, wanted, path, image_size, root)
 
 
 def _data_below(folder: str) -> list[str]:
@@ -187,10 +170,10 @@ def _open_files(
         need_pyarrow()
         from pyarrow.fs import LocalFileSystem
 
-        return _table(paths, LocalFileSystem(), wanted, name)
+        return _table(LocalFileSystem(), paths, wanted, name)
     if kind == ".npy":
         _refuse_columns(wanted, name, also_label=True)
-        return NpyRows([Path(path) for path in paths], name)
+        return NpyRows(paths, name)
     if kind != ".npz":
         raise InvalidInputError(f"{name}: unknown kind of file {kind!r}; known are {', '.join(_KNOWN)}.")
     if len(paths) > 1:
@@ -203,12 +186,10 @@ def _open_files(
 def _refuse_columns(wanted: Wanted, name: str, *, also_label: bool = False) -> None:
     names = [wanted.columns, wanted.embedding, wanted.weight, wanted.label if also_label else None]
     if any(name is not None for name in names):
-        raise InvalidInputError(
-            f"{name}: has no named columns; columns, embedding, label and weight do not apply."
-        )
+        raise InvalidInputError(f"{name}: no named columns; columns, embedding, label, weight do not apply.")
 
 
-def _table(paths: list[str], filesystem: Any, wanted: Wanted, name: str) -> Rows:
+def _table(filesystem: Any, paths: list[str], wanted: Wanted, name: str) -> Rows:
     """Rows of tables on a file system of PyArrow: of Parquet files, if there are other files beside them."""
     kinds = {PurePosixPath(path).suffix.lower() for path in paths}
     kind = kinds.pop() if len(kinds) == 1 else ".parquet" if ".parquet" in kinds else None

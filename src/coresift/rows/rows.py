@@ -23,7 +23,7 @@ from .._errors import InvalidInputError
 from .._validation import MUST_BE_FINITE, bad_value, first_bad_value
 from ..core.points import Matrix
 
-CHUNK_BYTES = 1 << 23  # read at a time: the memory of a pass, besides its own
+READ_BYTES = 1 << 23  # read at a time: the memory of a pass, besides its own
 PIECE_BYTES = 1 << 26
 TASK_BYTES = 1 << 26  # of a task as stored: enough to pay for a worker's start, few enough to balance
 BLOCK_BYTES = 1 << 22  # of a block in float64: a few of them stay in the cache
@@ -49,7 +49,6 @@ class Block(NamedTuple):
 
     @property
     def n(self) -> int:
-        """Number of rows."""
         return int(self.X.shape[0])
 
     def part(self, rows: slice | np.ndarray) -> Block:
@@ -111,9 +110,9 @@ class Rows(ABC):
         return int(self.d * self.dtype.itemsize)
 
     @property
-    def chunk_rows(self) -> int:
+    def read_rows(self) -> int:
         """Rows to read at a time."""
-        return max(1, CHUNK_BYTES // self.row_bytes)
+        return max(1, READ_BYTES // self.row_bytes)
 
     def tasks(self) -> list[list[Piece]]:
         """Consecutive pieces that one worker reads together, about ``TASK_BYTES`` each."""
@@ -125,7 +124,7 @@ class Rows(ABC):
                 size = 0
             tasks[-1].append(piece)
             size += piece.n_rows * self.row_bytes
-        return [task for task in tasks if self._owned(task)[0] < self._owned(task)[1]]
+        return [task for task in tasks if np.diff(self._owned(task)) > 0]
 
     def blocks(self, task: list[Piece] | None = None) -> Generator[Block, None, None]:
         """All rows in order, or those of one task, in blocks of :func:`block_rows` rows.
@@ -141,14 +140,14 @@ class Rows(ABC):
         for piece in pieces:
             if piece.start >= last:
                 break
-            for chunk in self.read(piece):
-                if chunk.start >= last:
+            for block in self.read(piece):
+                if block.start >= last:
                     break
-                if chunk.start + chunk.n <= first:
+                if block.start + block.n <= first:
                     continue
-                if chunk.start < first or chunk.start + chunk.n > last:
-                    chunk = chunk.part(slice(max(first - chunk.start, 0), last - chunk.start))
-                kept.append(chunk)
+                if block.start < first or block.start + block.n > last:
+                    block = block.part(slice(max(first - block.start, 0), last - block.start))
+                kept.append(block)
                 if sum(part.n for part in kept) < step:
                     continue
                 joined = _joined(kept)
@@ -181,9 +180,7 @@ class Rows(ABC):
         """The rows ``indices``, in that order, as a block of their own; other pieces are not read."""
         wanted, back = np.unique(indices, return_inverse=True)
         if len(wanted) and not 0 <= wanted[0] <= wanted[-1] < self.n:
-            raise InvalidInputError(
-                f"{self.name} has rows 0 to {self.n - 1}, not {wanted[0]} to {wanted[-1]}."
-            )
+            raise InvalidInputError(f"{self.name} has rows 0 to {self.n - 1}, not {wanted[[0, -1]]}.")
         edges = np.searchsorted(wanted, [(piece.start, piece.start + piece.n_rows) for piece in self.pieces])
         needed = [piece for piece, (first, last) in zip(self.pieces, edges, strict=True) if first < last]
 
@@ -223,9 +220,8 @@ class Rows(ABC):
         column = "" if bad.column is None else f" in column {bad.column}"
         if bad.column is not None and self.names:
             column += f" ({self.names[bad.column]!r})"
-        return InvalidInputError(
-            f"{self.name} contains {bad.what}{column}, {self.where(bad.row)}{bad.advice}"
-        )
+        where = self.where(bad.row)
+        return InvalidInputError(f"{self.name} contains {bad.what}{column}, {where}{bad.advice}")
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}: {self.n:,} rows, {self.d} columns)"

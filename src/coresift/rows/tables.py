@@ -1,71 +1,225 @@
-"""Rows of Parquet and CSV files, on any file system that PyArrow knows."""
+"""Rows of Parquet and CSV files, on any file system that PyArrow knows. PyArrow is an extra."""
 
 from __future__ import annotations
 
 import re
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
-from .._errors import InvalidInputError
+from .._errors import InvalidInputError, need
 from .._npz import naming
-from .columns import Columns, Wanted, block_of, choose_columns, need_pyarrow, refuse_nulls
-from .rows import Block, Piece, Rows
+from .rows import Block, Labels, Piece, Rows
 
 _LARGE_COLUMN = 1 << 25  # a column of a row group above this is read page by page, not as a whole
+_NUMBERS = ("floating", "integer", "boolean")
+_LISTS = ("fixed_size_list", "list", "large_list")
+_CLASSES = ("integer", "boolean", "string", "large_string")
+
+
+def need_pyarrow(what: str = "a Parquet or CSV file") -> Any:
+    """The module ``pyarrow``."""
+    return need("pyarrow", "io", what)
+
+
+def _naming(file: str) -> AbstractContextManager[None]:
+    return naming(Path(file), "damaged, or not what its name says")
+
+
+def _is(kind: Any, names: Sequence[str]) -> bool:
+    """Whether an Arrow type is one of these."""
+    types = need_pyarrow().types
+    return any(getattr(types, f"is_{name}")(kind) for name in names)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The requested columns."""
+
+    columns: Sequence[str] | None = None
+    embedding: str | None = None
+    label: str | None = None
+    weight: str | None = None
+    training: bool = False
+    """Whether columns of integers are features, and labels may be floats."""
+
+    def __post_init__(self) -> None:
+        if self.columns is not None and self.embedding is not None:
+            raise InvalidInputError("columns and embedding exclude each other: give one of them.")
+        if self.columns is not None and not self.columns:
+            raise InvalidInputError("columns names no column.")
+
+    @property
+    def all(self) -> list[str]:
+        """Every column that is named."""
+        named = (self.label, self.weight, self.embedding, *(self.columns or ()))
+        return [name for name in named if name is not None]
+
+
+class Columns:
+    """The columns of a table that are read: features (or one column of lists of them), label and weight.
+
+    By default all columns of floats are features (and of integers if ``integers``), else the only column of lists.
+    ``first_entry`` gives the first entry of a column.
+    """
+
+    width: int | None = None  # numbers in each list of the one feature column; None if columns are numbers
+
+    def __init__(
+        self, schema: Any, wanted: Wanted, first_entry: Callable[[str], Any], *, integers: bool
+    ) -> None:
+        self.wanted = wanted
+        fields = {field.name: field.type for field in schema}
+        more = f" and {len(fields) - 12} more" if len(fields) > 12 else ""
+        listed = ", ".join(map(repr, list(fields)[:12])) + more
+        if missing := [name for name in wanted.all if name not in fields]:
+            raise InvalidInputError(f"no column {missing[0]!r}; there are {listed}.")
+        if wanted.weight is not None and not _is(fields[wanted.weight], _NUMBERS):
+            raise InvalidInputError(
+                f"the weight column {wanted.weight!r} has type {fields[wanted.weight]}, not a number."
+            )
+        features, embedding = list(wanted.columns or ()), wanted.embedding
+        if wanted.columns is None and embedding is None:
+            free = {name: kind for name, kind in fields.items() if name not in (wanted.label, wanted.weight)}
+            usual = ("floating", "integer") if integers else ("floating",)
+            features = [name for name, kind in free.items() if _is(kind, usual)]
+            lists = [name for name, kind in free.items() if _is(kind, _LISTS)]
+            embedding = lists[0] if not features and len(lists) == 1 else None
+        if embedding is not None:
+            self.width = _list_width(embedding, fields[embedding], first_entry)
+            features = [embedding]
+        elif not features:
+            raise InvalidInputError(f"no column of floats; there are {listed}. Name some with --columns.")
+        self.features = features
+        kinds = [fields[name] if self.width is None else fields[name].value_type for name in features]
+        for name, kind in zip(features, kinds, strict=True):
+            if not _is(kind, _NUMBERS):
+                raise InvalidInputError(f"column {name!r} has type {kind}, which is not a number.")
+        exact = all(_is(kind, ("float32", "float16", "boolean")) for kind in kinds)
+        self.dtype = np.dtype(np.float32 if exact else np.float64)
+        self.all = list(dict.fromkeys([*features, *filter(None, (wanted.label, wanted.weight))]))
+        self.left_out = {name: self._reason(name, fields[name]) for name in fields if name not in features}
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the numbers of a row."""
+        if self.width is None:
+            return self.features
+        return [f"{self.features[0]}[{i}]" for i in range(self.width)]
+
+    def _reason(self, name: str, kind: Any) -> str:
+        """Why a column is not a feature."""
+        if name in (self.wanted.label, self.wanted.weight):
+            return "label" if name == self.wanted.label else "weight"
+        if self.wanted.columns is not None or self.wanted.embedding is not None:
+            return "not named"
+        return f"{kind}, not named" if _is(kind, _NUMBERS) else "not numeric"
+
+    def refuse_nulls(self, nulls: dict[str, int]) -> None:
+        """Raise if a column that is read has nulls."""
+        for name, count in nulls.items():
+            if count:
+                what = "the label column" if name == self.wanted.label else "column"
+                raise InvalidInputError(f"{what} {name!r} has {count} nulls; drop or fill such rows first.")
+
+    def block(self, batch: Any, start: int) -> Block:
+        """Rows of a record batch; nulls are refused."""
+        self.refuse_nulls({name: batch.column(name).null_count for name in self.all})
+        if self.width is not None:
+            X = self._rows_of_lists(batch.column(self.features[0]))
+        else:
+            # column by column into memory: a copy of contiguous numbers each
+            table = np.empty((len(self.features), batch.num_rows), dtype=self.dtype)
+            for row, name in zip(table, self.features, strict=True):
+                row[:] = batch.column(name).to_numpy(zero_copy_only=False)
+            X = table.T
+        weights, labels = np.ones(len(X)), None
+        if self.wanted.weight is not None:
+            weights = batch.column(self.wanted.weight).to_numpy(zero_copy_only=False).astype(np.float64)
+        if self.wanted.label is not None:
+            labels = self._labels(batch.column(self.wanted.label))
+        return Block(start, X, weights, labels)
+
+    def _rows_of_lists(self, column: Any) -> np.ndarray:
+        name, values = self.features[0], column.flatten()
+        if len(values) != len(column) * (self.width or 0) or (
+            hasattr(column, "offsets") and np.any(np.diff(column.offsets.to_numpy()) != self.width)
+        ):
+            raise InvalidInputError(
+                f"lists of column {name!r} differ in length; all must have {self.width} numbers."
+            )
+        if values.null_count:
+            raise InvalidInputError(f"lists of column {name!r} hold {values.null_count} nulls.")
+        numbers = values.to_numpy(zero_copy_only=False).astype(self.dtype, copy=False)
+        return np.asarray(numbers.reshape(len(column), -1))
+
+    def _labels(self, column: Any) -> Labels:
+        encoded = column if _is(column.type, ("dictionary",)) else column.dictionary_encode()
+        kind = encoded.type.value_type
+        if not _is(kind, (*_CLASSES, "floating") if self.wanted.training else _CLASSES):
+            raise InvalidInputError(
+                f"the label column {self.wanted.label!r} has type {kind}; integers or strings are needed."
+            )
+        return Labels(encoded.indices.to_numpy(zero_copy_only=False), encoded.dictionary.to_pylist())
+
+
+def _list_width(name: str, kind: Any, first_entry: Callable[[str], Any]) -> int:
+    if not _is(kind, _LISTS) or not _is(kind.value_type, _NUMBERS):
+        raise InvalidInputError(f"column {name!r} has type {kind}; lists of numbers are needed.")
+    width = kind.list_size if _is(kind, ("fixed_size_list",)) else len(first_entry(name) or ())
+    if width < 1:
+        raise InvalidInputError(f"the lists of column {name!r} are empty.")
+    return int(width)
 
 
 class TableRows(Rows):
     """Rows of tables with named columns; all files have those of the first."""
 
-    is_typed: ClassVar[
-        bool
-    ]  # whether files say the types of their columns, so that integers may be told from floats
+    is_typed: ClassVar[bool]  # whether files say the types of columns, so that integers are told from floats
     columns: Columns
 
     def __init__(self, files: Sequence[str], filesystem: Any, wanted: Wanted, name: str) -> None:
         need_pyarrow()
         self.name, self.files, self._filesystem = name, list(files), filesystem
         self.pieces, self.n = [], 0
-        counts: list[int] = []
+        starts: list[int] = []
         first: Any = None
         for at, file in enumerate(self.files):
+            starts.append(self.n)
             with _naming(file):
                 schema = self._schema(at)
                 if first is None:
-                    first = schema
-                    integers = wanted.training or not self.is_typed
-                    self.columns = choose_columns(schema, wanted, file, self._first_entry, integers=integers)
-                self._check_same(schema, first, file)
+                    first, integers = schema, wanted.training or not self.is_typed
+                    self.columns = Columns(schema, wanted, self._first_entry, integers=integers)
+                self._check_same(schema, first)
                 parts = self._count(at)
             for part, n_rows in enumerate(parts):
                 if n_rows:
                     self.pieces.append(Piece(at, part, 0, self.n, n_rows))
                 self.n += n_rows
-            counts.append(sum(parts))
         if self.n == 0:
             raise InvalidInputError(f"{name}: no rows.")
-        columns = self.columns
-        self.names, self.d, self.dtype = columns.names, len(columns.names), columns.dtype
-        self.left_out = columns.left_out
+        self.names, self.dtype, self.left_out = self.columns.names, self.columns.dtype, self.columns.left_out
+        self.d = len(self.names)
         self.has_weights, self.has_labels = wanted.weight is not None, wanted.label is not None
-        self.file_starts = np.cumsum([0, *counts[:-1]], dtype=np.int64)
+        self.file_starts = np.array(starts, dtype=np.int64)
 
-    def _check_same(self, schema: Any, first: Any, file: str) -> None:
+    def _check_same(self, schema: Any, first: Any) -> None:
         for name in self.columns.all:
             if name not in schema.names:
                 raise InvalidInputError(
-                    f"{file}: no column {name!r}, which {self.files[0]} has; files must have the same columns."
+                    f"no column {name!r}, which {self.files[0]} has; files must have the same columns."
                 )
             mine, wanted = schema.field(name).type, first.field(name).type
             if self.is_typed and mine != wanted:
                 raise InvalidInputError(
-                    f"{file}: column {name!r} has type {mine}, in {self.files[0]} {wanted}; make them agree."
+                    f"column {name!r} has type {mine}, in {self.files[0]} {wanted}; make them agree."
                 )
 
     @abstractmethod
@@ -88,18 +242,16 @@ class ParquetRows(TableRows):
     _opened: tuple[int, Any] | None = None
 
     def read(self, piece: Piece) -> Iterator[Block]:
-        """Read a row group in order."""
-        file = self.files[piece.file]
+        file, rows = self.files[piece.file], 0
         with _naming(file):
             batches = self._open(piece.file).iter_batches(
-                batch_size=self.chunk_rows, row_groups=[piece.part], columns=self.columns.all
+                batch_size=self.read_rows, row_groups=[piece.part], columns=self.columns.all
             )
-        rows = 0
         while True:
             with _naming(file):
                 if (batch := next(batches, None)) is None:
                     break
-                block = block_of(batch, self.columns, file, piece.start + rows)
+                block = self.columns.block(batch, piece.start + rows)
             rows += batch.num_rows
             yield block
         _check_announced(rows, piece, file)
@@ -120,19 +272,16 @@ class ParquetRows(TableRows):
         groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
         where = {metadata.schema.column(i).path: i for i in range(metadata.num_columns)}
         nulls = {}
-        for (
-            name
-        ) in self.columns.all:  # not lists: their paths are longer, and their nulls are found when read
-            statistics = [group.column(where[name]).statistics for group in groups] if name in where else []
+        # not lists: their paths are longer, and their nulls are found when they are read
+        for name in filter(where.__contains__, self.columns.all):
+            statistics = [group.column(where[name]).statistics for group in groups]
             nulls[name] = sum(s.null_count for s in statistics if s is not None and s.has_null_count)
-        refuse_nulls(nulls, self.columns, self.files[file])
+        self.columns.refuse_nulls(nulls)
         return [group.num_rows for group in groups]
 
     def _first_entry(self, column: str) -> Any:
-        for batch in self._open(0).iter_batches(batch_size=1, columns=[column]):
-            if batch.num_rows:
-                return batch.column(0)[0].as_py()
-        return None
+        batches = self._open(0).iter_batches(batch_size=1, columns=[column])
+        return next((batch.column(0)[0].as_py() for batch in batches if batch.num_rows), None)
 
     def _open(self, file: int) -> Any:
         """The reader of a file; the last one is kept, because pieces of a file are mostly read in order."""
@@ -173,12 +322,11 @@ class CsvRows(TableRows):
     is_typed = False
 
     def read(self, piece: Piece) -> Iterator[Block]:
-        """Read a file in order."""
-        file, start = self.files[piece.file], piece.start
+        start = piece.start
         for batch in self._batches(piece.file):
             if batch.num_rows:
-                with _naming(file):
-                    block = block_of(batch, self.columns, file, start)
+                with _naming(self.files[piece.file]):
+                    block = self.columns.block(batch, start)
                 yield block
                 start += block.n
 
@@ -187,9 +335,9 @@ class CsvRows(TableRows):
 
         with self._filesystem.open_input_stream(self.files[file]) as stream:
             schema = csv.open_csv(stream, parse_options=csv.ParseOptions(newlines_in_values=True)).schema
-        repeated = [name for name, count in Counter(schema.names).items() if count > 1]
-        if repeated:
-            raise InvalidInputError(f"the column {repeated[0]!r} is there more than once.")
+        name, count = Counter(schema.names).most_common(1)[0]
+        if count > 1:
+            raise InvalidInputError(f"the column {name!r} is there more than once.")
         return schema
 
     def _count(self, file: int) -> list[int]:
@@ -199,19 +347,16 @@ class CsvRows(TableRows):
             rows += batch.num_rows
             for name in nulls:
                 nulls[name] += batch.column(name).null_count
-        refuse_nulls(nulls, self.columns, self.files[file])
+        self.columns.refuse_nulls(nulls)
         return [rows]
 
     def _batches(self, file: int) -> Iterator[Any]:
         import pyarrow as pa
         from pyarrow import csv
 
-        kinds = dict.fromkeys(self.columns.all, pa.float64())
-        if self.columns.wanted.label is not None:
-            kinds[self.columns.wanted.label] = pa.string()
-        convert = csv.ConvertOptions(
-            include_columns=self.columns.all, column_types=kinds, strings_can_be_null=True
-        )
+        names, label = self.columns.all, self.columns.wanted.label
+        kinds = {name: pa.string() if name == label else pa.float64() for name in names}
+        convert = csv.ConvertOptions(include_columns=names, column_types=kinds, strings_can_be_null=True)
         parse = csv.ParseOptions(newlines_in_values=True)
         with _naming(self.files[file]), self._filesystem.open_input_stream(self.files[file]) as stream:
             try:
@@ -224,7 +369,3 @@ class CsvRows(TableRows):
                     f"column {name!r} begins as numbers and then is not ({str(error).rpartition(': ')[2]}); "
                     "clean it, or leave it out."
                 ) from error
-
-
-def _naming(file: str) -> AbstractContextManager[None]:
-    return naming(Path(file), "damaged, or not what its name says")
