@@ -214,7 +214,7 @@ class TableRows(Rows):
                 raise InvalidInputError(f"no column {name!r}, which {other} has; files must be alike.")
             mine, wanted = schema.field(name).type, first.field(name).type
             if self.is_typed and mine != wanted:
-                raise InvalidInputError(f"column {name!r} has type {mine}, but in {other} {wanted}.")
+                raise InvalidInputError(f"column {name!r} has type {mine}, in {other} {wanted}.")
 
     @abstractmethod
     def _schema(self, file: int) -> Any:
