@@ -20,9 +20,9 @@ from coresift import __version__
 from coresift._errors import InvalidInputError
 from coresift._validation import check_choice, check_count
 from coresift.core.draw import DrawTable
-from coresift.coresets.budget import parse_budget
 from coresift.coresets.coreset import Coreset
 from coresift.coresets.files import write_whole
+from coresift.coresets.options import parse_budget
 from coresift.data import DatasetSplits
 from coresift.selection import RBF, AdaptiveRandom, Random, SelectionContext, Selector
 

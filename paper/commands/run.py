@@ -69,7 +69,7 @@ def run(
       python -m paper run mnist --data-dir data --workers 2 --seeds 3
       python -m paper run cifar10 --data-dir data --scale cpu --methods rbf,adaptive-random@1
     """
-    from coresift.coresets.budget import parse_shares
+    from coresift.coresets.options import parse_shares
     from coresift.training.run import device_named
 
     from ..bench.protocol import load_protocol

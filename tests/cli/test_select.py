@@ -50,7 +50,7 @@ def test_select_writes_what_python_selects(
     assert "Chosen: 300 of 6,000 rows" in text
     assert "Guaranteed: nothing is proved for this draw; coresift certify says more." in text
     assert "Found: relative error" in text
-    assert "Uniform sampling" in text
+    assert "Plain sampling" in text
     expected = select(file, 300, columns=["a", "b", "c"], weight="w", bound="cells", seed=3)
     assert chosen(out) == expected.coreset
     assert parquet.read_schema(out).names == ["row", "file", "weight"]

@@ -17,8 +17,7 @@ from coresift.core.draw import DrawTable
 from coresift.coresets import survey
 from coresift.coresets.fitting import BoundSpec, array_runner, geometry_of
 from coresift.coresets.geometry import Geometry
-from coresift.coresets.keys import KeyPool, guess_bars
-from coresift.coresets.survey import Extent, Survey
+from coresift.coresets.survey import Extent, KeyPool, Survey, guess_bars
 from coresift.rows import rows as blocks
 from coresift.rows.arrays import ArrayRows
 from coresift.rows.engines import SerialEngine, run_pass

@@ -17,8 +17,8 @@ from pyarrow import parquet
 from coresift import Coreset, InvalidInputError, RBFCoreset, open_rows, select
 from coresift.core.budgets import class_budgets
 from coresift.coresets import SelectOptions, load_run, run
-from coresift.coresets.budget import parse_budget, parse_bytes, parse_shares
-from coresift.coresets.selecting import plan
+from coresift.coresets.options import parse_budget, parse_bytes, parse_shares
+from coresift.coresets.plan import plan
 from coresift.rows.arrays import ArrayRows
 
 
@@ -185,11 +185,11 @@ def test_labels_without_classes(file: Path) -> None:
 def test_the_error_found_is_the_error(file: Path) -> None:
     X = features(file)
     chosen = select(X, 300, bound="cells", bandwidth=2.0, n_queries=8, seed=4)
-    from coresift.coresets import check
+    from coresift.coresets.selecting import QuerySums
 
     caught: list[Any] = []
 
-    class Caught(check.QuerySums):
+    class Caught(QuerySums):
         def errors(self) -> np.ndarray:
             caught.append(self)
             return super().errors()
@@ -369,8 +369,8 @@ def test_records_are_plain_json(file: Path) -> None:
     assert chosen.as_dict()["guarantee"] is None
     assert chosen.run["columns"] == list(FEATURES)
     unnamed = select(file, "1%", label="y", weight="weight", bandwidth=2.0, bound="closed-form")
-    assert unnamed.run["columns"] == list(unnamed.source.names or ())
-    assert "Uniform sampling" in text
+    assert unnamed.run["columns"] == list(unnamed.rows.names or ())
+    assert "Plain sampling" in text
 
 
 def test_bad_data_in_the_middle_names_the_row(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from coresift import CoresiftError
-from coresift.coresets.budget import parse_budget, parse_bytes
+from coresift.coresets.options import parse_budget, parse_bytes
 from coresift.training import build_model, train
 
 torch.set_num_threads(1)

@@ -57,8 +57,9 @@ def select(
     The output has the columns row, file and weight (and label); Coreset.load reads it.
     """
     from coresift._errors import InvalidInputError
+    from coresift.coresets.plan import plan
     from coresift.coresets.result import check_output
-    from coresift.coresets.selecting import plan, run
+    from coresift.coresets.selecting import run
 
     if out is None and not dry_run:
         raise typer.BadParameter("--out FILE is needed (or --dry-run)")

@@ -93,7 +93,7 @@ def _check(subject: Subject, options: TrainOptions) -> None:
     """Reject invalid options before anything is loaded."""
     from coresift._errors import InvalidInputError
     from coresift._validation import check_choice
-    from coresift.coresets.budget import parse_budget
+    from coresift.coresets.options import parse_budget
     from coresift.selection import strategy_named
 
     try:

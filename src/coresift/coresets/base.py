@@ -35,15 +35,14 @@ from ..core.sizes import SampleSize, bernstein_error, finite, rounded_up
 from ..rows.arrays import ArrayRows
 from ..rows.engines import SerialEngine
 from ..rows.rows import Rows
+from .bounds import Collected, draw_scores, log_unit_of, uniform_factor, uniform_in_words
 from .coreset import Coreset
 from .fitting import BoundSpec, Prepared, Runner, prepare
 from .geometry import Geometry, Span, check_bandwidth
 from .improve import improved, normalized, pool_size
-from .scores import Collected, draw_scores, log_unit_of, uniform_factor
 from .values import Guarantee, QueryBall
 
 _NEARLY_ALL = 0.5  # a total of this many sensitivities a row leaves nothing to gain
-_AS_GOOD = 1.5  # plain sampling that needs at most this factor more points is called as good
 _STATED_DELTA = 0.05
 _TOLERANCES = {"exact": EXACT_TOLERANCE, "cells": CELLS_TOLERANCE}
 _RANK_OPERATIONS = 1e11  # limit on the cost of finding the dimension of the data
@@ -61,20 +60,28 @@ class Fit:
     carried: np.ndarray  # the weights that a draw carries
     prepared: Prepared | None = None
     targets: np.ndarray | None = None  # (n, K), if the loss has targets
+    totals: dict[str, float] | None = None  # of each family, if the loss has several
 
 
 class SensitivityCoreset(BaseEstimator):
     """Base of the estimators: passes, draws, sizes. A subclass gives the loss and its parameters."""
 
     loss: str
+    bounds: tuple[str, ...]
 
-    # set by the subclass's __init__
+    # set by the subclass's __init__, whose signature scikit-learn reads
     bandwidth: Any
     bound: str
     n_cells: int
     max_exact: int | None
     verbose: int
     random_state: Any
+
+    def _set_parameters(self, given: dict[str, Any]) -> None:
+        """Set the arguments of ``__init__``, as its ``locals()`` has them."""
+        for name, value in given.items():
+            if name not in ("self", "__class__"):
+                setattr(self, name, value)
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Bound the sensitivity of every row.
@@ -131,8 +138,7 @@ class SensitivityCoreset(BaseEstimator):
         self._draw_total = float(scores.sum()) * math.exp(min(log_unit, 700.0))
         self._input_weight, self._total_weight = float(fit.weights.sum()), float(fit.carried.sum())
         self._table, self._draw_rng = table, draw_rng
-        self._rows, self._geometry = runner.rows, geometry
-        self._dimension: int | None = None
+        self._rows, self._geometry, self._dimension = runner.rows, geometry, 0
         self._record(fit)
         name = type(self).__name__
         if not bound.is_certified:
@@ -269,13 +275,7 @@ class SensitivityCoreset(BaseEstimator):
             if self.bound_ in ("exact", "cells"):
                 return f"{text} Nearly every row is needed at this bandwidth: no small subset keeps the sums."
             return f"{text} That is about the number of rows, so it promises nothing; try bound='cells'."
-        factor = self.uniform_factor_
-        if factor <= _AS_GOOD:
-            needs = f"Plain sampling needs at most {factor:.2f} times as many points"
-            return f"{text} {needs}: uniform sampling is as good here."
-        return (
-            f"{text} Plain sampling may need up to {factor:.3g} times as many points for the same guarantee."
-        )
+        return f"{text} {uniform_in_words(self.uniform_factor_)}"
 
     def draw_shares(self) -> np.ndarray:
         """The probabilities of one draw, which sum to 1."""
@@ -288,7 +288,7 @@ class SensitivityCoreset(BaseEstimator):
     def check_parameters(self) -> None:
         """Refuse parameters that are wrong whatever the data."""
         check_bandwidth(self.bandwidth)
-        check_choice(self.bound, "bound", self._bounds())
+        check_choice(self.bound, "bound", self.bounds)
         check_count(self.n_cells, "n_cells")
         if self.max_exact is not None:
             check_count(self.max_exact, "max_exact")
@@ -318,14 +318,12 @@ class SensitivityCoreset(BaseEstimator):
     @contextmanager
     def _loaded(self, what: str) -> Iterator[tuple[Points, np.ndarray]]:
         """All rows as points, and their shares of the weight."""
-        geometry: Geometry = self._geometry
         with self._fitted_rows(what).load(LOADED_BYTES) as block:
-            points = Points(block.X, geometry.center, geometry.scale, geometry.max_norm)
-            yield points, block.weights / self._input_weight
+            yield self._geometry.points(block.X), block.weights / self._input_weight
 
     def _affine_rank(self) -> int:
         """The dimension of the rows' affine hull, or an upper bound where finding it would take long."""
-        if self._dimension is None:
+        if not self._dimension:
             rows, geometry = self._fitted_rows("sample sizes"), self._geometry
             most = max(min(rows.d, int(geometry.counts.sum()) - 1), 1)
             if most > 1 and float(rows.n + rows.d) * rows.d**2 <= _RANK_OPERATIONS:
@@ -349,18 +347,14 @@ class SensitivityCoreset(BaseEstimator):
         """Bernstein's inequality for each single query, which needs independent draws."""
         if method != "iid" or not self.is_certified_:
             return None
-        eps = bernstein_error(self._draw_total, count, _STATED_DELTA)
+        eps, ball = bernstein_error(self._draw_total, count, _STATED_DELTA), self._ball()
         if eps >= 1.0:
             return None
-        ball = self._ball()
         radius = None if ball is None else ball.radius
         return Guarantee("single", eps, _STATED_DELTA, "Bernstein", radius, count, self._draw_total)
 
     def _record(self, fit: Fit) -> None:
         """Set what a subclass adds at the end of ``fit``."""
-
-    @abstractmethod
-    def _bounds(self) -> tuple[str, ...]: ...
 
     @abstractmethod
     def _ball(self) -> QueryBall | None: ...

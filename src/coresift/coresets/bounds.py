@@ -13,14 +13,15 @@ from typing import Any
 import numpy as np
 
 from ..core.ascent import Atoms
-from ..core.bound import SensitivityBound, rounding_slack
+from ..core.bound import LARGEST_EXPONENT, SensitivityBound, rounding_slack
 from ..core.gaussian import Cells, CellSums, Problem, cells_bound, closed_form, exact, row_atoms
 from ..core.laplacian import laplacian_cells, laplacian_exact
-from ..core.points import Block as PointBlock
 from ..core.points import Points, squared_norms
 from ..rows.rows import Block
 from .geometry import Geometry
+from .survey import KeyPool
 
+AS_GOOD = 1.5  # plain sampling that needs at most this factor more points is called as good
 _Rows = slice | np.ndarray
 
 
@@ -62,7 +63,6 @@ class ClosedForm(RowBound):
         self.slack = rounding_slack(geometry.rounding_norm, radius) + 2.0 * radius * geometry.center_error
 
     def log_values(self, block: Block, groups: np.ndarray | None) -> np.ndarray:
-        """(b,) logarithms of the bounds."""
         return self.bound(block, groups)[0].log_values
 
     def bound(
@@ -72,7 +72,7 @@ class ClosedForm(RowBound):
         geometry = self.geometry
         sq_norms, shares = geometry.sq_norms(block.X), geometry.shares(block, groups)
         second, from_mean = geometry.variances, None
-        if not geometry.is_centred:
+        if len(geometry.mass) > 1 or geometry.offsets.any():  # the ball is not around the mean of the group
             second = second + squared_norms(geometry.offsets)
             from_mean = self._from_mean(block, groups)
         moment: Any = float(second[0]) if groups is None else second[groups]
@@ -85,7 +85,10 @@ class ClosedForm(RowBound):
             means = geometry.offsets[0 if groups is None else groups[part]]
             if rows.shift is not None:
                 own = means[None] if means.ndim == 1 else means
-                inner = rows.dot(own)[:, 0] if len(own) == 1 else _paired_dot(rows, own)
+                if len(own) == 1:
+                    inner = rows.dot(own)[:, 0]
+                else:  # each row with its partner
+                    inner = np.asarray((rows.rows * own).sum(axis=1)).ravel() - own @ rows.shift
                 squares = rows.sq_norms - 2.0 * inner + squared_norms(own)
                 # near the mean squares cancel, and half of the digits are lost: longer is safe, shorter is not
                 distances[part] = np.sqrt(np.maximum(squares, 0.0)) + 1e-7 * geometry.rounding_norm
@@ -93,11 +96,6 @@ class ClosedForm(RowBound):
                 with np.errstate(over="ignore"):  # rows without weight may be anywhere
                     distances[part] = np.sqrt(squared_norms(rows.dense() - means))
         return distances
-
-
-def _paired_dot(rows: PointBlock, others: np.ndarray) -> np.ndarray:
-    """(b,) inner products of each row with its partner."""
-    return np.asarray((rows.rows * others).sum(axis=1)).ravel() - others @ rows.shift
 
 
 class AscentBound(RowBound):
@@ -108,11 +106,9 @@ class AscentBound(RowBound):
         self.start = ClosedForm(geometry, radius)
 
     def log_values(self, block: Block, groups: np.ndarray | None) -> np.ndarray:
-        """(b,) logarithms of the bounds."""
         return self.with_gap(block, groups)[0]
 
     def with_gap(self, block: Block, groups: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-        """The bounds, and the duality gap of each row."""
         start, sq_norms, shares = self.start.bound(block, groups)
         log_values, gap = start.log_values, np.zeros(block.n)
         for group, rows in by_group(groups, block.n):
@@ -172,7 +168,6 @@ class LaplacianCells(RowBound):
         self.note = f"Jensen's inequality in {k} cells; valid for every query."
 
     def log_values(self, block: Block, groups: np.ndarray | None) -> np.ndarray:
-        """(b,) logarithms of the bounds."""
         shares, log_values = self.geometry.shares(block, groups), np.empty(block.n)
         for group, rows in by_group(groups, block.n):
             points = self.geometry.points(block.X[rows])
@@ -210,7 +205,6 @@ class GroupCells:
         self.sums = [CellSums(group_centers) for group_centers in centers]
 
     def update(self, block: Block) -> None:
-        """Add a block of rows."""
         groups = self.geometry.groups(block)
         shares = self.geometry.shares(block, groups)
         for group, rows in by_group(groups, block.n):
@@ -219,6 +213,113 @@ class GroupCells:
                 self.sums[group].update(scaled, own[part])
 
     def merge(self, other: GroupCells) -> None:
-        """Add the cells of later rows."""
         for mine, theirs in zip(self.sums, other.sums, strict=True):
             mine.merge(theirs)
+
+
+def log_unit_of(log_values: np.ndarray) -> float:
+    """The logarithm of the unit of scores: 0, or the largest bound where it is above 1."""
+    return max(float(log_values.max(initial=0.0)), 0.0)
+
+
+def draw_scores(log_values: np.ndarray, shares: np.ndarray, log_unit: float) -> np.ndarray:
+    """Scores to draw by, in units of ``exp(log_unit)``: the sensitivities, but never below the share of the weight.
+
+    The floor is still a certificate and adds at most 1 to the total. It bounds what a draw adds to a weight by
+    ``W t / m``: without it a point far outside the ball, to which no query is sensitive, would be drawn once in
+    ages with a weight to match. "paper" and "lemma" can exceed what floats hold: in units of the largest, what would
+    vanish stays drawable.
+    """
+    if log_unit == 0.0:
+        scores = np.maximum(np.exp(log_values), shares)
+    else:
+        log_scores = np.clip(log_values - log_unit, -LARGEST_EXPONENT, LARGEST_EXPONENT)
+        scores = np.maximum(np.exp(log_scores), shares * np.exp(-log_unit))
+    scores[shares == 0] = 0.0
+    return scores
+
+
+def uniform_factor(scores: np.ndarray, shares: np.ndarray) -> float:
+    """How many times more points plain sampling needs for the same guarantee, at most.
+
+    All shares must be multiplied by it, times the total of the scores, to dominate the scores.
+    """
+    with np.errstate(over="ignore"):
+        excess = np.divide(scores, shares, out=np.zeros(len(shares)), where=shares > 0)
+    return float(excess.max()) / float(scores.sum())
+
+
+def uniform_in_words(factor: float) -> str:
+    """What a :func:`uniform_factor` means."""
+    if factor <= AS_GOOD:
+        return f"Plain sampling needs at most {factor:.2f} times as many points: uniform sampling is as good here."
+    return f"Plain sampling may need up to {factor:.3g} times as many points for the same guarantee."
+
+
+class Collected:
+    """The logarithms of all bounds, their duality gaps and the weights, in order: two or three numbers a row."""
+
+    def __init__(self, bound: RowBound) -> None:
+        self.bound = bound
+        self.parts: list[tuple[np.ndarray, np.ndarray | None, np.ndarray]] = []
+
+    def update(self, block: Block) -> None:
+        self.parts.append((*self.bound.with_gap(block, None), block.weights.copy()))
+
+    def merge(self, other: Collected) -> None:
+        self.parts += other.parts
+
+    def finish(self) -> tuple[SensitivityBound, np.ndarray]:
+        """The bounds and the weights of all rows."""
+        log_values, gaps, weights = zip(*self.parts, strict=True)
+        gap = None if gaps[0] is None else np.concatenate(gaps)
+        bound = self.bound
+        found = SensitivityBound(np.concatenate(log_values), bound.name, bound.is_certified, bound.note, gap)
+        return found, np.concatenate(weights)
+
+
+class Scores:
+    """Totals and largest of the bounds in every group, and the draw by keys; other rows are not kept."""
+
+    def __init__(
+        self, bound: RowBound, pool: KeyPool, log_unit: float, labels: dict[Any, int] | None
+    ) -> None:
+        g = len(bound.geometry.mass)
+        self.bound, self.pool, self.log_unit, self.labels = bound, pool, log_unit, labels
+        self.total, self.score_total = np.zeros(g), np.zeros(g)
+        self.largest, self.largest_excess = np.zeros(g), np.zeros(g)  # bound; score / share
+
+    def update(self, block: Block) -> None:
+        geometry = self.bound.geometry
+        groups = geometry.groups(block)
+        shares = geometry.shares(block, groups)
+        log_values = self.bound.log_values(block, groups)
+        scores = draw_scores(log_values, shares, self.log_unit)
+        values = np.exp(np.minimum(log_values, LARGEST_EXPONENT))
+        with np.errstate(over="ignore"):
+            excess = np.divide(scores, shares, out=np.zeros(len(shares)), where=shares > 0)
+        for group, rows in by_group(groups, len(shares)):
+            self.total[group] += values[rows].sum()
+            self.score_total[group] += scores[rows].sum()
+            self.largest[group] = max(self.largest[group], float(values[rows].max()))
+            self.largest_excess[group] = max(self.largest_excess[group], float(excess[rows].max()))
+        attached = {}
+        if self.labels is not None and block.labels is not None:
+            names = np.array([self.labels[name] for name in block.labels.names], dtype=np.int32)
+            attached["label"] = names[block.labels.codes]
+        # a weight too small to have a share of the total counts as none
+        weights = np.where(shares > 0, block.weights, 0.0)
+        self.pool.update(block.start, scores, weights, groups, **attached)
+
+    def merge(self, other: Scores) -> None:
+        self.total += other.total
+        self.score_total += other.score_total
+        self.largest = np.maximum(self.largest, other.largest)
+        self.largest_excess = np.maximum(self.largest_excess, other.largest_excess)
+        self.pool.merge(other.pool)
+
+    @property
+    def uniform_factor(self) -> float:
+        """As :func:`uniform_factor`, of the group where it is largest."""
+        used = self.score_total > 0
+        return float(np.max(self.largest_excess[used] / self.score_total[used]))

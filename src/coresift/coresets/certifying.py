@@ -14,8 +14,8 @@ from .._validation import LARGEST_RATIO, check_choice, check_features, check_pos
 from ..core.certificate import Certificate, certify_exact, certify_sampled
 from ..core.points import Matrix, Points
 from ..rows.rows import Rows
-from .budget import parse_bytes
 from .fitting import BoundSpec, array_runner, geometry_of
+from .options import parse_bytes
 from .values import LOSSES, QueryBall
 
 if TYPE_CHECKING:

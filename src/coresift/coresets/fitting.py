@@ -13,12 +13,14 @@ import numpy as np
 from .._errors import InvalidInputError
 from .._progress import Progress
 from .._validation import LARGEST_MAGNITUDE, LARGEST_RATIO
+from ..core.bound import SensitivityBound
 from ..core.points import Matrix, squared_norms
 from ..rows.arrays import ArrayRows
 from ..rows.engines import Engine, OnRows, Pass, SerialEngine, run_pass
 from ..rows.rows import Block, Rows
 from .bounds import (
     ClosedForm,
+    Collected,
     GaussianCells,
     GaussianExact,
     GroupCells,
@@ -26,13 +28,7 @@ from .bounds import (
     LaplacianExact,
     RowBound,
 )
-from .geometry import (
-    MEDIAN_SAMPLE,
-    Geometry,
-    cell_centers,
-    cells_sample_size,
-    median_distance,
-)
+from .geometry import MEDIAN_SAMPLE, Geometry, cell_centers, median_distance
 from .survey import LARGEST_SHIFT, Extent, Reach, Survey
 from .values import QueryBall
 
@@ -41,6 +37,7 @@ OnPass = Callable[[str, int], OnRows]
 """Told the name of a pass and its rows when it begins; returns what is told of finished rows."""
 
 _SAMPLES_PER_CLASS = 4
+_ROWS_PER_CELL = 40  # k-means centres are means of about this many rows: enough, since any partition is valid
 _NEGLIGIBLE = 1e-3  # squared length of a mean that is as good as zero, in squared spreads
 _NEAR_ONE = 1.1  # a total cannot fall below 1: above this there is something to gain
 _CHEAP = {"exact": 2e10, "cells": 2e11}  # operations: a second, and some ten seconds, on one core
@@ -147,13 +144,8 @@ def survey_rows(runner: Runner, samples: dict[str, tuple[int, int]], by_label: b
         return found
     extent = runner.run("extent", Extent(rows.d))
     all_equal = np.array_equal(extent.low, extent.high)
-    again = Survey(
-        extent.low.astype(np.float64) if all_equal else near,
-        samples,
-        by_label,
-        unit=extent.unit,
-        all_equal=all_equal,
-    )
+    near = extent.low.astype(np.float64) if all_equal else near
+    again = Survey(near, samples, by_label, unit=extent.unit, all_equal=all_equal)
     return runner.run("survey again", again)
 
 
@@ -167,17 +159,16 @@ def _peek(rows: Rows) -> tuple[np.ndarray, bool]:
     """The mean of the first block, and whether it is short compared with the block's spread."""
     block = first_block(rows)
     X = block.X[block.weights > 0] if (block.weights > 0).any() else block.X
-    if not isinstance(X, np.ndarray):
-        with np.errstate(over="ignore", invalid="ignore"):
-            mean = np.asarray(X.mean(axis=0, dtype=np.float64)).ravel()
-        return np.where(np.abs(mean) <= LARGEST_MAGNITUDE, mean, 0.0), True
     with np.errstate(over="ignore", invalid="ignore"):
-        # by differences from the first row: of equal rows the mean is that row to the last digit
-        first = X[0].astype(np.float64)
-        mean = first + (X - first).mean(axis=0)
-        mean = np.where(
-            np.abs(mean) <= LARGEST_MAGNITUDE, mean, 0.0
-        )  # the survey will name what is not finite
+        if isinstance(X, np.ndarray):
+            # by differences from the first row: of equal rows the mean is that row to the last digit
+            first = X[0].astype(np.float64)
+            mean = first + (X - first).mean(axis=0)
+        else:
+            mean = np.asarray(X.mean(axis=0, dtype=np.float64)).ravel()
+        mean = np.where(np.abs(mean) <= LARGEST_MAGNITUDE, mean, 0.0)  # the survey names what is not finite
+        if not isinstance(X, np.ndarray):
+            return mean, True
         spread, length = float(squared_norms(X - mean).max()), float(mean @ mean)
     if length <= _NEGLIGIBLE * spread:
         mean = np.zeros(len(mean))  # as good a guess, and nothing is to be subtracted
@@ -199,7 +190,7 @@ def prepare(
     if the bound needs none.
     """
     rows, samples = runner.rows, {} if ball is not None else _median_sample(spec, rng)
-    size = cells_sample_size(spec.n_cells) * (_SAMPLES_PER_CLASS if per_class else 1)
+    size = max(_ROWS_PER_CELL * spec.n_cells, MEDIAN_SAMPLE) * (_SAMPLES_PER_CLASS if per_class else 1)
     seed = int(rng.integers(2**63))
     if is_sampled or spec.bound in ("auto", "cells"):
         samples["cells"] = (seed, size)
@@ -208,6 +199,12 @@ def prepare(
     geometry = find_geometry(runner, spec, survey, order if per_class else None, ball)
     sample = _sample(survey, order if per_class else None)
     return Prepared(geometry, _choose_bound(runner, spec, geometry, sample, rng), sample, order)
+
+
+def bound_of(runner: Runner, spec: BoundSpec, rng: np.random.Generator, ball: QueryBall) -> SensitivityBound:
+    """The bounds of all rows for a given ball."""
+    prepared = prepare(runner, spec, rng, ball=ball)
+    return runner.run("sensitivities", Collected(prepared.bound)).finish()[0]
 
 
 def geometry_of(runner: Runner, spec: BoundSpec, rng: np.random.Generator) -> Geometry:
@@ -248,9 +245,8 @@ def find_geometry(
     length = float(np.linalg.norm(center / unit)) * ratio if center.any() else 0.0
     max_norm = reach / scale
     variances = np.array(moments.variance[arrange])
-    spread = variances > 0  # the ratio may be infinite where nothing is to be scaled
-    variances[spread] *= ratio
-    variances[spread] *= ratio
+    variances[variances > 0] *= ratio  # which may be infinite where nothing is to be scaled
+    variances[variances > 0] *= ratio
     return Geometry(
         center=center,
         scale=scale,
@@ -278,39 +274,31 @@ def _scale(runner: Runner, spec: BoundSpec, survey: Survey, center: np.ndarray, 
             reach = runner.run("farthest row", Reach(center, metric=spec.metric)).distance
         return reach or 1.0  # all rows equal: any unit will do
     if isinstance(spec.bandwidth, str):
-        pool = survey.samples["median"]
-        columns = pool.columns()
-        X = columns["X"][np.isin(columns["row"], pool.draws()[0].indices)]
-        return median_distance(X, center, reach or 1.0, spec.metric)
+        columns, _ = survey.samples["median"].winners()
+        return median_distance(columns["X"], center, reach or 1.0, spec.metric)
     return float(spec.bandwidth)
 
 
 def _sorted_labels(labels: dict[Any, int]) -> dict[Any, int]:
     """Numbers of the labels in ascending order, whatever the order in which they were met."""
-    kinds = {type(name) for name in labels}
-    names = sorted(labels, key=None if len(kinds) == 1 else str)
-    return {name: i for i, name in enumerate(names)}
+    is_mixed = len({type(name) for name in labels}) != 1
+    return {name: i for i, name in enumerate(sorted(labels, key=str if is_mixed else None))}
 
 
 def _renumbered(survey: Survey, order: dict[Any, int]) -> np.ndarray:
     """For each label as numbered by the survey, its number in ``order``."""
-    to = np.empty(len(order), dtype=np.int64)
-    for name, met in survey.labels.items():
-        to[met] = order[name]
-    return to
+    return np.array([order[name] for name in survey.labels], dtype=np.int64)
 
 
 def _sample(survey: Survey, order: dict[Any, int] | None) -> Sample:
     if "cells" not in survey.samples:
         return Sample(np.zeros((0, len(survey.near))), np.zeros(0), np.zeros(0, dtype=np.int64), np.zeros(0))
-    pool = survey.samples["cells"]
-    columns, draw = pool.columns(), pool.draws()[0]
-    kept = np.isin(columns["row"], draw.indices)
-    weights = columns["weight"][kept]
+    columns, (draw,) = survey.samples["cells"].winners()
+    weights = columns["weight"]
     groups = np.zeros(len(weights), dtype=np.int64)
     if order is not None:
-        groups = _renumbered(survey, order)[columns["code"][kept]]
-    return Sample(columns["X"][kept], weights, groups, draw.weights / weights)
+        groups = _renumbered(survey, order)[columns["code"]]
+    return Sample(columns["X"], weights, groups, draw.weights / weights)
 
 
 def _choose_bound(
@@ -340,11 +328,11 @@ def _choose_bound(
                 return GaussianExact(geometry, radius, everything)
             return LaplacianExact(geometry, spec.metric, everything)
     seed = int(rng.integers(2**31))
-    centers = []
-    for group in range(len(geometry.mass)):
-        X = sample.X[np.flatnonzero(sample.groups == group)]
-        own = cell_centers(X, geometry, spec.n_cells, seed) if X.shape[0] else geometry.offsets[group, None]
-        centers.append(own)
+    members = [sample.X[np.flatnonzero(sample.groups == group)] for group in range(len(geometry.mass))]
+    centers = [
+        cell_centers(X, geometry, spec.n_cells, seed) if X.shape[0] else mean[None]
+        for X, mean in zip(members, geometry.offsets, strict=True)
+    ]
     summaries = [sums.finish() for sums in runner.run("cells", GroupCells(geometry, centers)).sums]
     return GaussianCells(geometry, radius, summaries) if is_gaussian else LaplacianCells(geometry, summaries)
 

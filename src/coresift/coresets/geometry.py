@@ -18,7 +18,6 @@ from ..rows.rows import Block
 from .survey import float_rows
 
 MEDIAN_SAMPLE = 1000
-_ROWS_PER_CELL = 40  # k-means centres are means of about this many rows: enough, since any partition is valid
 
 
 @dataclass(frozen=True)
@@ -36,11 +35,6 @@ class Geometry:
     mass: np.ndarray  # (g,) sums of weights
     offsets: np.ndarray  # (g, d) means, scaled
     variances: np.ndarray  # (g,) scaled
-
-    @property
-    def is_centred(self) -> bool:
-        """Whether there is one group, and the ball is around its mean."""
-        return len(self.mass) == 1 and not self.offsets.any()
 
     def groups(self, block: Block) -> np.ndarray | None:
         """The group of each row of a block; None if there is only one."""
@@ -89,13 +83,11 @@ class Span:
         self.R = np.zeros((0, len(geometry.center)))
 
     def update(self, block: Block) -> None:
-        """Add a block of rows."""
         d = self.R.shape[1]
         for part, rows in self.geometry.points(block.X).blocks(extra_columns=d):
             self.R = stacked_qr([self.R, rows.dense()[block.weights[part] > 0]], d)
 
     def merge(self, other: Span) -> None:
-        """Add the factor of later rows."""
         self.R = stacked_qr([self.R, other.R], self.R.shape[1])
 
     def rank(self) -> int:
@@ -103,11 +95,6 @@ class Span:
         spectrum = np.linalg.svd(self.R, compute_uv=False)
         noise = 1e-13 * np.sqrt(self.R.shape[1]) * spectrum.max(initial=0.0)
         return max(1, int(np.sum(spectrum > noise)))
-
-
-def cells_sample_size(n_cells: int) -> int:
-    """Rows from which the centres of the cells are found."""
-    return max(_ROWS_PER_CELL * n_cells, MEDIAN_SAMPLE)
 
 
 def check_bandwidth(bandwidth: Any) -> None:

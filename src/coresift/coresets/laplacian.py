@@ -34,7 +34,8 @@ class LaplacianCoreset(SensitivityCoreset):
         As in :class:`RBFCoreset`, whose fitted attributes this estimator has too.
     """
 
-    loss = "laplacian"
+    loss, bounds = "laplacian", ("auto", "exact", "cells", "paper")
+    metric: Any
 
     def __init__(
         self,
@@ -47,13 +48,7 @@ class LaplacianCoreset(SensitivityCoreset):
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
-        self.metric = metric
-        self.bandwidth = bandwidth
-        self.bound = bound
-        self.n_cells = n_cells
-        self.max_exact = max_exact
-        self.random_state = random_state
-        self.verbose = verbose
+        self._set_parameters(locals())
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -61,11 +56,9 @@ class LaplacianCoreset(SensitivityCoreset):
         return tags
 
     def spec(self) -> BoundSpec:
-        """The parameters of the bound."""
         return replace(super().spec(), metric=self.metric)
 
     def check_parameters(self) -> None:
-        """Refuse parameters that are wrong whatever the data."""
         super().check_parameters()
         if not callable(self.metric) and self.metric not in _METRICS:
             raise InvalidInputError(
@@ -75,9 +68,6 @@ class LaplacianCoreset(SensitivityCoreset):
             raise InvalidInputError(
                 f"bound = {self.bound!r} needs metric='euclidean'; with metric = {self.metric!r} use bound='exact'."
             )
-
-    def _bounds(self) -> tuple[str, ...]:
-        return ("auto", "exact", "cells", "paper")
 
     def _ball(self) -> QueryBall | None:
         if self.metric != "euclidean":

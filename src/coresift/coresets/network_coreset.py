@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import reduce
 from typing import Any, Self
@@ -22,30 +21,22 @@ from .._validation import (
     check_probability,
     check_targets,
 )
-from ..core.bound import SensitivityBound
+from ..core.bound import SensitivityBound, log_shares
 from ..core.network import network_sums
 from ..core.network_audit import NetworkAudit, worst_network
-from ..core.points import Matrix, Points, squared_norms
+from ..core.points import Matrix, squared_norms
 from ..core.sizes import covering, paper_formula, vc
 from ..rows.arrays import ArrayRows
 from .base import LOADED_BYTES, Fit
 from .coreset import Coreset
-from .fitting import Runner, geometry_of
+from .fitting import Runner, bound_of, geometry_of
 from .geometry import Geometry
-from .network_families import (
-    ROOT,
-    FamilyBound,
-    larger,
-    signed_shares,
-    single_query,
-    target_shares,
-)
 from .network_results import NetworkComparison, SignedCoreset, compared
 from .rbf import RBFCoreset
-from .scores import bound_of
 from .values import Guarantee, QueryBall
 
 CONSTRUCTIONS = ("whole-loss", "paper")
+_ROOT = float(np.sqrt(2.0))
 _ON_THE_BALL = 1e-9  # a centre may be outside by rounding
 
 
@@ -92,6 +83,8 @@ class RBFNetworkCoreset(RBFCoreset):
     True
     """
 
+    construction: str
+
     def __init__(
         self,
         radius: float = 1.0,
@@ -104,16 +97,7 @@ class RBFNetworkCoreset(RBFCoreset):
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
-        super().__init__(
-            radius,
-            bandwidth=bandwidth,
-            bound=bound,
-            n_cells=n_cells,
-            max_exact=max_exact,
-            random_state=random_state,
-            verbose=verbose,
-        )
-        self.construction = construction
+        self._set_parameters(locals())
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Bound the sensitivity of every row in every family.
@@ -170,7 +154,8 @@ class RBFNetworkCoreset(RBFCoreset):
             with probability ``1 - delta``, which exists for ``method="iid"`` and enough draws.
         """
         merged = self._merged(core)
-        with self._everything("loss_error") as (points, weights, targets):
+        with self._loaded("loss_error") as (points, shares):
+            weights, targets = shares * self._input_weight, self._targets
             network_centers, outputs = self._checked_network(centers, alphas, targets.shape[1])
             eps = self.guaranteed_error(merged, delta=delta) if eps is None else check_positive(eps, "eps")
             truth = network_sums(points, weights, targets, network_centers)
@@ -218,11 +203,11 @@ class RBFNetworkCoreset(RBFCoreset):
         of random networks and of networks at the worst single query.
         """
         merged = self._merged(core)
-        with self._everything("audit") as (points, weights, targets):
+        with self._loaded("audit") as (points, shares):
             return worst_network(
                 points,
-                weights,
-                targets,
+                shares * self._input_weight,
+                self._targets,
                 merged.indices,
                 merged.weights,
                 self.radius_,
@@ -239,7 +224,6 @@ class RBFNetworkCoreset(RBFCoreset):
         return tags
 
     def check_parameters(self) -> None:
-        """Refuse parameters that are wrong whatever the data."""
         super().check_parameters()
         check_choice(self.construction, "construction", CONSTRUCTIONS)
 
@@ -271,20 +255,19 @@ class RBFNetworkCoreset(RBFCoreset):
             # at least one: the square term's, or one of the signs
             families = list(self._families(everything.X, shares, targets, geometry, rng))
         totals = {name: float(bound.values.sum()) for name, bound in families}
-        bound = FamilyBound(**vars(reduce(larger, (bound for _, bound in families))), totals=totals)
+        bound = reduce(_larger, (bound for _, bound in families))
         floor, carried = shares, weights
         if self.construction == "paper":
             column = targets[:, 0]
-            parts = [signed_shares(shares, part) for part in (column, -column)]
+            parts = [_family(shares, np.maximum(part, 0.0)) for part in (column, -column)]
             floor = np.sum([part for part in parts if part is not None], axis=0)
             carried = weights * np.abs(column)
-        return Fit(geometry, bound, weights, floor, carried, targets=targets)
+        return Fit(geometry, bound, weights, floor, carried, targets=targets, totals=totals)
 
     def _record(self, fit: Fit) -> None:
-        assert isinstance(fit.bound, FamilyBound)
         assert fit.targets is not None
-        self.family_totals_ = fit.bound.totals
-        self._targets = fit.targets
+        assert fit.totals is not None
+        self.family_totals_, self._targets = fit.totals, fit.targets
         # a pair is split by the sign of the targets, by a copy of this estimator too, which has no other data
         self._column = fit.targets[:, 0] if self.construction == "paper" else None
         if self._column is not None:
@@ -309,22 +292,24 @@ class RBFNetworkCoreset(RBFCoreset):
             )
 
         is_whole = self.construction == "whole-loss"
-        of_targets = target_shares(shares, targets)
+        sizes = np.sqrt(squared_norms(targets / (np.abs(targets).max() or 1.0)))
+        of_targets = _family(shares, sizes, power=2)
         if is_whole and of_targets is not None:
-            yield "targets", single_query(of_targets)
+            note = "One sum: the sensitivities are the shares."
+            yield "targets", SensitivityBound(log_shares(of_targets), "exact", True, note)
         for k, column in enumerate(targets.T):
             for name, part in (("positive", column), ("negative", -column)):
-                signed = signed_shares(shares, part)
+                signed = _family(shares, np.maximum(part, 0.0))
                 if signed is not None:
                     yield f"{name}[{k}]", bounded(signed)
         if is_whole:
             # the kernel of bandwidth 1/sqrt 2: every length is sqrt 2 times as many bandwidths
-            yield "square", bounded(shares, ROOT)
+            yield "square", bounded(shares, _ROOT)
 
     def _ball_sizes(self, t: float, dimension: int, eps: float, delta: float) -> dict[str, float]:
         # A union over the families; that of the square term has the widest ball, sqrt 2 R, and the farthest points.
         each = delta / len(self.family_totals_)
-        factor = ROOT if self.construction == "whole-loss" else 1.0
+        factor = _ROOT if self.construction == "whole-loss" else 1.0
         radius, max_norm = factor * self.radius_, factor * self._geometry.max_norm
         return {
             "covering": covering(t, dimension, radius, max_norm, eps, each),
@@ -349,10 +334,9 @@ class RBFNetworkCoreset(RBFCoreset):
 
     def _merged(self, coreset: Any) -> Coreset:
         check_is_fitted(self, "sensitivities_")
+        coreset = getattr(self, "coreset_", None) if coreset is None else coreset
         if coreset is None:
-            coreset = getattr(self, "coreset_", None)
-            if coreset is None:
-                raise InvalidInputError("there is no coreset yet: call sample(), or pass one.")
+            raise InvalidInputError("there is no coreset yet: call sample(), or pass one.")
         if isinstance(coreset, SignedCoreset):
             coreset = coreset.merged()
         if not isinstance(coreset, Coreset):
@@ -362,11 +346,6 @@ class RBFNetworkCoreset(RBFCoreset):
                 f"the coreset was drawn from {coreset.n_samples} rows, the estimator fitted on {self._table.n_samples}."
             )
         return coreset
-
-    @contextmanager
-    def _everything(self, what: str) -> Iterator[tuple[Points, np.ndarray, np.ndarray]]:
-        with self._loaded(what) as (points, shares):
-            yield points, shares * self._input_weight, self._targets
 
     def _checked_network(self, centers: Any, alphas: Any, n_outputs: int) -> tuple[np.ndarray, np.ndarray]:
         """Centres in scaled coordinates and outputs (L, K)."""
@@ -388,3 +367,26 @@ class RBFNetworkCoreset(RBFCoreset):
                 f"centers has a row {farthest:.4g} bandwidths from the mean; radius = {self.radius_} is the limit."
             )
         return scaled, outputs
+
+
+def _family(shares: np.ndarray, sizes: np.ndarray, power: int = 1) -> np.ndarray | None:
+    """Shares of the weights times a power of ``sizes``; None if no row of positive weight has a size above 0."""
+    peak = sizes.max(where=shares > 0, initial=0.0)
+    if peak == 0.0:
+        return None
+    mass = shares * (sizes / peak) ** power  # products of small numbers must not vanish
+    return mass / mass.sum()
+
+
+def _larger(a: SensitivityBound, b: SensitivityBound) -> SensitivityBound:
+    """The larger of two bounds for each row, and what is known of both."""
+    take = b.log_values > a.log_values
+    gaps = [np.zeros(len(take)) if bound.gap is None else bound.gap for bound in (a, b)]
+    worst = a if not a.is_certified else b
+    return SensitivityBound(
+        np.where(take, b.log_values, a.log_values),
+        b.name,
+        a.is_certified and b.is_certified,
+        worst.note,
+        None if a.gap is None and b.gap is None else np.where(take, gaps[1], gaps[0]),
+    )

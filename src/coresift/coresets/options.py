@@ -1,8 +1,10 @@
-"""The options of a selection: one object for the Python function, the command and its TOML file."""
+"""The options of a selection, one object for the Python function, the command and its TOML file; budgets as text."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from .._errors import InvalidInputError
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
 # Everything but this module is imported where it is used, so that the help of a command is quick.
 
 METHODS = ("keys", "systematic", "iid")
+_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 BOUNDS = ("auto", "closed-form", "cells", "exact", "paper", "lemma")
 
 
@@ -59,7 +62,6 @@ class SelectOptions:
 
     def __post_init__(self) -> None:
         from .._validation import check_choice, check_count, check_probability
-        from .budget import parse_bytes
 
         check_choice(self.loss, "loss", ("gaussian", "laplacian"))
         check_choice(self.engine, "engine", ("local", "ray"))
@@ -94,19 +96,13 @@ class SelectOptions:
 
     def estimator(self) -> RBFCoreset | LaplacianCoreset:
         """The estimator of these options."""
-        shared: dict[str, Any] = {
-            "bandwidth": self.bandwidth,
-            "bound": self.bound,
-            "n_cells": self.n_cells,
-            "random_state": self.seed,
-        }
-        if self.loss == "laplacian":
-            from .laplacian import LaplacianCoreset
-
-            return LaplacianCoreset(**shared)
+        from .laplacian import LaplacianCoreset
         from .rbf import RBFCoreset
 
-        return RBFCoreset(radius=self.radius, **shared)
+        made = LaplacianCoreset() if self.loss == "laplacian" else RBFCoreset(self.radius)
+        return made.set_params(
+            bandwidth=self.bandwidth, bound=self.bound, n_cells=self.n_cells, random_state=self.seed
+        )
 
 
 def _bandwidth(given: Any) -> Any:
@@ -121,3 +117,45 @@ def _bandwidth(given: Any) -> Any:
         raise InvalidInputError(
             f"bandwidth = {given!r} is neither 'median', 'none' nor a number above 0."
         ) from None
+
+
+def parse_budget(budget: Any, n_rows: int) -> int:
+    """A number of rows from ``"5%"``, ``"0.05"``, ``"1000"``, or a number."""
+    from .._validation import check_budget
+
+    if isinstance(budget, str):
+        text = budget.strip().replace("_", "")
+        if re.fullmatch(r"[+-]?[1-9]\d{0,2}(,\d{3})+", text):  # 1,000,000; elsewhere a comma may mean a point
+            text = text.replace(",", "")
+        try:
+            budget = int(text) if re.fullmatch(r"[+-]?\d+", text) else _share(text)
+        except (ValueError, ArithmeticError):
+            raise InvalidInputError(
+                f"budget = {budget!r} must be a number of rows, a fraction such as 0.05 or a percentage such as 5%."
+            ) from None
+    return check_budget(budget, n_rows, "budget")
+
+
+def parse_shares(text: str) -> list[float]:
+    """Shares from ``"1%,3%"`` or ``"0.01,0.03"``."""
+    shares = []
+    for word in filter(None, (word.strip() for word in text.split(","))):
+        try:
+            shares.append(_share(word))
+        except (ValueError, ArithmeticError):
+            raise InvalidInputError(f"budget {word!r} is no share; write 1%,3% or 0.01,0.03.") from None
+    return shares
+
+
+def _share(text: str) -> float:
+    """0.7% is the float 0.007, which 0.7 / 100 is not: a run of a table is known by its budget."""
+    return float(Decimal(text[:-1]) / 100) if text.endswith("%") else float(text)
+
+
+def parse_bytes(text: Any, name: str) -> float:
+    """A number of bytes from ``"2GB"``, ``"500M"``, or a number."""
+    found = re.fullmatch(r"\s*([0-9]+\.?[0-9]*|\.[0-9]+)\s*([kmgt]?)i?b?\s*", str(text).lower())
+    value = float(found[1]) * _UNITS[found[2]] if found else 0.0
+    if value <= 0:
+        raise InvalidInputError(f"{name} = {text!r} must be a size such as 500MB or 4GB.")
+    return value

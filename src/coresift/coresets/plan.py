@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from .._errors import InvalidInputError
 from ..rows.rows import BLOCK_BYTES, READ_BYTES, Rows
 from .fitting import cheapest, check_exact, first_block, operations
-from .options import SelectOptions
+from .options import SelectOptions, parse_budget
 
 _MOST_NAMES = 8  # that are printed
 _PROCESS_BYTES = 190e6  # an interpreter with NumPy, SciPy, scikit-learn and PyArrow
@@ -83,8 +83,12 @@ def _shortened(names: Sequence[str]) -> str:
     return f"{', '.join(names[: _MOST_NAMES - 2])} ... {names[-1]} ({len(names):,})"
 
 
-def make_plan(rows: Rows, options: SelectOptions) -> Plan:
-    """The passes of a selection, its memory and its time; refuse what needs too much of either."""
+def plan(rows: Rows, options: SelectOptions) -> Plan:
+    """What a selection will do, before it is done; refuse what cannot be done with these rows, or in this memory."""
+    if options.per_class and not rows.has_labels:
+        raise InvalidInputError("per_class needs labels: pass labels, or label, the name of their column.")
+    if options.budget is not None:
+        options = replace(options, budget=parse_budget(options.budget, rows.n))
     n, d = rows.n, rows.d
     spec = options.estimator().spec()
     # whether the closed form leaves something to gain is found out by the survey

@@ -12,6 +12,7 @@ from ..core.certificate import log_floor
 from ..core.sizes import covering, dimension_free, paper_formula, vc
 from .base import LOADED_BYTES, SensitivityCoreset
 from .fitting import BoundSpec
+from .options import BOUNDS
 from .values import QueryBall
 
 
@@ -80,7 +81,8 @@ class RBFCoreset(SensitivityCoreset):
     (180, 64)
     """
 
-    loss = "gaussian"
+    loss, bounds = "gaussian", BOUNDS
+    radius: float
 
     def __init__(
         self,
@@ -93,25 +95,14 @@ class RBFCoreset(SensitivityCoreset):
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
-        self.radius = radius
-        self.bandwidth = bandwidth
-        self.bound = bound
-        self.n_cells = n_cells
-        self.max_exact = max_exact
-        self.random_state = random_state
-        self.verbose = verbose
+        self._set_parameters(locals())
 
     def spec(self) -> BoundSpec:
-        """The parameters of the bound."""
         return replace(super().spec(), radius=float(self.radius))
 
     def check_parameters(self) -> None:
-        """Refuse parameters that are wrong whatever the data."""
         check_positive(self.radius, "radius", at_most=LARGEST_RATIO)
         super().check_parameters()
-
-    def _bounds(self) -> tuple[str, ...]:
-        return ("auto", "closed-form", "cells", "exact", "paper", "lemma")
 
     def _ball(self) -> QueryBall | None:
         return QueryBall("gaussian", self.center_, self.scale_, self.radius_)

@@ -17,6 +17,7 @@ from .._errors import InvalidInputError
 from .._npz import naming, open_arrays
 from ..rows.rows import Rows
 from ..rows.tables import CsvRows, ParquetRows, need_pyarrow
+from .bounds import AS_GOOD, uniform_in_words
 from .coreset import Coreset
 from .files import header_text, parquet_metadata, write_coreset, write_whole
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from .options import SelectOptions
 
 SUFFIXES = (".parquet", ".npz")
-_AS_GOOD = 1.5
 _NOTHING_PROVED = "nothing is proved for this draw; coresift certify says more."
 _NOTABLE = 0.02  # of the total weight
 _ROW_BYTES = 64  # of a chosen row in the output, at most
@@ -50,7 +50,7 @@ class Report:
     @property
     def uniform_is_as_good(self) -> bool:
         """Whether plain sampling needs hardly more rows."""
-        return self.uniform_factor <= _AS_GOOD
+        return self.uniform_factor <= AS_GOOD
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Selection:
     """Chosen rows with their weights, what is known of them, and how to repeat the choice."""
 
     coreset: Coreset
-    source: Rows
+    rows: Rows
     labels: list[Any] | None
     """Labels of the chosen rows, where a column of labels was named."""
     report: Report
@@ -78,15 +78,7 @@ class Selection:
                 f"Found: relative error {report.worst_error_found:.3g} at the worst of {report.n_queries} random "
                 f"queries, {report.mean_error_found:.3g} on average."
             )
-        if report.uniform_is_as_good:
-            text.append(
-                f"Uniform sampling is as good here: it needs at most {report.uniform_factor:.2f} times as many rows."
-            )
-        else:
-            text.append(
-                f"Uniform sampling may need up to {report.uniform_factor:.3g} times as many rows for the same "
-                "guarantee."
-            )
+        text.append(uniform_in_words(report.uniform_factor))
         share = float(core.weights.sum()) / core.total_weight if core.total_weight else 1.0
         if abs(share - 1.0) > _NOTABLE:
             text.append(
@@ -113,7 +105,7 @@ class Selection:
 
     def columns(self) -> dict[str, Any]:
         """What is written beside row and weight: the file of each row, and its label."""
-        files = np.array(self.source.files, dtype=object)[self.source.file_of(self.coreset.indices)]
+        files = np.array(self.rows.files, dtype=object)[self.rows.file_of(self.coreset.indices)]
         beside: dict[str, Any] = {"file": files.astype(str)}
         if self.labels is not None:
             beside["label"] = np.array(self.labels)
@@ -128,15 +120,15 @@ class Selection:
         target = Path(path)
         check_output(target, n_rows=self.coreset.size)
         core = self.coreset
-        if not materialize:
-            write_coreset(target, core.as_dict(), core.indices, core.weights, self.columns(), self.run)
-        elif target.suffix.lower() == ".npz":
-            columns = {**self.columns(), "X": self.source.take(core.indices).X}
-            write_coreset(target, core.as_dict(), core.indices, core.weights, columns, self.run)
-        else:
+        if materialize and target.suffix.lower() == ".parquet":
             header = header_text(core.as_dict(), core.indices, core.weights)
             metadata = parquet_metadata(header, json.dumps(self.run, allow_nan=False))
             write_whole(target, lambda file: _write_rows(file, self, metadata))
+            return
+        columns = self.columns()
+        if materialize:
+            columns["X"] = self.rows.take(core.indices).X
+        write_coreset(target, core.as_dict(), core.indices, core.weights, columns, self.run)
 
 
 def check_output(path: Path, *, n_rows: int = 0) -> None:
@@ -164,34 +156,30 @@ def check_output(path: Path, *, n_rows: int = 0) -> None:
         )
 
 
-def run_record(source: Rows, options: SelectOptions) -> dict[str, Any]:
+def run_record(rows: Rows, options: SelectOptions) -> dict[str, Any]:
     """What repeats the run."""
     from .. import __version__  # known once the package is imported
 
     made = asdict(options)
-    made["bandwidth"] = (
-        options.bandwidth if isinstance(options.bandwidth, str | None) else float(options.bandwidth)
-    )
+    if not isinstance(options.bandwidth, str | None):
+        made["bandwidth"] = float(options.bandwidth)  # of NumPy, perhaps
+    for name in ("workers", "engine", "max_memory"):
+        del made[name]
+    features = {}
+    if isinstance(rows, ParquetRows | CsvRows):
+        # the columns that were used, also where they were not named: who reads the table again takes these
+        used, is_embedded = list(rows.columns.features), rows.columns.width is not None
+        features = {"columns": None if is_embedded else used, "embedding": used[0] if is_embedded else None}
     return {
         "version": __version__,
-        "input": source.name,
-        "files": len(source.files),
-        "rows": source.n,
-        "n_columns": source.d,
-        **source.opened_with,
-        **_features(source),
-        **{name: value for name, value in made.items() if name not in ("workers", "engine", "max_memory")},
+        "input": rows.name,
+        "files": len(rows.files),
+        "rows": rows.n,
+        "n_columns": rows.d,
+        **rows.opened_with,
+        **features,
+        **made,
     }
-
-
-def _features(source: Rows) -> dict[str, Any]:
-    """The columns of a table that were used, also where they were not named: who reads the table again takes these."""
-    if not isinstance(source, ParquetRows | CsvRows):
-        return {}
-    features = list(source.columns.features)
-    if source.columns.width is None:
-        return {"columns": features, "embedding": None}
-    return {"columns": None, "embedding": features[0]}
 
 
 def load_run(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -216,18 +204,15 @@ def _tables(selection: Selection) -> Iterator[tuple[slice, Any]]:
     """The chosen rows as Arrow tables: all columns of Parquet files, else the features."""
     import pyarrow as pa
 
-    source, rows = selection.source, selection.coreset.indices
-    if isinstance(source, ParquetRows):
-        for piece in source.pieces:
-            first, last = np.searchsorted(rows, (piece.start, piece.start + piece.n_rows))
-            if first < last:
-                yield (
-                    slice(int(first), int(last)),
-                    source.read_group(piece).take(pa.array(rows[first:last] - piece.start)),
-                )
+    rows, chosen = selection.rows, selection.coreset.indices
+    if isinstance(rows, ParquetRows):
+        for piece in rows.pieces:
+            part = slice(*np.searchsorted(chosen, (piece.start, piece.start + piece.n_rows)))
+            if part.start < part.stop:
+                yield part, rows.read_group(piece).take(pa.array(chosen[part] - piece.start))
         return
-    names = source.names or [f"x{i}" for i in range(source.d)]
-    X = source.take(rows).X
+    names = rows.names or [f"x{i}" for i in range(rows.d)]
+    X = rows.take(chosen).X
     yield slice(None), pa.table({name: np.ascontiguousarray(X[:, i]) for i, name in enumerate(names)})
 
 

@@ -11,32 +11,23 @@ import numpy as np
 from .._errors import InvalidInputError
 from .._progress import Progress, logger
 from ..core.budgets import class_budgets
+from ..core.points import squared_norms
 from ..rows.engines import open_engine
 from ..rows.opening import open_rows
-from ..rows.rows import Rows
+from ..rows.rows import Block
 from .base import children
-from .budget import parse_budget
-from .check import QuerySums, random_queries
+from .bounds import Scores, draw_scores, log_unit_of
 from .coreset import Coreset
-from .fitting import OnPass, Prepared, Runner, prepare
-from .keys import KeyPool, guess_bars
+from .fitting import OnPass, Prepared, Runner, Sample, prepare
+from .geometry import Geometry
 from .options import SelectOptions
-from .plan import Plan, make_plan
+from .plan import Plan, plan
 from .result import Report, Selection, run_record
-from .scores import Scores, draw_scores, log_unit_of
+from .survey import KeyPool, guess_bars
 from .values import Guarantee, QueryBall
 
-_SOURCE = (
-    "sample_weight",
-    "labels",
-    "columns",
-    "embedding",
-    "label",
-    "weight",
-    "filesystem",
-    "image_size",
-)
 _QUERIES = 1  # keeps the stream of the queries apart from others of the same seed
+_SAFE_EXPONENT = 600.0
 
 
 def select(
@@ -118,28 +109,21 @@ def select(
     >>> select(X, "5%", bandwidth=3.0).coreset.size
     100
     """
-    given = locals()
-    options = SelectOptions(**{option.name: given[option.name] for option in fields(SelectOptions)})
-    rows = open_rows(data, **{name: given[name] for name in _SOURCE})
-    return run(plan(rows, options), on_pass=on_pass)
-
-
-def plan(rows: Rows, options: SelectOptions) -> Plan:
-    """What a selection will do, before it is done; refuse what cannot be done with these rows."""
-    if options.per_class and not rows.has_labels:
-        raise InvalidInputError("per_class needs labels: pass labels, or label, the name of their column.")
-    if options.budget is not None:
-        options = replace(options, budget=parse_budget(options.budget, rows.n))
-    return make_plan(rows, options)
+    given = dict(locals())
+    del given["data"], given["on_pass"]
+    options = SelectOptions(**{option.name: given.pop(option.name) for option in fields(SelectOptions)})
+    return run(plan(open_rows(data, **given), options), on_pass=on_pass)
 
 
 class _Drawn(NamedTuple):
-    """A draw, its figures, and what was found on the way."""
+    """A draw, and what was found on the way."""
 
     core: Coreset
-    report: Report
     prepared: Prepared
+    largest: float  # sensitivity
+    uniform_factor: float
     labels: np.ndarray | None = None  # numbers of the labels of the chosen rows, if they were kept
+    class_sizes: dict[str, int] | None = None
 
 
 def run(made: Plan, *, on_pass: OnPass | None = None) -> Selection:
@@ -147,18 +131,30 @@ def run(made: Plan, *, on_pass: OnPass | None = None) -> Selection:
     rows, options = made.rows, made.options
     with open_engine(options.engine, rows, options.workers) as engine:
         runner = Runner(rows, engine, on_pass or Progress)
-        core, report, prepared, codes = (_by_keys if options.method == "keys" else _by_table)(runner, options)
-        if options.n_queries:
-            report = _with_errors(report, core, prepared, runner, options)
+        drawn = (_by_keys if options.method == "keys" else _by_table)(runner, options)
+        errors = _errors(runner, options, drawn) if options.n_queries else np.zeros(0)
+    core, names, codes = drawn.core, drawn.prepared.labels, drawn.labels
     labels = None
-    if prepared.labels is not None:
-        names = list(prepared.labels)
-        if codes is None:
-            own = rows.take(core.indices).labels
-            assert own is not None
-            names, codes = own.names, own.codes
-        labels = [names[code] for code in codes]
-    report = replace(report, seconds=dict(runner.seconds))
+    if names is not None and codes is not None:
+        labels = [list(names)[code] for code in codes]
+    elif names is not None:
+        own = rows.take(core.indices).labels
+        assert own is not None
+        labels = [own.names[code] for code in own.codes]
+    total = core.total_sensitivity
+    assert total is not None
+    report = Report(
+        total_sensitivity=total,
+        spread=drawn.largest * rows.n / total,
+        uniform_factor=drawn.uniform_factor,
+        bound_note=drawn.prepared.bound.note,
+        is_certified=drawn.prepared.bound.is_certified,
+        n_queries=len(errors),
+        worst_error_found=float(errors.max()) if len(errors) else None,
+        mean_error_found=float(errors.mean()) if len(errors) else None,
+        class_sizes=drawn.class_sizes,
+        seconds=dict(runner.seconds),
+    )
     return Selection(core, rows, labels, report, run_record(rows, options))
 
 
@@ -175,46 +171,35 @@ def _by_keys(runner: Runner, options: SelectOptions) -> _Drawn:
     log_unit = log_unit_of(log_values)
     shares = sample.weights / geometry.mass[sample.groups]
     bars = guess_bars(draw_scores(log_values, shares, log_unit), sample.inverse_rates, sizes, sample.groups)
-    found = runner.run("draw", Scores(bound, KeyPool(options.seed, sizes, bars), log_unit, prepared.labels))
-    if not found.pool.is_complete():  # the guess was too low: rare, and the result is the same
-        pool = KeyPool(options.seed, sizes)
-        found = runner.run("draw again", Scores(bound, pool, log_unit, prepared.labels))
-    draws = found.pool.draws()
+    for what, bar in (("draw", bars), ("draw again", None)):
+        pool = KeyPool(options.seed, sizes, bar)
+        found = runner.run(what, Scores(bound, pool, log_unit, prepared.labels))
+        if found.pool.is_complete():  # else the guess was too low: rare, and the result is the same
+            break
+    columns, draws = found.pool.winners()
     if options.normalize:
         totals = zip(draws, geometry.mass, strict=True)
         draws = [d._replace(weights=d.weights * (mass / (d.weights.sum() or 1.0))) for d, mass in totals]
     indices = np.concatenate([draw.indices for draw in draws])
     order = np.argsort(indices)
-    total = float(found.total.sum())
     core = Coreset(
         indices[order],
         np.concatenate([draw.weights for draw in draws])[order],
         n_samples=runner.rows.n,
         method="keys",
         seed=options.seed,
-        total_sensitivity=total,
+        total_sensitivity=float(found.total.sum()),
         bound=bound.name,
         ball=QueryBall(options.loss, geometry.center, geometry.scale, spec.radius),
         total_weight=float(geometry.mass.sum()),
         adjustments=("normalized",) if options.normalize else (),
     )
-    columns = found.pool.columns()
-    labels = None
-    if prepared.labels is not None:
-        labels = columns["label"][np.isin(columns["row"], core.indices)]
-    report = Report(
-        total_sensitivity=total,
-        spread=float(found.largest.max() * runner.rows.n / total),
-        uniform_factor=found.uniform_factor,
-        bound_note=bound.note,
-        is_certified=bound.is_certified,
-        class_sizes=_class_sizes(prepared, sizes) if options.per_class else None,
+    class_sizes = None
+    if options.per_class:
+        class_sizes = {str(name): int(size) for name, size in zip(prepared.labels or (), sizes, strict=True)}
+    return _Drawn(
+        core, prepared, float(found.largest.max()), found.uniform_factor, columns.get("label"), class_sizes
     )
-    return _Drawn(core, report, prepared, labels)
-
-
-def _class_sizes(prepared: Prepared, sizes: np.ndarray) -> dict[str, int]:
-    return {str(name): int(size) for name, size in zip(prepared.labels or (), sizes, strict=True)}
 
 
 def _by_table(runner: Runner, options: SelectOptions) -> _Drawn:
@@ -222,7 +207,7 @@ def _by_table(runner: Runner, options: SelectOptions) -> _Drawn:
     estimator = options.estimator()
     prepared = estimator.fit_rows(runner=runner, is_sampled=bool(options.n_queries)).prepared
     assert prepared is not None
-    size, guarantee = options.budget, None
+    size, guarantee = int(options.budget or 0), None
     if options.eps is not None:
         needed = estimator.sample_size(options.eps, delta=options.delta)
         if not needed.is_smaller_than_data:
@@ -232,36 +217,82 @@ def _by_table(runner: Runner, options: SelectOptions) -> _Drawn:
             )
         size, radius = needed.size, estimator.spec().radius
         guarantee = Guarantee("all", options.eps, options.delta, needed.argument, radius, size)
-    core = estimator.sample(
-        int(size or 0), method=str(options.method), random_state=options.seed, normalize=options.normalize
-    )
-    if guarantee is not None:
-        core = replace(core, guarantee=guarantee)
-    values = estimator.sensitivities_
-    report = Report(
-        total_sensitivity=estimator.total_sensitivity_,
-        spread=float(values.max() / values.mean()),
-        uniform_factor=estimator.uniform_factor_,
-        bound_note=estimator.bound_note_,
-        is_certified=estimator.is_certified_,
-    )
-    return _Drawn(core, report, prepared)
+    method, seed = str(options.method), options.seed
+    core = estimator.sample(size, method=method, random_state=seed, normalize=options.normalize)
+    core = replace(core, guarantee=guarantee or core.guarantee)
+    return _Drawn(core, prepared, float(estimator.sensitivities_.max()), estimator.uniform_factor_)
 
 
-def _with_errors(
-    report: Report, core: Coreset, prepared: Prepared, runner: Runner, options: SelectOptions
-) -> Report:
+def _errors(runner: Runner, options: SelectOptions, drawn: _Drawn) -> np.ndarray:
+    """Relative errors at random queries; none if the sums there are too small."""
+    geometry, radius = drawn.prepared.geometry, options.estimator().spec().radius
     rng = np.random.default_rng([options.seed, _QUERIES])
-    radius = options.estimator().spec().radius
-    queries = random_queries(prepared.geometry, prepared.sample, radius, options.n_queries, rng)
-    sums = QuerySums(prepared.geometry, options.loss, queries, core.indices, core.weights)
-    if not sums.is_safe:
+    queries = _random_queries(geometry, drawn.prepared.sample, radius, options.n_queries, rng)
+    sums = QuerySums(geometry, options.loss, queries, drawn.core.indices, drawn.core.weights)
+    if not sums.floor.max() < _SAFE_EXPONENT:
         logger.warning("sums at random queries are too small to be compared: no error is found or stated")
-        return report
-    errors = runner.run("check", sums).errors()
-    return replace(
-        report,
-        n_queries=len(errors),
-        worst_error_found=float(errors.max()),
-        mean_error_found=float(errors.mean()),
-    )
+        return np.zeros(0)
+    return runner.run("check", sums).errors()
+
+
+class QuerySums:
+    """Sums of the loss at some queries, over all rows and over the chosen ones with their weights.
+
+    Exponents are taken relative to Jensen's lower bound on the sum at each query, so that the sums over all rows are at
+    least their mass and nothing underflows.
+    """
+
+    def __init__(
+        self, geometry: Geometry, loss: str, queries: np.ndarray, rows: np.ndarray, weights: np.ndarray
+    ) -> None:
+        self.geometry, self.loss, self.queries = geometry, loss, queries
+        self.rows, self.weights = rows, weights
+        mass = geometry.mass / geometry.mass.sum()
+        # mean square distance of the rows from a query: V + |x - mu|^2, over all groups
+        spread = squared_norms(geometry.offsets) + geometry.variances
+        squares = mass @ spread - 2.0 * queries @ (mass @ geometry.offsets) + squared_norms(queries)
+        self.floor = squares if loss == "gaussian" else np.sqrt(np.maximum(squares, 0.0))
+        self.whole, self.part = np.zeros(len(queries)), np.zeros(len(queries))
+
+    def update(self, block: Block) -> None:
+        first, last = np.searchsorted(self.rows, (block.start, block.start + block.n))
+        own = self.rows[first:last] - block.start
+        points = self.geometry.points(block.X)
+        for rows, scaled in points.blocks(extra_columns=2 * len(self.queries), budget=1 << 22):
+            exponents = scaled.dot(self.queries)
+            exponents *= -2.0
+            exponents += squared_norms(self.queries)
+            exponents += scaled.sq_norms[:, None]
+            np.maximum(exponents, 0.0, out=exponents)
+            if self.loss == "laplacian":
+                np.sqrt(exponents, out=exponents)
+            values = np.exp(np.subtract(self.floor, exponents, out=exponents), out=exponents)
+            self.whole += block.weights[rows] @ values
+            here = slice(*np.searchsorted(own, (rows.start, rows.stop)))
+            self.part += self.weights[first:last][here] @ values[own[here] - rows.start]
+
+    def merge(self, other: QuerySums) -> None:
+        self.whole += other.whole
+        self.part += other.part
+
+    def errors(self) -> np.ndarray:
+        """Relative errors at the queries."""
+        return np.abs(self.part / self.whole - 1.0)
+
+
+def _random_queries(
+    geometry: Geometry, sample: Sample, radius: float, count: int, rng: np.random.Generator
+) -> np.ndarray:
+    """Queries in scaled coordinates: half uniform in the ball, half rows of the sample, brought into it.
+
+    The Laplacian's queries are all of space; the ball of the data stands for it.
+    """
+    d = len(geometry.center)
+    reach = radius if np.isfinite(radius) else max(geometry.max_norm, 1.0)
+    inside = rng.standard_normal((count // 2, d))
+    inside *= reach * rng.random((len(inside), 1)) ** (1.0 / d) / np.sqrt(squared_norms(inside))[:, None]
+    picks = rng.integers(len(sample.weights), size=count - len(inside))
+    rows = geometry.points(sample.X).take(picks)
+    norms = np.sqrt(squared_norms(rows))
+    rows *= np.minimum(1.0, reach / np.maximum(norms, reach))[:, None]
+    return np.concatenate([inside, rows])

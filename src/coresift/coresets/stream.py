@@ -26,11 +26,11 @@ from .._validation import (
 )
 from ..core.draw import DrawTable
 from ..core.sizes import bernstein_error
+from .bounds import draw_scores
 from .coreset import Coreset
 from .files import stamped, verified, write_npz, write_whole
-from .fitting import BoundSpec, array_runner, geometry_of
+from .fitting import BoundSpec, array_runner, bound_of, geometry_of
 from .geometry import check_bandwidth
-from .scores import bound_of, draw_scores
 from .values import LOSSES, Guarantee, QueryBall, as_plain, from_plain
 
 _VERSION = 3

@@ -1,4 +1,4 @@
-"""The first pass over the rows: their mass, mean and spread, the farthest of them, and samples."""
+"""The first pass over the rows: their mass, mean and spread, the farthest of them, and samples; draws by keys."""
 
 from __future__ import annotations
 
@@ -8,21 +8,161 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.spatial.distance import cdist
 
+from ..core.draw import Draw, KeyCandidates, finish_keys, keys_of, merge_candidates, smallest
 from ..core.points import BLOCK_BYTES, Matrix, Points, row_slices, squared_norms
 from ..core.points import Block as PointBlock
 from ..rows.rows import Block, check_block, recode
-from .keys import KeyPool, stacked
 
 _FARTHEST_KEPT = 128
-LARGEST_SHIFT = (
-    100.0  # an origin this much farther (squared) than the rows are wide costs two digits, not more
-)
+_SLACK = 4096  # rows kept above twice what is needed before they are sorted out
+# an origin this much farther (squared) than the rows are wide costs two digits, not more
+LARGEST_SHIFT = 100.0
 _SAFE_SQUARES = (1e-120, 1e120)  # squares inside are free of overflow and underflow, and so are sums of them
 
 
 def float_rows(X: Matrix) -> Matrix:
     """Rows in C order, so that the same rows give the same bits however they are stored."""
     return np.ascontiguousarray(X) if isinstance(X, np.ndarray) else X
+
+
+def stacked(parts: list[Any]) -> Any:
+    """Arrays, or sparse matrices, one below the other."""
+    return sp.vstack(parts, format="csr") if sp.issparse(parts[0]) else np.concatenate(parts)
+
+
+class KeyPool:
+    """The ``sizes[g] + 1`` smallest keys of every group, with scores, weights and attached columns.
+
+    The keys are those of :func:`coresift.core.draw.keys_of`, functions of the seed and the number of the row: what is
+    kept does not depend on blocks, nor on ``bars``, a guess of the largest keys that can win. If a guess was too low,
+    :meth:`is_complete` says so. Memory: about three times what is kept in the end.
+    """
+
+    def __init__(self, seed: int, sizes: np.ndarray, bars: np.ndarray | None = None) -> None:
+        self.seed, self.sizes = seed, sizes
+        self.bars = np.full(len(sizes), np.inf) if bars is None else bars.copy()
+        self.counts = np.zeros(len(sizes), dtype=np.int64)  # rows seen that could be drawn
+        self._parts: list[dict[str, Any]] = []
+        self._pending = 0
+        self._is_compact = False
+        self._limit = 2 * int(sizes.sum()) + _SLACK
+
+    def update(
+        self,
+        start: int,
+        scores: np.ndarray,
+        weights: np.ndarray,
+        groups: np.ndarray | None = None,
+        **attached: Any,
+    ) -> None:
+        """Add rows numbered from ``start``; rows of ``attached`` arrays go with them."""
+        keys, drawable = keys_of(scores, self.seed, start), scores > 0
+        if groups is None:
+            self.counts[0] += np.count_nonzero(drawable)
+        else:
+            self.counts += np.bincount(groups[drawable], minlength=len(self.sizes))
+        kept = np.flatnonzero((keys <= self.bars[0 if groups is None else groups]) & drawable)
+        if len(kept) == 0:
+            return
+        part = {name: values[kept] for name, values in attached.items()}
+        part |= {"row": kept + start, "key": keys[kept], "score": scores[kept], "weight": weights[kept]}
+        part["group"] = (
+            np.zeros(len(kept), dtype=np.int32) if groups is None else groups[kept].astype(np.int32)
+        )
+        self._add(part)
+
+    def merge(self, other: KeyPool, **renumbered: np.ndarray) -> None:
+        """Add what was kept of later rows; ``renumbered`` maps the entries of attached columns."""
+        self.counts += other.counts
+        for part in other._parts:
+            self._add({**part, **{name: to[part[name]] for name, to in renumbered.items()}})
+
+    def compact(self) -> None:
+        """Keep no more than can win."""
+        if self._is_compact or not self._parts:
+            return
+        columns = self._parts[0]
+        if len(self._parts) > 1:
+            columns = {name: stacked([part[name] for part in self._parts]) for name in columns}
+        kept = self._contenders(columns["group"], columns["key"], columns["row"])
+        self._parts = [{name: values[kept] for name, values in columns.items()}]
+        self._pending, self._is_compact = len(kept), True
+
+    def _contenders(self, group: np.ndarray, key: np.ndarray, row: np.ndarray) -> np.ndarray:
+        """Positions, ascending, of the keys that can win; lowers the bars to them."""
+        if len(self.sizes) == 1:
+            kept = smallest(key, int(self.sizes[0]) + 1)
+            if len(kept) > self.sizes[0]:
+                self.bars[0] = min(self.bars[0], float(key[kept].max()))
+            return kept
+        order = np.lexsort((row, key, group))  # ties by row, as in core.draw
+        sizes = np.bincount(group, minlength=len(self.sizes))
+        rank = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        kept = order[rank < self.sizes[group[order]] + 1]
+        full = np.flatnonzero(sizes > self.sizes)
+        ends = np.cumsum(sizes) - sizes + self.sizes  # where the last of a full group stands in the order
+        self.bars[full] = np.minimum(self.bars[full], key[order[ends[full]]])
+        return np.sort(kept)
+
+    def is_complete(self) -> bool:
+        """Whether every group has as many candidates as it needs, or as it has rows."""
+        self.compact()
+        found = np.bincount(self.columns()["group"], minlength=len(self.sizes))
+        return bool((found >= np.minimum(self.sizes + 1, self.counts)).all())
+
+    def columns(self) -> dict[str, Any]:
+        """What is kept, by name, in the order of the rows; empty if there was nothing to keep."""
+        self.compact()
+        if not self._parts:
+            return {name: np.empty(0, dtype=np.int64) for name in ("row", "key", "score", "weight", "group")}
+        return self._parts[0]
+
+    def winners(self) -> tuple[dict[str, Any], list[Draw]]:
+        """What goes with the rows drawn, in their order, and the draw of each group."""
+        columns, draws = self.columns(), self.draws()
+        kept = np.isin(columns["row"], np.concatenate([draw.indices for draw in draws]))
+        return {name: values[kept] for name, values in columns.items()}, draws
+
+    def draws(self) -> list[Draw]:
+        """The draw of each group."""
+        columns = self.columns()
+        found = []
+        for group, size in enumerate(self.sizes):
+            mine = columns["group"] == group
+            candidates = KeyCandidates(*(columns[name][mine] for name in ("row", "key", "score", "weight")))
+            found.append(finish_keys(merge_candidates([candidates], int(size)), int(size)))
+        return found
+
+    def _add(self, part: dict[str, Any]) -> None:
+        self._parts.append(part)
+        self._is_compact = False
+        self._pending += len(part["row"])
+        if self._pending > self._limit:
+            self.compact()
+
+
+def guess_bars(
+    scores: np.ndarray, inverse_rates: np.ndarray, sizes: np.ndarray, groups: np.ndarray
+) -> np.ndarray:
+    r"""Keys that the winners will hardly exceed, from a sample: row i stands for ``inverse_rates[i]`` rows.
+
+    A bar b is passed by about :math:`\sum_i r_i (1 - e^{-s_i b})` rows; it is set where that is half as much again as
+    is needed, and a thousand. A group with too small a sample gets no bar.
+    """
+    bars = np.full(len(sizes), np.inf)
+    for group, size in enumerate(sizes):
+        mine = groups == group
+        s, r = scores[mine], inverse_rates[mine]
+        wanted = 1.5 * (size + 1) + 1000
+        if len(s) < 500 or wanted > 0.5 * r.sum():
+            continue
+        low, high = 0.0, 1.0 / s.min()
+        for _ in range(60):
+            middle = 0.5 * (low + high)
+            enough = float(-(r @ np.expm1(-s * middle))) >= wanted
+            low, high = (low, middle) if enough else (middle, high)
+        bars[group] = high
+    return bars
 
 
 class GroupMoments:
@@ -90,11 +230,8 @@ class Survey:
     def update(self, block: Block) -> None:
         """Add a block of rows; refuse what is not finite."""
         w, X = block.weights, float_rows(block.X)
-        codes = None
-        if block.labels is not None:
-            codes = recode(block.labels, self.labels)[block.labels.codes]
-        if not self.by_label:
-            codes = None
+        codes = None if block.labels is None else recode(block.labels, self.labels)[block.labels.codes]
+        codes = codes if self.by_label else None
         with np.errstate(over="ignore", invalid="ignore"):
             squares = self._add(X, w, codes)
             reach = float(squares.max())
@@ -105,11 +242,9 @@ class Survey:
         self.reach = max(self.reach, reach)
         self._keep_far(X, np.where(w > 0, squares, -1.0))
         for pool in self.samples.values():
-            attached = {} if codes is None else {"code": codes}
-            pool.update(block.start, w, w, X=X, **attached)
+            pool.update(block.start, w, w, X=X, **({} if codes is None else {"code": codes}))
 
     def merge(self, other: Survey) -> None:
-        """Add the survey of later rows."""
         to = np.array(
             [self.labels.setdefault(name, len(self.labels)) for name in other.labels], dtype=np.int64
         )
@@ -210,7 +345,6 @@ class Extent:
         self.low, self.high = np.full(d, np.inf), np.full(d, -np.inf)
 
     def update(self, block: Block) -> None:
-        """Add a block of rows."""
         kept = block.X[block.weights > 0]
         if kept.shape[0]:
             low, high = kept.min(axis=0), kept.max(axis=0)
@@ -219,7 +353,6 @@ class Extent:
             self.low, self.high = np.minimum(self.low, low), np.maximum(self.high, high)
 
     def merge(self, other: Extent) -> None:
-        """Add the extent of later rows."""
         self.low, self.high = np.minimum(self.low, other.low), np.maximum(self.high, other.high)
 
     @property
@@ -236,7 +369,6 @@ class Reach:
         self.center, self.unit, self.metric, self.distance = center, unit, metric, 0.0
 
     def update(self, block: Block) -> None:
-        """Add a block of rows."""
         if self.metric == "euclidean":
             parts = Points(float_rows(block.X), self.center, self.unit, np.inf).blocks(budget=BLOCK_BYTES)
             distances = np.sqrt(np.concatenate([rows.sq_norms for _, rows in parts]))
@@ -245,5 +377,4 @@ class Reach:
         self.distance = max(self.distance, float(distances.max(where=block.weights > 0, initial=0.0)))
 
     def merge(self, other: Reach) -> None:
-        """Add the largest of other rows."""
         self.distance = max(self.distance, other.distance)

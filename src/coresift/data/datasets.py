@@ -12,20 +12,12 @@ from typing import Any, get_args
 from .._errors import InvalidInputError, InvalidTypeError
 from .._progress import logger
 from .._validation import check_choice, check_count
+from . import standard
 from .cifar import CIFAR10, CIFAR100, TEST_SIZE, TRAINING_SIZE, Cifar, find_cifar, load_cifar
 from .fetch import VARIABLE, Download, check_published, data_folder, fetch
 from .hugging_face import from_hugging_face, is_hugging_face
 from .image_sets import find_imagenet, load_image_folder, load_imagenet
 from .splits import DEFAULT_TEST_FRACTION, DatasetSplits, Task
-from .standard import (
-    COVTYPE_FILES,
-    MNIST_FILES,
-    find_covtype,
-    find_mnist,
-    load_covtype,
-    load_digits_splits,
-    load_mnist,
-)
 from .user_sets import Options, from_arrays, from_npz, from_table
 
 _TABLES = (".parquet", ".pq", ".csv")
@@ -143,8 +135,8 @@ def find_dataset(
     if missing:
         text = f"the data set {name!r} is not in {root}: {', '.join(missing)} missing. {known.advice}"
         if wanted:
-            sources = ", ".join(file.urls[0] for file in wanted)
-            text += f"Download {sources} into {root / name}, or use download=True (--download). "
+            addresses = ", ".join(file.urls[0] for file in wanted)
+            text += f"Download {addresses} into {root / name}, or use download=True (--download). "
         raise InvalidInputError(f"{text}Another folder: data_dir (--data-dir), or the variable {VARIABLE}.")
     return found
 
@@ -158,12 +150,8 @@ def _load_named(name: str, data_dir: Any, options: Options, *, download: bool, v
     splits = known.load(found, options)
     sizes = len(splits.train), len(splits.test)
     if known.n_samples is not None and sizes != known.n_samples:
-        logger.warning(
-            "%s: %d training and %d test samples, but %d and %d are published: this is not the whole data set",
-            name,
-            *sizes,
-            *known.n_samples,
-        )
+        text = "%s: %d + %d samples, but %d + %d are published: this is not the whole data set"
+        logger.warning(text, name, *sizes, *known.n_samples)
     return splits
 
 
@@ -224,14 +212,14 @@ _NAMED = {
         "handwritten digits, 1,797 grey images of 8x8, resized to 28x28; comes with scikit-learn",
         (),
         lambda root: ([], []),
-        load_digits_splits,
+        standard.load_digits_splits,
     ),
     "mnist": _Named(
         "handwritten digits, 60,000 + 10,000 grey images of 28x28",
-        tuple(f"mnist/{file.file}" for file in MNIST_FILES),
-        find_mnist,
-        load_mnist,
-        MNIST_FILES,
+        tuple(f"mnist/{file.file}" for file in standard.MNIST_FILES),
+        standard.find_mnist,
+        standard.load_mnist,
+        standard.MNIST_FILES,
         (60_000, 10_000),
     ),
     "cifar10": _cifar(CIFAR10, "ten"),
@@ -248,9 +236,9 @@ _NAMED = {
     "covtype": _Named(
         "forest cover types, up to 581,012 rows of 54 numbers, seven classes of very unequal size",
         ("covtype/covtype*.npz (arrays X and y)", "covtype/covtype.data.gz", "scikit-learn's own cache"),
-        find_covtype,
-        load_covtype,
-        COVTYPE_FILES,
+        standard.find_covtype,
+        standard.load_covtype,
+        standard.COVTYPE_FILES,
     ),
 }
 DATASETS = tuple(_NAMED)

@@ -64,4 +64,5 @@ def check_published(path: Path, files: Sequence[Download]) -> None:
         with path.open("rb") as stream:
             found = hashlib.file_digest(stream, kind).hexdigest()
         if found != expected:
-            raise InvalidInputError(f"{path}: its {kind} is {found}, but {expected} is published.")
+            text = f"its {kind} is {found}, but {expected} is published; download it again."
+            raise InvalidInputError(f"{path}: {text}")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from .._errors import InvalidInputError
 from ..rows.images import find_images, need_pillow
 from ..rows.rows import is_hidden
-from .splits import Augmentation, DatasetSplits, LazyDataset, split_rows
+from .splits import DatasetSplits, LazyDataset, split_rows
 from .user_sets import Options
 
 _SIZE = 224
@@ -37,7 +38,7 @@ def load_imagenet(found: list[Path], options: Options) -> DatasetSplits:
     train, classes = _class_folders(found[0] / "train", size, _IMAGENET_SHARE)
     test, _ = _class_folders(found[0] / "val", size, _IMAGENET_SHARE, classes)
     how = f"the published training and validation parts, at {size}x{size}"
-    return _splits("imagenet", train, test, classes, how, "resized-crop-flip")
+    return _splits("imagenet", train, test, classes, preparation=how, augmentation="resized-crop-flip")
 
 
 def load_image_folder(folder: Path, test: Path | None, options: Options) -> DatasetSplits:
@@ -62,21 +63,15 @@ def load_image_folder(folder: Path, test: Path | None, options: Options) -> Data
         train_part, test_part = (train_part.take(part) for part in rows)
         how = f"{options.test_fraction:.0%} of each class are the test part (seed {options.seed})"
     how += f"; the square in the middle at {size}x{size}; normalised with the statistics of ImageNet"
-    return _splits(str(folder), train_part, test_part, classes, how, None)
+    return _splits(str(folder), train_part, test_part, classes, preparation=how)
 
 
 def _splits(
-    name: str,
-    train: LazyDataset,
-    test: LazyDataset,
-    classes: tuple[str, ...],
-    how: str,
-    augmentation: Augmentation | None,
+    name: str, train: LazyDataset, test: LazyDataset, classes: tuple[str, ...], **known: Any
 ) -> DatasetSplits:
-    shape, n_classes = (3, train.size, train.size), len(classes)
-    return DatasetSplits(
-        name, train, test, n_classes, "classification", shape, _MEAN, _STD, augmentation, classes, how
-    )
+    shape = (3, train.size, train.size)
+    known |= {"mean": _MEAN, "std": _STD, "class_names": classes}
+    return DatasetSplits(name, train, test, len(classes), "classification", shape, **known)
 
 
 def _class_folders(

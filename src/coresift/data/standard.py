@@ -41,8 +41,8 @@ COVTYPE_FILES = (
     ),
 )
 _COVTYPE_COLUMNS = 54
-_PINES = ("Lodgepole Pine", "Ponderosa Pine")
-_COVTYPE_NAMES = ("Spruce/Fir", *_PINES, "Cottonwood/Willow", "Aspen", "Douglas-fir", "Krummholz")
+_TREES = "Spruce/Fir, Lodgepole Pine, Ponderosa Pine, Cottonwood/Willow, Aspen, Douglas-fir, Krummholz"
+_COVTYPE_NAMES = tuple(_TREES.split(", "))
 _DIGIT_NAMES = tuple("0123456789")
 _IDX_TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 _MOST_BYTES = 1 << 30  # of an unpacked file: more than ten times what is published

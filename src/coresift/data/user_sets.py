@@ -147,25 +147,20 @@ def _check_columns(train: Any, test: Any, name: str) -> None:
 
 def _warn_about(y: np.ndarray, task: Task, is_asked_for: bool, name: str) -> None:
     """Warn about labels that are probably not meant."""
-    if task == "regression":
-        if y.dtype.kind in "fiu" and (largest := float(np.abs(y).max())) > _LARGE_TARGET:
-            logger.warning(
-                "%s: targets are as large as %.3g, and training with the usual step size may diverge; "
-                "subtract their mean and divide them by their deviation",
-                name,
-                largest,
-            )
-        return
-    n_classes = len(np.unique(y)) if y.ndim == 1 else 0
-    if n_classes == 1:
-        logger.warning("%s: all labels are %s, so there is nothing to learn", name, y[0])
-    elif not is_asked_for and n_classes > max(_MANY_CLASSES, len(y) / _FEW_PER_CLASS):
-        logger.warning(
-            "%s: %d classes in %d samples; if the labels are amounts, use task='regression' (--task)",
-            name,
-            n_classes,
-            len(y),
+    text, n_classes = "", len(np.unique(y)) if y.ndim == 1 and task == "classification" else 0
+    if task == "regression" and y.dtype.kind in "fiu" and np.abs(y).max() > _LARGE_TARGET:
+        text = (
+            f"targets are as large as {np.abs(y).max():.3g}, and training with the usual step size may diverge; "
+            "subtract their mean and divide them by their deviation"
         )
+    elif n_classes == 1:
+        text = f"all labels are {y[0]}, so there is nothing to learn"
+    elif not is_asked_for and n_classes > max(_MANY_CLASSES, len(y) / _FEW_PER_CLASS):
+        text = (
+            f"{n_classes} classes in {len(y)} samples; if labels are amounts, use task='regression' (--task)"
+        )
+    if text:
+        logger.warning("%s: %s", name, text)
 
 
 def _targets(

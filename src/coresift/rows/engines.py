@@ -139,9 +139,8 @@ class PoolEngine(Engine):
             submit = partial(self._pool.submit, partial(_Worker.run, prototype))
             yield from _in_order(tasks, submit, 2 * self.n_workers, Future.result, on_rows)
         except BrokenProcessPool as error:
-            raise CoresiftError(
-                "a worker process was killed, perhaps for lack of memory; try fewer workers."
-            ) from error
+            text = "a worker process was killed, perhaps for lack of memory; try fewer workers."
+            raise CoresiftError(text) from error
 
     def __exit__(self, *about: object) -> None:
         self._pool.shutdown(wait=True, cancel_futures=True)
@@ -192,9 +191,8 @@ class RayEngine(Engine):
                 ray.init(**options)
             except Exception as error:  # bare ones, too: "The current node timed out during startup"
                 place = f"the cluster at {where} cannot be joined" if where else "no cluster could be started"
-                raise CoresiftError(
-                    f"engine = 'ray': {place}: {error} Try again, or use engine='local'."
-                ) from error
+                text = f"engine = 'ray': {place}: {error} Try again, or use engine='local'."
+                raise CoresiftError(text) from error
         cores = int(ray.cluster_resources().get("CPU", 1))
         self.n_workers = min(workers, cores) if workers > 1 else cores
         self._rows = ray.put(rows)

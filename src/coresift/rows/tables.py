@@ -81,9 +81,8 @@ class Columns:
         if missing := [name for name in wanted.all if name not in fields]:
             raise InvalidInputError(f"no column {missing[0]!r}; there are {listed}.")
         if wanted.weight is not None and not _is(fields[wanted.weight], _NUMBERS):
-            raise InvalidInputError(
-                f"the weight column {wanted.weight!r} has type {fields[wanted.weight]}, not a number."
-            )
+            kind = fields[wanted.weight]
+            raise InvalidInputError(f"the weight column {wanted.weight!r} has type {kind}, not a number.")
         features, embedding = list(wanted.columns or ()), wanted.embedding
         if wanted.columns is None and embedding is None:
             free = {name: kind for name, kind in fields.items() if name not in (wanted.label, wanted.weight)}
@@ -151,9 +150,7 @@ class Columns:
         if len(values) != len(column) * (self.width or 0) or (
             hasattr(column, "offsets") and np.any(np.diff(column.offsets.to_numpy()) != self.width)
         ):
-            raise InvalidInputError(
-                f"lists of column {name!r} differ in length; all must have {self.width} numbers."
-            )
+            raise InvalidInputError(f"lists of column {name!r} differ in length; the first has {self.width}.")
         if values.null_count:
             raise InvalidInputError(f"lists of column {name!r} hold {values.null_count} nulls.")
         numbers = values.to_numpy(zero_copy_only=False).astype(self.dtype, copy=False)
@@ -211,16 +208,13 @@ class TableRows(Rows):
         self.file_starts = np.array(starts, dtype=np.int64)
 
     def _check_same(self, schema: Any, first: Any) -> None:
+        other = self.files[0]
         for name in self.columns.all:
             if name not in schema.names:
-                raise InvalidInputError(
-                    f"no column {name!r}, which {self.files[0]} has; files must have the same columns."
-                )
+                raise InvalidInputError(f"no column {name!r}, which {other} has; files must be alike.")
             mine, wanted = schema.field(name).type, first.field(name).type
             if self.is_typed and mine != wanted:
-                raise InvalidInputError(
-                    f"column {name!r} has type {mine}, in {self.files[0]} {wanted}; make them agree."
-                )
+                raise InvalidInputError(f"column {name!r} has type {mine}, in {other} {wanted}.")
 
     @abstractmethod
     def _schema(self, file: int) -> Any:

@@ -17,7 +17,7 @@ from torch import nn
 from .. import __version__
 from .._errors import InvalidInputError, InvalidTypeError
 from .._validation import check_budget
-from ..coresets.budget import parse_budget
+from ..coresets.options import parse_budget
 from ..data.splits import DatasetSplits
 from ..selection import Strategy, strategy_named
 from ..selection.hooks import linear_layer, undisturbed
