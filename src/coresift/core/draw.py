@@ -97,18 +97,19 @@ class DrawTable:
         self._capped: dict[int, tuple[Ints, _Line, Floats]] = {}
         self.n_samples = int(scores.size)
 
-    def draw(self, size: int, method: str, source: np.random.Generator | int) -> Draw:
+    def draw(self, size: int, method: str, seed_or_rng: np.random.Generator | int) -> Draw:
         """Draw by name: one of ``METHODS``.
 
-        ``source`` is a Generator or a seed. ``iid`` and ``systematic`` make a Generator of a seed; ``keys``
+        ``seed_or_rng`` is a Generator or a seed. ``iid`` and ``systematic`` make a Generator of a seed; ``keys``
         takes its seed from a Generator.
         """
         if method == "keys":
-            seed = int(source.integers(2**63)) if isinstance(source, np.random.Generator) else source
+            is_rng = isinstance(seed_or_rng, np.random.Generator)
+            seed = int(seed_or_rng.integers(2**63)) if is_rng else seed_or_rng
             return self.keys(size, seed)
         if method not in METHODS:
             raise InvalidInputError(f"method={method!r} is unknown; choose one of {', '.join(METHODS)}")
-        rng = np.random.default_rng(source)  # a Generator stays what it is
+        rng = np.random.default_rng(seed_or_rng)  # a Generator stays what it is
         return self.iid(size, rng) if method == "iid" else self.systematic(size, rng)
 
     def iid(self, size: int, rng: np.random.Generator) -> Draw:
