@@ -104,9 +104,9 @@ class DrawTable:
         takes its seed from a Generator.
         """
         if method == "keys":
-            is_rng = isinstance(seed_or_rng, np.random.Generator)
-            seed = int(seed_or_rng.integers(2**63)) if is_rng else seed_or_rng
-            return self.keys(size, seed)
+            if isinstance(seed_or_rng, np.random.Generator):
+                seed_or_rng = int(seed_or_rng.integers(2**63))
+            return self.keys(size, seed_or_rng)
         if method not in METHODS:
             raise InvalidInputError(f"method={method!r} is unknown; choose one of {', '.join(METHODS)}")
         rng = np.random.default_rng(seed_or_rng)  # a Generator stays what it is
