@@ -77,10 +77,9 @@ def worst_query(
        centre, rows of the data and of the subset, rows of the largest norm, subset rows of the largest ``v/w``, rows
        far from the subset, and (Gaussian) the points where the rays through them leave the ball.
     2. From the best ``n_starts``, half with the ratio too high and half too low (all high once that error is above 1,
-       the most that a low one can reach), and from the centre both ways: projected gradient ascent on
-       ``|log(S/F)|`` for all starts at once, each with its own Barzilai-Borwein step and non-monotone line search
-       (Birgin, Martinez and Raydan 2000). The gradient of ``log(S/F)`` is ``2 (mean_S - mean_F)``, the means tilted
-       by the kernel.
+       the most that a low one can reach), and from the centre both ways: projected gradient ascent on ``|log(S/F)|``
+       for all starts at once, each with its own Barzilai-Borwein step and non-monotone line search (Birgin, Martinez
+       and Raydan 2000). The gradient of ``log(S/F)`` is ``2 (mean_S - mean_F)``, the means tilted by the kernel.
     3. Laplacian (R^d, kinks at the points, limits at infinity): the rows of the data and of the subset nearest to the
        best queries are tried; the ratio at infinity, ``sum v e^{q.u} / sum w e^{p.u}``, is climbed over directions u,
        and tried at a query 1e6 data radii away.

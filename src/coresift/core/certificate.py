@@ -7,9 +7,8 @@ lower bound. With weights that sum to 1, mean :math:`\mu` and variance V:
 
 * Gaussian, by Jensen: :math:`F(x) \ge e^{-V - |x-\mu|^2}`, so :math:`\min F \ge e^{-(V+R^2)}` when the ball is
   centred at the mean.
-* Gaussian, sharper: :math:`F(x) = e^{-|x|^2 + L(x)}` with L convex; :math:`-|x|^2 \ge -R^2`, and the minimum of
-  L over the ball is certified from below by duality (:mod:`~coresift.core.ascent` with the point p = 0), O(n d)
-  a step.
+* Gaussian, sharper: :math:`F(x) = e^{-|x|^2 + L(x)}` with L convex; :math:`-|x|^2 \ge -R^2`, and the minimum of L
+  over the ball is certified from below by duality (:mod:`~coresift.core.ascent` with the point p = 0), O(n d) a step.
 * Laplacian, by Jensen twice: :math:`F(x) \ge e^{-\sqrt{V + |x-\mu|^2}}`.
 
 Over all of space F has no positive lower bound, but the Laplacian ratio soon stops changing: let every point
@@ -159,11 +158,10 @@ def certify_sampled(
       :math:`1 - \delta/2` it exceeds the estimate by at most :math:`\sqrt{2 \hat v \ln(4/\delta)/N} + 7 r
       \ln(4/\delta)/(3(N-1))`, where the range r of g is at most :math:`\sqrt 2 \|a\|`, since
       :math:`\|k(z,\cdot) - k(z',\cdot)\|^2 = 2 - 2k(z,z') \le 2`.
-    * :math:`-\langle \xi, b \rangle` is a mean of N independent terms of mean 0, at most :math:`\sqrt 2 \|b\|`
-      each, of variance at most :math:`\|b\|^2 (1 - \|\mu_P\|^2)`, and :math:`\|\mu_P\|^2 = E\,k(z,z') \ge
-      e^{-2V}` (Laplacian: :math:`e^{-\sqrt{2V}}`) by Jensen. By Bernstein it is at most :math:`c \|b\|` with
-      probability :math:`1 - \delta/2`, :math:`c = \sigma \sqrt{2 \ln(2/\delta)/N} + \sqrt 2
-      \ln(2/\delta)/(3N)`.
+    * :math:`-\langle \xi, b \rangle` is a mean of N independent terms of mean 0, at most :math:`\sqrt 2 \|b\|` each,
+      of variance at most :math:`\|b\|^2 (1 - \|\mu_P\|^2)`, and :math:`\|\mu_P\|^2 = E\,k(z,z') \ge e^{-2V}`
+      (Laplacian: :math:`e^{-\sqrt{2V}}`) by Jensen. By Bernstein it is at most :math:`c \|b\|` with probability
+      :math:`1 - \delta/2`, :math:`c = \sigma \sqrt{2 \ln(2/\delta)/N} + \sqrt 2 \ln(2/\delta)/(3N)`.
 
     So :math:`\|b\|^2 \le U + c\|b\|`, that is :math:`\|b\| \le (c + \sqrt{c^2 + 4U})/2`. O(N (N + m) d) time.
     """

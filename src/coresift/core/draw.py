@@ -4,14 +4,12 @@ The problem: replace :math:`F = \sum_p w_p f_p`, for every non-negative f, by a 
 v_p f_p` over few rows, whose expectation is F. Dividing the input weight by the expected number of times a
 row is chosen does it:
 
-* ``iid``: m independent draws, :math:`v_p = w_p t / (m s_p)` for each of them, t the total score. Repeats
-  are merged.
+* ``iid``: m independent draws, :math:`v_p = w_p t / (m s_p)` for each of them, t the total score. Repeats are merged.
 * ``systematic``: inclusion probabilities :math:`\pi_p = \min(1, m s_p / t)`, normalised again until they
   sum to m, one random start along a random order. Exactly m rows, no repeats, :math:`v_p = w_p / \pi_p`.
-* ``keys``: row p gets the key :math:`E_p / s_p`, E standard exponential; the m smallest win. Given the
-  other keys, p wins when its own is below the m-th smallest of them, which is the (m+1)-th smallest key tau
-  of all when p does win. So :math:`v_p = w_p / (1 - e^{-s_p \tau})`. E depends on (seed, row) alone: chunks
-  and workers find the same rows.
+* ``keys``: row p gets the key :math:`E_p / s_p`, E standard exponential; the m smallest win. Given the other keys, p
+  wins when its own is below the m-th smallest of them, which is the (m+1)-th smallest key tau of all when p does win.
+  So :math:`v_p = w_p / (1 - e^{-s_p \tau})`. E depends on (seed, row) alone: chunks and workers find the same rows.
 
 Scores may have any positive scale; they are positive exactly where the weights are. Only ``iid`` carries
 the concentration bounds of the sampling theorems. A :class:`DrawTable` is prepared once, in O(n); ``iid``
@@ -52,9 +50,8 @@ class DrawTable:
     Parameters
     ----------
     scores : (n,) float64, finite, >= 0
-        Sensitivities, or upper bounds of them, of any positive scale. Zero exactly where the weight is
-        zero: a row of positive weight that can never be drawn would bias every estimate, so that is
-        refused.
+        Sensitivities, or upper bounds of them, of any positive scale. Zero exactly where the weight is zero: a row of
+        positive weight that can never be drawn would bias every estimate, so that is refused.
     weights : (n,) float64, finite, >= 0
         The input weights. Rows of weight zero are never drawn.
     order_rng : numpy.random.Generator or None
@@ -64,10 +61,9 @@ class DrawTable:
 
     Notes
     -----
-    O(n) time: a permutation, a gather, a cumulative sum. Memory beyond the two inputs: about 20 bytes a
-    row, and as much for each of the last two sizes at which some inclusion probability reached one. The
-    inputs are referred to, not copied (do not change them), unless the largest score is outside 1e-150 to
-    1e150.
+    O(n) time: a permutation, a gather, a cumulative sum. Memory beyond the two inputs: about 20 bytes a row, and as
+    much for each of the last two sizes at which some inclusion probability reached one. The inputs are referred to,
+    not copied (do not change them), unless the largest score is outside 1e-150 to 1e150.
     """
 
     def __init__(self, scores: Floats, weights: Floats, order_rng: np.random.Generator | None) -> None:
@@ -300,10 +296,9 @@ def _slack(n: int, size: int) -> float:
 def _cap(base: _Line, scores: Floats, weights: Floats, size: int) -> tuple[Ints, _Line, Floats]:
     r"""The rows with :math:`\pi = 1`, the line of the others, and w/pi of all n rows; 1 < size < rows of ``base``.
 
-    With the scores descending and :math:`T_k` the sum of all but the k largest, row k + 1 is certain while
-    :math:`(m - k) s_{(k+1)} \ge T_k`, and once this fails it fails for the rest. At most m - 1 are taken:
-    an m-th would leave no draw to rows whose probability is tiny but not zero, and a single point cannot
-    meet a row twice.
+    With the scores descending and :math:`T_k` the sum of all but the k largest, row k + 1 is certain while :math:`(m
+    - k) s_{(k+1)} \ge T_k`, and once this fails it fails for the rest. At most m - 1 are taken: an m-th would leave
+    no draw to rows whose probability is tiny but not zero, and a single point cannot meet a row twice.
     """
     values = scores[base.rows]
     n = values.size

@@ -229,9 +229,8 @@ def as_read(block: Any) -> Any:
 class L1SVD:
     r"""Factors with :math:`|DV^\top x|_2 \le \sum_p w_p|p\cdot x| \le \kappa\sqrt r\,|DV^\top x|_2`, all x.
 
-    ``kappa`` is at most 1 + tol (and a margin for rounding, near :math:`10^{-14}` on well-conditioned data).
-    It is folded into D so that the lower inequality, the one that bounds sensitivities, holds at any
-    tolerance.
+    ``kappa`` is at most 1 + tol (and a margin for rounding, near :math:`10^{-14}` on well-conditioned data). It is
+    folded into D so that the lower inequality, the one that bounds sensitivities, holds at any tolerance.
 
     Attributes
     ----------

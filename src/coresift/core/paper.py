@@ -36,11 +36,10 @@ average thousands, and a cap would make every draw uniform. O(n d^2) a pass, a h
     U from the l1-SVD of the lifted points with weights :math:`u^2`, :math:`q^*` the longest lifted point.
 
     Proof. For :math:`|x| \le 1`, :math:`|p-x| \le |p|+1 \le 2\sqrt{|q_p|} \le H_p`, since :math:`|q_p| \ge
-    \max(|p|^2, 1)`; then as for the Gaussian with :math:`h = \sqrt{|q\cdot y|}`, and :math:`\sum
-    u\sqrt{|q\cdot y|} \ge (\sum u^2|q\cdot y|)^{1/2}`. For the other x the last term, by the triangle
-    inequality :math:`|x|-|p| \le |p-x| \le |x|+|p|` and :math:`\sqrt{|q^*|} \ge |p|`. The supremum over both
-    sets is at most the sum. Nothing in this needs the unit ball, so it is always a certificate (the last term
-    alone is one for every x, and far smaller).
+    \max(|p|^2, 1)`; then as for the Gaussian with :math:`h = \sqrt{|q\cdot y|}`, and :math:`\sum u\sqrt{|q\cdot y|}
+    \ge (\sum u^2|q\cdot y|)^{1/2}`. For the other x the last term, by the triangle inequality :math:`|x|-|p| \le
+    |p-x| \le |x|+|p|` and :math:`\sqrt{|q^*|} \ge |p|`. The supremum over both sets is at most the sum. Nothing in
+    this needs the unit ball, so it is always a certificate (the last term alone is one for every x, and far smaller).
 """
 
 from __future__ import annotations
