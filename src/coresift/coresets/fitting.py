@@ -18,16 +18,7 @@ from ..core.points import Matrix, squared_norms
 from ..rows.arrays import ArrayRows
 from ..rows.engines import Engine, OnRows, Pass, SerialEngine, run_pass
 from ..rows.rows import Block, Rows
-from .bounds import (
-    ClosedForm,
-    Collected,
-    GaussianCells,
-    GaussianExact,
-    GroupCells,
-    LaplacianCells,
-    LaplacianExact,
-    RowBound,
-)
+from .bounds import ClosedForm, Collected, GroupCells, RowBound, by_all_rows, by_cells
 from .geometry import MEDIAN_SAMPLE, Geometry, cell_centers, median_distance
 from .survey import LARGEST_SHIFT, Extent, Reach, Survey
 from .values import QueryBall
@@ -324,9 +315,7 @@ def _choose_bound(
     if chosen == "exact":
         check_exact(spec, n)
         with runner.rows.load() as everything:
-            if is_gaussian:
-                return GaussianExact(geometry, radius, everything)
-            return LaplacianExact(geometry, spec.metric, everything)
+            return by_all_rows(geometry, spec.loss, radius, spec.metric, everything)
     seed = int(rng.integers(2**31))
     members = [sample.X[np.flatnonzero(sample.groups == group)] for group in range(len(geometry.mass))]
     centers = [
@@ -334,7 +323,7 @@ def _choose_bound(
         for X, mean in zip(members, geometry.offsets, strict=True)
     ]
     summaries = [sums.finish() for sums in runner.run("cells", GroupCells(geometry, centers)).sums]
-    return GaussianCells(geometry, radius, summaries) if is_gaussian else LaplacianCells(geometry, summaries)
+    return by_cells(geometry, spec.loss, radius, summaries)
 
 
 def check_exact(spec: BoundSpec, n: int) -> None:

@@ -285,11 +285,9 @@ class RBFNetworkCoreset(RBFCoreset):
         """
 
         def bounded(family: np.ndarray, factor: float = 1.0) -> SensitivityBound:
-            radius = factor * float(self.radius)
-            ball = QueryBall("gaussian", geometry.center, geometry.scale / factor, radius)
-            return bound_of(
-                self._runner(ArrayRows(X, family)), replace(self.spec(), radius=radius), rng, ball
-            )
+            spec = replace(self.spec(), radius=factor * float(self.radius))
+            ball = QueryBall("gaussian", geometry.center, geometry.scale / factor, spec.radius)
+            return bound_of(self._runner(ArrayRows(X, family)), spec, rng, ball)
 
         is_whole = self.construction == "whole-loss"
         sizes = np.sqrt(squared_norms(targets / (np.abs(targets).max() or 1.0)))
@@ -323,12 +321,10 @@ class RBFNetworkCoreset(RBFCoreset):
 
     def _signed(self, core: Coreset) -> SignedCoreset:
         assert self._column is not None
-        targets = self._column[core.indices]
+        rows, weights, targets = core.indices, core.weights, self._column[core.indices]
         positive, negative = (
-            replace(
-                core, indices=core.indices[chosen], weights=core.weights[chosen], total_weight=float(total)
-            )
-            for chosen, total in zip((targets > 0, targets < 0), self._signed_weights, strict=True)
+            replace(core, indices=rows[own], weights=weights[own], total_weight=float(total))
+            for own, total in zip((targets > 0, targets < 0), self._signed_weights, strict=True)
         )
         return SignedCoreset(positive, negative, np.abs(targets))
 

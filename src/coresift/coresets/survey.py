@@ -66,9 +66,7 @@ class KeyPool:
             return
         part = {name: values[kept] for name, values in attached.items()}
         part |= {"row": kept + start, "key": keys[kept], "score": scores[kept], "weight": weights[kept]}
-        part["group"] = (
-            np.zeros(len(kept), dtype=np.int32) if groups is None else groups[kept].astype(np.int32)
-        )
+        part["group"] = np.zeros(len(kept), np.int32) if groups is None else groups[kept].astype(np.int32)
         self._add(part)
 
     def merge(self, other: KeyPool, **renumbered: np.ndarray) -> None:
