@@ -144,12 +144,10 @@ class SensitivityCoreset(BaseEstimator):
         if not bound.is_certified:
             logger.warning("%s: bound %r is not a certificate here. %s", name, bound.name, bound.note)
         if self.n_unconverged_:
-            logger.warning(
-                "%s: %d of %d points stopped before the duality gap closed; their bounds hold but are loose.",
-                name,
-                self.n_unconverged_,
-                len(scores),
+            loose = (
+                "%s: %d of %d points stopped before the duality gap closed; their bounds hold but are loose."
             )
+            logger.warning(loose, name, self.n_unconverged_, len(scores))
         return fit
 
     def _find(self, runner: Runner, rng: np.random.Generator, y: Any, is_sampled: bool) -> Fit:

@@ -29,10 +29,10 @@ from ..core.sizes import covering, paper_formula, vc
 from ..rows.arrays import ArrayRows
 from .base import LOADED_BYTES, Fit
 from .coreset import Coreset
+from .estimators import RBFCoreset
 from .fitting import Runner, bound_of, geometry_of
 from .geometry import Geometry
 from .network_results import NetworkComparison, SignedCoreset, compared
-from .rbf import RBFCoreset
 from .values import Guarantee, QueryBall
 
 CONSTRUCTIONS = ("whole-loss", "paper")

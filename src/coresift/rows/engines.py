@@ -129,7 +129,9 @@ class PoolEngine(Engine):
         self.n_workers = workers
         if "forkserver" in multiprocessing.get_all_start_methods():
             context: Any = multiprocessing.get_context("forkserver")
-            context.set_forkserver_preload(["coresift.coresets.rbf", "coresift.rows.opening"])  # import once
+            context.set_forkserver_preload(
+                ["coresift.coresets.estimators", "coresift.rows.opening"]
+            )  # import once
         else:
             context = multiprocessing.get_context("spawn")
         self._pool = ProcessPoolExecutor(workers, context, initializer=_Worker.start, initargs=(rows,))
