@@ -151,7 +151,6 @@ class SensitivityCoreset(BaseEstimator):
         return fit
 
     def _find(self, runner: Runner, rng: np.random.Generator, y: Any, is_sampled: bool) -> Fit:
-        """Run the passes."""
         prepared = prepare(runner, self.spec(), rng, is_sampled=is_sampled)
         bound, weights = runner.run("sensitivities", Collected(prepared.bound)).finish()
         return Fit(prepared.geometry, bound, weights, weights / weights.sum(), weights, prepared)

@@ -18,7 +18,7 @@ from ..core.gaussian import Cells, CellSums, Problem, cells_bound, closed_form, 
 from ..core.laplacian import laplacian_cells, laplacian_exact
 from ..core.points import squared_norms
 from ..rows.rows import Block
-from .geometry import Geometry
+from .geometry import Geometry, label_numbers
 from .survey import KeyPool
 
 AS_GOOD = 1.5  # plain sampling that needs at most this factor more points is called as good
@@ -213,9 +213,12 @@ def uniform_factor(scores: np.ndarray, shares: np.ndarray) -> float:
 
     All shares must be multiplied by it, times the total of the scores, to dominate the scores.
     """
+    return float(_excess(scores, shares).max()) / float(scores.sum())
+
+
+def _excess(scores: np.ndarray, shares: np.ndarray) -> np.ndarray:
     with np.errstate(over="ignore"):
-        excess = np.divide(scores, shares, out=np.zeros(len(shares)), where=shares > 0)
-    return float(excess.max()) / float(scores.sum())
+        return np.divide(scores, shares, out=np.zeros(len(shares)), where=shares > 0)
 
 
 def uniform_in_words(factor: float) -> str:
@@ -265,17 +268,14 @@ class Scores:
         log_values = self.bound.log_values(block, groups)
         scores = draw_scores(log_values, shares, self.log_unit)
         values = np.exp(np.minimum(log_values, LARGEST_EXPONENT))
-        with np.errstate(over="ignore"):
-            excess = np.divide(scores, shares, out=np.zeros(len(shares)), where=shares > 0)
+        excess = _excess(scores, shares)
         for group, rows in by_group(groups, len(shares)):
             self.total[group] += values[rows].sum()
             self.score_total[group] += scores[rows].sum()
             self.largest[group] = max(self.largest[group], float(values[rows].max()))
             self.largest_excess[group] = max(self.largest_excess[group], float(excess[rows].max()))
-        attached = {}
-        if self.labels is not None and block.labels is not None:
-            names = np.array([self.labels[name] for name in block.labels.names], dtype=np.int32)
-            attached["label"] = names[block.labels.codes]
+        labels = label_numbers(block, self.labels)
+        attached = {} if labels is None else {"label": labels.astype(np.int32)}
         # a weight too small to have a share of the total counts as none
         weights = np.where(shares > 0, block.weights, 0.0)
         self.pool.update(block.start, scores, weights, groups, **attached)

@@ -45,7 +45,6 @@ class Runner:
     seconds: list[tuple[str, float]] = field(default_factory=list)
 
     def run(self, label: str, prototype: P) -> P:
-        """The pass over all rows."""
         started = time.perf_counter()
         found = run_pass(self.engine, self.rows, prototype, self.on_pass(label, self.rows.n))
         self.seconds.append((label, time.perf_counter() - started))
@@ -81,7 +80,6 @@ class Sample:
     inverse_rates: np.ndarray
 
     def log_values(self, bound: RowBound) -> np.ndarray:
-        """A bound at these rows."""
         groups = None if len(bound.geometry.mass) == 1 else self.groups
         return bound.log_values(Block(0, self.X, self.weights), groups)
 

@@ -276,7 +276,6 @@ class QuerySums:
         self.part += other.part
 
     def errors(self) -> np.ndarray:
-        """Relative errors at the queries."""
         return np.abs(self.part / self.whole - 1.0)
 
 

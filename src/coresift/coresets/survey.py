@@ -76,7 +76,6 @@ class KeyPool:
             self._add({**part, **{name: to[part[name]] for name, to in renumbered.items()}})
 
     def compact(self) -> None:
-        """Keep no more than can win."""
         if self._is_compact or not self._parts:
             return
         columns = self._parts[0]
@@ -122,7 +121,6 @@ class KeyPool:
         return {name: values[kept] for name, values in columns.items()}, draws
 
     def draws(self) -> list[Draw]:
-        """The draw of each group."""
         columns = self.columns()
         found = []
         for group, size in enumerate(self.sizes):
@@ -172,7 +170,6 @@ class GroupMoments:
         self.mean = np.zeros((n_groups, d))
 
     def grow(self, n_groups: int) -> None:
-        """Make room for groups met later."""
         more = n_groups - len(self.mass)
         if more > 0:
             self.counts = np.pad(self.counts, (0, more))
@@ -316,24 +313,16 @@ class Survey:
 
     def _keep_far(self, X: Matrix, squares: np.ndarray) -> None:
         above = np.flatnonzero(squares > self._bar)
+        above = above[smallest(-squares[above], _FARTHEST_KEPT)]
         if not len(above):
             return
-        above = above[_largest(squares[above])]
-        if self.far is None:
-            self.far, self._far_squares = X[above], squares[above]
-        else:
-            together = np.concatenate([self._far_squares, squares[above]])
-            best = _largest(together)
-            self.far, self._far_squares = stacked([self.far, X[above]])[best], together[best]
-        if len(self._far_squares) == _FARTHEST_KEPT:
+        far, squares = X[above], squares[above]
+        if self.far is not None:
+            far, squares = stacked([self.far, far]), np.concatenate([self._far_squares, squares])
+        best = smallest(-squares, _FARTHEST_KEPT)
+        self.far, self._far_squares = far[best], squares[best]
+        if len(best) == _FARTHEST_KEPT:
             self._bar = float(self._far_squares.min())
-
-
-def _largest(squares: np.ndarray) -> np.ndarray:
-    """Positions, ascending, of the largest."""
-    if len(squares) <= _FARTHEST_KEPT:
-        return np.arange(len(squares))
-    return np.sort(np.argpartition(-squares, _FARTHEST_KEPT - 1)[:_FARTHEST_KEPT])
 
 
 class Extent:
