@@ -126,9 +126,9 @@ class SensitivityCoreset(BaseEstimator):
         else:
             record_features(self, X)
         self.center_, self.scale_ = geometry.center, geometry.scale
-        if hasattr(self, "radius"):
-            # of the fit: changing the parameter afterwards changes no guarantee
-            self.radius_ = float(self.radius)
+        self.radius_ = (
+            self.spec().radius
+        )  # of the fit: changing the parameter afterwards changes no guarantee
         self.sensitivities_ = bound.values
         self.total_sensitivity_ = float(self.sensitivities_.sum())
         self.bound_, self.is_certified_, self.bound_note_ = bound.name, bound.is_certified, bound.note
@@ -353,8 +353,8 @@ class SensitivityCoreset(BaseEstimator):
     def _record(self, fit: Fit) -> None:
         """Set what a subclass adds at the end of ``fit``."""
 
-    @abstractmethod
-    def _ball(self) -> QueryBall | None: ...
+    def _ball(self) -> QueryBall | None:
+        return QueryBall(self.loss, self.center_, self.scale_, self.radius_)
 
     @abstractmethod
     def _ball_sizes(self, t: float, dimension: int, eps: float, delta: float) -> dict[str, float]: ...

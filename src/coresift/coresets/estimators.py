@@ -108,9 +108,6 @@ class RBFCoreset(SensitivityCoreset):
         check_positive(self.radius, "radius", at_most=LARGEST_RATIO)
         super().check_parameters()
 
-    def _ball(self) -> QueryBall | None:
-        return QueryBall("gaussian", self.center_, self.scale_, self.radius_)
-
     def _ball_sizes(self, t: float, dimension: int, eps: float, delta: float) -> dict[str, float]:
         radius, max_norm = self.radius_, self._geometry.max_norm
         scores, shares = self._table.scores, self._table.weights / self._total_weight
@@ -188,9 +185,8 @@ class LaplacianCoreset(SensitivityCoreset):
             )
 
     def _ball(self) -> QueryBall | None:
-        if self.metric != "euclidean":
-            return None  # queries of another metric are not described by a ball
-        return QueryBall("laplacian", self.center_, self.scale_, np.inf)
+        # queries of another metric are not described by a ball
+        return super()._ball() if self.metric == "euclidean" else None
 
     def _ball_sizes(self, t: float, dimension: int, eps: float, delta: float) -> dict[str, float]:
         return {"covering": covering_laplacian(t, dimension, self._geometry.max_norm, eps, delta)}

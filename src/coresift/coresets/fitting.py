@@ -253,10 +253,9 @@ def find_geometry(
 
 def _scale(runner: Runner, spec: BoundSpec, survey: Survey, center: np.ndarray, reach: float) -> float:
     """The bandwidth in units of the data: the farthest row (None), the median distance, or the number given."""
-    is_sparse = not isinstance(survey.far, np.ndarray)
-    if spec.metric != "euclidean" and is_sparse:
+    if spec.metric != "euclidean" and not isinstance(survey.far, np.ndarray):
         raise InvalidInputError(
-            f"metric = {spec.metric!r} needs dense rows; sparse rows have metric='euclidean' only."
+            f"metric = {spec.metric!r} needs dense rows; for sparse rows it is 'euclidean'."
         )
     if spec.bandwidth is None:
         if spec.metric != "euclidean":

@@ -202,20 +202,14 @@ class RBFNetworkCoreset(RBFCoreset):
         least eps for which the guarantee holds. ``n_starts`` local searches of ``max_iter`` steps each, from the best
         of random networks and of networks at the worst single query.
         """
-        merged = self._merged(core)
+        merged, rng = self._merged(core), check_generator(random_state)
+        counts = {"n_neurons": n_neurons, "n_starts": n_starts, "max_iter": max_iter}
+        for name, count in counts.items():
+            counts[name] = check_count(count, name)
+        rows, drawn, radius = merged.indices, merged.weights, self.radius_
         with self._loaded("audit") as (points, shares):
-            return worst_network(
-                points,
-                shares * self._input_weight,
-                self._targets,
-                merged.indices,
-                merged.weights,
-                self.radius_,
-                check_count(n_neurons, "n_neurons"),
-                check_generator(random_state),
-                n_starts=check_count(n_starts, "n_starts"),
-                max_iter=check_count(max_iter, "max_iter"),
-            )
+            weights, targets = shares * self._input_weight, self._targets
+            return worst_network(points, weights, targets, rows, drawn, radius, rng=rng, **counts)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -93,9 +93,7 @@ class SelectOptions:
             if method != "iid":
                 raise InvalidInputError(f"eps is guaranteed for method='iid', not for method={method!r}.")
             if self.normalize:
-                raise InvalidInputError(
-                    "eps is guaranteed for weights as they are drawn: leave normalize out."
-                )
+                raise InvalidInputError("eps is guaranteed for weights as drawn: leave normalize out.")
 
     def estimator(self) -> RBFCoreset | LaplacianCoreset:
         """The estimator of these options."""

@@ -258,11 +258,10 @@ class Survey:
     def is_ordinary(self) -> bool:
         """Whether squares neither overflowed nor vanished, and have not lost their digits to a far origin."""
         farthest = float(self._far_squares.max(initial=0.0))
-        is_dense = isinstance(self.far, np.ndarray)
         return (
             np.isfinite(self.reach)
             and _SAFE_SQUARES[0] < farthest < _SAFE_SQUARES[1]
-            and (is_dense or float(self.near @ self.near) <= LARGEST_SHIFT * farthest)
+            and (isinstance(self.far, np.ndarray) or float(self.near @ self.near) <= LARGEST_SHIFT * farthest)
         )
 
     def center(self) -> np.ndarray:
