@@ -88,17 +88,8 @@ class DrawTable:
         self._capped: dict[int, tuple[Ints, _Line, Floats]] = {}
         self.n_samples = int(scores.size)
 
-<<<<<<< HEAD
     def draw(self, size: int, method: str, seed_or_rng: np.random.Generator | int) -> Draw:
-        """Draw by name: one of ``METHODS``.
-
-        ``seed_or_rng`` is a Generator or a seed. ``iid`` and ``systematic`` make a Generator of a seed; ``keys``
-        takes its seed from a Generator.
-        """
-=======
-    def draw(self, size: int, method: str, source: np.random.Generator | int) -> Draw:
         """Draw by one of ``METHODS``, from a Generator or a seed; ``keys`` draws its seed from a Generator."""
->>>>>>> main
         if method == "keys":
             if isinstance(seed_or_rng, np.random.Generator):
                 seed_or_rng = int(seed_or_rng.integers(2**63))
