@@ -169,7 +169,7 @@ def test_the_package_keeps_to_its_layers() -> None:
         ("core/a.py", "from coresift import RBFCoreset", "core imports RBFCoreset"),
         ("core/a.py", "from coresift._validation import check", "core imports _validation"),
         ("core/a.py", "from coresift.coresets.coreset import Coreset", "core imports coresets"),
-        ("core/sub/b.py", "from ...coresets.rbf import RBFCoreset", "core imports coresets"),
+        ("core/sub/b.py", "from ...coresets.estimators import RBFCoreset", "core imports coresets"),
         ("_errors.py", "from coresift import core", "_errors imports core"),
         ("_anything.py", "from .coresets import RBFCoreset", "_anything imports coresets"),
         ("selection/a.py", "import coresift.training.loop", "selection imports training"),

@@ -12,7 +12,6 @@ from ._errors import InvalidTypeError
 
 
 def n_rows(array: Any) -> int:
-    """Return the number of rows of a container."""
     shape = getattr(array, "shape", None)
     with suppress(TypeError, IndexError):
         return int(shape[0]) if isinstance(shape, tuple) else len(array)  # torch.Size is a tuple
@@ -41,7 +40,6 @@ def column_names(X: Any) -> list[Any] | None:
 
 
 def take_columns(frame: Any, names: list[Any]) -> Any:
-    """Return some columns of a frame."""
     return frame.select(names) if _is_arrow(frame) else frame[names]
 
 

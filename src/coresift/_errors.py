@@ -1,8 +1,4 @@
-"""The errors coresift raises on purpose.
-
-All derive from :class:`CoresiftError`, and from the built-in class that callers already expect in that place, so that
-``except ValueError`` keeps working.
-"""
+"""The errors coresift raises on purpose, also of the built-in classes that callers expect, such as ``ValueError``."""
 
 import importlib
 from typing import Any

@@ -1,8 +1,4 @@
-"""Import what a package exports only when it is asked for (SPEC 1).
-
-The public names of a package are listed once, in the ``__init__.pyi`` beside its ``__init__.py``: type checkers and
-editors read that stub, and so does :func:`attach`.
-"""
+"""Import the names that a package's stub ``__init__.pyi`` lists only when they are asked for (SPEC 1)."""
 
 from __future__ import annotations
 

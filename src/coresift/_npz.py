@@ -1,8 +1,7 @@
 """Read ``.npy`` and ``.npz`` files from untrusted sources.
 
-NumPy's reader trusts the header: it allocates what is announced, and raises whatever its parsers raise. Here the
-announced size is compared with the size of the file before memory is allocated, arrays of Python objects (pickles) are
-refused, and every error is an `InvalidInputError` that names the file.
+Unlike in NumPy, the announced size is compared with that of the file before memory is allocated, arrays of Python
+objects (pickles) are refused, and every error is an `InvalidInputError` that names the file.
 """
 
 from __future__ import annotations
@@ -128,12 +127,10 @@ def map_array(path: Path) -> np.ndarray:
 
 
 def read_arrays(path: Path, *names: str) -> tuple[np.ndarray, ...]:
-    """Read arrays of a ``.npz`` file by name."""
     with naming(path, _NOT_NPZ), open_arrays(path) as members:
         return tuple(members[name] for name in names)
 
 
 def array_names(path: Path) -> list[str]:
-    """Return the names of the arrays in a ``.npz`` file."""
     with naming(path, _NOT_NPZ), open_arrays(path) as members:
         return members.names

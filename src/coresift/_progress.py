@@ -1,20 +1,12 @@
 """Progress of long computations: log messages, or bars by Rich where a terminal shows them.
 
-A computation counts its work with :class:`Progress`, which logs to ``coresift`` at most every two seconds::
+A computation counts its work with :class:`Progress`; code that takes :func:`bars` as well has a parameter
+``display: Display = Progress``. The library never writes to the terminal unasked: messages have level INFO, or, with
+``verbose=1``, WARNING, which Python shows by default::
 
     progress = Progress("cells", total=n, verbose=self.verbose)
-    for rows in blocks:
-        ...
-        progress(len(rows))  # more rows are done
-
-:func:`bars` draws instead, and yields what is called like ``Progress``; code that takes either has a parameter
-``display: Display = Progress``::
-
-    with bars() as display:  # needs the extra "cli"
-        epochs = display("training", 20, unit="epochs")
-        epochs.move(3.5, note="loss 0.12")  # absolute, with a remark
-
-The library never writes to the terminal unasked: messages have level INFO, or WARNING with ``verbose=1``.
+    progress(len(rows))  # more rows are done
+    progress.move(3.5, note="loss 0.12")  # absolute, with a remark
 """
 
 from __future__ import annotations
@@ -34,10 +26,9 @@ _LOG_SECONDS = 2.0
 
 
 class Progress:
-    """Work that is done, logged every two seconds.
+    """Work that is done, logged every two seconds; it warns once when more than ``warn_after`` seconds are ahead.
 
-    ``total`` is in ``unit`` and may be changed later. With ``verbose`` above 0 the level is WARNING, which Python shows
-    by default. In either case, it warns once when more than ``warn_after`` seconds are ahead.
+    ``total`` is in ``unit`` and may be changed later.
     """
 
     def __init__(
@@ -50,7 +41,6 @@ class Progress:
         self._started = self._logged = time.monotonic()
 
     def __call__(self, done: float = 1.0, note: str | None = None) -> None:
-        """Count ``done`` more units."""
         self.move(self.done + done, note)
 
     def move(self, done: float, note: str | None = None) -> None:

@@ -123,7 +123,6 @@ def first_bad_value(X: Matrix) -> tuple[int, int, float] | None:
 
 
 def bad_value(value: float) -> str:
-    """Return the name of a value that is not finite or too large."""
     return "NaN" if np.isnan(value) else "infinity" if np.isinf(value) else f"{value:g}"
 
 
@@ -148,7 +147,6 @@ def check_numbers(values: Any, name: str) -> np.ndarray:
 
 
 def check_vector(values: Any, name: str) -> np.ndarray:
-    """Return a fresh one-dimensional float64 array."""
     return _one_dimensional(check_numbers(values, name), name)
 
 
@@ -278,17 +276,14 @@ def check_number(value: Any, name: str, **limits: float) -> float:
 
 
 def check_positive(value: Any, name: str, *, at_most: float = LARGEST_MAGNITUDE) -> float:
-    """Return a positive number."""
     return check_number(value, name, above=0.0, at_most=at_most)
 
 
 def check_probability(value: Any, name: str) -> float:
-    """Return a number strictly between 0 and 1."""
     return check_number(value, name, above=0.0, below=1.0)
 
 
 def check_count(value: Any, name: str, minimum: int = 1) -> int:
-    """Return an integer of at least ``minimum``."""
     if not _is_a(Integral, value):
         raise InvalidTypeError(f"{name} = {value!r} must be an integer of at least {minimum}.")
     if value < minimum:
@@ -297,14 +292,12 @@ def check_count(value: Any, name: str, minimum: int = 1) -> int:
 
 
 def check_choice(value: Any, name: str, choices: tuple[str, ...]) -> str:
-    """Check that a value is one of a few names."""
     if not isinstance(value, str) or value not in choices:
         raise InvalidInputError(f"{name} = {value!r} is not one of {', '.join(map(repr, choices))}.")
     return value
 
 
 def check_instance(value: Any, name: str, kind: type, *, optional: bool = False) -> Any:
-    """Check that a value is of a class, or None if that is allowed."""
     if not isinstance(value, kind) and not (optional and value is None):
         wanted = f"{kind.__name__} or None" if optional else kind.__name__
         raise InvalidTypeError(f"{name} = {value!r:.60} must be of type {wanted}.")

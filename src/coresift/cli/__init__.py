@@ -11,8 +11,8 @@ __all__ = ["main"]
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code.
 
-    The codes are 0 for success, 1 for an error in the data or at run time (a broken pipe included), 2 for wrong usage
-    and 130 for an interrupt. Typer and Rich are imported here so that a missing extra gives one line, not a traceback.
+    It is 0 for success, 1 for an error in the data or at run time (also a broken pipe), 2 for wrong usage, 130 for an
+    interrupt. Typer and Rich are imported here so that a missing extra gives one line, not a traceback.
     """
     try:
         import rich  # noqa: F401

@@ -21,7 +21,6 @@ EXIT_ERROR, EXIT_USAGE, EXIT_INTERRUPTED = 1, 2, 130
 
 
 def _built(function: Any, name: str) -> Any:
-    """Turn a function, or a group of commands, into a command."""
     if not isinstance(function, typer.Typer):
         alone = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
         alone.command(name=name)(with_common_options(function))
@@ -32,8 +31,7 @@ def _built(function: Any, name: str) -> Any:
 def lazy_app(name: str, version: str, help_text: str, commands: Mapping[str, tuple[str, str]]) -> typer.Typer:
     """Make an application that imports a command only when it is called.
 
-    ``commands`` maps the name of a command to its module and its line in the help text. The module has a function, or a
-    ``typer.Typer``, named like the command, with underscores.
+    ``commands`` maps a name to a module, which has a function or ``typer.Typer`` of that name, and to a line of help.
     """
 
     class Lazy(TyperGroup):

@@ -35,7 +35,6 @@ class Question:
     as_json: bool = option(False, "Print the result as JSON.", flags=("--json",))
 
     def load(self, data: str, coreset: Path) -> tuple[Rows, Coreset]:
-        """Open the data with the columns of the coreset, unless others are named, and read the coreset."""
         from coresift import Coreset
         from coresift._errors import InvalidInputError
         from coresift.coresets import load_run
@@ -47,11 +46,9 @@ class Question:
         return open_input(data, self.columns, self.embedding, self.weight, recorded=load_run(coreset)), core
 
     def arguments(self) -> dict[str, Any]:
-        """Return the arguments that ``audit`` and ``certify`` share."""
         return {"radius": self.radius, "max_memory": self.max_memory, "random_state": self.seed}
 
     def print(self, settings: Settings, text: str, figures: dict[str, Any]) -> None:
-        """Print the sentence, or the figures as JSON."""
         if self.as_json:
             typer.echo(json.dumps(figures, allow_nan=False))
         else:

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 class Settings:
     """The common options, wherever on the line they stood, and the two consoles.
 
-    Results go to ``out``; progress and the log go to ``err``, so that a pipe carries results only. Rich leaves out
-    colours and cursor movements where the stream is not a terminal, and colours where ``NO_COLOR`` is set.
+    Results go to ``out``, progress and the log to ``err``, so that a pipe carries results only. Rich leaves out colours
+    and cursor movements where the stream is not a terminal, and colours where ``NO_COLOR`` is set.
     """
 
     quiet: int = 0  # how often the option was given
@@ -38,31 +38,26 @@ class Settings:
 
     @cached_property
     def out(self) -> Console:
-        """Standard output."""
         from rich.console import Console
 
         return Console(highlight=False)
 
     @cached_property
     def err(self) -> Console:
-        """Standard error."""
         from rich.console import Console
 
         return Console(stderr=True, highlight=False)
 
     @property
     def shows_progress(self) -> bool:
-        """Whether a moving display may be drawn: on a terminal, and without ``--quiet``."""
         return self.err.is_terminal and not self.quiet
 
     def bars(self, *, transient: bool = False) -> AbstractContextManager[Display]:
-        """Draw progress bars on standard error, if a moving display may be drawn."""
         from coresift._progress import bars
 
         return bars(self.err, disable=not self.shows_progress, transient=transient)
 
     def configure_logging(self) -> None:
-        """Send the log of the package to standard error, at the level that was asked for."""
         from rich.logging import RichHandler
 
         level = (logging.WARNING, logging.INFO, logging.DEBUG)[min(self.verbose, 2)]
@@ -73,7 +68,6 @@ class Settings:
 
 
 def _collect(context: typer.Context, parameter: typer.CallbackParam, value: int) -> int:
-    """Count a common option in the settings."""
     settings, name = context.find_root().obj, str(parameter.name)
     setattr(settings, name, getattr(settings, name) + value)
     return value
@@ -94,11 +88,10 @@ _COMMON: dict[str, Any] = {"quiet": (Quiet, False), "verbose": (Verbose, 0), "de
 
 
 def with_common_options(function: Callable[..., None]) -> Callable[..., None]:
-    """Turn ``function(settings, ...)`` into a command with the common options besides its own.
+    """Turn ``function(settings, ...)`` into a command with the common options, before or after its name.
 
-    ``coresift -q train`` and ``coresift train -q`` are then the same. Typer reads the options of a command from its
-    signature, so they are added to the signature of a wrapper; a callback collects their values. A parameter annotated
-    with a dataclass stands for one option per field (:func:`field_options`) and receives an instance.
+    Typer reads options from the signature, so they are added to that of a wrapper; a callback collects their values.
+    A parameter annotated with a dataclass receives an instance, from one option per field (:func:`field_options`).
     """
     own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]  # without ``settings``
     keyword_only = inspect.Parameter.KEYWORD_ONLY

@@ -90,7 +90,6 @@ def train(
 
 
 def _check(subject: Subject, options: TrainOptions) -> None:
-    """Reject invalid options before anything is loaded."""
     from coresift._errors import InvalidInputError
     from coresift._validation import check_choice
     from coresift.coresets.options import parse_budget
@@ -150,7 +149,6 @@ def _recalled(
 
 
 def _kept(run: Path) -> dict[str, Any]:
-    """Return the options that a run was started with."""
     from coresift._errors import InvalidInputError
     from coresift.training import RunFolder
 

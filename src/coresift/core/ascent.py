@@ -11,13 +11,12 @@ The right-hand side is concave in ``x``. ``L`` is convex with gradient ``2 m(x)`
 
     log s(p)  <=  log w_p - |p|^2 + 2 m.x - L(x) + 2 R |p - m|                      (Cauchy-Schwarz).
 
-This is a certificate at *any* ``x``. Its distance from the value reached at ``x`` is ``2 R |p - m| - 2 x.(p - m)``, the
-duality gap, zero exactly at the maximiser. With the points themselves as atoms the value reached is a ratio that
+This is a certificate at *any* ``x``. Its distance from the value reached at ``x`` is ``2 R |p - m| - 2 x.(p - m)``,
+the duality gap, zero exactly at the maximiser. With the points themselves as atoms the value reached is a ratio that
 occurs, and the certificate minus the gap brackets the sensitivity.
 
-The ascent is Nesterov's, for a block of points at once (two matrix products a step), with a curvature estimated per
-point from successive gradients and a restart per point when momentum points downhill; only the certificate decides
-when to stop, so none of this needs to be trusted.
+The ascent is Nesterov's, for a block of points at once (two matrix products a step), with curvature estimates and
+restarts per point; only the certificate decides when to stop, so none of this needs to be trusted.
 """
 
 from __future__ import annotations
@@ -59,9 +58,8 @@ def ascend(
 ) -> Ascent:
     """Maximise ``2 p.x - L(x)`` over ``|x| <= radius`` for each row of ``p``, to a duality gap of ``tol``.
 
-    ``upper`` holds what is already known of the maximum (``inf`` if nothing); a point stops when its best
-    certificate is within ``tol`` of its best value. ``max_curvature`` bounds the Hessian of ``L``, ``4
-    Cov_lam(mu) <= 4 max |mu|^2``.
+    ``upper`` holds known bounds on the maximum (``inf`` if none); a point stops when its best certificate is within
+    ``tol`` of its best value. ``max_curvature`` bounds the Hessian of ``L``, ``4 Cov_lam(mu) <= 4 max |mu|^2``.
     """
     upper = upper.copy()
     lower = np.full(len(p), -np.inf)

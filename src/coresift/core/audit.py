@@ -33,12 +33,10 @@ class AuditResult:
     worst_ratio: float
     """``S(x)/F(x)`` there: above 1 the subset overestimates, below 1 it underestimates."""
     mean_error: float
-    """Over random queries: half uniform in the ball (Laplacian: the ball of the data), half data rows drawn in
-    proportion to their weights and brought into the ball."""
+    """Over random queries: half uniform in the ball (Laplacian: of the data), half rows drawn by weight, projected."""
     quantiles: dict[float, float]
     """Quantiles of the error over the same random queries."""
     n_queries: int
-    """Number of queries evaluated."""
     loss: str
     radius: float
 
@@ -70,17 +68,15 @@ def worst_query(
     .. math:: \max_{|x| \le R} \left| \frac{S(x)}{F(x)} - 1 \right|, \qquad
         S(x) = \sum_{q} v_q f(q, x), \quad F(x) = \sum_p w_p f(p, x)
 
-    This is the maximum of a difference of convex functions (Gaussian), not a concave problem: what is returned is the
-    best of many local searches, a LOWER bound on the maximum.
+    Not a concave problem (Gaussian: a difference of convex functions): the best local search gives a LOWER bound.
 
     1. ``n_random`` random queries (they also give the mean and the quantiles) and about as many chosen ones: the
        centre, rows of the data and of the subset, rows of the largest norm, subset rows of the largest ``v/w``, rows
        far from the subset, and (Gaussian) the points where the rays through them leave the ball.
     2. From the best ``n_starts``, half with the ratio too high and half too low (all high once that error is above 1,
-       the most that a low one can reach), and from the centre both ways: projected gradient ascent on
-       ``|log(S/F)|`` for all starts at once, each with its own Barzilai-Borwein step and non-monotone line search
-       (Birgin, Martinez and Raydan 2000). The gradient of ``log(S/F)`` is ``2 (mean_S - mean_F)``, the means tilted
-       by the kernel.
+       the most that a low one can reach), and from the centre both ways: projected gradient ascent on ``|log(S/F)|``
+       for all starts at once, each with its own Barzilai-Borwein step and non-monotone line search (Birgin, Martinez
+       and Raydan 2000). The gradient of ``log(S/F)`` is ``2 (mean_S - mean_F)``, the means tilted by the kernel.
     3. Laplacian (R^d, kinks at the points, limits at infinity): the rows of the data and of the subset nearest to the
        best queries are tried; the ratio at infinity, ``sum v e^{q.u} / sum w e^{p.u}``, is climbed over directions u,
        and tried at a query 1e6 data radii away.
@@ -96,19 +92,16 @@ def worst_query(
         R in scaled units, around the origin of the scaled coordinates; ``inf`` for the Laplacian.
     loss : {"gaussian", "laplacian"}
     rng : Generator
-        The only source of randomness: the same generator state gives the same result.
     n_starts, n_random, max_iter : int
         Local searches, random queries, steps of each search.
     max_evaluations : float, optional
-        Kernel evaluations (queries times rows) to spend, about; fewer random queries and steps are made to stay near
-        it, but never less than about 200 n.
+        Rough limit on kernel evaluations (queries times rows), met by fewer queries and steps; not below about 200 n.
 
     Notes
     -----
-    At most about ``n (2 n_random + n_starts max_iter)`` kernel evaluations, for the Laplacian twice as many, each O(d);
-    most searches end long before ``max_iter``. 60,000 rows in 64 dimensions take two to four seconds on one thread,
-    and the time is proportional to n. Memory: a few blocks of a pass, and the queries, of which fewer are drawn when d
-    exceeds some thousands.
+    At most about ``n (2 n_random + n_starts max_iter)`` kernel evaluations (Laplacian: twice as many), each O(d);
+    most searches end long before ``max_iter``. 60,000 rows in 64 dimensions take two to four seconds on one thread.
+    Memory: a few blocks of a pass, and the queries, of which fewer are drawn when d exceeds some thousands.
     """
     ratio = LogRatio(points, weights, subset_rows, subset_weights, _KERNELS[loss]())
     search = _Search(ratio, radius, rng, max_evaluations)
@@ -164,7 +157,6 @@ class _Search:
         self.left -= n_queries * self.points.n
 
     def evaluate(self, queries: np.ndarray) -> np.ndarray:
-        """The log ratios at ``queries``, which are remembered."""
         values = self.ratio(queries)
         self.spend(len(queries))
         self._remember(queries, values)
@@ -175,14 +167,12 @@ class _Search:
         self.values = np.concatenate((self.values, values))
 
     def project(self, queries: np.ndarray) -> np.ndarray:
-        """The nearest queries of the ball."""
         if np.isinf(self.radius):
             return queries
         norms = np.sqrt(squared_norms(queries))
         return queries * np.minimum(1.0, self.radius / np.maximum(norms, self.radius))[:, None]
 
     def random_queries(self, count: int) -> np.ndarray:
-        """Half uniform in the ball, half rows in proportion to their weights."""
         in_ball = self.reach * uniform_in_ball(count // 2, self.points.d, self.rng)
         picks = self.rng.choice(self.points.n, count - count // 2, p=self.weights / self.weights.sum())
         return np.concatenate((in_ball, self.project(self.points.take(picks))))

@@ -14,10 +14,8 @@ class SensitivityBound:
     Attributes
     ----------
     log_values : ndarray of shape (n,)
-        ``log s(p)``; ``-inf`` for points of weight zero. Certificates are at most 0; the paper's scores may be
-        far above.
+        ``log s(p)``; ``-inf`` for points of weight zero. Certificates are at most 0; the paper's scores may exceed 0.
     name : str
-        Which bound this is.
     is_certified : bool
         Whether ``s(p)`` is proved to dominate the sensitivity of ``p`` for these points and this radius.
     note : str

@@ -20,9 +20,8 @@ def class_budgets(
 ) -> NDArray[np.int64]:
     """Split a budget among classes of given sizes; the parts sum to ``budget``.
 
-    The quotas of :func:`class_quotas` are rounded up, then trimmed to the budget by at most one row a class: first
-    where another row remains, and there where rounding up gave most. With fewer rows than classes
-    some classes get none, and ``rng`` breaks ties at random.
+    Round the quotas of :func:`class_quotas` up, then trim by at most one row a class: first where another row
+    remains, and there where rounding gave most. With fewer rows than classes some get none; ``rng`` breaks ties.
 
     Parameters
     ----------

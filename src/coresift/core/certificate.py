@@ -5,20 +5,18 @@ r"""A bound on the error of the subset at hand, over all queries of a ball, in a
 The numerator bounds the absolute error for all x at once (:mod:`~coresift.core.discrepancy`). The denominator needs a
 lower bound. With weights that sum to 1, mean :math:`\mu` and variance V:
 
-* Gaussian, by Jensen: :math:`F(x) \ge e^{-V - |x-\mu|^2}`, so :math:`\min F \ge e^{-(V+R^2)}` when the ball is
-  centred at the mean.
-* Gaussian, sharper: :math:`F(x) = e^{-|x|^2 + L(x)}` with L convex; :math:`-|x|^2 \ge -R^2`, and the minimum of
-  L over the ball is certified from below by duality (:mod:`~coresift.core.ascent` with the point p = 0), O(n d)
-  a step.
+* Gaussian, by Jensen: :math:`F(x) \ge e^{-V - |x-\mu|^2}`, at least :math:`e^{-(V+R^2)}` in a ball around the mean.
+* Gaussian, sharper: :math:`F(x) = e^{-|x|^2 + L(x)}` with L convex; :math:`-|x|^2 \ge -R^2`, and the minimum of L
+  over the ball is certified from below by duality (:mod:`~coresift.core.ascent` with the point p = 0), O(n d) a step.
 * Laplacian, by Jensen twice: :math:`F(x) \ge e^{-\sqrt{V + |x-\mu|^2}}`.
 
-Over all of space F has no positive lower bound, but the Laplacian ratio soon stops changing: let every point
-(of the data and of the subset) have norm at most rho, x be a query beyond a radius A and x' its projection on
-that ball. For each point q, :math:`|x| - |q-x|` exceeds :math:`A - |q-x'|` by between 0 and :math:`\tau =
-\rho^2/(2A)`: it grows with :math:`|x|` to :math:`a = q \cdot x/|x|`, and :math:`a - A + \sqrt{A^2 - 2Aa +
-|q|^2}` is largest at :math:`a = |q|^2/(2A)`. So :math:`S(x)/F(x)` is within a factor :math:`e^{\pm\tau}` of
-:math:`S(x')/F(x')`, and :math:`(1 + \epsilon_A) e^\tau - 1` bounds the error everywhere; A is chosen best. The
-Gaussian has no such bound: with all of space as queries, every vertex of the convex hull is needed.
+Over all of space F has no positive lower bound, but the Laplacian ratio soon stops changing: let every point (of the
+data and of the subset) have norm at most rho, x be a query beyond a radius A and x' its projection on that ball. For
+each point q, :math:`|x| - |q-x|` exceeds :math:`A - |q-x'|` by between 0 and :math:`\tau = \rho^2/(2A)`: it grows with
+:math:`|x|` to :math:`a = q \cdot x/|x|`, and :math:`a - A + \sqrt{A^2 - 2Aa + |q|^2}` is largest at :math:`a =
+|q|^2/(2A)`. So :math:`S(x)/F(x)` is within a factor :math:`e^{\pm\tau}` of :math:`S(x')/F(x')`, and :math:`(1 +
+\epsilon_A) e^\tau - 1` bounds the error everywhere; A is chosen best. The Gaussian has no such bound: there a subset
+needs every vertex of the convex hull.
 """
 
 from __future__ import annotations
@@ -49,16 +47,14 @@ class Certificate:
     discrepancy : float
         ``MMD(S, P) / W``; in the sampled form an upper bound on it.
     floor : float
-        A lower bound on ``F(x) / W`` over the ball; ``eps`` is ``discrepancy / floor`` (and a little more over
-        all of space).
+        Lower bound on ``F(x) / W`` over the ball; ``eps`` is ``discrepancy / floor``, over all of space a little more.
     loss, radius : str, float
         Of the queries; the radius in units of the bandwidth, infinite for the Laplacian over all of space.
     is_exact : bool
         True: all pairs of rows were summed, there is no probability in it. False: sums were sampled.
     confidence : float
         Probability that ``eps`` is a valid bound: 1 if exact.
-    n_sampled : int or None
-        Rows sampled, in the sampled form.
+    n_sampled : int, or None if exact
     """
 
     eps: float
@@ -106,7 +102,6 @@ def _farthest_mean_distance(spread: tuple[float, float], radius: float) -> float
 
 
 def _row_atoms(points: Points, shares: np.ndarray) -> Atoms:
-    """Every row an atom."""
     offsets = log_shares(shares)
     for rows, block in points.blocks():
         offsets[rows] -= block.sq_norms
@@ -159,11 +154,10 @@ def certify_sampled(
       :math:`1 - \delta/2` it exceeds the estimate by at most :math:`\sqrt{2 \hat v \ln(4/\delta)/N} + 7 r
       \ln(4/\delta)/(3(N-1))`, where the range r of g is at most :math:`\sqrt 2 \|a\|`, since
       :math:`\|k(z,\cdot) - k(z',\cdot)\|^2 = 2 - 2k(z,z') \le 2`.
-    * :math:`-\langle \xi, b \rangle` is a mean of N independent terms of mean 0, at most :math:`\sqrt 2 \|b\|`
-      each, of variance at most :math:`\|b\|^2 (1 - \|\mu_P\|^2)`, and :math:`\|\mu_P\|^2 = E\,k(z,z') \ge
-      e^{-2V}` (Laplacian: :math:`e^{-\sqrt{2V}}`) by Jensen. By Bernstein it is at most :math:`c \|b\|` with
-      probability :math:`1 - \delta/2`, :math:`c = \sigma \sqrt{2 \ln(2/\delta)/N} + \sqrt 2
-      \ln(2/\delta)/(3N)`.
+    * :math:`-\langle \xi, b \rangle` is a mean of N independent terms of mean 0, at most :math:`\sqrt 2 \|b\|` each,
+      of variance at most :math:`\|b\|^2 (1 - \|\mu_P\|^2)`, and :math:`\|\mu_P\|^2 = E\,k(z,z') \ge e^{-2V}`
+      (Laplacian: :math:`e^{-\sqrt{2V}}`) by Jensen. By Bernstein it is at most :math:`c \|b\|` with probability
+      :math:`1 - \delta/2`, :math:`c = \sigma \sqrt{2 \ln(2/\delta)/N} + \sqrt 2 \ln(2/\delta)/(3N)`.
 
     So :math:`\|b\|^2 \le U + c\|b\|`, that is :math:`\|b\| \le (c + \sqrt{c^2 + 4U})/2`. O(N (N + m) d) time.
     """

@@ -70,8 +70,7 @@ def symmetric_tiles(points: Points, rows: np.ndarray, loss: str) -> Iterator[tup
 def quadratic_form(
     points: Points, coefficients: np.ndarray, loss: str, progress: Progress | None = None
 ) -> float:
-    r""":math:`\sum_{ij} c_i c_j k(z_i, z_j)`, O(n^2 d / 2) time, a few tiles of memory; zero coefficients cost
-    nothing."""
+    r""":math:`\sum_{ij} c_i c_j k(z_i, z_j)` in O(n^2 d / 2) time and a few tiles; zero coefficients cost nothing."""
     rows = np.flatnonzero(coefficients)
     c = coefficients[rows]
     total = 0.0

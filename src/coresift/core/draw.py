@@ -1,21 +1,17 @@
 r"""Weighted draws in which row p is chosen with probability proportional to a score s_p.
 
-The problem: replace :math:`F = \sum_p w_p f_p`, for every non-negative f, by a sum :math:`\sum_{p \in S}
-v_p f_p` over few rows, whose expectation is F. Dividing the input weight by the expected number of times a
-row is chosen does it:
+They replace :math:`F = \sum_p w_p f_p`, for every non-negative f, by an unbiased sum :math:`\sum_{p \in S} v_p f_p`
+over few rows: the input weight is divided by the expected number of times the row is chosen.
 
-* ``iid``: m independent draws, :math:`v_p = w_p t / (m s_p)` for each of them, t the total score. Repeats
-  are merged.
+* ``iid``: m independent draws, :math:`v_p = w_p t / (m s_p)` for each of them, t the total score. Repeats are merged.
 * ``systematic``: inclusion probabilities :math:`\pi_p = \min(1, m s_p / t)`, normalised again until they
   sum to m, one random start along a random order. Exactly m rows, no repeats, :math:`v_p = w_p / \pi_p`.
-* ``keys``: row p gets the key :math:`E_p / s_p`, E standard exponential; the m smallest win. Given the
-  other keys, p wins when its own is below the m-th smallest of them, which is the (m+1)-th smallest key tau
-  of all when p does win. So :math:`v_p = w_p / (1 - e^{-s_p \tau})`. E depends on (seed, row) alone: chunks
-  and workers find the same rows.
+* ``keys``: row p gets the key :math:`E_p / s_p`, E standard exponential; the m smallest win. Given the other keys, p
+  wins when its own is below the m-th smallest of them, which is the (m+1)-th smallest key tau of all when p does win.
+  So :math:`v_p = w_p / (1 - e^{-s_p \tau})`. E depends on (seed, row) alone: chunks and workers find the same rows.
 
-Scores may have any positive scale; they are positive exactly where the weights are. Only ``iid`` carries
-the concentration bounds of the sampling theorems. A :class:`DrawTable` is prepared once, in O(n); ``iid``
-and ``systematic`` then cost O(m log n), ``keys`` O(n).
+Only ``iid`` carries the concentration bounds of the sampling theorems. A :class:`DrawTable` is prepared once, in
+O(n); ``iid`` and ``systematic`` then cost O(m log n), ``keys`` O(n).
 """
 
 from __future__ import annotations
@@ -51,23 +47,18 @@ class DrawTable:
 
     Parameters
     ----------
-    scores : (n,) float64, finite, >= 0
-        Sensitivities, or upper bounds of them, of any positive scale. Zero exactly where the weight is
-        zero: a row of positive weight that can never be drawn would bias every estimate, so that is
-        refused.
-    weights : (n,) float64, finite, >= 0
-        The input weights. Rows of weight zero are never drawn.
+    scores, weights : (n,) float64, finite, >= 0
+        Sensitivities, or upper bounds of them, of any positive scale, and input weights. Both are zero for the same
+        rows: one of positive weight that can never be drawn would bias every estimate.
     order_rng : numpy.random.Generator or None
-        Gives the random order along which ``systematic`` walks. It is fixed here, for good: labels that are
-        sorted, interleaved or periodic in the data are in random places of the order. None keeps the order of
-        the rows, for a draw along strata.
+        Gives the random order along which ``systematic`` walks, fixed here for good: sorted, interleaved or periodic
+        labels end up in random places. None keeps the order of the rows, for a draw along strata.
 
     Notes
     -----
-    O(n) time: a permutation, a gather, a cumulative sum. Memory beyond the two inputs: about 20 bytes a
-    row, and as much for each of the last two sizes at which some inclusion probability reached one. The
-    inputs are referred to, not copied (do not change them), unless the largest score is outside 1e-150 to
-    1e150.
+    O(n) time: a permutation, a gather, a cumulative sum. Memory beyond the two inputs: about 20 bytes a row, and as
+    much for each of the last two sizes at which some inclusion probability reached one. The inputs are referred to,
+    not copied (do not change them), unless the largest score is outside 1e-150 to 1e150.
     """
 
     def __init__(self, scores: Floats, weights: Floats, order_rng: np.random.Generator | None) -> None:
@@ -98,11 +89,7 @@ class DrawTable:
         self.n_samples = int(scores.size)
 
     def draw(self, size: int, method: str, source: np.random.Generator | int) -> Draw:
-        """Draw by name: one of ``METHODS``.
-
-        ``source`` is a Generator or a seed. ``iid`` and ``systematic`` make a Generator of a seed; ``keys``
-        takes its seed from a Generator.
-        """
+        """Draw by one of ``METHODS``, from a Generator or a seed; ``keys`` draws its seed from a Generator."""
         if method == "keys":
             seed = int(source.integers(2**63)) if isinstance(source, np.random.Generator) else source
             return self.keys(size, seed)
@@ -131,13 +118,11 @@ class DrawTable:
     def systematic(self, size: int, rng: np.random.Generator) -> Draw:
         r"""Exactly ``size`` distinct rows, row p with probability :math:`\pi_p`, weighted :math:`w_p/\pi_p`.
 
-        Row p owns an interval of length :math:`\pi_p` of a line of integer length, in a random order; the
-        rows that own the points u, u + 1, u + 2, ... for one uniform u are drawn. A size of at least
-        ``n_drawable`` returns every drawable row with its own weight. The first draw of a size at which
-        some :math:`m s_p / t` reaches 1 costs O(n + m log m); all others O(m log m).
-
-        With the order fixed, a redraw depends on u alone: with n equal scores and m a divisor of n there are only
-        n/m different draws, which split the rows among them.
+        Row p owns an interval of length :math:`\pi_p` of a line of integer length, in a random order; the rows that
+        own u, u + 1, u + 2, ... for one uniform u are drawn. A size of at least ``n_drawable`` returns every drawable
+        row with its own weight. The first draw of a size at which some :math:`m s_p / t` reaches 1 costs O(n + m log
+        m); all others O(m log m). With the order fixed, a redraw depends on u alone: n equal scores and m a divisor
+        of n allow only n/m different draws, which split the rows among them.
         """
         _check_size(size)
         if size >= self.n_drawable:
@@ -162,8 +147,7 @@ class DrawTable:
     def keys(self, size: int, seed: int) -> Draw:
         """The ``size`` rows with the smallest keys E/s: the same from any chunks of these rows with this seed.
 
-        A size of at least ``n_drawable`` returns every drawable row with its own weight. O(n) time, two
-        float64 vectors of n.
+        O(n) time, two float64 vectors of n. From ``n_drawable`` on, every drawable row with its own weight.
         """
         return finish_keys(key_candidates(self.scores, self.weights, seed, 0, size), size)
 
@@ -183,10 +167,9 @@ class KeyCandidates(NamedTuple):
 def exponential_keys(seed: int, start: int, stop: int) -> Floats:
     """Standard exponential variables of rows ``start`` to ``stop - 1``, functions of (seed, row) alone.
 
-    Row i takes word i of the Philox stream with key ``seed`` (Salmon et al., SC 2011); a counter step makes
-    four words. The upper 52 bits and a half make a uniform strictly inside (0, 1), exactly representable at
-    both ends. Equal to the last bit for any split of the rows on one NumPy build and kind of processor;
-    elsewhere ``log`` may round differently.
+    Row i takes word i of the Philox stream with key ``seed`` (Salmon et al., SC 2011), four words a counter step. The
+    upper 52 bits and a half make a uniform strictly inside (0, 1), exact at both ends. Equal to the last bit for any
+    split of the rows on one NumPy build and kind of processor; elsewhere ``log`` may round differently.
     """
     if not 0 <= seed < _SEED_LIMIT:
         raise InvalidInputError(f"seed={seed} is outside 0 ... 2**128 - 1")
@@ -236,8 +219,7 @@ def merge_candidates(parts: Iterable[KeyCandidates], size: int) -> KeyCandidates
 def finish_keys(candidates: KeyCandidates, size: int) -> Draw:
     r"""The draw of the merged candidates: all but the last in (key, row) order, whose key is tau.
 
-    The weights are :math:`w_p / (1 - e^{-s_p\tau})`. With at most ``size`` candidates every drawable row is
-    among them, and each keeps its own weight.
+    With at most ``size`` candidates every drawable row is among them, and each keeps its own weight.
     """
     rows, keys, scores, weights = candidates
     if rows.size <= size:
@@ -260,9 +242,6 @@ def smallest(keys: Floats, count: int) -> NDArray[np.intp]:
     return np.flatnonzero(chosen)
 
 
-# Rows laid on a line, and the search on it.
-
-
 class _Line:
     """Rows as neighbouring intervals of length s on [0, total)."""
 
@@ -273,10 +252,7 @@ class _Line:
         self.total = float(self.ends[-1])
 
     def locate(self, at: Floats) -> NDArray[np.intp]:
-        """Positions i with ends[i-1] <= at < ends[i]; an interval that rounding made empty is never found.
-
-        Points that rounding put at the total are moved below it.
-        """
+        """Positions i with ends[i-1] <= at < ends[i], so never an empty interval; points at the total move below it."""
         return np.searchsorted(self.ends, np.minimum(at, np.nextafter(self.total, 0.0)), side="right")
 
     def walk(self, size: int, rng: np.random.Generator) -> Ints:
@@ -300,10 +276,9 @@ def _slack(n: int, size: int) -> float:
 def _cap(base: _Line, scores: Floats, weights: Floats, size: int) -> tuple[Ints, _Line, Floats]:
     r"""The rows with :math:`\pi = 1`, the line of the others, and w/pi of all n rows; 1 < size < rows of ``base``.
 
-    With the scores descending and :math:`T_k` the sum of all but the k largest, row k + 1 is certain while
-    :math:`(m - k) s_{(k+1)} \ge T_k`, and once this fails it fails for the rest. At most m - 1 are taken:
-    an m-th would leave no draw to rows whose probability is tiny but not zero, and a single point cannot
-    meet a row twice.
+    With the scores descending and :math:`T_k` the sum of all but the k largest, row k + 1 is certain while :math:`(m
+    - k) s_{(k+1)} \ge T_k`, and once this fails it fails for the rest. At most m - 1 are taken: an m-th would leave
+    no draw to rows whose probability is tiny but not zero, and a single point cannot meet a row twice.
     """
     values = scores[base.rows]
     n = values.size

@@ -75,9 +75,8 @@ class Cells:
 class CellSums:
     """Sums over the cells of a partition, fed with blocks and merged with sums over other rows.
 
-    Every point belongs to the nearest of ``centers`` (scaled coordinates). The variance of a cell is that about the
-    centre minus the squared way from centre to mean, which loses no digits when the cell is small and far from the
-    origin.
+    Every point belongs to the nearest of ``centers`` (scaled coordinates). A variance is taken about the centre, less
+    the squared way from centre to mean, which loses no digits when the cell is small and far from the origin.
     """
 
     def __init__(self, centers: np.ndarray) -> None:
@@ -120,8 +119,8 @@ class Problem:
 def cells_bound(problem: Problem, summary: Cells, start: SensitivityBound) -> SensitivityBound:
     """The certificate of k atoms by dual ascent; never above ``start``, the closed form.
 
-    Two products of (points x k) by (k x r) a step, ``r = min(d, k + 1)``: the ascent only sees inner products with the
-    means, so it runs in their span plus the one direction in which a point sticks out of it.
+    Two products of (points x k) by (k x r) a step, ``r = min(d, k + 1)``: the ascent only sees inner products with
+    the means, so it runs in their span plus the one direction in which a point sticks out of it.
     """
     k, points = len(summary.mass), problem.points
     basis, means = summary.frame

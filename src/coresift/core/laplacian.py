@@ -4,8 +4,8 @@ By the triangle inequality :math:`f(q,x) \ge f(q,p) f(p,x)` for every x, with eq
 
 .. math:: s(p) = \sup_x \frac{w_p f(p,x)}{\sum_q w_q f(q,x)} = \frac{w_p}{\sum_q w_q e^{-|p-q|}} ,
 
-the inverse of a kernel density, for any metric. The total is at most :math:`e^{\mathrm{diam}}`; the paper's has the
-square root of n in it.
+the inverse of a kernel density, in any metric. The total is at most :math:`e^{\mathrm{diam}}`, without the paper's
+square root of n.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ def laplacian_exact(
 ) -> SensitivityBound:
     """The sensitivities themselves, O(n^2 d) time, one block of distances in memory.
 
-    Other metrics than the Euclidean are measured between rows of the data as given, divided by the scale. ``among`` are
-    all points and their shares, where ``points`` holds only some of them.
+    Other metrics than the Euclidean are measured between rows of the data as given, divided by the scale. ``among``
+    are all points and their shares, where ``points`` holds only some of them.
     """
     log_values = log_shares(shares)
     everything, all_shares = (points, shares) if among is None else among
@@ -70,7 +70,6 @@ def laplacian_exact(
 
 
 def _measured(points: Points, metric: Metric) -> Matrix:
-    """The rows that distances are measured between."""
     if metric != "euclidean":
         return points.X
     if points.is_sparse:  # the centre cancels
@@ -81,8 +80,7 @@ def _measured(points: Points, metric: Metric) -> Matrix:
 def _log_density(distances: np.ndarray, shares: np.ndarray) -> np.ndarray:
     """``log sum_q share_q e^{-distance}`` of each row of ``distances``, which are overwritten.
 
-    A density below what floats hold (a small bandwidth, and no mass at the point itself) becomes a very small one: the
-    sensitivity is then bounded by 1 anyway, and that of a point without weight stays 0.
+    A density below the range of floats becomes tiny: the sensitivity is then at most 1 anyway, or 0 without weight.
     """
     density = np.exp(np.negative(distances, out=distances), out=distances) @ shares
     return np.log(np.maximum(density, np.finfo(np.float64).tiny))

@@ -16,8 +16,8 @@ x)^2/\ell_p \le \kappa\,|M^{1/2}x|\,|Ax|_1`; and :math:`\sum_K \sqrt{\ell_p}\,|a
 the iteration: Cohen and Peng, "Lp row sampling by Lewis weights" (2015).
 
 **One small matrix is the whole state.** Every step takes :math:`\ell_p = c\,w_p|pT|` for a factor T (d, r), so the
-weights are recomputed when a row is read. With :math:`G = \sum_K (w_p/|pT|)\,(pT)^\top(pT)`, the one thing a pass sums
-up, :math:`M(\ell) = (T^+)^\top G\,T^+/c`; for :math:`G = Q\,\mathrm{diag}(\lambda)\,Q^\top` the next factor is
+weights are recomputed when a row is read. With :math:`G = \sum_K (w_p/|pT|)\,(pT)^\top(pT)`, the one thing a pass
+sums up, :math:`M(\ell) = (T^+)^\top G\,T^+/c`; for :math:`G = Q\,\mathrm{diag}(\lambda)\,Q^\top` the next factor is
 :math:`TB` with :math:`B = Q\,\mathrm{diag}(c/\lambda)^{1/2}`, and
 
 .. math:: \tau_p/\ell_p = |pTB|/(c\,|pT|) \le |B|_2/c = (c\,\lambda_{\min})^{-1/2} = \kappa .
@@ -56,8 +56,7 @@ class Lewis:
     ----------
     kappa : float
         Factor of the early stop, with a margin for rounding; at most about 1 + tol once converged.
-    n_passes : int
-        Passes over all rows, the survey and those for the rank included.
+    n_passes : int, the survey and those for the rank included
     whitener : ndarray of shape (d, r)
         T with :math:`|p T|_2 = |U(p)|_2` for rows in the retained space: a right inverse of ``factor``.
     factor : ndarray of shape (r, d)
@@ -76,10 +75,7 @@ class Lewis:
         return self.factor.shape[0]
 
     def log_values(self, rows: np.ndarray, log_weights: np.ndarray) -> np.ndarray:
-        r"""(b,) :math:`\log\min(1, \kappa\tau_p)`, which dominates the log-sensitivity of :math:`|a_p\cdot x|`.
-
-        ``-inf`` for rows that are zero or have weight zero.
-        """
+        r"""(b,) :math:`\log\min(1, \kappa\tau_p)`, bounds on log-sensitivities; ``-inf`` for a row or weight of 0."""
         with np.errstate(over="ignore", invalid="ignore"):  # rows of weight zero can be of any size
             log_values = log_shares(row_norms(rows @ self.whitener)) + (log_weights - self.rows.log_unit)
         log_values[self.rows.outside(rows)] = 0.0
@@ -96,11 +92,9 @@ class Lewis:
 def lewis_factor(run: Run, survey: Survey, tol: float, max_steps: int = _MAX_STEPS) -> Lewis:
     """Iterate to the Lewis weights of the surveyed rows until ``kappa - 1 <= tol``, or for ``max_steps`` passes.
 
-    ``run("...", survey)`` has been run. Wherever it stops, the bound is valid (see the module).
-
-    Accuracy: the Gram matrix of each pass is that of the *whitened* rows ``p T``, close to the identity, so
-    what is lost is proportional to the condition of the rows and not to its square. Directions below 1e-12 of
-    the largest are dropped.
+    ``run("...", survey)`` has been run. The bound is valid wherever it stops. Accuracy: the Gram matrix of each pass
+    is that of the *whitened* rows ``p T``, close to the identity, so the loss is proportional to the condition of the
+    rows, not to its square. Directions below 1e-12 of the largest are dropped.
     """
     n_passes = 1  # the survey
 
@@ -229,9 +223,8 @@ def as_read(block: Any) -> Any:
 class L1SVD:
     r"""Factors with :math:`|DV^\top x|_2 \le \sum_p w_p|p\cdot x| \le \kappa\sqrt r\,|DV^\top x|_2`, all x.
 
-    ``kappa`` is at most 1 + tol (and a margin for rounding, near :math:`10^{-14}` on well-conditioned data).
-    It is folded into D so that the lower inequality, the one that bounds sensitivities, holds at any
-    tolerance.
+    ``kappa`` is at most 1 + tol (and a margin for rounding, near :math:`10^{-14}` on well-conditioned data). It is
+    folded into D so that the lower inequality, the one that bounds sensitivities, holds at any tolerance.
 
     Attributes
     ----------
@@ -242,8 +235,7 @@ class L1SVD:
     lewis_weights : ndarray of shape (n,)
         :math:`\min(1, w_p|U(p)|_2)`, which dominates :math:`\sup_x w_p|p\cdot x| / \sum_q w_q|q\cdot x|`; 1
         for a row with a part outside the numerical row space.
-    to_u : ndarray of shape (d, r)
-        :math:`V D^{-1}`.
+    to_u : ndarray of shape (d, r), :math:`V D^{-1}`
     """
 
     D: np.ndarray
@@ -257,7 +249,6 @@ class L1SVD:
 
     @cached_property
     def U(self) -> np.ndarray:
-        """:math:`U(p) = p V D^{-1}` for each row."""
         U = np.empty((self._X.shape[0], self.rank))
         for rows, block in row_blocks(self._X):
             U[rows] = block @ self.to_u
@@ -274,10 +265,6 @@ def l1_svd(X: Matrix, sample_weight: np.ndarray | None = None, tol: float = 1e-3
     sample_weight : ndarray of shape (n,), optional
     tol : float
         The weights dominate at any tolerance; a smaller one makes their total approach the rank.
-
-    Returns
-    -------
-    L1SVD
 
     Notes
     -----

@@ -1,6 +1,4 @@
-"""Passes for Lewis weights (:mod:`coresift.core.lewis`): each has ``update(block)`` and ``merge(other)``, and keeps
-nothing per row, so that it can run in processes and on clusters.
-"""
+"""Passes for Lewis weights (:mod:`coresift.core.lewis`): with nothing kept per row, they run on clusters as well."""
 
 from __future__ import annotations
 
@@ -22,8 +20,7 @@ Read = Callable[[Any], tuple[np.ndarray, np.ndarray]]
 class Pass(Protocol):
     """Sums something up over blocks of rows."""
 
-    def update(self, block: Any) -> None:
-        """Add a block of rows."""
+    def update(self, block: Any) -> None: ...
 
     def merge(self, other: Self) -> None:
         """Add the pass over later rows."""
@@ -33,10 +30,9 @@ P = TypeVar("P", bound=Pass)
 
 
 class Run(Protocol):
-    """Runs passes over all blocks, here or elsewhere."""
+    """Runs passes over all blocks, here or elsewhere, and returns them merged."""
 
-    def __call__(self, label: str, prototype: P, /) -> P:
-        """Return the merged pass."""
+    def __call__(self, label: str, prototype: P, /) -> P: ...
 
 
 def run_over(blocks: Callable[[], Iterator[Any]]) -> Run:
@@ -83,7 +79,6 @@ class Survey:
 
     @property
     def log_unit(self) -> float:
-        """Logarithm of the largest weight; 0 if there is none."""
         return self.largest if self.largest > -np.inf else 0.0
 
     @property
@@ -131,7 +126,6 @@ class WeightedRows:
     spaces: tuple[Space, ...] = ()
 
     def __call__(self, block: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Rows (b, d) and weights (b,)."""
         rows, log_w = self.read(block)
         weights = np.exp(log_w - self.log_unit)
         if self.spaces:
@@ -139,7 +133,6 @@ class WeightedRows:
         return rows, weights
 
     def outside(self, rows: np.ndarray) -> np.ndarray:
-        """(b,) whether a row is outside any of the spaces."""
         found = np.zeros(len(rows), dtype=bool)
         for space in self.spaces:
             found |= space.outside(rows)

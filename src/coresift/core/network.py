@@ -1,7 +1,7 @@
 r"""Networks of Gaussians: their loss as Gaussian sums, and its gradient.
 
-A network of L neurons has the outputs :math:`\phi_k(p) = \sum_i a_{ik} f(p, c_i)`, :math:`f(p, c) = e^{-|p-c|^2}`, and
-on targets y the loss :math:`\sum_p w_p |y_p - \phi(p)|^2`. Multiplied out, with
+A network of L neurons has the outputs :math:`\phi_k(p) = \sum_i a_{ik} f(p, c_i)`, :math:`f(p, c) = e^{-|p-c|^2}`,
+and on targets y the loss :math:`\sum_p w_p |y_p - \phi(p)|^2`. Multiplied out, with
 
 .. math:: |p-a|^2 + |p-b|^2 = 2 \left| p - \tfrac{a+b}{2} \right|^2 + \tfrac12 |a-b|^2 ,
 
@@ -61,8 +61,7 @@ class NetworkSums:
     def diagonal(self, alphas: np.ndarray) -> float:
         r""":math:`D = \sum_{ik} a_{ik}^2 G_{ii}`, the paper's stand-in for the square term.
 
-        Cauchy's inequality gives square :math:`\le L D`; and square :math:`\ge D` when no two outputs of a column
-        differ in sign.
+        By Cauchy the square is at most :math:`L D`, and at least D when no two outputs of a column differ in sign.
         """
         return float(np.sum(alphas**2 * self.gram.diagonal()[:, None]))
 
@@ -114,7 +113,6 @@ class Network:
         return np.concatenate(parts)
 
     def from_flat(self, vector: np.ndarray) -> Network:
-        """A network of this shape from such a vector."""
         ends = np.cumsum([self.centers.size, self.alphas.size, self.intercept.size])
         centers, alphas, intercept, log_bandwidth = np.split(vector, ends)
         return Network(
@@ -125,14 +123,12 @@ class Network:
         )
 
     def outputs(self, points: Points) -> np.ndarray:
-        """(n, K) values at all rows."""
         out = np.empty((points.n, len(self.intercept)))
         for span, block in points.blocks(extra_columns=2 * len(self.centers)):
             out[span] = self.hidden(block) @ self.alphas + self.intercept
         return out
 
     def hidden(self, block: Block) -> np.ndarray:
-        """(b, L) values of the neurons."""
         return np.exp(-squared_distances(block, self.centers) * np.exp(-2.0 * self.log_bandwidth))
 
 
@@ -172,9 +168,9 @@ def ridge_outputs(
 ) -> tuple[np.ndarray, np.ndarray]:
     r"""The output layer :math:`(a, b)` that minimises :math:`\sum_p w_p |H_p a + b - y_p|^2 + \lambda |a|^2`.
 
-    Through the singular values of the weighted neurons, not their Gram matrix: Gaussians that overlap make it singular
-    to rounding. The intercept is not penalised: it is eliminated by centring. Directions whose singular value is below
-    rounding are left out, so that ``ridge=0`` is the least-squares solution of least norm. O(n L^2).
+    Through the singular values of the weighted neurons, not their Gram matrix: Gaussians that overlap make it
+    singular to rounding. The intercept is not penalised: it is eliminated by centring. Directions whose singular
+    value is below rounding are left out, so that ``ridge=0`` is the least-squares solution of least norm. O(n L^2).
     """
     total = weights.sum()
     hidden_mean, target_mean = np.zeros(hidden.shape[1]), np.zeros(targets.shape[1])

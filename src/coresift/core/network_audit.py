@@ -30,7 +30,6 @@ class NetworkAudit:
     mean_error: float
     """Over the random networks that the search began with."""
     n_networks: int
-    """How many networks were evaluated."""
 
     def __repr__(self) -> str:
         return (

@@ -14,10 +14,10 @@ the last step by the l1-SVD of the lifted points with weights u (:mod:`coresift.
 average thousands, and a cap would make every draw uniform. O(n d^2) a pass, a handful of passes. The kinds:
 
 ``"paper"``
-    Algorithm 1 as printed: :math:`s(p) = e^{12R^2}(1+8R^2)\,(w_p/W + w_p|U(q_p)|_1)`. With one constant for all points
-    the weights u are w up to a factor, so the proof needs :math:`e^{12R^2}(1+8R^2) \ge e^B(1+B)` for :math:`B =
-    (\rho+R)^2`, :math:`\rho` the largest norm: true for points of the unit ball and :math:`R \ge 1`, false
-    for far points and a small ball.
+    Algorithm 1 as printed: :math:`s(p) = e^{12R^2}(1+8R^2)\,(w_p/W + w_p|U(q_p)|_1)`. With one constant for all
+    points the weights u are w up to a factor, so the proof needs :math:`e^{12R^2}(1+8R^2) \ge e^B(1+B)` for :math:`B
+    = (\rho+R)^2`, :math:`\rho` the largest norm: true for points of the unit ball and :math:`R \ge 1`, false for far
+    points and a small ball.
 ``"printed"``
     The lemma with the paper's :math:`H = 3R^2|q_p|`, stated for :math:`R \ge 1`. It is a certificate exactly when
     :math:`3R^2|q_p| \ge (|p|+R)^2` for every point, which Cauchy-Schwarz gives for :math:`R \ge 0.65`
@@ -36,11 +36,10 @@ average thousands, and a cap would make every draw uniform. O(n d^2) a pass, a h
     U from the l1-SVD of the lifted points with weights :math:`u^2`, :math:`q^*` the longest lifted point.
 
     Proof. For :math:`|x| \le 1`, :math:`|p-x| \le |p|+1 \le 2\sqrt{|q_p|} \le H_p`, since :math:`|q_p| \ge
-    \max(|p|^2, 1)`; then as for the Gaussian with :math:`h = \sqrt{|q\cdot y|}`, and :math:`\sum
-    u\sqrt{|q\cdot y|} \ge (\sum u^2|q\cdot y|)^{1/2}`. For the other x the last term, by the triangle
-    inequality :math:`|x|-|p| \le |p-x| \le |x|+|p|` and :math:`\sqrt{|q^*|} \ge |p|`. The supremum over both
-    sets is at most the sum. Nothing in this needs the unit ball, so it is always a certificate (the last term
-    alone is one for every x, and far smaller).
+    \max(|p|^2, 1)`; then as for the Gaussian with :math:`h = \sqrt{|q\cdot y|}`, and :math:`\sum u\sqrt{|q\cdot y|}
+    \ge (\sum u^2|q\cdot y|)^{1/2}`. For the other x the last term, by the triangle inequality :math:`|x|-|p| \le
+    |p-x| \le |x|+|p|` and :math:`\sqrt{|q^*|} \ge |p|`. The supremum over both sets is at most the sum. Nothing in
+    this needs the unit ball, so it is always a certificate (the last term alone is one for every x, and far smaller).
 """
 
 from __future__ import annotations
@@ -89,11 +88,9 @@ class Lift:
 
     @property
     def power(self) -> float:
-        """The Laplacian lemma takes the l1-SVD of the weights u^2."""
         return 2.0 if self.kind == "laplacian" else 1.0
 
     def __call__(self, block: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Lifted points (b, d + 2) and log-weights (b,)."""
         lifted, _, log_w, log_c = self.parts(block)
         return lifted, self.power * (log_w - log_c)
 

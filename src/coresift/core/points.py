@@ -1,8 +1,7 @@
 """Rows of a data matrix seen in centred and scaled coordinates, block by block.
 
-Every pass over data in the core goes through :class:`Points`, so that dense arrays of either float width and sparse
-matrices share one code: a block is small, float64, and made when it is needed. Nothing here holds a second copy of the
-data.
+Every pass over data in the core goes through :class:`Points`: dense arrays of either float width and sparse matrices
+share one code. A block is small, float64, and made when needed; the data are never copied whole.
 """
 
 from __future__ import annotations
@@ -84,7 +83,6 @@ class Block:
 
     @cached_property
     def sq_norms(self) -> np.ndarray:
-        """(b,) squared norms of the rows."""
         own = squared_norms(self.rows)
         if self.shift is None:
             return own
@@ -118,7 +116,6 @@ class Points:
         return max(self.max_norm, shift)
 
     def gather(self, rows: slice | np.ndarray) -> Block:
-        """A block of the rows given by a slice or by their numbers."""
         if isinstance(self.X, np.ndarray):
             return Block(self._dense(self.X[rows]))
         part = self.X[rows].astype(np.float64)
@@ -132,18 +129,15 @@ class Points:
             yield rows, self.gather(rows)
 
     def dot(self, others: np.ndarray) -> np.ndarray:
-        """(n, k) inner products with the rows of ``others`` (k, d)."""
         return np.concatenate([block.dot(others) for _, block in self.blocks()])
 
     def weighted_sum(self, coefficients: np.ndarray) -> np.ndarray:
-        """(k, d) sums of the rows with coefficients (n, k)."""
         total = np.zeros((coefficients.shape[1], self.d))
         for rows, block in self.blocks():
             total += block.weighted_sum(coefficients[rows])
         return total
 
     def subset(self, rows: np.ndarray) -> Points:
-        """Some of the rows, in the same coordinates."""
         return Points(self.X[rows], self.center, self.scale, self.max_norm)
 
     def take(self, indices: np.ndarray) -> np.ndarray:
@@ -153,11 +147,9 @@ class Points:
         return (self.X[indices].astype(np.float64).toarray() - self.center) / self.scale
 
     def to_scaled(self, queries: np.ndarray) -> np.ndarray:
-        """Queries in data units, in scaled coordinates."""
         return (np.asarray(queries, dtype=np.float64) - self.center) / self.scale
 
     def to_data(self, queries: np.ndarray) -> np.ndarray:
-        """Scaled queries, in data units."""
         return queries * self.scale + self.center
 
     def _dense(self, rows: np.ndarray) -> np.ndarray:

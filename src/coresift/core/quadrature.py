@@ -42,11 +42,9 @@ def fitted_weights(
     """Non-negative weights of ``rows`` that minimise the discrepancy, never worse than ``start``, and its value.
 
     ``wanted`` are the potentials of the rows, where they are known. Up to ``DENSE_LIMIT`` rows by block principal
-    pivoting on the kernel matrix, with the least ridge for which that ends; above it by accelerated projected descent,
-    which forms the matrix tile by tile and holds none of it.
-
-    The value counts the rounding that a certificate will add: among repeated points many weights are as good, and
-    those near the data's have least of it.
+    pivoting on the kernel matrix, with the least ridge for which that ends; above it by accelerated projected
+    descent, tile by tile. The value counts the rounding that a certificate will add: among repeated points many
+    weights are as good, and those near the data's have least of it.
     """
     b = potential(points, rows, shares, loss) if wanted is None else wanted
     product: Callable[[np.ndarray], np.ndarray]
@@ -71,10 +69,9 @@ def fitted_weights(
 def pivoted_weights(K: np.ndarray, b: np.ndarray) -> np.ndarray | None:
     r"""Minimise :math:`v^\top (K + \lambda I) v - 2 b^\top v` over :math:`v \ge 0`, exactly, by blocks of signs.
 
-    Kim and Park (2011): guess which weights are positive, solve for them, move all that contradict the guess;
-    when the number of contradictions stops falling, move one at a time. Some ten factorisations. Near-singular
-    K (a smooth kernel in few dimensions) can make it cycle in rounding; then the ridge is raised, up to 1e-4 of
-    the diagonal, and None is returned after that.
+    Kim and Park (2011): guess which weights are positive, solve for them, move all that contradict the guess; when
+    the contradictions stop falling, move one at a time. Some ten factorisations. Near-singular K (a smooth kernel in
+    few dimensions) can cycle in rounding: raise the ridge up to 1e-4 of the diagonal, then return None.
     """
     m = len(b)
     for ridge in _RIDGES:
@@ -105,8 +102,7 @@ def pivoted_weights(K: np.ndarray, b: np.ndarray) -> np.ndarray | None:
 def descended_weights(
     product: Callable[[np.ndarray], np.ndarray], b: np.ndarray, start: np.ndarray, n_steps: int
 ) -> np.ndarray:
-    """The same by Nesterov's projected descent with restarts, one product with K a step; the best iterate is
-    returned."""
+    """The same by Nesterov's projected descent with restarts, one product with K a step; return the best iterate."""
     probe = np.ones(len(b)) / np.sqrt(len(b))
     for _ in range(8):  # K is non-negative: the power method from a positive vector has nothing to miss
         probe = product(probe)
@@ -180,10 +176,7 @@ def chosen_rows(
     loss: str,
     wanted: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Positions in ``pool`` of the rows to keep: greedy if its factorisation fits into memory, else by herding.
-
-    ``wanted`` are the potentials of the pool, where they are known.
-    """
+    """Positions in ``pool`` of the rows to keep: greedy if its factorisation fits into memory, else by herding."""
     if wanted is None:
         wanted = potential(points, pool, shares, loss)
     choose = greedy_rows if 8.0 * (size + points.d) * len(pool) <= _GREEDY_BYTES else herded_rows

@@ -68,10 +68,7 @@ class LaplacianKernel(Kernel):
 
 
 class DirectionKernel(Kernel):
-    """``exp(z.u)`` for a unit vector u: the Laplacian seen from infinity.
-
-    ``|t u| - |z - t u| -> z.u`` as t grows, so ``g(t u)`` tends to the log ratio of these sums.
-    """
+    """``exp(z.u)`` for a unit vector u, the Laplacian from infinity: ``|t u| - |z - t u| -> z.u`` as t grows."""
 
     is_metric = False
 
@@ -117,7 +114,6 @@ class _TiltedSum:
             self.moment[columns] += weighted_sum(terms)
 
     def log(self) -> np.ndarray:
-        """Logarithm of the sum, minus infinity if it is empty."""
         with np.errstate(divide="ignore"):
             return self.top + np.log(self.total)
 
@@ -133,10 +129,8 @@ class LogRatio:
 
     Parameters
     ----------
-    points : Points
-        The data.
-    weights : ndarray of shape (n,)
-        Weights of the data, not negative, some positive.
+    points, weights : Points, ndarray of shape (n,)
+        The data and their weights, not negative, some positive.
     subset_rows, subset_weights : ndarray of shape (m,)
         Row numbers of the subset, in any order, repeats allowed, and their weights. Rows of weight zero are dropped.
         The exponents of the subset are those of its rows in the data: a subset that is the data has g = 0 exactly.
@@ -144,8 +138,8 @@ class LogRatio:
 
     Notes
     -----
-    A pass over the data for k queries costs n k kernel evaluations, O(n k d) time (with gradients twice the products),
-    and memory of a few blocks whatever n, k and m.
+    A pass over the data for k queries costs n k kernel evaluations, O(n k d) time (with gradients twice the
+    products), and memory of a few blocks whatever n, k and m.
     """
 
     def __init__(
@@ -166,7 +160,6 @@ class LogRatio:
         self._is_unit = bool(np.all(self.weights == 1.0))
 
     def with_kernel(self, kernel: Kernel) -> LogRatio:
-        """The same subset and data under another loss."""
         other = copy.copy(self)
         other.kernel = kernel
         return other
@@ -184,10 +177,9 @@ class LogRatio:
     def precise(self, queries: np.ndarray) -> np.ndarray:
         """g with the cancellation in ``|z|^2 - 2 z.x + |x|^2`` repaired where it shows, at the cost of a second pass.
 
-        The expansion has an error of about ``eps (|z|^2 + |x|^2)``: nothing for ordinary bandwidths, everything when
-        the data are 1e8 bandwidths wide, and 1e-8 in the distance of a point from itself. Rows that matter to either
-        sum and whose exponent is uncertain are recomputed from ``z - x``; an error of about ``eps |z - x|^2``, for the
-        Laplacian ``eps |z - x|``, remains.
+        The expansion errs by about ``eps (|z|^2 + |x|^2)``: nothing for ordinary bandwidths, everything when the data
+        are 1e8 bandwidths wide, and 1e-8 in the distance of a point from itself. Rows that matter to either sum and
+        whose exponent is uncertain are recomputed from ``z - x``, to ``eps |z - x|^2`` (Laplacian: ``eps |z - x|``).
         """
         subset, data = self._sweep(queries, with_gradient=False)
         floor = data.log() - np.log(self.weights.max())

@@ -57,9 +57,8 @@ def add_gram(gram: np.ndarray, Y: np.ndarray, weights: np.ndarray, g: np.ndarray
 def whitening_error(T: np.ndarray, column_unit: np.ndarray) -> tuple[float, np.ndarray]:
     """Relative error of |p T| by rounding, some sqrt(d) eps times the condition; and the inverse it is judged by.
 
-    T = S T' with the columns of T' in the row space of A S, so M^(1/2) is T'^+ S^-1 up to a rotation; T'^+
-    (r, used columns) is returned. Scales of columns add nothing to the error: the condition is for equal
-    ones.
+    T = S T' with the columns of T' in the row space of A S, so M^(1/2) is T'^+ S^-1 up to a rotation; T'^+ (r, used
+    columns) is returned. Scales of columns add nothing to the error: the condition is for equal ones.
     """
     used = column_unit > 0
     scaled = T[used] / column_unit[used, None]
@@ -72,11 +71,10 @@ def whitening_error(T: np.ndarray, column_unit: np.ndarray) -> tuple[float, np.n
 def graded_svd(factor: np.ndarray, whitener: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     r"""s, V and V / s of F = Q diag(s) V^T, for F (r, d) of full row rank with right inverse T.
 
-    Columns of very different magnitude spread the singular values beyond what bidiagonalisation resolves;
-    Jacobi rotations (LAPACK's gejsv) find each to its own relative accuracy. V then has entries far below eps
-    that matter, since s multiplies them. They follow from either of :math:`V = F^\top Q/s` and, for F of full
-    column rank, :math:`V = TQs`, whose entry (j, k) errs by eps times :math:`|F_j|/s_k` and :math:`|T_j|s_k`:
-    take the better one.
+    Columns of very different magnitude spread the singular values beyond what bidiagonalisation resolves; Jacobi
+    rotations (LAPACK's gejsv) find each to its own relative accuracy. V then has entries far below eps that matter,
+    since s multiplies them. They follow from either of :math:`V = F^\top Q/s` and, for F of full column rank,
+    :math:`V = TQs`, whose entry (j, k) errs by eps times :math:`|F_j|/s_k` and :math:`|T_j|s_k`: take the better one.
     """
     r = factor.shape[0]
     peak = float(np.abs(factor).max(initial=0.0))

@@ -33,11 +33,7 @@ class SampleSize:
         All sizes computed. Two are shown and never chosen: "plain" is the dimension-free size of plain sampling
         (in proportion to the weights) instead of this estimator's draws; "paper" is the paper's formula with
         its VC dimension and the constant 1, which no proof has.
-    n_samples : int
-        Rows of the data.
-    is_smaller_than_data : bool
-    note : str
-        In plain words.
+    n_samples : int, rows of the data
     """
 
     size: int
@@ -187,8 +183,7 @@ def vc(t: float, vc_dimension: int, eps: float, delta: float) -> float:
 
 
 def paper_formula(t: float, vc_dimension: int, eps: float, delta: float) -> float:
-    r""":math:`c\, t/\epsilon^2 (d' \ln \max(t, e) + \ln(1/\delta))` with c = 1, as the paper's framework has
-    it; c is not proved there."""
+    r""":math:`c\, t/\epsilon^2 (d' \ln \max(t, e) + \ln(1/\delta))`, the paper's size; its c = 1 is not proved."""
     t = min(t, _HUGE)
     return PAPER_CONSTANT * t / eps**2 * (vc_dimension * math.log(max(t, math.e)) + math.log(1.0 / delta))
 

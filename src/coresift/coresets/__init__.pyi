@@ -2,7 +2,8 @@ from .coreset import Coreset as Coreset
 from .coreset import Guarantee as Guarantee
 from .coreset import QueryBall as QueryBall
 from .coreset import audit as audit
-from .laplacian import LaplacianCoreset as LaplacianCoreset
+from .estimators import LaplacianCoreset as LaplacianCoreset
+from .estimators import RBFCoreset as RBFCoreset
 from .lewis_passes import l1_svd as l1_svd
 from .network_coreset import RBFNetworkCoreset as RBFNetworkCoreset
 from .network_models import RBFNetworkClassifier as RBFNetworkClassifier
@@ -10,7 +11,6 @@ from .network_models import RBFNetworkRegressor as RBFNetworkRegressor
 from .network_results import NetworkComparison as NetworkComparison
 from .network_results import SignedCoreset as SignedCoreset
 from .options import SelectOptions as SelectOptions
-from .rbf import RBFCoreset as RBFCoreset
 from .result import Report as Report
 from .result import Selection as Selection
 from .result import check_output as check_output

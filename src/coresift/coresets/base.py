@@ -126,9 +126,9 @@ class SensitivityCoreset(BaseEstimator):
         else:
             record_features(self, X)
         self.center_, self.scale_ = geometry.center, geometry.scale
-        if hasattr(self, "radius"):
-            # of the fit: changing the parameter afterwards changes no guarantee
-            self.radius_ = float(self.radius)
+        self.radius_ = (
+            self.spec().radius
+        )  # of the fit: changing the parameter afterwards changes no guarantee
         self.sensitivities_ = bound.values
         self.total_sensitivity_ = float(self.sensitivities_.sum())
         self.bound_, self.is_certified_, self.bound_note_ = bound.name, bound.is_certified, bound.note
@@ -144,16 +144,13 @@ class SensitivityCoreset(BaseEstimator):
         if not bound.is_certified:
             logger.warning("%s: bound %r is not a certificate here. %s", name, bound.name, bound.note)
         if self.n_unconverged_:
-            logger.warning(
-                "%s: %d of %d points stopped before the duality gap closed; their bounds hold but are loose.",
-                name,
-                self.n_unconverged_,
-                len(scores),
+            loose = (
+                "%s: %d of %d points stopped before the duality gap closed; their bounds hold but are loose."
             )
+            logger.warning(loose, name, self.n_unconverged_, len(scores))
         return fit
 
     def _find(self, runner: Runner, rng: np.random.Generator, y: Any, is_sampled: bool) -> Fit:
-        """Run the passes."""
         prepared = prepare(runner, self.spec(), rng, is_sampled=is_sampled)
         bound, weights = runner.run("sensitivities", Collected(prepared.bound)).finish()
         return Fit(prepared.geometry, bound, weights, weights / weights.sum(), weights, prepared)
@@ -356,8 +353,8 @@ class SensitivityCoreset(BaseEstimator):
     def _record(self, fit: Fit) -> None:
         """Set what a subclass adds at the end of ``fit``."""
 
-    @abstractmethod
-    def _ball(self) -> QueryBall | None: ...
+    def _ball(self) -> QueryBall | None:
+        return QueryBall(self.loss, self.center_, self.scale_, self.radius_)
 
     @abstractmethod
     def _ball_sizes(self, t: float, dimension: int, eps: float, delta: float) -> dict[str, float]: ...

@@ -7,22 +7,23 @@ groups, so coresets of groups are together a coreset of all rows.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from ..core.ascent import Atoms
 from ..core.bound import LARGEST_EXPONENT, SensitivityBound, rounding_slack
 from ..core.gaussian import Cells, CellSums, Problem, cells_bound, closed_form, exact, row_atoms
 from ..core.laplacian import laplacian_cells, laplacian_exact
-from ..core.points import Points, squared_norms
+from ..core.points import squared_norms
 from ..rows.rows import Block
-from .geometry import Geometry
+from .geometry import Geometry, label_numbers
 from .survey import KeyPool
 
 AS_GOOD = 1.5  # plain sampling that needs at most this factor more points is called as good
 _Rows = slice | np.ndarray
+_OfGroups = Mapping[int, Callable[..., SensitivityBound]]
 
 
 class RowBound(ABC):
@@ -98,12 +99,12 @@ class ClosedForm(RowBound):
         return distances
 
 
-class AscentBound(RowBound):
-    """A Gaussian bound that starts from the closed form and ascends in each group (:mod:`coresift.core.ascent`)."""
+class GaussianBound(RowBound):
+    """Start from the closed form and ascend in each group (:mod:`coresift.core.ascent`)."""
 
-    def __init__(self, geometry: Geometry, radius: float) -> None:
-        self.geometry, self.radius = geometry, radius
-        self.start = ClosedForm(geometry, radius)
+    def __init__(self, geometry: Geometry, radius: float, name: str, note: str, ascents: _OfGroups) -> None:
+        self.geometry, self.radius, self.name, self.note = geometry, radius, name, note
+        self.start, self.ascents = ClosedForm(geometry, radius), ascents
 
     def log_values(self, block: Block, groups: np.ndarray | None) -> np.ndarray:
         return self.with_gap(block, groups)[0]
@@ -116,85 +117,53 @@ class AscentBound(RowBound):
                 continue
             own = SensitivityBound(log_values[rows], start.name, True, start.note)
             problem = Problem(self.geometry.points(block.X[rows]), sq_norms[rows], shares[rows], self.radius)
-            found = self._ascended(problem, own, group)
+            found = self.ascents[group](problem, start=own)
             log_values[rows], gap[rows] = found.log_values, found.gap
         return log_values, gap
 
-    @abstractmethod
-    def _ascended(self, problem: Problem, start: SensitivityBound, group: int) -> SensitivityBound: ...
 
+class LaplacianBound(RowBound):
+    """A bound of the Laplacian loss, from points and shares of a group."""
 
-class GaussianCells(AscentBound):
-    """The certificate of k atoms, :func:`coresift.core.gaussian.cells_bound`."""
-
-    name = "cells"
-
-    def __init__(self, geometry: Geometry, radius: float, summaries: list[Cells]) -> None:
-        super().__init__(geometry, radius)
-        self.summaries = summaries
-        k = max(len(summary.mass) for summary in summaries)
-        self.note = f"Jensen's inequality in {k} cells and convex duality; valid for every radius."
-
-    def _ascended(self, problem: Problem, start: SensitivityBound, group: int) -> SensitivityBound:
-        return cells_bound(problem, self.summaries[group], start)
-
-
-class GaussianExact(AscentBound):
-    """The sensitivities themselves, :func:`coresift.core.gaussian.exact`: every row of a group is an atom."""
-
-    name = "exact"
-    note = "Concave maximisation with a duality gap per point; valid for every radius."
-
-    def __init__(self, geometry: Geometry, radius: float, everything: Block) -> None:
-        super().__init__(geometry, radius)
-        groups, self.atoms = geometry.groups(everything), dict[int, Atoms]()
-        shares, sq_norms = geometry.shares(everything, groups), geometry.sq_norms(everything.X)
-        for group, rows in by_group(groups, everything.n):
-            points = geometry.points(everything.X[rows])
-            self.atoms[group] = row_atoms(Problem(points, sq_norms[rows], shares[rows], radius))
-
-    def _ascended(self, problem: Problem, start: SensitivityBound, group: int) -> SensitivityBound:
-        return exact(problem, start, atoms=self.atoms[group])
-
-
-class LaplacianCells(RowBound):
-    """The certificate of k cells of the Laplacian loss, :func:`coresift.core.laplacian.laplacian_cells`."""
-
-    name = "cells"
-
-    def __init__(self, geometry: Geometry, summaries: list[Cells]) -> None:
-        self.geometry, self.summaries = geometry, summaries
-        k = max(len(summary.mass) for summary in summaries)
-        self.note = f"Jensen's inequality in {k} cells; valid for every query."
+    def __init__(self, geometry: Geometry, name: str, note: str, bounds: _OfGroups) -> None:
+        self.geometry, self.name, self.note, self.bounds = geometry, name, note, bounds
 
     def log_values(self, block: Block, groups: np.ndarray | None) -> np.ndarray:
         shares, log_values = self.geometry.shares(block, groups), np.empty(block.n)
         for group, rows in by_group(groups, block.n):
-            points = self.geometry.points(block.X[rows])
-            log_values[rows] = self._bound(points, shares[rows], group).log_values
+            found = self.bounds[group](self.geometry.points(block.X[rows]), shares[rows])
+            log_values[rows] = found.log_values
         return log_values
 
-    def _bound(self, points: Points, shares: np.ndarray, group: int) -> SensitivityBound:
-        return laplacian_cells(points, shares, self.summaries[group])
+
+def by_cells(geometry: Geometry, loss: str, radius: float, summaries: list[Cells]) -> RowBound:
+    """The certificate of k atoms: :func:`.cells_bound`, or :func:`.laplacian_cells`."""
+    k = max(len(summary.mass) for summary in summaries)
+    function = cells_bound if loss == "gaussian" else laplacian_cells
+    own = {group: partial(function, summary=summary) for group, summary in enumerate(summaries)}
+    if loss == "gaussian":
+        note = f"Jensen's inequality in {k} cells and convex duality; valid for every radius."
+        return GaussianBound(geometry, radius, "cells", note, own)
+    return LaplacianBound(geometry, "cells", f"Jensen's inequality in {k} cells; valid for every query.", own)
 
 
-class LaplacianExact(LaplacianCells):
-    """The sensitivities themselves, in any metric: :func:`coresift.core.laplacian.laplacian_exact`."""
-
-    name = "exact"
-
-    def __init__(self, geometry: Geometry, metric: Any, everything: Block) -> None:
-        self.geometry, self.metric = geometry, metric
-        self.note = "The triangle inequality, an equality at the point itself; valid for every query."
-        groups = geometry.groups(everything)
-        shares = geometry.shares(everything, groups)
-        self.among = {
-            group: (geometry.points(everything.X[rows]), shares[rows])
-            for group, rows in by_group(groups, everything.n)
-        }
-
-    def _bound(self, points: Points, shares: np.ndarray, group: int) -> SensitivityBound:
-        return laplacian_exact(points, shares, self.metric, among=self.among[group])
+def by_all_rows(geometry: Geometry, loss: str, radius: float, metric: Any, everything: Block) -> RowBound:
+    """The sensitivities themselves, every row of a group an atom: :func:`.exact`, or :func:`.laplacian_exact`."""
+    groups = geometry.groups(everything)
+    shares, sq_norms = geometry.shares(everything, groups), geometry.sq_norms(everything.X)
+    own: dict[int, Callable[..., SensitivityBound]] = {}
+    for group, rows in by_group(groups, everything.n):
+        points = geometry.points(everything.X[rows])
+        if loss == "gaussian":
+            atoms = row_atoms(Problem(points, sq_norms[rows], shares[rows], radius))
+            own[group] = partial(exact, atoms=atoms)
+        else:
+            own[group] = partial(laplacian_exact, metric=metric, among=(points, shares[rows]))
+    if loss == "gaussian":
+        note = "Concave maximisation with a duality gap per point; valid for every radius."
+        return GaussianBound(geometry, radius, "exact", note, own)
+    note = "The triangle inequality, an equality at the point itself; valid for every query."
+    return LaplacianBound(geometry, "exact", note, own)
 
 
 class GroupCells:
@@ -244,9 +213,12 @@ def uniform_factor(scores: np.ndarray, shares: np.ndarray) -> float:
 
     All shares must be multiplied by it, times the total of the scores, to dominate the scores.
     """
+    return float(_excess(scores, shares).max()) / float(scores.sum())
+
+
+def _excess(scores: np.ndarray, shares: np.ndarray) -> np.ndarray:
     with np.errstate(over="ignore"):
-        excess = np.divide(scores, shares, out=np.zeros(len(shares)), where=shares > 0)
-    return float(excess.max()) / float(scores.sum())
+        return np.divide(scores, shares, out=np.zeros(len(shares)), where=shares > 0)
 
 
 def uniform_in_words(factor: float) -> str:
@@ -296,17 +268,14 @@ class Scores:
         log_values = self.bound.log_values(block, groups)
         scores = draw_scores(log_values, shares, self.log_unit)
         values = np.exp(np.minimum(log_values, LARGEST_EXPONENT))
-        with np.errstate(over="ignore"):
-            excess = np.divide(scores, shares, out=np.zeros(len(shares)), where=shares > 0)
+        excess = _excess(scores, shares)
         for group, rows in by_group(groups, len(shares)):
             self.total[group] += values[rows].sum()
             self.score_total[group] += scores[rows].sum()
             self.largest[group] = max(self.largest[group], float(values[rows].max()))
             self.largest_excess[group] = max(self.largest_excess[group], float(excess[rows].max()))
-        attached = {}
-        if self.labels is not None and block.labels is not None:
-            names = np.array([self.labels[name] for name in block.labels.names], dtype=np.int32)
-            attached["label"] = names[block.labels.codes]
+        labels = label_numbers(block, self.labels)
+        attached = {} if labels is None else {"label": labels.astype(np.int32)}
         # a weight too small to have a share of the total counts as none
         weights = np.where(shares > 0, block.weights, 0.0)
         self.pool.update(block.start, scores, weights, groups, **attached)

@@ -18,16 +18,7 @@ from ..core.points import Matrix, squared_norms
 from ..rows.arrays import ArrayRows
 from ..rows.engines import Engine, OnRows, Pass, SerialEngine, run_pass
 from ..rows.rows import Block, Rows
-from .bounds import (
-    ClosedForm,
-    Collected,
-    GaussianCells,
-    GaussianExact,
-    GroupCells,
-    LaplacianCells,
-    LaplacianExact,
-    RowBound,
-)
+from .bounds import ClosedForm, Collected, GroupCells, RowBound, by_all_rows, by_cells
 from .geometry import MEDIAN_SAMPLE, Geometry, cell_centers, median_distance
 from .survey import LARGEST_SHIFT, Extent, Reach, Survey
 from .values import QueryBall
@@ -54,7 +45,6 @@ class Runner:
     seconds: list[tuple[str, float]] = field(default_factory=list)
 
     def run(self, label: str, prototype: P) -> P:
-        """The pass over all rows."""
         started = time.perf_counter()
         found = run_pass(self.engine, self.rows, prototype, self.on_pass(label, self.rows.n))
         self.seconds.append((label, time.perf_counter() - started))
@@ -90,7 +80,6 @@ class Sample:
     inverse_rates: np.ndarray
 
     def log_values(self, bound: RowBound) -> np.ndarray:
-        """A bound at these rows."""
         groups = None if len(bound.geometry.mass) == 1 else self.groups
         return bound.log_values(Block(0, self.X, self.weights), groups)
 
@@ -264,10 +253,9 @@ def find_geometry(
 
 def _scale(runner: Runner, spec: BoundSpec, survey: Survey, center: np.ndarray, reach: float) -> float:
     """The bandwidth in units of the data: the farthest row (None), the median distance, or the number given."""
-    is_sparse = not isinstance(survey.far, np.ndarray)
-    if spec.metric != "euclidean" and is_sparse:
+    if spec.metric != "euclidean" and not isinstance(survey.far, np.ndarray):
         raise InvalidInputError(
-            f"metric = {spec.metric!r} needs dense rows; sparse rows have metric='euclidean' only."
+            f"metric = {spec.metric!r} needs dense rows; for sparse rows it is 'euclidean'."
         )
     if spec.bandwidth is None:
         if spec.metric != "euclidean":
@@ -324,9 +312,7 @@ def _choose_bound(
     if chosen == "exact":
         check_exact(spec, n)
         with runner.rows.load() as everything:
-            if is_gaussian:
-                return GaussianExact(geometry, radius, everything)
-            return LaplacianExact(geometry, spec.metric, everything)
+            return by_all_rows(geometry, spec.loss, radius, spec.metric, everything)
     seed = int(rng.integers(2**31))
     members = [sample.X[np.flatnonzero(sample.groups == group)] for group in range(len(geometry.mass))]
     centers = [
@@ -334,7 +320,7 @@ def _choose_bound(
         for X, mean in zip(members, geometry.offsets, strict=True)
     ]
     summaries = [sums.finish() for sums in runner.run("cells", GroupCells(geometry, centers)).sums]
-    return GaussianCells(geometry, radius, summaries) if is_gaussian else LaplacianCells(geometry, summaries)
+    return by_cells(geometry, spec.loss, radius, summaries)
 
 
 def check_exact(spec: BoundSpec, n: int) -> None:

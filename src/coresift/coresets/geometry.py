@@ -20,6 +20,13 @@ from .survey import float_rows
 MEDIAN_SAMPLE = 1000
 
 
+def label_numbers(block: Block, numbers: dict[Any, int] | None) -> np.ndarray | None:
+    """The number of the label of each row of a block; None without labels or numbers."""
+    if numbers is None or block.labels is None:
+        return None
+    return np.array([numbers[name] for name in block.labels.names], dtype=np.int64)[block.labels.codes]
+
+
 @dataclass(frozen=True)
 class Geometry:
     """Where the ball is, and the groups in its coordinates ``(x - center) / scale``; without labels one group."""
@@ -38,10 +45,7 @@ class Geometry:
 
     def groups(self, block: Block) -> np.ndarray | None:
         """The group of each row of a block; None if there is only one."""
-        if self.labels is None or block.labels is None:
-            return None
-        names = np.array([self.labels[name] for name in block.labels.names], dtype=np.int64)
-        return names[block.labels.codes]
+        return label_numbers(block, self.labels)
 
     def shares(self, block: Block, groups: np.ndarray | None) -> np.ndarray:
         """Weights over the mass of the group."""
@@ -51,7 +55,6 @@ class Geometry:
         return np.divide(block.weights, mass, out=np.zeros(len(mass)), where=mass > 0)
 
     def points(self, X: Matrix) -> Points:
-        """Rows in the coordinates of the ball."""
         return Points(float_rows(X), self.center, self.scale, self.max_norm)
 
     def sq_norms(self, X: Matrix) -> np.ndarray:

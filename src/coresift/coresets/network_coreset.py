@@ -29,10 +29,10 @@ from ..core.sizes import covering, paper_formula, vc
 from ..rows.arrays import ArrayRows
 from .base import LOADED_BYTES, Fit
 from .coreset import Coreset
+from .estimators import RBFCoreset
 from .fitting import Runner, bound_of, geometry_of
 from .geometry import Geometry
 from .network_results import NetworkComparison, SignedCoreset, compared
-from .rbf import RBFCoreset
 from .values import Guarantee, QueryBall
 
 CONSTRUCTIONS = ("whole-loss", "paper")
@@ -202,20 +202,14 @@ class RBFNetworkCoreset(RBFCoreset):
         least eps for which the guarantee holds. ``n_starts`` local searches of ``max_iter`` steps each, from the best
         of random networks and of networks at the worst single query.
         """
-        merged = self._merged(core)
+        merged, rng = self._merged(core), check_generator(random_state)
+        counts = {"n_neurons": n_neurons, "n_starts": n_starts, "max_iter": max_iter}
+        for name, count in counts.items():
+            counts[name] = check_count(count, name)
+        rows, drawn, radius = merged.indices, merged.weights, self.radius_
         with self._loaded("audit") as (points, shares):
-            return worst_network(
-                points,
-                shares * self._input_weight,
-                self._targets,
-                merged.indices,
-                merged.weights,
-                self.radius_,
-                check_count(n_neurons, "n_neurons"),
-                check_generator(random_state),
-                n_starts=check_count(n_starts, "n_starts"),
-                max_iter=check_count(max_iter, "max_iter"),
-            )
+            weights, targets = shares * self._input_weight, self._targets
+            return worst_network(points, weights, targets, rows, drawn, radius, rng=rng, **counts)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -285,11 +279,9 @@ class RBFNetworkCoreset(RBFCoreset):
         """
 
         def bounded(family: np.ndarray, factor: float = 1.0) -> SensitivityBound:
-            radius = factor * float(self.radius)
-            ball = QueryBall("gaussian", geometry.center, geometry.scale / factor, radius)
-            return bound_of(
-                self._runner(ArrayRows(X, family)), replace(self.spec(), radius=radius), rng, ball
-            )
+            spec = replace(self.spec(), radius=factor * float(self.radius))
+            ball = QueryBall("gaussian", geometry.center, geometry.scale / factor, spec.radius)
+            return bound_of(self._runner(ArrayRows(X, family)), spec, rng, ball)
 
         is_whole = self.construction == "whole-loss"
         sizes = np.sqrt(squared_norms(targets / (np.abs(targets).max() or 1.0)))
@@ -323,12 +315,10 @@ class RBFNetworkCoreset(RBFCoreset):
 
     def _signed(self, core: Coreset) -> SignedCoreset:
         assert self._column is not None
-        targets = self._column[core.indices]
+        rows, weights, targets = core.indices, core.weights, self._column[core.indices]
         positive, negative = (
-            replace(
-                core, indices=core.indices[chosen], weights=core.weights[chosen], total_weight=float(total)
-            )
-            for chosen, total in zip((targets > 0, targets < 0), self._signed_weights, strict=True)
+            replace(core, indices=rows[own], weights=weights[own], total_weight=float(total))
+            for own, total in zip((targets > 0, targets < 0), self._signed_weights, strict=True)
         )
         return SignedCoreset(positive, negative, np.abs(targets))
 

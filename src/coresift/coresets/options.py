@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -10,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 from .._errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from .laplacian import LaplacianCoreset
-    from .rbf import RBFCoreset
+    from .estimators import LaplacianCoreset, RBFCoreset
 
 # Everything but this module is imported where it is used, so that the help of a command is quick.
 
@@ -65,7 +65,10 @@ class SelectOptions:
 
         check_choice(self.loss, "loss", ("gaussian", "laplacian"))
         check_choice(self.engine, "engine", ("local", "ray"))
-        object.__setattr__(self, "bandwidth", _bandwidth(self.bandwidth))
+        if isinstance(self.bandwidth, str):
+            with suppress(ValueError):  # "median" stays; the estimator refuses other words
+                number = None if self.bandwidth == "none" else float(self.bandwidth)
+                object.__setattr__(self, "bandwidth", number)
         method = self.method or ("keys" if self.eps is None else "iid")
         object.__setattr__(self, "method", check_choice(method, "method", METHODS))
         for name, least in (("seed", 0), ("n_queries", 0), ("min_per_class", 0), ("workers", 1)):
@@ -90,33 +93,16 @@ class SelectOptions:
             if method != "iid":
                 raise InvalidInputError(f"eps is guaranteed for method='iid', not for method={method!r}.")
             if self.normalize:
-                raise InvalidInputError(
-                    "eps is guaranteed for weights as they are drawn: leave normalize out."
-                )
+                raise InvalidInputError("eps is guaranteed for weights as drawn: leave normalize out.")
 
     def estimator(self) -> RBFCoreset | LaplacianCoreset:
         """The estimator of these options."""
-        from .laplacian import LaplacianCoreset
-        from .rbf import RBFCoreset
+        from .estimators import LaplacianCoreset, RBFCoreset
 
         made = LaplacianCoreset() if self.loss == "laplacian" else RBFCoreset(self.radius)
         return made.set_params(
             bandwidth=self.bandwidth, bound=self.bound, n_cells=self.n_cells, random_state=self.seed
         )
-
-
-def _bandwidth(given: Any) -> Any:
-    """None, "median" or a number, also if it is given as text."""
-    if not isinstance(given, str) or given == "median":
-        return given
-    if given == "none":
-        return None
-    try:
-        return float(given)
-    except ValueError:
-        raise InvalidInputError(
-            f"bandwidth = {given!r} is neither 'median', 'none' nor a number above 0."
-        ) from None
 
 
 def parse_budget(budget: Any, n_rows: int) -> int:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 import shutil
+import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -142,13 +142,10 @@ def check_output(path: Path, *, n_rows: int = 0) -> None:
     folder = path.parent
     if not folder.is_dir():
         raise InvalidInputError(f"{folder}: no such folder; it is to hold {path.name}.")
-    trial = folder / f".coresift-{secrets.token_hex(8)}.tmp"
     try:
-        trial.touch(exist_ok=False)
+        tempfile.TemporaryFile(dir=folder).close()
     except OSError as error:
         raise InvalidInputError(f"{path}: cannot be written ({error.strerror}).") from error
-    finally:
-        trial.unlink(missing_ok=True)
     free = shutil.disk_usage(folder).free
     if free < n_rows * _ROW_BYTES:
         raise InvalidInputError(

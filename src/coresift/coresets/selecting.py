@@ -276,7 +276,6 @@ class QuerySums:
         self.part += other.part
 
     def errors(self) -> np.ndarray:
-        """Relative errors at the queries."""
         return np.abs(self.part / self.whole - 1.0)
 
 
@@ -293,6 +292,5 @@ def _random_queries(
     inside *= reach * rng.random((len(inside), 1)) ** (1.0 / d) / np.sqrt(squared_norms(inside))[:, None]
     picks = rng.integers(len(sample.weights), size=count - len(inside))
     rows = geometry.points(sample.X).take(picks)
-    norms = np.sqrt(squared_norms(rows))
-    rows *= np.minimum(1.0, reach / np.maximum(norms, reach))[:, None]
+    rows *= reach / np.maximum(np.sqrt(squared_norms(rows)), reach)[:, None]
     return np.concatenate([inside, rows])

@@ -66,9 +66,7 @@ class KeyPool:
             return
         part = {name: values[kept] for name, values in attached.items()}
         part |= {"row": kept + start, "key": keys[kept], "score": scores[kept], "weight": weights[kept]}
-        part["group"] = (
-            np.zeros(len(kept), dtype=np.int32) if groups is None else groups[kept].astype(np.int32)
-        )
+        part["group"] = np.zeros(len(kept), np.int32) if groups is None else groups[kept].astype(np.int32)
         self._add(part)
 
     def merge(self, other: KeyPool, **renumbered: np.ndarray) -> None:
@@ -78,7 +76,6 @@ class KeyPool:
             self._add({**part, **{name: to[part[name]] for name, to in renumbered.items()}})
 
     def compact(self) -> None:
-        """Keep no more than can win."""
         if self._is_compact or not self._parts:
             return
         columns = self._parts[0]
@@ -124,7 +121,6 @@ class KeyPool:
         return {name: values[kept] for name, values in columns.items()}, draws
 
     def draws(self) -> list[Draw]:
-        """The draw of each group."""
         columns = self.columns()
         found = []
         for group, size in enumerate(self.sizes):
@@ -174,7 +170,6 @@ class GroupMoments:
         self.mean = np.zeros((n_groups, d))
 
     def grow(self, n_groups: int) -> None:
-        """Make room for groups met later."""
         more = n_groups - len(self.mass)
         if more > 0:
             self.counts = np.pad(self.counts, (0, more))
@@ -263,11 +258,10 @@ class Survey:
     def is_ordinary(self) -> bool:
         """Whether squares neither overflowed nor vanished, and have not lost their digits to a far origin."""
         farthest = float(self._far_squares.max(initial=0.0))
-        is_dense = isinstance(self.far, np.ndarray)
         return (
             np.isfinite(self.reach)
             and _SAFE_SQUARES[0] < farthest < _SAFE_SQUARES[1]
-            and (is_dense or float(self.near @ self.near) <= LARGEST_SHIFT * farthest)
+            and (isinstance(self.far, np.ndarray) or float(self.near @ self.near) <= LARGEST_SHIFT * farthest)
         )
 
     def center(self) -> np.ndarray:
@@ -318,24 +312,16 @@ class Survey:
 
     def _keep_far(self, X: Matrix, squares: np.ndarray) -> None:
         above = np.flatnonzero(squares > self._bar)
+        above = above[smallest(-squares[above], _FARTHEST_KEPT)]
         if not len(above):
             return
-        above = above[_largest(squares[above])]
-        if self.far is None:
-            self.far, self._far_squares = X[above], squares[above]
-        else:
-            together = np.concatenate([self._far_squares, squares[above]])
-            best = _largest(together)
-            self.far, self._far_squares = stacked([self.far, X[above]])[best], together[best]
-        if len(self._far_squares) == _FARTHEST_KEPT:
+        far, squares = X[above], squares[above]
+        if self.far is not None:
+            far, squares = stacked([self.far, far]), np.concatenate([self._far_squares, squares])
+        best = smallest(-squares, _FARTHEST_KEPT)
+        self.far, self._far_squares = far[best], squares[best]
+        if len(best) == _FARTHEST_KEPT:
             self._bar = float(self._far_squares.min())
-
-
-def _largest(squares: np.ndarray) -> np.ndarray:
-    """Positions, ascending, of the largest."""
-    if len(squares) <= _FARTHEST_KEPT:
-        return np.arange(len(squares))
-    return np.sort(np.argpartition(-squares, _FARTHEST_KEPT - 1)[:_FARTHEST_KEPT])
 
 
 class Extent:

@@ -1,7 +1,6 @@
-"""CIFAR-10 and CIFAR-100 in their binary layout, as files or in the published archive.
+"""CIFAR-10 and CIFAR-100 in binary, as files or in the archive. The Python version is not read: a pickle can run code.
 
-A record is one label byte (CIFAR-100: two, coarse and fine), then 3,072 bytes: channels, rows, columns. The Python
-version is a pickle, which can run any code when it is loaded, and is not supported.
+A record is one label byte (CIFAR-100: two, coarse and fine), then 3,072 bytes: channels, rows, columns.
 """
 
 from __future__ import annotations
@@ -48,7 +47,6 @@ class Cifar:
 
     @property
     def record(self) -> int:
-        """Bytes of a label and an image."""
         return self.label_bytes + _PIXELS
 
 

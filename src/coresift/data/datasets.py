@@ -25,16 +25,14 @@ _TABLES = (".parquet", ".pq", ".csv")
 
 @dataclass(frozen=True)
 class DatasetInfo:
-    """A data set that can be loaded by name."""
+    """A data set that can be loaded by name, its ``files`` below the data folder, and ``where`` they are or belong."""
 
     name: str
     description: str
     files: tuple[str, ...]
-    """Files to look for, below the data folder."""
     can_download: bool
     is_present: bool
     where: str
-    """The folder to put files into, or where they were found."""
 
 
 @dataclass(frozen=True)
@@ -71,10 +69,8 @@ def load_dataset(
         images in one folder per class, or with such folders in ``train`` and ``test``.
     data_dir : path, optional
         The folder of all named data sets. Default: ``$CORESIFT_DATA_DIR``, or ``coresift_data`` in the home folder.
-    download : bool, default False
-        Download missing files (extra ``io``) and check them against the published checksums.
-    verify : bool, default False
-        Check existing files against the published checksums.
+    download, verify : bool, default False
+        Download missing files (extra ``io``), verify existing ones; both use the published checksums.
     label : str, optional
         The column of the labels or targets in a table or a Hugging Face data set.
     test : like ``data``, optional
@@ -189,7 +185,6 @@ def _load_path(path: Path, test: Path | None, options: Options) -> DatasetSplits
 
 
 def _refuse(name: str, **options: Any) -> None:
-    """Refuse options that would have no effect."""
     for option, value in options.items():
         if value is not None:
             raise InvalidInputError(f"{name}: {option} = {value!r} does not apply to such data.")

@@ -17,10 +17,8 @@ class Download:
     """A published file and its checksum."""
 
     file: str
-    urls: tuple[str, ...]
-    """Addresses to try, in this order."""
-    checksum: str
-    """As ``md5:...`` or ``sha256:...``."""
+    urls: tuple[str, ...]  # tried in this order
+    checksum: str  # md5:... or sha256:...
 
 
 def data_folder(data_dir: str | os.PathLike[str] | None) -> Path:

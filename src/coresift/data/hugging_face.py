@@ -63,7 +63,6 @@ def _label_of(data: Any, wanted: str | None) -> str:
 
 
 def _inputs(data: Any, label: str) -> tuple[list[str], bool]:
-    """The only column of Pillow images, and True; else the columns of numbers, or the only one of lists of numbers."""
     if len(data) == 0:
         raise InvalidInputError("the data set has no rows.")
     first = {name: data[0][name] for name in data.column_names if name != label}
@@ -109,7 +108,6 @@ def _column(data: Any, name: str) -> np.ndarray:
 
 
 def _numbers(data: Any, names: Sequence[str]) -> np.ndarray:
-    """Columns of numbers side by side, or one column of lists of numbers."""
     if np.ndim(data[0][names[0]]) == 0:
         return np.column_stack([_column(data, name) for name in names])
     try:

@@ -42,11 +42,7 @@ def load_imagenet(found: list[Path], options: Options) -> DatasetSplits:
 
 
 def load_image_folder(folder: Path, test: Path | None, options: Options) -> DatasetSplits:
-    """A user's images; the folder that an image is in is its class.
-
-    Folders ``train`` and ``test`` (or ``val``, ``valid``, ``validation``) inside are the two parts. Otherwise ``test``
-    is the test part, or a part of each class is split off.
-    """
+    """A user's images in class folders; the test part is ``test``, or a folder beside ``train``, or split off here."""
     if test is None and (folder / "train").is_dir():
         test = next((folder / name for name in _TEST_FOLDERS if (folder / name).is_dir()), None)
         if test is None:
@@ -77,10 +73,7 @@ def _splits(
 def _class_folders(
     root: Path, size: int, share: float = 1.0, classes: tuple[str, ...] = ()
 ) -> tuple[LazyDataset, tuple[str, ...]]:
-    """All images below the folders of ``root``, in the order of their names, and the classes if none are given.
-
-    Empty folders are not classes.
-    """
+    """All images below the folders of ``root``, by name, and classes: as given, or the folders that hold images."""
     need_pillow()
     if not root.is_dir():
         raise InvalidInputError(f"{root}: no such folder.")

@@ -21,11 +21,8 @@ Augmentation = Literal["crop-flip", "resized-crop-flip"]
 class ArrayDataset:
     """Samples in memory; batches are cut from the arrays, not collected item by item.
 
-    Attributes
-    ----------
-    x : array of shape (n, c, h, w), uint8 or float32, or (n, d), float32
-        Bytes of images are scaled and normalised as tensors, batch by batch.
-    y : array of n int64 labels from 0 on, or of (n,) or (n, K) float32 targets
+    ``x`` is (n, c, h, w), float32 or bytes (which are scaled and normalised as tensors, batch by batch), or (n, d),
+    float32. ``y`` holds n int64 labels from 0 on, or (n,) or (n, K) float32 targets.
     """
 
     x: np.ndarray
@@ -50,14 +47,8 @@ class ArrayDataset:
 class LazyDataset:
     """Images on disk, decoded one by one when needed. It holds names, not pixels, so it can be sent to workers.
 
-    Attributes
-    ----------
-    paths : sequence of str
-    y : array of n int64 labels from 0 on
-    size : int
-        Height and width of a loaded image.
-    share : float, default 1.0
-        The share of the shorter side that ``load`` keeps without ``rng``.
+    ``y`` holds int64 labels from 0 on, ``size`` is the height and width of a loaded image, and ``share`` the share of
+    the shorter side that ``load`` keeps without ``rng``.
     """
 
     paths: Sequence[str]
@@ -75,8 +66,7 @@ class LazyDataset:
     def load(self, index: int, rng: np.random.Generator | None = None) -> np.ndarray:
         """The image at ``index``, (3, size, size) uint8.
 
-        Without ``rng`` the square in the middle, else a random part, mirrored half of the time, as ImageNet models
-        are trained (:func:`~coresift.rows.images.random_resized_crop`).
+        Without ``rng`` the square in the middle, else :func:`~coresift.rows.images.random_resized_crop`.
         """
         crop = middle(self.share) if rng is None else random_resized_crop(rng)
         return decode(self.paths[index], self.size, crop)
@@ -94,14 +84,9 @@ AnyDataset: TypeAlias = ArrayDataset | LazyDataset
 
 @dataclass(frozen=True, eq=False)
 class Scaling:
-    """Standardises the columns of a table; call it with new rows.
+    """Standardises the columns of a table; call it with new rows (n, d).
 
-    Attributes
-    ----------
-    mean, deviation : (d,) float64
-        Statistics of the training part.
-    columns : tuple of str or None
-        Names of the columns, if they have names.
+    ``mean`` and ``deviation``, (d,) float64, are of the training part; ``columns`` are the names, if there are any.
     """
 
     mean: np.ndarray
@@ -109,7 +94,6 @@ class Scaling:
     columns: tuple[str, ...] | None = None
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
-        """Standardised rows (n, d), float32."""
         most = float(np.finfo(np.float32).max)
         with np.errstate(over="ignore"):  # a row may be any number of deviations away
             return ((x - self.mean) / self.deviation).clip(-most, most).astype(np.float32)
@@ -123,22 +107,16 @@ class DatasetSplits:
     ----------
     name : str
     train, test : ArrayDataset or LazyDataset
-    n_classes : int or None
-        None for regression.
+    n_classes : int, or None for regression
     task : "classification" or "regression"
-    input_shape : tuple of int
-        Shape of one sample: (c, h, w) or (d,).
+    input_shape : tuple of int, (c, h, w) or (d,)
     mean, std : tuple of float or None
-        Per channel, of bytes over 255 or of floats as they are; a batch is normalised to ``(x - mean) / std``. None for
-        tables, whose rows are standardised already.
-    scaling : Scaling or None
-        What standardised the rows of a table.
+        Per channel, of bytes over 255 or of floats; batches become ``(x - mean) / std``. None for tables (``scaling``).
+    scaling : Scaling of the rows of a table, or None
     augmentation : "crop-flip", "resized-crop-flip" or None
-        The usual augmentation: random crops of the image padded with four black pixels, and mirror images; for images
-        on disk ``train.load(index, rng)``.
+        Random crops after padding with four black pixels, and mirroring; for files ``train.load(index, rng)``.
     class_names : tuple of str or None
-    preparation : str
-        How the data were prepared, as a phrase.
+    preparation : str, how the data were prepared
     """
 
     name: str
@@ -210,10 +188,7 @@ def scaling_of(train: np.ndarray, columns: tuple[str, ...] | None = None) -> Sca
 
 
 def channel_statistics(x: np.ndarray) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Mean and deviation of each channel of images (n, c, h, w): of bytes over 255, of floats as they are.
-
-    A constant channel gets deviation 1.
-    """
+    """Mean and deviation (1 if constant) of each channel of images (n, c, h, w), of bytes over 255 or of floats."""
     means, deviations = [], []
     for channel in range(x.shape[1]):
         values, counts = x[:, channel], None

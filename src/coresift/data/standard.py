@@ -99,7 +99,6 @@ def _opened(path: Path) -> IO[bytes]:
 
 
 def _read_idx(file: IO[bytes], most: int | None) -> np.ndarray:
-    """Read the array; refuse a header that announces more than ``most`` bytes."""
     magic = file.read(4)
     if len(magic) < 4 or magic[:2] != b"\0\0" or magic[2] not in _IDX_TYPES or magic[3] == 0:
         raise InvalidInputError(f"not an IDX file: it begins with {magic.hex(' ') or 'nothing'}")
@@ -127,8 +126,7 @@ def load_digits_splits(_: list[Path], options: Options) -> DatasetSplits:
     from sklearn.datasets import load_digits
 
     digits = load_digits()
-    # (n, 28, 28), 0 to 16
-    large = zoom(digits.images, (1, 3.5, 3.5), order=1, mode="nearest", grid_mode=True)
+    large = zoom(digits.images, (1, 3.5, 3.5), order=1, mode="nearest", grid_mode=True)  # 0 to 16
     x = np.rint(large * (255 / 16)).astype(np.uint8)
     notes = ("resized from 8x8 linearly",)
     return from_arrays("digits", (x, digits.target), None, options, _DIGIT_NAMES, notes)
@@ -148,7 +146,6 @@ def find_covtype(root: Path) -> tuple[list[Path], list[str]]:
 
 
 def _sklearn_cache() -> Path:
-    """The file in which scikit-learn's ``fetch_covtype`` keeps the data."""
     home = os.environ.get("SCIKIT_LEARN_DATA", str(Path.home() / "scikit_learn_data"))
     return Path(home).expanduser() / "covertype" / "samples_py3"
 
@@ -194,7 +191,6 @@ def _covtype_arrays(path: Path) -> Pair:
 
 
 def _lines(file: IO[bytes]) -> Iterator[bytes]:
-    """The lines of a text file; refuse an endless line or file."""
     total = 0
     while line := file.readline(_LONGEST_LINE):
         total += len(line)

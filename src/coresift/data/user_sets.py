@@ -55,10 +55,8 @@ def from_arrays(
 ) -> DatasetSplits:
     """Inputs and labels or targets: (n, d) rows, or (n, h, w), (n, c, h, w) or (n, h, w, c) images.
 
-    Rows are standardised with the statistics of the training part. Images are bytes or floats. Integers, booleans and
-    strings are classes, floats are regression targets, unless ``task`` says otherwise. Classes are numbered in the
-    order of their values; with ``class_names``, labels are positions in it already. ``notes`` says what was done
-    before, ``columns`` are the names of columns that are not those of a frame.
+    Images are bytes or floats; rows are standardised by the training part. Classes are numbered by value, or are
+    positions in ``class_names``. ``notes`` say what was done before; ``columns`` are names, if ``x`` is not a frame.
     """
     x, how = _inputs(train[0], f"{name}: x")
     how = [*notes, *how]
@@ -146,7 +144,6 @@ def _check_columns(train: Any, test: Any, name: str) -> None:
 
 
 def _warn_about(y: np.ndarray, task: Task, is_asked_for: bool, name: str) -> None:
-    """Warn about labels that are probably not meant."""
     text, n_classes = "", len(np.unique(y)) if y.ndim == 1 and task == "classification" else 0
     if task == "regression" and y.dtype.kind in "fiu" and np.abs(y).max() > _LARGE_TARGET:
         text = (
@@ -166,10 +163,7 @@ def _warn_about(y: np.ndarray, task: Task, is_asked_for: bool, name: str) -> Non
 def _targets(
     parts: list[np.ndarray], task: Task, name: str, class_names: tuple[str, ...] | None
 ) -> tuple[list[np.ndarray], tuple[str, ...] | None]:
-    """Labels from 0 on and their names, or targets in float32, of the training part and perhaps the test part.
-
-    Without ``class_names``, classes are the labels of the training part, in the order of their values.
-    """
+    """Labels from 0 on and their names (by default the sorted labels of the first part), or targets in float32."""
     if task == "regression":
         return [_floats(y, name) for y in parts], None
     parts = [_classes(y, name) for y in parts]
@@ -222,10 +216,7 @@ def from_npz(path: Path, test: Path | None, options: Options) -> DatasetSplits:
 
 
 def from_table(path: Path, test: Path | None, options: Options) -> DatasetSplits:
-    """A Parquet or CSV file, or a folder of them: the column ``label``, and every other column of numbers.
-
-    If no column holds numbers, the only column of lists of numbers is used.
-    """
+    """A Parquet or CSV file, or a folder of them: ``label``, and all columns of numbers, else the only one of lists."""
     if options.label is None:
         raise InvalidInputError(f"{path}: label is missing; name the column of the labels or targets.")
     places = [path] if test is None else [path, test]

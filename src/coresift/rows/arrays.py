@@ -19,11 +19,7 @@ from .rows import Block, Labels, Piece, Rows, block_rows, check_numeric, encode_
 
 
 class ArrayRows(Rows):
-    """Rows of a matrix in memory, which is not copied, with optional weights and labels.
-
-    Anything that is not an array of numbers or a CSR matrix goes through ``check_features``. Whether all numbers are
-    finite is left to the first pass.
-    """
+    """Rows of a matrix in memory, which is not copied. Whether all numbers are finite is left to the first pass."""
 
     is_portable = False
 

@@ -70,8 +70,7 @@ def run_pass(engine: Engine, rows: Rows, prototype: P, on_rows: OnRows = lambda 
 def run_task(rows: Rows, prototype: P, task: Task, on_rows: OnRows = lambda _: None) -> list[P]:
     """Run copies of ``prototype`` over the groups of blocks of one task: what a worker does."""
     found: list[P] = []
-    # One thread: matrix products would depend on the number of threads. Workers use the other cores.
-    with _threads().limit(limits=1):
+    with _threads().limit(limits=1):  # matrix products depend on their number; workers use other cores
         try:
             for block in rows.blocks(task):
                 if not found or block.start % group_rows(rows.d) == 0:
@@ -129,7 +128,9 @@ class PoolEngine(Engine):
         self.n_workers = workers
         if "forkserver" in multiprocessing.get_all_start_methods():
             context: Any = multiprocessing.get_context("forkserver")
-            context.set_forkserver_preload(["coresift.coresets.rbf", "coresift.rows.opening"])  # import once
+            context.set_forkserver_preload(
+                ["coresift.coresets.estimators", "coresift.rows.opening"]
+            )  # import once
         else:
             context = multiprocessing.get_context("spawn")
         self._pool = ProcessPoolExecutor(workers, context, initializer=_Worker.start, initargs=(rows,))
@@ -147,13 +148,10 @@ class PoolEngine(Engine):
 
 
 class _Worker:
-    """What a process of the pool knows."""
-
     rows: Rows
 
     @classmethod
     def start(cls, rows: Rows) -> None:
-        """Keep the rows for the tasks to come, and exit when the parent does."""
         cls.rows = rows
         threading.Thread(target=_exit_with_parent, daemon=True).start()
 
@@ -201,8 +199,7 @@ class RayEngine(Engine):
     def results(self, prototype: Any, tasks: list[Task], on_rows: OnRows) -> Iterator[Any]:
         submit = partial(self._remote.remote, self._rows, self._ray.put(prototype))
         parts = _in_order(tasks, submit, 2 * self.n_workers, self._result, on_rows)
-        # arrays of Ray are read-only, and the others are merged into the first
-        yield copy.deepcopy(next(parts))
+        yield copy.deepcopy(next(parts))  # arrays of Ray are read-only, and the others are merged into it
         yield from parts
 
     def _result(self, reference: Any) -> Any:

@@ -22,8 +22,7 @@ _AREA, _RATIO = (0.08, 1.0), (3 / 4, 4 / 3)
 _ATTEMPTS = 10
 
 Box = tuple[float, float, float, float]  # left, upper, right, lower
-Crop = Callable[[int, int], tuple[Box, bool]]
-"""From width and height: the part to keep, and whether to mirror it."""
+Crop = Callable[[int, int], tuple[Box, bool]]  # from width and height: the part to keep, whether to mirror
 
 
 class ImageRows(Rows):
@@ -57,7 +56,6 @@ class ImageRows(Rows):
         return Block(start, X, np.ones(len(X)), self._labels(paths) if self.has_labels else None)
 
     def _labels(self, paths: Sequence[str]) -> Labels:
-        """The first folder below the root that an image is in."""
         names: dict[str, int] = {}
         codes = []
         for path in paths:

@@ -79,7 +79,6 @@ def open_rows(
 
 
 def _is_stored(data: Any) -> bool:
-    """Whether ``data`` names files, is a FileSystemDataset of PyArrow, or is open already."""
     if isinstance(data, list | tuple):
         return bool(data) and all(isinstance(item, str | os.PathLike) for item in data)
     is_dataset = type(data).__module__.startswith("pyarrow") and hasattr(data, "files")
@@ -109,7 +108,6 @@ def _open_stored(data: Any, wanted: Wanted, filesystem: Any, image_size: int) ->
 
 
 def _open_memory(data: Any, wanted: Wanted, sample_weight: Any, labels: Any) -> ArrayRows:
-    """Open a matrix or a frame; for a frame, with the columns that are wanted."""
     names = [str(name) for name in column_names(data) or ()]  # pandas counts columns that have no names
     if not hasattr(data, "__len__") and not hasattr(data, "shape"):
         raise InvalidTypeError(f"data = {data!r:.60} must be a path, a list of paths, an array or a frame.")
@@ -138,7 +136,6 @@ def _open_memory(data: Any, wanted: Wanted, sample_weight: Any, labels: Any) -> 
 
 
 def _data_below(folder: str) -> list[str]:
-    """The images in a folder at any depth, or the tables and arrays."""
     images = find_images(folder)
     data = [file for file in files_below(folder) if Path(file).suffix.lower() in (*_TABLES, ".npy")]
     if images and data:

@@ -1,7 +1,6 @@
 """Rows of data: pieces that any worker can read, in any order, and blocks that every pass sees alike.
 
-The numbers of rows and columns are known before anything is read. Rows of files are small and can be sent to other
-processes, because they carry names of files, not data. Rows in memory stay where they are.
+Their shape is known before anything is read. Rows of files hold names, not data, and can be sent to other processes.
 """
 
 from __future__ import annotations
@@ -196,7 +195,6 @@ class Rows(ABC):
         return found if np.array_equal(wanted, indices) else found.part(back)
 
     def _fill(self, X: np.ndarray, parts: Iterable[Block]) -> Block:
-        """Copy consecutive blocks into ``X``."""
         weights, labels, at = np.ones(len(X)), [], 0
         for part in parts:
             rows = slice(at, at + part.n)
@@ -292,10 +290,7 @@ def _joined(blocks: list[Block]) -> Block:
 
 
 def is_hidden(parts: Sequence[str]) -> bool:
-    """Whether a file is a note or a leftover, by the parts of its path below the folder of the data.
-
-    Writers of tables leave ``_SUCCESS`` and ``_temporary/``; file systems and editors leave ``.snapshot/`` and such.
-    """
+    """Whether a path below the data folder is a leftover such as ``_SUCCESS``, ``_temporary/`` or ``.snapshot/``."""
     return any(part[0] in "._" for part in parts)
 
 
@@ -314,6 +309,5 @@ def check_numeric(dtype: np.dtype[Any], what: str) -> np.dtype[Any]:
         raise InvalidInputError(f"{what} is an array of Python objects; an array of numbers is needed.")
     if dtype.kind not in "fiub":
         raise InvalidInputError(f"{what} has type {dtype}; numbers are needed.")
-    # half floats and bytes are exact in float32
-    exact = dtype.itemsize <= (4 if dtype.kind == "f" else 1)
+    exact = dtype.itemsize <= (4 if dtype.kind == "f" else 1)  # half floats and bytes are exact in float32
     return np.dtype(np.float32 if exact and dtype.kind in "fub" else np.float64)

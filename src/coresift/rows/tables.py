@@ -33,7 +33,6 @@ def _naming(file: str) -> AbstractContextManager[None]:
 
 
 def _is(kind: Any, names: Sequence[str]) -> bool:
-    """Whether an Arrow type is one of these."""
     types = need_pyarrow().types
     return any(getattr(types, f"is_{name}")(kind) for name in names)
 
@@ -46,8 +45,7 @@ class Wanted:
     embedding: str | None = None
     label: str | None = None
     weight: str | None = None
-    training: bool = False
-    """Whether columns of integers are features, and labels may be floats."""
+    training: bool = False  # whether columns of integers are features, and labels may be floats
 
     def __post_init__(self) -> None:
         if self.columns is not None and self.embedding is not None:
@@ -57,7 +55,6 @@ class Wanted:
 
     @property
     def all(self) -> list[str]:
-        """Every column that is named."""
         named = (self.label, self.weight, self.embedding, *(self.columns or ()))
         return [name for name in named if name is not None]
 
@@ -66,7 +63,6 @@ class Columns:
     """The columns of a table that are read: features (or one column of lists of them), label and weight.
 
     By default all columns of floats are features (and of integers if ``integers``), else the only column of lists.
-    ``first_entry`` gives the first entry of a column.
     """
 
     width: int | None = None  # numbers in each list of the one feature column; None if columns are numbers
@@ -107,13 +103,11 @@ class Columns:
 
     @property
     def names(self) -> list[str]:
-        """Names of the numbers of a row."""
         if self.width is None:
             return self.features
         return [f"{self.features[0]}[{i}]" for i in range(self.width)]
 
     def _reason(self, name: str, kind: Any) -> str:
-        """Why a column is not a feature."""
         if name in (self.wanted.label, self.wanted.weight):
             return "label" if name == self.wanted.label else "weight"
         if self.wanted.columns is not None or self.wanted.embedding is not None:
@@ -121,20 +115,17 @@ class Columns:
         return f"{kind}, not named" if _is(kind, _NUMBERS) else "not numeric"
 
     def refuse_nulls(self, nulls: dict[str, int]) -> None:
-        """Raise if a column that is read has nulls."""
         for name, count in nulls.items():
             if count:
                 what = "the label column" if name == self.wanted.label else "column"
                 raise InvalidInputError(f"{what} {name!r} has {count} nulls; drop or fill such rows first.")
 
     def block(self, batch: Any, start: int) -> Block:
-        """Rows of a record batch; nulls are refused."""
         self.refuse_nulls({name: batch.column(name).null_count for name in self.all})
         if self.width is not None:
             X = self._rows_of_lists(batch.column(self.features[0]))
         else:
-            # column by column into memory: a copy of contiguous numbers each
-            table = np.empty((len(self.features), batch.num_rows), dtype=self.dtype)
+            table = np.empty((len(self.features), batch.num_rows), dtype=self.dtype)  # contiguous copies
             for row, name in zip(table, self.features, strict=True):
                 row[:] = batch.column(name).to_numpy(zero_copy_only=False)
             X = table.T
@@ -225,7 +216,6 @@ class TableRows(Rows):
         """Rows of each part of a file; known nulls are refused."""
 
     def _first_entry(self, column: str) -> Any:
-        """The first entry of a column of the first file."""
         return None
 
 
@@ -308,10 +298,7 @@ def _largest_column(metadata: Any) -> int:
 
 
 class CsvRows(TableRows):
-    """Rows of CSV files with a header; a piece is a file, which can only be read from its beginning.
-
-    Numbers are read as float64, because a column may begin with whole numbers; labels are read as text.
-    """
+    """Rows of CSV files with a header; a piece is a file. Numbers are float64 (2.5 may follow 1), labels are text."""
 
     is_typed = False
 

@@ -1,7 +1,6 @@
 """The folder of a run: configuration, two checkpoints, metrics and result, as safetensors and JSON, never pickle.
 
-``config.json`` is written first and ``result.json`` last. Each checkpoint is one file that is written completely or not
-at all, with a SHA-256 of its contents.
+``config.json`` is written first, ``result.json`` last; a checkpoint completely or not at all, with a SHA-256 checksum.
 """
 
 from __future__ import annotations

@@ -67,7 +67,6 @@ class TensorFeed(_Feed):
             yield self.X.index_select(0, chosen), self.y.index_select(0, chosen), w
 
     def take(self, rows: NDArray[np.int64]) -> Self:
-        """Return a feed of some rows."""
         chosen = torch.tensor(rows).to(self.device)
         return type(self)(self.X[chosen], self.y[chosen], self.device, self.transform)
 
@@ -107,7 +106,6 @@ class LoaderFeed(_Feed):
             yield x, y, w
 
     def take(self, rows: NDArray[np.int64]) -> Self:
-        """Return a feed of some items."""
         own = getattr(self.X, "take", None)
         dataset = torch.utils.data.Subset(self.X, rows.tolist()) if own is None else own(rows)
         feed = type(self)(dataset, self.device, self.transform, self.workers)

@@ -34,22 +34,10 @@ from .run import Metrics, Run, identity, load, resolve
 class TrainResult:
     """The result of a run.
 
-    Attributes
-    ----------
-    model : torch.nn.Module
-        The model that was given, trained.
-    history : list of dict
-        The metrics of each epoch.
-    test : dict or None
-        Loss, and accuracy or root mean square error, on the test set.
-    seconds : Seconds
-        Time spent on selection, training and evaluation.
-    n_epochs : int
-        Epochs that were run; a warm start runs fewer than requested.
-    subset_size : int
-        Samples in the subset of the last epoch.
-    coreset : Coreset or None
-        That subset; None if the run had been finished before.
+    ``model`` is the model that was given, trained; ``history`` has the metrics of each epoch; ``test`` the loss, and
+    accuracy or root mean square error, on the test set; ``seconds`` the time spent on selection, training and
+    evaluation; ``n_epochs`` the epochs that were run (a warm start runs fewer than requested). ``coreset`` is the
+    subset of the last epoch, of ``subset_size`` samples; None if the run had been finished before.
     """
 
     model: nn.Module
@@ -101,13 +89,12 @@ def train(
     ----------
     model : torch.nn.Module
         Trained in place.
-    data : pair ``(X, y)``, map-style data set, or ``DatasetSplits``
-        Arrays and tensors are moved to the device and indexed there; a data set is read by ``workers``.
+    data, test : pair ``(X, y)``, map-style data set, or ``DatasetSplits``
+        Arrays and tensors are moved to the device and indexed there; a data set is read by ``workers``. ``test`` is
+        optional, and evaluated once, at the end.
     strategy : str or Strategy, default "rbf"
     budget : int, float or str, default "10%"
         Number of samples, fraction of the training samples, or percentage.
-    test : optional
-        Like ``data``; evaluated once, at the end.
     epochs, select_every, batch_size, lr, momentum, weight_decay, schedule, seed
         How stochastic gradient descent runs. The learning rate in epoch t of T is ``lr / 2 * (1 + cos(pi t / T))``, or
         ``lr`` with the schedule "constant"; T counts the epochs that are run. A warm start (kappa = 1/2) runs
@@ -125,22 +112,17 @@ def train(
         Applied before ``transform``, in training only. True means what a ``DatasetSplits`` asks for.
     device, workers
         "auto" is CUDA, else MPS, else the CPU; ``workers`` are processes that read a data set which is not in memory.
-    out, checkpoint_seconds
-        Folder of the run: ``config.json``, ``data.json`` (for ``DatasetSplits``: names of classes and columns, means
-        and deviations of standardised columns), ``metrics.jsonl``, ``model.safetensors``, ``result.json``, checkpoints.
-        These are written at the end of an epoch, at least ``checkpoint_seconds`` apart; 0 for one after each.
+    out, about, checkpoint_seconds
+        Folder of the run: ``config.json`` (with the dictionary ``about``), ``data.json`` (for ``DatasetSplits``:
+        names of classes and columns, means and deviations of standardised columns), ``metrics.jsonl``,
+        ``model.safetensors``, ``result.json``, and checkpoints. These are written at the end of an epoch, at least
+        ``checkpoint_seconds`` apart; 0 for one after each.
     on_epoch : callable, optional
         Called with the metrics of each epoch after they are written.
     progress : bool or display, default False
         Draw a bar on standard error (needs the extra ``cli``).
-    about : dict, optional
-        Stored in ``config.json``.
     clock : {"wall", "cpu"}, default "wall"
         How ``seconds`` are measured. "cpu" counts the processor time of this process, for busy machines.
-
-    Returns
-    -------
-    TrainResult
     """
     given = locals()
     check_choice(clock, "clock", tuple(CLOCKS))

@@ -18,8 +18,7 @@ from ..selection.losses import Kind, kind_of, per_sample_loss
 from .feeds import Feed
 
 _EVALUATION_BATCH = 512  # on a CPU 1.5 times as fast as 1024: the activations stay in the cache
-# "cpu" is the processor time of this process: use it to compare runs on a busy machine, not for a GPU.
-CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
+CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}  # "cpu" is for busy machines, not for a GPU
 
 
 @dataclass
@@ -56,14 +55,13 @@ class Seconds:
 def weighted_loss(losses: Tensor, weights: Tensor, *, distributed: bool = False) -> Tensor:
     r"""Compute the weighted mean :math:`\sum_i w_i l_i / \sum_i w_i` of a batch.
 
-    Multiplying all weights by a constant changes nothing, so a learning rate means the same for every strategy. A batch
-    whose weights are all zero has loss 0 and gradient 0.
+    Multiplying all weights by a constant changes nothing, so a learning rate means the same for every strategy.
+    A batch whose weights are all zero has loss 0 and gradient 0.
 
     Parameters
     ----------
-    losses : (b,) or (b, ...) tensor
+    losses, weights : (b,) or (b, ...) tensor, (b,) tensor
         One loss per sample, not reduced; several outputs of a sample are averaged.
-    weights : (b,) tensor
     distributed : bool, default False
         Under DDP: divide by the mean over the ranks of the sum of the weights, so that the average of the ranks'
         gradients is the gradient of the whole batch, whatever the weights on each rank.

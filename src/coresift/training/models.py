@@ -1,7 +1,4 @@
-"""Networks by name: LeNet-5, ResNet-18 with two stems, a perceptron, or the user's own factory.
-
-Weights depend on the seed alone, and building a network leaves the global random states as they were.
-"""
+"""Networks by name, whose weights depend on the seed alone; the global random states stay as they were."""
 
 from __future__ import annotations
 
@@ -40,10 +37,8 @@ def build_model(
         "lenet" (LeNet-5, for images of 28x28 or 32x32), "resnet18", "mlp" (two hidden layers), or
         ``"package.module:factory"``, a callable that returns a module. A factory is given those of ``n_classes``,
         ``input_shape``, ``width`` and ``stem`` for which it has parameters.
-    n_classes : int or None
-        Number of outputs; None, for regression, means one.
-    input_shape : tuple of int
-        Shape of one sample: (c, h, w) or (d,).
+    n_classes, input_shape : int or None, tuple of int
+        Number of outputs (None, for regression, means one), and shape of one sample: (c, h, w) or (d,).
     width : int, optional
         Feature maps in the first stage of a ResNet (64), units in a hidden layer of the perceptron (256).
     stem : "cifar" or "imagenet", optional
@@ -82,8 +77,7 @@ class LeNet5(nn.Module):
         if n_channels == 1:  # one channel fits both layouts, so the filters must select channels last
             self.conv1.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
-    def forward(self, x: Tensor) -> Tensor:
-        """(b, c, 28, 28) to (b, K)."""
+    def forward(self, x: Tensor) -> Tensor:  # (b, c, 28, 28) to (b, K)
         # Channels last is about 15 % faster on a CPU. ReLU commutes with the maximum, and is cheaper after it.
         x = x.contiguous(memory_format=torch.channels_last)
         x = functional.relu(_halved(self.conv1(x)))  # (b, 6, 14, 14)
@@ -113,8 +107,7 @@ class BasicBlock(nn.Module):
         if stride != 1 or n_in != n_out:
             self.shortcut.extend([nn.Conv2d(n_in, n_out, 1, stride, bias=False), nn.BatchNorm2d(n_out)])
 
-    def forward(self, x: Tensor) -> Tensor:
-        """(b, n_in, h, w) to (b, n_out, h / stride, w / stride)."""
+    def forward(self, x: Tensor) -> Tensor:  # (b, n_in, h, w) to (b, n_out, h / stride, w / stride)
         y = functional.relu(self.bn1(self.conv1(x)))
         return functional.relu(self.bn2(self.conv2(y)) + self.shortcut(x))
 
@@ -144,8 +137,7 @@ class ResNet18(nn.Module):
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
 
-    def forward(self, x: Tensor) -> Tensor:
-        """(b, c, h, w) to (b, K)."""
+    def forward(self, x: Tensor) -> Tensor:  # (b, c, h, w) to (b, K)
         if self.is_channels_last:
             x = x.contiguous(memory_format=torch.channels_last)
         return self.fc(self.stages(self.stem(x)).mean((2, 3)))
@@ -183,10 +175,7 @@ MODELS = tuple(_FACTORIES)
 
 
 def _called(name: str, factory: Callable[..., Any], given: Mapping[str, Any]) -> nn.Module:
-    """Call a factory with those of ``given`` that are not None and that it has parameters for.
-
-    A ``width`` or ``stem`` that the factory does not know raises, since it would have no effect.
-    """
+    """Call a factory with what it has parameters for; raise if that leaves out a given ``width`` or ``stem``."""
     try:
         signature = inspect.signature(factory)
     except (TypeError, ValueError) as error:

@@ -1,7 +1,4 @@
-"""The options of a training run, for :func:`train`, the command ``coresift train`` and its TOML file.
-
-The command reads its help texts from here, so nothing heavy is imported at the top.
-"""
+"""Options of a training run, with the help texts of ``coresift train``: nothing heavy is imported at the top."""
 
 # ruff: noqa: RUF009 - the function called returns a field
 from __future__ import annotations

@@ -24,12 +24,9 @@ class RBFLayer(nn.Module):
         d, number of neurons, K.
     bandwidth : float, default 1.0
         Initial h. The parameter is its logarithm, so h stays positive.
-    bias : bool, default True
-        Whether to add b.
-    learn_bandwidth : bool, default True
-        Whether h is a parameter or a constant.
-    device, dtype
-        As for every module.
+    bias, learn_bandwidth : bool, default True
+        Whether to add b; whether h is a parameter or a constant.
+    device, dtype : as for every module
     """
 
     def __init__(
@@ -62,7 +59,6 @@ class RBFLayer(nn.Module):
         return torch.exp(-squares.clamp_min(0.0) * torch.exp(-2.0 * self.log_bandwidth))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Map (..., d) to (..., K)."""
         outputs = self.hidden(x) @ self.alphas  # (..., K)
         return outputs if self.bias is None else outputs + self.bias
 

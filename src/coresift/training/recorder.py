@@ -34,7 +34,6 @@ class NormRecorder:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Watch every forward pass of the layer that builds a graph."""
         handle = self.layer.register_forward_hook(self._catch)
         try:
             yield

@@ -32,8 +32,7 @@ from .sampler import CoresetSampler
 
 Metrics = dict[str, Any]
 _VAL_FRACTION = 0.1
-# Keys of the random streams of a run. All selections share one, so that what a strategy computes once and keeps is
-# the same whenever it is computed.
+# Random streams. All selections share one, so what a strategy computes once and keeps is always the same.
 _STREAMS = {"split": 21, "training": 22, "augmentation": 23, "selection": 24, "evaluation": 25}
 
 
@@ -132,11 +131,9 @@ class Run:
 
     @property
     def n_epochs(self) -> int:
-        """Epochs in all."""
         return self.sampler.phases.total
 
     def seed(self, stream: str, *more: int) -> int:
-        """Return a 63-bit seed for a random stream."""
         sequence = np.random.SeedSequence((self.options.seed, _STREAMS[stream], *more))
         return int(sequence.generate_state(1, np.uint64)[0] >> np.uint64(1))
 
@@ -148,14 +145,12 @@ class Run:
             yield
 
     def evaluate(self, feed: Feed | None) -> dict[str, float] | None:
-        """Return the metrics of the model on a feed, if there is one."""
         if feed is None:
             return None
         with self.stage("evaluation"):
             return evaluate(self.model, feed, self.options.loss)
 
     def save(self, folder: RunFolder) -> None:
-        """Write a checkpoint of everything that has a state."""
         strategy, found = self.options.strategy, self.optimizer.state_dict()
         parts = {
             "model": tensors_of(self.model),

@@ -24,16 +24,11 @@ _SELECTION, _ORDER = 11, 12  # keys of the random streams of one seed
 
 
 class WeightedIndex(int):
-    """A row number with the weight of the row in the subset.
-
-    It is an ``int``. The weight travels with the index, so it reaches the workers of a ``DataLoader``, persistent ones
-    too, without shared state.
-    """
+    """A row number that carries its weight, without shared state, to a ``DataLoader``'s workers, persistent or not."""
 
     weight: float
 
     def __new__(cls, row: int, weight: float = 1.0) -> Self:
-        """Make an index of a row and its weight."""
         index = super().__new__(cls, row)
         index.weight = weight
         return index
@@ -45,12 +40,8 @@ class WeightedIndex(int):
 class WeightedDataset(Dataset[Any]):
     """A map-style data set whose items carry a weight: ``(x, y)`` becomes ``(x, y, w)``.
 
-    The weight is that of the index from :class:`CoresetSampler`; a plain integer has weight 1.
-
-    Parameters
-    ----------
-    dataset : map-style data set
-        The weight is appended to items that are tuples, and stored as ``"weight"`` in items that are mappings.
+    The weight is that of the index from :class:`CoresetSampler`; a plain integer has weight 1. It is appended to items
+    of ``dataset`` that are tuples, and stored as ``"weight"`` in items that are mappings.
     """
 
     def __init__(self, dataset: Any) -> None:
@@ -70,8 +61,8 @@ class WeightedDataset(Dataset[Any]):
 class CoresetSampler(Sampler[int]):
     """Serve the rows of a subset in random order, and select a new subset every ``select_every`` epochs.
 
-    Call :meth:`set_epoch` before each epoch (Lightning does). The subset of an epoch depends on the seed, the epoch
-    and, for strategies that use it, the model at the time of the selection.
+    Call :meth:`set_epoch` before each epoch (Lightning does). The subset depends on the seed, the epoch and, for
+    strategies that use it, the model at the time of the selection.
 
     Under DDP the first rank selects and sends the subset to the others; each rank serves its part of one common order.
     Rows of weight 0 make the parts equal in length, so no rank waits and no weight counts twice.
@@ -79,7 +70,6 @@ class CoresetSampler(Sampler[int]):
     Parameters
     ----------
     data : SelectionContext, data set, array, tensor, or pair ``(X, y)``
-        What to select from.
     strategy : str or Strategy, default "rbf"
     budget : int or float, default 0.1
         Number of samples, or fraction of the samples.
@@ -93,12 +83,6 @@ class CoresetSampler(Sampler[int]):
         shards the batches itself.
     **context
         Further arguments of :class:`coresift.selection.SelectionContext`: ``model``, ``loss``, ``n_epochs``, ...
-
-    Attributes
-    ----------
-    coreset : Coreset
-        The subset of the current epoch, on all ranks.
-    epoch : int
 
     Examples
     --------
