@@ -40,10 +40,9 @@ def certified(
 ) -> Certificate:
     """Certify a weighted subset of the points for the queries of the ball; see :meth:`Coreset.certify`."""
     problem = (points, shares, subset, subset_shares, ball.radius, ball.loss)
-    # an exponential costs about as much as a hundred columns
-    is_affordable = float(points.n) ** 2 * (points.d + 100) <= _AFFORDABLE_PAIRS
+    cost = float(points.n) ** 2 * (points.d + 100)  # an exponential costs about as much as a hundred columns
     # n^2/2 pairs against some N n of two samples of N rows each
-    if method == "exact" or (method == "auto" and (is_affordable or points.n <= 2 * n_sampled)):
+    if method == "exact" or (method == "auto" and (cost <= _AFFORDABLE_PAIRS or points.n <= 2 * n_sampled)):
         label = "certificate from all pairs of rows (method='sampled' is faster)"
         return certify_exact(*problem, Progress(label, points.n, verbose))
     # the confidence needs samples independent of the subset, which may have been drawn from the same seed
@@ -72,10 +71,7 @@ def asked(
     loss: Any = None,
     bandwidth: Any = None,
 ) -> Iterator[tuple[Asked, float]]:
-    """Check a coreset against the data that it was drawn from, an array or ``Rows``; also give their total weight.
-
-    ``Rows`` beyond ``max_memory`` bytes are kept in a temporary file while the block runs.
-    """
+    """Check a coreset against the data that it was drawn from, an array or ``Rows``; also give their total weight."""
     check_euclidean(core)
     if isinstance(X, Rows):
         _check_rows(core, X.n, X.name)
@@ -89,8 +85,7 @@ def asked(
         subset_shares = _subset_shares(core, total, sample_weight is not None)
         ball = _chosen_ball(X, weights, core.ball, radius, loss, bandwidth)
         counted = weights > 0
-        # a subset given by hand may hold rows without weight
-        counted[core.indices[core.weights > 0]] = True
+        counted[core.indices[core.weights > 0]] = True  # a subset given by hand may hold rows without weight
         points = _scaled_points(X, counted, ball)
         yield Asked(points, weights / total, core.indices, subset_shares, ball), total
 

@@ -38,8 +38,7 @@ _PARTS: dict[str, type] = {"ball": QueryBall, "certificate": Certificate, "guara
 class Coreset(Value):
     """Rows of a data set and weights such that weighted sums over them stand for sums over all of it.
 
-    Input is checked, in O(m), and copied; indices out of order are sorted together with their weights. The
-    arrays are read-only.
+    Input is checked in O(m) and copied; indices out of order are sorted with their weights. The arrays are read-only.
 
     Parameters
     ----------
@@ -47,29 +46,21 @@ class Coreset(Value):
         Kept as int64, strictly increasing.
     weights : (m,) numbers >= 0
         Kept as float64. They include the input weight of the row.
-    n_samples : int
-        Rows of the data that the coreset was drawn from.
+    n_samples, total_weight : int, float or None
+        Number of rows of the data that the coreset was drawn from, and the sum of their input weights.
     method : str
         How it was drawn: "systematic", "iid", "keys", or "given".
-    n_draws : int or None
-        Independent draws, before repeats were merged.
-    seed : int or None
-        The seed that repeats the draw.
-    total_sensitivity : float or None
-        Sum of the sensitivity bounds that drew it.
-    bound : str or None
-        The name of these bounds.
-    guarantee : Guarantee or None
-        What is proved about it; None if nothing is.
+    n_draws, seed : int or None
+        Independent draws, before repeats were merged, and the seed that repeats them.
+    bound, total_sensitivity : str or None, float or None
+        Name and sum of the sensitivity bounds that drew it.
+    guarantee, certificate : Guarantee or None, Certificate or None
+        What is proved about it, and the proved bound on the error of this very subset, if one was computed.
     ball : QueryBall or None
         The queries that it answers.
-    total_weight : float or None
-        Sum of the input weights of the data.
     adjustments : tuple of str
         What was done to the draw: "refined", "reweighted" (weights that minimise the discrepancy) or
         "normalized" (weights that sum to ``total_weight``). Each of them gives up exact unbiasedness.
-    certificate : Certificate or None
-        A proved bound on the error of this very subset, if one was computed.
 
     Examples
     --------
@@ -170,12 +161,10 @@ class Coreset(Value):
         sample_weight : array-like of shape (n,), optional
             The weights that it was fitted with; by default those of the ``Rows``.
         radius : float, optional
-            Radius of the ball of queries, in units of the bandwidth; by default the coreset's own, and for the
-            Laplacian all of space.
+            Radius of the ball of queries, in bandwidths; by default the coreset's own, for the Laplacian all of space.
         method : {"auto", "exact", "sampled"}
-            "exact" sums over all pairs of rows, O(n^2 d / 2): a bound without a probability. "sampled"
-            estimates these sums from ``n_sampled`` rows, and holds with probability ``1 - delta``. "auto" is
-            exact if that takes about a minute at most; the certificate says which it is.
+            "exact" sums over all pairs of rows, O(n^2 d / 2), and always holds. "sampled" estimates these sums from
+            ``n_sampled`` rows, and holds with probability ``1 - delta``. "auto" is exact if that takes up to a minute.
         n_sampled, delta, random_state
             Options of the sampled form.
         max_memory : number or str
@@ -204,9 +193,8 @@ class Coreset(Value):
     ) -> Coreset:
         """Return the same points with the non-negative weights that minimise the discrepancy, certified.
 
-        Often halves the guaranteed error. The weights are no longer unbiased, some may be zero, and they are
-        meant for kernel sums; the result's ``adjustments`` say so. O(m n d) for the sums, O(m^3) up to some
-        thousand points, matrix-free above. Arguments as in :meth:`certify`.
+        Often halves the guaranteed error. The weights are for kernel sums, no longer unbiased, and may be zero. Takes
+        O(m n d) for the sums, O(m^3) up to some thousand points, matrix-free above. Arguments as in :meth:`certify`.
         """
         rng = check_generator(random_state)
         with asked(X, self, sample_weight, radius, max_memory) as (problem, total):
@@ -226,8 +214,7 @@ class Coreset(Value):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write to ``path``, ending in ``.npz`` or ``.parquet`` (the latter needs the extra ``io``).
 
-        The file appears complete or not at all, and equal coresets give equal bytes (with one version of the
-        writing library).
+        The file appears complete or not at all; equal coresets give equal bytes (with one version of the library).
         """
         write_coreset(Path(path), self.as_dict(), self.indices, self.weights)
 
@@ -263,20 +250,15 @@ def audit(
     max_memory: Any = MAX_MEMORY,
     random_state: Any = 0,
 ) -> AuditResult:
-    r"""Search for the query at which a coreset is most wrong.
+    r"""Search for the query at which a coreset's sum S is farthest from the data's sum F.
 
-    Maximises :math:`|S(x)/F(x) - 1|`, the coreset's sum against the data's, from many starts. The result is a lower
-    bound on the largest error: it is found, not guaranteed.
+    Maximises :math:`|S(x)/F(x) - 1|` from many starts: a lower bound on the largest error, found, not guaranteed.
 
     Parameters
     ----------
-    X : array-like, frame or sparse matrix of shape (n, d), or Rows
-        The data the coreset was drawn from.
+    X, sample_weight, radius, max_memory
+        As in :meth:`Coreset.certify`; the radius is 1 if the coreset has none.
     core : Coreset
-    sample_weight : array-like of shape (n,), optional
-        The weights the coreset was fitted with; by default those of the ``Rows``.
-    radius : float, optional
-        Radius of the ball of queries, in units of the bandwidth; by default the coreset's own (1 if it has none).
     loss : {"gaussian", "laplacian"}, optional
         By default the coreset's own, else Gaussian.
     bandwidth : float, optional
@@ -285,8 +267,6 @@ def audit(
         Local searches, random queries (which also give mean and quantiles), steps of a search.
     max_evaluations : float, optional
         Most kernel evaluations, queries times rows, to spend: bounds the time on large data.
-    max_memory : number or str
-        Bytes up to which ``Rows`` are loaded into memory; above, they are kept in a temporary file.
     random_state : None, int or Generator, default 0
 
     Returns

@@ -1,7 +1,4 @@
-"""Files of a coreset: two arrays and a JSON header, in ``.npz`` or ``.parquet``; never a pickle.
-
-A SHA-256 of both is checked on reading. Writing replaces the whole file at once.
-"""
+"""Files of a coreset: two arrays and a JSON header, a SHA-256 of both, in ``.npz`` or ``.parquet``; never a pickle."""
 
 from __future__ import annotations
 
@@ -118,10 +115,7 @@ def _little_endian(values: Any) -> np.ndarray:
 
 
 def write_whole(target: Path, write: Callable[[IO[bytes]], None]) -> None:
-    """Write a draft beside the target and rename it over the target, so that nobody sees half a file.
-
-    A full disk, a read-only folder and the like raise an `UnwritableError` that names the target.
-    """
+    """Write a draft beside the target and rename it over the target, so that nobody sees half a file."""
     if not target.parent.is_dir():
         raise FileNotFoundError(f"{target}: the folder {target.parent} does not exist")
     draft = target.with_name(f".coresift-{secrets.token_hex(8)}.tmp")
@@ -148,8 +142,7 @@ def unwritable(error: OSError, path: Path) -> UnwritableError:
 
 def write_npz(file: IO[bytes], notes: Mapping[str, str], arrays: Mapping[str, Any]) -> None:
     """Write texts and arrays; equal input gives equal bytes."""
-    # np.savez fails for an array called "file"
-    with zipfile.ZipFile(file, "w") as archive:
+    with zipfile.ZipFile(file, "w") as archive:  # np.savez fails for an array called "file"
         for name, values in {**notes, **arrays}.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
                 np.lib.format.write_array(member, _little_endian(values), allow_pickle=False)
@@ -180,11 +173,10 @@ def _read_parquet(path: Path) -> tuple[str, Indices, Weights]:
 
     with path.open("rb") as file:
         opened = parquet.ParquetFile(file)
+        n, size = opened.metadata.num_rows, path.stat().st_size
         # distinct rows hardly compress; equal ones take no room at all, and we never write them
-        if opened.metadata.num_rows > _MOST_ROWS_PER_BYTE * path.stat().st_size:
-            raise InvalidInputError(
-                f"{opened.metadata.num_rows:,} rows in {path.stat().st_size:,} bytes: not a coreset file"
-            )
+        if n > _MOST_ROWS_PER_BYTE * size:
+            raise InvalidInputError(f"{n:,} rows in {size:,} bytes: not a coreset file")
         metadata = opened.schema_arrow.metadata or {}
         if _PARQUET_KEY not in metadata:
             raise InvalidInputError("not a coreset file")

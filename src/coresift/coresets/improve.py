@@ -71,8 +71,7 @@ def improved(
 def _pool_potentials(
     core: Coreset, points: Points, shares: np.ndarray, pool: np.ndarray, drawn: np.ndarray
 ) -> tuple[np.ndarray, bool]:
-    """Return the potentials of the pool, and whether they are exact: for large data they are interpolated from the
-    draw's. The points chosen by them get weights from exact potentials."""
+    """Return the pool's potentials, and whether they are exact or, for large data, interpolated from the draw's."""
     assert core.ball is not None
     n_sampled = max(_SAMPLED_ROWS, _SAMPLED_FACTOR * core.size)
     if points.n < _LARGE_FACTOR * n_sampled or core.size > DENSE_LIMIT:

@@ -25,11 +25,8 @@ class ScaledRows:
     geometry: Geometry
 
     def __call__(self, block: Block) -> tuple[np.ndarray, np.ndarray]:
-        """Points (b, d) and log-shares (b,)."""
-        geometry = self.geometry
-        return geometry.points(block.X).gather(slice(None)).dense(), log_shares(
-            block.weights / geometry.mass.sum()
-        )
+        shares = block.weights / self.geometry.mass.sum()
+        return self.geometry.points(block.X).gather(slice(None)).dense(), log_shares(shares)
 
 
 class LewisBound(RowBound):
@@ -40,16 +37,14 @@ class LewisBound(RowBound):
         self.name, self.is_certified, self.note = bound.name, bound.is_certified, bound.note
 
     def log_values(self, block: Block, groups: np.ndarray | None) -> np.ndarray:
-        """(b,) logarithms of the scores, not capped at 0."""
-        return self._bound.log_values(block)
+        return self._bound.log_values(block)  # not capped at 0
 
 
 def lewis_bound(run: Run, geometry: Geometry, kind: str, radius: float) -> LewisBound:
     """Find the paper's bound of a kind ("paper", "lemma" or "laplacian") in passes over blocks of rows."""
     shape = (int(geometry.counts.sum()), len(geometry.center))
-    bound = paper_bound(
-        run, ScaledRows(geometry), shape, kind=kind, radius=radius, max_norm=geometry.max_norm
-    )
+    read = ScaledRows(geometry)
+    bound = paper_bound(run, read, shape, kind=kind, radius=radius, max_norm=geometry.max_norm)
     return LewisBound(geometry, bound)
 
 
@@ -62,8 +57,7 @@ def l1_svd(X: Any, *, sample_weight: Any = None, tol: float = 1e-3) -> lewis.L1S
 
     Parameters
     ----------
-    X : array-like, frame or sparse matrix of shape (n, d)
-        May be rank-deficient.
+    X : array-like, frame or sparse matrix of shape (n, d), of any rank
     sample_weight : array-like of shape (n,), optional
     tol : float, default 1e-3
         Relative error at which the fixed point stops; the weights dominate at any tolerance.

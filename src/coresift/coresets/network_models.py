@@ -35,8 +35,6 @@ Solver = Callable[[Network, Points, np.ndarray, np.ndarray, float, int], Network
 
 
 class _RBFNetwork(BaseEstimator):
-    """What both have in common: centres, bandwidth, output layer."""
-
     def __init__(
         self,
         *,
@@ -82,9 +80,7 @@ class _RBFNetwork(BaseEstimator):
         mass = np.bincount(which.ravel(), weights[used] / weights.sum())
         n_centers = min(self.n_centers, len(distinct))
         if n_centers < self.n_centers:
-            logger.info(
-                "%d centres for n_centers = %d: X has no more distinct rows", n_centers, self.n_centers
-            )
+            logger.info("%d centres for n_centers = %d: no more distinct rows", n_centers, self.n_centers)
         choose = random_rows if self.centers == "random" else spread_rows
         chosen = choose(distinct, mass, n_centers, rng)
         center = mass @ distinct
@@ -117,7 +113,6 @@ class _RBFNetwork(BaseEstimator):
     def _with_outputs(
         self, network: Network, points: Points, shares: np.ndarray, targets: np.ndarray
     ) -> Network:
-        """The network with the best output layer for its centres."""
         used = np.flatnonzero(shares)
         hidden = network.hidden(points.gather(used))
         alphas, intercept = ridge_outputs(
@@ -126,15 +121,13 @@ class _RBFNetwork(BaseEstimator):
         return replace(network, alphas=alphas, intercept=intercept)
 
     def _outputs(self, X: Any) -> np.ndarray:
-        """(n, K) values of the network."""
         check_is_fitted(self, "alphas_")
         with _own_errors():
             rows = validate_data(self, X, dtype=np.float64, reset=False)
         origin = self.centers_[0]  # and not 0, which may be far away from all of them
         with np.errstate(over="ignore"):
-            _check_magnitude(
-                (rows - origin) / self.bandwidth_, LARGEST_RATIO, "a row of X is, in bandwidths,"
-            )
+            ratios = (rows - origin) / self.bandwidth_
+        _check_magnitude(ratios, LARGEST_RATIO, "a row of X is, in bandwidths,")
         points = Points(rows, origin, self.bandwidth_, max_norm=np.inf)
         network = Network((self.centers_ - origin) / self.bandwidth_, self.alphas_, self.intercept_)
         return network.outputs(points)
@@ -154,11 +147,9 @@ def _own_errors() -> Iterator[None]:
 
 def _check_magnitude(values: np.ndarray, most: float, what: str) -> None:
     """Refuse numbers whose squares, or fourth powers, overflow."""
-    largest = float(np.abs(values).max(initial=0.0))
-    if not largest <= most:
-        raise InvalidInputError(
-            f"{what} {largest:.3g}; at most {most:g} is possible. Scale the columns of X."
-        )
+    found = float(np.abs(values).max(initial=0.0))
+    if not found <= most:
+        raise InvalidInputError(f"{what} {found:.3g}; at most {most:g} is possible. Scale the columns of X.")
 
 
 class RBFNetworkRegressor(RegressorMixin, _RBFNetwork):
@@ -175,7 +166,7 @@ class RBFNetworkRegressor(RegressorMixin, _RBFNetwork):
         Rows chosen far apart, in proportion to weight and squared distance; rows chosen in proportion to weight; or
         all of centres, bandwidth and outputs learned by ``solver``, from k-means++.
     bandwidth : "median", None or float, default "median"
-        :math:`\sigma`: the median distance of rows; the distance from the mean to the farthest; or a number.
+        :math:`\sigma`: median distance of rows, distance from mean to farthest row, or a number;
         "learned" starts from it.
     ridge : float, default 1e-6
         :math:`\lambda`. The intercept is not penalised.
@@ -190,10 +181,8 @@ class RBFNetworkRegressor(RegressorMixin, _RBFNetwork):
 
     Attributes
     ----------
-    centers_ : ndarray of shape (L, d)
+    centers_, alphas_, intercept_ : ndarrays of shape (L, d), (L, K) and (K,)
     bandwidth_ : float
-    alphas_ : ndarray of shape (L, K)
-    intercept_ : ndarray of shape (K,)
     n_iter_ : int
         Steps that the solver took.
 
@@ -229,8 +218,7 @@ class RBFNetworkRegressor(RegressorMixin, _RBFNetwork):
 class RBFNetworkClassifier(ClassifierMixin, _RBFNetwork):
     """A network of Gaussians with one output for each class, fitted to 0 and 1 by weighted least squares.
 
-    The class with the largest output is predicted. Parameters and attributes are those of
-    :class:`RBFNetworkRegressor`, and ``classes_``.
+    Predicts the class of the largest output. Parameters, attributes: :class:`RBFNetworkRegressor`, and ``classes_``.
 
     Examples
     --------
@@ -299,11 +287,8 @@ def descend(
     def objective(vector: np.ndarray) -> tuple[float, np.ndarray]:
         current = network.from_flat(vector)
         loss, gradient = loss_and_gradient(points, weights, targets, current)
-        slope = replace(
-            gradient,
-            alphas=gradient.alphas + 2.0 * ridge * current.alphas,
-            intercept=gradient.intercept * fit_intercept,
-        )
+        alphas = gradient.alphas + 2.0 * ridge * current.alphas
+        slope = replace(gradient, alphas=alphas, intercept=gradient.intercept * fit_intercept)
         return loss + ridge * float(np.sum(current.alphas**2)), slope.flat()
 
     options = {"maxiter": max_iter, "maxcor": 20, "ftol": 1e-12, "gtol": 1e-9}

@@ -12,12 +12,10 @@ from .coreset import Coreset
 
 @dataclass(frozen=True, eq=False)
 class SignedCoreset:
-    r"""The paper's pair of coresets for the cross term of a network's loss.
+    r"""The paper's pair of coresets for the cross term of a network's loss; both serve neurons of either sign.
 
     .. math:: \sum_p w_p y_p \phi(p) \approx \sum_i a_i \bigl( g_{S_1}(c_i) - g_{S_2}(c_i) \bigr), \qquad
         g_S(c) = \sum_{p \in S} v_p f(p, c)
-
-    Both sets serve every neuron, whatever the sign of its output.
 
     Attributes
     ----------
@@ -48,12 +46,9 @@ class SignedCoreset:
         indices = np.concatenate((self.positive.indices, self.negative.indices))
         weights = np.concatenate((self.positive.weights, self.negative.weights))
         order = np.argsort(indices)
+        weights = weights[order] / self._magnitudes
         return replace(
-            self.positive,
-            indices=indices[order],
-            weights=weights[order] / self._magnitudes,
-            guarantee=None,
-            total_weight=None,
+            self.positive, indices=indices[order], weights=weights, guarantee=None, total_weight=None
         )
 
 
@@ -61,25 +56,21 @@ class SignedCoreset:
 class NetworkComparison:
     """The sums of one network over a coreset and over the data. All errors are absolute differences of sums.
 
-    If all families of sums are kept within ``1 +- eps``, then ``cross_error <= eps * cross_magnitude`` and
-    ``loss_error <= eps * magnitude``; and ``square_error <= eps * square`` if no two outputs of a column have opposite
-    signs.
+    ``loss``, ``cross`` (``sum w y phi``) and ``square`` (``sum w phi^2``) are over the data. The error of the loss is
+    relative to ``magnitude``, ``sum w (|y| + sum |a_i| f(p, c_i))^2``, that of the cross term to ``cross_magnitude``,
+    ``sum |a_i| (phi+ + phi-)``. If all families of sums are kept within ``1 +- eps``, these errors are at most ``eps``
+    times them; and ``square_error <= eps * square`` if no two outputs of a column have opposite signs.
     """
 
     loss: float
-    """Over the data."""
     loss_coreset: float
     loss_error: float
     cross: float
-    """``sum w y phi`` over the data."""
     cross_error: float
     square: float
-    """``sum w phi^2`` over the data."""
     square_error: float
     magnitude: float
-    """``sum w (|y| + sum |a_i| f(p, c_i))^2``: the error of the loss is relative to it."""
     cross_magnitude: float
-    """``sum |a_i| (phi+ + phi-)``: the error of the cross term is relative to it."""
     square_bound: float
     """The paper's ``L sum a_i^2 sum_S v f(p, c_i)^2``: bounds the square term within ``1 + eps``, up to L too large."""
     family_error: float

@@ -35,6 +35,7 @@ from .values import LOSSES, Guarantee, QueryBall, as_plain, from_plain
 
 _VERSION = 3
 _STATE = ("n_seen_", "_n_features", "_n_buffered", "_n_draws", "_flushed_weight", "_ball")
+_PARTS = ("X", "weights", "rows")
 _OVERSAMPLING = 4  # rows of a node over rows of the result: inner draws then err half as much as the last
 
 
@@ -52,11 +53,10 @@ class _Node:
 class StreamingCoreset:
     """A coreset of all rows seen so far, in memory that grows with the logarithm of their number.
 
-    Rows are gathered into buffers; a full buffer is reduced to a node of ``4 * size`` rows by independent draws in
-    proportion to sensitivities; two nodes of a level are merged and reduced to one of the next. A union of coresets for
-    the same ball is a coreset, and a coreset of a coreset has the error ``(1 + e1)(1 + e2) - 1``, so the error of the
-    result is known: every draw adds Bernstein's bound for its own total and size, and the probabilities of failure add
-    up to at most ``delta``.
+    A full buffer of rows is reduced to a node of ``4 * size`` rows by independent draws in proportion to sensitivities;
+    two nodes of a level are merged and reduced to one of the next. A union of coresets for the same ball is a coreset,
+    and a coreset of a coreset has the error ``(1 + e1)(1 + e2) - 1``: every draw adds Bernstein's bound for its own
+    total and size, and the probabilities of failure add up to at most ``delta``.
 
     Parameters
     ----------
@@ -69,8 +69,7 @@ class StreamingCoreset:
         As in :class:`RBFCoreset`; None and "median" are taken from the first full buffer, and stay.
     center : array of shape (d,), optional
         Of the ball; by default the mean of the first full buffer.
-    bound : {"auto", "closed-form", "cells"}
-    n_cells : int
+    bound, n_cells : {"auto", "closed-form", "cells"}, int
     delta : float
         Probability with which the stated error may be missed.
     random_state : int
@@ -78,15 +77,11 @@ class StreamingCoreset:
 
     Attributes
     ----------
-    n_seen_ : int
-        Rows seen.
-    error_ : float
-        Of the last :meth:`coreset`: a bound on the relative error at each single query fixed beforehand, with
-        probability ``1 - delta``. At 1 or more it says nothing.
-    deviation_ : float
-        Of the last :meth:`coreset`: about the largest standard deviation of the relative error, without a proof.
-    points_ : ndarray of shape (m, d)
-        The rows of the last :meth:`coreset`, in its order.
+    n_seen_, points_ : int, ndarray of shape (m, d)
+        Number of rows seen, and the rows of the last :meth:`coreset`, in its order.
+    error_, deviation_ : float
+        Of the last :meth:`coreset`: a bound on the relative error at each single query fixed beforehand, with chance
+        ``1 - delta`` (1 or more says nothing); and about the largest standard deviation of that error, without a proof.
 
     Examples
     --------
@@ -128,8 +123,7 @@ class StreamingCoreset:
         self.error_ = self.deviation_ = 0.0
         self.points_: np.ndarray | None = None
         self._n_features = None if self.center is None else len(self.center)
-        # by whole buffers: how rows came in batches leaves no trace, not in the last digit
-        self._flushed_weight = 0.0
+        self._flushed_weight = 0.0  # by whole buffers: how rows were batched shows in no digit
         self._ball: QueryBall | None = None
         self._levels: dict[int, _Node] = {}
         self._n_draws = 0
@@ -168,7 +162,6 @@ class StreamingCoreset:
         return self
 
     def _take(self, rows: np.ndarray, weights: np.ndarray) -> None:
-        """Into the buffer, which is reduced whenever it is full."""
         capacity = 2 * _OVERSAMPLING * self.size
         done = 0
         while done < len(rows):
@@ -264,18 +257,13 @@ class StreamingCoreset:
         nodes = {str(level): node for level, node in self._levels.items()}
         if self._buffer:
             nodes["buffer"] = _union(self._buffer)
+        parameters = inspect.signature(type(self)).parameters
         about = {
-            "parameters": {
-                name: as_plain(getattr(self, name)) for name in inspect.signature(type(self)).parameters
-            },
+            "parameters": {name: as_plain(getattr(self, name)) for name in parameters},
             "state": {name: as_plain(getattr(self, name)) for name in _STATE},
             "nodes": {name: [node.error, node.variance] for name, node in nodes.items()},
         }
-        arrays = {
-            f"{name}_{part}": getattr(node, part)
-            for name, node in nodes.items()
-            for part in ("X", "weights", "rows")
-        }
+        arrays = {f"{name}_{part}": getattr(node, part) for name, node in nodes.items() for part in _PARTS}
         header = stamped("stream", _VERSION, about, arrays)
         write_whole(target, lambda file: write_npz(file, {"header": header}, arrays))
 
@@ -299,7 +287,5 @@ class StreamingCoreset:
 
 def _union(nodes: list[_Node]) -> _Node:
     """Rows of several nodes: an error of each part at most the largest is an error of the whole at most that."""
-    X, weights, rows = (
-        np.concatenate([getattr(node, part) for node in nodes]) for part in ("X", "weights", "rows")
-    )
+    X, weights, rows = (np.concatenate([getattr(node, part) for node in nodes]) for part in _PARTS)
     return _Node(X, weights, rows, max(node.error for node in nodes), max(node.variance for node in nodes))

@@ -28,24 +28,14 @@ def uniform_coreset(
     n_samples, size : int
         Rows of the data, and rows to draw.
     random_state : None, int or numpy.random.Generator
-    sample_weight : (n,) array, optional
-        Input weights; ones by default.
+    sample_weight : (n,) array, default ones
     nested : bool, default False
-        Take the first rows of a permutation: from the same seed, a smaller size gives a part of a larger one. It costs
-        O(n) for any size.
-    method : str, default "uniform"
-        Name recorded in the coreset.
-    ball : QueryBall, optional
-        Queries recorded in the coreset.
+        Take the first rows of a permutation, in O(n): from the same seed, a smaller size gives a part of a larger one.
+    method, ball : str, QueryBall or None
+        Recorded in the coreset.
     """
     rng = check_generator(random_state)
     rows = rng.permutation(n_samples)[:size] if nested else rng.choice(n_samples, size, replace=False)
     weights = np.ones(n_samples) if sample_weight is None else sample_weight
-    return Coreset(
-        rows,
-        weights[rows] * (n_samples / size),
-        n_samples,
-        method=method,
-        ball=ball,
-        total_weight=float(weights.sum()),
-    )
+    drawn, total = weights[rows] * (n_samples / size), float(weights.sum())
+    return Coreset(rows, drawn, n_samples, method=method, ball=ball, total_weight=total)

@@ -19,7 +19,6 @@ class Value:
     """Base of frozen dataclasses that hold arrays: read-only, and compared by content."""
 
     def _assign(self, **values: Any) -> None:
-        """Set fields of the frozen dataclass; arrays become read-only."""
         for name, value in values.items():
             if isinstance(value, np.ndarray):
                 value.setflags(write=False)
@@ -41,7 +40,6 @@ def as_plain(value: Any) -> Any:
         return {f.name: as_plain(getattr(value, f.name)) for f in fields(value)}
     if isinstance(value, np.ndarray | tuple):
         return value.tolist() if isinstance(value, np.ndarray) else list(value)
-    # strict JSON has no infinity
     return {"infinite": value > 0} if isinstance(value, float) and math.isinf(value) else value
 
 
@@ -62,10 +60,8 @@ class QueryBall(Value):
     ----------
     loss : {"gaussian", "laplacian"}
         ``exp(-|p - x|^2 / scale^2)`` or ``exp(-|p - x| / scale)``.
-    center : (d,) array
-        In the units of the data.
-    scale : float
-        The bandwidth, in the units of the data.
+    center, scale : (d,) array, float
+        Centre and bandwidth, in the units of the data.
     radius : float
         In units of ``scale``; infinite if every x of the space is a query.
     """
@@ -104,10 +100,8 @@ class Guarantee:
     queries : {"single", "all", "families", "sums"}
         "single": any one query, fixed before the draw. "all": all queries of the ball at once. "families": any one
         query to each family of sums in a network's loss. "sums": weighted sums are unbiased, and no error is bounded.
-    eps : float or None
-        The bound on the relative error; None for "sums".
-    delta : float or None
-        Probability that the draw misses it; None for a bound that always holds.
+    eps, delta : float or None
+        The bound (None for "sums"), and the probability that the draw misses it (None if it always holds).
     argument : str
         The inequality or the certificate that proves it.
     radius : float or None
@@ -166,8 +160,7 @@ class Guarantee:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the fields as strict JSON can hold them."""
-        found: dict[str, Any] = as_plain(self)
-        return found
+        return dict(as_plain(self))
 
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> Self:

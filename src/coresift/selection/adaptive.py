@@ -41,12 +41,11 @@ _WARNED = "warned that no norms were recorded"
 
 @dataclass(frozen=True)
 class Report:
-    """Outcome of one selection.
+    """Outcome of one selection. The gain is the variance of a uniform draw over that of a draw by these scores.
 
-    The gain is the variance of a uniform draw over that of a draw by these scores, both with repeats. For scores seen
-    in training, of which only the norms are known, it is the ratio of mean squares.
-    The variance is that of unbiased weights (``correction=1``); None if the draw was model-free, the pool was not
-    uniform, or the scores were seen in training.
+    Both are with repeats. For scores seen in training, of which only the norms are known, it is a ratio of mean
+    squares. The variance is that of unbiased weights (``correction=1``); None if the draw was model-free, the pool
+    not uniform, or the scores seen in training.
     """
 
     epoch: int
@@ -74,10 +73,8 @@ class AdaptiveCoreset(Selector):
 
     (for cross entropy r is softmax minus one-hot, for squares twice the residual), where u are the weights of the M
     rows of the pool. No row is drawn twice, and row i weighs :math:`u_i / \pi_i`, which makes all weighted sums
-    unbiased; no weight exceeds :math:`\max(u_i, u_i M / (\mu m))`, with m the budget.
-
-    If the pool is all rows and ``pool`` has shares, such as sensitivities, they replace :math:`1/M`. Without a model
-    (and without given gradients) the draw is that of ``pool``.
+    unbiased; no weight exceeds :math:`\max(u_i, u_i M / (\mu m))`, with m the budget. If the pool is all rows and
+    ``pool`` has shares, such as sensitivities, they replace :math:`1/M`. Without gradients the draw is ``pool``'s.
 
     Parameters
     ----------
@@ -98,9 +95,8 @@ class AdaptiveCoreset(Selector):
         The model-free draw, with its weights, for example ``RBF()``. By default uniform.
     scores : {"fresh", "seen"}, default "fresh"
         "fresh": norms at the current model, from a forward pass over a pool. "seen": norms that training computed when
-        it last used a sample, or their mean for samples not used yet. They cost nothing, but are older the larger the
-        data; all rows are the pool. :func:`coresift.training.train` records them; in your own loop call
-        :meth:`SelectionContext.record`.
+        it last used a sample (:meth:`SelectionContext.record`), or their mean for samples not used yet. They cost
+        nothing, but are older the larger the data; all rows are the pool.
     automatic : bool, default False
         Spend no more on scores than they gain. A probe of the gradients measures the gain g; the default pool is then
         at most :math:`\sqrt{3 R g}`, which minimises variance times time, and the draw is model-free if even that is no
@@ -108,12 +104,11 @@ class AdaptiveCoreset(Selector):
     select_every : int, optional
         The R above; by default taken from the context.
     per_class : bool, default False
-        Draw within each class, which gets its share of the budget.
     min_per_class : int, default 0
-        With ``per_class``: minimum number of samples of each class.
+        Whether to draw within each class, which gets its share of the budget, and at least this many samples.
     method : {"systematic", "keys"}, default "systematic"
-        How to draw. "systematic", in a new random order at each selection, has exactly known inclusion probabilities;
-        the weights of "keys" are unbiased too, but vary more.
+        "systematic", in a new random order each time, has exactly known inclusion probabilities; "keys" is unbiased
+        too, but its weights vary more.
     """
 
     mix: float | None = None
@@ -140,7 +135,6 @@ class AdaptiveCoreset(Selector):
 
     @property
     def reuses_norms(self) -> bool:
-        """Whether a training loop should record the norms that it computes."""
         return self.scores == "seen"
 
     def reports(self, context: SelectionContext) -> list[Report]:
@@ -148,7 +142,6 @@ class AdaptiveCoreset(Selector):
         return context.shared.setdefault(_REPORTS, [])
 
     def rows_passed(self, n_samples: int, size: int, every: int) -> float:
-        """Number of rows to score."""
         factor = self.overhead * every / FORWARD_SHARE if self.pool_factor is None else self.pool_factor
         return 0.0 if self.reuses_norms else min(n_samples, factor * size)
 
@@ -263,10 +256,7 @@ class AdaptiveCoreset(Selector):
     def _pooled(
         self, context: SelectionContext, n_pool: int, rng: np.random.Generator
     ) -> tuple[Indices, Floats, Floats | None]:
-        """Rows of the pool, their weights, and the shares of the model-free draw among them; None if equal.
-
-        A pool that was drawn by shares must not use them again: they apply only if the pool is all rows.
-        """
+        """Rows and weights of the pool, and the model-free shares; None if equal, or if they drew the pool already."""
         n = context.n_samples
         if self.pool is None:
             rows = rng.permutation(n)[:n_pool]

@@ -48,9 +48,8 @@ class Cost:
 class SelectionContext:
     """The data, the model and the moment of a selection.
 
-    Nothing is computed before a strategy asks for it, and nothing twice. What depends on the data alone (features,
-    fitted sensitivities) is kept for the whole run; what depends on the model is kept until :meth:`at` makes the
-    context of the next moment. Results are NumPy arrays.
+    What a strategy asks for is computed once, as NumPy arrays. What depends on the data alone (features, fitted
+    sensitivities) is kept for the run; what depends on the model, until :meth:`at` makes the next moment's context.
 
     Parameters
     ----------
@@ -59,8 +58,7 @@ class SelectionContext:
     y : array or tensor of n, optional
         Labels (integers from 0, if a model is used) or regression targets.
     model : torch.nn.Module, optional
-        Any model. It runs in evaluation mode and is left unchanged: modes, batch-norm statistics, random state,
-        ``requires_grad`` and gradients.
+        Runs in evaluation mode; modes, statistics, random state, ``requires_grad`` and gradients are left unchanged.
     loss : str or callable, default "cross_entropy"
         "cross_entropy", "mse", "l1", "huber", "bce" (with logits), a loss module, or a function of outputs and targets
         that returns one loss per sample.
@@ -74,9 +72,8 @@ class SelectionContext:
     seed : int, default 0
         Seed for what is drawn once in a run: a fixed subset, the cells of a bound. Redraws do not use it.
     batch_size : int, default 512
-        Batch size of the forward passes.
     transform : callable, optional
-        Applied to each batch of inputs before the model.
+        For the forward passes; the transform is applied to each batch of inputs before the model.
     gradients, validation : Gradients (or a flat (n, p) array), Validation, optional
         Given instead of a model, for example from another framework.
 
@@ -84,14 +81,10 @@ class SelectionContext:
     ----------
     costs : dict of str to Cost
         What was computed so far in this run.
-    rows : array of int
-        Positions of this context's samples in the data of the run.
-    sizes : array of float
-        How many samples each item stands for: ones, unless the items are mini-batches.
-    select_every : int or None
-        Epochs between two selections, set by a training loop.
-    class_output : int or None
-        In the context of one class: the model output of that class.
+    rows, sizes : arrays of int and of float
+        Positions of the samples in the data of the run; samples per item: 1, unless items are mini-batches.
+    select_every, class_output : int or None
+        Epochs between two selections, set by a training loop; in the context of one class, its model output.
 
     Examples
     --------
@@ -204,11 +197,10 @@ class SelectionContext:
         return kind_of(self.loss) is not Kind.NUMBERS and not has_fractions(self.labels)
 
     def record(self, rows: Indices, norms: NDArray[np.floating[Any]]) -> None:
-        """Record the gradient norms of some samples, as training last computed them.
+        """Record the gradient norms of samples (positions in the data of the run), as training last computed them.
 
-        ``rows`` are positions in the data of the run. :func:`coresift.training.train` calls this for strategies that
-        ask for it (``reuses_norms``); in your own loop, any numbers proportional to the norms will do, such as the
-        norms of ``softmax - onehot``.
+        :func:`coresift.training.train` does so for strategies with ``reuses_norms``; in your own loop, any numbers
+        proportional to the norms will do, such as the norms of ``softmax - onehot``.
         """
         n = n_rows(self._X)
         rows, norms = as_numpy(rows), as_numpy(norms)
@@ -252,15 +244,10 @@ class SelectionContext:
             yield positions, part
 
     def features(self, embedding: Any = "raw", n_components: int = 50) -> Any:
-        """A matrix of the inputs: (n, d), dense or sparse.
+        """A matrix of the inputs, (n, d), dense or sparse; computed once for the whole data, even in a part of it.
 
-        Parameters
-        ----------
-        embedding : "raw", "pca", array of n rows, or callable
-            The flattened inputs, their first principal components, the given rows, or a function of the inputs.
-            Computed once for the whole data, also if the context is a part of it.
-        n_components : int
-            Number of principal components.
+        ``embedding`` is "raw" (the flattened inputs), "pca" (their first ``n_components`` principal components), an
+        array of n rows, or a function of the inputs.
         """
         key: tuple[Any, ...] = ("features", id(embedding))
         if isinstance(embedding, str):

@@ -33,8 +33,7 @@ class Cover(Selector):
     n_components : int, default 50
     per_cell : int, default 64
         The centres are found from a random part of the data, with at most this many samples per cell.
-    seed : int, optional
-        By default the run's own, ``SelectionContext(seed=)``.
+    seed : int, by default that of the run, ``SelectionContext(seed=)``
     """
 
     features: Any = "pca"

@@ -28,9 +28,8 @@ class Craig(Selector):
 
     with :math:`a_i` the last-layer gradient of sample i, by greedy. A pick weighs the number of samples that it is
     nearest to, at least 1; the weights sum to n. By the triangle inequality the weighted gradient is within
-    :math:`\sum_i \min_{j \in S} |a_i - a_j|` of the full one.
-
-    The paper's CRAIG is ``PerClass(Craig())``, its CRAIGPB ``PerBatch(Craig())``.
+    :math:`\sum_i \min_{j \in S} |a_i - a_j|` of the full one. The paper's CRAIG is ``PerClass(Craig())``, its CRAIGPB
+    ``PerBatch(Craig())``.
 
     Parameters
     ----------
@@ -39,8 +38,7 @@ class Craig(Selector):
     memory_limit : float, default 512 MiB
         In bytes. The matrix of distances is stored if it fits; otherwise its rows are computed when needed.
     max_pairs : float, default 1e10
-        With more pairs of samples, picks are chosen among a random subset of candidates; all samples are still
-        represented. A warning is logged, and ``method`` of the coreset says so.
+        With more pairs, picks for all samples come from random candidates; a warning and ``method`` say so.
     """
 
     bias_only: bool = False
@@ -73,8 +71,7 @@ class Craig(Selector):
 class Distances:
     r"""Euclidean distances from candidates to all points, :math:`d_{ij}^2 = |a_i|^2 + |a_j|^2 - 2 a_i \cdot a_j`.
 
-    Stored as a matrix of ``len(candidates) * n`` numbers if that takes at most ``memory_limit`` bytes, otherwise
-    computed in blocks whenever needed.
+    Stored if the matrix takes at most ``memory_limit`` bytes, otherwise computed in blocks whenever needed.
     """
 
     def __init__(self, gradients: Gradients, candidates: Indices, memory_limit: float) -> None:
@@ -120,12 +117,11 @@ def facility_location(distances: Distances, size: int, weights: Floats) -> Facil
     r"""Greedy for :math:`\max_{|S| = k} \sum_i w_i \max_{j \in S} (d_{\max} - d_{ij})`.
 
     A gain is :math:`\sum_i w_i (\delta_i - d_{ij})_+`, with :math:`\delta_i` the distance to the nearest pick so far.
-    The first pick has the least sum of distances, whatever :math:`d_{\max}` is, and then :math:`d_{\max}` cancels: it
-    is never computed. Gains only fall (the function is submodular), so an old gain is an upper bound: candidates are
-    evaluated from the largest bound down, until the best gain exceeds all remaining bounds (Minoux, 1978). The picks
-    are those of the plain greedy, the first among equal gains; the value is at least 1 - 1/e of the best.
-
-    Two passes over all distances, then rows as needed. O(n) memory in addition to ``distances``.
+    The first pick has the least sum of distances; from then on :math:`d_{\max}` cancels and is never computed. Gains
+    only fall (the function is submodular), so an old gain is an upper bound: candidates are tried from the largest
+    bound down, until the best gain exceeds the remaining bounds (Minoux, 1978). The picks are those of the plain
+    greedy, the first among equal gains; the value is at least 1 - 1/e of the best. Two passes over all distances, then
+    rows as needed; O(n) memory in addition to ``distances``.
     """
     m, block = len(distances.candidates), distances.block_rows
     sums = _over_blocks(distances, block, lambda rows: rows @ weights)

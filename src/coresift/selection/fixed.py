@@ -42,9 +42,8 @@ class FixedCoreset(Selector):
 
     and the next samples are drawn with probabilities proportional to :math:`|y_i - F(x_i)|^\gamma`, plus a uniform
     share: the residual is the gradient of the proxy's loss in its outputs. The draw is stratified by class and, within
-    a class, by k-means cell. Every sample weighs n / budget, so weighted sums are biased, by design.
-
-    The proxy uses the targets of all candidates. If they are not known yet, as when the subset is to be labelled, pass
+    a class, by k-means cell. Every sample weighs n / budget, so weighted sums are biased, by design. The proxy uses
+    the targets of all candidates; if they are not known yet, as when the subset is to be labelled, pass
     ``labels=False`` or give the context no y: the draw is then uniform over the cells.
 
     Parameters
@@ -59,17 +58,13 @@ class FixedCoreset(Selector):
     mix : float in (0, 1], default 0.1
         Share of the uniform draw.
     ridge : float, default 0.01
-        The :math:`\lambda` above.
     bandwidth : float, optional
-        The :math:`\sigma` above; by default half the median distance.
+        The :math:`\lambda` and :math:`\sigma` above; by default :math:`\sigma` is half the median distance.
     max_centers : int, default 2000
-        Maximum number of samples to fit the proxy to, drawn from those chosen.
     max_pool : int, default 100000
-        Maximum number of candidates, drawn at random.
+        Maximum number of samples to fit the proxy to, drawn from those chosen; and of candidates, drawn at random.
     labels : bool, default True
-        Whether to use the targets.
-    seed : int, optional
-        By default the run's own, ``SelectionContext(seed=)``.
+    seed : int, by default that of the run, ``SelectionContext(seed=)``
     """
 
     features: Any = "pca"

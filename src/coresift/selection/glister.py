@@ -37,7 +37,6 @@ class Glister(Selector):
     epsilon : float or None, default 0.01
         Sets the size of the pool; None evaluates all samples at every pick.
     refresh : int, default 1
-        Number of picks between two computations of the validation gradient.
     bias_only : bool, default False
         Use the gradients of the layer's bias only.
     """
@@ -82,7 +81,6 @@ class LookAhead:
         self.can_move = validation.residuals_at is not None and (bias_only or given.inputs is not None)
 
     def gradient(self) -> Array:
-        """Gradient of the mean loss."""
         return self._gradients.total() / len(self._gradients)
 
     def move(self, step: Gradients) -> None:

@@ -21,18 +21,12 @@ class Gradients:
 
     The loss of sample i, as a function of a linear layer :math:`z = W h`, has the gradient :math:`r_i h_i^\top`, with
     the residual :math:`r_i = \partial \ell_i / \partial z` (softmax - onehot for cross entropy). A bias is a weight of
-    an input that is always 1. Hence
+    an input that is always 1. ``residuals`` is (n, C), ``inputs`` (n, H), the last of them 1 if the layer has a bias;
+    or None: the gradient is the residual alone (that of the bias, or any flat vector). Hence
 
     .. math:: a_i \cdot a_j = (r_i \cdot r_j)(h_i \cdot h_j),
 
     in O(C + H) instead of O(C H) time, with n (C + H) numbers stored instead of n C H.
-
-    Parameters
-    ----------
-    residuals : (n, C) array
-    inputs : (n, H) array or None
-        Inputs of the layer, the last of them 1 if it has a bias. None: the gradient is the residual alone (that of the
-        bias, or any flat vector).
     """
 
     residuals: Array
@@ -129,14 +123,8 @@ class Gradients:
 class Validation:
     """The validation loss as a function of the last layer.
 
-    Parameters
-    ----------
-    gradients : Gradients
-        One per validation sample, at the current model.
-    outputs : (n, C) array
-        Outputs of the layer.
-    residuals_at : callable or None
-        Maps outputs to residuals. None if more layers follow, so that this cannot be computed without the model.
+    ``gradients``: one per validation sample, at the current model. ``outputs``: those of the layer, (n, C).
+    ``residuals_at`` maps outputs to residuals; None if more layers follow, so that it would need the model.
     """
 
     gradients: Gradients

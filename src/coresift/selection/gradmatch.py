@@ -26,20 +26,17 @@ class GradMatch(Selector):
 
     .. math:: \min_{|S| \le k,\; x \ge 0} \; \Bigl|\sum_i a_i - \sum_{j \in S} x_j a_j\Bigr|^2 + \lambda |x|^2
 
-    by orthogonal matching pursuit, with the weights x solved for exactly after each pick. If the pursuit ends early
-    (the gradient is matched, or no further sample helps) or gives a pick no weight, random samples of weight 1 fill
-    the budget.
-
-    The paper's GRADMATCH is ``PerClass(GradMatch())``, its GRADMATCHPB ``PerBatch(GradMatch(ridge=0.0))``.
+    by orthogonal matching pursuit, with the weights x solved for exactly after each pick. If it ends early (the
+    gradient is matched, or no sample helps) or gives a pick no weight, random samples of weight 1 fill the budget. The
+    paper's GRADMATCH is ``PerClass(GradMatch())``, its GRADMATCHPB ``PerBatch(GradMatch(ridge=0.0))``.
 
     Parameters
     ----------
     ridge : float, default 0.5
         The :math:`\lambda` above.
     bias_only : bool, default False
-        Use the gradients of the layer's bias only.
     own_output : bool, default True
-        Within a class, use only the gradients of that class's row of the layer.
+        Use the gradients of the layer's bias only; within a class, only those of that class's row of the layer.
     tol : float, default 1e-10
         Relative residual at which the gradient counts as matched.
     """
@@ -87,7 +84,6 @@ def nonnegative_omp(
 
     exactly, by the active-set method of Lawson and Hanson, started at the previous solution. It stops after ``size``
     steps, or when :math:`|r| \le tol |b|`, or when no product is positive: then x solves the problem over all atoms.
-
     Return the atoms in the order of the steps and their coefficients, some of which may be zero. A step takes O(n C H)
     for the products and O(min(|S|, width)^2) for the solution.
     """
@@ -241,10 +237,9 @@ class _DualSystem(_System):
         return self.rows[self.passive] @ (self.inverse @ self.target)
 
     def _update(self, atom: Floats, sign: float) -> None:
-        """Update by Sherman-Morrison."""
         if self._is_due():
             atoms = self.rows[self.passive]
             self.inverse = np.linalg.inv(atoms.T @ atoms + self.ridge * np.eye(atoms.shape[1]))
             return
-        moved = self.inverse @ atom
+        moved = self.inverse @ atom  # Sherman-Morrison
         self.inverse -= np.multiply.outer(moved * (sign / (1.0 + sign * float(atom @ moved))), moved)

@@ -1,7 +1,4 @@
-"""Last-layer gradients of any ``torch.nn.Module``, read by hooks; the model is left unchanged.
-
-torch is imported inside functions: strategies that need no gradients work without it.
-"""
+"""Last-layer gradients of any ``torch.nn.Module``, read by hooks; the model is left unchanged."""
 
 from __future__ import annotations
 
@@ -26,8 +23,8 @@ Batches = Callable[[], Iterator[tuple[Any, Any]]]
 def linear_layer(model: torch.nn.Module, name: str | None, example: Any) -> torch.nn.Module | None:
     """The layer of that name, or the linear layer that runs last on an example; None if the model ends otherwise.
 
-    Activations and normalisations may follow. If another layer with a weight matrix follows, such as a convolution, the
-    linear layer only computes features for it, and its gradients say little about the loss.
+    Activations and normalisations may follow, but no other weight matrix, such as a convolution: the layer would only
+    compute features for it, and its gradients say little about the loss.
     """
     torch = load_torch()
     linear = {path: module for path, module in model.named_modules() if isinstance(module, torch.nn.Linear)}
@@ -54,10 +51,9 @@ def linear_layer(model: torch.nn.Module, name: str | None, example: Any) -> torc
 
 @contextmanager
 def undisturbed(model: torch.nn.Module) -> Iterator[None]:
-    """Run in evaluation mode, then restore the mode of every module and the random state.
+    """Run in evaluation mode, with batch norms fixed and no dropout; then restore all modes and the random state.
 
-    The flags are set one by one: ``model.eval()`` may be overridden, and ``model.train()`` would also change layers
-    that the user froze. In evaluation mode batch norms do not change and dropout draws nothing.
+    Flags are set one by one: ``eval()`` may be overridden, and ``train()`` would change layers that the user froze.
     """
     torch = load_torch()
     modes = [(module, module.training) for module in model.modules()]
@@ -95,8 +91,7 @@ class LayerPass(NamedTuple):
 def layer_pass(model: torch.nn.Module, batches: Batches, loss: str | Loss, layer: str | None) -> LayerPass:
     """Gradients of the loss in a linear layer, over batches ``(x, y)``; without such a layer, in the outputs.
 
-    The forward pass builds no graph up to the layer; from its output on, autograd gives the residuals. Parameters get
-    no ``.grad``, and their ``requires_grad`` is neither needed nor changed.
+    The graph starts at the layer's output. Parameters get no ``.grad``; ``requires_grad`` is not needed or changed.
     """
     torch = load_torch()
     compute = per_sample_loss(loss)
@@ -161,10 +156,7 @@ def _batch_pass(model: Any, layer: Any, calls: list[Any], compute: Loss, x: Any,
 def layer_factors(
     layer: Any, given: Sequence[Any], slopes: Sequence[Any], n: int
 ) -> tuple[np.ndarray, np.ndarray | None]:
-    """Residuals and inputs of a linear layer that ran once on vectors; otherwise the products, summed over its calls.
-
-    Without a linear layer: the residuals of the last call.
-    """
+    """Factors if a layer ran once on vectors, else products summed over calls; without a layer, the last residuals."""
     torch = load_torch()
     if not isinstance(layer, torch.nn.Linear):
         return _numpy(slopes[-1].reshape(n, -1)), None

@@ -1,7 +1,4 @@
-"""Samples in any container: as matrices for the strategies, as batches of tensors for a model.
-
-torch is imported inside functions: strategies that need no gradients work without it.
-"""
+"""Samples in any container: as matrices for the strategies, as batches of tensors for a model."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ Floats = NDArray[np.float64]
 
 
 def load_torch() -> Any:
-    """Import torch, or say what to install."""
+    """Import torch, or say what to install. Called inside functions: without gradients, torch is not needed."""
     try:
         import torch
     except ImportError as error:
@@ -108,7 +105,6 @@ def batch_of(X: Any, y: Any, rows: Indices) -> tuple[Any, Any]:
 
 
 def _is_dataset(X: Any) -> bool:
-    """Whether X is a map-style data set rather than a table of numbers."""
     if hasattr(X, "shape") or isinstance(X, tuple):
         return False
     if not isinstance(X, list):

@@ -23,8 +23,6 @@ _OF_THE_DRAW = ("method", "per_class", "min_per_class")  # settings that the fit
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class _Sensitivity(Selector):
-    """Fit the estimator once for the data of a run, and sample from it at each selection."""
-
     bound: str = "auto"
     bandwidth: Any = None
     features: Any = "raw"
@@ -76,20 +74,18 @@ class RBF(_Sensitivity):
     Parameters
     ----------
     bound : str, default "auto"
-        As in :class:`coresift.RBFCoreset`; "paper" is the paper's Algorithm 1.
     radius, bandwidth, n_cells, max_exact
-        As in :class:`coresift.RBFCoreset`.
+        As in :class:`coresift.RBFCoreset`; the bound "paper" is the paper's Algorithm 1.
     features : "raw", "pca", array or callable, default "raw"
+    n_components : int, default 50
         What the sensitivities are computed from: the inputs, their first ``n_components`` principal components, the
         given rows, or a function of the inputs.
-    n_components : int, default 50
     per_class : bool, default False
-        Fit and draw within each class, which preserves sums over each class, not only over all data.
     min_per_class : int, default 0
-        With ``per_class``: minimum number of samples of each class.
+        Whether to fit and draw within each class, which preserves its sums, and at least this many samples of each.
     method : {"keys", "systematic", "iid"}, default "keys"
-        How to draw. "systematic" has a fixed order and only about n / budget different draws, too few for a subset that
-        is redrawn every epoch. "iid" merges repeats and may return fewer samples.
+        "systematic" has a fixed order and only about n / budget different draws, too few for a subset redrawn every
+        epoch. "iid" merges repeats and may return fewer samples.
     """
 
     radius: float = 1.0

@@ -36,13 +36,8 @@ class AdaptiveRandom(Selector):
 class Random(Selector):
     """A uniform draw without repeats, made once: the same at every selection of a run.
 
-    It ignores the generator of the selection and depends on a seed alone, so a resumed run has no state to lose. A
-    smaller budget selects a part of a larger one.
-
-    Parameters
-    ----------
-    seed : int, optional
-        By default the run's own, ``SelectionContext(seed=)``.
+    It depends on ``seed`` alone, by default the run's own (``SelectionContext(seed=)``), not on the generator of the
+    selection, so a resumed run has no state to lose. A smaller budget selects a part of a larger one.
     """
 
     seed: int | None = None

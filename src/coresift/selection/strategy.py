@@ -37,10 +37,9 @@ class Selector(ABC):
     """Base class of the strategies.
 
     A new strategy is a frozen dataclass of its settings with one method, ``_select``, which returns ``size`` distinct
-    items; :meth:`coreset` wraps them. ``checks`` maps settings to validators ``(value, name)``. Features, labels
-    and gradients come from the context; so do the generators of draws that are made once in a run
-    (:meth:`SelectionContext.fixed_rng`). Strategies have no state: :meth:`once` stores results in the context. So one
-    object serves many runs, and a resumed run selects what it would have selected.
+    items, wrapped by :meth:`coreset`. ``checks`` maps settings to validators ``(value, name)``. Features, labels,
+    gradients and generators of draws made once in a run (:meth:`SelectionContext.fixed_rng`) come from the context.
+    Strategies have no state (:meth:`once` stores results there): one object serves many runs, which can be resumed.
 
     Examples
     --------
@@ -53,29 +52,17 @@ class Selector(ABC):
     """
 
     checks: ClassVar[Checks] = {}
-    n_passes: ClassVar[float] = (
-        0.0  # cost of a selection in forward passes over the data; 0: does not use the model
-    )
+    n_passes: ClassVar[float] = 0.0  # cost of a selection in forward passes over the data; 0: no model
 
     def rows_passed(self, n_samples: int, size: int, every: int) -> float:
         """Estimate the cost of one selection, in samples passed through the model; 0 if it does not use the model."""
         return self.n_passes * n_samples
 
     def select(self, context: SelectionContext, budget: int | float, rng: np.random.Generator) -> Coreset:
-        """Select items of the context.
+        """Select ``budget`` items of the context: a number, or a fraction in (0, 1], rounded up.
 
-        Parameters
-        ----------
-        context : SelectionContext
-        budget : int or float
-            A number of samples, or a fraction of them in (0, 1], rounded up.
-        rng : numpy.random.Generator
-            Source of everything that is drawn anew at each selection.
-
-        Returns
-        -------
-        Coreset
-            As many distinct samples as the budget asks for; all of them, with their own weights, if it is everything.
+        They are distinct, as many as the budget asks for; all of them, with their own weights, if it is everything.
+        Everything that is drawn anew at each selection comes from ``rng``.
         """
         size = check_budget(budget, context.n_samples, "budget")
         rng = check_generator(rng, "rng")
@@ -115,7 +102,6 @@ class Selector(ABC):
         return found[0]
 
     def _check(self) -> None:
-        """Reject invalid settings."""
         for name, check in self.checks.items():
             if getattr(self, name) is not None:
                 check(getattr(self, name), name)
@@ -125,10 +111,7 @@ class Selector(ABC):
 
 
 def one_blas_thread() -> AbstractContextManager[Any]:
-    """Use one BLAS thread for loops of many small matrix products.
-
-    Threads gain nothing there and, on a busy machine, wait for each other. Results no longer depend on their number.
-    """
+    """Use one BLAS thread for many small products: more gain nothing, wait for each other and affect the results."""
     return threadpool_limits(1, user_api="blas")
 
 
@@ -141,7 +124,6 @@ class Phases:
 
     @property
     def total(self) -> int:
-        """Number of epochs of the run."""
         return self.n_full + self.n_subset
 
     def selection_epoch(self, epoch: int, every: int) -> int:

@@ -24,18 +24,14 @@ from .strategy import Checks, Phases, Selector, Strategy, name_of, rows_passed
 
 @dataclass(frozen=True, eq=False)
 class _Wrapper(Selector):
-    """A strategy around another one, with a suffix to its name."""
-
     strategy: Strategy
     suffix = ""
 
     @property
     def name(self) -> str:
-        """Name of the wrapped strategy, with the suffix of the wrapper."""
         return name_of(self.strategy) + self.suffix
 
     def rows_passed(self, n_samples: int, size: int, every: int) -> float:
-        """The cost of the wrapped strategy."""
         return rows_passed(self.strategy, n_samples, size, every)
 
 
@@ -47,7 +43,6 @@ class PerClass(_Wrapper):
 
     Parameters
     ----------
-    strategy : Strategy
     min_per_class : int, default 0
         Minimum number of samples of each class, or all of its samples if it has fewer.
     power : float in (0, 1], default 1
@@ -99,7 +94,6 @@ class PerBatch(_Wrapper):
 
     Parameters
     ----------
-    strategy : Strategy
     batch_size : int, default 20
     """
 
@@ -174,14 +168,11 @@ class Warm(_Wrapper):
     """Train on all data first, then on the subset of a strategy: a share kappa of the compute goes to the full data.
 
     Of a run of T epochs on a fraction f of the data, ``ceil(kappa * T * f)`` epochs are on all data and
-    ``ceil(T - kappa * T)`` on the subset. A training loop must follow :meth:`phases`, and the context must know
-    ``n_epochs = T``.
+    ``ceil(T - kappa * T)`` on the subset. A training loop must follow :meth:`phases`; the context's ``n_epochs`` is T.
 
     Parameters
     ----------
-    strategy : Strategy
-    kappa : float, default 0.5
-        Above 0, below 1.
+    kappa : float in (0, 1), default 0.5
     """
 
     kappa: float = 0.5
