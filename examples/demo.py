@@ -115,19 +115,14 @@ def demo(
     seed: Annotated[int, typer.Option(min=0, help="Seed of all randomness.")] = 0,
     train: Annotated[bool, typer.Option("--train/--no-train", help="Train a network on the subsets.")] = True,
     epochs: Annotated[int, typer.Option(min=5, help="Epochs of training.")] = 60,
-    figure: Annotated[Path, typer.Option(help="The figure of the training: .png or .svg.")] = Path(
-        "demo.png"
-    ),
+    figure: Annotated[Path, typer.Option(help="The figure of the training: .png or .svg.")] = Path("demo.png"),
 ) -> None:
     """Choose coresets of scikit-learn's digits, and train on them."""
     if not 0.0 < fraction <= 1.0:
         raise typer.BadParameter(f"--fraction {fraction:g} must be above 0 and at most 1")
     if train and (figure.suffix.lower() not in (".png", ".svg") or not figure.parent.is_dir()):
         raise typer.BadParameter(f"--figure {figure}: use .png or .svg in a folder that exists")
-    X, bar = (
-        load_digits().data,
-        {"console": settings.err, "transient": True, "disable": not settings.shows_progress},
-    )
+    X, bar = (load_digits().data, {"console": settings.err, "transient": True, "disable": not settings.shows_progress})
     with Progress(**bar) as progress:
         task = progress.add_task("certifying and searching for the worst query", total=len(WAYS) * draws)
         step = partial(progress.advance, task)

@@ -55,9 +55,7 @@ def train_all(fraction: float, epochs: int, n_seeds: int, seed: int, progress: P
             runs.append(train(model, data, strategy, fraction, epochs=epochs, seed=each, **options))
         accuracies = [run.test["accuracy"] for run in runs if run.test is not None]
         seconds = [run.seconds.selection + run.seconds.training for run in runs]
-        found.append(
-            Trained(strategy, runs[0].subset_size, accuracies, seconds, [run.history for run in runs])
-        )
+        found.append(Trained(strategy, runs[0].subset_size, accuracies, seconds, [run.history for run in runs]))
     return found
 
 
@@ -85,10 +83,7 @@ def draw(found: list[Trained], path: Path) -> None:
         colour = STRATEGIES[each.strategy]
         lines = [[line for line in history if "val_accuracy" in line] for history in each.histories]
         seconds = [[sum(line["seconds"][part] for part in PARTS) for line in run] for run in lines]
-        x, y = (
-            np.mean(seconds, axis=0),
-            np.mean([[line["val_accuracy"] for line in run] for run in lines], axis=0),
-        )
+        x, y = (np.mean(seconds, axis=0), np.mean([[line["val_accuracy"] for line in run] for run in lines], axis=0))
         left.plot(x, 100 * y, "o-", color=colour, markersize=4, label=each.strategy)
         right.plot([place] * len(each.accuracy), 100 * np.array(each.accuracy), "o", color=colour)
     left.set(title="Accuracy against time", xlabel="seconds of selection and training", xscale="log")

@@ -18,9 +18,7 @@ def main(seed: int = 0) -> dict[str, float]:
 
     # Networks with centres anywhere among the data: a ball that holds them, in units of the bandwidth.
     reach = np.linalg.norm(X - X.mean(axis=0), axis=1).max() / BANDWIDTH
-    estimator = RBFNetworkCoreset(radius=reach, bandwidth=BANDWIDTH, bound="cells", random_state=seed).fit(
-        X, y
-    )
+    estimator = RBFNetworkCoreset(radius=reach, bandwidth=BANDWIDTH, bound="cells", random_state=seed).fit(X, y)
     core = estimator.sample(SIZE)
     X_small, y_small, weights = core.take(X, y)
 
@@ -45,9 +43,7 @@ def main(seed: int = 0) -> dict[str, float]:
         f"{found.relative_error:.1e} of the magnitude in the guarantee"
     )
     worst = estimator.audit(n_neurons=3, n_starts=4, random_state=seed)
-    print(
-        f"the worst network of 3 neurons that a search found errs by {worst.worst_error:.3f} of its magnitude"
-    )
+    print(f"the worst network of 3 neurons that a search found errs by {worst.worst_error:.3f} of its magnitude")
     return {
         "all": from_all,
         "uniform": from_uniform,

@@ -26,9 +26,7 @@ from .figure_data import Dataset
 logger = logging.getLogger(__name__)
 
 AS_GOOD = 1.5  # largest over mean sensitivity up to which uniform sampling counts as good
-_search = partial(
-    audit, n_starts=16, n_random=256, max_iter=30
-)  # less effort than by default: there are many
+_search = partial(audit, n_starts=16, n_random=256, max_iter=30)  # less effort than by default: there are many
 
 
 def bandwidth_grid(count: int) -> tuple[float, ...]:
@@ -106,9 +104,7 @@ class _Setting:
 # Names as in the table; the paper's scores are those of its own normalisation, at every bandwidth.
 METHODS: dict[str, Callable[[_Setting, int], Coreset]] = {
     "uniform": _Setting.uniform,
-    "paper": lambda at, seed: replace(
-        at.paper.sample(at.size, method="iid", random_state=seed), ball=at.ball
-    ),
+    "paper": lambda at, seed: replace(at.paper.sample(at.size, method="iid", random_state=seed), ball=at.ball),
     "uniform reweighted": lambda at, seed: at.uniform(seed).reweight(at.X),
     "ours": lambda at, seed: at.ours.sample(at.size, random_state=seed),
     "ours reweighted": lambda at, seed: at.ours.sample(at.size, random_state=seed, reweight=True),

@@ -10,19 +10,7 @@ import numpy as np
 import pandas as pd
 
 from .bandwidth import AS_GOOD, Measurement
-from .plots import (
-    BLACK,
-    BLUE,
-    GREY,
-    LINES,
-    ORANGE,
-    SHADE,
-    TINT,
-    VERMILLION,
-    banded,
-    new_figure,
-    true_spans,
-)
+from .plots import BLACK, BLUE, GREY, LINES, ORANGE, SHADE, TINT, VERMILLION, banded, new_figure, true_spans
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -51,15 +39,11 @@ class _Column:
     @property
     def title(self) -> str:
         first = self.table.iloc[0]
-        return (
-            f"{first['title']}\n{first['n_samples']:,} x {first['n_features']}, subsets of {first['size']:,}"
-        )
+        return f"{first['title']}\n{first['n_samples']:,} x {first['n_features']}, subsets of {first['size']:,}"
 
     def errors(self, name: str, method: str) -> pd.DataFrame:
         """Errors of a method, a row a bandwidth and a column a seed."""
-        return self.table[self.table["method"] == method].pivot(
-            index="bandwidth", columns="seed", values=name
-        )
+        return self.table[self.table["method"] == method].pivot(index="bandwidth", columns="seed", values=name)
 
     @property
     def is_hopeless(self) -> np.ndarray:
@@ -138,9 +122,7 @@ def _sizes(ax: Axes, column: _Column) -> None:
         here = ours[column.each["argument"] == argument]
         marks: dict[str, Any] = {"color": BLUE, "markerfacecolor": face, "markersize": 6}
         ax.plot(here.index, here, "^", label=f"ours ({argument})", **marks)
-    ax.axhline(
-        column.table["n_samples"].iloc[0], color=VERMILLION, linewidth=1.2, label="n: above it, no gain"
-    )
+    ax.axhline(column.table["n_samples"].iloc[0], color=VERMILLION, linewidth=1.2, label="n: above it, no gain")
     ax.set_ylim(300, 1e9)
 
 
@@ -185,6 +167,4 @@ def _legends(below: SubFigure, axes: Sequence[Axes]) -> None:
         "behind the lines": (list(behind.values()), list(behind)),
     }
     for left, (title, (handles, labels)) in zip((0.0, 0.17, 0.43, 0.69), groups.items(), strict=True):
-        below.legend(
-            handles, labels, title=title, loc="upper left", bbox_to_anchor=(left, 1.0), alignment="left"
-        )
+        below.legend(handles, labels, title=title, loc="upper left", bbox_to_anchor=(left, 1.0), alignment="left")

@@ -88,9 +88,7 @@ class _Setting:
     def reweighted(self, core: Coreset) -> Coreset:
         """The weights of least discrepancy; no certificate, which would cost more than everything else here."""
         n = self.points.n
-        weights = fitted_weights(
-            self.points, core.indices, np.full(n, 1.0 / n), core.weights / n, "gaussian"
-        ).weights
+        weights = fitted_weights(self.points, core.indices, np.full(n, 1.0 / n), core.weights / n, "gaussian").weights
         return replace(core, weights=weights * n, adjustments=("reweighted",), guarantee=None)
 
 

@@ -15,10 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _BAND = (0.1, 0.9)
-_ERRORS = {
-    "optimised_error": "relative error,\noptimised queries",
-    "random_error": "relative error,\nrandom queries",
-}
+_ERRORS = {"optimised_error": "relative error,\noptimised queries", "random_error": "relative error,\nrandom queries"}
 
 
 def draw(rows: Sequence[CostError]) -> Figure:

@@ -129,9 +129,7 @@ class _Sampler:
 
     def refined(self) -> Coreset:
         """Points chosen from a pool drawn by the Gaussian sensitivities, with the best weights."""
-        est = RBFCoreset(
-            self.reach / self.bandwidth, bandwidth=self.bandwidth, bound="cells", random_state=self.seed
-        )
+        est = RBFCoreset(self.reach / self.bandwidth, bandwidth=self.bandwidth, bound="cells", random_state=self.seed)
         return est.fit(self.X).sample(self.size, random_state=self.seed, refine=4)
 
 

@@ -52,9 +52,7 @@ def _surface(ax: Any, points: pd.DataFrame) -> Any:
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import Normalize
 
-    x, y, value, truth = (
-        points[name].to_numpy().reshape(RINGS, SPOKES) for name in ("x", "y", "value", "truth")
-    )
+    x, y, value, truth = (points[name].to_numpy().reshape(RINGS, SPOKES) for name in ("x", "y", "value", "truth"))
     norm, colours = Normalize(0.0, _LARGEST_SHOWN), colormaps["YlOrRd"]
     faces = {"facecolors": colours(norm(np.abs(value - truth))), "rstride": 1, "cstride": 1, "shade": False}
     surface = ax.plot_surface(x, y, value, linewidth=0.15, edgecolor="#0000001C", **faces)

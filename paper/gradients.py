@@ -112,9 +112,7 @@ class Measurement:
     n_points: int  # distinct samples
     seed: int
     error: float  # |estimate - full| / |full|
-    normalized_error: (
-        float  # of the estimate with weights that sum to n, as a batch of a training loop has them
-    )
+    normalized_error: float  # of the estimate with weights that sum to n, as a batch of a training loop has them
     cosine: float  # of the angle between estimate and full gradient
     expected: float  # root mean square of the error by the formula, nan where there is none
     version: str
@@ -172,9 +170,7 @@ def load(dataset: str, data_dir: Any, max_rows: int, seed: int) -> DatasetSplits
     return replace(splits, train=splits.train.take(rows))
 
 
-def measure(
-    splits: DatasetSplits, plan: Plan, on_step: Callable[[], None] = lambda: None
-) -> Iterator[Measurement]:
+def measure(splits: DatasetSplits, plan: Plan, on_step: Callable[[], None] = lambda: None) -> Iterator[Measurement]:
     """Yield every method at every budget, for every network at three moments of training."""
     import torch
 

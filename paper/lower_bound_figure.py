@@ -45,9 +45,7 @@ def _picture(ax: Axes) -> None:
         ax.plot(x + half * np.cos(around), y + half * np.sin(around), color=SKY, linewidth=0.9)
     ax.plot(*X.T, "o", color=BLACK, markersize=3.5)
     ax.plot(X[:2, 0], X[:2, 1], color=VERMILLION, linewidth=1.6)
-    ax.annotate(
-        r"$\sqrt{\ln n}$", X[:2].mean(axis=0), xytext=(-44, -3), textcoords="offset points", color=VERMILLION
-    )
+    ax.annotate(r"$\sqrt{\ln n}$", X[:2].mean(axis=0), xytext=(-44, -3), textcoords="offset points", color=VERMILLION)
     ax.set_aspect("equal")
     ax.set_title(f"n = {_PICTURED} points, neighbours $\\sqrt{{\\ln n}}$ apart;\ngrey: the ball of queries")
     ax.grid(visible=False)
@@ -67,9 +65,7 @@ def _sensitivities(ax: Axes, circles: pd.DataFrame) -> None:
 
 def _errors(ax: Axes, table: pd.DataFrame) -> None:
     n = table["n_samples"].iloc[0]
-    table = table.assign(
-        share=100.0 * table["size"] / n, found=table["found"].clip(lower=1e-3)
-    )  # 0 is at the foot
+    table = table.assign(share=100.0 * table["size"] / n, found=table["found"].clip(lower=1e-3))  # 0 is at the foot
     errors = table.pivot(index="share", columns=["data", "method", "seed"], values="found").sort_index(axis=1)
     for (data, method), line in _LINES.items():
         here = errors[data, method]

@@ -215,9 +215,7 @@ class Drawn(Selector):
     def _select(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Coreset:
         n = context.n_samples
         if n != len(self.values):
-            raise InvalidInputError(
-                f"the sensitivities are of {len(self.values)} samples, but there are {n}."
-            )
+            raise InvalidInputError(f"the sensitivities are of {len(self.values)} samples, but there are {n}.")
         rows, weights, _ = self.table.draw(size, "keys", rng)
         return Coreset(rows, weights, n, method=self.name, total_weight=float(n))
 
@@ -260,19 +258,12 @@ def fit_or_read(data: DatasetSplits, seed: int, folder: Path) -> Sensitivities:
     found = fit(data, seed)
     write_whole(
         path,
-        lambda file: np.savez(
-            file, values=found.values, bound=np.array(found.bound), seconds=np.array(found.seconds)
-        ),
+        lambda file: np.savez(file, values=found.values, bound=np.array(found.bound), seconds=np.array(found.seconds)),
     )
     return found
 
 
-def measure(
-    data: DatasetSplits,
-    plan: Plan,
-    folder: Path,
-    on_run: Callable[[Run], None] = lambda run: None,
-) -> Outcome:
+def measure(data: DatasetSplits, plan: Plan, folder: Path, on_run: Callable[[Run], None] = lambda run: None) -> Outcome:
     """Fit once, then train every network with every method and seed; what is finished in ``folder`` is only read.
 
     Parameters
@@ -310,22 +301,12 @@ def measure(
     )
 
 
-def _run(
-    data: DatasetSplits, network: Network, method: Method, seed: int, size: int, drawn: Drawn, runs: Path
-) -> Run:
+def _run(data: DatasetSplits, network: Network, method: Method, seed: int, size: int, drawn: Drawn, runs: Path) -> Run:
     from coresift.training import build_model, train
 
-    strategies: dict[str, Selector] = {
-        "RANDOM": Random(),
-        "ADAPTIVE-RANDOM": AdaptiveRandom(),
-        "RBF": drawn,
-    }
+    strategies: dict[str, Selector] = {"RANDOM": Random(), "ADAPTIVE-RANDOM": AdaptiveRandom(), "RBF": drawn}
     model = build_model(
-        network.model,
-        n_classes=data.n_classes,
-        input_shape=data.input_shape,
-        width=network.width,
-        seed=seed,
+        network.model, n_classes=data.n_classes, input_shape=data.input_shape, width=network.width, seed=seed
     )
     found = train(
         model,

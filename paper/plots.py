@@ -25,11 +25,7 @@ BLACK, ORANGE, SKY, GREEN, BLUE, VERMILLION, PURPLE = (
     *("#000000", "#E69F00", "#56B4E9", "#009E73"),
     *("#0072B2", "#D55E00", "#CC79A7"),
 )
-GREY, SHADE, TINT = (
-    "#555555",
-    "#DDDDDD",
-    "#FFF6D6",
-)  # annotations; where nothing is guaranteed, nothing is gained
+GREY, SHADE, TINT = ("#555555", "#DDDDDD", "#FFF6D6")  # annotations; where nothing is guaranteed, nothing is gained
 
 LINES: dict[str, dict[str, Any]] = {
     "uniform": {"color": BLACK, "marker": "o", "linestyle": ":"},

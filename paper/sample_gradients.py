@@ -45,9 +45,7 @@ def gradient_norms(model: torch.nn.Module, inputs: Any, targets: Any) -> np.ndar
     from torch import nn
     from torch.nn import functional
 
-    layers = [
-        module for module in model.modules() if next(module.parameters(recurse=False), None) is not None
-    ]
+    layers = [module for module in model.modules() if next(module.parameters(recurse=False), None) is not None]
     for layer in layers:
         is_plain = getattr(layer, "groups", 1) == 1 and not isinstance(getattr(layer, "padding", 0), str)
         if not isinstance(layer, nn.Linear | nn.Conv2d) or not is_plain:

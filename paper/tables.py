@@ -23,17 +23,13 @@ def write_table(path: Path, rows: Sequence[Any]) -> None:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([field.name for field in fields(rows[0])])
-    writer.writerows(
-        [repr(value) if isinstance(value, float) else value for value in astuple(row)] for row in rows
-    )
+    writer.writerows([repr(value) if isinstance(value, float) else value for value in astuple(row)] for row in rows)
     write_whole(path, lambda file: file.writelines([text.getvalue().encode()]))
 
 
 def read_table(path: Path, kind: type[Row]) -> list[Row]:
     """Read a table that :func:`write_table` wrote; errors name the file and the line."""
-    parsers: dict[str, Callable[[str], Any]] = get_type_hints(
-        kind
-    )  # str, int and float parse what they print
+    parsers: dict[str, Callable[[str], Any]] = get_type_hints(kind)  # str, int and float parse what they print
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except FileNotFoundError:

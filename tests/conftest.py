@@ -14,9 +14,7 @@ from hypothesis import HealthCheck, settings
 
 # The same examples in every run, so that a red run can be repeated; HYPOTHESIS_PROFILE=explore looks for new ones.
 # No deadline: a shared machine may stop for longer than any sensible one.
-settings.register_profile(
-    "fixed", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
+settings.register_profile("fixed", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("explore", deadline=None, max_examples=1000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
 

@@ -166,8 +166,7 @@ def _close(shown: str, printed: str, tolerance: float) -> bool:
     if left[::2] != right[::2]:
         return False
     pairs = [
-        (float(a.replace(",", "")), float(b.replace(",", "")))
-        for a, b in zip(left[1::2], right[1::2], strict=True)
+        (float(a.replace(",", "")), float(b.replace(",", ""))) for a, b in zip(left[1::2], right[1::2], strict=True)
     ]
     return all(abs(a - b) <= tolerance * abs(a) for a, b in pairs)
 
@@ -244,9 +243,7 @@ def _parse(command: Any, words: list[str], *, is_whole: bool) -> None:
     if not is_whole:
         for parameter in command.params:
             parameter.required = False
-        known = [
-            name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)
-        ]
+        known = [name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)]
         if words and words[-1] in known:  # mentioned, without a value
             words = words[:-1]
     try:

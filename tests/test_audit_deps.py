@@ -18,9 +18,7 @@ def test_pins_are_exact_versions() -> None:
 def test_other_versions_are_named_and_builds_do_not_count() -> None:
     pinned = {"numpy": "2.4.6", "torch": "2.13.0", "absent": "1"}
     installed = {"numpy": "2.4.5", "torch": "2.13.0+cpu", "extra": "3"}
-    assert other_versions(pinned, installed) == [
-        "numpy 2.4.5 is installed, 2.4.6 is pinned in constraints.txt"
-    ]
+    assert other_versions(pinned, installed) == ["numpy 2.4.5 is installed, 2.4.6 is pinned in constraints.txt"]
 
 
 def test_answers_of_the_service() -> None:

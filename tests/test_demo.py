@@ -9,8 +9,7 @@ from rich.console import Console
 from sklearn.datasets import load_digits
 
 from coresift import RBFCoreset
-from examples import demo
-from examples import demo_training as _demo_training
+from examples import demo, demo_training as _demo_training
 from examples.demo import main
 
 
@@ -92,9 +91,7 @@ def test_keeping_everything_errs_by_nothing(capsys: pytest.CaptureFixture[str]) 
 
 
 @pytest.mark.slow
-def test_training_prints_a_table_and_writes_a_figure(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_training_prints_a_table_and_writes_a_figure(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
     torch.set_num_threads(1)
     figure = tmp_path / "demo.png"
@@ -116,9 +113,7 @@ def test_training_prints_a_table_and_writes_a_figure(
 
 
 @pytest.mark.parametrize("figure", ["demo.pdf", "nosuch/demo.png"])
-def test_a_figure_that_cannot_be_written_is_said_first(
-    figure: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_figure_that_cannot_be_written_is_said_first(figure: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--figure", figure]) == 2
     out, err = capsys.readouterr()
     assert out == ""

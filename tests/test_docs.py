@@ -24,15 +24,12 @@ from tests.docs_blocks import (
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(
-    page
-    for page in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md"))
-    if page.exists()
+    page for page in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")) if page.exists()
 )
 MODULES = sorted(
     module.name
     for module in pkgutil.walk_packages(coresift.__path__, "coresift.")
-    if not module.name.endswith(".__main__")
-    and ">>>" in (inspect.getsource(importlib.import_module(module.name)))
+    if not module.name.endswith(".__main__") and ">>>" in (inspect.getsource(importlib.import_module(module.name)))
 )
 SLOW = {"docs/tutorial.md"}  # it trains a dozen networks
 
@@ -142,9 +139,7 @@ def test_output_is_compared() -> None:
 
 def test_sessions_are_run_and_compared() -> None:
     run_page(f"```console\n$ coresift --version\ncoresift {coresift.__version__}\n```\n", "page")
-    run_page(
-        "```console\n$ coresift select nothing.npy -b 1% -o x.npz\n```\n", "page"
-    )  # shows no output: parsed
+    run_page("```console\n$ coresift select nothing.npy -b 1% -o x.npz\n```\n", "page")  # shows no output: parsed
     with pytest.raises(AssertionError, match="the page shows"):
         run_page("```console\n$ coresift --version\ncoresift 99\n```\n", "page")
     with pytest.raises(AssertionError, match="ended with 1"):
@@ -234,12 +229,7 @@ def test_formulas_become_mathml_or_an_error() -> None:
     assert "<munder><mo>sup</mo>" in to_mathml(r"\sup_{x} f(x)", display=True)
     assert "<mtable" in to_mathml(r"\begin{aligned} a &= b \\ c &= d \end{aligned}", display=True)
     assert "\\" not in to_mathml(r"\bigl\|x\bigr\|", display=False)
-    for wrong in (
-        r"\nosuchcommand x",
-        r"\frac{a",
-        r"\operatorname*{rank}",
-        r"\begin{nosuch} a & b \end{nosuch}",
-    ):
+    for wrong in (r"\nosuchcommand x", r"\frac{a", r"\operatorname*{rank}", r"\begin{nosuch} a & b \end{nosuch}"):
         with pytest.raises(ValueError, match=r"formula|converter"):
             to_mathml(wrong, display=False)
 
@@ -248,24 +238,9 @@ def test_formulas_become_mathml_or_an_error() -> None:
 def test_docstrings_are_translated_to_markdown() -> None:
     from docs_docstrings import to_markdown
 
-    assert (
-        to_markdown(r"Bounds :math:`x^2`, see :class:`~a.b.C` and :func:`f`.")
-        == "Bounds $x^2$, see `C` and `f`."
-    )
-    assert to_markdown("A\n\n.. math:: a\n    + b\n\nText").split() == [
-        "A",
-        "$$",
-        "a",
-        "+",
-        "b",
-        "$$",
-        "Text",
-    ]
-    assert to_markdown("    .. math::\n\n        a\n\n    Text").split("\n")[1:4] == [
-        "    $$",
-        "    a",
-        "    $$",
-    ]
+    assert to_markdown(r"Bounds :math:`x^2`, see :class:`~a.b.C` and :func:`f`.") == "Bounds $x^2$, see `C` and `f`."
+    assert to_markdown("A\n\n.. math:: a\n    + b\n\nText").split() == ["A", "$$", "a", "+", "b", "$$", "Text"]
+    assert to_markdown("    .. math::\n\n        a\n\n    Text").split("\n")[1:4] == ["    $$", "    a", "    $$"]
     assert to_markdown("Like this::\n\n    x = 1") == "Like this:\n\n    x = 1"
     table = '  ==== =====\n  "a"  one\n       more\n  b    two\n  ==== =====\n  Text'
     assert to_markdown(table).split("\n") == ["", '  - "a": one', "    more", "  - b: two", "", "  Text"]

@@ -30,8 +30,7 @@ def accuracies(text: str) -> list[float]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "needs"),
-    [("own_loop", "torch"), ("lightning_example", "lightning"), ("accelerate_example", "accelerate")],
+    ("name", "needs"), [("own_loop", "torch"), ("lightning_example", "lightning"), ("accelerate_example", "accelerate")]
 )
 def test_loops_learn_from_a_tenth(name: str, needs: str, tmp_path: Path) -> None:
     try:

@@ -184,11 +184,7 @@ def test_the_package_keeps_to_its_layers() -> None:
         ("coresets/a.py", "def f():\n    print(1)", "prints"),
         ("elsewhere/a.py", "", "is in no layer"),
         ("coresets/a.py", "from ..core.draw import _smallest", "_smallest, which is private to core"),
-        (
-            "training/a.py",
-            "def f():\n    from ..selection._context import Cost",
-            "_context, which is private",
-        ),
+        ("training/a.py", "def f():\n    from ..selection._context import Cost", "_context, which is private"),
         ("data/a.py", "from coresift.rows import _tables", "_tables, which is private to rows"),
     ],
 )
@@ -204,10 +200,7 @@ def test_the_checker_finds(tmp_path: Path, path: str, source: str, complaint: st
     ("path", "source"),
     [
         ("__init__.py", "from coresift.coresets import RBFCoreset\nfrom coresift import core"),
-        (
-            "core/a.py",
-            "import numpy as np, os\nfrom scipy import linalg\nfrom .._errors import CoresiftError",
-        ),
+        ("core/a.py", "import numpy as np, os\nfrom scipy import linalg\nfrom .._errors import CoresiftError"),
         ("core/a.py", "from . import _b\nfrom coresift.core._b import _c"),
         ("_anything.py", "from coresift import __version__, core\nfrom ._validation import check"),
         ("coresets/a.py", "def f():\n    import pandas"),
@@ -233,13 +226,8 @@ def loaded_by(code: str) -> set[str]:
 @pytest.mark.slow
 def test_import_loads_no_optional_dependency() -> None:
     # scikit-learn loads some of them itself where they are installed (1.9 does so with pandas).
-    assert loaded_by("import coresift").isdisjoint(
-        {"numpy", "scipy", "sklearn", *EXTRAS}
-    )  # all of it is lazy
-    theirs, ours = (
-        loaded_by("import sklearn"),
-        loaded_by("import coresift; coresift.RBFCoreset, coresift.select"),
-    )
+    assert loaded_by("import coresift").isdisjoint({"numpy", "scipy", "sklearn", *EXTRAS})  # all of it is lazy
+    theirs, ours = (loaded_by("import sklearn"), loaded_by("import coresift; coresift.RBFCoreset, coresift.select"))
     assert {"numpy", "coresift"} <= ours  # the list is real
     assert ours.isdisjoint(set(EXTRAS) - theirs), sorted(ours & set(EXTRAS))
     assert ours.isdisjoint({"torch", "ray", "typer", "matplotlib"})

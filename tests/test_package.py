@@ -46,15 +46,10 @@ def test_archives_hold_what_they_should(archives: Path) -> None:
     with zipfile.ZipFile(wheel) as opened:
         names = set(opened.namelist())
     source = ROOT / "src"
-    expected = {
-        path.relative_to(source).as_posix() for path in source.rglob("*.py*") if path.suffix != ".pyc"
-    }
+    expected = {path.relative_to(source).as_posix() for path in source.rglob("*.py*") if path.suffix != ".pyc"}
     expected |= {"coresift/py.typed"}
     assert expected <= names
-    assert {name.split("/")[0] for name in names} == {
-        "coresift",
-        f"coresift-{coresift.__version__}.dist-info",
-    }
+    assert {name.split("/")[0] for name in names} == {"coresift", f"coresift-{coresift.__version__}.dist-info"}
     assert any(name.endswith("licenses/LICENSE") for name in names)
     with tarfile.open(sdist) as opened:
         members = {name.split("/", 1)[1] for name in opened.getnames() if "/" in name}
@@ -93,9 +88,7 @@ def test_installed_wheel_works_outside_the_source(archives: Path, tmp_path: Path
     assert Path(file).is_relative_to(target)
     assert version == installed_version == coresift.__version__
     assert typed == "True"
-    printed = run(
-        sys.executable, target / "bin" / "coresift", "--version", cwd=tmp_path, PYTHONPATH=str(target)
-    )
+    printed = run(sys.executable, target / "bin" / "coresift", "--version", cwd=tmp_path, PYTHONPATH=str(target))
     assert printed == f"coresift {coresift.__version__}\n"
 
 

@@ -44,8 +44,7 @@ def test_functions_are_short() -> None:
     whole = {
         where: length
         for where, node in functions()
-        if (length := (node.end_lineno or 0) - node.lineno + 1) > 2 * LONGEST_FUNCTION
-        and node.name not in DOCUMENTED
+        if (length := (node.end_lineno or 0) - node.lineno + 1) > 2 * LONGEST_FUNCTION and node.name not in DOCUMENTED
     }
     assert whole == {}
 

@@ -11,20 +11,7 @@ import coresift
 import coresift.coresets
 
 # what may be given by position: the data, and what the frozen interface has there
-DATA = {
-    "X",
-    "y",
-    "data",
-    "core",
-    "path",
-    "made",
-    "rows",
-    "source",
-    "indices",
-    "weights",
-    "n_samples",
-    "arrays",
-}
+DATA = {"X", "y", "data", "core", "path", "made", "rows", "source", "indices", "weights", "n_samples", "arrays"}
 FIRST = {
     "RBFCoreset": {"radius"},
     "RBFNetworkCoreset": {"radius"},
@@ -84,7 +71,5 @@ def test_one_name_and_one_order(name):
 
 def test_the_walk_sees_the_public_interface():
     assert len(CALLABLES) > 30
-    assert {"audit", "Coreset.certify", "RBFCoreset", "RBFCoreset.fit", "RBFNetworkCoreset.audit"} <= set(
-        CALLABLES
-    )
+    assert {"audit", "Coreset.certify", "RBFCoreset", "RBFCoreset.fit", "RBFNetworkCoreset.audit"} <= set(CALLABLES)
     assert {"Certificate", "SampleSize", "Guarantee", "NetworkComparison"} <= set(coresift.__all__)

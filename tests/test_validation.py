@@ -4,25 +4,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from coresift import (
-    CoresiftError,
-    InvalidInputError,
-    InvalidTypeError,
-    LaplacianCoreset,
-    RBFCoreset,
-    audit,
-    l1_svd,
-)
-from coresift._validation import (
-    check_budget,
-    check_features,
-    check_generator,
-    check_seed,
-    check_weights,
-)
+from coresift import CoresiftError, InvalidInputError, InvalidTypeError, LaplacianCoreset, RBFCoreset, audit, l1_svd
+from coresift._validation import check_budget, check_features, check_generator, check_seed, check_weights
 
 X = np.random.default_rng(0).normal(size=(10, 3))
 
@@ -310,9 +295,7 @@ def test_a_column_of_text_is_named():
     frame = pd.DataFrame({"a": [1.0, 2.0], "town": ["x", "y"]})
     with pytest.raises(CoresiftError, match="column 'town'"):
         RBFCoreset().fit(frame)
-    assert (
-        RBFCoreset().fit(frame.assign(town=["1", "2"])).n_features_in_ == 2
-    )  # text that is numbers is converted
+    assert RBFCoreset().fit(frame.assign(town=["1", "2"])).n_features_in_ == 2  # text that is numbers is converted
 
 
 def test_the_message_of_a_long_vector_is_short():

@@ -6,12 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-MNIST = (
-    "train-images-idx3-ubyte",
-    "train-labels-idx1-ubyte",
-    "t10k-images-idx3-ubyte",
-    "t10k-labels-idx1-ubyte",
-)
+MNIST = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
 
 
 def idx(array: np.ndarray) -> bytes:
@@ -23,10 +18,7 @@ def write_mnist(folder: Path, *, compress: bool = True, n: tuple[int, int] = (30
     folder.mkdir(parents=True, exist_ok=True)
     arrays = []
     for count in n:
-        arrays += [
-            rng.integers(0, 256, (count, 28, 28), dtype=np.uint8),
-            (np.arange(count) % 10).astype(np.uint8),
-        ]
+        arrays += [rng.integers(0, 256, (count, 28, 28), dtype=np.uint8), (np.arange(count) % 10).astype(np.uint8)]
     for name, array in zip(MNIST, arrays, strict=True):
         content = idx(array)
         path = folder / (name + ".gz" if compress else name)

@@ -60,20 +60,9 @@ def _asked() -> int:
     python = PLACE / "bin" / "python"
     if not python.exists():
         venv.create(PLACE, with_pip=True)
-    install = [
-        str(python),
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--disable-pip-version-check",
-        "pip-audit>=2.7",
-    ]
+    install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "pip-audit>=2.7"]
     if subprocess.run(install).returncode != 0:
-        print(
-            "audit-deps: pip-audit could not be installed: vulnerabilities were not looked up.",
-            file=sys.stderr,
-        )
+        print("audit-deps: pip-audit could not be installed: vulnerabilities were not looked up.", file=sys.stderr)
         return UNASKED
     command = [str(python), "-m", "pip_audit", "--requirement", str(PINS), "--no-deps", "--disable-pip"]
     options = ["--timeout", "15", "--progress-spinner", "off", "--format", "json"]
@@ -85,13 +74,8 @@ def _asked() -> int:
         return 1
     if unknown or not done.stdout.strip():
         reason = unknown[0] if unknown else (done.stderr.strip().splitlines() or ["no answer"])[-1]
-        print(
-            f"audit-deps: {len(unknown) or 'all'} versions could not be looked up ({reason[:150]}).",
-            file=sys.stderr,
-        )
-        print(
-            "audit-deps: the offline checks passed; run this again where there is a network.", file=sys.stderr
-        )
+        print(f"audit-deps: {len(unknown) or 'all'} versions could not be looked up ({reason[:150]}).", file=sys.stderr)
+        print("audit-deps: the offline checks passed; run this again where there is a network.", file=sys.stderr)
         return UNASKED
     print("audit-deps: no known vulnerabilities.")
     return 0
@@ -113,9 +97,7 @@ def answers(text: str) -> tuple[list[str], list[str]]:
 
 def main() -> int:
     """All three steps, as far as they go."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--offline", action="store_true", help="do not ask the advisory service")
     chosen = parser.parse_args()
     problems = []

@@ -28,18 +28,14 @@ def to_mathml(tex: str, *, display: bool) -> str:
         raise ValueError(f"braces do not match in the formula {tex!r}")
     if r"\operatorname*" in tex:
         raise ValueError(f"the converter does not know \\operatorname* (it has \\argmax, \\argmin): {tex!r}")
-    tex = re.sub(
-        r"(?<=\\begin{)aligned(?=})|(?<=\\end{)aligned(?=})", "split", tex
-    )  # the name it knows it by
+    tex = re.sub(r"(?<=\\begin{)aligned(?=})|(?<=\\end{)aligned(?=})", "split", tex)  # the name it knows it by
     if display:  # limits go below the operator, which the converter does for sums only
         tex = re.sub(r"\\(sup|inf|max|min|lim|argmax|argmin|bigcup|bigcap)(?=\s*_)", r"\\\1\\limits", tex)
     try:
         result: str = convert(tex.strip(), display="block" if display else "inline")
     except Exception as error:  # the converter's errors have no common base
         raise ValueError(f"cannot read the formula {tex!r}: {type(error).__name__} {error}") from error
-    result = result.replace(
-        r">\|<", ">&#x02016;<"
-    )  # the sign after \bigl and its kin, which it leaves as text
+    result = result.replace(r">\|<", ">&#x02016;<")  # the sign after \bigl and its kin, which it leaves as text
     unknown = re.search(r"<m[a-z]+[^>]*>(\\[^<]*|&)<", result)  # what it does not know comes out as text
     if unknown:
         raise ValueError(f"unknown command in the formula {tex!r}: {unknown[1]}")

@@ -220,19 +220,7 @@ def _rows(data: Path) -> None:
 def _select(*more: str, suffix: str = ".parquet") -> Callable[[Path, Path], list[str]]:
     def arguments(data: Path, out: Path) -> list[str]:
         files = [str(data / "rows.parquet"), "--out", str(out / f"core{suffix}"), "--log", str(out / "log")]
-        return [
-            "select",
-            *files,
-            "--budget",
-            "20%",
-            "--bound",
-            "cells",
-            "--queries",
-            "4",
-            "--seed",
-            "3",
-            *more,
-        ]
+        return ["select", *files, "--budget", "20%", "--bound", "cells", "--queries", "4", "--seed", "3", *more]
 
     return arguments
 
@@ -255,9 +243,7 @@ def _only(folder: Path, names: tuple[str, ...]) -> None:
 
 
 def _train(data: Path, out: Path) -> list[str]:
-    options = (
-        "--dataset digits --model mlp --width 32 --budget 10% --strategy rbf --select-every 3 --epochs 12"
-    )
+    options = "--dataset digits --model mlp --width 32 --budget 10% --strategy rbf --select-every 3 --epochs 12"
     more = ["--checkpoint-seconds", "0", "--threads", "1", "--device", "cpu", "--seed", "1"]
     return ["train", *options.split(), *more, "--out", str(out / "run"), "--log", str(out / "log")]
 
@@ -284,9 +270,7 @@ def _check_train(out: Path) -> None:
     for path in run.glob("[!.]*.json"):
         json.loads(path.read_text())
     if (run / "metrics.jsonl").exists():
-        for line in (
-            (run / "metrics.jsonl").read_text().splitlines()[:-1]
-        ):  # the last one is cut off by a kill
+        for line in (run / "metrics.jsonl").read_text().splitlines()[:-1]:  # the last one is cut off by a kill
             json.loads(line)
 
 
@@ -335,14 +319,10 @@ def _select_outcome(out: Path) -> object:
 
 TARGETS = {
     "select": Target(_rows, _select(), _select_outcome, _check_select),
-    "select-workers": Target(
-        _rows, _select("--workers", "2"), _select_outcome, _check_select, reference=_select()
-    ),
+    "select-workers": Target(_rows, _select("--workers", "2"), _select_outcome, _check_select, reference=_select()),
     "train": Target(lambda data: None, _train, _train_outcome, _check_train),
     "bench": Target(_forest, _bench, _bench_outcome, _check_bench, is_paper=True, notes=_bench_notes),
-    "ray": Target(
-        _rows, _select("--engine", "ray", "--workers", "2"), _select_outcome, _check_select, is_forked=False
-    ),
+    "ray": Target(_rows, _select("--engine", "ray", "--workers", "2"), _select_outcome, _check_select, is_forked=False),
 }
 
 
@@ -373,9 +353,7 @@ def record(folder: Path, name: str, seed: int, found: Found) -> None:
 
 def main() -> int:
     """Run the campaigns that are named."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="+", choices=sorted(TARGETS))
     parser.add_argument("--kills", type=int, default=100, help="of each command")
     parser.add_argument("--seed", type=int, default=0)

@@ -48,16 +48,7 @@ from mutations import Mutant, mutants_of, mutated
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "paper" / "results" / "mutation"
 BASELINES = ROOT / "build" / "mutation"
-HEAVY = (
-    "numpy",
-    "scipy.stats",
-    "scipy.optimize",
-    "sklearn.base",
-    "sklearn.cluster",
-    "pandas",
-    "hypothesis",
-    "torch",
-)
+HEAVY = ("numpy", "scipy.stats", "scipy.optimize", "sklearn.base", "sklearn.cluster", "pandas", "hypothesis", "torch")
 MEMORY = 8 << 30  # bytes of address space beyond what the parent has
 CONTROL_SECONDS = 2.0
 
@@ -100,11 +91,7 @@ class Baseline:
         stem = Path(module).stem.lstrip("_")
 
         def order(test: str) -> tuple[bool, float, str]:
-            return (
-                not Path(test.partition("::")[0]).stem.startswith(f"test_{stem}"),
-                self.seconds[test],
-                test,
-            )
+            return (not Path(test.partition("::")[0]).stem.startswith(f"test_{stem}"), self.seconds[test], test)
 
         chosen: list[str] = []
         spent = 0.0
@@ -144,9 +131,7 @@ class Choose:
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Select and sort."""
-        items[:] = sorted(
-            (item for item in items if item.nodeid in self.rank), key=lambda item: self.rank[item.nodeid]
-        )
+        items[:] = sorted((item for item in items if item.nodeid in self.rank), key=lambda item: self.rank[item.nodeid])
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Remember the first failure."""
@@ -172,8 +157,7 @@ def baseline(package: str, tests: list[str]) -> int:
     data = tracer.get_data()
     lines = {
         str(Path(file).relative_to(ROOT)): {
-            str(line): sorted(c for c in contexts if c)
-            for line, contexts in data.contexts_by_lineno(file).items()
+            str(line): sorted(c for c in contexts if c) for line, contexts in data.contexts_by_lineno(file).items()
         }
         for file in sorted(data.measured_files())
     }
@@ -191,9 +175,7 @@ def run(package: str, sample: int, seed: int, budget: float, is_again: bool) -> 
     drawn = [(str(file.relative_to(ROOT)), m) for file in files for m in mutants_of(file.read_text())]
     population = len(drawn)
     # By hash: the sample of a module is the same whatever is changed in the others.
-    drawn.sort(
-        key=lambda place: sha256(f"{seed} {place[0]} {place[1].key} {place[1].after}".encode()).digest()
-    )
+    drawn.sort(key=lambda place: sha256(f"{seed} {place[0]} {place[1].key} {place[1].after}".encode()).digest())
     path = RESULTS / f"{package}.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
     known = {_name(record): record for record in _records(path)}
@@ -222,9 +204,7 @@ def run(package: str, sample: int, seed: int, budget: float, is_again: bool) -> 
             known[_name(record)] = record
             with path.open("a") as lines:
                 lines.write(json.dumps(record) + "\n")
-            print(
-                f"{i + 1}/{sample} {outcome.result:8} {module}:{mutant.lines[0]} {mutant.before} -> {mutant.after}"
-            )
+            print(f"{i + 1}/{sample} {outcome.result:8} {module}:{mutant.lines[0]} {mutant.before} -> {mutant.after}")
             sys.stdout.flush()
     # Of what has been tried before, in other states of the modules or with other seeds, nothing is kept.
     names = [f"{module} {mutant.key} {mutant.after}" for module, mutant in drawn[:sample]]
@@ -305,16 +285,7 @@ def _tests_on(copy: Path, tests: list[str], budget: float, note: Path) -> int:
     files = sorted({test.partition("::")[0] for test in tests})
     # No rewriting of assertions, and of the plugins hypothesis' alone: half of the time of most mutants.
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
-    options = [
-        "-x",
-        "-q",
-        "--tb=no",
-        "--assert=plain",
-        "-p",
-        "no:cacheprovider",
-        "-p",
-        "_hypothesis_pytestplugin",
-    ]
+    options = ["-x", "-q", "--tb=no", "--assert=plain", "-p", "no:cacheprovider", "-p", "_hypothesis_pytestplugin"]
     code = int(pytest.main([*options, *files], plugins=[plugin]))
     note.write_text(plugin.failed)
     package = sys.modules.get("coresift")
@@ -328,16 +299,9 @@ def _processor_time() -> float:
     return spent.user + spent.system + spent.children_user + spent.children_system
 
 
-def _record(
-    package: str, population: int, seed: int, module: str, mutant: Mutant, outcome: Outcome
-) -> dict[str, Any]:
+def _record(package: str, population: int, seed: int, module: str, mutant: Mutant, outcome: Outcome) -> dict[str, Any]:
     place = {"package": package, "population": population, "seed": seed, "module": module, "key": mutant.key}
-    fault = {
-        "line": mutant.lines[0],
-        "operator": mutant.operator,
-        "before": mutant.before,
-        "after": mutant.after,
-    }
+    fault = {"line": mutant.lines[0], "operator": mutant.operator, "before": mutant.before, "after": mutant.after}
     return place | fault | vars(outcome)
 
 
@@ -371,10 +335,7 @@ def report() -> int:
         tried = Counter(record["module"] for record in records)
         dead = Counter(record["module"] for record in records if record["result"] != "survived")
         low, high = wilson(dead.total(), tried.total())
-        print(
-            f"\n{path.stem}: {dead.total()} of {tried.total()} noticed, {dead.total() / tried.total():.1%} ",
-            end="",
-        )
+        print(f"\n{path.stem}: {dead.total()} of {tried.total()} noticed, {dead.total() / tried.total():.1%} ", end="")
         print(f"(95 %: {low:.1%} to {high:.1%}), of {records[0]['population']} mutants\n")
         print("| module | tried | noticed |\n|---|---:|---:|")
         for module in sorted(tried):
@@ -389,9 +350,7 @@ def report() -> int:
 
 def main() -> int:
     """The command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
     measure = commands.add_parser("baseline", help="which tests reach which lines")
     measure.add_argument("package")
@@ -400,9 +359,7 @@ def main() -> int:
     trial.add_argument("package")
     trial.add_argument("--sample", type=int, default=150)
     trial.add_argument("--seed", type=int, default=0)
-    trial.add_argument(
-        "--budget", type=float, default=10.0, help="seconds of processor time for a mutant's tests"
-    )
+    trial.add_argument("--budget", type=float, default=10.0, help="seconds of processor time for a mutant's tests")
     trial.add_argument("--again", action="store_true", help="run survivors again")
     commands.add_parser("report", help="shares and survivors")
     chosen = parser.parse_args()

@@ -96,9 +96,7 @@ def mutants_of(source: str) -> list[Mutant]:
         lines = (statement.lineno, max(last, statement.lineno))
         for variant, (operator, replacement) in enumerate(_variants(node, function)):
             before, after = _shown(node), _shown(replacement)
-            found.append(
-                Mutant(position[id(node)], variant, operator, before, after, lines, function is None)
-            )
+            found.append(Mutant(position[id(node)], variant, operator, before, after, lines, function is None))
     return found
 
 

@@ -25,13 +25,7 @@ _RAISED = dict(enumerate("⁰¹²³⁴⁵⁶⁷⁸⁹"))
 _ASCII = str.maketrans({"—": "-", "±": "+-"} | {raised: f"^{digit}" for digit, raised in _RAISED.items()})
 _MARKDOWN = re.compile(r"([\\`*_\[\]<>|#])")
 _LATEX = str.maketrans(
-    {
-        "\\": r"\textbackslash{}",
-        "~": r"\textasciitilde{}",
-        "^": r"\textasciicircum{}",
-        "±": r"$\pm$",
-        "—": "---",
-    }
+    {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$", "—": "---"}
     | {character: f"\\{character}" for character in "{}&%$#_"}
     | {"<": "$<$", ">": "$>$", "*": "$^{*}$"}
     | {raised: f"$^{{{digit}}}$" for digit, raised in _RAISED.items()}
@@ -39,9 +33,7 @@ _LATEX = str.maketrans(
 # Rules under the header and between the sections of a group of columns, and bars between groups.
 _RULES = Box("    \n    \n ── \n    \n ── \n ── \n    \n    \n")
 _BARS = Box("    \n  │ \n    \n  │ \n    \n    \n  │ \n    \n")
-_ASCII_RULES, _ASCII_BARS = (
-    Box(str(each).translate({9472: "-", 9474: "|"}), ascii=True) for each in (_RULES, _BARS)
-)
+_ASCII_RULES, _ASCII_BARS = (Box(str(each).translate({9472: "-", 9474: "|"}), ascii=True) for each in (_RULES, _BARS))
 
 
 def markdown(text: str) -> str:
@@ -245,9 +237,7 @@ def _grid(block: Block, group: Columns, columns: Sequence[int], is_ascii: bool) 
 
 def _side_by_side(grids: Sequence[Table], is_ascii: bool) -> Table:
     box = _ASCII_BARS if is_ascii else _BARS
-    outer = Table(
-        box=box, border_style="dim", show_edge=False, show_header=False, padding=(0, 1), pad_edge=False
-    )
+    outer = Table(box=box, border_style="dim", show_edge=False, show_header=False, padding=(0, 1), pad_edge=False)
     outer.add_row(*grids)
     return outer
 

@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from .paper import REFERENCE as PAPER
-from .paper import as_printed
+from .paper import REFERENCE as PAPER, as_printed
 from .protocol import PAPER_SCALE, Method
 from .statistics import LEVEL
 from .summary import FULL, METRICS, REFERENCE, Entry, Summary, ranked
@@ -212,24 +211,21 @@ def _comparison(summary: Summary) -> Block:
         for entry in summary.entries.values()
         if entry.reference not in ("", REFERENCE)
     )
-    tests = {
-        0: "the tests of this table, none of which is possible yet",
-        1: "the one test of this table",
-    }.get(summary.n_tests, f"the {summary.n_tests} tests of this table")
+    tests = {0: "the tests of this table, none of which is possible yet", 1: "the one test of this table"}.get(
+        summary.n_tests, f"the {summary.n_tests} tests of this table"
+    )
     notes = [
         f"Points: mean of method minus {REFERENCE} over common seeds"
         + (f" ({', '.join(others)})" if others else "")
         + "; g: effect size, that mean in deviations (Hedges' correction, from three seeds on); p: paired t test, "
         f"Holm's correction for {tests}; *: p at most {LEVEL:g}; {NOT_TESTABLE}: not testable, "
-        "fewer than two common seeds or all differences equal.",
+        "fewer than two common seeds or all differences equal."
     ]
     if any(method.name.endswith("-WARM") for method in compared):
         notes.append(
             f"Warm starts are compared with {REFERENCE} without one: their difference includes the epochs on all data."
         )
-    groups = tuple(
-        Columns(percent(budget), ("points", "g", "p"), is_narrow=True) for budget in summary.budgets
-    )
+    groups = tuple(Columns(percent(budget), ("points", "g", "p"), is_narrow=True) for budget in summary.budgets)
     rows = _rows(summary, compared, _three)
     return Block("comparison", f"Against {REFERENCE}", groups, rows, tuple(notes))
 

@@ -34,9 +34,7 @@ class Speed:
     clock: str = "cpu"
 
 
-def probe(
-    protocol: Protocol, data: DatasetSplits, device: str = "auto", threads: int = 1, readers: int = 0
-) -> Speed:
+def probe(protocol: Protocol, data: DatasetSplits, device: str = "auto", threads: int = 1, readers: int = 0) -> Speed:
     """Time a few batches of noise with the protocol's model and batch size, by the clock that measures the runs."""
     place, clock = device_named(device), clock_of(device, readers)
     seconds = time.process_time if clock == "cpu" else time.perf_counter
@@ -73,11 +71,7 @@ def probe(
 
 
 def estimated_seconds(
-    protocol: Protocol,
-    runs: Sequence[Run],
-    data: DatasetSplits,
-    speed: Speed,
-    records: Iterable[Record] = (),
+    protocol: Protocol, runs: Sequence[Run], data: DatasetSplits, speed: Speed, records: Iterable[Record] = ()
 ) -> list[float]:
     """Estimate each run: the mean of its stored siblings of other seeds by the same clock, else from the speed."""
     known = defaultdict(list)

@@ -98,10 +98,7 @@ class Protocol:
         return self.label(name, select_every)
 
     def narrowed(
-        self,
-        methods: Sequence[str] | None = None,
-        budgets: Iterable[float] | None = None,
-        seeds: int | None = None,
+        self, methods: Sequence[str] | None = None, budgets: Iterable[float] | None = None, seeds: int | None = None
     ) -> Protocol:
         """Replace methods, budgets or seeds; runs that are in both protocols are the same runs."""
         changes: dict[str, Any] = {}

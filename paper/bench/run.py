@@ -56,9 +56,7 @@ def run_one(
     on_epoch: OnEpoch | None = None,
 ) -> Record:
     """Train, append the record to the store and remove the checkpoints; a killed run resumes."""
-    settings = {
-        name: each for name, each in protocol.training.items() if name not in ("model", "model_options")
-    }
+    settings = {name: each for name, each in protocol.training.items() if name not in ("model", "model_options")}
     model = model_of(protocol, data, seed=run.seed)
     folder = store.run_folder(run)
     folder.mkdir(parents=True, exist_ok=True)

@@ -94,10 +94,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
 def corrected(comparisons: Sequence[Comparison | None]) -> list[Comparison | None]:
     """Fill in ``p_holm`` for all comparisons that were tested, as one family."""
     adjusted = iter(holm([each.p_value for each in comparisons if each and each.p_value is not None]))
-    return [
-        replace(each, p_holm=next(adjusted)) if each and each.p_value is not None else each
-        for each in comparisons
-    ]
+    return [replace(each, p_holm=next(adjusted)) if each and each.p_value is not None else each for each in comparisons]
 
 
 def mean_and_deviation(values: Sequence[float]) -> tuple[float, float | None]:

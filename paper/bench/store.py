@@ -105,10 +105,7 @@ class Store:
         line = serialised(record)
         self.folder.mkdir(parents=True, exist_ok=True)
         # unbuffered: closing a file would write what is left in its buffer, after the truncation too
-        with (
-            FileLock(self.folder / f".{RECORDS}.lock"),
-            self.file.open("ab", buffering=0) as file,
-        ):
+        with FileLock(self.folder / f".{RECORDS}.lock"), self.file.open("ab", buffering=0) as file:
             size = file.seek(0, os.SEEK_END)
             try:
                 if size and not self.file.read_bytes().endswith(b"\n"):

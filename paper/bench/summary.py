@@ -107,9 +107,7 @@ class Summary:
         return self.entries[method, 1.0 if method.name == FULL else budget]
 
 
-def summarise(
-    records: Iterable[Mapping[str, Any]], protocol: Protocol, metric: Metric = "accuracy"
-) -> Summary:
+def summarise(records: Iterable[Mapping[str, Any]], protocol: Protocol, metric: Metric = "accuracy") -> Summary:
     """Summarise the records of one protocol, version and scale; count all others as left out."""
     usable, left_out = _usable(records, protocol, metric)
     runs = list(usable)
@@ -270,9 +268,7 @@ def reference_of(method: Method, methods: Iterable[Method], select_every: int) -
     return next((each for each in methods if (each.name, each.select_every) == (REFERENCE, wanted)), None)
 
 
-def _add_comparisons(
-    entries: dict[Key, Entry], runs: Mapping[Key, Sequence[_Finished]], protocol: Protocol
-) -> int:
+def _add_comparisons(entries: dict[Key, Entry], runs: Mapping[Key, Sequence[_Finished]], protocol: Protocol) -> int:
     """Compare every method with its reference and return the number of tests."""
     methods = list(dict.fromkeys(method for method, _ in entries))
     found: dict[Key, Comparison | None] = {}
@@ -280,9 +276,7 @@ def _add_comparisons(
         reference = reference_of(method, methods, protocol.select_every)
         if reference is None:
             continue
-        ours, theirs = (
-            {run.seed: run.quality for run in runs.get((each, budget), ())} for each in (method, reference)
-        )
+        ours, theirs = ({run.seed: run.quality for run in runs.get((each, budget), ())} for each in (method, reference))
         found[method, budget] = compare_pairs(ours, theirs) if ours else None
         entries[method, budget] = dataclasses.replace(entries[method, budget], reference=str(reference))
     for key, comparison in zip(found, corrected(list(found.values())), strict=True):

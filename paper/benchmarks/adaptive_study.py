@@ -83,12 +83,7 @@ def fixed(tasks: tuple[str, ...], seeds: range) -> Iterator[Run]:
         for task in tasks:
             yield task, "random", {}, 1000, seed
             more = [*((power, 6, 0.1) for power in (8.0, 1.0)), (4.0, 12, 0.1), (4.0, 6, 0.5)]
-            for power, rounds, mix in [
-                (2.0, 6, 0.1),
-                (2.0, 12, 0.1),
-                (4.0, 6, 0.1),
-                *(more if seed == 0 else []),
-            ]:
+            for power, rounds, mix in [(2.0, 6, 0.1), (2.0, 12, 0.1), (4.0, 6, 0.1), *(more if seed == 0 else [])]:
                 yield task, "FixedCoreset", {"power": power, "rounds": rounds, "mix": mix}, 1000, seed
 
 
@@ -144,13 +139,7 @@ def defaults(automatic: bool, seeds: range) -> Iterator[Run]:
 def seen(seeds: range) -> Iterator[Run]:
     """Norms that training itself saw, with the default floor and others."""
     for seed in seeds:
-        for task, every in (
-            ("covtype", 1),
-            ("california", 1),
-            ("mnist", 1),
-            ("covtype", 20),
-            ("california", 20),
-        ):
+        for task, every in (("covtype", 1), ("california", 1), ("mnist", 1), ("covtype", 20), ("california", 20)):
             yield task, "adaptive-random", {}, every, seed
             yield task, "AdaptiveCoreset", {"scores": "seen"}, every, seed
             for mix in (0.1, 0.5) if task != "mnist" else ():
@@ -161,9 +150,7 @@ STAGES = {
     "seen": lambda: seen(range(3)),
     "automatic": lambda: defaults(True, range(3)),
     "defaults": lambda: defaults(False, range(3)),
-    "no-labels": lambda: (
-        ("mnist-short", "FixedCoreset", {"labels": False}, 1000, seed) for seed in range(3)
-    ),
+    "no-labels": lambda: (("mnist-short", "FixedCoreset", {"labels": False}, 1000, seed) for seed in range(3)),
     "pools": lambda: pools(range(4)),
     "regression": lambda: regression(range(3)),
     "floor": lambda: floor(range(4)),
@@ -173,10 +160,7 @@ STAGES = {
     "fixed-long": lambda: (
         ("mnist", name, settings, 1000, seed)
         for seed in range(2)
-        for name, settings in (
-            ("FixedCoreset", {"power": 2.0, "rounds": 12, "mix": 0.1}),
-            ("random", {}),
-        )
+        for name, settings in (("FixedCoreset", {"power": 2.0, "rounds": 12, "mix": 0.1}), ("random", {}))
     ),
     "fixed": lambda: fixed(("mnist-short", "covtype"), range(3)),
 }
@@ -239,19 +223,14 @@ def quality(outputs: np.ndarray, targets: np.ndarray) -> dict[str, float]:
         return {"val_rmse": round(float(np.sqrt(np.mean((outputs[:, 0] - targets) ** 2))), 5)}
     found = outputs.argmax(axis=1)
     accuracy = float(np.mean(found == targets))
-    return {
-        "val_accuracy": round(accuracy, 5),
-        "val_macro_f1": round(f1_score(targets, found, average="macro"), 5),
-    }
+    return {"val_accuracy": round(accuracy, 5), "val_macro_f1": round(f1_score(targets, found, average="macro"), 5)}
 
 
 def table() -> str:
     """Means over the seeds, and their deviation."""
     groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for found in Log(RUNS).records:
-        told = ", ".join(
-            f"{k} {v:g}" if isinstance(v, float) else f"{k} {v}" for k, v in found["settings"].items()
-        )
+        told = ", ".join(f"{k} {v:g}" if isinstance(v, float) else f"{k} {v}" for k, v in found["settings"].items())
         groups.setdefault((found["data"], found["select_every"], found["strategy"], told), []).append(found)
     header = ["data", "R", "strategy", "settings", "seeds", "accuracy", "macro-F1", "processor, s"]
     rows = []
@@ -270,9 +249,7 @@ def table() -> str:
 
 def adaptive_study(
     settings: Settings,
-    stage: Annotated[
-        str | None, typer.Argument(help=f"{', '.join(STAGES)}; without one, print means.")
-    ] = None,
+    stage: Annotated[str | None, typer.Argument(help=f"{', '.join(STAGES)}; without one, print means.")] = None,
     part: Annotated[int, typer.Option(min=0, help="Which part of the runs, from 0.")] = 0,
     parts: Annotated[int, typer.Option(min=1, help="Into how many parts to divide the runs.")] = 1,
 ) -> None:

@@ -95,13 +95,7 @@ class Records:
                 self.records += Store(results, table).read().records
 
     def of(
-        self,
-        table: str,
-        method: str,
-        every: int,
-        budget: float,
-        scale: str = "paper",
-        metric: str = "accuracy",
+        self, table: str, method: str, every: int, budget: float, scale: str = "paper", metric: str = "accuracy"
     ) -> Runs:
         """Those of one cell of a table, all seeds."""
         wanted = {"table": table, "method": method, "select_every": every, "budget": budget, "scale": scale}
@@ -327,9 +321,7 @@ def _against_paper(records: Records, budget: float, best: float) -> str:
 
 def beat_random(
     settings: Settings,
-    results: Annotated[
-        Path, typer.Option(help="Folder of the records.", show_default="paper/results")
-    ] = RESULTS,
+    results: Annotated[Path, typer.Option(help="Folder of the records.", show_default="paper/results")] = RESULTS,
 ) -> None:
     """Write beat-random.md from the records of finished runs; nothing is trained."""
     out = results / "beat-random.md"

@@ -165,6 +165,4 @@ def rates() -> Table:
     )
 
 
-certificates = section(
-    "certificates", "Time certificates and compare errors.", speed, comparison, rates, large
-)
+certificates = section("certificates", "Time certificates and compare errors.", speed, comparison, rates, large)

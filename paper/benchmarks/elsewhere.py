@@ -49,12 +49,7 @@ class Task:
 
     def times(self, length: str) -> float:
         """Epochs of a method, over those of the task."""
-        return {
-            "equal": 1.0,
-            "for seen": self.for_seen,
-            "for scores": self.for_scores,
-            "long": LONG,
-        }[length]
+        return {"equal": 1.0, "for seen": self.for_seen, "for scores": self.for_scores, "long": LONG}[length]
 
 
 ACCURACY = {"accuracy": "accuracy"}
@@ -156,8 +151,7 @@ SECTIONS = (
 def page(log: Log) -> str:
     """One section for each comparison, corrected by Holm within it."""
     sizes = "; ".join(
-        f"{task.title}: {task.model}, {100 * task.budget:g} %, {task.epochs} epochs"
-        for task in TASKS.values()
+        f"{task.title}: {task.model}, {100 * task.budget:g} %, {task.epochs} epochs" for task in TASKS.values()
     )
     lines = [
         "# Data that no setting was chosen on",
@@ -186,9 +180,7 @@ def page(log: Log) -> str:
 
 def elsewhere(
     settings: Settings,
-    folder: Annotated[
-        Path | None, typer.Argument(help="Folder of the data; without it, write the page.")
-    ] = None,
+    folder: Annotated[Path | None, typer.Argument(help="Folder of the data; without it, write the page.")] = None,
     part: Annotated[int, typer.Option(min=0, help="Which part of the runs, from 0.")] = 0,
     parts: Annotated[int, typer.Option(min=1, help="Into how many parts to divide the runs.")] = 1,
 ) -> None:

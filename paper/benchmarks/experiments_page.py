@@ -161,9 +161,7 @@ def filled(page: str, found: dict[str, list[str]]) -> str:
 
 def experiments_page(
     settings: Settings,
-    results: Annotated[
-        Path, typer.Option(help="Folder of the records.", show_default="paper/results")
-    ] = RESULTS,
+    results: Annotated[Path, typer.Option(help="Folder of the records.", show_default="paper/results")] = RESULTS,
 ) -> None:
     """Write the tables of docs/experiments.md from the records."""
     PAGE.write_text(filled(PAGE.read_text(encoding="utf-8"), tables(results)), encoding="utf-8")

@@ -105,9 +105,7 @@ def imports() -> Table:
     def load(name: str) -> None:
         subprocess.run([sys.executable, "-c", f"import {name}"], check=True)
 
-    nothing, sklearn, ours = seconds(
-        lambda: load("sys"), lambda: load("sklearn"), lambda: load("coresift"), repeats=9
-    )
+    nothing, sklearn, ours = seconds(lambda: load("sys"), lambda: load("sklearn"), lambda: load("coresift"), repeats=9)
     sklearn, ours = sklearn - nothing, ours - nothing
     return Table(
         "import",

@@ -66,8 +66,6 @@ def label_noise(settings: Settings) -> None:
         f"epochs on {100 * BUDGET:g} % of the samples, drawn anew every R epochs; the labels of that share of the "
         "training samples are random."
     )
-    text = "\n".join(
-        ["# Wrong labels", "", "`python -m paper benchmark label-noise`", "", about, "", *table(), ""]
-    )
+    text = "\n".join(["# Wrong labels", "", "`python -m paper benchmark label-noise`", "", about, "", *table(), ""])
     (RESULTS / "label-noise.md").write_text(text, encoding="utf-8")
     settings.out.print(text, markup=False, soft_wrap=True)

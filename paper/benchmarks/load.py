@@ -27,9 +27,7 @@ def memory() -> Table:
     estimator = RBFCoreset(bound="closed-form", random_state=0).fit(X)
     rows = [
         _line(f"{DRAWS:,} independent draws, {BATCH:,} at a time", lambda: _draws(estimator), "draw", DRAWS),
-        _line(
-            f"{REDRAWS:,} redraws of 2,000 rows, systematic", lambda: _redraws(estimator), "redraw", REDRAWS
-        ),
+        _line(f"{REDRAWS:,} redraws of 2,000 rows, systematic", lambda: _redraws(estimator), "redraw", REDRAWS),
         _line(f"{STRATEGIES:,} strategies made, each selects once", _strategies, "strategy", STRATEGIES),
     ]
     return table(

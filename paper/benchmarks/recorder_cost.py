@@ -27,9 +27,7 @@ class Recorded(AdaptiveRandom):
     reuses_norms = True
 
 
-def seconds(
-    data: Any, model: str, strategy: Any, budget: float, epochs: int, seed: int
-) -> tuple[float, float]:
+def seconds(data: Any, model: str, strategy: Any, budget: float, epochs: int, seed: int) -> tuple[float, float]:
     """Of selection and of training."""
     network = build_model(model, n_classes=data.n_classes, input_shape=data.input_shape, seed=0)
     options = {"epochs": epochs, "select_every": 1, "seed": seed, "device": "cpu", "clock": "cpu"}
@@ -40,13 +38,7 @@ def seconds(
 def recorder_cost(settings: Settings) -> None:
     """Time draws by the norms that training saw, in pairs with uniform redraws."""
     torch.set_num_threads(1)
-    head = [
-        "data",
-        "budget",
-        "recording, share of training",
-        "draw, share of training",
-        "all, over uniform redraws",
-    ]
+    head = ["data", "budget", "recording, share of training", "draw, share of training", "all, over uniform redraws"]
     rows = []
     for name, model, budget, epochs, pairs in CASES:
         data = load_dataset(name, data_dir())

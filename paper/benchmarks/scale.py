@@ -150,10 +150,7 @@ def engines() -> Table:
     """One process, two, and Ray with two workers: same rows."""
     path = files()[1]
     quick: dict[str, Any] = {"bound": "closed-form", "n_queries": 0, "bandwidth": 6.0}
-    found = {
-        "one process": selected(path, **quick),
-        "two processes": selected(path, workers=2, **quick),
-    }
+    found = {"one process": selected(path, **quick), "two processes": selected(path, workers=2, **quick)}
     try:
         import ray  # noqa: F401
 

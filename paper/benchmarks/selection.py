@@ -57,9 +57,7 @@ def prepared() -> SelectionContext:
         optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
         for rows in torch.randperm(N).split(20):
             optimizer.zero_grad()
-            nn.functional.cross_entropy(
-                model(torch.from_numpy(X)[rows]), torch.from_numpy(y)[rows]
-            ).backward()
+            nn.functional.cross_entropy(model(torch.from_numpy(X)[rows]), torch.from_numpy(y)[rows]).backward()
             optimizer.step()
     context = SelectionContext(X[:N], y[:N], model=model, X_val=X[N:], y_val=y[N:])
     context.gradients()
@@ -107,13 +105,7 @@ def naive_gradmatch(gradients: Gradients, size: int) -> np.ndarray:
 
 
 def naive_glister(
-    dense: np.ndarray,
-    layer: np.ndarray,
-    inputs: np.ndarray,
-    y: np.ndarray,
-    size: int,
-    n_steps: int,
-    seed: int,
+    dense: np.ndarray, layer: np.ndarray, inputs: np.ndarray, y: np.ndarray, size: int, n_steps: int, seed: int
 ) -> np.ndarray:
     """The gradient of every validation sample, multiplied out and averaged, after each pick."""
     rng, left = np.random.default_rng(seed), np.arange(len(dense))
@@ -197,11 +189,7 @@ def speed() -> Table:
 
 
 def _row(
-    name: str,
-    budget: float,
-    times: tuple[float, float, float],
-    values: tuple[float, float],
-    peaks: tuple[float, float],
+    name: str, budget: float, times: tuple[float, float, float], values: tuple[float, float], peaks: tuple[float, float]
 ) -> dict[str, str]:
     """Write times of ours on all data, ours and the naive version on the same piece, and what both reach."""
     whole, ours, naive = times
@@ -275,9 +263,7 @@ def whole() -> Table:
         size = part.n_samples // 100
         spent, _ = timed(lambda s=strategy, k=size: s.select(part, k, np.random.default_rng(0)))
         peak = peak_bytes(lambda s=strategy, k=size: s.select(part, k, np.random.default_rng(0)))
-        rows.append(
-            [f"CRAIG, the first class, distances as {name}", f"{spent:.1f} s", f"peak {peak / 2**20:.0f} MB"]
-        )
+        rows.append([f"CRAIG, the first class, distances as {name}", f"{spent:.1f} s", f"peak {peak / 2**20:.0f} MB"])
     cost = context.costs["gradients"]
     rows.append(["the gradients themselves: one forward pass", f"{cost.seconds / cost.calls:.2f} s", ""])
     return Table(
@@ -298,8 +284,7 @@ def redraw() -> Table:
         strategy = RBF(method=method)
         fit, _ = timed(lambda s=strategy: s.select(context, 0.05, rng))
         uniform, draw = seconds(
-            lambda: AdaptiveRandom().select(context, 0.05, rng),
-            lambda s=strategy: s.select(context, 0.05, rng),
+            lambda: AdaptiveRandom().select(context, 0.05, rng), lambda s=strategy: s.select(context, 0.05, rng)
         )
         rows.append([method, f"{fit:.2f} s", f"{1e3 * draw:.2f} ms", f"{1e3 * uniform:.2f} ms"])
     return Table(

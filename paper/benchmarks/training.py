@@ -126,13 +126,7 @@ def loop_table() -> Table:
         "train() counts, from its call to its return. The bare loop indexes floats that are normalised already and "
         "measures nothing. Wanted: at least 90 %.",
         ["bare loop", "train()", "ratio"],
-        [
-            [
-                f"{speed[1]:,.0f}",
-                f"{speed[0]:,.0f}",
-                f"**{ratio:.0%}** ({quarter:.0%} to {three_quarters:.0%})",
-            ]
-        ],
+        [[f"{speed[1]:,.0f}", f"{speed[0]:,.0f}", f"**{ratio:.0%}** ({quarter:.0%} to {three_quarters:.0%})"]],
     )
 
 

@@ -17,8 +17,7 @@ from coresift.cli.options import Settings, with_common_options
 from .figures import Files, Out, Seed, Source, Table, measured
 
 if TYPE_CHECKING:
-    from .. import function_approximation as approximation
-    from .. import gradients as gradient
+    from .. import function_approximation as approximation, gradients as gradient
 
 app = typer.Typer(help="Figures of what was measured, with the numbers behind them.", rich_markup_mode=None)
 
@@ -41,8 +40,7 @@ def bandwidth(
     settings: Settings,
     out: Out,
     data_dir: Annotated[
-        Path | None,
-        typer.Option(help="Folder with mnist/ and covtype/; without it, the embedded digits only."),
+        Path | None, typer.Option(help="Folder with mnist/ and covtype/; without it, the embedded digits only.")
     ] = None,
     size: Annotated[
         float, typer.Option(help="Points in a subset: a fraction of the rows up to 1, or a number above.")
@@ -62,9 +60,7 @@ def bandwidth(
     from ..figure_data import NAMES, load_matrix
 
     if size > 1.0 and not size.is_integer():
-        raise InvalidInputError(
-            f"size = {size:g} must be a fraction of at most 1, or a whole number of points"
-        )
+        raise InvalidInputError(f"size = {size:g} must be a fraction of at most 1, or a whole number of points")
     number = int(size) if size > 1.0 else size
     plan = study.Plan(study.bandwidth_grid(bandwidths), number, seeds, seed)
     names = NAMES if data_dir is not None else ("digits",)
@@ -123,8 +119,7 @@ def covtype(
     settings: Settings,
     out: Out,
     data: Annotated[
-        Path | None,
-        typer.Option(help="A file .npz with X of 54 columns and y; without it the whole set is fetched."),
+        Path | None, typer.Option(help="A file .npz with X of 54 columns and y; without it the whole set is fetched.")
     ] = None,
     rows: Annotated[int, typer.Option(min=100, help="Rows to use, at most, drawn at random.")] = 10_000,
     draws: Draws = 30,
@@ -152,12 +147,7 @@ def covtype(
 
 
 def lower_bound(
-    settings: Settings,
-    out: Out,
-    draws: Draws = 10,
-    seed: Seed = 0,
-    table: Table = None,
-    source: Source = None,
+    settings: Settings, out: Out, draws: Draws = 10, seed: Seed = 0, table: Table = None, source: Source = None
 ) -> None:
     """The circle that has no small coreset: its sensitivities, and the errors of subsets."""
     from .. import lower_bound as study
@@ -176,13 +166,10 @@ def gradients(
     settings: Settings,
     out: Out,
     dataset: Annotated[
-        str,
-        typer.Option("--dataset", "-d", autocompletion=lambda: ["mnist", "digits"], help="mnist or digits."),
+        str, typer.Option("--dataset", "-d", autocompletion=lambda: ["mnist", "digits"], help="mnist or digits.")
     ] = "mnist",
     data_dir: Annotated[Path | None, typer.Option(help="Folder with mnist/; digits need none.")] = None,
-    budgets: Annotated[
-        str, typer.Option("--budgets", "-b", help="Fractions of the samples.")
-    ] = "1%,3%,5%,10%,20%,30%",
+    budgets: Annotated[str, typer.Option("--budgets", "-b", help="Fractions of the samples.")] = "1%,3%,5%,10%,20%,30%",
     draws: Annotated[int, typer.Option(min=1, help="Subsets of each kind at 30 %; more of small ones.")] = 5,
     epochs: Annotated[int, typer.Option(min=2, help="Epochs of training on all the samples.")] = 10,
     rows: Rows = 10_000,
@@ -220,9 +207,7 @@ def _fractions(text: str) -> list[float]:
     fractions = parse_shares(text)
     for fraction in fractions:
         if not 0 < fraction < 1:
-            raise InvalidInputError(
-                f"budgets: {fraction:g} must be a fraction above 0 and below 1, such as 1%."
-            )
+            raise InvalidInputError(f"budgets: {fraction:g} must be a fraction above 0 and below 1, such as 1%.")
     if not fractions:
         raise InvalidInputError(f"budgets = {text!r} names none; write 1%,3% or 0.01,0.03.")
     return sorted(set(fractions))

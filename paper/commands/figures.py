@@ -20,9 +20,7 @@ if TYPE_CHECKING:
 
 Out = Annotated[Path, typer.Option("--out", "-o", help="The figure: .svg or .png; without a suffix, both.")]
 Table = Annotated[Path | None, typer.Option(help="Where the numbers go (CSV); by default beside the figure.")]
-Source = Annotated[
-    Path | None, typer.Option("--from", help="Draw the numbers of this table; nothing is computed.")
-]
+Source = Annotated[Path | None, typer.Option("--from", help="Draw the numbers of this table; nothing is computed.")]
 Seed = Annotated[int, typer.Option(min=0, help="The first of the seeds.")]
 Row = TypeVar("Row")
 _LONG_SECONDS = 60.0

@@ -21,16 +21,12 @@ _DATASETS = ["mnist", "digits"]
 
 def one_coreset(
     settings: Settings,
-    out: Annotated[
-        Path, typer.Option("--out", "-o", help="Folder of the runs and tables; a killed command resumes.")
-    ],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the runs and tables; a killed command resumes.")],
     dataset: Annotated[
         str, typer.Option("--dataset", "-d", autocompletion=lambda: _DATASETS, help="mnist or digits.")
     ] = "mnist",
     data_dir: Annotated[Path | None, typer.Option(help="Folder with mnist/; digits need none.")] = None,
-    budget: Annotated[
-        str, typer.Option("--budget", "-b", help="Samples to train on: 1%, 0.01 or 600.")
-    ] = "1%",
+    budget: Annotated[str, typer.Option("--budget", "-b", help="Samples to train on: 1%, 0.01 or 600.")] = "1%",
     epochs: Annotated[int, typer.Option(min=1, help="Epochs of LeNet-5 and the perceptron.")] = 200,
     resnet_epochs: Annotated[int, typer.Option(min=1, help="Epochs of the ResNet, the slowest.")] = 30,
     seeds: Annotated[int, typer.Option(min=1, help="Runs of each kind.")] = 2,
@@ -50,8 +46,7 @@ def one_coreset(
     from coresift.coresets.options import parse_budget
     from coresift.data import load_dataset
 
-    from .. import one_coreset as experiment
-    from .. import one_coreset_report as report
+    from .. import one_coreset as experiment, one_coreset_report as report
 
     check_choice(dataset, "dataset", experiment.DATASETS)
     if out.exists() and not out.is_dir():
@@ -91,9 +86,7 @@ def _printed(outcome: Outcome) -> list[Table]:
     tables: dict[str, Table] = {}
     for line in outcome.lines:
         if line.network not in tables:
-            table = tables[line.network] = Table(
-                title=f"{line.network}, {line.epochs} epochs", title_justify="left"
-            )
+            table = tables[line.network] = Table(title=f"{line.network}, {line.epochs} epochs", title_justify="left")
             for name in HEADINGS[2:]:
                 table.add_column(name, justify="left" if name == "method" else "right")
         tables[line.network].add_row(*cells(line)[2:])

@@ -18,17 +18,12 @@ _MOST_NAMED = 20
 def report(
     settings: Settings,
     results: Annotated[
-        Path,
-        typer.Argument(
-            metavar="[RESULTS]", help="Folder of results, or of one table in it.", show_default=False
-        ),
+        Path, typer.Argument(metavar="[RESULTS]", help="Folder of results, or of one table in it.", show_default=False)
     ] = _COMMITTED,
     out: Annotated[Path, typer.Option("--out", "-o", help="The page to write, .html.")] = Path("report.html"),
     data_dir: Annotated[
         Path | None,
-        typer.Option(
-            help="Folder of the data sets: adds sensitivities, images and certificates; a minute for MNIST."
-        ),
+        typer.Option(help="Folder of the data sets: adds sensitivities, images and certificates; a minute for MNIST."),
     ] = None,
 ) -> None:
     """Write the results as one page that needs no network and no script; by default those of paper/results.

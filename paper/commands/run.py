@@ -28,14 +28,9 @@ def _tables() -> list[str]:
 
 
 TableName = Annotated[
-    str,
-    typer.Argument(
-        metavar="TABLE", autocompletion=_tables, help="mnist, cifar10, cifar100, imagenet, covtype."
-    ),
+    str, typer.Argument(metavar="TABLE", autocompletion=_tables, help="mnist, cifar10, cifar100, imagenet, covtype.")
 ]
-Results = Annotated[
-    Path | None, typer.Option(help="Folder of records and checkpoints.", show_default="paper/results")
-]
+Results = Annotated[Path | None, typer.Option(help="Folder of records and checkpoints.", show_default="paper/results")]
 Scale = Annotated[
     str, typer.Option(help="'paper' for the protocol as printed, or another declared size, such as 'cpu'.")
 ]
@@ -47,13 +42,10 @@ def run(
     data_dir: Annotated[Path | None, typer.Option(help="Folder of the named data sets.")] = None,
     results: Results = None,
     methods: Annotated[
-        str | None,
-        typer.Option(help="For example rbf,rbf@1,gradmatchpb; @ gives the epochs between selections."),
+        str | None, typer.Option(help="For example rbf,rbf@1,gradmatchpb; @ gives the epochs between selections.")
     ] = None,
     budgets: Annotated[str | None, typer.Option(help="For example 1%,5%.")] = None,
-    seeds: Annotated[
-        int | None, typer.Option(min=1, help="Runs of each entry; by default the table's.")
-    ] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="Runs of each entry; by default the table's.")] = None,
     workers: Annotated[int, typer.Option("--workers", "-j", min=1, help="Processes.")] = 1,
     threads: Annotated[int, typer.Option(min=1, help="Threads of each process.")] = 1,
     scale: Scale = "paper",
@@ -143,13 +135,7 @@ def _print_plan(settings: Settings, job: Job, workers: int) -> None:
         left = sum(spent for is_done, spent in group if not is_done) / 3600
         hours += left
         n_done = sum(is_done for is_done, _ in group)
-        numbers = (
-            f"{100 * budget:g} %",
-            str(len(group)),
-            str(n_done),
-            f"{group[0][1] / 60:.1f}",
-            f"{left:.2f}",
-        )
+        numbers = (f"{100 * budget:g} %", str(len(group)), str(n_done), f"{group[0][1] / 60:.1f}", f"{left:.2f}")
         table.add_row(method, str(every), *numbers)
     settings.out.print(table)
     notes = [f"Assumed: {assumption}" for assumption in protocol.assumptions]
@@ -172,16 +158,11 @@ class _Line:
     """
 
     def __init__(self, settings: Settings, job: Job) -> None:
-        from rich.progress import BarColumn, TextColumn
-        from rich.progress import Progress as Bars
+        from rich.progress import BarColumn, Progress as Bars, TextColumn
 
         self.settings, self.name = settings, job.protocol.table
         self.started, self.logged = time.monotonic(), -_LOG_EVERY
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=20),
-            TextColumn("{task.fields[words]}"),
-        )
+        columns = (TextColumn("{task.description}"), BarColumn(bar_width=20), TextColumn("{task.fields[words]}"))
         self.bars = Bars(*columns, console=settings.err, disable=not settings.shows_progress)
         self.task = self.bars.add_task(self.name, total=len(job.runs), words="")
         self.weight = {run.id: _weight(run) for run in job.runs}

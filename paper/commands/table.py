@@ -52,9 +52,7 @@ def table(
     format_: Annotated[
         Format | None, typer.Option("--format", "-f", help="By default the suffix of --out, or terminal.")
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="File to write: .md, .tex, .csv or .txt.")
-    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="File to write: .md, .tex, .csv or .txt.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show results as the paper does: accuracy, time and speed-up, beside the paper's numbers.

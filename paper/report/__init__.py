@@ -17,12 +17,7 @@ Looking = Callable[[Part], Inputs | Missing]
 
 
 def write_report(
-    results: Results,
-    out: Path,
-    data_dir: Path | None = None,
-    *,
-    verbose: int = 0,
-    looking: Looking | None = None,
+    results: Results, out: Path, data_dir: Path | None = None, *, verbose: int = 0, looking: Looking | None = None
 ) -> int:
     """Write the page, whole or not at all.
 

@@ -77,14 +77,10 @@ def overview(sheet: Sheet, series: Sequence[Series], size: tuple[float, float], 
             ax.plot(x, y, **_line(look) | {"linestyle": "-"})
             for one in lines[look]:
                 gid = f"tip{len(tips)}"
-                ax.plot(
-                    [one.seconds], [one.mean], **_mark(look, 10.0 if look.is_emphasised else 7.5), gid=gid
-                )
+                ax.plot([one.seconds], [one.mean], **_mark(look, 10.0 if look.is_emphasised else 7.5), gid=gid)
                 tips[gid] = (look.classes, one.describe())
         for one in _guide(lines):
-            ax.annotate(
-                percent(one.budget), (one.seconds, one.mean), xytext=(6, -14), textcoords="offset points"
-            )
+            ax.annotate(percent(one.budget), (one.seconds, one.mean), xytext=(6, -14), textcoords="offset points")
     described = f"Accuracy against seconds of {len(lines)} methods, each a line through its budgets."
     return sheet.svg(figure, described, f"plot {css}", tips)
 
@@ -109,12 +105,7 @@ def method_panel(sheet: Sheet, budget: float, series: Sequence[Series], full: Se
             tips[f"tip{place}"] = (one.look.classes, one.describe())
             ax.plot(one.ends, [place, place], color=LIGHT[one.look.css], linewidth=1.6, alpha=0.7)
             ax.plot([one.mean], [place], **_mark(one.look, 8.5), gid=f"tip{place}")
-            right: Any = {
-                "transform": ax.get_yaxis_transform(),
-                "ha": "right",
-                "va": "center",
-                "fontsize": 10.5,
-            }
+            right: Any = {"transform": ax.get_yaxis_transform(), "ha": "right", "va": "center", "fontsize": 10.5}
             ax.text(1.0 + 52.0 / width, place, duration(one.seconds) if one.seconds else "?", **right)
         ax.set_yticks(range(len(rows)), names, fontsize=10.5)
         for label, one in zip(ax.get_yticklabels(), rows, strict=True):
@@ -250,18 +241,9 @@ def histogram(sheet: Sheet, inputs: Inputs, size: tuple[float, float], css: str)
         for count, left, right in zip(counts.tolist(), edges[:-1].tolist(), edges[1:].tolist(), strict=True):
             if count:
                 gid = f"tip{len(tips)}"
-                ax.bar(left, max(count, least), 0.92 * (right - left), align="edge", color=LIGHT["rbf"])[
-                    0
-                ].set_gid(gid)
-                tips[gid] = (
-                    "bar rbf",
-                    f"{count:,} samples between {left:.2f} and {right:.2f} times the mean",
-                )
+                ax.bar(left, max(count, least), 0.92 * (right - left), align="edge", color=LIGHT["rbf"])[0].set_gid(gid)
+                tips[gid] = ("bar rbf", f"{count:,} samples between {left:.2f} and {right:.2f} times the mean")
         ax.axvline(1.0, color=LIGHT["ink"], linewidth=1.2, dashes=(5, 4))
-        ax.annotate(
-            "mean", (1.0, 1.0), xycoords=("data", "axes fraction"), xytext=(5, -4), textcoords="offset points"
-        )
-    described = (
-        f"Histogram of {inputs.n_samples:,} sensitivities, from {low:.2f} to {high:.2f} times the mean."
-    )
+        ax.annotate("mean", (1.0, 1.0), xycoords=("data", "axes fraction"), xytext=(5, -4), textcoords="offset points")
+    described = f"Histogram of {inputs.n_samples:,} sensitivities, from {low:.2f} to {high:.2f} times the mean."
     return sheet.svg(figure, described, f"plot {css}", tips)

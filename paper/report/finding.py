@@ -22,10 +22,7 @@ def finding(summary: Summary) -> list[str]:
     warm = [pair for pair in compared if is_warm(pair[0])]
     ours = [pair for pair in compared if pair[0].method.name == OURS]
     others = [pair for pair in compared if pair not in warm and pair[0].method.name not in (OURS, "RANDOM")]
-    sentences = (
-        *(_best(summary), _ours(ours), _others(others), _warm(warm)),
-        *(_redraws(summary), _full(summary)),
-    )
+    sentences = (*(_best(summary), _ours(ours), _others(others), _warm(warm)), *(_redraws(summary), _full(summary)))
     return [sentence for sentence in sentences if sentence]
 
 
@@ -62,9 +59,7 @@ def _ours(compared: Compared) -> str:
     differences = [found.difference or 0.0 for _, found in compared]
     least, largest = signed(min(differences)), signed(max(differences))
     span = least if least == largest else f"{least} to {largest}"
-    return (
-        f"{OURS} differs from uniform redraws at the same R by {span} points: {_decided(compared)} ({_TEST})."
-    )
+    return f"{OURS} differs from uniform redraws at the same R by {span} points: {_decided(compared)} ({_TEST})."
 
 
 def _others(compared: Compared) -> str:
@@ -77,9 +72,7 @@ def _others(compared: Compared) -> str:
 def _warm(compared: Compared) -> str:
     if not compared:
         return ""
-    return (
-        f"Warm starts, compared with {REFERENCE}, which spends no epochs on all data: {_decided(compared)}."
-    )
+    return f"Warm starts, compared with {REFERENCE}, which spends no epochs on all data: {_decided(compared)}."
 
 
 def _decided(compared: Compared) -> str:

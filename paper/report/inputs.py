@@ -147,9 +147,7 @@ def prove(estimator: RBFCoreset, X: np.ndarray, budgets: Sequence[float], verbos
         options["method"] = "sampled" if n > 2 * n_sampled else "exact"
         logger.log(_level(verbose), "certificates of %s of %s rows", f"{core.size:,}", f"{n:,}")
         ours, theirs = core.certify(X, **options), uniform.certify(X, **options)
-        found.append(
-            Proof(budget, core.size, ours.eps, theirs.eps, ours.is_exact, ours.confidence, ours.n_sampled)
-        )
+        found.append(Proof(budget, core.size, ours.eps, theirs.eps, ours.is_exact, ours.confidence, ours.n_sampled))
     return found
 
 

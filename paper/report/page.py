@@ -72,17 +72,9 @@ def _environment() -> Environment:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        finalize=lambda value: (
-            value if isinstance(value, Markup) or not isinstance(value, str) else clean(value)
-        ),
+        finalize=lambda value: value if isinstance(value, Markup) or not isinstance(value, str) else clean(value),
     )
-    environment.filters |= {
-        "prose": prose,
-        "percent": percent,
-        "said": said,
-        "minus": minus,
-        "listed": listed,
-    }
+    environment.filters |= {"prose": prose, "percent": percent, "said": said, "minus": minus, "listed": listed}
     environment.globals |= {
         "CURVE_SAMPLES": CURVE_SAMPLES,
         "PAPER": PAPER,
@@ -100,12 +92,8 @@ def _headline(part: Part) -> dict[str, Any]:
     seeds = sorted({entry.n_seeds for entry in run})
     seconds = [value for record in part.records for value in record["seconds"].values()]
     total = sum(float(value) for value in seconds if isinstance(value, int | float))
-    budgets = [
-        percent(budget).removesuffix(" %") for budget in summary.budgets if budget in {e.budget for e in run}
-    ]
-    done = (
-        f"{summary.n_finished:,} of {summary.n_expected:,}" if part.is_declared else f"{len(part.records):,}"
-    )
+    budgets = [percent(budget).removesuffix(" %") for budget in summary.budgets if budget in {e.budget for e in run}]
+    done = f"{summary.n_finished:,} of {summary.n_expected:,}" if part.is_declared else f"{len(part.records):,}"
     return {
         "first": part.records[0],
         "state": state(summary),

@@ -45,9 +45,7 @@ def read_results(results: Path) -> Results:
     problems: list[str] = []
     for store in _stores(results):
         found = store.read()
-        name = (
-            f"{store.table}/{RECORDS}"  # the page may be sent to others: it does not show where the folder is
-        )
+        name = f"{store.table}/{RECORDS}"  # the page may be sent to others: it does not show where the folder is
         problems += [sentence.replace(str(store.file), name) for sentence in found.problems]
         for records in _by_protocol(found.records):
             part, wrong = _part(store.table, records)

@@ -34,9 +34,7 @@ _STYLE: Any = {
     "font.family": "DejaVu Sans",  # measured with it, shown in the reader's own font, which is rarely wider
     "font.size": 11.0,
     "text.parse_math": False,  # a name is text, whatever it contains
-    **dict.fromkeys(
-        ("text.color", "xtick.labelcolor", "ytick.labelcolor", "axes.labelcolor"), LIGHT["quiet"]
-    ),
+    **dict.fromkeys(("text.color", "xtick.labelcolor", "ytick.labelcolor", "axes.labelcolor"), LIGHT["quiet"]),
     **dict.fromkeys(("xtick.color", "ytick.color", "axes.edgecolor"), LIGHT["quiet"]),
     **dict.fromkeys(("axes.spines.top", "axes.spines.right", "axes.spines.left"), False),
     **dict.fromkeys(("axes.titlesize", "axes.labelsize", "xtick.labelsize", "ytick.labelsize"), 11.0),
@@ -55,9 +53,7 @@ _COLOUR = re.compile("#[0-9a-f]{6}")
 
 def clean(text: str) -> str:
     """Replace control characters, halves of surrogate pairs and changes of direction."""
-    return "".join(
-        c if c in "\n\t" or not category(c).startswith("C") else "\N{REPLACEMENT CHARACTER}" for c in text
-    )
+    return "".join(c if c in "\n\t" or not category(c).startswith("C") else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
 @contextmanager

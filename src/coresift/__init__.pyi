@@ -1,33 +1,33 @@
-from . import coresets as coresets
-from . import data as data
-from . import rows as rows
-from . import selection as selection
-from . import training as training
-from ._errors import CoresiftError as CoresiftError
-from ._errors import InvalidInputError as InvalidInputError
-from ._errors import InvalidTypeError as InvalidTypeError
-from ._errors import MissingExtraError as MissingExtraError
+from . import coresets as coresets, data as data, rows as rows, selection as selection, training as training
+from ._errors import (
+    CoresiftError as CoresiftError,
+    InvalidInputError as InvalidInputError,
+    InvalidTypeError as InvalidTypeError,
+    MissingExtraError as MissingExtraError,
+)
 from .core.audit import AuditResult as AuditResult
 from .core.certificate import Certificate as Certificate
 from .core.lewis import L1SVD as L1SVD
 from .core.network_audit import NetworkAudit as NetworkAudit
 from .core.sizes import SampleSize as SampleSize
-from .coresets import Coreset as Coreset
-from .coresets import Guarantee as Guarantee
-from .coresets import LaplacianCoreset as LaplacianCoreset
-from .coresets import NetworkComparison as NetworkComparison
-from .coresets import QueryBall as QueryBall
-from .coresets import RBFCoreset as RBFCoreset
-from .coresets import RBFNetworkClassifier as RBFNetworkClassifier
-from .coresets import RBFNetworkCoreset as RBFNetworkCoreset
-from .coresets import RBFNetworkRegressor as RBFNetworkRegressor
-from .coresets import Report as Report
-from .coresets import Selection as Selection
-from .coresets import SignedCoreset as SignedCoreset
-from .coresets import StreamingCoreset as StreamingCoreset
-from .coresets import audit as audit
-from .coresets import l1_svd as l1_svd
-from .coresets import select as select
+from .coresets import (
+    Coreset as Coreset,
+    Guarantee as Guarantee,
+    LaplacianCoreset as LaplacianCoreset,
+    NetworkComparison as NetworkComparison,
+    QueryBall as QueryBall,
+    RBFCoreset as RBFCoreset,
+    RBFNetworkClassifier as RBFNetworkClassifier,
+    RBFNetworkCoreset as RBFNetworkCoreset,
+    RBFNetworkRegressor as RBFNetworkRegressor,
+    Report as Report,
+    Selection as Selection,
+    SignedCoreset as SignedCoreset,
+    StreamingCoreset as StreamingCoreset,
+    audit as audit,
+    l1_svd as l1_svd,
+    select as select,
+)
 from .rows.opening import open_rows as open_rows
 from .rows.rows import Rows as Rows
 

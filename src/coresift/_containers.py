@@ -1,7 +1,5 @@
 """Rows and columns of arrays, lists, frames, sparse matrices and tensors."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Import the names that a package's stub ``__init__.pyi`` lists only when they are asked for (SPEC 1)."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import sys

@@ -4,8 +4,6 @@ Unlike in NumPy, the announced size is compared with that of the file before mem
 objects (pickles) are refused, and every error is an `InvalidInputError` that names the file.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import warnings

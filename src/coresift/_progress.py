@@ -9,8 +9,6 @@ A computation counts its work with :class:`Progress`; code that takes :func:`bar
     progress.move(3.5, note="loss 0.12")  # absolute, with a remark
 """
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Iterator

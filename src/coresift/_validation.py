@@ -1,7 +1,5 @@
 """Checks of all input, made once, at the edge; the code behind assumes what these functions promise."""
 
-from __future__ import annotations
-
 import operator
 from numbers import Integral, Real
 from typing import Any
@@ -21,9 +19,7 @@ LARGEST_TARGET = 1e140  # squares of targets times weights must have a finite su
 LARGEST_RATIO = 1e70  # of a length to the bandwidth: fourth powers occur (squares of lifted points)
 
 
-def check_features(
-    X: Any, *, estimator: BaseEstimator | None = None, finite: bool = True, name: str = "X"
-) -> Matrix:
+def check_features(X: Any, *, estimator: BaseEstimator | None = None, finite: bool = True, name: str = "X") -> Matrix:
     """Return a two-dimensional float32 or float64 array or CSR matrix without NaN or infinity.
 
     Float arrays are not copied; lists, frames and integers become float64. ``estimator`` is named in messages. With
@@ -44,9 +40,7 @@ def check_features(
             )
         _check_kind(array, name)
         dtypes = (np.float64, np.float32)
-        checked = check_array(
-            X, accept_sparse="csr", dtype=dtypes, ensure_all_finite=False, estimator=estimator
-        )
+        checked = check_array(X, accept_sparse="csr", dtype=dtypes, ensure_all_finite=False, estimator=estimator)
     except CoresiftError:
         raise
     except TypeError as error:
@@ -102,9 +96,7 @@ def check_finite(X: Matrix, given: Any = None, name: str = "X") -> None:
     row, column, value = bad
     names = getattr(given, "columns", None)
     label = f" ({names[column]!r})" if names is not None else ""
-    raise InvalidInputError(
-        f"{name} contains {bad_value(value)} in column {column}{label}, row {row}{MUST_BE_FINITE}"
-    )
+    raise InvalidInputError(f"{name} contains {bad_value(value)} in column {column}{label}, row {row}{MUST_BE_FINITE}")
 
 
 def first_bad_value(X: Matrix) -> tuple[int, int, float] | None:

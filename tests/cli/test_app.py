@@ -16,9 +16,7 @@ import pytest
 
 import coresift
 from coresift import InvalidInputError
-from coresift.cli import app as _app
-from coresift.cli import main
-from coresift.cli import options as _options
+from coresift.cli import app as _app, main, options as _options
 
 COMMAND = [sys.executable, "-m", "coresift"]
 
@@ -119,9 +117,7 @@ def test_the_hint_names_the_help_of_the_command(
         ),
     ],
 )
-def test_errors_are_one_line(
-    error: Exception, line: str, with_command, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_errors_are_one_line(error: Exception, line: str, with_command, capsys: pytest.CaptureFixture[str]) -> None:
     def probe(settings: _options.Settings) -> None:
         raise error
 
@@ -154,9 +150,7 @@ def test_debug_shows_the_traceback(arguments, with_command, capsys: pytest.Captu
         (["probe", "-vv"], ["debug", "info", "warning", "error"]),
     ],
 )
-def test_verbosity_is_that_of_the_logger(
-    arguments, expected, with_command, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_verbosity_is_that_of_the_logger(arguments, expected, with_command, capsys: pytest.CaptureFixture[str]) -> None:
     def probe(settings: _options.Settings) -> None:
         logger = logging.getLogger("coresift.somewhere")
         for level in ("debug", "info", "warning", "error"):
@@ -272,13 +266,7 @@ def test_a_terminal_gets_a_progress_bar_and_colours_unless_refused(rows: Path) -
 
 @pytest.mark.slow
 def test_a_file_gets_plain_text() -> None:
-    result = run(
-        "datasets",
-        LC_ALL="C",
-        PYTHONUTF8="0",
-        PYTHONCOERCECLOCALE="0",
-        PYTHONIOENCODING="ascii",
-    )
+    result = run("datasets", LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0", PYTHONIOENCODING="ascii")
     assert result.returncode == 0
     assert result.stderr == ""
     assert "\x1b" not in result.stdout

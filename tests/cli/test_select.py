@@ -27,9 +27,7 @@ def file(tmp_path: Path) -> Path:
     X = rng.standard_normal((N, 3))
     path = tmp_path / "rows.parquet"
     y = np.where(rng.random(N) < 0.1, "rare", "common")
-    parquet.write_table(
-        pa.table({"a": X[:, 0], "b": X[:, 1], "c": X[:, 2], "y": y, "w": rng.random(N)}), path
-    )
+    parquet.write_table(pa.table({"a": X[:, 0], "b": X[:, 1], "c": X[:, 2], "y": y, "w": rng.random(N)}), path)
     return path
 
 
@@ -37,9 +35,7 @@ def chosen(path: Path) -> Coreset:
     return Coreset.load(path)
 
 
-def test_select_writes_what_python_selects(
-    file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_select_writes_what_python_selects(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "core.parquet"
     arguments = ["--budget", "5%", "--columns", "a,b,c", "--weight", "w", "--bound", "cells", "--seed", "3"]
     assert main(["select", str(file), "--out", str(out), *arguments]) == 0
@@ -61,9 +57,7 @@ def test_quiet_prints_results_only_and_json_is_json(
     file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "core.npz"
-    assert (
-        main(["select", str(file), "-b", "40", "-o", str(out), "--json", "-q", "--bandwidth", "median"]) == 0
-    )
+    assert main(["select", str(file), "-b", "40", "-o", str(out), "--json", "-q", "--bandwidth", "median"]) == 0
     shown, err = capsys.readouterr()
     assert err == ""
     figures = json.loads(shown)
@@ -105,17 +99,7 @@ def test_options_from_a_file_give_way_to_the_command_line(
 
 def test_rows_themselves_and_an_error_instead_of_a_budget(file: Path, tmp_path: Path) -> None:
     out = tmp_path / "core.parquet"
-    arguments = [
-        "--eps",
-        "0.3",
-        "--bandwidth",
-        "20",
-        "--columns",
-        "a,b,c",
-        "--materialize",
-        "--bound",
-        "closed-form",
-    ]
+    arguments = ["--eps", "0.3", "--bandwidth", "20", "--columns", "a,b,c", "--materialize", "--bound", "closed-form"]
     assert main(["select", str(file), "-o", str(out), "-q", *arguments]) == 0
     core = chosen(out)
     assert core.method == "iid"
@@ -150,8 +134,7 @@ def test_bad_input_is_one_line_and_code_1(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "arguments",
-    [[], ["FILE", "-b", "5"], ["FILE", "-b", "5", "--workers", "0"], ["FILE", "--bandwidth", "wide"]],
+    "arguments", [[], ["FILE", "-b", "5"], ["FILE", "-b", "5", "--workers", "0"], ["FILE", "--bandwidth", "wide"]]
 )
 def test_wrong_usage_is_code_2(file: Path, arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     out = [] if arguments == ["FILE", "-b", "5"] else ["-o", "core.npz"]
@@ -239,22 +222,9 @@ def test_the_input_is_not_overwritten(file: Path, capsys: pytest.CaptureFixture[
 def test_an_interrupt_leaves_no_file(tmp_path: Path) -> None:
     np.save(tmp_path / "rows.npy", np.random.default_rng(0).standard_normal((400_000, 20)).astype(np.float32))
     out = tmp_path / "core.parquet"
-    command = [
-        sys.executable,
-        "-m",
-        "coresift",
-        "select",
-        str(tmp_path / "rows.npy"),
-        "-b",
-        "5%",
-        "-o",
-        str(out),
-    ]
+    command = [sys.executable, "-m", "coresift", "select", str(tmp_path / "rows.npy"), "-b", "5%", "-o", str(out)]
     process = subprocess.Popen(
-        [*command, "--bound", "cells", "--cells", "500"],
-        stderr=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
+        [*command, "--bound", "cells", "--cells", "500"], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     assert process.stderr is not None
     process.stderr.readline()  # the plan: the passes begin
@@ -279,9 +249,7 @@ def test_audit_and_certify_take_columns_from_the_coreset(
     assert main(["certify", str(file), str(out), "--json", "-q"]) == 0
     proved = json.loads(capsys.readouterr().out)
     assert 0 < found["worst_error_found"] < proved["eps"]
-    assert (
-        main(["audit", str(file), str(out), "--queries", "10", "--starts", "2", "--max-memory", "1kB"]) == 0
-    )
+    assert main(["audit", str(file), str(out), "--queries", "10", "--starts", "2", "--max-memory", "1kB"]) == 0
     assert "Found" in capsys.readouterr().out
     assert main(["certify", str(file), str(out), "-q", "--method", "sampled", "--sampled", "500"]) == 0
     assert "Guaranteed: relative error at most" in " ".join(capsys.readouterr().out.split())
@@ -316,9 +284,7 @@ def test_audit_and_certify_leave_out_what_select_left_out(
         assert found["worst_error_found"] < min(json.loads(capsys.readouterr().out)["eps"], 0.5)
 
 
-def test_audit_of_other_data_is_refused(
-    file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_audit_of_other_data_is_refused(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "core.npz"
     Coreset([0, 1], [1.0, 1.0], n_samples=10).save(out)
     assert main(["audit", str(file), str(out)]) == 1

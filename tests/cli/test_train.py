@@ -14,19 +14,7 @@ from coresift.cli import main
 from coresift.training.checkpoint import read_tensors
 
 torch.set_num_threads(1)
-QUICK = [
-    "train",
-    "--dataset",
-    "digits",
-    "--model",
-    "mlp",
-    "--width",
-    "16",
-    "--epochs",
-    "3",
-    "--select-every",
-    "2",
-]
+QUICK = ["train", "--dataset", "digits", "--model", "mlp", "--width", "16", "--epochs", "3", "--select-every", "2"]
 
 
 def test_a_run_its_files_and_its_second_start(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -35,17 +23,11 @@ def test_a_run_its_files_and_its_second_start(tmp_path: Path, capsys: pytest.Cap
     assert main(command) == 0
     printed = capsys.readouterr()
     assert printed.err == ""
-    assert re.search(
-        r"adaptive-random: accuracy [0-9.]+% on the test set, from 144 samples in 3 epochs", printed.out
-    )
+    assert re.search(r"adaptive-random: accuracy [0-9.]+% on the test set, from 144 samples in 3 epochs", printed.out)
     assert "selection" in printed.out
     config = json.loads((out / "config.json").read_text())
     assert config["about"]["options"]["seed"] == config["seed"] == 3
-    assert [json.loads(line)["epoch"] for line in (out / "metrics.jsonl").read_text().splitlines()] == [
-        1,
-        2,
-        3,
-    ]
+    assert [json.loads(line)["epoch"] for line in (out / "metrics.jsonl").read_text().splitlines()] == [1, 2, 3]
     weights, _ = read_tensors(out / "model.safetensors")
     before = {path: path.stat().st_mtime_ns for path in out.iterdir()}
 
@@ -83,15 +65,7 @@ def test_a_file_of_options_and_the_line_before_it(tmp_path: Path, capsys: pytest
     (tmp_path / "run.toml").write_text(
         'dataset = "digits"\nmodel = "mlp"\nepochs = 2\nbudget = "5%"\nselect-every = 1\n'
     )
-    arguments = [
-        "train",
-        "--config",
-        str(tmp_path / "run.toml"),
-        "--epochs",
-        "1",
-        "--out",
-        str(tmp_path / "run"),
-    ]
+    arguments = ["train", "--config", str(tmp_path / "run.toml"), "--epochs", "1", "--out", str(tmp_path / "run")]
     assert main(arguments) == 0
     config = json.loads((tmp_path / "run" / "config.json").read_text())
     assert (config["epochs"], config["select_every"], config["budget"]) == (1, 1, 72)
@@ -100,9 +74,7 @@ def test_a_file_of_options_and_the_line_before_it(tmp_path: Path, capsys: pytest
     assert "unknown option 'nosuch'" in capsys.readouterr().err
 
 
-def test_a_table_of_the_user_with_numbers_as_targets(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_table_of_the_user_with_numbers_as_targets(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(80, 3)).astype(np.float32)
     np.savez(tmp_path / "own.npz", X=X, y=X[:, 0] * 2)
@@ -133,12 +105,7 @@ def test_a_table_of_the_user_with_numbers_as_targets(
     ],
 )
 def test_bad_input_is_one_line(
-    arguments: list[str],
-    code: int,
-    words: str,
-    capsys: pytest.CaptureFixture[str],
-    tmp_path: Path,
-    monkeypatch,
+    arguments: list[str], code: int, words: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["train", *arguments]) == code
@@ -202,19 +169,7 @@ def test_a_resumed_run_minds_what_is_said_and_not_how_data_are_read(
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(0)
     np.savez("data.npz", X=rng.normal(size=(60, 3)), y=np.arange(60) % 2)
-    command = [
-        "train",
-        "-d",
-        "data.npz",
-        "-m",
-        "mlp",
-        "--width",
-        "8",
-        "-s",
-        "adaptive-random",
-        "--epochs",
-        "3",
-    ]
+    command = ["train", "-d", "data.npz", "-m", "mlp", "--width", "8", "-s", "adaptive-random", "--epochs", "3"]
     with monkeypatch.context() as patch:
         patch.setattr("coresift.training.loop.summary", stop)
         assert main([*command, "-j", "2", "--out", "run", "--checkpoint-seconds", "0"]) == 130
@@ -225,27 +180,13 @@ def test_a_resumed_run_minds_what_is_said_and_not_how_data_are_read(
     assert main(["train", "--resume", "../run", "--epochs", "3"]) == 0
 
 
-def test_whole_numbers_are_targets_where_the_task_says_so(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_whole_numbers_are_targets_where_the_task_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rng = np.random.default_rng(0)
     x = rng.normal(size=(120, 3))
     table = np.column_stack([x, np.rint(50 * x[:, 0])])
     file, out = tmp_path / "prices.csv", tmp_path / "run"
     np.savetxt(file, table, delimiter=",", header="a,b,c,price", comments="", fmt=["%f"] * 3 + ["%d"])
-    given = [
-        "train",
-        "-d",
-        str(file),
-        "--label",
-        "price",
-        "-m",
-        "mlp",
-        "--epochs",
-        "2",
-        "--select-every",
-        "1",
-    ]
+    given = ["train", "-d", str(file), "--label", "price", "-m", "mlp", "--epochs", "2", "--select-every", "1"]
     assert main([*given, "--task", "regression", "-o", str(out)]) == 0
     assert "RMS error" in capsys.readouterr().out
     assert json.loads((out / "config.json").read_text())["about"]["options"]["task"] == "regression"

@@ -10,8 +10,7 @@ import pyarrow as pa
 import pytest
 import scipy.sparse as sp
 import torch
-from pyarrow import csv, parquet
-from pyarrow import dataset as arrow_dataset
+from pyarrow import csv, dataset as arrow_dataset, parquet
 
 from coresift import InvalidInputError, Rows, open_rows
 from coresift.rows import rows as rows_module
@@ -205,9 +204,7 @@ def test_rows_weights_and_labels(rows: Rows) -> None:
         check_rows(pickle.loads(pickle.dumps(rows)))  # as sent to a worker
 
 
-def test_chunks_are_small_and_pieces_are_read_in_any_order(
-    rows: Rows, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_chunks_are_small_and_pieces_are_read_in_any_order(rows: Rows, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rows_module, "READ_BYTES", 64 * rows.row_bytes)
     for piece in reversed(rows.pieces):
         start = piece.start
@@ -249,9 +246,7 @@ def test_load(rows: Rows) -> None:
             check_block(rows, loaded, slice(None))
 
 
-@pytest.mark.parametrize(
-    "chosen", [[0, 5, 299, 300, 999], [999, 3, 3, 500, 0], [7], np.arange(N)[::-1]], ids=len
-)
+@pytest.mark.parametrize("chosen", [[0, 5, 299, 300, 999], [999, 3, 3, 500, 0], [7], np.arange(N)[::-1]], ids=len)
 def test_take(rows: Rows, chosen: list[int]) -> None:
     check_block(rows, rows.take(np.array(chosen)), np.array(chosen))
 

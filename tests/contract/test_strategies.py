@@ -83,9 +83,7 @@ def context_of(X, y, outputs=CLASSES, seed=0, X_val=None, y_val=None, **more):
     model = nn.Sequential(nn.Linear(D, 6), nn.Tanh(), nn.Linear(6, outputs))
     X_val, y_val = data(40, outputs, seed=9) if X_val is None else (X_val, y_val)
     # epoch 40 of 50 is past every warm start
-    return SelectionContext(
-        X, y, model=model, X_val=X_val, y_val=y_val, epoch=40, n_epochs=50, seed=seed, **more
-    )
+    return SelectionContext(X, y, model=model, X_val=X_val, y_val=y_val, epoch=40, n_epochs=50, seed=seed, **more)
 
 
 def rng(seed=1):
@@ -126,9 +124,7 @@ def test_documented_sums_of_weights(budget):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name", ["RBF", "LAPLACIAN", "RBF per class", "RBF systematic, PCA", "ADAPTIVE-RANDOM"]
-)
+@pytest.mark.parametrize("name", ["RBF", "LAPLACIAN", "RBF per class", "RBF systematic, PCA", "ADAPTIVE-RANDOM"])
 def test_sums_are_unbiased(name):
     X, y = data()
     context, values = context_of(X, y), np.abs(X[:, 1])
@@ -202,9 +198,7 @@ def planted(order):
         for parameter in model.parameters():
             parameter.zero_()
     places = np.flatnonzero(np.isin(order, [0, 1, 2]))
-    context = SelectionContext(
-        X[order], y[order], model=model, X_val=X[:3], y_val=y[:3], epoch=40, n_epochs=50
-    )
+    context = SelectionContext(X[order], y[order], model=model, X_val=X[:3], y_val=y[:3], epoch=40, n_epochs=50)
     return context, places
 
 

@@ -44,9 +44,7 @@ def test_neighbours_in_a_block_do_not_change_a_result():
 def test_atoms_at_the_centre_leave_a_linear_function():
     """L is constant, so the maximum of 2 p.x - L is 2 R |p| - L, for points of any length."""
     p = np.array([[3.0, 4.0], [1e-6, 0.0], [0.0, 0.0], [-1e5, 0.0]])
-    found = ascend(
-        p, Atoms(Block(np.zeros((1, 2))), np.array([-0.5])), 2.0, np.full(4, np.inf), 0.0, 1e-9, 100
-    )
+    found = ascend(p, Atoms(Block(np.zeros((1, 2))), np.array([-0.5])), 2.0, np.full(4, np.inf), 0.0, 1e-9, 100)
     truth = 2 * 2.0 * np.linalg.norm(p, axis=1) + 0.5
     np.testing.assert_allclose(found.upper, truth, rtol=1e-12, atol=1e-9)
     np.testing.assert_allclose(found.lower, truth, rtol=1e-12, atol=1e-9)

@@ -249,9 +249,7 @@ def test_random_queries_are_half_uniform_and_half_rows_by_weight():
     assert abs(found.mean_error - expected) < tolerance
     by_row = 0.5 * 0.01 + 0.5 * 0.1955  # power: rows chosen uniformly
     radii = np.linspace(10.0, 20.0, 1001)
-    by_radius = (
-        0.5 * 0.8 + 0.5 * np.mean(np.arccos(10.0 / radii)) / np.pi / 2.0
-    )  # power: radii chosen uniformly
+    by_radius = 0.5 * 0.8 + 0.5 * np.mean(np.arccos(10.0 / radii)) / np.pi / 2.0  # power: radii chosen uniformly
     assert abs(by_row - expected) > 2 * tolerance
     assert abs(by_radius - expected) > 1.5 * tolerance
     assert found.quantiles[0.5] <= found.quantiles[0.9] <= found.quantiles[0.99] <= found.worst_error
@@ -273,9 +271,7 @@ def test_a_budget_bounds_the_work(loss):
 
 def test_chosen_queries_hold_the_rows_where_the_ratio_may_be_extreme():
     rng = np.random.default_rng(7)
-    X = np.concatenate(
-        (rng.standard_normal((2000, 3)) * 0.1 + 3.0, rng.standard_normal((2000, 3)) * 0.1 - 3.0)
-    )
+    X = np.concatenate((rng.standard_normal((2000, 3)) * 0.1 + 3.0, rng.standard_normal((2000, 3)) * 0.1 - 3.0))
     X[5] = (0.0, 2.0, 0.0)  # inside, far from all others and from the subset
     X[6] = (9.0, 9.0, 9.0)  # the largest norm, and in the subset
     points = Points(X, np.zeros(3), 1.0, float(np.linalg.norm(X[6])))
@@ -332,9 +328,7 @@ def test_a_laplacian_query_is_not_worse_at_the_rows_next_to_it(seed):
     Z = points.take(np.arange(3000))
     squares = np.sum((Z - points.to_scaled(found.worst_query)) ** 2, axis=1)
     beside = Z[[squares.argmin(), rows[squares[rows].argmin()]]]
-    assert found.worst_error >= direct_errors(points, weights, rows, v, "laplacian", beside).max() * (
-        1 - 1e-6
-    )
+    assert found.worst_error >= direct_errors(points, weights, rows, v, "laplacian", beside).max() * (1 - 1e-6)
 
 
 @pytest.mark.parametrize("loss", LOSSES)
@@ -408,11 +402,7 @@ def test_what_is_left_is_counted_in_evaluations_and_pays_for_at_least_four_queri
 def test_the_fewest_chosen_queries_hold_one_row_of_each_kind():
     X = np.arange(40.0)[:, None] - 20.0
     ratio = LogRatio(
-        Points(X, np.zeros(1), 1.0, 20.0),
-        np.ones(40),
-        np.array([20, 25]),
-        np.array([20.0, 22.0]),
-        GaussianKernel(),
+        Points(X, np.zeros(1), 1.0, 20.0), np.ones(40), np.array([20, 25]), np.array([20.0, 22.0]), GaussianKernel()
     )
     queries = _Search(ratio, 30.0, np.random.default_rng(0), None).chosen_queries(2)
     assert {0.0, 5.0, -20.0} <= set(queries.ravel().tolist())  # the centre, the largest v/w, the farthest
@@ -422,9 +412,7 @@ def test_the_fewest_chosen_queries_hold_one_row_of_each_kind():
 def test_cover_is_the_distance_from_the_subset_even_from_a_single_row():
     X = np.random.default_rng(3).standard_normal((30, 4))
     for rows in (np.array([7]), np.array([2, 7, 19])):
-        ratio = LogRatio(
-            Points(X, np.zeros(4), 1.0, 9.0), np.ones(30), rows, np.ones(len(rows)), GaussianKernel()
-        )
+        ratio = LogRatio(Points(X, np.zeros(4), 1.0, 9.0), np.ones(30), rows, np.ones(len(rows)), GaussianKernel())
         norms, cover = _Search(ratio, 1.0, np.random.default_rng(0), None)._norms_and_cover()
         np.testing.assert_allclose(norms, np.linalg.norm(X, axis=1), rtol=1e-12)
         nearest = ((X[:, None] - X[rows]) ** 2).sum(axis=2).min(axis=1)
@@ -475,9 +463,7 @@ def test_steps_up_a_slope_grow_fourfold_to_the_length_of_the_domain_and_end_at_t
         lambda x: (x @ slope[0], np.repeat(slope, len(x), axis=0)), np.zeros((1, 2)), [sign], radius=3.0
     )
     lengths = [0.0, 0.1, 0.5, 1.5, 2.5, 3.0]
-    np.testing.assert_allclose(
-        np.concatenate(asked), sign * np.outer(lengths, slope[0] * 7.0 / 5.0), atol=1e-12
-    )
+    np.testing.assert_allclose(np.concatenate(asked), sign * np.outer(lengths, slope[0] * 7.0 / 5.0), atol=1e-12)
     np.testing.assert_allclose(ends[0], sign * 3.0 * slope[0] * 7.0 / 5.0)
     assert values[0] == pytest.approx(sign * 3.0 * 5.0 / 7.0)
 
@@ -540,9 +526,7 @@ def test_every_query_is_counted(loss, monkeypatch):
     asked = []
     for name in ("__call__", "with_gradient"):
         plain = getattr(LogRatio, name)
-        monkeypatch.setattr(
-            LogRatio, name, lambda self, x, plain=plain: asked.append(len(x)) or plain(self, x)
-        )
+        monkeypatch.setattr(LogRatio, name, lambda self, x, plain=plain: asked.append(len(x)) or plain(self, x))
     points = scaled(np.random.default_rng(0).standard_normal((50, 2)), 0.5)
     found = search(points, np.ones(50), np.arange(8), np.full(8, 6.0), loss, n_random=30, n_starts=5)
     assert found.n_queries == sum(asked)

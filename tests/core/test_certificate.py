@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import assume, given
-from hypothesis import strategies as st
+from hypothesis import assume, given, strategies as st
 from scipy.spatial.distance import cdist
 
 from coresift.core.certificate import Certificate, certify_exact, certify_sampled, log_floor
@@ -61,9 +60,7 @@ def test_no_query_of_a_dense_grid_is_above_the_bound_or_below_the_floor(problem,
 def test_the_discrepancy_is_that_of_the_dense_matrix(problem, loss):
     Z, w, subset, v = problem
     found = certify_exact(make_points(Z), w, subset, v, 1.0, loss)
-    K_SS, K_SP, K_PP = (
-        np.exp(-cdist(a, b, POWER[loss])) for a, b in ((Z[subset], Z[subset]), (Z[subset], Z), (Z, Z))
-    )
+    K_SS, K_SP, K_PP = (np.exp(-cdist(a, b, POWER[loss])) for a, b in ((Z[subset], Z[subset]), (Z[subset], Z), (Z, Z)))
     square = v @ K_SS @ v - 2 * v @ K_SP @ w + w @ K_PP @ w
     # what is added for rounding: 1e-14 (4e-8 of the Laplacian) of (1 + |z|^2) times the squared mass
     width = 1 + make_points(Z).max_norm ** 2
@@ -88,9 +85,7 @@ def test_never_above_the_closed_formula(problem, radius):
 def test_the_closed_formula_is_reached_by_points_of_one_norm():
     # L(0) = -V then: duality can gain nothing over Jensen
     Z = np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
-    found = certify_exact(
-        make_points(Z), np.full(4, 0.25), np.array([0, 1]), np.array([0.4, 0.6]), 1.0, "gaussian"
-    )
+    found = certify_exact(make_points(Z), np.full(4, 0.25), np.array([0, 1]), np.array([0.4, 0.6]), 1.0, "gaussian")
     assert found.floor == pytest.approx(np.exp(-2.0), rel=1e-10)
     assert found.eps == pytest.approx(np.exp(2.0) * found.discrepancy, rel=1e-10)
 
@@ -279,10 +274,7 @@ def test_a_floor_that_underflows_says_nothing():
 
 def test_a_certificate_says_what_it_is():
     exact = Certificate(0.1234, 0.05, 0.4, "gaussian", 1.0, True, 1.0)
-    assert (
-        str(exact)
-        == "relative error at most 0.123 for all queries within radius 1 (gaussian, no probability)"
-    )
+    assert str(exact) == "relative error at most 0.123 for all queries within radius 1 (gaussian, no probability)"
     sampled = Certificate(0.2, 0.05, 0.4, "laplacian", np.inf, False, 0.95, 100)
     assert "of space" in str(sampled)
     assert "with probability 0.95" in str(sampled)

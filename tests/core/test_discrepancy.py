@@ -5,18 +5,11 @@ import tracemalloc
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from scipy.spatial.distance import cdist
 
 from coresift.core import discrepancy
-from coresift.core.discrepancy import (
-    kernel_matrix,
-    potential,
-    quadratic_form,
-    rounding_of_form,
-    tile_slices,
-)
+from coresift.core.discrepancy import kernel_matrix, potential, quadratic_form, rounding_of_form, tile_slices
 from coresift.core.points import Points
 
 LOSSES = ("gaussian", "laplacian")

@@ -6,8 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 from coresift import InvalidInputError
 from coresift.core.draw import (
@@ -56,9 +55,7 @@ def exact_inclusion(scores: np.ndarray, size: int) -> np.ndarray:
         total = sum(s for s, c in zip(values, certain, strict=True) if not c)
         more = [c or (total > 0 and left * s >= total) for s, c in zip(values, certain, strict=True)]
         if more == certain:
-            return np.array(
-                [1.0 if c else float(left * s / total) for s, c in zip(values, certain, strict=True)]
-            )
+            return np.array([1.0 if c else float(left * s / total) for s, c in zip(values, certain, strict=True)])
         certain = more
 
 
@@ -75,10 +72,7 @@ def check_rows(drawn: Draw, table: DrawTable) -> None:
 
 
 # Scores of 30 orders of magnitude; many equal ones; rows that cannot be drawn.
-score = st.one_of(
-    st.sampled_from([0.0, 1.0, 1.0, 2.0, 1e-30]),
-    st.floats(-15, 15).map(lambda e: 10.0**e),
-)
+score = st.one_of(st.sampled_from([0.0, 1.0, 1.0, 2.0, 1e-30]), st.floats(-15, 15).map(lambda e: 10.0**e))
 score_lists = st.lists(score, min_size=1, max_size=60).filter(any)
 
 
@@ -225,9 +219,7 @@ def test_a_seed_repeats_a_draw_and_another_gives_another(method):
     np.testing.assert_array_equal(one.weights, again.weights)
     assert not np.array_equal(one.indices, other.indices)
     fresh = drawable.draw(50, method, np.random.default_rng(7))
-    assert np.array_equal(fresh.indices, one.indices) == (
-        method != "keys"
-    )  # keys takes its seed from the generator
+    assert np.array_equal(fresh.indices, one.indices) == (method != "keys")  # keys takes its seed from the generator
 
 
 def test_the_order_is_that_of_the_table_and_not_of_the_rows():
@@ -270,9 +262,7 @@ def test_a_point_belongs_to_the_interval_that_holds_it(scores, seed):
     rows = np.flatnonzero(scores > 0).astype(np.int32)
     line = _Line(rows, scores)
     ends = np.cumsum(scores[rows])
-    at = np.concatenate(
-        (ends[:-1], np.nextafter(ends, 0), [0.0], np.random.default_rng(seed).random(99) * ends[-1])
-    )
+    at = np.concatenate((ends[:-1], np.nextafter(ends, 0), [0.0], np.random.default_rng(seed).random(99) * ends[-1]))
     at = at[at < ends[-1]]
     found = line.locate(at)
     assert (at < ends[found]).all()
@@ -285,9 +275,7 @@ def test_a_point_belongs_to_the_interval_that_holds_it(scores, seed):
 # Keys.
 
 
-@given(
-    st.integers(0, 2**128 - 1), st.integers(0, 10**12), st.lists(st.integers(0, 40), min_size=1, max_size=5)
-)
+@given(st.integers(0, 2**128 - 1), st.integers(0, 10**12), st.lists(st.integers(0, 40), min_size=1, max_size=5))
 def test_exponentials_depend_on_seed_and_row_alone(seed, start, lengths):
     whole = exponential_keys(seed, start, start + sum(lengths))
     edges = start + np.concatenate(([0], np.cumsum(lengths)))
@@ -365,9 +353,7 @@ def test_keys_oracle_sort_everything():
     drawn = DrawTable(scores, weights, rng).keys(30, 9)
     won = np.sort(order[:30])
     np.testing.assert_array_equal(drawn.indices, won)
-    np.testing.assert_allclose(
-        drawn.weights, weights[won] / (1 - np.exp(-scores[won] * keys[order[30]])), rtol=1e-12
-    )
+    np.testing.assert_allclose(drawn.weights, weights[won] / (1 - np.exp(-scores[won] * keys[order[30]])), rtol=1e-12)
 
 
 def test_equal_keys_go_to_the_lower_row():
@@ -469,9 +455,7 @@ def test_rows_without_weight_change_nothing_but_the_row_numbers(method, size):
         assert set(other.indices) <= set(where)
 
 
-@pytest.mark.parametrize(
-    "largest, is_kept", [(1e-150, True), (1e150, True), (0.9e-150, False), (1.1e150, False)]
-)
+@pytest.mark.parametrize("largest, is_kept", [(1e-150, True), (1e150, True), (0.9e-150, False), (1.1e150, False)])
 def test_scores_of_ordinary_size_are_referred_to_and_others_are_scaled(largest, is_kept):
     scores = largest * np.array([1.0, 0.5, 1e-100, 0.0])
     table = DrawTable(scores, np.array([1.0, 1.0, 1.0, 0.0]), np.random.default_rng(0))

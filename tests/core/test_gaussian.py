@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from coresift.core.ascent import Atoms, ascend
 from coresift.core.bound import rounding_slack
@@ -115,9 +114,7 @@ def test_one_dimension_by_a_dense_grid(seed, radius):
     assert np.all(found >= largest * (1 - 1e-9))
     # between grid points the concave logarithm gains at most |second derivative| h^2 / 8 <= 4 max|z|^2 h^2 / 8
     slack = 0.5 * (z**2).max() * (grid[1] - grid[0]) ** 2 + 2e-6
-    np.testing.assert_array_less(
-        np.log(np.maximum(found, 1e-300)), np.log(np.maximum(largest, 1e-300)) + slack + 1e-9
-    )
+    np.testing.assert_array_less(np.log(np.maximum(found, 1e-300)), np.log(np.maximum(largest, 1e-300)) + slack + 1e-9)
 
 
 def test_every_point_of_the_circle_is_needed():
@@ -142,9 +139,7 @@ def test_cells_are_mass_mean_and_variance_of_the_nearest(n, d):
         mean = share @ own / share.sum()
         assert found.mass[j] == pytest.approx(share.sum())
         np.testing.assert_allclose(found.means[j], mean, atol=1e-12)
-        assert found.variances[j] == pytest.approx(
-            share @ ((own - mean) ** 2).sum(axis=1) / share.sum(), abs=1e-12
-        )
+        assert found.variances[j] == pytest.approx(share @ ((own - mean) ** 2).sum(axis=1) / share.sum(), abs=1e-12)
 
 
 def test_cells_without_mass_are_dropped():
@@ -164,9 +159,7 @@ def test_any_partition_is_a_certificate_between_exact_and_closed_form(n, d, k, r
     label = rng.integers(0, k, n)
     mass = np.bincount(label, problem.shares, k)
     Z = problem.points.take(np.arange(n))
-    means = (
-        np.stack([np.bincount(label, problem.shares * column, k) for column in Z.T], axis=1) / mass[:, None]
-    )
+    means = np.stack([np.bincount(label, problem.shares * column, k) for column in Z.T], axis=1) / mass[:, None]
     variances = np.bincount(label, problem.shares * ((Z - means[label]) ** 2).sum(axis=1), k) / mass
     found = cells_bound(problem, Cells(mass, means, variances), start)
     assert np.all(found.values >= truth * (1 - 1e-6))
@@ -314,6 +307,4 @@ def test_cells_in_more_dimensions_than_the_data_have():
         problem, start = _problem(Z, w, 1.0)
         middle = problem.points.take(np.arange(80))[centers]
         found.append(cells_bound(problem, cells(problem.points, problem.shares, middle), start).values)
-    np.testing.assert_allclose(
-        found[1], found[0], rtol=2.2e-3
-    )  # each is within the tolerance of cells, 0.1 %
+    np.testing.assert_allclose(found[1], found[0], rtol=2.2e-3)  # each is within the tolerance of cells, 0.1 %

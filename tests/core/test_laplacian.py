@@ -3,16 +3,11 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from scipy.spatial.distance import cdist
 
 from coresift.core.gaussian import CellSums
-from coresift.core.laplacian import (
-    euclidean_distances,
-    laplacian_cells,
-    laplacian_exact,
-)
+from coresift.core.laplacian import euclidean_distances, laplacian_cells, laplacian_exact
 from coresift.core.points import Points
 
 

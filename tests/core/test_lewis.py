@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 import scipy.linalg
 import scipy.sparse as sp
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from scipy.optimize import linprog
 
 from coresift.core import lewis_passes
@@ -133,18 +132,14 @@ def test_factors_are_what_they_are_said_to_be(name):
     X, weights = make(name, np.random.default_rng(2))
     svd = l1_svd(X, weights, 1e-8)
     r = svd.rank
-    equal = np.linalg.norm(
-        X * weights[:, None], axis=0
-    )  # rank after equilibration: scales of columns do not count
+    equal = np.linalg.norm(X * weights[:, None], axis=0)  # rank after equilibration: scales of columns do not count
     assert r == np.linalg.matrix_rank(X * weights[:, None] / np.where(equal > 0, equal, 1.0))
     assert svd.U.shape == (len(X), r)
     assert svd.V.shape == (X.shape[1], r)
     assert np.array_equal(svd.D, np.diag(np.diagonal(svd.D)))
     np.testing.assert_allclose(svd.V.T @ svd.V, np.eye(r), atol=1e-12)
     np.testing.assert_allclose(svd.U @ svd.D @ svd.V.T, X, rtol=1e-8, atol=1e-9 * np.abs(X).max())
-    np.testing.assert_allclose(
-        weights * np.linalg.norm(svd.U, axis=1), svd.lewis_weights, rtol=1e-7, atol=1e-14
-    )
+    np.testing.assert_allclose(weights * np.linalg.norm(svd.U, axis=1), svd.lewis_weights, rtol=1e-7, atol=1e-14)
 
 
 @pytest.mark.parametrize("name", DATA)
@@ -190,9 +185,7 @@ def test_any_small_matrix_is_dominated_and_totals_its_rank(seed, n, d, zeros, sp
     assert rank - 1e-6 <= svd.lewis_weights.sum() <= svd.kappa * rank + 1e-6
     x = rng.standard_normal((d, 200))
     mass = np.abs(A @ x)
-    assert np.all(
-        mass <= svd.lewis_weights[:, None] * mass.sum(axis=0) * (1 + 1e-9) + 1e-12 * mass.max(initial=0.0)
-    )
+    assert np.all(mass <= svd.lewis_weights[:, None] * mass.sum(axis=0) * (1 + 1e-9) + 1e-12 * mass.max(initial=0.0))
 
 
 def test_one_column_is_the_share_of_the_absolute_sum():
@@ -247,9 +240,7 @@ def test_scale_of_the_weights_scales_d_only():
     plain, scaled = l1_svd(X, weights, 1e-8), l1_svd(X, weights * 1e30, 1e-8)
     np.testing.assert_allclose(scaled.lewis_weights, plain.lewis_weights, rtol=1e-9)
     np.testing.assert_allclose(scaled.D, plain.D * 1e30, rtol=1e-9)
-    np.testing.assert_allclose(
-        scaled.U * 1e30, plain.U * np.sign(np.sum(scaled.U * plain.U, axis=0)), rtol=1e-6
-    )
+    np.testing.assert_allclose(scaled.U * 1e30, plain.U * np.sign(np.sum(scaled.U * plain.U, axis=0)), rtol=1e-6)
 
 
 @pytest.mark.parametrize("tol", [0.5, 1e-8])
@@ -533,9 +524,7 @@ def test_the_first_bound_is_that_of_the_leverages(spread):
     assert found.n_passes == 3
     # kappa is the largest tau / l of any vector, l(p) = |pT| / |p'T| l(p'): a generalised eigenvalue
     unit = level / np.sqrt(np.einsum("ij,jk,ik->i", A, np.linalg.inv(A.T @ A), A))
-    kappa = (
-        np.sqrt(scipy.linalg.eigh(np.linalg.inv(M), np.linalg.inv(A.T @ A), eigvals_only=True)[-1]) / unit[0]
-    )
+    kappa = np.sqrt(scipy.linalg.eigh(np.linalg.inv(M), np.linalg.inv(A.T @ A), eigvals_only=True)[-1]) / unit[0]
     assert found.kappa == pytest.approx(kappa, rel=1e-9)
     assert found.kappa >= (tau / level).max()
     np.testing.assert_allclose(found.values, np.minimum(1.0, found.kappa * tau), rtol=1e-9)

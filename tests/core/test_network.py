@@ -1,15 +1,8 @@
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from coresift.core.network import (
-    Network,
-    activations,
-    loss_and_gradient,
-    network_sums,
-    ridge_outputs,
-)
+from coresift.core.network import Network, activations, loss_and_gradient, network_sums, ridge_outputs
 from coresift.core.network_audit import _Problem, worst_network
 from coresift.core.points import Block, Points
 
@@ -56,17 +49,13 @@ def test_the_expansion_is_the_loss(seed):
     points, w, y, centers, a, rows, v = draw_problem(seed)
     phi = np.exp(-((points.X[:, None] - centers) ** 2).sum(axis=2)) @ a
     sums = network_sums(points, w, y, centers)
-    magnitude = w @ np.sum(
-        (np.abs(y) + np.exp(-((points.X[:, None] - centers) ** 2).sum(axis=2)) @ np.abs(a)) ** 2, 1
-    )
+    magnitude = w @ np.sum((np.abs(y) + np.exp(-((points.X[:, None] - centers) ** 2).sum(axis=2)) @ np.abs(a)) ** 2, 1)
     assert sums.cross(a) == pytest.approx(w @ np.sum(y * phi, axis=1), abs=1e-12 * magnitude)
     assert sums.square(a) == pytest.approx(w @ np.sum(phi**2, axis=1), rel=1e-9, abs=1e-12 * magnitude)
     assert sums.loss(a) == pytest.approx(w @ np.sum((y - phi) ** 2, axis=1), abs=1e-12 * magnitude)
     assert sums.magnitude(a) == pytest.approx(magnitude, rel=1e-10)
     drawn = network_sums(points, v, y, centers, rows)
-    assert drawn.loss(a) == pytest.approx(
-        v @ np.sum((y - phi)[rows] ** 2, axis=1), abs=1e-11 * drawn.magnitude(a)
-    )
+    assert drawn.loss(a) == pytest.approx(v @ np.sum((y - phi)[rows] ** 2, axis=1), abs=1e-11 * drawn.magnitude(a))
 
 
 @given(seeds, st.booleans())
@@ -144,9 +133,7 @@ def test_gradient_against_finite_differences(seed):
     assert value == pytest.approx(w @ np.sum(residual**2, axis=1), rel=1e-12)
     flat, h = network.flat(), 1e-5
     for direction in np.eye(len(flat)):
-        up, down = (
-            loss_and_gradient(points, w, y, network.from_flat(flat + s * h * direction))[0] for s in (1, -1)
-        )
+        up, down = (loss_and_gradient(points, w, y, network.from_flat(flat + s * h * direction))[0] for s in (1, -1))
         slope = gradient.flat() @ direction
         # central differences: h^2 times a third derivative, and rounding over h
         assert (up - down) / (2 * h) == pytest.approx(slope, rel=1e-5, abs=1e-6 * (1 + value))
@@ -196,9 +183,7 @@ def test_gradient_of_the_search(seed):
     for i in range(len(vector)):
         step = np.zeros_like(vector)
         step[i] = h[i]
-        slope = (problem.negative(vector + step, -1.0)[0] - problem.negative(vector - step, -1.0)[0]) / (
-            2 * h[i]
-        )
+        slope = (problem.negative(vector + step, -1.0)[0] - problem.negative(vector - step, -1.0)[0]) / (2 * h[i])
         assert slope == pytest.approx(gradient[i], rel=1e-3, abs=1e-6)
 
 

@@ -72,13 +72,7 @@ def test_three_networks_stand_at_the_worst_single_query_of_the_narrow_kernel(rad
     given = started(problem, rows, n_neurons=200, n_random=0)
     narrow = Points(points.X, points.center, 2**-0.5, 2**0.5 * points.max_norm)
     worst = worst_query(
-        narrow,
-        problem.weights,
-        rows,
-        problem.subset_weights,
-        2**0.5 * radius,
-        "gaussian",
-        np.random.default_rng(0),
+        narrow, problem.weights, rows, problem.subset_weights, 2**0.5 * radius, "gaussian", np.random.default_rng(0)
     )
     assert len(given) == 3
     y, w = problem.targets, problem.weights
@@ -103,9 +97,7 @@ def test_centres_survive_the_way_into_the_vector_and_back_but_for_those_on_the_b
     problem, _ = setting(radius=radius)
     rng = np.random.default_rng(1)
     inside = rng.normal(size=(5, 3))
-    inside *= (
-        radius * np.array([0.0, 1e-9, 0.5, 0.9, 0.998])[:, None] / np.linalg.norm(inside, axis=1)[:, None]
-    )
+    inside *= radius * np.array([0.0, 1e-9, 0.5, 0.9, 0.998])[:, None] / np.linalg.norm(inside, axis=1)[:, None]
     beyond = 3.0 * radius * np.eye(3)
     alphas = rng.normal(size=(8, 2))
     network = problem.network(problem.joined(np.concatenate((inside, beyond)), alphas))
@@ -140,9 +132,7 @@ def test_what_is_reported_is_true_of_the_network_that_is_reported(seed):
     assert np.linalg.norm((found.centers - shift) / 3.0, axis=1).max() <= 2.5
     # the mean is that of eight random networks for each start, and no network is worse than the one returned
     given = started(problem, rows, 2, 16, seed)
-    errors = np.array(
-        [abs(s - p) / m for p, s, m in (losses_by_definition(problem, rows, *one) for one in given[:16])]
-    )
+    errors = np.array([abs(s - p) / m for p, s, m in (losses_by_definition(problem, rows, *one) for one in given[:16])])
     assert found.mean_error == pytest.approx(errors.mean(), rel=0.02)  # some were drawn in from the border
     assert found.worst_error >= errors.max() * 0.98
     assert found.n_networks >= 16 + 3 + 2 * 2

@@ -6,8 +6,7 @@ import pickle
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from scipy.special import logsumexp
 from sklearn.datasets import load_digits
 
@@ -200,9 +199,7 @@ def test_certificate_of_algorithm1_begins_where_its_constant_suffices():
     for radius in (0.3, 1.0, 2.5):
         constant = 12 * radius**2 + np.log(1 + 8 * radius**2)
         reach = np.linspace(0, 100, 1_000_001)
-        limit = (
-            np.sqrt(reach[reach + np.log1p(reach) <= constant].max()) - radius
-        )  # rho where both sides meet
+        limit = np.sqrt(reach[reach + np.log1p(reach) <= constant].max()) - radius  # rho where both sides meet
         if limit <= 0:
             continue
         inside = paper_scores(as_points(np.array([[limit - 1e-3], [0.0]])), weights, "paper", radius)
@@ -226,10 +223,7 @@ def test_auto_is_the_printed_lemma_from_radius_one():
     Z, weights = make("gaussian", np.random.default_rng(5))
     points = as_points(Z)
     for radius, variant in ((1.0, "printed"), (0.9, "tight")):
-        auto, named = (
-            paper_scores(points, weights, "lemma", radius),
-            paper_scores(points, weights, variant, radius),
-        )
+        auto, named = (paper_scores(points, weights, "lemma", radius), paper_scores(points, weights, variant, radius))
         np.testing.assert_array_equal(auto.log_values, named.log_values)
         assert auto.note == named.note
     tight, printed = (paper_scores(points, weights, v, 1.0) for v in ("tight", "printed"))

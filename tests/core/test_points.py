@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from coresift.core.points import Points, row_slices
 
@@ -55,9 +54,7 @@ def test_a_pass_goes_in_blocks_of_the_stated_size():
     """Row by row it would take a hundred times as long, and as one block the memory of the data."""
     X = np.zeros((40_000, 200), dtype=np.float32)  # 64 MB in float64
     points = Points(X, np.zeros(200), 1.0, 1.0)
-    assert [block.rows.nbytes for _, block in points.blocks()] == pytest.approx(
-        [32 << 20, 29 << 20], rel=0.05
-    )
+    assert [block.rows.nbytes for _, block in points.blocks()] == pytest.approx([32 << 20, 29 << 20], rel=0.05)
     with_columns = [rows.stop - rows.start for rows, _ in points.blocks(extra_columns=200)]
     assert with_columns[:3] == [10485] * 3
     assert [s.stop - s.start for s in row_slices(1000, 1 << 12)] == [256, 256, 256, 232]
@@ -65,8 +62,6 @@ def test_a_pass_goes_in_blocks_of_the_stated_size():
 
 def test_squares_that_cancel_are_those_of_the_shift():
     X = np.eye(3)
-    dense, sparse = (
-        Points(c(X), np.full(3, 2.0), 0.5, 1.0).gather(slice(0, 3)) for c in (np.array, sp.csr_array)
-    )
+    dense, sparse = (Points(c(X), np.full(3, 2.0), 0.5, 1.0).gather(slice(0, 3)) for c in (np.array, sp.csr_array))
     assert dense.sq_shift == 0.0
     assert sparse.sq_shift == 48.0

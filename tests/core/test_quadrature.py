@@ -2,8 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from scipy.optimize import nnls
 from scipy.spatial.distance import cdist
 
@@ -229,9 +228,7 @@ def test_herding_follows_its_rule(seed):
 
 
 @pytest.mark.parametrize("choose", [greedy_rows, herded_rows])
-@pytest.mark.parametrize(
-    "Z", [np.zeros((12, 2)), np.repeat(np.eye(3), 4, axis=0), np.linspace(0, 1e-3, 12)[:, None]]
-)
+@pytest.mark.parametrize("Z", [np.zeros((12, 2)), np.repeat(np.eye(3), 4, axis=0), np.linspace(0, 1e-3, 12)[:, None]])
 def test_choices_are_distinct_whatever_the_pool(choose, Z):
     pool = np.arange(1, 12)
     for size in (1, 5, 11):
@@ -265,9 +262,7 @@ def test_known_potentials_are_used():
     start = np.full(15, 1 / 15)
     found = fitted_weights(points, rows, w, start, "gaussian", 2 * b).weights
     assert found == pytest.approx(pivoted_weights(K, 2 * b), rel=1e-6, abs=1e-9)
-    assert (
-        chosen_rows(points, rows, 3, w, "gaussian", K[7]) != chosen_rows(points, rows, 3, w, "gaussian")
-    ).any()
+    assert (chosen_rows(points, rows, 3, w, "gaussian", K[7]) != chosen_rows(points, rows, 3, w, "gaussian")).any()
 
 
 @pytest.mark.parametrize("loss", LOSSES)
@@ -285,9 +280,7 @@ def test_interpolation_removes_most_of_the_noise_of_a_sample(seed, loss):
     exact = K @ w
     rows = np.sort(rng.choice(n, m, replace=False))
     K_S = K[np.ix_(rows, rows)] + 1e-8 * np.eye(m)
-    outside = 1.0 - np.einsum(
-        "ij,ij->j", K[rows], np.linalg.solve(K_S, K[rows])
-    )  # squared distances from the span
+    outside = 1.0 - np.einsum("ij,ij->j", K[rows], np.linalg.solve(K_S, K[rows]))  # squared distances from the span
     squares, plain = [], []
     for repeat in range(20):
         found = interpolated_potentials(
@@ -299,9 +292,7 @@ def test_interpolation_removes_most_of_the_noise_of_a_sample(seed, loss):
         plain.append(np.mean((K[:, drawn].mean(axis=1) - exact) ** 2))
     # pointwise: the error at x is at most dist(k_x, span) times the norm of what is left
     bound = float(w @ outside) / n_sampled * float(outside.mean())
-    assert (
-        np.mean(squares) <= 3 * bound + 1e-12
-    )  # a mean of 20 squares is within a factor of 3 of its expectation
+    assert np.mean(squares) <= 3 * bound + 1e-12  # a mean of 20 squares is within a factor of 3 of its expectation
     assert np.mean(squares) < 0.1 * np.mean(plain)
 
 
@@ -317,9 +308,7 @@ def test_interpolated_potentials_are_exact_where_they_are_known_and_follow_the_f
     # the error is that of 1e-8 on the diagonal of a matrix whose least eigenvalue is not small
     assert np.linalg.eigvalsh(K)[0] > 1e-2
     np.testing.assert_allclose(found[rows], exact, atol=1e-7)
-    drawn = np.searchsorted(
-        np.cumsum(w), np.random.default_rng(0).random(50) * np.cumsum(w)[-1], side="right"
-    )
+    drawn = np.searchsorted(np.cumsum(w), np.random.default_rng(0).random(50) * np.cumsum(w)[-1], side="right")
     mean = kernel(Z, Z[drawn], loss).mean(axis=1)
     spread = np.linalg.solve(K, exact - mean[rows])
     np.testing.assert_allclose(found, mean + kernel(Z, Z[rows], loss) @ spread, atol=1e-6)

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from scipy.special import logsumexp
 
 from coresift.core import ratio as ratio_module
@@ -71,8 +70,7 @@ def test_gradient_is_that_of_central_differences(kernel, seed, d):
     for axis in range(d):
         shift = step * np.eye(d)[axis]
         difference = (
-            direct(kernel, X, weights, rows, v, queries + shift)
-            - direct(kernel, X, weights, rows, v, queries - shift)
+            direct(kernel, X, weights, rows, v, queries + shift) - direct(kernel, X, weights, rows, v, queries - shift)
         ) / (2 * step)
         # Central differences err by step^2 / 6 times a third derivative: below 1e-10 (12 + 2/0.01^2), plus rounding.
         np.testing.assert_allclose(gradient[:, axis], difference, atol=1e-5)

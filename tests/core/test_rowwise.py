@@ -6,15 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from coresift.core.rowwise import (
-    BLOCK_BYTES,
-    add_gram,
-    graded_svd,
-    row_blocks,
-    row_norms,
-    stacked_qr,
-    whitening_error,
-)
+from coresift.core.rowwise import BLOCK_BYTES, add_gram, graded_svd, row_blocks, row_norms, stacked_qr, whitening_error
 
 
 @pytest.mark.parametrize("d", [3, 3000])
@@ -83,9 +75,7 @@ def test_the_rounding_of_a_whitener_is_that_of_its_condition_whatever_the_scales
 def exact_products(V):
     """``V^T V`` in rational numbers: floats of very different size leave nothing to rounding."""
     columns = [[Fraction(float(v)) for v in column] for column in V.T]
-    return np.array(
-        [[float(sum(a * b for a, b in zip(x, y, strict=True))) for y in columns] for x in columns]
-    )
+    return np.array([[float(sum(a * b for a, b in zip(x, y, strict=True))) for y in columns] for x in columns])
 
 
 @pytest.mark.parametrize("shape", ["triangular", "full", "ordinary"])
@@ -103,16 +93,10 @@ def test_singular_vectors_of_graded_columns_keep_every_entry(shape, order, unit)
     assert np.all(s > 0)
     np.testing.assert_allclose(exact_products(V), np.eye(4), atol=1e-12)
     # |F e_j| = |diag(s) V^T e_j|, and the same of the inverse, to the relative accuracy of each column
-    np.testing.assert_allclose(
-        np.linalg.norm(V * (s / unit), axis=1), np.linalg.norm(factor / unit, axis=0), rtol=1e-9
-    )
-    np.testing.assert_allclose(
-        np.linalg.norm(to_u * unit, axis=1), np.linalg.norm(whitener * unit, axis=1), rtol=1e-9
-    )
+    np.testing.assert_allclose(np.linalg.norm(V * (s / unit), axis=1), np.linalg.norm(factor / unit, axis=0), rtol=1e-9)
+    np.testing.assert_allclose(np.linalg.norm(to_u * unit, axis=1), np.linalg.norm(whitener * unit, axis=1), rtol=1e-9)
     x = rng.normal(size=(7, 4)) / scales
-    np.testing.assert_allclose(
-        np.linalg.norm((x @ V) * s, axis=1), np.linalg.norm(x @ factor.T, axis=1), rtol=1e-8
-    )
+    np.testing.assert_allclose(np.linalg.norm((x @ V) * s, axis=1), np.linalg.norm(x @ factor.T, axis=1), rtol=1e-8)
 
 
 def test_singular_vectors_of_fewer_rows_than_columns_and_of_none():

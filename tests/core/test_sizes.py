@@ -4,8 +4,7 @@ from decimal import Decimal, getcontext
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from scipy.stats import binom
 
 from coresift.core.sizes import (
@@ -95,15 +94,10 @@ def test_more_is_asked_more_is_needed(t, eps, delta, d):
 def grid_of_covering(t, d, radius, rho, eps, delta):
     e = eps * np.linspace(1e-3, 1 - 1e-3, 4000)
     room = np.minimum(np.log((1 + eps) / (1 + e)), np.log((1 - e) / (1 - eps)))
-    return min(
-        finite(t, d * np.log(1 + 2 * radius / (r / (4 * rho))), x, delta)
-        for x, r in zip(e, room, strict=True)
-    )
+    return min(finite(t, d * np.log(1 + 2 * radius / (r / (4 * rho))), x, delta) for x, r in zip(e, room, strict=True))
 
 
-@pytest.mark.parametrize(
-    ("t", "d", "radius", "rho"), [(1.72, 2, 1.0, 1.0), (4.2, 64, 1.0, 1.0), (30.0, 5, 2.0, 7.0)]
-)
+@pytest.mark.parametrize(("t", "d", "radius", "rho"), [(1.72, 2, 1.0, 1.0), (4.2, 64, 1.0, 1.0), (30.0, 5, 2.0, 7.0)])
 def test_covering_is_the_best_split(t, d, radius, rho):
     by_grid = grid_of_covering(t, d, radius, rho, 0.1, 0.05)
     found = covering(t, d, radius, rho, 0.1, 0.05)
@@ -190,9 +184,7 @@ def test_rounding_up_and_the_range_of_integers():
 
 
 def test_a_size_speaks():
-    size = SampleSize(
-        500, "covering", "all queries of the ball", 0.1, 0.05, 400, {"covering": 500, "plain": 450}
-    )
+    size = SampleSize(500, "covering", "all queries of the ball", 0.1, 0.05, 400, {"covering": 500, "plain": 450})
     assert int(size) == 500
     assert list(range(3))[: SampleSize(2, "covering", "x", 0.1, 0.05, 9)] == [0, 1]
     assert not size.is_smaller_than_data

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from scipy.spatial.distance import pdist
 from scipy.stats import ortho_group
 
@@ -82,9 +81,7 @@ def test_awkward_data(name, cls, bound):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("cls", "bound"), CASES)
-@pytest.mark.parametrize(
-    "name", ["one point", "all equal", "all zero", "duplicates", "1e150", "1e-150", "one column"]
-)
+@pytest.mark.parametrize("name", ["one point", "all equal", "all zero", "duplicates", "1e150", "1e-150", "one column"])
 def test_awkward_sparse_data(name, cls, bound):
     dense = _check(cls, DATA[name], bound=bound)
     sparse = _check(cls, sp.csr_array(DATA[name]), bound=bound)
@@ -120,9 +117,7 @@ def test_a_weight_of_zero_is_a_missing_row(cls, bound):
     kept = np.flatnonzero(w)
     for bandwidth in (None, 0.7, 1e-4):
         whole = cls(bound=bound, bandwidth=bandwidth, n_cells=50, random_state=0).fit(_X, sample_weight=w)
-        part = cls(bound=bound, bandwidth=bandwidth, n_cells=50, random_state=0).fit(
-            _X[kept], sample_weight=w[kept]
-        )
+        part = cls(bound=bound, bandwidth=bandwidth, n_cells=50, random_state=0).fit(_X[kept], sample_weight=w[kept])
         np.testing.assert_allclose(whole.sensitivities_[kept], part.sensitivities_, rtol=1e-5)
         assert not whole.sensitivities_[::4].any()
         assert whole.scale_ == pytest.approx(part.scale_)
@@ -180,9 +175,7 @@ def test_an_offset_changes_nothing(cls, bound):
     plain = cls(bound=bound, random_state=0).fit(_X)
     for offset in (1e3, 1e6):
         moved = cls(bound=bound, random_state=0).fit(_X + offset)
-        np.testing.assert_allclose(
-            moved.sensitivities_, plain.sensitivities_, rtol=1e-14 * offset * 100 + 1e-5
-        )
+        np.testing.assert_allclose(moved.sensitivities_, plain.sensitivities_, rtol=1e-14 * offset * 100 + 1e-5)
 
 
 def test_the_rounding_of_the_centre_is_covered():
@@ -224,20 +217,14 @@ def test_scaling_shifting_rotating_and_permuting(cls, bound, X, factor, shift, s
     values = cls(bound=bound).fit(X, sample_weight=w).sensitivities_
     tolerance = {"rtol": 5e-6, "atol": 1e-12}  # of exact: 1e-6 on either side
     moved = X * 10.0**factor + shift * 10.0**factor
-    np.testing.assert_allclose(
-        cls(bound=bound).fit(moved, sample_weight=w).sensitivities_, values, **tolerance
-    )
+    np.testing.assert_allclose(cls(bound=bound).fit(moved, sample_weight=w).sensitivities_, values, **tolerance)
     if X.shape[1] > 1:
         turned = X @ ortho_group.rvs(X.shape[1], random_state=seed)
-        np.testing.assert_allclose(
-            cls(bound=bound).fit(turned, sample_weight=w).sensitivities_, values, **tolerance
-        )
+        np.testing.assert_allclose(cls(bound=bound).fit(turned, sample_weight=w).sensitivities_, values, **tolerance)
     order = rng.permutation(len(X))
     permuted = cls(bound=bound).fit(X[order], sample_weight=w[order]).sensitivities_
     np.testing.assert_allclose(permuted, values[order], **tolerance)
-    np.testing.assert_allclose(
-        cls(bound=bound).fit(X, sample_weight=w * 1e-9).sensitivities_, values, **tolerance
-    )
+    np.testing.assert_allclose(cls(bound=bound).fit(X, sample_weight=w * 1e-9).sensitivities_, values, **tolerance)
     # a bandwidth is a scaling
     scaled = cls(bound=bound, bandwidth=3.0).fit(3.0 * X, sample_weight=w).sensitivities_
     np.testing.assert_allclose(
@@ -261,9 +248,7 @@ def test_the_median_bandwidth_is_the_median_positive_distance(metric, sparse):
         pytest.skip("sparse rows have one metric")
     X = np.repeat(_X + 5.0, 2, axis=0)  # half of the nearest pairs are equal
     distances = pdist(X, metric)
-    est = LaplacianCoreset(metric=metric, bandwidth="median", random_state=0).fit(
-        sp.csr_array(X) if sparse else X
-    )
+    est = LaplacianCoreset(metric=metric, bandwidth="median", random_state=0).fit(sp.csr_array(X) if sparse else X)
     assert est.scale_ == pytest.approx(np.median(distances[distances > 0]), rel=1e-12)
     if metric == "euclidean":
         assert RBFCoreset(bandwidth="median").fit(X).scale_ == pytest.approx(est.scale_)
@@ -310,14 +295,12 @@ def test_the_network_bounds_hold_near_the_mean_of_a_far_group():
     """|p - mean| from a difference of squares loses half of the digits, which the radius multiplies."""
     rng = np.random.default_rng(1)
     far, near = 1e4, 1e-4
-    X = np.vstack(
-        [near * rng.standard_normal((4, 3)) + [far, 0, 0], rng.standard_normal((4, 3)) - [far, 0, 0]]
-    )
+    X = np.vstack([near * rng.standard_normal((4, 3)) + [far, 0, 0], rng.standard_normal((4, 3)) - [far, 0, 0]])
     y = np.r_[np.ones(4), -np.ones(4)]
     for bound in ("closed-form", "exact"):
-        fitted = RBFNetworkCoreset(
-            radius=far, bandwidth=1.0, construction="paper", bound=bound, random_state=0
-        ).fit(X, y)
+        fitted = RBFNetworkCoreset(radius=far, bandwidth=1.0, construction="paper", bound=bound, random_state=0).fit(
+            X, y
+        )
         group = (X - fitted.center_).astype(np.longdouble)[:4]
         mean = group.mean(0)
         for row in range(4):

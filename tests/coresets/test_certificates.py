@@ -33,9 +33,7 @@ def _weights(name):
 def _bandwidth(name, X, w):
     if name != "half the median":
         return name
-    return (
-        RBFCoreset(bandwidth="median", bound="closed-form", random_state=0).fit(X, sample_weight=w).scale_ / 2
-    )
+    return RBFCoreset(bandwidth="median", bound="closed-form", random_state=0).fit(X, sample_weight=w).scale_ / 2
 
 
 def _into_ball(x, radius):
@@ -92,9 +90,7 @@ def test_gaussian_certificates_dominate_and_are_ordered(data, bandwidth, weights
             found[bound] = est.sensitivities_
         Z = (X - est.center_) / est.scale_
         queries = _random_queries(rng, 300, X.shape[1], radius)
-        largest = np.maximum(
-            gaussian_log_shares(Z, mass, queries).max(axis=0), searched_gaussian(Z, mass, radius)
-        )
+        largest = np.maximum(gaussian_log_shares(Z, mass, queries).max(axis=0), searched_gaussian(Z, mass, radius))
         for bound, values in found.items():
             assert np.all(largest <= _log(values) + ROUNDING), (bound, radius)
         assert np.all(found["exact"] <= found["cells"] * (1 + EXACT))
@@ -110,9 +106,7 @@ def test_gaussian_certificates_dominate_and_are_ordered(data, bandwidth, weights
 @pytest.mark.parametrize("data", ["digits", "normal 10-D", "heavy tails 5-D"])
 def test_exact_is_the_maximum_that_a_general_solver_finds(data, bandwidth):
     X, w = _data(data), _weights("uneven")
-    est = RBFCoreset(1.0, bandwidth=_bandwidth(bandwidth, X, w), bound="exact", random_state=0).fit(
-        X, sample_weight=w
-    )
+    est = RBFCoreset(1.0, bandwidth=_bandwidth(bandwidth, X, w), bound="exact", random_state=0).fit(X, sample_weight=w)
     Z = (X - est.center_) / est.scale_
     sq_norms = (Z**2).sum(axis=1)
     offsets = np.log(w) - sq_norms
@@ -179,9 +173,9 @@ def test_laplacian_exact_is_the_inverse_density_and_dominates(data, bandwidth, w
     X, w = _data(data), _weights(weights)
     mass = np.ones(N) if w is None else w
     fitted = {
-        bound: LaplacianCoreset(
-            bandwidth=_bandwidth(bandwidth, X, w), bound=bound, n_cells=16, random_state=0
-        ).fit(X, sample_weight=w)
+        bound: LaplacianCoreset(bandwidth=_bandwidth(bandwidth, X, w), bound=bound, n_cells=16, random_state=0).fit(
+            X, sample_weight=w
+        )
         for bound in ("exact", "cells", "paper")
     }
     est = fitted["exact"]

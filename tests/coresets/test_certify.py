@@ -6,30 +6,18 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from scipy.spatial.distance import cdist
 from sklearn.datasets import load_digits
 
-from coresift import (
-    Coreset,
-    CoresiftError,
-    Guarantee,
-    LaplacianCoreset,
-    QueryBall,
-    RBFCoreset,
-    audit,
-    open_rows,
-)
+from coresift import Coreset, CoresiftError, Guarantee, LaplacianCoreset, QueryBall, RBFCoreset, audit, open_rows
 
 ROUNDING = 1e-12  # of the attacks
 ESTIMATORS = {"gaussian": RBFCoreset, "laplacian": LaplacianCoreset}
 
 
 def weights_of(kind, n, rng):
-    return {"none": None, "uneven": rng.gamma(0.5, size=n) + 1e-3, "12 orders": 10 ** rng.uniform(-12, 0, n)}[
-        kind
-    ]
+    return {"none": None, "uneven": rng.gamma(0.5, size=n) + 1e-3, "12 orders": 10 ** rng.uniform(-12, 0, n)}[kind]
 
 
 def fitted(loss, X, w, bandwidth, **options):
@@ -67,9 +55,7 @@ def attacked(X, core, w, radius, seed):
     """The largest error found: by audit, and at queries of our own (random, rows, rows moved to the edge)."""
     effort = {"n_starts": 6, "n_random": 60, "max_iter": 15, "random_state": seed}
     found = 0.0
-    if core.ball.loss == "gaussian" or np.isinf(
-        radius
-    ):  # audit searches the Laplacian over all of space only
+    if core.ball.loss == "gaussian" or np.isinf(radius):  # audit searches the Laplacian over all of space only
         found = audit(X, core, radius=radius, sample_weight=w, **effort).worst_error
     rng = np.random.default_rng(seed)
     Z = (X - core.ball.center) / core.ball.scale
@@ -234,11 +220,7 @@ def test_reweighting_never_raises_the_certificate(seed, n, d, loss, bandwidth, k
     X = rng.normal(size=(n, d))
     X = {"spread": X, "equal": X[:1].repeat(n, axis=0), "duplicates": X[rng.integers(n, size=n)]}[kind]
     w = 10 ** rng.uniform(-orders, 0, n)
-    core = (
-        ESTIMATORS[loss](bandwidth=bandwidth, random_state=seed)
-        .fit(X, sample_weight=w)
-        .sample(max(1, n // 3))
-    )
+    core = ESTIMATORS[loss](bandwidth=bandwidth, random_state=seed).fit(X, sample_weight=w).sample(max(1, n // 3))
     before = core.certify(X, sample_weight=w)
     after = core.reweight(X, sample_weight=w)
     assert np.isfinite(after.weights).all()
@@ -273,9 +255,7 @@ def test_what_reweighting_returns():
     assert core.certificate is None
     assert better.certificate.eps == pytest.approx(better.certify(X, sample_weight=w).eps, rel=1e-12)
     assert better.certificate.eps < 0.8 * core.certify(X, sample_weight=w).eps
-    assert better.guarantee == Guarantee(
-        "all", better.certificate.eps, None, "exact certificate", better.ball.radius
-    )
+    assert better.guarantee == Guarantee("all", better.certificate.eps, None, "exact certificate", better.ball.radius)
     assert better.weights.sum() == pytest.approx(w.sum(), rel=0.05)
     assert better.total_weight == pytest.approx(w.sum())
     assert (better.method, better.seed, better.bound) == (core.method, core.seed, core.bound)
@@ -418,11 +398,7 @@ def test_awkward_data(X, loss):
     better = core.reweight(X)
     for radius in (1e-3, 1.0, 5.0, 100.0):  # warnings are errors in this suite
         before, after = core.certify(X, radius=radius), better.certify(X, radius=radius)
-        assert (
-            0
-            <= after.eps
-            <= before.eps * 1.0001 + (1e-6 if loss == "gaussian" else 1e-3) / max(after.floor, 1e-300)
-        )
+        assert 0 <= after.eps <= before.eps * 1.0001 + (1e-6 if loss == "gaussian" else 1e-3) / max(after.floor, 1e-300)
     sampled = core.certify(X, method="sampled", n_sampled=2, delta=0.5)
     assert sampled.eps > 0
 
@@ -432,11 +408,7 @@ def test_awkward_data(X, loss):
 def test_both_ends_of_the_bandwidth(loss, bandwidth):
     X = np.random.default_rng(0).normal(size=(40, 2))
     w = 10 ** np.random.default_rng(1).uniform(-12, 0, 40)
-    core = (
-        ESTIMATORS[loss](bandwidth=bandwidth, random_state=0)
-        .fit(X, sample_weight=w)
-        .sample(20, reweight=True)
-    )
+    core = ESTIMATORS[loss](bandwidth=bandwidth, random_state=0).fit(X, sample_weight=w).sample(20, reweight=True)
     if bandwidth < 1:
         assert core.certificate.eps == np.inf
         assert core.guarantee is None

@@ -17,8 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from coresift import (
     Certificate,
@@ -108,17 +107,9 @@ def test_an_empty_coreset_is_one():
         ({"weights": [1.0, -2.0, 1.0]}, InvalidInputError, "weights[1] = -2"),
         ({"weights": [1.0, 2.0, np.nan]}, InvalidInputError, "weights[2] = nan"),
         ({"weights": [1.0, 2.0, np.inf]}, InvalidInputError, "weights[2] = inf"),
-        (
-            {"weights": ["a", "b", "c"]},
-            InvalidTypeError,
-            "weights has entries of type <U1; they must be numbers",
-        ),
+        ({"weights": ["a", "b", "c"]}, InvalidTypeError, "weights has entries of type <U1; they must be numbers"),
         ({"weights": [1j, 1, 1]}, InvalidTypeError, "weights must be numbers: complex"),
-        (
-            {"weights": np.ones((3, 1))},
-            InvalidInputError,
-            "weights has shape (3, 1); it must be one-dimensional",
-        ),
+        ({"weights": np.ones((3, 1))}, InvalidInputError, "weights has shape (3, 1); it must be one-dimensional"),
         ({"n_samples": 0}, InvalidInputError, "n_samples = 0 must be at least 1"),
         ({"n_samples": 9.0}, InvalidTypeError, "n_samples = 9.0 must be an integer"),
         ({"n_samples": None}, InvalidTypeError, "n_samples = None"),
@@ -218,8 +209,7 @@ def test_checks_cost_little_beside_a_draw():
         ),
         (
             Guarantee.from_certificate(Certificate(0.25, 0.1, 0.4, "gaussian", 1.0, False, 0.95, 100)),
-            "Relative error at most 0.25 for all queries within radius 1, with probability 0.95 "
-            "(sampled certificate).",
+            "Relative error at most 0.25 for all queries within radius 1, with probability 0.95 (sampled certificate).",
         ),
         (Guarantee("sums"), "Weighted sums are unbiased."),
     ],
@@ -306,9 +296,7 @@ def test_take_from_anything_with_rows():
     assert example_coreset().take(Rows())[0].tolist() == [0, 40, 70]
 
 
-@pytest.mark.parametrize(
-    "short", [X[:8], [1, 2], pd.DataFrame(X[:8]), pl.DataFrame(X[:8]), sp.coo_array(X[:8])]
-)
+@pytest.mark.parametrize("short", [X[:8], [1, 2], pd.DataFrame(X[:8]), pl.DataFrame(X[:8]), sp.coo_array(X[:8])])
 def test_take_names_both_lengths(short):
     rows = 2 if isinstance(short, list) else 8
     with pytest.raises(InvalidInputError, match=f"array 1 of take.* has {rows} rows; .*n_samples = 9"):
@@ -448,9 +436,7 @@ def test_a_newer_format_is_refused_and_says_so(tmp_path):
     with pytest.raises(InvalidInputError, match=r"core.npz: format version 3.*reads version 2.*newer"):
         Coreset.load(path)
     rewritten(path, header=np.array(json.dumps(header | {"version": 1})))  # with the guarantee as a sentence
-    with pytest.raises(
-        InvalidInputError, match=r"core.npz: format version 1.*reads version 2.*save it again"
-    ):
+    with pytest.raises(InvalidInputError, match=r"core.npz: format version 1.*reads version 2.*save it again"):
         Coreset.load(path)
 
 

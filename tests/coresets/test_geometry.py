@@ -13,9 +13,7 @@ from coresift.rows.rows import Block
 
 
 def array_geometry(X, w):
-    return geometry_of(
-        array_runner(X, w), BoundSpec("gaussian", "closed-form", None), np.random.default_rng(0)
-    )
+    return geometry_of(array_runner(X, w), BoundSpec("gaussian", "closed-form", None), np.random.default_rng(0))
 
 
 def _weights(rng, n):
@@ -64,9 +62,7 @@ def test_a_huge_offset_loses_no_digits_of_the_distances(offset):
 
 
 @pytest.mark.parametrize("container", [np.asarray, sp.csr_array])
-@pytest.mark.parametrize(
-    "row", [[0.1, 0.2, 0.3], [1e8 + 0.1, 0.0, -7.3], [0.0, 0.0, 0.0], [1e-200, 3e-200, 0.0]]
-)
+@pytest.mark.parametrize("row", [[0.1, 0.2, 0.3], [1e8 + 0.1, 0.0, -7.3], [0.0, 0.0, 0.0], [1e-200, 3e-200, 0.0]])
 def test_equal_rows_have_no_spread_however_many_they_are(container, row):
     # 0.1 added 150,000 times is off by 1e-12 of itself
     X = np.tile(np.array(row), (150_000, 1))

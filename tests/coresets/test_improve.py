@@ -80,12 +80,8 @@ def test_refined_certificates_fall_faster_than_the_root():
     X = cloud(4000, 5)
     est = RBFCoreset(random_state=0).fit(X)
     sizes = (25, 50, 100, 200)
-    refined = [
-        np.mean([est.sample(m, random_state=s, refine=True).certificate.eps for s in range(3)]) for m in sizes
-    ]
-    iid = [
-        np.mean([est.sample(m, method="iid", random_state=s).certify(X).eps for s in range(8)]) for m in sizes
-    ]
+    refined = [np.mean([est.sample(m, random_state=s, refine=True).certificate.eps for s in range(3)]) for m in sizes]
+    iid = [np.mean([est.sample(m, method="iid", random_state=s).certify(X).eps for s in range(8)]) for m in sizes]
     # i.i.d.: -0.5; the mean of 8 has a standard deviation of some 6 %, which moves the slope by about 0.03
     assert slope(sizes, iid) == pytest.approx(-0.5, abs=0.12)
     assert slope(sizes, refined) < -0.8
@@ -134,13 +130,7 @@ def test_all_rows(estimator, orders):
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 @pytest.mark.parametrize(
     "X",
-    [
-        np.ones((1, 2)),
-        np.ones((20, 2)),
-        np.repeat(cloud(10), 3, axis=0),
-        1e150 * cloud(50),
-        1e-150 * cloud(50),
-    ],
+    [np.ones((1, 2)), np.ones((20, 2)), np.repeat(cloud(10), 3, axis=0), 1e150 * cloud(50), 1e-150 * cloud(50)],
     ids=["one row", "equal", "duplicates", "large", "small"],
 )
 def test_awkward_data(estimator, X):
@@ -205,9 +195,7 @@ def test_an_estimator_without_its_data_says_so(copied):
         lambda: bare.sample(10, refine=True),
         lambda: bare.sample_size(0.1),
     ):
-        with pytest.raises(
-            CoresiftError, match="need the data, which a copied or unpickled estimator does not carry"
-        ):
+        with pytest.raises(CoresiftError, match="need the data, which a copied or unpickled estimator does not carry"):
             call()
     assert bare.sample(10, random_state=1).reweight(X).certificate is not None
     assert bare.fit(X).sample(10, refine=True).certificate is not None
@@ -234,9 +222,7 @@ def test_sizes_grow_with_what_is_asked(estimator):
     sizes = [est.sample_size(0.1, n_queries=k).size for k in (1, 10, 1000)]
     assert sizes == sorted(sizes)
     assert sizes[-1] < est.sample_size(0.1).size
-    assert (
-        est.sample_size(0.1, n_queries=10**30).size <= est.sample_size(0.1).size
-    )  # all queries are stronger
+    assert est.sample_size(0.1, n_queries=10**30).size <= est.sample_size(0.1).size  # all queries are stronger
     assert est.sample_size(0.1, n_queries=10**300).argument == "covering"
 
 
@@ -316,9 +302,7 @@ def test_bad_arguments_of_sample_size_are_refused(arguments, message):
 def test_no_size_follows_from_a_bound_that_is_not_proved():
     est = RBFCoreset(radius=0.1, bandwidth=0.2, bound="paper", random_state=0).fit(cloud(50))
     assert not est.is_certified_
-    with pytest.raises(
-        CoresiftError, match="bound = 'paper' is not a certificate here, so no sample size follows"
-    ):
+    with pytest.raises(CoresiftError, match="bound = 'paper' is not a certificate here, so no sample size follows"):
         est.sample_size(0.1)
 
 
@@ -382,9 +366,7 @@ def test_a_choice_by_estimated_potentials_is_nearly_as_good(estimator, monkeypat
     assert again.certificate.eps == pytest.approx(estimated.certificate.eps, rel=1e-3)
     repeated = est.sample(40, random_state=5, refine=8)
     assert repeated == estimated
-    monkeypatch.setattr(
-        _improve, "_SAMPLED_ROWS", 1001
-    )  # three times as many rows as there are data: not worth it
+    monkeypatch.setattr(_improve, "_SAMPLED_ROWS", 1001)  # three times as many rows as there are data: not worth it
     assert est.sample(40, random_state=5, refine=8) == exact
 
 

@@ -140,9 +140,7 @@ def _peak(fit):
 @pytest.mark.parametrize(("cls", "bound"), [c for c in CASES if c[1] in ("closed-form", "cells")])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_no_second_copy_of_the_data(cls, bound, dtype):
-    X = (
-        np.random.default_rng(0).standard_normal((60_000, 256), dtype=np.float32).astype(dtype)
-    )  # 61 or 123 MB
+    X = np.random.default_rng(0).standard_normal((60_000, 256), dtype=np.float32).astype(dtype)  # 61 or 123 MB
     cls(bound=bound, n_cells=4, random_state=0).fit(X[:100])  # imports
     # a few blocks of 32 MB and vectors of n; a float64 copy would be 123 MB
     assert _peak(lambda: cls(bound=bound, n_cells=4, random_state=0).fit(X)) < 75e6
@@ -164,9 +162,7 @@ def test_sparse_rows_are_never_densified_whole(cls, bound):
     est = cls(bound=bound, n_cells=16, random_state=0).fit(X)
     core = est.sample(0.01)
     took = time.perf_counter() - started
-    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * (
-        1 if sys.platform == "darwin" else 1024
-    )
+    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * (1 if sys.platform == "darwin" else 1024)
     assert core.size == 200
     assert est.total_sensitivity_ >= 1
     assert grown < 500e6

@@ -5,8 +5,7 @@ import pickle
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from coresift import (
     Coreset,
@@ -74,9 +73,7 @@ def test_exact_is_attained_by_some_family():
     """The largest share over families and a fine grid of queries comes close to every sensitivity."""
     X, y, w = draw_data(3, n=15)
     for construction in CONSTRUCTIONS:
-        est = RBFNetworkCoreset(1.0, bandwidth="median", construction=construction, bound="exact").fit(
-            X, y, w
-        )
+        est = RBFNetworkCoreset(1.0, bandwidth="median", construction=construction, bound="exact").fit(X, y, w)
         grid = np.stack(np.meshgrid(*[np.linspace(-1, 1, 81)] * 2), axis=-1).reshape(-1, 2)
         norms = np.linalg.norm(grid, axis=1)
         grid = np.concatenate((grid[norms <= 1], grid[norms > 0.9] / norms[norms > 0.9, None]))
@@ -151,9 +148,7 @@ def test_guaranteed_error_inverts_the_sample_size():
     assert est.guaranteed_error(est.sample(200), delta=0.1) is None  # systematic: no theorem
     assert est.guaranteed_error(est.sample(2, method="iid"), delta=0.1) is None  # too few
     fewer = (
-        RBFNetworkCoreset(0.5, bandwidth=10.0, construction="paper", random_state=0)
-        .fit(X, y, w)
-        .sample_size(0.5, 0.1)
+        RBFNetworkCoreset(0.5, bandwidth=10.0, construction="paper", random_state=0).fit(X, y, w).sample_size(0.5, 0.1)
     )
     assert fewer.size < needed.size
 
@@ -165,10 +160,7 @@ def test_the_guarantee_holds_over_draws():
     est = RBFNetworkCoreset(0.3, bandwidth=20.0, random_state=0).fit(X, y, w)
     rng = np.random.default_rng(0)
     networks = [
-        (
-            ball_queries(est, rng, 3) * est.scale_ + est.center_,
-            rng.normal(size=3) * 10.0 ** rng.uniform(-1, 1),
-        )
+        (ball_queries(est, rng, 3) * est.scale_ + est.center_, rng.normal(size=3) * 10.0 ** rng.uniform(-1, 1))
         for _ in range(30)
     ]
     eps = est.guaranteed_error(est.sample(500, method="iid"), delta=0.2)  # of the number of draws alone
@@ -318,9 +310,7 @@ def test_scaling_the_targets_changes_no_sensitivity():
     est = RBFNetworkCoreset(bound="closed-form").fit(X, y, w)
     for factor in (1e-130, 1e100):
         np.testing.assert_allclose(
-            RBFNetworkCoreset(bound="closed-form").fit(X, y * factor, w).sensitivities_,
-            est.sensitivities_,
-            rtol=1e-9,
+            RBFNetworkCoreset(bound="closed-form").fit(X, y * factor, w).sensitivities_, est.sensitivities_, rtol=1e-9
         )
 
 

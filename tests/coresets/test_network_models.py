@@ -44,14 +44,12 @@ def test_a_network_is_recovered():
 def test_predictions_are_the_formula():
     X, y = wave(50)
     for centers in ("k-means++", "random", "learned"):
-        model = RBFNetworkRegressor(
-            n_centers=7, centers=centers, bandwidth=0.8, max_iter=5, random_state=0
-        ).fit(X + 100, y)
+        model = RBFNetworkRegressor(n_centers=7, centers=centers, bandwidth=0.8, max_iter=5, random_state=0).fit(
+            X + 100, y
+        )
         new = X[:9] * 1.1 + 100
         H = np.exp(-((new[:, None] - model.centers_) ** 2).sum(axis=2) / model.bandwidth_**2)
-        np.testing.assert_allclose(
-            model.predict(new), H @ model.alphas_[:, 0] + model.intercept_[0], rtol=1e-8
-        )
+        np.testing.assert_allclose(model.predict(new), H @ model.alphas_[:, 0] + model.intercept_[0], rtol=1e-8)
 
 
 def test_learning_lowers_the_loss_and_moves_everything():

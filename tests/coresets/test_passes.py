@@ -8,8 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import scipy.sparse as sp
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from pyarrow import parquet
 
 from coresift import InvalidInputError, LaplacianCoreset, RBFCoreset, open_rows, select
@@ -39,9 +38,7 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def written(folder: Path, X: np.ndarray, w: np.ndarray, group: int = 900) -> Path:
     path = folder / f"rows-{group}.parquet"
-    parquet.write_table(
-        pa.table({**{f"x{i}": c for i, c in enumerate(X.T)}, "w": w}), path, row_group_size=group
-    )
+    parquet.write_table(pa.table({**{f"x{i}": c for i, c in enumerate(X.T)}, "w": w}), path, row_group_size=group)
     return path
 
 
@@ -63,9 +60,7 @@ def estimator(loss: str, parameters: dict[str, Any]) -> Any:
 @pytest.mark.slow
 @pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize(("loss", "parameters"), CASES)
-def test_sensitivities_and_rows_are_those_of_memory(
-    tmp_path: Path, loss: str, parameters: dict[str, Any]
-) -> None:
+def test_sensitivities_and_rows_are_those_of_memory(tmp_path: Path, loss: str, parameters: dict[str, Any]) -> None:
     X, w = cloud()
     path = written(tmp_path, X, w)
     in_memory = estimator(loss, parameters).fit(X, sample_weight=w)
@@ -103,9 +98,7 @@ def test_lewis_weights_by_passes(tmp_path: Path, bound: str, deficient: bool) ->
 def test_laplacian_lemma_by_passes(tmp_path: Path) -> None:
     X, w = cloud(2000, 4)
     in_memory = LaplacianCoreset(bound="paper", random_state=0).fit(X, sample_weight=w)
-    passes = LaplacianCoreset(bound="paper", random_state=0).fit(
-        open_rows(written(tmp_path, X, w), weight="w")
-    )
+    passes = LaplacianCoreset(bound="paper", random_state=0).fit(open_rows(written(tmp_path, X, w), weight="w"))
     np.testing.assert_allclose(passes.sensitivities_, in_memory.sensitivities_, rtol=3e-3)
 
 
@@ -134,25 +127,16 @@ def test_uniform_sampling_would_choose_other_rows(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("small_blocks")
-@given(
-    seed=st.integers(0, 50),
-    n=st.integers(1, 700),
-    shift=st.sampled_from([0.0, 1e3, 1e6]),
-    by_label=st.booleans(),
-)
+@given(seed=st.integers(0, 50), n=st.integers(1, 700), shift=st.sampled_from([0.0, 1e3, 1e6]), by_label=st.booleans())
 def test_moments_of_any_cut_are_those_of_all_rows(seed: int, n: int, shift: float, by_label: bool) -> None:
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((n, 3)) + shift
     w = rng.random(n) + 0.01
     y = rng.integers(3, size=n)
     source = ArrayRows(X, w, y if by_label else None)
-    source.pieces = [
-        type(source.pieces[0])(0, 0, a, a, min(100, n - a)) for a in range(0, n, 100)
-    ]  # many tasks
+    source.pieces = [type(source.pieces[0])(0, 0, a, a, min(100, n - a)) for a in range(0, n, 100)]  # many tasks
     near = X[0] + rng.standard_normal(3)
-    found = run_pass(
-        SerialEngine(source), source, Survey(near, {"cells": (seed, 50)}, by_label), lambda _: None
-    )
+    found = run_pass(SerialEngine(source), source, Survey(near, {"cells": (seed, 50)}, by_label), lambda _: None)
     for label in np.unique(y) if by_label else [None]:
         mine = slice(None) if label is None else y == label
         at = 0 if label is None else found.labels[label]
@@ -205,18 +189,14 @@ def test_geometry_scales_with_the_data_at_any_magnitude(container: Any, scale: f
 def test_an_offset_moves_the_centre_within_the_stated_error(offset: float) -> None:
     X = offset + np.random.default_rng(2).normal(size=(200, 3))
     found = geometry(X)
-    np.testing.assert_allclose(
-        found.sq_norms(X), ((X - found.center) ** 2).sum(axis=1) / found.scale**2, rtol=1e-9
-    )
+    np.testing.assert_allclose(found.sq_norms(X), ((X - found.center) ** 2).sum(axis=1) / found.scale**2, rtol=1e-9)
     exact_mean = [sum(map(Fraction, column)) / 200 for column in X.T]
     off = np.sqrt(sum(float(Fraction(m) - e) ** 2 for m, e in zip(found.center, exact_mean, strict=True)))
     assert off <= found.center_error * found.scale <= 1e-14 * offset
 
 
 @pytest.mark.parametrize("container", [np.asarray, sp.csr_array])
-@pytest.mark.parametrize(
-    "row", [[0.1, 0.2, 0.3], [1e8 + 0.1, 0.0, -7.3], [0.0, 0.0, 0.0], [1e-200, 3e-200, 0.0]]
-)
+@pytest.mark.parametrize("row", [[0.1, 0.2, 0.3], [1e8 + 0.1, 0.0, -7.3], [0.0, 0.0, 0.0], [1e-200, 3e-200, 0.0]])
 def test_equal_rows_have_no_spread_however_many_they_are(container: Any, row: list[float]) -> None:
     # 0.1 added 150,000 times is off by 1e-12 of itself
     X = container(np.tile(np.array(row), (150_000, 1)))
@@ -291,9 +271,7 @@ def test_rows_on_a_sphere_need_and_get_a_pass_of_their_own(tmp_path: Path) -> No
     X = rng.standard_normal((5000, 4))
     X /= np.linalg.norm(X, axis=1, keepdims=True)
     X = X[np.argsort(X[:, 0])]  # and the first rows are no guide to the mean
-    chosen = select(
-        written(tmp_path, X, np.ones(5000)), 100, columns=[f"x{i}" for i in range(4)], bound="closed-form"
-    )
+    chosen = select(written(tmp_path, X, np.ones(5000)), 100, columns=[f"x{i}" for i in range(4)], bound="closed-form")
     assert "farthest row" in chosen.report.seconds
     ball = chosen.coreset.ball
     assert ball is not None
@@ -308,9 +286,7 @@ def test_rows_on_a_sphere_need_and_get_a_pass_of_their_own(tmp_path: Path) -> No
     step=st.integers(1, 100),
     ties=st.booleans(),
 )
-def test_a_pool_fed_in_pieces_draws_what_the_table_draws(
-    seed: int, n: int, size: int, step: int, ties: bool
-) -> None:
+def test_a_pool_fed_in_pieces_draws_what_the_table_draws(seed: int, n: int, size: int, step: int, ties: bool) -> None:
     rng = np.random.default_rng(seed)
     scores = rng.random(n) * (rng.random(n) > 0.2)
     if ties:

@@ -107,10 +107,7 @@ def test_rows_far_from_the_others_are_drawn_more_often():
     cluster = np.random.default_rng(0).normal(size=(500, 2)) * 0.05
     planted = np.array([[4.0, 0.0], [0.0, 4.0], [-4.0, 0.0]])
     data = np.concatenate([cluster, planted])
-    for est in (
-        RBFCoreset(radius=5.0, bandwidth=1.0, random_state=0),
-        LaplacianCoreset(bandwidth=0.1, random_state=0),
-    ):
+    for est in (RBFCoreset(radius=5.0, bandwidth=1.0, random_state=0), LaplacianCoreset(bandwidth=0.1, random_state=0)):
         est.fit(data)
         assert est.sensitivities_[500:].min() > 10 * np.median(est.sensitivities_[:500])
         hits = np.mean([np.isin([500, 501, 502], est.sample(20).indices).all() for _ in range(20)])

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from pyarrow import parquet
 
 from coresift import Coreset, InvalidInputError, RBFCoreset, open_rows, select
@@ -49,16 +48,7 @@ def labels(file: Path) -> np.ndarray:
 
 @pytest.mark.parametrize(
     ("budget", "rows"),
-    [
-        ("5%", 50),
-        ("0.05", 50),
-        (0.05, 50),
-        (17, 17),
-        ("17", 17),
-        ("1_000", 1000),
-        ("1,000", 1000),
-        ("7%", 70),
-    ],
+    [("5%", 50), ("0.05", 50), (0.05, 50), (17, 17), ("17", 17), ("1_000", 1000), ("1,000", 1000), ("7%", 70)],
 )
 def test_budgets(budget: Any, rows: int) -> None:
     assert parse_budget(budget, 1000) == rows
@@ -74,24 +64,7 @@ def test_a_percentage_is_the_fraction_that_it_means() -> None:
 
 @pytest.mark.parametrize(
     "budget",
-    [
-        "2,5%",
-        "0,05",
-        "1,5",
-        "1,00",
-        ",100",
-        "0%",
-        "101%",
-        "x",
-        "",
-        "0",
-        "-3",
-        "1001",
-        0,
-        True,
-        "5 percent",
-        "nan",
-    ],
+    ["2,5%", "0,05", "1,5", "1,00", ",100", "0%", "101%", "x", "", "0", "-3", "1001", 0, True, "5 percent", "nan"],
 )
 def test_bad_budgets(budget: Any) -> None:
     with pytest.raises((InvalidInputError, TypeError), match="budget"):
@@ -106,13 +79,9 @@ def test_sizes_of_memory() -> None:
 
 
 @given(
-    counts=st.lists(st.integers(1, 1000), min_size=1, max_size=12),
-    share=st.floats(0.01, 1),
-    least=st.integers(0, 20),
+    counts=st.lists(st.integers(1, 1000), min_size=1, max_size=12), share=st.floats(0.01, 1), least=st.integers(0, 20)
 )
-def test_class_budgets_sum_to_the_budget_and_keep_the_least(
-    counts: list[int], share: float, least: int
-) -> None:
+def test_class_budgets_sum_to_the_budget_and_keep_the_least(counts: list[int], share: float, least: int) -> None:
     rows = np.array(counts)
     budget = max(1, int(share * rows.sum()))
     floors = np.minimum(rows, least)
@@ -132,15 +101,7 @@ def test_class_budgets_sum_to_the_budget_and_keep_the_least(
 @pytest.mark.parametrize("bound", ["closed-form", "cells"])
 def test_classes_keep_their_sums(file: Path, bound: str) -> None:
     chosen = select(
-        file,
-        4000,
-        columns=FEATURES,
-        label="y",
-        per_class=True,
-        min_per_class=10,
-        bound=bound,
-        bandwidth=3.0,
-        seed=2,
+        file, 4000, columns=FEATURES, label="y", per_class=True, min_per_class=10, bound=bound, bandwidth=3.0, seed=2
     )
     assert chosen.labels is not None
     y, core, X = labels(file), chosen.coreset, features(file)
@@ -305,9 +266,7 @@ def test_the_plan_comes_first_and_is_kept(file: Path) -> None:
 
 @pytest.mark.parametrize("suffix", [".parquet", ".npz"])
 @pytest.mark.parametrize("materialize", [False, True])
-def test_files_can_be_loaded_and_repeat_the_run(
-    file: Path, tmp_path: Path, suffix: str, materialize: bool
-) -> None:
+def test_files_can_be_loaded_and_repeat_the_run(file: Path, tmp_path: Path, suffix: str, materialize: bool) -> None:
     chosen = select(file, 150, columns=FEATURES, label="y", bound="closed-form", seed=6, bandwidth=2.0)
     path = tmp_path / f"core{suffix}"
     chosen.save(path, materialize=materialize)
@@ -315,8 +274,7 @@ def test_files_can_be_loaded_and_repeat_the_run(
     assert Coreset.load(path) == chosen.coreset
     record = load_run(path)
     again = {
-        name: record[name]
-        for name in ("budget", "loss", "bandwidth", "radius", "bound", "n_cells", "method", "seed")
+        name: record[name] for name in ("budget", "loss", "bandwidth", "radius", "bound", "n_cells", "method", "seed")
     }
     repeated = select(record["input"], columns=record["columns"], label=record["label"], **again)
     assert repeated.coreset == chosen.coreset
@@ -345,9 +303,7 @@ def test_rows_of_arrays_can_be_written_too(tmp_path: Path) -> None:
     np.testing.assert_array_equal(table["x1"].to_numpy(), X[chosen.coreset.indices, 1])
 
 
-def test_a_disk_that_fills_up_leaves_no_file(
-    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_disk_that_fills_up_leaves_no_file(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     chosen = select(file, 20, columns=FEATURES, bound="closed-form")
 
     def full(_: int) -> None:
@@ -425,9 +381,7 @@ def test_a_class_without_weight_gets_no_rows(bound: str, tmp_path: Path) -> None
     rng = np.random.default_rng(0)
     y = np.array(["common", "rare"])[(np.arange(300) % 10 == 0).astype(int)]
     w = np.where(y == "rare", 0.0, 1.0)
-    parquet.write_table(
-        pa.table({"a": rng.random(300), "b": rng.random(300), "y": y, "w": w}), tmp_path / "p.parquet"
-    )
+    parquet.write_table(pa.table({"a": rng.random(300), "b": rng.random(300), "y": y, "w": w}), tmp_path / "p.parquet")
     core = select(tmp_path / "p.parquet", 40, label="y", weight="w", per_class=True, bound=bound).coreset
     assert core.size == 40
     assert set(y[core.indices]) == {"common"}

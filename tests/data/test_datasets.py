@@ -55,9 +55,7 @@ def test_digits_are_whole_split_by_class_and_large() -> None:
 def test_a_digit_keeps_its_picture() -> None:
     digits, known = load_dataset("digits"), load_digits()
     train, _ = split_rows(known.target, "classification", 0.2, 0, "digits")
-    near = np.rint(3.5 * np.arange(8) + 1.25).astype(
-        int
-    )  # where the middles of the 8 pixels come to lie among 28
+    near = np.rint(3.5 * np.arange(8) + 1.25).astype(int)  # where the middles of the 8 pixels come to lie among 28
     small = digits.train.x[:, 0][:, near][:, :, near] * (16 / 255)
     np.testing.assert_array_equal(digits.train.y, known.target[train])
     assert np.abs(small - known.images[train]).mean() < 0.5
@@ -71,9 +69,7 @@ def test_the_split_follows_from_the_seed() -> None:
     assert not np.array_equal(first.test.x, other.test.x)
     assert len(load_dataset("digits", test_fraction=0.5).test) == pytest.approx(1797 / 2, abs=5)
     rows = {row.tobytes() for row in first.train.x}
-    assert (
-        sum(row.tobytes() in rows for row in first.test.x) < 3
-    )  # parts share no sample (a few digits occur twice)
+    assert sum(row.tobytes() in rows for row in first.test.x) < 3  # parts share no sample (a few digits occur twice)
 
 
 @pytest.mark.parametrize("compress", [True, False])
@@ -229,9 +225,7 @@ def test_covtype_is_split_by_class_and_standardised_by_its_training_part(tmp_pat
     assert np.abs(covtype.test.x.mean(axis=0)).max() > 1e-3  # the test part was not looked at
     counts = np.bincount(y - 1)
     np.testing.assert_array_equal(np.bincount(covtype.test.y, minlength=7), np.round(0.2 * counts))
-    np.testing.assert_array_equal(
-        np.bincount(covtype.train.y) + np.bincount(covtype.test.y, minlength=7), counts
-    )
+    np.testing.assert_array_equal(np.bincount(covtype.train.y) + np.bincount(covtype.test.y, minlength=7), counts)
     assert "standardised with mean and deviation of the training part" in covtype.preparation
     for part in (covtype.train, covtype.test):  # rows keep their labels: the first column grows with them
         order = np.argsort(part.x[:, 0])
@@ -291,9 +285,7 @@ def test_a_bad_covtype_table_is_named(tmp_path: Path, content: bytes) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in DATASETS if name != "digits"])
-def test_what_is_missing_is_said_with_what_to_do(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_missing_is_said_with_what_to_do(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InvalidInputError) as error:
         load_dataset(name, tmp_path)
     text = str(error.value)
@@ -340,12 +332,7 @@ def test_available_datasets_say_what_is_there(tmp_path: Path) -> None:
     assert {name for name, info in infos.items() if info.is_present} == {"digits", "mnist"}
     assert infos["mnist"].where == str(tmp_path / "mnist")
     assert infos["cifar10"].where == str(tmp_path / "cifar10")
-    assert {name for name, info in infos.items() if info.can_download} == {
-        "mnist",
-        "cifar10",
-        "cifar100",
-        "covtype",
-    }
+    assert {name for name, info in infos.items() if info.can_download} == {"mnist", "cifar10", "cifar100", "covtype"}
     assert all(info.description and "\n" not in info.description for info in infos.values())
     for number in (1, 2):  # which of them is it? said, and no reason not to list the others
         (tmp_path / f"covtype{number}.npz").touch()

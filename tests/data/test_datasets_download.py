@@ -48,9 +48,7 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     threading.Thread(target=service.serve_forever, args=(0.02,), daemon=True).start()
     address = f"http://127.0.0.1:{service.server_port}/"
     files = tuple(
-        fetch.Download(
-            name, (f"{address}gone/{name}", address + name), f"md5:{hashlib.md5(content).hexdigest()}"
-        )
+        fetch.Download(name, (f"{address}gone/{name}", address + name), f"md5:{hashlib.md5(content).hexdigest()}")
         for name, content in CONTENTS.items()
     )
     for variable in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
@@ -84,9 +82,7 @@ def test_only_missing_files_are_fetched(server: Path, tmp_path: Path) -> None:
 
 def test_a_wrong_checksum_is_refused_and_nothing_is_left(server: Path, tmp_path: Path) -> None:
     (server / "train-images-idx3-ubyte.gz").write_bytes(CONTENTS["t10k-images-idx3-ubyte.gz"])
-    with pytest.raises(
-        InvalidInputError, match=r"train-images-idx3-ubyte\.gz: could not be downloaded"
-    ) as error:
+    with pytest.raises(InvalidInputError, match=r"train-images-idx3-ubyte\.gz: could not be downloaded") as error:
         load_dataset("mnist", tmp_path / "data", download=True)
     assert "hash" in str(error.value)
     assert list((tmp_path / "data" / "mnist").iterdir()) == []

@@ -10,8 +10,7 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from PIL import Image
 
 from coresift import CoresiftError, InvalidInputError, InvalidTypeError, open_rows
@@ -69,12 +68,7 @@ def test_every_row_may_come_into_the_test_part() -> None:
 def test_rows_are_standardised_by_the_training_part() -> None:
     x, y = rows(), labels()
     splits = load_dataset((x, y))
-    assert (splits.task, splits.n_classes, splits.input_shape, splits.mean) == (
-        "classification",
-        3,
-        (4,),
-        None,
-    )
+    assert (splits.task, splits.n_classes, splits.input_shape, splits.mean) == ("classification", 3, (4,), None)
     train, test = split_rows(y, "classification", 0.2, 0, "")
     mean, std = x[train].mean(axis=0), x[train].std(axis=0)
     np.testing.assert_allclose(splits.train.x, (x[train] - mean) / std, rtol=1e-5, atol=1e-6)
@@ -93,16 +87,8 @@ def test_rows_come_in_any_container(kind: str) -> None:
         "float32": lambda: x.astype(np.float32),
         "integers": lambda: x.astype(np.int16),
     }[kind]()
-    y = (
-        torch.from_numpy(labels())
-        if kind == "tensor"
-        else pd.Series(labels())
-        if kind == "frame"
-        else labels()
-    )
-    np.testing.assert_allclose(
-        load_dataset((given, y)).train.x, load_dataset((x, labels())).train.x, atol=1e-6
-    )
+    y = torch.from_numpy(labels()) if kind == "tensor" else pd.Series(labels()) if kind == "frame" else labels()
+    np.testing.assert_allclose(load_dataset((given, y)).train.x, load_dataset((x, labels())).train.x, atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -140,12 +126,7 @@ def test_floats_are_targets_unless_told_otherwise() -> None:
 
 @pytest.mark.parametrize(
     ("shape", "expected"),
-    [
-        ((40, 6, 5), (1, 6, 5)),
-        ((40, 3, 6, 5), (3, 6, 5)),
-        ((40, 6, 5, 3), (3, 6, 5)),
-        ((40, 1, 5, 3), (1, 5, 3)),
-    ],
+    [((40, 6, 5), (1, 6, 5)), ((40, 3, 6, 5), (3, 6, 5)), ((40, 6, 5, 3), (3, 6, 5)), ((40, 1, 5, 3), (1, 5, 3))],
 )
 @pytest.mark.parametrize("dtype", [np.uint8, np.float64])
 def test_images_keep_their_values(shape, expected, dtype) -> None:
@@ -174,12 +155,7 @@ def test_arrays_that_cannot_be_written_to_are_copied() -> None:
         array.flags.writeable = False
     splits = load_dataset((x, y), test=(x, y))
     for part in (splits.train, splits.test):
-        assert torch.from_numpy(part.x).shape == (
-            6,
-            1,
-            4,
-            4,
-        )  # without a warning, which would be an error here
+        assert torch.from_numpy(part.x).shape == (6, 1, 4, 4)  # without a warning, which would be an error here
         assert part.x.flags.writeable
         assert part.y.flags.writeable
     assert not np.shares_memory(splits.train.x, x)
@@ -285,9 +261,7 @@ def test_amounts_that_look_like_classes_are_told(caplog: pytest.LogCaptureFixtur
     assert "400 classes in 400 samples" in caplog.text  # nothing can be split off, and this is why
     caplog.clear()
     assert load_dataset((x, np.arange(400) % 40)).n_classes == 40  # ten of each
-    assert (
-        load_dataset((x[:60], np.arange(60) % 20)).n_classes == 20
-    )  # few of each, but no more classes than that
+    assert load_dataset((x[:60], np.arange(60) % 20)).n_classes == 20  # few of each, but no more classes than that
     assert caplog.text == ""
 
 
@@ -344,10 +318,7 @@ def test_npz_files_with_one_part_or_two(tmp_path: Path) -> None:
     one = load_dataset(tmp_path / "one.npz")
     np.testing.assert_array_equal(one.train.x, load_dataset((rows(), labels())).train.x)
     np.savez(tmp_path / "two.npz", X_train=rows(), y_train=labels(), X_test=rows(6), y_test=labels(6))
-    assert (len(load_dataset(tmp_path / "two.npz").train), len(load_dataset(tmp_path / "two.npz").test)) == (
-        60,
-        6,
-    )
+    assert (len(load_dataset(tmp_path / "two.npz").train), len(load_dataset(tmp_path / "two.npz").test)) == (60, 6)
     assert len(load_dataset(tmp_path / "one.npz", test=tmp_path / "one.npz").test) == 60
     np.savez(tmp_path / "bad.npz", X=rows())
     with pytest.raises(InvalidInputError, match=r"bad\.npz: holds no array 'y'"):
@@ -434,9 +405,7 @@ def test_an_image_of_the_right_size_is_not_changed(tmp_path: Path) -> None:
     np.testing.assert_array_equal(decode(str(tmp_path / "a.png"), 16, middle(1.0)), pixels.transpose(2, 0, 1))
 
 
-@pytest.mark.parametrize(
-    "suffix", ["png", "jpg"]
-)  # JPEG files are decoded at a smaller size: the same part is seen
+@pytest.mark.parametrize("suffix", ["png", "jpg"])  # JPEG files are decoded at a smaller size: the same part is seen
 def test_the_middle_is_seen(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"a.{suffix}"
     gradient_image(path, 400, 200)
@@ -542,12 +511,8 @@ def test_images_of_hugging_face_are_cut_to_the_square_in_the_middle() -> None:
 
 def test_numbers_of_hugging_face() -> None:
     x = rows(30, 3)
-    table = FakeSet(
-        {"a": x[:, 0].tolist(), "b": x[:, 1].tolist(), "name": ["n"] * 30, "target": labels(30).tolist()}
-    )
-    np.testing.assert_allclose(
-        load_dataset(table).train.x, load_dataset((x[:, :2], labels(30))).train.x, rtol=1e-6
-    )
+    table = FakeSet({"a": x[:, 0].tolist(), "b": x[:, 1].tolist(), "name": ["n"] * 30, "target": labels(30).tolist()})
+    np.testing.assert_allclose(load_dataset(table).train.x, load_dataset((x[:, :2], labels(30))).train.x, rtol=1e-6)
     vectors = FakeSet({"text": ["t"] * 30, "emb": x.tolist(), "score": x[:, 0].tolist()})
     with pytest.raises(InvalidInputError, match="label is missing: none of the columns text, emb, score"):
         load_dataset(vectors)
@@ -657,9 +622,7 @@ def test_whole_floats_are_classes_where_classes_are_asked_for() -> None:
 
 def test_bfloat16_is_read() -> None:
     x = torch.as_tensor(rows(30, 2)).bfloat16()
-    np.testing.assert_array_equal(
-        load_dataset((x, labels(30))).train.x, load_dataset((x.float(), labels(30))).train.x
-    )
+    np.testing.assert_array_equal(load_dataset((x, labels(30))).train.x, load_dataset((x.float(), labels(30))).train.x)
 
 
 def test_frames_of_another_order_are_refused() -> None:

@@ -9,9 +9,7 @@ from coresift.data import available_datasets, load_dataset
 from coresift.data.splits import channel_statistics
 
 PRESENT = (
-    {info.name for info in available_datasets() if info.is_present}
-    if os.environ.get("CORESIFT_DATA_DIR")
-    else set()
+    {info.name for info in available_datasets() if info.is_present} if os.environ.get("CORESIFT_DATA_DIR") else set()
 )
 CLASSES = {
     "mnist": [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949],

@@ -91,9 +91,7 @@ time.sleep(0.1)
     ],
     ids=["whole", "half", "orphan", "fails"],
 )
-def test_what_it_would_see(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, body: str, complaint: str | None
-) -> None:
+def test_what_it_would_see(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, body: str, complaint: str | None) -> None:
     found = stand_in(monkeypatch, tmp_path, body)
     assert found.kills >= 1
     if complaint is None:

@@ -11,8 +11,7 @@ import pandas as pd
 import polars as pl
 import pytest
 import scipy.sparse as sp
-from hypothesis import assume, given, settings
-from hypothesis import strategies as st
+from hypothesis import assume, given, settings, strategies as st
 from hypothesis.extra import numpy as hnp
 
 from coresift import (
@@ -200,10 +199,7 @@ def test_certificates_reweighting_and_audits(X: Any, weights: Any, data: st.Data
     for attempt in (
         lambda: (
             core.certify(
-                X,
-                sample_weight=weights,
-                radius=radius,
-                method=data.draw(st.sampled_from(["auto", "exact", "sampled"])),
+                X, sample_weight=weights, radius=radius, method=data.draw(st.sampled_from(["auto", "exact", "sampled"]))
             ).eps
         ),
         lambda: core.reweight(X, sample_weight=weights),
@@ -221,9 +217,7 @@ def test_certificates_reweighting_and_audits(X: Any, weights: Any, data: st.Data
 
 
 @pytest.mark.slow
-@given(
-    X=matrices(), y=st.one_of(WEIGHTS, hnp.arrays(np.int64, st.integers(3, 12))), weights=WEIGHTS, size=SIZES
-)
+@given(X=matrices(), y=st.one_of(WEIGHTS, hnp.arrays(np.int64, st.integers(3, 12))), weights=WEIGHTS, size=SIZES)
 @settings(max_examples=150)
 def test_networks(X: Any, y: Any, weights: Any, size: Any) -> None:
     for model in (
@@ -354,9 +348,7 @@ def test_data_sets_of_arrays(X: Any, y: np.ndarray, task: Any) -> None:
 
 
 @given(
-    indices=st.one_of(
-        hnp.arrays(st.sampled_from([np.int64, np.int8, np.float64]), st.integers(0, 6)), WEIGHTS
-    ),
+    indices=st.one_of(hnp.arrays(st.sampled_from([np.int64, np.int8, np.float64]), st.integers(0, 6)), WEIGHTS),
     weights=WEIGHTS,
     n=st.one_of(st.integers(-1, 20), SPECIAL),
 )

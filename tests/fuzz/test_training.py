@@ -5,8 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from torch import nn
 
 from coresift import CoresiftError
@@ -22,16 +21,7 @@ Y = (X[:, 0] > 0).astype(np.int64)
 @given(
     name=st.sampled_from(
         [
-            *(
-                "epochs",
-                "batch_size",
-                "select_every",
-                "lr",
-                "momentum",
-                "weight_decay",
-                "schedule",
-                "val_fraction",
-            ),
+            *("epochs", "batch_size", "select_every", "lr", "momentum", "weight_decay", "schedule", "val_fraction"),
             *("eval_every", "seed", "device", "workers", "budget"),
         ]
     ),
@@ -80,11 +70,4 @@ def test_names_of_models(name: Any, width: Any, n_classes: Any) -> None:
 @pytest.mark.parametrize("X_bad", [np.full((4, 3), np.nan, np.float32), np.zeros((0, 3)), np.array([["a"]])])
 def test_data_that_cannot_be_trained_on(X_bad: np.ndarray) -> None:
     with pytest.raises(CoresiftError):
-        train(
-            nn.Linear(3, 2),
-            (X_bad, np.zeros(len(X_bad), dtype=np.int64)),
-            "random",
-            0.5,
-            epochs=1,
-            device="cpu",
-        )
+        train(nn.Linear(3, 2), (X_bad, np.zeros(len(X_bad), dtype=np.int64)), "random", 0.5, epochs=1, device="cpu")

@@ -132,9 +132,7 @@ def test_workers_give_the_coreset_of_memory(
     if engine == "ray":
         pytest.importorskip("ray")
     monkeypatch.setattr(blocks, "TASK_BYTES", 1)
-    X = np.random.default_rng(0).standard_t(
-        3, (20_000, 256)
-    )  # wide: three groups of blocks, in as many tasks
+    X = np.random.default_rng(0).standard_t(3, (20_000, 256))  # wide: three groups of blocks, in as many tasks
     file = written(tmp_path, X, 3001)["parquet"]
     options: dict[str, Any] = {
         "per class": {"bound": "closed-form", "per_class": True},
@@ -207,16 +205,12 @@ FIGURES = {
 }
 
 
-@pytest.mark.parametrize(
-    "figure", ["bandwidth", pytest.param("function-approximation", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("figure", ["bandwidth", pytest.param("function-approximation", marks=pytest.mark.slow)])
 def test_figures_give_the_same_numbers_again(tmp_path: Path, figure: str) -> None:
     outcomes = []
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
         command("figure", figure, "--out", tmp_path / name / "a.svg", *FIGURES[figure])
-        outcomes.append(
-            {path.name: digest(path) for path in (tmp_path / name).iterdir() if path.suffix != ".svg"}
-        )
+        outcomes.append({path.name: digest(path) for path in (tmp_path / name).iterdir() if path.suffix != ".svg"})
     assert outcomes[0] == outcomes[1]
     assert "a.csv" in outcomes[0]

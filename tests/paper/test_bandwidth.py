@@ -60,9 +60,7 @@ def test_better_weights_certify_less_error_for_the_same_points(rows: list[Measur
 
 
 def test_a_row_can_be_made_by_hand(digits, rows: list[Measurement]) -> None:
-    est = RBFCoreset(radius=0.25, bandwidth=4 * RBFCoreset().fit(digits.X).scale_, random_state=0).fit(
-        digits.X
-    )
+    est = RBFCoreset(radius=0.25, bandwidth=4 * RBFCoreset().fit(digits.X).scale_, random_state=0).fit(digits.X)
     core = est.sample(30, random_state=1)
     (row,) = (row for row in rows if (row.bandwidth, row.seed, row.method) == (4.0, 1, "ours"))
     assert row.total_sensitivity == est.total_sensitivity_
@@ -120,9 +118,7 @@ def test_the_lines_are_the_numbers(rows: list[Measurement]) -> None:
     expected = [next(r.total_sensitivity for r in rows if r.bandwidth == b) for b in PLAN.bandwidths]
     np.testing.assert_allclose(total.get_ydata(), expected)
     (ours,) = (line for line in axes[3].lines if line.get_label() == "ours")
-    expected = [
-        np.mean([r.found for r in rows if r.bandwidth == b and r.method == "ours"]) for b in PLAN.bandwidths
-    ]
+    expected = [np.mean([r.found for r in rows if r.bandwidth == b and r.method == "ours"]) for b in PLAN.bandwidths]
     np.testing.assert_allclose(ours.get_ydata(), expected)
     assert ours.get_color() == BLUE
 

@@ -47,14 +47,7 @@ def record(method, every, budget, seed, accuracy, seconds, scale="paper"):
     cell = Run("mnist", 1, scale, method, every, budget, seed)
     test = {"accuracy": accuracy, "macro_f1": accuracy, "loss": 0.1}
     spent = {"selection": seconds / 4, "training": 3 * seconds / 4, "evaluation": 9.0}
-    about = {
-        "config": {},
-        "clock": "cpu",
-        "n_epochs": 200,
-        "subset_size": 600,
-        "n_train": 60_000,
-        "curve": [],
-    }
+    about = {"config": {}, "clock": "cpu", "n_epochs": 200, "subset_size": 600, "n_train": 60_000, "curve": []}
     return {"id": cell.id, "cell": vars(cell), "test": test, "seconds": spent, **about}
 
 

@@ -28,7 +28,4 @@ def test_what_was_not_run_is_shown_as_missing():
     runs = [cell for cell in protocol.runs() if cell.method == "RBF" and cell.select_every == 20]
     summary = summarise([record(protocol, cell) for cell in runs if cell.budget == 0.01], protocol)
     lines = grid(summary, [("every 20 epochs", ("RBF", "GLISTER"))], seconds)
-    assert lines[2:] == [
-        "| every 20 epochs | RBF | 14 (3) | — | 3, 0 |",
-        "|  | GLISTER | — | — | 0 |",
-    ]
+    assert lines[2:] == ["| every 20 epochs | RBF | 14 (3) | — | 3, 0 |", "|  | GLISTER | — | — | 0 |"]

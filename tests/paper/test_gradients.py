@@ -134,9 +134,7 @@ def test_numbers_are_consistent(rows: list[Measurement]) -> None:
         assert np.isnan(row.expected) == (row.method not in ("uniform", "paper"))
         assert row.n_points == row.size or row.method in ("paper", "ours refined")
         if row.method.startswith("uniform"):
-            assert row.normalized_error == pytest.approx(
-                row.error, rel=1e-5
-            )  # the weights sum to n as they are
+            assert row.normalized_error == pytest.approx(row.error, rel=1e-5)  # the weights sum to n as they are
     losses = {row.moment: row.loss for row in rows if row.model == "mlp"}
     assert losses["start"] > losses["middle"] > losses["end"]
     assert {row.moment: row.epoch for row in rows} == {"start": 0, "middle": 1, "end": 2}
@@ -145,11 +143,7 @@ def test_numbers_are_consistent(rows: list[Measurement]) -> None:
 def test_a_row_can_be_made_by_hand(digits, tensors, rows: list[Measurement]) -> None:
     model = build_model("mlp", n_classes=10, input_shape=digits.input_shape, seed=0)
     full = weighted_gradient(model, *tensors, np.arange(ROWS), np.ones(ROWS))
-    core = (
-        RBFCoreset(random_state=0)
-        .fit(digits.train.x.reshape(ROWS, -1))
-        .sample(15, method="keys", random_state=1)
-    )
+    core = RBFCoreset(random_state=0).fit(digits.train.x.reshape(ROWS, -1)).sample(15, method="keys", random_state=1)
     estimate = weighted_gradient(model, *tensors, core.indices, core.weights)
     (row,) = (
         row
@@ -215,15 +209,11 @@ def test_the_lines_are_the_numbers(rows: list[Measurement]) -> None:
     np.testing.assert_allclose(line.get_ydata(), expected)
     (theory,) = (line for line in axes[0].lines if line.get_label() == "uniform, by the formula")
     uniform = [r for r in rows if (r.model, r.moment, r.method) == ("lenet", "start", "uniform")]
-    assert list(theory.get_ydata()) == [
-        next(r.expected for r in uniform if r.budget == b) for b in PLAN.budgets
-    ]
+    assert list(theory.get_ydata()) == [next(r.expected for r in uniform if r.budget == b) for b in PLAN.budgets]
 
 
 @pytest.mark.slow
-def test_files_and_the_figure_from_the_table_alone(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_files_and_the_figure_from_the_table_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "fig"
     small = ["--dataset", "digits", "--rows", "120", "--budgets", "30%,0.1", "--draws", "1", "--epochs", "2"]
     assert main(["figure", "gradients", *small, "--out", str(out)]) == 0

@@ -10,9 +10,7 @@ import paper
 from paper.__main__ import main
 from paper.benchmarks import BENCHMARKS, measure
 
-MODULES = [
-    each.name for each in pkgutil.walk_packages(paper.__path__, "paper.") if "__main__" not in each.name
-]
+MODULES = [each.name for each in pkgutil.walk_packages(paper.__path__, "paper.") if "__main__" not in each.name]
 
 
 @pytest.mark.parametrize("name", MODULES)

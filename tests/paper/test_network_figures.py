@@ -7,21 +7,15 @@ import pytest
 
 from paper.__main__ import main
 from paper.circle import lower_bound_circle
-from paper.covtype import METHODS as COST_METHODS
-from paper.covtype import CostError, median_gains
-from paper.function_approximation import (
-    METHODS,
-    Fit,
-    Plan,
-    SurfacePoint,
-    measure,
-    summarise,
-    surfaces,
-    target,
+from paper.covtype import METHODS as COST_METHODS, CostError, median_gains
+from paper.function_approximation import METHODS, Fit, Plan, SurfacePoint, measure, summarise, surfaces, target
+from paper.lower_bound import (
+    CircleSensitivities,
+    Plan as CirclePlan,
+    SubsetError,
+    measure as measure_circle,
+    sensitivities,
 )
-from paper.lower_bound import CircleSensitivities, SubsetError, sensitivities
-from paper.lower_bound import Plan as CirclePlan
-from paper.lower_bound import measure as measure_circle
 from paper.tables import read_table, write_table
 
 ROOT = Path(__file__).parents[2]
@@ -103,9 +97,7 @@ def test_covtype_from_the_command_line(tmp_path, capsys):
     assert {row.method for row in rows} == set(COST_METHODS)
     assert {row.size for row in rows} == {30}  # a fifth of the rows, where the plan's sizes are too many
     assert all(0 <= row.random_error <= row.optimised_error for row in rows)
-    assert (
-        main(["figure", "covtype", "--data", str(tmp_path / "no.npz"), "--out", str(tmp_path / "b.svg")]) == 1
-    )
+    assert main(["figure", "covtype", "--data", str(tmp_path / "no.npz"), "--out", str(tmp_path / "b.svg")]) == 1
     assert "no.npz: no such file" in capsys.readouterr().err
     table = ["--from", str(tmp_path / "a.csv")]
     assert main([*arguments, *table, "--out", str(tmp_path / "b.svg")]) == 2

@@ -14,19 +14,7 @@ from coresift.data import load_dataset
 from coresift.selection import RBF, SelectionContext
 from paper import one_coreset
 from paper.commands.one_coreset import one_coreset as command
-from paper.one_coreset import (
-    METHODS,
-    VECTOR,
-    Drawn,
-    Method,
-    Network,
-    Outcome,
-    Plan,
-    Run,
-    fit,
-    measure,
-    networks,
-)
+from paper.one_coreset import METHODS, VECTOR, Drawn, Method, Network, Outcome, Plan, Run, fit, measure, networks
 from paper.one_coreset_report import as_json, as_markdown, cells
 
 PLAN = Plan((Network("mlp", 2, width=8), Network("mlp", 1, width=4)), budget=40, n_seeds=2)
@@ -68,9 +56,7 @@ def test_methods_select_as_often_as_they_say(outcome: Outcome, folder: Path) -> 
     assert selections("mlp-8-rbf-1-0") == [True, True]
 
 
-def test_what_is_finished_is_only_read(
-    outcome: Outcome, digits, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_finished_is_only_read(outcome: Outcome, digits, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def never(*_: object, **__: object) -> None:
         raise AssertionError("fitted or trained again")
 
@@ -79,9 +65,7 @@ def test_what_is_finished_is_only_read(
     assert measure(digits, PLAN, folder) == outcome
 
 
-def test_a_run_that_is_missing_is_run_again_with_the_same_sensitivities(
-    outcome: Outcome, digits, folder: Path
-) -> None:
+def test_a_run_that_is_missing_is_run_again_with_the_same_sensitivities(outcome: Outcome, digits, folder: Path) -> None:
     lost = folder / "runs" / "mlp-4-rbf-20-1"
     for file in lost.iterdir():
         file.unlink()
@@ -112,9 +96,7 @@ def test_another_vector_is_another_run(digits) -> None:
 def test_the_first_network_pays_for_the_fit(outcome: Outcome) -> None:
     lines = {(line.network, line.method): line for line in outcome.lines}
     for (network, method), line in lines.items():
-        draws = np.mean(
-            [run.selection for run in outcome.runs if (run.network, run.method) == (network, method)]
-        )
+        draws = np.mean([run.selection for run in outcome.runs if (run.network, run.method) == (network, method)])
         pays = network == "MLP, width 8" and method.startswith("RBF")
         assert line.selection == pytest.approx(draws + pays * outcome.fit_seconds)
         assert line.n_seeds == 2

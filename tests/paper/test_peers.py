@@ -40,9 +40,7 @@ def test_the_error_is_that_of_the_certificate(data, ref):
 
 def test_points_that_are_rows_are_judged_like_rows(data, ref):
     rows = equal(np.arange(0, 600, 20), 600)
-    points = Subset(
-        weights=rows.weights, positions=data.X[rows.indices], groups=np.zeros(600, dtype=np.int64)
-    )
+    points = Subset(weights=rows.weights, positions=data.X[rows.indices], groups=np.zeros(600, dtype=np.int64))
     by_row, by_point = judged(data, rows, ref), judged(data, points, ref)
     assert by_point["mmd"] == pytest.approx(by_row["mmd"], rel=1e-6)
     assert 0.5 * by_row["found"] < by_point["found"] <= by_point["certified"]

@@ -5,8 +5,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from coresift import InvalidInputError
 from paper.plots import check_writable, figure_paths, true_spans

@@ -68,9 +68,7 @@ class Seen(HTMLParser):
 
     def all(self, name: str, css: str = "") -> list[dict[str, str | None]]:
         return [
-            attrs
-            for tag, attrs in self.tags
-            if tag == name and css in ["", *(attrs.get("class") or "").split(" ")]
+            attrs for tag, attrs in self.tags if tag == name and css in ["", *(attrs.get("class") or "").split(" ")]
         ]
 
 
@@ -89,12 +87,7 @@ def results(tmp_path: Path) -> Path:
 def test_the_page_has_all_parts(results: Path, tmp_path: Path) -> None:
     page = page_of(results, tmp_path)
     text = " ".join(page.text.split())
-    for part in (
-        "Accuracy against time",
-        "Accuracy against the epoch",
-        "Test accuracy, %",
-        "Speed-up over FULL",
-    ):
+    for part in ("Accuracy against time", "Accuracy against the epoch", "Test accuracy, %", "Speed-up over FULL"):
         assert part in text
     protocol = small_protocol()
     for sentence in (
@@ -120,12 +113,7 @@ def test_every_method_and_budget_is_a_point_with_a_tooltip(results: Path, tmp_pa
         for budget in ("1 %", "10 %"):
             # in the overview, wide and narrow, and in the panel
             assert (
-                len(
-                    re.findall(
-                        rf"<title>{label} at {budget}: [\d.]+ ± [\d.]+ %, [^<]* \(3 runs\)</title>", text
-                    )
-                )
-                == 3
+                len(re.findall(rf"<title>{label} at {budget}: [\d.]+ ± [\d.]+ %, [^<]* \(3 runs\)</title>", text)) == 3
             )
     assert len(re.findall(r"<title>FULL: ", text)) == 2 + 2
 
@@ -140,9 +128,7 @@ def test_the_page_needs_nothing_but_itself(results: Path, tmp_path: Path) -> Non
         assert not any(name.startswith("on") or name == "style" for name in attributes)
         for name in ("src", "href"):
             assert (attributes.get(name) or "#").startswith(("#", "data:image/png;base64,"))
-    (policy,) = [
-        a["content"] or "" for a in page.all("meta") if a.get("http-equiv") == "Content-Security-Policy"
-    ]
+    (policy,) = [a["content"] or "" for a in page.all("meta") if a.get("http-equiv") == "Content-Security-Policy"]
     assert policy.startswith("default-src 'none'; ")
     assert "unsafe" not in policy
     assert "script-src" not in policy
@@ -188,16 +174,11 @@ def evil_records() -> list[Record]:
         "clock": EVIL,
     }
     return [
-        changed(
-            row, {"method": method, "seed": seed, "budget": budget, "table": table, "scale": scale}, **fields
-        )
+        changed(row, {"method": method, "seed": seed, "budget": budget, "table": table, "scale": scale}, **fields)
         for method in (EVIL, f"RBF{EVIL}", "RBF")
         for seed in (0, 1)
         for budget in (0.01, 0.02)
-        for table, scale in (
-            ("<img src=x onerror=alert(1)>", "paper"),
-            ("<img src=x onerror=alert(1)>", EVIL),
-        )
+        for table, scale in (("<img src=x onerror=alert(1)>", "paper"), ("<img src=x onerror=alert(1)>", EVIL))
     ]
 
 
@@ -218,10 +199,7 @@ def test_text_of_the_data_is_harmless(tmp_path: Path) -> None:
     ("damage", "complaint"),
     [
         (lambda line: line[: len(line) // 2], "line 3: left out, because it is not JSON"),
-        (
-            lambda line: line.replace(b'"accuracy": 0.9', b'"accuracy": 0.1'),
-            "line 3: left out, because its checksum",
-        ),
+        (lambda line: line.replace(b'"accuracy": 0.9', b'"accuracy": 0.1'), "line 3: left out, because its checksum"),
         (
             lambda line: re.sub(rb'"accuracy": [\d.]+', b'"accuracy": NaN', line),
             "line 3: left out, because it holds numbers",
@@ -333,9 +311,7 @@ def test_what_is_said_of_the_data_is_said_once_for_each_data_set(results: Path, 
 
 def test_times_of_two_clocks_are_not_mixed(tmp_path: Path) -> None:
     protocol = small_protocol()
-    rows = [
-        row | {"clock": "wall" if row["cell"]["method"] == "RANDOM" else "cpu"} for row in records(protocol)
-    ]
+    rows = [row | {"clock": "wall" if row["cell"]["method"] == "RANDOM" else "cpu"} for row in records(protocol)]
     found = read_results(store(tmp_path / "results", rows))
     assert {one.look.label for one in found.parts[0].series if not one.seconds} == {"RANDOM"}
     page = page_of(tmp_path / "results", tmp_path)
@@ -358,9 +334,7 @@ def test_an_empty_folder_a_missing_one_and_a_file_are_errors(tmp_path: Path) -> 
         read_results(tmp_path)
 
 
-def test_a_page_that_fails_leaves_the_old_one(
-    results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_page_that_fails_leaves_the_old_one(results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = tmp_path / "page.html"
     out.write_text("old")
     found = read_results(results)

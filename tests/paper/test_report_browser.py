@@ -22,9 +22,7 @@ from tests.paper.bench.records import record, small_protocol
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(
-        CHROMIUM is None, reason="no Chromium here: chromium, chromium-browser or google-chrome"
-    ),
+    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here: chromium, chromium-browser or google-chrome"),
 ]
 PHONE, DESK = 360, 1100
 
@@ -106,9 +104,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def measured(page: Path, *options: str) -> dict[int, dict[str, Any]]:
     """Sizes and colours by width of the window, of a copy that may run our script."""
     text = page.read_text(encoding="utf-8")
-    copy = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", text).replace(
-        "</body>", f"{MEASURE}</body>"
-    )
+    copy = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", text).replace("</body>", f"{MEASURE}</body>")
     assert copy.count("<script>") == 1
     (page.parent / "copy.html").write_text(copy, encoding="utf-8")
     frames = "".join(
@@ -187,7 +183,5 @@ def test_contrasts_suffice_in_light_and_in_dark(
         assert weak == set()
         assert {name for name, fill in seen["fills"] if contrast(fill, seen["background"]) < 3.0} == set()
     assert (
-        dict(light[DESK]["fills"]).keys()
-        == dict(dark[DESK]["fills"]).keys()
-        >= {"rbf", "adaptive", "coreset", "seen"}
+        dict(light[DESK]["fills"]).keys() == dict(dark[DESK]["fills"]).keys() >= {"rbf", "adaptive", "coreset", "seen"}
     )

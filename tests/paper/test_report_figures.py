@@ -136,9 +136,7 @@ def test_every_method_has_a_row_with_its_name_and_time_the_best_at_the_top() -> 
     assert names <= set(texts)
     rows = [text for text in texts if text in names]
     assert rows == [one.look.label for one in sorted(here, key=lambda one: (one.mean, -one.look.place))]
-    heights = {
-        node.text: float(node.attrib["y"]) for node in ET.fromstring(panel).iter("text") if node.text in names
-    }
+    heights = {node.text: float(node.attrib["y"]) for node in ET.fromstring(panel).iter("text") if node.text in names}
     assert sorted(heights, key=lambda name: -heights[name]) == rows  # upwards, without overlap
     assert min(abs(a - b) for a in heights.values() for b in heights.values() if a != b) >= 12.0
     (line,) = groups(panel, "reference")

@@ -27,9 +27,7 @@ def table(accuracy: dict[str, float], wiggle: float = 0.0, **changes: Any) -> Su
 
 
 def test_the_best_of_each_budget_is_named_without_warm_starts_and_all_data() -> None:
-    said = finding(
-        table({"RANDOM": 0.93, "RBF": 0.97, "RBF-WARM": 0.99, "FULL": 0.995, "ADAPTIVE-RANDOM": 0.96})
-    )
+    said = finding(table({"RANDOM": 0.93, "RBF": 0.97, "RBF-WARM": 0.99, "FULL": 0.995, "ADAPTIVE-RANDOM": 0.96}))
     assert said[0] == (
         "Best mean accuracy without a warm start: RBF at 1 % (97.00 %, 3 seeds) and 10 % (97.00 %, 3 seeds)."
     )
@@ -142,9 +140,4 @@ def test_all_data_come_with_time_gap_and_factor() -> None:
 
 
 def test_a_list_in_words() -> None:
-    assert [listed(items) for items in ([], ["a"], ["a", "b"], ["a", "b", "c"])] == [
-        "",
-        "a",
-        "a and b",
-        "a, b and c",
-    ]
+    assert [listed(items) for items in ([], ["a"], ["a", "b"], ["a", "b", "c"])] == ["", "a", "a and b", "a, b and c"]

@@ -126,8 +126,6 @@ def test_a_data_set_by_name(tmp_path: Path) -> None:
     assert inputs.proofs[0].eps < 1.0
 
 
-@pytest.mark.parametrize(
-    "x", [np.zeros((4, 1, 2, 2)), np.zeros((4, 2, 2, 2), np.uint8), np.zeros((4, 2, 2), np.uint8)]
-)
+@pytest.mark.parametrize("x", [np.zeros((4, 1, 2, 2)), np.zeros((4, 2, 2, 2), np.uint8), np.zeros((4, 2, 2), np.uint8)])
 def test_what_is_not_an_image_has_no_picture(x: np.ndarray) -> None:
     assert thumbnail(made_up(x), 0, 1.0).image is None

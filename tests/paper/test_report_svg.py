@@ -7,8 +7,7 @@ import xml.etree.ElementTree as ET
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from markupsafe import Markup
 from matplotlib.figure import Figure
 from PIL import Image

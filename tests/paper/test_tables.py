@@ -4,8 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from coresift import InvalidInputError
 from paper.tables import read_table, write_table
@@ -22,9 +21,7 @@ text = st.text(st.characters(codec="utf-8", exclude_categories=["C", "Z"]))
 
 
 @given(rows=st.lists(st.builds(Row, text, st.integers(), st.floats(allow_nan=False)), min_size=1))
-def test_reading_gives_back_what_was_written(
-    rows: list[Row], tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_reading_gives_back_what_was_written(rows: list[Row], tmp_path_factory: pytest.TempPathFactory) -> None:
     path = tmp_path_factory.mktemp("table") / "t.csv"
     write_table(path, rows)
     assert read_table(path, Row) == rows

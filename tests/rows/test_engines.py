@@ -32,9 +32,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rng = np.random.default_rng(0)
     path = tmp_path_factory.mktemp("rows")
     for part in range(3):
-        X = rng.standard_normal((8_000, 256)).astype(
-            np.float32
-        )  # wide, so that there are several groups of blocks
+        X = rng.standard_normal((8_000, 256)).astype(np.float32)  # wide, so that there are several groups of blocks
         X[:100] *= 4
         table = pa.table({f"x{i}": X[:, i] for i in range(256)})
         parquet.write_table(table, path / f"{part}.parquet", row_group_size=3000)
@@ -90,9 +88,7 @@ def test_errors_of_workers_are_those_of_one_process(tmp_path: Path) -> None:
         X = np.zeros((5000, 2))
         X[7, 1] = np.nan if part else 0.0
         parquet.write_table(pa.table({"a": X[:, 0], "b": X[:, 1]}), tmp_path / f"{part}.parquet")
-    with pytest.raises(
-        InvalidInputError, match=r"NaN in column 1 \('b'\), row 5007 \(row 7 of .*1\.parquet\)"
-    ):
+    with pytest.raises(InvalidInputError, match=r"NaN in column 1 \('b'\), row 5007 \(row 7 of .*1\.parquet\)"):
         select(tmp_path, 10, workers=2)
 
 

@@ -41,9 +41,7 @@ def test_a_row_group_with_fewer_rows_than_announced_is_damaged(tmp_path: Path) -
     source = open_rows(write(tmp_path / "a.parquet", x=np.arange(40.0)))
     wrong = dataclasses.replace(source.pieces[0], n_rows=41)
     for read in (lambda: list(source.read(wrong)), lambda: source.read_group(wrong)):
-        with pytest.raises(
-            InvalidInputError, match=r"a\.parquet: row group 0 announces 41 rows and holds 40"
-        ):
+        with pytest.raises(InvalidInputError, match=r"a\.parquet: row group 0 announces 41 rows and holds 40"):
             read()
 
 
@@ -87,9 +85,7 @@ def test_files_of_different_schemas(tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match=r"b\.parquet: no column 'y', which .*a\.parquet has"):
         open_rows(tmp_path)
     write(tmp_path / "b.parquet", x=np.zeros(3), y=np.zeros(3, dtype=np.float32))
-    with pytest.raises(
-        InvalidInputError, match=r"b\.parquet: column 'y' has type float, in .*a\.parquet double"
-    ):
+    with pytest.raises(InvalidInputError, match=r"b\.parquet: column 'y' has type float, in .*a\.parquet double"):
         open_rows(tmp_path)
 
 
@@ -168,16 +164,12 @@ def test_csv_with_words_or_gaps(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("value", "word"), [(np.nan, "NaN"), (np.inf, "infinity")])
-def test_what_is_not_finite_is_named_with_file_row_and_column(
-    tmp_path: Path, value: float, word: str
-) -> None:
+def test_what_is_not_finite_is_named_with_file_row_and_column(tmp_path: Path, value: float, word: str) -> None:
     X = np.zeros((40, 2))
     write(tmp_path / "a.parquet", p=X[:, 0], q=X[:, 1])
     X[7, 1] = value
     write(tmp_path / "b.parquet", p=X[:, 0], q=X[:, 1])
-    with pytest.raises(
-        InvalidInputError, match=rf"{word} in column 1 \('q'\), row 47 \(row 7 of .*b\.parquet\)"
-    ):
+    with pytest.raises(InvalidInputError, match=rf"{word} in column 1 \('q'\), row 47 \(row 7 of .*b\.parquet\)"):
         RBFCoreset().fit(open_rows(tmp_path))
 
 
@@ -243,9 +235,7 @@ def test_a_pattern_of_images_is_as_a_folder_of_them(tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match=r"0\.png: is not in a folder"):
         list(alone.blocks())
     (tmp_path / "labels.csv").write_text("a\n1.0\n")
-    with pytest.raises(
-        InvalidInputError, match=r"images \(0\.png\) and tables \(labels\.csv\); name one kind"
-    ):
+    with pytest.raises(InvalidInputError, match=r"images \(0\.png\) and tables \(labels\.csv\); name one kind"):
         open_rows(tmp_path)
 
 

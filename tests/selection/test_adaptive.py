@@ -204,9 +204,7 @@ def test_an_automatic_draw_knows_that_all_rows_are_no_more_than_all(n, size, eve
 
 def test_automatic_draws_of_small_budgets_and_of_classes_probe_no_more_than_pays():
     context = context_of(4000)
-    assert (
-        "would not pay" in AdaptiveCoreset(automatic=True, select_every=1).select(context, 40, rng()).method
-    )
+    assert "would not pay" in AdaptiveCoreset(automatic=True, select_every=1).select(context, 40, rng()).method
     assert context.costs == {}  # a probe of 64 rows would be half of the training
     AdaptiveCoreset(automatic=True, select_every=1, per_class=True).select(context, 400, rng())
     assert context.costs["gradients"].samples == 100  # once for all classes
@@ -285,8 +283,7 @@ def test_partial_correction_is_a_power_with_the_same_sum(correction):
 
 
 @pytest.mark.parametrize(
-    ("every", "settings"),
-    [(1, (0.2, 0.0, 3.0, 1)), (4, (0.425, 0.375, 12.0, 4)), (20, (0.485, 0.475, 60.0, 20))],
+    ("every", "settings"), [(1, (0.2, 0.0, 3.0, 1)), (4, (0.425, 0.375, 12.0, 4)), (20, (0.485, 0.475, 60.0, 20))]
 )
 def test_defaults_follow_the_epochs_between_two_draws(every, settings):
     context, mix, correction, factor = context_of(), *settings[:3]
@@ -313,9 +310,7 @@ def test_defaults_follow_the_epochs_between_two_draws(every, settings):
     ids=["cross_entropy", "mse", "huber", "CrossEntropyLoss", "MSELoss", "own"],
 )
 def test_losses_without_a_bounded_slope_are_corrected_in_full(loss, is_bounded):
-    assert AdaptiveCoreset(select_every=1).settled(context_of(loss=loss)).correction == (
-        0 if is_bounded else 1
-    )
+    assert AdaptiveCoreset(select_every=1).settled(context_of(loss=loss)).correction == (0 if is_bounded else 1)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -329,17 +324,13 @@ def test_no_row_contributes_more_than_its_share_of_the_norms(seed):
     others = core.indices != 5
     contributions = core.weights * norms[core.indices]
     share = norms.sum() / (0.5 * 20)
-    assert np.all(
-        contributions <= np.maximum(norms[core.indices], share) * (1 + 1e-9)
-    )  # itself, if it is certain
+    assert np.all(contributions <= np.maximum(norms[core.indices], share) * (1 + 1e-9))  # itself, if it is certain
     assert contributions.max() > share  # power: some row is above its even share, and allowed to be
     assert contributions[~others] == pytest.approx([norms[5]])
     partly = of(pool_factor=1000.0, mix=0.5, correction=0.0).select(
         SelectionContext(data()[0], gradients=given), 20, rng(seed)
     )
-    assert (
-        np.max(partly.weights * norms[partly.indices]) > 4 * norms[5]
-    )  # power: uncorrected, it counts n/m times
+    assert np.max(partly.weights * norms[partly.indices]) > 4 * norms[5]  # power: uncorrected, it counts n/m times
 
 
 @pytest.mark.parametrize("loss", ["mse", "l1", "huber"])
@@ -351,9 +342,7 @@ def test_regression_draws_by_residuals_times_features(loss):
     found = context.gradients()
     outputs = network(1)(torch.from_numpy(X)).detach().numpy()[:, 0]
     features = network(1)[:2](torch.from_numpy(X)).detach().numpy()
-    slopes = {"mse": 2 * (outputs - y), "l1": np.sign(outputs - y), "huber": np.clip(outputs - y, -1, 1)}[
-        loss
-    ]
+    slopes = {"mse": 2 * (outputs - y), "l1": np.sign(outputs - y), "huber": np.clip(outputs - y, -1, 1)}[loss]
     norms = np.abs(slopes) * np.sqrt((features**2).sum(1) + 1)
     np.testing.assert_allclose(found.sq_norms() ** 0.5, norms, rtol=1e-3)
     core = of(pool_factor=1000.0).select(context, 40, rng())
@@ -458,9 +447,7 @@ def test_a_resumed_run_ends_with_the_same_weights(tmp_path):
     X, y = data(300)
 
     def run(model, **more):
-        return train(
-            model, (X, y), AdaptiveCoreset(), 30, epochs=6, select_every=2, device="cpu", seed=3, **more
-        )
+        return train(model, (X, y), AdaptiveCoreset(), 30, epochs=6, select_every=2, device="cpu", seed=3, **more)
 
     def stop(metrics):
         if metrics["epoch"] == 3:

@@ -54,9 +54,7 @@ def test_the_proxy_is_kernel_ridge_regression():
     found = FixedCoreset()._residuals(X, targets, chosen, scale, rng())
     mean = targets[chosen].mean(axis=0)
     other = KernelRidge(alpha=0.01, kernel="rbf", gamma=0.5 / scale**2).fit(X[chosen], targets[chosen] - mean)
-    np.testing.assert_allclose(
-        found, np.linalg.norm(targets - mean - other.predict(X), axis=1), rtol=1e-6, atol=1e-9
-    )
+    np.testing.assert_allclose(found, np.linalg.norm(targets - mean - other.predict(X), axis=1), rtol=1e-6, atol=1e-9)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -105,9 +103,7 @@ def test_without_targets_the_cells_are_sampled():
     X, y = data()
     core = selected(X)
     assert core.size == 40
-    counts = np.bincount(
-        y[core.indices], minlength=3
-    )  # the cells follow the clusters without knowing the labels
+    counts = np.bincount(y[core.indices], minlength=3)  # the cells follow the clusters without knowing the labels
     assert np.all(np.abs(counts - 40 * np.bincount(y) / N) < 7)
     assert PerBatch(FixedCoreset(), 4).select(SelectionContext(X, y), 40, rng()).size == 40
 

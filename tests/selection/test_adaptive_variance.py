@@ -5,8 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from coresift import CoresiftError
 from coresift.core.draw import DrawTable
@@ -62,9 +61,7 @@ def test_shares_without_gradients_and_at_extreme_scales():
     np.testing.assert_allclose(draw_probabilities(np.zeros(4), np.ones(4), 0.3), 0.25)
     norms, ones = np.array([1.0, 2.0, 5.0]), np.ones(3)
     for scale in (1e-300, 1e300):
-        np.testing.assert_allclose(
-            draw_probabilities(scale * norms, ones, 0.3), draw_probabilities(norms, ones, 0.3)
-        )
+        np.testing.assert_allclose(draw_probabilities(scale * norms, ones, 0.3), draw_probabilities(norms, ones, 0.3))
 
 
 @given(st.integers(0, 2**32), st.integers(2, 40), st.data())
@@ -238,18 +235,10 @@ def test_old_scores_cost_at_most_what_they_have_changed_by(kappa, mix):
     for spread in (0.1, 1.0, 3.0):
         norms = rng.lognormal(0, spread, 200)
         least, uniform = norms.sum() ** 2, 200 * np.sum(norms**2)
-        for changes in (
-            rng.uniform(-1, 1, 200),
-            rng.choice([-1.0, 1.0], 200),
-            np.where(norms > 1, -1.0, 1.0),
-        ):
+        for changes in (rng.uniform(-1, 1, 200), rng.choice([-1.0, 1.0], 200), np.where(norms > 1, -1.0, 1.0)):
             shares = draw_probabilities(norms * kappa**changes, ones, mix)
             found = float(np.sum(norms**2 / shares))
-            assert (
-                least * (1 - 1e-12) <= found <= min(kappa**2 / (1 - mix) * least, uniform / mix) * (1 + 1e-12)
-            )
+            assert least * (1 - 1e-12) <= found <= min(kappa**2 / (1 - mix) * least, uniform / mix) * (1 + 1e-12)
             worst = max(worst, found / least)
     if kappa > 1:
-        assert worst > 1.0 + 0.5 * (min(kappa, 2.0) - 1.0) ** 2 * (
-            1 - mix
-        )  # power: the changes do cost something
+        assert worst > 1.0 + 0.5 * (min(kappa, 2.0) - 1.0) ** 2 * (1 - mix)  # power: the changes do cost something

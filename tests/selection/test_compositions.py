@@ -2,8 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from coresift import Coreset, InvalidInputError, InvalidTypeError
 from coresift.core.budgets import class_budgets
@@ -18,13 +17,11 @@ from coresift.selection import (
     Random,
     SelectionContext,
     Warm,
+    names as _registry,
     phases,
     register,
     registry,
     strategy_named,
-)
-from coresift.selection import (
-    names as _registry,
 )
 from coresift.selection.wrappers import even_counts
 
@@ -98,9 +95,7 @@ def test_members_carry_their_batchs_weight_and_batches_are_matched():
     assert np.all(fitted > 0)
 
 
-@pytest.mark.parametrize(
-    ("n", "batch_size", "size"), [(60, 5, 20), (61, 7, 20), (13, 20, 5), (50, 50, 7), (23, 4, 22)]
-)
+@pytest.mark.parametrize(("n", "batch_size", "size"), [(60, 5, 20), (61, 7, 20), (13, 20, 5), (50, 50, 7), (23, 4, 22)])
 def test_any_sizes(n, batch_size, size):
     core = PerBatch(Craig(), batch_size).select(flat_context(n), size, np.random.default_rng(0))
     assert core.size == size

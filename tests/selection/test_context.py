@@ -143,9 +143,7 @@ def test_mini_batches_as_items():
     dense = context.gradients().dense()
     np.testing.assert_allclose(batches.gradients().dense()[2], dense[groups[2]].mean(axis=0), atol=1e-6)
     np.testing.assert_allclose(
-        batches.gradients(bias_only=True).dense()[2],
-        context.gradients().residuals[groups[2]].mean(axis=0),
-        atol=1e-6,
+        batches.gradients(bias_only=True).dense()[2], context.gradients().residuals[groups[2]].mean(axis=0), atol=1e-6
     )
     with pytest.raises(InvalidInputError, match="a mini-batch has no class"):
         PerClass(Random()).select(batches, 2, RNG)

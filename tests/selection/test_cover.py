@@ -2,8 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from coresift import InvalidInputError
 from coresift.core.budgets import class_budgets
@@ -38,9 +37,7 @@ def test_a_uniform_draw_misses_the_rare_cluster():
     """What the cover is for: five rows of a thousand, found by it always, by a uniform draw of ten in one of twenty."""
     X, labels = clusters([995, 5])
     uniform = registry()["ADAPTIVE-RANDOM"]
-    found = [
-        (labels[uniform.select(SelectionContext(X), 10, rng(seed)).indices] == 1).any() for seed in range(40)
-    ]
+    found = [(labels[uniform.select(SelectionContext(X), 10, rng(seed)).indices] == 1).any() for seed in range(40)]
     assert np.mean(found) < 0.3
     for seed in range(5):
         core = Cover().select(SelectionContext(X, seed=seed), 10, rng())
@@ -59,9 +56,7 @@ def test_repeated_points_still_give_the_budget_in_distinct_rows():
     assert len(set(core.indices)) == 7
     assert core.weights.sum() == pytest.approx(40)
     on_the_left = core.weights[X[core.indices, 0] == 0.0]
-    assert on_the_left.sum() == pytest.approx(
-        30
-    )  # a cell that lends rows to empty ones shares its weight with them
+    assert on_the_left.sum() == pytest.approx(30)  # a cell that lends rows to empty ones shares its weight with them
     assert np.ptp(on_the_left) == pytest.approx(0.0)
 
 
@@ -86,11 +81,7 @@ def test_classes_get_shares_by_the_root_of_their_sizes():
         assert core.weights[y[core.indices] == label].sum() == pytest.approx((y == label).sum())
 
 
-@given(
-    st.lists(st.integers(1, 200), min_size=1, max_size=8),
-    st.floats(0.01, 1.0),
-    st.floats(0.05, 1.0),
-)
+@given(st.lists(st.integers(1, 200), min_size=1, max_size=8), st.floats(0.01, 1.0), st.floats(0.05, 1.0))
 def test_budgets_of_classes_by_powers(counts, share, power):
     """They sum to the budget, no class gives more than it has, and a larger class never gets two fewer."""
     counts = np.array(counts)
@@ -104,10 +95,7 @@ def test_budgets_of_classes_by_powers(counts, share, power):
     # unless a class has no more, quotas go by the power: t is the same for all that have
     free = budgets < counts
     if free.sum() > 1:
-        t_high, t_low = (
-            (budgets[free] + 1) / counts[free] ** power,
-            (budgets[free] - 1) / counts[free] ** power,
-        )
+        t_high, t_low = ((budgets[free] + 1) / counts[free] ** power, (budgets[free] - 1) / counts[free] ** power)
         assert t_low.max() <= t_high.min() + 1e-9
 
 

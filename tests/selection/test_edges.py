@@ -63,9 +63,7 @@ def test_counts_of_a_context(name, allowed, refused):
 def test_the_output_of_a_class_is_its_label_where_there_is_such_an_output():
     found = [part.class_output for _, part in SelectionContext(X, Y - 1).parts()]
     assert found == [None, 0, 1]
-    assert [part.class_output for _, part in SelectionContext(X, np.array(["a", "b"] * 15)).parts()] == [
-        None
-    ] * 2
+    assert [part.class_output for _, part in SelectionContext(X, np.array(["a", "b"] * 15)).parts()] == [None] * 2
     a = Gradients(RNG.normal(size=(30, 3)), RNG.normal(size=(30, 3)))
     context = SelectionContext(X, Y, gradients=a)
     assert context.gradients(output=2).width == 3
@@ -74,15 +72,11 @@ def test_the_output_of_a_class_is_its_label_where_there_is_such_an_output():
     assert flat.gradients(output=0).width == 3  # no products: nothing to take a row of
 
 
-@pytest.mark.parametrize(
-    ("own", "expected"), [(512, [2, 256, 44]), (300, [2, 256, 44]), (100, [2, 100, 100, 100])]
-)
+@pytest.mark.parametrize(("own", "expected"), [(512, [2, 256, 44]), (300, [2, 256, 44]), (100, [2, 100, 100, 100])])
 def test_a_pool_on_the_processor_is_passed_in_small_batches(own, expected):
     sizes, model = [], nn.Linear(4, 3)
     model.register_forward_pre_hook(lambda module, given: sizes.append(len(given[0])))
-    context = SelectionContext(
-        np.zeros((400, 4), np.float32), np.zeros(400, int), model=model, batch_size=own
-    )
+    context = SelectionContext(np.zeros((400, 4), np.float32), np.zeros(400, int), model=model, batch_size=own)
     context.gradients_of(np.arange(300))
     assert sizes == expected
     elsewhere = SelectionContext(X, Y, model=nn.Linear(4, 3, device="meta"), batch_size=own)
@@ -95,9 +89,7 @@ def test_gradients_are_known_by_a_model_or_from_elsewhere():
     assert SelectionContext(X, gradients=np.ones((30, 2))).has_gradients
 
 
-@pytest.mark.parametrize(
-    ("size", "probe"), [(100, 64), (259, 64), (260, 65), (2000, 500), (2052, 512), (2900, 512)]
-)
+@pytest.mark.parametrize(("size", "probe"), [(100, 64), (259, 64), (260, 65), (2000, 500), (2052, 512), (2900, 512)])
 def test_a_probe_is_a_quarter_of_the_budget_within_limits(size, probe):
     """Gradients of one length gain nothing, so the report is of the probe alone."""
     context = SelectionContext(np.zeros((3000, 1)), gradients=np.ones((3000, 2)))
@@ -216,13 +208,7 @@ def test_strategies_share_a_fit_when_all_that_it_depends_on_is_equal():
     for strategy in (RBF(), RBF(method="iid"), RBF(method="systematic", min_per_class=0)):
         strategy.select(context, 6, rng())
     assert context.costs["sensitivities (rbf)"].calls == 1
-    changes = (
-        {"radius": 2.0},
-        {"bandwidth": 3.0},
-        {"bound": "closed-form"},
-        {"n_cells": 8},
-        {"max_exact": 10},
-    )
+    changes = ({"radius": 2.0}, {"bandwidth": 3.0}, {"bound": "closed-form"}, {"n_cells": 8}, {"max_exact": 10})
     for number, change in enumerate(changes):
         RBF(**change).select(context, 6, rng())
         assert context.costs["sensitivities (rbf)"].calls == number + 2
@@ -234,9 +220,7 @@ def test_classes_below_a_minimum_take_from_those_farthest_above_theirs():
     assert class_budgets(np.array([90, 8, 2]), 10, min_per_class=2).tolist() == [6, 2, 2]
     assert class_budgets(np.array([90, 8, 2]), 10, min_per_class=3).tolist() == [5, 3, 2]  # the last has two
     assert class_budgets(np.array([5, 5, 5]), 6, min_per_class=2).tolist() == [2, 2, 2]
-    with pytest.raises(
-        InvalidInputError, match=r"min_per_class = 2 needs 6 samples of 3 classes.*budget is 5"
-    ):
+    with pytest.raises(InvalidInputError, match=r"min_per_class = 2 needs 6 samples of 3 classes.*budget is 5"):
         class_budgets(np.array([5, 5, 5]), 5, min_per_class=2)
 
 
@@ -325,9 +309,7 @@ def test_variances_of_nothing_and_of_a_hand_made_draw():
     assert (single.uniform, single.pool, single.inside) == (0.0, 0.0, 0.0)
 
 
-@pytest.mark.parametrize(
-    ("rounds", "size", "expected"), [(4, 10, [2, 3, 2, 3]), (1, 10, [10]), (12, 3, [1, 1, 1])]
-)
+@pytest.mark.parametrize(("rounds", "size", "expected"), [(4, 10, [2, 3, 2, 3]), (1, 10, [10]), (12, 3, [1, 1, 1])])
 def test_a_fixed_subset_grows_in_equal_rounds(rounds, size, expected, monkeypatch):
     """The first without a proxy; the others by the residuals, to a power, over the largest of them."""
     drawn, scales = [], []

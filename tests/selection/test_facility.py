@@ -4,8 +4,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from coresift.selection import Craig, Gradients, SelectionContext
 from coresift.selection.craig import Distances, facility_location
@@ -97,9 +96,7 @@ def test_no_matrix_above_the_memory_limit(monkeypatch):
     a = gradients(0, n)
     monkeypatch.setattr("coresift.selection.craig._BLOCK_BYTES", limit)
     tracemalloc.start()
-    Craig(memory_limit=limit).select(
-        SelectionContext(np.zeros((n, 1)), gradients=a), 5, np.random.default_rng(0)
-    )
+    Craig(memory_limit=limit).select(SelectionContext(np.zeros((n, 1)), gradients=a), 5, np.random.default_rng(0))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 8 * n * n / 8  # the matrix would take 122 MiB; a few blocks of 1 MiB are used
@@ -137,9 +134,7 @@ def test_candidates_are_places_and_picks_are_rows():
         picks.append(max(gains, key=gains.get))
         best = np.maximum(best, similarity[picks[-1]])
     assert found.rows.tolist() == picks
-    np.testing.assert_array_equal(
-        found.served, np.bincount(distance_matrix(a)[picks].argmin(axis=0), minlength=3)
-    )
+    np.testing.assert_array_equal(found.served, np.bincount(distance_matrix(a)[picks].argmin(axis=0), minlength=3))
 
 
 @pytest.mark.parametrize("limit", [0.0, 1e9])

@@ -184,9 +184,7 @@ def test_the_direction_changes_after_so_many_picks_and_the_layer_moves_by_all_of
 def test_a_pick_is_the_best_of_a_pool_without_repeats():
     """A pool of three among ten: the best row is picked first in three runs of ten, and the worst two never."""
     values = np.arange(10.0)[:, None]
-    first = [
-        greedy(Gradients(values), Ahead([1.0]), 1, 3, 1, np.random.default_rng(s))[0] for s in range(600)
-    ]
+    first = [greedy(Gradients(values), Ahead([1.0]), 1, 3, 1, np.random.default_rng(s))[0] for s in range(600)]
     counts = np.bincount(first, minlength=10)
     expected = 600 * np.array([math.comb(i, 2) for i in range(10)]) / math.comb(10, 3)
     assert counts[:2].tolist() == [0, 0]
@@ -205,9 +203,7 @@ def test_the_outputs_move_as_those_of_the_layer(has_bias, bias_only):
     seen = []
     outputs = inputs @ weight.T + bias
     validation = Validation(
-        Gradients(rng.normal(size=(6, 2)), np.hstack([inputs, one])),
-        outputs,
-        lambda out: seen.append(out) or out - 1.0,
+        Gradients(rng.normal(size=(6, 2)), np.hstack([inputs, one])), outputs, lambda out: seen.append(out) or out - 1.0
     )
     ahead = LookAhead(validation, 0.1, bias_only=bias_only)
     ahead.move(step.of_bias() if bias_only else step)

@@ -77,15 +77,11 @@ class Logits(nn.Module):
 
 def noisy():
     torch.manual_seed(0)
-    return nn.Sequential(
-        nn.Linear(6, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Dropout(0.5), nn.Linear(8, 3, bias=False)
-    )
+    return nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Dropout(0.5), nn.Linear(8, 3, bias=False))
 
 
 def last_of(model):
-    return (
-        model.last if hasattr(model, "last") else [m for m in model.modules() if isinstance(m, nn.Linear)][-1]
-    )
+    return model.last if hasattr(model, "last") else [m for m in model.modules() if isinstance(m, nn.Linear)][-1]
 
 
 def by_autograd(model, X, y, loss):
@@ -112,9 +108,7 @@ def test_gradients_of_any_module_equal_autograd_sample_by_sample(make):
     expected = by_autograd(model, X, Y, functional.cross_entropy)
     np.testing.assert_allclose(found.dense(), expected, atol=2e-6)
     assert np.abs(expected).max() > 0.1
-    assert (found.inputs is None) == (
-        make in (Positions, Twice)
-    )  # only products of one place are kept as factors
+    assert (found.inputs is None) == (make in (Positions, Twice))  # only products of one place are kept as factors
 
 
 def test_cross_entropy_is_softmax_minus_onehot():
@@ -317,10 +311,7 @@ def test_targets_of_any_type_of_numbers(y, loss):
     same = (
         {"y": Y, "loss": "cross_entropy"}
         if not isinstance(loss, nn.BCEWithLogitsLoss)
-        else {
-            "y": np.eye(3, dtype=np.float32)[Y],
-            "loss": "bce",
-        }
+        else {"y": np.eye(3, dtype=np.float32)[Y], "loss": "bce"}
     )
     expected = SelectionContext(X, model=model, **same).gradients().dense()
     found = SelectionContext(X, y, model=model, loss=loss).gradients().dense()
@@ -351,9 +342,7 @@ def test_a_named_layer():
     found = SelectionContext(X, Y, model=model, layer="0").gradients()
     assert found.shape == (4, 7)
     np.testing.assert_array_equal(found.inputs, np.hstack([X, np.ones((len(X), 1))]))  # the bias
-    with pytest.raises(
-        InvalidInputError, match=r"layer = '1' is not a linear layer of the model; choose one of 0, 2"
-    ):
+    with pytest.raises(InvalidInputError, match=r"layer = '1' is not a linear layer of the model; choose one of 0, 2"):
         SelectionContext(X, Y, model=model, layer="1").gradients()
 
 
@@ -449,8 +438,6 @@ def test_frames_and_series_have_gradients_and_text_has_not() -> None:
     model = torch.nn.Linear(3, 2)
     expected = SelectionContext(X, y, model=model).gradients().residuals
     frame, series = pd.DataFrame(X), pd.Series(y, index=np.arange(40)[::-1])
-    np.testing.assert_array_equal(
-        SelectionContext(frame, series, model=model).gradients().residuals, expected
-    )
+    np.testing.assert_array_equal(SelectionContext(frame, series, model=model).gradients().residuals, expected)
     with pytest.raises(InvalidInputError, match=r"y holds .*return_inverse"):
         SelectionContext(X, np.array(["no", "yes"])[y], model=model).gradients()

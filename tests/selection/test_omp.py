@@ -2,8 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from scipy.optimize import nnls
 
 from coresift.selection import Gradients, GradMatch, SelectionContext
@@ -174,15 +173,8 @@ def test_an_atom_in_the_span_of_the_others_is_refused_and_leaves_no_trace():
 
 def test_the_solver_is_the_dual_one_for_more_atoms_than_dimensions_and_a_ridge():
     target = np.ones(5)
-    kinds = {
-        (size, ridge): type(_Pursuit(target, size, ridge).system) for size in (5, 6) for ridge in (0.0, 0.1)
-    }
-    assert kinds == {
-        (5, 0.0): _GramSystem,
-        (6, 0.0): _GramSystem,
-        (5, 0.1): _GramSystem,
-        (6, 0.1): _DualSystem,
-    }
+    kinds = {(size, ridge): type(_Pursuit(target, size, ridge).system) for size in (5, 6) for ridge in (0.0, 0.1)}
+    assert kinds == {(5, 0.0): _GramSystem, (6, 0.0): _GramSystem, (5, 0.1): _GramSystem, (6, 0.1): _DualSystem}
 
 
 @pytest.mark.parametrize("seed", range(6))

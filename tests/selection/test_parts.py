@@ -21,14 +21,7 @@ from coresift.selection.adaptive import gain_of
 from coresift.selection.fixed import _gaussian, _median_distance, _strata, _targets
 from coresift.selection.glister import LookAhead
 from coresift.selection.gradients import Validation
-from coresift.selection.hooks import (
-    _numpy,
-    device_of,
-    layer_pass,
-    only_tensor,
-    softmax_residuals,
-    validation_of,
-)
+from coresift.selection.hooks import _numpy, device_of, layer_pass, only_tensor, softmax_residuals, validation_of
 from coresift.selection.inputs import batch_of, class_positions, flattened
 
 
@@ -47,9 +40,7 @@ def test_the_outputs_of_a_model_are_found_in_what_it_returns():
             only_tensor(returned)
 
 
-@pytest.mark.parametrize(
-    "kind, expected", [("float16", "float32"), ("bfloat16", "float32"), ("float64", "float64")]
-)
+@pytest.mark.parametrize("kind, expected", [("float16", "float32"), ("bfloat16", "float32"), ("float64", "float64")])
 def test_half_precision_becomes_single(kind, expected):
     found = _numpy(torch.tensor([0.5, 2.0], dtype=getattr(torch, kind), requires_grad=True))
     assert found.dtype == expected
@@ -151,9 +142,7 @@ def test_a_layer_that_takes_no_part_is_refused():
         def forward(self, x):
             return self.used(x)
 
-    context = SelectionContext(
-        np.zeros((5, 3), dtype=np.float32), np.zeros(5, dtype=int), model=Model(), layer="idle"
-    )
+    context = SelectionContext(np.zeros((5, 3), dtype=np.float32), np.zeros(5, dtype=int), model=Model(), layer="idle")
     with pytest.raises(InvalidInputError, match="layer = 'idle' took no part"):
         context.gradients()
 
@@ -296,9 +285,7 @@ def test_strata_are_cells_within_classes():
     """Two classes of two far clumps each: with two samples of each class there are two cells, which are the clumps."""
     rng = np.random.default_rng(3)
     clump = np.arange(80) % 4
-    features = 100.0 * np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])[clump] + rng.normal(
-        size=(80, 2)
-    )
+    features = 100.0 * np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])[clump] + rng.normal(size=(80, 2))
     classes = clump // 2
     found = _strata(features, classes, 4, np.random.default_rng(0))
     groups = [set(found[clump == k]) for k in range(4)]

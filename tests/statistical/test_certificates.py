@@ -38,15 +38,7 @@ class Problem:
 
     def sampled(self, seed):
         return certify_sampled(
-            self.points,
-            self.shares,
-            self.rows,
-            self.v,
-            1.0,
-            self.loss,
-            N_SAMPLED,
-            DELTA,
-            np.random.default_rng(seed),
+            self.points, self.shares, self.rows, self.v, 1.0, self.loss, N_SAMPLED, DELTA, np.random.default_rng(seed)
         ).discrepancy
 
     def without_deviations(self, seed):

@@ -45,9 +45,7 @@ class Problem:
         if method == "systematic":
             # sum_pq (pi_pq - pi_p pi_q) a_p a_q with a = value/pi >= 0, and pi_pq <= min(pi_p, pi_q) in every design
             a = value / self.inclusion
-            covariance = np.minimum.outer(self.inclusion, self.inclusion) - np.outer(
-                self.inclusion, self.inclusion
-            )
+            covariance = np.minimum.outer(self.inclusion, self.inclusion) - np.outer(self.inclusion, self.inclusion)
             return float(a @ covariance @ a)
         # keys: different rows are uncorrelated (fix all other keys: both win iff both are below one threshold), and
         # E[1/P - 1] <= E[1/(s tau)], and the m-th of the other keys is later than in a Poisson process of rate t - s.
@@ -99,9 +97,7 @@ def test_systematic_draws_every_row_as_often_as_its_inclusion_probability(seed):
 
     assert agrees(problem.inclusion)
     assert not agrees(np.full(problem.n, problem.m / problem.n))
-    assert not agrees(
-        np.minimum(1, problem.m * problem.scores / problem.scores.sum())
-    )  # not normalised again
+    assert not agrees(np.minimum(1, problem.m * problem.scores / problem.scores.sum()))  # not normalised again
 
 
 class RowOrder:
@@ -112,10 +108,7 @@ class RowOrder:
 
 
 N_ROWS, N_CLASSES = 5000, 10
-LABELS = {
-    "interleaved": np.arange(N_ROWS) % N_CLASSES,
-    "sorted": np.arange(N_ROWS) * N_CLASSES // N_ROWS,
-}
+LABELS = {"interleaved": np.arange(N_ROWS) % N_CLASSES, "sorted": np.arange(N_ROWS) * N_CLASSES // N_ROWS}
 
 
 @pytest.mark.parametrize("arrangement", LABELS)

@@ -62,9 +62,7 @@ def check(est, X, w, queries):
 def test_all_queries_of_a_ball(weights):
     X = clusters()
     w = None if weights == "none" else np.random.default_rng(1).gamma(1.0, size=len(X))
-    est = RBFCoreset(radius=SPACING * K / 2, bandwidth=1.0, bound="cells", random_state=0).fit(
-        X, sample_weight=w
-    )
+    est = RBFCoreset(radius=SPACING * K / 2, bandwidth=1.0, bound="cells", random_state=0).fit(X, sample_weight=w)
     assert K < est.total_sensitivity_ < 1.5 * K  # a query between two groups prefers their edges
     check(est, X, w, np.linspace(-1, 1, 97) * est.radius)
 

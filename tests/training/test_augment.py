@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from coresift import InvalidInputError
 from coresift.data import DatasetSplits

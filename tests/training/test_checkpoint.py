@@ -218,9 +218,7 @@ def test_another_run_does_not_go_into_the_folder(tmp_path: Path) -> None:
         run(tmp_path / "letters")
 
 
-def test_what_a_strategy_keeps_is_made_again_off_the_clock(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_strategy_keeps_is_made_again_off_the_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A fit is counted once in a run, however often it was killed."""
     fitted_at: list[str] = []
     where = ["elsewhere"]
@@ -282,9 +280,7 @@ def test_a_strategy_with_a_state_gets_it_back(tmp_path: Path) -> None:
     assert after.norms.tolist() == [6.0, 6.0]
 
 
-def test_a_full_disk_is_an_error_and_leaves_the_run_resumable(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_is_an_error_and_leaves_the_run_resumable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = run(tmp_path / "whole")
     interrupted(tmp_path / "run", 3)
     real = os.fsync

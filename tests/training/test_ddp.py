@@ -110,7 +110,5 @@ def compare(one: dict[str, Any], two: list[dict[str, Any]]) -> None:
         subsets.append(frozenset(alone))
     assert subsets[0] == subsets[1] != subsets[2] == subsets[3]
     for ours, theirs, other in zip(one["weights"], two[0]["weights"], two[1]["weights"], strict=True):
-        np.testing.assert_allclose(
-            ours, theirs, rtol=1e-5, atol=1e-8
-        )  # the same gradients, summed in another order
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-8)  # the same gradients, summed in another order
         assert theirs == other

@@ -29,17 +29,8 @@ def network(n_out: int = 2) -> nn.Module:
         return nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Linear(8, n_out))
 
 
-def run(
-    out: Path | None = None, strategy: Any = "adaptive-random", data: Any = (X, Y), **options: Any
-) -> Any:
-    settings = {
-        "epochs": 4,
-        "device": "cpu",
-        "select_every": 1,
-        "checkpoint_seconds": 0,
-        "out": out,
-        **options,
-    }
+def run(out: Path | None = None, strategy: Any = "adaptive-random", data: Any = (X, Y), **options: Any) -> Any:
+    settings = {"epochs": 4, "device": "cpu", "select_every": 1, "checkpoint_seconds": 0, "out": out, **options}
     return train(network(settings.pop("n_out", 2)), data, strategy, 30, **settings)
 
 

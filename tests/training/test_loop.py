@@ -111,15 +111,7 @@ def test_the_test_set_is_looked_at_once_and_the_validation_set_as_often_as_asked
 
     watched = Watched()
     during: list[int] = []
-    train(
-        network(),
-        (X, Y),
-        "random",
-        20,
-        test=watched,
-        epochs=3,
-        on_epoch=lambda _: during.append(watched.reads),
-    )
+    train(network(), (X, Y), "random", 20, test=watched, epochs=3, on_epoch=lambda _: during.append(watched.reads))
     assert during == [0, 0, 0]
     assert watched.reads == 10
 
@@ -160,9 +152,7 @@ def test_losses_of_the_user_are_told_apart_by_their_targets() -> None:
         assert result.test.keys() == {"loss", "accuracy", "macro_f1"}
         assert "accuracy" in result.history[0]
     counts = Y.astype(np.int32)  # whole numbers may be targets of a regression
-    assert "rmse" in (
-        train(network(1), (X, counts), "full", 1.0, test=(X, counts), loss="mse", epochs=1).test or {}
-    )
+    assert "rmse" in (train(network(1), (X, counts), "full", 1.0, test=(X, counts), loss="mse", epochs=1).test or {})
     both = np.stack([Y, 1 - Y], axis=1).astype(np.float32)
     result = train(network(), (X, both), "rbf", 0.5, test=(X, both), loss="bce", epochs=2)
     assert math.isfinite(result.history[-1]["loss"])

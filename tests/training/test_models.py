@@ -196,11 +196,7 @@ def test_a_name_that_leads_nowhere_is_refused(user: str, name: str, complaint: s
         ("resnet18", {"stem": "tiny"}, "stem = 'tiny' is not one of"),
         ("mlp", {"width": 0}, "width = 0 must be at least 1"),
         ("mlp", {"n_classes": 0}, "n_classes = 0 must be at least 1"),
-        (
-            "my_networks:plain",
-            {"width": 3},
-            "width = 3: 'my_networks:plain' has no such parameter",
-        ),
+        ("my_networks:plain", {"width": 3}, "width = 3: 'my_networks:plain' has no such parameter"),
     ],
 )
 def test_options_without_effect_are_refused(user: str, name: str, options: dict, complaint: str) -> None:

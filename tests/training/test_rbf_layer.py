@@ -20,9 +20,7 @@ def problem():
 def test_the_layer_computes_what_numpy_does(problem):
     points, _, _, network = problem
     layer = RBFLayer.from_network(network)
-    np.testing.assert_allclose(
-        layer(torch.from_numpy(points.X)).detach(), network.outputs(points), rtol=1e-12
-    )
+    np.testing.assert_allclose(layer(torch.from_numpy(points.X)).detach(), network.outputs(points), rtol=1e-12)
     again = layer.to_network()
     np.testing.assert_array_equal(again.flat(), network.flat())
 

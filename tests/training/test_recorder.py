@@ -10,15 +10,7 @@ import torch
 from torch import nn
 
 from coresift import Coreset, CoresiftError
-from coresift.selection import (
-    AdaptiveCoreset,
-    AdaptiveRandom,
-    PerBatch,
-    PerClass,
-    SelectionContext,
-    Selector,
-    Warm,
-)
+from coresift.selection import AdaptiveCoreset, AdaptiveRandom, PerBatch, PerClass, SelectionContext, Selector, Warm
 from coresift.selection.strategy import asks_for
 from coresift.selection.variance import gradient_norms
 from coresift.selection.wrappers import BatchContext
@@ -87,16 +79,12 @@ def test_norms_are_those_of_the_last_layer(kind: str, loss: str, monkeypatch: py
     monkeypatch.setattr("coresift.training.recorder._HELD_ROWS", 25)  # several lots, one of them left over
     target = Y if loss == "cross_entropy" else np.eye(3, dtype=np.float32)[Y]
     model, strategy = model_of(kind), Watched()
-    result = train(
-        model, (X, target), strategy, 60, epochs=1, batch_size=8, lr=STILL, loss=loss, device="cpu"
-    )
+    result = train(model, (X, target), strategy, 60, epochs=1, batch_size=8, lr=STILL, loss=loss, device="cpu")
     seen, rows = strategy.context.seen(), result.coreset.indices
     wanted = gradient_norms(SelectionContext(X, target, model=model, loss=loss).gradients().double())
     wanted = wanted / (1 if loss == "cross_entropy" else 3)  # of several outputs a step takes the mean
     met = np.isfinite(seen)
-    np.testing.assert_array_equal(
-        np.flatnonzero(met), rows[rows % 7 != 0]
-    )  # a weight of zero leaves no trace
+    np.testing.assert_array_equal(np.flatnonzero(met), rows[rows % 7 != 0])  # a weight of zero leaves no trace
     np.testing.assert_allclose(seen[met], wanted[met], rtol=1e-4)
 
 
@@ -314,9 +302,7 @@ def test_it_learns_what_is_hard() -> None:
     """Two classes far apart and one that overlaps: the norms recorded are larger where labels are hard to tell."""
     rng = np.random.default_rng(5)
     y = rng.integers(3, size=600)
-    x = rng.normal(size=(600, 2)).astype(np.float32) + np.array([[0, 0], [1, 0], [30, 0]])[y].astype(
-        np.float32
-    )
+    x = rng.normal(size=(600, 2)).astype(np.float32) + np.array([[0, 0], [1, 0], [30, 0]])[y].astype(np.float32)
     strategy = Watched()
     model = nn.Sequential(nn.Linear(2, 3))
     train(model, (x, y), strategy, 300, epochs=30, select_every=1, lr=0.05, device="cpu")

@@ -5,8 +5,7 @@ import pickle
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from torch.utils.data import DataLoader, TensorDataset
 
 from coresift import InvalidInputError
@@ -79,9 +78,7 @@ def test_a_warm_start_serves_everything_first() -> None:
 
 
 @given(size=st.integers(1, 120), replicas=st.integers(1, 9), shuffle=st.booleans())
-def test_the_union_of_the_ranks_is_the_subset_and_lengths_are_equal(
-    size: int, replicas: int, shuffle: bool
-) -> None:
+def test_the_union_of_the_ranks_is_the_subset_and_lengths_are_equal(size: int, replicas: int, shuffle: bool) -> None:
     parts = [
         CoresetSampler(X, "adaptive-random", size, num_replicas=replicas, rank=rank, shuffle=shuffle)
         for rank in range(replicas)

@@ -36,9 +36,7 @@ Case = tuple[str, int]  # the name of a reader, or "hostile"; and a number
 
 def main() -> int:
     """Run, and say what was found."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cases", type=int, default=200, help="damaged files for each reader")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--reader", action="append", help="only this one; may be given several times")
@@ -50,9 +48,7 @@ def main() -> int:
     if unknown := [name for name in names if name not in known]:
         parser.error(f"unknown reader {unknown[0]!r}; there are {', '.join(sorted(known))}")
     numbers = range(chosen.cases) if chosen.only is None else [chosen.only]
-    cases = [
-        (name, number) for name in names for number in (range(len(HOSTILE)) if name == "hostile" else numbers)
-    ]
+    cases = [(name, number) for name in names for number in (range(len(HOSTILE)) if name == "hostile" else numbers)]
     started = time.monotonic()
     counts: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
     problems = 0

@@ -85,9 +85,7 @@ def judged(reader: Reader, path: Path, expected: object = None, *, same: bool = 
     except (CoresiftError, OSError) as error:
         text = str(error)
         place = path if reader.writes is None else path.parent  # of a run, its folder says enough
-        outcome = (
-            ("refused", text) if os.fspath(place) in text else ("bad", f"does not name the file: {text}")
-        )
+        outcome = ("refused", text) if os.fspath(place) in text else ("bad", f"does not name the file: {text}")
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt):
             raise

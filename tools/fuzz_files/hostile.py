@@ -189,9 +189,7 @@ def _png(width: int, height: int) -> bytes:
     """A valid one-bit image of that size, all black."""
 
     def chunk(kind: bytes, content: bytes) -> bytes:
-        return (
-            struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
-        )
+        return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
 
     packer = zlib.compressobj(1)
     row = bytes(1 + (width + 7) // 8)
@@ -228,9 +226,7 @@ def _long_parquet(folder: Path) -> Path:
     path = _BY_NAME["coreset.parquet"].make(folder)
     metadata = parquet.read_schema(path).metadata
     n = 10_000_000
-    table = pa.table({"row": np.zeros(n, dtype=np.int64), "weight": np.ones(n)}).replace_schema_metadata(
-        metadata
-    )
+    table = pa.table({"row": np.zeros(n, dtype=np.int64), "weight": np.ones(n)}).replace_schema_metadata(metadata)
     parquet.write_table(table, path, row_group_size=n)
     return path
 
@@ -264,11 +260,7 @@ HOSTILE = (
     Hostile("hard link", _TAR, _member("link", type=tarfile.LNKTYPE, linkname="../../evil")),
     Hostile("device", _TAR, _member("zero", type=tarfile.CHRTYPE, devmajor=1, devminor=5)),
     Hostile("named pipe", _TAR, _member("pipe", type=tarfile.FIFOTYPE)),
-    Hostile(
-        "needed member as a link",
-        _TAR,
-        _member("test_batch.bin", type=tarfile.SYMTYPE, linkname="/etc/passwd"),
-    ),
+    Hostile("needed member as a link", _TAR, _member("test_batch.bin", type=tarfile.SYMTYPE, linkname="/etc/passwd")),
     Hostile("needed member twice", _TAR, _member("x/test_batch.bin")),
     Hostile("2 GiB member", _TAR, _tar_bomb(_typed(tarfile.REGTYPE))),
     Hostile("2 GiB PAX header", _TAR, _tar_bomb(_typed(tarfile.XHDTYPE))),
@@ -276,15 +268,9 @@ HOSTILE = (
     Hostile("2 GiB of nothing", _TAR, _tar_bomb(lambda member: b"")),
     Hostile("npy of 24 TB", _NPY, _file("a.npy", _described(_HUGE) + bytes(64))),
     Hostile("npy of a negative size", _NPY, _file("a.npy", _described("(-1, 3)") + bytes(64))),
-    Hostile(
-        "npy of sizes that overflow", _NPY, _file("a.npy", _described(f"({2**40}, {2**40})") + bytes(64))
-    ),
+    Hostile("npy of sizes that overflow", _NPY, _file("a.npy", _described(f"({2**40}, {2**40})") + bytes(64))),
     Hostile("npy without columns of bytes", _NPY, _file("a.npy", _described("(10, 3)", "'|V0'") + bytes(64))),
-    Hostile(
-        "npy of records",
-        _NPY,
-        _file("a.npy", _described("(2, 2)", "[('a', '<f8'), ('b', '|O')]") + bytes(64)),
-    ),
+    Hostile("npy of records", _NPY, _file("a.npy", _described("(2, 2)", "[('a', '<f8'), ('b', '|O')]") + bytes(64))),
     Hostile("npy with a deep header", _NPY, _file("a.npy", npy_header("[" * 5000) + bytes(64))),
     Hostile("npy with a pickle", _NPY, _pickled("a.npy", None)),
     Hostile("npz with a pickle", _NPZ, _pickled("a.npz", "X")),
@@ -295,19 +281,11 @@ HOSTILE = (
     Hostile("covtype with a pickle", _COVTYPE, _pickled("covtype/covtype.npz", "X")),
     Hostile("npz of 24 TB", _NPZ, _file("a.npz", _zip({"X": _described(_HUGE)}))),
     Hostile("own npz of 24 TB", _OWN, _file("a.npz", _zip(_LARGE))),
+    Hostile("covtype of 24 TB", _COVTYPE, _file("covtype/covtype.npz", _zip(_LARGE))),
     Hostile(
-        "covtype of 24 TB",
-        _COVTYPE,
-        _file("covtype/covtype.npz", _zip(_LARGE)),
+        "coreset of 8 TB", _CORE, _file("a.npz", _zip({"header": _array("{}"), "row": _described("(1000000000000,)")}))
     ),
-    Hostile(
-        "coreset of 8 TB",
-        _CORE,
-        _file("a.npz", _zip({"header": _array("{}"), "row": _described("(1000000000000,)")})),
-    ),
-    Hostile(
-        "run of 4 TB of letters", _RUN, _file("a.npz", _zip({"run": _described("()", "'<U1000000000'")}))
-    ),
+    Hostile("run of 4 TB of letters", _RUN, _file("a.npz", _zip({"run": _described("()", "'<U1000000000'")}))),
     Hostile(
         "coreset, 2 GiB of zeros",
         _CORE,
@@ -357,21 +335,11 @@ HOSTILE = (
         _BY_NAME["covtype.data.gz"],
         _file("covtype/covtype.data.gz", lambda: zeros_gz(b"1", _BOMB)),
     ),
-    Hostile(
-        "image of 3.6 billion pixels", _BY_NAME["image folder png"], _images(lambda: _png(60_000, 60_000))
-    ),
-    Hostile(
-        "image of 169 million pixels", _BY_NAME["image folder png"], _images(lambda: _png(13_000, 13_000))
-    ),
-    Hostile(
-        "source: image of 3.6 billion pixels", _BY_NAME["source png"], _images(lambda: _png(60_000, 60_000))
-    ),
-    Hostile(
-        "source: image of 169 million pixels", _BY_NAME["source png"], _images(lambda: _png(13_000, 13_000))
-    ),
-    Hostile(
-        "deep config.json", _BY_NAME["configuration of a run"], _instead("configuration of a run", _DEEP)
-    ),
+    Hostile("image of 3.6 billion pixels", _BY_NAME["image folder png"], _images(lambda: _png(60_000, 60_000))),
+    Hostile("image of 169 million pixels", _BY_NAME["image folder png"], _images(lambda: _png(13_000, 13_000))),
+    Hostile("source: image of 3.6 billion pixels", _BY_NAME["source png"], _images(lambda: _png(60_000, 60_000))),
+    Hostile("source: image of 169 million pixels", _BY_NAME["source png"], _images(lambda: _png(13_000, 13_000))),
+    Hostile("deep config.json", _BY_NAME["configuration of a run"], _instead("configuration of a run", _DEEP)),
     Hostile("deep result.json", _BY_NAME["result of a run"], _instead("result of a run", _DEEP)),
     Hostile("result.json without its parts", _BY_NAME["result of a run"], _instead("result of a run", b"{}")),
     Hostile(

@@ -10,21 +10,7 @@ import numpy as np
 Mutation = Callable[[bytes, np.random.Generator], bytes]
 
 # lengths and counts stand in headers as integers of these widths; the extremes are where readers overflow
-_EXTREMES = (
-    0,
-    1,
-    127,
-    128,
-    255,
-    256,
-    2**15 - 1,
-    2**16 - 1,
-    2**31 - 1,
-    2**32 - 1,
-    2**62,
-    2**63 - 1,
-    2**64 - 1,
-)
+_EXTREMES = (0, 1, 127, 128, 255, 256, 2**15 - 1, 2**16 - 1, 2**31 - 1, 2**32 - 1, 2**62, 2**63 - 1, 2**64 - 1)
 _WORDS = (
     *("-1", "0", "1e400", "NaN", "Infinity", "null", "true", "{}", "[]", '""', "'", '"', "9" * 5000),
     *("99999999999999999999", "../../x", "/etc/passwd", "\\u0000", "<script>", "]" * 50, "[" * 3000),

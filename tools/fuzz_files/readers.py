@@ -301,13 +301,7 @@ def _records(folder: Path) -> Path:
         cell = Run("mnist", 1, "paper", "RBF", 20, 0.01, seed)
         parts = dict.fromkeys(("selection", "training", "evaluation"), 1.5)
         numbers = {"n_epochs": 2, "subset_size": 6, "n_train": 60, "clock": "cpu"}
-        record = {
-            "id": cell.id,
-            "cell": vars(cell),
-            "config": {},
-            "test": {"accuracy": 0.5},
-            "seconds": parts,
-        }
+        record = {"id": cell.id, "cell": vars(cell), "config": {}, "test": {"accuracy": 0.5}, "seconds": parts}
         store.append({**record, **numbers})
     return store.file
 
@@ -323,14 +317,7 @@ def _good_records(path: Path) -> object:
 
 def _toml(folder: Path) -> Path:
     np.save(folder / "rows.npy", _rows())
-    lines = [
-        'budget = "50%"',
-        "seed = 3",
-        'loss = "gaussian"',
-        "radius = 1.5",
-        "queries = 0",
-        "dry-run = true",
-    ]
+    lines = ['budget = "50%"', "seed = 3", 'loss = "gaussian"', "radius = 1.5", "queries = 0", "dry-run = true"]
     (folder / "options.toml").write_text("\n".join(lines) + "\n")
     return folder / "options.toml"
 
@@ -363,10 +350,7 @@ READERS = (
     Reader("source parquet", _parquet(False, "none"), _read_source(label="label")),
     Reader("source parquet, snappy", _parquet(False, "snappy"), _read_source()),
     Reader("source parquet, lists", _parquet(True, "zstd"), _read_source()),
-    *(
-        Reader(f"source {kind[1:]}", _image(kind), _read_source())
-        for kind in (".png", ".jpg", ".gif", ".bmp")
-    ),
+    *(Reader(f"source {kind[1:]}", _image(kind), _read_source()) for kind in (".png", ".jpg", ".gif", ".bmp")),
     *(Reader(f"source {kind[1:]}", _image(kind), _read_source()) for kind in (".webp", ".tiff", ".ppm")),
     *(Reader(f"image folder {kind[1:]}", _image(kind), _decode) for kind in (".png", ".jpg", ".tiff")),
     Reader("idx", _idx("a-idx3-ubyte"), read_idx),

@@ -21,12 +21,8 @@ def peers(
     quick: Annotated[bool, typer.Option("--quick", help="Two small data sets, into --out only.")] = False,
     limit: Annotated[float, typer.Option(help="Seconds of processor time for one choice.")] = 60.0,
     out: Annotated[Path | None, typer.Option(help="Folder of runs, page and figure.")] = None,
-    methods: Annotated[
-        list[str] | None, typer.Option("--method", help="Method to run; repeat for more.")
-    ] = None,
-    cases: Annotated[
-        list[str] | None, typer.Option("--case", help="Data set to use; repeat for more.")
-    ] = None,
+    methods: Annotated[list[str] | None, typer.Option("--method", help="Method to run; repeat for more.")] = None,
+    cases: Annotated[list[str] | None, typer.Option("--case", help="Data set to use; repeat for more.")] = None,
 ) -> None:
     """Measure what is missing, and write the page and the figure."""
     from . import data, report, running

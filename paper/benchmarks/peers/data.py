@@ -114,9 +114,7 @@ def cifar10(folder: Path | None) -> Data | None:
     files = sorted((folder / "cifar-10-batches-bin").glob("*_batch*.bin")) if folder is not None else []
     if len(files) != 6:
         return None
-    parts = [
-        np.fromfile(file, dtype=np.uint8).reshape(-1, 3073) for file in files
-    ]  # five of training, then test
+    parts = [np.fromfile(file, dtype=np.uint8).reshape(-1, 3073) for file in files]  # five of training, then test
     pixels = [part[:, 1:].astype(np.float32) / 255.0 for part in parts]
     X, X_test = np.concatenate(pixels[:5]), pixels[5]
     mean = X.mean(axis=0)

@@ -181,9 +181,7 @@ def goodpoints(X: np.ndarray, size: int, scale: float, seed: int) -> dict[str, S
         while size << halvings < max(_OVERSAMPLING * size, plain):
             halvings += 1
         g = int(np.log2((size << halvings) / plain))
-        left = compress.compress_kt(
-            rows, b"gaussian", k_params=squared, g=g, num_bins=bins, delta=0.5, seed=seed
-        )
+        left = compress.compress_kt(rows, b"gaussian", k_params=squared, g=g, num_bins=bins, delta=0.5, seed=seed)
     K = np.empty((len(left), len(left)))
     compressc.compute_K(rows, np.ascontiguousarray(left), b"gaussian", squared, K)
     return {"goodpoints": equal(left[kt.thin_K(K, K, halvings, delta=0.5, seed=seed)], len(X))}
@@ -199,9 +197,7 @@ def wasserstein(X: np.ndarray, size: int, scale: float, seed: int) -> dict[str, 
     rows = rows.astype(np.float64)
     start = rows[rng.choice(len(rows), size, replace=False)]
     masses = np.full(len(rows), 1.0 / len(rows))
-    positions = ot.lp.free_support_barycenter(
-        [rows], [masses], start, numItermax=_WASSERSTEIN_STEPS, stopThr=1e-7
-    )
+    positions = ot.lp.free_support_barycenter([rows], [masses], start, numItermax=_WASSERSTEIN_STEPS, stopThr=1e-7)
     weights = np.full(size, len(X) / size)
     return {
         "Wasserstein points": Subset(weights=weights, positions=positions, groups=nearest(X, positions)),
@@ -215,9 +211,7 @@ def _ours(name: str, bound: str = "auto", **options: Any) -> Choose:
 
         core = RBFCoreset(bandwidth=scale, bound=bound, random_state=seed).fit(X).sample(size, **options)
         untimed = (0.0, 0.0)
-        if (
-            core.certificate is not None
-        ):  # others do not certify: take off what it costs, there and once more here
+        if core.certificate is not None:  # others do not certify: take off what it costs, there and once more here
             start = time.process_time(), time.perf_counter()
             core.certify(X)
             untimed = 2 * (time.process_time() - start[0]), 2 * (time.perf_counter() - start[1])
@@ -226,9 +220,7 @@ def _ours(name: str, bound: str = "auto", **options: Any) -> Choose:
     return choose
 
 
-def _cover(
-    X: np.ndarray, size: int, scale: float, seed: int, y: np.ndarray | None = None
-) -> dict[str, Subset]:
+def _cover(X: np.ndarray, size: int, scale: float, seed: int, y: np.ndarray | None = None) -> dict[str, Subset]:
     from coresift.selection import Cover, SelectionContext, strategy_named
 
     strategy = Cover() if y is None else strategy_named("cover")

@@ -30,11 +30,7 @@ from paper.benchmarks.peers.methods import Subset, nearest
 
 _AFFORDABLE_PAIRS = 2e12  # pairs of rows times columns; an exponential costs as much as a hundred columns
 _REFERENCE_ROWS = 2048  # rows at which the data's potential is taken to estimate c
-_REFERENCE_SAMPLE, _REFERENCE_POOL, _REFERENCE_SIZE = (
-    20_000,
-    2000,
-    512,
-)  # from which S* is chosen, and its size
+_REFERENCE_SAMPLE, _REFERENCE_POOL, _REFERENCE_SIZE = (20_000, 2000, 512)  # from which S* is chosen, and its size
 _AUDIT_EVALUATIONS = 5e7
 _TEST_ROWS = 2000
 
@@ -56,9 +52,7 @@ class Reference:
         return self.square_error == 0.0
 
 
-def reference(
-    X: np.ndarray, known: dict[str, float] | None = None, affordable: float = _AFFORDABLE_PAIRS
-) -> Reference:
+def reference(X: np.ndarray, known: dict[str, float] | None = None, affordable: float = _AFFORDABLE_PAIRS) -> Reference:
     """Bandwidth (median distance), ball (radius 1 around the mean), c and the floor; the last two may be known."""
     start = time.process_time()
     estimator = RBFCoreset(bandwidth="median", bound="closed-form", random_state=0).fit(X)
@@ -69,12 +63,7 @@ def reference(
     points.max_norm = float(np.sqrt(max(block.sq_norms.max() for _, block in points.blocks())))
     if known is not None:
         return Reference(
-            points,
-            ball,
-            known["square"],
-            known["square_error"],
-            known["floor"],
-            known["certificate_processor"],
+            points, ball, known["square"], known["square_error"], known["floor"], known["certificate_processor"]
         )
     if float(len(X)) ** 2 * (X.shape[1] + 100) <= affordable:
         square, error = quadratic_form(points, shares, "gaussian"), 0.0
@@ -180,14 +169,7 @@ def accuracies(data: Data, subset: Subset, seed: int) -> dict[str, float]:
     test = np.random.default_rng(seed).permutation(len(data.X_test))[:_TEST_ROWS]
     X_test, y_test = data.X_test[test], data.y_test[test]
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore"
-        )  # few rows for many classes, or steps that ran out: for all methods alike
-        model = LogisticRegression(max_iter=300, tol=1e-3).fit(
-            rows[kept], labels[kept], sample_weight=weights[kept]
-        )
+        warnings.simplefilter("ignore")  # few rows for many classes, or steps that ran out: for all methods alike
+        model = LogisticRegression(max_iter=300, tol=1e-3).fit(rows[kept], labels[kept], sample_weight=weights[kept])
         neighbour = KNeighborsClassifier(1).fit(rows[kept], labels[kept])
-    return {
-        "logistic": float(model.score(X_test, y_test)),
-        "neighbour": float(neighbour.score(X_test, y_test)),
-    }
+    return {"logistic": float(model.score(X_test, y_test)), "neighbour": float(neighbour.score(X_test, y_test))}

@@ -139,9 +139,7 @@ def shown_value(value: float, is_share: bool) -> str:
 def _methods(records: list[Record]) -> list[str]:
     lines = ["| method | package | how |", "|---|---|---|"]
     for name, method in METHODS.items():
-        versions = {
-            record["version"] for record in records if record.get("method") == name and "version" in record
-        }
+        versions = {record["version"] for record in records if record.get("method") == name and "version" in record}
         package = f"{method.package} {', '.join(sorted(versions))}".strip() if method.package else ""
         lines.append(f"| {name} | {package} | {method.about} |")
     return lines

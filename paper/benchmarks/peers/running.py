@@ -55,9 +55,7 @@ def run(
         _run_case(case, data, missing, log, limit, say)
 
 
-def _run_case(
-    case: Case, data: Data, missing: list[tuple[int, str]], log: Log, limit: float, say: Any
-) -> None:
+def _run_case(case: Case, data: Data, missing: list[tuple[int, str]], log: Log, limit: float, say: Any) -> None:
     n, d = data.X.shape
     known = log.find(case=case.name, kind="data")
     ref = reference(data.X, known)
@@ -121,9 +119,7 @@ def _measured(about: Record, data: Data, ref: Reference, log: Log, limit: float,
         return {"status": "failed", "reason": last[:300]}
     subsets, found = read_subsets(out)
     start = time.process_time()
-    quality = {
-        name: [judged(data, of_seed[name], ref) for of_seed in subsets] for name in found.pop("subsets")
-    }
+    quality = {name: [judged(data, of_seed[name], ref) for of_seed in subsets] for name in found.pop("subsets")}
     found["judging_processor"] = time.process_time() - start
     if method.package is not None:
         found["version"] = importlib.metadata.version(method.package)

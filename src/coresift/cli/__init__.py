@@ -1,7 +1,5 @@
 """The command ``coresift``: parse, call the library, print. One module per command."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 
@@ -20,9 +18,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ModuleNotFoundError as error:
         if error.name not in ("rich", "typer"):
             raise
-        sys.stderr.write(
-            'coresift: error: the command line needs the extra "cli": pip install "coresift[cli]"\n'
-        )
+        sys.stderr.write('coresift: error: the command line needs the extra "cli": pip install "coresift[cli]"\n')
         return 1
     from coresift.cli.app import app, run
 

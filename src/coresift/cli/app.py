@@ -1,7 +1,5 @@
 """The application: its commands, its errors and its exit codes."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import os
@@ -64,9 +62,7 @@ def lazy_app(name: str, version: str, help_text: str, commands: Mapping[str, tup
             typer.echo(f"{name} {version}")
             raise typer.Exit
 
-    version_option = typer.Option(
-        False, "--version", is_eager=True, callback=print_version, help="Print the version."
-    )
+    version_option = typer.Option(False, "--version", is_eager=True, callback=print_version, help="Print the version.")
 
     @app.callback(invoke_without_command=True)
     def root(

@@ -76,9 +76,7 @@ def audit(
     from coresift import audit as search
 
     rows, core = question.load(data, coreset)
-    found = search(
-        rows, core, n_starts=starts, n_random=queries, max_evaluations=effort, **question.arguments()
-    )
+    found = search(rows, core, n_starts=starts, n_random=queries, max_evaluations=effort, **question.arguments())
     figures = {
         "worst_error_found": found.worst_error,
         "worst_ratio": found.worst_ratio,
@@ -110,9 +108,7 @@ def certify(
     """
     rows, core = question.load(data, coreset)
     verbose = 0 if settings.quiet else 1
-    proved = core.certify(
-        rows, method=method, n_sampled=sampled, delta=delta, verbose=verbose, **question.arguments()
-    )
+    proved = core.certify(rows, method=method, n_sampled=sampled, delta=delta, verbose=verbose, **question.arguments())
     meaning = "" if proved.eps < 1 else " An error of 1 or more says nothing: the bound is vacuous here."
     figures = {
         name: str(value) if isinstance(value, float) and math.isinf(value) else value

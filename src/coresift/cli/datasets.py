@@ -1,7 +1,5 @@
 """``coresift datasets``: the named data sets, and where their files are."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from pathlib import Path

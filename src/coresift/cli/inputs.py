@@ -22,21 +22,14 @@ Input = Annotated[
 ]
 Columns = Annotated[
     str | None,
-    typer.Option(
-        help="Feature columns, separated by commas. Default: all columns of floats (CSV: of numbers)."
-    ),
+    typer.Option(help="Feature columns, separated by commas. Default: all columns of floats (CSV: of numbers)."),
 ]
-Embedding = Annotated[
-    str | None, typer.Option(help="A column of lists of numbers; for .npz files, the array.")
-]
+Embedding = Annotated[str | None, typer.Option(help="A column of lists of numbers; for .npz files, the array.")]
 Label = Annotated[
-    str | None,
-    typer.Option(help="The column of the labels; for image folders any word: the folder is the label."),
+    str | None, typer.Option(help="The column of the labels; for image folders any word: the folder is the label.")
 ]
 Weight = Annotated[str | None, typer.Option(help="The column of the input weights.")]
-ImageSize = Annotated[
-    int, typer.Option(min=1, help="Height and width in pixels to which images are resized.")
-]
+ImageSize = Annotated[int, typer.Option(min=1, help="Height and width in pixels to which images are resized.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 

@@ -73,14 +73,10 @@ def _collect(context: typer.Context, parameter: typer.CallbackParam, value: int)
     return value
 
 
-Quiet = Annotated[
-    bool, typer.Option("--quiet", "-q", callback=_collect, help="Print only results and errors.")
-]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", callback=_collect, help="Print only results and errors.")]
 Verbose = Annotated[
     int,
-    typer.Option(
-        "--verbose", "-v", count=True, show_default=False, callback=_collect, help="Log progress; -vv: more."
-    ),
+    typer.Option("--verbose", "-v", count=True, show_default=False, callback=_collect, help="Log progress; -vv: more."),
 ]
 Debug = Annotated[bool, typer.Option("--debug", callback=_collect, help="Show the traceback of an error.")]
 

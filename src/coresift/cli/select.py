@@ -1,24 +1,12 @@
 """``coresift select``: the rows worth keeping, from files of any size."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from coresift.cli.inputs import (
-    AsJson,
-    Columns,
-    Config,
-    Embedding,
-    ImageSize,
-    Input,
-    Label,
-    Weight,
-    open_input,
-)
+from coresift.cli.inputs import AsJson, Columns, Config, Embedding, ImageSize, Input, Label, Weight, open_input
 from coresift.cli.options import Settings
 from coresift.coresets.options import SelectOptions
 
@@ -28,8 +16,7 @@ def select(
     *,
     data: Input,
     out: Annotated[
-        Path | None,
-        typer.Option("--out", "-o", help="The file to write: .parquet or .npz. Needed unless --dry-run."),
+        Path | None, typer.Option("--out", "-o", help="The file to write: .parquet or .npz. Needed unless --dry-run.")
     ] = None,
     columns: Columns = None,
     embedding: Embedding = None,

@@ -1,8 +1,6 @@
 """``coresift train``: train a network on a subset that is selected again every few epochs."""
 
 # ruff: noqa: RUF009 - the function called returns a field
-from __future__ import annotations
-
 import json
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
@@ -50,9 +48,7 @@ def train(
     subject: Subject,
     options: TrainOptions,
     threads: Annotated[int | None, typer.Option(min=1, help="Threads of PyTorch.")] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Folder of the run; resumed if it exists.")
-    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Folder of the run; resumed if it exists.")] = None,
     resume: Annotated[Path | None, typer.Option(help="Resume the run in this folder, as it was.")] = None,
     as_json: AsJson = False,
     config: Config = None,
@@ -105,14 +101,11 @@ def _check(subject: Subject, options: TrainOptions) -> None:
         raise typer.BadParameter(str(error)) from error
 
 
-def _run(
-    settings: Settings, subject: Subject, options: TrainOptions, out: Path, threads: int | None
-) -> dict[str, Any]:
+def _run(settings: Settings, subject: Subject, options: TrainOptions, out: Path, threads: int | None) -> dict[str, Any]:
     import torch
 
     from coresift.data import load_dataset
-    from coresift.training import build_model
-    from coresift.training import train as run
+    from coresift.training import build_model, train as run
 
     if threads is not None:
         torch.set_num_threads(threads)

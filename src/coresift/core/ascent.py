@@ -19,8 +19,6 @@ The ascent is Nesterov's, for a block of points at once (two matrix products a s
 restarts per point; only the certificate decides when to stop, so none of this needs to be trusted.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -48,13 +46,7 @@ class Ascent:
 
 
 def ascend(
-    p: np.ndarray,
-    atoms: Atoms,
-    radius: float,
-    upper: np.ndarray,
-    max_curvature: float,
-    tol: float,
-    max_steps: int,
+    p: np.ndarray, atoms: Atoms, radius: float, upper: np.ndarray, max_curvature: float, tol: float, max_steps: int
 ) -> Ascent:
     """Maximise ``2 p.x - L(x)`` over ``|x| <= radius`` for each row of ``p``, to a duality gap of ``tol``.
 

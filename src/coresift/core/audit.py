@@ -1,7 +1,5 @@
 """The search for the query at which a weighted subset is worst: a lower bound on its error."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -137,9 +135,7 @@ def _error(log_ratio: np.ndarray) -> np.ndarray:
 class _Search:
     """Queries tried so far with their log ratios, and the ways to try more."""
 
-    def __init__(
-        self, ratio: LogRatio, radius: float, rng: np.random.Generator, max_evaluations: float | None
-    ) -> None:
+    def __init__(self, ratio: LogRatio, radius: float, rng: np.random.Generator, max_evaluations: float | None) -> None:
         self.ratio, self.points, self.weights = ratio, ratio.points, ratio.weights
         self.radius, self.rng = radius, rng
         self.reach = radius if np.isfinite(radius) else max(self.points.max_norm, 1.0)
@@ -312,9 +308,7 @@ def _positive_norms(vectors: np.ndarray) -> np.ndarray:
     return np.where(norms > 0.0, norms, 1.0)
 
 
-def _both_ways(
-    queries: np.ndarray, values: np.ndarray, count: int, apart: float
-) -> tuple[np.ndarray, np.ndarray]:
+def _both_ways(queries: np.ndarray, values: np.ndarray, count: int, apart: float) -> tuple[np.ndarray, np.ndarray]:
     """``count`` starts for an ascent with their signs: half of large value, +1, and half of small value, -1.
 
     A ratio too low errs by 1 at most, so that once it is too high by more than that, all starts go up.

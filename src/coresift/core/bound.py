@@ -1,7 +1,5 @@
 """The result of every sensitivity bound."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

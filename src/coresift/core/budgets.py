@@ -1,7 +1,5 @@
 """The split of a budget among classes."""
 
-from __future__ import annotations
-
 from bisect import bisect_left
 
 import numpy as np
@@ -57,10 +55,7 @@ def class_quotas(
     The sum is piecewise linear in t: bisect its breakpoints, then solve on the piece that contains the budget.
     """
     shares = np.where(counts > 0, counts, 1) ** float(power)
-    starts, ends = (
-        floors / shares,
-        counts / shares,
-    )  # where a quota leaves its floor, and where it takes all rows
+    starts, ends = (floors / shares, counts / shares)  # where a quota leaves its floor, and where it takes all rows
     steps = np.sort(np.concatenate((np.broadcast_to(starts, ends.shape), ends)))
     at = bisect_left(steps, float(budget), key=lambda t: float(np.clip(t * shares, floors, counts).sum()))
     level = steps[min(at, len(steps) - 1)]

@@ -19,8 +19,6 @@ each point q, :math:`|x| - |q-x|` exceeds :math:`A - |q-x'|` by between 0 and :m
 needs every vertex of the convex hull.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

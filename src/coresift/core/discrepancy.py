@@ -10,8 +10,6 @@ With the signed coefficients :math:`\nu = v - w` on the rows, :math:`\mathrm{MMD
 symmetric sweep over pairs of rows, in tiles; it never allocates an n x n or even an m x n matrix.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -67,9 +65,7 @@ def symmetric_tiles(points: Points, rows: np.ndarray, loss: str) -> Iterator[tup
             yield left, right, kernel_tile(loss, mine, points.gather(rows[right]))
 
 
-def quadratic_form(
-    points: Points, coefficients: np.ndarray, loss: str, progress: Progress | None = None
-) -> float:
+def quadratic_form(points: Points, coefficients: np.ndarray, loss: str, progress: Progress | None = None) -> float:
     r""":math:`\sum_{ij} c_i c_j k(z_i, z_j)` in O(n^2 d / 2) time and a few tiles; zero coefficients cost nothing."""
     rows = np.flatnonzero(coefficients)
     c = coefficients[rows]

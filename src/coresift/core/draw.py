@@ -14,8 +14,6 @@ Only ``iid`` carries the concentration bounds of the sampling theorems. A :class
 O(n); ``iid`` and ``systematic`` then cost O(m log n), ``keys`` O(n).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -71,9 +69,7 @@ class DrawTable:
             )
         n_drawable = int(np.count_nonzero(drawable))
         if n_drawable == 0:
-            raise InvalidInputError(
-                f"none of the {scores.size} rows has a positive weight: there is nothing to draw"
-            )
+            raise InvalidInputError(f"none of the {scores.size} rows has a positive weight: there is nothing to draw")
         self.scores = _of_ordinary_size(scores)
         self.weights = weights
         with np.errstate(over="ignore"):  # infinite only where s/t is too small for the row ever to be met

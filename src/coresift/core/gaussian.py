@@ -49,9 +49,7 @@ def closed_form(
     else:
         log_values += 2.0 * radius * from_mean - sq_norms + (second_moment + slack)
     np.minimum(log_values, 0.0, out=log_values)
-    return SensitivityBound(
-        log_values, "closed-form", True, "Jensen's inequality at the mean; valid for every radius."
-    )
+    return SensitivityBound(log_values, "closed-form", True, "Jensen's inequality at the mean; valid for every radius.")
 
 
 @dataclass(frozen=True)
@@ -138,9 +136,7 @@ def cells_bound(problem: Problem, summary: Cells, start: SensitivityBound) -> Se
             yield rows, np.column_stack([inside, np.sqrt(outside)])
 
     curvature = 4.0 * float(squared_norms(means).max())
-    log_values, gap = _ascend_blocks(
-        problem, start, coordinates(), atoms, curvature, tol=0.5 * CELLS_TOLERANCE
-    )
+    log_values, gap = _ascend_blocks(problem, start, coordinates(), atoms, curvature, tol=0.5 * CELLS_TOLERANCE)
     note = f"Jensen's inequality in {k} cells and convex duality; valid for every radius."
     return SensitivityBound(log_values, "cells", True, note, gap)
 
@@ -167,9 +163,7 @@ def exact(problem: Problem, start: SensitivityBound, atoms: Atoms | None = None)
             yield rows, points.gather(rows).dense()
 
     curvature = 4.0 * points.max_norm**2
-    log_values, gap = _ascend_blocks(
-        problem, start, coordinates(), atoms, curvature, tol=0.5 * EXACT_TOLERANCE
-    )
+    log_values, gap = _ascend_blocks(problem, start, coordinates(), atoms, curvature, tol=0.5 * EXACT_TOLERANCE)
     note = "Concave maximisation with a duality gap per point; valid for every radius."
     return SensitivityBound(log_values, "exact", True, note, gap)
 

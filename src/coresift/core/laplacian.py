@@ -8,8 +8,6 @@ the inverse of a kernel density, in any metric. The total is at most :math:`e^{\
 square root of n.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np
@@ -43,10 +41,7 @@ def laplacian_cells(points: Points, shares: np.ndarray, summary: Cells) -> Sensi
 
 
 def laplacian_exact(
-    points: Points,
-    shares: np.ndarray,
-    metric: Metric = "euclidean",
-    among: tuple[Points, np.ndarray] | None = None,
+    points: Points, shares: np.ndarray, metric: Metric = "euclidean", among: tuple[Points, np.ndarray] | None = None
 ) -> SensitivityBound:
     """The sensitivities themselves, O(n^2 d) time, one block of distances in memory.
 

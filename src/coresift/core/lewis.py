@@ -25,8 +25,6 @@ sums up, :math:`M(\ell) = (T^+)^\top G\,T^+/c`; for :math:`G = Q\,\mathrm{diag}(
 So a pass yields both the next factor and its :math:`\kappa`, and the last one needs no check by another.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -169,14 +167,7 @@ def _from_rows(
 
 
 def _iterate(
-    run: Run,
-    rows: WeightedRows,
-    units: np.ndarray,
-    T: np.ndarray,
-    tol: float,
-    max_steps: int,
-    *,
-    is_sample: bool,
+    run: Run, rows: WeightedRows, units: np.ndarray, T: np.ndarray, tol: float, max_steps: int, *, is_sample: bool
 ) -> tuple[np.ndarray, float] | None:
     """Run the fixed point from the factor T; None if T, a sample's, proves unfit. Returns a factor and its kappa."""
     if T.shape[1] == 0:

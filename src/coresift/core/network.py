@@ -77,11 +77,7 @@ class NetworkSums:
 
 
 def network_sums(
-    points: Points,
-    weights: np.ndarray,
-    targets: np.ndarray,
-    centers: np.ndarray,
-    rows: np.ndarray | None = None,
+    points: Points, weights: np.ndarray, targets: np.ndarray, centers: np.ndarray, rows: np.ndarray | None = None
 ) -> NetworkSums:
     """The sums over all rows, or over ``rows`` (then ``weights`` are theirs), in O(n L (d + L + K)), by blocks."""
     n_centers, n_outputs = len(centers), targets.shape[1]
@@ -116,10 +112,7 @@ class Network:
         ends = np.cumsum([self.centers.size, self.alphas.size, self.intercept.size])
         centers, alphas, intercept, log_bandwidth = np.split(vector, ends)
         return Network(
-            centers.reshape(self.centers.shape),
-            alphas.reshape(self.alphas.shape),
-            intercept,
-            float(log_bandwidth[0]),
+            centers.reshape(self.centers.shape), alphas.reshape(self.alphas.shape), intercept, float(log_bandwidth[0])
         )
 
     def outputs(self, points: Points) -> np.ndarray:
@@ -158,9 +151,7 @@ def loss_and_gradient(
         mass += pull.sum(axis=0)
         d_log_bandwidth += float(np.sum(pull * squares))
     d_centers -= mass[:, None] * network.centers
-    return loss, Network(
-        2.0 * narrow * d_centers, d_alphas, d_intercept, float(2.0 * narrow * d_log_bandwidth)
-    )
+    return loss, Network(2.0 * narrow * d_centers, d_alphas, d_intercept, float(2.0 * narrow * d_log_bandwidth))
 
 
 def ridge_outputs(

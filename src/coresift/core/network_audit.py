@@ -1,7 +1,5 @@
 """The search for the network at which a weighted subset is worst: a lower bound on its error."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -130,9 +128,7 @@ class _Problem:
         network = self.network(vector)
         plus = Network(network.centers, -np.abs(alphas), network.intercept)
         of_data, slope = loss_and_gradient(self.points, self.weights, self.targets, network)
-        of_subset, subset_slope = loss_and_gradient(
-            self.subset, self.subset_weights, self.subset_targets, network
-        )
+        of_subset, subset_slope = loss_and_gradient(self.subset, self.subset_weights, self.subset_targets, network)
         magnitude, magnitude_slope = loss_and_gradient(self.points, self.weights, np.abs(self.targets), plus)
         value = (of_subset - of_data) / magnitude
         d_centers = subset_slope.centers - slope.centers - value * magnitude_slope.centers

@@ -42,8 +42,6 @@ average thousands, and a cap would make every draw uniform. O(n d^2) a pass, a h
     this needs the unit ball, so it is always a certificate (the last term alone is one for every x, and far smaller).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -161,9 +159,7 @@ class PaperBound:
         lifted, norms, log_w, log_c = self.lift.parts(block)
         log_u, power = log_w - log_c, self.lift.power
         with np.errstate(over="ignore", invalid="ignore"):  # points of weight zero can be anywhere
-            log_l1 = (
-                power * log_u - self.lewis.rows.log_unit + log_shares(np.abs(lifted @ self.to_u).sum(axis=1))
-            )
+            log_l1 = power * log_u - self.lewis.rows.log_unit + log_shares(np.abs(lifted @ self.to_u).sum(axis=1))
             # gives the points outside their 1, and keeps the rounding of the singular vectors out of the bound
             log_l1 = np.maximum(log_l1, self.lewis.log_values(lifted, power * log_u))
             log_values = self.log_constant + log_c + np.logaddexp(log_u - self.log_sum, log_l1 / power)

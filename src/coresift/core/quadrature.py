@@ -5,8 +5,6 @@ is :math:`v^\top K v - 2 b^\top v` plus a constant. Its minimum over :math:`v \g
 rows to choose, a greedy one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
@@ -32,12 +30,7 @@ class Fit(NamedTuple):
 
 
 def fitted_weights(
-    points: Points,
-    rows: np.ndarray,
-    shares: np.ndarray,
-    start: np.ndarray,
-    loss: str,
-    wanted: np.ndarray | None = None,
+    points: Points, rows: np.ndarray, shares: np.ndarray, start: np.ndarray, loss: str, wanted: np.ndarray | None = None
 ) -> Fit:
     """Non-negative weights of ``rows`` that minimise the discrepancy, never worse than ``start``, and its value.
 
@@ -169,12 +162,7 @@ def interpolated_potentials(
 
 
 def chosen_rows(
-    points: Points,
-    pool: np.ndarray,
-    size: int,
-    shares: np.ndarray,
-    loss: str,
-    wanted: np.ndarray | None = None,
+    points: Points, pool: np.ndarray, size: int, shares: np.ndarray, loss: str, wanted: np.ndarray | None = None
 ) -> np.ndarray:
     """Positions in ``pool`` of the rows to keep: greedy if its factorisation fits into memory, else by herding."""
     if wanted is None:

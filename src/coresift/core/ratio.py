@@ -143,12 +143,7 @@ class LogRatio:
     """
 
     def __init__(
-        self,
-        points: Points,
-        weights: np.ndarray,
-        subset_rows: np.ndarray,
-        subset_weights: np.ndarray,
-        kernel: Kernel,
+        self, points: Points, weights: np.ndarray, subset_rows: np.ndarray, subset_weights: np.ndarray, kernel: Kernel
     ) -> None:
         rows, position = np.unique(np.asarray(subset_rows, dtype=np.int64), return_inverse=True)
         merged = np.bincount(position, weights=subset_weights, minlength=len(rows))
@@ -236,9 +231,7 @@ class LogRatio:
         start, stop = np.searchsorted(self.rows, (span.start, span.stop))
         return slice(int(start), int(stop))
 
-    def _repair(
-        self, square: np.ndarray, span: slice, block: Block, queries: np.ndarray, floor: np.ndarray
-    ) -> None:
+    def _repair(self, square: np.ndarray, span: slice, block: Block, queries: np.ndarray, floor: np.ndarray) -> None:
         """Recompute from differences the entries of ``square`` that matter and have lost digits."""
         magnitude = block.sq_norms[:, None] + squared_norms(queries) + block.sq_shift
         error = self.kernel.uncertainty(square, 4.0 * _EPS * magnitude)

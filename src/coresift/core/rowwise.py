@@ -1,7 +1,5 @@
 """Linear algebra on matrices that are seen as blocks of rows: nothing here needs all rows at once."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 
 import numpy as np

@@ -4,8 +4,6 @@ Draws are proportional to scores that dominate the sensitivities and sum to t. T
 :math:`S(x)/F(x)`, times m, lies in [0, t] and has mean 1, for every query x.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -106,9 +104,7 @@ def covering(t: float, dimension: int, radius: float, max_norm: float, eps: floa
     centres, with :math:`(1+e) e^{4\rho\eta} \le 1+\epsilon` and :math:`(1-e) e^{-4\rho\eta} \ge 1-\epsilon`,
     gives epsilon everywhere; e is chosen best.
     """
-    return _best_split(
-        eps, lambda e, room: finite(t, _log_net(dimension, 4.0 * max_norm * radius / room), e, delta)
-    )
+    return _best_split(eps, lambda e, room: finite(t, _log_net(dimension, 4.0 * max_norm * radius / room), e, delta))
 
 
 def covering_laplacian(t: float, dimension: int, max_norm: float, eps: float, delta: float) -> float:
@@ -146,9 +142,7 @@ def _best_split(eps: float, draws: Callable[[float, float], float]) -> float:
     return float(minimize_scalar(with_share, bounds=(1e-3, 1.0 - 1e-3), method="bounded").fun)
 
 
-def dimension_free(
-    largest_step: float, second_moment: float, floor: float, eps: float, delta: float
-) -> float:
+def dimension_free(largest_step: float, second_moment: float, floor: float, eps: float, delta: float) -> float:
     r"""Draws for all queries of the ball in any dimension, Gaussian loss, through the kernel's Hilbert space.
 
     With weights that sum to 1, a draw moves :math:`\mu_S` by a vector of length at most :math:`B = t \max w/s`
@@ -176,9 +170,7 @@ def vc(t: float, vc_dimension: int, eps: float, delta: float) -> float:
     draws = factor * vc_dimension
     # the right-hand side is concave in m: from below, iterating it climbs to the solution
     for _ in range(200):
-        draws = factor * (
-            vc_dimension * math.log(2.0 * math.e * draws / vc_dimension) + math.log(8.0 / delta)
-        )
+        draws = factor * (vc_dimension * math.log(2.0 * math.e * draws / vc_dimension) + math.log(8.0 / delta))
     return draws
 
 

@@ -1,20 +1,10 @@
-from .coreset import Coreset as Coreset
-from .coreset import Guarantee as Guarantee
-from .coreset import QueryBall as QueryBall
-from .coreset import audit as audit
-from .estimators import LaplacianCoreset as LaplacianCoreset
-from .estimators import RBFCoreset as RBFCoreset
+from .coreset import Coreset as Coreset, Guarantee as Guarantee, QueryBall as QueryBall, audit as audit
+from .estimators import LaplacianCoreset as LaplacianCoreset, RBFCoreset as RBFCoreset
 from .lewis_passes import l1_svd as l1_svd
 from .network_coreset import RBFNetworkCoreset as RBFNetworkCoreset
-from .network_models import RBFNetworkClassifier as RBFNetworkClassifier
-from .network_models import RBFNetworkRegressor as RBFNetworkRegressor
-from .network_results import NetworkComparison as NetworkComparison
-from .network_results import SignedCoreset as SignedCoreset
+from .network_models import RBFNetworkClassifier as RBFNetworkClassifier, RBFNetworkRegressor as RBFNetworkRegressor
+from .network_results import NetworkComparison as NetworkComparison, SignedCoreset as SignedCoreset
 from .options import SelectOptions as SelectOptions
-from .result import Report as Report
-from .result import Selection as Selection
-from .result import check_output as check_output
-from .result import load_run as load_run
-from .selecting import run as run
-from .selecting import select as select
+from .result import Report as Report, Selection as Selection, check_output as check_output, load_run as load_run
+from .selecting import run as run, select as select
 from .stream import StreamingCoreset as StreamingCoreset

@@ -1,7 +1,5 @@
 """What the coreset estimators share: fit the sensitivities once, draw from them as often as needed."""
 
-from __future__ import annotations
-
 import math
 from abc import abstractmethod
 from collections.abc import Iterator
@@ -126,9 +124,7 @@ class SensitivityCoreset(BaseEstimator):
         else:
             record_features(self, X)
         self.center_, self.scale_ = geometry.center, geometry.scale
-        self.radius_ = (
-            self.spec().radius
-        )  # of the fit: changing the parameter afterwards changes no guarantee
+        self.radius_ = self.spec().radius  # of the fit: changing the parameter afterwards changes no guarantee
         self.sensitivities_ = bound.values
         self.total_sensitivity_ = float(self.sensitivities_.sum())
         self.bound_, self.is_certified_, self.bound_note_ = bound.name, bound.is_certified, bound.note
@@ -144,9 +140,7 @@ class SensitivityCoreset(BaseEstimator):
         if not bound.is_certified:
             logger.warning("%s: bound %r is not a certificate here. %s", name, bound.name, bound.note)
         if self.n_unconverged_:
-            loose = (
-                "%s: %d of %d points stopped before the duality gap closed; their bounds hold but are loose."
-            )
+            loose = "%s: %d of %d points stopped before the duality gap closed; their bounds hold but are loose."
             logger.warning(loose, name, self.n_unconverged_, len(scores))
         return fit
 

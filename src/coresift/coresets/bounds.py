@@ -66,9 +66,7 @@ class ClosedForm(RowBound):
     def log_values(self, block: Block, groups: np.ndarray | None) -> np.ndarray:
         return self.bound(block, groups)[0].log_values
 
-    def bound(
-        self, block: Block, groups: np.ndarray | None
-    ) -> tuple[SensitivityBound, np.ndarray, np.ndarray]:
+    def bound(self, block: Block, groups: np.ndarray | None) -> tuple[SensitivityBound, np.ndarray, np.ndarray]:
         """The bound, squared norms and shares."""
         geometry = self.geometry
         sq_norms, shares = geometry.sq_norms(block.X), geometry.shares(block, groups)
@@ -253,9 +251,7 @@ class Collected:
 class Scores:
     """Totals and largest of the bounds in every group, and the draw by keys; other rows are not kept."""
 
-    def __init__(
-        self, bound: RowBound, pool: KeyPool, log_unit: float, labels: dict[Any, int] | None
-    ) -> None:
+    def __init__(self, bound: RowBound, pool: KeyPool, log_unit: float, labels: dict[Any, int] | None) -> None:
         g = len(bound.geometry.mass)
         self.bound, self.pool, self.log_unit, self.labels = bound, pool, log_unit, labels
         self.total, self.score_total = np.zeros(g), np.zeros(g)

@@ -63,13 +63,7 @@ class Asked(NamedTuple):
 
 @contextmanager
 def asked(
-    X: Any,
-    core: Coreset,
-    sample_weight: Any,
-    radius: Any,
-    max_memory: Any,
-    loss: Any = None,
-    bandwidth: Any = None,
+    X: Any, core: Coreset, sample_weight: Any, radius: Any, max_memory: Any, loss: Any = None, bandwidth: Any = None
 ) -> Iterator[tuple[Asked, float]]:
     """Check a coreset against the data that it was drawn from, an array or ``Rows``; also give their total weight."""
     check_euclidean(core)
@@ -134,9 +128,7 @@ def _chosen_ball(
         found = geometry_of(array_runner(X, weights), spec, np.random.default_rng(0))
         own = QueryBall("gaussian", found.center, found.scale, 1.0)
     elif X.shape[1] != len(own.center):
-        raise InvalidInputError(
-            f"X has {X.shape[1]} columns, but the coreset was drawn from {len(own.center)}."
-        )
+        raise InvalidInputError(f"X has {X.shape[1]} columns, but the coreset was drawn from {len(own.center)}.")
     kind = own.loss if loss is None else check_choice(loss, "loss", LOSSES)
     if kind == "laplacian" and (radius is None or (np.isscalar(radius) and radius == np.inf)):
         reach = np.inf

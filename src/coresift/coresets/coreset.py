@@ -98,9 +98,7 @@ class Coreset(Value):
         for name in ("total_sensitivity", "total_weight"):
             if getattr(self, name) is not None:
                 self._assign(**{name: check_number(getattr(self, name), name, at_least=0.0)})
-        self._assign(
-            indices=indices, weights=weights, n_samples=n_samples, adjustments=tuple(self.adjustments)
-        )
+        self._assign(indices=indices, weights=weights, n_samples=n_samples, adjustments=tuple(self.adjustments))
 
     @property
     def size(self) -> int:
@@ -286,7 +284,5 @@ def audit(
     with asked(X, core, sample_weight, radius, max_memory, loss, bandwidth) as (problem, _):
         ball = problem.ball
         if ball.loss == "laplacian" and np.isfinite(ball.radius):
-            raise InvalidInputError(
-                f"radius = {radius!r} does not apply: the Laplacian is searched over all of space."
-            )
+            raise InvalidInputError(f"radius = {radius!r} does not apply: the Laplacian is searched over all of space.")
         return worst_query(*problem[:-1], ball.radius, ball.loss, rng, **limits)

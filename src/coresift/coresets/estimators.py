@@ -1,7 +1,5 @@
 """Coresets of the Gaussian (RBF) and of the Laplacian loss."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

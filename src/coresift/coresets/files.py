@@ -1,7 +1,5 @@
 """Files of a coreset: two arrays and a JSON header, a SHA-256 of both, in ``.npz`` or ``.parquet``; never a pickle."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json
@@ -73,9 +71,7 @@ def _for_suffix(path: Path, choices: dict[str, Any]) -> Any:
     try:
         return choices[path.suffix.lower()]
     except KeyError:
-        raise InvalidInputError(
-            f"{path}: unknown suffix {path.suffix!r}; use {' or '.join(choices)}"
-        ) from None
+        raise InvalidInputError(f"{path}: unknown suffix {path.suffix!r}; use {' or '.join(choices)}") from None
 
 
 def stamped(kind: str, version: int, about: Header, arrays: Mapping[str, np.ndarray]) -> str:
@@ -91,9 +87,7 @@ def verified(text: str, kind: str, version: int, arrays: Mapping[str, np.ndarray
         raise InvalidInputError(f"not a {kind} file")
     if (found := header["version"]) != version:
         advice = "install a newer coresift" if found > version else "make it and save it again"
-        raise InvalidInputError(
-            f"format version {found}, but this coresift reads version {version}: {advice}"
-        )
+        raise InvalidInputError(f"format version {found}, but this coresift reads version {version}: {advice}")
     if header.pop("sha256") != _checksum(header, arrays):
         raise InvalidInputError("the checksum does not match: the file is damaged")
     return header

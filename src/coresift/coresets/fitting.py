@@ -1,7 +1,5 @@
 """From rows to a bound: the passes that find centre, bandwidth, cells and atoms. The same for arrays and files."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from contextlib import closing
@@ -254,9 +252,7 @@ def find_geometry(
 def _scale(runner: Runner, spec: BoundSpec, survey: Survey, center: np.ndarray, reach: float) -> float:
     """The bandwidth in units of the data: the farthest row (None), the median distance, or the number given."""
     if spec.metric != "euclidean" and not isinstance(survey.far, np.ndarray):
-        raise InvalidInputError(
-            f"metric = {spec.metric!r} needs dense rows; for sparse rows it is 'euclidean'."
-        )
+        raise InvalidInputError(f"metric = {spec.metric!r} needs dense rows; for sparse rows it is 'euclidean'.")
     if spec.bandwidth is None:
         if spec.metric != "euclidean":
             reach = runner.run("farthest row", Reach(center, metric=spec.metric)).distance
@@ -306,9 +302,7 @@ def _choose_bound(
     if chosen in ("paper", "lemma"):
         from .lewis_passes import lewis_bound
 
-        return lewis_bound(
-            runner.run, geometry, chosen if is_gaussian else "laplacian", radius if is_gaussian else 1.0
-        )
+        return lewis_bound(runner.run, geometry, chosen if is_gaussian else "laplacian", radius if is_gaussian else 1.0)
     if chosen == "exact":
         check_exact(spec, n)
         with runner.rows.load() as everything:

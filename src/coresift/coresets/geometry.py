@@ -61,9 +61,7 @@ class Geometry:
         """(b,) squared distances from the centre, scaled."""
         if not (self.is_short and isinstance(X, np.ndarray)):
             with np.errstate(over="ignore"):  # rows without weight may be anywhere
-                return np.concatenate(
-                    [rows.sq_norms for _, rows in self.points(X).blocks(budget=BLOCK_BYTES)]
-                )
+                return np.concatenate([rows.sq_norms for _, rows in self.points(X).blocks(budget=BLOCK_BYTES)])
         squares = np.empty(len(X))
         plain = Points(float_rows(X), np.zeros(len(self.center)), 1.0, np.inf)
         for part in row_slices(len(X), 8.0 * X.shape[1], BLOCK_BYTES):

@@ -1,7 +1,5 @@
 """Better points and weights for a draw, at the price of exact unbiasedness."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from numbers import Integral
 from typing import Any

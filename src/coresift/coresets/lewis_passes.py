@@ -1,7 +1,5 @@
 """Lewis weights: the paper's bounds (:mod:`coresift.core.paper`) of rows read in blocks, and ``l1_svd``."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

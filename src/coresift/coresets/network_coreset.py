@@ -1,7 +1,5 @@
 """Coresets of the loss of networks of Gaussians."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import reduce
@@ -114,12 +112,7 @@ class RBFNetworkCoreset(RBFCoreset):
         return super().fit(X, y, sample_weight)
 
     def sample(  # type: ignore[override]  # the paper's construction is a pair
-        self,
-        size: int | float,
-        *,
-        method: str = "systematic",
-        random_state: Any = None,
-        normalize: bool = False,
+        self, size: int | float, *, method: str = "systematic", random_state: Any = None, normalize: bool = False
     ) -> Coreset | SignedCoreset:
         """Draw a coreset: one for the whole loss, or the paper's pair, ``size`` points in both together.
 
@@ -162,9 +155,7 @@ class RBFNetworkCoreset(RBFCoreset):
             drawn = network_sums(points, merged.weights, targets, network_centers, merged.indices)
         return compared(truth, drawn, outputs, eps, self.construction == "whole-loss")
 
-    def guaranteed_error(
-        self, core: Coreset | SignedCoreset | None = None, *, delta: float = 0.05
-    ) -> float | None:
+    def guaranteed_error(self, core: Coreset | SignedCoreset | None = None, *, delta: float = 0.05) -> float | None:
         """The least eps that is guaranteed for all families and the whole ball with probability ``1 - delta``.
 
         None if the draws were not independent or not by this fit, the bound is no certificate, or they are too few for

@@ -1,7 +1,5 @@
 """Networks of Gaussians as scikit-learn regressors and classifiers, to be trained on weighted subsets."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -90,9 +88,7 @@ class _RBFNetwork(BaseEstimator):
             scale = median_distance(sample, center, scale)
         elif self.bandwidth is not None:
             scale = float(self.bandwidth)
-        _check_magnitude(
-            (X - center) / scale, LARGEST_RATIO, f"bandwidth = {scale:.3g}: a row of X is, in bandwidths,"
-        )
+        _check_magnitude((X - center) / scale, LARGEST_RATIO, f"bandwidth = {scale:.3g}: a row of X is, in bandwidths,")
         points = Points(X, center, scale, max_norm=np.inf)
         shares = weights / weights.sum()  # a mean, so that ridge means the same for any number of rows
         network = Network((chosen - center) / scale, np.empty((n_centers, 0)), np.empty(0))
@@ -110,9 +106,7 @@ class _RBFNetwork(BaseEstimator):
         self.alphas_ = network.alphas
         self.intercept_ = network.intercept
 
-    def _with_outputs(
-        self, network: Network, points: Points, shares: np.ndarray, targets: np.ndarray
-    ) -> Network:
+    def _with_outputs(self, network: Network, points: Points, shares: np.ndarray, targets: np.ndarray) -> Network:
         used = np.flatnonzero(shares)
         hidden = network.hidden(points.gather(used))
         alphas, intercept = ridge_outputs(

@@ -1,7 +1,5 @@
 """Results for the loss of a network: the paper's pair of coresets, and the errors of one network."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -47,9 +45,7 @@ class SignedCoreset:
         weights = np.concatenate((self.positive.weights, self.negative.weights))
         order = np.argsort(indices)
         weights = weights[order] / self._magnitudes
-        return replace(
-            self.positive, indices=indices[order], weights=weights, guarantee=None, total_weight=None
-        )
+        return replace(self.positive, indices=indices[order], weights=weights, guarantee=None, total_weight=None)
 
 
 @dataclass(frozen=True)

@@ -28,9 +28,7 @@ def _option(default: Any, text: str, **more: Any) -> Any:
 class SelectOptions:
     """How to select; see :func:`coresift.select`. What is wrong whatever the data is refused here."""
 
-    budget: str | int | float | None = _option(
-        None, "Rows to choose: 5%, 0.05 or 1000. Or give --eps.", flags=("-b",)
-    )
+    budget: str | int | float | None = _option(None, "Rows to choose: 5%, 0.05 or 1000. Or give --eps.", flags=("-b",))
     loss: str = _option("gaussian", "The loss whose sums are kept.", choices=("gaussian", "laplacian"))
     bandwidth: str | float | None = _option(
         None, "A number in the units of the data, 'median', or 'none': the farthest row."
@@ -50,9 +48,7 @@ class SelectOptions:
     per_class: bool = _option(False, "A coreset for each label, sizes in proportion to its rows.")
     min_per_class: int = _option(0, "With --per-class: the least rows of a class.", min=0)
     normalize: bool = _option(False, "Scale the weights to sum to the weight of the rows.")
-    n_queries: int = _option(
-        32, "Random queries to compare at, in a last pass; 0: none.", flags=("--queries",), min=0
-    )
+    n_queries: int = _option(32, "Random queries to compare at, in a last pass; 0: none.", flags=("--queries",), min=0)
     seed: int = _option(0, "Same seed, same rows, whatever the workers.", min=0)
     workers: int = _option(1, "Processes that read and compute.", flags=("--workers", "-j"), min=1)
     engine: str = _option(
@@ -100,9 +96,7 @@ class SelectOptions:
         from .estimators import LaplacianCoreset, RBFCoreset
 
         made = LaplacianCoreset() if self.loss == "laplacian" else RBFCoreset(self.radius)
-        return made.set_params(
-            bandwidth=self.bandwidth, bound=self.bound, n_cells=self.n_cells, random_state=self.seed
-        )
+        return made.set_params(bandwidth=self.bandwidth, bound=self.bound, n_cells=self.n_cells, random_state=self.seed)
 
 
 def parse_budget(budget: Any, n_rows: int) -> int:

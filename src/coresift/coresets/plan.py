@@ -1,7 +1,5 @@
 """What a selection will do, before it is done."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

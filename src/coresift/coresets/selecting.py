@@ -197,9 +197,7 @@ def _by_keys(runner: Runner, options: SelectOptions) -> _Drawn:
     class_sizes = None
     if options.per_class:
         class_sizes = {str(name): int(size) for name, size in zip(prepared.labels or (), sizes, strict=True)}
-    return _Drawn(
-        core, prepared, float(found.largest.max()), found.uniform_factor, columns.get("label"), class_sizes
-    )
+    return _Drawn(core, prepared, float(found.largest.max()), found.uniform_factor, columns.get("label"), class_sizes)
 
 
 def _by_table(runner: Runner, options: SelectOptions) -> _Drawn:

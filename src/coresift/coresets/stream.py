@@ -1,7 +1,5 @@
 """Coresets of endless streams: merge and reduce, with the error added up."""
 
-from __future__ import annotations
-
 import copy
 import inspect
 import math
@@ -233,9 +231,7 @@ class StreamingCoreset:
         center = found.center if self.center is None else self.center
         return QueryBall(self.loss, center, found.scale, self.radius if self.loss == "gaussian" else np.inf)
 
-    def _reduce(
-        self, node: _Node, size: int, ball: QueryBall, delta: float, number: int
-    ) -> tuple[_Node, float | None]:
+    def _reduce(self, node: _Node, size: int, ball: QueryBall, delta: float, number: int) -> tuple[_Node, float | None]:
         """A node of at most ``size`` rows, with its error; and the total that it was drawn by (None: all were kept)."""
         if len(node.rows) <= size:
             return node, None

@@ -9,8 +9,7 @@ import scipy.sparse as sp
 from scipy.spatial.distance import cdist
 
 from ..core.draw import Draw, KeyCandidates, finish_keys, keys_of, merge_candidates, smallest
-from ..core.points import BLOCK_BYTES, Matrix, Points, row_slices, squared_norms
-from ..core.points import Block as PointBlock
+from ..core.points import BLOCK_BYTES, Block as PointBlock, Matrix, Points, row_slices, squared_norms
 from ..rows.rows import Block, check_block, recode
 
 _FARTHEST_KEPT = 128
@@ -48,12 +47,7 @@ class KeyPool:
         self._limit = 2 * int(sizes.sum()) + _SLACK
 
     def update(
-        self,
-        start: int,
-        scores: np.ndarray,
-        weights: np.ndarray,
-        groups: np.ndarray | None = None,
-        **attached: Any,
+        self, start: int, scores: np.ndarray, weights: np.ndarray, groups: np.ndarray | None = None, **attached: Any
     ) -> None:
         """Add rows numbered from ``start``; rows of ``attached`` arrays go with them."""
         keys, drawable = keys_of(scores, self.seed, start), scores > 0
@@ -137,9 +131,7 @@ class KeyPool:
             self.compact()
 
 
-def guess_bars(
-    scores: np.ndarray, inverse_rates: np.ndarray, sizes: np.ndarray, groups: np.ndarray
-) -> np.ndarray:
+def guess_bars(scores: np.ndarray, inverse_rates: np.ndarray, sizes: np.ndarray, groups: np.ndarray) -> np.ndarray:
     r"""Keys that the winners will hardly exceed, from a sample: row i stands for ``inverse_rates[i]`` rows.
 
     A bar b is passed by about :math:`\sum_i r_i (1 - e^{-s_i b})` rows; it is set where that is half as much again as
@@ -240,9 +232,7 @@ class Survey:
             pool.update(block.start, w, w, X=X, **({} if codes is None else {"code": codes}))
 
     def merge(self, other: Survey) -> None:
-        to = np.array(
-            [self.labels.setdefault(name, len(self.labels)) for name in other.labels], dtype=np.int64
-        )
+        to = np.array([self.labels.setdefault(name, len(self.labels)) for name in other.labels], dtype=np.int64)
         if self.by_label:
             self.moments.grow(len(self.labels))
         groups = to if self.by_label else np.zeros(1, dtype=np.int64)

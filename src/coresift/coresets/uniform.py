@@ -1,7 +1,5 @@
 """Uniform subsets: the baseline of every other draw."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

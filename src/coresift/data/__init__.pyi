@@ -1,9 +1,13 @@
-from .datasets import DATASETS as DATASETS
-from .datasets import DatasetInfo as DatasetInfo
-from .datasets import available_datasets as available_datasets
-from .datasets import load_dataset as load_dataset
-from .splits import ArrayDataset as ArrayDataset
-from .splits import DatasetSplits as DatasetSplits
-from .splits import LazyDataset as LazyDataset
-from .splits import Scaling as Scaling
+from .datasets import (
+    DATASETS as DATASETS,
+    DatasetInfo as DatasetInfo,
+    available_datasets as available_datasets,
+    load_dataset as load_dataset,
+)
+from .splits import (
+    ArrayDataset as ArrayDataset,
+    DatasetSplits as DatasetSplits,
+    LazyDataset as LazyDataset,
+    Scaling as Scaling,
+)
 from .standard import read_idx as read_idx

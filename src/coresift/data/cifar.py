@@ -3,8 +3,6 @@
 A record is one label byte (CIFAR-100: two, coarse and fine), then 3,072 bytes: channels, rows, columns.
 """
 
-from __future__ import annotations
-
 import gzip
 import tarfile
 from collections.abc import Mapping
@@ -161,9 +159,7 @@ def _read_archive(archive: Path, limits: Mapping[str, int]) -> dict[str, bytes]:
                 if name in found:
                     raise InvalidInputError(f"holds {name} twice")
                 if not 0 <= member.size <= limits[name]:
-                    raise InvalidInputError(
-                        f"{name}: {member.size:,} bytes; at most {limits[name]:,} are allowed"
-                    )
+                    raise InvalidInputError(f"{name}: {member.size:,} bytes; at most {limits[name]:,} are allowed")
                 stream = tar.extractfile(member)
                 found[name] = b"" if stream is None else stream.read()
     return found

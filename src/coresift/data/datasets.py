@@ -1,7 +1,5 @@
 """Data sets for training, by name or from the user's own data."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -116,9 +114,7 @@ def available_datasets(data_dir: str | os.PathLike[str] | None = None) -> list[D
     return infos
 
 
-def find_dataset(
-    name: str, data_dir: str | os.PathLike[str] | None = None, *, download: bool = False
-) -> list[Path]:
+def find_dataset(name: str, data_dir: str | os.PathLike[str] | None = None, *, download: bool = False) -> list[Path]:
     """The files of a named data set, fetched if ``download`` allows it; an error says what is missing."""
     known, root = _NAMED[name], data_folder(data_dir)
     found, missing = known.find(root)

@@ -1,7 +1,5 @@
 """The folder of the named data sets, and downloads into it."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

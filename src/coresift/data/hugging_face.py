@@ -1,7 +1,5 @@
 """Data sets of Hugging Face's ``datasets``, used through their interface: the package is not needed."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Images in class folders, for training; they are decoded when they are needed."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any
@@ -62,9 +60,7 @@ def load_image_folder(folder: Path, test: Path | None, options: Options) -> Data
     return _splits(str(folder), train_part, test_part, classes, preparation=how)
 
 
-def _splits(
-    name: str, train: LazyDataset, test: LazyDataset, classes: tuple[str, ...], **known: Any
-) -> DatasetSplits:
+def _splits(name: str, train: LazyDataset, test: LazyDataset, classes: tuple[str, ...], **known: Any) -> DatasetSplits:
     shape = (3, train.size, train.size)
     known |= {"mean": _MEAN, "std": _STD, "class_names": classes}
     return DatasetSplits(name, train, test, len(classes), "classification", shape, **known)

@@ -173,9 +173,7 @@ def split_rows(y: np.ndarray, task: Task, test_fraction: float, seed: int, name:
     counts = [min(round(test_fraction * len(group)), len(group) - 1) for group in groups]
     test = np.sort(np.concatenate([group[:k] for group, k in zip(groups, counts, strict=True)]))
     if len(test) == 0:
-        raise InvalidInputError(
-            f"{name}: {n} samples are too few to split {test_fraction:g} off; give test data."
-        )
+        raise InvalidInputError(f"{name}: {n} samples are too few to split {test_fraction:g} off; give test data.")
     return np.setdiff1d(np.arange(n), test, assume_unique=True), test
 
 
@@ -202,9 +200,7 @@ def channel_statistics(x: np.ndarray) -> tuple[tuple[float, ...], tuple[float, .
     return tuple(means), tuple(deviations)
 
 
-def array_splits(
-    name: str, train: Pair, test: Pair, task: Task = "classification", **known: Any
-) -> DatasetSplits:
+def array_splits(name: str, train: Pair, test: Pair, task: Task = "classification", **known: Any) -> DatasetSplits:
     """A data set from prepared arrays; by default the published parts of one with classes."""
     # tensors share memory with arrays, and PyTorch warns if it is read-only
     x, y, x_test, y_test = (np.require(array, requirements=["C", "W"]) for array in (*train, *test))

@@ -1,7 +1,5 @@
 """Named data sets that fit in memory: MNIST in its IDX files, digits, forest cover types."""
 
-from __future__ import annotations
-
 import gzip
 import math
 import os
@@ -17,10 +15,7 @@ from .fetch import Download, first_file
 from .splits import DatasetSplits, Pair, array_splits
 from .user_sets import Options, from_arrays
 
-_MIRRORS = (
-    "https://ossci-datasets.s3.amazonaws.com/mnist/",
-    "https://storage.googleapis.com/cvdf-datasets/mnist/",
-)
+_MIRRORS = ("https://ossci-datasets.s3.amazonaws.com/mnist/", "https://storage.googleapis.com/cvdf-datasets/mnist/")
 MNIST_FILES = tuple(
     Download(file, tuple(mirror + file for mirror in _MIRRORS), checksum)
     for file, checksum in (

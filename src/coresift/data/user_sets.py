@@ -1,7 +1,5 @@
 """A user's own data for training: arrays, ``.npz`` files and tables."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -153,9 +151,7 @@ def _warn_about(y: np.ndarray, task: Task, is_asked_for: bool, name: str) -> Non
     elif n_classes == 1:
         text = f"all labels are {y[0]}, so there is nothing to learn"
     elif not is_asked_for and n_classes > max(_MANY_CLASSES, len(y) / _FEW_PER_CLASS):
-        text = (
-            f"{n_classes} classes in {len(y)} samples; if labels are amounts, use task='regression' (--task)"
-        )
+        text = f"{n_classes} classes in {len(y)} samples; if labels are amounts, use task='regression' (--task)"
     if text:
         logger.warning("%s: %s", name, text)
 

@@ -1,7 +1,5 @@
 """Rows that are arrays already: in memory, dense or sparse, or in ``.npy`` and ``.npz`` files."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path

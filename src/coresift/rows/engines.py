@@ -4,8 +4,6 @@ Sums are float64 sums over groups of blocks, merged in the order of the rows. Gr
 however the data are stored and whoever reads them, so memory, files and every engine give the same bits.
 """
 
-from __future__ import annotations
-
 import copy
 import logging
 import multiprocessing
@@ -128,9 +126,7 @@ class PoolEngine(Engine):
         self.n_workers = workers
         if "forkserver" in multiprocessing.get_all_start_methods():
             context: Any = multiprocessing.get_context("forkserver")
-            context.set_forkserver_preload(
-                ["coresift.coresets.estimators", "coresift.rows.opening"]
-            )  # import once
+            context.set_forkserver_preload(["coresift.coresets.estimators", "coresift.rows.opening"])  # import once
         else:
             context = multiprocessing.get_context("spawn")
         self._pool = ProcessPoolExecutor(workers, context, initializer=_Worker.start, initargs=(rows,))

@@ -1,7 +1,5 @@
 """Image files: as rows of pixels, or decoded for training. Pillow is an extra."""
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -35,8 +33,7 @@ class ImageRows(Rows):
         self.d, self.dtype = 3 * size * size, np.dtype(np.float32)
         self.file_starts = np.arange(self.n, dtype=np.int64)
         self.pieces = [
-            Piece(first, 0, 0, first, min(_PER_PIECE, self.n - first))
-            for first in range(0, self.n, _PER_PIECE)
+            Piece(first, 0, 0, first, min(_PER_PIECE, self.n - first)) for first in range(0, self.n, _PER_PIECE)
         ]
         self.has_labels, self._root = with_labels, root
 

@@ -1,7 +1,5 @@
 """Open what a user names: a matrix, a frame, a file, a folder, a pattern, an address, an Arrow data set."""
 
-from __future__ import annotations
-
 import glob
 import os
 from collections.abc import Sequence
@@ -148,9 +146,7 @@ def _data_below(folder: str) -> list[str]:
     return images or data
 
 
-def _open_files(
-    paths: list[str], wanted: Wanted, name: str, image_size: int, root: str | None = None
-) -> Rows:
+def _open_files(paths: list[str], wanted: Wanted, name: str, image_size: int, root: str | None = None) -> Rows:
     if missing := [path for path in paths if not os.path.exists(path)]:
         raise InvalidInputError(f"{missing[0]}: no such file or folder.")
     kinds = sorted({Path(path).suffix.lower() for path in paths})

@@ -241,9 +241,7 @@ def pieces_of(n_rows: int, n_columns: int, row_bytes: float, file: int = 0, star
     """Pieces of about ``PIECE_BYTES`` and whole blocks, for one file that can be read from any row."""
     block = block_rows(n_columns)
     step = max(1, int(PIECE_BYTES / max(row_bytes, 1.0)) // block) * block
-    return [
-        Piece(file, 0, first, start + first, min(step, n_rows - first)) for first in range(0, n_rows, step)
-    ]
+    return [Piece(file, 0, first, start + first, min(step, n_rows - first)) for first in range(0, n_rows, step)]
 
 
 def check_block(block: Block) -> None:

@@ -1,7 +1,5 @@
 """Rows of Parquet and CSV files, on any file system that PyArrow knows. PyArrow is an extra."""
 
-from __future__ import annotations
-
 import re
 from abc import abstractmethod
 from collections import Counter
@@ -67,9 +65,7 @@ class Columns:
 
     width: int | None = None  # numbers in each list of the one feature column; None if columns are numbers
 
-    def __init__(
-        self, schema: Any, wanted: Wanted, first_entry: Callable[[str], Any], *, integers: bool
-    ) -> None:
+    def __init__(self, schema: Any, wanted: Wanted, first_entry: Callable[[str], Any], *, integers: bool) -> None:
         self.wanted = wanted
         fields = {field.name: field.type for field in schema}
         more = f" and {len(fields) - 12} more" if len(fields) > 12 else ""

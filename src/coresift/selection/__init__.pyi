@@ -1,25 +1,13 @@
 from .adaptive import AdaptiveCoreset as AdaptiveCoreset
-from .context import Cost as Cost
-from .context import SelectionContext as SelectionContext
+from .context import Cost as Cost, SelectionContext as SelectionContext
 from .cover import Cover as Cover
 from .craig import Craig as Craig
 from .fixed import FixedCoreset as FixedCoreset
 from .glister import Glister as Glister
-from .gradients import Gradients as Gradients
-from .gradients import Validation as Validation
+from .gradients import Gradients as Gradients, Validation as Validation
 from .gradmatch import GradMatch as GradMatch
-from .names import register as register
-from .names import registry as registry
-from .names import strategy_named as strategy_named
-from .sensitivity import RBF as RBF
-from .sensitivity import Laplacian as Laplacian
-from .simple import AdaptiveRandom as AdaptiveRandom
-from .simple import Full as Full
-from .simple import Random as Random
-from .strategy import Phases as Phases
-from .strategy import Selector as Selector
-from .strategy import Strategy as Strategy
-from .strategy import phases as phases
-from .wrappers import PerBatch as PerBatch
-from .wrappers import PerClass as PerClass
-from .wrappers import Warm as Warm
+from .names import register as register, registry as registry, strategy_named as strategy_named
+from .sensitivity import RBF as RBF, Laplacian as Laplacian
+from .simple import AdaptiveRandom as AdaptiveRandom, Full as Full, Random as Random
+from .strategy import Phases as Phases, Selector as Selector, Strategy as Strategy, phases as phases
+from .wrappers import PerBatch as PerBatch, PerClass as PerClass, Warm as Warm

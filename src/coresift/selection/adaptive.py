@@ -1,7 +1,5 @@
 """Draws by the gradients of the current model, inside a pool that makes them cheap."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from functools import partial
@@ -185,9 +183,7 @@ class AdaptiveCoreset(Selector):
         gradients = context.gradients_of(rng.permutation(context.n_samples)[:count]).double()
         return Report(context.epoch, len(gradients), gain_of(gradients, np.ones(len(gradients)), mix), None)
 
-    def _draw(
-        self, context: SelectionContext, size: int, rng: np.random.Generator, probe: Report | None
-    ) -> Coreset:
+    def _draw(self, context: SelectionContext, size: int, rng: np.random.Generator, probe: Report | None) -> Coreset:
         if self.reuses_norms:
             return self._draw_by_seen(context, size, rng)
         if not context.has_gradients:
@@ -214,9 +210,7 @@ class AdaptiveCoreset(Selector):
             if not context.is_part:  # a remark for each class would be too many
                 whose = "variance" if correction == 1 else "unbiased weights would have a variance of"
                 remark = f"{whose} {variance.ratio:.2g} of a uniform draw's"
-        self._note(
-            context, Report(context.epoch, len(rows), gain_of(gradients, weights, mix), variance), found
-        )
+        self._note(context, Report(context.epoch, len(rows), gain_of(gradients, weights, mix), variance), found)
         return self._weighted(context, rows, weights, drawn, correction, remark)
 
     def _draw_by_seen(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Coreset:
@@ -239,9 +233,7 @@ class AdaptiveCoreset(Selector):
         squares = (weights * norms) ** 2
         gain = len(norms) * float(squares.sum()) / float(np.sum(squares / shares)) if squares.any() else 1.0
         self._note(context, Report(context.epoch, int(met.sum()), gain, None), "scores seen in training")
-        return self._weighted(
-            context, np.arange(len(norms)), weights, drawn, correction, "by what training saw"
-        )
+        return self._weighted(context, np.arange(len(norms)), weights, drawn, correction, "by what training saw")
 
     def _weighted(
         self, context: SelectionContext, pool: Indices, inputs: Floats, drawn: Draw, power: float, remark: str
@@ -265,9 +257,7 @@ class AdaptiveCoreset(Selector):
         core = self.pool.select(context, n_pool, rng)
         return core.indices, core.weights, shares(context) if shares is not None and n_pool == n else None
 
-    def _model_free(
-        self, context: SelectionContext, size: int, rng: np.random.Generator, why: str
-    ) -> Coreset:
+    def _model_free(self, context: SelectionContext, size: int, rng: np.random.Generator, why: str) -> Coreset:
         core = (AdaptiveRandom() if self.pool is None else self.pool).select(context, size, rng)
         return self.coreset(context, core.indices, core.weights, why)
 

@@ -16,16 +16,7 @@ from .._containers import as_numpy, n_rows
 from .._errors import InvalidInputError
 from .._validation import check_choice, check_count
 from .gradients import Gradients, Validation
-from .inputs import (
-    Indices,
-    as_tensor,
-    batch_of,
-    class_positions,
-    flattened,
-    has_fractions,
-    load_torch,
-    principal,
-)
+from .inputs import Indices, as_tensor, batch_of, class_positions, flattened, has_fractions, load_torch, principal
 from .losses import Kind, kind_of, with_class_numbers
 
 if TYPE_CHECKING:
@@ -314,9 +305,7 @@ class SelectionContext:
             cost.seconds += time.perf_counter() - start
 
     def _part(self, positions: Indices, **changes: Any) -> Self:
-        return self.derived(
-            rows=self.rows[positions], sizes=self.sizes[positions], _is_whole=False, **changes
-        )
+        return self.derived(rows=self.rows[positions], sizes=self.sizes[positions], _is_whole=False, **changes)
 
     def _pool(self, positions: Indices) -> Self:
         pool = self._part(positions, _now={})

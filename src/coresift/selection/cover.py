@@ -1,7 +1,5 @@
 """One sample for each region of the data: the samples nearest to k-means centres."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, ClassVar
 

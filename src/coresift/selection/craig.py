@@ -1,7 +1,5 @@
 """CRAIG: medoids of the gradients, found by facility location over distances that need not fit into memory."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple

@@ -1,7 +1,5 @@
 """One subset for many networks, grown in rounds from what a kernel regression does not yet explain."""
 
-from __future__ import annotations
-
 import logging
 from dataclasses import dataclass
 from functools import partial

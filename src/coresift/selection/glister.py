@@ -1,7 +1,5 @@
 """GLISTER: samples whose gradient step reduces the validation loss."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import ClassVar

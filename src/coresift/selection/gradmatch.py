@@ -1,7 +1,5 @@
 """GradMatch: a weighted subset whose gradient is that of all data, by orthogonal matching pursuit."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar

@@ -98,9 +98,7 @@ def layer_pass(model: torch.nn.Module, batches: Batches, loss: str | Loss, layer
     with undisturbed(model), torch.no_grad():
         chosen = linear_layer(model, layer, next(batches())[0][:2])
         if chosen is None:
-            logger.info(
-                "%s does not end in a linear layer: using gradients in its outputs.", type(model).__name__
-            )
+            logger.info("%s does not end in a linear layer: using gradients in its outputs.", type(model).__name__)
         with _caught_calls(chosen) as calls:
             parts = [_batch_pass(model, chosen, calls, compute, x, y) for x, y in batches()]
     residuals, inputs, outputs, targets, is_output = zip(*parts, strict=True)
@@ -167,8 +165,7 @@ def layer_factors(
                 "for each of them. Choose another layer with layer=."
             )
     inputs, residuals = (
-        torch.cat([tensor.reshape(n, -1, tensor.shape[-1]) for tensor in tensors], dim=1)
-        for tensors in (given, slopes)
+        torch.cat([tensor.reshape(n, -1, tensor.shape[-1]) for tensor in tensors], dim=1) for tensors in (given, slopes)
     )  # (n, places, H), (n, places, C)
     if layer.bias is not None:
         inputs = torch.cat([inputs, torch.ones_like(inputs[..., :1])], dim=2)

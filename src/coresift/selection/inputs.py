@@ -1,7 +1,5 @@
 """Samples in any container: as matrices for the strategies, as batches of tensors for a model."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -79,9 +77,7 @@ def dense_centred(matrix: Any) -> Floats:
 def class_positions(labels: NDArray[Any]) -> dict[Any, Indices]:
     """Positions of each class, in the order of the labels."""
     if labels.ndim != 1:
-        raise InvalidInputError(
-            f"labels have shape {labels.shape}; per-class selection needs one label per sample."
-        )
+        raise InvalidInputError(f"labels have shape {labels.shape}; per-class selection needs one label per sample.")
     found, numbers, counts = np.unique(labels, return_inverse=True, return_counts=True)
     order = np.argsort(numbers, kind="stable")
     return dict(zip(found.tolist(), np.split(order, np.cumsum(counts)[:-1]), strict=True))

@@ -1,7 +1,5 @@
 """Losses by name or as modules: their kind, and one loss per sample."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from enum import Enum
@@ -60,9 +58,7 @@ def per_sample_loss(loss: str | Loss) -> Loss:
         return _guarded(getattr(nn, LOSSES[loss])(reduction="none"))
     if not callable(loss):
         known = ", ".join(map(repr, LOSSES))
-        raise InvalidInputError(
-            f"loss = {loss!r} is not one of {known}, nor a function of outputs and targets."
-        )
+        raise InvalidInputError(f"loss = {loss!r} is not one of {known}, nor a function of outputs and targets.")
     if getattr(loss, "reduction", "none") != "none":
         loss = copy.copy(loss)  # the caller's module keeps its reduction
         loss.reduction = "none"  # type: ignore[attr-defined]
@@ -76,9 +72,7 @@ def with_class_numbers(targets: Any, loss: Any) -> Any:
     is_float, is_labels = targets.is_floating_point(), targets.ndim == 1
     if is_float and bool((targets % 1 != 0).any() if is_labels else (targets < 0).any()):
         wrong = "fractions" if is_labels else "negative numbers"
-        raise InvalidInputError(
-            f"y has {wrong}, but the loss is for classification: choose another, such as 'mse'."
-        )
+        raise InvalidInputError(f"y has {wrong}, but the loss is for classification: choose another, such as 'mse'.")
     return targets.long() if is_labels else targets
 
 

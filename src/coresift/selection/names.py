@@ -1,7 +1,5 @@
 """Strategies by name."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from .._errors import InvalidInputError, InvalidTypeError

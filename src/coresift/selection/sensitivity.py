@@ -1,7 +1,5 @@
 """The paper's method: sensitivities of the inputs, fitted once, and a fresh draw at every selection."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar

@@ -1,7 +1,5 @@
 """All data, and uniform draws: the baselines."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -44,6 +42,4 @@ class Random(Selector):
 
     def _select(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Coreset:
         own, sizes = context.fixed_rng(_FIXED, self.seed), context.sizes
-        return uniform_coreset(
-            context.n_samples, size, own, sample_weight=sizes, nested=True, method=self.name
-        )
+        return uniform_coreset(context.n_samples, size, own, sample_weight=sizes, nested=True, method=self.name)

@@ -1,7 +1,5 @@
 """What a strategy is: one verb, from a context and a budget to a coreset."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
@@ -91,9 +89,7 @@ class Selector(ABC):
         """Select all items, each with its own weight."""
         return self.coreset(context, np.arange(context.n_samples))
 
-    def once(
-        self, context: SelectionContext, compute: Callable[[], T], *key: Any, ignore: tuple[str, ...] = ()
-    ) -> T:
+    def once(self, context: SelectionContext, compute: Callable[[], T], *key: Any, ignore: tuple[str, ...] = ()) -> T:
         """Compute something once in a run for these settings (except those in ``ignore``) and this key."""
         settings = (value for name, value in vars(self).items() if name not in ignore)
         values = (value if isinstance(value, str | int | float | None) else id(value) for value in settings)

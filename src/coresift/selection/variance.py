@@ -5,8 +5,6 @@ rows with inclusion probabilities :math:`\pi_i` and weights :math:`u_i / \pi_i` 
 are on the docs page "Adaptive coresets".
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 
@@ -34,9 +32,7 @@ def gradient_norms(gradients: Gradients, rows: Indices | None = None) -> Floats:
     return norms
 
 
-def draw_probabilities(
-    norms: Floats, weights: Floats, mix: float, model_free: Floats | None = None
-) -> Floats:
+def draw_probabilities(norms: Floats, weights: Floats, mix: float, model_free: Floats | None = None) -> Floats:
     r"""Shares of a draw: :math:`p_i = (1 - \mu)\, u_i |a_i| / \sum u |a| + \mu q_i`; q alone if all gradients are zero.
 
     The q are the shares of the model-free draw, by default :math:`1/n`. By Cauchy-Schwarz

@@ -1,7 +1,5 @@
 """Strategies made of strategies: within each class, with mini-batches as items, and after a warm start."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -111,8 +109,7 @@ class PerBatch(_Wrapper):
         counts = even_counts(size, np.array([len(group) for group in chosen]), rng)
         members = [group[:count] for group, count in zip(chosen, counts, strict=True)]  # already shuffled
         weights = [
-            weight * sizes[group] / sizes[group].sum()
-            for group, weight in zip(members, core.weights, strict=True)
+            weight * sizes[group] / sizes[group].sum() for group, weight in zip(members, core.weights, strict=True)
         ]
         method = core.method.replace(name_of(self.strategy), self.name, 1)
         return Coreset(
@@ -144,9 +141,7 @@ class BatchContext(SelectionContext):
 
     def gradients(self, *, bias_only: bool = False, output: int | None = None) -> Gradients:
         whole = self._samples.gradients
-        return self.now(
-            (bias_only, output), lambda: whole(bias_only=bias_only, output=output).means(self._groups)
-        )
+        return self.now((bias_only, output), lambda: whole(bias_only=bias_only, output=output).means(self._groups))
 
     def gradients_of(self, positions: Indices) -> Gradients:
         return self.gradients().take(positions)

@@ -1,13 +1,11 @@
 from .augment import normalize as normalize
-from .checkpoint import DamagedCheckpointError as DamagedCheckpointError
-from .checkpoint import RunFolder as RunFolder
-from .loop import TrainResult as TrainResult
-from .loop import train as train
-from .metrics import Seconds as Seconds
-from .metrics import evaluate as evaluate
-from .metrics import weighted_loss as weighted_loss
+from .checkpoint import DamagedCheckpointError as DamagedCheckpointError, RunFolder as RunFolder
+from .loop import TrainResult as TrainResult, train as train
+from .metrics import Seconds as Seconds, evaluate as evaluate, weighted_loss as weighted_loss
 from .models import build_model as build_model
 from .options import TrainOptions as TrainOptions
-from .sampler import CoresetSampler as CoresetSampler
-from .sampler import WeightedDataset as WeightedDataset
-from .sampler import WeightedIndex as WeightedIndex
+from .sampler import (
+    CoresetSampler as CoresetSampler,
+    WeightedDataset as WeightedDataset,
+    WeightedIndex as WeightedIndex,
+)

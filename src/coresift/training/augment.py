@@ -1,7 +1,5 @@
 """Normalise and augment whole batches of images."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch
@@ -27,9 +25,7 @@ def normalize(x: Tensor, mean: Sequence[float] | None, std: Sequence[float] | No
     if min(std) <= 0:
         raise InvalidInputError(f"std = {tuple(std)} must be positive.")
     shape = (n_channels,) + (1,) * (x.ndim - 2)
-    centre, deviation = (
-        torch.tensor(list(v), dtype=x.dtype, device=x.device).view(shape) for v in (mean, std)
-    )
+    centre, deviation = (torch.tensor(list(v), dtype=x.dtype, device=x.device).view(shape) for v in (mean, std))
     return (x - centre) / deviation
 
 

@@ -3,8 +3,6 @@
 ``config.json`` is written first, ``result.json`` last; a checkpoint completely or not at all, with a SHA-256 checksum.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json

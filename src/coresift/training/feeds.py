@@ -1,7 +1,5 @@
 """Where batches come from: arrays are indexed on the device, other data sets go through a ``DataLoader``."""
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

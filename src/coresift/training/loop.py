@@ -1,7 +1,5 @@
 """Training on subsets: prepare, resume if there is a checkpoint, then train epoch by epoch."""
 
-from __future__ import annotations
-
 import math
 import os
 import time
@@ -192,9 +190,7 @@ def _epoch(run: Run, epoch: int, bar: Progress) -> Metrics:
     return {**metrics, "seconds": run.seconds.rounded()}
 
 
-def _steps(
-    run: Run, epoch: int, rows: np.ndarray, weights: np.ndarray, bar: Progress
-) -> tuple[float, int | None]:
+def _steps(run: Run, epoch: int, rows: np.ndarray, weights: np.ndarray, bar: Progress) -> tuple[float, int | None]:
     """Take one step per batch; return the mean loss, and for classes the number of correct predictions."""
     model, options, recorder = run.model, run.options, run.recorder
     compute, seed = per_sample_loss(options.loss), run.seed("augmentation", epoch)

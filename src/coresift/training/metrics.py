@@ -1,7 +1,5 @@
 """The weighted loss of a batch, metrics of a model, and the time that a run takes."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager

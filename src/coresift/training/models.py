@@ -1,7 +1,5 @@
 """Networks by name, whose weights depend on the seed alone; the global random states stay as they were."""
 
-from __future__ import annotations
-
 import inspect
 import math
 import os
@@ -157,9 +155,7 @@ def _lenet(n_classes: int, input_shape: tuple[int, ...]) -> nn.Module:
     return LeNet5(n_classes, *input_shape[:2])
 
 
-def _resnet18(
-    n_classes: int, input_shape: tuple[int, ...], width: int = 64, stem: str | None = None
-) -> nn.Module:
+def _resnet18(n_classes: int, input_shape: tuple[int, ...], width: int = 64, stem: str | None = None) -> nn.Module:
     if len(input_shape) != 3:
         raise InvalidInputError(f"resnet18 takes images (c, h, w); input_shape = {input_shape}.")
     by_size = "cifar" if max(input_shape[1:]) <= 64 else "imagenet"

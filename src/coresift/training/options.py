@@ -1,8 +1,6 @@
 """Options of a training run, with the help texts of ``coresift train``: nothing heavy is imported at the top."""
 
 # ruff: noqa: RUF009 - the function called returns a field
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
@@ -40,9 +38,7 @@ class TrainOptions:
     momentum: float = option(0.9, "Momentum of SGD.", limits={"at_least": 0, "below": 1})
     weight_decay: float = option(5e-4, "Weight decay.", limits={"at_least": 0, "below": _LARGEST})
     schedule: str = option("cosine", "Learning rate schedule.", choices=SCHEDULES)
-    loss: Any = option(
-        None, "cross_entropy, mse, l1, huber or bce. [default: cross_entropy, or mse for regression]"
-    )
+    loss: Any = option(None, "cross_entropy, mse, l1, huber or bce. [default: cross_entropy, or mse for regression]")
     val_fraction: float | None = option(
         None,
         "Fraction of the training data held out for validation. [default: 0.1 if it is used, else 0]",
@@ -53,9 +49,7 @@ class TrainOptions:
     seed: int = option(0, "Random seed; the same seed gives the same run.", min=0)
     device: Any = option("auto", "auto, cpu, cuda, cuda:1 or mps.", recorded=False)
     workers: int = option(0, "Processes that read images.", flags=("-j",), min=0, recorded=False)
-    checkpoint_seconds: float = option(
-        30.0, "Seconds between two checkpoints.", limits={"at_least": 0}, recorded=False
-    )
+    checkpoint_seconds: float = option(30.0, "Seconds between two checkpoints.", limits={"at_least": 0}, recorded=False)
 
     def recorded(self) -> dict[str, Any]:
         """Return the options that change the result."""

@@ -1,7 +1,5 @@
 """Networks of Gaussians in PyTorch: a layer for models, and a solver for the estimators."""
 
-from __future__ import annotations
-
 from typing import Any, Self
 
 import numpy as np
@@ -108,9 +106,7 @@ def torch_solver(
     layer = RBFLayer.from_network(network, bias=bool(network.intercept.any()))
     x = torch.from_numpy(points.take(np.arange(points.n)))
     y, w = torch.from_numpy(targets), torch.from_numpy(weights)
-    optimizer = torch.optim.LBFGS(
-        layer.parameters(), max_iter=max_iter, history_size=20, line_search_fn="strong_wolfe"
-    )
+    optimizer = torch.optim.LBFGS(layer.parameters(), max_iter=max_iter, history_size=20, line_search_fn="strong_wolfe")
 
     def closure() -> float:
         optimizer.zero_grad()

@@ -1,7 +1,5 @@
 """Norms of last-layer gradients, recorded while training computes them, without a pass of their own."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any

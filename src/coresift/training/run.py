@@ -1,7 +1,5 @@
 """A run in memory: its device and random streams, how it is prepared, saved to a folder, and resumed from it."""
 
-from __future__ import annotations
-
 import dataclasses
 import zlib
 from collections.abc import Iterator

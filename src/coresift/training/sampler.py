@@ -1,7 +1,5 @@
 """A sampler that serves a weighted subset to PyTorch's ``DataLoader``, and a data set that carries the weights."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any, Self

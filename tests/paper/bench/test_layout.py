@@ -7,20 +7,10 @@ import json
 import re
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from rich.console import Console
 
-from paper.bench.formats import (
-    as_json,
-    csv_text,
-    frame,
-    latex,
-    latex_text,
-    markdown_text,
-    terminal,
-    terminal_text,
-)
+from paper.bench.formats import as_json, csv_text, frame, latex, latex_text, markdown_text, terminal, terminal_text
 from paper.bench.layout import blocks, heading, sections, state
 from paper.bench.protocol import load_protocol
 from paper.bench.summary import Summary, summarise
@@ -49,8 +39,7 @@ def known(**accuracies: list[float]) -> Summary:
         method = protocol.method(name.replace("_at_", "@"))
         budget = 1.0 if method.name == "FULL" else 0.01
         made += [
-            record(protocol, protocol.run(method, budget, seed), accuracy=value)
-            for seed, value in enumerate(values)
+            record(protocol, protocol.run(method, budget, seed), accuracy=value) for seed, value in enumerate(values)
         ]
     return summarise(made, protocol)
 
@@ -98,14 +87,7 @@ def test_means_deviations_and_seeds_as_known() -> None:
     text = terminal_text(TABLE)
     assert words(text, "FULL") == ["FULL", "99.12¹", "│", "99.35", "±0.012"]
     assert words(text, "RANDOM") == ["RANDOM", "94.00", "±1.00", "│", "94.55", "±0.215"]
-    assert words(text, "RBF-WARM") == [
-        "RBF-WARM",
-        "98.51",
-        "±0.01²",
-        "│",
-        "—",
-        "±0.09",
-    ]  # printed without a mean
+    assert words(text, "RBF-WARM") == ["RBF-WARM", "98.51", "±0.01²", "│", "—", "±0.09"]  # printed without a mean
     assert words(text, "RBF@1") == ["RBF@1", "—", "│", "—"]
     assert "Seeds: 3; other numbers of seeds are raised. One seed has no deviation." in text
     assert "12 of 21 runs finished (protocol 1, scale paper, 3 seeds)." in text
@@ -140,32 +122,21 @@ def test_time_and_speed_up_say_the_clock_and_leave_out_evaluation() -> None:
 
 @pytest.mark.parametrize(("factor", "unit"), [(1.0, "seconds"), (100.0, "minutes"), (10_000.0, "hours")])
 def test_units_of_time(factor: float, unit: str) -> None:
-    made = [
-        {**each, "seconds": {part: factor * value for part, value in each["seconds"].items()}} for each in ALL
-    ]
+    made = [{**each, "seconds": {part: factor * value for part, value in each["seconds"].items()}} for each in ALL]
     text = terminal_text(summarise(made, PROTOCOL))
     assert f"ours, {unit} " in text
 
 
 def test_times_of_several_machines_are_named() -> None:
     made = [record(PROTOCOL, cell, processor=f"kind {cell.seed}") for cell in PROTOCOL.runs()]
-    assert "3 machines: kind 0, threads: 1; kind 1" in " ".join(
-        terminal_text(summarise(made, PROTOCOL)).split()
-    )
+    assert "3 machines: kind 0, threads: 1; kind 1" in " ".join(terminal_text(summarise(made, PROTOCOL)).split())
 
 
 def test_the_papers_figures_have_the_digits_that_it_prints() -> None:
     protocol = load_protocol("mnist")
     summary = summarise(records(protocol), protocol)
     quality, time = (markdown_text(summary).split("\n## ")[part] for part in (1, 2))
-    for figure in (
-        "94.55 ±0.215",
-        "98.70 ±0.0181",
-        "99.27 ±0.0129",
-        "99.00 ±0.0098",
-        "99.10 ±0.110",
-        "— ±0.05",
-    ):
+    for figure in ("94.55 ±0.215", "98.70 ±0.0181", "99.27 ±0.0129", "99.00 ±0.0098", "99.10 ±0.110", "— ±0.05"):
         assert figure in quality
     for figure in ("0.08352", "0.0084", "0.3758", "0.10 "):
         assert f" {figure}" in time
@@ -185,10 +156,7 @@ def test_comparison_as_known() -> None:
     assert words(text, "RBF", 3) == ["RBF", "+1.00*", "+56.4", "<.001"]
     # differences -4.01, -3.02, -2.06: t = -5.38, the largest p of three, so corrected by nothing
     assert words(text, "RANDOM", 3) == ["RANDOM", "-3.03*", "-1.8", ".033"]
-    assert words(text, "RBF-WARM", 3)[1:3] == [
-        "+1.50*",
-        "—",
-    ]  # two pairs: a test without effect size
+    assert words(text, "RBF-WARM", 3)[1:3] == ["+1.50*", "—"]  # two pairs: a test without effect size
     assert "Holm's correction for the 3 tests of this table" in " ".join(text.split())
     assert "RBF@1 against ADAPTIVE-RANDOM@1" in " ".join(text.split())
     assert "Warm starts are compared with ADAPTIVE-RANDOM without one" in text
@@ -272,9 +240,7 @@ def test_ascii_is_ascii_and_aligned() -> None:
 
 def test_csv_gives_back_the_very_numbers() -> None:
     summary = summarise(ALL, PROTOCOL)
-    rows = {
-        (row["method"], float(row["budget"])): row for row in csv.DictReader(io.StringIO(csv_text(summary)))
-    }
+    rows = {(row["method"], float(row["budget"])): row for row in csv.DictReader(io.StringIO(csv_text(summary)))}
     for entry in summary.entries.values():
         row = rows[str(entry.method), entry.budget]
         assert float(row["mean_percent"]) == entry.mean

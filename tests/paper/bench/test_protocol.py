@@ -1,8 +1,7 @@
 """The declared tables, and their runs."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from coresift import InvalidInputError
 from coresift.selection import registry
@@ -70,14 +69,8 @@ def test_what_the_paper_does_not_print_is_declared_as_it_is(table: str) -> None:
     said = " ".join(load_protocol(table).assumptions)
     assert "RANDOM is drawn once and kept" in said
     rbf, match, batches = (registry()[name] for name in ("RBF", "GRADMATCH", "GRADMATCHPB"))
-    assert (rbf.bound, rbf.bandwidth, rbf.radius, rbf.features, rbf.per_class) == (
-        *("auto", None, 1.0, "raw", False),
-    )
-    for words in (
-        "raw pixels and no classes",
-        "distance from the mean to the farthest",
-        "within one bandwidth",
-    ):
+    assert (rbf.bound, rbf.bandwidth, rbf.radius, rbf.features, rbf.per_class) == (*("auto", None, 1.0, "raw", False),)
+    for words in ("raw pixels and no classes", "distance from the mean to the farthest", "within one bandwidth"):
         assert words in said
     ridges = (match.strategy.ridge, batches.strategy.ridge)
     assert f"the ridge of GRADMATCH is {ridges[0]:g}, of GRADMATCHPB {ridges[1]:g}" in said
@@ -145,8 +138,7 @@ RUN = Run("mnist", 1, "paper", "RBF", 20, 0.01, 0)
 
 
 @given(
-    st.sampled_from(["table", "protocol", "scale", "method", "select_every", "budget", "seed"]),
-    st.integers(2, 10**6),
+    st.sampled_from(["table", "protocol", "scale", "method", "select_every", "budget", "seed"]), st.integers(2, 10**6)
 )
 def test_whatever_differs_gives_another_id(name: str, value: int) -> None:
     kind = type(getattr(RUN, name))

@@ -15,11 +15,9 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from coresift.coresets.coreset import Coreset
 from coresift.data import load_dataset
-from coresift.selection import names as _registry
-from coresift.selection import register
+from coresift.selection import names as _registry, register
 from coresift.training.checkpoint import DamagedCheckpointError
-from paper.bench import run as run_module
-from paper.bench import runner as runner_module
+from paper.bench import run as run_module, runner as runner_module
 from paper.bench.planning import Speed, estimated_bytes, estimated_seconds
 from paper.bench.protocol import Protocol, load_protocol
 from paper.bench.run import run_one
@@ -53,9 +51,7 @@ def comparable(record: dict) -> dict:
 def test_a_table_is_filled_once(tmp_path: Path, data_dir: Path) -> None:
     protocol = tiny(["adaptive-random", "rbf@1", "random-warm", "gradmatchpb", "full"])
     seen: list[Progress] = []
-    progress = run_missing(
-        job(protocol, tmp_path, data_dir), 1, lambda now: seen.append(dataclasses.replace(now))
-    )
+    progress = run_missing(job(protocol, tmp_path, data_dir), 1, lambda now: seen.append(dataclasses.replace(now)))
     assert (progress.done, progress.left, progress.failed) == (5, 0, [])
     assert all(each.total == 5 for each in seen)
     assert [each.done for each in seen] == sorted(each.done for each in seen)
@@ -268,9 +264,7 @@ def _alive(group: int) -> bool:
         os.killpg(group, 0)
     except ProcessLookupError:
         return False
-    found = subprocess.run(
-        ["ps", "-o", "stat=", "-g", str(group)], capture_output=True, text=True, check=False
-    )
+    found = subprocess.run(["ps", "-o", "stat=", "-g", str(group)], capture_output=True, text=True, check=False)
     return any(not line.startswith("Z") for line in found.stdout.split())
 
 
@@ -279,9 +273,7 @@ def test_an_estimate_counts_samples_and_believes_records(data_dir: Path) -> None
     data = load_dataset("mnist", data_dir)
     cells = [cell for cell in protocol.runs() if cell.seed == 0]
     speed = Speed(training=100.0, forward=1e9)
-    found = {
-        cell.method: e for cell, e in zip(cells, estimated_seconds(protocol, cells, data, speed), strict=True)
-    }
+    found = {cell.method: e for cell, e in zip(cells, estimated_seconds(protocol, cells, data, speed), strict=True)}
     assert found["ADAPTIVE-RANDOM"] == pytest.approx(4 * 20 / 100, rel=1e-3)
     assert found["RANDOM-WARM"] == pytest.approx((200 + 2 * 20) / 100, rel=1e-3)
     assert found["FULL"] == pytest.approx(4 * 200 / 100, rel=1e-3)

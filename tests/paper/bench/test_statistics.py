@@ -4,18 +4,10 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from scipy import stats
 
-from paper.bench.statistics import (
-    LEVEL,
-    Comparison,
-    compare_pairs,
-    holm,
-    mean_and_deviation,
-    paired_effect,
-)
+from paper.bench.statistics import LEVEL, Comparison, compare_pairs, holm, mean_and_deviation, paired_effect
 
 VALUES = st.floats(0, 100).map(lambda value: round(value, 2))
 P_VALUES = st.lists(st.floats(0, 1), min_size=1, max_size=12)
@@ -60,9 +52,7 @@ def test_only_common_seeds_are_compared_whatever_their_order() -> None:
         ({0: 0.0, 1: 0.0}, {0: 0.0, 1: 0.0}, Comparison(2, 0.0, reason="the differences are all equal")),
     ],
 )
-def test_what_cannot_be_tested(
-    ours: dict[int, float], reference: dict[int, float], expected: Comparison
-) -> None:
+def test_what_cannot_be_tested(ours: dict[int, float], reference: dict[int, float], expected: Comparison) -> None:
     assert compare_pairs(ours, reference) == expected
     assert not expected.is_significant
 

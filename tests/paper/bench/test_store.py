@@ -9,8 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from paper.bench import store as module
 from paper.bench.protocol import Run
@@ -243,9 +242,7 @@ def test_a_finished_cell_has_no_lock(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert [path.name for path in tmp_path.rglob("*.lock")] == [".records.jsonl.lock"]
 
 
-def test_a_watch_reads_what_has_grown_and_nothing_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_watch_reads_what_has_grown_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = Store(tmp_path, "mnist")
     watch, seldom = Watch(store, 0.0), Watch(store, 1000.0)
     assert watch.ids() == seldom.ids() == frozenset()

@@ -5,8 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from coresift import InvalidInputError
 from paper.bench.formats import terminal_text
@@ -71,12 +70,9 @@ def test_a_speed_up_is_of_selection_and_training_over_those_of_full() -> None:
 
 def test_two_clocks_are_never_in_one_time() -> None:
     mixed = [
-        changed(each, "clock", to="wall") if each["cell"]["method"] in ("FULL", "RBF-WARM") else each
-        for each in ALL
+        changed(each, "clock", to="wall") if each["cell"]["method"] in ("FULL", "RBF-WARM") else each for each in ALL
     ]
-    mixed = [
-        changed(each, "seconds", "training", to=1e6) if each["clock"] == "wall" else each for each in mixed
-    ]
+    mixed = [changed(each, "seconds", "training", to=1e6) if each["clock"] == "wall" else each for each in mixed]
     summary = summarise(mixed, PROTOCOL)
     assert (summary.clock, summary.n_other_clock) == ("cpu", 3 + 6)
     assert all(entry.speed_up is None for entry in summary.entries.values())  # FULL has no processor time
@@ -84,9 +80,7 @@ def test_two_clocks_are_never_in_one_time() -> None:
     assert at(summary, "RBF-WARM").mean == at(summarise(ALL, PROTOCOL), "RBF-WARM").mean
     assert at(summary, "RBF").seconds == pytest.approx(14)
     # within one entry as well
-    one = next(
-        i for i, each in enumerate(ALL) if each["cell"]["method"] == "RBF" and each["cell"]["seed"] == 2
-    )
+    one = next(i for i, each in enumerate(ALL) if each["cell"]["method"] == "RBF" and each["cell"]["seed"] == 2)
     half = [changed(each, "clock", to="wall") if i == one else each for i, each in enumerate(ALL)]
     entry = at(summarise(half, PROTOCOL), "RBF", ALL[one]["cell"]["budget"])
     assert (entry.n_seeds, entry.n_timed) == (3, 2)
@@ -103,13 +97,9 @@ def test_protocols_scales_and_configurations_are_not_mixed() -> None:
     assert (left_out.other_protocol, left_out.other_scale, left_out.other_config) == (4, 3, 2)
     assert left_out.repeated == 1
     assert summary.entries == summarise(ALL, PROTOCOL).entries
-    with pytest.raises(
-        InvalidInputError, match=r"no finished run .* 3 at another scale .* 4 of another version"
-    ):
+    with pytest.raises(InvalidInputError, match=r"no finished run .* 3 at another scale .* 4 of another version"):
         summarise(others, PROTOCOL)
-    with pytest.raises(
-        InvalidInputError, match="no finished run of the table mnist with protocol 1 at scale paper"
-    ):
+    with pytest.raises(InvalidInputError, match="no finished run of the table mnist with protocol 1 at scale paper"):
         summarise([], PROTOCOL)
 
 
@@ -184,18 +174,14 @@ def test_comparisons_are_paired_by_seed_and_corrected_together() -> None:
     p_values = [each.p_value for each in compared.values()]
     assert [each.p_holm for each in compared.values()] == holm(p_values)
     accuracy = {
-        (
-            each["cell"]["method"],
-            each["cell"]["select_every"],
-            each["cell"]["budget"],
-            each["cell"]["seed"],
-        ): (100 * each["test"]["accuracy"])
+        (each["cell"]["method"], each["cell"]["select_every"], each["cell"]["budget"], each["cell"]["seed"]): (
+            100 * each["test"]["accuracy"]
+        )
         for each in ALL
     }
     for every, label in ((20, "RBF"), (1, "RBF@1")):
         differences = [
-            accuracy["RBF", every, 0.10, seed] - accuracy["ADAPTIVE-RANDOM", every, 0.10, seed]
-            for seed in range(3)
+            accuracy["RBF", every, 0.10, seed] - accuracy["ADAPTIVE-RANDOM", every, 0.10, seed] for seed in range(3)
         ]
         comparison = at(summary, label, 0.10).comparison
         assert comparison.difference == pytest.approx(np.mean(differences))

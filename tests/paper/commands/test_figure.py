@@ -23,9 +23,7 @@ def is_never_measured(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
-def test_files_and_the_figure_from_the_table_alone(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_files_and_the_figure_from_the_table_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "fig"
     assert main([*COMMAND, "--out", str(out)]) == 0
     assert capsys.readouterr() == (f"Wrote {out}.svg, {out}.png, {out}.csv.\n", "")

@@ -52,14 +52,7 @@ def test_imagenet_end_to_end(tmp_path: Path, capsys) -> None:
     names = ["n01", "n02"]
     write_images(tmp_path / "imagenet" / "train", names, 4)
     write_images(tmp_path / "imagenet" / "val", names, 1)
-    command = [
-        "run",
-        "imagenet",
-        "--data-dir",
-        str(tmp_path),
-        "--results",
-        str(tmp_path / "results"),
-    ]
+    command = ["run", "imagenet", "--data-dir", str(tmp_path), "--results", str(tmp_path / "results")]
     command += [
         "--scale",
         "smoke",

@@ -99,11 +99,7 @@ def test_other_protocols_and_scales_are_counted(results: Path, run: Run) -> None
     ("arguments", "code", "complaint"),
     [
         (["nosuch"], 1, r"table 'nosuch' is unknown; choose from mnist, cifar10, cifar100, imagenet"),
-        (
-            ["mnist", "--scale", "nosuch"],
-            1,
-            r"scale 'nosuch' is unknown to the table mnist; choose from paper",
-        ),
+        (["mnist", "--scale", "nosuch"], 1, r"scale 'nosuch' is unknown to the table mnist; choose from paper"),
         (["mnist", "--results", "nosuch"], 1, r"nosuch: not found; 'python -m paper run mnist' creates it"),
         (["cifar10"], 1, r"cifar10.records\.jsonl: not found; 'python -m paper run cifar10' creates it"),
         (["mnist", "--out", "a.pdf"], 1, r"unknown suffix '\.pdf' of a table; use \.txt, \.md, \.tex, \.csv"),
@@ -124,10 +120,7 @@ def test_no_record_of_this_scale_says_where_there_are_some(results: Path, run: R
     (results / "cifar10").mkdir()
     (results / "cifar10" / "records.jsonl").touch()
     _, err = run("cifar10", code=1)
-    assert (
-        err
-        == "python -m paper: error: no finished run of the table cifar10 with protocol 1 at scale paper.\n"
-    )
+    assert err == "python -m paper: error: no finished run of the table cifar10 with protocol 1 at scale paper.\n"
     small = load_protocol("cifar10", "cpu")
     Store(results, "cifar10").append(record(small, small.runs()[0]))
     _, err = run("cifar10", code=1)
