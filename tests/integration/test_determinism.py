@@ -3,6 +3,7 @@
 import hashlib
 import io
 import json
+from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
@@ -16,14 +17,15 @@ from pyarrow import csv, parquet
 import coresift
 from coresift.cli import main
 from coresift.rows import rows as blocks
+from paper.__main__ import main as laboratory
 
 torch.set_num_threads(1)
 
 
-def command(*arguments: object) -> None:
+def command(*arguments: object, program: Callable[[list[str]], int] = main) -> None:
     error = io.StringIO()
     with redirect_stderr(error), redirect_stdout(io.StringIO()):
-        code = main([str(part) for part in arguments])
+        code = program([str(part) for part in arguments])
     assert code == 0, error.getvalue()
 
 
@@ -210,7 +212,8 @@ def test_figures_give_the_same_numbers_again(tmp_path: Path, figure: str) -> Non
     outcomes = []
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
-        command("figure", figure, "--out", tmp_path / name / "a.svg", *FIGURES[figure])
+        arguments = ["figure", figure, "--out", tmp_path / name / "a.svg", *FIGURES[figure]]
+        command(*arguments, program=laboratory)
         outcomes.append({path.name: digest(path) for path in (tmp_path / name).iterdir() if path.suffix != ".svg"})
     assert outcomes[0] == outcomes[1]
     assert "a.csv" in outcomes[0]

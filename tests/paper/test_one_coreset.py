@@ -61,7 +61,7 @@ def test_what_is_finished_is_only_read(outcome: Outcome, digits, folder: Path, m
         raise AssertionError("fitted or trained again")
 
     monkeypatch.setattr(one_coreset, "fit", never)
-    monkeypatch.setattr(training.loop.CoresetSampler, "set_epoch", never)
+    monkeypatch.setattr(training.CoresetSampler, "set_epoch", never)
     assert measure(digits, PLAN, folder) == outcome
 
 
@@ -79,8 +79,7 @@ def test_draws_are_those_of_the_strategy(digits) -> None:
     context = SelectionContext(X)
     own = RBF()
     expected = own.select(context, 50, np.random.default_rng(3))
-    fitted = context.kept(own._fit_key(), lambda: None)[0]
-    found = Drawn(fitted.sensitivities_).select(context, 50, np.random.default_rng(3))
+    found = Drawn(own._fitted(context).sensitivities_).select(context, 50, np.random.default_rng(3))
     np.testing.assert_array_equal(found.indices, expected.indices)
     np.testing.assert_allclose(found.weights, expected.weights)
     with pytest.raises(InvalidInputError, match="sensitivities are of"):

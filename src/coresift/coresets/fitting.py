@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import numpy as np
+from scipy.linalg import norm
 
 from .._errors import InvalidInputError
 from .._progress import Progress
@@ -229,7 +230,8 @@ def find_geometry(
         offsets = ((survey.near - center) / unit + moments.mean[arrange]) * ratio
         offsets[mass == 0] = 0.0
     is_sparse = not isinstance(survey.far, np.ndarray)
-    length = float(np.linalg.norm(center / unit)) * ratio if center.any() else 0.0
+    # SciPy's norm does not overflow: a given ball may be far away in the units of these rows
+    length = float(norm(center / unit)) * ratio if center.any() else 0.0
     max_norm = reach / scale
     variances = np.array(moments.variance[arrange])
     variances[variances > 0] *= ratio  # which may be infinite where nothing is to be scaled
@@ -240,7 +242,7 @@ def find_geometry(
         max_norm=max_norm,
         rounding_norm=max(max_norm, length) if is_sparse else max_norm,
         center_error=0.0 if ball is not None else 4.0 * float(np.finfo(np.float64).eps) * length,
-        is_short=unit == 1.0 and length**2 <= LARGEST_SHIFT * max_norm**2 and 1e-120 < scale < 1e120,
+        is_short=unit == 1.0 and length <= np.sqrt(LARGEST_SHIFT) * max_norm and 1e-120 < scale < 1e120,
         labels=order,
         counts=moments.counts[arrange],
         mass=mass,
@@ -307,6 +309,8 @@ def _choose_bound(
         check_exact(spec, n)
         with runner.rows.load() as everything:
             return by_all_rows(geometry, spec.loss, radius, spec.metric, everything)
+    if chosen != "cells":
+        raise NotImplementedError(f"bound = {chosen!r} is named by the estimator and not made here")
     seed = int(rng.integers(2**31))
     members = [sample.X[np.flatnonzero(sample.groups == group)] for group in range(len(geometry.mass))]
     centers = [
