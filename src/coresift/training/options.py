@@ -63,7 +63,7 @@ class TrainOptions:
         values: dict[str, Any] = {}
         for each in fields(self):
             value, about = getattr(self, each.name), each.metadata
-            if each.type == "int":
+            if each.type is int:
                 values[each.name] = check_count(value, each.name, about["min"])
                 check_number(value, each.name, at_most=_LARGEST if each.name != "seed" else math.inf)
             if "limits" in about and (value is not None or each.default is not None):
