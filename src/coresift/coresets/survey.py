@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from scipy.linalg import norm
 from scipy.spatial.distance import cdist
 
 from ..core.draw import Draw, KeyCandidates, finish_keys, keys_of, merge_candidates, smallest
@@ -263,7 +264,7 @@ class Survey:
         """The largest distance from ``mean`` of a row of positive weight; or an upper bound, and then False."""
         if self.far is None or self.all_equal:
             return 0.0, True
-        shift = float(np.linalg.norm((mean - self.near) / self.unit))
+        shift = float(norm((mean - self.near) / self.unit))  # SciPy's does not overflow: a given centre may be far away
         reach = float(np.sqrt(self._far_squares.max()))
         few = len(self._far_squares) < _FARTHEST_KEPT
         if not few and not float(np.sqrt(self._far_squares.min())) < reach - 2.0 * shift:
