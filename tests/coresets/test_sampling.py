@@ -156,3 +156,9 @@ def test_guarantees_are_claimed_for_independent_draws_alone_and_solve_bernstein(
     assert t >= est.total_sensitivity_ * (1 - 1e-9)
     assert est.sample(1, method="iid").guarantee is None  # an error of 1 or more is no guarantee
     assert RBFCoreset(radius=0.1, bound="paper").fit(X).sample(300, method="iid").guarantee is None
+
+
+def test_a_bound_that_is_named_but_not_made_is_not_replaced_in_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RBFCoreset, "bounds", (*RBFCoreset.bounds, "forgotten"))
+    with pytest.raises(NotImplementedError, match="forgotten"):
+        RBFCoreset(bound="forgotten").fit(np.eye(3))

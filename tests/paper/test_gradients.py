@@ -235,7 +235,7 @@ def test_files_and_the_figure_from_the_table_alone(tmp_path: Path, capsys: pytes
         (["--dataset", "mnist", "--data-dir", "."], 1, "is not in"),
         (["--dataset", "digits", "--budgets", "0%"], 1, "must be a fraction above 0"),
         (["--dataset", "digits", "--budgets", "150%"], 1, "must be a fraction above 0"),
-        (["--dataset", "digits", "--budgets", "a few"], 1, "'a few' is no share"),
+        (["--dataset", "digits", "--budgets", "a few"], 1, "'a few' is not a share"),
         (["--dataset", "digits", "--budgets", ","], 1, "names none"),
         (["--dataset", "digits", "--draws", "0"], 2, "draws"),
         (["--from", "a.csv", "--data-dir", "."], 2, "--data-dir do not go with it"),

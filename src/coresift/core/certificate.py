@@ -47,9 +47,9 @@ class Certificate:
     floor : float
         Lower bound on ``F(x) / W`` over the ball; ``eps`` is ``discrepancy / floor``, over all of space a little more.
     loss, radius : str, float
-        Of the queries; the radius in units of the bandwidth, infinite for the Laplacian over all of space.
+        The loss, and the radius of the ball in bandwidths: infinite for the Laplacian, over all of space.
     is_exact : bool
-        True: all pairs of rows were summed, there is no probability in it. False: sums were sampled.
+        Whether all pairs of rows were summed, so that the bound is certain; otherwise the sums were sampled.
     confidence : float
         Probability that ``eps`` is a valid bound: 1 if exact.
     n_sampled : int, or None if exact

@@ -158,7 +158,7 @@ class RBFNetworkCoreset(RBFCoreset):
     def guaranteed_error(self, core: Coreset | SignedCoreset | None = None, *, delta: float = 0.05) -> float | None:
         """The least eps that is guaranteed for all families and the whole ball with probability ``1 - delta``.
 
-        None if the draws were not independent or not by this fit, the bound is no certificate, or they are too few for
+        None if the draws were not independent or not by this fit, the bound is not certified, or they are too few for
         any eps below 1.
         """
         core = self._merged(core)

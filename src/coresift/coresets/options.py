@@ -123,7 +123,7 @@ def parse_shares(text: str) -> list[float]:
         try:
             shares.append(_share(word))
         except (ValueError, ArithmeticError):
-            raise InvalidInputError(f"budget {word!r} is no share; write 1%,3% or 0.01,0.03.") from None
+            raise InvalidInputError(f"budget {word!r} is not a share; write 1%,3% or 0.01,0.03.") from None
     return shares
 
 

@@ -62,11 +62,11 @@ class StreamingCoreset:
         Rows of the result, at most.
     loss : {"gaussian", "laplacian"}
     radius : float
-        Of the ball of queries around the centre, in bandwidths; all of space for the Laplacian.
+        Radius of the ball of queries, in bandwidths; the Laplacian is bounded over all of space.
     bandwidth : None, float or "median"
         As in :class:`RBFCoreset`; None and "median" are taken from the first full buffer, and stay.
     center : array of shape (d,), optional
-        Of the ball; by default the mean of the first full buffer.
+        Centre of the ball; by default the mean of the first full buffer.
     bound, n_cells : {"auto", "closed-form", "cells"}, int
     delta : float
         Probability with which the stated error may be missed.
