@@ -84,7 +84,7 @@ def mixed_pool(pool: np.ndarray, shares: np.ndarray, rng: np.random.Generator) -
 
     Draws by sensitivity leave out rows that no query of the ball sees well. The certified discrepancy counts every
     row by its weight, and cannot fall without such rows in the pool. With a large total sensitivity the ball
-    reaches regions with little data; rows that few queries see matter most there, and a small discrepancy does not help.
+    reaches regions with little data; rows that few queries see matter most there; a small discrepancy does not help.
     """
     kept = rng.choice(pool, (len(pool) + 1) // 2, replace=False)
     with np.errstate(divide="ignore", over="ignore"):  # a row of weight zero, or nearly, is never drawn
