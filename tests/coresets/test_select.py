@@ -58,7 +58,7 @@ def test_a_percentage_is_the_fraction_that_it_means() -> None:
     """A cell of a table is known by its budget: 0.7 / 100 is another float than 0.007."""
     for tenths in range(1, 1000):
         assert parse_shares(f"{tenths / 10}%") == parse_shares(f"{tenths / 1000}") == [tenths / 1000]
-    with pytest.raises(InvalidInputError, match="no share"):
+    with pytest.raises(InvalidInputError, match="is not a share"):
         parse_shares("x%")
 
 

@@ -269,7 +269,8 @@ class Survey:
         few = len(self._far_squares) < _FARTHEST_KEPT
         if not few and not float(np.sqrt(self._far_squares.min())) < reach - 2.0 * shift:
             return (reach + shift) * self.unit, False
-        return float(np.sqrt(self._relative(self.far, mean).sq_norms.max())) * self.unit, True
+        unit = self.unit * max(1.0, 1e-100 * shift)  # squares of a long way would overflow
+        return float(np.sqrt(Points(self.far, mean, unit, np.inf).gather(slice(None)).sq_norms.max())) * unit, True
 
     def _relative(self, X: Matrix, origin: np.ndarray) -> PointBlock:
         return Points(X, origin, self.unit, np.inf).gather(slice(None))
