@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from coresift.core.ascent import Atoms, ascend
+from coresift.core.gaussian import Atoms, ascend
 from coresift.core.points import Block, Points
 
 

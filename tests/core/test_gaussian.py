@@ -5,19 +5,19 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given, strategies as st
 
-from coresift.core.ascent import Atoms, ascend
-from coresift.core.bound import rounding_slack
 from coresift.core.gaussian import (
     CELLS_TOLERANCE,
     EXACT_TOLERANCE,
+    Atoms,
     Cells,
     CellSums,
     Problem,
+    ascend,
     cells_bound,
     closed_form,
     exact,
 )
-from coresift.core.points import Block, Points
+from coresift.core.points import Block, Points, rounding_slack
 from paper.circle import lower_bound_circle
 
 

@@ -10,11 +10,10 @@ from hypothesis import given, settings, strategies as st
 from scipy.special import logsumexp
 from sklearn.datasets import load_digits
 
-from coresift.core.bound import SensitivityBound, log_shares
 from coresift.core.lewis import as_read, l1_svd
 from coresift.core.lewis_passes import run_over
 from coresift.core.paper import paper_bound
-from coresift.core.points import Points
+from coresift.core.points import Points, SensitivityBound, log_shares
 
 
 def paper_scores(points, weights, kind, radius=1.0, tol=1e-3):

@@ -14,9 +14,10 @@ from pyarrow import parquet
 from coresift import InvalidInputError, LaplacianCoreset, RBFCoreset, open_rows, select
 from coresift.core.draw import DrawTable
 from coresift.coresets import survey
+from coresift.coresets.bounds import Geometry
 from coresift.coresets.fitting import BoundSpec, array_runner, geometry_of
-from coresift.coresets.geometry import Geometry
-from coresift.coresets.survey import Extent, KeyPool, Survey, guess_bars
+from coresift.coresets.selecting import guess_bars
+from coresift.coresets.survey import Extent, KeyPool, Survey
 from coresift.rows import rows as blocks
 from coresift.rows.arrays import ArrayRows
 from coresift.rows.engines import SerialEngine, run_pass

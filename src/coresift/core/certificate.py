@@ -7,7 +7,7 @@ lower bound. With weights that sum to 1, mean :math:`\mu` and variance V:
 
 * Gaussian, by Jensen: :math:`F(x) \ge e^{-V - |x-\mu|^2}`, at least :math:`e^{-(V+R^2)}` in a ball around the mean.
 * Gaussian, sharper: :math:`F(x) = e^{-|x|^2 + L(x)}` with L convex; :math:`-|x|^2 \ge -R^2`, and the minimum of L
-  over the ball is certified from below by duality (:mod:`~coresift.core.ascent` with the point p = 0), O(n d) a step.
+  over the ball is certified from below by duality (:mod:`~coresift.core.gaussian` with the point p = 0), O(n d) a step.
 * Laplacian, by Jensen twice: :math:`F(x) \ge e^{-\sqrt{V + |x-\mu|^2}}`.
 
 Over all of space F has no positive lower bound, but the Laplacian ratio soon stops changing: let every point (of the
@@ -24,10 +24,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import minimize_scalar
 
-from .ascent import Atoms, ascend
-from .bound import log_shares, rounding_slack
 from .discrepancy import Progress, potential, quadratic_form, rounding_of_form
-from .points import Points
+from .gaussian import Atoms, ascend
+from .points import Points, log_shares, rounding_slack
 
 _FLOOR_TOLERANCE = 1e-3  # of log F: a thousandth of eps
 _FLOOR_STEPS = 50

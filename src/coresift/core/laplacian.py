@@ -14,9 +14,19 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.spatial.distance import cdist
 
-from .bound import SensitivityBound, log_shares, rounding_slack
 from .gaussian import Cells
-from .points import GEMM_BLOCK_BYTES, Matrix, Points, as_dense, row_slices, squared_distances, squared_norms
+from .points import (
+    GEMM_BLOCK_BYTES,
+    Matrix,
+    Points,
+    SensitivityBound,
+    as_dense,
+    log_shares,
+    rounding_slack,
+    row_slices,
+    squared_distances,
+    squared_norms,
+)
 
 Metric = str | Callable[[np.ndarray, np.ndarray], float]
 

@@ -33,9 +33,8 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 
-from .bound import log_shares
 from .lewis_passes import Outside, P, Run, Space, Step, Survey, Triangle, WeightedRows, run_over
-from .points import Matrix
+from .points import Matrix, log_shares
 from .rowwise import graded_svd, row_blocks, row_norms, whitening_error
 
 _EPS = float(np.finfo(np.float64).eps)

@@ -49,10 +49,9 @@ from typing import Any
 import numpy as np
 from scipy.special import logsumexp
 
-from .bound import log_shares
 from .lewis import Lewis, lewis_factor
 from .lewis_passes import Run, Survey
-from .points import squared_norms
+from .points import log_shares, squared_norms
 
 TOLERANCE = 1e-3
 ReadScaled = Callable[[Any], tuple[np.ndarray, np.ndarray]]

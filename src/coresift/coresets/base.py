@@ -25,18 +25,16 @@ from .._validation import (
     check_seed,
     record_features,
 )
-from ..core.bound import SensitivityBound
 from ..core.draw import METHODS, DrawTable
 from ..core.gaussian import CELLS_TOLERANCE, EXACT_TOLERANCE
-from ..core.points import Points
+from ..core.points import Points, SensitivityBound
 from ..core.sizes import SampleSize, bernstein_error, finite, rounded_up
 from ..rows.arrays import ArrayRows
 from ..rows.engines import SerialEngine
 from ..rows.rows import Rows
-from .bounds import Collected, draw_scores, log_unit_of, uniform_factor, uniform_in_words
+from .bounds import Collected, Geometry, Span, draw_scores, log_unit_of, uniform_factor, uniform_in_words
 from .coreset import Coreset
-from .fitting import BoundSpec, Prepared, Runner, prepare
-from .geometry import Geometry, Span, check_bandwidth
+from .fitting import BoundSpec, Prepared, Runner, check_bandwidth, prepare
 from .improve import improved, normalized, pool_size
 from .values import Guarantee, QueryBall
 

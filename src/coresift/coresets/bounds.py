@@ -1,4 +1,4 @@
-"""Sensitivity bounds as maps: from a block of rows, and what earlier passes found, to the logarithms of their bounds.
+"""Sensitivity bounds as maps: from a block of rows, in a known geometry, to the logarithms of their bounds.
 
 Rows are compared with their own group: one group for all, or one for each class. The ball of queries is common to the
 groups, so coresets of groups are together a coreset of all rows.
@@ -6,24 +6,87 @@ groups, so coresets of groups are together a coreset of all rows.
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
-from ..core.bound import LARGEST_EXPONENT, SensitivityBound, rounding_slack
 from ..core.gaussian import Cells, CellSums, Problem, cells_bound, closed_form, exact, row_atoms
 from ..core.laplacian import laplacian_cells, laplacian_exact
-from ..core.points import squared_norms
+from ..core.points import (
+    BLOCK_BYTES,
+    LARGEST_EXPONENT,
+    Matrix,
+    Points,
+    SensitivityBound,
+    rounding_slack,
+    row_slices,
+    squared_norms,
+)
+from ..core.rowwise import stacked_qr
 from ..rows.rows import Block
-from .geometry import Geometry, label_numbers
-from .survey import KeyPool
+from .survey import float_rows
 
 AS_GOOD = 1.5  # plain sampling that needs at most this factor more points is called as good
 _Rows = slice | np.ndarray
 _OfGroups = Mapping[int, Callable[..., SensitivityBound]]
+
+
+def label_numbers(block: Block, numbers: dict[Any, int] | None) -> np.ndarray | None:
+    """The number of the label of each row of a block; None without labels or numbers."""
+    if numbers is None or block.labels is None:
+        return None
+    return np.array([numbers[name] for name in block.labels.names], dtype=np.int64)[block.labels.codes]
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """Where the ball is, and the groups in its coordinates ``(x - center) / scale``; without labels one group."""
+
+    center: np.ndarray  # (d,) data units
+    scale: float
+    max_norm: float  # scaled, of a row of positive weight
+    rounding_norm: float  # scaled: its square bounds the numbers that are subtracted to get a squared norm
+    center_error: float  # scaled: how far the centre may be from the mean
+    is_short: bool  # whether squared norms may be expanded, which is faster
+    labels: dict[Any, int] | None  # number of the group of each label
+    counts: np.ndarray  # (g,) rows that have weight
+    mass: np.ndarray  # (g,) sums of weights
+    offsets: np.ndarray  # (g, d) means, scaled
+    variances: np.ndarray  # (g,) scaled
+
+    def groups(self, block: Block) -> np.ndarray | None:
+        """The group of each row of a block; None if there is only one."""
+        return label_numbers(block, self.labels)
+
+    def shares(self, block: Block, groups: np.ndarray | None) -> np.ndarray:
+        """Weights over the mass of the group."""
+        if groups is None:
+            return block.weights / self.mass[0]
+        mass = self.mass[groups]
+        return np.divide(block.weights, mass, out=np.zeros(len(mass)), where=mass > 0)
+
+    def points(self, X: Matrix) -> Points:
+        return Points(float_rows(X), self.center, self.scale, self.max_norm)
+
+    def sq_norms(self, X: Matrix) -> np.ndarray:
+        """(b,) squared distances from the centre, scaled."""
+        if not (self.is_short and isinstance(X, np.ndarray)):
+            with np.errstate(over="ignore"):  # rows without weight may be anywhere
+                return np.concatenate([rows.sq_norms for _, rows in self.points(X).blocks(budget=BLOCK_BYTES)])
+        squares = np.empty(len(X))
+        plain = Points(float_rows(X), np.zeros(len(self.center)), 1.0, np.inf)
+        for part in row_slices(len(X), 8.0 * X.shape[1], BLOCK_BYTES):
+            rows = plain.gather(part)
+            squares[part] = rows.sq_norms - 2.0 * rows.dot(self.center[None])[:, 0]
+        squares += self.center @ self.center
+        squares *= 1.0 / self.scale**2
+        return np.maximum(squares, 0.0, out=squares)
 
 
 class RowBound(ABC):
@@ -98,7 +161,7 @@ class ClosedForm(RowBound):
 
 
 class GaussianBound(RowBound):
-    """Start from the closed form and ascend in each group (:mod:`coresift.core.ascent`)."""
+    """Start from the closed form and ascend in each group (:mod:`coresift.core.gaussian`)."""
 
     def __init__(self, geometry: Geometry, radius: float, name: str, note: str, ascents: _OfGroups) -> None:
         self.geometry, self.radius, self.name, self.note = geometry, radius, name, note
@@ -164,6 +227,27 @@ def by_all_rows(geometry: Geometry, loss: str, radius: float, metric: Any, every
     return LaplacianBound(geometry, "exact", note, own)
 
 
+def cell_centers(X: Matrix, geometry: Geometry, n_cells: int, seed: int) -> np.ndarray:
+    """(k, d) centres in scaled coordinates, by k-means on a sample of rows; k is at most ``n_cells``."""
+    if X.shape[0] <= n_cells:
+        return geometry.points(X).take(np.arange(X.shape[0]))
+    if isinstance(X, np.ndarray):
+        return kmeans_centers(geometry.points(X).take(np.arange(len(X))), n_cells, seed)
+    centers = kmeans_centers(sp.csr_matrix(X, dtype=np.float64) / geometry.scale, n_cells, seed)
+    return centers - geometry.center / geometry.scale
+
+
+def kmeans_centers(sample: Any, n_cells: int, seed: int) -> np.ndarray:
+    """(k, d) centres of the rows of a sample."""
+    # imported here because it takes as long as the rest of the package
+    from sklearn.cluster import KMeans
+
+    kmeans = KMeans(n_cells, n_init=1, max_iter=20, random_state=seed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # fewer distinct points than cells: the empty ones are dropped later
+        return np.asarray(kmeans.fit(sample).cluster_centers_, dtype=np.float64)
+
+
 class GroupCells:
     """Mass, mean and variance of the cells of every group: one pass."""
 
@@ -211,10 +295,11 @@ def uniform_factor(scores: np.ndarray, shares: np.ndarray) -> float:
 
     All shares must be multiplied by it, times the total of the scores, to dominate the scores.
     """
-    return float(_excess(scores, shares).max()) / float(scores.sum())
+    return float(excess_over(scores, shares).max()) / float(scores.sum())
 
 
-def _excess(scores: np.ndarray, shares: np.ndarray) -> np.ndarray:
+def excess_over(scores: np.ndarray, shares: np.ndarray) -> np.ndarray:
+    """Scores over shares; 0 for rows without a share."""
     with np.errstate(over="ignore"):
         return np.divide(scores, shares, out=np.zeros(len(shares)), where=shares > 0)
 
@@ -248,43 +333,27 @@ class Collected:
         return found, np.concatenate(weights)
 
 
-class Scores:
-    """Totals and largest of the bounds in every group, and the draw by keys; other rows are not kept."""
+class Span:
+    """R of the scaled rows of positive weight, by QR of stacked blocks. Its rank is the dimension of their hull.
 
-    def __init__(self, bound: RowBound, pool: KeyPool, log_unit: float, labels: dict[Any, int] | None) -> None:
-        g = len(bound.geometry.mass)
-        self.bound, self.pool, self.log_unit, self.labels = bound, pool, log_unit, labels
-        self.total, self.score_total = np.zeros(g), np.zeros(g)
-        self.largest, self.largest_excess = np.zeros(g), np.zeros(g)  # bound; score / share
+    Not weighted: a row of little weight spans a direction too. And by QR: in squares, as the Gram matrix has them,
+    directions below a part in 10^7 of the widest are lost, and a column with a value of 10^6 for "missing" has one.
+    """
+
+    def __init__(self, geometry: Geometry) -> None:
+        self.geometry = geometry
+        self.R = np.zeros((0, len(geometry.center)))
 
     def update(self, block: Block) -> None:
-        geometry = self.bound.geometry
-        groups = geometry.groups(block)
-        shares = geometry.shares(block, groups)
-        log_values = self.bound.log_values(block, groups)
-        scores = draw_scores(log_values, shares, self.log_unit)
-        values = np.exp(np.minimum(log_values, LARGEST_EXPONENT))
-        excess = _excess(scores, shares)
-        for group, rows in by_group(groups, len(shares)):
-            self.total[group] += values[rows].sum()
-            self.score_total[group] += scores[rows].sum()
-            self.largest[group] = max(self.largest[group], float(values[rows].max()))
-            self.largest_excess[group] = max(self.largest_excess[group], float(excess[rows].max()))
-        labels = label_numbers(block, self.labels)
-        attached = {} if labels is None else {"label": labels.astype(np.int32)}
-        # a weight too small to have a share of the total counts as none
-        weights = np.where(shares > 0, block.weights, 0.0)
-        self.pool.update(block.start, scores, weights, groups, **attached)
+        d = self.R.shape[1]
+        for part, rows in self.geometry.points(block.X).blocks(extra_columns=d):
+            self.R = stacked_qr([self.R, rows.dense()[block.weights[part] > 0]], d)
 
-    def merge(self, other: Scores) -> None:
-        self.total += other.total
-        self.score_total += other.score_total
-        self.largest = np.maximum(self.largest, other.largest)
-        self.largest_excess = np.maximum(self.largest_excess, other.largest_excess)
-        self.pool.merge(other.pool)
+    def merge(self, other: Span) -> None:
+        self.R = stacked_qr([self.R, other.R], self.R.shape[1])
 
-    @property
-    def uniform_factor(self) -> float:
-        """As :func:`uniform_factor`, of the group where it is largest."""
-        used = self.score_total > 0
-        return float(np.max(self.largest_excess[used] / self.score_total[used]))
+    def rank(self) -> int:
+        """The dimension, at least 1."""
+        spectrum = np.linalg.svd(self.R, compute_uv=False)
+        noise = 1e-13 * np.sqrt(self.R.shape[1]) * spectrum.max(initial=0.0)
+        return max(1, int(np.sum(spectrum > noise)))

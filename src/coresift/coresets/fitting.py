@@ -7,18 +7,18 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import numpy as np
+import scipy.sparse as sp
 from scipy.linalg import norm
+from scipy.spatial.distance import cdist, pdist
 
 from .._errors import InvalidInputError
 from .._progress import Progress
-from .._validation import LARGEST_MAGNITUDE, LARGEST_RATIO
-from ..core.bound import SensitivityBound
-from ..core.points import Matrix, squared_norms
+from .._validation import LARGEST_MAGNITUDE, LARGEST_RATIO, check_positive
+from ..core.points import Matrix, SensitivityBound, squared_norms
 from ..rows.arrays import ArrayRows
 from ..rows.engines import Engine, OnRows, Pass, SerialEngine, run_pass
 from ..rows.rows import Block, Rows
-from .bounds import ClosedForm, Collected, GroupCells, RowBound, by_all_rows, by_cells
-from .geometry import MEDIAN_SAMPLE, Geometry, cell_centers, median_distance
+from .bounds import ClosedForm, Collected, Geometry, GroupCells, RowBound, by_all_rows, by_cells, cell_centers
 from .survey import LARGEST_SHIFT, Extent, Reach, Survey
 from .values import QueryBall
 
@@ -26,6 +26,7 @@ P = TypeVar("P", bound=Pass)
 OnPass = Callable[[str, int], OnRows]
 """Told the name of a pass and its rows when it begins; returns what is told of finished rows."""
 
+MEDIAN_SAMPLE = 1000
 _SAMPLES_PER_CLASS = 4
 _ROWS_PER_CELL = 40  # k-means centres are means of about this many rows: enough, since any partition is valid
 _NEGLIGIBLE = 1e-3  # squared length of a mean that is as good as zero, in squared spreads
@@ -54,6 +55,15 @@ def array_runner(X: Matrix, weights: np.ndarray, name: str = "X") -> Runner:
     """Runs passes over rows in memory."""
     rows = ArrayRows(X, weights, name=name)
     return Runner(rows, SerialEngine(rows))
+
+
+def check_bandwidth(bandwidth: Any) -> None:
+    """None, "median" or a positive number."""
+    if isinstance(bandwidth, str):
+        if bandwidth != "median":
+            raise InvalidInputError(f"bandwidth = {bandwidth!r} must be None, 'median' or a number above 0.")
+    elif bandwidth is not None:
+        check_positive(bandwidth, "bandwidth")
 
 
 @dataclass(frozen=True)
@@ -265,6 +275,23 @@ def _scale(runner: Runner, spec: BoundSpec, survey: Survey, center: np.ndarray, 
     return float(spec.bandwidth)
 
 
+def median_distance(X: Matrix, center: np.ndarray, unit: float, metric: Any = "euclidean") -> float:
+    """The median of the positive distances between rows; ``unit``, a typical distance, if there is none."""
+    if metric != "euclidean":
+        distances = cdist(X, X, metric=metric)
+        distances = distances[distances > 0]
+        return float(np.median(distances)) if len(distances) > 0 else 1.0
+    if isinstance(X, np.ndarray):
+        distances = pdist((np.asarray(X, dtype=np.float64) - center) / unit)
+    else:
+        sample = sp.csr_array(X, dtype=np.float64) / unit
+        gram = (sample @ sample.T).toarray()
+        squares = gram.diagonal()[:, None] + gram.diagonal() - 2.0 * gram
+        distances = np.sqrt(np.maximum(squares[np.triu_indices(X.shape[0], 1)], 0.0))
+    distances = distances[distances > 1e-12]
+    return float(np.median(distances)) * unit if len(distances) > 0 else unit
+
+
 def _sorted_labels(labels: dict[Any, int]) -> dict[Any, int]:
     """Numbers of the labels in ascending order, whatever the order in which they were met."""
     is_mixed = len({type(name) for name in labels}) != 1
@@ -302,7 +329,7 @@ def _choose_bound(
     elif chosen == "auto":
         chosen = cheapest(spec, n, d)
     if chosen in ("paper", "lemma"):
-        from .lewis_passes import lewis_bound
+        from .lewis_bound import lewis_bound
 
         return lewis_bound(runner.run, geometry, chosen if is_gaussian else "laplacian", radius if is_gaussian else 1.0)
     if chosen == "exact":

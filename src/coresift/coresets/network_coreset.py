@@ -19,17 +19,16 @@ from .._validation import (
     check_probability,
     check_targets,
 )
-from ..core.bound import SensitivityBound, log_shares
 from ..core.network import network_sums
 from ..core.network_audit import NetworkAudit, worst_network
-from ..core.points import Matrix, squared_norms
+from ..core.points import Matrix, SensitivityBound, log_shares, squared_norms
 from ..core.sizes import covering, paper_formula, vc
 from ..rows.arrays import ArrayRows
 from .base import LOADED_BYTES, Fit
+from .bounds import Geometry
 from .coreset import Coreset
 from .estimators import RBFCoreset
 from .fitting import Runner, bound_of, geometry_of
-from .geometry import Geometry
 from .network_results import NetworkComparison, SignedCoreset, compared
 from .values import Guarantee, QueryBall
 

@@ -27,8 +27,7 @@ from ..core.sizes import bernstein_error
 from .bounds import draw_scores
 from .coreset import Coreset
 from .files import stamped, verified, write_npz, write_whole
-from .fitting import BoundSpec, array_runner, bound_of, geometry_of
-from .geometry import check_bandwidth
+from .fitting import BoundSpec, array_runner, bound_of, check_bandwidth, geometry_of
 from .values import LOSSES, Guarantee, QueryBall, as_plain, from_plain
 
 _VERSION = 3

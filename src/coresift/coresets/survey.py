@@ -1,4 +1,4 @@
-"""The first pass over the rows: their mass, mean and spread, the farthest of them, and samples; draws by keys."""
+"""The first pass over the rows: their mass, mean and spread, the farthest of them, and samples drawn by keys."""
 
 from __future__ import annotations
 
@@ -130,28 +130,6 @@ class KeyPool:
         self._pending += len(part["row"])
         if self._pending > self._limit:
             self.compact()
-
-
-def guess_bars(scores: np.ndarray, inverse_rates: np.ndarray, sizes: np.ndarray, groups: np.ndarray) -> np.ndarray:
-    r"""Keys that the winners will hardly exceed, from a sample: row i stands for ``inverse_rates[i]`` rows.
-
-    A bar b is passed by about :math:`\sum_i r_i (1 - e^{-s_i b})` rows; it is set where that is half as much again as
-    is needed, and a thousand. A group with too small a sample gets no bar.
-    """
-    bars = np.full(len(sizes), np.inf)
-    for group, size in enumerate(sizes):
-        mine = groups == group
-        s, r = scores[mine], inverse_rates[mine]
-        wanted = 1.5 * (size + 1) + 1000
-        if len(s) < 500 or wanted > 0.5 * r.sum():
-            continue
-        low, high = 0.0, 1.0 / s.min()
-        for _ in range(60):
-            middle = 0.5 * (low + high)
-            enough = float(-(r @ np.expm1(-s * middle))) >= wanted
-            low, high = (low, middle) if enough else (middle, high)
-        bars[group] = high
-    return bars
 
 
 class GroupMoments:

@@ -6,8 +6,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from .._validation import check_count
+from ..coresets.bounds import kmeans_centers
 from ..coresets.coreset import Coreset
-from ..coresets.geometry import kmeans_centers
 from .context import SelectionContext
 from .inputs import Floats, Indices, dense_centred
 from .strategy import Checks, Selector, one_blas_thread

@@ -13,8 +13,9 @@ from .._errors import InvalidInputError
 from .._progress import logger
 from .._validation import check_count, check_positive
 from ..core.draw import DrawTable
+from ..coresets.bounds import kmeans_centers
 from ..coresets.coreset import Coreset
-from ..coresets.geometry import MEDIAN_SAMPLE, kmeans_centers
+from ..coresets.fitting import MEDIAN_SAMPLE
 from .context import SelectionContext
 from .cover import nearest_centers
 from .inputs import Floats, Indices, dense_centred

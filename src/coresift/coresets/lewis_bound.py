@@ -8,12 +8,11 @@ import numpy as np
 from .._errors import InvalidInputError
 from .._validation import check_features, check_positive, check_weights
 from ..core import lewis
-from ..core.bound import log_shares
 from ..core.lewis_passes import Run
 from ..core.paper import PaperBound, paper_bound
+from ..core.points import log_shares
 from ..rows.rows import Block
-from .bounds import RowBound
-from .geometry import Geometry
+from .bounds import Geometry, RowBound
 
 
 @dataclass(frozen=True)
