@@ -13,7 +13,7 @@ from .._errors import InvalidInputError
 from .._npz import Members, map_array, open_arrays
 from .._validation import check_features, check_weights
 from ..core.points import Matrix
-from .rows import Block, Labels, Piece, Rows, block_rows, check_numeric, encode_labels, pieces_of
+from .rows import Block, Labels, Piece, Rows, block_rows, check_numeric, check_targets, encode_labels, pieces_of
 
 
 class ArrayRows(Rows):
@@ -22,7 +22,13 @@ class ArrayRows(Rows):
     is_portable = False
 
     def __init__(
-        self, X: Any, weights: Any = None, labels: Any = None, name: str = "X", names: list[str] | None = None
+        self,
+        X: Any,
+        weights: Any = None,
+        labels: Any = None,
+        name: str = "X",
+        names: list[str] | None = None,
+        targets: Any = None,
     ) -> None:
         is_plain = type(X) in (np.ndarray, np.memmap) and X.ndim == 2 and X.dtype.kind in "fiub"
         if not is_plain or X.size == 0:
@@ -36,12 +42,15 @@ class ArrayRows(Rows):
         self.has_weights, self.has_labels = weights is not None, labels is not None
         self._X: Matrix = X
         self._weights = None if weights is None else check_weights(weights, self.n)
-        self._labels: Labels | None = None
-        if labels is not None:
-            given = as_numpy(labels)
-            if given.shape != (self.n,):
-                raise InvalidInputError(f"{name}: {self.n} rows, but labels of shape {given.shape}.")
-            self._labels = encode_labels(given, f"{name}: label")
+        self.has_targets = targets is not None
+        self._labels = None if labels is None else encode_labels(self._own(labels, "labels"), f"{name}: label")
+        self._targets = None if targets is None else check_targets(self._own(targets, "targets"), f"{name}: target")
+
+    def _own(self, values: Any, what: str) -> np.ndarray:
+        given = as_numpy(values)
+        if given.shape != (self.n,):
+            raise InvalidInputError(f"{self.name}: {self.n} rows, but {what} of shape {given.shape}.")
+        return given
 
     def read(self, piece: Piece) -> Iterator[Block]:
         step, last = block_rows(self.d), piece.first + piece.n_rows
@@ -60,7 +69,7 @@ class ArrayRows(Rows):
         X = (self._X if whole else self._X[rows]).astype(self.dtype, copy=False)
         weights = np.ones(X.shape[0]) if self._weights is None else self._weights[rows]
         labels = None if self._labels is None else Labels(self._labels.codes[rows], self._labels.names)
-        return Block(start, X, weights, labels)
+        return Block(start, X, weights, labels, None if self._targets is None else self._targets[rows])
 
 
 class NpyRows(Rows):
@@ -101,16 +110,19 @@ def _checked(array: np.ndarray, where: str) -> np.ndarray:
     return array
 
 
-def open_npz(path: Path, features: str | None, label: str | None, weight: str | None) -> ArrayRows:
+def open_npz(
+    path: Path, features: str | None, label: str | None, weight: str | None, target: str | None = None
+) -> ArrayRows:
     """The member ``features`` (by default ``X`` or the only two-dimensional one) of a ``.npz`` file."""
     with open_arrays(path) as members:
-        chosen = features or _only_matrix(members, {label, weight})
-        X, labels, weights = (None if name is None else members[name] for name in (chosen, label, weight))
+        chosen = features or _only_matrix(members, {label, weight, target})
+        named = (chosen, label, weight, target)
+        X, labels, weights, targets = (None if name is None else members[name] for name in named)
     assert X is not None
     X = _checked(X, str(path))
     if weights is not None and weights.shape != (len(X),):
         raise InvalidInputError(f"{path}: weight has shape {weights.shape}, but there are {len(X)} rows.")
-    return ArrayRows(X, weights, labels, name=str(path))
+    return ArrayRows(X, weights, labels, name=str(path), targets=targets)
 
 
 def _only_matrix(members: Members, others: set[str | None]) -> str:

@@ -25,10 +25,12 @@ def open_rows(
     *,
     sample_weight: Any = None,
     labels: Any = None,
+    targets: Any = None,
     columns: Sequence[str] | None = None,
     embedding: str | None = None,
     label: str | None = None,
     weight: str | None = None,
+    target: str | None = None,
     training: bool = False,
     filesystem: Any = None,
     image_size: int = DEFAULT_SIZE,
@@ -42,8 +44,8 @@ def open_rows(
         (memory-mapped), ``.npz``, ``.csv`` (with a header) and ``.parquet`` files; a folder or a pattern
         (``"part-*.parquet"``) of files of one kind; a folder of images, at any depth; an address that PyArrow's file
         systems know (``"s3://bucket/folder"``). Files are read in the order of their names.
-    sample_weight, labels : array-like of shape (n,), optional
-        Weights and labels of rows in memory.
+    sample_weight, labels, targets : array-like of shape (n,), optional
+        Weights, labels of classes and numbers to predict, of rows in memory.
     columns : sequence of str, optional
         The feature columns of a table. Default: all columns of floats (CSV: of numbers) except label and weight.
     embedding : str, optional
@@ -51,6 +53,8 @@ def open_rows(
     label, weight : str, optional
         The column (``.npz``: the array) of the labels and of the weights. For a folder of images any ``label`` means
         the folder below the root that an image is in.
+    target : str, optional
+        The column of the numbers that a regression predicts.
     training : bool, default False
         Read tables as training data: columns of integers are features too, and labels may be floats.
     filesystem : pyarrow.fs.FileSystem, optional
@@ -58,21 +62,23 @@ def open_rows(
     image_size : int, default 32
         Resize images to this many pixels in height and width.
     """
-    wanted = Wanted(columns, embedding, label, weight, training)
+    wanted = Wanted(columns, embedding, label, weight, target, training)
+    given = {"weight": sample_weight, "label": labels, "target": targets}
     if _is_stored(data):
-        if sample_weight is not None or labels is not None:
+        if any(values is not None for values in given.values()):
             raise InvalidInputError(
-                "sample_weight and labels are for data in memory; name the columns of files with weight and label."
+                "sample_weight, labels and targets are for data in memory; name the columns of files with weight, "
+                "label and target."
             )
         if isinstance(data, Rows):
             return data
         rows = _open_stored(data, wanted, filesystem, image_size)
     else:
-        if (sample_weight is not None and weight) or (labels is not None and label):
-            raise InvalidInputError("give sample_weight or weight, and labels or label, not both.")
-        rows = _open_memory(data, wanted, sample_weight, labels)
+        if any(values is not None and getattr(wanted, name) for name, values in given.items()):
+            raise InvalidInputError("give sample_weight or weight, labels or label, and targets or target, not both.")
+        rows = _open_memory(data, wanted, sample_weight, labels, targets)
     names = {"columns": None if columns is None else list(columns), "embedding": embedding, "label": label}
-    rows.opened_with = {**names, "weight": weight, "image_size": image_size}
+    rows.opened_with = {**names, "weight": weight, "target": target, "image_size": image_size}
     return rows
 
 
@@ -105,24 +111,26 @@ def _open_stored(data: Any, wanted: Wanted, filesystem: Any, image_size: int) ->
     return _open_files(paths, wanted, path, image_size)
 
 
-def _open_memory(data: Any, wanted: Wanted, sample_weight: Any, labels: Any) -> ArrayRows:
+def _open_memory(data: Any, wanted: Wanted, sample_weight: Any, labels: Any, targets: Any) -> ArrayRows:
     names = [str(name) for name in column_names(data) or ()]  # pandas counts columns that have no names
     if not hasattr(data, "__len__") and not hasattr(data, "shape"):
         raise InvalidTypeError(f"data = {data!r:.60} must be a path, a list of paths, an array or a frame.")
     if not names:
         _refuse_columns(wanted, "X", also_label=True)
     if not wanted.all:
-        return ArrayRows(data, sample_weight, labels, names=names or None)
+        return ArrayRows(data, sample_weight, labels, names=names or None, targets=targets)
     if wanted.embedding is not None:
         raise InvalidInputError(f"frame: embedding = {wanted.embedding!r} is for files; name the columns.")
     own = dict(zip(names, column_names(data) or (), strict=True))
     if missing := [name for name in wanted.all if name not in own]:
         raise InvalidInputError(f"frame: no column {missing[0]!r}; there are {', '.join(map(repr, own))}.")
-    chosen = list(wanted.columns or (name for name in own if name not in (wanted.label, wanted.weight)))
+    chosen = list(wanted.columns or (name for name in own if name not in wanted.others))
     if not chosen:
         raise InvalidInputError("frame: no columns of features.")
     if wanted.weight is not None:
         sample_weight = data[own[wanted.weight]].to_numpy()
+    if wanted.target is not None:
+        targets = data[own[wanted.target]].to_numpy()
     if wanted.label is not None:
         labels = np.asarray(data[own[wanted.label]].to_numpy())
         if labels.dtype == object:
@@ -130,7 +138,7 @@ def _open_memory(data: Any, wanted: Wanted, sample_weight: Any, labels: Any) -> 
                 raise InvalidInputError(f"frame: the label column {wanted.label!r} has missing values.")
             labels = labels.astype(str)
     X = take_columns(data, [own[name] for name in chosen])
-    return ArrayRows(X, sample_weight, labels, names=chosen)
+    return ArrayRows(X, sample_weight, labels, names=chosen, targets=targets)
 
 
 def _data_below(folder: str) -> list[str]:
@@ -173,13 +181,13 @@ def _open_files(paths: list[str], wanted: Wanted, name: str, image_size: int, ro
         raise InvalidInputError(f"{name}: only one .npz file can be read; .npy files can be many.")
     if wanted.columns is not None:
         raise InvalidInputError(f"{name}: arrays have no named columns; use --embedding to name the array.")
-    return open_npz(Path(paths[0]), wanted.embedding, wanted.label, wanted.weight)
+    return open_npz(Path(paths[0]), wanted.embedding, *wanted.others)
 
 
 def _refuse_columns(wanted: Wanted, name: str, *, also_label: bool = False) -> None:
-    names = [wanted.columns, wanted.embedding, wanted.weight, wanted.label if also_label else None]
+    names = [wanted.columns, wanted.embedding, wanted.weight, wanted.target, wanted.label if also_label else None]
     if any(name is not None for name in names):
-        raise InvalidInputError(f"{name}: no named columns; columns, embedding, label, weight do not apply.")
+        raise InvalidInputError(f"{name}: no named columns; columns, embedding, label, weight and target do not apply.")
 
 
 def _table(filesystem: Any, paths: list[str], wanted: Wanted, name: str) -> Rows:

@@ -39,12 +39,13 @@ class Labels(NamedTuple):
 
 
 class Block(NamedTuple):
-    """Consecutive rows, their weights (ones if there are none) and labels."""
+    """Consecutive rows, their weights (ones if there are none), labels (of classes) and targets (of regression)."""
 
     start: int
     X: Matrix  # (b, d) float32 or float64
     weights: np.ndarray  # (b,) float64
     labels: Labels | None = None
+    targets: np.ndarray | None = None  # (b,) float64
 
     @property
     def n(self) -> int:
@@ -54,7 +55,8 @@ class Block(NamedTuple):
         """Some of the rows: a slice, as views, or row numbers, as a block that starts at 0."""
         labels = None if self.labels is None else Labels(self.labels.codes[rows], self.labels.names)
         start = self.start + rows.start if isinstance(rows, slice) else 0
-        return Block(start, self.X[rows], self.weights[rows], labels)
+        targets = None if self.targets is None else self.targets[rows]
+        return Block(start, self.X[rows], self.weights[rows], labels, targets)
 
 
 @dataclass(frozen=True)
@@ -92,6 +94,7 @@ class Rows(ABC):
     pieces: list[Piece]
     has_weights: bool = False
     has_labels: bool = False
+    has_targets: bool = False
     left_out: Mapping[str, str] = MappingProxyType({})
     """Named columns that are not features, and why."""
     opened_with: Mapping[str, Any] = MappingProxyType({})
@@ -196,12 +199,15 @@ class Rows(ABC):
 
     def _fill(self, X: np.ndarray, parts: Iterable[Block]) -> Block:
         weights, labels, at = np.ones(len(X)), [], 0
+        targets = np.empty(len(X)) if self.has_targets else None
         for part in parts:
             rows = slice(at, at + part.n)
             X[rows], weights[rows] = part.X, part.weights
             labels += [part.labels] if part.labels is not None else []
+            if targets is not None:
+                targets[rows] = part.targets
             at += part.n
-        return Block(0, X, weights, join_labels(labels) if labels else None)
+        return Block(0, X, weights, join_labels(labels) if labels else None, targets)
 
     def file_of(self, rows: np.ndarray) -> np.ndarray:
         """Position in ``files`` of the file that each row is in."""
@@ -253,6 +259,10 @@ def check_block(block: Block) -> None:
     if len(wrong):
         what = f"the weight {block.weights[wrong[0]]:g}"
         raise BadRow(what, block.start + int(wrong[0]), None, "; weights must be finite and not negative.")
+    if block.targets is not None and not np.isfinite(block.targets.sum()):
+        wrong = np.flatnonzero(~np.isfinite(block.targets))
+        what = f"the target {block.targets[wrong[0]]:g}"
+        raise BadRow(what, block.start + int(wrong[0]), None, "; targets must be finite.")
 
 
 def encode_labels(values: np.ndarray, what: str) -> Labels:
@@ -261,6 +271,13 @@ def encode_labels(values: np.ndarray, what: str) -> Labels:
         raise InvalidInputError(f"{what} has type {values.dtype}; labels must be integers or strings.")
     names, codes = np.unique(values, return_inverse=True)
     return Labels(codes.reshape(-1), names.tolist())
+
+
+def check_targets(values: np.ndarray, what: str) -> np.ndarray:
+    """Targets as float64, from an array of numbers."""
+    if values.dtype.kind not in "fiub":
+        raise InvalidInputError(f"{what} has type {values.dtype}; targets must be numbers.")
+    return values.astype(np.float64)
 
 
 def join_labels(parts: list[Labels]) -> Labels:
@@ -279,11 +296,13 @@ def _joined(blocks: list[Block]) -> Block:
     if len(blocks) == 1:
         return blocks[0]
     labels = [block.labels for block in blocks if block.labels is not None]
+    targets = [block.targets for block in blocks if block.targets is not None]
     return Block(
         blocks[0].start,
         np.concatenate([block.X for block in blocks]),
         np.concatenate([block.weights for block in blocks]),
         join_labels(labels) if labels else None,
+        np.concatenate(targets) if targets else None,
     )
 
 

@@ -43,6 +43,7 @@ class Wanted:
     embedding: str | None = None
     label: str | None = None
     weight: str | None = None
+    target: str | None = None
     training: bool = False  # whether columns of integers are features, and labels may be floats
 
     def __post_init__(self) -> None:
@@ -52,13 +53,18 @@ class Wanted:
             raise InvalidInputError("columns names no column.")
 
     @property
+    def others(self) -> tuple[str | None, str | None, str | None]:
+        """The columns that are not features: label, weight and target."""
+        return self.label, self.weight, self.target
+
+    @property
     def all(self) -> list[str]:
-        named = (self.label, self.weight, self.embedding, *(self.columns or ()))
+        named = (*self.others, self.embedding, *(self.columns or ()))
         return [name for name in named if name is not None]
 
 
 class Columns:
-    """The columns of a table that are read: features (or one column of lists of them), label and weight.
+    """The columns of a table that are read: features (or one column of lists of them), label, weight, target.
 
     By default all columns of floats are features (and of integers if ``integers``), else the only column of lists.
     """
@@ -72,12 +78,13 @@ class Columns:
         listed = ", ".join(map(repr, list(fields)[:12])) + more
         if missing := [name for name in wanted.all if name not in fields]:
             raise InvalidInputError(f"no column {missing[0]!r}; there are {listed}.")
-        if wanted.weight is not None and not _is(fields[wanted.weight], _NUMBERS):
-            kind = fields[wanted.weight]
-            raise InvalidInputError(f"the weight column {wanted.weight!r} has type {kind}, not a number.")
+        for what in ("weight", "target"):
+            name = getattr(wanted, what)
+            if name is not None and not _is(fields[name], _NUMBERS):
+                raise InvalidInputError(f"the {what} column {name!r} has type {fields[name]}, not a number.")
         features, embedding = list(wanted.columns or ()), wanted.embedding
         if wanted.columns is None and embedding is None:
-            free = {name: kind for name, kind in fields.items() if name not in (wanted.label, wanted.weight)}
+            free = {name: kind for name, kind in fields.items() if name not in wanted.others}
             usual = ("floating", "integer") if integers else ("floating",)
             features = [name for name, kind in free.items() if _is(kind, usual)]
             lists = [name for name, kind in free.items() if _is(kind, _LISTS)]
@@ -94,7 +101,7 @@ class Columns:
                 raise InvalidInputError(f"column {name!r} has type {kind}, which is not a number.")
         exact = all(_is(kind, ("float32", "float16", "boolean")) for kind in kinds)
         self.dtype = np.dtype(np.float32 if exact else np.float64)
-        self.all = list(dict.fromkeys([*features, *filter(None, (wanted.label, wanted.weight))]))
+        self.all = list(dict.fromkeys([*features, *filter(None, wanted.others)]))
         self.left_out = {name: self._reason(name, fields[name]) for name in fields if name not in features}
 
     @property
@@ -104,8 +111,9 @@ class Columns:
         return [f"{self.features[0]}[{i}]" for i in range(self.width)]
 
     def _reason(self, name: str, kind: Any) -> str:
-        if name in (self.wanted.label, self.wanted.weight):
-            return "label" if name == self.wanted.label else "weight"
+        for what in ("label", "weight", "target"):
+            if name == getattr(self.wanted, what):
+                return what
         if self.wanted.columns is not None or self.wanted.embedding is not None:
             return "not named"
         return f"{kind}, not named" if _is(kind, _NUMBERS) else "not numeric"
@@ -125,12 +133,12 @@ class Columns:
             for row, name in zip(table, self.features, strict=True):
                 row[:] = batch.column(name).to_numpy(zero_copy_only=False)
             X = table.T
-        weights, labels = np.ones(len(X)), None
-        if self.wanted.weight is not None:
-            weights = batch.column(self.wanted.weight).to_numpy(zero_copy_only=False).astype(np.float64)
-        if self.wanted.label is not None:
-            labels = self._labels(batch.column(self.wanted.label))
-        return Block(start, X, weights, labels)
+        weights, targets = (
+            None if name is None else batch.column(name).to_numpy(zero_copy_only=False).astype(np.float64)
+            for name in (self.wanted.weight, self.wanted.target)
+        )
+        labels = None if self.wanted.label is None else self._labels(batch.column(self.wanted.label))
+        return Block(start, X, np.ones(len(X)) if weights is None else weights, labels, targets)
 
     def _rows_of_lists(self, column: Any) -> np.ndarray:
         name, values = self.features[0], column.flatten()
@@ -191,7 +199,7 @@ class TableRows(Rows):
             raise InvalidInputError(f"{name}: no rows.")
         self.names, self.dtype, self.left_out = self.columns.names, self.columns.dtype, self.columns.left_out
         self.d = len(self.names)
-        self.has_weights, self.has_labels = wanted.weight is not None, wanted.label is not None
+        self.has_labels, self.has_weights, self.has_targets = (name is not None for name in wanted.others)
         self.file_starts = np.array(starts, dtype=np.int64)
 
     def _check_same(self, schema: Any, first: Any) -> None:

@@ -1,0 +1,186 @@
+r"""Losses of linear models as functions of the score ``z = coef . x + intercept``, with their conjugates.
+
+Scores have shape (b, K): K is 1, or the number of classes of a multinomial regression. A conjugate ``l*(a) = sup_z
+a z - l(z)`` gives lower bounds on the minimum of a sum of losses (:mod:`coresift.core.duality`).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import expit, log_softmax, softmax, xlogy
+
+
+class LinearLoss(ABC):
+    """A convex loss of the score. ``y`` are numbers of classes (0 and 1; 0 to K - 1), or targets."""
+
+    name: str
+    n_outputs = 1
+    is_classifier = False
+
+    @abstractmethod
+    def values(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """(b,) losses, not negative."""
+
+    @abstractmethod
+    def slopes(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """(b, K) derivatives by the scores."""
+
+    @abstractmethod
+    def curvatures(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """(b, K, K) second derivatives, positive semidefinite; one of them where there are two."""
+
+    @abstractmethod
+    def conjugates(self, a: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """(b,) values of ``l*``; infinite where ``a`` is no slope of the loss."""
+
+
+def _column(z: np.ndarray) -> np.ndarray:
+    return z[:, 0]
+
+
+class Logistic(LinearLoss):
+    """``log(1 + e^z) - y z`` for two classes; positive scores mean class 1."""
+
+    name, is_classifier = "logistic", True
+
+    def values(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return np.logaddexp(0.0, np.where(y == 1, -_column(z), _column(z)))
+
+    def slopes(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
+        against = np.where(y == 1, -_column(z), _column(z))
+        return (np.where(y == 1, -1.0, 1.0) * expit(against))[:, None]
+
+    def curvatures(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return (expit(z) * expit(-z))[:, :, None]
+
+    def conjugates(self, a: np.ndarray, y: np.ndarray) -> np.ndarray:
+        # a = p - y: the distance from the label keeps its digits where p itself would lose them
+        off = np.where(y == 1, -1.0, 1.0) * _column(a)
+        inside = (off >= 0) & (off <= 1)
+        off = np.where(inside, off, 0.0)
+        return np.where(inside, xlogy(off, off) + xlogy(1.0 - off, 1.0 - off), np.inf)
+
+
+@dataclass(frozen=True)
+class Multinomial(LinearLoss):
+    """``log sum_c e^{z_c} - z_y`` for K classes."""
+
+    n_outputs: int
+
+    name, is_classifier = "multinomial", True
+
+    def values(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return -np.take_along_axis(log_softmax(z, axis=1), y[:, None], axis=1)[:, 0]
+
+    def slopes(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
+        p = softmax(z, axis=1)
+        p[np.arange(len(y)), y] = 0.0
+        p[np.arange(len(y)), y] = -p.sum(axis=1)  # 1 - p_y would lose the digits of a sure prediction
+        return p
+
+    def curvatures(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
+        p = softmax(z, axis=1)
+        return p[:, :, None] * (np.eye(self.n_outputs) - p[:, None, :])
+
+    def conjugates(self, a: np.ndarray, y: np.ndarray) -> np.ndarray:
+        rows = np.arange(len(y))
+        off = np.array(a)
+        off[rows, y] = 0.0
+        missing = off.sum(axis=1)
+        own = -a[rows, y]
+        is_slope = (off >= 0).all(axis=1) & (own <= 1) & (np.abs(missing - own) <= 1e-12 * (1.0 + own))
+        off = np.maximum(off, 0.0)
+        off[rows, y] = np.maximum(1.0 - own, 0.0)
+        return np.where(is_slope, xlogy(off, off).sum(axis=1), np.inf)
+
+
+class Squared(LinearLoss):
+    """``(z - y)^2 / 2``."""
+
+    name = "squared"
+
+    def values(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return 0.5 * (_column(z) - y) ** 2
+
+    def slopes(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return z - y[:, None]
+
+    def curvatures(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return np.ones((len(z), 1, 1))
+
+    def conjugates(self, a: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return 0.5 * _column(a) ** 2 + _column(a) * y
+
+
+@dataclass(frozen=True)
+class Huber(LinearLoss):
+    """``r^2 / 2`` for residuals up to ``threshold``, and linear beyond."""
+
+    threshold: float
+
+    name = "huber"
+
+    def values(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
+        size = np.abs(_column(z) - y)
+        near = np.minimum(size, self.threshold)
+        return near * (size - 0.5 * near)
+
+    def slopes(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return np.clip(z - y[:, None], -self.threshold, self.threshold)
+
+    def curvatures(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return (np.abs(z - y[:, None]) <= self.threshold).astype(np.float64)[:, :, None]
+
+    def conjugates(self, a: np.ndarray, y: np.ndarray) -> np.ndarray:
+        a = _column(a)
+        return np.where(np.abs(a) <= self.threshold, 0.5 * a**2 + a * y, np.inf)
+
+
+class SquaredHinge(LinearLoss):
+    """``max(0, 1 - s z)^2`` for two classes, with s = 1 for class 1 and -1 for class 0."""
+
+    name, is_classifier = "squared_hinge", True
+
+    def values(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return np.maximum(0.0, 1.0 - _sign(y) * _column(z)) ** 2
+
+    def slopes(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
+        sign = _sign(y)
+        return (-2.0 * sign * np.maximum(0.0, 1.0 - sign * _column(z)))[:, None]
+
+    def curvatures(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return np.where(_sign(y) * _column(z) < 1.0, 2.0, 0.0)[:, None, None]
+
+    def conjugates(self, a: np.ndarray, y: np.ndarray) -> np.ndarray:
+        along = _sign(y) * _column(a)
+        return np.where(along <= 0, along + 0.25 * along**2, np.inf)
+
+
+class Poisson(LinearLoss):
+    """Half the deviance of counts with mean ``e^z``: ``e^z - y z + y log y - y``."""
+
+    name = "poisson"
+
+    def values(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
+        with np.errstate(over="ignore"):
+            return np.exp(_column(z)) - y * _column(z) + (xlogy(y, y) - y)
+
+    def slopes(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
+        with np.errstate(over="ignore"):
+            return np.exp(z) - y[:, None]
+
+    def curvatures(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
+        with np.errstate(over="ignore"):
+            return np.exp(z)[:, :, None]
+
+    def conjugates(self, a: np.ndarray, y: np.ndarray) -> np.ndarray:
+        mean = _column(a) + y
+        usable = np.maximum(mean, 0.0)
+        return np.where(mean >= 0, xlogy(usable, usable) - usable - (xlogy(y, y) - y), np.inf)
+
+
+def _sign(y: np.ndarray) -> np.ndarray:
+    return np.where(y == 1, 1.0, -1.0)

@@ -1,0 +1,266 @@
+"""Rows with a response: what a linear model is fitted to, from arrays, frames or files, and passes over them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from .._containers import as_numpy, column_names
+from .._errors import InvalidInputError
+from .._progress import Progress
+from .._validation import LARGEST_TARGET, bad_value, check_choice, check_features, check_targets
+from ..core.linear import LinearProblem, LossSums
+from ..core.linear_losses import Huber, LinearLoss, Logistic, Multinomial, Poisson, Squared, SquaredHinge
+from ..rows.arrays import ArrayRows
+from ..rows.engines import SerialEngine
+from ..rows.rows import BadRow, Block, Rows, check_block, recode
+from .fitting import Runner
+
+LINEAR_LOSSES = ("logistic", "squared", "squared_hinge", "poisson", "huber")
+CLASSIFIERS = ("logistic", "squared_hinge")
+_MOST_CLASSES = 1000
+_LARGEST_COLUMN = 1e140  # products of two columns and a weight must have finite sums
+
+
+def check_linear_loss(loss: Any) -> str:
+    """The name of a loss of linear models."""
+    return check_choice(loss, "loss", LINEAR_LOSSES)
+
+
+@dataclass(frozen=True)
+class Response:
+    """What is predicted: classes in ascending order, or targets."""
+
+    classes: np.ndarray | None = None
+    numbers: dict[Any, int] | None = None  # of the labels of the rows
+
+    def of(self, block: Block) -> np.ndarray:
+        """(b,) numbers of classes, or targets."""
+        if self.numbers is None:
+            assert block.targets is not None
+            return block.targets
+        assert block.labels is not None
+        return np.array([self.numbers[name] for name in block.labels.names], dtype=np.int64)[block.labels.codes]
+
+
+class ColumnMoments:
+    """Weighted mean, variance and mean square of each column, the mass of each label, and the range of the targets."""
+
+    def __init__(self, d: int) -> None:
+        self.mass, self.mean, self.scatter = 0.0, np.zeros(d), np.zeros(d)
+        self.n_rows = 0  # of positive weight
+        self.labels: dict[Any, int] = {}
+        self.label_mass = np.zeros(0)
+        self.target_range = (np.inf, -np.inf)
+        self.is_sparse = False
+
+    def update(self, block: Block) -> None:
+        """Add a block of rows; refuse what is not finite or too large to be squared."""
+        check_block(block)
+        w, X = block.weights, block.X
+        self.is_sparse = not isinstance(X, np.ndarray)
+        if block.labels is not None:
+            codes = recode(block.labels, self.labels)[block.labels.codes]
+            self.label_mass = np.pad(self.label_mass, (0, len(self.labels) - len(self.label_mass)))
+            self.label_mass += np.bincount(codes, w, len(self.labels))
+        if block.targets is not None:
+            used = block.targets[w > 0]
+            low, high = float(used.min(initial=np.inf)), float(used.max(initial=-np.inf))
+            self.target_range = (min(low, self.target_range[0]), max(high, self.target_range[1]))
+        self._check_magnitude(block)
+        mass = float(w.sum())
+        if mass == 0:
+            return
+        mean = np.asarray(w @ X, dtype=np.float64) / mass
+        if isinstance(X, np.ndarray):
+            scatter = w @ np.square(X - mean)
+        else:
+            scatter = np.maximum(w @ X.multiply(X).tocsr() - mass * mean**2, 0.0)
+        self._add(mass, mean, scatter, int(np.count_nonzero(w)))
+
+    def merge(self, other: ColumnMoments) -> None:
+        """Add the moments of later rows."""
+        to = np.array([self.labels.setdefault(name, len(self.labels)) for name in other.labels], dtype=np.int64)
+        self.label_mass = np.pad(self.label_mass, (0, len(self.labels) - len(self.label_mass)))
+        self.label_mass[to] += other.label_mass
+        low, high = other.target_range
+        self.target_range = (min(low, self.target_range[0]), max(high, self.target_range[1]))
+        self.is_sparse |= other.is_sparse
+        if other.mass > 0:
+            self._add(other.mass, other.mean, other.scatter, other.n_rows)
+
+    def _add(self, mass: float, mean: np.ndarray, scatter: np.ndarray, n_rows: int) -> None:
+        share, way = mass / (self.mass + mass), mean - self.mean
+        self.scatter += scatter + (1.0 - share) * mass * way**2
+        self.mean += share * way
+        self.mass += mass
+        self.n_rows += n_rows
+
+    def _check_magnitude(self, block: Block) -> None:
+        X = block.X
+        data = X if isinstance(X, np.ndarray) else X.data
+        if not max(float(data.max(initial=0.0)), -float(data.min(initial=0.0))) <= _LARGEST_COLUMN:
+            dense = X if isinstance(X, np.ndarray) else X.toarray()
+            row, column = np.argwhere(np.abs(dense) > _LARGEST_COLUMN)[0]
+            advice = f"; a linear model takes at most {_LARGEST_COLUMN:g}. Scale the column."
+            raise BadRow(bad_value(float(dense[row, column])), block.start + int(row), int(column), advice)
+        if block.targets is not None and (large := np.flatnonzero(np.abs(block.targets) > LARGEST_TARGET)).size:
+            what = f"the target {block.targets[large[0]]:g}"
+            raise BadRow(what, block.start + int(large[0]), None, f"; at most {LARGEST_TARGET:g} is possible.")
+
+
+@dataclass
+class LinearRows:
+    """Rows that a linear model is fitted to: their passes, response and moments."""
+
+    runner: Runner
+    response: Response
+    moments: ColumnMoments
+
+    def problem(
+        self, loss: str | LinearLoss, alpha: float, *, fit_intercept: bool = True, intercept_penalty: float = 0.0
+    ) -> LinearProblem:
+        """The problem of fitting ``loss``, in columns of mean 0 (if they can be shifted) and variance 1."""
+        mean, variance = self.moments.mean, self.moments.scatter / self.moments.mass
+        is_shifted = fit_intercept and intercept_penalty == 0.0 and not self.moments.is_sparse
+        square = variance if is_shifted else variance + mean**2
+        # a column that is constant but for rounding has no spread: it is left as it is
+        is_plain = square <= 1e-24 * mean**2 if is_shifted else square == 0.0
+        spread = np.sqrt(np.where(is_plain | (square == 0.0), 1.0, square))
+        made = loss if isinstance(loss, LinearLoss) else self.loss(loss)
+        shift = mean.copy() if is_shifted else np.zeros_like(mean)
+        return LinearProblem(made, alpha, shift, spread, fit_intercept, intercept_penalty)
+
+    def loss(self, name: str, threshold: float | None = None) -> LinearLoss:
+        """The loss called ``name`` for this response."""
+        n_classes = 0 if self.response.classes is None else len(self.response.classes)
+        if name == "logistic":
+            return Logistic() if n_classes == 2 else Multinomial(n_classes)
+        if name == "squared_hinge":
+            if n_classes > 2:
+                raise InvalidInputError(
+                    f"loss='squared_hinge' takes two classes, but there are {n_classes}; fit each class against the "
+                    "rest, or use loss='logistic'."
+                )
+            return SquaredHinge()
+        if name == "huber":
+            assert threshold is not None
+            return Huber(threshold)
+        if name == "poisson":
+            if self.moments.target_range[0] < 0:
+                least = self.moments.target_range[0]
+                raise InvalidInputError(f"loss='poisson' takes counts; the smallest target is {least:g}, below 0.")
+            return Poisson()
+        return Squared()
+
+    def sums(self, problem: LinearProblem, theta: np.ndarray, order: int = 2, label: str = "loss") -> LossSums:
+        """One pass: the loss over all rows at ``theta``, its gradient (order 1) and Hessian (order 2)."""
+        return self.runner.run(label, LossPass(problem, theta, order, self.response))
+
+
+class LossPass(LossSums):
+    """The pass of :meth:`LinearRows.sums`."""
+
+    def __init__(self, problem: LinearProblem, theta: np.ndarray, order: int, response: Response) -> None:
+        super().__init__(problem, theta, order)
+        self.response = response
+
+    def update(self, block: Block) -> None:
+        """Add a block of rows."""
+        self.add(block.X, self.response.of(block), block.weights)
+
+
+def linear_rows(
+    X: Any,
+    y: Any,
+    sample_weight: Any = None,
+    *,
+    is_classifier: bool,
+    estimator: BaseEstimator | None = None,
+    runner: Runner | None = None,
+    verbose: int = 0,
+) -> LinearRows:
+    """Open and survey rows with a response, in one pass.
+
+    ``X`` may be ``Rows``, opened with a label (classification) or a target (regression); then ``y`` is None. A
+    ``runner`` for such rows brings its own engine and progress.
+    """
+    if isinstance(X, Rows):
+        rows, classes = _stored(X, y, sample_weight, is_classifier), None
+    else:
+        rows, classes = _in_memory(X, y, sample_weight, is_classifier, estimator)
+    runner = runner or Runner(rows, SerialEngine(rows), partial(Progress, verbose=verbose))
+    moments = runner.run("columns", ColumnMoments(rows.d))
+    if not moments.mass > 0:
+        raise InvalidInputError(f"{rows.name}: the weights are all zero.")
+    if not is_classifier:
+        return LinearRows(runner, Response(), moments)
+    present = [name for name, number in moments.labels.items() if moments.label_mass[number] > 0]
+    names = sorted(present, key=str if len({type(name) for name in present}) > 1 else None)
+    if len(names) < 2:
+        only = names[0] if classes is None else classes[names[0]]
+        raise InvalidInputError(f"{rows.name}: the label is always {only!r}; a classifier needs at least 2 classes.")
+    if len(names) > _MOST_CLASSES:
+        raise InvalidInputError(
+            f"{rows.name}: the label has {len(names):,} different values, more than the {_MOST_CLASSES:,} classes that "
+            "are possible. For numbers use a loss for targets, such as 'squared'."
+        )
+    numbers = {name: i for i, name in enumerate(names)} | dict.fromkeys(set(moments.labels) - set(names), 0)
+    found = np.array(names) if classes is None else classes[names]
+    return LinearRows(runner, Response(found, numbers), moments)
+
+
+def _stored(rows: Rows, y: Any, sample_weight: Any, is_classifier: bool) -> Rows:
+    if y is not None or sample_weight is not None:
+        raise InvalidInputError(
+            "y and sample_weight do not go with Rows: name their columns when the rows are opened (label or target, "
+            "and weight)."
+        )
+    if not (rows.has_labels if is_classifier else rows.has_targets):
+        what = "label" if is_classifier else "target"
+        raise InvalidInputError(f"{rows.name}: there is no {what}; name its column with open_rows(..., {what}=...).")
+    return rows
+
+
+def _in_memory(
+    X: Any, y: Any, sample_weight: Any, is_classifier: bool, estimator: BaseEstimator | None
+) -> tuple[Rows, np.ndarray | None]:
+    checked, names = check_features(X, estimator=estimator, finite=False), column_names(X)
+    columns = None if names is None else list(map(str, names))
+    n = int(checked.shape[0])
+    if not is_classifier:
+        targets = check_targets(y, n)
+        if targets.shape[1] != 1:
+            raise InvalidInputError(f"y has {targets.shape[1]} columns; one target is needed.")
+        return ArrayRows(checked, sample_weight, names=columns, targets=targets[:, 0]), None
+    classes, codes = check_labels(y, n)
+    return ArrayRows(checked, sample_weight, codes, names=columns), classes
+
+
+def check_labels(y: Any, n_samples: int) -> tuple[np.ndarray, np.ndarray]:
+    """The classes in ascending order, and the number of the class of each row."""
+    if y is None:
+        raise InvalidInputError("This estimator requires y to be passed, but the target y is None.")
+    given = as_numpy(y)
+    if given.ndim == 2 and given.shape[1] == 1:
+        given = given[:, 0]
+    if given.shape != (n_samples,):
+        raise InvalidInputError(f"y has shape {given.shape}, but X has {n_samples} rows: one label a row is needed.")
+    if given.dtype.kind == "f":
+        if not np.isfinite(given).all():
+            raise InvalidInputError(f"y contains NaN or infinity, first in row {np.argmin(np.isfinite(given))}.")
+        if (given != np.floor(given)).any():
+            raise InvalidInputError(
+                "y: Unknown label type: continuous numbers are no classes. For a regression use a loss for targets."
+            )
+    elif given.dtype.kind == "O":
+        if any(value is None or value != value for value in given):
+            raise InvalidInputError("y has missing values; drop such rows.")
+        if len({type(value) for value in given}) > 1:
+            given = given.astype(str)
+    classes, codes = np.unique(given, return_inverse=True)
+    return classes, codes.reshape(-1)
