@@ -22,7 +22,7 @@ from .coreset import Coreset
 from .files import header_text, parquet_metadata, write_coreset, write_whole
 
 if TYPE_CHECKING:
-    from .options import SelectOptions
+    from .options import Plan
 
 SUFFIXES = (".parquet", ".npz")
 _NOTHING_PROVED = "nothing is proved for this draw; coresift certify says more."
@@ -153,13 +153,12 @@ def check_output(path: Path, *, n_rows: int = 0) -> None:
         )
 
 
-def run_record(rows: Rows, options: SelectOptions) -> dict[str, Any]:
+def run_record(plan: Plan) -> dict[str, Any]:
     """What repeats the run."""
     from .. import __version__  # known once the package is imported
 
-    made = asdict(options)
-    if not isinstance(options.bandwidth, str | None):
-        made["bandwidth"] = float(options.bandwidth)  # of NumPy, perhaps
+    rows, options = plan.rows, plan.options
+    made = {**asdict(options), "bandwidth": options.spec.bandwidth, "budget": plan.budget}
     for name in ("workers", "engine", "max_memory"):
         del made[name]
     features = {}
