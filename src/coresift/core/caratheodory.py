@@ -1,8 +1,8 @@
 r"""Few rows with the same Gram matrix: Caratheodory's theorem, computed.
 
-A sum :math:`\sum_i w_i f_i` of vectors of rank N, w > 0, is also a sum over at most N of them: while more are left, some z
-has :math:`\sum_i z_i f_i = 0`, and moving w along z until the first weight is zero drops a row. For the products
-:math:`f_i = a_i a_i^\top` of rows with r columns N is at most r (r + 1) / 2.
+A sum :math:`\sum_i w_i f_i` of vectors of rank N, w > 0, is also a sum over at most N of them: while more are left,
+some z has :math:`\sum_i z_i f_i = 0`, and moving w along z until the first weight is zero drops a row. For the
+products :math:`f_i = a_i a_i^\top` of rows with r columns N is at most r (r + 1) / 2.
 
 Groups of rows make this linear in their number (Maalouf, Jubran and Feldman 2019): the sums of 2 N groups are reduced
 to N of them, each group that is left is split in two, and so on down to single rows. Groups are intervals of rows,
@@ -28,6 +28,8 @@ def few_rows(
     ``sums_of(starts, ends)`` returns the (k, N) sums of the vectors of each interval of rows, N at least ``rank``. It
     is called about log2(n / rank) times, for intervals with ever fewer rows, at most twice ``rank`` of them.
     """
+    if n <= rank:
+        return np.arange(n), np.ones(n)
     edges = np.unique(np.linspace(0, n, min(2 * rank, n) + 1).astype(np.int64))
     starts, ends, factors = edges[:-1], edges[1:], np.ones(len(edges) - 1)
     total = None

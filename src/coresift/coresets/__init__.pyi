@@ -1,5 +1,6 @@
 from .coreset import Coreset as Coreset, Guarantee as Guarantee, QueryBall as QueryBall, audit as audit
 from .estimators import LaplacianCoreset as LaplacianCoreset, RBFCoreset as RBFCoreset
+from .least_squares import LeastSquaresCoreset as LeastSquaresCoreset, SquaresCertificate as SquaresCertificate
 from .lewis_bound import l1_svd as l1_svd
 from .network_coreset import RBFNetworkCoreset as RBFNetworkCoreset
 from .network_models import RBFNetworkClassifier as RBFNetworkClassifier, RBFNetworkRegressor as RBFNetworkRegressor

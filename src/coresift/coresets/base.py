@@ -12,14 +12,12 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from .._containers import column_names
 from .._errors import InvalidInputError
 from .._progress import Progress, logger
 from .._validation import (
     check_budget,
     check_choice,
     check_count,
-    check_features,
     check_generator,
     check_probability,
     check_seed,
@@ -29,12 +27,11 @@ from ..core.draw import METHODS, DrawTable
 from ..core.gaussian import CELLS_TOLERANCE, EXACT_TOLERANCE
 from ..core.points import Points, SensitivityBound
 from ..core.sizes import SampleSize, bernstein_error, finite, rounded_up
-from ..rows.arrays import ArrayRows
 from ..rows.engines import SerialEngine
 from ..rows.rows import Rows
 from .bounds import Collected, Geometry, Span, draw_scores, log_unit_of, uniform_factor, uniform_in_words
 from .coreset import Coreset
-from .fitting import Prepared, Runner, children, prepare
+from .fitting import Prepared, Runner, children, given_rows, prepare
 from .improve import improved, normalized, pool_size
 from .options import BoundSpec
 from .values import Guarantee, QueryBall
@@ -86,15 +83,7 @@ class SensitivityCoreset(BaseEstimator):
             pass ``weight`` to :func:`coresift.open_rows`.
         """
         spec = self.spec()
-        if isinstance(X, Rows):
-            if sample_weight is not None:
-                raise InvalidInputError(
-                    "sample_weight does not go with Rows: name the column of the weights when the rows are opened."
-                )
-            rows = X
-        else:
-            checked, names = check_features(X, estimator=self, finite=False), column_names(X)
-            rows = ArrayRows(checked, sample_weight, names=None if names is None else list(map(str, names)))
+        rows = given_rows(X, sample_weight, estimator=self)
         self.fit_rows(runner=self._runner(rows), spec=spec, X=X, y=y)
         return self
 
