@@ -15,7 +15,8 @@ from coresift import InvalidInputError, LaplacianCoreset, RBFCoreset, open_rows,
 from coresift.core.draw import DrawTable
 from coresift.coresets import survey
 from coresift.coresets.bounds import Geometry
-from coresift.coresets.fitting import BoundSpec, array_runner, geometry_of
+from coresift.coresets.fitting import array_runner, geometry_of
+from coresift.coresets.options import BoundSpec
 from coresift.coresets.selecting import guess_bars
 from coresift.coresets.survey import Extent, KeyPool, Survey
 from coresift.rows import rows as blocks

@@ -15,12 +15,10 @@ from ..core.points import LARGEST_EXPONENT, squared_norms
 from ..rows.engines import open_engine
 from ..rows.opening import open_rows
 from ..rows.rows import Block
-from .base import children
 from .bounds import Geometry, RowBound, by_group, draw_scores, excess_over, label_numbers, log_unit_of
 from .coreset import Coreset
-from .fitting import OnPass, Prepared, Runner, Sample, prepare
-from .options import SelectOptions
-from .plan import Plan, plan
+from .fitting import OnPass, Prepared, Runner, Sample, children, prepare
+from .options import Plan, SelectOptions, plan
 from .result import Report, Selection, run_record
 from .survey import KeyPool
 from .values import Guarantee, QueryBall
@@ -125,12 +123,12 @@ class _Drawn(NamedTuple):
     class_sizes: dict[str, int] | None = None
 
 
-def run(made: Plan, *, on_pass: OnPass | None = None) -> Selection:
+def run(made: Plan[SelectOptions], *, on_pass: OnPass | None = None) -> Selection:
     """Do what was planned: fit and draw, then compare with all rows at random queries."""
     rows, options = made.rows, made.options
     with open_engine(options.engine, rows, options.workers) as engine:
         runner = Runner(rows, engine, on_pass or Progress)
-        drawn = (_by_keys if options.method == "keys" else _by_table)(runner, options)
+        drawn = (_by_keys if options.method == "keys" else _by_table)(runner, made)
         errors = _errors(runner, options, drawn) if options.n_queries else np.zeros(0)
     core, names, codes = drawn.core, drawn.prepared.labels, drawn.labels
     labels = None
@@ -154,18 +152,18 @@ def run(made: Plan, *, on_pass: OnPass | None = None) -> Selection:
         class_sizes=drawn.class_sizes,
         seconds=dict(runner.seconds),
     )
-    return Selection(core, rows, labels, report, run_record(rows, options))
+    return Selection(core, rows, labels, run_record(made), report)
 
 
-def _by_keys(runner: Runner, options: SelectOptions) -> _Drawn:
+def _by_keys(runner: Runner, made: Plan[SelectOptions]) -> _Drawn:
     """Draw while the bound is computed: nothing is kept per row except for the winners."""
+    options, spec, budget = made.options, made.options.spec, made.budget or 0
     rng = children(np.random.default_rng(options.seed), 3)[0]  # as the estimator's fit
-    spec = options.estimator().spec()
     prepared = prepare(runner, spec, rng, per_class=options.per_class, is_sampled=True)
     geometry, sample, bound = prepared.geometry, prepared.sample, prepared.bound
-    sizes = np.array([options.budget])
+    sizes = np.array([budget])
     if options.per_class:
-        sizes = class_budgets(geometry.counts, int(options.budget or 0), min_per_class=options.min_per_class)
+        sizes = class_budgets(geometry.counts, budget, min_per_class=options.min_per_class)
     log_values = sample.log_values(bound)
     log_unit = log_unit_of(log_values)
     shares = sample.weights / geometry.mass[sample.groups]
@@ -199,12 +197,12 @@ def _by_keys(runner: Runner, options: SelectOptions) -> _Drawn:
     return _Drawn(core, prepared, float(found.largest.max()), found.uniform_factor, columns.get("label"), class_sizes)
 
 
-def _by_table(runner: Runner, options: SelectOptions) -> _Drawn:
+def _by_table(runner: Runner, made: Plan[SelectOptions]) -> _Drawn:
     """Fit the estimator, which keeps the scores of all rows, and sample; the size may follow from the error."""
-    estimator = options.estimator()
-    prepared = estimator.fit_rows(runner=runner, is_sampled=bool(options.n_queries)).prepared
+    options, estimator = made.options, made.options.estimator()
+    prepared = estimator.fit_rows(runner=runner, spec=options.spec, is_sampled=bool(options.n_queries)).prepared
     assert prepared is not None
-    size, guarantee = int(options.budget or 0), None
+    size, guarantee = made.budget or 0, None
     if options.eps is not None:
         needed = estimator.sample_size(options.eps, delta=options.delta)
         if not needed.is_smaller_than_data:
@@ -212,8 +210,8 @@ def _by_table(runner: Runner, options: SelectOptions) -> _Drawn:
                 f"eps = {options.eps:g} needs {needed.size:,} independent draws ({needed.argument}), no fewer than the "
                 f"{runner.rows.n:,} rows: keep them all, or ask for a larger eps or for a budget."
             )
-        size, radius = needed.size, estimator.spec().radius
-        guarantee = Guarantee("all", options.eps, options.delta, needed.argument, radius, size)
+        size = needed.size
+        guarantee = Guarantee("all", options.eps, options.delta, needed.argument, options.spec.radius, size)
     method, seed = str(options.method), options.seed
     core = estimator.sample(size, method=method, random_state=seed, normalize=options.normalize)
     core = replace(core, guarantee=guarantee or core.guarantee)
@@ -222,7 +220,7 @@ def _by_table(runner: Runner, options: SelectOptions) -> _Drawn:
 
 def _errors(runner: Runner, options: SelectOptions, drawn: _Drawn) -> np.ndarray:
     """Relative errors at random queries; none if the sums there are too small."""
-    geometry, radius = drawn.prepared.geometry, options.estimator().spec().radius
+    geometry, radius = drawn.prepared.geometry, options.spec.radius
     rng = np.random.default_rng([options.seed, _QUERIES])
     queries = _random_queries(geometry, drawn.prepared.sample, radius, options.n_queries, rng)
     sums = QuerySums(geometry, options.loss, queries, drawn.core.indices, drawn.core.weights)
