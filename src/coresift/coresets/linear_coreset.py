@@ -138,10 +138,9 @@ class LinearCoreset(BaseEstimator):
             check_positive(self.threshold, "threshold")
 
     def _fit(self, rows: LinearRows, X: Any) -> Self:
-        (draw_rng,) = check_generator(self.random_state).spawn(1)
-        problem = rows.problem(
-            rows.loss(self.loss, self.threshold), float(self.alpha), fit_intercept=self.fit_intercept
-        )
+        (draw_rng,) = children(check_generator(self.random_state), 1)
+        loss = rows.loss(self.loss, self.threshold)
+        problem = rows.problem(loss, float(self.alpha), fit_intercept=self.fit_intercept)
         leverage = Leverage(rows.runner.run("leverage", GramPass(problem)).gram)
         if isinstance(X, Rows):
             self.n_features_in_ = rows.runner.rows.d
