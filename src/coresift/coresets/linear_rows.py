@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator
 from .._containers import as_numpy, column_names
 from .._errors import InvalidInputError
 from .._progress import Progress
-from .._validation import LARGEST_TARGET, bad_value, check_choice, check_features, check_targets
+from .._validation import LARGEST_TARGET, bad_value, check_choice, check_features, check_positive, check_targets
 from ..core.linear import LinearProblem, LossSums
 from ..core.linear_losses import Huber, LinearLoss, Logistic, Multinomial, Poisson, Squared, SquaredHinge
 from ..rows.arrays import ArrayRows
@@ -29,6 +29,21 @@ _LARGEST_COLUMN = 1e140  # products of two columns and a weight must have finite
 def check_linear_loss(loss: Any) -> str:
     """The name of a loss of linear models."""
     return check_choice(loss, "loss", LINEAR_LOSSES)
+
+
+def loss_named(name: str, n_classes: int = 0, threshold: float | None = None) -> LinearLoss:
+    """The loss called ``name``, for classes or (``n_classes`` 0) targets."""
+    if name == "squared_hinge" and n_classes > 2:
+        raise InvalidInputError(
+            f"loss='squared_hinge' takes two classes, but there are {n_classes}; fit each class against the rest, or "
+            "use loss='logistic'."
+        )
+    if name == "logistic" and n_classes > 2:
+        return Multinomial(n_classes)
+    if name == "huber":
+        return Huber(check_positive(threshold, "threshold"))
+    scalar: tuple[LinearLoss, ...] = (Logistic(), Squared(), SquaredHinge(), Poisson())
+    return next(loss for loss in scalar if loss.name == name)
 
 
 @dataclass(frozen=True)
@@ -137,25 +152,10 @@ class LinearRows:
 
     def loss(self, name: str, threshold: float | None = None) -> LinearLoss:
         """The loss called ``name`` for this response."""
-        n_classes = 0 if self.response.classes is None else len(self.response.classes)
-        if name == "logistic":
-            return Logistic() if n_classes == 2 else Multinomial(n_classes)
-        if name == "squared_hinge":
-            if n_classes > 2:
-                raise InvalidInputError(
-                    f"loss='squared_hinge' takes two classes, but there are {n_classes}; fit each class against the "
-                    "rest, or use loss='logistic'."
-                )
-            return SquaredHinge()
-        if name == "huber":
-            assert threshold is not None
-            return Huber(threshold)
-        if name == "poisson":
-            if self.moments.target_range[0] < 0:
-                least = self.moments.target_range[0]
-                raise InvalidInputError(f"loss='poisson' takes counts; the smallest target is {least:g}, below 0.")
-            return Poisson()
-        return Squared()
+        if name == "poisson" and self.moments.target_range[0] < 0:
+            least = self.moments.target_range[0]
+            raise InvalidInputError(f"loss='poisson' takes counts; the smallest target is {least:g}, below 0.")
+        return loss_named(name, 0 if self.response.classes is None else len(self.response.classes), threshold)
 
     def sums(self, problem: LinearProblem, theta: np.ndarray, order: int = 2, label: str = "loss") -> LossSums:
         """One pass: the loss over all rows at ``theta``, its gradient (order 1) and Hessian (order 2)."""

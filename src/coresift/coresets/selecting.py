@@ -123,7 +123,7 @@ class _Drawn(NamedTuple):
     class_sizes: dict[str, int] | None = None
 
 
-def run(made: Plan, *, on_pass: OnPass | None = None) -> Selection:
+def run(made: Plan[SelectOptions], *, on_pass: OnPass | None = None) -> Selection:
     """Do what was planned: fit and draw, then compare with all rows at random queries."""
     rows, options = made.rows, made.options
     with open_engine(options.engine, rows, options.workers) as engine:
@@ -152,10 +152,10 @@ def run(made: Plan, *, on_pass: OnPass | None = None) -> Selection:
         class_sizes=drawn.class_sizes,
         seconds=dict(runner.seconds),
     )
-    return Selection(core, rows, labels, report, run_record(made))
+    return Selection(core, rows, labels, run_record(made), report)
 
 
-def _by_keys(runner: Runner, made: Plan) -> _Drawn:
+def _by_keys(runner: Runner, made: Plan[SelectOptions]) -> _Drawn:
     """Draw while the bound is computed: nothing is kept per row except for the winners."""
     options, spec, budget = made.options, made.options.spec, made.budget or 0
     rng = children(np.random.default_rng(options.seed), 3)[0]  # as the estimator's fit
@@ -197,7 +197,7 @@ def _by_keys(runner: Runner, made: Plan) -> _Drawn:
     return _Drawn(core, prepared, float(found.largest.max()), found.uniform_factor, columns.get("label"), class_sizes)
 
 
-def _by_table(runner: Runner, made: Plan) -> _Drawn:
+def _by_table(runner: Runner, made: Plan[SelectOptions]) -> _Drawn:
     """Fit the estimator, which keeps the scores of all rows, and sample; the size may follow from the error."""
     options, estimator = made.options, made.options.estimator()
     prepared = estimator.fit_rows(runner=runner, spec=options.spec, is_sampled=bool(options.n_queries)).prepared
