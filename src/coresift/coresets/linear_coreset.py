@@ -18,9 +18,8 @@ from ..core.leverage import Leverage
 from ..core.linear import fit_linear
 from ..core.points import Matrix
 from ..rows.rows import Rows
-from .base import children
 from .coreset import Coreset
-from .fitting import Runner
+from .fitting import Runner, children
 from .linear_draw import GramPass, TotalsPass, WeightedRows, draw_two_steps
 from .linear_rows import CLASSIFIERS, LinearRows, check_linear_loss, linear_rows
 

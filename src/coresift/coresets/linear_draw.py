@@ -8,12 +8,12 @@ import numpy as np
 
 from ..core.budgets import class_budgets
 from ..core.calibration import SlopeTotals
+from ..core.keys import KeyPool
 from ..core.leverage import Leverage
 from ..core.linear import LinearProblem, fit_linear, weighted_gram
-from ..core.points import GEMM_BLOCK_BYTES, Matrix, row_slices
+from ..core.points import GEMM_BLOCK_BYTES, Matrix, row_slices, stacked
 from ..rows.rows import Block
 from .linear_rows import LinearRows, Response
-from .survey import KeyPool, stacked
 
 _PILOT_SHARE = 1 / 3
 _LEAST_OF_A_CLASS = 10  # rows in the pilot, if the class has them and the pilot has room
