@@ -12,9 +12,13 @@ from .core.network_audit import NetworkAudit as NetworkAudit
 from .core.sizes import SampleSize as SampleSize
 from .coresets import (
     Coreset as Coreset,
+    ExpectedExcess as ExpectedExcess,
     Guarantee as Guarantee,
+    KMeansCoreset as KMeansCoreset,
+    KMeansCost as KMeansCost,
     LaplacianCoreset as LaplacianCoreset,
     LeastSquaresCoreset as LeastSquaresCoreset,
+    LinearCoreset as LinearCoreset,
     NetworkComparison as NetworkComparison,
     QueryBall as QueryBall,
     RBFCoreset as RBFCoreset,

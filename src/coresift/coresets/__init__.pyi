@@ -1,7 +1,9 @@
 from .coreset import Coreset as Coreset, Guarantee as Guarantee, QueryBall as QueryBall, audit as audit
 from .estimators import LaplacianCoreset as LaplacianCoreset, RBFCoreset as RBFCoreset
+from .kmeans_coreset import ExpectedExcess as ExpectedExcess, KMeansCoreset as KMeansCoreset, KMeansCost as KMeansCost
 from .least_squares import LeastSquaresCoreset as LeastSquaresCoreset, SquaresCertificate as SquaresCertificate
 from .lewis_bound import l1_svd as l1_svd
+from .linear_coreset import LinearCoreset as LinearCoreset
 from .network_coreset import RBFNetworkCoreset as RBFNetworkCoreset
 from .network_models import RBFNetworkClassifier as RBFNetworkClassifier, RBFNetworkRegressor as RBFNetworkRegressor
 from .network_results import NetworkComparison as NetworkComparison, SignedCoreset as SignedCoreset

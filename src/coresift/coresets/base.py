@@ -19,6 +19,7 @@ from .._validation import (
     check_choice,
     check_count,
     check_generator,
+    check_instance,
     check_probability,
     check_seed,
     record_features,
@@ -55,6 +56,64 @@ class Fit:
     prepared: Prepared | None = None
     targets: np.ndarray | None = None  # (n, K), if the loss has targets
     totals: dict[str, float] | None = None  # of each family, if the loss has several
+
+
+class PassCoreset(BaseEstimator):
+    """Base of estimators that keep nothing per row: each draw is a pass over the rows."""
+
+    random_state: Any
+    verbose: int
+    takes_targets = False
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Find how the rows are drawn.
+
+        Parameters
+        ----------
+        X : array-like, frame or sparse matrix of shape (n, d), or Rows
+            Not copied. A reference is kept for ``sample``, but not in pickles. Rows of files
+            (:func:`coresift.open_rows`) are read in passes and may be larger than memory.
+        y : array-like of shape (n,), optional
+            The target of a regression, if the estimator has one; that of Rows is a column of theirs.
+        sample_weight : array-like of shape (n,), optional
+            Non-negative weights of the rows; those of Rows are a column of theirs.
+        """
+        rows = given_rows(X, sample_weight, estimator=self, y=y if self.takes_targets else None)
+        self.fit_rows(runner=Runner(rows, SerialEngine(rows), partial(Progress, verbose=self.verbose)), X=X)
+        return self
+
+    def fit_rows(self, *, runner: Runner, X: Any = None) -> None:
+        """Fit with the engine and the progress of ``runner``; ``X`` are the rows as the caller gave them."""
+        fit_rng, draw_rng = children(check_generator(self.random_state), 2)
+        self._find(runner, fit_rng)
+        if X is None or isinstance(X, Rows):
+            self.n_features_in_ = runner.rows.d
+        else:
+            record_features(self, X)
+        self._runner, self._draw_rng = runner, draw_rng
+
+    @abstractmethod
+    def _find(self, runner: Runner, rng: np.random.Generator) -> None:
+        """Run the passes, then set the attributes."""
+
+    def _fitted_runner(self, core: Any = None) -> Runner:
+        """What ran the passes; refuse a ``core`` that was not drawn from these rows."""
+        check_is_fitted(self, "n_features_in_")
+        runner: Runner | None = getattr(self, "_runner", None)
+        if runner is None:
+            raise InvalidInputError("a copied or unpickled estimator does not carry the data: fit again.")
+        check_instance(core, "core", Coreset, optional=True)
+        if core is not None and core.n_samples != runner.rows.n:
+            raise InvalidInputError(f"core was drawn from {core.n_samples} rows, but {runner.rows.n} were fitted.")
+        return runner
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in super().__getstate__().items() if name != "_runner"}
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
 
 
 class SensitivityCoreset(BaseEstimator):

@@ -4,26 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from scipy.linalg import eigvalsh, svd
-from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted
 
 from .._errors import InvalidInputError
-from .._progress import Progress
-from .._validation import check_budget, check_generator, check_instance, check_seed, record_features
+from .._validation import check_budget, check_seed
 from ..core.caratheodory import few_rows, gram_vectors
+from ..core.keys import KeyDraw
 from ..core.lewis_passes import Triangle
 from ..core.points import as_dense
-from ..rows.engines import SerialEngine
-from ..rows.rows import Block, Rows, check_block
+from ..rows.rows import Block, check_block
+from .base import PassCoreset
 from .coreset import Coreset
-from .fitting import Runner, first_block, given_rows
+from .fitting import Runner, first_block
 from .linear_rows import check_magnitude
-from .survey import KeyPool
 from .values import Guarantee
 
 MOST_EXACT_COLUMNS = 64  # 2,211 rows are kept then, and a step takes ten seconds
@@ -80,7 +76,7 @@ class SquaresCertificate:
         )
 
 
-class LeastSquaresCoreset(BaseEstimator):
+class LeastSquaresCoreset(PassCoreset):
     r"""A weighted subset for linear regression (least squares, ridge, lasso) and PCA, with an exact certificate.
 
     Rows are drawn by their leverage, which is the sensitivity of the squared loss, so that
@@ -102,9 +98,8 @@ class LeastSquaresCoreset(BaseEstimator):
 
     Notes
     -----
-    ``fit`` is one pass over the rows and keeps a matrix of the size of ``X.T @ X``; each draw is one more pass. Nothing
-    is kept per row, and files (:func:`coresift.open_rows` with ``target``) may be larger than memory. Singular values
-    below 1e-10 of the largest, in standardised columns, count as zero.
+    ``y`` is optional: PCA needs none. ``fit`` is one pass over the rows and keeps a matrix of the size of ``X.T @ X``;
+    each draw is one more pass. Singular values below 1e-10 of the largest, in standardised columns, count as zero.
 
     Examples
     --------
@@ -119,36 +114,15 @@ class LeastSquaresCoreset(BaseEstimator):
     True
     """
 
+    takes_targets = True
+
     def __init__(self, *, random_state: Any = None, verbose: int = 0) -> None:
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Find the Gram matrix of [X, 1, y].
-
-        Parameters
-        ----------
-        X : array-like, frame or sparse matrix of shape (n, d), or Rows
-            Not copied. A reference is kept for ``sample``, but not in pickles.
-        y : array-like of shape (n,), optional
-            The target of a regression; not needed for PCA. Rows bring their own, if they were opened with a target.
-        sample_weight : array-like of shape (n,), optional
-            Non-negative weights of the rows.
-        """
-        rows = given_rows(X, sample_weight, estimator=self, y=y)
-        self.fit_rows(runner=Runner(rows, SerialEngine(rows), partial(Progress, verbose=self.verbose)), X=X)
-        return self
-
-    def fit_rows(self, *, runner: Runner, X: Any = None) -> None:
-        """Fit with the engine and the progress of ``runner``; ``X`` are the rows as the caller gave them."""
-        draw_rng = check_generator(self.random_state)
-        space = _whitening(runner)
-        if X is None or isinstance(X, Rows):
-            self.n_features_in_ = runner.rows.d
-        else:
-            record_features(self, X)
-        self.rank_ = space.rank
-        self._space, self._runner, self._draw_rng = space, runner, draw_rng
+    def _find(self, runner: Runner, rng: np.random.Generator) -> None:
+        self._space = _whitening(runner)
+        self.rank_ = self._space.rank
 
     def sample(self, size: int | float | None = None, *, exact: bool = False, random_state: Any = None) -> Coreset:
         """Draw rows by leverage, or find an exact subset.
@@ -180,8 +154,7 @@ class LeastSquaresCoreset(BaseEstimator):
         else:
             assert size is not None
             count, seed = check_budget(size, n), check_seed(random_state, self._draw_rng)
-            pool = runner.run("draw", _LeverageDraw(self._space, KeyPool(seed, np.array([count])))).pool
-            columns, ((indices, weights, _),) = pool.winners()
+            columns, (indices, weights, _) = runner.run("draw", KeyDraw(self._space.scored, seed, count)).finish()
             U = columns["U"]
             about = {"method": "keys", "seed": seed, "bound": "leverage", "total_sensitivity": float(self.rank_)}
         eps = self._space.certificate(U, weights).eps
@@ -190,18 +163,8 @@ class LeastSquaresCoreset(BaseEstimator):
 
     def certify(self, core: Coreset) -> SquaresCertificate:
         """How far a subset of the fitted rows is from all of them; it may have been chosen in any way."""
-        rows = self._fitted_runner().rows
-        check_instance(core, "core", Coreset)
-        if core.n_samples != rows.n:
-            raise InvalidInputError(f"core was drawn from {core.n_samples} rows, but {rows.n} were fitted.")
+        rows = self._fitted_runner(core).rows
         return self._space.certificate(self._space.of(rows.take(core.indices)), core.weights)
-
-    def _fitted_runner(self) -> Runner:
-        check_is_fitted(self, "rank_")
-        runner: Runner | None = getattr(self, "_runner", None)
-        if runner is None:
-            raise InvalidInputError("a copied or unpickled estimator does not carry the data: fit again.")
-        return runner
 
     def _exact(self, runner: Runner) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         rows, space = runner.rows, self._space
@@ -214,14 +177,6 @@ class LeastSquaresCoreset(BaseEstimator):
         kept = block.weights > 0
         return indices[kept], (block.weights * factors)[kept], space.of(block)[kept]
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in super().__getstate__().items() if name != "_runner"}
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
-
 
 @dataclass(frozen=True)
 class _Columns:
@@ -230,8 +185,11 @@ class _Columns:
     shift: np.ndarray
 
     def of(self, block: Block) -> np.ndarray:
-        columns = [as_dense(block.X)] if block.targets is None else [as_dense(block.X), block.targets[:, None]]
-        return np.asarray(np.hstack(columns) - self.shift, dtype=np.float64)
+        found = np.empty((block.n, len(self.shift)))  # in C order, so that equal rows give equal bits
+        found[:, : block.X.shape[1]] = as_dense(block.X)
+        if block.targets is not None:
+            found[:, -1] = block.targets
+        return np.subtract(found, self.shift, out=found)
 
     def __call__(self, block: Block) -> tuple[np.ndarray, np.ndarray]:
         """Checked rows, with a leading 1, and the factors of a QR."""
@@ -258,6 +216,11 @@ class _Whitening:
         """(b, rank)"""
         return np.insert(self.columns.of(block) @ self.factor - self.origin, 0, self.mass**-0.5, axis=1)
 
+    def scored(self, block: Block) -> tuple[np.ndarray, dict[str, Any]]:
+        """Leverages, and the whitened rows that go with them."""
+        U = self.of(block)
+        return block.weights * np.square(U).sum(axis=1), {"U": U}
+
     def certificate(self, U: np.ndarray, weights: np.ndarray) -> SquaresCertificate:
         """The extreme eigenvalues of the weighted Gram matrix of whitened rows."""
         values = eigvalsh((U.T * weights) @ U)
@@ -270,7 +233,7 @@ def _whitening(runner: Runner) -> _Whitening:
     rows = runner.rows
     block = first_block(rows)
     with np.errstate(over="ignore", invalid="ignore"):  # the pass refuses what is not finite
-        shift = np.nan_to_num(_Columns(np.zeros(1)).of(block).mean(axis=0), posinf=0.0, neginf=0.0)
+        shift = np.nan_to_num(_Columns(np.zeros(rows.d + rows.has_targets)).of(block).mean(axis=0), posinf=0.0, neginf=0.0)
     columns = _Columns(shift)
     R = runner.run("Gram matrix", Triangle(columns, np.ones(len(shift) + 1))).finish()
     R = np.vstack([R, np.zeros((len(shift) + 1 - len(R), len(shift) + 1))])
@@ -283,20 +246,6 @@ def _whitening(runner: Runner) -> _Whitening:
     factor = Vt[kept].T / s[kept] / spread[:, None]
     condition = s[0] / s[kept].min(initial=s[0]) * np.max(lengths / spread, initial=1.0) if kept.any() else 1.0
     return _Whitening(columns, factor, R[0, 1:] / R[0, 0] @ factor, float(R[0, 0] ** 2), float(condition))
-
-
-class _LeverageDraw:
-    """Draws rows by keys, in proportion to their leverage."""
-
-    def __init__(self, space: _Whitening, pool: KeyPool) -> None:
-        self.space, self.pool = space, pool
-
-    def update(self, block: Block) -> None:
-        U = self.space.of(block)
-        self.pool.update(block.start, block.weights * np.square(U).sum(axis=1), block.weights, U=U)
-
-    def merge(self, other: _LeverageDraw) -> None:
-        self.pool.merge(other.pool)
 
 
 class _IntervalSums:
