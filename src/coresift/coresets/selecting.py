@@ -268,8 +268,8 @@ class Scores:
         groups = geometry.groups(block)
         shares = geometry.shares(block, groups)
         log_values = self.bound.log_values(block, groups)
-        scores = draw_scores(log_values, shares, self.log_unit)
         values = np.exp(np.minimum(log_values, LARGEST_EXPONENT))
+        scores = draw_scores(log_values, shares, self.log_unit, values)
         excess = excess_over(scores, shares)
         for group, rows in by_group(groups, len(shares)):
             self.total[group] += values[rows].sum()

@@ -206,7 +206,8 @@ class Survey:
             check_block(block)
             reach, squares = np.inf, np.nan_to_num(squares, nan=np.inf)
         self.reach = max(self.reach, reach)
-        self._keep_far(X, np.where(w > 0, squares, -1.0))
+        if reach > self._bar:
+            self._keep_far(X, np.where(w > 0, squares, -1.0))
         for pool in self.samples.values():
             pool.update(block.start, w, w, X=X, **({} if codes is None else {"code": codes}))
 
