@@ -29,7 +29,7 @@ def test_scikit_learn(estimator: Any, check: Any) -> None:
 
 
 def islands(seed: int = 0) -> np.ndarray:
-    """25 large and 24 small clusters on a grid, and a large one far away: most of the variance, none of the structure."""
+    """25 large and 24 small clusters on a grid, and a large one far away: most of the variance, no structure."""
     rng = np.random.default_rng(seed)
     grid = np.array([(i, j) for i in range(7) for j in range(7)], dtype=np.float64)
     sizes = [600] * 25 + [12] * 24

@@ -17,10 +17,9 @@ from ..core.lewis_passes import Triangle
 from ..core.points import as_dense
 from ..rows.rows import Block, check_block
 from .base import PassCoreset
-from .coreset import Coreset
+from .coreset import Coreset, Guarantee
 from .fitting import Runner, first_block
 from .linear_rows import check_magnitude
-from .values import Guarantee
 
 MOST_EXACT_COLUMNS = 64  # 2,211 rows are kept then, and a step takes ten seconds
 _LOADED_BYTES = 1 << 28  # rows that are left for the exact subset are read again until they are fewer than this
@@ -231,9 +230,9 @@ class _Whitening:
 def _whitening(runner: Runner) -> _Whitening:
     """One pass: the R of a QR of [1, X, y]. Without its first row and column it is the R of the centred columns."""
     rows = runner.rows
-    block = first_block(rows)
+    unshifted = _Columns(np.zeros(rows.d + rows.has_targets))
     with np.errstate(over="ignore", invalid="ignore"):  # the pass refuses what is not finite
-        shift = np.nan_to_num(_Columns(np.zeros(rows.d + rows.has_targets)).of(block).mean(axis=0), posinf=0.0, neginf=0.0)
+        shift = np.nan_to_num(unshifted.of(first_block(rows)).mean(axis=0), posinf=0.0, neginf=0.0)
     columns = _Columns(shift)
     R = runner.run("Gram matrix", Triangle(columns, np.ones(len(shift) + 1))).finish()
     R = np.vstack([R, np.zeros((len(shift) + 1 - len(R), len(shift) + 1))])

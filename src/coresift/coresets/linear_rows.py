@@ -9,12 +9,21 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from .._containers import as_numpy, column_names
+from .._containers import column_names
 from .._errors import InvalidInputError
 from .._progress import Progress
-from .._validation import LARGEST_TARGET, bad_value, check_choice, check_features, check_positive, check_targets
+from .._validation import (
+    LARGEST_TARGET,
+    as_numpy,
+    bad_value,
+    check_choice,
+    check_features,
+    check_positive,
+    check_targets,
+)
 from ..core.linear import LinearProblem, LossSums
 from ..core.linear_losses import Huber, LinearLoss, Logistic, Multinomial, Poisson, Squared, SquaredHinge
+from ..core.points import float_rows
 from ..rows.arrays import ArrayRows
 from ..rows.engines import SerialEngine
 from ..rows.rows import BadRow, Block, Rows, check_block, recode
@@ -76,7 +85,7 @@ class ColumnMoments:
     def update(self, block: Block) -> None:
         """Add a block of rows; refuse what is not finite or too large to be squared."""
         check_block(block)
-        w, X = block.weights, block.X
+        w, X = block.weights, float_rows(block.X)
         self.is_sparse = not isinstance(X, np.ndarray)
         if block.labels is not None:
             codes = recode(block.labels, self.labels)[block.labels.codes]
