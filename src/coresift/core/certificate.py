@@ -132,7 +132,8 @@ def certify_exact(
     floor = log_floor(points, shares, radius, loss)
     square, log_bound = pair_sums(points, difference, radius, floor + radius**2, progress)
     found = _certificate(points, shares, _discrepancy(square + rounding, subset_shares), radius, loss, floor)
-    by_moments = float(np.exp(min(log_bound - floor - radius**2, 700.0)))
+    log_eps = log_bound - floor - radius**2
+    by_moments = float(np.exp(log_eps)) if log_eps < 700.0 else np.inf
     # the weights' own rounding moves S and F by a part in 10^15
     return replace(found, eps=min(found.eps, by_moments + 1e-15 * (2.0 + by_moments)))
 

@@ -24,7 +24,7 @@ from .._validation import (
 )
 from ..core.audit import AuditResult, worst_query
 from ..core.certificate import Certificate
-from ..core.quadrature import fitted_weights
+from ..core.quadrature import fitted_weights, tilted
 from .certifying import MAX_MEMORY, asked, certified
 from .files import read_coreset, write_coreset
 from .values import Guarantee, QueryBall, Value, as_plain, from_plain
@@ -197,7 +197,9 @@ class Coreset(Value):
         rng = check_generator(random_state)
         with asked(X, self, sample_weight, radius, max_memory) as (problem, total):
             points, shares, _, own, ball = problem
-            better = fitted_weights(points, self.indices, shares, own, ball.loss).weights
+            points, factors = tilted(points, ball.radius, ball.loss)
+            mine = factors[self.indices]
+            better = fitted_weights(points, self.indices, shares * factors, own * mine, ball.loss).weights / mine
             certificate = certified(*problem._replace(subset_shares=better), rng=rng, verbose=verbose)
         return replace(
             self,
