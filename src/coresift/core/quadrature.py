@@ -22,7 +22,7 @@ from .discrepancy import kernel_matrix, kernel_tile, potential, rounding_of_form
 from .points import Points
 
 DENSE_LIMIT = 4000  # rows up to which the kernel matrix is held: 128 MB, and as much again to factor it
-_STRETCH, _LEAST_STRETCH, _MOST_STRETCH = 0.75, 0.1, 2.0  # best or nearly so on digits, tables and normal data
+_STRETCH, _LEAST_STRETCH, _MOST_STRETCH = 0.75, 1e-4, 2.0  # best or nearly so on digits, tables and normal data
 _LARGEST_TILT = 20.0
 _RIDGES = (1e-10, 1e-8, 1e-6, 1e-4)
 _MAX_EXCHANGES = 60
