@@ -14,6 +14,7 @@ from .coresets import (
     Coreset as Coreset,
     Guarantee as Guarantee,
     LaplacianCoreset as LaplacianCoreset,
+    ModelCertificate as ModelCertificate,
     NetworkComparison as NetworkComparison,
     QueryBall as QueryBall,
     RBFCoreset as RBFCoreset,
@@ -25,6 +26,7 @@ from .coresets import (
     SignedCoreset as SignedCoreset,
     StreamingCoreset as StreamingCoreset,
     audit as audit,
+    certify_model as certify_model,
     l1_svd as l1_svd,
     select as select,
 )
