@@ -14,6 +14,7 @@ from .coresets import (
     Coreset as Coreset,
     Guarantee as Guarantee,
     LaplacianCoreset as LaplacianCoreset,
+    LinearCoreset as LinearCoreset,
     ModelCertificate as ModelCertificate,
     NetworkComparison as NetworkComparison,
     QueryBall as QueryBall,

@@ -209,19 +209,19 @@ def _gram(rows: LinearRows, problem: LinearProblem) -> np.ndarray:
 
 
 def _check_columns(model: LinearModel, rows: LinearRows) -> None:
-    source, d = rows.runner.rows, model.coef.shape[1]
-    if source.d != d:
-        raise InvalidInputError(f"{source.name} has {source.d} columns, but the model was fitted on {d}.")
-    if model.names is not None and source.names is not None and model.names != source.names:
-        at = next(i for i, (ours, theirs) in enumerate(zip(source.names, model.names, strict=True)) if ours != theirs)
+    ours, d = rows.runner.rows, model.coef.shape[1]
+    if ours.d != d:
+        raise InvalidInputError(f"{ours.name} has {ours.d} columns, but the model was fitted on {d}.")
+    if model.names is not None and ours.names is not None and model.names != ours.names:
+        at = next(i for i, (here, there) in enumerate(zip(ours.names, model.names, strict=True)) if here != there)
         raise InvalidInputError(
-            f"{source.name}: column {at} is {source.names[at]!r}, but the model was fitted on {model.names[at]!r} "
+            f"{ours.name}: column {at} is {ours.names[at]!r}, but the model was fitted on {model.names[at]!r} "
             "there. Pass the columns of the fit, in the same order."
         )
     classes = rows.response.classes
     if model.classes is not None and classes is not None and not np.array_equal(model.classes, classes):
         raise InvalidInputError(
-            f"{source.name}: the labels are {_listed(classes)}, but the classes of the model are "
+            f"{ours.name}: the labels are {_listed(classes)}, but the classes of the model are "
             f"{_listed(model.classes)}."
         )
 

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from .._errors import InvalidInputError
 
@@ -80,7 +80,8 @@ def check_bandwidth(bandwidth: Any) -> Any:
     return bandwidth if isinstance(bandwidth, str | None) else check_positive(bandwidth, "bandwidth")
 
 
-def _option(default: Any, text: str, **more: Any) -> Any:
+def option(default: Any, text: str, **more: Any) -> Any:
+    """Make a field with a help text; ``more`` is described in :func:`coresift.cli.options.field_options`."""
     return field(default=default, metadata={"help": text, **more})
 
 
@@ -91,51 +92,65 @@ def _methods() -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SelectOptions:
+class RunOptions:
+    """Options of everything that runs passes over rows."""
+
+    seed: int = option(0, "Same seed, same rows, whatever the workers.", min=0)
+    workers: int = option(1, "Processes that read and compute.", flags=("--workers", "-j"), min=1)
+    engine: str = option(
+        "local", "local, or ray (joins RAY_ADDRESS or starts by itself).", choices=lambda: ("local", "ray")
+    )
+    max_memory: str | float | None = option(None, "Refuse to start if more is needed, such as 2GB.")
+
+    def __post_init__(self) -> None:
+        from .._validation import check_choice, check_count
+
+        check_choice(self.engine, "engine", ("local", "ray"))
+        check_count(self.seed, "seed", minimum=0)
+        check_count(self.workers, "workers")
+        if self.max_memory is not None:
+            object.__setattr__(self, "max_memory", parse_bytes(self.max_memory, "max_memory"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class SelectOptions(RunOptions):
     """How to select; see :func:`coresift.select`. What is wrong whatever the data is refused here."""
 
-    budget: str | int | float | None = _option(None, "Rows to choose: 5%, 0.05 or 1000. Or give --eps.", flags=("-b",))
-    loss: str = _option("gaussian", "The loss whose sums are kept.", choices=LOSSES)
-    bandwidth: str | float | None = _option(
+    budget: str | int | float | None = option(None, "Rows to choose: 5%, 0.05 or 1000. Or give --eps.", flags=("-b",))
+    loss: str = option("gaussian", "The loss whose sums are kept.", choices=LOSSES)
+    bandwidth: str | float | None = option(
         None, "A number in the units of the data, 'median', or 'none': the farthest row."
     )
-    radius: float = _option(1.0, "Radius of the ball of queries, in bandwidths.")
-    bound: str = _option(
+    radius: float = option(1.0, "Radius of the ball of queries, in bandwidths.")
+    bound: str = option(
         "auto",
         "auto, closed-form, cells, exact, paper or lemma; laplacian: auto, cells, exact or paper.",
         choices=lambda: BOUNDS["gaussian"],
     )
-    n_cells: int = _option(64, "Cells of the bound 'cells'.", flags=("--cells",), min=1)
-    method: str | None = _option(None, "keys (default), systematic or iid (default with --eps).", choices=_methods)
-    eps: float | None = _option(None, "Instead of a budget: a relative error to guarantee.")
-    delta: float = _option(0.05, "With --eps: the probability of missing it.")
-    per_class: bool = _option(False, "A coreset for each label, sizes in proportion to its rows.")
-    min_per_class: int = _option(0, "With --per-class: the least rows of a class.", min=0)
-    normalize: bool = _option(False, "Scale the weights to sum to the weight of the rows.")
-    n_queries: int = _option(32, "Random queries to compare at, in a last pass; 0: none.", flags=("--queries",), min=0)
-    seed: int = _option(0, "Same seed, same rows, whatever the workers.", min=0)
-    workers: int = _option(1, "Processes that read and compute.", flags=("--workers", "-j"), min=1)
-    engine: str = _option(
-        "local", "local, or ray (joins RAY_ADDRESS or starts by itself).", choices=lambda: ("local", "ray")
-    )
-    max_memory: str | float | None = _option(None, "Refuse to start if more is needed, such as 2GB.")
+    n_cells: int = option(64, "Cells of the bound 'cells'.", flags=("--cells",), min=1)
+    method: str | None = option(None, "keys (default), systematic or iid (default with --eps).", choices=_methods)
+    eps: float | None = option(None, "Instead of a budget: a relative error to guarantee.")
+    delta: float = option(0.05, "With --eps: the probability of missing it.")
+    per_class: bool = option(False, "A coreset for each label, sizes in proportion to its rows.")
+    min_per_class: int = option(0, "With --per-class: the least rows of a class.", min=0)
+    normalize: bool = option(False, "Scale the weights to sum to the weight of the rows.")
+    n_queries: int = option(32, "Random queries to compare at, in a last pass; 0: none.", flags=("--queries",), min=0)
 
     def __post_init__(self) -> None:
         from .._validation import check_choice, check_count, check_probability
 
-        check_choice(self.engine, "engine", ("local", "ray"))
+        super().__post_init__()
         if isinstance(self.bandwidth, str):
             with suppress(ValueError):  # "median" stays; the estimator refuses other words
                 number = None if self.bandwidth == "none" else float(self.bandwidth)
                 object.__setattr__(self, "bandwidth", number)
         method = self.method or ("keys" if self.eps is None else "iid")
         object.__setattr__(self, "method", check_choice(method, "method", _methods()))
-        for name, least in (("seed", 0), ("n_queries", 0), ("min_per_class", 0), ("workers", 1)):
-            check_count(getattr(self, name), name, minimum=least)
+        for name in ("n_queries", "min_per_class"):
+            check_count(getattr(self, name), name, minimum=0)
         bound = self.spec.bound  # and all that goes with it is checked
+        object.__setattr__(self, "bandwidth", self.spec.bandwidth)  # a plain number
         check_probability(self.delta, "delta")
-        if self.max_memory is not None:
-            object.__setattr__(self, "max_memory", parse_bytes(self.max_memory, "max_memory"))
         if (self.budget is None) == (self.eps is None):
             raise InvalidInputError("give either a budget or eps: how many rows, or which error.")
         if self.min_per_class and not self.per_class:
@@ -209,13 +224,17 @@ def parse_bytes(text: Any, name: str) -> float:
     return value
 
 
+Options = TypeVar("Options", bound=RunOptions)
+
+
 @dataclass(frozen=True)
-class Plan:
-    """Rows, passes, memory and time of a selection."""
+class Plan(Generic[Options]):
+    """Rows, passes, memory and time of a selection or a fit."""
 
     rows: Rows
-    options: SelectOptions
+    options: Options
     budget: int | None
+    aim: str
     passes: tuple[str, ...]
     memory: float
     """Bytes, about, of all processes together."""
@@ -225,14 +244,13 @@ class Plan:
     def lines(self) -> list[str]:
         """The plan in words."""
         rows, options = self.rows, self.options
-        size = "as many rows as the error needs" if self.budget is None else f"{self.budget:,} rows"
         minutes = f"{self.seconds:.0f} s" if self.seconds < 120 else f"{self.seconds / 60:.0f} min"
         where = f"{options.workers} worker{'s' if options.workers > 1 else ''}, {options.engine}"
         return [
             f"{rows.name}: {rows.n:,} rows, {rows.d} columns, {len(rows.files):,} "
             f"file{'s' if len(rows.files) > 1 else ''}.",
             *_columns_in_words(rows),
-            f"Choosing {size}: {options.loss} loss, bound {options.bound}, method {options.method}.",
+            self.aim,
             f"{len(self.passes)} passes ({', '.join(self.passes)}), {where}; about {self.memory / 1e6:.0f} MB "
             f"of memory and {minutes}.",
         ]
@@ -272,10 +290,9 @@ def _shortened(names: Sequence[str]) -> str:
     return f"{', '.join(names[: _MOST_NAMES - 2])} ... {names[-1]} ({len(names):,})"
 
 
-def plan(rows: Rows, options: SelectOptions) -> Plan:
+def plan(rows: Rows, options: SelectOptions) -> Plan[SelectOptions]:
     """What a selection will do, before it is done; refuse what cannot be done with these rows, or in this memory."""
-    from ..rows.rows import BLOCK_BYTES, READ_BYTES
-    from .fitting import cheapest, check_exact, first_block, operations
+    from .fitting import cheapest, check_exact, operations
 
     if options.per_class and not rows.has_labels:
         raise InvalidInputError("per_class needs labels: pass labels, or label, the name of their column.")
@@ -295,23 +312,43 @@ def plan(rows: Rows, options: SelectOptions) -> Plan:
     passes.append("draw" if options.method == "keys" else "sensitivities")
     if options.n_queries:
         passes.append("check")
-    n_workers = options.workers if rows.is_portable else 1
-    processes = 1 + (n_workers if n_workers > 1 else 0)
     kept = n * _TABLE_BYTES
     if options.method == "keys" and budget is not None:
         kept = budget * _CANDIDATE_BYTES
+    work = operations(bound, spec.loss, n, d, spec.n_cells) + options.n_queries * n * (2.0 * d + 32.0)
+    size = "as many rows as the error needs" if budget is None else f"{budget:,} rows"
+    aim = f"Choosing {size}: {options.loss} loss, bound {options.bound}, method {options.method}."
     loaded = n * rows.row_bytes if bound == "exact" else 0
+    return priced(rows, options, budget, aim, passes, kept=kept, loaded=loaded, work=work)
+
+
+def priced(
+    rows: Rows,
+    options: Options,
+    budget: int | None,
+    aim: str,
+    passes: Sequence[str],
+    *,
+    kept: float,
+    loaded: float = 0.0,
+    work: float,
+) -> Plan[Options]:
+    """Estimate memory (bytes ``kept`` once and ``loaded`` by each process) and time (``work`` operations)."""
+    from ..rows.rows import BLOCK_BYTES, READ_BYTES
+    from .fitting import first_block
+
+    n_workers = options.workers if rows.is_portable else 1
+    processes = 1 + (n_workers if n_workers > 1 else 0)
     # chunks, copies of a block; what readers and products by cells need
-    work = 3 * READ_BYTES + 8 * BLOCK_BYTES + 2e8
-    memory = processes * (_PROCESS_BYTES + work + loaded) + kept
+    needed = _PROCESS_BYTES + 3 * READ_BYTES + 8 * BLOCK_BYTES + 2e8
+    memory = processes * (needed + loaded) + kept
     if options.max_memory is not None and memory > float(options.max_memory):
         raise InvalidInputError(
             f"max_memory = {float(options.max_memory) / 1e6:.0f} MB is less than the {memory / 1e6:.0f} MB that this "
-            "needs: use fewer workers, a smaller budget or method='keys'."
+            "needs: use fewer workers, a smaller budget or, where there is a choice, method='keys'."
         )
     started = time.perf_counter()
     n_read = first_block(rows).n
-    per_row = (time.perf_counter() - started) / n_read + 12e-9 + 4e-9 * d
-    seconds = len(passes) * n * per_row + operations(bound, spec.loss, n, d, spec.n_cells) / _FLOPS
-    seconds += options.n_queries * n * (2.0 * d / _FLOPS + 8e-9)
-    return Plan(rows, options, budget, tuple(passes), memory, seconds / n_workers + (1.5 if n_workers > 1 else 0.0))
+    per_row = (time.perf_counter() - started) / n_read + 12e-9 + 4e-9 * rows.d
+    seconds = (len(passes) * rows.n * per_row + work / _FLOPS) / n_workers + (1.5 if n_workers > 1 else 0.0)
+    return Plan(rows, options, budget, aim, tuple(passes), memory, seconds)

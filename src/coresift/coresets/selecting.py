@@ -1,9 +1,9 @@
-"""``select``: a coreset from arrays or from files of any size, in a few passes."""
+"""``select``: a coreset from arrays or from files of any size, in a few passes, and what came out."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,20 +11,21 @@ import numpy as np
 from .._errors import InvalidInputError
 from .._progress import Progress, logger
 from ..core.budgets import class_budgets
-from ..core.points import LARGEST_EXPONENT, squared_norms
+from ..core.keys import KeyPool, guess_bars
+from ..core.points import squared_norms
 from ..rows.engines import open_engine
 from ..rows.opening import open_rows
-from ..rows.rows import Block
-from .bounds import Geometry, RowBound, by_group, draw_scores, excess_over, label_numbers, log_unit_of
-from .coreset import Coreset
+from .bounds import AS_GOOD, Geometry, draw_scores, log_unit_of, uniform_in_words
+from .coreset import Coreset, Guarantee, QueryBall
+from .files import ChosenRows, labels_of, run_record
 from .fitting import OnPass, Prepared, Runner, Sample, children, prepare
 from .options import Plan, SelectOptions, plan
-from .result import Report, Selection, run_record
-from .survey import KeyPool
-from .values import Guarantee, QueryBall
+from .passes import QuerySums, Scores
 
 _QUERIES = 1  # keeps the stream of the queries apart from others of the same seed
 _SAFE_EXPONENT = 600.0
+_NOTHING_PROVED = "nothing is proved for this draw; coresift certify says more."
+_NOTABLE = 0.02  # of the total weight
 
 
 def select(
@@ -112,6 +113,75 @@ def select(
     return run(plan(open_rows(data, **given), options), on_pass=on_pass)
 
 
+@dataclass(frozen=True)
+class Report:
+    """Figures of a selection."""
+
+    total_sensitivity: float
+    spread: float
+    """The largest sensitivity over the mean."""
+    uniform_factor: float
+    """How many times more rows plain sampling needs for the same guarantee, at most."""
+    bound_note: str
+    is_certified: bool
+    n_queries: int = 0
+    worst_error_found: float | None = None
+    mean_error_found: float | None = None
+    class_sizes: dict[str, int] | None = None
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def uniform_is_as_good(self) -> bool:
+        """Whether plain sampling needs hardly more rows."""
+        return self.uniform_factor <= AS_GOOD
+
+
+@dataclass(frozen=True)
+class Selection(ChosenRows):
+    """Chosen rows with their weights, what is known of them, and how to repeat the choice."""
+
+    report: Report
+
+    def lines(self) -> list[str]:
+        """What came out, in words."""
+        core, report = self.coreset, self.report
+        text = [
+            f"Chosen: {core.size:,} of {core.n_samples:,} rows. Total sensitivity {report.total_sensitivity:.3g} "
+            f"(the least possible is {len(report.class_sizes or [1])}), largest over mean {report.spread:.3g}, "
+            f"bound {core.bound}.",
+            f"Guaranteed: {core.guarantee or _NOTHING_PROVED}",
+        ]
+        if report.worst_error_found is not None and report.mean_error_found is not None:
+            text.append(
+                f"Found: relative error {report.worst_error_found:.3g} at the worst of {report.n_queries} random "
+                f"queries, {report.mean_error_found:.3g} on average."
+            )
+        text.append(uniform_in_words(report.uniform_factor))
+        share = float(core.weights.sum()) / core.total_weight if core.total_weight else 1.0
+        if abs(share - 1.0) > _NOTABLE:
+            text.append(
+                f"The weights sum to {share:.3g} times the weight of the rows, by chance; where that matters, "
+                "normalize=True (--normalize) scales them."
+            )
+        if not report.is_certified:
+            text.append(f"The bound is not a certificate here. {report.bound_note}")
+        return text
+
+    def as_dict(self) -> dict[str, Any]:
+        """What came out, for programs."""
+        core = self.coreset
+        return {
+            "size": core.size,
+            "rows": core.n_samples,
+            "method": core.method,
+            "bound": core.bound,
+            "guarantee": core.guarantee and core.guarantee.as_dict(),
+            **asdict(self.report),
+            "uniform_is_as_good": self.report.uniform_is_as_good,
+            "run": self.run,
+        }
+
+
 class _Drawn(NamedTuple):
     """A draw, and what was found on the way."""
 
@@ -123,7 +193,7 @@ class _Drawn(NamedTuple):
     class_sizes: dict[str, int] | None = None
 
 
-def run(made: Plan, *, on_pass: OnPass | None = None) -> Selection:
+def run(made: Plan[SelectOptions], *, on_pass: OnPass | None = None) -> Selection:
     """Do what was planned: fit and draw, then compare with all rows at random queries."""
     rows, options = made.rows, made.options
     with open_engine(options.engine, rows, options.workers) as engine:
@@ -135,9 +205,7 @@ def run(made: Plan, *, on_pass: OnPass | None = None) -> Selection:
     if names is not None and codes is not None:
         labels = [list(names)[code] for code in codes]
     elif names is not None:
-        own = rows.take(core.indices).labels
-        assert own is not None
-        labels = [own.names[code] for code in own.codes]
+        labels = labels_of(rows, core.indices)
     total = core.total_sensitivity
     assert total is not None
     report = Report(
@@ -152,10 +220,10 @@ def run(made: Plan, *, on_pass: OnPass | None = None) -> Selection:
         class_sizes=drawn.class_sizes,
         seconds=dict(runner.seconds),
     )
-    return Selection(core, rows, labels, report, run_record(made))
+    return Selection(core, rows, labels, run_record(made), report)
 
 
-def _by_keys(runner: Runner, made: Plan) -> _Drawn:
+def _by_keys(runner: Runner, made: Plan[SelectOptions]) -> _Drawn:
     """Draw while the bound is computed: nothing is kept per row except for the winners."""
     options, spec, budget = made.options, made.options.spec, made.budget or 0
     rng = children(np.random.default_rng(options.seed), 3)[0]  # as the estimator's fit
@@ -197,7 +265,7 @@ def _by_keys(runner: Runner, made: Plan) -> _Drawn:
     return _Drawn(core, prepared, float(found.largest.max()), found.uniform_factor, columns.get("label"), class_sizes)
 
 
-def _by_table(runner: Runner, made: Plan) -> _Drawn:
+def _by_table(runner: Runner, made: Plan[SelectOptions]) -> _Drawn:
     """Fit the estimator, which keeps the scores of all rows, and sample; the size may follow from the error."""
     options, estimator = made.options, made.options.estimator()
     prepared = estimator.fit_rows(runner=runner, spec=options.spec, is_sampled=bool(options.n_queries)).prepared
@@ -228,114 +296,6 @@ def _errors(runner: Runner, options: SelectOptions, drawn: _Drawn) -> np.ndarray
         logger.warning("sums at random queries are too small to be compared: no error is found or stated")
         return np.zeros(0)
     return runner.run("check", sums).errors()
-
-
-def guess_bars(scores: np.ndarray, inverse_rates: np.ndarray, sizes: np.ndarray, groups: np.ndarray) -> np.ndarray:
-    r"""Keys that the winners will hardly exceed, from a sample: row i stands for ``inverse_rates[i]`` rows.
-
-    A bar b is passed by about :math:`\sum_i r_i (1 - e^{-s_i b})` rows; it is set where that is half as much again as
-    is needed, and a thousand. A group with too small a sample gets no bar.
-    """
-    bars = np.full(len(sizes), np.inf)
-    for group, size in enumerate(sizes):
-        mine = groups == group
-        s, r = scores[mine], inverse_rates[mine]
-        wanted = 1.5 * (size + 1) + 1000
-        if len(s) < 500 or wanted > 0.5 * r.sum():
-            continue
-        low, high = 0.0, 1.0 / s.min()
-        for _ in range(60):
-            middle = 0.5 * (low + high)
-            enough = float(-(r @ np.expm1(-s * middle))) >= wanted
-            low, high = (low, middle) if enough else (middle, high)
-        bars[group] = high
-    return bars
-
-
-class Scores:
-    """Totals and largest of the bounds in every group, and the draw by keys; other rows are not kept."""
-
-    def __init__(self, bound: RowBound, pool: KeyPool, log_unit: float, labels: dict[Any, int] | None) -> None:
-        g = len(bound.geometry.mass)
-        self.bound, self.pool, self.log_unit, self.labels = bound, pool, log_unit, labels
-        self.total, self.score_total = np.zeros(g), np.zeros(g)
-        self.largest, self.largest_excess = np.zeros(g), np.zeros(g)  # bound; score / share
-
-    def update(self, block: Block) -> None:
-        geometry = self.bound.geometry
-        groups = geometry.groups(block)
-        shares = geometry.shares(block, groups)
-        log_values = self.bound.log_values(block, groups)
-        scores = draw_scores(log_values, shares, self.log_unit)
-        values = np.exp(np.minimum(log_values, LARGEST_EXPONENT))
-        excess = excess_over(scores, shares)
-        for group, rows in by_group(groups, len(shares)):
-            self.total[group] += values[rows].sum()
-            self.score_total[group] += scores[rows].sum()
-            self.largest[group] = max(self.largest[group], float(values[rows].max()))
-            self.largest_excess[group] = max(self.largest_excess[group], float(excess[rows].max()))
-        labels = label_numbers(block, self.labels)
-        attached = {} if labels is None else {"label": labels.astype(np.int32)}
-        # a weight too small to have a share of the total counts as none
-        weights = np.where(shares > 0, block.weights, 0.0)
-        self.pool.update(block.start, scores, weights, groups, **attached)
-
-    def merge(self, other: Scores) -> None:
-        self.total += other.total
-        self.score_total += other.score_total
-        self.largest = np.maximum(self.largest, other.largest)
-        self.largest_excess = np.maximum(self.largest_excess, other.largest_excess)
-        self.pool.merge(other.pool)
-
-    @property
-    def uniform_factor(self) -> float:
-        """As :func:`uniform_factor`, of the group where it is largest."""
-        used = self.score_total > 0
-        return float(np.max(self.largest_excess[used] / self.score_total[used]))
-
-
-class QuerySums:
-    """Sums of the loss at some queries, over all rows and over the chosen ones with their weights.
-
-    Exponents are taken relative to Jensen's lower bound on the sum at each query, so that the sums over all rows are at
-    least their mass and nothing underflows.
-    """
-
-    def __init__(
-        self, geometry: Geometry, loss: str, queries: np.ndarray, rows: np.ndarray, weights: np.ndarray
-    ) -> None:
-        self.geometry, self.loss, self.queries = geometry, loss, queries
-        self.rows, self.weights = rows, weights
-        mass = geometry.mass / geometry.mass.sum()
-        # mean square distance of the rows from a query: V + |x - mu|^2, over all groups
-        spread = squared_norms(geometry.offsets) + geometry.variances
-        squares = mass @ spread - 2.0 * queries @ (mass @ geometry.offsets) + squared_norms(queries)
-        self.floor = squares if loss == "gaussian" else np.sqrt(np.maximum(squares, 0.0))
-        self.whole, self.part = np.zeros(len(queries)), np.zeros(len(queries))
-
-    def update(self, block: Block) -> None:
-        first, last = np.searchsorted(self.rows, (block.start, block.start + block.n))
-        own = self.rows[first:last] - block.start
-        points = self.geometry.points(block.X)
-        for rows, scaled in points.blocks(extra_columns=2 * len(self.queries), budget=1 << 22):
-            exponents = scaled.dot(self.queries)
-            exponents *= -2.0
-            exponents += squared_norms(self.queries)
-            exponents += scaled.sq_norms[:, None]
-            np.maximum(exponents, 0.0, out=exponents)
-            if self.loss == "laplacian":
-                np.sqrt(exponents, out=exponents)
-            values = np.exp(np.subtract(self.floor, exponents, out=exponents), out=exponents)
-            self.whole += block.weights[rows] @ values
-            here = slice(*np.searchsorted(own, (rows.start, rows.stop)))
-            self.part += self.weights[first:last][here] @ values[own[here] - rows.start]
-
-    def merge(self, other: QuerySums) -> None:
-        self.whole += other.whole
-        self.part += other.part
-
-    def errors(self) -> np.ndarray:
-        return np.abs(self.part / self.whole - 1.0)
 
 
 def _random_queries(
