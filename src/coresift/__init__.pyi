@@ -19,6 +19,7 @@ from .coresets import (
     LaplacianCoreset as LaplacianCoreset,
     LeastSquaresCoreset as LeastSquaresCoreset,
     LinearCoreset as LinearCoreset,
+    ModelCertificate as ModelCertificate,
     NetworkComparison as NetworkComparison,
     QueryBall as QueryBall,
     RBFCoreset as RBFCoreset,
@@ -31,6 +32,7 @@ from .coresets import (
     SquaresCertificate as SquaresCertificate,
     StreamingCoreset as StreamingCoreset,
     audit as audit,
+    certify_model as certify_model,
     l1_svd as l1_svd,
     select as select,
 )
