@@ -92,7 +92,8 @@ def run(of: dict[str, Any], folder: Path) -> dict[str, Any]:
         found[method] = full.excess(full.fitted(core.indices, core.weights))
     spent = time.process_time() - start
     theta = full.problem.from_data(*estimator.model_)
-    certificate = certify_model(estimator.model_, full.X, full.y, loss=task.loss, alpha=ALPHA, **_threshold(task))
+    of_problem = {"loss": task.loss, "alpha": ALPHA, "threshold": task.threshold}
+    certificate = certify_model(estimator.model_, full.X, full.y, **of_problem)
     return {
         "n": n,
         "p": p,
