@@ -44,8 +44,8 @@ def select(
     The output has the columns row, file and weight (and label); Coreset.load reads it.
     """
     from coresift._errors import InvalidInputError
+    from coresift.coresets.files import check_output
     from coresift.coresets.options import plan
-    from coresift.coresets.result import check_output
     from coresift.coresets.selecting import run
 
     if out is None and not dry_run:
