@@ -4,6 +4,7 @@ from .estimators import LaplacianCoreset as LaplacianCoreset, RBFCoreset as RBFC
 from .files import check_output as check_output, load_run as load_run
 from .lewis_bound import l1_svd as l1_svd
 from .linear_coreset import LinearCoreset as LinearCoreset
+from .model_certificate import ModelCertificate as ModelCertificate, certify_model as certify_model
 from .network_coreset import RBFNetworkCoreset as RBFNetworkCoreset
 from .network_models import RBFNetworkClassifier as RBFNetworkClassifier, RBFNetworkRegressor as RBFNetworkRegressor
 from .network_results import NetworkComparison as NetworkComparison, SignedCoreset as SignedCoreset
