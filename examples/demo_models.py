@@ -84,7 +84,7 @@ def render(found: list[Fitted]) -> Table:
     for name in ("fitted to", "rows", "excess loss", "certified", "seconds", "to certify"):
         table.add_column(name, justify="left" if name == "fitted to" else "right", overflow="fold")
     for each in found:
-        excess = "-" if each.name == "all rows" else f"{each.excess:.2%}"
-        cells = (each.name, f"{each.n_rows:,}", excess, f"{each.certified:.2%}")
+        excess = "-" if each.name == "all rows" else f"{each.excess:.1e}"
+        cells = (each.name, f"{each.n_rows:,}", excess, f"{each.certified:.1e}")
         table.add_row(*cells, f"{each.seconds:.1f}", f"{each.certify_seconds:.1f}")
     return table

@@ -113,13 +113,22 @@ def excess_table(lines: Sequence[Line]) -> list[str]:
     return markdown(HEADER, rows)
 
 
+def _summary(lines: Sequence[Line]) -> list[str]:
+    gains = [line.gain for line in lines if line.is_named]
+    ratios = np.concatenate([line.ratios for line in lines])
+    told = [f"Certificate over truth, all {len(ratios)} models: {ratios.min():.3f} to {ratios.max():.2f}."]
+    if gains:
+        told.append(
+            f"Gain where m > {LEAST_ROWS} p: smallest {min(gains):,.0f}, geometric mean {geometric(gains):,.0f}."
+        )
+    return told
+
+
 def write(excess: Sequence[Record], studies: Sequence[Record], out: Path) -> None:
     """Write README.md and the figures."""
     from .sections import SECTIONS
 
     lines = lines_of(excess)
-    named = [line for line in lines if line.is_named]
-    ratios = np.concatenate([line.ratios for line in lines])
     text = [
         "# Models fitted on coresets",
         "",
@@ -132,9 +141,7 @@ def write(excess: Sequence[Record], studies: Sequence[Record], out: Path) -> Non
         "",
         *excess_table(lines),
         "",
-        f"Gain where m > {LEAST_ROWS} p: geometric mean {geometric([line.gain for line in named]):,.0f}, smallest "
-        f"{min(line.gain for line in named):,.0f}. "
-        f"Certificate over truth, all {len(ratios)} models: {ratios.min():.3f} to {ratios.max():.2f}.",
+        *_summary(lines),
         "",
         "## Requirements that are missed",
         "",

@@ -17,7 +17,7 @@ from sklearn.metrics import log_loss
 from sklearn.model_selection import KFold, train_test_split
 from sklearn.svm import SVC
 
-from coresift import KMeansCoreset, LinearCoreset, certify_model
+from coresift import LinearCoreset, certify_model
 from coresift.coresets.uniform import uniform_coreset
 
 from ..measure import Record, apart, timed
@@ -228,6 +228,8 @@ def _best_cost(folder: Path, k: int) -> float:
 
 def clusters(folder: Path, seed: int) -> Record:
     """k-means: 4,000 rows of CovType, cost on all rows over the best of three fits on all rows."""
+    from coresift import KMeansCoreset
+
     X, _ = load("covtype", folder)
     found = {}
     for k in (10, 50):

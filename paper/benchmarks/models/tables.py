@@ -54,7 +54,7 @@ TASKS = (
     Task("breast cancer", "logistic", (100, 200)),
     Task("breast cancer", "squared_hinge", (200,)),
     Task("wine", "logistic", (60, 120)),
-    Task("digits", "logistic", (500, 1_000)),
+    Task("digits", "logistic", (1_000,)),
     Task("diabetes", "squared", (100, 300)),
     Task("diabetes", "huber", (100, 300)),
     Task("generated, 0.9 % positive", "logistic", (2_000, 5_000)),
