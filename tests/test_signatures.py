@@ -16,9 +16,13 @@ FIRST = {
     "RBFCoreset": {"radius"},
     "RBFNetworkCoreset": {"radius"},
     "LinearCoreset": {"loss"},
+    "KMeansCoreset": {"n_clusters"},
     "StreamingCoreset": {"size"},
     "select": {"budget"},
     "sample": {"size"},
+    "expected_excess": {"size"},
+    "advice": {"size"},
+    "cost": {"centers"},
     "sample_size": {"eps", "delta"},
     "audit": {"n_neurons"},  # of a network's coreset, which holds the data
     "loss_error": {"centers", "alphas"},
