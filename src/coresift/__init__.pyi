@@ -16,6 +16,7 @@ from .coresets import (
     CoresetRegressor as CoresetRegressor,
     Guarantee as Guarantee,
     LaplacianCoreset as LaplacianCoreset,
+    LinearCoreset as LinearCoreset,
     NetworkComparison as NetworkComparison,
     QueryBall as QueryBall,
     RBFCoreset as RBFCoreset,

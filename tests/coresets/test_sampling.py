@@ -5,6 +5,7 @@ import pytest
 from sklearn.base import clone
 
 from coresift import LaplacianCoreset, RBFCoreset
+from coresift.coresets.options import BOUNDS
 
 ESTIMATORS = [RBFCoreset, LaplacianCoreset]
 METHODS = ["systematic", "iid", "keys"]
@@ -159,6 +160,6 @@ def test_guarantees_are_claimed_for_independent_draws_alone_and_solve_bernstein(
 
 
 def test_a_bound_that_is_named_but_not_made_is_not_replaced_in_silence(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(RBFCoreset, "bounds", (*RBFCoreset.bounds, "forgotten"))
+    monkeypatch.setitem(BOUNDS, "gaussian", (*BOUNDS["gaussian"], "forgotten"))
     with pytest.raises(NotImplementedError, match="forgotten"):
         RBFCoreset(bound="forgotten").fit(np.eye(3))

@@ -16,8 +16,7 @@ from pyarrow import parquet
 from coresift import Coreset, InvalidInputError, RBFCoreset, open_rows, select
 from coresift.core.budgets import class_budgets
 from coresift.coresets import SelectOptions, load_run, run
-from coresift.coresets.options import parse_budget, parse_bytes, parse_shares
-from coresift.coresets.plan import plan
+from coresift.coresets.options import parse_budget, parse_bytes, parse_shares, plan
 from coresift.rows.arrays import ArrayRows
 
 

@@ -12,7 +12,7 @@ import typer
 
 from coresift.cli.inputs import Input, open_input
 from coresift.cli.options import Settings
-from coresift.training.options import option
+from coresift.coresets.options import option
 
 if TYPE_CHECKING:
     from coresift import Coreset, Rows

@@ -137,7 +137,7 @@ def field_options(options: Any) -> Iterator[inspect.Parameter]:
     types, or anything, is read as text if it can be.
     """
     hints = get_type_hints(options)
-    for each in fields(options):
+    for each in sorted(fields(options), key=lambda each: each.name not in options.__annotations__):  # own ones first
         about = each.metadata
         if "help" not in about:
             continue

@@ -44,7 +44,7 @@ def select(
     The output has the columns row, file and weight (and label); Coreset.load reads it.
     """
     from coresift._errors import InvalidInputError
-    from coresift.coresets.plan import plan
+    from coresift.coresets.options import plan
     from coresift.coresets.result import check_output
     from coresift.coresets.selecting import run
 
@@ -60,7 +60,7 @@ def select(
     assert out is not None
     if out.exists() and any(Path(file).resolve() == out.resolve() for file in rows.files):
         raise InvalidInputError(f"{out}: is part of the input; name another file.")
-    check_output(out, n_rows=int(made.options.budget or 0))
+    check_output(out, n_rows=made.budget or 0)
     if not settings.quiet:
         for line in made.lines():
             settings.err.print(line, markup=False)

@@ -10,7 +10,8 @@ import typer
 
 from coresift.cli.inputs import AsJson, Config
 from coresift.cli.options import Settings
-from coresift.training.options import TrainOptions, option
+from coresift.coresets.options import option
+from coresift.training.options import TrainOptions
 
 _TASKS = ("classification", "regression")
 _MODELS = ["lenet", "resnet18", "mlp"]

@@ -4,7 +4,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any, Self
 
@@ -34,8 +34,9 @@ from ..rows.engines import SerialEngine
 from ..rows.rows import Rows
 from .bounds import Collected, Geometry, Span, draw_scores, log_unit_of, uniform_factor, uniform_in_words
 from .coreset import Coreset
-from .fitting import BoundSpec, Prepared, Runner, check_bandwidth, prepare
+from .fitting import Prepared, Runner, children, prepare
 from .improve import improved, normalized, pool_size
+from .options import BoundSpec
 from .values import Guarantee, QueryBall
 
 _NEARLY_ALL = 0.5  # a total of this many sensitivities a row leaves nothing to gain
@@ -63,21 +64,12 @@ class SensitivityCoreset(BaseEstimator):
     """Base of the estimators: passes, draws, sizes. A subclass gives the loss and its parameters."""
 
     loss: str
-    bounds: tuple[str, ...]
 
-    # set by the subclass's __init__, whose signature scikit-learn reads
-    bandwidth: Any
-    bound: str
-    n_cells: int
-    max_exact: int | None
-    verbose: int
-    random_state: Any
-
-    def _set_parameters(self, given: dict[str, Any]) -> None:
-        """Set the arguments of ``__init__``, as its ``locals()`` has them."""
-        for name, value in given.items():
-            if name not in ("self", "__class__"):
-                setattr(self, name, value)
+    def __init__(
+        self, bandwidth: Any, bound: str, n_cells: int, max_exact: int | None, random_state: Any, verbose: int
+    ) -> None:
+        self.bandwidth, self.bound, self.n_cells, self.max_exact = bandwidth, bound, n_cells, max_exact
+        self.random_state, self.verbose = random_state, verbose
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Bound the sensitivity of every row.
@@ -93,7 +85,7 @@ class SensitivityCoreset(BaseEstimator):
             Non-negative weights of the rows; a row of weight zero is never drawn. The weights of files are a column:
             pass ``weight`` to :func:`coresift.open_rows`.
         """
-        self.check_parameters()
+        spec = self.spec()
         if isinstance(X, Rows):
             if sample_weight is not None:
                 raise InvalidInputError(
@@ -103,13 +95,15 @@ class SensitivityCoreset(BaseEstimator):
         else:
             checked, names = check_features(X, estimator=self, finite=False), column_names(X)
             rows = ArrayRows(checked, sample_weight, names=None if names is None else list(map(str, names)))
-        self.fit_rows(runner=self._runner(rows), X=X, y=y)
+        self.fit_rows(runner=self._runner(rows), spec=spec, X=X, y=y)
         return self
 
-    def fit_rows(self, *, runner: Runner, X: Any = None, y: Any = None, is_sampled: bool = False) -> Fit:
+    def fit_rows(
+        self, *, runner: Runner, spec: BoundSpec, X: Any = None, y: Any = None, is_sampled: bool = False
+    ) -> Fit:
         """Fit with the engine and the progress of ``runner``; ``X`` are the rows as the caller gave them."""
         fit_rng, order_rng, draw_rng = children(check_generator(self.random_state), 3)
-        fit = self._find(runner, fit_rng, y, is_sampled)
+        fit = self._find(runner, spec, fit_rng, y, is_sampled)
         bound, geometry = fit.bound, fit.geometry
         log_unit = log_unit_of(bound.log_values)
         scores = draw_scores(bound.log_values, fit.floor, log_unit)
@@ -122,7 +116,7 @@ class SensitivityCoreset(BaseEstimator):
         else:
             record_features(self, X)
         self.center_, self.scale_ = geometry.center, geometry.scale
-        self.radius_ = self.spec().radius  # of the fit: changing the parameter afterwards changes no guarantee
+        self.radius_ = spec.radius  # of the fit: changing the parameter afterwards changes no guarantee
         self.sensitivities_ = bound.values
         self.total_sensitivity_ = float(self.sensitivities_.sum())
         self.bound_, self.is_certified_, self.bound_note_ = bound.name, bound.is_certified, bound.note
@@ -142,8 +136,8 @@ class SensitivityCoreset(BaseEstimator):
             logger.warning(loose, name, self.n_unconverged_, len(scores))
         return fit
 
-    def _find(self, runner: Runner, rng: np.random.Generator, y: Any, is_sampled: bool) -> Fit:
-        prepared = prepare(runner, self.spec(), rng, is_sampled=is_sampled)
+    def _find(self, runner: Runner, spec: BoundSpec, rng: np.random.Generator, y: Any, is_sampled: bool) -> Fit:
+        prepared = prepare(runner, spec, rng, is_sampled=is_sampled)
         bound, weights = runner.run("sensitivities", Collected(prepared.bound)).finish()
         return Fit(prepared.geometry, bound, weights, weights / weights.sum(), weights, prepared)
 
@@ -271,16 +265,8 @@ class SensitivityCoreset(BaseEstimator):
         return self._table.scores / self._table.scores.sum()
 
     def spec(self) -> BoundSpec:
-        """The parameters of the bound, which have passed :meth:`check_parameters`."""
-        return BoundSpec(self.loss, self.bound, self.bandwidth, np.inf, self.n_cells, self.max_exact)
-
-    def check_parameters(self) -> None:
-        """Refuse parameters that are wrong whatever the data."""
-        check_bandwidth(self.bandwidth)
-        check_choice(self.bound, "bound", self.bounds)
-        check_count(self.n_cells, "n_cells")
-        if self.max_exact is not None:
-            check_count(self.max_exact, "max_exact")
+        """Return the parameters of the bound; refuse those that are wrong whatever the data."""
+        return BoundSpec(**{f.name: getattr(self, f.name) for f in fields(BoundSpec) if hasattr(self, f.name)})
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()
@@ -350,8 +336,3 @@ class SensitivityCoreset(BaseEstimator):
 
     @abstractmethod
     def _ball_sizes(self, t: float, dimension: int, eps: float, delta: float) -> dict[str, float]: ...
-
-
-def children(rng: np.random.Generator, count: int) -> list[np.random.Generator]:
-    """Independent generators made from ``rng``, whatever it was made from."""
-    return [np.random.default_rng(seed) for seed in rng.integers(0, 2**63, size=(count, 2))]

@@ -14,9 +14,9 @@ from .._validation import LARGEST_RATIO, check_choice, check_features, check_pos
 from ..core.certificate import Certificate, certify_exact, certify_sampled
 from ..core.points import Matrix, Points
 from ..rows.rows import Rows
-from .fitting import BoundSpec, array_runner, geometry_of
-from .options import parse_bytes
-from .values import LOSSES, QueryBall
+from .fitting import array_runner, geometry_of
+from .options import LOSSES, BoundSpec, parse_bytes
+from .values import QueryBall
 
 if TYPE_CHECKING:
     from .coreset import Coreset

@@ -1,21 +1,13 @@
 """Coresets of the Gaussian (RBF) and of the Laplacian loss."""
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from .._errors import InvalidInputError
-from .._validation import LARGEST_RATIO, check_positive
 from ..core.certificate import log_floor
 from ..core.sizes import covering, covering_laplacian, dimension_free, paper_formula, vc
 from .base import LOADED_BYTES, SensitivityCoreset
-from .fitting import BoundSpec
-from .options import BOUNDS
 from .values import QueryBall
-
-# distances of SciPy that obey the triangle inequality, without which the bound does not hold
-_METRICS = ("euclidean", "cityblock", "chebyshev", "canberra", "hamming", "jaccard")
 
 
 class RBFCoreset(SensitivityCoreset):
@@ -83,8 +75,7 @@ class RBFCoreset(SensitivityCoreset):
     (180, 64)
     """
 
-    loss, bounds = "gaussian", BOUNDS
-    radius: float
+    loss = "gaussian"
 
     def __init__(
         self,
@@ -97,14 +88,8 @@ class RBFCoreset(SensitivityCoreset):
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
-        self._set_parameters(locals())
-
-    def spec(self) -> BoundSpec:
-        return replace(super().spec(), radius=float(self.radius))
-
-    def check_parameters(self) -> None:
-        check_positive(self.radius, "radius", at_most=LARGEST_RATIO)
-        super().check_parameters()
+        super().__init__(bandwidth, bound, n_cells, max_exact, random_state, verbose)
+        self.radius = radius
 
     def _ball_sizes(self, t: float, dimension: int, eps: float, delta: float) -> dict[str, float]:
         radius, max_norm = self.radius_, self._geometry.max_norm
@@ -147,8 +132,7 @@ class LaplacianCoreset(SensitivityCoreset):
         As in :class:`RBFCoreset`, whose fitted attributes this estimator has too.
     """
 
-    loss, bounds = "laplacian", ("auto", "exact", "cells", "paper")
-    metric: Any
+    loss = "laplacian"
 
     def __init__(
         self,
@@ -161,26 +145,13 @@ class LaplacianCoreset(SensitivityCoreset):
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
-        self._set_parameters(locals())
+        super().__init__(bandwidth, bound, n_cells, max_exact, random_state, verbose)
+        self.metric = metric
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = self.metric == "euclidean"
         return tags
-
-    def spec(self) -> BoundSpec:
-        return replace(super().spec(), metric=self.metric)
-
-    def check_parameters(self) -> None:
-        super().check_parameters()
-        if not callable(self.metric) and self.metric not in _METRICS:
-            raise InvalidInputError(
-                f"metric = {self.metric!r} is not one of {', '.join(map(repr, _METRICS))}, nor a function of two rows."
-            )
-        if self.metric != "euclidean" and self.bound not in ("auto", "exact"):
-            raise InvalidInputError(
-                f"bound = {self.bound!r} needs metric='euclidean'; with metric = {self.metric!r} use bound='exact'."
-            )
 
     def _ball(self) -> QueryBall | None:
         # queries of another metric are not described by a ball

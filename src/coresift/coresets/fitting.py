@@ -13,13 +13,14 @@ from scipy.spatial.distance import cdist, pdist
 
 from .._errors import InvalidInputError
 from .._progress import Progress
-from .._validation import LARGEST_MAGNITUDE, LARGEST_RATIO, check_positive
+from .._validation import LARGEST_MAGNITUDE, LARGEST_RATIO
 from ..core.points import Matrix, SensitivityBound, squared_norms
 from ..rows.arrays import ArrayRows
 from ..rows.engines import Engine, OnRows, Pass, SerialEngine, run_pass
 from ..rows.rows import Block, Rows
 from .bounds import ClosedForm, Collected, Geometry, GroupCells, RowBound, by_all_rows, by_cells, cell_centers
-from .survey import LARGEST_SHIFT, Extent, Reach, Survey
+from .options import PAPER_BOUNDS, BoundSpec
+from .passes import LARGEST_SHIFT, Extent, Reach, Survey
 from .values import QueryBall
 
 P = TypeVar("P", bound=Pass)
@@ -57,28 +58,6 @@ def array_runner(X: Matrix, weights: np.ndarray, name: str = "X") -> Runner:
     return Runner(rows, SerialEngine(rows))
 
 
-def check_bandwidth(bandwidth: Any) -> None:
-    """None, "median" or a positive number."""
-    if isinstance(bandwidth, str):
-        if bandwidth != "median":
-            raise InvalidInputError(f"bandwidth = {bandwidth!r} must be None, 'median' or a number above 0.")
-    elif bandwidth is not None:
-        check_positive(bandwidth, "bandwidth")
-
-
-@dataclass(frozen=True)
-class BoundSpec:
-    """Which sensitivities are bounded, and how; see :class:`coresift.RBFCoreset`."""
-
-    loss: str
-    bound: str
-    bandwidth: Any
-    radius: float = np.inf
-    n_cells: int = 64
-    max_exact: int | None = None
-    metric: Any = "euclidean"
-
-
 @dataclass(frozen=True)
 class Sample:
     """Rows drawn in proportion to their weights; each stands for ``inverse_rates`` rows."""
@@ -101,6 +80,11 @@ class Prepared:
     bound: RowBound
     sample: Sample
     labels: dict[Any, int] | None  # all labels in order, and their numbers
+
+
+def children(rng: np.random.Generator, count: int) -> list[np.random.Generator]:
+    """Independent generators made from ``rng``, whatever it was made from."""
+    return [np.random.default_rng(seed) for seed in rng.integers(0, 2**63, size=(count, 2))]
 
 
 def operations(bound: str, loss: str, n: int, d: int, n_cells: int) -> float:
@@ -328,7 +312,7 @@ def _choose_bound(
             return closed
     elif chosen == "auto":
         chosen = cheapest(spec, n, d)
-    if chosen in ("paper", "lemma"):
+    if chosen in PAPER_BOUNDS:
         from .lewis_bound import lewis_bound
 
         return lewis_bound(runner.run, geometry, chosen if is_gaussian else "laplacian", radius if is_gaussian else 1.0)
@@ -337,7 +321,7 @@ def _choose_bound(
         with runner.rows.load() as everything:
             return by_all_rows(geometry, spec.loss, radius, spec.metric, everything)
     if chosen != "cells":
-        raise NotImplementedError(f"bound = {chosen!r} is named by the estimator and not made here")
+        raise NotImplementedError(f"bound = {chosen!r} is listed and not made here")
     seed = int(rng.integers(2**31))
     members = [sample.X[np.flatnonzero(sample.groups == group)] for group in range(len(geometry.mass))]
     centers = [

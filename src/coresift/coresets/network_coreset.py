@@ -30,6 +30,7 @@ from .coreset import Coreset
 from .estimators import RBFCoreset
 from .fitting import Runner, bound_of, geometry_of
 from .network_results import NetworkComparison, SignedCoreset, compared
+from .options import BoundSpec
 from .values import Guarantee, QueryBall
 
 CONSTRUCTIONS = ("whole-loss", "paper")
@@ -80,8 +81,6 @@ class RBFNetworkCoreset(RBFCoreset):
     True
     """
 
-    construction: str
-
     def __init__(
         self,
         radius: float = 1.0,
@@ -94,7 +93,9 @@ class RBFNetworkCoreset(RBFCoreset):
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
-        self._set_parameters(locals())
+        shared = {"bandwidth": bandwidth, "bound": bound, "n_cells": n_cells, "max_exact": max_exact}
+        super().__init__(radius, **shared, random_state=random_state, verbose=verbose)
+        self.construction = construction
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Bound the sensitivity of every row in every family.
@@ -207,9 +208,9 @@ class RBFNetworkCoreset(RBFCoreset):
         tags.target_tags.multi_output = True
         return tags
 
-    def check_parameters(self) -> None:
-        super().check_parameters()
+    def spec(self) -> BoundSpec:
         check_choice(self.construction, "construction", CONSTRUCTIONS)
+        return super().spec()
 
     def _checked_targets(self, y: Any, n_samples: int) -> np.ndarray:
         targets = check_targets(y, n_samples)
@@ -223,7 +224,7 @@ class RBFNetworkCoreset(RBFCoreset):
                 raise InvalidInputError("y is zero in every row: neither signed set has a point to draw.")
         return targets
 
-    def _find(self, runner: Runner, rng: np.random.Generator, y: Any, is_sampled: bool) -> Fit:
+    def _find(self, runner: Runner, spec: BoundSpec, rng: np.random.Generator, y: Any, is_sampled: bool) -> Fit:
         """The largest of the families' bounds; rows in no family keep ``-inf``."""
         rows = runner.rows
         if y is None and rows.is_portable:
@@ -232,12 +233,12 @@ class RBFNetworkCoreset(RBFCoreset):
                 "y, an array with a target for each row."
             )
         targets = self._checked_targets(y, rows.n)
-        geometry = geometry_of(runner, self.spec(), rng)
+        geometry = geometry_of(runner, spec, rng)
         with rows.load(LOADED_BYTES) as everything:
             weights = np.array(everything.weights)
             shares = weights / weights.sum()
             # at least one: the square term's, or one of the signs
-            families = list(self._families(everything.X, shares, targets, geometry, rng))
+            families = list(self._families(everything.X, shares, targets, geometry, spec, rng))
         totals = {name: float(bound.values.sum()) for name, bound in families}
         bound = reduce(_larger, (bound for _, bound in families))
         floor, carried = shares, weights
@@ -261,7 +262,13 @@ class RBFNetworkCoreset(RBFCoreset):
             del self.coreset_
 
     def _families(
-        self, X: Matrix, shares: np.ndarray, targets: np.ndarray, geometry: Geometry, rng: np.random.Generator
+        self,
+        X: Matrix,
+        shares: np.ndarray,
+        targets: np.ndarray,
+        geometry: Geometry,
+        spec: BoundSpec,
+        rng: np.random.Generator,
     ) -> Iterator[tuple[str, SensitivityBound]]:
         """The bounds of the families that this construction keeps and that are not empty.
 
@@ -269,9 +276,9 @@ class RBFNetworkCoreset(RBFCoreset):
         """
 
         def bounded(family: np.ndarray, factor: float = 1.0) -> SensitivityBound:
-            spec = replace(self.spec(), radius=factor * float(self.radius))
-            ball = QueryBall("gaussian", geometry.center, geometry.scale / factor, spec.radius)
-            return bound_of(self._runner(ArrayRows(X, family)), spec, rng, ball)
+            wide = replace(spec, radius=factor * spec.radius)
+            ball = QueryBall("gaussian", geometry.center, geometry.scale / factor, wide.radius)
+            return bound_of(self._runner(ArrayRows(X, family)), wide, rng, ball)
 
         is_whole = self.construction == "whole-loss"
         sizes = np.sqrt(squared_norms(targets / (np.abs(targets).max() or 1.0)))

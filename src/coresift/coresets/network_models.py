@@ -27,7 +27,8 @@ from .._validation import (
 )
 from ..core.network import Network, loss_and_gradient, ridge_outputs
 from ..core.points import Points, squared_norms
-from .fitting import MEDIAN_SAMPLE, check_bandwidth, median_distance
+from .fitting import MEDIAN_SAMPLE, median_distance
+from .options import check_bandwidth
 
 Solver = Callable[[Network, Points, np.ndarray, np.ndarray, float, int], Network]
 

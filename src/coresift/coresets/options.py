@@ -1,85 +1,163 @@
-"""The options of a selection, one object for the Python function, the command and its TOML file; budgets as text."""
+"""What is asked of a selection, one object for Python, the command and its TOML file, and the plan that follows."""
 
 from __future__ import annotations
 
+import math
 import re
+import time
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from .._errors import InvalidInputError
 
 if TYPE_CHECKING:
+    from ..rows.rows import Rows
     from .estimators import LaplacianCoreset, RBFCoreset
 
 # Everything but this module is imported where it is used, so that the help of a command is quick.
 
-METHODS = ("keys", "systematic", "iid")
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
-BOUNDS = ("auto", "closed-form", "cells", "exact", "paper", "lemma")
+BOUNDS = {
+    "gaussian": ("auto", "closed-form", "cells", "exact", "paper", "lemma"),
+    "laplacian": ("auto", "cells", "exact", "paper"),
+}
+LOSSES = tuple(BOUNDS)
+PAPER_BOUNDS = ("paper", "lemma")  # from Lewis weights, certificates under assumptions only
+# distances of SciPy that obey the triangle inequality, without which the bound does not hold
+_METRICS = ("euclidean", "cityblock", "chebyshev", "canberra", "hamming", "jaccard")
+_MOST_NAMES = 8  # that are printed
+_PROCESS_BYTES = 190e6  # an interpreter with NumPy, SciPy, scikit-learn and PyArrow
+_CANDIDATE_BYTES = 3 * 44  # of a row that may win, kept about three times
+_TABLE_BYTES = 60  # of a row, where the scores of all rows are kept
+_FLOPS = 4e9  # of one core, in products of small matrices
 
 
-def _option(default: Any, text: str, **more: Any) -> Any:
+@dataclass(frozen=True)
+class BoundSpec:
+    """Which sensitivities are bounded, and how; see :class:`coresift.RBFCoreset`. Refuse what no data make valid."""
+
+    loss: str
+    bound: str
+    bandwidth: Any
+    radius: float = 1.0  # becomes infinite for the Laplacian, whose queries are all of space
+    n_cells: int = 64
+    max_exact: int | None = 20_000
+    metric: Any = "euclidean"
+
+    def __post_init__(self) -> None:
+        from .._validation import LARGEST_RATIO, check_choice, check_count, check_positive
+
+        check_choice(self.loss, "loss", LOSSES)
+        radius = math.inf
+        if self.loss == "gaussian":
+            radius = check_positive(self.radius, "radius", at_most=LARGEST_RATIO)
+        object.__setattr__(self, "radius", radius)
+        object.__setattr__(self, "bandwidth", check_bandwidth(self.bandwidth))
+        check_choice(self.bound, "bound", BOUNDS[self.loss])
+        check_count(self.n_cells, "n_cells")
+        if self.max_exact is not None:
+            check_count(self.max_exact, "max_exact")
+        if not callable(self.metric) and self.metric not in _METRICS:
+            raise InvalidInputError(
+                f"metric = {self.metric!r} is not one of {', '.join(map(repr, _METRICS))}, nor a function of two rows."
+            )
+        if self.metric != "euclidean" and self.bound not in ("auto", "exact"):
+            raise InvalidInputError(
+                f"bound = {self.bound!r} needs metric='euclidean'; with metric = {self.metric!r} use bound='exact'."
+            )
+
+
+def check_bandwidth(bandwidth: Any) -> Any:
+    """Return None, "median" or a positive float."""
+    from .._validation import check_positive
+
+    if isinstance(bandwidth, str) and bandwidth != "median":
+        raise InvalidInputError(f"bandwidth = {bandwidth!r} must be None, 'median' or a number above 0.")
+    return bandwidth if isinstance(bandwidth, str | None) else check_positive(bandwidth, "bandwidth")
+
+
+def option(default: Any, text: str, **more: Any) -> Any:
+    """Make a field with a help text; ``more`` is described in :func:`coresift.cli.options.field_options`."""
     return field(default=default, metadata={"help": text, **more})
 
 
-@dataclass(frozen=True, kw_only=True)
-class SelectOptions:
-    """How to select; see :func:`coresift.select`. What is wrong whatever the data is refused here."""
+def _methods() -> tuple[str, ...]:
+    from ..core.draw import METHODS
 
-    budget: str | int | float | None = _option(None, "Rows to choose: 5%, 0.05 or 1000. Or give --eps.", flags=("-b",))
-    loss: str = _option("gaussian", "The loss whose sums are kept.", choices=("gaussian", "laplacian"))
-    bandwidth: str | float | None = _option(
-        None, "A number in the units of the data, 'median', or 'none': the farthest row."
-    )
-    radius: float = _option(1.0, "Radius of the ball of queries, in bandwidths.")
-    bound: str = _option(
-        "auto",
-        "auto, closed-form, cells, exact, paper or lemma; laplacian: auto, cells, exact or paper.",
-        choices=lambda: BOUNDS,
-    )
-    n_cells: int = _option(64, "Cells of the bound 'cells'.", flags=("--cells",), min=1)
-    method: str | None = _option(
-        None, "keys (default), systematic or iid (default with --eps).", choices=lambda: METHODS
-    )
-    eps: float | None = _option(None, "Instead of a budget: a relative error to guarantee.")
-    delta: float = _option(0.05, "With --eps: the probability of missing it.")
-    per_class: bool = _option(False, "A coreset for each label, sizes in proportion to its rows.")
-    min_per_class: int = _option(0, "With --per-class: the least rows of a class.", min=0)
-    normalize: bool = _option(False, "Scale the weights to sum to the weight of the rows.")
-    n_queries: int = _option(32, "Random queries to compare at, in a last pass; 0: none.", flags=("--queries",), min=0)
-    seed: int = _option(0, "Same seed, same rows, whatever the workers.", min=0)
-    workers: int = _option(1, "Processes that read and compute.", flags=("--workers", "-j"), min=1)
-    engine: str = _option(
+    return METHODS
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """Options of everything that runs passes over rows."""
+
+    seed: int = option(0, "Same seed, same rows, whatever the workers.", min=0)
+    workers: int = option(1, "Processes that read and compute.", flags=("--workers", "-j"), min=1)
+    engine: str = option(
         "local", "local, or ray (joins RAY_ADDRESS or starts by itself).", choices=lambda: ("local", "ray")
     )
-    max_memory: str | float | None = _option(None, "Refuse to start if more is needed, such as 2GB.")
+    max_memory: str | float | None = option(None, "Refuse to start if more is needed, such as 2GB.")
+
+    def __post_init__(self) -> None:
+        from .._validation import check_choice, check_count
+
+        check_choice(self.engine, "engine", ("local", "ray"))
+        check_count(self.seed, "seed", minimum=0)
+        check_count(self.workers, "workers")
+        if self.max_memory is not None:
+            object.__setattr__(self, "max_memory", parse_bytes(self.max_memory, "max_memory"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class SelectOptions(RunOptions):
+    """How to select; see :func:`coresift.select`. What is wrong whatever the data is refused here."""
+
+    budget: str | int | float | None = option(None, "Rows to choose: 5%, 0.05 or 1000. Or give --eps.", flags=("-b",))
+    loss: str = option("gaussian", "The loss whose sums are kept.", choices=LOSSES)
+    bandwidth: str | float | None = option(
+        None, "A number in the units of the data, 'median', or 'none': the farthest row."
+    )
+    radius: float = option(1.0, "Radius of the ball of queries, in bandwidths.")
+    bound: str = option(
+        "auto",
+        "auto, closed-form, cells, exact, paper or lemma; laplacian: auto, cells, exact or paper.",
+        choices=lambda: BOUNDS["gaussian"],
+    )
+    n_cells: int = option(64, "Cells of the bound 'cells'.", flags=("--cells",), min=1)
+    method: str | None = option(None, "keys (default), systematic or iid (default with --eps).", choices=_methods)
+    eps: float | None = option(None, "Instead of a budget: a relative error to guarantee.")
+    delta: float = option(0.05, "With --eps: the probability of missing it.")
+    per_class: bool = option(False, "A coreset for each label, sizes in proportion to its rows.")
+    min_per_class: int = option(0, "With --per-class: the least rows of a class.", min=0)
+    normalize: bool = option(False, "Scale the weights to sum to the weight of the rows.")
+    n_queries: int = option(32, "Random queries to compare at, in a last pass; 0: none.", flags=("--queries",), min=0)
 
     def __post_init__(self) -> None:
         from .._validation import check_choice, check_count, check_probability
 
-        check_choice(self.loss, "loss", ("gaussian", "laplacian"))
-        check_choice(self.engine, "engine", ("local", "ray"))
+        super().__post_init__()
         if isinstance(self.bandwidth, str):
             with suppress(ValueError):  # "median" stays; the estimator refuses other words
                 number = None if self.bandwidth == "none" else float(self.bandwidth)
                 object.__setattr__(self, "bandwidth", number)
         method = self.method or ("keys" if self.eps is None else "iid")
-        object.__setattr__(self, "method", check_choice(method, "method", METHODS))
-        for name, least in (("seed", 0), ("n_queries", 0), ("min_per_class", 0), ("workers", 1)):
-            check_count(getattr(self, name), name, minimum=least)
-        self.estimator().check_parameters()
+        object.__setattr__(self, "method", check_choice(method, "method", _methods()))
+        for name in ("n_queries", "min_per_class"):
+            check_count(getattr(self, name), name, minimum=0)
+        bound = self.spec.bound  # and all that goes with it is checked
+        object.__setattr__(self, "bandwidth", self.spec.bandwidth)  # a plain number
         check_probability(self.delta, "delta")
-        if self.max_memory is not None:
-            object.__setattr__(self, "max_memory", parse_bytes(self.max_memory, "max_memory"))
         if (self.budget is None) == (self.eps is None):
             raise InvalidInputError("give either a budget or eps: how many rows, or which error.")
         if self.min_per_class and not self.per_class:
             raise InvalidInputError(
                 f"min_per_class = {self.min_per_class} needs per_class: a draw over all classes promises none."
             )
-        if self.per_class and (method != "keys" or self.bound in ("paper", "lemma")):
+        if self.per_class and (method != "keys" or bound in PAPER_BOUNDS):
             raise InvalidInputError(
                 "per_class goes with method='keys', which draws all classes in one pass, and with the bounds that "
                 "compare a row with its class: 'auto', 'closed-form', 'cells' and 'exact'."
@@ -90,6 +168,11 @@ class SelectOptions:
                 raise InvalidInputError(f"eps is guaranteed for method='iid', not for method={method!r}.")
             if self.normalize:
                 raise InvalidInputError("eps is guaranteed for weights as drawn: leave normalize out.")
+
+    @cached_property
+    def spec(self) -> BoundSpec:
+        """The parameters of the bound, checked once."""
+        return BoundSpec(self.loss, self.bound, self.bandwidth, self.radius, self.n_cells)
 
     def estimator(self) -> RBFCoreset | LaplacianCoreset:
         """The estimator of these options."""
@@ -139,3 +222,133 @@ def parse_bytes(text: Any, name: str) -> float:
     if value <= 0:
         raise InvalidInputError(f"{name} = {text!r} must be a size such as 500MB or 4GB.")
     return value
+
+
+Options = TypeVar("Options", bound=RunOptions)
+
+
+@dataclass(frozen=True)
+class Plan(Generic[Options]):
+    """Rows, passes, memory and time of a selection or a fit."""
+
+    rows: Rows
+    options: Options
+    budget: int | None
+    aim: str
+    passes: tuple[str, ...]
+    memory: float
+    """Bytes, about, of all processes together."""
+    seconds: float
+    """A rough estimate."""
+
+    def lines(self) -> list[str]:
+        """The plan in words."""
+        rows, options = self.rows, self.options
+        minutes = f"{self.seconds:.0f} s" if self.seconds < 120 else f"{self.seconds / 60:.0f} min"
+        where = f"{options.workers} worker{'s' if options.workers > 1 else ''}, {options.engine}"
+        return [
+            f"{rows.name}: {rows.n:,} rows, {rows.d} columns, {len(rows.files):,} "
+            f"file{'s' if len(rows.files) > 1 else ''}.",
+            *_columns_in_words(rows),
+            self.aim,
+            f"{len(self.passes)} passes ({', '.join(self.passes)}), {where}; about {self.memory / 1e6:.0f} MB "
+            f"of memory and {minutes}.",
+        ]
+
+    def as_dict(self) -> dict[str, Any]:
+        """The plan for programs."""
+        return {
+            "rows": self.rows.n,
+            "columns": self.rows.d,
+            "features": None if self.rows.names is None else list(self.rows.names),
+            "left_out": dict(self.rows.left_out),
+            "files": len(self.rows.files),
+            "budget": self.budget,
+            "passes": list(self.passes),
+            "memory_bytes": int(self.memory),
+            "seconds": round(self.seconds, 1),
+        }
+
+
+def _columns_in_words(rows: Rows) -> list[str]:
+    """Which columns are used and which are not, with the reasons; nothing if columns have no names."""
+    if rows.names is None:
+        return []
+    text = f"Columns used: {_shortened(rows.names)}."
+    reasons: dict[str, list[str]] = {}
+    for name, reason in rows.left_out.items():
+        reasons.setdefault(reason, []).append(name)
+    if reasons:
+        groups = (f"{_shortened(names)} ({reason})" for reason, names in reasons.items())
+        text += f" Left out: {'; '.join(groups)}."
+    return [text]
+
+
+def _shortened(names: Sequence[str]) -> str:
+    if len(names) <= _MOST_NAMES:
+        return ", ".join(names)
+    return f"{', '.join(names[: _MOST_NAMES - 2])} ... {names[-1]} ({len(names):,})"
+
+
+def plan(rows: Rows, options: SelectOptions) -> Plan[SelectOptions]:
+    """What a selection will do, before it is done; refuse what cannot be done with these rows, or in this memory."""
+    from .fitting import cheapest, check_exact, operations
+
+    if options.per_class and not rows.has_labels:
+        raise InvalidInputError("per_class needs labels: pass labels, or label, the name of their column.")
+    n, d, spec = rows.n, rows.d, options.spec
+    budget = None if options.budget is None else parse_budget(options.budget, n)
+    # whether the closed form leaves something to gain is found out by the survey
+    bound = cheapest(spec, n, d) if spec.bound == "auto" else spec.bound
+    if bound == "exact":
+        check_exact(spec, n)
+    passes = ["survey"]
+    if options.bandwidth is None:
+        passes.append("farthest row, if the survey leaves it open")
+    if bound == "cells":
+        passes.append("cells")
+    elif bound in PAPER_BOUNDS:
+        passes.append("about six for Lewis weights")
+    passes.append("draw" if options.method == "keys" else "sensitivities")
+    if options.n_queries:
+        passes.append("check")
+    kept = n * _TABLE_BYTES
+    if options.method == "keys" and budget is not None:
+        kept = budget * _CANDIDATE_BYTES
+    work = operations(bound, spec.loss, n, d, spec.n_cells) + options.n_queries * n * (2.0 * d + 32.0)
+    size = "as many rows as the error needs" if budget is None else f"{budget:,} rows"
+    aim = f"Choosing {size}: {options.loss} loss, bound {options.bound}, method {options.method}."
+    loaded = n * rows.row_bytes if bound == "exact" else 0
+    return priced(rows, options, budget, aim, passes, kept=kept, loaded=loaded, work=work)
+
+
+def priced(
+    rows: Rows,
+    options: Options,
+    budget: int | None,
+    aim: str,
+    passes: Sequence[str],
+    *,
+    kept: float,
+    loaded: float = 0.0,
+    work: float,
+) -> Plan[Options]:
+    """Estimate memory (bytes ``kept`` once and ``loaded`` by each process) and time (``work`` operations)."""
+    from ..rows.rows import BLOCK_BYTES, READ_BYTES
+    from .fitting import first_block
+
+    n_workers = options.workers if rows.is_portable else 1
+    processes = 1 + (n_workers if n_workers > 1 else 0)
+    # chunks, copies of a block; what readers and products by cells need
+    needed = _PROCESS_BYTES + 3 * READ_BYTES + 8 * BLOCK_BYTES + 2e8
+    memory = processes * (needed + loaded) + kept
+    if options.max_memory is not None and memory > float(options.max_memory):
+        raise InvalidInputError(
+            f"max_memory = {float(options.max_memory) / 1e6:.0f} MB is less than the {memory / 1e6:.0f} MB that this "
+            "needs: use fewer workers, a smaller budget or, where there is a choice, method='keys'."
+        )
+    started = time.perf_counter()
+    n_read = first_block(rows).n
+    per_row = (time.perf_counter() - started) / n_read + 12e-9 + 4e-9 * rows.d
+    seconds = (len(passes) * rows.n * per_row + work / _FLOPS) / n_workers + (1.5 if n_workers > 1 else 0.0)
+    return Plan(rows, options, budget, aim, tuple(passes), memory, seconds)

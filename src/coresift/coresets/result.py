@@ -22,7 +22,7 @@ from .coreset import Coreset
 from .files import header_text, parquet_metadata, write_coreset, write_whole
 
 if TYPE_CHECKING:
-    from .options import SelectOptions
+    from .options import Plan
 
 SUFFIXES = (".parquet", ".npz")
 _NOTHING_PROVED = "nothing is proved for this draw; coresift certify says more."
@@ -54,15 +54,48 @@ class Report:
 
 
 @dataclass(frozen=True)
-class Selection:
-    """Chosen rows with their weights, what is known of them, and how to repeat the choice."""
+class ChosenRows:
+    """Chosen rows with their weights, and how to repeat the choice."""
 
     coreset: Coreset
     rows: Rows
     labels: list[Any] | None
     """Labels of the chosen rows, where a column of labels was named."""
-    report: Report
     run: dict[str, Any]
+
+    def columns(self) -> dict[str, Any]:
+        """What is written beside row and weight: the file of each row, and its label."""
+        files = np.array(self.rows.files, dtype=object)[self.rows.file_of(self.coreset.indices)]
+        beside: dict[str, Any] = {"file": files.astype(str)}
+        if self.labels is not None:
+            beside["label"] = np.array(self.labels)
+        return beside
+
+    def save(self, path: str | os.PathLike[str], *, materialize: bool = False) -> None:
+        """Write ``row``, ``file``, ``weight`` (and ``label``) to ``.parquet`` or ``.npz``, complete or not at all.
+
+        :meth:`Coreset.load` reads it. ``materialize`` writes the chosen rows themselves as well: all columns of Parquet
+        files, else the features. A column whose name is taken is renamed to ``input_...``.
+        """
+        target = Path(path)
+        check_output(target, n_rows=self.coreset.size)
+        core = self.coreset
+        if materialize and target.suffix.lower() == ".parquet":
+            header = header_text(core.as_dict(), core.indices, core.weights)
+            metadata = parquet_metadata(header, json.dumps(self.run, allow_nan=False))
+            write_whole(target, lambda file: _write_rows(file, self, metadata))
+            return
+        columns = self.columns()
+        if materialize:
+            columns["X"] = self.rows.take(core.indices).X
+        write_coreset(target, core.as_dict(), core.indices, core.weights, columns, self.run)
+
+
+@dataclass(frozen=True)
+class Selection(ChosenRows):
+    """Chosen rows with their weights, what is known of them, and how to repeat the choice."""
+
+    report: Report
 
     def lines(self) -> list[str]:
         """What came out, in words."""
@@ -103,38 +136,11 @@ class Selection:
             "run": self.run,
         }
 
-    def columns(self) -> dict[str, Any]:
-        """What is written beside row and weight: the file of each row, and its label."""
-        files = np.array(self.rows.files, dtype=object)[self.rows.file_of(self.coreset.indices)]
-        beside: dict[str, Any] = {"file": files.astype(str)}
-        if self.labels is not None:
-            beside["label"] = np.array(self.labels)
-        return beside
 
-    def save(self, path: str | os.PathLike[str], *, materialize: bool = False) -> None:
-        """Write ``row``, ``file``, ``weight`` (and ``label``) to ``.parquet`` or ``.npz``, complete or not at all.
-
-        :meth:`Coreset.load` reads it. ``materialize`` writes the chosen rows themselves as well: all columns of Parquet
-        files, else the features. A column whose name is taken is renamed to ``input_...``.
-        """
-        target = Path(path)
-        check_output(target, n_rows=self.coreset.size)
-        core = self.coreset
-        if materialize and target.suffix.lower() == ".parquet":
-            header = header_text(core.as_dict(), core.indices, core.weights)
-            metadata = parquet_metadata(header, json.dumps(self.run, allow_nan=False))
-            write_whole(target, lambda file: _write_rows(file, self, metadata))
-            return
-        columns = self.columns()
-        if materialize:
-            columns["X"] = self.rows.take(core.indices).X
-        write_coreset(target, core.as_dict(), core.indices, core.weights, columns, self.run)
-
-
-def check_output(path: Path, *, n_rows: int = 0) -> None:
+def check_output(path: Path, *, n_rows: int = 0, suffixes: tuple[str, ...] = SUFFIXES) -> None:
     """Refuse a file that could not be written, before the work is done."""
-    if path.suffix.lower() not in SUFFIXES:
-        raise InvalidInputError(f"{path}: unknown suffix {path.suffix!r}; use {' or '.join(SUFFIXES)}.")
+    if path.suffix.lower() not in suffixes:
+        raise InvalidInputError(f"{path}: unknown suffix {path.suffix!r}; use {' or '.join(suffixes)}.")
     if path.suffix.lower() == ".parquet":
         need_pyarrow()
     if path.is_dir():
@@ -153,13 +159,11 @@ def check_output(path: Path, *, n_rows: int = 0) -> None:
         )
 
 
-def run_record(rows: Rows, options: SelectOptions) -> dict[str, Any]:
+def run_record(plan: Plan[Any]) -> dict[str, Any]:
     """What repeats the run."""
     from .. import __version__  # known once the package is imported
 
-    made = asdict(options)
-    if not isinstance(options.bandwidth, str | None):
-        made["bandwidth"] = float(options.bandwidth)  # of NumPy, perhaps
+    rows, made = plan.rows, {**asdict(plan.options), "budget": plan.budget}
     for name in ("workers", "engine", "max_memory"):
         del made[name]
     features = {}
@@ -197,7 +201,7 @@ def load_run(path: str | os.PathLike[str]) -> dict[str, Any]:
         return found
 
 
-def _tables(selection: Selection) -> Iterator[tuple[slice, Any]]:
+def _tables(selection: ChosenRows) -> Iterator[tuple[slice, Any]]:
     """The chosen rows as Arrow tables: all columns of Parquet files, else the features."""
     import pyarrow as pa
 
@@ -224,7 +228,7 @@ def _distinct(names: list[str], taken: set[str]) -> list[str]:
     return found
 
 
-def _write_rows(file: Any, selection: Selection, metadata: dict[bytes, bytes]) -> None:
+def _write_rows(file: Any, selection: ChosenRows, metadata: dict[bytes, bytes]) -> None:
     import pyarrow as pa
     from pyarrow import parquet
 

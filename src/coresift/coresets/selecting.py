@@ -11,18 +11,16 @@ import numpy as np
 from .._errors import InvalidInputError
 from .._progress import Progress, logger
 from ..core.budgets import class_budgets
-from ..core.points import LARGEST_EXPONENT, squared_norms
+from ..core.keys import KeyPool, guess_bars
+from ..core.points import squared_norms
 from ..rows.engines import open_engine
 from ..rows.opening import open_rows
-from ..rows.rows import Block
-from .base import children
-from .bounds import Geometry, RowBound, by_group, draw_scores, excess_over, label_numbers, log_unit_of
+from .bounds import Geometry, draw_scores, log_unit_of
 from .coreset import Coreset
-from .fitting import OnPass, Prepared, Runner, Sample, prepare
-from .options import SelectOptions
-from .plan import Plan, plan
+from .fitting import OnPass, Prepared, Runner, Sample, children, prepare
+from .options import Plan, SelectOptions, plan
+from .passes import QuerySums, Scores
 from .result import Report, Selection, run_record
-from .survey import KeyPool
 from .values import Guarantee, QueryBall
 
 _QUERIES = 1  # keeps the stream of the queries apart from others of the same seed
@@ -125,12 +123,12 @@ class _Drawn(NamedTuple):
     class_sizes: dict[str, int] | None = None
 
 
-def run(made: Plan, *, on_pass: OnPass | None = None) -> Selection:
+def run(made: Plan[SelectOptions], *, on_pass: OnPass | None = None) -> Selection:
     """Do what was planned: fit and draw, then compare with all rows at random queries."""
     rows, options = made.rows, made.options
     with open_engine(options.engine, rows, options.workers) as engine:
         runner = Runner(rows, engine, on_pass or Progress)
-        drawn = (_by_keys if options.method == "keys" else _by_table)(runner, options)
+        drawn = (_by_keys if options.method == "keys" else _by_table)(runner, made)
         errors = _errors(runner, options, drawn) if options.n_queries else np.zeros(0)
     core, names, codes = drawn.core, drawn.prepared.labels, drawn.labels
     labels = None
@@ -154,18 +152,18 @@ def run(made: Plan, *, on_pass: OnPass | None = None) -> Selection:
         class_sizes=drawn.class_sizes,
         seconds=dict(runner.seconds),
     )
-    return Selection(core, rows, labels, report, run_record(rows, options))
+    return Selection(core, rows, labels, run_record(made), report)
 
 
-def _by_keys(runner: Runner, options: SelectOptions) -> _Drawn:
+def _by_keys(runner: Runner, made: Plan[SelectOptions]) -> _Drawn:
     """Draw while the bound is computed: nothing is kept per row except for the winners."""
+    options, spec, budget = made.options, made.options.spec, made.budget or 0
     rng = children(np.random.default_rng(options.seed), 3)[0]  # as the estimator's fit
-    spec = options.estimator().spec()
     prepared = prepare(runner, spec, rng, per_class=options.per_class, is_sampled=True)
     geometry, sample, bound = prepared.geometry, prepared.sample, prepared.bound
-    sizes = np.array([options.budget])
+    sizes = np.array([budget])
     if options.per_class:
-        sizes = class_budgets(geometry.counts, int(options.budget or 0), min_per_class=options.min_per_class)
+        sizes = class_budgets(geometry.counts, budget, min_per_class=options.min_per_class)
     log_values = sample.log_values(bound)
     log_unit = log_unit_of(log_values)
     shares = sample.weights / geometry.mass[sample.groups]
@@ -199,12 +197,12 @@ def _by_keys(runner: Runner, options: SelectOptions) -> _Drawn:
     return _Drawn(core, prepared, float(found.largest.max()), found.uniform_factor, columns.get("label"), class_sizes)
 
 
-def _by_table(runner: Runner, options: SelectOptions) -> _Drawn:
+def _by_table(runner: Runner, made: Plan[SelectOptions]) -> _Drawn:
     """Fit the estimator, which keeps the scores of all rows, and sample; the size may follow from the error."""
-    estimator = options.estimator()
-    prepared = estimator.fit_rows(runner=runner, is_sampled=bool(options.n_queries)).prepared
+    options, estimator = made.options, made.options.estimator()
+    prepared = estimator.fit_rows(runner=runner, spec=options.spec, is_sampled=bool(options.n_queries)).prepared
     assert prepared is not None
-    size, guarantee = int(options.budget or 0), None
+    size, guarantee = made.budget or 0, None
     if options.eps is not None:
         needed = estimator.sample_size(options.eps, delta=options.delta)
         if not needed.is_smaller_than_data:
@@ -212,8 +210,8 @@ def _by_table(runner: Runner, options: SelectOptions) -> _Drawn:
                 f"eps = {options.eps:g} needs {needed.size:,} independent draws ({needed.argument}), no fewer than the "
                 f"{runner.rows.n:,} rows: keep them all, or ask for a larger eps or for a budget."
             )
-        size, radius = needed.size, estimator.spec().radius
-        guarantee = Guarantee("all", options.eps, options.delta, needed.argument, radius, size)
+        size = needed.size
+        guarantee = Guarantee("all", options.eps, options.delta, needed.argument, options.spec.radius, size)
     method, seed = str(options.method), options.seed
     core = estimator.sample(size, method=method, random_state=seed, normalize=options.normalize)
     core = replace(core, guarantee=guarantee or core.guarantee)
@@ -222,7 +220,7 @@ def _by_table(runner: Runner, options: SelectOptions) -> _Drawn:
 
 def _errors(runner: Runner, options: SelectOptions, drawn: _Drawn) -> np.ndarray:
     """Relative errors at random queries; none if the sums there are too small."""
-    geometry, radius = drawn.prepared.geometry, options.estimator().spec().radius
+    geometry, radius = drawn.prepared.geometry, options.spec.radius
     rng = np.random.default_rng([options.seed, _QUERIES])
     queries = _random_queries(geometry, drawn.prepared.sample, radius, options.n_queries, rng)
     sums = QuerySums(geometry, options.loss, queries, drawn.core.indices, drawn.core.weights)
@@ -230,114 +228,6 @@ def _errors(runner: Runner, options: SelectOptions, drawn: _Drawn) -> np.ndarray
         logger.warning("sums at random queries are too small to be compared: no error is found or stated")
         return np.zeros(0)
     return runner.run("check", sums).errors()
-
-
-def guess_bars(scores: np.ndarray, inverse_rates: np.ndarray, sizes: np.ndarray, groups: np.ndarray) -> np.ndarray:
-    r"""Keys that the winners will hardly exceed, from a sample: row i stands for ``inverse_rates[i]`` rows.
-
-    A bar b is passed by about :math:`\sum_i r_i (1 - e^{-s_i b})` rows; it is set where that is half as much again as
-    is needed, and a thousand. A group with too small a sample gets no bar.
-    """
-    bars = np.full(len(sizes), np.inf)
-    for group, size in enumerate(sizes):
-        mine = groups == group
-        s, r = scores[mine], inverse_rates[mine]
-        wanted = 1.5 * (size + 1) + 1000
-        if len(s) < 500 or wanted > 0.5 * r.sum():
-            continue
-        low, high = 0.0, 1.0 / s.min()
-        for _ in range(60):
-            middle = 0.5 * (low + high)
-            enough = float(-(r @ np.expm1(-s * middle))) >= wanted
-            low, high = (low, middle) if enough else (middle, high)
-        bars[group] = high
-    return bars
-
-
-class Scores:
-    """Totals and largest of the bounds in every group, and the draw by keys; other rows are not kept."""
-
-    def __init__(self, bound: RowBound, pool: KeyPool, log_unit: float, labels: dict[Any, int] | None) -> None:
-        g = len(bound.geometry.mass)
-        self.bound, self.pool, self.log_unit, self.labels = bound, pool, log_unit, labels
-        self.total, self.score_total = np.zeros(g), np.zeros(g)
-        self.largest, self.largest_excess = np.zeros(g), np.zeros(g)  # bound; score / share
-
-    def update(self, block: Block) -> None:
-        geometry = self.bound.geometry
-        groups = geometry.groups(block)
-        shares = geometry.shares(block, groups)
-        log_values = self.bound.log_values(block, groups)
-        scores = draw_scores(log_values, shares, self.log_unit)
-        values = np.exp(np.minimum(log_values, LARGEST_EXPONENT))
-        excess = excess_over(scores, shares)
-        for group, rows in by_group(groups, len(shares)):
-            self.total[group] += values[rows].sum()
-            self.score_total[group] += scores[rows].sum()
-            self.largest[group] = max(self.largest[group], float(values[rows].max()))
-            self.largest_excess[group] = max(self.largest_excess[group], float(excess[rows].max()))
-        labels = label_numbers(block, self.labels)
-        attached = {} if labels is None else {"label": labels.astype(np.int32)}
-        # a weight too small to have a share of the total counts as none
-        weights = np.where(shares > 0, block.weights, 0.0)
-        self.pool.update(block.start, scores, weights, groups, **attached)
-
-    def merge(self, other: Scores) -> None:
-        self.total += other.total
-        self.score_total += other.score_total
-        self.largest = np.maximum(self.largest, other.largest)
-        self.largest_excess = np.maximum(self.largest_excess, other.largest_excess)
-        self.pool.merge(other.pool)
-
-    @property
-    def uniform_factor(self) -> float:
-        """As :func:`uniform_factor`, of the group where it is largest."""
-        used = self.score_total > 0
-        return float(np.max(self.largest_excess[used] / self.score_total[used]))
-
-
-class QuerySums:
-    """Sums of the loss at some queries, over all rows and over the chosen ones with their weights.
-
-    Exponents are taken relative to Jensen's lower bound on the sum at each query, so that the sums over all rows are at
-    least their mass and nothing underflows.
-    """
-
-    def __init__(
-        self, geometry: Geometry, loss: str, queries: np.ndarray, rows: np.ndarray, weights: np.ndarray
-    ) -> None:
-        self.geometry, self.loss, self.queries = geometry, loss, queries
-        self.rows, self.weights = rows, weights
-        mass = geometry.mass / geometry.mass.sum()
-        # mean square distance of the rows from a query: V + |x - mu|^2, over all groups
-        spread = squared_norms(geometry.offsets) + geometry.variances
-        squares = mass @ spread - 2.0 * queries @ (mass @ geometry.offsets) + squared_norms(queries)
-        self.floor = squares if loss == "gaussian" else np.sqrt(np.maximum(squares, 0.0))
-        self.whole, self.part = np.zeros(len(queries)), np.zeros(len(queries))
-
-    def update(self, block: Block) -> None:
-        first, last = np.searchsorted(self.rows, (block.start, block.start + block.n))
-        own = self.rows[first:last] - block.start
-        points = self.geometry.points(block.X)
-        for rows, scaled in points.blocks(extra_columns=2 * len(self.queries), budget=1 << 22):
-            exponents = scaled.dot(self.queries)
-            exponents *= -2.0
-            exponents += squared_norms(self.queries)
-            exponents += scaled.sq_norms[:, None]
-            np.maximum(exponents, 0.0, out=exponents)
-            if self.loss == "laplacian":
-                np.sqrt(exponents, out=exponents)
-            values = np.exp(np.subtract(self.floor, exponents, out=exponents), out=exponents)
-            self.whole += block.weights[rows] @ values
-            here = slice(*np.searchsorted(own, (rows.start, rows.stop)))
-            self.part += self.weights[first:last][here] @ values[own[here] - rows.start]
-
-    def merge(self, other: QuerySums) -> None:
-        self.whole += other.whole
-        self.part += other.part
-
-    def errors(self) -> np.ndarray:
-        return np.abs(self.part / self.whole - 1.0)
 
 
 def _random_queries(

@@ -27,8 +27,9 @@ from ..core.sizes import bernstein_error
 from .bounds import draw_scores
 from .coreset import Coreset
 from .files import stamped, verified, write_npz, write_whole
-from .fitting import BoundSpec, array_runner, bound_of, check_bandwidth, geometry_of
-from .values import LOSSES, Guarantee, QueryBall, as_plain, from_plain
+from .fitting import array_runner, bound_of, geometry_of
+from .options import BOUNDS, PAPER_BOUNDS, BoundSpec
+from .values import Guarantee, QueryBall, as_plain, from_plain
 
 _VERSION = 3
 _STATE = ("n_seen_", "_n_features", "_n_buffered", "_n_draws", "_flushed_weight", "_ball")
@@ -107,13 +108,12 @@ class StreamingCoreset:
         random_state: int = 0,
     ) -> None:
         self.size = check_count(size, "size")
-        self.loss = check_choice(loss, "loss", LOSSES)
+        self._spec = BoundSpec(loss, bound, bandwidth, radius, n_cells, max_exact=1)
+        self.loss, self.bandwidth, self.n_cells = loss, self._spec.bandwidth, n_cells
         self.radius = check_positive(radius, "radius", at_most=LARGEST_RATIO)
-        check_bandwidth(bandwidth)
-        self.bandwidth = bandwidth if isinstance(bandwidth, str | None) else float(bandwidth)
+        streamed = tuple(name for name in BOUNDS[loss] if name not in (*PAPER_BOUNDS, "exact"))
+        self.bound = check_choice(bound, "bound", streamed)  # certificates, in time linear in the rows
         self.center = None if center is None else check_features(np.asarray(center)[None], name="center")[0]
-        self.bound = check_choice(bound, "bound", ("auto", "closed-form", "cells"))
-        self.n_cells = check_count(n_cells, "n_cells")
         self.delta = check_probability(delta, "delta")
         self.random_state = check_count(random_state, "random_state", minimum=0)
         self.n_seen_ = 0
@@ -220,22 +220,18 @@ class StreamingCoreset:
             node = _union([other, node])
             level += 1
 
-    def _spec(self) -> BoundSpec:
-        bound = "cells" if self.loss == "laplacian" else self.bound
-        return BoundSpec(self.loss, bound, self.bandwidth, self.radius, self.n_cells, max_exact=0)
-
     def _choose_ball(self, node: _Node) -> QueryBall:
         rng = np.random.default_rng([self.random_state, 0])
-        found = geometry_of(array_runner(node.X, node.weights, "the stream"), self._spec(), rng)
+        found = geometry_of(array_runner(node.X, node.weights, "the stream"), self._spec, rng)
         center = found.center if self.center is None else self.center
-        return QueryBall(self.loss, center, found.scale, self.radius if self.loss == "gaussian" else np.inf)
+        return QueryBall(self.loss, center, found.scale, self._spec.radius)
 
     def _reduce(self, node: _Node, size: int, ball: QueryBall, delta: float, number: int) -> tuple[_Node, float | None]:
         """A node of at most ``size`` rows, with its error; and the total that it was drawn by (None: all were kept)."""
         if len(node.rows) <= size:
             return node, None
         rng = np.random.default_rng([self.random_state, number])
-        bound = bound_of(array_runner(node.X, node.weights, "the stream"), self._spec(), rng, ball)
+        bound = bound_of(array_runner(node.X, node.weights, "the stream"), self._spec, rng, ball)
         scores = draw_scores(bound.log_values, node.weights / node.weights.sum(), 0.0)
         total = float(scores.sum())
         drawn = DrawTable(scores, node.weights, rng).iid(size, rng)

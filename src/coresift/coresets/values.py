@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from .._validation import check_choice, check_count, check_finite, check_number, check_vector
 from ..core.certificate import Certificate
-
-LOSSES = ("gaussian", "laplacian")
+from .options import LOSSES
 
 
 class Value:

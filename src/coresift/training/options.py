@@ -3,16 +3,13 @@
 # ruff: noqa: RUF009 - the function called returns a field
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, Self
+
+from ..coresets.options import option
 
 SCHEDULES = ("cosine", "constant")
 _LARGEST = 2**31 - 1  # of counts that reach PyTorch
-
-
-def option(default: Any, text: str, **more: Any) -> Any:
-    """Make a field with a help text; ``more`` is described in :func:`coresift.cli.options.field_options`."""
-    return field(default=default, metadata={"help": text, **more})
 
 
 def _strategies() -> list[str]:
