@@ -10,16 +10,27 @@ import sklearn
 from sklearn.base import BaseEstimator, ClassifierMixin, clone, is_classifier, is_regressor
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.exceptions import NotFittedError
-from sklearn.linear_model import LogisticRegression, PoissonRegressor, Ridge
+from sklearn.linear_model import (
+    ElasticNet,
+    HuberRegressor,
+    Lasso,
+    LinearRegression,
+    LogisticRegression,
+    PoissonRegressor,
+    Ridge,
+    RidgeClassifier,
+    SGDClassifier,
+    SGDRegressor,
+)
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.svm import SVC
+from sklearn.svm import SVC, LinearSVC
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from coresift import CoresetClassifier, CoresetRegressor, CoresiftError
+from coresift import CoresetClassifier, CoresetRegressor, CoresiftError, LinearCoreset
 
 
 @parametrize_with_checks(
@@ -310,3 +321,166 @@ def test_a_fit_that_fails_leaves_the_model_as_it_was():
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
         model.fit(X, y[:-1])
     np.testing.assert_array_equal(model.predict(X), before)
+
+
+def skewed(n=6000, d=5, seed=0):
+    """Few rows of large influence: what a uniform draw misses."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_t(3, size=(n, d))
+    z = X @ np.linspace(1, -1, d) - 2
+    return X, z, rng
+
+
+LINEAR = {
+    "logistic": (LogisticRegression(C=0.5, tol=1e-8), "logistic loss"),
+    "balanced": (LogisticRegression(C=0.5, tol=1e-8, class_weight="balanced"), "logistic loss"),
+    "class weights": (LogisticRegression(C=0.5, tol=1e-8, class_weight={"yes": 5, "no": 0.5}), "logistic loss"),
+    "l1": (LogisticRegression(C=0.1, tol=1e-8, l1_ratio=1, solver="liblinear"), "nearest to"),
+    "squared hinge": (LinearSVC(tol=1e-8, dual=False), "squared_hinge loss"),
+    "ridge classifier": (RidgeClassifier(), "squared loss"),
+    "sgd": (SGDClassifier(loss="log_loss", alpha=0.1, average=True, random_state=0), "alpha = 0.1"),
+    "ridge": (Ridge(100.0), "squared loss"),
+    "least squares": (LinearRegression(), "alpha = 0"),
+    "lasso": (Lasso(0.1), "nearest to"),
+    "elastic net": (ElasticNet(0.1), "nearest to"),
+    "poisson": (PoissonRegressor(alpha=1e-3, tol=1e-8), "poisson loss, alpha = 0.001"),
+    "huber": (HuberRegressor(alpha=1.0, tol=1e-8), "huber loss"),
+    "sgd regressor": (SGDRegressor(alpha=0.1, average=True, random_state=0), "squared loss, alpha = 0.1"),
+}
+
+
+@pytest.mark.parametrize("name", LINEAR)
+def test_a_linear_model_is_closer_to_the_full_fit_than_on_a_uniform_draw(name):
+    """Coefficients, in the units of their size; a wrong penalty on the coreset shows, as it is not small."""
+    estimator, rule = LINEAR[name]
+    X, z, rng = skewed()
+    if is_classifier(estimator):
+        y = np.where(z > 2 * rng.logistic(size=len(z)), "yes", "no")
+        wrap = CoresetClassifier
+    else:
+        y = rng.poisson(np.exp(np.clip(z / 4, -5, 2))) if name == "poisson" else z + rng.standard_t(3, size=len(z))
+        wrap = CoresetRegressor
+    full = clone(estimator).fit(X, y).coef_
+    ours, uniform = [], []
+    for seed in range(4):
+        model = wrap(estimator, size=400, random_state=seed).fit(X, y)
+        assert rule in model.rule_
+        assert model.coreset_.method == "two-step"
+        assert model.coreset_.size == 400
+        has_class_weight = getattr(estimator, "class_weight", None) is not None
+        assert model.coreset_.weights.sum() == pytest.approx(6000, rel=0.02 if has_class_weight else 1e-9)
+        ours.append(np.linalg.norm(model.estimator_.coef_ - full))
+        some = np.random.default_rng(seed).choice(6000, 400, replace=False)
+        given = np.full(400, 1.0 if "sgd" in name else 15.0)
+        uniform.append(np.linalg.norm(clone(estimator).fit(X[some], y[some], sample_weight=given).coef_ - full))
+    assert np.mean(ours) < np.mean(uniform) / (3 if "sgd" in name else 20)  # SGD does not reach the minimum
+
+
+def test_the_refit_agrees_with_the_fit_of_the_coreset():
+    """The penalty means the same: C sum v l + |w|^2 / 2 with weights that sum to n."""
+    X, z, rng = skewed()
+    y = (z > 2 * rng.logistic(size=len(z))).astype(int)
+    model = CoresetClassifier(LogisticRegression(C=0.01, tol=1e-10), size=400, random_state=0).fit(X, y)
+    maker = LinearCoreset("logistic", alpha=1 / (0.01 * 6000), random_state=5).fit(X, y)
+    again = maker.sample(400, random_state=model.coreset_.seed)
+    np.testing.assert_array_equal(again.indices, model.coreset_.indices)
+    coef, intercept = maker.model_
+    np.testing.assert_allclose(model.estimator_.coef_, coef, rtol=1e-5)
+    np.testing.assert_allclose(model.estimator_.intercept_, intercept, rtol=1e-5)
+    ridge = CoresetRegressor(Ridge(3000.0), size=400, random_state=0).fit(X, z + rng.normal(size=len(z)))
+    assert "alpha = 0.5" in ridge.rule_
+
+
+def test_weights_and_zero_weights_of_a_linear_model():
+    X, z, rng = skewed()
+    y = (z > 2 * rng.logistic(size=len(z))).astype(int)
+    w = rng.exponential(size=len(z))
+    w[::2] = 0.0
+    X[::2], y[1] = np.nan, 0  # rows without weight are not seen
+    with pytest.raises(ValueError, match="NaN"):
+        CoresetClassifier(LogisticRegression(), size=400).fit(X, y, sample_weight=w)
+    X[::2] = 100.0
+    model = CoresetClassifier(LogisticRegression(tol=1e-8), size=400, random_state=0).fit(X, y, sample_weight=w)
+    full = LogisticRegression(tol=1e-8).fit(X, y, sample_weight=w)
+    assert np.all(model.coreset_.indices % 2 == 1)
+    np.testing.assert_allclose(model.estimator_.coef_, full.coef_, atol=0.02)
+
+
+@pytest.mark.parametrize("estimator", [LogisticRegression(tol=1e-6), LinearSVC(), RidgeClassifier(), SGDClassifier(alpha=0.01, average=True, random_state=0)])
+def test_several_classes(estimator):
+    X, y = classes(4000, n_classes=4)
+    names = np.array(["d", "c", "b", "a"])[y]
+    model = CoresetClassifier(estimator, size=600, random_state=0).fit(X, names)
+    assert model.classes_.tolist() == ["a", "b", "c", "d"]
+    assert "logistic loss" in model.rule_
+    assert model.score(X, names) > clone(estimator).fit(X, names).score(X, names) - 0.02
+    assert model.coreset_.weights.sum() == pytest.approx(4000)
+    assert (model.certificate_ is None) == (type(estimator) is not LogisticRegression)
+
+
+def test_the_certificate_is_found_when_asked_for():
+    X, z, rng = skewed()
+    y = (z > 2 * rng.logistic(size=len(z))).astype(int)
+    w = rng.exponential(size=len(z))
+    model = CoresetClassifier(LogisticRegression(tol=1e-8), size=400, random_state=0).fit(X, y, sample_weight=w)
+    bare = pickle.loads(pickle.dumps(model))
+    found = model.certificate_
+    full = LogisticRegression(tol=1e-10).fit(X, y, sample_weight=w)
+
+    def objective(fitted):
+        margins = (2 * y - 1) * fitted.decision_function(X)
+        return (w @ np.logaddexp(0, -margins) + 0.5 * (fitted.coef_**2).sum()) / w.sum()
+
+    excess = objective(model) - objective(full)
+    assert found.objective == pytest.approx(objective(model.estimator_), rel=1e-10)
+    assert excess <= found.excess < 2 * excess + 1e-6
+    assert found.relative < 1e-3
+    assert model.certificate_ is found
+    assert pickle.loads(pickle.dumps(model)).certificate_ == found
+    with pytest.raises(AttributeError, match="needs the data"):
+        _ = bare.certificate_
+    assert CoresetClassifier(DecisionTreeClassifier()).fit(X, y).certificate_ is None
+    few = CoresetClassifier(LogisticRegression(tol=1e-8)).fit(X[:500], y[:500])
+    assert few.certificate_.relative < 1e-6
+
+
+def test_a_balanced_model_is_certified_with_the_weights_of_all_rows():
+    X, z, rng = skewed()
+    y = (z > 3 + 2 * rng.logistic(size=len(z))).astype(int)
+    estimator = LogisticRegression(C=0.1, tol=1e-8, class_weight="balanced")
+    model = CoresetClassifier(estimator, size=400, random_state=0).fit(X, y)
+    assert model.certificate_.relative < 1e-3
+    assert model.estimator.class_weight == "balanced"
+    assert model.estimator_.class_weight == pytest.approx({c: 3000 / np.sum(y == c) for c in (0, 1)})
+    with pytest.raises(CoresiftError, match="every class needs a weight above 0"):
+        CoresetClassifier(LogisticRegression(class_weight={0: 0}), size=400).fit(X, y)
+
+
+def test_small_sizes_of_linear_models(caplog):
+    X, y = classes(d=30)
+    model = CoresetClassifier(LogisticRegression(), size=12, random_state=0).fit(X, y)
+    assert model.coreset_.size == 12
+    assert "not calibrated" in caplog.text
+    wide = np.random.default_rng(0).normal(size=(1100, 1001))
+    model = CoresetClassifier(LogisticRegression(max_iter=5000), random_state=0).fit(wide, wide[:, 0] > 0)
+    assert model.rule_ == "stratified draw: LogisticRegression has too many parameters or too few rows"
+
+
+@pytest.mark.parametrize(("estimator", "y", "message"), [
+    (PoissonRegressor(), -np.ones(1500), "below 0"),
+    (Ridge(), np.full(1500, np.inf), "y contains infinity"),
+    (Ridge(), np.full(1500, "a"), "y"),
+])  # fmt: skip
+def test_bad_targets(estimator, y, message):
+    with pytest.raises(CoresiftError, match=message):
+        CoresetRegressor(estimator).fit(np.ones((1500, 2)) * np.arange(1500)[:, None], y)
+
+
+def test_bad_labels():
+    X, y = classes()
+    with pytest.raises(CoresiftError, match="at least 2 classes"):
+        CoresetClassifier(LogisticRegression()).fit(X, np.zeros(3000))
+    with pytest.raises(CoresiftError, match="NaN"):
+        CoresetClassifier(LogisticRegression()).fit(X, np.where(y == 1, np.nan, 0.0))
+    with pytest.raises(CoresiftError, match="Unknown label type"):
+        CoresetClassifier(LogisticRegression()).fit(X, X[:, 0])
