@@ -17,6 +17,7 @@ from .coresets import (
     Guarantee as Guarantee,
     LaplacianCoreset as LaplacianCoreset,
     LinearCoreset as LinearCoreset,
+    ModelCertificate as ModelCertificate,
     NetworkComparison as NetworkComparison,
     QueryBall as QueryBall,
     RBFCoreset as RBFCoreset,
@@ -28,6 +29,7 @@ from .coresets import (
     SignedCoreset as SignedCoreset,
     StreamingCoreset as StreamingCoreset,
     audit as audit,
+    certify_model as certify_model,
     l1_svd as l1_svd,
     select as select,
 )

@@ -9,10 +9,18 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from .._containers import as_numpy, column_names
+from .._containers import column_names
 from .._errors import InvalidInputError
 from .._progress import Progress
-from .._validation import LARGEST_TARGET, bad_value, check_choice, check_features, check_positive, check_targets
+from .._validation import (
+    LARGEST_TARGET,
+    as_numpy,
+    bad_value,
+    check_choice,
+    check_features,
+    check_positive,
+    check_targets,
+)
 from ..core.linear import LinearProblem, LossSums
 from ..core.linear_losses import Huber, LinearLoss, Logistic, Multinomial, Poisson, Squared, SquaredHinge
 from ..rows.arrays import ArrayRows
@@ -216,7 +224,7 @@ def linear_rows(
     present = [name for name, number in moments.labels.items() if moments.label_mass[number] > 0]
     names = sorted(present, key=str if len({type(name) for name in present}) > 1 else None)
     if len(names) < 2:
-        only = names[0] if classes is None else classes[names[0]]
+        only = names[0] if classes is None else classes.tolist()[names[0]]
         raise InvalidInputError(f"{rows.name}: the label is always {only!r}; a classifier needs at least 2 classes.")
     if len(names) > _MOST_CLASSES:
         raise InvalidInputError(
