@@ -21,15 +21,23 @@ from .linear_coreset import LinearCoreset
 from .linear_models import penalised_loss
 from .linear_rows import CLASSIFIERS
 
-FEW_ROWS = 1000  # a fit to so few takes no time
-MOST_PARAMETERS = 1000  # of a linear model, whose Hessian is formed
+_FEW_ROWS = 1000  # a fit to so few takes no time
+_MOST_PARAMETERS = 1000  # of a linear model, whose Hessian is formed
 _ROWS_PER_CLASS = 3  # the first third of the draw has a row of each class, if it has as many rows
 _PILOT_ROWS = 2000
+_SIMILAR = {
+    "LogisticRegression": "logistic",
+    "LinearSVC": "squared_hinge",
+    "SGDClassifier": "squared_hinge",
+    "SGDRegressor": "squared",
+    "Lasso": "squared",
+    "ElasticNet": "squared",
+}
 
 
 @dataclass(frozen=True)
 class Task:
-    """A model and the rows that it is to be fitted on; ``classes`` and ``codes`` if each row has one label."""
+    """A model and the rows to fit it on, with ``classes`` and ``codes`` if each row has one label."""
 
     model: Any
     X: Any
@@ -46,7 +54,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Choice:
-    """A coreset, the rule that chose it, and the model to fit with these weights times ``factor``."""
+    """A coreset, the rule that chose it, and the model to fit with its weights times ``factor``."""
 
     core: Coreset
     rule: str
@@ -56,7 +64,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Objective:
-    """A loss that draws are made for, and the penalty ``alpha(W, n)`` of the mean loss of n rows of total weight W."""
+    """A loss to draw for, and the penalty ``alpha(W, n)`` of the mean loss of n rows of total weight W."""
 
     loss: str
     alpha: Callable[[float, int], float]
@@ -65,44 +73,33 @@ class Objective:
 
 
 def choose(task: Task, size: Any, rng: np.random.Generator) -> Choice:
-    """Choose all rows if they are few, by the loss if the model is linear, and else uniformly within each class."""
-    n_used = int(np.count_nonzero(task.weights))
-    count = wanted_size(size, n_used)
-    if count == n_used:
-        return Choice(all_rows(task.weights), f"all rows: there are {n_used:,}", task.model)
-    if get_tags(task.model).input_tags.pairwise:
-        return Choice(all_rows(task.weights), "all rows: X is a matrix of pairs of rows", task.model)
-    if not task.is_weighted:
-        drawn = drawn_rows(task.weights, task.codes, count, rng)
-        return Choice(drawn, f"{drawn.method} draw: {task.kind} takes no sample_weight", task.model)
-    goal = objective(task, rng)
+    """Choose all rows if they are few; by the loss if the model is linear; else uniformly, within each class."""
+    n_used, mass = int(np.count_nonzero(task.weights)), float(task.weights.sum())
+    if isinstance(size, Integral):
+        count = min(check_count(size, "size"), n_used)
+    else:
+        count = max(check_budget(size, n_used), n_used if n_used <= _FEW_ROWS else 0)
+    is_pairwise = get_tags(task.model).input_tags.pairwise
+    if count == n_used or is_pairwise:
+        used = np.flatnonzero(task.weights)
+        core = Coreset(used, task.weights[used], len(task.weights), method="all", total_weight=mass)
+        return Choice(
+            core, "all rows: X has a column for each" if is_pairwise else "all rows: they are few", task.model
+        )
+    goal = objective(task, rng) if task.is_weighted else None
     made = None if goal is None else linear_choice(task, goal, count, rng)
     if made is None:
-        drawn = normalized(drawn_rows(task.weights, task.codes, count, rng))
-        why = "is not a linear model of a known loss" if goal is None else "has too many parameters or too few rows"
-        made = Choice(drawn, f"{drawn.method} draw: {task.kind} {why}", task.model)
-    if goal is None:
+        core = normalized(even_draw(task.weights, task.codes, count, rng))
+        why = "is not a linear model of a known loss" if goal is None else "has too many parameters for the size"
+        why = why if task.is_weighted else "takes no sample_weight"
+        made = Choice(core, f"{core.method} draw: {task.kind} {why}", task.model)
+    if goal is None or goal.alpha(mass, 1) == 0:
         return made
-    # the penalty must mean the same for the coreset: SGD divides by the number of rows, whatever they weigh
-    mass, n = float(task.weights.sum()), len(task.weights)
-    return replace(made, factor=goal.alpha(mass, made.core.size) / goal.alpha(mass, n) if goal.alpha(mass, n) else 1.0)
+    # the penalty must mean the same on the coreset: SGD divides the loss by the number of rows, whatever they weigh
+    return replace(made, factor=goal.alpha(mass, made.core.size) / goal.alpha(mass, len(task.weights)))
 
 
-def wanted_size(size: Any, n: int) -> int:
-    """Number of rows to choose among ``n``: an integer as it is, a fraction only if there are more than a few."""
-    if isinstance(size, Integral):
-        return min(check_count(size, "size"), n)
-    wanted = check_budget(size, n)
-    return wanted if n > FEW_ROWS else n
-
-
-def all_rows(weights: np.ndarray) -> Coreset:
-    """All rows of positive weight."""
-    used = np.flatnonzero(weights)
-    return Coreset(used, weights[used], len(weights), method="all", total_weight=float(weights.sum()))
-
-
-def drawn_rows(weights: np.ndarray, codes: np.ndarray | None, size: int, rng: np.random.Generator) -> Coreset:
+def even_draw(weights: np.ndarray, codes: np.ndarray | None, size: int, rng: np.random.Generator) -> Coreset:
     """Draw rows of positive weight uniformly; if there are classes, in proportion to their rows, at least one of each.
 
     Row i of a class of which m of n rows are drawn weighs ``w_i n / m``: weighted sums are unbiased.
@@ -115,23 +112,19 @@ def drawn_rows(weights: np.ndarray, codes: np.ndarray | None, size: int, rng: np
     sizes = class_budgets(counts, size, min_per_class=1)
     chosen = [rng.choice(used[numbers == c], sizes[c], replace=False) for c in range(len(classes))]
     drawn = [weights[rows] * (n / m) for rows, n, m in zip(chosen, counts, sizes, strict=True)]
-    method = "uniform" if codes is None else "stratified"
-    total = float(weights.sum())
+    method, total = "uniform" if codes is None else "stratified", float(weights.sum())
     return Coreset(np.concatenate(chosen), np.concatenate(drawn), len(weights), method=method, total_weight=total)
 
 
 def linear_choice(task: Task, goal: Objective, size: int, rng: np.random.Generator) -> Choice | None:
-    """A coreset of a linear model by its loss; None if that is too large a problem, or too few rows."""
+    """A coreset of a linear model by its loss; None if the model is too large, or the size too small."""
     X, weights, codes = check_features(task.X, finite=False), task.weights, task.codes
     n_classes = 0 if codes is None else len(np.unique(codes[weights > 0]))
-    loss, target = goal.loss, task.y if codes is None else codes
-    if codes is not None and loss not in CLASSIFIERS:
-        target = 2.0 * codes - 1.0
-    if n_classes > 2:
-        loss, target = "logistic", codes
-    if (X.shape[1] + 1) * (n_classes if n_classes > 2 else 1) > MOST_PARAMETERS or size < _ROWS_PER_CLASS * n_classes:
+    if (X.shape[1] + 1) * max(n_classes - 1, 1) > _MOST_PARAMETERS or size < _ROWS_PER_CLASS * n_classes:
         return None
-    factors, model = _class_factors(task)
+    loss = "logistic" if n_classes > 2 else goal.loss
+    target = task.y if codes is None else codes if loss in CLASSIFIERS else 2.0 * codes - 1.0
+    factors, model = class_factors(task)
     seen = weights * factors
     alpha = goal.alpha(float(seen.sum()), len(weights))
     maker = LinearCoreset(
@@ -139,72 +132,45 @@ def linear_choice(task: Task, goal: Objective, size: int, rng: np.random.Generat
     )
     core = normalized(maker.fit(X, target, seen).sample(size))
     core = replace(core, weights=core.weights / factors[core.indices], total_weight=float(weights.sum()))
-    rule = f"two-step draw for the {loss} loss, alpha = {alpha:.3g}"
-    if goal.is_similar or loss != goal.loss:
-        rule += f", the nearest to that of {task.kind}"
-    return Choice(core, rule, model)
+    also = f", the nearest to what {task.kind} minimises" if goal.is_similar or loss != goal.loss else ""
+    return Choice(core, f"two-step draw for the {loss} loss, alpha = {alpha:.3g}{also}", model)
 
 
-def _class_factors(task: Task) -> tuple[np.ndarray, Any]:
-    """What the model multiplies the weights of the rows by, and the model with these class weights spelled out.
-
-    "balanced" weights are those of all rows, not of the coreset.
-    """
+def class_factors(task: Task) -> tuple[np.ndarray, Any]:
+    """(n,) what the model multiplies the weights by, and the model with class weights that say so of any rows."""
     given = getattr(task.model, "class_weight", None)
     if given is None or task.codes is None or task.classes is None:
         return np.ones(len(task.weights)), task.model
     names = task.classes.tolist()
+    masses = np.bincount(task.codes, task.weights, len(names))
     if isinstance(given, dict):
         by_class = np.array([float(given.get(name, 1.0)) for name in names])
     else:
-        masses = np.bincount(task.codes, task.weights, len(names))
-        by_class = masses.sum() / (np.count_nonzero(masses) * np.where(masses > 0, masses, np.inf))
-        by_class[masses == 0] = 1.0
+        by_class = masses.sum() / (np.count_nonzero(masses) * np.where(masses > 0, masses, masses.sum()))
     if not by_class.min() > 0:
         raise InvalidInputError(f"class_weight = {given!r:.80}: every class needs a weight above 0.")
     return by_class[task.codes], clone(task.model).set_params(class_weight=dict(zip(names, by_class, strict=True)))
 
 
 def objective(task: Task, rng: np.random.Generator) -> Objective | None:
-    """What a linear model minimises, or the most similar problem that draws are made for."""
-    has_outputs = task.codes is None and np.ndim(task.y) > 1 and np.shape(task.y)[1] > 1
-    if has_outputs or task.kind.endswith("CV"):  # several penalties
-        return None
+    """What a linear model minimises, or something similar that rows can be drawn for."""
+    model, kind = task.model, task.kind
+    if kind.endswith("CV") or (task.codes is None and np.prod(np.shape(task.y)[1:]) > 1):
+        return None  # several penalties, or several targets
     try:
-        found = penalised_loss(task.model)
+        found = penalised_loss(model)
         return Objective(found["loss"], found["alpha"], found.get("threshold"))
     except InvalidInputError:
-        return _SIMILAR[task.kind](task, rng) if task.kind in _SIMILAR else None
-
-
-def _similar(loss: str, strength: str) -> Callable[[Task, np.random.Generator], Objective]:
-    """The loss of an L2 penalty of the same strength, which is C, or alpha of the mean loss."""
-
-    def similar(task: Task, rng: np.random.Generator) -> Objective:
-        value = float(getattr(task.model, strength))
-        if strength == "C":
-            return Objective(loss, lambda mass, _n: 1.0 / (value * mass), is_similar=True)
-        own = "logistic" if getattr(task.model, "loss", None) == "log_loss" else loss
-        is_sgd = task.kind.startswith("SGD")
-        return Objective(own, lambda mass, n: value * n / mass if is_sgd else value, is_similar=True)
-
-    return similar
-
-
-def _huber(task: Task, rng: np.random.Generator) -> Objective:
-    """HuberRegressor also fits the scale of the residuals: estimate it from a few rows, then keep it."""
-    pilot = drawn_rows(task.weights, None, min(_PILOT_ROWS, int(np.count_nonzero(task.weights))), rng)
-    sigma = float(clone(task.model).fit(*(take_rows(given, pilot.indices) for given in (task.X, task.y))).scale_)
-    epsilon, strength = float(task.model.epsilon), float(task.model.alpha)
-    return Objective("huber", lambda mass, _n: strength * sigma / mass, threshold=epsilon * sigma, is_similar=True)
-
-
-_SIMILAR: dict[str, Callable[[Task, np.random.Generator], Objective]] = {
-    "LogisticRegression": _similar("logistic", "C"),
-    "LinearSVC": _similar("squared_hinge", "C"),
-    "SGDClassifier": _similar("squared_hinge", "alpha"),
-    "SGDRegressor": _similar("squared", "alpha"),
-    "Lasso": _similar("squared", "alpha"),
-    "ElasticNet": _similar("squared", "alpha"),
-    "HuberRegressor": _huber,
-}
+        if kind == "HuberRegressor":  # it also fits a scale of the residuals, which a few rows can tell
+            some = even_draw(task.weights, None, min(_PILOT_ROWS, int(np.count_nonzero(task.weights))), rng)
+            X, y = (take_rows(given, some.indices) for given in (task.X, task.y))
+            sigma = float(clone(model).fit(X, y, sample_weight=some.weights).scale_)
+            return Objective("huber", lambda mass, _n: model.alpha * sigma / mass, model.epsilon * sigma, True)
+        if kind not in _SIMILAR:
+            return None
+    # a hinge, or an L1 penalty: take the squared hinge, and an L2 penalty of that strength
+    loss = "logistic" if getattr(model, "loss", None) == "log_loss" else _SIMILAR[kind]
+    if hasattr(model, "C"):
+        return Objective(loss, lambda mass, _n: 1.0 / (model.C * mass), is_similar=True)
+    is_sgd = kind.startswith("SGD")
+    return Objective(loss, lambda mass, n: model.alpha * (n / mass if is_sgd else 1.0), is_similar=True)
