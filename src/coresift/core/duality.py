@@ -51,11 +51,10 @@ class DualSums(LossSums):
             X, y, weights = X[used], y[used], weights[used]
         for start in range(0, len(y), _ROWS):
             part = slice(start, start + _ROWS)
-            A = self.problem.columns(X[part])
-            self._add(A, y[part], weights[part])
-            self._add_dual(A, y[part], weights[part])
+            self.add_columns(self.problem.columns(X[part]), y[part], weights[part])
 
-    def _add_dual(self, A: Matrix, y: np.ndarray, weights: np.ndarray) -> None:
+    def add_columns(self, A: Matrix, y: np.ndarray, weights: np.ndarray) -> None:
+        super().add_columns(A, y, weights)
         loss = self.problem.loss
         with np.errstate(over="ignore", invalid="ignore"):
             z = A @ self.base.T
