@@ -17,6 +17,9 @@ FIRST = {
     "RBFNetworkCoreset": {"radius"},
     "LinearCoreset": {"loss"},
     "StreamingCoreset": {"size"},
+    "CoresetClassifier": {"estimator"},  # scikit-learn's convention, as are the next two
+    "CoresetRegressor": {"estimator"},
+    "score": {"sample_weight"},
     "select": {"budget"},
     "sample": {"size"},
     "sample_size": {"eps", "delta"},

@@ -439,7 +439,7 @@ def test_the_certificate_is_found_when_asked_for():
         margins = (2 * y - 1) * fitted.decision_function(X)
         return (w @ np.logaddexp(0, -margins) + 0.5 * (fitted.coef_**2).sum()) / w.sum()
 
-    excess = objective(model) - objective(full)
+    excess = objective(model.estimator_) - objective(full)
     assert found.objective == pytest.approx(objective(model.estimator_), rel=1e-10)
     assert excess <= found.excess < 2 * excess + 1e-6
     assert found.relative < 1e-3

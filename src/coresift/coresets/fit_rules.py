@@ -77,8 +77,8 @@ def choose(task: Task, size: Any, rng: np.random.Generator) -> Choice:
     n_used, mass = int(np.count_nonzero(task.weights)), float(task.weights.sum())
     if isinstance(size, Integral):
         count = min(check_count(size, "size"), n_used)
-    else:
-        count = max(check_budget(size, n_used), n_used if n_used <= _FEW_ROWS else 0)
+    elif (count := check_budget(size, n_used)) and n_used <= _FEW_ROWS:
+        count = n_used
     is_pairwise = get_tags(task.model).input_tags.pairwise
     if count == n_used or is_pairwise:
         used = np.flatnonzero(task.weights)
