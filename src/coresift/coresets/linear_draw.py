@@ -15,7 +15,7 @@ from ..core.points import GEMM_BLOCK_BYTES, Matrix, row_slices, stacked
 from ..rows.rows import Block
 from .linear_rows import LinearRows, Response
 
-_PILOT_SHARE = 1 / 3
+_PILOT_SHARE = 0.4
 _LEAST_OF_A_CLASS = 10  # rows in the pilot, if the class has them and the pilot has room
 _PILOT_MIX = (0.4, 0.3, 0.3)  # of the weight, the root of the leverage, the leverage
 _REST_MIX = (0.6, 0.3, 0.1)  # of slope times root of leverage, the pilot's scores, the weight
