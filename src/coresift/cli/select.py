@@ -6,8 +6,18 @@ from typing import Annotated, Any
 
 import typer
 
-from coresift.cli.inputs import AsJson, Columns, Config, Embedding, ImageSize, Input, Label, Weight, open_input
-from coresift.cli.options import Settings
+from coresift.cli.options import (
+    AsJson,
+    Columns,
+    Config,
+    Embedding,
+    ImageSize,
+    Input,
+    Label,
+    Settings,
+    Weight,
+    open_input,
+)
 from coresift.coresets.options import SelectOptions
 
 
@@ -44,8 +54,8 @@ def select(
     The output has the columns row, file and weight (and label); Coreset.load reads it.
     """
     from coresift._errors import InvalidInputError
+    from coresift.coresets.files import check_output
     from coresift.coresets.options import plan
-    from coresift.coresets.result import check_output
     from coresift.coresets.selecting import run
 
     if out is None and not dry_run:
