@@ -7,13 +7,13 @@ Sparse rows are scaled and not shifted, so that they stay sparse.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.sparse as sp
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, lstsq
 
-from .linear_losses import LinearLoss
+from .linear_losses import Huber, LinearLoss, Squared
 from .points import GEMM_BLOCK_BYTES, Matrix, row_slices
 
 _LARGEST_STEPS = 100
@@ -181,4 +181,6 @@ def fit_linear(
         sums.add(X, y, weights)
         return sums
 
+    if theta is None and isinstance(problem.loss, Huber):  # far from the targets its curvature is zero
+        theta = fit_linear(replace(problem, loss=Squared()), X, y, weights).theta
     return newton(sums_at, np.zeros(problem.shape) if theta is None else theta)
