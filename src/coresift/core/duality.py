@@ -18,8 +18,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, eigvalsh
+from scipy.special import softmax
 
-from .linear import LinearProblem, LossSums
+from .linear import LinearProblem, LossSums, solve_positive
 from .linear_losses import Multinomial, Squared
 from .points import Matrix
 
@@ -44,6 +45,7 @@ class DualSums(LossSums):
         # two dual points that can be mixed: slopes of either sign, or (multinomial) slopes and labels
         self.supports, self.totals = np.zeros(2), np.zeros((2, problem.loss.n_outputs))
         self.pulls = np.zeros((2, *problem.shape))
+        self.bend = np.zeros((problem.loss.n_outputs,) * 2)  # second derivatives by the intercepts, for order 1
 
     def add(self, X: Matrix, y: np.ndarray, weights: np.ndarray) -> None:
         if not weights.all():
@@ -62,8 +64,7 @@ class DualSums(LossSums):
             if self.step is None:
                 self.at_zero += float(np.sum(weights * loss.values(np.zeros_like(z), y)))
             else:
-                along = A @ self.step.T
-                a = a + (loss.curvatures(z, y) @ along[:, :, None])[:, :, 0]
+                a = a + loss.turns(z, y, A @ self.step.T)
                 z = A @ self.reference.T  # not z + along: their rounding errors can be larger
             a = loss.nearest_slopes(a, y)
             values, sizes = loss.supports(a, z, y)
@@ -75,15 +76,23 @@ class DualSums(LossSums):
                 self.supports += [np.sum(np.where(part[:, 0] != 0, weights * values, 0.0)) for part in parts]
             self.sizes += float(np.sum(weights * sizes))
             self.squares += float(np.sum(weights[:, None] * a**2))
+            if self.order == 1:
+                self.bend += self._bend(A @ self.theta.T, y, weights)
             for i, part in enumerate(parts):
                 # along contiguous rows NumPy sums in pairs
                 self.totals[i] += np.ascontiguousarray((weights[:, None] * part).T).sum(axis=1)
                 self.pulls[i] += (A.T @ (weights[:, None] * part)).T
         self.n_sums += 1
 
+    def _bend(self, z: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        if not isinstance(self.problem.loss, Multinomial):
+            return np.sum(weights[:, None, None] * self.problem.loss.curvatures(z, y), axis=0)
+        p = softmax(z, axis=1)
+        return np.diag(weights @ p) - p.T @ (weights[:, None] * p)
+
     def merge(self, other: DualSums) -> None:  # type: ignore[override]
         super().merge(other)
-        for name in ("supports", "totals", "pulls", "sizes", "squares", "at_zero"):
+        for name in ("supports", "totals", "pulls", "sizes", "squares", "at_zero", "bend"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.n_sums = max(self.n_sums, other.n_sums) + 1
 
@@ -200,7 +209,7 @@ def bound_excess(
     lower, slack = start.lower_bound(rms)
     lower = max(lower, 0.0)
     directions = None if start.order > 1 else _Directions(start, gram)
-    n_passes, length, is_first = 1, 1.0, True
+    n_passes, length, is_used = 1, 1.0, False  # is the step at best used for a dual point?
     if value * start.weight > start.at_zero:  # far from the minimum, where curvatures may vanish or explode
         best, n_passes, anew = _start_over(sums_at, theta, anew), 2 + (anew is not None), None
     while n_passes < max_passes:
@@ -208,24 +217,27 @@ def bound_excess(
         if (is_close and best.objective <= _CLOSE * lower) or value - lower <= 4.0 * (value_slack + slack):
             break
         step, fall = best.newton_step() if directions is None else directions.step(best)
-        if not fall > (0.0 if is_first else best.rounding(best.theta, rms)) or length < 1e-9:
-            break  # F cannot fall any further, but for rounding
+        is_last = not fall > best.rounding(best.theta, rms)  # F cannot fall any further, but for rounding
+        if (is_last and is_used) or length < 1e-9:
+            break
         if not isinstance(start.problem.loss, Squared):  # whose curvatures cannot vanish by overflow
             longest = _LONGEST * (1.0 + float(np.sum(np.abs(best.theta) @ rms)))
             share = min(1.0, longest / max(float(np.sum(np.abs(step) @ rms)), 1e-300))
             step, fall = share * step, share * fall
         here, base = best.theta + length * step, best.theta
-        tried = sums_at(here, base, step) if directions is None else sums_at(here, here, None)
-        n_passes, is_first = n_passes + 1, False
+        tried = sums_at(here, base, step if directions is None else directions.balancing_step(best))
+        n_passes, is_used = n_passes + 1, True
         found, now = tried.lower_bound(rms)
         if found > lower:
             lower, slack = found, now
+        if is_last:
+            break
         if tried.objective <= best.objective - 1e-4 * length * fall:
-            best, length = tried, 1.0
+            best, length, is_used = tried, 1.0, directions is None
             continue
         if anew is not None:
             best, n_passes, anew = _start_over(sums_at, theta, anew), n_passes + 2, None
-            is_first = True
+            is_used = False
             continue
         rise = tried.objective - best.objective + length * fall
         length *= float(np.clip(0.5 * length * fall / rise, 0.1, 0.5)) if np.isfinite(rise) else 0.1
@@ -268,6 +280,13 @@ class _Directions:
         for (way, turn), share in zip(self.pairs, reversed(shares), strict=True):
             left += (share - np.sum(turn * left) / np.sum(way * turn)) * way
         return -left, float(np.sum(gradient * left))
+
+    def balancing_step(self, sums: DualSums) -> np.ndarray:
+        """Newton's step in the intercepts alone: the slopes that it predicts are balanced."""
+        step = np.zeros_like(sums.theta)
+        if sums.problem.fit_intercept and self.penalties[-1] == 0.0:
+            step[:, -1] = -solve_positive(sums.bend / sums.weight, self._gradient(sums)[:, -1])
+        return step
 
     def _gradient(self, sums: DualSums) -> np.ndarray:
         return sums.gradient / sums.weight + sums.theta * self.penalties

@@ -57,7 +57,8 @@ class ModelCertificate:
     def __str__(self) -> str:
         passes = f"in {self.n_passes} pass{'es' if self.n_passes != 1 else ''}"
         if np.isfinite(self.relative):
-            return f"At most {100 * self.relative:.2g} % above the smallest possible loss; proved, {passes}."
+            percent = f"{100 * self.relative:.2g}" if self.relative < 1 else f"{100 * self.relative:,.0f}"
+            return f"At most {percent} % above the smallest possible loss; proved, {passes}."
         if np.isfinite(self.excess):
             return f"At most {self.excess:.3g} above the smallest possible loss, which may be 0; proved, {passes}."
         return f"The loss is infinite, so nothing can be proved ({passes})."
