@@ -171,10 +171,12 @@ class CoresetClassifier(_CoresetModel, ClassifierMixin, BaseEstimator):
     3. A linear model of scikit-learn of up to 1,000 parameters: the draw of :class:`LinearCoreset` for the model's own
        loss and penalty. ``LogisticRegression``, ``LinearSVC``, ``RidgeClassifier`` and ``SGDClassifier``; with an L1
        penalty, the hinge, or more than two classes where the loss has no such form, the nearest loss is used.
-    4. Anything else: a draw stratified by class. For trees and boosting no other draw was found to be better.
+    4. Anything else: a draw stratified by class. For trees and boosting no other draw was found to be better, and a
+       model that cross-validates inside scores its folds without weights.
 
     Every class gets at least one row. Weights sum to the weight of the data, so ``C`` and ``alpha`` mean the same as on
-    all rows. ``class_weight="balanced"`` of a linear model means the balance of all rows.
+    all rows. ``class_weight="balanced"`` of a linear model means the balance of all rows. Choosing rows takes several
+    passes: a single fit of data in memory may take as long as on all rows.
 
     Parameters
     ----------
