@@ -514,3 +514,21 @@ def test_bad_labels():
         CoresetClassifier(LogisticRegression()).fit(X, np.where(y == 1, np.nan, 0.0))
     with pytest.raises(CoresiftError, match="Unknown label type"):
         CoresetClassifier(LogisticRegression()).fit(X, X[:, 0])
+
+
+def test_bad_estimators():
+    X, y = classes()
+    for estimator in (None, LogisticRegression, "logistic"):
+        with pytest.raises(CoresiftError, match="must be a classifier"):
+            CoresetClassifier(estimator).fit(X, y)
+    with pytest.raises(CoresiftError, match="is not a classifier"):
+        CoresetClassifier(Ridge()).fit(X, y)
+    with pytest.raises(CoresiftError, match="is not a regressor"):
+        CoresetRegressor(LogisticRegression()).fit(X, y)
+
+
+@pytest.mark.parametrize("C", [-1.0, 0, "large", None])
+def test_bad_parameters_are_refused_by_the_model(C):
+    X, y = classes()
+    with pytest.raises(ValueError, match="'C' parameter of LogisticRegression"):
+        CoresetClassifier(LogisticRegression(C=C)).fit(X, y)

@@ -14,7 +14,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from .._containers import n_rows, take_rows
-from .._errors import InvalidInputError
+from .._errors import InvalidInputError, InvalidTypeError
 from .._validation import check_generator, check_weights
 from .coreset import Coreset
 from .fit_rules import Task, choose
@@ -56,6 +56,11 @@ class _CoresetModel(MetaEstimatorMixin, BaseEstimator):
             Other arguments of the estimator's ``fit``, by scikit-learn's metadata routing, which must be enabled. Those
             with one entry a row are cut to the rows of the coreset.
         """
+        kind = "classifier" if isinstance(self, ClassifierMixin) else "regressor"
+        if not hasattr(self.estimator, "fit") or isinstance(self.estimator, type):
+            raise InvalidTypeError(f"estimator = {self.estimator!r:.80} must be a {kind}.")
+        if get_tags(self.estimator).estimator_type not in (kind, None):
+            raise InvalidInputError(f"estimator = {self.estimator!r:.80} is not a {kind}.")
         if y is None:
             raise InvalidInputError("This estimator requires y to be passed, but the target y is None.")
         if fit_params and not get_config()["enable_metadata_routing"]:
