@@ -7,7 +7,7 @@ import re
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -128,7 +128,9 @@ class SelectOptions(RunOptions):
         choices=lambda: BOUNDS["gaussian"],
     )
     n_cells: int = option(64, "Cells of the bound 'cells'.", flags=("--cells",), min=1)
-    method: str | None = option(None, "keys (default), systematic or iid (default with --eps).", choices=_methods)
+    method: str | None = option(
+        None, "systematic (default), keys (default above 5 million rows) or iid (default with --eps).", choices=_methods
+    )
     eps: float | None = option(None, "Instead of a budget: a relative error to guarantee.")
     delta: float = option(0.05, "With --eps: the probability of missing it.")
     per_class: bool = option(False, "A coreset for each label, sizes in proportion to its rows.")
@@ -144,8 +146,9 @@ class SelectOptions(RunOptions):
             with suppress(ValueError):  # "median" stays; the estimator refuses other words
                 number = None if self.bandwidth == "none" else float(self.bandwidth)
                 object.__setattr__(self, "bandwidth", number)
-        method = self.method or ("keys" if self.eps is None else "iid")
-        object.__setattr__(self, "method", check_choice(method, "method", _methods()))
+        method = "iid" if self.method is None and self.eps is not None else self.method
+        if method is not None:  # else the plan, which knows the number of rows, names it
+            object.__setattr__(self, "method", check_choice(method, "method", _methods()))
         for name in ("n_queries", "min_per_class"):
             check_count(getattr(self, name), name, minimum=0)
         bound = self.spec.bound  # and all that goes with it is checked
@@ -157,10 +160,10 @@ class SelectOptions(RunOptions):
             raise InvalidInputError(
                 f"min_per_class = {self.min_per_class} needs per_class: a draw over all classes promises none."
             )
-        if self.per_class and (method != "keys" or bound in PAPER_BOUNDS):
+        if self.per_class and (method == "iid" or bound in PAPER_BOUNDS):
             raise InvalidInputError(
-                "per_class goes with method='keys', which draws all classes in one pass, and with the bounds that "
-                "compare a row with its class: 'auto', 'closed-form', 'cells' and 'exact'."
+                "per_class goes with method='systematic' or 'keys', which draw exactly as many rows as a class should "
+                "have, and with the bounds that compare a row with its class: 'auto', 'closed-form', 'cells', 'exact'."
             )
         if self.eps is not None:
             check_probability(self.eps, "eps")
@@ -292,8 +295,11 @@ def _shortened(names: Sequence[str]) -> str:
 
 def plan(rows: Rows, options: SelectOptions) -> Plan[SelectOptions]:
     """What a selection will do, before it is done; refuse what cannot be done with these rows, or in this memory."""
+    from ..core.draw import default_method
     from .fitting import cheapest, check_exact, operations
 
+    if options.method is None:
+        options = replace(options, method=default_method(rows.n))
     if options.per_class and not rows.has_labels:
         raise InvalidInputError("per_class needs labels: pass labels, or label, the name of their column.")
     n, d, spec = rows.n, rows.d, options.spec
