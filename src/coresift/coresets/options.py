@@ -32,7 +32,7 @@ _METRICS = ("euclidean", "cityblock", "chebyshev", "canberra", "hamming", "jacca
 _MOST_NAMES = 8  # that are printed
 _PROCESS_BYTES = 190e6  # an interpreter with NumPy, SciPy, scikit-learn and PyArrow
 _CANDIDATE_BYTES = 3 * 44  # of a row that may win, kept about three times
-_TABLE_BYTES = 60  # of a row, where the scores of all rows are kept
+_TABLE_BYTES = 100  # of a row, where the scores of all rows are kept
 _FLOPS = 4e9  # of one core, in products of small matrices
 
 

@@ -71,7 +71,7 @@ def select(
     bandwidth, radius, bound, n_cells
         As in :class:`RBFCoreset` and :class:`LaplacianCoreset`.
     method : {"systematic", "keys", "iid"}, optional
-        "systematic", the default, gives the weights with the least noise and keeps some eighty bytes of every row, like
+        "systematic", the default, gives the weights with the least noise and keeps about 100 bytes of every row, like
         "iid". "keys", the default above five million rows, keeps the chosen rows only, in data of any size.
     eps, delta : float
         Instead of a budget: a relative error for all queries of the ball, and the probability of missing it; the size
