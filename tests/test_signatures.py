@@ -16,15 +16,23 @@ FIRST = {
     "RBFCoreset": {"radius"},
     "RBFNetworkCoreset": {"radius"},
     "LinearCoreset": {"loss"},
+    "KMeansCoreset": {"n_clusters"},
     "StreamingCoreset": {"size"},
+    "CoresetClassifier": {"estimator"},  # scikit-learn's convention, as are the next two
+    "CoresetRegressor": {"estimator"},
+    "score": {"sample_weight"},
     "select": {"budget"},
     "sample": {"size"},
+    "expected_excess": {"size"},
+    "advice": {"size"},
+    "cost": {"centers"},
     "sample_size": {"eps", "delta"},
     "audit": {"n_neurons"},  # of a network's coreset, which holds the data
     "loss_error": {"centers", "alphas"},
     "fit": {"sample_weight"},  # scikit-learn's convention
     "from_certificate": {"certificate"},
     "from_dict": {"plain"},
+    "certify_model": {"model"},
 }
 ORDER = ["sample_weight", "radius", "random_state", "verbose"]
 SYNONYMS = {"coreset", "subset", "sample_weights", "rng", "fraction", "n_jobs"}

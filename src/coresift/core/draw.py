@@ -34,8 +34,8 @@ def default_method(n_rows: int) -> str:
     """The method where none is named: "systematic", or "keys" for more than five million rows.
 
     The weights of "systematic" vary least: on data of even sensitivities its errors are a third of those of "keys".
-    "keys" needs no table of all rows, which takes about 100 bytes of each. The choice depends on the number of rows alone, so
-    that arrays, files and every engine give the same rows.
+    "keys" needs no table of all rows, which takes about 100 bytes of each. The choice depends on the number of rows
+    alone, so that arrays, files and every engine give the same rows.
     """
     return "systematic" if n_rows <= _MOST_KEPT else "keys"
 

@@ -23,7 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._errors import CoresiftError, InvalidInputError
-from .._npz import naming, open_arrays
+from .._npz import open_arrays
+from .._validation import naming
 from ..rows.rows import Rows
 from ..rows.tables import CsvRows, ParquetRows, need_pyarrow
 
@@ -87,7 +88,7 @@ def _for_suffix(path: Path, choices: dict[str, Any]) -> Any:
     try:
         return choices[path.suffix.lower()]
     except KeyError:
-        raise InvalidInputError(f"{path}: unknown suffix {path.suffix!r}; use {' or '.join(choices)}") from None
+        raise InvalidInputError(f"{path}: unknown suffix {path.suffix!r}; use {' or '.join(choices)}.") from None
 
 
 def stamped(kind: str, version: int, about: Header, arrays: Mapping[str, np.ndarray]) -> str:
@@ -250,17 +251,9 @@ class ChosenRows:
         write_coreset(target, core.as_dict(), core.indices, core.weights, columns, self.run)
 
 
-def labels_of(rows: Rows, indices: np.ndarray) -> list[Any] | None:
-    """Read the labels of some rows; None if there are none."""
-    own = rows.take(indices).labels
-    return None if own is None else [own.names[code] for code in own.codes]
-
-
 def check_output(path: Path, *, n_rows: int = 0, suffixes: tuple[str, ...] = SUFFIXES) -> None:
     """Refuse a file that could not be written, before the work is done."""
-    if path.suffix.lower() not in suffixes:
-        raise InvalidInputError(f"{path}: unknown suffix {path.suffix!r}; use {' or '.join(suffixes)}.")
-    if path.suffix.lower() == ".parquet":
+    if _for_suffix(path, {suffix: suffix for suffix in suffixes}) == ".parquet":
         need_pyarrow()
     if path.is_dir():
         raise InvalidInputError(f"{path}: is a folder; name a file.")

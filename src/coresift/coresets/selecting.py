@@ -202,10 +202,10 @@ def run(made: Plan[SelectOptions], *, on_pass: OnPass | None = None) -> Selectio
         draw = _by_keys if options.method == "keys" else _by_class if options.per_class else _by_table
         drawn = draw(runner, made)
         errors = _errors(runner, options, drawn) if options.n_queries else np.zeros(0)
-    core, names, codes = drawn.core, drawn.prepared.labels, drawn.labels
-    labels = None
-    if names is not None and codes is not None:
-        labels = [list(names)[code] for code in codes]
+    core, codes, labels = drawn.core, drawn.labels, None
+    if codes is not None:
+        names = list(drawn.prepared.labels or ())
+        labels = [names[code] for code in codes]
     total = core.total_sensitivity
     assert total is not None
     report = Report(
