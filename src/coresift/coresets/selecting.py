@@ -19,7 +19,7 @@ from .bounds import Geometry, RowBound, by_group, draw_scores, excess_over, labe
 from .coreset import Coreset
 from .fitting import OnPass, Prepared, Runner, Sample, children, prepare
 from .options import Plan, SelectOptions, plan
-from .result import Report, Selection, run_record
+from .result import Report, Selection, labels_of, run_record
 from .survey import KeyPool
 from .values import Guarantee, QueryBall
 
@@ -135,9 +135,7 @@ def run(made: Plan[SelectOptions], *, on_pass: OnPass | None = None) -> Selectio
     if names is not None and codes is not None:
         labels = [list(names)[code] for code in codes]
     elif names is not None:
-        own = rows.take(core.indices).labels
-        assert own is not None
-        labels = [own.names[code] for code in own.codes]
+        labels = labels_of(rows, core.indices)
     total = core.total_sensitivity
     assert total is not None
     report = Report(
