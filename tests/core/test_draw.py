@@ -9,13 +9,11 @@ import pytest
 from hypothesis import example, given, strategies as st
 
 from coresift import InvalidInputError
-from coresift.core.draw import (
-    METHODS,
+from coresift.core.draw import METHODS, DrawTable, _Line
+from coresift.core.keys import (
     Draw,
-    DrawTable,
     KeyCandidates,
     _exponentials,
-    _Line,
     exponential_keys,
     finish_keys,
     key_candidates,

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from coresift import InvalidInputError
 from coresift.coresets.fitting import array_runner, geometry_of
 from coresift.coresets.options import BoundSpec
-from coresift.coresets.survey import Extent
+from coresift.coresets.passes import Extent
 from coresift.rows.rows import Block
 
 

@@ -13,12 +13,12 @@ from pyarrow import parquet
 
 from coresift import InvalidInputError, LaplacianCoreset, RBFCoreset, open_rows, select
 from coresift.core.draw import DrawTable
-from coresift.coresets import survey
+from coresift.core.keys import KeyPool, guess_bars
+from coresift.coresets import passes
 from coresift.coresets.bounds import Geometry
 from coresift.coresets.fitting import array_runner, geometry_of
 from coresift.coresets.options import BoundSpec
-from coresift.coresets.selecting import guess_bars
-from coresift.coresets.survey import Extent, KeyPool, Survey
+from coresift.coresets.passes import Extent, Survey
 from coresift.rows import rows as blocks
 from coresift.rows.arrays import ArrayRows
 from coresift.rows.engines import SerialEngine, run_pass
@@ -264,7 +264,7 @@ def test_the_farthest_row_is_found_or_bounded(seed: int, n: int, off: float) -> 
         assert value == pytest.approx(truth, rel=1e-12)
     else:
         assert value >= truth * (1 - 1e-12)
-    if off == 0 or n < survey._FARTHEST_KEPT:
+    if off == 0 or n < passes._FARTHEST_KEPT:
         assert exact
 
 

@@ -33,6 +33,11 @@ ImageSize = Annotated[int, typer.Option(min=1, help="Height and width in pixels 
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 
+def listed(columns: str | None) -> list[str] | None:
+    """Names that are separated by commas."""
+    return None if columns is None else [name.strip() for name in columns.split(",") if name.strip()]
+
+
 def open_input(
     data: str,
     columns: str | None,
@@ -46,7 +51,7 @@ def open_input(
     from coresift.rows.opening import open_rows
 
     known = recorded or {}
-    names = None if columns is None else [name.strip() for name in columns.split(",") if name.strip()]
+    names = listed(columns)
     if names is None and embedding is None:
         names, embedding = known.get("columns"), known.get("embedding")
         if names is None and embedding is None and label is None:

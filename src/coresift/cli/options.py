@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import functools
 import inspect
+import json
 import logging
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cached_property
@@ -56,6 +57,14 @@ class Settings:
         from coresift._progress import bars
 
         return bars(self.err, disable=not self.shows_progress, transient=transient)
+
+    def show(self, lines: Iterable[str], figures: dict[str, Any] | None = None) -> None:
+        """Print a result: its figures as JSON if they are given, else in words."""
+        if figures is not None:
+            typer.echo(json.dumps(figures, allow_nan=False))
+            return
+        for line in lines:
+            self.out.print(line, markup=False)
 
     def configure_logging(self) -> None:
         from rich.logging import RichHandler

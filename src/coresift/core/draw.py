@@ -1,4 +1,4 @@
-r"""Weighted draws in which row p is chosen with probability proportional to a score s_p.
+r"""Weighted draws from a table of scores: row p is chosen with probability proportional to its score s_p.
 
 They replace :math:`F = \sum_p w_p f_p`, for every non-negative f, by an unbiased sum :math:`\sum_{p \in S} v_p f_p`
 over few rows: the input weight is divided by the expected number of times the row is chosen.
@@ -6,38 +6,24 @@ over few rows: the input weight is divided by the expected number of times the r
 * ``iid``: m independent draws, :math:`v_p = w_p t / (m s_p)` for each of them, t the total score. Repeats are merged.
 * ``systematic``: inclusion probabilities :math:`\pi_p = \min(1, m s_p / t)`, normalised again until they
   sum to m, one random start along a random order. Exactly m rows, no repeats, :math:`v_p = w_p / \pi_p`.
-* ``keys``: row p gets the key :math:`E_p / s_p`, E standard exponential; the m smallest win. Given the other keys, p
-  wins when its own is below the m-th smallest of them, which is the (m+1)-th smallest key tau of all when p does win.
-  So :math:`v_p = w_p / (1 - e^{-s_p \tau})`. E depends on (seed, row) alone: chunks and workers find the same rows.
+* ``keys``: the m smallest of random keys win (:mod:`~coresift.core.keys`). Exactly m rows, whoever reads them.
 
 Only ``iid`` carries the concentration bounds of the sampling theorems. A :class:`DrawTable` is prepared once, in
 O(n); ``iid`` and ``systematic`` then cost O(m log n), ``keys`` O(n).
 """
 
-from collections.abc import Iterable
-from typing import NamedTuple
-
 import numpy as np
 from numpy.typing import NDArray
 
 from .._errors import InvalidInputError
+from .keys import Draw, Floats, check_size, finish_keys, key_candidates
 
-Floats = NDArray[np.float64]
 Ints = NDArray[np.signedinteger]
 
 METHODS = ("systematic", "iid", "keys")
 
 _EPS = float(np.finfo(np.float64).eps)
 _KEPT_SIZES = 2  # sizes whose capped draws are kept; each holds about 1.75 float64 vectors of n
-_SEED_LIMIT = 1 << 128  # Philox has a 128-bit key
-
-
-class Draw(NamedTuple):
-    """The rows of one draw, strictly increasing, and their weights; ``n_draws`` is m for ``iid``, else None."""
-
-    indices: NDArray[np.int64]
-    weights: Floats
-    n_draws: int | None
 
 
 class DrawTable:
@@ -101,7 +87,7 @@ class DrawTable:
         ``size`` may exceed the number of rows. The first m partial sums of m + 1 exponentials, over the
         whole sum, are m sorted uniforms (Rényi), so nothing is sorted before the search.
         """
-        _check_size(size)
+        check_size(size)
         line = self._base
         spacings = rng.standard_exponential(size + 1)
         at = np.cumsum(spacings, out=spacings)
@@ -121,7 +107,7 @@ class DrawTable:
         m); all others O(m log m). With the order fixed, a redraw depends on u alone: n equal scores and m a divisor
         of n allow only n/m different draws, which split the rows among them.
         """
-        _check_size(size)
+        check_size(size)
         if size >= self.n_drawable:
             rows = np.flatnonzero(self.scores > 0)
             return Draw(rows, self.weights[rows], None)
@@ -147,96 +133,6 @@ class DrawTable:
         O(n) time, two float64 vectors of n. From ``n_drawable`` on, every drawable row with its own weight.
         """
         return finish_keys(key_candidates(self.scores, self.weights, seed, 0, size), size)
-
-
-# Keys, in pieces: key_candidates of every chunk -> merge_candidates -> finish_keys.
-
-
-class KeyCandidates(NamedTuple):
-    """Rows that can still win a ``keys`` draw, row numbers ascending, with their keys, scores and weights."""
-
-    rows: NDArray[np.int64]
-    keys: Floats
-    scores: Floats
-    weights: Floats
-
-
-def exponential_keys(seed: int, start: int, stop: int) -> Floats:
-    """Standard exponential variables of rows ``start`` to ``stop - 1``, functions of (seed, row) alone.
-
-    Row i takes word i of the Philox stream with key ``seed`` (Salmon et al., SC 2011), four words a counter step. The
-    upper 52 bits and a half make a uniform strictly inside (0, 1), exact at both ends. Equal to the last bit for any
-    split of the rows on one NumPy build and kind of processor; elsewhere ``log`` may round differently.
-    """
-    if not 0 <= seed < _SEED_LIMIT:
-        raise InvalidInputError(f"seed={seed} is outside 0 ... 2**128 - 1")
-    stream = np.random.Philox(key=seed)
-    step, skip = divmod(start, 4)
-    stream.advance(step)
-    return _exponentials(stream.random_raw(stop - start + skip)[skip:])
-
-
-def _exponentials(words: NDArray[np.uint64]) -> Floats:
-    words >>= np.uint64(12)
-    values = words.astype(np.float64)
-    values += 0.5
-    values *= 2.0**-52
-    np.log(values, out=values)
-    return np.negative(values, out=values)
-
-
-def keys_of(scores: Floats, seed: int, start: int) -> Floats:
-    """Keys E/s of the rows numbered from ``start``; infinite where the score is zero.
-
-    Scores outside about 1e-290 to 1e290 leave the range of float64 here; a ``DrawTable`` rescales them first.
-    """
-    keys = exponential_keys(seed, start, start + scores.size)
-    with np.errstate(divide="ignore", over="ignore"):
-        keys /= scores
-    return keys
-
-
-def key_candidates(scores: Floats, weights: Floats, seed: int, start: int, size: int) -> KeyCandidates:
-    """The ``size + 1`` smallest keys of a chunk of rows numbered from ``start``: no other can win or be tau."""
-    _check_size(size)
-    keys = keys_of(scores, seed, start)
-    kept = np.flatnonzero(scores > 0)
-    kept = kept[smallest(keys[kept], size + 1)]
-    return KeyCandidates(kept + start, keys[kept], scores[kept], weights[kept])
-
-
-def merge_candidates(parts: Iterable[KeyCandidates], size: int) -> KeyCandidates:
-    """The ``size + 1`` smallest keys of the union of disjoint chunks, at least one; in any order and nesting."""
-    rows, keys, scores, weights = (np.concatenate(column) for column in zip(*parts, strict=True))
-    ascending = np.argsort(rows)
-    kept = ascending[smallest(keys[ascending], size + 1)]
-    return KeyCandidates(rows[kept], keys[kept], scores[kept], weights[kept])
-
-
-def finish_keys(candidates: KeyCandidates, size: int) -> Draw:
-    r"""The draw of the merged candidates: all but the last in (key, row) order, whose key is tau.
-
-    With at most ``size`` candidates every drawable row is among them, and each keeps its own weight.
-    """
-    rows, keys, scores, weights = candidates
-    if rows.size <= size:
-        return Draw(rows, weights, None)
-    if rows.size > size + 1:
-        return finish_keys(merge_candidates([candidates], size), size)
-    last = rows.size - 1 - int(np.argmax(keys[::-1]))  # of equal largest keys the highest row number loses
-    won = np.arange(rows.size) != last
-    return Draw(rows[won], weights[won] / -np.expm1(-scores[won] * keys[last]), None)
-
-
-def smallest(keys: Floats, count: int) -> NDArray[np.intp]:
-    """Positions, ascending, of the ``count`` smallest keys; of equal keys the earlier ones."""
-    if keys.size <= count:
-        return np.arange(keys.size)
-    border = np.partition(keys, count - 1)[count - 1]
-    chosen = keys < border
-    missing = count - np.count_nonzero(chosen)
-    chosen[np.flatnonzero(keys == border)[:missing]] = True
-    return np.flatnonzero(chosen)
 
 
 class _Line:
@@ -305,8 +201,3 @@ def _of_ordinary_size(scores: Floats) -> Floats:
         return scores
     scaled = np.ldexp(scores, -int(np.frexp(largest)[1]))
     return np.maximum(scaled, np.finfo(np.float64).tiny, where=scores > 0, out=scaled)
-
-
-def _check_size(size: int) -> None:
-    if size < 1:
-        raise InvalidInputError(f"size={size} must be at least 1")

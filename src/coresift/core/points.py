@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -40,6 +40,16 @@ def squared_norms(rows: Matrix) -> np.ndarray:
 def as_dense(matrix: Matrix) -> np.ndarray:
     """The matrix as an array."""
     return matrix if isinstance(matrix, np.ndarray) else matrix.toarray()
+
+
+def float_rows(X: Matrix) -> Matrix:
+    """Rows in C order, so that the same rows give the same bits however they are stored."""
+    return np.ascontiguousarray(X) if isinstance(X, np.ndarray) else X
+
+
+def stacked(parts: list[Any]) -> Any:
+    """Arrays, or sparse matrices, one below the other."""
+    return sp.vstack(parts, format="csr") if sp.issparse(parts[0]) else np.concatenate(parts)
 
 
 @dataclass(frozen=True)

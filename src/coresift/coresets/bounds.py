@@ -24,13 +24,13 @@ from ..core.points import (
     Matrix,
     Points,
     SensitivityBound,
+    float_rows,
     rounding_slack,
     row_slices,
     squared_norms,
 )
 from ..core.rowwise import stacked_qr
 from ..rows.rows import Block
-from .survey import float_rows
 
 AS_GOOD = 1.5  # plain sampling that needs at most this factor more points is called as good
 _Rows = slice | np.ndarray

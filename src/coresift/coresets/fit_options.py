@@ -47,6 +47,10 @@ class FitOptions(RunOptions):
             check_positive(self.threshold, "threshold")
         elif self.threshold is not None:
             raise InvalidInputError(f"threshold = {self.threshold!r} is for model='huber', not {self.model!r}.")
+        if self.certify and self.alpha == 0.0 and self.model != "squared":
+            raise InvalidInputError(
+                f"alpha = 0 cannot be certified for model={self.model!r}: take a small penalty, or certify=False."
+            )
         parse_budget(self.budget, 2**53)  # the number of rows is not known yet
 
 

@@ -20,7 +20,7 @@ from ..rows.engines import Engine, OnRows, Pass, SerialEngine, run_pass
 from ..rows.rows import Block, Rows
 from .bounds import ClosedForm, Collected, Geometry, GroupCells, RowBound, by_all_rows, by_cells, cell_centers
 from .options import PAPER_BOUNDS, BoundSpec
-from .survey import LARGEST_SHIFT, Extent, Reach, Survey
+from .passes import LARGEST_SHIFT, Extent, Reach, Survey
 from .values import QueryBall
 
 P = TypeVar("P", bound=Pass)

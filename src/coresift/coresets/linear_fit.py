@@ -45,7 +45,7 @@ class LinearFit(ChosenRows):
         if model.objective is not None:
             text.append(f"Loss over all rows, with penalty: {model.objective:.6g}.")
         if model.certificate is not None:
-            text.append(f"Guaranteed: at most {percent(model.certificate.relative)} above the best possible.")
+            text.append(f"Guaranteed: {model.certificate}")
         if self.uniform_objective is not None and model.objective is not None:
             above = percent((self.uniform_objective - model.objective) / model.objective)
             text.append(f"A uniform sample of the same size: {self.uniform_objective:.6g}, {above} above this model.")

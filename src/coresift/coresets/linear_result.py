@@ -232,6 +232,14 @@ class Evaluation:
             return {"loss": loss, "rmse": float(np.sqrt(good))}
         return {"loss": loss, "accuracy": good, "accuracy_of_largest_class": float(self.class_mass.max()) / self.mass}
 
+    def line(self) -> str:
+        """The figures in words."""
+        found = self.figures()
+        if self.model.classes is None:
+            return f"Mean loss {found['loss']:.6g}, root mean squared error {found['rmse']:.6g}."
+        share = found["accuracy_of_largest_class"]
+        return f"Mean loss {found['loss']:.6g}, accuracy {found['accuracy']:.2%} (the largest class has {share:.2%})."
+
 
 Parts = Iterator[dict[str, np.ndarray]]
 

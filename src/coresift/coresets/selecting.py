@@ -11,16 +11,16 @@ import numpy as np
 from .._errors import InvalidInputError
 from .._progress import Progress, logger
 from ..core.budgets import class_budgets
-from ..core.points import LARGEST_EXPONENT, squared_norms
+from ..core.keys import KeyPool, guess_bars
+from ..core.points import squared_norms
 from ..rows.engines import open_engine
 from ..rows.opening import open_rows
-from ..rows.rows import Block
-from .bounds import Geometry, RowBound, by_group, draw_scores, excess_over, label_numbers, log_unit_of
+from .bounds import Geometry, draw_scores, log_unit_of
 from .coreset import Coreset
 from .fitting import OnPass, Prepared, Runner, Sample, children, prepare
 from .options import Plan, SelectOptions, plan
+from .passes import QuerySums, Scores
 from .result import Report, Selection, labels_of, run_record
-from .survey import KeyPool
 from .values import Guarantee, QueryBall
 
 _QUERIES = 1  # keeps the stream of the queries apart from others of the same seed
@@ -226,114 +226,6 @@ def _errors(runner: Runner, options: SelectOptions, drawn: _Drawn) -> np.ndarray
         logger.warning("sums at random queries are too small to be compared: no error is found or stated")
         return np.zeros(0)
     return runner.run("check", sums).errors()
-
-
-def guess_bars(scores: np.ndarray, inverse_rates: np.ndarray, sizes: np.ndarray, groups: np.ndarray) -> np.ndarray:
-    r"""Keys that the winners will hardly exceed, from a sample: row i stands for ``inverse_rates[i]`` rows.
-
-    A bar b is passed by about :math:`\sum_i r_i (1 - e^{-s_i b})` rows; it is set where that is half as much again as
-    is needed, and a thousand. A group with too small a sample gets no bar.
-    """
-    bars = np.full(len(sizes), np.inf)
-    for group, size in enumerate(sizes):
-        mine = groups == group
-        s, r = scores[mine], inverse_rates[mine]
-        wanted = 1.5 * (size + 1) + 1000
-        if len(s) < 500 or wanted > 0.5 * r.sum():
-            continue
-        low, high = 0.0, 1.0 / s.min()
-        for _ in range(60):
-            middle = 0.5 * (low + high)
-            enough = float(-(r @ np.expm1(-s * middle))) >= wanted
-            low, high = (low, middle) if enough else (middle, high)
-        bars[group] = high
-    return bars
-
-
-class Scores:
-    """Totals and largest of the bounds in every group, and the draw by keys; other rows are not kept."""
-
-    def __init__(self, bound: RowBound, pool: KeyPool, log_unit: float, labels: dict[Any, int] | None) -> None:
-        g = len(bound.geometry.mass)
-        self.bound, self.pool, self.log_unit, self.labels = bound, pool, log_unit, labels
-        self.total, self.score_total = np.zeros(g), np.zeros(g)
-        self.largest, self.largest_excess = np.zeros(g), np.zeros(g)  # bound; score / share
-
-    def update(self, block: Block) -> None:
-        geometry = self.bound.geometry
-        groups = geometry.groups(block)
-        shares = geometry.shares(block, groups)
-        log_values = self.bound.log_values(block, groups)
-        scores = draw_scores(log_values, shares, self.log_unit)
-        values = np.exp(np.minimum(log_values, LARGEST_EXPONENT))
-        excess = excess_over(scores, shares)
-        for group, rows in by_group(groups, len(shares)):
-            self.total[group] += values[rows].sum()
-            self.score_total[group] += scores[rows].sum()
-            self.largest[group] = max(self.largest[group], float(values[rows].max()))
-            self.largest_excess[group] = max(self.largest_excess[group], float(excess[rows].max()))
-        labels = label_numbers(block, self.labels)
-        attached = {} if labels is None else {"label": labels.astype(np.int32)}
-        # a weight too small to have a share of the total counts as none
-        weights = np.where(shares > 0, block.weights, 0.0)
-        self.pool.update(block.start, scores, weights, groups, **attached)
-
-    def merge(self, other: Scores) -> None:
-        self.total += other.total
-        self.score_total += other.score_total
-        self.largest = np.maximum(self.largest, other.largest)
-        self.largest_excess = np.maximum(self.largest_excess, other.largest_excess)
-        self.pool.merge(other.pool)
-
-    @property
-    def uniform_factor(self) -> float:
-        """As :func:`uniform_factor`, of the group where it is largest."""
-        used = self.score_total > 0
-        return float(np.max(self.largest_excess[used] / self.score_total[used]))
-
-
-class QuerySums:
-    """Sums of the loss at some queries, over all rows and over the chosen ones with their weights.
-
-    Exponents are taken relative to Jensen's lower bound on the sum at each query, so that the sums over all rows are at
-    least their mass and nothing underflows.
-    """
-
-    def __init__(
-        self, geometry: Geometry, loss: str, queries: np.ndarray, rows: np.ndarray, weights: np.ndarray
-    ) -> None:
-        self.geometry, self.loss, self.queries = geometry, loss, queries
-        self.rows, self.weights = rows, weights
-        mass = geometry.mass / geometry.mass.sum()
-        # mean square distance of the rows from a query: V + |x - mu|^2, over all groups
-        spread = squared_norms(geometry.offsets) + geometry.variances
-        squares = mass @ spread - 2.0 * queries @ (mass @ geometry.offsets) + squared_norms(queries)
-        self.floor = squares if loss == "gaussian" else np.sqrt(np.maximum(squares, 0.0))
-        self.whole, self.part = np.zeros(len(queries)), np.zeros(len(queries))
-
-    def update(self, block: Block) -> None:
-        first, last = np.searchsorted(self.rows, (block.start, block.start + block.n))
-        own = self.rows[first:last] - block.start
-        points = self.geometry.points(block.X)
-        for rows, scaled in points.blocks(extra_columns=2 * len(self.queries), budget=1 << 22):
-            exponents = scaled.dot(self.queries)
-            exponents *= -2.0
-            exponents += squared_norms(self.queries)
-            exponents += scaled.sq_norms[:, None]
-            np.maximum(exponents, 0.0, out=exponents)
-            if self.loss == "laplacian":
-                np.sqrt(exponents, out=exponents)
-            values = np.exp(np.subtract(self.floor, exponents, out=exponents), out=exponents)
-            self.whole += block.weights[rows] @ values
-            here = slice(*np.searchsorted(own, (rows.start, rows.stop)))
-            self.part += self.weights[first:last][here] @ values[own[here] - rows.start]
-
-    def merge(self, other: QuerySums) -> None:
-        self.whole += other.whole
-        self.part += other.part
-
-    def errors(self) -> np.ndarray:
-        return np.abs(self.part / self.whole - 1.0)
 
 
 def _random_queries(

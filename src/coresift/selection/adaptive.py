@@ -10,7 +10,8 @@ import numpy as np
 from .._errors import InvalidInputError, InvalidTypeError
 from .._progress import logger
 from .._validation import LARGEST_MAGNITUDE, check_choice, check_count, check_number, check_positive
-from ..core.draw import Draw, DrawTable
+from ..core.draw import DrawTable
+from ..core.keys import Draw
 from ..coresets.coreset import Coreset, Guarantee
 from .context import SelectionContext
 from .gradients import Gradients

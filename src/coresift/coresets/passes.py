@@ -1,4 +1,4 @@
-"""The first pass over the rows: their mass, mean and spread, the farthest of them, and samples drawn by keys."""
+"""The passes of a selection: the survey of all rows, the draw by keys, and the check at random queries."""
 
 from __future__ import annotations
 
@@ -9,127 +9,25 @@ import scipy.sparse as sp
 from scipy.linalg import norm
 from scipy.spatial.distance import cdist
 
-from ..core.draw import Draw, KeyCandidates, finish_keys, keys_of, merge_candidates, smallest
-from ..core.points import BLOCK_BYTES, Block as PointBlock, Matrix, Points, row_slices, squared_norms
+from ..core.keys import KeyPool, smallest
+from ..core.points import (
+    BLOCK_BYTES,
+    LARGEST_EXPONENT,
+    Block as PointBlock,
+    Matrix,
+    Points,
+    float_rows,
+    row_slices,
+    squared_norms,
+    stacked,
+)
 from ..rows.rows import Block, check_block, recode
+from .bounds import Geometry, RowBound, by_group, draw_scores, excess_over, label_numbers
 
 _FARTHEST_KEPT = 128
-_SLACK = 4096  # rows kept above twice what is needed before they are sorted out
 # an origin this much farther (squared) than the rows are wide costs two digits, not more
 LARGEST_SHIFT = 100.0
 _SAFE_SQUARES = (1e-120, 1e120)  # squares inside are free of overflow and underflow, and so are sums of them
-
-
-def float_rows(X: Matrix) -> Matrix:
-    """Rows in C order, so that the same rows give the same bits however they are stored."""
-    return np.ascontiguousarray(X) if isinstance(X, np.ndarray) else X
-
-
-def stacked(parts: list[Any]) -> Any:
-    """Arrays, or sparse matrices, one below the other."""
-    return sp.vstack(parts, format="csr") if sp.issparse(parts[0]) else np.concatenate(parts)
-
-
-class KeyPool:
-    """The ``sizes[g] + 1`` smallest keys of every group, with scores, weights and attached columns.
-
-    The keys are those of :func:`coresift.core.draw.keys_of`, functions of the seed and the number of the row: what is
-    kept does not depend on blocks, nor on ``bars``, a guess of the largest keys that can win. If a guess was too low,
-    :meth:`is_complete` says so. Memory: about three times what is kept in the end.
-    """
-
-    def __init__(self, seed: int, sizes: np.ndarray, bars: np.ndarray | None = None) -> None:
-        self.seed, self.sizes = seed, sizes
-        self.bars = np.full(len(sizes), np.inf) if bars is None else bars.copy()
-        self.counts = np.zeros(len(sizes), dtype=np.int64)  # rows seen that could be drawn
-        self._parts: list[dict[str, Any]] = []
-        self._pending = 0
-        self._is_compact = False
-        self._limit = 2 * int(sizes.sum()) + _SLACK
-
-    def update(
-        self, start: int, scores: np.ndarray, weights: np.ndarray, groups: np.ndarray | None = None, **attached: Any
-    ) -> None:
-        """Add rows numbered from ``start``; rows of ``attached`` arrays go with them."""
-        keys, drawable = keys_of(scores, self.seed, start), scores > 0
-        if groups is None:
-            self.counts[0] += np.count_nonzero(drawable)
-        else:
-            self.counts += np.bincount(groups[drawable], minlength=len(self.sizes))
-        kept = np.flatnonzero((keys <= self.bars[0 if groups is None else groups]) & drawable)
-        if len(kept) == 0:
-            return
-        part = {name: values[kept] for name, values in attached.items()}
-        part |= {"row": kept + start, "key": keys[kept], "score": scores[kept], "weight": weights[kept]}
-        part["group"] = np.zeros(len(kept), np.int32) if groups is None else groups[kept].astype(np.int32)
-        self._add(part)
-
-    def merge(self, other: KeyPool, **renumbered: np.ndarray) -> None:
-        """Add what was kept of later rows; ``renumbered`` maps the entries of attached columns."""
-        self.counts += other.counts
-        for part in other._parts:
-            self._add({**part, **{name: to[part[name]] for name, to in renumbered.items()}})
-
-    def compact(self) -> None:
-        if self._is_compact or not self._parts:
-            return
-        columns = self._parts[0]
-        if len(self._parts) > 1:
-            columns = {name: stacked([part[name] for part in self._parts]) for name in columns}
-        kept = self._contenders(columns["group"], columns["key"], columns["row"])
-        self._parts = [{name: values[kept] for name, values in columns.items()}]
-        self._pending, self._is_compact = len(kept), True
-
-    def _contenders(self, group: np.ndarray, key: np.ndarray, row: np.ndarray) -> np.ndarray:
-        """Positions, ascending, of the keys that can win; lowers the bars to them."""
-        if len(self.sizes) == 1:
-            kept = smallest(key, int(self.sizes[0]) + 1)
-            if len(kept) > self.sizes[0]:
-                self.bars[0] = min(self.bars[0], float(key[kept].max()))
-            return kept
-        order = np.lexsort((row, key, group))  # ties by row, as in core.draw
-        sizes = np.bincount(group, minlength=len(self.sizes))
-        rank = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        kept = order[rank < self.sizes[group[order]] + 1]
-        full = np.flatnonzero(sizes > self.sizes)
-        ends = np.cumsum(sizes) - sizes + self.sizes  # where the last of a full group stands in the order
-        self.bars[full] = np.minimum(self.bars[full], key[order[ends[full]]])
-        return np.sort(kept)
-
-    def is_complete(self) -> bool:
-        """Whether every group has as many candidates as it needs, or as it has rows."""
-        self.compact()
-        found = np.bincount(self.columns()["group"], minlength=len(self.sizes))
-        return bool((found >= np.minimum(self.sizes + 1, self.counts)).all())
-
-    def columns(self) -> dict[str, Any]:
-        """What is kept, by name, in the order of the rows; empty if there was nothing to keep."""
-        self.compact()
-        if not self._parts:
-            return {name: np.empty(0, dtype=np.int64) for name in ("row", "key", "score", "weight", "group")}
-        return self._parts[0]
-
-    def winners(self) -> tuple[dict[str, Any], list[Draw]]:
-        """What goes with the rows drawn, in their order, and the draw of each group."""
-        columns, draws = self.columns(), self.draws()
-        kept = np.isin(columns["row"], np.concatenate([draw.indices for draw in draws]))
-        return {name: values[kept] for name, values in columns.items()}, draws
-
-    def draws(self) -> list[Draw]:
-        columns = self.columns()
-        found = []
-        for group, size in enumerate(self.sizes):
-            mine = columns["group"] == group
-            candidates = KeyCandidates(*(columns[name][mine] for name in ("row", "key", "score", "weight")))
-            found.append(finish_keys(merge_candidates([candidates], int(size)), int(size)))
-        return found
-
-    def _add(self, part: dict[str, Any]) -> None:
-        self._parts.append(part)
-        self._is_compact = False
-        self._pending += len(part["row"])
-        if self._pending > self._limit:
-            self.compact()
 
 
 class GroupMoments:
@@ -334,3 +232,89 @@ class Reach:
 
     def merge(self, other: Reach) -> None:
         self.distance = max(self.distance, other.distance)
+
+
+class Scores:
+    """Totals and largest of the bounds in every group, and the draw by keys; other rows are not kept."""
+
+    def __init__(self, bound: RowBound, pool: KeyPool, log_unit: float, labels: dict[Any, int] | None) -> None:
+        g = len(bound.geometry.mass)
+        self.bound, self.pool, self.log_unit, self.labels = bound, pool, log_unit, labels
+        self.total, self.score_total = np.zeros(g), np.zeros(g)
+        self.largest, self.largest_excess = np.zeros(g), np.zeros(g)  # bound; score / share
+
+    def update(self, block: Block) -> None:
+        geometry = self.bound.geometry
+        groups = geometry.groups(block)
+        shares = geometry.shares(block, groups)
+        log_values = self.bound.log_values(block, groups)
+        scores = draw_scores(log_values, shares, self.log_unit)
+        values = np.exp(np.minimum(log_values, LARGEST_EXPONENT))
+        excess = excess_over(scores, shares)
+        for group, rows in by_group(groups, len(shares)):
+            self.total[group] += values[rows].sum()
+            self.score_total[group] += scores[rows].sum()
+            self.largest[group] = max(self.largest[group], float(values[rows].max()))
+            self.largest_excess[group] = max(self.largest_excess[group], float(excess[rows].max()))
+        labels = label_numbers(block, self.labels)
+        attached = {} if labels is None else {"label": labels.astype(np.int32)}
+        # a weight too small to have a share of the total counts as none
+        weights = np.where(shares > 0, block.weights, 0.0)
+        self.pool.update(block.start, scores, weights, groups, **attached)
+
+    def merge(self, other: Scores) -> None:
+        self.total += other.total
+        self.score_total += other.score_total
+        self.largest = np.maximum(self.largest, other.largest)
+        self.largest_excess = np.maximum(self.largest_excess, other.largest_excess)
+        self.pool.merge(other.pool)
+
+    @property
+    def uniform_factor(self) -> float:
+        """As :func:`uniform_factor`, of the group where it is largest."""
+        used = self.score_total > 0
+        return float(np.max(self.largest_excess[used] / self.score_total[used]))
+
+
+class QuerySums:
+    """Sums of the loss at some queries, over all rows and over the chosen ones with their weights.
+
+    Exponents are taken relative to Jensen's lower bound on the sum at each query, so that the sums over all rows are at
+    least their mass and nothing underflows.
+    """
+
+    def __init__(
+        self, geometry: Geometry, loss: str, queries: np.ndarray, rows: np.ndarray, weights: np.ndarray
+    ) -> None:
+        self.geometry, self.loss, self.queries = geometry, loss, queries
+        self.rows, self.weights = rows, weights
+        mass = geometry.mass / geometry.mass.sum()
+        # mean square distance of the rows from a query: V + |x - mu|^2, over all groups
+        spread = squared_norms(geometry.offsets) + geometry.variances
+        squares = mass @ spread - 2.0 * queries @ (mass @ geometry.offsets) + squared_norms(queries)
+        self.floor = squares if loss == "gaussian" else np.sqrt(np.maximum(squares, 0.0))
+        self.whole, self.part = np.zeros(len(queries)), np.zeros(len(queries))
+
+    def update(self, block: Block) -> None:
+        first, last = np.searchsorted(self.rows, (block.start, block.start + block.n))
+        own = self.rows[first:last] - block.start
+        points = self.geometry.points(block.X)
+        for rows, scaled in points.blocks(extra_columns=2 * len(self.queries), budget=1 << 22):
+            exponents = scaled.dot(self.queries)
+            exponents *= -2.0
+            exponents += squared_norms(self.queries)
+            exponents += scaled.sq_norms[:, None]
+            np.maximum(exponents, 0.0, out=exponents)
+            if self.loss == "laplacian":
+                np.sqrt(exponents, out=exponents)
+            values = np.exp(np.subtract(self.floor, exponents, out=exponents), out=exponents)
+            self.whole += block.weights[rows] @ values
+            here = slice(*np.searchsorted(own, (rows.start, rows.stop)))
+            self.part += self.weights[first:last][here] @ values[own[here] - rows.start]
+
+    def merge(self, other: QuerySums) -> None:
+        self.whole += other.whole
+        self.part += other.part
+
+    def errors(self) -> np.ndarray:
+        return np.abs(self.part / self.whole - 1.0)
