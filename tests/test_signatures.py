@@ -15,6 +15,7 @@ DATA = {"X", "y", "data", "core", "path", "made", "rows", "source", "indices", "
 FIRST = {
     "RBFCoreset": {"radius"},
     "RBFNetworkCoreset": {"radius"},
+    "LinearCoreset": {"loss"},
     "StreamingCoreset": {"size"},
     "select": {"budget"},
     "sample": {"size"},

@@ -14,6 +14,7 @@ from .coresets import (
     Coreset as Coreset,
     Guarantee as Guarantee,
     LaplacianCoreset as LaplacianCoreset,
+    LinearCoreset as LinearCoreset,
     NetworkComparison as NetworkComparison,
     QueryBall as QueryBall,
     RBFCoreset as RBFCoreset,

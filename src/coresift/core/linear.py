@@ -86,9 +86,10 @@ class LossSums:
         """Add rows as they are in the data."""
         per_row = 8.0 * (self.problem.n_columns + self.problem.loss.n_outputs**2)
         for part in row_slices(X.shape[0], per_row, GEMM_BLOCK_BYTES):
-            self._add(self.problem.columns(X[part]), y[part], weights[part])
+            self.add_columns(self.problem.columns(X[part]), y[part], weights[part])
 
-    def _add(self, A: Matrix, y: np.ndarray, weights: np.ndarray) -> None:
+    def add_columns(self, A: Matrix, y: np.ndarray, weights: np.ndarray) -> None:
+        """Add rows in the columns of the problem."""
         loss, z = self.problem.loss, A @ self.theta.T
         self.weight += float(weights.sum())
         with np.errstate(over="ignore", invalid="ignore"):

@@ -1,6 +1,7 @@
 from .coreset import Coreset as Coreset, Guarantee as Guarantee, QueryBall as QueryBall, audit as audit
 from .estimators import LaplacianCoreset as LaplacianCoreset, RBFCoreset as RBFCoreset
 from .lewis_bound import l1_svd as l1_svd
+from .linear_coreset import LinearCoreset as LinearCoreset
 from .network_coreset import RBFNetworkCoreset as RBFNetworkCoreset
 from .network_models import RBFNetworkClassifier as RBFNetworkClassifier, RBFNetworkRegressor as RBFNetworkRegressor
 from .network_results import NetworkComparison as NetworkComparison, SignedCoreset as SignedCoreset

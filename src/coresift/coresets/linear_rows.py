@@ -69,7 +69,7 @@ class ColumnMoments:
         self.mass, self.mean, self.scatter = 0.0, np.zeros(d), np.zeros(d)
         self.n_rows = 0  # of positive weight
         self.labels: dict[Any, int] = {}
-        self.label_mass = np.zeros(0)
+        self.label_mass, self.label_rows = np.zeros(0), np.zeros(0)
         self.target_range = (np.inf, -np.inf)
         self.is_sparse = False
 
@@ -80,8 +80,9 @@ class ColumnMoments:
         self.is_sparse = not isinstance(X, np.ndarray)
         if block.labels is not None:
             codes = recode(block.labels, self.labels)[block.labels.codes]
-            self.label_mass = np.pad(self.label_mass, (0, len(self.labels) - len(self.label_mass)))
+            self._grow_labels()
             self.label_mass += np.bincount(codes, w, len(self.labels))
+            self.label_rows += np.bincount(codes, w > 0, len(self.labels))
         if block.targets is not None:
             used = block.targets[w > 0]
             low, high = float(used.min(initial=np.inf)), float(used.max(initial=-np.inf))
@@ -100,13 +101,18 @@ class ColumnMoments:
     def merge(self, other: ColumnMoments) -> None:
         """Add the moments of later rows."""
         to = np.array([self.labels.setdefault(name, len(self.labels)) for name in other.labels], dtype=np.int64)
-        self.label_mass = np.pad(self.label_mass, (0, len(self.labels) - len(self.label_mass)))
+        self._grow_labels()
         self.label_mass[to] += other.label_mass
+        self.label_rows[to] += other.label_rows
         low, high = other.target_range
         self.target_range = (min(low, self.target_range[0]), max(high, self.target_range[1]))
         self.is_sparse |= other.is_sparse
         if other.mass > 0:
             self._add(other.mass, other.mean, other.scatter, other.n_rows)
+
+    def _grow_labels(self) -> None:
+        more = (0, len(self.labels) - len(self.label_mass))
+        self.label_mass, self.label_rows = np.pad(self.label_mass, more), np.pad(self.label_rows, more)
 
     def _add(self, mass: float, mean: np.ndarray, scatter: np.ndarray, n_rows: int) -> None:
         share, way = mass / (self.mass + mass), mean - self.mean
@@ -156,6 +162,14 @@ class LinearRows:
             least = self.moments.target_range[0]
             raise InvalidInputError(f"loss='poisson' takes counts; the smallest target is {least:g}, below 0.")
         return loss_named(name, 0 if self.response.classes is None else len(self.response.classes), threshold)
+
+    def class_rows(self) -> np.ndarray:
+        """(K,) rows of positive weight of each class."""
+        numbers = self.response.numbers or {}
+        counts = np.zeros(max(numbers.values(), default=-1) + 1, dtype=np.int64)
+        for name, number in self.moments.labels.items():
+            counts[numbers[name]] += int(self.moments.label_rows[number])
+        return counts
 
     def sums(self, problem: LinearProblem, theta: np.ndarray, order: int = 2, label: str = "loss") -> LossSums:
         """One pass: the loss over all rows at ``theta``, its gradient (order 1) and Hessian (order 2)."""

@@ -1,0 +1,198 @@
+"""Draw rows for a linear model in two steps: a pilot by leverage, then the rest by the slopes of the pilot's fit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+
+from ..core.budgets import class_budgets
+from ..core.calibration import SlopeTotals
+from ..core.keys import KeyPool
+from ..core.leverage import Leverage
+from ..core.linear import LinearProblem, fit_linear, weighted_gram
+from ..core.points import GEMM_BLOCK_BYTES, Matrix, row_slices, stacked
+from ..rows.rows import Block
+from .linear_rows import LinearRows, Response
+
+_PILOT_SHARE = 1 / 3
+_LEAST_OF_A_CLASS = 10  # rows in the pilot, if the class has them and the pilot has room
+_PILOT_MIX = (0.4, 0.3, 0.3)  # of the weight, the root of the leverage, the leverage
+_REST_MIX = (0.6, 0.3, 0.1)  # of slope times root of leverage, the pilot's scores, the weight
+
+
+@dataclass(frozen=True)
+class WeightedRows:
+    """Rows in memory: their numbers, features, response, weights in the draw and weights in the data."""
+
+    indices: np.ndarray
+    X: Matrix
+    y: np.ndarray
+    weights: np.ndarray
+    own: np.ndarray
+
+    def weighing(self, weights: np.ndarray) -> WeightedRows:
+        """The same rows with other weights."""
+        return replace(self, weights=weights)
+
+    def joined(self, other: WeightedRows) -> WeightedRows:
+        """These rows and others, in order."""
+        order = np.argsort(np.concatenate([self.indices, other.indices]))
+        pairs = ((getattr(self, part.name), getattr(other, part.name)) for part in fields(self))
+        return WeightedRows(*(stacked(list(pair))[order] for pair in pairs))
+
+
+class GramPass:
+    """The weighted Gram matrix of the columns of a problem."""
+
+    def __init__(self, problem: LinearProblem) -> None:
+        self.problem, self.gram = problem, np.zeros((problem.n_columns,) * 2)
+
+    def update(self, block: Block) -> None:
+        for part in row_slices(block.n, 8.0 * self.problem.n_columns, GEMM_BLOCK_BYTES):
+            self.gram += weighted_gram(self.problem.columns(block.X[part]), block.weights[part])
+
+    def merge(self, other: GramPass) -> None:
+        self.gram += other.gram
+
+
+@dataclass(frozen=True)
+class PilotScores:
+    """Scores before anything is fitted: weight, root of the leverage and leverage, each of total about 1.
+
+    The sum of ``w sqrt(h)`` is at most ``sqrt(W rank)``, which stands for it: any positive scores give unbiased draws.
+    """
+
+    leverage: Leverage
+    mass: float
+
+    def of(self, A: Matrix, y: np.ndarray, leverage: np.ndarray) -> np.ndarray:
+        """Scores per unit of weight."""
+        rank = max(self.leverage.rank, 1)
+        even, root, plain = _PILOT_MIX
+        return even / self.mass + root * np.sqrt(leverage / (rank * self.mass)) + plain * leverage / rank
+
+
+@dataclass(frozen=True)
+class RestScores:
+    """Scores by the norm of the slope at ``theta`` times the root of the leverage, mixed with the pilot's."""
+
+    pilot: PilotScores
+    problem: LinearProblem
+    theta: np.ndarray
+    total: float  # of the slope times the root of the leverage over all rows, about
+
+    def of(self, A: Matrix, y: np.ndarray, leverage: np.ndarray) -> np.ndarray:
+        """Scores per unit of weight."""
+        by_slope, by_pilot, even = _REST_MIX
+        values = by_pilot * self.pilot.of(A, y, leverage) + even / self.pilot.mass
+        if self.total > 0:
+            values += by_slope / self.total * self.influence(A, y, leverage)
+        return values
+
+    def influence(self, A: Matrix, y: np.ndarray, leverage: np.ndarray) -> np.ndarray:
+        """The norm of the slope times the root of the leverage."""
+        slopes = self.problem.loss.slopes(A @ self.theta.T, y)
+        return np.asarray(np.sqrt(np.square(slopes).sum(axis=1) * leverage))
+
+
+class DrawPass:
+    """Draw by keys, never rows in ``taken``; ``totals`` are summed on the way."""
+
+    def __init__(
+        self,
+        problem: LinearProblem,
+        response: Response,
+        scores: PilotScores | RestScores,
+        pool: KeyPool,
+        taken: np.ndarray,
+        totals: SlopeTotals | None = None,
+    ) -> None:
+        self.problem, self.response, self.scores, self.pool = problem, response, scores, pool
+        self.taken, self.totals = taken, totals
+
+    def update(self, block: Block) -> None:
+        y = self.response.of(block)
+        values = np.empty(block.n)
+        leverage = (self.scores if isinstance(self.scores, PilotScores) else self.scores.pilot).leverage
+        for part in row_slices(block.n, 8.0 * (self.problem.n_columns + leverage.rank), GEMM_BLOCK_BYTES):
+            A = self.problem.columns(block.X[part])
+            values[part] = self.scores.of(A, y[part], leverage.of(A)) * block.weights[part]
+            if self.totals is not None:
+                self.totals.add_columns(A, y[part], block.weights[part])
+        first, last = np.searchsorted(self.taken, [block.start, block.start + block.n])
+        values[self.taken[first:last] - block.start] = 0.0
+        groups = y if len(self.pool.sizes) > 1 else None
+        self.pool.update(block.start, values, block.weights, groups, X=block.X, y=y)
+
+    def merge(self, other: DrawPass) -> None:
+        self.pool.merge(other.pool)
+        if self.totals is not None and other.totals is not None:
+            self.totals.merge(other.totals)
+
+    def drawn(self) -> WeightedRows:
+        """The rows drawn, in their order."""
+        columns, draws = self.pool.winners()
+        indices = np.concatenate([draw.indices for draw in draws])
+        weights = np.concatenate([draw.weights for draw in draws])[np.argsort(indices)]
+        return WeightedRows(columns["row"], columns["X"], columns["y"], weights, columns["weight"])
+
+
+class TotalsPass:
+    """Totals of loss, slopes and curvatures at several parameters at once."""
+
+    def __init__(self, response: Response, totals: list[SlopeTotals]) -> None:
+        self.response, self.totals = response, totals
+
+    def update(self, block: Block) -> None:
+        y, problem = self.response.of(block), self.totals[0].problem
+        for part in row_slices(block.n, 8.0 * problem.n_columns, GEMM_BLOCK_BYTES):
+            A = problem.columns(block.X[part])
+            for totals in self.totals:
+                totals.add_columns(A, y[part], block.weights[part])
+
+    def merge(self, other: TotalsPass) -> None:
+        for mine, theirs in zip(self.totals, other.totals, strict=True):
+            mine.merge(theirs)
+
+
+def draw_two_steps(
+    rows: LinearRows, problem: LinearProblem, leverage: Leverage, size: int, seed: int
+) -> tuple[WeightedRows, SlopeTotals | None]:
+    r"""Draw ``size`` rows, unbiased; also the totals of all rows at the parameters that the pilot gave.
+
+    Given the pilot P, the rows of P with their own weights and a draw from all other rows are unbiased together,
+    whatever the scores. So is the pilot alone. The weights returned are the mean of both, with a fixed share for each
+    that depends on sizes alone. Without a pilot of every row there are two passes, else one and no totals.
+    """
+    seeds = [int(number) for number in np.random.SeedSequence(seed).generate_state(2, np.uint64)]
+    n_rows = rows.moments.n_rows
+    pilot_scores = PilotScores(leverage, rows.moments.mass)
+    pilot_size = n_rows if size >= n_rows else max(1, round(_PILOT_SHARE * size))
+    sizes = np.array([pilot_size])
+    if rows.response.classes is not None:
+        counts = rows.class_rows()
+        least = min(_LEAST_OF_A_CLASS, pilot_size // len(counts))
+        sizes = class_budgets(counts, pilot_size, min_per_class=least, power=0.5)
+    first = DrawPass(problem, rows.response, pilot_scores, KeyPool(seeds[0], sizes), np.zeros(0, dtype=np.int64))
+    pilot = rows.runner.run("pilot", first).drawn()
+    left = size - len(pilot.indices)
+    if len(pilot.indices) == n_rows or left <= 0:
+        return pilot, None
+
+    theta = fit_linear(problem, pilot.X, pilot.y, pilot.weights).theta
+    A = problem.columns(pilot.X)
+    scores = RestScores(pilot_scores, problem, theta, 0.0)
+    total = float(pilot.weights @ scores.influence(A, pilot.y, leverage.of(A)))
+    scores = RestScores(pilot_scores, problem, theta, total)
+    totals = SlopeTotals(problem, theta)
+    second = DrawPass(problem, rows.response, scores, KeyPool(seeds[1], np.array([left])), pilot.indices, totals)
+    found = rows.runner.run("scores", second)
+    rest = found.drawn()
+
+    # variances of the two, up to a common factor, if all rows were alike
+    alone = 1.0 / len(pilot.indices) - 1.0 / n_rows
+    both = (1.0 - len(pilot.indices) / n_rows) ** 2 * (1.0 / left - 1.0 / max(n_rows - len(pilot.indices), left))
+    share = both / (alone + both)
+    mixed = pilot.weighing(share * pilot.weights + (1.0 - share) * pilot.own)
+    return mixed.joined(rest.weighing((1.0 - share) * rest.weights)), found.totals
