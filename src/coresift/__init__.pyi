@@ -15,6 +15,7 @@ from .coresets import (
     Guarantee as Guarantee,
     LaplacianCoreset as LaplacianCoreset,
     LinearCoreset as LinearCoreset,
+    LinearModel as LinearModel,
     NetworkComparison as NetworkComparison,
     QueryBall as QueryBall,
     RBFCoreset as RBFCoreset,
@@ -26,6 +27,7 @@ from .coresets import (
     SignedCoreset as SignedCoreset,
     StreamingCoreset as StreamingCoreset,
     audit as audit,
+    fit_model as fit_model,
     l1_svd as l1_svd,
     select as select,
 )

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from coresift.cli.inputs import AsJson, Config, Embedding, ImageSize, Input, Weight, listed
-from coresift.cli.options import Settings
-from coresift.cli.select import DryRun, carry_out, check_out
+from coresift.cli.options import Settings, as_option
+from coresift.cli.select import DryRun, carry_out, check_out, refuse_input
 from coresift.coresets.fit_options import FitOptions
 
 if TYPE_CHECKING:
@@ -59,7 +59,12 @@ def fit(
 
 
 def plan_rows(
-    settings: Settings, data: str, label: str | None, names: dict[str, Any], options: SelectOptions, more: dict[str, Any]
+    settings: Settings,
+    data: str,
+    label: str | None,
+    names: dict[str, Any],
+    options: SelectOptions,
+    more: dict[str, Any],
 ) -> Plan[FitOptions]:
     """The plan of ``select --for``: rows for a linear model, which is not certified."""
     from coresift._errors import InvalidInputError
@@ -73,7 +78,7 @@ def plan_rows(
     try:
         asked = FitOptions(**{name: getattr(options, name) for name in shared}, **more, certify=False)
     except InvalidInputError as error:
-        raise typer.BadParameter(str(error)) from error
+        raise typer.BadParameter(as_option(str(error))) from error
     rows = open_labelled(data, asked.model, label, **{**names, "columns": listed(names["columns"])})
     return plan_fit(rows, asked)
 
@@ -125,6 +130,7 @@ def predict(
     with settings.bars(transient=True) as on_pass:
         parts = predicted(fitted, rows, evaluation, on_pass("predict", rows.n))
         if out is not None:
+            refuse_input(out, rows)
             write_predictions(parts, out)
         elif evaluation is None and not as_json:
             write_predictions(parts, sys.stdout)

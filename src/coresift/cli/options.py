@@ -123,7 +123,7 @@ def with_common_options(function: Callable[..., None]) -> Callable[..., None]:
                 try:
                     values[each.name] = each.annotation(**given)
                 except InvalidInputError as error:  # invalid whatever the data: wrong usage
-                    raise typer.BadParameter(_as_option(str(error))) from error
+                    raise typer.BadParameter(as_option(str(error))) from error
             else:
                 values[each.name] = options[each.name]
         function(settings, **values)
@@ -133,7 +133,7 @@ def with_common_options(function: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-def _as_option(message: str) -> str:
+def as_option(message: str) -> str:
     """Return a message about a field with the name that it has on the command line."""
     return re.sub(r"^(?:n_)?([a-z]\w*)(?= ?= )", lambda name: f"--{name[1].replace('_', '-')}", message)
 

@@ -1,5 +1,7 @@
 """``coresift select``: the rows worth keeping, from files of any size."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,6 +14,7 @@ from coresift.coresets.options import SelectOptions
 
 if TYPE_CHECKING:
     from coresift.coresets.options import Plan
+    from coresift.rows.rows import Rows
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and stop.")]
 
@@ -89,6 +92,14 @@ def check_out(out: Path | None, dry_run: bool, suffixes: tuple[str, ...] | None 
         check_output(out, **({} if suffixes is None else {"suffixes": suffixes}))
 
 
+def refuse_input(out: Path, rows: Rows) -> None:
+    """Refuse to overwrite a file that is read."""
+    from coresift._errors import InvalidInputError
+
+    if out.exists() and any(Path(file).resolve() == out.resolve() for file in rows.files):
+        raise InvalidInputError(f"{out}: is part of the input; name another file.")
+
+
 def carry_out(
     settings: Settings,
     made: Plan[Any],
@@ -99,15 +110,13 @@ def carry_out(
     as_json: bool,
 ) -> None:
     """Print the plan; unless it is a dry run, run it with progress bars, save and print the result."""
-    from coresift._errors import InvalidInputError
     from coresift.coresets.result import check_output
 
     if dry_run:
         settings.show(made.lines(), made.as_dict() if as_json else None)
         return
     assert out is not None
-    if out.exists() and any(Path(file).resolve() == out.resolve() for file in made.rows.files):
-        raise InvalidInputError(f"{out}: is part of the input; name another file.")
+    refuse_input(out, made.rows)
     check_output(out, n_rows=made.budget or 0, suffixes=(out.suffix.lower(),))
     if not settings.quiet:
         for line in made.lines():

@@ -2,6 +2,8 @@ from .coreset import Coreset as Coreset, Guarantee as Guarantee, QueryBall as Qu
 from .estimators import LaplacianCoreset as LaplacianCoreset, RBFCoreset as RBFCoreset
 from .lewis_bound import l1_svd as l1_svd
 from .linear_coreset import LinearCoreset as LinearCoreset
+from .linear_fit import fit_model as fit_model
+from .linear_result import LinearModel as LinearModel
 from .network_coreset import RBFNetworkCoreset as RBFNetworkCoreset
 from .network_models import RBFNetworkClassifier as RBFNetworkClassifier, RBFNetworkRegressor as RBFNetworkRegressor
 from .network_results import NetworkComparison as NetworkComparison, SignedCoreset as SignedCoreset

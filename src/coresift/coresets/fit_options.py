@@ -13,7 +13,15 @@ if TYPE_CHECKING:
 
 # As in `options`, everything else is imported where it is used.
 
-_TYPICAL_PASSES = {"columns": 1, "leverage": 1, "pilot": 1, "scores": 1, "calibration": 3, "certificate": 3, "uniform": 2}
+_TYPICAL_PASSES = {
+    "columns": 1,
+    "leverage": 1,
+    "pilot": 1,
+    "scores": 1,
+    "calibration": 3,
+    "certificate": 3,
+    "uniform": 2,
+}
 
 
 def _models() -> tuple[str, ...]:
@@ -32,7 +40,9 @@ class FitOptions(RunOptions):
     budget: str | int | float = option("10%", "Rows to fit to: 1%, 0.01 or 1000.", flags=("-b",))
     alpha: float = option(1e-4, "Penalty: alpha / 2 times the squared coefficients is added to the mean loss.")
     threshold: float | None = option(None, "For huber: the residual above which the loss is linear.")
-    fit_intercept: bool = option(True, "Fit an intercept, which is not penalised.", flags=("--intercept/--no-intercept",))
+    fit_intercept: bool = option(
+        True, "Fit an intercept, which is not penalised.", flags=("--intercept/--no-intercept",)
+    )
     calibrate: bool = option(True, "Adjust the weights of the chosen rows to the sums over all rows.")
     certify: bool = option(True, "Bound how far the loss is above the best possible.")
     compare: bool = option(False, "Fit a uniform sample of the same size as well, in two more passes.")
@@ -43,10 +53,10 @@ class FitOptions(RunOptions):
         super().__post_init__()
         check_choice(self.model, "model", _models())
         check_number(self.alpha, "alpha", at_least=0.0, at_most=1e100)
-        if self.model == "huber":
+        if (self.model == "huber") != (self.threshold is not None):
+            raise InvalidInputError(f"threshold = {self.threshold!r}: model='huber' needs one, other models have none.")
+        if self.threshold is not None:
             check_positive(self.threshold, "threshold")
-        elif self.threshold is not None:
-            raise InvalidInputError(f"threshold = {self.threshold!r} is for model='huber', not {self.model!r}.")
         if self.certify and self.alpha == 0.0 and self.model != "squared":
             raise InvalidInputError(
                 f"alpha = 0 cannot be certified for model={self.model!r}: take a small penalty, or certify=False."
@@ -59,7 +69,7 @@ def plan_fit(rows: Rows, options: FitOptions) -> Plan[FitOptions]:
     budget, width = parse_budget(options.budget, rows.n), rows.d + 1
     is_done = {"calibration": options.calibrate, "certificate": options.certify, "uniform": options.compare}
     passes = [name for name, count in _TYPICAL_PASSES.items() if is_done.get(name, True) for _ in range(count)]
-    aim = f"Fitting {budget:,} rows, chosen for them: {options.model} loss, alpha {options.alpha:g}."
+    aim = f"Choosing {budget:,} rows and fitting them: {options.model} loss, alpha {options.alpha:g}."
     kept = 4.0 * budget * (8.0 * width + 60.0)  # candidates and copies of the rows chosen
     # a Gram matrix in the passes for leverage and certificate; a few products with vectors in the others
     work = 2.0 * rows.n * width * (width * (1 + passes.count("certificate")) + 10.0 * len(passes))

@@ -130,7 +130,7 @@ def run_fit(made: Plan[FitOptions], *, on_pass: OnPass | None = None, keep_label
         runner = Runner(rows, engine, on_pass or Progress)
         chooser.fit_rows(runner=runner)
         core = chooser.sample(int(made.budget or 0), calibrate=options.calibrate, random_state=options.seed)
-        linear, problem = chooser.problem_
+        linear, problem = chooser.fitted()
         coef, intercept = chooser.model_
         certificate = uniform = None
         if options.certify:

@@ -77,6 +77,8 @@ class ColumnMoments:
         """Add a block of rows; refuse what is not finite or too large to be squared."""
         check_block(block)
         w, X = block.weights, block.X
+        if isinstance(X, np.ndarray):
+            X = np.ascontiguousarray(X)  # sums depend on the layout, which is that of the file
         self.is_sparse = not isinstance(X, np.ndarray)
         if block.labels is not None:
             codes = recode(block.labels, self.labels)[block.labels.codes]

@@ -253,8 +253,7 @@ class Plan(Generic[Options]):
             f"file{'s' if len(rows.files) > 1 else ''}.",
             *_columns_in_words(rows),
             self.aim,
-            f"{len(self.passes)} passes ({passes}), {where}; about {self.memory / 1e6:.0f} MB "
-            f"of memory and {minutes}.",
+            f"{len(self.passes)} passes ({passes}), {where}; about {self.memory / 1e6:.0f} MB of memory and {minutes}.",
         ]
 
     def as_dict(self) -> dict[str, Any]:
