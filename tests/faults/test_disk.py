@@ -22,11 +22,11 @@ if not hasattr(os, "fork"):
 # Several command lines in one process: codes and what was said, as JSON.
 SCRIPT = """
 import contextlib, io, json, sys
-import coresift.coresets.result as result
+import coresift.coresets.files as files
 from coresift.cli import main
 done = []
 for line in json.loads(sys.argv[1]):
-    result._ROW_BYTES = line.pop("row_bytes", 64)
+    files._ROW_BYTES = line.pop("row_bytes", 64)
     error = io.StringIO()
     with contextlib.redirect_stderr(error), contextlib.redirect_stdout(io.StringIO()):
         code = main(line["arguments"])

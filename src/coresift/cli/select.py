@@ -87,7 +87,7 @@ def check_out(out: Path | None, dry_run: bool, suffixes: tuple[str, ...] | None 
     if out is None and not dry_run:
         raise typer.BadParameter("--out FILE is needed (or --dry-run)")
     if out is not None:
-        from coresift.coresets.result import check_output
+        from coresift.coresets.files import check_output
 
         check_output(out, **({} if suffixes is None else {"suffixes": suffixes}))
 
@@ -110,7 +110,7 @@ def carry_out(
     as_json: bool,
 ) -> None:
     """Print the plan; unless it is a dry run, run it with progress bars, save and print the result."""
-    from coresift.coresets.result import check_output
+    from coresift.coresets.files import check_output
 
     if dry_run:
         settings.show(made.lines(), made.as_dict() if as_json else None)

@@ -1,5 +1,7 @@
-from .coreset import Coreset as Coreset, Guarantee as Guarantee, QueryBall as QueryBall, audit as audit
+from .certifying import audit as audit
+from .coreset import Coreset as Coreset, Guarantee as Guarantee, QueryBall as QueryBall
 from .estimators import LaplacianCoreset as LaplacianCoreset, RBFCoreset as RBFCoreset
+from .files import check_output as check_output, load_run as load_run
 from .lewis_bound import l1_svd as l1_svd
 from .linear_coreset import LinearCoreset as LinearCoreset
 from .linear_fit import fit_model as fit_model
@@ -8,6 +10,5 @@ from .network_coreset import RBFNetworkCoreset as RBFNetworkCoreset
 from .network_models import RBFNetworkClassifier as RBFNetworkClassifier, RBFNetworkRegressor as RBFNetworkRegressor
 from .network_results import NetworkComparison as NetworkComparison, SignedCoreset as SignedCoreset
 from .options import SelectOptions as SelectOptions
-from .result import Report as Report, Selection as Selection, check_output as check_output, load_run as load_run
-from .selecting import run as run, select as select
+from .selecting import Report as Report, Selection as Selection, run as run, select as select
 from .stream import StreamingCoreset as StreamingCoreset

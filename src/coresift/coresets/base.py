@@ -33,11 +33,10 @@ from ..rows.arrays import ArrayRows
 from ..rows.engines import SerialEngine
 from ..rows.rows import Rows
 from .bounds import Collected, Geometry, Span, draw_scores, log_unit_of, uniform_factor, uniform_in_words
-from .coreset import Coreset
+from .coreset import Coreset, Guarantee, QueryBall
 from .fitting import Prepared, Runner, children, prepare
 from .improve import improved, normalized, pool_size
 from .options import BoundSpec
-from .values import Guarantee, QueryBall
 
 _NEARLY_ALL = 0.5  # a total of this many sensitivities a row leaves nothing to gain
 _STATED_DELTA = 0.05

@@ -1,27 +1,33 @@
-"""Questions about a coreset and the data that it was drawn from: the checks, and the certificate."""
+"""Questions about a coreset and the data that it was drawn from: the checks, the certificate and the audit."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from .._errors import InvalidInputError
 from .._progress import Progress
-from .._validation import LARGEST_RATIO, check_choice, check_features, check_positive, check_weights
+from .._validation import (
+    LARGEST_RATIO,
+    check_choice,
+    check_count,
+    check_features,
+    check_generator,
+    check_instance,
+    check_positive,
+    check_weights,
+)
+from ..core.audit import AuditResult, worst_query
 from ..core.certificate import Certificate, certify_exact, certify_sampled
 from ..core.points import Matrix, Points
 from ..rows.rows import Rows
+from .coreset import MAX_MEMORY, Coreset, QueryBall
 from .fitting import array_runner, geometry_of
 from .options import LOSSES, BoundSpec, parse_bytes
-from .values import QueryBall
 
-if TYPE_CHECKING:
-    from .coreset import Coreset
-
-MAX_MEMORY = "2GB"
 _AFFORDABLE_PAIRS = 4e12  # pairs of rows times columns: about a minute on one core
 
 
@@ -155,3 +161,58 @@ def _scaled_points(X: Matrix, counted: np.ndarray, ball: QueryBall) -> Points:
         )
     points.max_norm = float(np.sqrt(of_counted))
     return points
+
+
+def audit(
+    X: Any,
+    core: Coreset,
+    *,
+    sample_weight: Any = None,
+    radius: float | None = None,
+    loss: str | None = None,
+    bandwidth: float | None = None,
+    n_starts: int = 32,
+    n_random: int = 1000,
+    max_iter: int = 50,
+    max_evaluations: float | None = None,
+    max_memory: Any = MAX_MEMORY,
+    random_state: Any = 0,
+) -> AuditResult:
+    r"""Search for the query at which a coreset's sum S is farthest from the data's sum F.
+
+    Maximises :math:`|S(x)/F(x) - 1|` from many starts: a lower bound on the largest error, found, not guaranteed.
+
+    Parameters
+    ----------
+    X, sample_weight, radius, max_memory
+        As in :meth:`Coreset.certify`; the radius is 1 if the coreset has none.
+    core : Coreset
+    loss : {"gaussian", "laplacian"}, optional
+        By default the coreset's own, else Gaussian.
+    bandwidth : float, optional
+        In the units of the data; by default the coreset's own, else the distance from the mean to the farthest row.
+    n_starts, n_random, max_iter : int
+        Local searches, random queries (which also give mean and quantiles), steps of a search.
+    max_evaluations : float, optional
+        Most kernel evaluations, queries times rows, to spend: bounds the time on large data.
+    random_state : None, int or Generator, default 0
+
+    Returns
+    -------
+    AuditResult
+        ``worst_error``, ``worst_query`` (in the units of the data), ``worst_ratio``, ``mean_error``, ``quantiles``.
+    """
+    check_instance(core, "core", Coreset)
+    limits: dict[str, Any] = {
+        "n_starts": check_count(n_starts, "n_starts"),
+        "n_random": check_count(n_random, "n_random"),
+        "max_iter": check_count(max_iter, "max_iter", minimum=0),
+    }
+    if max_evaluations is not None:
+        limits["max_evaluations"] = check_positive(max_evaluations, "max_evaluations")
+    rng = check_generator(random_state)
+    with asked(X, core, sample_weight, radius, max_memory, loss, bandwidth) as (problem, _):
+        ball = problem.ball
+        if ball.loss == "laplacian" and np.isfinite(ball.radius):
+            raise InvalidInputError(f"radius = {radius!r} does not apply: the Laplacian is searched over all of space.")
+        return worst_query(*problem[:-1], ball.radius, ball.loss, rng, **limits)

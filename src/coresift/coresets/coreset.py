@@ -1,11 +1,12 @@
-"""A coreset as a value: which rows, with which weights, drawn how, and which queries it answers."""
+"""A coreset as a value: which rows, with which weights, drawn how, which queries it answers, and what is proved."""
 
 from __future__ import annotations
 
+import math
 import os
 from dataclasses import KW_ONLY, dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,20 +17,153 @@ from .._validation import (
     check_choice,
     check_chosen,
     check_count,
+    check_finite,
     check_generator,
     check_instance,
     check_number,
-    check_positive,
     check_probability,
+    check_vector,
 )
-from ..core.audit import AuditResult, worst_query
 from ..core.certificate import Certificate
 from ..core.quadrature import fitted_weights
-from .certifying import MAX_MEMORY, asked, certified
-from .files import read_coreset, write_coreset
-from .values import Guarantee, QueryBall, Value, as_plain, from_plain
+from .files import as_plain, from_plain, read_coreset, write_coreset
+from .options import LOSSES
 
-__all__ = ["Coreset", "Guarantee", "QueryBall", "audit"]
+MAX_MEMORY = "2GB"
+_QUERIES = {
+    "single": "each single query",
+    "all": "all queries",
+    "families": "each single query to each family of sums in the network's loss",
+    "sums": "weighted sums",
+}
+
+
+class Value:
+    """Base of frozen dataclasses that hold arrays: read-only, and compared by content."""
+
+    def _assign(self, **values: Any) -> None:
+        for name, value in values.items():
+            if isinstance(value, np.ndarray):
+                value.setflags(write=False)
+            object.__setattr__(self, name, value)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, type(self)):
+            return NotImplemented
+        names = [f.name for f in fields(self)]  # type: ignore[arg-type]  # subclasses are dataclasses
+        return all(np.array_equal(getattr(self, name), getattr(other, name)) for name in names)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self._assign(**state)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class QueryBall(Value):
+    """The queries x that a coreset answers: ``|x - center| <= radius * scale``.
+
+    Parameters
+    ----------
+    loss : {"gaussian", "laplacian"}
+        ``exp(-|p - x|^2 / scale^2)`` or ``exp(-|p - x| / scale)``.
+    center, scale : (d,) array, float
+        Centre and bandwidth, in the units of the data.
+    radius : float
+        In units of ``scale``; infinite if every x of the space is a query.
+    """
+
+    loss: str
+    center: NDArray[np.float64]
+    scale: float
+    radius: float
+
+    def __post_init__(self) -> None:
+        check_choice(self.loss, "loss", LOSSES)
+        center = check_vector(self.center, "center")
+        check_finite(center[None], name="center")
+        scale = check_number(self.scale, "scale", above=0.0, below=np.inf)
+        self._assign(center=center, scale=scale, radius=check_number(self.radius, "radius", above=0.0))
+
+    def __repr__(self) -> str:
+        size = f"{self.center.size} dimensions, scale={self.scale:.6g}, radius={self.radius:.6g}"
+        return f"QueryBall({self.loss!r}, {size})"
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """A proved bound on the relative error of a coreset; ``str()`` gives it as a sentence.
+
+    Parameters
+    ----------
+    queries : {"single", "all", "families", "sums"}
+        "single": any one query, fixed before the draw. "all": all queries of the ball at once. "families": any one
+        query to each family of sums in a network's loss. "sums": weighted sums are unbiased, and no error is bounded.
+    eps, delta : float or None
+        The bound (None for "sums"), and the probability that the draw misses it (None if it always holds).
+    argument : str
+        The inequality or the certificate that proves it.
+    radius : float or None
+        Radius of the ball of queries, in bandwidths; infinite for all of space, None where there is no ball.
+    size, total : int or None, float or None
+        The number of draws and the total sensitivity that enter the proof.
+    n_stages : int
+        Draws from draws whose errors were added up, as in a stream.
+
+    Examples
+    --------
+    >>> print(Guarantee("all", 0.1, 0.05, "covering", radius=1.0, size=2000))
+    Relative error at most 0.1 for all queries within radius 1, with probability 0.95 (covering, m = 2000).
+    """
+
+    queries: str
+    eps: float | None = None
+    delta: float | None = None
+    argument: str = ""
+    radius: float | None = None
+    size: int | None = None
+    total: float | None = None
+    n_stages: int = 1
+
+    def __post_init__(self) -> None:
+        check_choice(self.queries, "queries", tuple(_QUERIES))
+        check_count(self.n_stages, "n_stages")
+        for name in ("eps", "delta", "radius", "size", "total"):
+            if getattr(self, name) is not None:
+                check_number(getattr(self, name), name, at_least=0.0)
+
+    @classmethod
+    def from_certificate(cls, certificate: Certificate) -> Guarantee | None:
+        """Return what a certificate proves; None for an error of 1 or more, which says nothing."""
+        if certificate.eps >= 1:
+            return None
+        kind = "exact" if certificate.is_exact else "sampled"
+        delta = None if certificate.is_exact else 1.0 - certificate.confidence
+        return cls("all", certificate.eps, delta, f"{kind} certificate", certificate.radius)
+
+    def __str__(self) -> str:
+        if self.eps is None:
+            return "Weighted sums are unbiased."
+        where = ""
+        if self.radius is not None:
+            where = " of space" if math.isinf(self.radius) else f" within radius {self.radius:g}"
+        chance = "" if self.delta is None else f", with probability {1 - self.delta:g}"
+        proof = [
+            self.argument,
+            *([f"m = {self.size}"] if self.size is not None else []),
+            *([f"t = {self.total:.3g}"] if self.total is not None else []),
+            *([f"added up over {self.n_stages} draws"] if self.n_stages > 1 else []),
+        ]
+        claim = f"Relative error at most {self.eps:.3g} for {_QUERIES[self.queries]}{where}{chance}"
+        return f"{claim} ({', '.join(proof)})."
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the fields as strict JSON can hold them."""
+        return dict(as_plain(self))
+
+    @classmethod
+    def from_dict(cls, plain: dict[str, Any]) -> Self:
+        """Return the value that :meth:`as_dict` described."""
+        return cls(**from_plain(plain))
+
 
 _PARTS: dict[str, type] = {"ball": QueryBall, "certificate": Certificate, "guarantee": Guarantee}
 
@@ -170,6 +304,8 @@ class Coreset(Value):
         verbose : int
             Above 0, log progress at WARNING level.
         """
+        from .certifying import asked, certified
+
         options: dict[str, Any] = {
             "method": check_choice(method, "method", ("auto", "exact", "sampled")),
             "n_sampled": check_count(n_sampled, "n_sampled", minimum=2),
@@ -194,6 +330,8 @@ class Coreset(Value):
         Often halves the guaranteed error. The weights are for kernel sums, no longer unbiased, and may be zero. Takes
         O(m n d) for the sums, O(m^3) up to some thousand points, matrix-free above. Arguments as in :meth:`certify`.
         """
+        from .certifying import asked, certified
+
         rng = check_generator(random_state)
         with asked(X, self, sample_weight, radius, max_memory) as (problem, total):
             points, shares, _, own, ball = problem
@@ -231,58 +369,3 @@ class Coreset(Value):
             return cls(indices, weights, **about)
         except (CoresiftError, KeyError, TypeError) as error:
             raise InvalidInputError(f"{path}: not a coreset file ({error})") from error
-
-
-def audit(
-    X: Any,
-    core: Coreset,
-    *,
-    sample_weight: Any = None,
-    radius: float | None = None,
-    loss: str | None = None,
-    bandwidth: float | None = None,
-    n_starts: int = 32,
-    n_random: int = 1000,
-    max_iter: int = 50,
-    max_evaluations: float | None = None,
-    max_memory: Any = MAX_MEMORY,
-    random_state: Any = 0,
-) -> AuditResult:
-    r"""Search for the query at which a coreset's sum S is farthest from the data's sum F.
-
-    Maximises :math:`|S(x)/F(x) - 1|` from many starts: a lower bound on the largest error, found, not guaranteed.
-
-    Parameters
-    ----------
-    X, sample_weight, radius, max_memory
-        As in :meth:`Coreset.certify`; the radius is 1 if the coreset has none.
-    core : Coreset
-    loss : {"gaussian", "laplacian"}, optional
-        By default the coreset's own, else Gaussian.
-    bandwidth : float, optional
-        In the units of the data; by default the coreset's own, else the distance from the mean to the farthest row.
-    n_starts, n_random, max_iter : int
-        Local searches, random queries (which also give mean and quantiles), steps of a search.
-    max_evaluations : float, optional
-        Most kernel evaluations, queries times rows, to spend: bounds the time on large data.
-    random_state : None, int or Generator, default 0
-
-    Returns
-    -------
-    AuditResult
-        ``worst_error``, ``worst_query`` (in the units of the data), ``worst_ratio``, ``mean_error``, ``quantiles``.
-    """
-    check_instance(core, "core", Coreset)
-    limits: dict[str, Any] = {
-        "n_starts": check_count(n_starts, "n_starts"),
-        "n_random": check_count(n_random, "n_random"),
-        "max_iter": check_count(max_iter, "max_iter", minimum=0),
-    }
-    if max_evaluations is not None:
-        limits["max_evaluations"] = check_positive(max_evaluations, "max_evaluations")
-    rng = check_generator(random_state)
-    with asked(X, core, sample_weight, radius, max_memory, loss, bandwidth) as (problem, _):
-        ball = problem.ball
-        if ball.loss == "laplacian" and np.isfinite(ball.radius):
-            raise InvalidInputError(f"radius = {radius!r} does not apply: the Laplacian is searched over all of space.")
-        return worst_query(*problem[:-1], ball.radius, ball.loss, rng, **limits)

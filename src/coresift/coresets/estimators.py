@@ -7,7 +7,7 @@ import numpy as np
 from ..core.certificate import log_floor
 from ..core.sizes import covering, covering_laplacian, dimension_free, paper_formula, vc
 from .base import LOADED_BYTES, SensitivityCoreset
-from .values import QueryBall
+from .coreset import QueryBall
 
 
 class RBFCoreset(SensitivityCoreset):

@@ -1,10 +1,12 @@
 """From rows to a bound: the passes that find centre, bandwidth, cells and atoms. The same for arrays and files."""
 
+from __future__ import annotations
+
 import time
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -21,7 +23,9 @@ from ..rows.rows import Block, Rows
 from .bounds import ClosedForm, Collected, Geometry, GroupCells, RowBound, by_all_rows, by_cells, cell_centers
 from .options import PAPER_BOUNDS, BoundSpec
 from .passes import LARGEST_SHIFT, Extent, Reach, Survey
-from .values import QueryBall
+
+if TYPE_CHECKING:
+    from .coreset import QueryBall
 
 P = TypeVar("P", bound=Pass)
 OnPass = Callable[[str, int], OnRows]

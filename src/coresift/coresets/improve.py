@@ -11,8 +11,7 @@ from ..core.discrepancy import potential
 from ..core.points import Points
 from ..core.quadrature import DENSE_LIMIT, chosen_rows, fitted_weights, interpolated_potentials
 from .certifying import certified, check_euclidean
-from .coreset import Coreset
-from .values import Guarantee
+from .coreset import Coreset, Guarantee
 
 _POOL_FACTOR = 4
 _SMALLEST_POOL = 4000  # choosing among this few costs next to nothing, and more choice is better

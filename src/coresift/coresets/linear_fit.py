@@ -13,6 +13,7 @@ from ..core.linear import LinearProblem, fit_linear
 from ..rows.engines import open_engine
 from ..rows.opening import open_rows
 from ..rows.rows import Rows
+from .files import ChosenRows, labels_of, run_record
 from .fit_options import FitOptions, plan_fit
 from .fitting import OnPass, Runner
 from .linear_coreset import LinearCoreset
@@ -20,7 +21,6 @@ from .linear_result import LinearModel, percent
 from .linear_rows import CLASSIFIERS, LinearRows
 from .model_certificate import certify_linear
 from .options import Plan
-from .result import ChosenRows, labels_of, run_record
 
 
 @dataclass(frozen=True)

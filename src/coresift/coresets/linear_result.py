@@ -24,10 +24,10 @@ from ..rows.engines import OnRows
 from ..rows.opening import open_rows
 from ..rows.rows import BadRow, Block, Rows, check_block
 from ..rows.tables import need_pyarrow
-from .files import stamped, verified, write_npz, write_whole
+from .coreset import Value
+from .files import as_plain, from_plain, stamped, verified, write_npz, write_whole
 from .linear_rows import CLASSIFIERS, LINEAR_LOSSES, loss_named
 from .model_certificate import ModelCertificate
-from .values import Value, as_plain, from_plain
 
 PREDICTION_SUFFIXES = (".parquet", ".csv", ".npy", ".npz")
 _VERSION = 1

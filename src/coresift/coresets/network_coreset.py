@@ -26,12 +26,11 @@ from ..core.sizes import covering, paper_formula, vc
 from ..rows.arrays import ArrayRows
 from .base import LOADED_BYTES, Fit
 from .bounds import Geometry
-from .coreset import Coreset
+from .coreset import Coreset, Guarantee, QueryBall
 from .estimators import RBFCoreset
 from .fitting import Runner, bound_of, geometry_of
 from .network_results import NetworkComparison, SignedCoreset, compared
 from .options import BoundSpec
-from .values import Guarantee, QueryBall
 
 CONSTRUCTIONS = ("whole-loss", "paper")
 _ROOT = float(np.sqrt(2.0))

@@ -1,9 +1,9 @@
-"""``select``: a coreset from arrays or from files of any size, in a few passes."""
+"""``select``: a coreset from arrays or from files of any size, in a few passes, and what came out."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,16 +15,17 @@ from ..core.keys import KeyPool, guess_bars
 from ..core.points import squared_norms
 from ..rows.engines import open_engine
 from ..rows.opening import open_rows
-from .bounds import Geometry, draw_scores, log_unit_of
-from .coreset import Coreset
+from .bounds import AS_GOOD, Geometry, draw_scores, log_unit_of, uniform_in_words
+from .coreset import Coreset, Guarantee, QueryBall
+from .files import ChosenRows, labels_of, run_record
 from .fitting import OnPass, Prepared, Runner, Sample, children, prepare
 from .options import Plan, SelectOptions, plan
 from .passes import QuerySums, Scores
-from .result import Report, Selection, labels_of, run_record
-from .values import Guarantee, QueryBall
 
 _QUERIES = 1  # keeps the stream of the queries apart from others of the same seed
 _SAFE_EXPONENT = 600.0
+_NOTHING_PROVED = "nothing is proved for this draw; coresift certify says more."
+_NOTABLE = 0.02  # of the total weight
 
 
 def select(
@@ -110,6 +111,75 @@ def select(
     del given["data"], given["on_pass"]
     options = SelectOptions(**{option.name: given.pop(option.name) for option in fields(SelectOptions)})
     return run(plan(open_rows(data, **given), options), on_pass=on_pass)
+
+
+@dataclass(frozen=True)
+class Report:
+    """Figures of a selection."""
+
+    total_sensitivity: float
+    spread: float
+    """The largest sensitivity over the mean."""
+    uniform_factor: float
+    """How many times more rows plain sampling needs for the same guarantee, at most."""
+    bound_note: str
+    is_certified: bool
+    n_queries: int = 0
+    worst_error_found: float | None = None
+    mean_error_found: float | None = None
+    class_sizes: dict[str, int] | None = None
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def uniform_is_as_good(self) -> bool:
+        """Whether plain sampling needs hardly more rows."""
+        return self.uniform_factor <= AS_GOOD
+
+
+@dataclass(frozen=True)
+class Selection(ChosenRows):
+    """Chosen rows with their weights, what is known of them, and how to repeat the choice."""
+
+    report: Report
+
+    def lines(self) -> list[str]:
+        """What came out, in words."""
+        core, report = self.coreset, self.report
+        text = [
+            f"Chosen: {core.size:,} of {core.n_samples:,} rows. Total sensitivity {report.total_sensitivity:.3g} "
+            f"(the least possible is {len(report.class_sizes or [1])}), largest over mean {report.spread:.3g}, "
+            f"bound {core.bound}.",
+            f"Guaranteed: {core.guarantee or _NOTHING_PROVED}",
+        ]
+        if report.worst_error_found is not None and report.mean_error_found is not None:
+            text.append(
+                f"Found: relative error {report.worst_error_found:.3g} at the worst of {report.n_queries} random "
+                f"queries, {report.mean_error_found:.3g} on average."
+            )
+        text.append(uniform_in_words(report.uniform_factor))
+        share = float(core.weights.sum()) / core.total_weight if core.total_weight else 1.0
+        if abs(share - 1.0) > _NOTABLE:
+            text.append(
+                f"The weights sum to {share:.3g} times the weight of the rows, by chance; where that matters, "
+                "normalize=True (--normalize) scales them."
+            )
+        if not report.is_certified:
+            text.append(f"The bound is not a certificate here. {report.bound_note}")
+        return text
+
+    def as_dict(self) -> dict[str, Any]:
+        """What came out, for programs."""
+        core = self.coreset
+        return {
+            "size": core.size,
+            "rows": core.n_samples,
+            "method": core.method,
+            "bound": core.bound,
+            "guarantee": core.guarantee and core.guarantee.as_dict(),
+            **asdict(self.report),
+            "uniform_is_as_good": self.report.uniform_is_as_good,
+            "run": self.run,
+        }
 
 
 class _Drawn(NamedTuple):

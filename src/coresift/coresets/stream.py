@@ -25,11 +25,10 @@ from .._validation import (
 from ..core.draw import DrawTable
 from ..core.sizes import bernstein_error
 from .bounds import draw_scores
-from .coreset import Coreset
-from .files import stamped, verified, write_npz, write_whole
+from .coreset import Coreset, Guarantee, QueryBall
+from .files import as_plain, from_plain, stamped, verified, write_npz, write_whole
 from .fitting import array_runner, bound_of, geometry_of
 from .options import BOUNDS, PAPER_BOUNDS, BoundSpec
-from .values import Guarantee, QueryBall, as_plain, from_plain
 
 _VERSION = 3
 _STATE = ("n_seen_", "_n_features", "_n_buffered", "_n_draws", "_flushed_weight", "_ball")
