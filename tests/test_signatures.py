@@ -18,6 +18,7 @@ FIRST = {
     "LinearCoreset": {"loss"},
     "StreamingCoreset": {"size"},
     "select": {"budget"},
+    "fit_model": {"budget"},
     "sample": {"size"},
     "sample_size": {"eps", "delta"},
     "audit": {"n_neurons"},  # of a network's coreset, which holds the data

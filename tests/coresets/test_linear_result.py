@@ -14,7 +14,7 @@ from sklearn.linear_model import LogisticRegression, PoissonRegressor, Ridge
 from sklearn.metrics import log_loss, mean_poisson_deviance
 
 from coresift import InvalidInputError, LinearModel, fit_model, open_rows
-from coresift.coresets.linear_result import Evaluation
+from coresift.coresets.linear_result import Evaluation, predicted
 
 N = 3000
 
@@ -78,8 +78,8 @@ def test_a_regression_predicts_as_scikit_learn_does(table: pd.DataFrame, estimat
 
 def evaluated(model: LinearModel, rows: Any) -> dict[str, float]:
     found = Evaluation(model)
-    for block, z in model.scores(rows):
-        found.add(rows, block, z)
+    for _ in predicted(model, rows, found):
+        pass
     return found.figures()
 
 

@@ -13,7 +13,7 @@ import typer
 from coresift.cli.inputs import AsJson, Config, Embedding, ImageSize, Input, Weight, listed
 from coresift.cli.options import Settings, as_option
 from coresift.cli.select import DryRun, carry_out, check_out, refuse_input
-from coresift.coresets.fit_options import FitOptions
+from coresift.coresets.fit_options import FitOptions, plan_fit
 
 if TYPE_CHECKING:
     from coresift.coresets.linear_fit import LinearFit
@@ -50,7 +50,7 @@ def fit(
 
     The file has the coefficients in the units of the data, the names of columns and classes, and the certificate.
     """
-    from coresift.coresets.linear_fit import open_labelled, plan_fit, run_fit
+    from coresift.coresets.linear_fit import open_labelled, run_fit
 
     check_out(out, dry_run, (".json",))
     names = {"columns": listed(columns), "embedding": embedding, "weight": weight, "image_size": image_size}
@@ -68,7 +68,7 @@ def plan_rows(
 ) -> Plan[FitOptions]:
     """The plan of ``select --for``: rows for a linear model, which is not certified."""
     from coresift._errors import InvalidInputError
-    from coresift.coresets.linear_fit import open_labelled, plan_fit
+    from coresift.coresets.linear_fit import open_labelled
 
     shared = {each.name for each in fields(options)} & {each.name for each in fields(FitOptions)}
     if lost := settings.given & ({each.name for each in fields(options)} - shared):
@@ -123,7 +123,7 @@ def predict(
     )
 
     if out is not None:
-        check_out(out, False, PREDICTION_SUFFIXES)
+        check_out(out, suffixes=PREDICTION_SUFFIXES)
     fitted = LinearModel.load(model)
     rows = fitted.open(data, label=label, weight=weight)
     evaluation = None if label is None else Evaluation(fitted)

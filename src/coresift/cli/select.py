@@ -82,14 +82,14 @@ def select(
     carry_out(settings, made, run, lambda chosen: chosen.save(out, materialize=materialize), out, dry_run, as_json)
 
 
-def check_out(out: Path | None, dry_run: bool, suffixes: tuple[str, ...] | None = None) -> None:
+def check_out(out: Path | None, dry_run: bool = False, suffixes: tuple[str, ...] = (".parquet", ".npz")) -> None:
     """Refuse a missing or unusable output before anything is read."""
     if out is None and not dry_run:
         raise typer.BadParameter("--out FILE is needed (or --dry-run)")
     if out is not None:
         from coresift.coresets.files import check_output
 
-        check_output(out, **({} if suffixes is None else {"suffixes": suffixes}))
+        check_output(out, suffixes=suffixes)
 
 
 def refuse_input(out: Path, rows: Rows) -> None:

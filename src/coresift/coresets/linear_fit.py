@@ -66,7 +66,7 @@ class LinearFit(ChosenRows):
 
 def open_labelled(data: Any, model: str, label: str | None, **names: Any) -> Rows:
     """Open data for a model: ``label`` names the classes, or the targets of a regression."""
-    return open_rows(data, **{"label" if model in CLASSIFIERS else "target": label}, training=True, **names)
+    return open_rows(data, training=True, **{"label" if model in CLASSIFIERS else "target": label, **names})
 
 
 def fit_model(

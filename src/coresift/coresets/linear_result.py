@@ -83,7 +83,7 @@ class LinearModel(Value):
         n_classes = 0 if classes is None else len(classes)
         if (self.loss in CLASSIFIERS) != (n_classes >= 2):
             raise InvalidInputError(f"loss = {self.loss!r} does not go with {n_classes} classes.")
-        n_outputs = self.loss_function.n_outputs
+        n_outputs = self._loss.n_outputs
         if coef.ndim != 2 or len(coef) != n_outputs or intercept.shape != (n_outputs,) or coef.shape[1] == 0:
             raise InvalidInputError(
                 f"coef has shape {coef.shape} and intercept {intercept.shape}; {n_outputs} rows of coefficients and as "
@@ -102,8 +102,7 @@ class LinearModel(Value):
         return f"LinearModel({', '.join(about)})"
 
     @property
-    def loss_function(self) -> LinearLoss:
-        """The loss as a function of scores and class numbers or targets."""
+    def _loss(self) -> LinearLoss:
         return loss_named(self.loss, 0 if self.classes is None else len(self.classes), self.threshold)
 
     def open(self, data: Any, *, label: str | None = None, weight: str | None = None) -> Rows:
@@ -118,7 +117,7 @@ class LinearModel(Value):
             options["columns"] = self.names
         return open_rows(data, **options, training=True, image_size=self.run.get("image_size") or 32)
 
-    def scores(self, rows: Rows) -> Iterator[tuple[Block, np.ndarray]]:
+    def _scores(self, rows: Rows) -> Iterator[tuple[Block, np.ndarray]]:
         """Blocks of rows and their scores of shape (b, 1) or (b, K); columns are found by name if they have names."""
         d, places = self.coef.shape[1], None
         if self.names is not None and rows.names is not None and rows.names != self.names:
@@ -135,25 +134,23 @@ class LinearModel(Value):
             X = block.X if places is None else block.X[:, places]
             yield block, X @ self.coef.T + self.intercept
 
-    def outcomes(self, z: np.ndarray) -> np.ndarray:
-        """(b,) classes, or means of targets, for scores."""
+    def _outcomes(self, z: np.ndarray) -> np.ndarray:
         if self.classes is None:
             return np.exp(z[:, 0]) if self.loss == "poisson" else z[:, 0]
         return self.classes[z.argmax(axis=1) if z.shape[1] > 1 else (z[:, 0] > 0).astype(np.int64)]
 
-    def probabilities(self, z: np.ndarray) -> np.ndarray:
-        """(b, K) probabilities of the classes, for scores of a logistic regression."""
+    def _probabilities(self, z: np.ndarray) -> np.ndarray:
         return softmax(z, axis=1) if z.shape[1] > 1 else expit(np.column_stack([-z, z]))
 
     def predict(self, X: Any) -> np.ndarray:
         """Predict classes (or the mean of targets) for an array, a frame, a sparse matrix, a path or ``Rows``."""
-        return np.concatenate([self.outcomes(z) for _, z in self.scores(self.open(X))])
+        return np.concatenate([self._outcomes(z) for _, z in self._scores(self.open(X))])
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """(n, K) probabilities of the classes; a logistic regression only."""
         if self.loss != "logistic":
             raise InvalidInputError(f"loss = {self.loss!r} gives no probabilities; loss='logistic' does.")
-        return np.concatenate([self.probabilities(z) for _, z in self.scores(self.open(X))])
+        return np.concatenate([self._probabilities(z) for _, z in self._scores(self.open(X))])
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything as strict JSON can hold it."""
@@ -213,14 +210,14 @@ class Evaluation:
                 raise InvalidInputError(f"{rows.name}: the label {unknown[0]!r} is no class of the model: {known}.")
             y = np.array([self._numbers.get(key, 0) for key in keys], dtype=np.int64)[block.labels.codes]
             assert self.model.classes is not None
-            self.good += float(w @ (self.model.outcomes(z) == self.model.classes[y]))
+            self.good += float(w @ (self.model._outcomes(z) == self.model.classes[y]))
             self.class_mass += np.bincount(y, w, len(self.class_mass))
         else:
             assert y is not None
             if self.model.loss == "poisson" and (y < 0).any():
                 raise InvalidInputError(f"{rows.name}: loss='poisson' takes counts; {y.min():g} is below 0.")
-            self.good += float(w @ (self.model.outcomes(z) - y) ** 2)
-        self.loss += float(w @ self.model.loss_function.values(z, y))
+            self.good += float(w @ (self.model._outcomes(z) - y) ** 2)
+        self.loss += float(w @ self.model._loss.values(z, y))
         self.mass += float(w.sum())
 
     def figures(self) -> dict[str, float]:
@@ -248,12 +245,12 @@ def predicted(
     model: LinearModel, rows: Rows, evaluation: Evaluation | None = None, on_rows: OnRows = lambda _: None
 ) -> Parts:
     """Yield row numbers, predictions and probabilities of the classes, block by block."""
-    for block, z in model.scores(rows):
+    for block, z in model._scores(rows):
         if evaluation is not None:
             evaluation.add(rows, block, z)
-        part = {"row": np.arange(block.start, block.start + block.n), "prediction": model.outcomes(z)}
+        part = {"row": np.arange(block.start, block.start + block.n), "prediction": model._outcomes(z)}
         if model.loss == "logistic" and model.classes is not None:
-            columns = zip(model.classes, model.probabilities(z).T, strict=True)
+            columns = zip(model.classes, model._probabilities(z).T, strict=True)
             part |= {f"probability_{name}": values for name, values in columns}
         yield part
         on_rows(block.n)
