@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from coresift._errors import InvalidInputError
-from coresift.cli.inputs import AsJson
-from coresift.cli.options import Settings
+from coresift.cli.options import AsJson, Settings
 
 from .run import Results, Scale, TableName
 

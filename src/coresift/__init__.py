@@ -1,6 +1,6 @@
 """Small weighted subsets of a data set, with a stated error."""
 
-from ._lazy import attach
+from ._imports import attach
 
 __version__ = "0.2.0"
 

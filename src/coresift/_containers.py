@@ -43,16 +43,3 @@ def take_columns(frame: Any, names: list[Any]) -> Any:
 
 def _is_arrow(frame: Any) -> bool:
     return hasattr(frame, "column_names") and not hasattr(frame, "iloc")  # pandas' columns are attributes
-
-
-def without_graph(values: Any) -> Any:
-    """Return a tensor on the CPU, detached, in a type that NumPy has; anything else as it is."""
-    if not hasattr(values, "detach"):
-        return values
-    values = values.detach().cpu()
-    return values.float() if str(values.dtype) == "torch.bfloat16" else values
-
-
-def as_numpy(values: Any) -> NDArray[Any]:
-    """Convert to an array; tensors may be on any device."""
-    return np.asarray(without_graph(values))

@@ -6,7 +6,6 @@ objects (pickles) are refused, and every error is an `InvalidInputError` that na
 
 import math
 import os
-import warnings
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +15,8 @@ from typing import IO, Any
 import numpy as np
 from numpy.lib import format as npy
 
-from ._errors import CoresiftError, InvalidInputError
+from ._errors import InvalidInputError
+from ._validation import naming
 
 MOST_DEFLATED = 1032  # deflate cannot pack more bytes than this into one
 _KINDS = "biufcUSmM"
@@ -71,29 +71,6 @@ def open_arrays(path: Path, *, is_packed: bool = True, what: str = _NOT_NPZ) -> 
         size = os.fstat(file.fileno()).st_size
         with zipfile.ZipFile(file) as archive:
             yield Members(archive, size * MOST_DEFLATED if is_packed else size)
-
-
-@contextmanager
-def naming(path: Path, what: str) -> Iterator[None]:
-    """Turn a reader's errors into our own, with the name of the file in front, and suppress its warnings."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    except InvalidInputError as error:
-        text = str(error)
-        raise error if text.startswith(str(path)) else InvalidInputError(f"{path}: {text}") from None
-    except CoresiftError:
-        raise
-    except FileNotFoundError:
-        raise InvalidInputError(f"{path}: no such file") from None
-    except PermissionError:
-        raise InvalidInputError(f"{path}: may not be read") from None
-    except MemoryError as error:
-        raise InvalidInputError(f"{path}: does not fit into memory ({error})") from error
-    except Exception as error:  # readers may raise anything on a damaged file
-        short = " ".join(str(error).split())[:300]
-        raise InvalidInputError(f"{path}: {what} ({type(error).__name__}: {short})") from error
 
 
 def _read_header(

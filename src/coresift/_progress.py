@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, Protocol
 
-from ._errors import need
+from ._imports import need
 
 logger = logging.getLogger("coresift")
 

@@ -1,7 +1,11 @@
 """Checks of all input, made once, at the edge; the code behind assumes what these functions promise."""
 
 import operator
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from numbers import Integral, Real
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,7 +13,6 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_array, validate_data
 
-from ._containers import as_numpy, without_graph
 from ._errors import CoresiftError, InvalidInputError, InvalidTypeError
 from .core.points import Matrix, row_slices
 
@@ -122,6 +125,19 @@ def _not_finite(values: np.ndarray) -> np.ndarray:
     """Return the flat positions of NaN, infinity and numbers too large to be subtracted."""
     wide = np.abs(values.astype(np.float64, copy=False))
     return np.flatnonzero(~(wide <= LARGEST_MAGNITUDE))
+
+
+def without_graph(values: Any) -> Any:
+    """Return a tensor on the CPU, detached, in a type that NumPy has; anything else as it is."""
+    if not hasattr(values, "detach"):
+        return values
+    values = values.detach().cpu()
+    return values.float() if str(values.dtype) == "torch.bfloat16" else values
+
+
+def as_numpy(values: Any) -> np.ndarray:
+    """Convert to an array; tensors may be on any device."""
+    return np.asarray(without_graph(values))
 
 
 def check_numbers(values: Any, name: str) -> np.ndarray:
@@ -315,3 +331,26 @@ def check_seed(random_state: Any, fallback: np.random.Generator, name: str = "ra
         return int(random_state)
     generator = fallback if random_state is None else check_generator(random_state, name)
     return int(generator.integers(2**63))
+
+
+@contextmanager
+def naming(path: Path, what: str) -> Iterator[None]:
+    """Turn a reader's errors into our own, with the name of the file in front, and suppress its warnings."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    except InvalidInputError as error:
+        text = str(error)
+        raise error if text.startswith(str(path)) else InvalidInputError(f"{path}: {text}") from None
+    except CoresiftError:
+        raise
+    except FileNotFoundError:
+        raise InvalidInputError(f"{path}: no such file") from None
+    except PermissionError:
+        raise InvalidInputError(f"{path}: may not be read") from None
+    except MemoryError as error:
+        raise InvalidInputError(f"{path}: does not fit into memory ({error})") from error
+    except Exception as error:  # readers may raise anything on a damaged file
+        short = " ".join(str(error).split())[:300]
+        raise InvalidInputError(f"{path}: {what} ({type(error).__name__}: {short})") from error

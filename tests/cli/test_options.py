@@ -8,8 +8,7 @@ import pytest
 import typer
 
 from coresift.cli.app import run
-from coresift.cli.inputs import Config
-from coresift.cli.options import Settings, with_common_options
+from coresift.cli.options import Config, Settings, with_common_options
 
 
 @dataclass(frozen=True)

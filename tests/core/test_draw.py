@@ -26,13 +26,16 @@ EPS = np.finfo(float).eps
 
 
 class FixedStart:
-    """Stands for a generator: ``random`` returns a chosen start, ``shuffle`` keeps the order."""
+    """Stands for a generator: a chosen start, an order of pieces that is always the same, and no shuffling."""
 
     def __init__(self, start: float = 0.5) -> None:
         self.start = start
 
     def random(self) -> float:
         return self.start
+
+    def permutation(self, n: int) -> np.ndarray:
+        return np.random.default_rng(n).permutation(n)
 
     def shuffle(self, rows: np.ndarray) -> None:
         pass
@@ -220,13 +223,19 @@ def test_a_seed_repeats_a_draw_and_another_gives_another(method):
     assert np.array_equal(fresh.indices, one.indices) == (method != "keys")  # keys takes its seed from the generator
 
 
-def test_the_order_is_that_of_the_table_and_not_of_the_rows():
-    scores = np.ones(100)
-    first, second = table(scores, seed=0), table(scores, seed=1)
-    picks = [t.systematic(10, FixedStart()).indices for t in (first, first, second)]
-    np.testing.assert_array_equal(picks[0], picks[1])
-    assert not np.array_equal(picks[0], picks[2])
-    assert len(set(np.diff(picks[0]))) > 1
+def test_redraws_are_not_confined_to_one_order():
+    """With one fixed order, equal scores and a size that divides n allow n / m different draws only."""
+    scores = np.ones(1000)
+    for rng, wanted in ((np.random.default_rng(0), 200), (None, 10)):
+        drawable = DrawTable(scores, scores, rng)
+        draws = [drawable.systematic(100, np.random.default_rng(seed)).indices for seed in range(200)]
+        assert len({rows.tobytes() for rows in draws}) == wanted
+    together = np.zeros((1000, 1000))
+    for seed in range(2000):
+        rows = table(scores).systematic(100, np.random.default_rng(seed)).indices
+        together[np.ix_(rows, rows)] += 1
+    # a pair is expected 2000 * 0.1^2 = 20 times; only rows that share a piece of the line, four rows long, never meet
+    assert np.mean(together == 0) < 0.006
 
 
 def test_kept_capped_draws_do_not_change_what_is_drawn():
@@ -258,7 +267,7 @@ def test_inputs_are_left_alone_and_results_are_fresh(method):
 def test_a_point_belongs_to_the_interval_that_holds_it(scores, seed):
     scores = np.array(scores)
     rows = np.flatnonzero(scores > 0).astype(np.int32)
-    line = _Line(rows, scores)
+    line = _Line(rows, scores, is_mixed=True)
     ends = np.cumsum(scores[rows])
     at = np.concatenate((ends[:-1], np.nextafter(ends, 0), [0.0], np.random.default_rng(seed).random(99) * ends[-1]))
     at = at[at < ends[-1]]

@@ -100,13 +100,6 @@ def test_systematic_draws_every_row_as_often_as_its_inclusion_probability(seed):
     assert not agrees(np.minimum(1, problem.m * problem.scores / problem.scores.sum()))  # not normalised again
 
 
-class RowOrder:
-    """A generator whose shuffle leaves the rows as they are: the mistake that the random order prevents."""
-
-    def shuffle(self, rows: np.ndarray) -> None:
-        pass
-
-
 N_ROWS, N_CLASSES = 5000, 10
 LABELS = {"interleaved": np.arange(N_ROWS) % N_CLASSES, "sorted": np.arange(N_ROWS) * N_CLASSES // N_ROWS}
 
@@ -130,7 +123,7 @@ def test_labels_in_any_arrangement_are_seen_in_their_proportions(arrangement):
 
 def test_the_order_of_the_data_would_give_one_class():
     """Power of the test above: interleaved labels, one row in ten, no shuffling."""
-    drawable = DrawTable(np.ones(N_ROWS), np.ones(N_ROWS), RowOrder())
+    drawable = DrawTable(np.ones(N_ROWS), np.ones(N_ROWS), None)
     for seed in range(5):
         drawn = drawable.systematic(N_ROWS // 10, np.random.default_rng(seed))
         assert len(set(LABELS["interleaved"][drawn.indices])) == 1
@@ -138,7 +131,7 @@ def test_the_order_of_the_data_would_give_one_class():
 
 @pytest.mark.parametrize("arrangement", LABELS)
 def test_redraws_from_one_table_weigh_every_class_without_bias(arrangement):
-    """Periodic scores, in step with the interleaved labels; one fixed order, as in training."""
+    """Periodic scores, in step with the interleaved labels; one table, as in training."""
     labels, m, n_draws = LABELS[arrangement], N_ROWS // 20, 400
     scores = 1 + 0.9 * np.cos(2 * np.pi * np.arange(N_ROWS) / N_CLASSES)
     rng = np.random.default_rng(0)
@@ -151,7 +144,7 @@ def test_redraws_from_one_table_weigh_every_class_without_bias(arrangement):
     error = np.abs(mass.mean(axis=0) - N_ROWS / N_CLASSES)
     assert (error < 5 * mass.std(axis=0, ddof=1) / np.sqrt(n_draws)).all()
     # a draw that walks along the data sees the same few phases of the period each time
-    walked = DrawTable(scores, np.ones(N_ROWS), RowOrder())
+    walked = DrawTable(scores, np.ones(N_ROWS), None)
     seen = [
         np.bincount(labels[d.indices], weights=d.weights, minlength=N_CLASSES)
         for d in (walked.systematic(m, rng) for _ in range(n_draws))

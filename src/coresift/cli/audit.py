@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from coresift.cli.inputs import Input, open_input
-from coresift.cli.options import Settings
+from coresift.cli.options import Input, Settings, open_input
 from coresift.coresets.options import option
 
 if TYPE_CHECKING:

@@ -8,8 +8,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from coresift.cli.inputs import AsJson
-from coresift.cli.options import Settings
+from coresift.cli.options import AsJson, Settings
 
 
 def datasets(

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from coresift.cli.inputs import AsJson, Config, Embedding, ImageSize, Input, Weight, listed
-from coresift.cli.options import Settings, as_option
+from coresift.cli.options import AsJson, Config, Embedding, ImageSize, Input, Settings, Weight, as_option, listed
 from coresift.cli.select import DryRun, carry_out, check_out, refuse_input
 from coresift.coresets.fit_options import FitOptions, plan_fit
 

@@ -8,8 +8,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from coresift.cli.inputs import AsJson, Columns, Config, Embedding, ImageSize, Input, Label, Weight, open_input
-from coresift.cli.options import Settings
+from coresift.cli.options import (
+    AsJson,
+    Columns,
+    Config,
+    Embedding,
+    ImageSize,
+    Input,
+    Label,
+    Settings,
+    Weight,
+    open_input,
+)
 from coresift.coresets.options import SelectOptions
 
 if TYPE_CHECKING:

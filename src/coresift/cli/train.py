@@ -8,8 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from coresift.cli.inputs import AsJson, Config
-from coresift.cli.options import Settings
+from coresift.cli.options import AsJson, Config, Settings
 from coresift.coresets.options import option
 from coresift.training.options import TrainOptions
 

@@ -5,12 +5,14 @@ over few rows: the input weight is divided by the expected number of times the r
 
 * ``iid``: m independent draws, :math:`v_p = w_p t / (m s_p)` for each of them, t the total score. Repeats are merged.
 * ``systematic``: inclusion probabilities :math:`\pi_p = \min(1, m s_p / t)`, normalised again until they
-  sum to m, one random start along a random order. Exactly m rows, no repeats, :math:`v_p = w_p / \pi_p`.
+  sum to m, one random start along a new random order. Exactly m rows, no repeats, :math:`v_p = w_p / \pi_p`.
 * ``keys``: the m smallest of random keys win (:mod:`~coresift.core.keys`). Exactly m rows, whoever reads them.
 
 Only ``iid`` carries the concentration bounds of the sampling theorems. A :class:`DrawTable` is prepared once, in
-O(n); ``iid`` and ``systematic`` then cost O(m log n), ``keys`` O(n).
+O(n); ``iid`` and ``systematic`` then cost O(m) and a sort of m rows, ``keys`` O(n).
 """
+
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +26,7 @@ METHODS = ("systematic", "iid", "keys")
 
 _EPS = float(np.finfo(np.float64).eps)
 _KEPT_SIZES = 2  # sizes whose capped draws are kept; each holds about 1.75 float64 vectors of n
+_MOST_PIECES = 256  # of a line, put in a new order for each systematic draw
 
 
 class DrawTable:
@@ -35,12 +38,12 @@ class DrawTable:
         Sensitivities, or upper bounds of them, of any positive scale, and input weights. Both are zero for the same
         rows: one of positive weight that can never be drawn would bias every estimate.
     order_rng : numpy.random.Generator or None
-        Gives the random order along which ``systematic`` walks, fixed here for good: sorted, interleaved or periodic
+        Gives the random order of the rows on the line along which ``systematic`` walks: sorted, interleaved or periodic
         labels end up in random places. None keeps the order of the rows, for a draw along strata.
 
     Notes
     -----
-    O(n) time: a permutation, a gather, a cumulative sum. Memory beyond the two inputs: about 20 bytes a row, and as
+    O(n) time: a permutation, a gather, a cumulative sum. Memory beyond the two inputs: about 22 bytes a row, and as
     much for each of the last two sizes at which some inclusion probability reached one. The inputs are referred to,
     not copied (do not change them), unless the largest score is outside 1e-150 to 1e150.
     """
@@ -65,7 +68,7 @@ class DrawTable:
         rows: Ints = np.flatnonzero(drawable).astype(kind)
         if order_rng is not None:
             order_rng.shuffle(rows)
-        self._base = _Line(rows, self.scores)
+        self._base = _Line(rows, self.scores, is_mixed=order_rng is not None)
         self._largest = float(self.scores.max())
         self._capped: dict[int, tuple[Ints, _Line, Floats]] = {}
         self.n_samples = int(scores.size)
@@ -104,8 +107,8 @@ class DrawTable:
         Row p owns an interval of length :math:`\pi_p` of a line of integer length, in a random order; the rows that
         own u, u + 1, u + 2, ... for one uniform u are drawn. A size of at least ``n_drawable`` returns every drawable
         row with its own weight. The first draw of a size at which some :math:`m s_p / t` reaches 1 costs O(n + m log
-        m); all others O(m log m). With the order fixed, a redraw depends on u alone: n equal scores and m a divisor
-        of n allow only n/m different draws, which split the rows among them.
+        m); all others O(m log m). The order is drawn once for all rows, and again at each draw for some hundred pieces
+        of the line: along one fixed order n equal scores and m a divisor of n would allow only n/m different draws.
         """
         check_size(size)
         if size >= self.n_drawable:
@@ -138,32 +141,74 @@ class DrawTable:
 class _Line:
     """Rows as neighbouring intervals of length s on [0, total)."""
 
-    def __init__(self, rows: Ints, scores: Floats) -> None:
-        self.rows = rows
+    def __init__(self, rows: Ints, scores: Floats, is_mixed: bool) -> None:
+        self.rows, self.is_mixed = rows, is_mixed
         ends = scores[rows]
         self.ends = np.cumsum(ends, out=ends)
         self.total = float(self.ends[-1])
 
+    @cached_property
+    def _guide(self) -> tuple[float, Ints]:
+        """Buckets per unit of length, and the number of ends in the buckets before each (Chen and Asau's index table).
+
+        Ends and points get their buckets from one monotone function, so a search that starts at the guide starts at the
+        owner or before it, whatever the rounding.
+        """
+        n_buckets = max(1, self.rows.size // 2)
+        per_unit = min(n_buckets / self.total, float(np.finfo(np.float64).max))
+        counts = np.bincount((self.ends * per_unit).astype(np.intp))
+        return per_unit, np.cumsum(np.concatenate(([0], counts)), dtype=self.rows.dtype)
+
     def locate(self, at: Floats) -> NDArray[np.intp]:
         """Positions i with ends[i-1] <= at < ends[i], so never an empty interval; points at the total move below it."""
-        return np.searchsorted(self.ends, np.minimum(at, np.nextafter(self.total, 0.0)), side="right")
+        at = np.minimum(at, np.nextafter(self.total, 0.0))
+        per_unit, guide = self._guide
+        found = guide.take((at * per_unit).astype(np.intp)).astype(np.intp)
+        behind = np.flatnonzero(self.ends.take(found) <= at)
+        for _ in range(4):  # a bucket holds two ends on average
+            found[behind] += 1
+            behind = behind[self.ends.take(found[behind]) <= at[behind]]
+        found[behind] = np.searchsorted(self.ends, at[behind], side="right")
+        return found
+
+    @cached_property
+    def _edges(self) -> Floats:
+        """Where the pieces of the line begin and end: about as many rows in each."""
+        count = min(_MOST_PIECES, self.rows.size)
+        last = np.arange(1, count + 1) * self.rows.size // count - 1
+        return np.concatenate(([0.0], self.ends[last]))
 
     def walk(self, size: int, rng: np.random.Generator) -> Ints:
         """The owners of u, u + step, u + 2 step, ...: distinct if no interval exceeds ``1 - _slack`` steps."""
+        start, step = rng.random(), self.total / size
         at = np.arange(size, dtype=np.float64)
-        at += rng.random()
-        at *= self.total / size
+        if self.is_mixed:
+            # the walk goes along the pieces in a new order; its points are then moved to where the pieces are here
+            edges = self._edges
+            order = rng.permutation(edges.size - 1)
+            ends = np.cumsum(np.diff(edges)[order])
+            passed = np.minimum(np.ceil(ends / step - start), size)  # points before the end of each piece
+            passed[ends >= (1.0 - 4.0 * _EPS * order.size) * ends[-1]] = size  # nothing is left for empty last pieces
+            table = np.empty((3, order.size))
+            table[:, order] = passed, np.diff(passed, prepend=0.0), edges[1:][order] - ends
+            passed, counts, moves = table[0], table[1].astype(np.intp), table[2]
+            at += np.repeat(passed - np.cumsum(counts), counts)
+            at = (at + start) * step + np.repeat(moves, counts)
+            at = np.clip(at, np.repeat(edges[:-1], counts), np.repeat(np.nextafter(edges[1:], 0.0), counts))
+        else:
+            at = (at + start) * step
         return self.rows.take(self.locate(at))
 
 
 def _slack(n: int, size: int) -> float:
     """How close to 1 an inclusion probability counts as 1, so that no walk meets a row twice by rounding.
 
-    In steps of a walk of m points, both a point and the length of an interval are off by at most 2 m eps,
-    and the two sums of n scores that are compared (the sorted tail of ``_cap``, the end of the line) differ
-    by at most 2 n eps relatively. Weights use the probability that is then in force, so this costs no bias.
+    In steps of a walk of m points, both a point and the length of an interval are off by at most 2 m eps, the ends of
+    k pieces in another order by at most 4 k m eps, and the two sums of n scores that are compared (the sorted tail of
+    ``_cap``, the end of the line) differ by at most 2 n eps relatively. Weights use the probability that is then in
+    force, so this costs no bias.
     """
-    return 16.0 * _EPS * (n + size)
+    return 16.0 * _EPS * (n + _MOST_PIECES * size)
 
 
 def _cap(base: _Line, scores: Floats, weights: Floats, size: int) -> tuple[Ints, _Line, Floats]:
@@ -187,7 +232,7 @@ def _cap(base: _Line, scores: Floats, weights: Floats, size: int) -> tuple[Ints,
         free[values > border] = False
         tied = np.flatnonzero(values == border)
         free[tied[: n_certain - (n - np.count_nonzero(free))]] = False
-    line = _Line(base.rows[free], scores)
+    line = _Line(base.rows[free], scores, base.is_mixed)
     scaled = weights.copy()
     with np.errstate(over="ignore", divide="ignore"):  # as in DrawTable
         scaled[line.rows] /= scores[line.rows] / line.total * (size - n_certain)

@@ -15,7 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 
 LARGEST_EXPONENT = float(np.log(np.finfo(np.float64).max)) - 50.0  # so that sums of bounds stay finite
-BLOCK_BYTES = 1 << 20  # a pass that reads each block a few times wants it in the second-level cache
+BLOCK_BYTES = 1 << 21  # a pass that reads each block a few times wants it in the cache
 GEMM_BLOCK_BYTES = 1 << 25  # a pass that multiplies matrices wants blocks large enough for BLAS
 
 _vecdot = getattr(np, "vecdot", partial(np.einsum, "ij,ij->i"))  # NumPy 2 has it, up to three times as fast

@@ -104,8 +104,8 @@ class SensitivityCoreset(BaseEstimator):
         fit_rng, order_rng, draw_rng = children(check_generator(self.random_state), 3)
         fit = self._find(runner, spec, fit_rng, y, is_sampled)
         bound, geometry = fit.bound, fit.geometry
-        log_unit = log_unit_of(bound.log_values)
-        scores = draw_scores(bound.log_values, fit.floor, log_unit)
+        log_unit, values = log_unit_of(bound.log_values), bound.values
+        scores = draw_scores(bound.log_values, fit.floor, log_unit, values)
         # a weight too small to have a share of the total counts as none
         table = DrawTable(scores, np.where(fit.floor > 0, fit.carried, 0.0), order_rng)
 
@@ -116,7 +116,7 @@ class SensitivityCoreset(BaseEstimator):
             record_features(self, X)
         self.center_, self.scale_ = geometry.center, geometry.scale
         self.radius_ = spec.radius  # of the fit: changing the parameter afterwards changes no guarantee
-        self.sensitivities_ = bound.values
+        self.sensitivities_ = values
         self.total_sensitivity_ = float(self.sensitivities_.sum())
         self.bound_, self.is_certified_, self.bound_note_ = bound.name, bound.is_certified, bound.note
         self.duality_gap_ = gap = bound.gap

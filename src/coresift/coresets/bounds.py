@@ -60,6 +60,9 @@ class Geometry:
     offsets: np.ndarray  # (g, d) means, scaled
     variances: np.ndarray  # (g,) scaled
 
+    def __deepcopy__(self, memo: Any) -> Geometry:
+        return self  # frozen: the copies of a pass share it
+
     def groups(self, block: Block) -> np.ndarray | None:
         """The group of each row of a block; None if there is only one."""
         return label_numbers(block, self.labels)
@@ -96,6 +99,9 @@ class RowBound(ABC):
     is_certified: bool = True
     note: str
     geometry: Geometry
+
+    def __deepcopy__(self, memo: Any) -> RowBound:
+        return self  # never changed: the copies of a pass share it
 
     @abstractmethod
     def log_values(self, block: Block, groups: np.ndarray | None) -> np.ndarray:
@@ -273,16 +279,18 @@ def log_unit_of(log_values: np.ndarray) -> float:
     return max(float(log_values.max(initial=0.0)), 0.0)
 
 
-def draw_scores(log_values: np.ndarray, shares: np.ndarray, log_unit: float) -> np.ndarray:
+def draw_scores(
+    log_values: np.ndarray, shares: np.ndarray, log_unit: float, values: np.ndarray | None = None
+) -> np.ndarray:
     """Scores to draw by, in units of ``exp(log_unit)``: the sensitivities, but never below the share of the weight.
 
     The floor is still a certificate and adds at most 1 to the total. It bounds what a draw adds to a weight by
     ``W t / m``: without it a point far outside the ball, to which no query is sensitive, would be drawn once in
     ages with a weight to match. "paper" and "lemma" can exceed what floats hold: in units of the largest, what would
-    vanish stays drawable.
+    vanish stays drawable. ``values`` are the bounds themselves, where they are known.
     """
     if log_unit == 0.0:
-        scores = np.maximum(np.exp(log_values), shares)
+        scores = np.maximum(np.exp(log_values) if values is None else values, shares)
     else:
         log_scores = np.clip(log_values - log_unit, -LARGEST_EXPONENT, LARGEST_EXPONENT)
         scores = np.maximum(np.exp(log_scores), shares * np.exp(-log_unit))

@@ -23,7 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._errors import CoresiftError, InvalidInputError
-from .._npz import naming, open_arrays
+from .._npz import open_arrays
+from .._validation import naming
 from ..rows.rows import Rows
 from ..rows.tables import CsvRows, ParquetRows, need_pyarrow
 

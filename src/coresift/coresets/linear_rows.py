@@ -9,10 +9,18 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from .._containers import as_numpy, column_names
+from .._containers import column_names
 from .._errors import InvalidInputError
 from .._progress import Progress
-from .._validation import LARGEST_TARGET, bad_value, check_choice, check_features, check_positive, check_targets
+from .._validation import (
+    LARGEST_TARGET,
+    as_numpy,
+    bad_value,
+    check_choice,
+    check_features,
+    check_positive,
+    check_targets,
+)
 from ..core.linear import LinearProblem, LossSums
 from ..core.linear_losses import Huber, LinearLoss, Logistic, Multinomial, Poisson, Squared, SquaredHinge
 from ..rows.arrays import ArrayRows

@@ -104,7 +104,8 @@ class Survey:
             check_block(block)
             reach, squares = np.inf, np.nan_to_num(squares, nan=np.inf)
         self.reach = max(self.reach, reach)
-        self._keep_far(X, np.where(w > 0, squares, -1.0))
+        if reach > self._bar:
+            self._keep_far(X, np.where(w > 0, squares, -1.0))
         for pool in self.samples.values():
             pool.update(block.start, w, w, X=X, **({} if codes is None else {"code": codes}))
 
@@ -248,8 +249,8 @@ class Scores:
         groups = geometry.groups(block)
         shares = geometry.shares(block, groups)
         log_values = self.bound.log_values(block, groups)
-        scores = draw_scores(log_values, shares, self.log_unit)
         values = np.exp(np.minimum(log_values, LARGEST_EXPONENT))
+        scores = draw_scores(log_values, shares, self.log_unit, values)
         excess = excess_over(scores, shares)
         for group, rows in by_group(groups, len(shares)):
             self.total[group] += values[rows].sum()

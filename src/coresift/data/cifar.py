@@ -13,7 +13,7 @@ from typing import IO, Any, cast
 import numpy as np
 
 from .._errors import InvalidInputError
-from .._npz import naming
+from .._validation import naming
 from .fetch import Download, first_file
 from .splits import DatasetSplits, Pair, array_splits
 

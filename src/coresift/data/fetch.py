@@ -5,7 +5,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from .._errors import InvalidInputError, need
+from .._errors import InvalidInputError
+from .._imports import need
 
 VARIABLE = "CORESIFT_DATA_DIR"
 

@@ -10,7 +10,8 @@ from typing import IO, Any
 import numpy as np
 
 from .._errors import InvalidInputError
-from .._npz import MOST_DEFLATED, naming, read_arrays
+from .._npz import MOST_DEFLATED, read_arrays
+from .._validation import naming
 from .fetch import Download, first_file
 from .splits import DatasetSplits, Pair, array_splits
 from .user_sets import Options, from_arrays

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from .._containers import as_numpy, column_names
+from .._containers import column_names
 from .._errors import InvalidInputError, InvalidTypeError
 from .._npz import array_names, read_arrays
 from .._progress import logger
-from .._validation import check_features
+from .._validation import as_numpy, check_features
 from ..rows.opening import open_rows
 from ..rows.rows import Rows, encode_labels
 from ..rows.tables import CsvRows

@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from .._containers import as_numpy
 from .._errors import InvalidInputError
 from .._npz import Members, map_array, open_arrays
-from .._validation import check_features, check_weights
+from .._validation import as_numpy, check_features, check_weights
 from ..core.points import Matrix
 from .rows import Block, Labels, Piece, Rows, block_rows, check_numeric, check_targets, encode_labels, pieces_of
 

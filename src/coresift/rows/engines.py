@@ -19,7 +19,8 @@ from typing import Any, Protocol, Self, TypeVar
 
 from threadpoolctl import ThreadpoolController  # comes with scikit-learn
 
-from .._errors import CoresiftError, InvalidInputError, need
+from .._errors import CoresiftError, InvalidInputError
+from .._imports import need
 from .rows import BadRow, Block, Piece, Rows, group_rows
 
 ENGINES = ("local", "ray")

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from .._errors import InvalidInputError, need
-from .._npz import naming
+from .._errors import InvalidInputError
+from .._imports import need
+from .._validation import naming
 from .rows import Block, Labels, Piece, Rows, files_below
 
 SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".pgm", ".ppm"})

@@ -11,8 +11,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from .._errors import InvalidInputError, need
-from .._npz import naming
+from .._errors import InvalidInputError
+from .._imports import need
+from .._validation import naming
 from .rows import Block, Labels, Piece, Rows
 
 _LARGE_COLUMN = 1 << 25  # a column of a row group above this is read page by page, not as a whole

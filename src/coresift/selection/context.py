@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from .._containers import as_numpy, n_rows
+from .._containers import n_rows
 from .._errors import InvalidInputError
-from .._validation import check_choice, check_count
+from .._validation import as_numpy, check_choice, check_count
 from .gradients import Gradients, Validation
 from .inputs import Indices, as_tensor, batch_of, class_positions, flattened, has_fractions, load_torch, principal
 from .losses import Kind, kind_of, with_class_numbers

@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._containers import as_numpy, take_rows
+from .._containers import take_rows
 from .._errors import InvalidInputError, InvalidTypeError, MissingExtraError
-from .._validation import check_count
+from .._validation import as_numpy, check_count
 
 Indices = NDArray[np.int64]
 Floats = NDArray[np.float64]

@@ -3,7 +3,7 @@
 from typing import Any
 
 from .._errors import MissingExtraError
-from .._lazy import attach
+from .._imports import attach
 
 _load, __dir__, __all__ = attach(__name__, __file__)
 del attach

@@ -11,9 +11,9 @@ from torch import distributed
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import Dataset, Sampler, TensorDataset
 
-from .._containers import as_numpy, n_rows
+from .._containers import n_rows
 from .._errors import CoresiftError, InvalidInputError
-from .._validation import check_budget, check_count
+from .._validation import as_numpy, check_budget, check_count
 from ..coresets.coreset import Coreset, Guarantee
 from ..selection import SelectionContext, Selector, Strategy, phases, strategy_named
 from ..selection.strategy import asks_for

@@ -1,4 +1,4 @@
-"""Import the names that a package's stub ``__init__.pyi`` lists only when they are asked for (SPEC 1)."""
+"""Import late: a package's public names when they are asked for (SPEC 1), and extras where they are needed."""
 
 import ast
 import importlib
@@ -6,6 +6,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from ._errors import MissingExtraError
 
 
 def attach(package: str, file: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
@@ -25,3 +27,13 @@ def attach(package: str, file: str) -> tuple[Callable[[str], Any], Callable[[], 
         return value
 
     return load, lambda: sorted(home), sorted(home)
+
+
+def need(module: str, extra: str, what: str) -> Any:
+    """Import an optional module that ``what`` needs; if it is missing, name the extra that installs it."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        package = module.partition(".")[0]
+        package = {"PIL": "Pillow", "ray": "Ray"}.get(package, package)
+        raise MissingExtraError(f'{what} needs {package}: pip install "coresift[{extra}]"') from error
