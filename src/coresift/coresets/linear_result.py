@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from scipy.special import expit, softmax
 
 from .._containers import column_names
-from .._errors import InvalidInputError, naming
-from .._validation import check_choice, check_finite, check_number
+from .._errors import InvalidInputError
+from .._validation import check_choice, check_finite, check_number, naming
 from ..core.linear_losses import LinearLoss
 from ..rows.engines import OnRows
 from ..rows.opening import open_rows
