@@ -26,6 +26,7 @@ FIRST = {
     "fit": {"sample_weight"},  # scikit-learn's convention
     "from_certificate": {"certificate"},
     "from_dict": {"plain"},
+    "certify_model": {"model"},
 }
 ORDER = ["sample_weight", "radius", "random_state", "verbose"]
 SYNONYMS = {"coreset", "subset", "sample_weights", "rng", "fraction", "n_jobs"}

@@ -93,7 +93,7 @@ class LossSums:
         loss, z = self.problem.loss, A @ self.theta.T
         self.weight += float(weights.sum())
         with np.errstate(over="ignore", invalid="ignore"):
-            self.value += float(weights @ loss.values(z, y))
+            self.value += float(np.sum(weights * loss.values(z, y)))
             if self.order > 0:
                 self.gradient += (A.T @ (weights[:, None] * loss.slopes(z, y))).T
             if self.order > 1:

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import expit, log_softmax, softmax, xlogy
+from scipy.special import expit, log_softmax, softmax, xlog1py, xlogy
 
 
 class LinearLoss(ABC):
@@ -35,6 +35,15 @@ class LinearLoss(ABC):
     @abstractmethod
     def conjugates(self, a: np.ndarray, y: np.ndarray) -> np.ndarray:
         """(b,) values of ``l*``; infinite where ``a`` is no slope of the loss."""
+
+    @abstractmethod
+    def nearest_slopes(self, a: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """(b, K) slopes of the loss near ``a``, with finite conjugates; of multinomial ``a`` the rows sum to 0."""
+
+    def supports(self, a: np.ndarray, z: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(b,) values ``a z - l*(a)``, at most ``l(z)``, and the sizes of the terms that rounding is relative to."""
+        products, conjugates = (a * z).sum(axis=1), self.conjugates(a, y)
+        return products - conjugates, np.abs(a * z).sum(axis=1) + np.abs(conjugates)
 
 
 def _column(z: np.ndarray) -> np.ndarray:
@@ -61,7 +70,10 @@ class Logistic(LinearLoss):
         off = np.where(y == 1, -1.0, 1.0) * _column(a)
         inside = (off >= 0) & (off <= 1)
         off = np.where(inside, off, 0.0)
-        return np.where(inside, xlogy(off, off) + xlogy(1.0 - off, 1.0 - off), np.inf)
+        return np.where(inside, xlogy(off, off) + xlog1py(1.0 - off, -off), np.inf)
+
+    def nearest_slopes(self, a: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return np.where((y == 1)[:, None], np.clip(a, -1.0, 0.0), np.clip(a, 0.0, 1.0))
 
 
 @dataclass(frozen=True)
@@ -93,8 +105,17 @@ class Multinomial(LinearLoss):
         own = -a[rows, y]
         is_slope = (off >= 0).all(axis=1) & (own <= 1) & (np.abs(missing - own) <= 1e-12 * (1.0 + own))
         off = np.maximum(off, 0.0)
-        off[rows, y] = np.maximum(1.0 - own, 0.0)
-        return np.where(is_slope, xlogy(off, off).sum(axis=1), np.inf)
+        own = np.clip(own, 0.0, 1.0)
+        return np.where(is_slope, xlogy(off, off).sum(axis=1) + xlog1py(1.0 - own, -own), np.inf)
+
+    def nearest_slopes(self, a: np.ndarray, y: np.ndarray) -> np.ndarray:
+        rows = np.arange(len(y))
+        off = np.maximum(a, 0.0)
+        off[rows, y] = 0.0
+        total = off.sum(axis=1)
+        off /= np.maximum(total, 1.0)[:, None]
+        off[rows, y] = -np.minimum(total, 1.0)
+        return off
 
 
 class Squared(LinearLoss):
@@ -114,9 +135,17 @@ class Squared(LinearLoss):
     def conjugates(self, a: np.ndarray, y: np.ndarray) -> np.ndarray:
         return 0.5 * _column(a) ** 2 + _column(a) * y
 
+    def nearest_slopes(self, a: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return a
+
+    def supports(self, a: np.ndarray, z: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        # by residuals: targets far from zero would cost digits
+        products, half = _column(a) * (_column(z) - y), 0.5 * _column(a) ** 2
+        return products - half, np.abs(products) + half
+
 
 @dataclass(frozen=True)
-class Huber(LinearLoss):
+class Huber(Squared):
     """``r^2 / 2`` for residuals up to ``threshold``, and linear beyond."""
 
     threshold: float
@@ -138,6 +167,9 @@ class Huber(LinearLoss):
         a = _column(a)
         return np.where(np.abs(a) <= self.threshold, 0.5 * a**2 + a * y, np.inf)
 
+    def nearest_slopes(self, a: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return np.clip(a, -self.threshold, self.threshold)
+
 
 class SquaredHinge(LinearLoss):
     """``max(0, 1 - s z)^2`` for two classes, with s = 1 for class 1 and -1 for class 0."""
@@ -157,6 +189,9 @@ class SquaredHinge(LinearLoss):
     def conjugates(self, a: np.ndarray, y: np.ndarray) -> np.ndarray:
         along = _sign(y) * _column(a)
         return np.where(along <= 0, along + 0.25 * along**2, np.inf)
+
+    def nearest_slopes(self, a: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return np.where((y == 1)[:, None], np.minimum(a, 0.0), np.maximum(a, 0.0))
 
 
 class Poisson(LinearLoss):
@@ -180,6 +215,14 @@ class Poisson(LinearLoss):
         mean = _column(a) + y
         usable = np.maximum(mean, 0.0)
         return np.where(mean >= 0, xlogy(usable, usable) - usable - (xlogy(y, y) - y), np.inf)
+
+    def nearest_slopes(self, a: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return np.maximum(a, -y[:, None])
+
+    def supports(self, a: np.ndarray, z: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        values, sizes = super().supports(a, z, y)
+        mean = _column(a) + y
+        return values, sizes + np.abs(xlogy(y, y)) + y + np.abs(xlogy(mean, mean)) + mean
 
 
 def _sign(y: np.ndarray) -> np.ndarray:

@@ -231,7 +231,7 @@ def linear_rows(
         )
     names = sorted(present, key=str if len({type(name) for name in present}) > 1 else None)
     if len(names) < 2:
-        only = names[0] if classes is None else classes[names[0]]
+        only = names[0] if classes is None else classes.tolist()[names[0]]
         raise InvalidInputError(f"{rows.name}: the label is always {only!r}; a classifier needs at least 2 classes.")
     if len(names) > _MOST_CLASSES:
         raise InvalidInputError(

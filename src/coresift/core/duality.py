@@ -1,0 +1,280 @@
+r"""Lower bounds on the smallest loss of a linear model, by duality, and the search for a good one.
+
+For slopes ``a_i`` with ``sum_i w_i a_i = 0`` (free intercept), ``g = sum_i w_i a_i x_i / W`` and any reference scores
+``z_i = theta . x_i``, with penalties ``p_j`` of half the squared coefficients (docs/theory.md has the proof):
+
+.. math:: F^* \ge \frac1W \sum_i w_i (a_i z_i - l_i^*(a_i))
+          + \sum_j \Big( \frac{p_j}{2} \theta_j^2 - \frac{(g_j + p_j \theta_j)^2}{2 p_j} \Big)
+
+The slopes are linearised ones of a Newton step: ``a_i = l'_i(x_i . base) + l''_i(x_i . base) x_i . step``. They are
+balanced, and ``g_j + p_j theta_j = 0`` at ``theta = base + step``, but for rows whose ``a_i`` must be moved into the
+domain of the conjugate. So the gap falls with the fourth power of the step, whatever ``alpha``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import LinAlgError, cho_factor, cho_solve, eigvalsh
+
+from .linear import LinearProblem, LossSums
+from .linear_losses import Multinomial, Squared
+from .points import Matrix
+
+_UNIT = 2.0**-53
+_ROWS = 1024  # of a matrix product: sums of that many terms, and the sum of these, are the rounding errors to bound
+_PAIRWISE = 40  # roundings of NumPy's pairwise sum of _ROWS terms, and of each term
+_CLOSE = 1.1  # certificate over the excess that was found at which the search stops
+_LONGEST = 10.0  # step, relative to theta
+_MEMORY = 20  # steps that a quasi-Newton direction remembers
+
+
+class DualSums(LossSums):
+    """The loss at ``theta`` with its derivatives, and the dual point of the Newton step ``step`` from ``base``."""
+
+    def __init__(
+        self, problem: LinearProblem, theta: np.ndarray, order: int, base: np.ndarray, step: np.ndarray | None = None
+    ) -> None:
+        super().__init__(problem, theta, order)
+        self.base, self.step = base, step
+        self.n_sums = 0  # additions that a sum of at most _ROWS terms went through
+        self.sizes = self.squares = self.at_zero = 0.0
+        # two dual points that can be mixed: slopes of either sign, or (multinomial) slopes and labels
+        self.supports, self.totals = np.zeros(2), np.zeros((2, problem.loss.n_outputs))
+        self.pulls = np.zeros((2, *problem.shape))
+
+    def add(self, X: Matrix, y: np.ndarray, weights: np.ndarray) -> None:
+        if not weights.all():
+            used = np.flatnonzero(weights)
+            X, y, weights = X[used], y[used], weights[used]
+        for start in range(0, len(y), _ROWS):
+            part = slice(start, start + _ROWS)
+            self.add_columns(self.problem.columns(X[part]), y[part], weights[part])
+
+    def add_columns(self, A: Matrix, y: np.ndarray, weights: np.ndarray) -> None:
+        super().add_columns(A, y, weights)
+        loss = self.problem.loss
+        with np.errstate(over="ignore", invalid="ignore"):
+            z = A @ self.base.T
+            a = loss.slopes(z, y)
+            if self.step is None:
+                self.at_zero += float(np.sum(weights * loss.values(np.zeros_like(z), y)))
+            else:
+                along = A @ self.step.T
+                a = a + (loss.curvatures(z, y) @ along[:, :, None])[:, :, 0]
+                z = A @ self.reference.T  # not z + along: their rounding errors can be larger
+            a = loss.nearest_slopes(a, y)
+            values, sizes = loss.supports(a, z, y)
+            if isinstance(loss, Multinomial):
+                parts = [a, -np.eye(loss.n_outputs)[y]]
+                self.supports[0] += np.sum(weights * values)
+            else:
+                parts = [np.maximum(a, 0.0), np.minimum(a, 0.0)]
+                self.supports += [np.sum(np.where(part[:, 0] != 0, weights * values, 0.0)) for part in parts]
+            self.sizes += float(np.sum(weights * sizes))
+            self.squares += float(np.sum(weights[:, None] * a**2))
+            for i, part in enumerate(parts):
+                # along contiguous rows NumPy sums in pairs
+                self.totals[i] += np.ascontiguousarray((weights[:, None] * part).T).sum(axis=1)
+                self.pulls[i] += (A.T @ (weights[:, None] * part)).T
+        self.n_sums += 1
+
+    def merge(self, other: DualSums) -> None:  # type: ignore[override]
+        super().merge(other)
+        for name in ("supports", "totals", "pulls", "sizes", "squares", "at_zero"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.n_sums = max(self.n_sums, other.n_sums) + 1
+
+    @property
+    def reference(self) -> np.ndarray:
+        return self.base if self.step is None else self.base + self.step
+
+    def rounding(self, theta: np.ndarray, rms: np.ndarray) -> float:
+        """A bound on what rounding changes in the mean loss, or in the mean of the supports, of the scores of theta."""
+        coef, intercept = self.problem.to_data(theta)
+        scores = np.sum(np.abs(theta) @ rms) + np.sum(np.abs(coef) @ np.abs(self.problem.shift) + np.abs(intercept))
+        sums = 4.0 * (_PAIRWISE + self.n_sums) * self.sizes / self.weight
+        penalty = float((theta**2 @ self.problem.penalties).sum())
+        return _UNIT * float(sums + (self.problem.n_columns + 8) * (self._rms_slope * scores + penalty))
+
+    @property
+    def _rms_slope(self) -> float:
+        return float(np.sqrt(self.squares / self.weight))
+
+    def lower_bound(self, rms: np.ndarray) -> tuple[float, float]:
+        """A lower bound on the minimum of F, and what rounding cost; ``rms``: root mean squares of the columns."""
+        penalties, theta = self.problem.penalties, self.reference
+        drift = 0.0  # of the share that the second dual point has, by rounding
+        if not (self.problem.fit_intercept and penalties[-1] == 0.0):
+            shares = np.array([1.0, 0.0 if isinstance(self.problem.loss, Multinomial) else 1.0])
+            support, pull = float(shares @ self.supports), np.tensordot(shares, self.pulls, 1)
+        elif isinstance(self.problem.loss, Multinomial):
+            support, pull, drift = self._mixed()
+        else:
+            support, pull = self._shrunk()
+        with np.errstate(over="ignore", invalid="ignore"):
+            error = 4.0 * (_ROWS + self.n_sums) * _UNIT * self._rms_slope + 2.0 * drift
+            missing = (
+                np.abs(pull / self.weight + penalties * theta) + error * rms + 4.0 * _UNIT * penalties * np.abs(theta)
+            )
+            held = penalties > 0
+            quadratic = 0.5 * penalties * theta**2
+            quadratic[:, held] -= missing[:, held] ** 2 / (2.0 * penalties[held])
+            slack = self.rounding(theta, rms)
+            bound = float(support / self.weight + quadratic.sum()) - slack
+        return (bound, slack) if np.isfinite(bound) else (-np.inf, slack)
+
+    def _shrunk(self) -> tuple[float, np.ndarray]:
+        """Scale down the slopes of the heavier sign until they are balanced: ``l*(c a) <= c l*(a)`` for c in [0, 1]."""
+        masses, shares = np.abs(self.totals[:, 0]), np.ones(2)
+        heavier = int(masses[1] > masses[0])
+        if masses[heavier] > 0:
+            shares[heavier] = masses[1 - heavier] / masses[heavier]
+        return float(shares @ self.supports), np.tensordot(shares, self.pulls, 1)
+
+    def _mixed(self) -> tuple[float, np.ndarray, float]:
+        """Mix probabilities with constant ones until each class has as much as the labels give it."""
+        surplus, labels = self.totals[0], -self.totals[1]
+        given = np.maximum(labels + surplus, 1e-300)
+        share = float(np.max(surplus / given, initial=0.0))
+        rest = np.maximum(share * given - surplus, 0.0)
+        constant = rest / max(float(rest.sum()), 1e-300)
+        # their loss is at least this, by the entropy of the constant probabilities
+        columns = -self.pulls[1].sum(axis=0)
+        pull = self.pulls[1] + np.outer(constant, columns)
+        own = float((self.pulls[1] * self.reference).sum())
+        support = own + float(constant @ (self.reference @ columns))
+        error = (
+            2.0 * (_PAIRWISE + self.n_sums) * _UNIT * (given + labels)
+        )  # of the surplus, which is below given + labels
+        drift = float(np.max(error / given))
+        distance = np.abs(self.reference @ columns + own) / self.weight
+        slack = float((error + drift * given) @ distance) + drift * abs(float(self.supports[0]))
+        return (
+            (1.0 - share) * float(self.supports[0]) + share * support - slack,
+            (1.0 - share) * self.pulls[0] + share * pull,
+            drift,
+        )
+
+
+@dataclass(frozen=True)
+class Excess:
+    """What was proved and found about ``F(theta) - F*``: it is between ``found`` and ``bound``."""
+
+    bound: float
+    found: float
+    objective: float
+    lower_bound: float
+    n_passes: int
+
+
+SumsAt = Callable[[np.ndarray, np.ndarray, "np.ndarray | None"], DualSums]
+
+
+def bound_excess(
+    sums_at: SumsAt, theta: np.ndarray, rms: np.ndarray, gram: np.ndarray | None = None, max_passes: int = 30
+) -> Excess:
+    """Search for a lower bound close to the minimum, by steps from ``theta``.
+
+    Each ``sums_at(theta, base, step)`` is a pass over the rows. Steps are Newton's if the sums have Hessians, and
+    otherwise quasi-Newton, preconditioned by ``gram``.
+    """
+    start = best = sums_at(theta, theta, None)
+    value = start.objective
+    if not np.isfinite(value):
+        return Excess(np.inf, 0.0, np.inf, 0.0, 1)
+    value_slack = start.rounding(theta, rms)
+    lower, slack = start.lower_bound(rms)
+    lower = max(lower, 0.0)
+    directions = None if start.order > 1 else _Directions(start, gram)
+    n_passes, length = 1, 1.0
+    if value * start.weight > start.at_zero:  # far from the minimum, where curvatures may vanish or explode
+        zero = np.zeros_like(theta)
+        best, n_passes = sums_at(zero, zero, None), 2
+    while n_passes < max_passes:
+        is_close = value + value_slack - lower <= _CLOSE * (value - best.objective)
+        if (is_close and best.objective <= _CLOSE * lower) or value - lower <= 4.0 * (value_slack + slack):
+            break
+        step, fall = best.newton_step() if directions is None else directions.step(best)
+        if not fall > (0.0 if n_passes == 1 else value_slack) or length < 1e-9:
+            break  # F cannot fall any further, but for rounding
+        if not isinstance(start.problem.loss, Squared):  # whose curvatures cannot vanish by overflow
+            longest = _LONGEST * (1.0 + float(np.sum(np.abs(best.theta) @ rms)))
+            step = step * min(1.0, longest / max(float(np.sum(np.abs(step) @ rms)), 1e-300))
+        here, base = best.theta + length * step, best.theta
+        tried = sums_at(here, base, step) if directions is None else sums_at(here, here, None)
+        n_passes += 1
+        found, now = tried.lower_bound(rms)
+        if found > lower:
+            lower, slack = found, now
+        if tried.objective <= best.objective - 1e-4 * length * fall:
+            best, length = tried, 1.0
+            continue
+        rise = tried.objective - best.objective + length * fall
+        length *= float(np.clip(0.5 * length * fall / rise, 0.1, 0.5)) if np.isfinite(rise) else 0.1
+    bound = value + value_slack - lower
+    return Excess(bound, max(value - best.objective, 0.0), value, lower, n_passes)
+
+
+class _Directions:
+    """Quasi-Newton directions (L-BFGS) that start from the curvature of the columns."""
+
+    def __init__(self, start: DualSums, gram: np.ndarray | None) -> None:
+        self.penalties = start.problem.penalties
+        self.factor = None
+        if gram is not None:
+            self.factor = cho_factor(gram + np.diag(self.penalties + 1e-9 * max(float(gram.diagonal().max()), 1e-300)))
+        self.pairs: list[tuple[np.ndarray, np.ndarray]] = []
+        self.last: DualSums | None = None
+
+    def step(self, sums: DualSums) -> tuple[np.ndarray, float]:
+        """The direction at ``sums``, and by how much F falls along it at first."""
+        gradient = self._gradient(sums)
+        if self.last is not None and self.last is not sums:
+            way, turn = sums.theta - self.last.theta, gradient - self._gradient(self.last)
+            if np.sum(way * turn) > 0:
+                self.pairs = [*self.pairs[1 - _MEMORY :], (way, turn)]
+        self.last = sums
+        left, shares = gradient.copy(), []
+        for way, turn in reversed(self.pairs):
+            shares.append(np.sum(way * left) / np.sum(way * turn))
+            left -= shares[-1] * turn
+        left = self._preconditioned(left)
+        if self.pairs:
+            way, turn = self.pairs[-1]
+            left *= np.sum(way * turn) / np.sum(turn * self._preconditioned(turn))
+        for (way, turn), share in zip(self.pairs, reversed(shares), strict=True):
+            left += (share - np.sum(turn * left) / np.sum(way * turn)) * way
+        return -left, float(np.sum(gradient * left))
+
+    def _gradient(self, sums: DualSums) -> np.ndarray:
+        return sums.gradient / sums.weight + sums.theta * self.penalties
+
+    def _preconditioned(self, gradient: np.ndarray) -> np.ndarray:
+        if self.factor is None:
+            return gradient / (1.0 + self.penalties)
+        return np.asarray(cho_solve(self.factor, gradient.T).T)
+
+
+def exact_excess(sums: DualSums, rms: np.ndarray) -> Excess:
+    """Squared loss without a penalty: ``F(theta) - F* = g^T H^-1 g / 2`` for the gradient g and the Hessian H.
+
+    The rounding of g is bounded; columns must be independent, so that H has an inverse.
+    """
+    size = sums.problem.n_columns
+    hessian = sums.hessian.reshape(size, size) / sums.weight
+    unit = np.sqrt(hessian.diagonal())
+    if unit.min() > 0:
+        least = float(eigvalsh(hessian / unit / unit[:, None], subset_by_index=[0, 0])[0])
+    if unit.min() <= 0 or least < 1e-8:
+        raise LinAlgError("columns depend on each other")
+    gradient = sums.gradient[0] / sums.weight / unit
+    exact = float(gradient @ cho_solve(cho_factor(hessian / unit / unit[:, None]), gradient))
+    per_sum = 4.0 * (_ROWS + sums.n_sums + size) * _UNIT
+    slack = sums.rounding(sums.theta, rms)
+    error = (per_sum * float(np.sqrt(sums.squares / sums.weight)) + slack) * np.sqrt(size)
+    bound = 0.5 * (np.sqrt(exact * (1.0 + 4.0 * size * per_sum / least)) + error / np.sqrt(least)) ** 2 + slack
+    value = sums.objective
+    return Excess(float(bound), 0.5 * exact, value, max(value - float(bound), 0.0), 1)

@@ -1,0 +1,251 @@
+"""Certify a fitted linear model: a proved bound on how far its loss is above the smallest possible one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from scipy.linalg import LinAlgError
+
+from .._errors import InvalidInputError
+from ..core.duality import DualSums, Excess, bound_excess, exact_excess
+from ..core.linear import LinearProblem
+from ..core.linear_losses import Squared
+from ..rows.rows import Block
+from .linear_models import DescribedModel, read_model
+from .linear_rows import LinearRows, Response, linear_rows
+
+_MOST_PARAMETERS = 2000  # for which a Hessian is formed
+_MOST_PASSES = {2: 30, 1: 60}  # with Hessians, and without
+
+
+@dataclass(frozen=True)
+class ModelCertificate:
+    """A proved bound on ``F(theta) - F*``, the excess of the penalised mean loss over its minimum.
+
+    Parameters
+    ----------
+    excess : float
+        Proved: ``F(theta) - F*`` is at most this. It includes a bound on the rounding errors.
+    relative : float
+        Proved: ``(F(theta) - F*) / F*`` is at most this. Infinite if ``F*`` may be zero.
+    objective : float
+        F at the model: the weighted mean of the loss plus ``alpha / 2`` times the squared coefficients.
+    lower_bound : float
+        Proved: ``F*`` is at least this.
+    found : float
+        By search: a model was met whose F is lower by this much, so the excess is at least that.
+    n_passes : int
+        Passes over the rows.
+    loss : str
+        The loss that is minimised.
+    alpha : float
+        Penalty of half the squared coefficients, relative to the mean loss.
+
+    """
+
+    excess: float
+    relative: float
+    objective: float
+    lower_bound: float
+    found: float
+    n_passes: int
+    loss: str
+    alpha: float
+
+    def __str__(self) -> str:
+        passes = f"in {self.n_passes} pass{'es' if self.n_passes != 1 else ''}"
+        if np.isfinite(self.relative):
+            return f"At most {100 * self.relative:.2g} % above the smallest possible loss; proved, {passes}."
+        if np.isfinite(self.excess):
+            return f"At most {self.excess:.3g} above the smallest possible loss, which may be 0; proved, {passes}."
+        return f"The loss is infinite, so nothing can be proved ({passes})."
+
+
+class _DualPass(DualSums):
+    """The pass of :func:`certify_linear`."""
+
+    def __init__(self, response: Response, factors: np.ndarray | None, signed: bool, *about: Any) -> None:
+        super().__init__(*about)
+        self.response, self.factors, self.signed = response, factors, signed
+
+    def update(self, block: Block) -> None:
+        y, weights = self.response.of(block), block.weights
+        if self.factors is not None:
+            weights = weights * self.factors[y]
+        self.add(block.X, 2.0 * y - 1.0 if self.signed else y, weights)
+
+
+def certify_model(
+    model: Any,
+    X: Any,
+    y: Any = None,
+    *,
+    loss: str | None = None,
+    alpha: float | None = None,
+    threshold: float | None = None,
+    sample_weight: Any = None,
+) -> ModelCertificate:
+    r"""Bound how far a fitted linear model is from the best one, over all rows: proved, without a probability.
+
+    :math:`F(\theta) = \sum_i w_i l(\theta; x_i, y_i) / W + (\alpha / 2) |coef|^2`, and :math:`F^*` is its minimum over
+    all models. The model may have been fitted to other rows, such as a coreset. ``docs/theory.md`` has the proof.
+
+    Parameters
+    ----------
+    model : fitted estimator or tuple (coef, intercept)
+        LogisticRegression, LogisticRegressionCV, LinearSVC (squared hinge), Ridge, RidgeCV, RidgeClassifier,
+        LinearRegression, PoissonRegressor, SGDClassifier or SGDRegressor of scikit-learn: loss and penalty are read
+        from the model, as if it had been fitted to these rows. A penalised intercept (LinearSVC, liblinear) and class
+        weights are taken into account; "balanced" weights are those of these rows. Or coefficients of shape (d,) or
+        (K, d) and an intercept, None if the model has none; scores are positive for the second class.
+    X : array, sparse matrix, frame or Rows
+        ``Rows`` are opened with a label or a target.
+    y : array-like of shape (n,), default=None
+        Labels or targets; None for ``Rows``.
+    loss : {"logistic", "squared", "squared_hinge", "poisson", "huber"}, default=None
+        For a pair, or any estimator with ``coef_``. Logistic is multinomial for more than two classes.
+    alpha : float, default=None
+        Penalty, relative to the mean loss; overrides that of the model.
+    threshold : float, default=None
+        Of the Huber loss.
+    sample_weight : array-like of shape (n,), default=None
+        Weights of the rows.
+
+    Returns
+    -------
+    ModelCertificate
+        ``excess`` bounds ``F - F*``, ``relative`` bounds ``(F - F*) / F*``.
+
+    """
+    described = read_model(model, loss, alpha, threshold)
+    rows = linear_rows(X, y, sample_weight, is_classifier=described.is_classifier)
+    _check_columns(described, rows)
+    factors = _class_factors(described, rows)
+    mass = rows.moments.mass if factors is None else float(factors @ _class_masses(rows))
+    made = rows.loss(described.loss, described.threshold)
+    if len(described.coef) != made.n_outputs:
+        raise InvalidInputError(
+            f"model has {len(described.coef)} rows of coefficients; {made.name} regression of these rows needs "
+            f"{made.n_outputs}. One-versus-rest models are certified class by class."
+        )
+    problem = rows.problem(
+        made,
+        described.alpha(mass, rows.runner.rows.n),
+        fit_intercept=described.intercept is not None,
+        intercept_penalty=described.intercept_penalty,
+    )
+    theta = problem.from_data(described.coef, np.zeros(1) if described.intercept is None else described.intercept)
+    signed = described.is_classifier and not made.is_classifier
+    found = certify_linear(rows, problem, theta, class_factors=factors, signed=signed)
+    return replace(found, n_passes=found.n_passes + 1)  # the survey
+
+
+def certify_linear(
+    rows: LinearRows,
+    problem: LinearProblem,
+    theta: np.ndarray,
+    *,
+    class_factors: np.ndarray | None = None,
+    signed: bool = False,
+) -> ModelCertificate:
+    """Certify ``theta``, in the columns of ``problem``, over rows that are open and surveyed already.
+
+    ``class_factors`` multiply the weights of the rows of each class. ``signed``: the targets are -1 and 1, by class.
+    """
+    if signed and rows.response.classes is not None and len(rows.response.classes) > 2:
+        raise InvalidInputError("A regression on the classes -1 and 1 needs two classes; certify them one by one.")
+    order = 2 if theta.size <= _MOST_PARAMETERS else 1
+
+    def sums_at(theta: np.ndarray, base: np.ndarray, step: np.ndarray | None) -> DualSums:
+        return rows.runner.run(
+            "certificate", _DualPass(rows.response, class_factors, signed, problem, theta, order, base, step)
+        )
+
+    moments = rows.moments
+    squares = (moments.scatter / moments.mass + (moments.mean - problem.shift) ** 2) / problem.spread**2
+    if class_factors is not None:
+        squares *= class_factors.max() * moments.mass / (class_factors @ _class_masses(rows))
+    rms = 1.01 * np.sqrt(np.append(squares, 1.0) if problem.fit_intercept else squares)
+    gram = None
+    if problem.alpha == 0.0:
+        found = _unpenalised(sums_at(theta, theta, None), rms)
+    else:
+        if order == 1 and problem.n_columns <= _MOST_PARAMETERS:
+            gram = _gram(rows, problem)
+        found = bound_excess(sums_at, theta, rms, gram, _MOST_PASSES[order])
+    relative = 0.0 if found.bound == 0 else found.bound / found.lower_bound if found.lower_bound > 0 else np.inf
+    return ModelCertificate(
+        excess=max(found.bound, found.objective - found.lower_bound),
+        relative=relative,
+        objective=found.objective,
+        lower_bound=found.lower_bound,
+        found=found.found,
+        n_passes=found.n_passes + (gram is not None),
+        loss=problem.loss.name,
+        alpha=problem.alpha,
+    )
+
+
+def _unpenalised(sums: DualSums, rms: np.ndarray) -> Excess:
+    if type(sums.problem.loss) is not Squared or sums.order < 2:
+        raise InvalidInputError(
+            f"alpha = 0: without a penalty the {sums.problem.loss.name} loss is not strongly convex, and only the "
+            f"squared loss of at most {_MOST_PARAMETERS:,} columns can be certified. Fit with a small penalty."
+        )
+    try:
+        return exact_excess(sums, rms)
+    except LinAlgError:
+        raise InvalidInputError(
+            "alpha = 0 and the columns (with the intercept) depend on each other: nothing can be proved. Drop constant "
+            "and redundant columns, or fit with a small penalty."
+        ) from None
+
+
+def _gram(rows: LinearRows, problem: LinearProblem) -> np.ndarray:
+    sums = rows.sums(replace(problem, loss=Squared()), np.zeros((1, problem.n_columns)), 2, label="Gram matrix")
+    return sums.hessian[0, :, 0] / sums.weight
+
+
+def _check_columns(model: DescribedModel, rows: LinearRows) -> None:
+    ours, d = rows.runner.rows, model.coef.shape[1]
+    if ours.d != d:
+        raise InvalidInputError(f"{ours.name} has {ours.d} columns, but the model was fitted on {d}.")
+    if model.names is not None and ours.names is not None and model.names != ours.names:
+        at = next(i for i, (here, there) in enumerate(zip(ours.names, model.names, strict=True)) if here != there)
+        raise InvalidInputError(
+            f"{ours.name}: column {at} is {ours.names[at]!r}, but the model was fitted on {model.names[at]!r} "
+            "there. Pass the columns of the fit, in the same order."
+        )
+    classes = rows.response.classes
+    if model.classes is not None and classes is not None and not np.array_equal(model.classes, classes):
+        raise InvalidInputError(
+            f"{ours.name}: the labels are {_listed(classes)}, but the classes of the model are "
+            f"{_listed(model.classes)}."
+        )
+
+
+def _listed(classes: np.ndarray) -> str:
+    return ", ".join(map(repr, classes[:5].tolist())) + (", ..." if len(classes) > 5 else "")
+
+
+def _class_masses(rows: LinearRows) -> np.ndarray:
+    classes, numbers = rows.response.classes, rows.response.numbers
+    assert classes is not None
+    assert numbers is not None
+    masses = np.zeros(len(classes))
+    for name, at in rows.moments.labels.items():
+        masses[numbers[name]] += rows.moments.label_mass[at]
+    return masses
+
+
+def _class_factors(model: DescribedModel, rows: LinearRows) -> np.ndarray | None:
+    """By what class weights multiply the weights of the rows, in the order of the classes."""
+    if model.class_weight is None or rows.response.classes is None:
+        return None
+    classes = rows.response.classes.tolist()
+    if isinstance(model.class_weight, dict):
+        return np.array([float(model.class_weight.get(name, 1.0)) for name in classes])
+    masses = _class_masses(rows)
+    return np.asarray(masses.sum() / (len(masses) * masses))
