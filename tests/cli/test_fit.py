@@ -107,7 +107,8 @@ def test_every_model(
     assert main(["predict", str(out), str(file), "--label", label, "--json"]) == 0
     scores = json.loads(capsys.readouterr().out)
     if "accuracy" in scores:
-        assert scores["accuracy"] > scores["accuracy_of_largest_class"] + 0.02
+        shares = np.unique(TABLE[label].to_numpy(zero_copy_only=False), return_counts=True)[1] / N
+        assert scores["accuracy"] > shares.max() + 0.02
     else:
         y = TABLE[label].to_numpy()
         assert scores["rmse"] < 0.9 * y.std()
@@ -153,7 +154,7 @@ def test_predict_finds_columns_by_name_and_writes_every_kind(
     expected = LinearModel.load(model)
     labels, chances = expected.predict(file), expected.predict_proba(file)
     capsys.readouterr()
-    for name in ("p.parquet", "p.csv", "p.npz", "p.npy"):
+    for name in ("p.parquet", "p.csv", "p.npy"):
         assert main(["predict", str(model), str(other), "--out", str(tmp_path / name)]) == 0
         assert "4,000 predictions" in " ".join(capsys.readouterr().out.split())
     columns = ["row", "prediction", "probability_no", "probability_yes"]
@@ -162,13 +163,11 @@ def test_predict_finds_columns_by_name_and_writes_every_kind(
         assert table["row"].to_pylist() == list(range(N))
         assert table["prediction"].to_pylist() == labels.tolist()
         np.testing.assert_array_equal(table["probability_yes"].to_numpy(), chances[:, 1])
-    with np.load(tmp_path / "p.npz") as arrays:
-        np.testing.assert_array_equal(arrays["probability_no"], chances[:, 0])
     np.testing.assert_array_equal(np.load(tmp_path / "p.npy"), labels)
     assert main(["predict", str(model), str(other)]) == 0
     assert capsys.readouterr().out == (tmp_path / "p.csv").read_text()
     assert main(["predict", str(model), str(other), "--label", "y"]) == 0
-    assert re.match(r"Mean loss 0\.\d+, accuracy \d\d\.\d\d% \(the largest class", capsys.readouterr().out)
+    assert re.match(r"loss 0\.\d+, accuracy 0\.\d+", capsys.readouterr().out)
 
 
 def test_select_for_a_model_writes_a_coreset(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

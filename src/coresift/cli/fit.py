@@ -96,7 +96,7 @@ def predict(
     data: Input,
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", help="The file to write: .parquet, .csv, .npz, or .npy without probabilities."),
+        typer.Option("--out", "-o", help="The file to write: .parquet, .csv, or .npy without probabilities."),
     ] = None,
     label: Annotated[
         str | None, typer.Option(help="The column of the true classes or targets, to find loss and accuracy.")
@@ -113,6 +113,7 @@ def predict(
 
     Without --out and --label the predictions are printed as CSV. Probabilities are those of a logistic regression.
     """
+    from coresift.coresets.files import write_whole
     from coresift.coresets.linear_result import (
         PREDICTION_SUFFIXES,
         Evaluation,
@@ -122,7 +123,7 @@ def predict(
     )
 
     if out is not None:
-        check_out(out, suffixes=PREDICTION_SUFFIXES)
+        check_out(out, suffixes=(".parquet", ".csv", ".npy"))
     fitted = LinearModel.load(model)
     rows = fitted.open(data, label=label, weight=weight)
     evaluation = None if label is None else Evaluation(fitted)
@@ -130,14 +131,14 @@ def predict(
         parts = predicted(fitted, rows, evaluation, on_pass("predict", rows.n))
         if out is not None:
             refuse_input(out, rows)
-            write_predictions(parts, out)
+            write_whole(out, lambda file: write_predictions(parts, file, out.suffix.lower()))
         elif evaluation is None and not as_json:
-            write_predictions(parts, sys.stdout)
+            write_predictions(parts, sys.stdout.buffer, ".csv")
             return
         else:
             deque(parts, maxlen=0)
     figures = {} if evaluation is None else evaluation.figures()
-    lines = [] if evaluation is None else [evaluation.line()]
+    lines = [", ".join(f"{name} {value:.6g}" for name, value in figures.items())] if figures else []
     if out is not None:
-        lines.append(f"Written: {out}, {rows.n:,} predictions.")
+        lines.append(f"Written: {out}, {rows.n:,} predictions")
     settings.show(lines, {"rows": rows.n, "out": out and str(out), **figures} if as_json else None)

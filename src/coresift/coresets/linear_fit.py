@@ -54,14 +54,8 @@ class LinearFit(ChosenRows):
 
     def as_dict(self) -> dict[str, Any]:
         """What came out, for programs."""
-        return {
-            "size": self.coreset.size,
-            "rows": self.coreset.n_samples,
-            **self.model.as_dict(),
-            "n_rounds": self.n_rounds,
-            "uniform_objective": self.uniform_objective,
-            "seconds": self.seconds,
-        }
+        beside = {"n_rounds": self.n_rounds, "uniform_objective": self.uniform_objective, "seconds": self.seconds}
+        return {**self.model.as_dict(), **beside}
 
 
 def open_labelled(data: Any, model: str, label: str | None, **names: Any) -> Rows:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass, field, fields
 from pathlib import Path
 from typing import IO, Any
@@ -24,11 +22,10 @@ from ..rows.opening import open_rows
 from ..rows.rows import BadRow, Block, Rows, check_block
 from ..rows.tables import need_pyarrow
 from .coreset import Value
-from .files import as_plain, from_plain, stamped, verified, write_npz, write_whole
+from .files import as_plain, from_plain, stamped, verified, write_whole
 from .linear_rows import CLASSIFIERS, LINEAR_LOSSES, loss_named
 from .model_certificate import ModelCertificate
 
-PREDICTION_SUFFIXES = (".parquet", ".csv", ".npy", ".npz")
 _VERSION = 1
 
 
@@ -108,11 +105,11 @@ class LinearModel(Value):
         """Open data with the columns of the model, found by name; ``label`` names the classes or targets."""
         options: dict[str, Any] = {"weight": weight, "target" if self.classes is None else "label": label}
         first = data[0] if isinstance(data, list | tuple) and data else data
-        is_stored = isinstance(first, str | os.PathLike) or hasattr(data, "files")
-        is_array = Path(first).suffix.lower() in (".npy", ".npz") if isinstance(first, str | os.PathLike) else False
-        if is_stored and self.run.get("embedding") is not None:
+        is_path = isinstance(first, str | os.PathLike)
+        suffix = Path(first).suffix.lower() if is_path else ""
+        if is_path and suffix != ".npy" and self.run.get("embedding") is not None:
             options["embedding"] = self.run["embedding"]
-        elif self.names is not None and not is_array and (is_stored or column_names(data) is not None):
+        elif suffix not in (".npy", ".npz") and (is_path or hasattr(data, "files") or column_names(data) is not None):
             options["columns"] = self.names
         return open_rows(data, **options, training=True, image_size=self.run.get("image_size") or 32)
 
@@ -158,11 +155,7 @@ class LinearModel(Value):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a JSON file with a checksum, complete or not at all."""
         text = json.dumps(json.loads(stamped("model", _VERSION, self.as_dict(), {})), indent=1)
-
-        def write(file: IO[bytes]) -> None:
-            file.write(text.encode())
-
-        write_whole(Path(path), write)
+        write_whole(Path(path), lambda file: file.write(text.encode()))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> LinearModel:
@@ -181,69 +174,48 @@ def percent(share: float) -> str:
     return f"{100 * share:.2g} %" if np.isfinite(share) else "an unknown amount"
 
 
+class Evaluation:
+    """How good a model is on labelled rows: mean loss, and accuracy or the root of the mean squared error."""
+
+    def __init__(self, model: LinearModel) -> None:
+        self.model, self.mass, self.sums = model, 0.0, np.zeros(2)  # weight; loss, and right rows or squared errors
+        self.numbers = {} if model.classes is None else {_key(name): i for i, name in enumerate(model.classes.tolist())}
+
+    def add(self, rows: Rows, block: Block, z: np.ndarray) -> None:
+        """Add a block of rows with their scores."""
+        w, y, outcomes = block.weights, block.targets, self.model._outcomes(z)
+        if block.labels is not None and self.model.classes is not None:
+            keys = [_key(name) for name in block.labels.names]
+            if unknown := {keys[code] for code in np.unique(block.labels.codes)} - set(self.numbers):
+                known = ", ".join(self.numbers)
+                raise InvalidInputError(f"{rows.name}: the label {min(unknown)!r} is no class of the model: {known}.")
+            y = np.array([self.numbers.get(key, 0) for key in keys])[block.labels.codes]
+            merits = outcomes == self.model.classes[y]
+        else:
+            assert y is not None
+            if self.model.loss == "poisson" and (y < 0).any():
+                raise InvalidInputError(f"{rows.name}: loss='poisson' takes counts; {y.min():g} is below 0.")
+            merits = (outcomes - y) ** 2
+        self.sums += [w @ self.model._loss.values(z, y), w @ merits]
+        self.mass += float(w.sum())
+
+    def figures(self) -> dict[str, float]:
+        """Mean loss, and accuracy or root mean squared error."""
+        if not self.mass > 0:
+            raise InvalidInputError("the weights are all zero: there is nothing to compare with.")
+        loss, merit = (self.sums / self.mass).tolist()
+        return {"loss": loss, "accuracy": merit} if self.numbers else {"loss": loss, "rmse": merit**0.5}
+
+
 def _key(label: Any) -> str:
     """1, 1.0 and "1" are one class: Parquet files have numbers where CSV files have text."""
     return str(int(label)) if isinstance(label, float) and label.is_integer() else str(label)
 
 
-class Evaluation:
-    """How good a model is on labelled rows: mean loss, and accuracy or the root of the mean squared error."""
-
-    def __init__(self, model: LinearModel) -> None:
-        self.model, self.loss, self.mass, self.good, self.class_mass = model, 0.0, 0.0, 0.0, np.zeros(0)
-        self._numbers: dict[str, int] = {}
-        if model.classes is not None:
-            self._numbers = {_key(name): i for i, name in enumerate(model.classes.tolist())}
-            self.class_mass = np.zeros(len(model.classes))
-
-    def add(self, rows: Rows, block: Block, z: np.ndarray) -> None:
-        """Add a block of rows with their scores."""
-        w, y = block.weights, block.targets
-        if block.labels is not None:
-            keys = [_key(name) for name in block.labels.names]
-            used = np.bincount(block.labels.codes, minlength=len(keys)) > 0
-            if unknown := [
-                key for key, is_used in zip(keys, used, strict=True) if is_used and key not in self._numbers
-            ]:
-                known = ", ".join(self._numbers)
-                raise InvalidInputError(f"{rows.name}: the label {unknown[0]!r} is no class of the model: {known}.")
-            y = np.array([self._numbers.get(key, 0) for key in keys], dtype=np.int64)[block.labels.codes]
-            assert self.model.classes is not None
-            self.good += float(w @ (self.model._outcomes(z) == self.model.classes[y]))
-            self.class_mass += np.bincount(y, w, len(self.class_mass))
-        else:
-            assert y is not None
-            if self.model.loss == "poisson" and (y < 0).any():
-                raise InvalidInputError(f"{rows.name}: loss='poisson' takes counts; {y.min():g} is below 0.")
-            self.good += float(w @ (self.model._outcomes(z) - y) ** 2)
-        self.loss += float(w @ self.model._loss.values(z, y))
-        self.mass += float(w.sum())
-
-    def figures(self) -> dict[str, float]:
-        """Mean loss, and accuracy (beside that of the most frequent class) or root mean squared error."""
-        if not self.mass > 0:
-            raise InvalidInputError("the weights are all zero: there is nothing to compare with.")
-        loss, good = self.loss / self.mass, self.good / self.mass
-        if self.model.classes is None:
-            return {"loss": loss, "rmse": float(np.sqrt(good))}
-        return {"loss": loss, "accuracy": good, "accuracy_of_largest_class": float(self.class_mass.max()) / self.mass}
-
-    def line(self) -> str:
-        """The figures in words."""
-        found = self.figures()
-        if self.model.classes is None:
-            return f"Mean loss {found['loss']:.6g}, root mean squared error {found['rmse']:.6g}."
-        share = found["accuracy_of_largest_class"]
-        return f"Mean loss {found['loss']:.6g}, accuracy {found['accuracy']:.2%} (the largest class has {share:.2%})."
-
-
-Parts = Iterator[dict[str, np.ndarray]]
-
-
 def predicted(
     model: LinearModel, rows: Rows, evaluation: Evaluation | None = None, on_rows: OnRows = lambda _: None
-) -> Parts:
-    """Yield row numbers, predictions and probabilities of the classes, block by block."""
+) -> Iterator[dict[str, np.ndarray]]:
+    """Yield row numbers, predictions and, for a logistic regression, probabilities of the classes, block by block."""
     for block, z in model._scores(rows):
         if evaluation is not None:
             evaluation.add(rows, block, z)
@@ -255,53 +227,16 @@ def predicted(
         on_rows(block.n)
 
 
-def write_predictions(parts: Parts, to: Path | IO[str]) -> None:
-    """Write predictions to a file, complete or not at all, or as CSV to a stream; ``.npy`` holds no probabilities."""
-    if not isinstance(to, Path):
-        _write_csv(to, parts)
+def write_predictions(parts: Iterator[dict[str, np.ndarray]], file: IO[bytes], suffix: str) -> None:
+    """Write to ``.parquet``, ``.csv`` or, without probabilities, ``.npy``."""
+    if suffix == ".npy":
+        np.lib.format.write_array(file, np.concatenate([part["prediction"] for part in parts]), allow_pickle=False)
         return
-    writers: dict[str, Callable[[IO[bytes], Parts], None]] = {
-        ".csv": _write_csv_file,
-        ".parquet": _write_parquet,
-        ".npy": _write_npy,
-        ".npz": lambda file, found: write_npz(file, {}, _joined(found)),
-    }
-    write_whole(to, lambda file: writers[to.suffix.lower()](file, parts))
-
-
-def _joined(parts: Parts) -> dict[str, np.ndarray]:
-    listed = list(parts)
-    return {name: np.concatenate([part[name] for part in listed]) for name in listed[0]}
-
-
-def _write_npy(file: IO[bytes], parts: Parts) -> None:
-    values = np.concatenate([part["prediction"] for part in parts])
-    np.lib.format.write_array(file, values, allow_pickle=False)
-
-
-def _write_csv_file(file: IO[bytes], parts: Parts) -> None:
-    text = io.TextIOWrapper(file, encoding="utf-8", newline="")
-    _write_csv(text, parts)
-    text.detach()
-
-
-def _write_csv(file: IO[str], parts: Parts) -> None:
-    writer = csv.writer(file, lineterminator="\n")
-    for position, part in enumerate(parts):
-        if position == 0:
-            writer.writerow(part)
-        writer.writerows(zip(*(values.tolist() for values in part.values()), strict=True))
-    file.flush()
-
-
-def _write_parquet(file: IO[bytes], parts: Parts) -> None:
     pa = need_pyarrow()
-    from pyarrow import parquet
+    from pyarrow import csv, parquet
 
-    writer: Any = None
-    for part in parts:
-        table = pa.table(part)
-        writer = writer or parquet.ParquetWriter(file, table.schema)
-        writer.write_table(table)
-    if writer is not None:
-        writer.close()
+    first = pa.table(next(parts))
+    with (csv.CSVWriter if suffix == ".csv" else parquet.ParquetWriter)(file, first.schema) as writer:
+        writer.write_table(first)
+        for part in parts:
+            writer.write_table(pa.table(part))
