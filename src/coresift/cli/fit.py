@@ -15,7 +15,6 @@ from coresift.cli.select import DryRun, carry_out, check_out, refuse_input
 from coresift.coresets.fit_options import FitOptions, plan_fit
 
 if TYPE_CHECKING:
-    from coresift.coresets.linear_fit import LinearFit
     from coresift.coresets.options import Plan, SelectOptions
 
 
@@ -44,7 +43,7 @@ def fit(
     Examples:
       coresift fit train.parquet --label y --model logistic --budget 1% --out model.json
       coresift fit "shards/*.parquet" --label price -m squared --alpha 0.01 -b 20000 -j 8 -o model.json
-      coresift fit claims.csv --label count -m poisson --weight exposure --compare -o model.json
+      coresift fit claims.csv --label count -m poisson --compare -o model.json
       coresift fit train.parquet --label y --dry-run
 
     The file has the coefficients in the units of the data, the names of columns and classes, and the certificate.
@@ -82,13 +81,6 @@ def plan_rows(
     return plan_fit(rows, asked)
 
 
-def run_rows(made: Plan[FitOptions], **progress: Any) -> LinearFit:
-    """Run such a plan."""
-    from coresift.coresets.linear_fit import run_fit
-
-    return run_fit(made, keep_labels=True, **progress)
-
-
 def predict(
     settings: Settings,
     *,
@@ -114,13 +106,7 @@ def predict(
     Without --out and --label the predictions are printed as CSV. Probabilities are those of a logistic regression.
     """
     from coresift.coresets.files import write_whole
-    from coresift.coresets.linear_result import (
-        PREDICTION_SUFFIXES,
-        Evaluation,
-        LinearModel,
-        predicted,
-        write_predictions,
-    )
+    from coresift.coresets.linear_result import Evaluation, LinearModel, predicted, write_predictions
 
     if out is not None:
         check_out(out, suffixes=(".parquet", ".csv", ".npy"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -77,8 +78,10 @@ def select(
     run: Callable[..., Any]
     made: Plan[Any]
     if model is not None:
-        from coresift.cli.fit import plan_rows, run_rows as run
+        from coresift.cli.fit import plan_rows
+        from coresift.coresets.linear_fit import run_fit
 
+        run = partial(run_fit, keep_labels=True)
         more = {"model": model, "alpha": alpha, "threshold": threshold, "calibrate": calibrate}
         names = {"columns": columns, "embedding": embedding, "weight": weight, "image_size": image_size}
         made = plan_rows(settings, data, label, names, options, more)
