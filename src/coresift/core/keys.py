@@ -185,7 +185,6 @@ class KeyPool:
 
     def is_complete(self) -> bool:
         """Whether every group has as many candidates as it needs, or as it has rows."""
-        self.compact()
         found = np.bincount(self.columns()["group"], minlength=len(self.sizes))
         return bool((found >= np.minimum(self.sizes + 1, self.counts)).all())
 
@@ -208,7 +207,7 @@ class KeyPool:
         for group, size in enumerate(self.sizes):
             mine = columns["group"] == group
             candidates = KeyCandidates(*(columns[name][mine] for name in ("row", "key", "score", "weight")))
-            found.append(finish_keys(merge_candidates([candidates], int(size)), int(size)))
+            found.append(finish_keys(candidates, int(size)))
         return found
 
     def _add(self, part: dict[str, Any]) -> None:

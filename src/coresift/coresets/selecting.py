@@ -200,12 +200,10 @@ def run(made: Plan[SelectOptions], *, on_pass: OnPass | None = None) -> Selectio
         runner = Runner(rows, engine, on_pass or Progress)
         drawn = (_by_keys if options.method == "keys" else _by_table)(runner, made)
         errors = _errors(runner, options, drawn) if options.n_queries else np.zeros(0)
-    core, names, codes = drawn.core, drawn.prepared.labels, drawn.labels
-    labels = None
-    if names is not None and codes is not None:
-        labels = [list(names)[code] for code in codes]
-    elif names is not None:
-        labels = labels_of(rows, core.indices)
+    core, codes, labels = drawn.core, drawn.labels, None
+    if drawn.prepared.labels is not None:
+        names = list(drawn.prepared.labels)
+        labels = labels_of(rows, core.indices) if codes is None else [names[code] for code in codes]
     total = core.total_sensitivity
     assert total is not None
     report = Report(
