@@ -12,8 +12,12 @@ from .core.network_audit import NetworkAudit as NetworkAudit
 from .core.sizes import SampleSize as SampleSize
 from .coresets import (
     Coreset as Coreset,
+    ExpectedExcess as ExpectedExcess,
     Guarantee as Guarantee,
+    KMeansCoreset as KMeansCoreset,
+    KMeansCost as KMeansCost,
     LaplacianCoreset as LaplacianCoreset,
+    LeastSquaresCoreset as LeastSquaresCoreset,
     LinearCoreset as LinearCoreset,
     LinearModel as LinearModel,
     ModelCertificate as ModelCertificate,
@@ -26,6 +30,7 @@ from .coresets import (
     Report as Report,
     Selection as Selection,
     SignedCoreset as SignedCoreset,
+    SquaresCertificate as SquaresCertificate,
     StreamingCoreset as StreamingCoreset,
     audit as audit,
     certify_model as certify_model,

@@ -2,6 +2,8 @@ from .certifying import audit as audit
 from .coreset import Coreset as Coreset, Guarantee as Guarantee, QueryBall as QueryBall
 from .estimators import LaplacianCoreset as LaplacianCoreset, RBFCoreset as RBFCoreset
 from .files import check_output as check_output, load_run as load_run
+from .kmeans_coreset import ExpectedExcess as ExpectedExcess, KMeansCoreset as KMeansCoreset, KMeansCost as KMeansCost
+from .least_squares import LeastSquaresCoreset as LeastSquaresCoreset, SquaresCertificate as SquaresCertificate
 from .lewis_bound import l1_svd as l1_svd
 from .linear_coreset import LinearCoreset as LinearCoreset
 from .linear_fit import fit_model as fit_model

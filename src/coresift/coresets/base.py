@@ -12,15 +12,14 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from .._containers import column_names
 from .._errors import InvalidInputError
 from .._progress import Progress, logger
 from .._validation import (
     check_budget,
     check_choice,
     check_count,
-    check_features,
     check_generator,
+    check_instance,
     check_probability,
     check_seed,
     record_features,
@@ -29,12 +28,11 @@ from ..core.draw import METHODS, DrawTable
 from ..core.gaussian import CELLS_TOLERANCE, EXACT_TOLERANCE
 from ..core.points import Points, SensitivityBound
 from ..core.sizes import SampleSize, bernstein_error, finite, rounded_up
-from ..rows.arrays import ArrayRows
 from ..rows.engines import SerialEngine
 from ..rows.rows import Rows
 from .bounds import Collected, Geometry, Span, draw_scores, log_unit_of, uniform_factor, uniform_in_words
 from .coreset import Coreset, Guarantee, QueryBall
-from .fitting import Prepared, Runner, children, prepare
+from .fitting import Prepared, Runner, children, given_rows, prepare
 from .improve import improved, normalized, pool_size
 from .options import BoundSpec
 
@@ -57,6 +55,64 @@ class Fit:
     prepared: Prepared | None = None
     targets: np.ndarray | None = None  # (n, K), if the loss has targets
     totals: dict[str, float] | None = None  # of each family, if the loss has several
+
+
+class PassCoreset(BaseEstimator):
+    """Base of estimators that keep nothing per row: each draw is a pass over the rows."""
+
+    random_state: Any
+    verbose: int
+    takes_targets = False
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Find how the rows are drawn.
+
+        Parameters
+        ----------
+        X : array-like, frame or sparse matrix of shape (n, d), or Rows
+            Not copied. A reference is kept for ``sample``, but not in pickles. Rows of files
+            (:func:`coresift.open_rows`) are read in passes and may be larger than memory.
+        y : array-like of shape (n,), optional
+            The target of a regression, if the estimator has one; that of Rows is a column of theirs.
+        sample_weight : array-like of shape (n,), optional
+            Non-negative weights of the rows; those of Rows are a column of theirs.
+        """
+        rows = given_rows(X, sample_weight, estimator=self, y=y if self.takes_targets else None)
+        self.fit_rows(runner=Runner(rows, SerialEngine(rows), partial(Progress, verbose=self.verbose)), X=X)
+        return self
+
+    def fit_rows(self, *, runner: Runner, X: Any = None) -> None:
+        """Fit with the engine and the progress of ``runner``; ``X`` are the rows as the caller gave them."""
+        fit_rng, draw_rng = children(check_generator(self.random_state), 2)
+        self._find(runner, fit_rng)
+        if X is None or isinstance(X, Rows):
+            self.n_features_in_ = runner.rows.d
+        else:
+            record_features(self, X)
+        self._runner, self._draw_rng = runner, draw_rng
+
+    @abstractmethod
+    def _find(self, runner: Runner, rng: np.random.Generator) -> None:
+        """Run the passes, then set the attributes."""
+
+    def _fitted_runner(self, core: Any = None) -> Runner:
+        """What ran the passes; refuse a ``core`` that was not drawn from these rows."""
+        check_is_fitted(self, "n_features_in_")
+        runner: Runner | None = getattr(self, "_runner", None)
+        if runner is None:
+            raise InvalidInputError("a copied or unpickled estimator does not carry the data: fit again.")
+        check_instance(core, "core", Coreset, optional=True)
+        if core is not None and core.n_samples != runner.rows.n:
+            raise InvalidInputError(f"core was drawn from {core.n_samples} rows, but {runner.rows.n} were fitted.")
+        return runner
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in super().__getstate__().items() if name != "_runner"}
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
 
 
 class SensitivityCoreset(BaseEstimator):
@@ -85,15 +141,7 @@ class SensitivityCoreset(BaseEstimator):
             pass ``weight`` to :func:`coresift.open_rows`.
         """
         spec = self.spec()
-        if isinstance(X, Rows):
-            if sample_weight is not None:
-                raise InvalidInputError(
-                    "sample_weight does not go with Rows: name the column of the weights when the rows are opened."
-                )
-            rows = X
-        else:
-            checked, names = check_features(X, estimator=self, finite=False), column_names(X)
-            rows = ArrayRows(checked, sample_weight, names=None if names is None else list(map(str, names)))
+        rows = given_rows(X, sample_weight, estimator=self)
         self.fit_rows(runner=self._runner(rows), spec=spec, X=X, y=y)
         return self
 

@@ -243,15 +243,15 @@ def cell_centers(X: Matrix, geometry: Geometry, n_cells: int, seed: int) -> np.n
     return centers - geometry.center / geometry.scale
 
 
-def kmeans_centers(sample: Any, n_cells: int, seed: int) -> np.ndarray:
+def kmeans_centers(sample: Any, n_cells: int, seed: int, weights: Any = None, n_init: int = 1) -> np.ndarray:
     """(k, d) centres of the rows of a sample."""
     # imported here because it takes as long as the rest of the package
     from sklearn.cluster import KMeans
 
-    kmeans = KMeans(n_cells, n_init=1, max_iter=20, random_state=seed)
+    kmeans = KMeans(n_cells, n_init=n_init, max_iter=20, random_state=seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # fewer distinct points than cells: the empty ones are dropped later
-        return np.asarray(kmeans.fit(sample).cluster_centers_, dtype=np.float64)
+        return np.asarray(kmeans.fit(sample, sample_weight=weights).cluster_centers_, dtype=np.float64)
 
 
 class GroupCells:
