@@ -18,6 +18,9 @@ FIRST = {
     "LinearCoreset": {"loss"},
     "KMeansCoreset": {"n_clusters"},
     "StreamingCoreset": {"size"},
+    "CoresetClassifier": {"estimator"},  # scikit-learn's convention, as are the next two
+    "CoresetRegressor": {"estimator"},
+    "score": {"sample_weight"},
     "select": {"budget"},
     "fit_model": {"budget"},
     "sample": {"size"},

@@ -12,6 +12,8 @@ from .core.network_audit import NetworkAudit as NetworkAudit
 from .core.sizes import SampleSize as SampleSize
 from .coresets import (
     Coreset as Coreset,
+    CoresetClassifier as CoresetClassifier,
+    CoresetRegressor as CoresetRegressor,
     ExpectedExcess as ExpectedExcess,
     Guarantee as Guarantee,
     KMeansCoreset as KMeansCoreset,

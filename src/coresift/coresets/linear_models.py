@@ -66,15 +66,9 @@ def read_model(model: Any, loss: str | None, alpha: float | None, threshold: flo
     intercept = getattr(model, "intercept_", 0.0) if has_intercept else None
     if loss is not None and alpha is not None:
         return _given(model.coef_, intercept, loss, alpha, threshold, model)
-    if kind not in _READERS:
-        why = _OUTSIDE.get(kind, "this model is not known")
-        raise InvalidInputError(
-            f"model: {kind} cannot be certified: {why}. For another linear model pass loss= and alpha= as well; models "
-            f"that are read: {', '.join(_READERS)}."
-        )
     if loss is not None:
         raise InvalidInputError(f"loss = {loss!r} was given for a {kind}, without alpha; give both, or neither.")
-    found = _READERS[kind](model)
+    found = penalised_loss(model)
     own = found.pop("alpha")
     return DescribedModel(
         alpha=own if alpha is None else _fixed(alpha),
@@ -86,6 +80,18 @@ def read_model(model: Any, loss: str | None, alpha: float | None, threshold: flo
         names=_names(model),
         **found,
     )
+
+
+def penalised_loss(model: Any) -> dict[str, Any]:
+    """Loss, ``alpha(W, n)``, threshold and penalty of the intercept of a model of scikit-learn, fitted or not."""
+    kind = type(model).__name__
+    if kind not in _READERS:
+        why = _OUTSIDE.get(kind, "this model is not known")
+        raise InvalidInputError(
+            f"model: {kind} cannot be certified: {why}. For another linear model pass loss= and alpha= as well; models "
+            f"that are read: {', '.join(_READERS)}."
+        )
+    return _READERS[kind](model)
 
 
 def _given(
