@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import time
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -249,13 +250,13 @@ class Plan(Generic[Options]):
         rows, options = self.rows, self.options
         minutes = f"{self.seconds:.0f} s" if self.seconds < 120 else f"{self.seconds / 60:.0f} min"
         where = f"{options.workers} worker{'s' if options.workers > 1 else ''}, {options.engine}"
+        passes = ", ".join(f"{name} x {k}" if k > 1 else name for name, k in Counter(self.passes).items())
         return [
             f"{rows.name}: {rows.n:,} rows, {rows.d} columns, {len(rows.files):,} "
             f"file{'s' if len(rows.files) > 1 else ''}.",
             *_columns_in_words(rows),
             self.aim,
-            f"{len(self.passes)} passes ({', '.join(self.passes)}), {where}; about {self.memory / 1e6:.0f} MB "
-            f"of memory and {minutes}.",
+            f"{len(self.passes)} passes ({passes}), {where}; about {self.memory / 1e6:.0f} MB of memory and {minutes}.",
         ]
 
     def as_dict(self) -> dict[str, Any]:
