@@ -30,6 +30,7 @@ NO_RUN = re.compile(r"^\s*<!--\s*no-run:\s*\S.*-->\s*$")
 NEEDS = re.compile(r"^\s*<!--\s*needs:\s*(?P<packages>[\w, ]+?)\s*-->\s*$")
 DIFFER = re.compile(r"^\s*<!--\s*numbers may differ by (?P<percent>[0-9.]+) %\s*-->\s*$")
 OUTPUT = re.compile(r'^text\s+title="Output"$')
+PROGRESS = re.compile(r"^WARNING [^\n]*:[^:]*? s left *\n", re.MULTILINE)  # of a slow machine
 NUMBER = re.compile(r"([0-9]+(?:[.,][0-9]+)*)")
 PROGRAMS = {"coresift": "coresift.cli.app", "python -m paper": "paper.__main__"}
 SPAN = re.compile(rf"(?<!`)`((?:{'|'.join(PROGRAMS)}) [^`\n]+)`(?!`)")
@@ -151,6 +152,7 @@ def joined(part: str) -> tuple[str, str]:
 
 def compare(shown: str, printed: str, where: str, before: str = "") -> None:
     """Raise where the output is not the one that the page shows."""
+    printed = PROGRESS.sub("", printed)
     differ = DIFFER.match(before)
     if differ is not None:
         same = _close(shown, printed, float(differ["percent"]) / 100)

@@ -16,9 +16,17 @@ FIRST = {
     "RBFCoreset": {"radius"},
     "RBFNetworkCoreset": {"radius"},
     "LinearCoreset": {"loss"},
+    "KMeansCoreset": {"n_clusters"},
     "StreamingCoreset": {"size"},
+    "CoresetClassifier": {"estimator"},  # scikit-learn's convention, as are the next two
+    "CoresetRegressor": {"estimator"},
+    "score": {"sample_weight"},
     "select": {"budget"},
+    "fit_model": {"budget"},
     "sample": {"size"},
+    "expected_excess": {"size"},
+    "advice": {"size"},
+    "cost": {"centers"},
     "sample_size": {"eps", "delta"},
     "audit": {"n_neurons"},  # of a network's coreset, which holds the data
     "loss_error": {"centers", "alphas"},

@@ -12,9 +12,16 @@ from .core.network_audit import NetworkAudit as NetworkAudit
 from .core.sizes import SampleSize as SampleSize
 from .coresets import (
     Coreset as Coreset,
+    CoresetClassifier as CoresetClassifier,
+    CoresetRegressor as CoresetRegressor,
+    ExpectedExcess as ExpectedExcess,
     Guarantee as Guarantee,
+    KMeansCoreset as KMeansCoreset,
+    KMeansCost as KMeansCost,
     LaplacianCoreset as LaplacianCoreset,
+    LeastSquaresCoreset as LeastSquaresCoreset,
     LinearCoreset as LinearCoreset,
+    LinearModel as LinearModel,
     ModelCertificate as ModelCertificate,
     NetworkComparison as NetworkComparison,
     QueryBall as QueryBall,
@@ -25,9 +32,11 @@ from .coresets import (
     Report as Report,
     Selection as Selection,
     SignedCoreset as SignedCoreset,
+    SquaresCertificate as SquaresCertificate,
     StreamingCoreset as StreamingCoreset,
     audit as audit,
     certify_model as certify_model,
+    fit_model as fit_model,
     l1_svd as l1_svd,
     select as select,
 )

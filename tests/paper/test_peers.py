@@ -31,11 +31,12 @@ def test_the_error_is_that_of_the_certificate(data, ref):
     subset = Subset(weights=rng.uniform(5.0, 25.0, 40), indices=indices)
     certificate = Coreset(indices, subset.weights, 600, ball=ref.ball).certify(data.X, method="exact")
     found = judged(data, subset, ref)
-    assert found["certified"] == pytest.approx(certificate.eps, rel=1e-6)
+    assert found["certified"] == pytest.approx(certificate.discrepancy / certificate.floor, rel=1e-6)
+    assert certificate.eps <= found["certified"]
     assert found["mmd"] == pytest.approx(certificate.discrepancy, rel=1e-6)
     assert found["found"] <= found["certified"]
     better = Coreset(indices, subset.weights, 600, ball=ref.ball).reweight(data.X)
-    assert found["best_certified"] == pytest.approx(better.certificate.eps, rel=1e-4)
+    assert better.certificate.eps <= found["best_certified"]
 
 
 def test_points_that_are_rows_are_judged_like_rows(data, ref):

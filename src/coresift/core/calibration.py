@@ -16,8 +16,9 @@ from scipy.special import expit
 from .linear import LinearProblem, LossSums, solve_positive, weighted_gram
 from .points import Matrix
 
-_MOST_STEPS = 50
+_MOST_STEPS = 25
 _SHORTEST_STEP = 2.0**-20
+_NEGLIGIBLE = 1e-15  # squares of relative errors of the totals: they are reproduced to about 1e-7
 
 
 class SlopeTotals(LossSums):
@@ -37,18 +38,28 @@ class SlopeTotals(LossSums):
         super().merge(other)
         self.curvature += other.curvature
 
-    def parts(self) -> list[np.ndarray]:
-        """The totals of :func:`slope_features`."""
-        return [part[None] for part in (*self.gradient, *self.curvature)]
+    @property
+    def totals(self) -> np.ndarray:
+        """(1, columns) totals of the features: of ``l' a`` for each output, then of ``l'' a``."""
+        return np.concatenate([*self.gradient, *self.curvature])[None]
+
+    def features(self, A: Matrix, y: np.ndarray) -> Matrix:
+        """The features of rows, at the same parameters."""
+        z, loss = A @ self.theta.T, self.problem.loss
+        factors = list(loss.slopes(z, y).T)
+        if len(self.curvature):
+            factors.append(loss.curvatures(z, y)[:, 0, 0])
+        if isinstance(A, np.ndarray):
+            return np.hstack([A * factor[:, None] for factor in factors])
+        return sp.csr_array(sp.hstack([A.multiply(factor[:, None]) for factor in factors]))
 
 
-def slope_features(totals: SlopeTotals, A: Matrix, y: np.ndarray) -> list[Matrix]:
-    """``l' a`` for each output, and ``l'' a`` if there is one output, at the parameters of ``totals``."""
-    z, loss = A @ totals.theta.T, totals.problem.loss
-    factors = list(loss.slopes(z, y).T)
-    if len(totals.curvature):
-        factors.append(loss.curvatures(z, y)[:, 0, 0])
-    return [A * f[:, None] if isinstance(A, np.ndarray) else sp.csr_array(A.multiply(f[:, None])) for f in factors]
+def medians(A: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """The weighted median of each column."""
+    order = np.argsort(A, axis=0)
+    below = np.cumsum(weights[order], axis=0)
+    at = (below < 0.5 * below[-1]).sum(axis=0)
+    return np.asarray(np.take_along_axis(A, order[at, np.arange(A.shape[1])][None], axis=0)[0])
 
 
 def calibrated(
@@ -84,7 +95,7 @@ def calibrated(
         hessian[np.diag_indices(len(at))] += ridge * mass
         step = solve_positive(hessian, -gradient)
         fall = -float(gradient @ step)
-        if not fall > 1e-20 * mass:
+        if not fall > _NEGLIGIBLE * mass:
             break
         length = 1.0
         while length > _SHORTEST_STEP:

@@ -7,7 +7,7 @@ own is below the m-th smallest of them, which is the (m+1)-th smallest key tau o
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -185,7 +185,6 @@ class KeyPool:
 
     def is_complete(self) -> bool:
         """Whether every group has as many candidates as it needs, or as it has rows."""
-        self.compact()
         found = np.bincount(self.columns()["group"], minlength=len(self.sizes))
         return bool((found >= np.minimum(self.sizes + 1, self.counts)).all())
 
@@ -208,7 +207,7 @@ class KeyPool:
         for group, size in enumerate(self.sizes):
             mine = columns["group"] == group
             candidates = KeyCandidates(*(columns[name][mine] for name in ("row", "key", "score", "weight")))
-            found.append(finish_keys(merge_candidates([candidates], int(size)), int(size)))
+            found.append(finish_keys(candidates, int(size)))
         return found
 
     def _add(self, part: dict[str, Any]) -> None:
@@ -217,6 +216,27 @@ class KeyPool:
         self._pending += len(part["row"])
         if self._pending > self._limit:
             self.compact()
+
+
+class KeyDraw:
+    """The pass of one draw: ``score`` maps a block to the scores of its rows and to arrays that go with them."""
+
+    def __init__(self, score: Callable[[Any], tuple[Floats, dict[str, Any]]], seed: int, size: int) -> None:
+        self.score, self.pool = score, KeyPool(seed, np.array([size]))
+
+    def update(self, block: Any) -> None:
+        """Add a block of rows, with ``start`` and ``weights``."""
+        scores, attached = self.score(block)
+        self.pool.update(block.start, scores, block.weights, **attached)
+
+    def merge(self, other: KeyDraw) -> None:
+        """Add the draw from later rows."""
+        self.pool.merge(other.pool)
+
+    def finish(self) -> tuple[dict[str, Any], Draw]:
+        """What goes with the rows drawn, and the draw."""
+        columns, (draw,) = self.pool.winners()
+        return columns, draw
 
 
 def guess_bars(scores: np.ndarray, inverse_rates: np.ndarray, sizes: np.ndarray, groups: np.ndarray) -> np.ndarray:

@@ -140,9 +140,9 @@ class WeightedRows:
 
 
 class Triangle:
-    """R of the weighted, scaled rows, by QR of blocks."""
+    """R of the weighted, scaled rows, by QR of blocks; ``rows`` maps a block to rows and their weights."""
 
-    def __init__(self, rows: WeightedRows, column_unit: np.ndarray) -> None:
+    def __init__(self, rows: Read, column_unit: np.ndarray) -> None:
         self.rows, self.column_unit = rows, column_unit
         self.parts: list[np.ndarray] = []
 

@@ -12,12 +12,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 import scipy.sparse as sp
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, lstsq
+from scipy.optimize import minimize
 
 from .linear_losses import Huber, LinearLoss, Squared
 from .points import GEMM_BLOCK_BYTES, Matrix, row_slices
 
 _LARGEST_STEPS = 100
 _SHORTEST_STEP = 2.0**-30
+_LARGEST_HESSIAN = 2000
 
 
 @dataclass(frozen=True)
@@ -172,15 +174,35 @@ def newton(
 
 
 def fit_linear(
-    problem: LinearProblem, X: Matrix, y: np.ndarray, weights: np.ndarray, theta: np.ndarray | None = None
+    problem: LinearProblem,
+    X: Matrix,
+    y: np.ndarray,
+    weights: np.ndarray,
+    theta: np.ndarray | None = None,
+    *,
+    tol: float = 1e-12,
 ) -> LossSums:
-    """Fit weighted rows in memory; returns the sums at the minimum, with ``theta``."""
+    """Fit weighted rows in memory; returns the sums at the minimum, with ``theta``.
+
+    By Newton's method; above 2,000 parameters by L-BFGS, and the sums then have no Hessian.
+    """
+    if theta is None and isinstance(problem.loss, Huber):  # far from the targets its curvature is zero
+        theta = fit_linear(replace(problem, loss=Squared()), X, y, weights).theta
+    start = np.zeros(problem.shape) if theta is None else theta
+    order = 2 if start.size <= _LARGEST_HESSIAN else 1
 
     def sums_at(theta: np.ndarray) -> LossSums:
-        sums = LossSums(problem, theta)
+        sums = LossSums(problem, theta, order)
         sums.add(X, y, weights)
         return sums
 
-    if theta is None and isinstance(problem.loss, Huber):  # far from the targets its curvature is zero
-        theta = fit_linear(replace(problem, loss=Squared()), X, y, weights).theta
-    return newton(sums_at, np.zeros(problem.shape) if theta is None else theta)
+    if order == 2:
+        return newton(sums_at, start, tol=tol)
+
+    def flat(theta: np.ndarray) -> tuple[float, np.ndarray]:
+        sums = sums_at(theta.reshape(problem.shape))
+        return sums.objective, (sums.gradient / sums.weight + sums.theta * problem.penalties).ravel()
+
+    options = {"maxiter": 1000, "maxfun": 2000, "ftol": tol, "gtol": 0.0, "maxcor": 20}
+    found = minimize(flat, start.ravel(), jac=True, method="L-BFGS-B", options=options).x
+    return sums_at(found.reshape(problem.shape))

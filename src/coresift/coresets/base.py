@@ -12,29 +12,27 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from .._containers import column_names
 from .._errors import InvalidInputError
 from .._progress import Progress, logger
 from .._validation import (
     check_budget,
     check_choice,
     check_count,
-    check_features,
     check_generator,
+    check_instance,
     check_probability,
     check_seed,
     record_features,
 )
-from ..core.draw import METHODS, DrawTable
+from ..core.draw import METHODS, DrawTable, default_method
 from ..core.gaussian import CELLS_TOLERANCE, EXACT_TOLERANCE
 from ..core.points import Points, SensitivityBound
 from ..core.sizes import SampleSize, bernstein_error, finite, rounded_up
-from ..rows.arrays import ArrayRows
 from ..rows.engines import SerialEngine
 from ..rows.rows import Rows
 from .bounds import Collected, Geometry, Span, draw_scores, log_unit_of, uniform_factor, uniform_in_words
 from .coreset import Coreset, Guarantee, QueryBall
-from .fitting import Prepared, Runner, children, prepare
+from .fitting import Prepared, Runner, children, given_rows, prepare
 from .improve import improved, normalized, pool_size
 from .options import BoundSpec
 
@@ -55,8 +53,67 @@ class Fit:
     floor: np.ndarray  # the least scores, as shares
     carried: np.ndarray  # the weights that a draw carries
     prepared: Prepared | None = None
+    codes: np.ndarray | None = None  # numbers of the labels, if they were asked for
     targets: np.ndarray | None = None  # (n, K), if the loss has targets
     totals: dict[str, float] | None = None  # of each family, if the loss has several
+
+
+class PassCoreset(BaseEstimator):
+    """Base of estimators that keep nothing per row: each draw is a pass over the rows."""
+
+    random_state: Any
+    verbose: int
+    takes_targets = False
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Find how the rows are drawn.
+
+        Parameters
+        ----------
+        X : array-like, frame or sparse matrix of shape (n, d), or Rows
+            Not copied. A reference is kept for ``sample``, but not in pickles. Rows of files
+            (:func:`coresift.open_rows`) are read in passes and may be larger than memory.
+        y : array-like of shape (n,), optional
+            The target of a regression, if the estimator has one; that of Rows is a column of theirs.
+        sample_weight : array-like of shape (n,), optional
+            Non-negative weights of the rows; those of Rows are a column of theirs.
+        """
+        rows = given_rows(X, sample_weight, estimator=self, y=y if self.takes_targets else None)
+        self.fit_rows(runner=Runner(rows, SerialEngine(rows), partial(Progress, verbose=self.verbose)), X=X)
+        return self
+
+    def fit_rows(self, *, runner: Runner, X: Any = None) -> None:
+        """Fit with the engine and the progress of ``runner``; ``X`` are the rows as the caller gave them."""
+        fit_rng, draw_rng = children(check_generator(self.random_state), 2)
+        self._find(runner, fit_rng)
+        if X is None or isinstance(X, Rows):
+            self.n_features_in_ = runner.rows.d
+        else:
+            record_features(self, X)
+        self._runner, self._draw_rng = runner, draw_rng
+
+    @abstractmethod
+    def _find(self, runner: Runner, rng: np.random.Generator) -> None:
+        """Run the passes, then set the attributes."""
+
+    def _fitted_runner(self, core: Any = None) -> Runner:
+        """What ran the passes; refuse a ``core`` that was not drawn from these rows."""
+        check_is_fitted(self, "n_features_in_")
+        runner: Runner | None = getattr(self, "_runner", None)
+        if runner is None:
+            raise InvalidInputError("a copied or unpickled estimator does not carry the data: fit again.")
+        check_instance(core, "core", Coreset, optional=True)
+        if core is not None and core.n_samples != runner.rows.n:
+            raise InvalidInputError(f"core was drawn from {core.n_samples} rows, but {runner.rows.n} were fitted.")
+        return runner
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in super().__getstate__().items() if name != "_runner"}
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
 
 
 class SensitivityCoreset(BaseEstimator):
@@ -85,15 +142,7 @@ class SensitivityCoreset(BaseEstimator):
             pass ``weight`` to :func:`coresift.open_rows`.
         """
         spec = self.spec()
-        if isinstance(X, Rows):
-            if sample_weight is not None:
-                raise InvalidInputError(
-                    "sample_weight does not go with Rows: name the column of the weights when the rows are opened."
-                )
-            rows = X
-        else:
-            checked, names = check_features(X, estimator=self, finite=False), column_names(X)
-            rows = ArrayRows(checked, sample_weight, names=None if names is None else list(map(str, names)))
+        rows = given_rows(X, sample_weight, estimator=self)
         self.fit_rows(runner=self._runner(rows), spec=spec, X=X, y=y)
         return self
 
@@ -137,14 +186,15 @@ class SensitivityCoreset(BaseEstimator):
 
     def _find(self, runner: Runner, spec: BoundSpec, rng: np.random.Generator, y: Any, is_sampled: bool) -> Fit:
         prepared = prepare(runner, spec, rng, is_sampled=is_sampled)
-        bound, weights = runner.run("sensitivities", Collected(prepared.bound)).finish()
-        return Fit(prepared.geometry, bound, weights, weights / weights.sum(), weights, prepared)
+        found = runner.run("sensitivities", Collected(prepared.bound, prepared.labels))
+        bound, weights, codes = found.finish()
+        return Fit(prepared.geometry, bound, weights, weights / weights.sum(), weights, prepared, codes)
 
     def sample(
         self,
         size: int | float,
         *,
-        method: str = "systematic",
+        method: str | None = None,
         random_state: Any = None,
         reweight: bool = False,
         refine: bool | int = False,
@@ -156,11 +206,11 @@ class SensitivityCoreset(BaseEstimator):
         ----------
         size : int or float
             A number of points, or a fraction of the rows in (0, 1], rounded up.
-        method : {"systematic", "iid", "keys"}
-            ``systematic``: exactly ``size`` distinct points; the default, because equal scores then give equal
-            weights that sum to the total exactly. ``iid``: the draw of the theorems; repeats are merged, so fewer
-            points may come out. ``keys``: exactly ``size`` distinct points, drawn without the scores of all rows in
-            memory; the default of :func:`coresift.select`, which keeps nothing per row.
+        method : {"systematic", "iid", "keys"}, optional
+            ``systematic``: exactly ``size`` distinct points; equal scores give equal weights, which sum to the total
+            exactly. ``iid``: the draw of the theorems; repeats are merged, so fewer points may come out. ``keys``:
+            exactly ``size`` distinct points, with noisier weights, which :func:`coresift.select` can draw without
+            keeping the scores of all rows. By default ``systematic``, and ``keys`` above five million rows.
         random_state : None, int or Generator
             None draws afresh at each call, in a sequence that the estimator's own ``random_state`` repeats. The seed
             used is kept in the result: ``random_state=core.seed`` draws the same coreset again.
@@ -182,7 +232,7 @@ class SensitivityCoreset(BaseEstimator):
         ``refine``, ``reweight`` and ``normalize`` give up exact unbiasedness; ``adjustments`` of the result says so.
         """
         check_is_fitted(self, "sensitivities_")
-        method = check_choice(method, "method", METHODS)
+        method = default_method(self._table.n_samples) if method is None else check_choice(method, "method", METHODS)
         count = check_budget(size, self._table.n_samples)
         seed = check_seed(random_state, self._draw_rng)
         pool = pool_size(refine, count, self._table.n_samples)

@@ -25,7 +25,7 @@ from .._validation import (
     check_vector,
 )
 from ..core.certificate import Certificate
-from ..core.quadrature import fitted_weights
+from ..core.quadrature import fitted_weights, tilted
 from .files import as_plain, from_plain, read_coreset, write_coreset
 from .options import LOSSES
 
@@ -183,7 +183,7 @@ class Coreset(Value):
     n_samples, total_weight : int, float or None
         Number of rows of the data that the coreset was drawn from, and the sum of their input weights.
     method : str
-        How it was drawn: "systematic", "iid", "keys", or "given".
+        How it was drawn: "systematic", "iid", "keys", "two-step" or "exact"; otherwise "given".
     n_draws, seed : int or None
         Independent draws, before repeats were merged, and the seed that repeats them.
     bound, total_sensitivity : str or None, float or None
@@ -335,7 +335,9 @@ class Coreset(Value):
         rng = check_generator(random_state)
         with asked(X, self, sample_weight, radius, max_memory) as (problem, total):
             points, shares, _, own, ball = problem
-            better = fitted_weights(points, self.indices, shares, own, ball.loss).weights
+            points, factors = tilted(points, ball.radius, ball.loss)
+            mine = factors[self.indices]
+            better = fitted_weights(points, self.indices, shares * factors, own * mine, ball.loss).weights / mine
             certificate = certified(*problem._replace(subset_shares=better), rng=rng, verbose=verbose)
         return replace(
             self,

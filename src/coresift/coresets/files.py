@@ -88,7 +88,7 @@ def _for_suffix(path: Path, choices: dict[str, Any]) -> Any:
     try:
         return choices[path.suffix.lower()]
     except KeyError:
-        raise InvalidInputError(f"{path}: unknown suffix {path.suffix!r}; use {' or '.join(choices)}") from None
+        raise InvalidInputError(f"{path}: unknown suffix {path.suffix!r}; use {' or '.join(choices)}.") from None
 
 
 def stamped(kind: str, version: int, about: Header, arrays: Mapping[str, np.ndarray]) -> str:
@@ -125,7 +125,7 @@ def _little_endian(values: Any) -> np.ndarray:
     return array.astype(array.dtype.newbyteorder("<"), copy=False)
 
 
-def write_whole(target: Path, write: Callable[[IO[bytes]], None]) -> None:
+def write_whole(target: Path, write: Callable[[IO[bytes]], object]) -> None:
     """Write a draft beside the target and rename it over the target, so that nobody sees half a file."""
     if not target.parent.is_dir():
         raise FileNotFoundError(f"{target}: the folder {target.parent} does not exist")
@@ -259,9 +259,7 @@ def labels_of(rows: Rows, indices: np.ndarray) -> list[Any] | None:
 
 def check_output(path: Path, *, n_rows: int = 0, suffixes: tuple[str, ...] = SUFFIXES) -> None:
     """Refuse a file that could not be written, before the work is done."""
-    if path.suffix.lower() not in suffixes:
-        raise InvalidInputError(f"{path}: unknown suffix {path.suffix!r}; use {' or '.join(suffixes)}.")
-    if path.suffix.lower() == ".parquet":
+    if _for_suffix(path, {suffix: suffix for suffix in suffixes}) == ".parquet":
         need_pyarrow()
     if path.is_dir():
         raise InvalidInputError(f"{path}: is a folder; name a file.")

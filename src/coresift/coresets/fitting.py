@@ -12,10 +12,12 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.linalg import norm
 from scipy.spatial.distance import cdist, pdist
+from sklearn.base import BaseEstimator
 
+from .._containers import column_names
 from .._errors import InvalidInputError
 from .._progress import Progress
-from .._validation import LARGEST_MAGNITUDE, LARGEST_RATIO
+from .._validation import LARGEST_MAGNITUDE, LARGEST_RATIO, check_features, check_targets
 from ..core.points import Matrix, SensitivityBound, squared_norms
 from ..rows.arrays import ArrayRows
 from ..rows.engines import Engine, OnRows, Pass, SerialEngine, run_pass
@@ -54,6 +56,21 @@ class Runner:
         found = run_pass(self.engine, self.rows, prototype, self.on_pass(label, self.rows.n))
         self.seconds.append((label, time.perf_counter() - started))
         return found
+
+
+def given_rows(X: Any, sample_weight: Any, *, estimator: BaseEstimator, y: Any = None) -> Rows:
+    """The rows that were passed to ``fit``; ``y`` are targets, if there are any. Finite values are left to a pass."""
+    if isinstance(X, Rows):
+        for name, given in (("sample_weight", sample_weight), ("y", y)):
+            if given is not None:
+                raise InvalidInputError(f"{name} does not go with Rows: name its column when the rows are opened.")
+        return X
+    checked, names = check_features(X, estimator=estimator, finite=False), column_names(X)
+    targets = None if y is None else check_targets(y, int(checked.shape[0]))
+    if targets is not None and targets.shape[1] != 1:
+        raise InvalidInputError(f"y has {targets.shape[1]} columns; one target is needed.")
+    columns = None if names is None else list(map(str, names))
+    return ArrayRows(checked, sample_weight, names=columns, targets=None if targets is None else targets[:, 0])
 
 
 def array_runner(X: Matrix, weights: np.ndarray, name: str = "X") -> Runner:

@@ -9,7 +9,7 @@ import numpy as np
 from .._errors import InvalidInputError
 from ..core.discrepancy import potential
 from ..core.points import Points
-from ..core.quadrature import DENSE_LIMIT, chosen_rows, fitted_weights, interpolated_potentials
+from ..core.quadrature import DENSE_LIMIT, chosen_rows, fitted_weights, interpolated_potentials, tilted
 from .certifying import certified, check_euclidean
 from .coreset import Coreset, Guarantee
 
@@ -40,21 +40,25 @@ def improved(
     assert core.ball is not None
     assert core.total_weight is not None
     loss, total = core.ball.loss, core.total_weight
+    given = (points, shares)
+    points, factors = tilted(points, core.ball.radius, loss)
+    shares = shares * factors
     drawn = potential(points, core.indices, shares, loss)
-    choices = [(core.indices, core.weights / total, drawn)]
+    choices = [(core.indices, core.weights / total * factors[core.indices], drawn)]
     if pool is not None and size < len(pool):
         if core.total_sensitivity is not None and core.total_sensitivity <= _SMALL_TOTAL:
-            pool = mixed_pool(pool, shares, _generator(core, len(pool)))
+            pool = mixed_pool(pool, given[1], _generator(core, len(pool)))
         wanted, is_exact = _pool_potentials(core, points, shares, pool, drawn)
         picks = chosen_rows(points, pool, size, shares, loss, wanted)
         known = wanted[picks] if is_exact else potential(points, pool[picks], shares, loss)
-        choices.append((pool[picks], np.full(size, 1.0 / size), known))
+        choices.append((pool[picks], factors[pool[picks]] / size, known))
     # few heavy rows make the draw, which takes them all, hard to beat
     fits = [fitted_weights(points, rows, shares, start, loss, known) for rows, start, known in choices]
     best = min(range(len(fits)), key=lambda i: fits[i].value)
-    indices, weights = choices[best][0], fits[best].weights
+    indices = choices[best][0]
+    weights = fits[best].weights / factors[indices]
     rng = np.random.default_rng(0)
-    certificate = certified(points, shares, indices, weights, core.ball, rng=rng, verbose=verbose)
+    certificate = certified(*given, indices, weights, core.ball, rng=rng, verbose=verbose)
     return replace(
         core,
         indices=indices,

@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any, Self
 
-import numpy as np
-import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from .._errors import InvalidInputError
 from .._progress import logger
 from .._validation import check_budget, check_generator, check_number, check_positive, check_seed, record_features
-from ..core.calibration import SlopeTotals, calibrated, slope_features
 from ..core.leverage import Leverage
-from ..core.linear import fit_linear
-from ..core.points import Matrix
+from ..core.linear import LinearProblem, fit_linear
 from ..rows.rows import Rows
 from .coreset import Coreset
 from .fitting import Runner, children
-from .linear_draw import GramPass, TotalsPass, WeightedRows, draw_two_steps
+from .linear_calibration import calibrate_draw
+from .linear_draw import GramPass, draw_two_steps
 from .linear_rows import CLASSIFIERS, LinearRows, check_linear_loss, linear_rows
 
-_RIDGES = (1e-1, 1e-3, 1e-5)
-_BOUNDS, _BOUNDS_OF_CLASSES = (0.1, 10.0), (0.2, 5.0)
-_MOST_ROUNDS = 4
-_CLOSE = 1e-7  # relative fall of the loss that is not worth another pass
+_MOST_PARAMETERS = 10_000
 
 
 class LinearCoreset(BaseEstimator):
@@ -140,6 +133,11 @@ class LinearCoreset(BaseEstimator):
         (draw_rng,) = children(check_generator(self.random_state), 1)
         loss = rows.loss(self.loss, self.threshold)
         problem = rows.problem(loss, float(self.alpha), fit_intercept=self.fit_intercept)
+        if (n_parameters := problem.shape[0] * problem.shape[1]) > _MOST_PARAMETERS:
+            raise InvalidInputError(
+                f"X has {rows.runner.rows.d:,} columns, which makes {n_parameters:,} parameters for {problem.shape[0]} "
+                f"output(s), more than the {_MOST_PARAMETERS:,} that are possible. Select or hash the columns first."
+            )
         leverage = Leverage(rows.runner.run("leverage", GramPass(problem)).gram)
         if isinstance(X, Rows):
             self.n_features_in_ = rows.runner.rows.d
@@ -164,8 +162,7 @@ class LinearCoreset(BaseEstimator):
         random_state : None, int or Generator
             None draws afresh at each call, in a sequence that the estimator's own ``random_state`` repeats.
         """
-        check_is_fitted(self, "n_features_in_")
-        rows, problem = self._fitted_rows(), self._problem
+        rows, problem = self.fitted()
         count = check_budget(size, rows.runner.rows.n)
         seed = check_seed(random_state, self._draw_rng)
         drawn, totals = draw_two_steps(rows, problem, self._leverage, count, seed)
@@ -180,7 +177,8 @@ class LinearCoreset(BaseEstimator):
                 problem.n_columns,
             )
         elif calibrate and totals is not None:
-            drawn, theta, self.objective_, self.n_rounds_ = calibrate_rounds(rows, drawn, theta, totals)
+            drawn, best, self.n_rounds_ = calibrate_draw(rows, drawn, fitted, totals)
+            theta, self.objective_ = best.theta, best.objective
         self.model_ = problem.to_data(theta)
         return Coreset(
             indices=drawn.indices,
@@ -192,13 +190,15 @@ class LinearCoreset(BaseEstimator):
             adjustments=("calibrated",) if self.n_rounds_ else (),
         )
 
-    def _fitted_rows(self) -> LinearRows:
+    def fitted(self) -> tuple[LinearRows, LinearProblem]:
+        """The rows and the problem, for passes that follow."""
+        check_is_fitted(self, "n_features_in_")
         rows: LinearRows | None = getattr(self, "_rows", None)
         if rows is None:
             raise InvalidInputError(
                 "sample needs the data, which a copied or unpickled estimator does not carry: fit again."
             )
-        return rows
+        return rows, self._problem
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()
@@ -209,59 +209,3 @@ class LinearCoreset(BaseEstimator):
         tags.input_tags.sparse = True
         tags.target_tags.required = True
         return tags
-
-
-def calibrate_rounds(
-    rows: LinearRows, drawn: WeightedRows, theta: np.ndarray, totals: SlopeTotals
-) -> tuple[WeightedRows, np.ndarray, float, int]:
-    """Calibrate a draw with the fit ``theta``, at first to ``totals`` of all rows at other parameters.
-
-    Each round tries several ridges; one pass finds the loss of all rows at each fit, and the totals for the next round.
-    Returns the rows with their weights, the parameters, the loss of all rows and the number of rounds kept.
-    """
-    problem = totals.problem
-    A = problem.columns(drawn.X)
-    bounds = _BOUNDS if problem.loss.n_outputs == 1 else _BOUNDS_OF_CLASSES
-    best: SlopeTotals | None = None
-    best_weights, n_rounds = drawn.weights, 0
-    candidates = [(drawn.weights, theta)]
-    for round_number in range(_MOST_ROUNDS):
-        features, targets = _features(totals, A, drawn.y, drawn.weights)
-        for ridge in _RIDGES:
-            weights = drawn.weights * calibrated(drawn.weights, features, targets, ridge=ridge, bounds=bounds)
-            candidates.append((weights, fit_linear(problem, drawn.X, drawn.y, weights, totals.theta).theta))
-        sums = [SlopeTotals(problem, at) for _, at in candidates]
-        found = rows.runner.run("calibration", TotalsPass(rows.response, sums))
-        objectives = [t.objective for t in found.totals]
-        at = int(np.argmin(objectives))
-        logger.debug("round %d: %s", round_number, objectives)
-        old = np.inf if best is None else best.objective
-        if not objectives[at] < old:
-            break
-        n_rounds += 0 if best is None and at == 0 else 1
-        totals = best = found.totals[at]
-        best_weights = candidates[at][0]
-        if round_number and old - best.objective < _CLOSE * best.objective:
-            break
-        candidates = []
-    assert best is not None
-    return drawn.weighing(best_weights), best.theta, best.objective, n_rounds
-
-
-def _features(totals: SlopeTotals, A: Matrix, y: np.ndarray, weights: np.ndarray) -> tuple[Matrix, np.ndarray]:
-    """Features and totals of calibration."""
-    parts, sums = slope_features(totals, A, y), totals.parts()
-    if isinstance(A, np.ndarray) and totals.problem.fit_intercept:
-        middle = np.append(_medians(A[:, :-1], weights), 0.0)
-        parts, sums = ([part - part[:, -1:] * middle for part in group] for group in (parts, sums))
-    ones = np.ones((len(y), 1))
-    stack = np.hstack if isinstance(A, np.ndarray) else partial(sp.hstack, format="csr")
-    return stack([ones, *parts]), np.concatenate([[totals.weight], *(part[0] for part in sums)])
-
-
-def _medians(A: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """The weighted median of each column."""
-    order = np.argsort(A, axis=0)
-    cumulated = np.cumsum(weights[order], axis=0)
-    at = (cumulated < 0.5 * cumulated[-1]).sum(axis=0)
-    return np.take_along_axis(A, np.take_along_axis(order, at[None], axis=0), axis=0)[0]

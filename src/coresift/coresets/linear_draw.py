@@ -15,7 +15,7 @@ from ..core.points import GEMM_BLOCK_BYTES, Matrix, row_slices, stacked
 from ..rows.rows import Block
 from .linear_rows import LinearRows, Response
 
-_PILOT_SHARE = 1 / 3
+_PILOT_SHARE = 0.4
 _LEAST_OF_A_CLASS = 10  # rows in the pilot, if the class has them and the pilot has room
 _PILOT_MIX = (0.4, 0.3, 0.3)  # of the weight, the root of the leverage, the leverage
 _REST_MIX = (0.6, 0.3, 0.1)  # of slope times root of leverage, the pilot's scores, the weight
@@ -86,8 +86,10 @@ class RestScores:
         """Scores per unit of weight."""
         by_slope, by_pilot, even = _REST_MIX
         values = by_pilot * self.pilot.of(A, y, leverage) + even / self.pilot.mass
-        if self.total > 0:
-            values += by_slope / self.total * self.influence(A, y, leverage)
+        if self.total > 0:  # a share above 1 makes a row certain, however large
+            with np.errstate(over="ignore", invalid="ignore"):
+                shares = self.influence(A, y, leverage) / self.total
+            values += by_slope * np.clip(np.nan_to_num(shares), 0.0, 1.0)
         return values
 
     def influence(self, A: Matrix, y: np.ndarray, leverage: np.ndarray) -> np.ndarray:
@@ -181,10 +183,7 @@ def draw_two_steps(
         return pilot, None
 
     theta = fit_linear(problem, pilot.X, pilot.y, pilot.weights).theta
-    A = problem.columns(pilot.X)
-    scores = RestScores(pilot_scores, problem, theta, 0.0)
-    total = float(pilot.weights @ scores.influence(A, pilot.y, leverage.of(A)))
-    scores = RestScores(pilot_scores, problem, theta, total)
+    scores = RestScores(pilot_scores, problem, theta, _total_influence(pilot_scores, problem, pilot))
     totals = SlopeTotals(problem, theta)
     second = DrawPass(problem, rows.response, scores, KeyPool(seeds[1], np.array([left])), pilot.indices, totals)
     found = rows.runner.run("scores", second)
@@ -196,3 +195,16 @@ def draw_two_steps(
     share = both / (alone + both)
     mixed = pilot.weighing(share * pilot.weights + (1.0 - share) * pilot.own)
     return mixed.joined(rest.weighing((1.0 - share) * rest.weights)), found.totals
+
+
+def _total_influence(scores: PilotScores, problem: LinearProblem, pilot: WeightedRows) -> float:
+    """Estimate the total of :meth:`RestScores.influence`, from one half of the pilot with the fit of the other.
+
+    Rows have small slopes at their own fit: their total would be too low, and the slopes would outweigh all else.
+    """
+    fitted, other = slice(0, None, 2), slice(1, None, 2)
+    theta = fit_linear(problem, pilot.X[fitted], pilot.y[fitted], pilot.weights[fitted]).theta
+    A, weights = problem.columns(pilot.X[other]), pilot.weights[other]
+    with np.errstate(over="ignore", invalid="ignore"):
+        influence = RestScores(scores, problem, theta, 0.0).influence(A, pilot.y[other], scores.leverage.of(A))
+        return float(weights @ influence) * scores.mass / max(float(weights.sum()), np.finfo(np.float64).tiny)

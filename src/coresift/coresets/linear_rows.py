@@ -23,6 +23,7 @@ from .._validation import (
 )
 from ..core.linear import LinearProblem, LossSums
 from ..core.linear_losses import Huber, LinearLoss, Logistic, Multinomial, Poisson, Squared, SquaredHinge
+from ..core.points import float_rows
 from ..rows.arrays import ArrayRows
 from ..rows.engines import SerialEngine
 from ..rows.rows import BadRow, Block, Rows, check_block, recode
@@ -84,7 +85,7 @@ class ColumnMoments:
     def update(self, block: Block) -> None:
         """Add a block of rows; refuse what is not finite or too large to be squared."""
         check_block(block)
-        w, X = block.weights, block.X
+        w, X = block.weights, float_rows(block.X)
         self.is_sparse = not isinstance(X, np.ndarray)
         if block.labels is not None:
             codes = recode(block.labels, self.labels)[block.labels.codes]
@@ -95,7 +96,7 @@ class ColumnMoments:
             used = block.targets[w > 0]
             low, high = float(used.min(initial=np.inf)), float(used.max(initial=-np.inf))
             self.target_range = (min(low, self.target_range[0]), max(high, self.target_range[1]))
-        self._check_magnitude(block)
+        check_magnitude(block)
         mass = float(w.sum())
         if mass == 0:
             return
@@ -129,17 +130,19 @@ class ColumnMoments:
         self.mass += mass
         self.n_rows += n_rows
 
-    def _check_magnitude(self, block: Block) -> None:
-        X = block.X
-        data = X if isinstance(X, np.ndarray) else X.data
-        if not max(float(data.max(initial=0.0)), -float(data.min(initial=0.0))) <= _LARGEST_COLUMN:
-            dense = X if isinstance(X, np.ndarray) else X.toarray()
-            row, column = np.argwhere(np.abs(dense) > _LARGEST_COLUMN)[0]
-            advice = f"; a linear model takes at most {_LARGEST_COLUMN:g}. Scale the column."
-            raise BadRow(bad_value(float(dense[row, column])), block.start + int(row), int(column), advice)
-        if block.targets is not None and (large := np.flatnonzero(np.abs(block.targets) > LARGEST_TARGET)).size:
-            what = f"the target {block.targets[large[0]]:g}"
-            raise BadRow(what, block.start + int(large[0]), None, f"; at most {LARGEST_TARGET:g} is possible.")
+
+def check_magnitude(block: Block) -> None:
+    """Refuse numbers whose products would overflow."""
+    X = block.X
+    data = X if isinstance(X, np.ndarray) else X.data
+    if not max(float(data.max(initial=0.0)), -float(data.min(initial=0.0))) <= _LARGEST_COLUMN:
+        dense = X if isinstance(X, np.ndarray) else X.toarray()
+        row, column = np.argwhere(np.abs(dense) > _LARGEST_COLUMN)[0]
+        advice = f"; sums of squares take at most {_LARGEST_COLUMN:g}. Scale the column."
+        raise BadRow(bad_value(float(dense[row, column])), block.start + int(row), int(column), advice)
+    if block.targets is not None and (large := np.flatnonzero(np.abs(block.targets) > LARGEST_TARGET)).size:
+        what = f"the target {block.targets[large[0]]:g}"
+        raise BadRow(what, block.start + int(large[0]), None, f"; at most {LARGEST_TARGET:g} is possible.")
 
 
 @dataclass
@@ -222,6 +225,11 @@ def linear_rows(
     if not is_classifier:
         return LinearRows(runner, Response(), moments)
     present = [name for name, number in moments.labels.items() if moments.label_mass[number] > 0]
+    if odd := [name for name in present if isinstance(name, float) and not name.is_integer()]:
+        raise InvalidInputError(
+            f"{rows.name}: the label has values such as {odd[0]:g}, which are not classes. For numbers use a loss for "
+            "targets, such as 'squared'."
+        )
     names = sorted(present, key=str if len({type(name) for name in present}) > 1 else None)
     if len(names) < 2:
         only = names[0] if classes is None else classes.tolist()[names[0]]

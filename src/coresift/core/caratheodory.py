@@ -1,0 +1,112 @@
+r"""Few rows with the same Gram matrix: Caratheodory's theorem, computed.
+
+A sum :math:`\sum_i w_i f_i` of vectors of rank N, w > 0, is also a sum over at most N of them: while more are left,
+some z has :math:`\sum_i z_i f_i = 0`, and moving w along z until the first weight is zero drops a row. For the
+products :math:`f_i = a_i a_i^\top` of rows with r columns N is at most r (r + 1) / 2.
+
+Groups of rows make this linear in their number (Maalouf, Jubran and Feldman 2019): the sums of 2 N groups are reduced
+to N of them, each group that is left is split in two, and so on down to single rows. Groups are intervals of rows,
+so nothing is kept per row.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+import scipy.linalg
+from scipy.linalg.lapack import dgeqrf, dormqr
+
+_RANK_TOLERANCE = 1e-13  # of a pivot beside the largest: what is lost in each step
+_NO_PIVOT = 1e-14  # of an entry of a unit vector
+_PANEL = 48  # rows dropped before the other null vectors are updated
+
+
+def few_rows(
+    sums_of: Callable[[np.ndarray, np.ndarray], np.ndarray], n: int, rank: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Rows, ascending and at most ``rank``, and positive factors of their weights that keep the sum of all n rows.
+
+    ``sums_of(starts, ends)`` returns the (k, N) sums of the vectors of each interval of rows, N at least ``rank``. It
+    is called about log2(n / rank) times, for intervals with ever fewer rows, at most twice ``rank`` of them.
+    """
+    if n <= rank:
+        return np.arange(n), np.ones(n)
+    edges = np.unique(np.linspace(0, n, min(2 * rank, n) + 1).astype(np.int64))
+    starts, ends, factors = edges[:-1], edges[1:], np.ones(len(edges) - 1)
+    while True:
+        factors = reduced_weights(sums_of(starts, ends), factors)
+        kept = factors > 0
+        starts, ends, factors = starts[kept], ends[kept], factors[kept]
+        if (ends - starts == 1).all():
+            return starts, factors
+        middle = (starts + ends + 1) // 2
+        starts, ends = np.column_stack([starts, middle]).ravel(), np.column_stack([middle, ends]).ravel()
+        factors, full = np.repeat(factors, 2), starts < ends
+        starts, ends, factors = starts[full], ends[full], factors[full]
+
+
+def reduced_weights(vectors: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    r"""Non-negative weights with the same :math:`\sum_i w_i f_i`, at most as many of them positive as the rank.
+
+    The null vectors Z of the (k, N) ``vectors`` come from a QR with pivoting. A panel of them is used up to drop as
+    many rows; an orthogonal transformation then clears these rows in the rest of Z, which stays orthonormal.
+    O(k^2 N) time, most of it in matrix products.
+    """
+    norms = np.linalg.norm(vectors, axis=1)
+    alive = np.flatnonzero((weights > 0) & (norms > 0))
+    found = np.zeros(len(weights))
+    x = weights[alive] * norms[alive]
+    (reflectors, tau), R, _ = scipy.linalg.qr(
+        vectors[alive] / norms[alive, None], mode="raw", pivoting=True, check_finite=False
+    )
+    pivots = np.abs(R.diagonal())
+    rank = int(np.count_nonzero(pivots > _RANK_TOLERANCE * pivots.max(initial=0.0)))
+    Z = np.zeros((len(alive), len(alive) - rank), order="F")
+    Z[rank:] = np.eye(Z.shape[1])
+    if Z.shape[1]:
+        Z = _times_q("L", reflectors[:, : len(tau)], tau, Z)
+    while Z.shape[1]:
+        dropped = _drop_rows(Z[:, :_PANEL].copy(), x)
+        reflectors, tau, *_ = dgeqrf(Z[dropped].T)
+        kept = np.delete(np.arange(len(x)), dropped)
+        Z = np.asfortranarray(_times_q("R", reflectors, tau, Z)[kept, len(dropped) :])
+        x, alive = x[kept], alive[kept]
+    found[alive] = x / norms[alive]
+    return found
+
+
+def _times_q(side: str, reflectors: np.ndarray, tau: np.ndarray, Z: np.ndarray) -> np.ndarray:
+    """Q Z or Z Q for the orthogonal factor Q of a QR, as LAPACK stores it."""
+    _, size, _ = dormqr(side, "N", reflectors, tau, Z, -1)
+    return np.asarray(dormqr(side, "N", reflectors, tau, Z, int(size[0]), overwrite_c=1)[0])
+
+
+def _drop_rows(panel: np.ndarray, x: np.ndarray) -> list[int]:
+    """Move the weights x along each null vector of the panel until one is zero; returns these rows."""
+    dropped = []
+    for _ in range(panel.shape[1]):
+        z = panel[:, 0]
+        steps = np.divide(x, np.abs(z), out=np.full(len(x), np.inf), where=np.abs(z) > _NO_PIVOT)
+        row = int(np.argmin(steps))
+        x -= np.copysign(steps[row], z[row]) * z
+        np.maximum(x, 0.0, out=x)
+        x[row] = 0.0
+        dropped.append(row)
+        v = panel[row].copy()  # a reflection that leaves the row in the first vector only, which is dropped
+        v[0] += np.copysign(np.linalg.norm(v), v[0])
+        panel = (panel - np.outer(panel @ v, v * (2.0 / (v @ v))))[:, 1:]
+        panel[row] = 0.0
+    return dropped
+
+
+def gram_vectors(U: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """(k, r (r + 1) / 2) Gram matrices of intervals of rows, as vectors with the same inner products."""
+    i, j = np.triu_indices(U.shape[1])
+    root = np.where(i == j, 1.0, np.sqrt(2.0))
+    if (ends - starts == 1).all():
+        rows = U[starts]
+        return rows[:, i] * rows[:, j] * root
+    found = np.empty((len(starts), len(i)))
+    for k, (start, end) in enumerate(zip(starts, ends, strict=True)):
+        part = U[start:end]
+        found[k] = (part.T @ part)[i, j]
+    return found * root

@@ -1,0 +1,178 @@
+r"""How far two Gaussian sums can be apart over a ball, from the tensors of their moments.
+
+Let :math:`\nu` be the weights of the subset minus those of the data. In :math:`S(x)/F(x) - 1 = N(x)/D(x)` the factor
+:math:`e^{-|x|^2}` cancels:
+
+.. math:: N(x) = \sum_p \nu_p e^{-|p|^2} e^{2 p \cdot x} = \sum_k \frac{2^k}{k!} \langle T_k, x^{\otimes k} \rangle,
+    \qquad T_k = \sum_p \nu_p e^{-|p|^2} p^{\otimes k}, \qquad D(x) = \sum_p w_p e^{-|p|^2} e^{2 p \cdot x}.
+
+For :math:`|x| \le R` the k-th term is at most :math:`(2R)^k \sigma_k / k!`, where :math:`\sigma_k` is the spectral norm
+of any matrix that :math:`T_k` can be folded into: :math:`\langle T, x^{\otimes k} \rangle = a^\top \mathrm{Mat}(T) b`
+with :math:`|a| |b| = |x|^k`. The Frobenius norm bounds them all, and :math:`|T_k|^2 = \sum_{pq} \nu_p \nu_q
+e^{-|p|^2-|q|^2} (p \cdot q)^k` is a quadratic form in powers of a tile of the Gram matrix: one sweep gives all k. The
+terms from :math:`K > 2 R \max|p|` on sum to at most :math:`\sum_p |\nu_p| e^{-|p|^2} z_p^K / K! / (1 - z_p/(K+1))`,
+with :math:`z_p = 2R|p|`.
+
+The discrepancy of :mod:`~coresift.core.discrepancy` is :math:`\sum_k 2^k |T_k|^2 / k!`. By Cauchy and Schwarz its bound
+is never below the infinite sum of the terms with Frobenius norms, and mostly several times above.
+
+Rounding: with unit roundoff u and :math:`A_k = \sum_p |\nu_p| e^{-|p|^2} |p|^k`, a computed quadratic form is off by at
+most :math:`2 (n + k(d+2) + 10) u A_k^2`, and the folded matrices by as much in norm, because their entries are sums of
+the same products. The terms of k = 0, 1, 2 are summed directly, and err in proportion to u itself.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.linalg import eigvalsh, norm
+
+from .discrepancy import Progress, tile_slices
+from .points import Block, Points
+
+_UNIT = float(np.finfo(np.float64).eps) / 2.0
+_MOST_TERMS = 64  # more are needed only for points so far away that the bound says nothing
+_NEGLIGIBLE = 1e-4  # of the bound: a tail that is not worth another term
+_WIDEST_MATRIX = 2048  # columns up to which tensors of order 2, 3 and 4 are folded into d x d matrices
+_WIDEST_SQUARE = 16  # columns up to which a tensor of order 4 is folded into a d^2 x d^2 matrix
+
+
+def pair_sums(
+    points: Points, coefficients: np.ndarray, radius: float, log_least: float, progress: Progress | None = None
+) -> tuple[float, float]:
+    r"""The quadratic form of the Gaussian kernel, and the logarithm of a bound on :math:`|N(x)|` over the ball.
+
+    ``log_least`` is the logarithm of a lower bound on D, of which the tail of the series shall be a small part. The
+    bound is infinite if the series would be too long.
+    """
+    rows = np.flatnonzero(coefficients)
+    if len(rows) == 0:
+        return 0.0, -np.inf
+    norms = np.concatenate([np.sqrt(points.gather(rows[part]).sq_norms) for part in tile_slices(points, len(rows))])
+    log_mass = np.log(np.abs(coefficients[rows])) - norms**2
+    n_terms = _n_terms(log_mass, norms, radius, np.log(_NEGLIGIBLE) + log_least)
+    top = float(log_mass.max())  # so that nothing underflows, everything is relative to the largest
+    reach = max(float(norms.max()), 1e-100)
+    c = np.sign(coefficients[rows]) * np.exp(log_mass - top)
+    sums = _PairSums(points, rows, coefficients[rows], c, reach, n_terms)
+    sums.run(progress)
+    if n_terms == 0:
+        return sums.form, np.inf
+    factors = np.cumprod(np.concatenate([[1.0], 2.0 * radius * reach / np.arange(1, n_terms)]))
+    body = float(factors @ [sums.sigma(k) for k in range(n_terms)])
+    tail = float(np.exp(_log_tail(log_mass, norms, radius, n_terms) - top))
+    with np.errstate(divide="ignore"):
+        return sums.form, float(np.log((body + tail) * (1.0 + 1e-12))) + top
+
+
+def _log_tail(log_mass: np.ndarray, norms: np.ndarray, radius: float, n_terms: int) -> float:
+    """The logarithm of the bound on the terms from ``n_terms`` on, which is above every ``2 R |p|``."""
+    z = 2.0 * radius * norms
+    with np.errstate(divide="ignore"):
+        logs = log_mass + n_terms * np.log(z) - np.log1p(-z / (n_terms + 1.0))
+    return float(np.logaddexp.reduce(logs)) - float(np.log(np.arange(1, n_terms + 1)).sum())
+
+
+def _n_terms(log_mass: np.ndarray, norms: np.ndarray, radius: float, log_negligible: float) -> int:
+    """Terms of the series before the tail; 0 if they would be too many."""
+    least = 2.0 * radius * float(norms.max())
+    if not least < _MOST_TERMS - 1:
+        return 0
+    for n_terms in range(max(3, int(least) + 1), _MOST_TERMS):
+        if _log_tail(log_mass, norms, radius, n_terms) <= log_negligible:
+            return n_terms
+    return _MOST_TERMS
+
+
+class _PairSums:
+    """Sums over pairs of rows: the kernel's quadratic form, and the tensors of moments in units of ``reach``."""
+
+    def __init__(
+        self, points: Points, rows: np.ndarray, coefficients: np.ndarray, c: np.ndarray, reach: float, n_terms: int
+    ) -> None:
+        self.points, self.rows, self.coefficients, self.c = points, rows, coefficients, c
+        self.reach, self.n_terms, d = reach, n_terms, points.d
+        # relative errors of the exponentials; and of inner products, which for sparse rows lose digits to the shift
+        self.error = 4.0 * (d + 4) * _UNIT * points.rounding_norm**2
+        self.blur = self.error / reach**2 if points.is_sparse else 0.0
+        self.form = self.total = 0.0
+        self.squares, self.magnitudes = np.zeros(n_terms), np.zeros(n_terms)  # |T_k|^2; A_k, with norms that cover blur
+        self.mean = np.zeros(d)
+        self.is_folded = d <= _WIDEST_MATRIX and n_terms > 0
+        self.folded = {k: np.zeros((d, d)) for k in (2, 3, 4) if self.is_folded and k < n_terms}
+        self.quartic = np.zeros((d**2, d**2)) if d <= _WIDEST_SQUARE and n_terms > 4 else None
+
+    def run(self, progress: Progress | None) -> None:
+        """Visit all tiles on and above the diagonal."""
+        parts = tile_slices(self.points, len(self.rows))
+        for i, left in enumerate(parts):
+            mine = self.points.gather(self.rows[left])
+            scaled = mine.dense() / self.reach if self.is_folded else np.zeros((0, 0))
+            if self.n_terms:
+                self._direct(mine, scaled, self.c[left])
+            weighted = {k: np.zeros_like(scaled) for k in self.folded if k > 2}
+            for right in parts[i:]:
+                self._tile(mine, left, right, weighted)
+            for k, sums in weighted.items():
+                half = (scaled * self.c[left][:, None]).T @ sums
+                self.folded[k] += half + half.T
+            if progress is not None:
+                progress(left.stop - left.start)
+
+    def _direct(self, mine: Block, scaled: np.ndarray, c: np.ndarray) -> None:
+        lengths = np.hypot(np.sqrt(mine.sq_norms) / self.reach, np.sqrt(self.blur))
+        self.magnitudes += np.abs(c) @ lengths[:, None] ** np.arange(self.n_terms)
+        self.total += float(c.sum())
+        self.mean += mine.weighted_sum(c[:, None])[0] / self.reach
+        if self.is_folded:
+            self.folded[2] += scaled.T @ (scaled * c[:, None])
+        if self.quartic is not None:
+            products = (scaled[:, :, None] * scaled[:, None, :]).reshape(len(scaled), -1)
+            self.quartic += products.T @ (products * c[:, None])
+
+    def _tile(self, mine: Block, left: slice, right: slice, weighted: dict[int, np.ndarray]) -> None:
+        theirs = mine if right == left else self.points.gather(self.rows[right])
+        times = 1.0 if right == left else 2.0
+        gram = mine.gram(theirs)
+        kernel = 2.0 * gram
+        kernel -= mine.sq_norms[:, None]
+        kernel -= theirs.sq_norms
+        np.exp(np.minimum(kernel, 0.0, out=kernel), out=kernel)
+        self.form += times * float(self.coefficients[left] @ (kernel @ self.coefficients[right]))
+        if self.n_terms == 0:
+            return
+        gram /= self.reach**2
+        own, c = self.c[left], self.c[right]
+        moving = theirs.dense() * (c / self.reach)[:, None] if weighted else np.zeros((0, 0))
+        power = kernel  # its memory
+        power[:] = gram
+        for k in range(2, self.n_terms):
+            if k in weighted:
+                weighted[k] += 0.5 * times * (power @ moving)
+            power *= gram
+            if k > 2 or not self.is_folded:
+                self.squares[k] += times * float(own @ (power @ c))
+
+    def sigma(self, k: int) -> float:
+        """An upper bound on the spectral norm of the tensor of order ``k``."""
+        d, magnitude = self.points.d, float(self.magnitudes[k])
+        relative = (len(self.rows) + k * (d + 2) + 10) * _UNIT + self.error + k * self.blur
+        below = k * self.blur * float(self.magnitudes[max(k - 1, 0)])
+        slack = relative * magnitude + below
+        if k == 0:
+            return abs(self.total) + slack
+        if k == 1:
+            return float(norm(self.mean)) + slack
+        if k == 2 and self.is_folded:
+            return _largest(self.folded[2]) + slack
+        square = max(float(self.squares[k]), 0.0)
+        if k in self.folded:
+            square = min(square, _largest(self.folded[k]))
+        best = float(np.sqrt(square + 2.0 * relative * magnitude**2 + below * float(self.magnitudes[k - 1])))
+        if k == 4 and self.quartic is not None:
+            best = min(best, _largest(self.quartic) + slack)
+        return best
+
+
+def _largest(matrix: np.ndarray) -> float:
+    """The spectral norm of a symmetric matrix, rounded up."""
+    return float(np.abs(eigvalsh(matrix)).max()) * (1.0 + 4.0 * len(matrix) * _UNIT)

@@ -1,0 +1,266 @@
+"""Coresets of k-means: draws by the sensitivities of a rough solution."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.spatial.distance import cdist
+from sklearn.utils.validation import check_is_fitted
+
+from .._errors import InvalidInputError
+from .._validation import check_budget, check_count, check_features, check_seed
+from ..core.keys import KeyDraw
+from ..core.points import BLOCK_BYTES, Matrix, Points, as_dense, float_rows, squared_distances
+from ..rows.rows import Block
+from .base import PassCoreset
+from .bounds import kmeans_centers
+from .coreset import Coreset
+from .fitting import Runner
+from .linear_rows import ColumnMoments
+
+_PILOT = (2000, 40)  # rows that the rough solution is found on: at least, and for each cluster
+_PILOT_STARTS = 3
+_ADVISED = 80  # rows for each cluster that the advice is for, by default
+_AS_GOOD = (0.01, 1.25)  # expected excess of uniform draws: above that of the coreset by, or times
+
+
+@dataclass(frozen=True)
+class KMeansCost:
+    """The cost of some centres: over all rows, and as a coreset estimates it."""
+
+    all_rows: float
+    coreset: float
+
+    @property
+    def error(self) -> float:
+        """Relative error of the estimate."""
+        return abs(self.coreset / self.all_rows - 1.0) if self.all_rows > 0 else float(self.coreset > 0)
+
+
+@dataclass(frozen=True)
+class ExpectedExcess:
+    """How much more than the best centres those of a draw are expected to cost, as a share of the cost."""
+
+    uniform: float
+    coreset: float
+
+
+class KMeansCoreset(PassCoreset):
+    r"""A weighted subset for k-means: the cost of any centres on it stands for their cost on all rows.
+
+    The cost of a set C of centres is :math:`\sum_i w_i \min_{c \in C} |x_i - c|^2`, in the columns as they are: scale
+    them first if their units differ. A rough solution with ``n_clusters`` centres is found on a few thousand rows; row
+    i is then drawn in proportion to
+
+    .. math:: \frac{w_i}{4} \left( \frac{1}{W} + \frac{|x_i - \mu|^2}{\sum_j w_j |x_j - \mu|^2}
+        + \frac{|x_i - c_i|^2}{\sum_j w_j |x_j - c_j|^2} + \frac{1}{k W_{c_i}} \right)
+
+    with :math:`\mu` the mean, :math:`c_i` the nearest of the rough centres and :math:`W_c` the weight of the rows
+    nearest to c. The last two terms are those of a bicriteria solution (Feldman and Langberg 2011), the first two the
+    lightweight coreset of Bachem, Lucic and Krause (2018), which alone overlooks small clusters beside a distant one.
+
+    Parameters
+    ----------
+    n_clusters : int
+        The number of centres that are to be fitted.
+    random_state : None, int or Generator
+    verbose : int
+        Above 0, log progress at WARNING level.
+
+    Attributes
+    ----------
+    centers_ : (k, d) array
+        The rough solution: not a good clustering, but one that tells rows apart. At most ``n_clusters`` centres.
+    cost_ : float
+        Its cost over all rows.
+    n_features_in_ : int
+
+    Notes
+    -----
+    ``fit`` makes three passes over the rows and each draw one more; nothing is kept per row.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from coresift import KMeansCoreset
+    >>> X = np.random.default_rng(0).normal(size=(5000, 2))
+    >>> est = KMeansCoreset(3, random_state=0).fit(X)
+    >>> core = est.sample(500)
+    >>> est.cost([[0.0, 1.0], [1.0, -1.0], [-1.0, -1.0]], core=core).error < 0.1
+    True
+    """
+
+    def __init__(self, n_clusters: int, *, random_state: Any = None, verbose: int = 0) -> None:
+        self.n_clusters = n_clusters
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _find(self, runner: Runner, rng: np.random.Generator) -> None:
+        k, rows = check_count(self.n_clusters, "n_clusters"), runner.rows
+        moments = runner.run("columns", ColumnMoments(rows.d))
+        if moments.n_rows < k:
+            raise InvalidInputError(
+                f"n_samples={moments.n_rows} rows of positive weight in {rows.name} should be >= n_clusters={k}."
+            )
+        mean, mass, spread = moments.mean, moments.mass, float(moments.scatter.sum())
+        light = _Scores(mean, mass, spread, np.zeros((1, rows.d)), np.full(1, mass), spread)
+        size = min(max(_PILOT[0], _PILOT[1] * k), rows.n)
+        kept, drawn = runner.run("pilot", KeyDraw(light.scored, int(rng.integers(2**63)), size)).finish()
+        pilot, seed = kept["X"], int(rng.integers(2**31))
+        is_dense = isinstance(pilot, np.ndarray)
+        if pilot.shape[0] <= k:
+            centers = as_dense(pilot) - mean
+        else:  # sparse rows stay sparse
+            sample = pilot - mean if is_dense else pilot.astype(np.float64)
+            centers = kmeans_centers(sample, k, seed, drawn.weights, _PILOT_STARTS) - (0.0 if is_dense else mean)
+        found = runner.run("clusters", _Clusters(mean, centers))
+        used = found.mass > 0
+        self.cost_ = float(found.cost.sum())
+        self.centers_ = centers[used] + mean
+        self._scores = scores = _Scores(mean, mass, spread, centers[used], found.mass[used], self.cost_)
+        self._clusters = found.cost[used], found.spread[used], scores.mean_rates(pilot, drawn.weights)
+        self._n_samples = rows.n
+
+    def sample(self, size: int | float, *, random_state: Any = None) -> Coreset:
+        """Draw rows, in one pass. Weighted sums over them are unbiased.
+
+        Parameters
+        ----------
+        size : int or float
+            A number of points, or a fraction of the rows in (0, 1], rounded up. For a fit as good as on all rows use
+            some 80 for each cluster; see :meth:`expected_excess`.
+        random_state : None, int or Generator
+            None draws afresh at each call. The seed used is kept in the result.
+        """
+        runner = self._fitted_runner()
+        count, seed = check_budget(size, runner.rows.n), check_seed(random_state, self._draw_rng)
+        _, drawn = runner.run("draw", KeyDraw(self._scores.scored, seed, count)).finish()
+        return Coreset(
+            drawn.indices,
+            drawn.weights,
+            runner.rows.n,
+            method="keys",
+            seed=seed,
+            bound="bicriteria",
+            total_weight=self._scores.total,
+        )
+
+    def cost(self, centers: Any, *, core: Coreset) -> KMeansCost:
+        """The cost of centres over all rows, in one pass, beside the estimate of a coreset.
+
+        Parameters
+        ----------
+        centers : array-like of shape (k, d)
+            In the units of the data; any number of them.
+        core : Coreset
+            A subset of the fitted rows, chosen in any way.
+        """
+        runner = self._fitted_runner(core)
+        given, d = np.asarray(check_features(centers, name="centers"), dtype=np.float64), runner.rows.d
+        if given.shape[1] != d:
+            raise InvalidInputError(f"centers have {given.shape[1]} columns, but {d} were fitted.")
+        mean = self._scores.mean
+        over_all = runner.run("cost", _Clusters(mean, given - mean)).cost.sum()
+        squares = nearest(runner.rows.take(core.indices).X, mean, given - mean)[1]
+        return KMeansCost(float(over_all), float(core.weights @ squares))
+
+    def expected_excess(self, size: int | float) -> ExpectedExcess:
+        r"""How much more than the best centres those fitted to ``size`` rows are expected to cost.
+
+        An estimate at the rough centres, not a bound. A cluster of which no row is drawn goes to the next centre;
+        otherwise its centre is off by the error of a weighted mean. For rows drawn in proportion to q, with
+        :math:`D_c` the squared distance to the next centre, the sum over all clusters of
+
+        .. math:: e^{-m Q_c} W_c D_c + \min(W_c D_c, \sum_{i \in c} w_i^2 |x_i - c|^2 / (m q_i W_c))
+        """
+        check_is_fitted(self, "centers_")
+        m = check_budget(size, self._n_samples)
+        cost, spread, rates = self._clusters
+        scores = self._scores
+        mass, total = scores.masses, scores.total
+        if self.cost_ <= 0:
+            return ExpectedExcess(0.0, 0.0)
+        gaps = cdist(scores.centers, scores.centers, "sqeuclidean")
+        np.fill_diagonal(gaps, np.inf)
+        next_best = mass * gaps.min(axis=1)  # infinite for a single cluster
+        chance = 0.25 * (mass / total + spread / scores.spread + cost / self.cost_ + 1.0 / len(mass))
+        excess = []
+        for hit, rate in ((mass / total, 1.0 / total), (chance, rates)):
+            missed = np.where(np.isfinite(next_best), np.exp(-m * hit) * next_best, 0.0)
+            excess.append(float((missed + np.minimum(cost / (m * rate * mass), next_best)).sum()) / self.cost_)
+        return ExpectedExcess(*excess)
+
+    def advice(self, size: int | float | None = None) -> str:
+        """Whether this draw helps, in plain words; by default for 80 rows for each cluster."""
+        check_is_fitted(self, "centers_")
+        size = min(_ADVISED * len(self.centers_), self._n_samples) if size is None else size
+        found = self.expected_excess(size)
+        uniform, coreset = found.uniform, found.coreset
+        text = (
+            f"With {size:,} rows, centres fitted to a uniform sample are expected to cost {uniform:.2%} more than the "
+            f"best, those fitted to this coreset {coreset:.2%}."
+        )
+        if uniform <= max(coreset + _AS_GOOD[0], coreset * _AS_GOOD[1]):
+            return f"{text} Uniform sampling is as good here."
+        return f"{text} Uniform samples miss small or distant clusters: draw the coreset."
+
+
+def nearest(X: Matrix, mean: np.ndarray, centers: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The nearest of the centres (minus the mean) of each row, its squared distance, and that of the mean."""
+    labels, squares, spread = np.empty(X.shape[0], dtype=np.int64), np.empty(X.shape[0]), np.empty(X.shape[0])
+    for part, rows in Points(float_rows(X), mean, 1.0, np.inf).blocks(len(centers), BLOCK_BYTES):
+        distances = squared_distances(rows, centers)
+        labels[part] = distances.argmin(axis=1)
+        squares[part], spread[part] = distances.min(axis=1), rows.sq_norms
+    return labels, squares, spread
+
+
+@dataclass(frozen=True)
+class _Scores:
+    """The map from rows to the scores that they are drawn by; see :class:`KMeansCoreset`."""
+
+    mean: np.ndarray
+    total: float
+    spread: float  # cost of the mean
+    centers: np.ndarray  # minus the mean
+    masses: np.ndarray
+    cost: float
+
+    def rates(self, X: Matrix) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Scores of rows of weight 1, which sum to 1 over all rows; the nearest centres and their squared distances."""
+        labels, squares, spread = nearest(X, self.mean, self.centers)
+        found = 1.0 / self.total + 1.0 / (len(self.masses) * self.masses[labels])
+        for part, whole in ((spread, self.spread), (squares, self.cost)):
+            found += part / whole if whole > 0 else 1.0 / self.total
+        return 0.25 * found, labels, squares
+
+    def scored(self, block: Block) -> tuple[np.ndarray, dict[str, Any]]:
+        return block.weights * self.rates(block.X)[0], {"X": block.X}
+
+    def mean_rates(self, X: Matrix, weights: np.ndarray) -> np.ndarray:
+        """(k,) harmonic means of the rates of each cluster, by the cost of the rows; from a sample."""
+        rates, labels, squares = self.rates(X)
+        parts = weights * squares
+        least = 0.25 / self.total + 0.25 / (len(self.masses) * self.masses)
+        above, below = (np.bincount(labels, part, len(self.masses)) for part in (parts, parts / rates))
+        return np.divide(above, below, out=least, where=below > 0)
+
+
+class _Clusters:
+    """Mass, cost and squared distance from the mean of the rows nearest to each centre."""
+
+    def __init__(self, mean: np.ndarray, centers: np.ndarray) -> None:
+        self.mean, self.centers = mean, centers
+        self.mass, self.cost, self.spread = np.zeros((3, len(centers)))
+
+    def update(self, block: Block) -> None:
+        labels, squares, spread = nearest(block.X, self.mean, self.centers)
+        for sums, values in ((self.mass, 1.0), (self.cost, squares), (self.spread, spread)):
+            sums += np.bincount(labels, block.weights * values, len(sums))
+
+    def merge(self, other: _Clusters) -> None:
+        self.mass += other.mass
+        self.cost += other.cost
+        self.spread += other.spread

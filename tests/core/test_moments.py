@@ -1,0 +1,125 @@
+"""The moment bound: its tensors against dense ones, and the bound against searches in extended precision."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, strategies as st
+
+from coresift.core import moments
+from coresift.core.certificate import certify_exact, log_floor
+from coresift.core.points import Points
+
+
+def make_points(Z, is_sparse=False):
+    center = np.full(Z.shape[1], 0.25) if is_sparse else np.zeros(Z.shape[1])
+    X = sp.csr_array(Z + center) if is_sparse else Z
+    return Points(X, center, 1.0, float(np.linalg.norm(Z, axis=1).max()))
+
+
+def tensor(Z, c, k):
+    out = np.zeros((Z.shape[1],) * k) if k else np.zeros(())
+    for z, weight in zip(Z, c, strict=True):
+        power = np.ones(())
+        for _ in range(k):
+            power = np.multiply.outer(power, z)
+        out = out + weight * power
+    return out
+
+
+@pytest.mark.parametrize("is_sparse", [False, True])
+@pytest.mark.parametrize("side", [4, 1024])
+def test_norms_are_those_of_dense_tensors(is_sparse, side, monkeypatch):
+    monkeypatch.setattr("coresift.core.discrepancy._SIDE", side)
+    rng = np.random.default_rng(0)
+    Z, nu = rng.normal(size=(9, 3)), rng.normal(size=9)
+    reach = float(np.linalg.norm(Z, axis=1).max())
+    c = nu * np.exp(-(Z**2).sum(axis=1))
+    sums = moments._PairSums(make_points(Z, is_sparse), np.arange(9), nu, c, reach, 7)
+    sums.run(None)
+    assert sums.form == pytest.approx(nu @ np.exp(-((Z[:, None] - Z) ** 2).sum(axis=2)) @ nu)
+    for k in range(7):
+        T = tensor(Z / reach, c, k)
+        folded = [np.abs(T)] if k == 0 else [np.linalg.norm(T.reshape(3, -1), 2)]
+        if k == 4:
+            folded.append(np.linalg.norm(T.reshape(9, 9), 2))
+        expected = min(folded) if k <= 4 else np.linalg.norm(T)
+        assert sums.sigma(k) == pytest.approx(float(expected), rel=1e-6)
+
+
+def test_wide_rows_are_not_folded(monkeypatch):
+    rng = np.random.default_rng(0)
+    Z, nu = rng.normal(size=(20, 5)), rng.normal(size=20)
+    folded = moments.pair_sums(make_points(Z), nu, 1.0, 0.0)
+    monkeypatch.setattr(moments, "_WIDEST_MATRIX", 4)
+    monkeypatch.setattr(moments, "_WIDEST_SQUARE", 4)
+    wide = moments.pair_sums(make_points(Z), nu, 1.0, 0.0)
+    assert wide[0] == pytest.approx(folded[0])
+    assert folded[1] < wide[1] < folded[1] + 1.0
+
+
+def test_one_term_is_the_bound_itself():
+    # a single row at the origin: N is constant
+    assert moments.pair_sums(make_points(np.zeros((1, 2))), np.array([-0.5]), 1.0, 0.0)[1] == pytest.approx(np.log(0.5))
+    assert moments.pair_sums(make_points(np.ones((2, 2))), np.zeros(2), 1.0, 0.0) == (0.0, -np.inf)
+
+
+def test_two_rows_on_a_line_reach_it():
+    # nu = +1 at 0, -1 at t: N(x) = 1 - e^{-t^2 + 2tx}, largest at x = R: all terms have one sign but the first
+    t, R = 0.5, 1.0
+    bound = moments.pair_sums(make_points(np.array([[0.0], [t]])), np.array([1.0, -1.0]), R, 0.0)[1]
+    terms = abs(1 - np.exp(-(t**2))) + np.exp(-(t**2)) * np.expm1(2 * t * R)
+    assert bound == pytest.approx(np.log(terms), abs=2e-4)
+
+
+def test_a_series_that_is_too_long_is_left_to_the_discrepancy():
+    Z = 100.0 * np.random.default_rng(0).normal(size=(5, 2))
+    assert moments.pair_sums(make_points(Z), np.ones(5), 1.0, 0.0)[1] == np.inf
+
+
+def longest_error(Z, w, subset, v, radius, rng):
+    """The largest error found, in extended precision: random queries of the ball, most of them on its edge."""
+    x = rng.normal(size=(400, Z.shape[1]))
+    x *= radius * rng.random((400, 1)) ** 0.1 / np.linalg.norm(x, axis=1, keepdims=True)
+    x, Z, w, v = (np.asarray(part, dtype=np.longdouble) for part in (x, Z, w, v))
+    exponents = 2 * x @ Z.T - (Z**2).sum(axis=1)
+    exponents -= exponents.max(axis=1, keepdims=True)
+    values = np.exp(exponents)
+    difference = -w
+    difference[subset] += v
+    return float(np.abs(values @ difference / (values @ w)).max())
+
+
+@pytest.mark.slow
+@given(
+    st.integers(0, 2**32 - 1),
+    st.integers(1, 6),
+    st.sampled_from([1e-9, 1e-3, 0.3, 1.0, 3.0]),
+    st.sampled_from([0.0, 1e-9, 1e-3]),
+    st.sampled_from([0.1, 1.0, 3.0]),
+    st.booleans(),
+)
+def test_no_query_is_above_the_bound(seed, d, width, apart, radius, is_sparse):
+    """Near-duplicates of which the subset keeps one: the difference cancels to the last digits."""
+    rng = np.random.default_rng(seed)
+    half = width * rng.normal(size=(8, d)) + rng.choice([0.0, 1.0]) * rng.normal(size=d)
+    Z = np.concatenate([half, half + apart * rng.normal(size=half.shape)])
+    w = 10 ** rng.uniform(-rng.choice([0, 8]), 0, 8)
+    w = np.concatenate([w, w]) / (2 * w.sum())
+    v = 2.0 * w[:8] * (1.0 + rng.choice([0.0, 1e-12, 0.1]) * rng.normal(size=8))
+    v = np.maximum(v, 0.0)
+    found = certify_exact(make_points(Z, is_sparse), w, np.arange(8), v, radius, "gaussian")
+    assert longest_error(Z, w, np.arange(8), v, radius, rng) <= found.eps
+
+
+@given(st.integers(0, 2**32 - 1), st.sampled_from([0.2, 1.0, 2.5]))
+def test_never_above_the_discrepancy_over_the_floor(seed, radius):
+    rng = np.random.default_rng(seed)
+    Z = rng.normal(size=(12, 3)) * rng.choice([0.1, 0.5, 1.0])
+    w, v = np.full(12, 1 / 12), rng.random(4) / 4
+    points = make_points(Z)
+    difference = -w
+    difference[:4] += v
+    floor = log_floor(points, w, radius, "gaussian")
+    square, log_bound = moments.pair_sums(points, difference, radius, floor + radius**2)
+    # the tail is a part in 10^4 of the floor
+    assert np.exp(log_bound - radius**2) <= np.sqrt(max(square, 0.0)) * (1 + 1e-9) + 2e-4 * np.exp(floor)

@@ -1,0 +1,52 @@
+"""One ``coresift select``: how many modules it enters, and how often it checks an option."""
+
+import sys
+from collections import Counter
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from coresift import select
+from coresift.coresets import SelectOptions
+from tools.walk import walk
+
+MOST_MODULES = 22
+
+
+def test_a_selection_enters_few_modules() -> None:
+    functions = walk()
+    modules = {module for module, _ in functions}
+    assert {"cli/select.py", "rows/opening.py", "coresets/selecting.py", "coresets/files.py"} <= modules
+    assert len(modules) <= MOST_MODULES, sorted(modules)
+
+
+@pytest.mark.parametrize("method", ["keys", "iid"])
+def test_options_are_checked_once(method: str) -> None:
+    checked: Counter[str] = Counter()
+
+    def note(frame: Any, event: str, _: object) -> None:
+        code = frame.f_code
+        # other modules check what they are given: a Coreset its fields, `sample` its arguments
+        if event == "call" and code.co_name in ("check_choice", "check_count", "check_number", "check_budget"):
+            caller = frame.f_back
+            while Path(caller.f_code.co_filename).name == "_validation.py":
+                caller = caller.f_back
+            if Path(caller.f_code.co_filename).name == "options.py":
+                checked[frame.f_locals["name"]] += 1
+
+    sys.setprofile(note)
+    try:
+        select(np.random.default_rng(0).standard_normal((500, 3)), "10%", bandwidth=3.0, method=method)
+    finally:
+        sys.setprofile(None)
+    # max_exact is the estimator's; the rest are words and switches that are read, not checked
+    assert set(checked) - {"max_exact"} == {f.name for f in fields(SelectOptions)} - {
+        "eps",
+        "per_class",
+        "normalize",
+        "max_memory",
+    }
+    assert set(checked.values()) == {1}
