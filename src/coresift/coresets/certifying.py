@@ -117,11 +117,11 @@ def _subset_shares(core: Coreset, total: float, is_given: bool) -> np.ndarray:
 
 
 def check_euclidean(core: Coreset) -> None:
-    """Refuse coresets drawn for another metric: their queries are not a ball, their kernel may not be one."""
+    """Refuse coresets drawn by sensitivities without a ball: for another metric, whose kernel may not be one."""
     if core.ball is None and core.bound is not None:
         raise InvalidInputError(
-            "this coreset was drawn for another metric than the Euclidean one; audits and certificates need "
-            "metric='euclidean'."
+            "this coreset was drawn by sensitivities and has no ball of queries, which audits and certificates need; "
+            "only draws with metric='euclidean' have one."
         )
 
 
