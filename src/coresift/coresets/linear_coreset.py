@@ -139,6 +139,8 @@ class LinearCoreset(BaseEstimator):
                 f"output(s), more than the {_MOST_PARAMETERS:,} that are possible. Select or hash the columns first."
             )
         leverage = Leverage(rows.runner.run("leverage", GramPass(problem)).gram)
+        for name in ("classes_", "model_", "n_rounds_", "objective_"):  # of an earlier fit
+            vars(self).pop(name, None)
         if isinstance(X, Rows):
             self.n_features_in_ = rows.runner.rows.d
         else:
