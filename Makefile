@@ -1,6 +1,6 @@
 # Nothing but Python 3.11+ and make is needed: each target sets up what it uses, in .venv.
 #
-#   make demo    coresets of an embedded data set beside uniform sampling, and a network trained on them
+#   make demo    a model fitted to 1 % of a table, coresets of digits beside uniform sampling, a network trained on them
 #   make test    the whole test suite            make lint    ruff, check and format
 #   make docs    the documentation, in site/     make types   mypy
 #   make bench   the benchmarks                  make format  let ruff rewrite what it can

@@ -1,4 +1,4 @@
-"""``make demo``: coresets of scikit-learn's digits beside uniform samples, and a network trained on them."""
+"""``make demo``: a model fitted to 1 % of a table, coresets of digits beside uniform samples, and a network."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ from coresift import RBFCoreset, audit
 from coresift.cli.app import run
 from coresift.cli.options import Settings, with_common_options
 from coresift.coresets.uniform import uniform_coreset
-from examples import demo_training
+from examples import demo_models, demo_training
 
+N_COLUMNS = 30  # of the table that a model is fitted to
 RADIUS = 1.0  # queries within the ball of the data, in the paper's normalisation (farthest point at norm 1)
 NOTE = """{} images of {} pixels. Loss: exp(-|p - x|^2) for every query x in the ball of radius 1 around the mean, in \
 distances of the farthest image. Errors are relative, for the worst query. Guaranteed: proved, with certainty. Found: \
@@ -113,15 +114,22 @@ def demo(
     fraction: Annotated[float, typer.Option(help="Fraction of the points to keep.")] = 0.1,
     draws: Annotated[int, typer.Option(min=2, help="How many samples of each kind to draw.")] = 3,
     seed: Annotated[int, typer.Option(min=0, help="Seed of all randomness.")] = 0,
+    models: Annotated[bool, typer.Option("--models/--no-models", help="Fit a logistic regression first.")] = True,
+    rows: Annotated[int, typer.Option(min=10_000, help="Rows of the table that it is fitted to.")] = 300_000,
     train: Annotated[bool, typer.Option("--train/--no-train", help="Train a network on the subsets.")] = True,
     epochs: Annotated[int, typer.Option(min=5, help="Epochs of training.")] = 60,
     figure: Annotated[Path, typer.Option(help="The figure of the training: .png or .svg.")] = Path("demo.png"),
 ) -> None:
-    """Choose coresets of scikit-learn's digits, and train on them."""
+    """Fit a model to 1 % of a table, choose coresets of scikit-learn's digits, and train on them."""
     if not 0.0 < fraction <= 1.0:
         raise typer.BadParameter(f"--fraction {fraction:g} must be above 0 and at most 1")
     if train and (figure.suffix.lower() not in (".png", ".svg") or not figure.parent.is_dir()):
         raise typer.BadParameter(f"--figure {figure}: use .png or .svg in a folder that exists")
+    if models:
+        found_models = demo_models.compare(rows, N_COLUMNS, seed)
+        settings.out.print(demo_models.render(found_models))
+        if not settings.quiet:
+            settings.out.print(demo_models.NOTE.format(rows, N_COLUMNS, demo_models.POSITIVE))
     X, bar = (load_digits().data, {"console": settings.err, "transient": True, "disable": not settings.shows_progress})
     with Progress(**bar) as progress:
         task = progress.add_task("certifying and searching for the worst query", total=len(WAYS) * draws)

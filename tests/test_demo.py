@@ -9,7 +9,7 @@ from rich.console import Console
 from sklearn.datasets import load_digits
 
 from coresift import RBFCoreset
-from examples import demo, demo_training as _demo_training
+from examples import demo, demo_models, demo_training as _demo_training
 from examples.demo import main
 
 
@@ -63,7 +63,7 @@ def test_comparison_on_digits() -> None:
 
 @pytest.mark.slow
 def test_output(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--draws", "2", "--no-train"]) == 0
+    assert main(["--draws", "2", "--no-train", "--no-models"]) == 0
     out, err = capsys.readouterr()
     assert err == ""
     for words in (
@@ -76,15 +76,15 @@ def test_output(capsys: pytest.CaptureFixture[str]) -> None:
     ):
         assert words in out
     assert max(map(len, out.splitlines())) <= 100
-    assert main(["--draws", "2", "--no-train"]) == 0
+    assert main(["--draws", "2", "--no-train", "--no-models"]) == 0
     assert capsys.readouterr().out == out  # the same seed, the same figures
-    assert main(["--draws", "2", "--seed", "1", "--no-train"]) == 0
+    assert main(["--draws", "2", "--seed", "1", "--no-train", "--no-models"]) == 0
     assert capsys.readouterr().out != out
 
 
 @pytest.mark.slow
 def test_keeping_everything_errs_by_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--draws", "2", "--fraction", "1", "--no-train"]) == 0
+    assert main(["--draws", "2", "--fraction", "1", "--no-train", "--no-models"]) == 0
     rows = [line for line in capsys.readouterr().out.splitlines() if "error" in line and "highest" in line]
     assert len(rows) == 2
     assert all(row.count("0.000") == len(demo.WAYS) for row in rows)
@@ -95,7 +95,7 @@ def test_training_prints_a_table_and_writes_a_figure(capsys: pytest.CaptureFixtu
     torch = pytest.importorskip("torch")
     torch.set_num_threads(1)
     figure = tmp_path / "demo.png"
-    assert main(["--draws", "2", "--epochs", "5", "--figure", str(figure)]) == 0
+    assert main(["--no-models", "--draws", "2", "--epochs", "5", "--figure", str(figure)]) == 0
     out, err = capsys.readouterr()
     assert err == ""
     for words in (
@@ -131,3 +131,16 @@ def test_the_table_compares_with_all_data() -> None:
     text = console.export_text()
     assert "70.0% +- 14.1" in text
     assert "10.0 x" in text
+
+
+def test_a_model_of_one_percent_is_close_and_certified() -> None:
+    whole, uniform, ours = demo_models.compare(20_000, 4, seed=0)
+    assert (whole.n_rows, uniform.n_rows, ours.n_rows) == (20_000, 200, 200)
+    assert ours.excess < 0.02 * uniform.excess
+    for each in (uniform, ours):
+        assert each.excess <= each.certified * (1 + 1e-9) + whole.certified
+    console = Console(width=100, record=True, file=io.StringIO())
+    console.print(demo_models.render([whole, uniform, ours]))
+    text = console.export_text()
+    assert f"{ours.certified:.1e}" in text
+    assert "20,000" in text

@@ -54,3 +54,14 @@ def test_weights_go_into_scikit_learn(tmp_path: Path) -> None:
     whole, ours = accuracies(run("sklearn_example", tmp_path))
     assert whole > 90
     assert ours > 80
+
+
+@pytest.mark.slow
+def test_excess_loss_falls_with_the_size(tmp_path: Path) -> None:
+    lines = run("linear_models", tmp_path).splitlines()
+    first, *_, last = [[float(word.replace(",", "")) for word in line.split()] for line in lines[2:-1]]
+    for _, uniform, two_step, calibrated, certified in (first, last):
+        assert calibrated <= two_step < uniform
+        assert certified >= calibrated
+    assert last[3] < 0.01 * first[3]
+    assert (tmp_path / "linear-models.png").read_bytes().startswith(b"\x89PNG")

@@ -18,7 +18,11 @@ FIRST = {
     "LinearCoreset": {"loss"},
     "KMeansCoreset": {"n_clusters"},
     "StreamingCoreset": {"size"},
+    "CoresetClassifier": {"estimator"},  # scikit-learn's convention, as are the next two
+    "CoresetRegressor": {"estimator"},
+    "score": {"sample_weight"},
     "select": {"budget"},
+    "fit_model": {"budget"},
     "sample": {"size"},
     "expected_excess": {"size"},
     "advice": {"size"},

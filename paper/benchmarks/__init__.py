@@ -15,5 +15,6 @@ BENCHMARKS = PAGES | {
     "experiments-page": "Write the tables of docs/experiments.md.",
     "label-noise": "Train on wrong labels.",
     "recorder-cost": "Time draws by the norms that training saw.",
+    "models": "Fit linear models, k-means and trees on subsets.",
     "peers": "Compare with other packages.",
 }

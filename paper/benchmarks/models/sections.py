@@ -1,0 +1,160 @@
+"""Tables of the studies, in Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from ..measure import Record, markdown
+from .studies import FOLDS, PENALTIES, SUBSETS
+
+
+def _of(records: Sequence[Record], study: str) -> list[Record]:
+    return [record for record in records if record["study"] == study]
+
+
+def _table(
+    study: str, header: Sequence[str], rows_of: Callable[[list[Record]], list[Sequence[str]]]
+) -> Callable[[Sequence[Record]], list[str]]:
+    """Make a function from records to a table in Markdown; empty without records of the study."""
+
+    def make(records: Sequence[Record]) -> list[str]:
+        own = _of(records, study)
+        return markdown(header, rows_of(own)) if own else []
+
+    return make
+
+
+def _grid_rows(found: list[Record]) -> list[Sequence[str]]:
+    (record,) = found
+    base = record["ways"]["lbfgs"]["cpu"]
+    return [
+        (
+            way if way in ("coreset", "uniform") else f"all rows, {way}",
+            f"{each['cpu']:.1f}",
+            f"{base / each['cpu']:.1f}",
+            f"{each['regret']:.1e}",
+            f"{each['models']:.1e}",
+        )
+        for way, each in record["ways"].items()
+    ]
+
+
+def _single_rows(found: list[Record]) -> list[Sequence[str]]:
+    (record,) = found
+    names = {
+        "coreset": f"coreset of {record['size']:,} rows",
+        "certificate": f"its certificate ({record['certified']:.1e})",
+    }
+    return [(names.get(way, f"all rows, {way}"), f"{spent:.2f}") for way, spent in record["cpu"].items()]
+
+
+def _parquet_rows(found: list[Record]) -> list[Sequence[str]]:
+    (record,) = found
+    ours, sgd = record["ours"], record["sgd"]
+    best = max(ours["lower"], sgd["lower"])
+    return [
+        ("bare scan", f"{ours['scan']:.1f}", "1.0", "", "", ""),
+        (
+            "coreset of 20,000 rows, fitted",
+            f"{ours['fit']:.1f}",
+            f"{ours['fit'] / ours['scan']:.1f}",
+            f"{ours['mb']:,.0f}",
+            f"{ours['objective'] / best - 1:.1e}",
+            "",
+        ),
+        (
+            "and certified",
+            f"{ours['cpu']:.1f}",
+            f"{ours['cpu'] / ours['scan']:.1f}",
+            f"{ours['mb']:,.0f}",
+            "",
+            f"{ours['relative']:.1e}",
+        ),
+        (
+            f"SGDClassifier.partial_fit, {sgd['scans']} scans",
+            f"{sgd['cpu']:.1f}",
+            f"{sgd['cpu'] / ours['scan']:.1f}",
+            f"{sgd['mb']:,.0f}",
+            f"{sgd['objective'] / best - 1:.1e}",
+            f"{sgd['relative']:.1e}",
+        ),
+    ]
+
+
+def _spread(values: Sequence[float], digits: int) -> str:
+    mean = f"{np.mean(values):.{digits}f}"
+    return mean if len(values) == 1 else f"{mean} ± {np.std(values, ddof=1):.{digits}f}"
+
+
+def _cluster_rows(found: list[Record]) -> list[Sequence[str]]:
+    return [
+        (f"k = {k}", *(_spread([record["cost"][k][way] for record in found], 3) for way in ("uniform", "coreset")))
+        for k in found[0]["cost"]
+    ]
+
+
+def _kernel_rows(found: list[Record]) -> list[Sequence[str]]:
+    rows = []
+    for way in SUBSETS:
+        own = [record["ways"][way] for record in found if way in record["ways"]]
+        accuracy = _spread([100 * each["accuracy"] for each in own], 2)
+        rows.append((way, accuracy, f"{np.mean([each['cpu'] for each in own]):.2f}"))
+    return rows
+
+
+def _tree_rows(found: list[Record]) -> list[Sequence[str]]:
+    return [
+        (
+            way,
+            *(
+                _spread([100 * r["models"][model][way] for r in found if way in r["models"][model]], 2)
+                for model in ("forest", "boosting")
+            ),
+        )
+        for way in SUBSETS
+    ]
+
+
+SECTIONS: tuple[tuple[str, str, Callable[[Sequence[Record]], list[str]]], ...] = (
+    (
+        "A grid of penalties",
+        f"{len(PENALTIES)} penalties x {FOLDS} folds, 500,000 x 50 generated float32 rows. Processor seconds with "
+        "construction; one coreset (10,000 rows, drawn for the middle penalty) serves all penalties of a fold. "
+        "*Regret*: how far the chosen penalty is above the best, in the loss of fits on all rows over the folds. "
+        "*Models*: the same for the models fitted to the subset.",
+        _table("grid", ("fitted to", "seconds", "times faster", "regret", "models"), _grid_rows),
+    ),
+    (
+        "A single fit in memory",
+        "1,000,000 x 30 generated float32 rows, alpha = 1e-4; processor seconds. A single well-conditioned fit of data "
+        "in memory does not gain.",
+        _table("single", ("fitted to", "seconds"), _single_rows),
+    ),
+    (
+        "A table in Parquet files",
+        "4,000,000 x 30 float32 columns in 8 files, scaled down from larger than memory; ours and SGD in a process "
+        "each. Processor seconds, also in bare scans (reading all columns into NumPy), and the peak of resident "
+        "memory. *Excess*: against the best lower bound.",
+        _table("parquet", ("", "seconds", "bare scans", "MB", "excess", "certified"), _parquet_rows),
+    ),
+    (
+        "k-means",
+        "CovType, 4,000 rows: cost on all rows over the best of three fits on all rows; mean ± deviation of five "
+        "seeds.",
+        _table("clusters", ("", "uniform", "coreset"), _cluster_rows),
+    ),
+    (
+        "A kernel machine on the same subsets",
+        "SVC(C=10) on CovType, two classes: 1,500 of 15,000 rows, accuracy in % on 15,000 others, processor seconds "
+        "with the choice. The coreset is that of the logistic loss.",
+        _table("kernel", ("fitted to", "accuracy", "seconds"), _kernel_rows),
+    ),
+    (
+        "Trees on the same subsets",
+        "CovType, 7 classes: 6,000 of 60,000 rows, accuracy in % on 30,000 others. Use uniform or stratified samples "
+        "for trees.",
+        _table("trees", ("fitted to", "random forest", "gradient boosting"), _tree_rows),
+    ),
+)

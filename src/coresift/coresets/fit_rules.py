@@ -1,0 +1,176 @@
+"""Which rows a model is fitted on: the rules of :class:`CoresetClassifier` and :class:`CoresetRegressor`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.utils import get_tags
+
+from .._containers import take_rows
+from .._errors import InvalidInputError
+from .._validation import check_budget, check_count, check_features
+from ..core.budgets import class_budgets
+from .coreset import Coreset
+from .improve import normalized
+from .linear_coreset import LinearCoreset
+from .linear_models import penalised_loss
+from .linear_rows import CLASSIFIERS
+
+_FEW_ROWS = 1000  # a fit to so few takes no time
+_MOST_PARAMETERS = 1000  # of a linear model, whose Hessian is formed
+_ROWS_PER_CLASS = 3  # the first third of the draw has a row of each class, if it has as many rows
+_PILOT_ROWS = 2000
+_SIMILAR = {
+    "LogisticRegression": "logistic",
+    "LinearSVC": "squared_hinge",
+    "SGDClassifier": "squared_hinge",
+    "SGDRegressor": "squared",
+    "Lasso": "squared",
+    "ElasticNet": "squared",
+}
+
+
+@dataclass(frozen=True)
+class Task:
+    """A model and the rows to fit it on, with ``classes`` and ``codes`` if each row has one label."""
+
+    model: Any
+    X: Any
+    y: Any
+    weights: np.ndarray
+    is_weighted: bool  # whether the model takes weights
+    classes: np.ndarray | None = None
+    codes: np.ndarray | None = None
+
+    @property
+    def kind(self) -> str:
+        return type(self.model).__name__
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A coreset, the rule that chose it, and the model to fit with its weights times ``factor``."""
+
+    core: Coreset
+    rule: str
+    model: Any
+    factor: float = 1.0
+
+
+@dataclass(frozen=True)
+class Objective:
+    """A loss to draw for, and the penalty ``alpha(W, n)`` of the mean loss of n rows of total weight W."""
+
+    loss: str
+    alpha: Callable[[float, int], float]
+    threshold: float | None = None
+    is_similar: bool = False  # the model has another loss or penalty
+
+
+def choose(task: Task, size: Any, rng: np.random.Generator) -> Choice:
+    """Choose all rows if they are few; by the loss if the model is linear; else uniformly, within each class."""
+    n_used, mass = int(np.count_nonzero(task.weights)), float(task.weights.sum())
+    if isinstance(size, Integral):
+        count = min(check_count(size, "size"), n_used)
+    elif (count := check_budget(size, n_used)) and n_used <= _FEW_ROWS:
+        count = n_used
+    is_pairwise = get_tags(task.model).input_tags.pairwise
+    if count == n_used or is_pairwise:
+        used = np.flatnonzero(task.weights)
+        core = Coreset(used, task.weights[used], len(task.weights), method="all", total_weight=mass)
+        return Choice(
+            core, "all rows: X has a column for each" if is_pairwise else "all rows: they are few", task.model
+        )
+    goal = objective(task, rng) if task.is_weighted else None
+    made = None if goal is None else linear_choice(task, goal, count, rng)
+    if made is None:
+        core = normalized(even_draw(task.weights, task.codes, count, rng))
+        why = "is not a linear model of a known loss" if goal is None else "has too many parameters for the size"
+        why = why if task.is_weighted else "takes no sample_weight"
+        made = Choice(core, f"{core.method} draw: {task.kind} {why}", task.model)
+    if goal is None or goal.alpha(mass, 1) == 0:
+        return made
+    # the penalty must mean the same on the coreset: SGD divides the loss by the number of rows, whatever they weigh
+    return replace(made, factor=goal.alpha(mass, made.core.size) / goal.alpha(mass, len(task.weights)))
+
+
+def even_draw(weights: np.ndarray, codes: np.ndarray | None, size: int, rng: np.random.Generator) -> Coreset:
+    """Draw rows of positive weight uniformly; if there are classes, in proportion to their rows, at least one of each.
+
+    Row i of a class of which m of n rows are drawn weighs ``w_i n / m``: weighted sums are unbiased.
+    """
+    used = np.flatnonzero(weights)
+    classes, numbers = np.unique(np.zeros(len(used)) if codes is None else codes[used], return_inverse=True)
+    if size < len(classes):
+        raise InvalidInputError(f"size: {size} rows cannot hold {len(classes)} classes; one row of each is needed.")
+    counts = np.bincount(numbers)
+    sizes = class_budgets(counts, size, min_per_class=1)
+    chosen = [rng.choice(used[numbers == c], sizes[c], replace=False) for c in range(len(classes))]
+    drawn = [weights[rows] * (n / m) for rows, n, m in zip(chosen, counts, sizes, strict=True)]
+    method, total = "uniform" if codes is None else "stratified", float(weights.sum())
+    return Coreset(np.concatenate(chosen), np.concatenate(drawn), len(weights), method=method, total_weight=total)
+
+
+def linear_choice(task: Task, goal: Objective, size: int, rng: np.random.Generator) -> Choice | None:
+    """A coreset of a linear model by its loss; None if the model is too large, or the size too small."""
+    X, weights, codes = check_features(task.X, finite=False), task.weights, task.codes
+    n_classes = 0 if codes is None else len(np.unique(codes[weights > 0]))
+    if (X.shape[1] + 1) * max(n_classes - 1, 1) > _MOST_PARAMETERS or size < _ROWS_PER_CLASS * n_classes:
+        return None
+    loss = "logistic" if n_classes > 2 else goal.loss
+    target = task.y if codes is None else codes if loss in CLASSIFIERS else 2.0 * codes - 1.0
+    factors, model = class_factors(task)
+    seen = weights * factors
+    alpha = goal.alpha(float(seen.sum()), len(weights))
+    maker = LinearCoreset(
+        loss, alpha=alpha, fit_intercept=bool(task.model.fit_intercept), threshold=goal.threshold, random_state=rng
+    )
+    core = normalized(maker.fit(X, target, seen).sample(size))
+    core = replace(core, weights=core.weights / factors[core.indices], total_weight=float(weights.sum()))
+    also = f", the nearest to what {task.kind} minimises" if goal.is_similar or loss != goal.loss else ""
+    return Choice(core, f"two-step draw for the {loss} loss, alpha = {alpha:.3g}{also}", model)
+
+
+def class_factors(task: Task) -> tuple[np.ndarray, Any]:
+    """(n,) what the model multiplies the weights by, and the model with class weights that say so of any rows."""
+    given = getattr(task.model, "class_weight", None)
+    if given is None or task.codes is None or task.classes is None:
+        return np.ones(len(task.weights)), task.model
+    names = task.classes.tolist()
+    masses = np.bincount(task.codes, task.weights, len(names))
+    if isinstance(given, dict):
+        by_class = np.array([float(given.get(name, 1.0)) for name in names])
+    else:
+        by_class = masses.sum() / (np.count_nonzero(masses) * np.where(masses > 0, masses, masses.sum()))
+    if not by_class.min() > 0:
+        raise InvalidInputError(f"class_weight = {given!r:.80}: every class needs a weight above 0.")
+    return by_class[task.codes], clone(task.model).set_params(class_weight=dict(zip(names, by_class, strict=True)))
+
+
+def objective(task: Task, rng: np.random.Generator) -> Objective | None:
+    """What a linear model minimises, or something similar that rows can be drawn for."""
+    model, kind = task.model, task.kind
+    if kind.endswith("CV") or (task.codes is None and np.prod(np.shape(task.y)[1:]) > 1):
+        return None  # several penalties, or several targets
+    try:
+        found = penalised_loss(model)
+        return Objective(found["loss"], found["alpha"], found.get("threshold"))
+    except InvalidInputError:
+        if kind == "HuberRegressor":  # it also fits a scale of the residuals, which a few rows can tell
+            some = even_draw(task.weights, None, min(_PILOT_ROWS, int(np.count_nonzero(task.weights))), rng)
+            X, y = (take_rows(given, some.indices) for given in (task.X, task.y))
+            sigma = float(clone(model).fit(X, y, sample_weight=some.weights).scale_)
+            return Objective("huber", lambda mass, _n: model.alpha * sigma / mass, model.epsilon * sigma, True)
+        if kind not in _SIMILAR:
+            return None
+    # a hinge, or an L1 penalty: take the squared hinge, and an L2 penalty of that strength
+    loss = "logistic" if getattr(model, "loss", None) == "log_loss" else _SIMILAR[kind]
+    if hasattr(model, "C"):
+        return Objective(loss, lambda mass, _n: 1.0 / (model.C * mass), is_similar=True)
+    is_sgd = kind.startswith("SGD")
+    return Objective(loss, lambda mass, n: model.alpha * (n / mass if is_sgd else 1.0), is_similar=True)

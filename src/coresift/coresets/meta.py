@@ -1,0 +1,261 @@
+"""Models fitted on a coreset: meta-estimators that choose the rows for the model they wrap."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any, Self
+
+import numpy as np
+from sklearn import get_config
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, RegressorMixin, clone
+from sklearn.utils import get_tags, indexable
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, get_routing_for_object, process_routing
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter
+
+from .._containers import n_rows, take_rows
+from .._errors import InvalidInputError
+from .._validation import check_generator, check_weights
+from .coreset import Coreset
+from .fit_rules import Task, choose
+from .linear_rows import check_labels
+from .model_certificate import ModelCertificate, certify_model
+
+
+def _delegated(name: str, about: str) -> Any:
+    """A method of the fitted model, present if the model has it."""
+
+    def method(self: _CoresetModel, X: Any) -> np.ndarray:
+        return getattr(self._fitted(), name)(X)
+
+    method.__name__, method.__doc__ = name, about
+    return available_if(lambda self: hasattr(getattr(self, "estimator_", self.estimator), name))(method)
+
+
+class _CoresetModel(MetaEstimatorMixin, BaseEstimator):
+    estimator_: Any
+    coreset_: Coreset
+    rule_: str
+
+    def __init__(self, estimator: Any, *, size: int | float = 0.1, random_state: Any = None) -> None:
+        self.estimator = estimator
+        self.size = size
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, **fit_params: Any) -> Self:
+        """Choose a coreset and fit a clone of ``estimator`` on it.
+
+        Parameters
+        ----------
+        X : array-like, frame or sparse matrix of shape (n, d)
+            Anything that ``estimator`` takes.
+        y : array-like of shape (n,)
+        sample_weight : array-like of shape (n,), optional
+            Non-negative weights; a row of weight zero is never chosen. ``estimator`` must take weights, too.
+        **fit_params
+            Other arguments of the estimator's ``fit``, by scikit-learn's metadata routing, which must be enabled. Those
+            with one entry a row are cut to the rows of the coreset.
+        """
+        if y is None:
+            raise InvalidInputError("This estimator requires y to be passed, but the target y is None.")
+        if fit_params and not get_config()["enable_metadata_routing"]:
+            raise InvalidInputError(
+                f"fit() takes {', '.join(fit_params)} only with sklearn.set_config(enable_metadata_routing=True)."
+            )
+        X, y = indexable(X, y)
+        is_weighted = takes_weights(self.estimator)
+        if sample_weight is not None and not is_weighted:
+            name = type(self.estimator).__name__
+            raise InvalidInputError(f"sample_weight: {name} takes none, so the rows cannot be weighted.")
+        params = process_routing(self, "fit", **fit_params)["estimator"]["fit"]
+        weights = check_weights(sample_weight, n_rows(X))
+        task = Task(self.estimator, X, y, weights, is_weighted, *self._labels(y))
+        choice = choose(task, self.size, check_generator(self.random_state))
+        core = choice.core
+        if core.size < len(weights):
+            params = {name: _cut(value, core) for name, value in params.items()}
+        if is_weighted and (sample_weight is not None or core.method != "all"):
+            params = {**params, "sample_weight": choice.factor * core.weights}
+        Xs, ys = (X, y) if core.size == len(weights) else (take_rows(given, core.indices) for given in (X, y))
+        fitted = clone(choice.model).fit(Xs, ys, **params)
+        # nothing is set before everything is known: a fit that fails leaves the estimator as it was
+        self.estimator_, self.coreset_, self.rule_ = fitted, core, choice.rule
+        self._data: tuple[Any, Any, Any] | None = (X, y, sample_weight)
+        self._certificate: ModelCertificate | None = None
+        return self
+
+    def _labels(self, y: Any) -> tuple[np.ndarray | None, np.ndarray | None]:
+        """The classes, and the class of each row, if there is one label a row."""
+        return None, None
+
+    @property
+    def certificate_(self) -> ModelCertificate | None:
+        """A proved bound on how far ``estimator_`` is from the best fit of all rows; None if there is no proof.
+
+        Found when it is first asked for, in some passes over the data.
+        """
+        model = self._fitted()
+        if self._certificate is None and hasattr(model, "coef_"):
+            if self._data is None:
+                raise AttributeError(
+                    "certificate_ needs the data, which a copied or unpickled estimator does not carry: call "
+                    "certify_model(model, X, y)."
+                )
+            X, y, sample_weight = self._data
+            with suppress(InvalidInputError):  # what it minimises is not known
+                self._certificate = certify_model(model, X, y, sample_weight=sample_weight)
+        return self._certificate
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = super().__getstate__()
+        return {**state, "_data": None} if "_data" in state else state
+
+    @property
+    def n_features_in_(self) -> int:
+        """Number of columns seen by ``fit``."""
+        return self._fitted().n_features_in_
+
+    @property
+    def feature_names_in_(self) -> np.ndarray:
+        """Names of the columns seen by ``fit``, if they all are strings."""
+        return self._fitted().feature_names_in_
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Predictions of ``estimator_``."""
+        return self._fitted().predict(X)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """The score of ``estimator_``, as its class defines it."""
+        given = {} if sample_weight is None else {"sample_weight": sample_weight}
+        return self._fitted().score(X, y, **given)
+
+    def _fitted(self) -> Any:
+        check_is_fitted(self, "estimator_")
+        return self.estimator_
+
+    def get_metadata_routing(self) -> MetadataRouter:
+        """Routing for scikit-learn: ``sample_weight`` is used here, all else goes to ``estimator``."""
+        to_fit = MethodMapping().add(caller="fit", callee="fit")
+        return MetadataRouter(owner=self).add_self_request(self).add(estimator=self.estimator, method_mapping=to_fit)
+
+    def __sklearn_tags__(self) -> Any:
+        tags, own = super().__sklearn_tags__(), get_tags(self.estimator)
+        tags.input_tags, tags.target_tags = own.input_tags, own.target_tags
+        tags.classifier_tags = own.classifier_tags if tags.classifier_tags else None
+        tags.regressor_tags = own.regressor_tags if tags.regressor_tags else None
+        return tags
+
+
+def takes_weights(estimator: Any) -> bool:
+    """Whether ``fit`` takes ``sample_weight``: by its signature, or by metadata routing."""
+    if has_fit_parameter(estimator, "sample_weight"):
+        return True
+    is_routed = get_config()["enable_metadata_routing"] and hasattr(estimator, "get_metadata_routing")
+    return is_routed and bool(get_routing_for_object(estimator).consumes("fit", ["sample_weight"]))
+
+
+def _cut(value: Any, core: Coreset) -> Any:
+    """The rows of the coreset of a value that has one entry for each row; any other value as it is."""
+    has_rows = not isinstance(value, str | dict) and (hasattr(value, "shape") or hasattr(value, "__len__"))
+    return take_rows(value, core.indices) if has_rows and n_rows(value) == core.n_samples else value
+
+
+class CoresetClassifier(_CoresetModel, ClassifierMixin, BaseEstimator):
+    r"""Fit a classifier on a coreset that is chosen for it.
+
+    The rules, in this order; ``rule_`` says which one was used:
+
+    1. All rows, if ``size`` is a fraction and there are at most 1,000 of positive weight.
+    2. If the model takes no ``sample_weight``: an even draw, stratified by class. Put the meta-estimator at the end of
+       a pipeline; a pipeline inside it takes weights only by metadata routing.
+    3. A linear model of scikit-learn of up to 1,000 parameters: the draw of :class:`LinearCoreset` for the model's own
+       loss and penalty. ``LogisticRegression``, ``LinearSVC``, ``RidgeClassifier`` and ``SGDClassifier``; with an L1
+       penalty, the hinge, or more than two classes where the loss has no such form, the nearest loss is used.
+    4. Anything else: a draw stratified by class. For trees and boosting no other draw was found to be better.
+
+    Every class gets at least one row. Weights sum to the weight of the data, so ``C`` and ``alpha`` mean the same as on
+    all rows. ``class_weight="balanced"`` of a linear model means the balance of all rows.
+
+    Parameters
+    ----------
+    estimator : classifier
+        The model; a clone is fitted.
+    size : int or float, default 0.1
+        Number of rows of the coreset, at most all; or a fraction of the rows.
+    random_state : None, int or Generator
+        Seed for the draw. The model has its own.
+
+    Attributes
+    ----------
+    estimator_ : classifier
+        The fitted model. Predictions and ``score`` are its own.
+    coreset_ : Coreset
+        The rows that it was fitted on, and their weights.
+    rule_ : str
+        How they were chosen, and why.
+    certificate_ : ModelCertificate or None
+        For a linear model with an L2 penalty: a proved bound on its excess loss over all rows. Computed when it is
+        first read, in a few passes over the data, of which a reference is kept, but not in pickles.
+    classes_, n_features_in_, feature_names_in_
+        As in ``estimator_``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from coresift import CoresetClassifier
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(20_000, 4))
+    >>> y = rng.random(20_000) < 1 / (1 + np.exp(2 - X[:, 0]))
+    >>> model = CoresetClassifier(LogisticRegression(), size=0.05, random_state=0).fit(X, y)
+    >>> model.coreset_.size
+    1000
+    >>> model.certificate_.relative < 1e-3
+    True
+    """
+
+    def _labels(self, y: Any) -> tuple[np.ndarray | None, np.ndarray | None]:
+        return check_labels(y, n_rows(y)) if np.prod(np.shape(y)[1:]) == 1 else (None, None)
+
+    @property
+    def classes_(self) -> np.ndarray:
+        """Labels, in ascending order."""
+        return self._fitted().classes_
+
+    predict_proba = _delegated("predict_proba", "Probabilities of the classes.")
+    predict_log_proba = _delegated("predict_log_proba", "Logarithms of the probabilities of the classes.")
+    decision_function = _delegated("decision_function", "Scores, positive for the second class if there are two.")
+
+
+class CoresetRegressor(_CoresetModel, RegressorMixin, BaseEstimator):
+    """Fit a regressor on a coreset that is chosen for it.
+
+    The rules are those of :class:`CoresetClassifier`, with a uniform draw in place of a stratified one. Linear models
+    are ``Ridge``, ``LinearRegression``, ``PoissonRegressor`` and ``SGDRegressor``; ``Lasso`` and ``ElasticNet`` use the
+    squared loss, and ``HuberRegressor`` the Huber loss at a scale of the residuals that 2,000 rows give. With several
+    outputs the draw is uniform.
+
+    Parameters
+    ----------
+    estimator : regressor
+        The model; a clone is fitted.
+    size : int or float, default 0.1
+        Number of rows of the coreset, at most all; or a fraction of the rows.
+    random_state : None, int or Generator
+        Seed for the draw. The model has its own.
+
+    Attributes
+    ----------
+    estimator_, coreset_, rule_, certificate_, n_features_in_, feature_names_in_
+        As in :class:`CoresetClassifier`.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_regression
+    >>> from sklearn.linear_model import Ridge
+    >>> from coresift import CoresetRegressor
+    >>> X, y = make_regression(20_000, 10, noise=50.0, random_state=0)
+    >>> model = CoresetRegressor(Ridge(), size=400, random_state=0).fit(X, y)
+    >>> model.certificate_.relative < 1e-4
+    True
+    """
