@@ -26,8 +26,14 @@ def X():
 
 # No check is expected to fail. The default bound is "auto"; the others run through the cheapest sparse and dense paths.
 @parametrize_with_checks(
-    [RBFCoreset(), LaplacianCoreset(), RBFCoreset(bound="cells", n_cells=3), LaplacianCoreset(bound="cells")]
-    + [LinearCoreset(), LinearCoreset("squared")]
+    [
+        RBFCoreset(),
+        LaplacianCoreset(),
+        RBFCoreset(bound="cells", n_cells=3),
+        LaplacianCoreset(bound="cells"),
+        LinearCoreset(),
+        LinearCoreset("squared"),
+    ]
 )
 def test_scikit_learn(estimator, check):
     if check.func.__name__ == "check_array_api_input":
