@@ -174,7 +174,7 @@ class LinearCoreset(BaseEstimator):
         theta, self.objective_ = fitted.theta, fitted.objective if has_all else None
         if calibrate and not has_all and (count < problem.n_columns or theta.size >= MOST_FEATURES):
             few = f"size = {count} is below the {problem.n_columns} columns of the model"
-            many = f"the model has {theta.size:,} parameters, more than the {MOST_FEATURES - 1:,} that can be calibrated"
+            many = f"the model has {theta.size:,} parameters, above the {MOST_FEATURES - 1:,} that can be calibrated"
             reason = few if count < problem.n_columns else many
             logger.warning("LinearCoreset: %s, so the weights are not calibrated.", reason)
         elif calibrate and totals is not None:
