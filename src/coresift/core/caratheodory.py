@@ -15,7 +15,7 @@ import numpy as np
 import scipy.linalg
 from scipy.linalg.lapack import dgeqrf, dormqr
 
-_RANK_TOLERANCE = 1e-12  # of a pivot beside the largest; what is lost is restored by the last solve
+_RANK_TOLERANCE = 1e-13  # of a pivot beside the largest: what is lost in each step
 _NO_PIVOT = 1e-14  # of an entry of a unit vector
 _PANEL = 48  # rows dropped before the other null vectors are updated
 
@@ -32,16 +32,12 @@ def few_rows(
         return np.arange(n), np.ones(n)
     edges = np.unique(np.linspace(0, n, min(2 * rank, n) + 1).astype(np.int64))
     starts, ends, factors = edges[:-1], edges[1:], np.ones(len(edges) - 1)
-    total = None
     while True:
-        sums = sums_of(starts, ends)
-        total = sums.sum(axis=0) if total is None else total
-        factors = reduced_weights(sums, factors)
+        factors = reduced_weights(sums_of(starts, ends), factors)
         kept = factors > 0
-        starts, ends, factors, sums = starts[kept], ends[kept], factors[kept], sums[kept]
+        starts, ends, factors = starts[kept], ends[kept], factors[kept]
         if (ends - starts == 1).all():
-            factors = _solved(sums, factors, total)
-            return starts[factors > 0], factors[factors > 0]
+            return starts, factors
         middle = (starts + ends + 1) // 2
         starts, ends = np.column_stack([starts, middle]).ravel(), np.column_stack([middle, ends]).ravel()
         factors, full = np.repeat(factors, 2), starts < ends
@@ -100,21 +96,6 @@ def _drop_rows(panel: np.ndarray, x: np.ndarray) -> list[int]:
         panel = (panel - np.outer(panel @ v, v * (2.0 / (v @ v))))[:, 1:]
         panel[row] = 0.0
     return dropped
-
-
-def _solved(vectors: np.ndarray, weights: np.ndarray, total: np.ndarray) -> np.ndarray:
-    """Weights corrected for the rounding of all steps, as far as that lowers the error of the sum."""
-    norms = np.linalg.norm(vectors, axis=1)
-    scaled, x = vectors / norms[:, None], weights * norms
-    error = total - x @ scaled
-    for _ in range(3):
-        change = scipy.linalg.lstsq(scaled.T, error, cond=_RANK_TOLERANCE, check_finite=False)[0]
-        corrected = np.maximum(x + change, 0.0)
-        left = total - corrected @ scaled
-        if not np.linalg.norm(left) < np.linalg.norm(error):
-            break
-        x, error = corrected, left
-    return np.asarray(x / norms)
 
 
 def gram_vectors(U: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:

@@ -183,7 +183,7 @@ class Coreset(Value):
     n_samples, total_weight : int, float or None
         Number of rows of the data that the coreset was drawn from, and the sum of their input weights.
     method : str
-        How it was drawn: "systematic", "iid", "keys", or "given".
+        How it was drawn: "systematic", "iid", "keys", "two-step" or "exact"; otherwise "given".
     n_draws, seed : int or None
         Independent draws, before repeats were merged, and the seed that repeats them.
     bound, total_sensitivity : str or None, float or None

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._errors import InvalidInputError
 from .._validation import check_budget, check_count, check_features, check_seed
 from ..core.keys import KeyDraw
-from ..core.points import BLOCK_BYTES, Matrix, Points, float_rows, squared_distances
+from ..core.points import BLOCK_BYTES, Matrix, Points, as_dense, float_rows, squared_distances
 from ..rows.rows import Block
 from .base import PassCoreset
 from .bounds import kmeans_centers
@@ -107,11 +107,14 @@ class KMeansCoreset(PassCoreset):
         mean, mass, spread = moments.mean, moments.mass, float(moments.scatter.sum())
         light = _Scores(mean, mass, spread, np.zeros((1, rows.d)), np.full(1, mass), spread)
         size = min(max(_PILOT[0], _PILOT[1] * k), rows.n)
-        kept, drawn = runner.run("pilot", KeyDraw(light.with_rows, int(rng.integers(2**63)), size)).finish()
-        pilot = Points(kept["X"], mean, 1.0, np.inf).take(np.arange(len(drawn.weights)))
-        centers = pilot
-        if len(pilot) > k:
-            centers = kmeans_centers(pilot, k, int(rng.integers(2**31)), drawn.weights, _PILOT_STARTS)
+        kept, drawn = runner.run("pilot", KeyDraw(light.scored, int(rng.integers(2**63)), size)).finish()
+        pilot, seed = kept["X"], int(rng.integers(2**31))
+        is_dense = isinstance(pilot, np.ndarray)
+        if pilot.shape[0] <= k:
+            centers = as_dense(pilot) - mean
+        else:  # sparse rows stay sparse
+            sample = pilot - mean if is_dense else pilot.astype(np.float64)
+            centers = kmeans_centers(sample, k, seed, drawn.weights, _PILOT_STARTS) - (0.0 if is_dense else mean)
         found = runner.run("clusters", _Clusters(mean, centers))
         used = found.mass > 0
         self.cost_ = float(found.cost.sum())
@@ -133,7 +136,7 @@ class KMeansCoreset(PassCoreset):
         """
         runner = self._fitted_runner()
         count, seed = check_budget(size, runner.rows.n), check_seed(random_state, self._draw_rng)
-        _, drawn = runner.run("draw", KeyDraw(self._scores.plain, seed, count)).finish()
+        _, drawn = runner.run("draw", KeyDraw(self._scores.scored, seed, count)).finish()
         return Coreset(
             drawn.indices,
             drawn.weights,
@@ -233,15 +236,12 @@ class _Scores:
             found += part / whole if whole > 0 else 1.0 / self.total
         return 0.25 * found, labels, squares
 
-    def plain(self, block: Block) -> tuple[np.ndarray, dict[str, Any]]:
-        return block.weights * self.rates(block.X)[0], {}
+    def scored(self, block: Block) -> tuple[np.ndarray, dict[str, Any]]:
+        return block.weights * self.rates(block.X)[0], {"X": block.X}
 
-    def with_rows(self, block: Block) -> tuple[np.ndarray, dict[str, Any]]:
-        return self.plain(block)[0], {"X": block.X}
-
-    def mean_rates(self, rows: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        """(k,) harmonic means of the rates of each cluster, by the cost of the rows; from a sample, minus the mean."""
-        rates, labels, squares = self.rates(rows + self.mean)
+    def mean_rates(self, X: Matrix, weights: np.ndarray) -> np.ndarray:
+        """(k,) harmonic means of the rates of each cluster, by the cost of the rows; from a sample."""
+        rates, labels, squares = self.rates(X)
         parts = weights * squares
         least = 0.25 / self.total + 0.25 / (len(self.masses) * self.masses)
         above, below = (np.bincount(labels, part, len(self.masses)) for part in (parts, parts / rates))
