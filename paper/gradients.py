@@ -219,7 +219,7 @@ def measure(splits: DatasetSplits, plan: Plan, on_step: Callable[[], None] = lam
 def _subsets_of_the_inputs(X: np.ndarray, y: np.ndarray, plan: Plan) -> tuple[list[_Subset], np.ndarray]:
     """Subsets of the methods that ignore the network, and the paper's probabilities of a draw."""
     n = len(X)
-    ours = RBFCoreset(random_state=plan.seed).fit(X)  # as the strategy RBF, of which "keys" is the draw
+    ours = RBFCoreset(random_state=plan.seed).fit(X)  # as the strategy RBF of the stored runs, which draws by keys
     paper = RBFCoreset(bound="paper", random_state=plan.seed).fit(X)
 
     def drawn(method: str, size: int, seed: int) -> tuple[np.ndarray, np.ndarray]:

@@ -22,6 +22,7 @@ FIRST = {
     "CoresetRegressor": {"estimator"},
     "score": {"sample_weight"},
     "select": {"budget"},
+    "fit_model": {"budget"},
     "sample": {"size"},
     "expected_excess": {"size"},
     "advice": {"size"},

@@ -16,7 +16,7 @@ import torch
 from coresift import __version__
 from coresift.coresets.options import parse_budget
 from coresift.data import DatasetSplits
-from coresift.selection import strategy_named
+from coresift.selection import RBF, Warm, strategy_named
 from coresift.training import build_model, evaluate, train
 from coresift.training.checkpoint import write_text
 from coresift.training.feeds import feeds_of
@@ -24,6 +24,9 @@ from coresift.training.run import device_named
 
 from .protocol import CURVE_SAMPLES, Protocol, Run
 from .store import Record, Store
+
+# the stored runs of RBF drew by keys, then its default: runs that are added to a table do, too
+_AS_STORED = {"RBF": RBF(method="keys"), "RBF-WARM": Warm(RBF(method="keys"))}
 
 OnEpoch = Callable[[int, int], None]  # epochs done, epochs in all
 
@@ -64,7 +67,7 @@ def run_one(
     result = train(
         model,
         data,
-        strategy_named(run.method),
+        _AS_STORED.get(run.method) or strategy_named(run.method),
         parse_budget(run.budget, len(data.train)),
         select_every=run.select_every,
         seed=run.seed,

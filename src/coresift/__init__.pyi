@@ -21,6 +21,7 @@ from .coresets import (
     LaplacianCoreset as LaplacianCoreset,
     LeastSquaresCoreset as LeastSquaresCoreset,
     LinearCoreset as LinearCoreset,
+    LinearModel as LinearModel,
     ModelCertificate as ModelCertificate,
     NetworkComparison as NetworkComparison,
     QueryBall as QueryBall,
@@ -35,6 +36,7 @@ from .coresets import (
     StreamingCoreset as StreamingCoreset,
     audit as audit,
     certify_model as certify_model,
+    fit_model as fit_model,
     l1_svd as l1_svd,
     select as select,
 )

@@ -97,11 +97,12 @@ def test_class_budgets_sum_to_the_budget_and_keep_the_least(counts: list[int], s
     assert np.abs(sizes - quota)[free].max(initial=0) < len(rows) + 1  # in proportion, up to rounding
 
 
+@pytest.mark.parametrize("method", ["systematic", "keys"])
 @pytest.mark.parametrize("bound", ["closed-form", "cells"])
-def test_classes_keep_their_sums(file: Path, bound: str) -> None:
-    chosen = select(
-        file, 4000, columns=FEATURES, label="y", per_class=True, min_per_class=10, bound=bound, bandwidth=3.0, seed=2
-    )
+def test_classes_keep_their_sums(file: Path, bound: str, method: str) -> None:
+    classes = {"label": "y", "per_class": True, "min_per_class": 10}
+    chosen = select(file, 4000, columns=FEATURES, **classes, bound=bound, bandwidth=3.0, seed=2, method=method)
+    assert chosen.coreset.method == method
     assert chosen.labels is not None
     y, core, X = labels(file), chosen.coreset, features(file)
     np.testing.assert_array_equal(y[core.indices], chosen.labels)
@@ -124,12 +125,38 @@ def test_classes_keep_their_sums(file: Path, bound: str) -> None:
                 assert abs(part / loss.sum() - 1) > tol  # power: it is the class's sum, not that of all
 
 
+def test_classes_are_normalised_each_to_its_own_weight(file: Path) -> None:
+    y = labels(file)
+    for method in ("systematic", "keys"):
+        core = select(file, 300, columns=FEATURES, label="y", per_class=True, normalize=True, method=method).coreset
+        for name in "ab":
+            assert core.weights[y[core.indices] == name].sum() == pytest.approx(np.sum(y == name))
+
+
+@pytest.mark.parametrize("per_class", [False, True])
+def test_the_default_method_depends_on_the_number_of_rows_alone(file: Path, per_class: bool) -> None:
+    X, y = features(file), labels(file)
+    for most, expected in ((12_000, "systematic"), (11_999, "keys")):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("coresift.core.draw._MOST_KEPT", most)
+            stored = select(file, 100, columns=FEATURES, label="y", per_class=per_class, bound="closed-form", seed=3)
+            held = select(X, 100, labels=y, per_class=per_class, bound="closed-form", seed=3)
+            assert stored.coreset == held.coreset
+            assert stored.labels == held.labels
+            assert stored.coreset.method == stored.run["method"] == expected
+            estimator = RBFCoreset(bound="closed-form", random_state=3).fit(X)
+            assert estimator.sample(100, random_state=3).method == expected
+            named = select(X, 100, labels=y, per_class=per_class, bound="closed-form", seed=3, method=expected)
+            assert named.coreset == held.coreset
+
+
 def test_a_class_without_weight_gets_nothing() -> None:
     X, y = np.random.default_rng(0).standard_normal((6000, 2)), np.arange(6000) % 3
     source = ArrayRows(X, (y > 0).astype(float), y)
-    chosen = select(source, 90, bound="closed-form", per_class=True)
-    assert chosen.report.class_sizes == {"0": 0, "1": 45, "2": 45}
-    assert chosen.coreset.size == 90
+    for method in ("systematic", "keys"):
+        chosen = select(source, 90, bound="closed-form", per_class=True, method=method)
+        assert chosen.report.class_sizes == {"0": 0, "1": 45, "2": 45}
+        assert chosen.coreset.size == 90
 
 
 def test_labels_without_classes(file: Path) -> None:
@@ -180,7 +207,7 @@ def test_the_error_of_the_laplacian_too(file: Path) -> None:
 def test_small_data_and_the_exact_bound_are_the_estimators(file: Path) -> None:
     X = features(file)[:900]
     chosen = select(X, 50, seed=5)
-    expected = RBFCoreset(random_state=5).fit(X).sample(50, method="keys", random_state=5)
+    expected = RBFCoreset(random_state=5).fit(X).sample(50, random_state=5)
     assert chosen.coreset.bound == "exact"
     assert chosen.coreset == expected
     with pytest.raises(
@@ -245,7 +272,7 @@ def test_the_plan_comes_first_and_is_kept(file: Path) -> None:
         "left_out": dict.fromkeys(("row", "y", "weight"), "not named"),
         "files": 1,
         "budget": 120,
-        "passes": ["survey", "cells", "draw", "check"],
+        "passes": ["survey", "cells", "sensitivities", "check"],
         "memory_bytes": 0,
         "seconds": 0,
     }

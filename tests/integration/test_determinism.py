@@ -49,6 +49,7 @@ CHOICES = {
     "cells": ["--bound", "cells", "--cells", "8", "--bandwidth", "median"],
     "systematic": ["--method", "systematic"],
     "per class": ["--label", "label", "--per-class"],
+    "per class, keys": ["--label", "label", "--per-class", "--method", "keys"],
 }
 
 

@@ -231,7 +231,7 @@ def test_parts_of_different_methods_are_named_and_bounds_that_differ_are_not():
             return RBF(bound="closed-form").select(context, size, generator) if context.class_output else core
 
     core = PerClass(Named()).select(SelectionContext(X, np.arange(30) % 2), 10, rng())
-    assert core.method == "keys; random"
+    assert core.method == "random; systematic"
     assert core.bound is None
     assert PerClass(RBF(bound="closed-form")).select(SelectionContext(X, Y), 9, rng()).bound == "closed-form"
 

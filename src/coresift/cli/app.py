@@ -88,6 +88,8 @@ app = lazy_app(
         "select": ("coresift.cli.select", "Choose rows of files of any size, with weights."),
         "audit": ("coresift.cli.audit", "Search for the query at which a coreset is most wrong."),
         "certify": ("coresift.cli.audit", "Prove a bound on the error of a coreset."),
+        "fit": ("coresift.cli.fit", "Fit a linear model to few rows, with a certificate."),
+        "predict": ("coresift.cli.fit", "Predict with a model of 'fit'."),
         "train": ("coresift.cli.train", "Train a network on a subset of a data set."),
         "datasets": ("coresift.cli.datasets", "List the data sets known by name."),
     },

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,10 +47,7 @@ class Question:
         return {"radius": self.radius, "max_memory": self.max_memory, "random_state": self.seed}
 
     def print(self, settings: Settings, text: str, figures: dict[str, Any]) -> None:
-        if self.as_json:
-            typer.echo(json.dumps(figures, allow_nan=False))
-        else:
-            settings.out.print(text)
+        settings.show([text], figures if self.as_json else None)
 
 
 def audit(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import functools
 import inspect
+import json
 import logging
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cached_property
@@ -57,6 +58,14 @@ class Settings:
         from coresift._progress import bars
 
         return bars(self.err, disable=not self.shows_progress, transient=transient)
+
+    def show(self, lines: Iterable[str], figures: dict[str, Any] | None = None) -> None:
+        """Print a result: its figures as JSON if they are given, else in words."""
+        if figures is not None:
+            typer.echo(json.dumps(figures, allow_nan=False))
+            return
+        for line in lines:
+            self.out.print(line, markup=False)
 
     def configure_logging(self) -> None:
         from rich.logging import RichHandler
@@ -115,7 +124,7 @@ def with_common_options(function: Callable[..., None]) -> Callable[..., None]:
                 try:
                     values[each.name] = each.annotation(**given)
                 except InvalidInputError as error:  # invalid whatever the data: wrong usage
-                    raise typer.BadParameter(_as_option(str(error))) from error
+                    raise typer.BadParameter(as_option(str(error))) from error
             else:
                 values[each.name] = options[each.name]
         function(settings, **values)
@@ -125,7 +134,7 @@ def with_common_options(function: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-def _as_option(message: str) -> str:
+def as_option(message: str) -> str:
     """Return a message about a field with the name that it has on the command line."""
     return re.sub(r"^(?:n_)?([a-z]\w*)(?= ?= )", lambda name: f"--{name[1].replace('_', '-')}", message)
 
@@ -189,6 +198,11 @@ ImageSize = Annotated[int, typer.Option(min=1, help="Height and width in pixels 
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 
+def listed(columns: str | None) -> list[str] | None:
+    """Names that are separated by commas."""
+    return None if columns is None else [name.strip() for name in columns.split(",") if name.strip()]
+
+
 def open_input(
     data: str,
     columns: str | None,
@@ -202,7 +216,7 @@ def open_input(
     from coresift.rows.opening import open_rows
 
     known = recorded or {}
-    names = None if columns is None else [name.strip() for name in columns.split(",") if name.strip()]
+    names = listed(columns)
     if names is None and embedding is None:
         names, embedding = known.get("columns"), known.get("embedding")
         if names is None and embedding is None and label is None:

@@ -24,9 +24,20 @@ Ints = NDArray[np.signedinteger]
 
 METHODS = ("systematic", "iid", "keys")
 
+_MOST_KEPT = 5_000_000  # rows of which all scores are kept, unless a method is named
 _EPS = float(np.finfo(np.float64).eps)
 _KEPT_SIZES = 2  # sizes whose capped draws are kept; each holds about 1.75 float64 vectors of n
 _MOST_PIECES = 256  # of a line, put in a new order for each systematic draw
+
+
+def default_method(n_rows: int) -> str:
+    """The method where none is named: "systematic", or "keys" for more than five million rows.
+
+    The weights of "systematic" vary least: on data of even sensitivities its errors are a third of those of "keys".
+    "keys" needs no table of all rows, which takes about 100 bytes of each. The choice depends on the number of rows
+    alone, so that arrays, files and every engine give the same rows.
+    """
+    return "systematic" if n_rows <= _MOST_KEPT else "keys"
 
 
 class DrawTable:

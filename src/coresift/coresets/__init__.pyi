@@ -6,6 +6,8 @@ from .kmeans_coreset import ExpectedExcess as ExpectedExcess, KMeansCoreset as K
 from .least_squares import LeastSquaresCoreset as LeastSquaresCoreset, SquaresCertificate as SquaresCertificate
 from .lewis_bound import l1_svd as l1_svd
 from .linear_coreset import LinearCoreset as LinearCoreset
+from .linear_fit import fit_model as fit_model
+from .linear_result import LinearModel as LinearModel
 from .meta import CoresetClassifier as CoresetClassifier, CoresetRegressor as CoresetRegressor
 from .model_certificate import ModelCertificate as ModelCertificate, certify_model as certify_model
 from .network_coreset import RBFNetworkCoreset as RBFNetworkCoreset

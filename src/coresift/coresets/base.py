@@ -24,7 +24,7 @@ from .._validation import (
     check_seed,
     record_features,
 )
-from ..core.draw import METHODS, DrawTable
+from ..core.draw import METHODS, DrawTable, default_method
 from ..core.gaussian import CELLS_TOLERANCE, EXACT_TOLERANCE
 from ..core.points import Points, SensitivityBound
 from ..core.sizes import SampleSize, bernstein_error, finite, rounded_up
@@ -53,6 +53,7 @@ class Fit:
     floor: np.ndarray  # the least scores, as shares
     carried: np.ndarray  # the weights that a draw carries
     prepared: Prepared | None = None
+    codes: np.ndarray | None = None  # numbers of the labels, if they were asked for
     targets: np.ndarray | None = None  # (n, K), if the loss has targets
     totals: dict[str, float] | None = None  # of each family, if the loss has several
 
@@ -185,14 +186,15 @@ class SensitivityCoreset(BaseEstimator):
 
     def _find(self, runner: Runner, spec: BoundSpec, rng: np.random.Generator, y: Any, is_sampled: bool) -> Fit:
         prepared = prepare(runner, spec, rng, is_sampled=is_sampled)
-        bound, weights = runner.run("sensitivities", Collected(prepared.bound)).finish()
-        return Fit(prepared.geometry, bound, weights, weights / weights.sum(), weights, prepared)
+        found = runner.run("sensitivities", Collected(prepared.bound, prepared.labels))
+        bound, weights, codes = found.finish()
+        return Fit(prepared.geometry, bound, weights, weights / weights.sum(), weights, prepared, codes)
 
     def sample(
         self,
         size: int | float,
         *,
-        method: str = "systematic",
+        method: str | None = None,
         random_state: Any = None,
         reweight: bool = False,
         refine: bool | int = False,
@@ -204,11 +206,11 @@ class SensitivityCoreset(BaseEstimator):
         ----------
         size : int or float
             A number of points, or a fraction of the rows in (0, 1], rounded up.
-        method : {"systematic", "iid", "keys"}
-            ``systematic``: exactly ``size`` distinct points; the default, because equal scores then give equal
-            weights that sum to the total exactly. ``iid``: the draw of the theorems; repeats are merged, so fewer
-            points may come out. ``keys``: exactly ``size`` distinct points, drawn without the scores of all rows in
-            memory; the default of :func:`coresift.select`, which keeps nothing per row.
+        method : {"systematic", "iid", "keys"}, optional
+            ``systematic``: exactly ``size`` distinct points; equal scores give equal weights, which sum to the total
+            exactly. ``iid``: the draw of the theorems; repeats are merged, so fewer points may come out. ``keys``:
+            exactly ``size`` distinct points, with noisier weights, which :func:`coresift.select` can draw without
+            keeping the scores of all rows. By default ``systematic``, and ``keys`` above five million rows.
         random_state : None, int or Generator
             None draws afresh at each call, in a sequence that the estimator's own ``random_state`` repeats. The seed
             used is kept in the result: ``random_state=core.seed`` draws the same coreset again.
@@ -230,7 +232,7 @@ class SensitivityCoreset(BaseEstimator):
         ``refine``, ``reweight`` and ``normalize`` give up exact unbiasedness; ``adjustments`` of the result says so.
         """
         check_is_fitted(self, "sensitivities_")
-        method = check_choice(method, "method", METHODS)
+        method = default_method(self._table.n_samples) if method is None else check_choice(method, "method", METHODS)
         count = check_budget(size, self._table.n_samples)
         seed = check_seed(random_state, self._draw_rng)
         pool = pool_size(refine, count, self._table.n_samples)

@@ -67,12 +67,12 @@ class Geometry:
         """The group of each row of a block; None if there is only one."""
         return label_numbers(block, self.labels)
 
-    def shares(self, block: Block, groups: np.ndarray | None) -> np.ndarray:
+    def shares(self, weights: np.ndarray, groups: np.ndarray | None) -> np.ndarray:
         """Weights over the mass of the group."""
         if groups is None:
-            return block.weights / self.mass[0]
+            return weights / self.mass[0]
         mass = self.mass[groups]
-        return np.divide(block.weights, mass, out=np.zeros(len(mass)), where=mass > 0)
+        return np.divide(weights, mass, out=np.zeros(len(mass)), where=mass > 0)
 
     def points(self, X: Matrix) -> Points:
         return Points(float_rows(X), self.center, self.scale, self.max_norm)
@@ -138,7 +138,7 @@ class ClosedForm(RowBound):
     def bound(self, block: Block, groups: np.ndarray | None) -> tuple[SensitivityBound, np.ndarray, np.ndarray]:
         """The bound, squared norms and shares."""
         geometry = self.geometry
-        sq_norms, shares = geometry.sq_norms(block.X), geometry.shares(block, groups)
+        sq_norms, shares = geometry.sq_norms(block.X), geometry.shares(block.weights, groups)
         second, from_mean = geometry.variances, None
         if len(geometry.mass) > 1 or geometry.offsets.any():  # the ball is not around the mean of the group
             second = second + squared_norms(geometry.offsets)
@@ -196,7 +196,7 @@ class LaplacianBound(RowBound):
         self.geometry, self.name, self.note, self.bounds = geometry, name, note, bounds
 
     def log_values(self, block: Block, groups: np.ndarray | None) -> np.ndarray:
-        shares, log_values = self.geometry.shares(block, groups), np.empty(block.n)
+        shares, log_values = self.geometry.shares(block.weights, groups), np.empty(block.n)
         for group, rows in by_group(groups, block.n):
             found = self.bounds[group](self.geometry.points(block.X[rows]), shares[rows])
             log_values[rows] = found.log_values
@@ -217,7 +217,7 @@ def by_cells(geometry: Geometry, loss: str, radius: float, summaries: list[Cells
 def by_all_rows(geometry: Geometry, loss: str, radius: float, metric: Any, everything: Block) -> RowBound:
     """The sensitivities themselves, every row of a group an atom: :func:`.exact`, or :func:`.laplacian_exact`."""
     groups = geometry.groups(everything)
-    shares, sq_norms = geometry.shares(everything, groups), geometry.sq_norms(everything.X)
+    shares, sq_norms = geometry.shares(everything.weights, groups), geometry.sq_norms(everything.X)
     own: dict[int, Callable[..., SensitivityBound]] = {}
     for group, rows in by_group(groups, everything.n):
         points = geometry.points(everything.X[rows])
@@ -263,7 +263,7 @@ class GroupCells:
 
     def update(self, block: Block) -> None:
         groups = self.geometry.groups(block)
-        shares = self.geometry.shares(block, groups)
+        shares = self.geometry.shares(block.weights, groups)
         for group, rows in by_group(groups, block.n):
             points, own = self.geometry.points(block.X[rows]), shares[rows]
             for part, scaled in points.blocks(extra_columns=2 * len(self.sums[group].mass)):
@@ -320,25 +320,27 @@ def uniform_in_words(factor: float) -> str:
 
 
 class Collected:
-    """The logarithms of all bounds, their duality gaps and the weights, in order: two or three numbers a row."""
+    """Of all rows, in order: the logarithms of the bounds, their duality gaps, the weights, the numbers of labels."""
 
-    def __init__(self, bound: RowBound) -> None:
-        self.bound = bound
-        self.parts: list[tuple[np.ndarray, np.ndarray | None, np.ndarray]] = []
+    def __init__(self, bound: RowBound, labels: dict[Any, int] | None = None) -> None:
+        self.bound, self.labels = bound, labels
+        self.parts: list[tuple[np.ndarray, np.ndarray | None, np.ndarray, np.ndarray | None]] = []
 
     def update(self, block: Block) -> None:
-        self.parts.append((*self.bound.with_gap(block, None), block.weights.copy()))
+        codes = label_numbers(block, self.labels)
+        found = self.bound.with_gap(block, self.bound.geometry.groups(block))
+        self.parts.append((*found, block.weights.copy(), None if codes is None else codes.astype(np.int32)))
 
     def merge(self, other: Collected) -> None:
         self.parts += other.parts
 
-    def finish(self) -> tuple[SensitivityBound, np.ndarray]:
-        """The bounds and the weights of all rows."""
-        log_values, gaps, weights = zip(*self.parts, strict=True)
-        gap = None if gaps[0] is None else np.concatenate(gaps)
+    def finish(self) -> tuple[SensitivityBound, np.ndarray, np.ndarray | None]:
+        """The bounds, the weights and the numbers of the labels."""
+        log_values, gaps, weights, codes = zip(*self.parts, strict=True)
+        gap, labels = (None if column[0] is None else np.concatenate(column) for column in (gaps, codes))
         bound = self.bound
         found = SensitivityBound(np.concatenate(log_values), bound.name, bound.is_certified, bound.note, gap)
-        return found, np.concatenate(weights)
+        return found, np.concatenate(weights), labels
 
 
 class Span:

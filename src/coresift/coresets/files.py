@@ -125,7 +125,7 @@ def _little_endian(values: Any) -> np.ndarray:
     return array.astype(array.dtype.newbyteorder("<"), copy=False)
 
 
-def write_whole(target: Path, write: Callable[[IO[bytes]], None]) -> None:
+def write_whole(target: Path, write: Callable[[IO[bytes]], object]) -> None:
     """Write a draft beside the target and rename it over the target, so that nobody sees half a file."""
     if not target.parent.is_dir():
         raise FileNotFoundError(f"{target}: the folder {target.parent} does not exist")

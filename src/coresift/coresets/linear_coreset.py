@@ -11,7 +11,7 @@ from .._errors import InvalidInputError
 from .._progress import logger
 from .._validation import check_budget, check_generator, check_number, check_positive, check_seed, record_features
 from ..core.leverage import Leverage
-from ..core.linear import fit_linear
+from ..core.linear import LinearProblem, fit_linear
 from ..rows.rows import Rows
 from .coreset import Coreset
 from .fitting import Runner, children
@@ -162,8 +162,7 @@ class LinearCoreset(BaseEstimator):
         random_state : None, int or Generator
             None draws afresh at each call, in a sequence that the estimator's own ``random_state`` repeats.
         """
-        check_is_fitted(self, "n_features_in_")
-        rows, problem = self._fitted_rows(), self._problem
+        rows, problem = self.fitted()
         count = check_budget(size, rows.runner.rows.n)
         seed = check_seed(random_state, self._draw_rng)
         drawn, totals = draw_two_steps(rows, problem, self._leverage, count, seed)
@@ -191,13 +190,15 @@ class LinearCoreset(BaseEstimator):
             adjustments=("calibrated",) if self.n_rounds_ else (),
         )
 
-    def _fitted_rows(self) -> LinearRows:
+    def fitted(self) -> tuple[LinearRows, LinearProblem]:
+        """The rows and the problem, for passes that follow."""
+        check_is_fitted(self, "n_features_in_")
         rows: LinearRows | None = getattr(self, "_rows", None)
         if rows is None:
             raise InvalidInputError(
                 "sample needs the data, which a copied or unpickled estimator does not carry: fit again."
             )
-        return rows
+        return rows, self._problem
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()

@@ -26,7 +26,7 @@ _SGD_LOSSES = {
 
 
 @dataclass(frozen=True)
-class LinearModel:
+class DescribedModel:
     """A linear model and the problem that it was fitted to solve.
 
     ``alpha(W, n)`` is the penalty of the mean loss for n rows of total weight W. ``is_classifier`` with a loss for
@@ -45,7 +45,7 @@ class LinearModel:
     names: list[str] | None = None
 
 
-def read_model(model: Any, loss: str | None, alpha: float | None, threshold: float | None) -> LinearModel:
+def read_model(model: Any, loss: str | None, alpha: float | None, threshold: float | None) -> DescribedModel:
     """Describe a fitted model of scikit-learn, or a pair ``(coef, intercept)``; ``loss`` and ``alpha`` override."""
     if loss is not None:
         check_linear_loss(loss)
@@ -70,7 +70,7 @@ def read_model(model: Any, loss: str | None, alpha: float | None, threshold: flo
         raise InvalidInputError(f"loss = {loss!r} was given for a {kind}, without alpha; give both, or neither.")
     found = penalised_loss(model)
     own = found.pop("alpha")
-    return LinearModel(
+    return DescribedModel(
         alpha=own if alpha is None else _fixed(alpha),
         coef=_matrix(model.coef_),
         intercept=None if intercept is None else _vector(intercept, model.coef_),
@@ -96,7 +96,7 @@ def penalised_loss(model: Any) -> dict[str, Any]:
 
 def _given(
     coef: Any, intercept: Any, loss: str | None, alpha: float | None, threshold: float | None, model: Any = None
-) -> LinearModel:
+) -> DescribedModel:
     if loss is None or alpha is None:
         missing = " and ".join(name for name, value in (("loss", loss), ("alpha", alpha)) if value is None)
         raise InvalidInputError(
@@ -106,7 +106,7 @@ def _given(
         if threshold is None:
             raise InvalidInputError("loss='huber' needs threshold=, the residual at which it becomes linear.")
         check_positive(threshold, "threshold")
-    return LinearModel(
+    return DescribedModel(
         loss=loss,
         alpha=_fixed(alpha),
         coef=_matrix(coef),

@@ -225,6 +225,11 @@ def linear_rows(
     if not is_classifier:
         return LinearRows(runner, Response(), moments)
     present = [name for name, number in moments.labels.items() if moments.label_mass[number] > 0]
+    if odd := [name for name in present if isinstance(name, float) and not name.is_integer()]:
+        raise InvalidInputError(
+            f"{rows.name}: the label has values such as {odd[0]:g}, which are not classes. For numbers use a loss for "
+            "targets, such as 'squared'."
+        )
     names = sorted(present, key=str if len({type(name) for name in present}) > 1 else None)
     if len(names) < 2:
         only = names[0] if classes is None else classes.tolist()[names[0]]

@@ -13,7 +13,7 @@ from ..core.duality import DualSums, Excess, bound_excess, exact_excess
 from ..core.linear import LinearProblem
 from ..core.linear_losses import Squared
 from ..rows.rows import Block
-from .linear_models import LinearModel, read_model
+from .linear_models import DescribedModel, read_model
 from .linear_rows import LinearRows, Response, linear_rows
 
 _MOST_PARAMETERS = 2000  # for which a Hessian is formed
@@ -208,7 +208,7 @@ def _gram(rows: LinearRows, problem: LinearProblem) -> np.ndarray:
     return sums.hessian[0, :, 0] / sums.weight
 
 
-def _check_columns(model: LinearModel, rows: LinearRows) -> None:
+def _check_columns(model: DescribedModel, rows: LinearRows) -> None:
     ours, d = rows.runner.rows, model.coef.shape[1]
     if ours.d != d:
         raise InvalidInputError(f"{ours.name} has {ours.d} columns, but the model was fitted on {d}.")
@@ -240,7 +240,7 @@ def _class_masses(rows: LinearRows) -> np.ndarray:
     return masses
 
 
-def _class_factors(model: LinearModel, rows: LinearRows) -> np.ndarray | None:
+def _class_factors(model: DescribedModel, rows: LinearRows) -> np.ndarray | None:
     """By what class weights multiply the weights of the rows, in the order of the classes."""
     if model.class_weight is None or rows.response.classes is None:
         return None

@@ -111,7 +111,7 @@ class RBFNetworkCoreset(RBFCoreset):
         return super().fit(X, y, sample_weight)
 
     def sample(  # type: ignore[override]  # the paper's construction is a pair
-        self, size: int | float, *, method: str = "systematic", random_state: Any = None, normalize: bool = False
+        self, size: int | float, *, method: str | None = None, random_state: Any = None, normalize: bool = False
     ) -> Coreset | SignedCoreset:
         """Draw a coreset: one for the whole loss, or the paper's pair, ``size`` points in both together.
 

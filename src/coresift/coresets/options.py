@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import re
 import time
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -32,7 +33,7 @@ _METRICS = ("euclidean", "cityblock", "chebyshev", "canberra", "hamming", "jacca
 _MOST_NAMES = 8  # that are printed
 _PROCESS_BYTES = 190e6  # an interpreter with NumPy, SciPy, scikit-learn and PyArrow
 _CANDIDATE_BYTES = 3 * 44  # of a row that may win, kept about three times
-_TABLE_BYTES = 60  # of a row, where the scores of all rows are kept
+_TABLE_BYTES = 100  # of a row, where the scores of all rows are kept
 _FLOPS = 4e9  # of one core, in products of small matrices
 
 
@@ -128,7 +129,9 @@ class SelectOptions(RunOptions):
         choices=lambda: BOUNDS["gaussian"],
     )
     n_cells: int = option(64, "Cells of the bound 'cells'.", flags=("--cells",), min=1)
-    method: str | None = option(None, "keys (default), systematic or iid (default with --eps).", choices=_methods)
+    method: str | None = option(
+        None, "systematic (default), keys (default above 5 million rows) or iid (default with --eps).", choices=_methods
+    )
     eps: float | None = option(None, "Instead of a budget: a relative error to guarantee.")
     delta: float = option(0.05, "With --eps: the probability of missing it.")
     per_class: bool = option(False, "A coreset for each label, sizes in proportion to its rows.")
@@ -144,8 +147,9 @@ class SelectOptions(RunOptions):
             with suppress(ValueError):  # "median" stays; the estimator refuses other words
                 number = None if self.bandwidth == "none" else float(self.bandwidth)
                 object.__setattr__(self, "bandwidth", number)
-        method = self.method or ("keys" if self.eps is None else "iid")
-        object.__setattr__(self, "method", check_choice(method, "method", _methods()))
+        method = "iid" if self.method is None and self.eps is not None else self.method
+        if method is not None:  # else the plan, which knows the number of rows, names it
+            object.__setattr__(self, "method", check_choice(method, "method", _methods()))
         for name in ("n_queries", "min_per_class"):
             check_count(getattr(self, name), name, minimum=0)
         bound = self.spec.bound  # and all that goes with it is checked
@@ -157,10 +161,10 @@ class SelectOptions(RunOptions):
             raise InvalidInputError(
                 f"min_per_class = {self.min_per_class} needs per_class: a draw over all classes promises none."
             )
-        if self.per_class and (method != "keys" or bound in PAPER_BOUNDS):
+        if self.per_class and (method == "iid" or bound in PAPER_BOUNDS):
             raise InvalidInputError(
-                "per_class goes with method='keys', which draws all classes in one pass, and with the bounds that "
-                "compare a row with its class: 'auto', 'closed-form', 'cells' and 'exact'."
+                "per_class goes with method='systematic' or 'keys', which draw exactly as many rows as a class should "
+                "have, and with the bounds that compare a row with its class: 'auto', 'closed-form', 'cells', 'exact'."
             )
         if self.eps is not None:
             check_probability(self.eps, "eps")
@@ -246,13 +250,13 @@ class Plan(Generic[Options]):
         rows, options = self.rows, self.options
         minutes = f"{self.seconds:.0f} s" if self.seconds < 120 else f"{self.seconds / 60:.0f} min"
         where = f"{options.workers} worker{'s' if options.workers > 1 else ''}, {options.engine}"
+        passes = ", ".join(f"{name} x {k}" if k > 1 else name for name, k in Counter(self.passes).items())
         return [
             f"{rows.name}: {rows.n:,} rows, {rows.d} columns, {len(rows.files):,} "
             f"file{'s' if len(rows.files) > 1 else ''}.",
             *_columns_in_words(rows),
             self.aim,
-            f"{len(self.passes)} passes ({', '.join(self.passes)}), {where}; about {self.memory / 1e6:.0f} MB "
-            f"of memory and {minutes}.",
+            f"{len(self.passes)} passes ({passes}), {where}; about {self.memory / 1e6:.0f} MB of memory and {minutes}.",
         ]
 
     def as_dict(self) -> dict[str, Any]:
@@ -292,8 +296,11 @@ def _shortened(names: Sequence[str]) -> str:
 
 def plan(rows: Rows, options: SelectOptions) -> Plan[SelectOptions]:
     """What a selection will do, before it is done; refuse what cannot be done with these rows, or in this memory."""
+    from ..core.draw import default_method
     from .fitting import cheapest, check_exact, operations
 
+    if options.method is None:
+        options = replace(options, method=default_method(rows.n))
     if options.per_class and not rows.has_labels:
         raise InvalidInputError("per_class needs labels: pass labels, or label, the name of their column.")
     n, d, spec = rows.n, rows.d, options.spec

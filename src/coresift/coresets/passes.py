@@ -247,7 +247,7 @@ class Scores:
     def update(self, block: Block) -> None:
         geometry = self.bound.geometry
         groups = geometry.groups(block)
-        shares = geometry.shares(block, groups)
+        shares = geometry.shares(block.weights, groups)
         log_values = self.bound.log_values(block, groups)
         values = np.exp(np.minimum(log_values, LARGEST_EXPONENT))
         scores = draw_scores(log_values, shares, self.log_unit, values)

@@ -11,13 +11,14 @@ import numpy as np
 from .._errors import InvalidInputError
 from .._progress import Progress, logger
 from ..core.budgets import class_budgets
-from ..core.keys import KeyPool, guess_bars
+from ..core.draw import DrawTable
+from ..core.keys import Draw, KeyPool, guess_bars
 from ..core.points import squared_norms
 from ..rows.engines import open_engine
 from ..rows.opening import open_rows
-from .bounds import AS_GOOD, Geometry, draw_scores, log_unit_of, uniform_in_words
+from .bounds import AS_GOOD, Collected, Geometry, draw_scores, log_unit_of, uniform_factor, uniform_in_words
 from .coreset import Coreset, Guarantee, QueryBall
-from .files import ChosenRows, labels_of, run_record
+from .files import ChosenRows, run_record
 from .fitting import OnPass, Prepared, Runner, Sample, children, prepare
 from .options import Plan, SelectOptions, plan
 from .passes import QuerySums, Scores
@@ -69,9 +70,9 @@ def select(
     loss : {"gaussian", "laplacian"}
     bandwidth, radius, bound, n_cells
         As in :class:`RBFCoreset` and :class:`LaplacianCoreset`.
-    method : {"keys", "systematic", "iid"}
-        "keys" (the default, except with ``eps``) keeps the chosen rows only, in data of any size. The others keep some
-        fifty bytes of every row; "systematic", the default of :meth:`RBFCoreset.sample`, gives weights with less noise.
+    method : {"systematic", "keys", "iid"}, optional
+        "systematic", the default, gives the weights with the least noise and keeps about 100 bytes of every row, like
+        "iid". "keys", the default above five million rows, keeps the chosen rows only, in data of any size.
     eps, delta : float
         Instead of a budget: a relative error for all queries of the ball, and the probability of missing it; the size
         is that of :meth:`RBFCoreset.sample_size`. Draws are then independent ("iid").
@@ -198,12 +199,13 @@ def run(made: Plan[SelectOptions], *, on_pass: OnPass | None = None) -> Selectio
     rows, options = made.rows, made.options
     with open_engine(options.engine, rows, options.workers) as engine:
         runner = Runner(rows, engine, on_pass or Progress)
-        drawn = (_by_keys if options.method == "keys" else _by_table)(runner, made)
+        draw = _by_keys if options.method == "keys" else _by_class if options.per_class else _by_table
+        drawn = draw(runner, made)
         errors = _errors(runner, options, drawn) if options.n_queries else np.zeros(0)
     core, codes, labels = drawn.core, drawn.labels, None
-    if drawn.prepared.labels is not None:
-        names = list(drawn.prepared.labels)
-        labels = labels_of(rows, core.indices) if codes is None else [names[code] for code in codes]
+    if codes is not None:
+        names = list(drawn.prepared.labels or ())
+        labels = [names[code] for code in codes]
     total = core.total_sensitivity
     assert total is not None
     report = Report(
@@ -223,13 +225,11 @@ def run(made: Plan[SelectOptions], *, on_pass: OnPass | None = None) -> Selectio
 
 def _by_keys(runner: Runner, made: Plan[SelectOptions]) -> _Drawn:
     """Draw while the bound is computed: nothing is kept per row except for the winners."""
-    options, spec, budget = made.options, made.options.spec, made.budget or 0
+    options = made.options
     rng = children(np.random.default_rng(options.seed), 3)[0]  # as the estimator's fit
-    prepared = prepare(runner, spec, rng, per_class=options.per_class, is_sampled=True)
+    prepared = prepare(runner, options.spec, rng, per_class=options.per_class, is_sampled=True)
     geometry, sample, bound = prepared.geometry, prepared.sample, prepared.bound
-    sizes = np.array([budget])
-    if options.per_class:
-        sizes = class_budgets(geometry.counts, budget, min_per_class=options.min_per_class)
+    sizes = _sizes(made, geometry)
     log_values = sample.log_values(bound)
     log_unit = log_unit_of(log_values)
     shares = sample.weights / geometry.mass[sample.groups]
@@ -240,34 +240,73 @@ def _by_keys(runner: Runner, made: Plan[SelectOptions]) -> _Drawn:
         if found.pool.is_complete():  # else the guess was too low: rare, and the result is the same
             break
     columns, draws = found.pool.winners()
+    core = _joined(made, prepared, dict(enumerate(draws)), float(found.total.sum()))
+    sizes_by_name = _by_name(prepared, sizes) if options.per_class else None
+    return _Drawn(core, prepared, float(found.largest.max()), found.uniform_factor, columns.get("label"), sizes_by_name)
+
+
+def _by_class(runner: Runner, made: Plan[SelectOptions]) -> _Drawn:
+    """Draw from a table of scores for each class."""
+    options = made.options
+    fit_rng, order_rng, draw_rng = children(np.random.default_rng(options.seed), 3)
+    prepared = prepare(runner, options.spec, fit_rng, per_class=True, is_sampled=bool(options.n_queries))
+    bound, weights, groups = runner.run("sensitivities", Collected(prepared.bound, prepared.labels)).finish()
+    assert groups is not None
+    shares = prepared.geometry.shares(weights, groups)
+    values = bound.values
+    scores = draw_scores(bound.log_values, shares, log_unit_of(bound.log_values), values)
+    weights = np.where(shares > 0, weights, 0.0)
+    sizes, draws, factor = _sizes(made, prepared.geometry), {}, 0.0
+    for group in map(int, np.flatnonzero(prepared.geometry.mass > 0)):
+        rows = np.flatnonzero(groups == group)
+        factor = max(factor, uniform_factor(scores[rows], shares[rows]))
+        if sizes[group]:
+            table = DrawTable(scores[rows], weights[rows], order_rng)
+            drawn = table.draw(int(sizes[group]), str(options.method), draw_rng)
+            draws[group] = drawn._replace(indices=rows[drawn.indices])
+    core = _joined(made, prepared, draws, float(values.sum()))
+    return _Drawn(core, prepared, float(values.max()), factor, groups[core.indices], _by_name(prepared, sizes))
+
+
+def _sizes(made: Plan[SelectOptions], geometry: Geometry) -> np.ndarray:
+    """The budget of each group."""
+    budget = made.budget or 0
+    if not made.options.per_class:
+        return np.array([budget])
+    return class_budgets(geometry.counts, budget, min_per_class=made.options.min_per_class)
+
+
+def _by_name(prepared: Prepared, sizes: np.ndarray) -> dict[str, int]:
+    return {str(name): int(size) for name, size in zip(prepared.labels or (), sizes, strict=True)}
+
+
+def _joined(made: Plan[SelectOptions], prepared: Prepared, draws: dict[int, Draw], total: float) -> Coreset:
+    """One coreset of the draws of all groups."""
+    options, geometry = made.options, prepared.geometry
+    indices = np.concatenate([draw.indices for draw in draws.values()])
+    weights = [draw.weights for draw in draws.values()]
     if options.normalize:
-        totals = zip(draws, geometry.mass, strict=True)
-        draws = [d._replace(weights=d.weights * (mass / (d.weights.sum() or 1.0))) for d, mass in totals]
-    indices = np.concatenate([draw.indices for draw in draws])
+        weights = [w * (geometry.mass[group] / (w.sum() or 1.0)) for group, w in zip(draws, weights, strict=True)]
     order = np.argsort(indices)
-    core = Coreset(
+    return Coreset(
         indices[order],
-        np.concatenate([draw.weights for draw in draws])[order],
-        n_samples=runner.rows.n,
-        method="keys",
+        np.concatenate(weights)[order],
+        n_samples=made.rows.n,
+        method=str(options.method),
         seed=options.seed,
-        total_sensitivity=float(found.total.sum()),
-        bound=bound.name,
-        ball=QueryBall(options.loss, geometry.center, geometry.scale, spec.radius),
+        total_sensitivity=total,
+        bound=prepared.bound.name,
+        ball=QueryBall(options.loss, geometry.center, geometry.scale, options.spec.radius),
         total_weight=float(geometry.mass.sum()),
         adjustments=("normalized",) if options.normalize else (),
     )
-    class_sizes = None
-    if options.per_class:
-        class_sizes = {str(name): int(size) for name, size in zip(prepared.labels or (), sizes, strict=True)}
-    return _Drawn(core, prepared, float(found.largest.max()), found.uniform_factor, columns.get("label"), class_sizes)
 
 
 def _by_table(runner: Runner, made: Plan[SelectOptions]) -> _Drawn:
     """Fit the estimator, which keeps the scores of all rows, and sample; the size may follow from the error."""
     options, estimator = made.options, made.options.estimator()
-    prepared = estimator.fit_rows(runner=runner, spec=options.spec, is_sampled=bool(options.n_queries)).prepared
-    assert prepared is not None
+    fit = estimator.fit_rows(runner=runner, spec=options.spec, is_sampled=bool(options.n_queries))
+    assert fit.prepared is not None
     size, guarantee = made.budget or 0, None
     if options.eps is not None:
         needed = estimator.sample_size(options.eps, delta=options.delta)
@@ -281,7 +320,8 @@ def _by_table(runner: Runner, made: Plan[SelectOptions]) -> _Drawn:
     method, seed = str(options.method), options.seed
     core = estimator.sample(size, method=method, random_state=seed, normalize=options.normalize)
     core = replace(core, guarantee=guarantee or core.guarantee)
-    return _Drawn(core, prepared, float(estimator.sensitivities_.max()), estimator.uniform_factor_)
+    labels = None if fit.codes is None else fit.codes[core.indices]
+    return _Drawn(core, fit.prepared, float(estimator.sensitivities_.max()), estimator.uniform_factor_, labels)
 
 
 def _errors(runner: Runner, options: SelectOptions, drawn: _Drawn) -> np.ndarray:

@@ -10,7 +10,7 @@ import numpy as np
 from .._errors import InvalidInputError, InvalidTypeError
 from .._progress import logger
 from .._validation import LARGEST_MAGNITUDE, check_choice, check_count, check_number, check_positive
-from ..core.draw import DrawTable
+from ..core.draw import DrawTable, default_method
 from ..core.keys import Draw
 from ..coresets.coreset import Coreset, Guarantee
 from .context import SelectionContext
@@ -105,9 +105,9 @@ class AdaptiveCoreset(Selector):
     per_class : bool, default False
     min_per_class : int, default 0
         Whether to draw within each class, which gets its share of the budget, and at least this many samples.
-    method : {"systematic", "keys"}, default "systematic"
-        "systematic", in a new random order each time, has exactly known inclusion probabilities; "keys" is unbiased
-        too, but its weights vary more.
+    method : {"systematic", "keys"}, optional
+        "systematic" has exactly known inclusion probabilities; "keys" is unbiased too, but its weights vary more. By
+        default that of :meth:`coresift.RBFCoreset.sample`.
     """
 
     mix: float | None = None
@@ -120,7 +120,7 @@ class AdaptiveCoreset(Selector):
     select_every: int | None = None
     per_class: bool = False
     min_per_class: int = 0
-    method: str = "systematic"
+    method: str | None = None
 
     name = "adaptive-coreset"
     checks: ClassVar[Checks] = {
@@ -202,9 +202,10 @@ class AdaptiveCoreset(Selector):
         gradients = context.gradients_of(rows).double()
         norms = gradient_norms(gradients, context.rows[rows])
         shares = draw_probabilities(norms, weights, mix, model_free)
-        drawn = DrawTable(shares, weights, rng).draw(min(size, len(rows)), self.method, rng)
+        method = self.method or default_method(len(rows))
+        drawn = DrawTable(shares, weights, rng).draw(min(size, len(rows)), method, rng)
         variance, remark, found = None, "", "variance unknown"
-        if self.pool is None and self.method == "systematic":
+        if self.pool is None and method == "systematic":
             inclusion = inclusion_probabilities(shares, size)
             variance = two_stage_variance(gradients, norms, weights, inclusion, n, size)
             found = f"variance of unbiased weights {variance}"
@@ -230,7 +231,7 @@ class AdaptiveCoreset(Selector):
         met = np.isfinite(seen)
         norms = np.where(met, seen, seen[met].mean(dtype=np.float64)).astype(np.float64)
         shares = draw_probabilities(norms, weights, mix)
-        drawn = DrawTable(shares, weights, rng).draw(size, self.method, rng)
+        drawn = DrawTable(shares, weights, rng).draw(size, self.method or default_method(len(norms)), rng)
         squares = (weights * norms) ** 2
         gain = len(norms) * float(squares.sum()) / float(np.sum(squares / shares)) if squares.any() else 1.0
         self._note(context, Report(context.epoch, int(met.sum()), gain, None), "scores seen in training")

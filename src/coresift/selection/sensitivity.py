@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._validation import check_choice
+from ..core.draw import METHODS
 from ..coresets import LaplacianCoreset, RBFCoreset
 from ..coresets.coreset import Coreset
 from .context import SelectionContext
@@ -27,13 +28,13 @@ class _Sensitivity(Selector):
     n_components: int = 50
     per_class: bool = False
     min_per_class: int = 0
-    method: str = "keys"
+    method: str | None = None
     n_cells: int = 64
     max_exact: int | None = 20_000
 
     _kind: ClassVar[Any]
     _own: ClassVar[str]  # a setting that only this estimator has
-    checks: ClassVar[Checks] = {"method": partial(check_choice, choices=("keys", "systematic", "iid"))}
+    checks: ClassVar[Checks] = {"method": partial(check_choice, choices=METHODS)}
 
     def _check(self) -> None:
         super()._check()
@@ -81,9 +82,8 @@ class RBF(_Sensitivity):
     per_class : bool, default False
     min_per_class : int, default 0
         Whether to fit and draw within each class, which preserves its sums, and at least this many samples of each.
-    method : {"keys", "systematic", "iid"}, default "keys"
-        "systematic" has a fixed order and only about n / budget different draws, too few for a subset redrawn every
-        epoch. "iid" merges repeats and may return fewer samples.
+    method : {"systematic", "iid", "keys"}, optional
+        As in :meth:`coresift.RBFCoreset.sample`. "iid" merges repeats and may return fewer samples.
     """
 
     radius: float = 1.0

@@ -204,7 +204,7 @@ def _write_json(path: Path, value: Mapping[str, Any]) -> None:
 
 
 def _write(path: Path, content: bytes) -> None:
-    write_whole(path, lambda file: file.write(content))  # type: ignore[arg-type]
+    write_whole(path, lambda file: file.write(content))
 
 
 def read_json(path: Path) -> State:

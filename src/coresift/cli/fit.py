@@ -1,0 +1,130 @@
+"""``coresift fit`` and ``coresift predict``: a linear model from few rows, with a certificate, and its predictions."""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from coresift.cli.options import AsJson, Config, Embedding, ImageSize, Input, Settings, Weight, as_option, listed
+from coresift.cli.select import DryRun, carry_out, check_out, refuse_input
+from coresift.coresets.fit_options import FitOptions, plan_fit
+
+if TYPE_CHECKING:
+    from coresift.coresets.options import Plan, SelectOptions
+
+
+def fit(
+    settings: Settings,
+    *,
+    data: Input,
+    label: Annotated[str, typer.Option(help="The column of the classes or, for a regression, of the targets.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="The file to write: .json. Needed unless --dry-run.")
+    ] = None,
+    columns: Annotated[
+        str | None, typer.Option(help="Feature columns, separated by commas. Default: all columns of numbers.")
+    ] = None,
+    embedding: Embedding = None,
+    weight: Weight = None,
+    image_size: ImageSize = 32,
+    options: FitOptions,
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+    config: Config = None,
+) -> None:
+    """Fit a linear model to a few well-chosen rows, and bound how far it is from the best one.
+
+    \b
+    Examples:
+      coresift fit train.parquet --label y --model logistic --budget 1% --out model.json
+      coresift fit "shards/*.parquet" --label price -m squared --alpha 0.01 -b 20000 -j 8 -o model.json
+      coresift fit claims.csv --label count -m poisson --compare -o model.json
+      coresift fit train.parquet --label y --dry-run
+
+    The file has the coefficients in the units of the data, the names of columns and classes, and the certificate.
+    """
+    from coresift.coresets.linear_fit import open_labelled, run_fit
+
+    check_out(out, dry_run, (".json",))
+    names = {"columns": listed(columns), "embedding": embedding, "weight": weight, "image_size": image_size}
+    made = plan_fit(open_labelled(data, options.model, label, **names), options)
+    carry_out(settings, made, run_fit, lambda fitted: fitted.model.save(out), out, dry_run, as_json)
+
+
+def plan_rows(
+    settings: Settings,
+    data: str,
+    label: str | None,
+    names: dict[str, Any],
+    options: SelectOptions,
+    more: dict[str, Any],
+) -> Plan[FitOptions]:
+    """The plan of ``select --for``: rows for a linear model, which is not certified."""
+    from coresift._errors import InvalidInputError
+    from coresift.coresets.linear_fit import open_labelled
+
+    shared = {each.name for each in fields(options)} & {each.name for each in fields(FitOptions)}
+    if lost := settings.given & ({each.name for each in fields(options)} - shared):
+        raise typer.BadParameter(f"--{min(lost).removeprefix('n_').replace('_', '-')} does not go with --for")
+    if label is None:
+        raise typer.BadParameter("--for needs --label, the column of the classes or targets")
+    try:
+        asked = FitOptions(**{name: getattr(options, name) for name in shared}, **more, certify=False)
+    except InvalidInputError as error:
+        raise typer.BadParameter(as_option(str(error))) from error
+    rows = open_labelled(data, asked.model, label, **{**names, "columns": listed(names["columns"])})
+    return plan_fit(rows, asked)
+
+
+def predict(
+    settings: Settings,
+    *,
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A .json file of 'fit'.")],
+    data: Input,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="The file to write: .parquet, .csv, or .npy without probabilities."),
+    ] = None,
+    label: Annotated[
+        str | None, typer.Option(help="The column of the true classes or targets, to find loss and accuracy.")
+    ] = None,
+    weight: Weight = None,
+    as_json: AsJson = False,
+) -> None:
+    """Predict with a model of 'fit'; its columns are found by name.
+
+    \b
+    Examples:
+      coresift predict model.json new.parquet --out predictions.parquet
+      coresift predict model.json test.csv --label y
+
+    Without --out and --label the predictions are printed as CSV. Probabilities are those of a logistic regression.
+    """
+    from coresift.coresets.files import write_whole
+    from coresift.coresets.linear_result import Evaluation, LinearModel, predicted, write_predictions
+
+    if out is not None:
+        check_out(out, suffixes=(".parquet", ".csv", ".npy"))
+    fitted = LinearModel.load(model)
+    rows = fitted.open(data, label=label, weight=weight)
+    evaluation = None if label is None else Evaluation(fitted)
+    with settings.bars(transient=True) as on_pass:
+        parts = predicted(fitted, rows, evaluation, on_pass("predict", rows.n))
+        if out is not None:
+            refuse_input(out, rows)
+            write_whole(out, lambda file: write_predictions(parts, file, out.suffix.lower()))
+        elif evaluation is None and not as_json:
+            write_predictions(parts, sys.stdout.buffer, ".csv")
+            return
+        else:
+            deque(parts, maxlen=0)
+    figures = {} if evaluation is None else evaluation.figures()
+    lines = [", ".join(f"{name} {value:.6g}" for name, value in figures.items())] if figures else []
+    if out is not None:
+        lines.append(f"Written: {out}, {rows.n:,} predictions")
+    settings.show(lines, {"rows": rows.n, "out": out and str(out), **figures} if as_json else None)

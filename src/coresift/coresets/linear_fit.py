@@ -1,0 +1,162 @@
+"""Fit a linear model to a few rows of arrays or files of any size, and say how far it is from the best."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .._progress import Progress
+from ..core.linear import LinearProblem, fit_linear
+from ..rows.engines import open_engine
+from ..rows.opening import open_rows
+from ..rows.rows import Rows
+from .files import ChosenRows, labels_of, run_record
+from .fit_options import FitOptions, plan_fit
+from .fitting import OnPass, Runner
+from .linear_coreset import LinearCoreset
+from .linear_result import LinearModel, percent
+from .linear_rows import CLASSIFIERS, LinearRows
+from .model_certificate import certify_linear
+from .options import Plan
+
+
+@dataclass(frozen=True)
+class LinearFit(ChosenRows):
+    """A linear model, and the rows that it was fitted to."""
+
+    model: LinearModel
+    n_rounds: int
+    """Rounds of calibration that were kept."""
+    uniform_objective: float | None
+    """Loss over all rows, with penalty, of a fit to a uniform sample of the same size."""
+    seconds: dict[str, float]
+
+    def lines(self) -> list[str]:
+        """What came out, in words."""
+        model, core = self.model, self.coreset
+        rounds = f"calibrated in {self.n_rounds} round{'s' if self.n_rounds > 1 else ''}"
+        text = [
+            f"Fitted: {model.loss} loss, {core.size:,} of {core.n_samples:,} rows, weights "
+            f"{rounds if self.n_rounds else 'as drawn'}."
+        ]
+        if model.objective is not None:
+            text.append(f"Loss over all rows, with penalty: {model.objective:.6g}.")
+        if model.certificate is not None:
+            text.append(f"Guaranteed: {model.certificate}")
+        if self.uniform_objective is not None and model.objective is not None:
+            above = percent((self.uniform_objective - model.objective) / model.objective)
+            text.append(f"A uniform sample of the same size: {self.uniform_objective:.6g}, {above} above this model.")
+        parts = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in self.seconds.items())
+        return [*text, f"{sum(self.seconds.values()):.1f} s in passes: {parts}."]
+
+    def as_dict(self) -> dict[str, Any]:
+        """What came out, for programs."""
+        beside = {"n_rounds": self.n_rounds, "uniform_objective": self.uniform_objective, "seconds": self.seconds}
+        return {**self.model.as_dict(), **beside}
+
+
+def open_labelled(data: Any, model: str, label: str | None, **names: Any) -> Rows:
+    """Open data for a model: ``label`` names the classes, or the targets of a regression."""
+    return open_rows(data, training=True, **{"label" if model in CLASSIFIERS else "target": label, **names})
+
+
+def fit_model(
+    data: Any,
+    budget: str | int | float = "10%",
+    *,
+    label: str,
+    columns: Sequence[str] | None = None,
+    embedding: str | None = None,
+    weight: str | None = None,
+    filesystem: Any = None,
+    image_size: int = 32,
+    on_pass: OnPass | None = None,
+    **options: Any,
+) -> LinearModel:
+    """Fit a linear model to a few well-chosen rows of files or a frame, and bound its distance from the best.
+
+    For arrays see :class:`LinearCoreset` and :class:`CoresetClassifier`.
+
+    Parameters
+    ----------
+    data, columns, embedding, weight, filesystem, image_size
+        What to read; see :func:`open_rows`. By default all columns of floats and integers are features.
+    budget : int, float or str
+        Rows to fit to: a number, a fraction, or a percentage such as ``"1%"``.
+    label : str
+        The column of the classes or, for "squared", "poisson" and "huber", of the targets.
+    on_pass : callable, optional
+        Told of each pass and its rows; returns a function that is told of finished rows.
+    **options
+        ``model`` ("logistic", "squared", "squared_hinge", "poisson" or "huber"), ``alpha`` (1e-4), ``threshold`` (of
+        "huber"), ``fit_intercept``, ``calibrate`` and ``certify`` (True), ``seed`` (0), ``workers``, ``engine`` and
+        ``max_memory``, as in :func:`select`.
+
+    Examples
+    --------
+    >>> import numpy as np, pandas as pd
+    >>> from coresift import fit_model
+    >>> rng = np.random.default_rng(0)
+    >>> table = pd.DataFrame(rng.normal(size=(20_000, 3)), columns=["a", "b", "c"])
+    >>> table["y"] = np.where(rng.random(20_000) < 1 / (1 + np.exp(2 - table["a"])), "yes", "no")
+    >>> model = fit_model(table, 500, label="y")
+    >>> model.certificate.relative < 1e-3
+    True
+    >>> model.predict(table[:2])
+    array(['no', 'no'], dtype='<U3')
+    """
+    asked = FitOptions(budget=budget, **options)
+    names = {"columns": columns, "embedding": embedding, "weight": weight, "filesystem": filesystem}
+    rows = open_labelled(data, asked.model, label, **names, image_size=image_size)
+    return run_fit(plan_fit(rows, asked), on_pass=on_pass).model
+
+
+def run_fit(made: Plan[FitOptions], *, on_pass: OnPass | None = None, keep_labels: bool = False) -> LinearFit:
+    """Do what was planned: choose rows, fit and certify; read the labels of the chosen rows if ``keep_labels``."""
+    rows, options = made.rows, made.options
+    chooser = LinearCoreset(
+        options.model, alpha=options.alpha, fit_intercept=options.fit_intercept, threshold=options.threshold
+    )
+    with open_engine(options.engine, rows, options.workers) as engine:
+        runner = Runner(rows, engine, on_pass or Progress)
+        chooser.fit_rows(runner=runner)
+        core = chooser.sample(int(made.budget or 0), calibrate=options.calibrate, random_state=options.seed)
+        linear, problem = chooser.fitted()
+        coef, intercept = chooser.model_
+        certificate = uniform = None
+        if options.certify:
+            certificate = certify_linear(linear, problem, problem.from_data(coef, intercept))
+        if options.compare:
+            uniform = _uniform(linear, problem, core.size, options.seed)
+    model = LinearModel(
+        coef,
+        intercept,
+        options.model,
+        options.alpha,
+        threshold=options.threshold,
+        classes=linear.response.classes,
+        names=rows.names,
+        size=core.size,
+        n_samples=rows.n,
+        objective=chooser.objective_ if certificate is None else certificate.objective,
+        certificate=certificate,
+        run=run_record(made),
+    )
+    seconds: dict[str, float] = {}
+    for name, taken in runner.seconds:
+        seconds[name] = seconds.get(name, 0.0) + taken
+    labels = labels_of(rows, core.indices) if keep_labels else None
+    return LinearFit(core, rows, labels, model.run, model, chooser.n_rounds_, uniform, seconds)
+
+
+def _uniform(linear: LinearRows, problem: LinearProblem, size: int, seed: int) -> float | None:
+    """The loss over all rows of a fit to ``size`` of them, drawn alike; None if they have no weight."""
+    rows = linear.runner.rows
+    block = rows.take(np.sort(np.random.default_rng(seed).choice(rows.n, size, replace=False)))
+    if not block.weights.sum() > 0:
+        return None
+    theta = fit_linear(problem, block.X, linear.response.of(block), block.weights).theta
+    return linear.sums(problem, theta, order=0, label="uniform").objective

@@ -1,0 +1,242 @@
+"""A fitted linear model as a value: predictions block by block, and a JSON file that says what it is and how good."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import KW_ONLY, dataclass, field, fields
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, softmax
+
+from .._containers import column_names
+from .._errors import InvalidInputError
+from .._validation import check_choice, check_finite, check_number, naming
+from ..core.linear_losses import LinearLoss
+from ..rows.engines import OnRows
+from ..rows.opening import open_rows
+from ..rows.rows import BadRow, Block, Rows, check_block
+from ..rows.tables import need_pyarrow
+from .coreset import Value
+from .files import as_plain, from_plain, stamped, verified, write_whole
+from .linear_rows import CLASSIFIERS, LINEAR_LOSSES, loss_named
+from .model_certificate import ModelCertificate
+
+_VERSION = 1
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LinearModel(Value):
+    """A linear model, with coefficients in the units of the data; :func:`coresift.fit_model` makes one.
+
+    Parameters
+    ----------
+    coef : (1, d) array, or (K, d) for K > 2 classes
+        Positive scores ``coef . x + intercept`` mean the second of two classes.
+    intercept : (1,) or (K,) array
+    loss : {"logistic", "squared", "squared_hinge", "poisson", "huber"}
+    alpha : float
+        ``alpha / 2`` times the squared coefficients was added to the mean loss.
+    threshold : float or None
+        Of the Huber loss.
+    classes : (K,) array or None
+        Integers or strings, in ascending order; None for a regression.
+    names : list of str or None
+        Names of the columns, if they have names.
+    size, n_samples : int or None
+        Rows that the model was fitted to, with weights, of how many.
+    objective : float or None
+        Mean loss over all rows plus penalty.
+    certificate : ModelCertificate or None
+        How far the objective is above the least possible, at most.
+    run : dict
+        What repeats the fit, such as the seed and the names of columns.
+    """
+
+    coef: NDArray[np.float64]
+    intercept: NDArray[np.float64]
+    loss: str
+    alpha: float
+    _: KW_ONLY
+    threshold: float | None = None
+    classes: np.ndarray | None = None
+    names: list[str] | None = None
+    size: int | None = None
+    n_samples: int | None = None
+    objective: float | None = None
+    certificate: ModelCertificate | None = None
+    run: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_choice(self.loss, "loss", LINEAR_LOSSES)
+        check_number(self.alpha, "alpha", at_least=0.0)
+        coef, intercept = (np.array(values, dtype=np.float64) for values in (self.coef, self.intercept))
+        classes = None if self.classes is None else np.array(self.classes)
+        n_classes = 0 if classes is None else len(classes)
+        if (self.loss in CLASSIFIERS) != (n_classes >= 2):
+            raise InvalidInputError(f"loss = {self.loss!r} does not go with {n_classes} classes.")
+        n_outputs = self._loss.n_outputs
+        if coef.ndim != 2 or len(coef) != n_outputs or intercept.shape != (n_outputs,) or coef.shape[1] == 0:
+            raise InvalidInputError(
+                f"coef has shape {coef.shape} and intercept {intercept.shape}; {n_outputs} rows of coefficients and as "
+                "many intercepts are needed."
+            )
+        if self.names is not None and len(self.names) != coef.shape[1]:
+            raise InvalidInputError(f"{len(self.names)} names, but {coef.shape[1]} coefficients.")
+        check_finite(coef, name="coef")
+        check_finite(intercept[None], name="intercept")
+        self._assign(coef=coef, intercept=intercept, classes=classes)
+
+    def __repr__(self) -> str:
+        about = [f"loss={self.loss!r}", f"alpha={self.alpha:g}", f"{self.coef.shape[1]} columns"]
+        if self.certificate is not None:
+            about.append(f"at most {percent(self.certificate.relative)} above the best")
+        return f"LinearModel({', '.join(about)})"
+
+    @property
+    def _loss(self) -> LinearLoss:
+        return loss_named(self.loss, 0 if self.classes is None else len(self.classes), self.threshold)
+
+    def open(self, data: Any, *, label: str | None = None, weight: str | None = None) -> Rows:
+        """Open data with the columns of the model, found by name; ``label`` names the classes or targets."""
+        options: dict[str, Any] = {"weight": weight, "target" if self.classes is None else "label": label}
+        first = data[0] if isinstance(data, list | tuple) and data else data
+        is_path = isinstance(first, str | os.PathLike)
+        suffix = Path(first).suffix.lower() if is_path else ""
+        if is_path and suffix != ".npy" and self.run.get("embedding") is not None:
+            options["embedding"] = self.run["embedding"]
+        elif suffix not in (".npy", ".npz") and (is_path or hasattr(data, "files") or column_names(data) is not None):
+            options["columns"] = self.names
+        return open_rows(data, **options, training=True, image_size=self.run.get("image_size") or 32)
+
+    def _scores(self, rows: Rows) -> Iterator[tuple[Block, np.ndarray]]:
+        """Blocks of rows and their scores of shape (b, 1) or (b, K); columns are found by name if they have names."""
+        d, places = self.coef.shape[1], None
+        if self.names is not None and rows.names is not None and rows.names != self.names:
+            if missing := [name for name in self.names if name not in rows.names]:
+                raise InvalidInputError(f"{rows.name}: no column {missing[0]!r}, which the model was fitted to.")
+            places = [rows.names.index(name) for name in self.names]
+        elif rows.d != d:
+            raise InvalidInputError(f"{rows.name}: {rows.d} columns, but the model was fitted to {d}.")
+        for block in rows.blocks():
+            try:
+                check_block(block)
+            except BadRow as bad:
+                raise rows.explain(bad) from None
+            X = block.X if places is None else block.X[:, places]
+            yield block, X @ self.coef.T + self.intercept
+
+    def _outcomes(self, z: np.ndarray) -> np.ndarray:
+        if self.classes is None:
+            return np.exp(z[:, 0]) if self.loss == "poisson" else z[:, 0]
+        return self.classes[z.argmax(axis=1) if z.shape[1] > 1 else (z[:, 0] > 0).astype(np.int64)]
+
+    def _probabilities(self, z: np.ndarray) -> np.ndarray:
+        return softmax(z, axis=1) if z.shape[1] > 1 else expit(np.column_stack([-z, z]))
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Predict classes (or the mean of targets) for an array, a frame, a sparse matrix, a path or ``Rows``."""
+        return np.concatenate([self._outcomes(z) for _, z in self._scores(self.open(X))])
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """(n, K) probabilities of the classes; a logistic regression only."""
+        if self.loss != "logistic":
+            raise InvalidInputError(f"loss = {self.loss!r} gives no probabilities; loss='logistic' does.")
+        return np.concatenate([self._probabilities(z) for _, z in self._scores(self.open(X))])
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return everything as strict JSON can hold it."""
+        return {f.name: as_plain(getattr(self, f.name)) for f in fields(self)}
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write a JSON file with a checksum, complete or not at all."""
+        text = json.dumps(json.loads(stamped("model", _VERSION, self.as_dict(), {})), indent=1)
+        write_whole(Path(path), lambda file: file.write(text.encode()))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> LinearModel:
+        """Read what :meth:`save` wrote; refuse anything else with a message that names the file."""
+        with naming(Path(path), "not a model file, or damaged"), Path(path).open("rb") as file:
+            if (start := file.read(1)) != b"{":
+                raise InvalidInputError("not a model file")
+            header = verified((start + file.read()).decode(), "model", _VERSION, {})
+            about = from_plain({f.name: header[f.name] for f in fields(cls)})
+            about["certificate"] = about["certificate"] and ModelCertificate(**about["certificate"])
+            return cls(**about)
+
+
+def percent(share: float) -> str:
+    """A share in words, as in "0.012 %"."""
+    return f"{100 * share:.2g} %" if np.isfinite(share) else "an unknown amount"
+
+
+class Evaluation:
+    """How good a model is on labelled rows: mean loss, and accuracy or the root of the mean squared error."""
+
+    def __init__(self, model: LinearModel) -> None:
+        self.model, self.mass, self.sums = model, 0.0, np.zeros(2)  # weight; loss, and right rows or squared errors
+        self.numbers = {} if model.classes is None else {_key(name): i for i, name in enumerate(model.classes.tolist())}
+
+    def add(self, rows: Rows, block: Block, z: np.ndarray) -> None:
+        """Add a block of rows with their scores."""
+        w, y, outcomes = block.weights, block.targets, self.model._outcomes(z)
+        if block.labels is not None and self.model.classes is not None:
+            keys = [_key(name) for name in block.labels.names]
+            if unknown := {keys[code] for code in np.unique(block.labels.codes)} - set(self.numbers):
+                known = ", ".join(self.numbers)
+                raise InvalidInputError(f"{rows.name}: the label {min(unknown)!r} is no class of the model: {known}.")
+            y = np.array([self.numbers.get(key, 0) for key in keys])[block.labels.codes]
+            merits = outcomes == self.model.classes[y]
+        else:
+            assert y is not None
+            if self.model.loss == "poisson" and (y < 0).any():
+                raise InvalidInputError(f"{rows.name}: loss='poisson' takes counts; {y.min():g} is below 0.")
+            merits = (outcomes - y) ** 2
+        self.sums += [w @ self.model._loss.values(z, y), w @ merits]
+        self.mass += float(w.sum())
+
+    def figures(self) -> dict[str, float]:
+        """Mean loss, and accuracy or root mean squared error."""
+        if not self.mass > 0:
+            raise InvalidInputError("the weights are all zero: there is nothing to compare with.")
+        loss, merit = (self.sums / self.mass).tolist()
+        return {"loss": loss, "accuracy": merit} if self.numbers else {"loss": loss, "rmse": merit**0.5}
+
+
+def _key(label: Any) -> str:
+    """1, 1.0 and "1" are one class: Parquet files have numbers where CSV files have text."""
+    return str(int(label)) if isinstance(label, float) and label.is_integer() else str(label)
+
+
+def predicted(
+    model: LinearModel, rows: Rows, evaluation: Evaluation | None = None, on_rows: OnRows = lambda _: None
+) -> Iterator[dict[str, np.ndarray]]:
+    """Yield row numbers, predictions and, for a logistic regression, probabilities of the classes, block by block."""
+    for block, z in model._scores(rows):
+        if evaluation is not None:
+            evaluation.add(rows, block, z)
+        part = {"row": np.arange(block.start, block.start + block.n), "prediction": model._outcomes(z)}
+        if model.loss == "logistic" and model.classes is not None:
+            columns = zip(model.classes, model._probabilities(z).T, strict=True)
+            part |= {f"probability_{name}": values for name, values in columns}
+        yield part
+        on_rows(block.n)
+
+
+def write_predictions(parts: Iterator[dict[str, np.ndarray]], file: IO[bytes], suffix: str) -> None:
+    """Write to ``.parquet``, ``.csv`` or, without probabilities, ``.npy``."""
+    if suffix == ".npy":
+        np.lib.format.write_array(file, np.concatenate([part["prediction"] for part in parts]), allow_pickle=False)
+        return
+    pa = need_pyarrow()
+    from pyarrow import csv, parquet
+
+    first = pa.table(next(parts))
+    with (csv.CSVWriter if suffix == ".csv" else parquet.ParquetWriter)(file, first.schema) as writer:
+        writer.write_table(first)
+        for part in parts:
+            writer.write_table(pa.table(part))
