@@ -120,8 +120,8 @@ def check_euclidean(core: Coreset) -> None:
     """Refuse coresets drawn for another loss or metric: their queries are not a ball of Gaussians or Laplacians."""
     if core.ball is None and core.bound is not None:
         raise InvalidInputError(
-            f"this coreset (bound {core.bound!r}) was drawn for another loss, or not for metric='euclidean'; audits and "
-            "certificates are for sums of Gaussians and Laplacians. (LeastSquaresCoreset has its own certify.)"
+            f"this coreset (bound {core.bound!r}) was drawn for another loss, or not for metric='euclidean'; audits "
+            "and certificates are for sums of Gaussians and Laplacians. (LeastSquaresCoreset has its own certify.)"
         )
 
 
