@@ -83,9 +83,8 @@ def choose(task: Task, size: Any, rng: np.random.Generator) -> Choice:
     if count == n_used or is_pairwise:
         used = np.flatnonzero(task.weights)
         core = Coreset(used, task.weights[used], len(task.weights), method="all", total_weight=mass)
-        return Choice(
-            core, "all rows: X has a column for each" if is_pairwise else "all rows: they are few", task.model
-        )
+        why = "X has a column for each" if is_pairwise else "they are few"
+        return Choice(core, f"all rows: {why}", task.model)
     goal = objective(task, rng) if task.is_weighted else None
     made = None if goal is None else linear_choice(task, goal, count, rng)
     if made is None:
@@ -154,21 +153,29 @@ def class_factors(task: Task) -> tuple[np.ndarray, Any]:
 
 def objective(task: Task, rng: np.random.Generator) -> Objective | None:
     """What a linear model minimises, or something similar that rows can be drawn for."""
-    model, kind = task.model, task.kind
-    if kind.endswith("CV") or (task.codes is None and np.prod(np.shape(task.y)[1:]) > 1):
+    if task.kind.endswith("CV") or (task.codes is None and np.prod(np.shape(task.y)[1:]) > 1):
         return None  # several penalties, or several targets
     try:
-        found = penalised_loss(model)
-        return Objective(found["loss"], found["alpha"], found.get("threshold"))
-    except InvalidInputError:
-        if kind == "HuberRegressor":  # it also fits a scale of the residuals, which a few rows can tell
-            some = even_draw(task.weights, None, min(_PILOT_ROWS, int(np.count_nonzero(task.weights))), rng)
-            X, y = (take_rows(given, some.indices) for given in (task.X, task.y))
-            sigma = float(clone(model).fit(X, y, sample_weight=some.weights).scale_)
-            return Objective("huber", lambda mass, _n: model.alpha * sigma / mass, model.epsilon * sigma, True)
-        if kind not in _SIMILAR:
-            return None
-    # a hinge, or an L1 penalty: take the squared hinge, and an L2 penalty of that strength
+        try:
+            found = penalised_loss(task.model)
+            goal: Objective | None = Objective(found["loss"], found["alpha"], found.get("threshold"))
+        except InvalidInputError:
+            goal = _similar(task, rng)
+        return goal if goal is not None and 0 <= goal.alpha(1.0, 1) < np.inf else None
+    except (ArithmeticError, TypeError, ValueError):
+        return None  # bad parameters, which the model itself refuses best
+
+
+def _similar(task: Task, rng: np.random.Generator) -> Objective | None:
+    """For a hinge the squared hinge, for an L1 penalty an L2 penalty of that strength."""
+    model, kind = task.model, task.kind
+    if kind == "HuberRegressor":  # it also fits a scale of the residuals, which a few rows can tell
+        some = even_draw(task.weights, None, min(_PILOT_ROWS, int(np.count_nonzero(task.weights))), rng)
+        X, y = (take_rows(given, some.indices) for given in (task.X, task.y))
+        sigma = float(clone(model).fit(X, y, sample_weight=some.weights).scale_)
+        return Objective("huber", lambda mass, _n: model.alpha * sigma / mass, model.epsilon * sigma, True)
+    if kind not in _SIMILAR:
+        return None
     loss = "logistic" if getattr(model, "loss", None) == "log_loss" else _SIMILAR[kind]
     if hasattr(model, "C"):
         return Objective(loss, lambda mass, _n: 1.0 / (model.C * mass), is_similar=True)

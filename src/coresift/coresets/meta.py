@@ -14,7 +14,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from .._containers import n_rows, take_rows
-from .._errors import InvalidInputError
+from .._errors import InvalidInputError, InvalidTypeError
 from .._validation import check_generator, check_weights
 from .coreset import Coreset
 from .fit_rules import Task, choose
@@ -56,6 +56,11 @@ class _CoresetModel(MetaEstimatorMixin, BaseEstimator):
             Other arguments of the estimator's ``fit``, by scikit-learn's metadata routing, which must be enabled. Those
             with one entry a row are cut to the rows of the coreset.
         """
+        kind = "classifier" if isinstance(self, ClassifierMixin) else "regressor"
+        if not hasattr(self.estimator, "fit") or isinstance(self.estimator, type):
+            raise InvalidTypeError(f"estimator = {self.estimator!r:.80} must be a {kind}.")
+        if get_tags(self.estimator).estimator_type not in (kind, None):
+            raise InvalidInputError(f"estimator = {self.estimator!r:.80} is not a {kind}.")
         if y is None:
             raise InvalidInputError("This estimator requires y to be passed, but the target y is None.")
         if fit_params and not get_config()["enable_metadata_routing"]:
@@ -171,10 +176,12 @@ class CoresetClassifier(_CoresetModel, ClassifierMixin, BaseEstimator):
     3. A linear model of scikit-learn of up to 1,000 parameters: the draw of :class:`LinearCoreset` for the model's own
        loss and penalty. ``LogisticRegression``, ``LinearSVC``, ``RidgeClassifier`` and ``SGDClassifier``; with an L1
        penalty, the hinge, or more than two classes where the loss has no such form, the nearest loss is used.
-    4. Anything else: a draw stratified by class. For trees and boosting no other draw was found to be better.
+    4. Anything else: a draw stratified by class. For trees and boosting no other draw was found to be better, and a
+       model that cross-validates inside scores its folds without weights.
 
     Every class gets at least one row. Weights sum to the weight of the data, so ``C`` and ``alpha`` mean the same as on
-    all rows. ``class_weight="balanced"`` of a linear model means the balance of all rows.
+    all rows. ``class_weight="balanced"`` of a linear model means the balance of all rows. Choosing rows takes several
+    passes: a single fit of data in memory may take as long as on all rows.
 
     Parameters
     ----------
