@@ -40,7 +40,7 @@ from typing import Any
 
 import numpy as np
 
-from coresift import Coreset, __version__
+from coresift import Coreset, LinearModel, __version__
 from coresift.cli import main as coresift
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for ``paper``, which is not installed
