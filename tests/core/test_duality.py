@@ -46,7 +46,7 @@ def excess(problem, X, y, weights, theta, order=2, gram=None):
         sums.merge(rest)
         return sums
 
-    return bound_excess(sums_at, theta, rms(problem, X, weights), gram)
+    return bound_excess(sums_at, theta, rms(problem, X, weights), gram=gram)
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=names)

@@ -18,8 +18,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, eigvalsh
+from scipy.special import softmax
 
-from .linear import LinearProblem, LossSums
+from .linear import LinearProblem, LossSums, solve_positive
 from .linear_losses import Multinomial, Squared
 from .points import Matrix
 
@@ -44,6 +45,7 @@ class DualSums(LossSums):
         # two dual points that can be mixed: slopes of either sign, or (multinomial) slopes and labels
         self.supports, self.totals = np.zeros(2), np.zeros((2, problem.loss.n_outputs))
         self.pulls = np.zeros((2, *problem.shape))
+        self.bend = np.zeros((problem.loss.n_outputs,) * 2)  # second derivatives by the intercepts, for order 1
 
     def add(self, X: Matrix, y: np.ndarray, weights: np.ndarray) -> None:
         if not weights.all():
@@ -62,8 +64,7 @@ class DualSums(LossSums):
             if self.step is None:
                 self.at_zero += float(np.sum(weights * loss.values(np.zeros_like(z), y)))
             else:
-                along = A @ self.step.T
-                a = a + (loss.curvatures(z, y) @ along[:, :, None])[:, :, 0]
+                a = a + loss.turns(z, y, A @ self.step.T)
                 z = A @ self.reference.T  # not z + along: their rounding errors can be larger
             a = loss.nearest_slopes(a, y)
             values, sizes = loss.supports(a, z, y)
@@ -75,15 +76,23 @@ class DualSums(LossSums):
                 self.supports += [np.sum(np.where(part[:, 0] != 0, weights * values, 0.0)) for part in parts]
             self.sizes += float(np.sum(weights * sizes))
             self.squares += float(np.sum(weights[:, None] * a**2))
+            if self.order == 1:
+                self.bend += self._bend(A @ self.theta.T, y, weights)
             for i, part in enumerate(parts):
                 # along contiguous rows NumPy sums in pairs
                 self.totals[i] += np.ascontiguousarray((weights[:, None] * part).T).sum(axis=1)
                 self.pulls[i] += (A.T @ (weights[:, None] * part)).T
         self.n_sums += 1
 
+    def _bend(self, z: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        if not isinstance(self.problem.loss, Multinomial):
+            return np.sum(weights[:, None, None] * self.problem.loss.curvatures(z, y), axis=0)
+        p = softmax(z, axis=1)
+        return np.diag(weights @ p) - p.T @ (weights[:, None] * p)
+
     def merge(self, other: DualSums) -> None:  # type: ignore[override]
         super().merge(other)
-        for name in ("supports", "totals", "pulls", "sizes", "squares", "at_zero"):
+        for name in ("supports", "totals", "pulls", "sizes", "squares", "at_zero", "bend"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.n_sums = max(self.n_sums, other.n_sums) + 1
 
@@ -91,13 +100,17 @@ class DualSums(LossSums):
     def reference(self) -> np.ndarray:
         return self.base if self.step is None else self.base + self.step
 
-    def rounding(self, theta: np.ndarray, rms: np.ndarray) -> float:
-        """A bound on what rounding changes in the mean loss, or in the mean of the supports, of the scores of theta."""
+    def score_error(self, theta: np.ndarray, rms: np.ndarray) -> float:
+        """A bound on the root mean square of the rounding errors of the scores of ``theta``."""
         coef, intercept = self.problem.to_data(theta)
-        scores = np.sum(np.abs(theta) @ rms) + np.sum(np.abs(coef) @ np.abs(self.problem.shift) + np.abs(intercept))
+        sizes = np.sum(np.abs(theta) @ rms) + np.sum(np.abs(coef) @ np.abs(self.problem.shift) + np.abs(intercept))
+        return (self.problem.n_columns + 8) * _UNIT * float(sizes)
+
+    def rounding(self, theta: np.ndarray, rms: np.ndarray) -> float:
+        """A bound on what rounding changes in F, or in the mean of the supports, at the scores of ``theta``."""
         sums = 4.0 * (_PAIRWISE + self.n_sums) * self.sizes / self.weight
-        penalty = float((theta**2 @ self.problem.penalties).sum())
-        return _UNIT * float(sums + (self.problem.n_columns + 8) * (self._rms_slope * scores + penalty))
+        penalty = (self.problem.n_columns + 8) * float((theta**2 @ self.problem.penalties).sum())
+        return _UNIT * (sums + penalty) + self._rms_slope * self.score_error(theta, rms)
 
     @property
     def _rms_slope(self) -> float:
@@ -174,12 +187,19 @@ SumsAt = Callable[[np.ndarray, np.ndarray, "np.ndarray | None"], DualSums]
 
 
 def bound_excess(
-    sums_at: SumsAt, theta: np.ndarray, rms: np.ndarray, gram: np.ndarray | None = None, max_passes: int = 30
+    sums_at: SumsAt,
+    theta: np.ndarray,
+    rms: np.ndarray,
+    *,
+    anew: Callable[[], np.ndarray] | None = None,
+    gram: np.ndarray | None = None,
+    max_passes: int = 30,
 ) -> Excess:
     """Search for a lower bound close to the minimum, by steps from ``theta``.
 
     Each ``sums_at(theta, base, step)`` is a pass over the rows. Steps are Newton's if the sums have Hessians, and
-    otherwise quasi-Newton, preconditioned by ``gram``.
+    otherwise quasi-Newton, preconditioned by ``gram``. If ``theta`` is worse than zero, the search starts from
+    zero or from ``anew()``, which takes a pass and is also used if the first step fails.
     """
     start = best = sums_at(theta, theta, None)
     value = start.objective
@@ -189,33 +209,45 @@ def bound_excess(
     lower, slack = start.lower_bound(rms)
     lower = max(lower, 0.0)
     directions = None if start.order > 1 else _Directions(start, gram)
-    n_passes, length = 1, 1.0
+    n_passes, length, is_used = 1, 1.0, False  # is the step at best used for a dual point?
     if value * start.weight > start.at_zero:  # far from the minimum, where curvatures may vanish or explode
-        zero = np.zeros_like(theta)
-        best, n_passes = sums_at(zero, zero, None), 2
+        best, n_passes, anew = _start_over(sums_at, theta, anew), 2 + (anew is not None), None
     while n_passes < max_passes:
         is_close = value + value_slack - lower <= _CLOSE * (value - best.objective)
         if (is_close and best.objective <= _CLOSE * lower) or value - lower <= 4.0 * (value_slack + slack):
             break
         step, fall = best.newton_step() if directions is None else directions.step(best)
-        if not fall > (0.0 if n_passes == 1 else value_slack) or length < 1e-9:
-            break  # F cannot fall any further, but for rounding
+        is_last = not fall > best.rounding(best.theta, rms)  # F cannot fall any further, but for rounding
+        if (is_last and is_used) or length < 1e-9:
+            break
         if not isinstance(start.problem.loss, Squared):  # whose curvatures cannot vanish by overflow
             longest = _LONGEST * (1.0 + float(np.sum(np.abs(best.theta) @ rms)))
-            step = step * min(1.0, longest / max(float(np.sum(np.abs(step) @ rms)), 1e-300))
+            share = min(1.0, longest / max(float(np.sum(np.abs(step) @ rms)), 1e-300))
+            step, fall = share * step, share * fall
         here, base = best.theta + length * step, best.theta
-        tried = sums_at(here, base, step) if directions is None else sums_at(here, here, None)
-        n_passes += 1
+        tried = sums_at(here, base, step if directions is None else directions.balancing_step(best))
+        n_passes, is_used = n_passes + 1, True
         found, now = tried.lower_bound(rms)
         if found > lower:
             lower, slack = found, now
+        if is_last:
+            break
         if tried.objective <= best.objective - 1e-4 * length * fall:
-            best, length = tried, 1.0
+            best, length, is_used = tried, 1.0, directions is None
+            continue
+        if anew is not None:
+            best, n_passes, anew = _start_over(sums_at, theta, anew), n_passes + 2, None
+            is_used = False
             continue
         rise = tried.objective - best.objective + length * fall
         length *= float(np.clip(0.5 * length * fall / rise, 0.1, 0.5)) if np.isfinite(rise) else 0.1
     bound = value + value_slack - lower
     return Excess(bound, max(value - best.objective, 0.0), value, lower, n_passes)
+
+
+def _start_over(sums_at: SumsAt, theta: np.ndarray, anew: Callable[[], np.ndarray] | None) -> DualSums:
+    other = np.zeros_like(theta) if anew is None else anew()
+    return sums_at(other, other, None)
 
 
 class _Directions:
@@ -249,6 +281,13 @@ class _Directions:
             left += (share - np.sum(turn * left) / np.sum(way * turn)) * way
         return -left, float(np.sum(gradient * left))
 
+    def balancing_step(self, sums: DualSums) -> np.ndarray:
+        """Newton's step in the intercepts alone: the slopes that it predicts are balanced."""
+        step = np.zeros_like(sums.theta)
+        if sums.problem.fit_intercept and self.penalties[-1] == 0.0:
+            step[:, -1] = -solve_positive(sums.bend / sums.weight, self._gradient(sums)[:, -1])
+        return step
+
     def _gradient(self, sums: DualSums) -> np.ndarray:
         return sums.gradient / sums.weight + sums.theta * self.penalties
 
@@ -273,8 +312,8 @@ def exact_excess(sums: DualSums, rms: np.ndarray) -> Excess:
     gradient = sums.gradient[0] / sums.weight / unit
     exact = float(gradient @ cho_solve(cho_factor(hessian / unit / unit[:, None]), gradient))
     per_sum = 4.0 * (_ROWS + sums.n_sums + size) * _UNIT
-    slack = sums.rounding(sums.theta, rms)
-    error = (per_sum * float(np.sqrt(sums.squares / sums.weight)) + slack) * np.sqrt(size)
-    bound = 0.5 * (np.sqrt(exact * (1.0 + 4.0 * size * per_sum / least)) + error / np.sqrt(least)) ** 2 + slack
+    error = per_sum * float(np.sqrt(sums.squares / sums.weight)) + sums.score_error(sums.theta, rms)
+    bound = 0.5 * (np.sqrt(exact * (1.0 + 4.0 * size * per_sum / least)) + error * np.sqrt(size / least)) ** 2
+    bound += sums.rounding(sums.theta, rms)
     value = sums.objective
     return Excess(float(bound), 0.5 * exact, value, max(value - float(bound), 0.0), 1)

@@ -7,14 +7,14 @@ Sparse rows are scaled and not shifted, so that they stay sparse.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.sparse as sp
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, lstsq
 from scipy.optimize import minimize
 
-from .linear_losses import LinearLoss
+from .linear_losses import Huber, LinearLoss, Squared
 from .points import GEMM_BLOCK_BYTES, Matrix, row_slices
 
 _LARGEST_STEPS = 100
@@ -186,6 +186,8 @@ def fit_linear(
 
     By Newton's method; above 2,000 parameters by L-BFGS, and the sums then have no Hessian.
     """
+    if theta is None and isinstance(problem.loss, Huber):  # far from the targets its curvature is zero
+        theta = fit_linear(replace(problem, loss=Squared()), X, y, weights).theta
     start = np.zeros(problem.shape) if theta is None else theta
     order = 2 if start.size <= _LARGEST_HESSIAN else 1
 

@@ -32,6 +32,10 @@ class LinearLoss(ABC):
     def curvatures(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
         """(b, K, K) second derivatives, positive semidefinite; one of them where there are two."""
 
+    def turns(self, z: np.ndarray, y: np.ndarray, step: np.ndarray) -> np.ndarray:
+        """(b, K) second derivatives times ``step``: how the slopes change at first."""
+        return (self.curvatures(z, y) @ step[:, :, None])[:, :, 0]
+
     @abstractmethod
     def conjugates(self, a: np.ndarray, y: np.ndarray) -> np.ndarray:
         """(b,) values of ``l*``; infinite where ``a`` is no slope of the loss."""
@@ -96,6 +100,10 @@ class Multinomial(LinearLoss):
     def curvatures(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
         p = softmax(z, axis=1)
         return p[:, :, None] * (np.eye(self.n_outputs) - p[:, None, :])
+
+    def turns(self, z: np.ndarray, y: np.ndarray, step: np.ndarray) -> np.ndarray:
+        p = softmax(z, axis=1)
+        return p * (step - (p * step).sum(axis=1, keepdims=True))
 
     def conjugates(self, a: np.ndarray, y: np.ndarray) -> np.ndarray:
         rows = np.arange(len(y))

@@ -10,8 +10,8 @@ from scipy.linalg import LinAlgError
 
 from .._errors import InvalidInputError
 from ..core.duality import DualSums, Excess, bound_excess, exact_excess
-from ..core.linear import LinearProblem
-from ..core.linear_losses import Squared
+from ..core.linear import LinearProblem, LossSums
+from ..core.linear_losses import Huber, Squared
 from ..rows.rows import Block
 from .linear_models import DescribedModel, read_model
 from .linear_rows import LinearRows, Response, linear_rows
@@ -57,7 +57,8 @@ class ModelCertificate:
     def __str__(self) -> str:
         passes = f"in {self.n_passes} pass{'es' if self.n_passes != 1 else ''}"
         if np.isfinite(self.relative):
-            return f"At most {100 * self.relative:.2g} % above the smallest possible loss; proved, {passes}."
+            percent = f"{100 * self.relative:.2g}" if self.relative < 1 else f"{100 * self.relative:,.0f}"
+            return f"At most {percent} % above the smallest possible loss; proved, {passes}."
         if np.isfinite(self.excess):
             return f"At most {self.excess:.3g} above the smallest possible loss, which may be 0; proved, {passes}."
         return f"The loss is infinite, so nothing can be proved ({passes})."
@@ -164,17 +165,20 @@ def certify_linear(
         )
 
     moments = rows.moments
-    squares = (moments.scatter / moments.mass + (moments.mean - problem.shift) ** 2) / problem.spread**2
+    mean_squares = (moments.scatter / moments.mass + (moments.mean - problem.shift) ** 2) / problem.spread**2
     if class_factors is not None:
-        squares *= class_factors.max() * moments.mass / (class_factors @ _class_masses(rows))
-    rms = 1.01 * np.sqrt(np.append(squares, 1.0) if problem.fit_intercept else squares)
+        mean_squares *= class_factors.max() * moments.mass / (class_factors @ _class_masses(rows))
+    rms = 1.01 * np.sqrt(np.append(mean_squares, 1.0) if problem.fit_intercept else mean_squares)
     gram = None
     if problem.alpha == 0.0:
         found = _unpenalised(sums_at(theta, theta, None), rms)
     else:
         if order == 1 and problem.n_columns <= _MOST_PARAMETERS:
-            gram = _gram(rows, problem)
-        found = bound_excess(sums_at, theta, rms, gram, _MOST_PASSES[order])
+            squares = _least_squares(rows, problem)
+            gram = squares.hessian[0, :, 0] / squares.weight
+        is_huber = isinstance(problem.loss, Huber) and order == 2  # which is flat far from the targets
+        anew = (lambda: _least_squares(rows, problem).newton_step()[0]) if is_huber else None
+        found = bound_excess(sums_at, theta, rms, anew=anew, gram=gram, max_passes=_MOST_PASSES[order])
     relative = 0.0 if found.bound == 0 else found.bound / found.lower_bound if found.lower_bound > 0 else np.inf
     return ModelCertificate(
         excess=max(found.bound, found.objective - found.lower_bound),
@@ -203,9 +207,8 @@ def _unpenalised(sums: DualSums, rms: np.ndarray) -> Excess:
         ) from None
 
 
-def _gram(rows: LinearRows, problem: LinearProblem) -> np.ndarray:
-    sums = rows.sums(replace(problem, loss=Squared()), np.zeros((1, problem.n_columns)), 2, label="Gram matrix")
-    return sums.hessian[0, :, 0] / sums.weight
+def _least_squares(rows: LinearRows, problem: LinearProblem) -> LossSums:
+    return rows.sums(replace(problem, loss=Squared()), np.zeros((1, problem.n_columns)), 2, label="least squares")
 
 
 def _check_columns(model: DescribedModel, rows: LinearRows) -> None:
