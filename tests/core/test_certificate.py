@@ -226,21 +226,36 @@ def test_the_sampled_form_is_the_stated_formula(loss):
     subset, v, N, delta = np.arange(0, 40, 3), np.full(14, 1 / 13), 60, 0.07
     found = certify_sampled(make_points(Z), w, subset, v, 1.0, loss, N, delta, np.random.default_rng(8))
     assert (found.is_exact, found.confidence, found.n_sampled) == (False, 1 - delta, N)
+    squares = (Z**2).sum(axis=1)
+    if loss == "gaussian":  # moments from order 3 on, with inner products stretched by 0.75
+        t = 1.5 * Z @ Z.T
+        K = np.exp(-squares[:, None] - squares) * (np.exp(t) - 1 - t - t**2 / 2)
+    else:
+        K = np.exp(-cdist(Z, Z))
+    lengths = np.sqrt(K.diagonal())
+    H = w @ lengths
     # the same two samples, by inverting the distribution function
     uniform = np.random.default_rng(8)
-    first, second = (np.searchsorted(np.cumsum(w), uniform.random(N)) for _ in range(2))
-    a = np.bincount(first, minlength=40) / N
+    first, second = (np.searchsorted(np.cumsum(w * lengths) / H, uniform.random(N)) for _ in range(2))
+    a = np.bincount(first, minlength=40) * H / lengths / N
     a[subset] -= v
-    K = np.exp(-cdist(Z, Z, POWER[loss]))
     g = K @ a
+    drawn = (g * H / lengths)[second]
     log4, log2 = np.log(4 / delta), np.log(2 / delta)
-    U = g[second].mean() - v @ g[subset] + np.sqrt(2 * g[second].var(ddof=1) * log4 / N)
-    U += 7 * np.sqrt(2) * np.sqrt(a @ K @ a) * log4 / (3 * (N - 1))
     V = w @ ((Z - w @ Z) ** 2).sum(axis=1)
-    overlap = np.exp(-2 * V) if loss == "gaussian" else np.exp(-np.sqrt(2 * V))
-    assert w @ K @ w >= overlap
-    c = np.sqrt((1 - overlap) * 2 * log2 / N) + np.sqrt(2) * log2 / (3 * N)
-    assert found.discrepancy == pytest.approx((c + np.sqrt(c**2 + 4 * U)) / 2, rel=1e-6)
+    assert w @ np.exp(-cdist(Z, Z)) @ w >= np.exp(-np.sqrt(2 * V))
+    spread, width = (H, 2 * H) if loss == "gaussian" else (np.sqrt(1 - np.exp(-np.sqrt(2 * V))), np.sqrt(2))
+    U = drawn.mean() - v @ g[subset] + np.sqrt(2 * drawn.var(ddof=1) * log4 / N)
+    U += 7 * width * np.sqrt(a @ K @ a) * log4 / (3 * (N - 1))
+    c = spread * np.sqrt(2 * log2 / N) + width * log2 / (3 * N)
+    bound = (c + np.sqrt(c**2 + 4 * U)) / 2
+    if loss == "gaussian":
+        c_p = -w * np.exp(-squares)
+        c_p[subset] += v * np.exp(-squares[subset])
+        low = abs(c_p.sum()) + 2 * np.linalg.norm(c_p @ Z) + 2 * np.linalg.norm(Z.T @ (Z * c_p[:, None]), 2)
+        order = 2 / 0.75
+        bound = (low + bound * np.sqrt(np.exp(order) - 1 - order - order**2 / 2)) * np.exp(-1.0)
+    assert found.discrepancy == pytest.approx(bound, rel=1e-6)
     assert found.eps == pytest.approx(found.discrepancy / found.floor)
 
 

@@ -30,11 +30,12 @@ from scipy.optimize import minimize_scalar
 
 from .discrepancy import Progress, potential, quadratic_form, rounding_of_form
 from .gaussian import Atoms, ascend
-from .moments import pair_sums
+from .moments import WIDEST_MATRIX, HighOrders, chosen_stretch, log_low_orders, pair_sums
 from .points import Points, log_shares, rounding_slack
 
 _FLOOR_TOLERANCE = 1e-3  # of log F: a thousandth of eps
 _FLOOR_STEPS = 50
+_LARGEST_EXPONENT = 50.0  # of a kernel of higher moments, whose digits cancel beyond
 _SMALL_BYTES = 1 << 26  # data that may be scaled once instead of at every step
 
 
@@ -155,46 +156,93 @@ def certify_sampled(
     rng: np.random.Generator,
     progress: Progress | None = None,
 ) -> Certificate:
-    r"""The certificate with sums over the data estimated from two independent samples of ``n_sampled`` rows.
+    """The certificate with sums over pairs of rows estimated from two samples of ``n_sampled`` rows.
 
-    Write :math:`b = \mu_P - \mu_S`, whose norm is wanted, T for the mean of the first sample, :math:`a = \mu_T
-    - \mu_S`, which is known, and :math:`\xi = \mu_T - \mu_P`. Then :math:`\|b\|^2 = \langle a, b \rangle -
-    \langle \xi, b \rangle`.
+    For the Gaussian the moments below order 3 (2 for wide rows), most of what matters, are exact: one pass. Only the
+    norm of the higher ones is estimated, by :class:`~coresift.core.moments.HighOrders`.
+    """
+    problem = (points, shares, subset, subset_shares)
+    floor = log_floor(points, shares, radius, loss) if np.isfinite(radius) else -np.inf
+    stretch = chosen_stretch(radius, loss)
+    if loss == "laplacian" or 2.0 * stretch * points.max_norm**2 > _LARGEST_EXPONENT:
+        norm = _sampled_norm(*problem, loss, n_sampled, delta, rng, progress)
+        discrepancy = _discrepancy(norm**2, subset_shares)
+        return _certificate(points, shares, discrepancy, radius, loss, floor, 1.0 - delta, n_sampled)
+    first = 3 if points.d <= WIDEST_MATRIX else 2
+    kernel = HighOrders(first, radius, stretch)
+    high = kernel.factor * _sampled_norm(*problem, kernel, n_sampled, delta, rng, progress)
+    difference = -shares
+    difference[subset] += subset_shares
+    low = float(np.exp(log_low_orders(points, difference, radius, first)))
+    discrepancy = _discrepancy(((low + high) * np.exp(-(radius**2))) ** 2, subset_shares)
+    return _certificate(points, shares, discrepancy, radius, loss, floor, 1.0 - delta, n_sampled)
 
-    * :math:`\langle a, b \rangle` is the mean over the data of :math:`g(z) = \langle a, k(z, \cdot) \rangle`,
+
+def _sampled_norm(
+    points: Points,
+    shares: np.ndarray,
+    subset: np.ndarray,
+    subset_shares: np.ndarray,
+    kernel: str | HighOrders,
+    n_sampled: int,
+    delta: float,
+    rng: np.random.Generator,
+    progress: Progress | None,
+) -> float:
+    r"""A bound on :math:`\|\mu_P - \mu_S\|` that holds with probability ``1 - delta``.
+
+    Rows are drawn in proportion to :math:`w_p \|k_p\|` and weighted by :math:`H / \|k_p\|`, where :math:`H = \sum_p
+    w_p \|k_p\|`: each stands for a vector of norm H (1 for a loss). Write :math:`b = \mu_P - \mu_S`, whose norm is
+    wanted, T for the mean of the first sample, :math:`a = \mu_T - \mu_S`, which is known, and :math:`\xi = \mu_T -
+    \mu_P`. Then :math:`\|b\|^2 = \langle a, b \rangle - \langle \xi, b \rangle`.
+
+    * :math:`\langle a, b \rangle` is the mean over the draws of :math:`g(z) = \langle a, k_z \rangle H / \|k_z\|`,
       less a sum over S. The second sample estimates the mean; by Maurer and Pontil (2009), with probability
       :math:`1 - \delta/2` it exceeds the estimate by at most :math:`\sqrt{2 \hat v \ln(4/\delta)/N} + 7 r
-      \ln(4/\delta)/(3(N-1))`, where the range r of g is at most :math:`\sqrt 2 \|a\|`, since
-      :math:`\|k(z,\cdot) - k(z',\cdot)\|^2 = 2 - 2k(z,z') \le 2`.
-    * :math:`-\langle \xi, b \rangle` is a mean of N independent terms of mean 0, at most :math:`\sqrt 2 \|b\|` each,
-      of variance at most :math:`\|b\|^2 (1 - \|\mu_P\|^2)`, and :math:`\|\mu_P\|^2 = E\,k(z,z') \ge e^{-2V}`
-      (Laplacian: :math:`e^{-\sqrt{2V}}`) by Jensen. By Bernstein it is at most :math:`c \|b\|` with probability
-      :math:`1 - \delta/2`, :math:`c = \sigma \sqrt{2 \ln(2/\delta)/N} + \sqrt 2 \ln(2/\delta)/(3N)`.
+      \ln(4/\delta)/(3(N-1))`, where the range r of g is at most :math:`2H \|a\|`, and :math:`\sqrt 2 \|a\|` for a
+      loss, since :math:`\|k_z - k_{z'}\|^2 = 2 - 2k(z,z') \le 2`.
+    * :math:`-\langle \xi, b \rangle` is a mean of N independent terms of mean 0, at most :math:`r/\|a\|` times
+      :math:`\|b\|` each, of variance at most :math:`\sigma^2 \|b\|^2` with :math:`\sigma = H`; for a loss
+      :math:`\sigma^2 = 1 - \|\mu_P\|^2`, and :math:`\|\mu_P\|^2 = E\,k(z,z') \ge e^{-2V}` (Laplacian:
+      :math:`e^{-\sqrt{2V}}`) by Jensen. By Bernstein it is at most :math:`c \|b\|` with probability
+      :math:`1 - \delta/2`, :math:`c = \sigma \sqrt{2 \ln(2/\delta)/N} + (r/\|a\|) \ln(2/\delta)/(3N)`.
 
     So :math:`\|b\|^2 \le U + c\|b\|`, that is :math:`\|b\| \le (c + \sqrt{c^2 + 4U})/2`. O(N (N + m) d) time.
     """
-    first, second = (rng.choice(points.n, n_sampled, p=shares / shares.sum()) for _ in range(2))
-    known = np.bincount(first, minlength=points.n) / n_sampled
+    if isinstance(kernel, str):
+        lengths, spread, width = np.ones(points.n), _root_variance(points, shares, kernel), float(np.sqrt(2.0))
+    else:
+        squares = np.concatenate([block.sq_norms for _, block in points.blocks()])
+        lengths = np.where(shares > 0, kernel.lengths(squares), 0.0)
+        spread = float(shares @ lengths)
+        width = 2.0 * spread
+    scores = shares * lengths
+    total = float(scores.sum())
+    if total == 0.0:  # all at the centre: there are no higher moments
+        return 0.0
+    first, second = (rng.choice(points.n, n_sampled, p=scores / total) for _ in range(2))
+    worth = np.divide(total, lengths, out=np.zeros(points.n), where=lengths > 0)
+    known = np.bincount(first, minlength=points.n) * worth / n_sampled
     known[subset] -= subset_shares
-    rounding = rounding_of_form(points, known, loss)
-    norm_a = float(np.sqrt(max(quadratic_form(points, known, loss, progress), 0.0) + rounding))
+    rounding = rounding_of_form(points, known, "gaussian" if not isinstance(kernel, str) else kernel)
+    norm_a = float(np.sqrt(max(quadratic_form(points, known, kernel, progress), 0.0) + rounding))
 
-    values = potential(points, second, known, loss)
+    values = potential(points, second, known, kernel) * worth[second]
     log_term = float(np.log(4.0 / delta))
     deviation = np.sqrt(2.0 * float(values.var(ddof=1)) * log_term / n_sampled)
-    deviation += 7.0 * np.sqrt(2.0) * norm_a * log_term / (3.0 * (n_sampled - 1))
-    upper = float(values.mean()) + deviation - float(subset_shares @ potential(points, subset, known, loss))
+    deviation += 7.0 * width * norm_a * log_term / (3.0 * (n_sampled - 1))
+    upper = float(values.mean()) + deviation - float(subset_shares @ potential(points, subset, known, kernel))
     upper += rounding
+    log_term = float(np.log(2.0 / delta))
+    c = spread * np.sqrt(2.0 * log_term / n_sampled) + width * log_term / (3.0 * n_sampled)
+    return float(0.5 * (c + np.sqrt(c * c + 4.0 * max(upper, 0.0))))
 
+
+def _root_variance(points: Points, shares: np.ndarray, loss: str) -> float:
     mean, second_moment = _spread(points, shares)
     variance = max(second_moment - mean * mean, 0.0)
     overlap = np.exp(-2.0 * variance) if loss == "gaussian" else np.exp(-np.sqrt(2.0 * variance))
-    log_term = float(np.log(2.0 / delta))
-    c = np.sqrt((1.0 - overlap) * 2.0 * log_term / n_sampled) + np.sqrt(2.0) * log_term / (3.0 * n_sampled)
-    norm = 0.5 * (c + np.sqrt(c * c + 4.0 * max(upper, 0.0)))
-    discrepancy = _discrepancy(float(norm) ** 2, subset_shares)
-    floor = log_floor(points, shares, radius, loss) if np.isfinite(radius) else -np.inf
-    return _certificate(points, shares, discrepancy, radius, loss, floor, 1.0 - delta, n_sampled)
+    return float(np.sqrt(1.0 - overlap))
 
 
 def _certificate(

@@ -21,10 +21,14 @@ _SIDE = 1024  # rows and columns of a tile of kernel values: three such tiles fi
 _ROWS_BYTES = 1 << 26  # most that the rows of one side of a tile may take
 
 Progress = Callable[[int], None]
+Kernel = Callable[[Block, Block], np.ndarray]
+"""Kernel values of two blocks of rows; a loss by its name, or any other positive definite kernel."""
 
 
-def kernel_tile(loss: str, a: Block, b: Block) -> np.ndarray:
+def kernel_tile(loss: str | Kernel, a: Block, b: Block) -> np.ndarray:
     """(len(a), len(b)) kernel values."""
+    if not isinstance(loss, str):
+        return loss(a, b)
     exponents = _negative_squares(a, b)
     np.minimum(exponents, 0.0, out=exponents)  # rounding may leave a distance below zero
     if loss == "laplacian":
@@ -53,19 +57,22 @@ def tile_slices(points: Points, count: int) -> list[slice]:
     return list(row_slices(count, max(_ROWS_BYTES / _SIDE, 8.0 * width), _ROWS_BYTES))
 
 
-def symmetric_tiles(points: Points, rows: np.ndarray, loss: str) -> Iterator[tuple[slice, slice, np.ndarray]]:
+def symmetric_tiles(points: Points, rows: np.ndarray, loss: str | Kernel) -> Iterator[tuple[slice, slice, np.ndarray]]:
     """Yield the tiles on and above the diagonal of the kernel matrix of the rows, with their rows and columns."""
     slices = tile_slices(points, len(rows))
     for i, left in enumerate(slices):
         mine = points.gather(rows[left])
         own = kernel_tile(loss, mine, mine)
-        np.fill_diagonal(own, 1.0)  # the root of a rounded zero would cost the Laplacian half the digits
+        if isinstance(loss, str):
+            np.fill_diagonal(own, 1.0)  # the root of a rounded zero would cost the Laplacian half the digits
         yield left, left, own
         for right in slices[i + 1 :]:
             yield left, right, kernel_tile(loss, mine, points.gather(rows[right]))
 
 
-def quadratic_form(points: Points, coefficients: np.ndarray, loss: str, progress: Progress | None = None) -> float:
+def quadratic_form(
+    points: Points, coefficients: np.ndarray, loss: str | Kernel, progress: Progress | None = None
+) -> float:
     r""":math:`\sum_{ij} c_i c_j k(z_i, z_j)` in O(n^2 d / 2) time and a few tiles; zero coefficients cost nothing."""
     rows = np.flatnonzero(coefficients)
     c = coefficients[rows]
@@ -77,7 +84,7 @@ def quadratic_form(points: Points, coefficients: np.ndarray, loss: str, progress
     return total
 
 
-def potential(points: Points, at: np.ndarray, coefficients: np.ndarray, loss: str) -> np.ndarray:
+def potential(points: Points, at: np.ndarray, coefficients: np.ndarray, loss: str | Kernel) -> np.ndarray:
     r"""(m,) sums :math:`\sum_j c_j k(z_i, z_j)` over all rows, at the rows ``at``; O(m n d) time."""
     rows = np.flatnonzero(coefficients)
     out = np.zeros(len(at))

@@ -29,11 +29,62 @@ from scipy.linalg import eigvalsh, norm
 from .discrepancy import Progress, tile_slices
 from .points import Block, Points
 
+_STRETCH, _LEAST_STRETCH, _MOST_STRETCH = 0.75, 1e-4, 2.0  # best or nearly so on digits, tables and normal data
 _UNIT = float(np.finfo(np.float64).eps) / 2.0
 _MOST_TERMS = 64  # more are needed only for points so far away that the bound says nothing
 _NEGLIGIBLE = 1e-4  # of the bound: a tail that is not worth another term
-_WIDEST_MATRIX = 2048  # columns up to which tensors of order 2, 3 and 4 are folded into d x d matrices
+WIDEST_MATRIX = 2048  # columns up to which tensors of order 2, 3 and 4 are folded into d x d matrices
 _WIDEST_SQUARE = 16  # columns up to which a tensor of order 4 is folded into a d^2 x d^2 matrix
+
+
+def chosen_stretch(radius: float, loss: str) -> float:
+    """The factor s of inner products with which Cauchy and Schwarz lose little: a small ball sees low moments only."""
+    return min(max(_STRETCH * radius, _LEAST_STRETCH), _MOST_STRETCH) if loss == "gaussian" else 1.0
+
+
+class HighOrders:
+    r"""The kernel :math:`e^{-|p|^2-|q|^2} \sum_{k \ge j} (2s)^k (p \cdot q)^k / k!` of the moments from order j on.
+
+    By Cauchy and Schwarz, with :math:`\lambda = 2R^2/s`, their terms sum to at most :math:`\|\mu_\nu\|
+    (\sum_{k \ge j} \lambda^k/k!)^{1/2}` in the norm of this kernel.
+    """
+
+    def __init__(self, first: int, radius: float, stretch: float) -> None:
+        self.orders = np.arange(first)
+        self.stretch, self.factor = stretch, float(np.sqrt(self._rest(np.array(2.0 * radius**2 / stretch))))
+
+    def _rest(self, t: np.ndarray) -> np.ndarray:
+        """``e^t`` without its first terms, in place."""
+        low = np.zeros_like(t)
+        term = np.ones_like(t)
+        for k in self.orders:
+            low += term
+            term *= t / (k + 1.0)
+        return np.subtract(np.exp(t, out=t), low, out=t)
+
+    def __call__(self, a: Block, b: Block) -> np.ndarray:
+        """(len(a), len(b)) kernel values."""
+        tile = a.gram(b)
+        tile *= 2.0 * self.stretch
+        tile = self._rest(tile)
+        tile *= np.exp(-a.sq_norms)[:, None]
+        tile *= np.exp(-b.sq_norms)
+        return tile
+
+    def lengths(self, sq_norms: np.ndarray) -> np.ndarray:
+        """The norms of rows in the Hilbert space of this kernel."""
+        return np.asarray(np.exp(-sq_norms) * np.sqrt(np.maximum(self._rest(2.0 * self.stretch * sq_norms), 0.0)))
+
+
+def log_low_orders(points: Points, coefficients: np.ndarray, radius: float, first: int) -> float:
+    """The logarithm of a bound on the terms below order ``first``, at most 3, of the series of N: one pass."""
+    if not coefficients.any():
+        return -np.inf
+    sums = _PairSums(points, coefficients)
+    sums.start(first)
+    for left in tile_slices(points, len(sums.rows)):
+        sums.add_rows(points.gather(sums.rows[left]), sums.c[left])
+    return float(np.log(sums.series(radius))) + sums.top
 
 
 def pair_sums(
@@ -44,24 +95,17 @@ def pair_sums(
     ``log_least`` is the logarithm of a lower bound on D, of which the tail of the series shall be a small part. The
     bound is infinite if the series would be too long.
     """
-    rows = np.flatnonzero(coefficients)
-    if len(rows) == 0:
+    if not coefficients.any():
         return 0.0, -np.inf
-    norms = np.concatenate([np.sqrt(points.gather(rows[part]).sq_norms) for part in tile_slices(points, len(rows))])
-    log_mass = np.log(np.abs(coefficients[rows])) - norms**2
-    n_terms = _n_terms(log_mass, norms, radius, np.log(_NEGLIGIBLE) + log_least)
-    top = float(log_mass.max())  # so that nothing underflows, everything is relative to the largest
-    reach = max(float(norms.max()), 1e-100)
-    c = np.sign(coefficients[rows]) * np.exp(log_mass - top)
-    sums = _PairSums(points, rows, coefficients[rows], c, reach, n_terms)
+    sums = _PairSums(points, coefficients)
+    n_terms = _n_terms(sums.log_mass, sums.norms, radius, np.log(_NEGLIGIBLE) + log_least)
+    sums.start(n_terms)
     sums.run(progress)
     if n_terms == 0:
         return sums.form, np.inf
-    factors = np.cumprod(np.concatenate([[1.0], 2.0 * radius * reach / np.arange(1, n_terms)]))
-    body = float(factors @ [sums.sigma(k) for k in range(n_terms)])
-    tail = float(np.exp(_log_tail(log_mass, norms, radius, n_terms) - top))
+    tail = float(np.exp(_log_tail(sums.log_mass, sums.norms, radius, n_terms) - sums.top))
     with np.errstate(divide="ignore"):
-        return sums.form, float(np.log((body + tail) * (1.0 + 1e-12))) + top
+        return sums.form, float(np.log((sums.series(radius) + tail) * (1.0 + 1e-12))) + sums.top
 
 
 def _log_tail(log_mass: np.ndarray, norms: np.ndarray, radius: float, n_terms: int) -> float:
@@ -86,18 +130,26 @@ def _n_terms(log_mass: np.ndarray, norms: np.ndarray, radius: float, log_negligi
 class _PairSums:
     """Sums over pairs of rows: the kernel's quadratic form, and the tensors of moments in units of ``reach``."""
 
-    def __init__(
-        self, points: Points, rows: np.ndarray, coefficients: np.ndarray, c: np.ndarray, reach: float, n_terms: int
-    ) -> None:
-        self.points, self.rows, self.coefficients, self.c = points, rows, coefficients, c
-        self.reach, self.n_terms, d = reach, n_terms, points.d
+    def __init__(self, points: Points, coefficients: np.ndarray) -> None:
+        self.points, self.rows = points, np.flatnonzero(coefficients)
+        self.coefficients = coefficients[self.rows]
+        parts = tile_slices(points, len(self.rows))
+        self.norms = np.concatenate([np.sqrt(points.gather(self.rows[part]).sq_norms) for part in parts])
+        self.log_mass = np.log(np.abs(self.coefficients)) - self.norms**2
+        self.top = float(self.log_mass.max())  # so that nothing underflows, everything is relative to the largest
+        self.c = np.sign(self.coefficients) * np.exp(self.log_mass - self.top)
+        self.reach = max(float(self.norms.max()), 1e-100)
         # relative errors of the exponentials; and of inner products, which for sparse rows lose digits to the shift
-        self.error = 4.0 * (d + 4) * _UNIT * points.rounding_norm**2
-        self.blur = self.error / reach**2 if points.is_sparse else 0.0
-        self.form = self.total = 0.0
+        self.error = 4.0 * (points.d + 4) * _UNIT * points.rounding_norm**2
+        self.blur = self.error / self.reach**2 if points.is_sparse else 0.0
+        self.form = 0.0
+
+    def start(self, n_terms: int) -> None:
+        """Begin sums up to order ``n_terms - 1``."""
+        d = self.points.d
+        self.n_terms, self.total, self.mean = n_terms, 0.0, np.zeros(d)
         self.squares, self.magnitudes = np.zeros(n_terms), np.zeros(n_terms)  # |T_k|^2; A_k, with norms that cover blur
-        self.mean = np.zeros(d)
-        self.is_folded = d <= _WIDEST_MATRIX and n_terms > 0
+        self.is_folded = d <= WIDEST_MATRIX and n_terms > 2
         self.folded = {k: np.zeros((d, d)) for k in (2, 3, 4) if self.is_folded and k < n_terms}
         self.quartic = np.zeros((d**2, d**2)) if d <= _WIDEST_SQUARE and n_terms > 4 else None
 
@@ -106,9 +158,7 @@ class _PairSums:
         parts = tile_slices(self.points, len(self.rows))
         for i, left in enumerate(parts):
             mine = self.points.gather(self.rows[left])
-            scaled = mine.dense() / self.reach if self.is_folded else np.zeros((0, 0))
-            if self.n_terms:
-                self._direct(mine, scaled, self.c[left])
+            scaled = self.add_rows(mine, self.c[left])
             weighted = {k: np.zeros_like(scaled) for k in self.folded if k > 2}
             for right in parts[i:]:
                 self._tile(mine, left, right, weighted)
@@ -118,16 +168,22 @@ class _PairSums:
             if progress is not None:
                 progress(left.stop - left.start)
 
-    def _direct(self, mine: Block, scaled: np.ndarray, c: np.ndarray) -> None:
+    def add_rows(self, mine: Block, c: np.ndarray) -> np.ndarray:
+        """Add what is summed over rows, not pairs; returns the scaled rows if tensors are folded."""
+        if self.n_terms == 0:
+            return np.zeros((0, 0))
         lengths = np.hypot(np.sqrt(mine.sq_norms) / self.reach, np.sqrt(self.blur))
         self.magnitudes += np.abs(c) @ lengths[:, None] ** np.arange(self.n_terms)
         self.total += float(c.sum())
         self.mean += mine.weighted_sum(c[:, None])[0] / self.reach
-        if self.is_folded:
-            self.folded[2] += scaled.T @ (scaled * c[:, None])
+        if not self.is_folded:
+            return np.zeros((0, 0))
+        scaled = mine.dense() / self.reach
+        self.folded[2] += scaled.T @ (scaled * c[:, None])
         if self.quartic is not None:
             products = (scaled[:, :, None] * scaled[:, None, :]).reshape(len(scaled), -1)
             self.quartic += products.T @ (products * c[:, None])
+        return scaled
 
     def _tile(self, mine: Block, left: slice, right: slice, weighted: dict[int, np.ndarray]) -> None:
         theirs = mine if right == left else self.points.gather(self.rows[right])
@@ -151,6 +207,11 @@ class _PairSums:
             power *= gram
             if k > 2 or not self.is_folded:
                 self.squares[k] += times * float(own @ (power @ c))
+
+    def series(self, radius: float) -> float:
+        """The sum of the terms."""
+        steps = 2.0 * radius * self.reach / np.arange(1, self.n_terms)
+        return float(np.cumprod([1.0, *steps]) @ [self.sigma(k) for k in range(self.n_terms)])
 
     def sigma(self, k: int) -> float:
         """An upper bound on the spectral norm of the tensor of order ``k``."""

@@ -19,10 +19,10 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
 from .discrepancy import kernel_matrix, kernel_tile, potential, rounding_of_form, symmetric_tiles
+from .moments import chosen_stretch
 from .points import Points
 
 DENSE_LIMIT = 4000  # rows up to which the kernel matrix is held: 128 MB, and as much again to factor it
-_STRETCH, _LEAST_STRETCH, _MOST_STRETCH = 0.75, 1e-4, 2.0  # best or nearly so on digits, tables and normal data
 _LARGEST_TILT = 20.0
 _RIDGES = (1e-10, 1e-8, 1e-6, 1e-4)
 _MAX_EXCHANGES = 60
@@ -32,7 +32,7 @@ _GREEDY_BYTES = 1 << 30  # most that the factorisation of a greedy choice may ta
 
 def tilted(points: Points, radius: float, loss: str) -> tuple[Points, np.ndarray]:
     """Points and factors of the coefficients in which a small discrepancy means a small certificate."""
-    stretch = min(max(_STRETCH * radius, _LEAST_STRETCH), _MOST_STRETCH)
+    stretch = chosen_stretch(radius, loss)
     # factors that span many orders would lose the digits of what they are multiplied with
     if loss != "gaussian" or abs(1.0 - stretch) * points.max_norm**2 > _LARGEST_TILT:
         return points, np.ones(points.n)
