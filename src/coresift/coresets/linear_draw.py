@@ -16,6 +16,7 @@ from ..rows.rows import Block
 from .linear_rows import LinearRows, Response
 
 _PILOT_SHARE = 0.4
+_PILOT_TOLERANCE = 1e-6  # far below the noise of the pilot
 _LEAST_OF_A_CLASS = 10  # rows in the pilot, if the class has them and the pilot has room
 _PILOT_MIX = (0.4, 0.3, 0.3)  # of the weight, the root of the leverage, the leverage
 _REST_MIX = (0.6, 0.3, 0.1)  # of slope times root of leverage, the pilot's scores, the weight
@@ -182,7 +183,7 @@ def draw_two_steps(
     if len(pilot.indices) == n_rows or left <= 0:
         return pilot, None
 
-    theta = fit_linear(problem, pilot.X, pilot.y, pilot.weights).theta
+    theta = fit_linear(problem, pilot.X, pilot.y, pilot.weights, tol=_PILOT_TOLERANCE).theta
     scores = RestScores(pilot_scores, problem, theta, _total_influence(pilot_scores, problem, pilot))
     totals = SlopeTotals(problem, theta)
     second = DrawPass(problem, rows.response, scores, KeyPool(seeds[1], np.array([left])), pilot.indices, totals)
@@ -203,7 +204,8 @@ def _total_influence(scores: PilotScores, problem: LinearProblem, pilot: Weighte
     Rows have small slopes at their own fit: their total would be too low, and the slopes would outweigh all else.
     """
     fitted, other = slice(0, None, 2), slice(1, None, 2)
-    theta = fit_linear(problem, pilot.X[fitted], pilot.y[fitted], pilot.weights[fitted]).theta
+    half = (pilot.X[fitted], pilot.y[fitted], pilot.weights[fitted])
+    theta = fit_linear(problem, *half, tol=_PILOT_TOLERANCE).theta
     A, weights = problem.columns(pilot.X[other]), pilot.weights[other]
     with np.errstate(over="ignore", invalid="ignore"):
         influence = RestScores(scores, problem, theta, 0.0).influence(A, pilot.y[other], scores.leverage.of(A))
