@@ -172,7 +172,15 @@ def _refuse_l1(model: Any, share: Any) -> None:
         )
 
 
+def _refuse_one_versus_rest(model: Any, is_so: bool) -> None:
+    if is_so and len(model.coef_) > 1:
+        raise InvalidInputError(
+            f"model: this {type(model).__name__} fits each class against the rest: certify the classes one by one."
+        )
+
+
 def _logistic(model: Any) -> dict[str, Any]:
+    _refuse_one_versus_rest(model, model.solver == "liblinear" or getattr(model, "multi_class", "auto") == "ovr")
     penalty = getattr(model, "penalty", "deprecated")
     share = getattr(model, "l1_ratio_", getattr(model, "l1_ratio", None))  # from scikit-learn 1.8 on it says all
     has_share = share is not None and any(value for value in np.ravel(share))
@@ -187,6 +195,7 @@ def _logistic(model: Any) -> dict[str, Any]:
 
 
 def _svc(model: Any) -> dict[str, Any]:
+    _refuse_one_versus_rest(model, True)
     if model.loss != "squared_hinge":
         raise InvalidInputError(f"model: LinearSVC(loss={model.loss!r}) cannot be certified; loss='squared_hinge' can.")
     _refuse_l1(model, model.penalty == "l1")
@@ -223,6 +232,7 @@ def _sgd(model: Any) -> dict[str, Any]:
             f"model: loss={model.loss!r} of {type(model).__name__} cannot be certified; {known} can."
         )
     _refuse_l1(model, model.penalty == "l1" or (model.penalty == "elasticnet" and model.l1_ratio > 0))
+    _refuse_one_versus_rest(model, hasattr(model, "classes_"))
     # it minimises the sum of the weighted losses over the number of rows
     strength = 0.0 if model.penalty is None else float(model.alpha)
     return {
