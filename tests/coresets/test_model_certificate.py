@@ -231,7 +231,7 @@ def test_it_describes_itself():
         (LogisticRegression(C=np.inf), BINARY, "alpha = 0"),
         (LinearSVC(loss="hinge", max_iter=100_000), BINARY, "loss='hinge'"),
         (LinearSVC(dual=False), MULTI, "each class against the rest"),
-        (RidgeClassifier(), MULTI, "3 rows of coefficients"),
+        (RidgeClassifier(), MULTI, "each class against the rest"),
         (Ridge(positive=True), TARGET, "positive=True"),
         (PoissonRegressor(alpha=0.0), COUNTS, "alpha = 0"),
         (SGDClassifier(loss="hinge"), BINARY, "'hinge'"),

@@ -58,9 +58,8 @@ def read_model(model: Any, loss: str | None, alpha: float | None, threshold: flo
     model = _innermost(model)
     kind = type(model).__name__
     if not hasattr(model, "coef_"):
-        if hasattr(model, "fit") and hasattr(model, "get_params"):
-            known = f"model: {kind} is not fitted, or not linear: it has no coef_."
-            raise InvalidInputError(known)
+        if hasattr(model, "get_params"):
+            raise InvalidInputError(f"model: {kind} is not fitted, or not linear: it has no coef_.")
         raise InvalidTypeError(f"model = {model!r:.60} must be a fitted linear model or a pair (coef, intercept).")
     has_intercept = bool(getattr(model, "fit_intercept", True))
     intercept = getattr(model, "intercept_", 0.0) if has_intercept else None
@@ -70,6 +69,11 @@ def read_model(model: Any, loss: str | None, alpha: float | None, threshold: flo
         raise InvalidInputError(f"loss = {loss!r} was given for a {kind}, without alpha; give both, or neither.")
     found = penalised_loss(model)
     own = found.pop("alpha")
+    is_joint = (
+        kind.startswith("Logistic") and model.solver != "liblinear" and getattr(model, "multi_class", "") != "ovr"
+    )
+    if hasattr(model, "classes_") and len(model.classes_) > 2 and not is_joint:
+        raise InvalidInputError(f"model: this {kind} fits each class against the rest: certify the classes one by one.")
     return DescribedModel(
         alpha=own if alpha is None else _fixed(alpha),
         coef=_matrix(model.coef_),
@@ -172,15 +176,7 @@ def _refuse_l1(model: Any, share: Any) -> None:
         )
 
 
-def _refuse_one_versus_rest(model: Any, is_so: bool) -> None:
-    if is_so and len(model.coef_) > 1:
-        raise InvalidInputError(
-            f"model: this {type(model).__name__} fits each class against the rest: certify the classes one by one."
-        )
-
-
 def _logistic(model: Any) -> dict[str, Any]:
-    _refuse_one_versus_rest(model, model.solver == "liblinear" or getattr(model, "multi_class", "auto") == "ovr")
     penalty = getattr(model, "penalty", "deprecated")
     share = getattr(model, "l1_ratio_", getattr(model, "l1_ratio", None))  # from scikit-learn 1.8 on it says all
     has_share = share is not None and any(value for value in np.ravel(share))
@@ -195,7 +191,6 @@ def _logistic(model: Any) -> dict[str, Any]:
 
 
 def _svc(model: Any) -> dict[str, Any]:
-    _refuse_one_versus_rest(model, True)
     if model.loss != "squared_hinge":
         raise InvalidInputError(f"model: LinearSVC(loss={model.loss!r}) cannot be certified; loss='squared_hinge' can.")
     _refuse_l1(model, model.penalty == "l1")
@@ -203,22 +198,14 @@ def _svc(model: Any) -> dict[str, Any]:
     return {"loss": "squared_hinge", "alpha": _per_weight(1.0 / model.C), "intercept_penalty": penalty}
 
 
-def _ridge(model: Any) -> dict[str, Any]:
-    _refuse_positive(model)
-    strength = np.ravel(model.alpha_ if hasattr(model, "alpha_") else model.alpha)
-    if len(strength) != 1:
-        raise InvalidInputError(f"model: this {type(model).__name__} has {len(strength)} penalties; one is needed.")
-    return {"loss": "squared", "alpha": _per_weight(strength[0])}
-
-
-def _least_squares(model: Any) -> dict[str, Any]:
-    _refuse_positive(model)
-    return {"loss": "squared", "alpha": _fixed(0.0)}
-
-
-def _refuse_positive(model: Any) -> None:
+def _squared(model: Any) -> dict[str, Any]:
+    kind = type(model).__name__
     if getattr(model, "positive", False):
-        raise InvalidInputError(f"model: {type(model).__name__}(positive=True) solves another problem: not certified.")
+        raise InvalidInputError(f"model: {kind}(positive=True) solves another problem: not certified.")
+    strength = np.ravel(getattr(model, "alpha_", getattr(model, "alpha", 0.0)))
+    if len(strength) != 1:
+        raise InvalidInputError(f"model: this {kind} has {len(strength)} penalties; one is needed.")
+    return {"loss": "squared", "alpha": _per_weight(strength[0])}
 
 
 def _poisson(model: Any) -> dict[str, Any]:
@@ -232,7 +219,6 @@ def _sgd(model: Any) -> dict[str, Any]:
             f"model: loss={model.loss!r} of {type(model).__name__} cannot be certified; {known} can."
         )
     _refuse_l1(model, model.penalty == "l1" or (model.penalty == "elasticnet" and model.l1_ratio > 0))
-    _refuse_one_versus_rest(model, hasattr(model, "classes_"))
     # it minimises the sum of the weighted losses over the number of rows
     strength = 0.0 if model.penalty is None else float(model.alpha)
     return {
@@ -246,10 +232,10 @@ _READERS: dict[str, Callable[[Any], dict[str, Any]]] = {
     "LogisticRegression": _logistic,
     "LogisticRegressionCV": _logistic,
     "LinearSVC": _svc,
-    "Ridge": _ridge,
-    "RidgeCV": _ridge,
-    "RidgeClassifier": _ridge,
-    "LinearRegression": _least_squares,
+    "Ridge": _squared,
+    "RidgeCV": _squared,
+    "RidgeClassifier": _squared,
+    "LinearRegression": _squared,
     "PoissonRegressor": _poisson,
     "SGDClassifier": _sgd,
     "SGDRegressor": _sgd,
