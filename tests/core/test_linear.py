@@ -207,6 +207,7 @@ def test_newton_never_ends_above_its_start():
         sums.add(X, y, w)
         return sums
 
-    start = np.full(problem.shape, 5.0)  # far off, where a whole step overflows
-    assert newton(at, start).objective < at(start).objective
-    assert newton(at, start).objective == pytest.approx(fit_linear(problem, X, y, w).objective)
+    for far in (5.0, 1e4):  # where a whole step overflows, and where the loss does
+        start = np.full(problem.shape, far)
+        assert newton(at, start).objective < at(start).objective
+        assert newton(at, start).objective == pytest.approx(fit_linear(problem, X, y, w).objective)
