@@ -163,6 +163,13 @@ def test_constant_and_collinear_columns_zero_weights_and_single_precision():
         certify_model(LinearRegression().fit(wide, TARGET), wide, TARGET)
 
 
+def test_a_penalty_that_underflows_proves_nothing():
+    huge = X * [1e135, 1.0, 1.0, 1.0]
+    found = certify_model((np.zeros(D), 0.0), huge, BINARY, loss="logistic", alpha=1e-60)
+    assert found.lower_bound == 0
+    assert found.excess >= found.objective
+
+
 def test_sparse_rows_and_frames_say_the_same():
     masked = np.where(np.abs(X) > 1.0, X, 0.0)
     model = LogisticRegression(C=0.1).fit(masked, BINARY)
@@ -230,11 +237,12 @@ def test_it_describes_itself():
         (LogisticRegression(l1_ratio=0.5, solver="saga", max_iter=10_000), BINARY, "L1 penalty"),
         (LogisticRegression(C=np.inf), BINARY, "alpha = 0"),
         (LinearSVC(loss="hinge", max_iter=100_000), BINARY, "loss='hinge'"),
-        (LinearSVC(dual=False), MULTI, "two classes, but there are 3"),
-        (RidgeClassifier(), MULTI, "3 rows of coefficients"),
+        (LinearSVC(dual=False), MULTI, "each class against the rest"),
+        (RidgeClassifier(), MULTI, "each class against the rest"),
         (Ridge(positive=True), TARGET, "positive=True"),
         (PoissonRegressor(alpha=0.0), COUNTS, "alpha = 0"),
         (SGDClassifier(loss="hinge"), BINARY, "'hinge'"),
+        (SGDClassifier(loss="log_loss"), MULTI, "each class against the rest"),
         (SGDRegressor(penalty="l1"), TARGET, "L1 penalty"),
         (HuberRegressor(max_iter=1000), TARGET, "HuberRegressor.*scale"),
         (Lasso(), TARGET, "Lasso.*L1"),

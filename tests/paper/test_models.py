@@ -84,6 +84,24 @@ def test_runs_are_resumed_and_the_page_is_written(tmp_path: Path, monkeypatch: p
     assert (tmp_path / "excess.svg").stat().st_size > 1000
 
 
+@pytest.mark.parametrize("name", ["single", "grid", pytest.param("parquet", marks=pytest.mark.slow)])
+def test_studies_of_time_compare_like_with_like(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for shape in ("GRID_SHAPE", "SINGLE_SHAPE", "PARQUET_SHAPE"):
+        monkeypatch.setattr(studies, shape, (20_000, 4))
+    monkeypatch.setattr(studies, "PENALTIES", np.logspace(-6, -2, 3))
+    record = {"study": name, "seed": 0} | studies.run({"study": name, "seed": 0}, NOWHERE)
+    if name == "single":
+        assert 0 < record["certified"] < 1e-3
+    elif name == "grid":
+        assert record["ways"]["lbfgs"]["regret"] == 0
+        assert abs(record["ways"]["newton-cholesky"]["models"]) < 1e-5
+        assert record["ways"]["coreset"]["models"] < 0.1 * record["ways"]["uniform"]["models"]
+    else:
+        assert record["ours"]["relative"] < record["sgd"]["relative"]
+    written = [rows for _, _, table in sections.SECTIONS if (rows := table([record]))]
+    assert len(written) == 1
+
+
 def line_of(**changed: object) -> report.Line:
     record = {"table": "covtype", "loss": "logistic", "size": 5000, "seed": 0, "n": 90_000, "p": 54, "classes": 1}
     record |= dict.fromkeys(METHODS, 1e-2) | {"calibrated": 1e-4, "model": 1e-4, "certificate": 1.1e-4, "rounds": 2}

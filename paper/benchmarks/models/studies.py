@@ -49,7 +49,7 @@ def grid(folder: Path, seed: int) -> Record:
     X, y = classified(*GRID_SHAPE, seed)
     ways = {"lbfgs": 0.0, "newton-cholesky": 0.0, "coreset": 0.0, "uniform": 0.0}
     losses = {way: np.zeros((FOLDS, len(PENALTIES))) for way in ways}
-    size = 10_000
+    size = len(y) // 50
     for fold, (train, test) in enumerate(KFold(FOLDS, shuffle=True, random_state=seed).split(X)):
         X_train, y_train = X[train], y[train]
 
@@ -86,7 +86,7 @@ def grid(folder: Path, seed: int) -> Record:
 def single(folder: Path, seed: int) -> Record:
     """One fit in memory."""
     X, y = classified(*SINGLE_SHAPE, seed)
-    alpha, size, found = 1e-4, 10_000, {}
+    alpha, size, found = 1e-4, len(y) // 100, {}
     for solver in ("lbfgs", "newton-cholesky"):
         found[solver] = timed(lambda solver=solver: logistic(alpha, len(y), solver).fit(X, y))[0]
     estimator = LinearCoreset("logistic", alpha=alpha, random_state=seed)
@@ -113,7 +113,7 @@ def parquet(folder: Path, seed: int) -> Record:
             columns = {f"x{j}": X[:, j] for j in range(d)} | {"y": y}
             pq.write_table(pa.table(columns), f"{place}/{i}.parquet", row_group_size=100_000)
         stored = sum(path.stat().st_size for path in Path(place).iterdir())
-        ours = json.loads(apart(_PARQUET_OURS, place))
+        ours = json.loads(apart(_PARQUET_OURS, place, str(n // 200)))
         theirs = json.loads(apart(_PARQUET_SGD, place, str(max(1, round(ours["cpu"] / ours["scan"])))))
     return {"shape": [n, d], "bytes": stored, "ours": ours, "sgd": theirs}
 
@@ -136,7 +136,7 @@ start = time.process_time(); bare(); scan = time.process_time() - start
 start = time.process_time()
 rows = open_rows(sys.argv[1], label="y")
 estimator = LinearCoreset("logistic", alpha=1e-4, random_state=0).fit(rows)
-core = estimator.sample(20000)
+core = estimator.sample(int(sys.argv[2]))
 fitted = time.process_time() - start
 found = certify_model(estimator.model_, rows, loss="logistic", alpha=1e-4)
 spent = time.process_time() - start
@@ -207,8 +207,8 @@ def kernel(folder: Path, seed: int) -> Record:
 
 
 def trees(folder: Path, seed: int) -> Record:
-    """A random forest and gradient boosting: CovType with 7 classes, 60,000 rows, 6,000 of them."""
-    X, X_test, y, y_test = _split(folder, "covtype, 7 classes", 60_000, 30_000)
+    """A random forest and gradient boosting: CovType with 10 columns and 7 classes, 60,000 rows, 6,000 of them."""
+    X, X_test, y, y_test = _split(folder, "covtype, 10 columns, 7 classes", 60_000, 30_000)
     found: dict[str, Any] = {}
     for way, _, (rows, weights) in subsets(X, y, 6_000, seed, SUBSETS if seed == 0 else METHODS):
         for name, model in (
