@@ -18,7 +18,7 @@ from ..core.budgets import class_budgets
 from .coreset import Coreset
 from .improve import normalized
 from .linear_coreset import LinearCoreset
-from .linear_models import penalised_loss
+from .linear_models import class_factors, penalised_loss
 from .linear_rows import CLASSIFIERS
 
 _FEW_ROWS = 1000  # a fit to so few takes no time
@@ -123,7 +123,7 @@ def linear_choice(task: Task, goal: Objective, size: int, rng: np.random.Generat
         return None
     loss = "logistic" if n_classes > 2 else goal.loss
     target = task.y if codes is None else codes if loss in CLASSIFIERS else 2.0 * codes - 1.0
-    factors, model = class_factors(task)
+    factors, model = row_factors(task)
     seen = weights * factors
     alpha = goal.alpha(float(seen.sum()), len(weights))
     maker = LinearCoreset(
@@ -135,17 +135,13 @@ def linear_choice(task: Task, goal: Objective, size: int, rng: np.random.Generat
     return Choice(core, f"two-step draw for the {loss} loss, alpha = {alpha:.3g}{also}", model)
 
 
-def class_factors(task: Task) -> tuple[np.ndarray, Any]:
+def row_factors(task: Task) -> tuple[np.ndarray, Any]:
     """(n,) what the model multiplies the weights by, and the model with class weights that say so of any rows."""
     given = getattr(task.model, "class_weight", None)
     if given is None or task.codes is None or task.classes is None:
         return np.ones(len(task.weights)), task.model
     names = task.classes.tolist()
-    masses = np.bincount(task.codes, task.weights, len(names))
-    if isinstance(given, dict):
-        by_class = np.array([float(given.get(name, 1.0)) for name in names])
-    else:
-        by_class = masses.sum() / (np.count_nonzero(masses) * np.where(masses > 0, masses, masses.sum()))
+    by_class = class_factors(given, task.classes, np.bincount(task.codes, task.weights, len(names)))
     if not by_class.min() > 0:
         raise InvalidInputError(f"class_weight = {given!r:.80}: every class needs a weight above 0.")
     return by_class[task.codes], clone(task.model).set_params(class_weight=dict(zip(names, by_class, strict=True)))

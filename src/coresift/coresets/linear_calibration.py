@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from ..core.calibration import SlopeTotals, calibrated, medians
 from ..core.linear import LossSums, fit_linear
 from ..core.points import Matrix
-from .linear_draw import TotalsPass, WeightedRows
+from .linear_draw import WeightedRows
 from .linear_rows import LinearRows
 
 _RIDGE = 1e-4
@@ -50,8 +50,7 @@ def calibrate_draw(
             ratios = calibrated(drawn.weights, features[:, :width], goal, ridge=_RIDGE, bounds=bounds)
             made = drawn.weights * ratios
             candidates.append((made, fit_linear(problem, drawn.X, drawn.y, made, totals.theta, tol=_FIT_TOLERANCE)))
-        sums = [SlopeTotals(problem, fit.theta) for _, fit in candidates]
-        found = rows.runner.run("calibration", TotalsPass(rows.response, sums)).totals
+        found = rows.run("calibration", *(SlopeTotals(problem, fit.theta) for _, fit in candidates))
         at = int(np.argmin([sums.objective for sums in found]))
         if best is not None and not found[at].objective < best.objective:
             break

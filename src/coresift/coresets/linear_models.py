@@ -96,6 +96,14 @@ def penalised_loss(model: Any) -> dict[str, Any]:
     return _READERS[kind](model)
 
 
+def class_factors(class_weight: Any, classes: np.ndarray, masses: np.ndarray) -> np.ndarray:
+    """(K,) what ``class_weight`` multiplies the weights of the rows of each class by; "balanced" by their masses."""
+    if isinstance(class_weight, dict):
+        return np.array([float(class_weight.get(name, 1.0)) for name in classes.tolist()])
+    total = masses.sum()
+    return np.asarray(total / (np.count_nonzero(masses) * np.where(masses > 0, masses, total)))
+
+
 def _innermost(model: Any) -> Any:
     """The fitted model inside a search or a meta-estimator; a pipeline changes the columns."""
     if isinstance(model, tuple):
