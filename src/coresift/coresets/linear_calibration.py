@@ -7,6 +7,8 @@ a factor of about the number of columns over the number of rows. Where that over
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import scipy.sparse as sp
 
@@ -61,7 +63,7 @@ def calibrate_draw(
             break
         candidates = []
     assert best is not None
-    return drawn.weighing(weights), best, n_kept
+    return replace(drawn, weights=weights), best, n_kept
 
 
 def _expected_fall(fitted: LossSums, full: SlopeTotals) -> float:

@@ -6,7 +6,15 @@ from typing import Any, Self
 
 from .._errors import InvalidInputError
 from .._progress import logger
-from .._validation import check_budget, check_generator, check_number, check_positive, check_seed, record_features
+from .._validation import (
+    check_budget,
+    check_choice,
+    check_generator,
+    check_number,
+    check_positive,
+    check_seed,
+    record_features,
+)
 from ..core.leverage import Leverage
 from ..core.linear import LinearProblem, fit_linear
 from ..rows.rows import Rows
@@ -15,7 +23,7 @@ from .coreset import Coreset
 from .fitting import Runner, children
 from .linear_calibration import MOST_FEATURES, calibrate_draw
 from .linear_draw import draw_two_steps
-from .linear_rows import CLASSIFIERS, LinearRows, check_linear_loss, linear_rows
+from .linear_rows import CLASSIFIERS, LINEAR_LOSSES, LinearRows, linear_rows
 
 _MOST_PARAMETERS = 10_000
 
@@ -118,7 +126,7 @@ class LinearCoreset(PassCoreset):
         self._fit(runner.rows, None, runner=runner)
 
     def _fit(self, X: Any, y: Any, sample_weight: Any = None, **how: Any) -> None:
-        is_classifier = check_linear_loss(self.loss) in CLASSIFIERS
+        is_classifier = check_choice(self.loss, "loss", LINEAR_LOSSES) in CLASSIFIERS
         check_number(self.alpha, "alpha", at_least=0.0, at_most=1e100)
         if self.loss == "huber":
             check_positive(self.threshold, "threshold")

@@ -32,10 +32,6 @@ class WeightedRows:
     weights: np.ndarray
     own: np.ndarray
 
-    def weighing(self, weights: np.ndarray) -> WeightedRows:
-        """The same rows with other weights."""
-        return replace(self, weights=weights)
-
     def joined(self, other: WeightedRows) -> WeightedRows:
         """These rows and others, in order."""
         order = np.argsort(np.concatenate([self.indices, other.indices]))
@@ -150,7 +146,7 @@ def draw_two_steps(
     nothing = np.zeros(0, dtype=np.int64)
     pilot = rows.runner.run("pilot", DrawPass(rows.response, scores, KeyPool(seeds[0], sizes), nothing)).drawn()
     if factors.max() > 1.0:  # a class without a row is made up for by those that have one by chance
-        pilot = pilot.weighing(pilot.weights * factors[pilot.y])
+        pilot = replace(pilot, weights=pilot.weights * factors[pilot.y])
     n_pilot = len(pilot.indices)
     left = size - n_pilot
     if n_pilot == n_rows or left <= 0:
@@ -166,5 +162,5 @@ def draw_two_steps(
     alone = 1.0 / n_pilot - 1.0 / n_rows
     both = (1.0 - n_pilot / n_rows) ** 2 * (1.0 / left - 1.0 / max(n_rows - n_pilot, left))
     share = both / (alone + both)
-    mixed = pilot.weighing(share * pilot.weights + (1.0 - share) * pilot.own)
-    return mixed.joined(rest.weighing((1.0 - share) * rest.weights)), found.totals
+    mixed = replace(pilot, weights=share * pilot.weights + (1.0 - share) * pilot.own)
+    return mixed.joined(replace(rest, weights=(1.0 - share) * rest.weights)), found.totals

@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator
 
 from .._errors import InvalidInputError
 from .._progress import Progress
-from .._validation import LARGEST_TARGET, as_numpy, bad_value, check_choice, check_positive
+from .._validation import LARGEST_TARGET, as_numpy, bad_value, check_positive
 from ..core.linear import LinearProblem, LossSums
 from ..core.linear_losses import Huber, LinearLoss, Logistic, Multinomial, Poisson, Squared, SquaredHinge
 from ..core.points import float_rows
@@ -24,11 +24,6 @@ CLASSIFIERS = ("logistic", "squared_hinge")
 S = TypeVar("S", bound=LossSums)
 _MOST_CLASSES = 1000
 _LARGEST_COLUMN = 1e140  # products of two columns and a weight must have finite sums
-
-
-def check_linear_loss(loss: Any) -> str:
-    """The name of a loss of linear models."""
-    return check_choice(loss, "loss", LINEAR_LOSSES)
 
 
 def loss_named(name: str, n_classes: int = 0, threshold: float | None = None) -> LinearLoss:

@@ -56,11 +56,15 @@ class ModelCertificate:
     def __str__(self) -> str:
         passes = f"in {self.n_passes} pass{'es' if self.n_passes != 1 else ''}"
         if np.isfinite(self.relative):
-            percent = f"{100 * self.relative:.2g}" if self.relative < 1 else f"{100 * self.relative:,.0f}"
-            return f"At most {percent} % above the smallest possible loss; proved, {passes}."
+            return f"At most {percent(self.relative)} above the smallest possible loss; proved, {passes}."
         if np.isfinite(self.excess):
             return f"At most {self.excess:.3g} above the smallest possible loss, which may be 0; proved, {passes}."
         return f"The loss is infinite, so nothing can be proved ({passes})."
+
+
+def percent(share: float) -> str:
+    """A share in words, as in "0.012 %"."""
+    return f"{100 * share:.2g} %" if share < 1 else f"{100 * share:,.0f} %"
 
 
 def certify_model(
@@ -118,9 +122,10 @@ def certify_model(
 
     """
     described = read_model(model, loss, alpha, threshold)
+    goal = described.objective
     rows = linear_rows(X, y, sample_weight, is_classifier=described.is_classifier)
     _check_columns(described, rows)
-    mass, made = rows.moments.mass, rows.loss(described.loss, described.threshold)
+    mass, made = rows.moments.mass, rows.loss(goal.loss, goal.threshold)
     if len(described.coef) != made.n_outputs:
         raise InvalidInputError(
             f"model has {len(described.coef)} rows of coefficients; {made.name} regression of these rows needs "
@@ -137,9 +142,9 @@ def certify_model(
     rows = replace(rows, response=replace(rows.response, factors=factors, signed=signed))
     problem = rows.problem(
         made,
-        described.alpha(mass, rows.runner.rows.n),
+        goal.alpha(mass, rows.runner.rows.n),
         fit_intercept=described.intercept is not None,
-        intercept_penalty=described.intercept_penalty,
+        intercept_penalty=goal.intercept_penalty,
     )
     theta = problem.from_data(described.coef, np.zeros(1) if described.intercept is None else described.intercept)
     found = certify_linear(rows, problem, theta)
