@@ -71,6 +71,8 @@ def given_rows(
     targets = None if y is None else check_targets(y, int(checked.shape[0]))
     if targets is not None and targets.shape[1] != 1:
         raise InvalidInputError(f"y has {targets.shape[1]} columns; one target is needed.")
+    if labels is not None and len(labels) != checked.shape[0]:
+        raise InvalidInputError(f"y has shape {labels.shape}, but X has {checked.shape[0]} rows: one label a row.")
     columns = None if names is None else list(map(str, names))
     return ArrayRows(checked, sample_weight, labels, names=columns, targets=None if targets is None else targets[:, 0])
 
