@@ -8,6 +8,7 @@ again, until it ends by itself (after ten kills it is left in peace): its result
 
     select          coresift select of a Parquet file; the bytes of the coreset
     select-workers  the same with two worker processes
+    fit             coresift fit of a Parquet file; the bytes of the model
     train           coresift train, with a checkpoint after each epoch; the bytes of the model, metrics but times
     bench           python -m paper run; the records but times, and that nothing is run twice
     ray             coresift select --engine ray, needs the extra ray; the bytes that one process writes
@@ -39,7 +40,7 @@ from typing import Any
 
 import numpy as np
 
-from coresift import Coreset, __version__
+from coresift import Coreset, LinearModel, __version__
 from coresift.cli import main as coresift
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for ``paper``, which is not installed
@@ -225,6 +226,17 @@ def _select(*more: str, suffix: str = ".parquet") -> Callable[[Path, Path], list
     return arguments
 
 
+def _fit(data: Path, out: Path) -> list[str]:
+    files = [str(data / "rows.parquet"), "--out", str(out / "model.json"), "--log", str(out / "log")]
+    return ["fit", *files, "--label", "x7", "--model", "squared", "--budget", "2%"]
+
+
+def _check_fit(out: Path) -> None:
+    _only(out, ("log", "model.json"))
+    if (out / "model.json").exists():
+        assert LinearModel.load(out / "model.json").size == 1200
+
+
 def _hash(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
@@ -320,6 +332,7 @@ def _select_outcome(out: Path) -> object:
 TARGETS = {
     "select": Target(_rows, _select(), _select_outcome, _check_select),
     "select-workers": Target(_rows, _select("--workers", "2"), _select_outcome, _check_select, reference=_select()),
+    "fit": Target(_rows, _fit, lambda out: _hash(out / "model.json"), _check_fit),
     "train": Target(lambda data: None, _train, _train_outcome, _check_train),
     "bench": Target(_forest, _bench, _bench_outcome, _check_bench, is_paper=True, notes=_bench_notes),
     "ray": Target(_rows, _select("--engine", "ray", "--workers", "2"), _select_outcome, _check_select, is_forked=False),

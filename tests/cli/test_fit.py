@@ -198,6 +198,14 @@ def test_select_for_a_model_writes_a_coreset(file: Path, tmp_path: Path, capsys:
         assert message in capsys.readouterr().err
 
 
+def test_few_rows_are_fitted_with_advice(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["fit", str(file), "--label", "y", "-b", "3", "-o", str(tmp_path / "m.json"), *COLUMNS]) == 0
+    shown, err = (" ".join(text.split()) for text in capsys.readouterr())
+    assert "weights as drawn" in shown
+    assert "More rows give a closer fit: 150 are 50 for each coefficient." in shown
+    assert "the weights are not calibrated" in err
+
+
 def test_a_dry_run_plans_and_a_config_is_read(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config = tmp_path / "fit.toml"
     config.write_text("label = 'count'\nmodel = 'poisson'\nbudget = '10%'\ncertify = false\ncolumns = ['a', 'b']\n")
@@ -230,6 +238,7 @@ def test_a_dry_run_plans_and_a_config_is_read(file: Path, tmp_path: Path, capsys
         (["--label", "y", "-b", "0"], "budget = 0"),
         (["--label", "y", "--max-memory", "1MB"], "max_memory = 1 MB is less"),
         (["--label", "y", "--columns", "city"], "column 'city' has type string"),
+        (["--label", "kind", "--columns", "a,kind"], "'kind' is the label"),
     ],
 )
 def test_bad_data_are_one_line_and_nothing_is_written(

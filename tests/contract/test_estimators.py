@@ -10,7 +10,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from coresift import CoresiftError, LaplacianCoreset, RBFCoreset
+from coresift import CoresiftError, LaplacianCoreset, LinearCoreset, RBFCoreset
 
 ESTIMATORS = [RBFCoreset, LaplacianCoreset]
 BOUNDS = [(RBFCoreset, b) for b in ("auto", "closed-form", "cells", "exact", "paper", "lemma")] + [
@@ -26,7 +26,14 @@ def X():
 
 # No check is expected to fail. The default bound is "auto"; the others run through the cheapest sparse and dense paths.
 @parametrize_with_checks(
-    [RBFCoreset(), LaplacianCoreset(), RBFCoreset(bound="cells", n_cells=3), LaplacianCoreset(bound="cells")]
+    [
+        RBFCoreset(),
+        LaplacianCoreset(),
+        RBFCoreset(bound="cells", n_cells=3),
+        LaplacianCoreset(bound="cells"),
+        LinearCoreset(),
+        LinearCoreset("squared"),
+    ]
 )
 def test_scikit_learn(estimator, check):
     if check.func.__name__ == "check_array_api_input":
@@ -34,7 +41,7 @@ def test_scikit_learn(estimator, check):
     check(estimator)
 
 
-@pytest.mark.parametrize("cls", ESTIMATORS)
+@pytest.mark.parametrize("cls", [*ESTIMATORS, LinearCoreset])
 def test_init_only_assigns(cls):
     sentinels = {name: object() for name in inspect.signature(cls).parameters}
     est = cls(**sentinels)  # nothing is checked, copied or computed

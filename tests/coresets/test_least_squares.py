@@ -218,6 +218,8 @@ def test_certificate_of_any_subset() -> None:
     assert (few.lowest, few.excess) == (0.0, np.inf)
     assert est.sample(4).guarantee is None
     assert isinstance(everything, SquaresCertificate)
+    with pytest.raises(InvalidInputError, match=r"another loss.*LeastSquaresCoreset has its own certify"):
+        est.sample(300).certify(X)
     assert "least-squares" in str(everything)
     with pytest.raises(InvalidInputError, match="drawn from 3 rows"):
         est.certify(Coreset([1], [1.0], 3))

@@ -14,7 +14,7 @@ if not hasattr(os, "fork") or not Path("/proc/self/stat").exists():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["select", "select-workers", "train", "bench"])
+@pytest.mark.parametrize("name", ["select", "select-workers", "fit", "train", "bench"])
 def test_a_killed_command_ends_as_if_it_had_not_been(name: str, tmp_path: Path) -> None:
     for module in kill_test.IMPORTED:
         __import__(module)

@@ -156,6 +156,8 @@ def newton(
     Stops when the expected fall is at most ``tol`` of F. Each evaluation of ``sums_at`` is a pass over the rows.
     """
     best = sums_at(theta)
+    if not np.isfinite(best.objective):  # the mean of a Poisson model overflows
+        best = sums_at(np.zeros_like(theta))
     for _ in range(max_steps):
         step, fall = best.newton_step()
         if not fall > tol * max(best.objective, 1e-300):

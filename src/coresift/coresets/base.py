@@ -235,7 +235,7 @@ class SensitivityCoreset(BaseEstimator):
         method = default_method(self._table.n_samples) if method is None else check_choice(method, "method", METHODS)
         count = check_budget(size, self._table.n_samples)
         seed = check_seed(random_state, self._draw_rng)
-        pool = pool_size(refine, count, self._table.n_samples)
+        pool = None if refine is False else pool_size(refine, count, self._table.n_samples)
         drawn = self._table.draw(count, method, seed)
         core = Coreset(
             indices=drawn.indices,

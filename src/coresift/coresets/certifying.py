@@ -117,11 +117,11 @@ def _subset_shares(core: Coreset, total: float, is_given: bool) -> np.ndarray:
 
 
 def check_euclidean(core: Coreset) -> None:
-    """Refuse coresets drawn for another metric: their queries are not a ball, their kernel may not be one."""
+    """Refuse coresets drawn for another loss or metric: their queries are not a ball of Gaussians or Laplacians."""
     if core.ball is None and core.bound is not None:
         raise InvalidInputError(
-            "this coreset was drawn for another metric than the Euclidean one; audits and certificates need "
-            "metric='euclidean'."
+            f"this coreset (bound {core.bound!r}) was drawn for another loss, or not for metric='euclidean'; audits "
+            "and certificates are for sums of Gaussians and Laplacians. (LeastSquaresCoreset has its own certify.)"
         )
 
 

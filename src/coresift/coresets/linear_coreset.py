@@ -15,7 +15,7 @@ from ..core.linear import LinearProblem, fit_linear
 from ..rows.rows import Rows
 from .coreset import Coreset
 from .fitting import Runner, children
-from .linear_calibration import calibrate_draw
+from .linear_calibration import MOST_FEATURES, calibrate_draw
 from .linear_draw import GramPass, draw_two_steps
 from .linear_rows import CLASSIFIERS, LinearRows, check_linear_loss, linear_rows
 
@@ -139,6 +139,8 @@ class LinearCoreset(BaseEstimator):
                 f"output(s), more than the {_MOST_PARAMETERS:,} that are possible. Select or hash the columns first."
             )
         leverage = Leverage(rows.runner.run("leverage", GramPass(problem)).gram)
+        for name in ("classes_", "model_", "n_rounds_", "objective_"):  # of an earlier fit
+            self.__dict__.pop(name, None)
         if isinstance(X, Rows):
             self.n_features_in_ = rows.runner.rows.d
         else:
@@ -170,12 +172,11 @@ class LinearCoreset(BaseEstimator):
         fitted = fit_linear(problem, drawn.X, drawn.y, drawn.weights)
         has_all = len(drawn.indices) == rows.moments.n_rows
         theta, self.objective_ = fitted.theta, fitted.objective if has_all else None
-        if calibrate and not has_all and count < problem.n_columns:
-            logger.warning(
-                "LinearCoreset: size = %d is below the %d columns of the model, so the weights are not calibrated.",
-                count,
-                problem.n_columns,
-            )
+        if calibrate and not has_all and (count < problem.n_columns or theta.size >= MOST_FEATURES):
+            few = f"size = {count} is below the {problem.n_columns} columns of the model"
+            many = f"the model has {theta.size:,} parameters, above the {MOST_FEATURES - 1:,} that can be calibrated"
+            reason = few if count < problem.n_columns else many
+            logger.warning("LinearCoreset: %s, so the weights are not calibrated.", reason)
         elif calibrate and totals is not None:
             drawn, best, self.n_rounds_ = calibrate_draw(rows, drawn, fitted, totals)
             theta, self.objective_ = best.theta, best.objective

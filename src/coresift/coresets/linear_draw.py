@@ -16,6 +16,7 @@ from ..rows.rows import Block
 from .linear_rows import LinearRows, Response
 
 _PILOT_SHARE = 0.4
+_PILOT_TOLERANCE = 1e-6  # far below the noise of the pilot
 _LEAST_OF_A_CLASS = 10  # rows in the pilot, if the class has them and the pilot has room
 _PILOT_MIX = (0.4, 0.3, 0.3)  # of the weight, the root of the leverage, the leverage
 _REST_MIX = (0.6, 0.3, 0.1)  # of slope times root of leverage, the pilot's scores, the weight
@@ -57,69 +58,70 @@ class GramPass:
 
 
 @dataclass(frozen=True)
-class PilotScores:
-    """Scores before anything is fitted: weight, root of the leverage and leverage, each of total about 1.
+class RowScores:
+    """Scores by which rows are drawn: of the pilot, or of the rest if ``theta``, the fit of the pilot, is given.
 
-    The sum of ``w sqrt(h)`` is at most ``sqrt(W rank)``, which stands for it: any positive scores give unbiased draws.
+    The pilot mixes weight, root of the leverage and leverage, each of total about 1. ``sqrt(W rank)``, a bound, stands
+    for the sum of ``w sqrt(h)``: any positive scores give unbiased draws. The rest adds the norm of the slope at
+    ``theta`` times the root of the leverage, the optimal score with leverage in place of the unknown Hessian.
     """
 
+    problem: LinearProblem
     leverage: Leverage
     mass: float
+    theta: np.ndarray | None = None
+    total: float = 0.0  # of the influence of all rows, about
 
-    def of(self, A: Matrix, y: np.ndarray, leverage: np.ndarray) -> np.ndarray:
+    def of(self, A: Matrix, y: np.ndarray) -> np.ndarray:
         """Scores per unit of weight."""
-        rank = max(self.leverage.rank, 1)
+        leverage, rank = self.leverage.of(A), max(self.leverage.rank, 1)
         even, root, plain = _PILOT_MIX
-        return even / self.mass + root * np.sqrt(leverage / (rank * self.mass)) + plain * leverage / rank
-
-
-@dataclass(frozen=True)
-class RestScores:
-    """Scores by the norm of the slope at ``theta`` times the root of the leverage, mixed with the pilot's."""
-
-    pilot: PilotScores
-    problem: LinearProblem
-    theta: np.ndarray
-    total: float  # of the slope times the root of the leverage over all rows, about
-
-    def of(self, A: Matrix, y: np.ndarray, leverage: np.ndarray) -> np.ndarray:
-        """Scores per unit of weight."""
+        values = even / self.mass + root * np.sqrt(leverage / (rank * self.mass)) + plain * leverage / rank
+        if self.theta is None or not self.total > 0:
+            return values
         by_slope, by_pilot, even = _REST_MIX
-        values = by_pilot * self.pilot.of(A, y, leverage) + even / self.pilot.mass
-        if self.total > 0:  # a share above 1 makes a row certain, however large
-            with np.errstate(over="ignore", invalid="ignore"):
-                shares = self.influence(A, y, leverage) / self.total
-            values += by_slope * np.clip(np.nan_to_num(shares), 0.0, 1.0)
-        return values
+        with np.errstate(over="ignore", invalid="ignore"):
+            shares = np.nan_to_num(self.influence(A, y, leverage) / self.total)
+        # a share of 1 makes a row certain: more would not help
+        return by_pilot * values + even / self.mass + by_slope * np.clip(shares, 0.0, 1.0)
 
     def influence(self, A: Matrix, y: np.ndarray, leverage: np.ndarray) -> np.ndarray:
         """The norm of the slope times the root of the leverage."""
+        assert self.theta is not None
         slopes = self.problem.loss.slopes(A @ self.theta.T, y)
         return np.asarray(np.sqrt(np.square(slopes).sum(axis=1) * leverage))
+
+    def fitted_to(self, pilot: WeightedRows) -> RowScores:
+        """The scores of the rest, from the fit of the pilot.
+
+        The total of the influence is estimated from one half of the pilot with the fit of the other: rows have small
+        slopes at their own fit, and with a total that is too low the slopes would outweigh all else.
+        """
+        fitted, other = slice(0, None, 2), slice(1, None, 2)
+        half = (pilot.X[fitted], pilot.y[fitted], pilot.weights[fitted])
+        trial = replace(self, theta=fit_linear(self.problem, *half, tol=_PILOT_TOLERANCE).theta)
+        A, weights = self.problem.columns(pilot.X[other]), pilot.weights[other]
+        with np.errstate(over="ignore", invalid="ignore"):
+            total = float(weights @ trial.influence(A, pilot.y[other], self.leverage.of(A)))
+        mean = total / float(weights.sum()) if len(weights) else 0.0
+        fit = fit_linear(self.problem, pilot.X, pilot.y, pilot.weights, tol=_PILOT_TOLERANCE)
+        return replace(trial, theta=fit.theta, total=mean * self.mass)
 
 
 class DrawPass:
     """Draw by keys, never rows in ``taken``; ``totals`` are summed on the way."""
 
     def __init__(
-        self,
-        problem: LinearProblem,
-        response: Response,
-        scores: PilotScores | RestScores,
-        pool: KeyPool,
-        taken: np.ndarray,
-        totals: SlopeTotals | None = None,
+        self, response: Response, scores: RowScores, pool: KeyPool, taken: np.ndarray, totals: SlopeTotals | None = None
     ) -> None:
-        self.problem, self.response, self.scores, self.pool = problem, response, scores, pool
-        self.taken, self.totals = taken, totals
+        self.response, self.scores, self.pool, self.taken, self.totals = response, scores, pool, taken, totals
 
     def update(self, block: Block) -> None:
-        y = self.response.of(block)
+        y, problem = self.response.of(block), self.scores.problem
         values = np.empty(block.n)
-        leverage = (self.scores if isinstance(self.scores, PilotScores) else self.scores.pilot).leverage
-        for part in row_slices(block.n, 8.0 * (self.problem.n_columns + leverage.rank), GEMM_BLOCK_BYTES):
-            A = self.problem.columns(block.X[part])
-            values[part] = self.scores.of(A, y[part], leverage.of(A)) * block.weights[part]
+        for part in row_slices(block.n, 16.0 * problem.n_columns, GEMM_BLOCK_BYTES):
+            A = problem.columns(block.X[part])
+            values[part] = self.scores.of(A, y[part]) * block.weights[part]
             if self.totals is not None:
                 self.totals.add_columns(A, y[part], block.weights[part])
         first, last = np.searchsorted(self.taken, [block.start, block.start + block.n])
@@ -169,42 +171,29 @@ def draw_two_steps(
     """
     seeds = [int(number) for number in np.random.SeedSequence(seed).generate_state(2, np.uint64)]
     n_rows = rows.moments.n_rows
-    pilot_scores = PilotScores(leverage, rows.moments.mass)
+    scores = RowScores(problem, leverage, rows.moments.mass)
     pilot_size = n_rows if size >= n_rows else max(1, round(_PILOT_SHARE * size))
     sizes = np.array([pilot_size])
     if rows.response.classes is not None:
         counts = rows.class_rows()
         least = min(_LEAST_OF_A_CLASS, pilot_size // len(counts))
         sizes = class_budgets(counts, pilot_size, min_per_class=least, power=0.5)
-    first = DrawPass(problem, rows.response, pilot_scores, KeyPool(seeds[0], sizes), np.zeros(0, dtype=np.int64))
-    pilot = rows.runner.run("pilot", first).drawn()
-    left = size - len(pilot.indices)
-    if len(pilot.indices) == n_rows or left <= 0:
+    nothing = np.zeros(0, dtype=np.int64)
+    pilot = rows.runner.run("pilot", DrawPass(rows.response, scores, KeyPool(seeds[0], sizes), nothing)).drawn()
+    n_pilot = len(pilot.indices)
+    left = size - n_pilot
+    if n_pilot == n_rows or left <= 0:
         return pilot, None
 
-    theta = fit_linear(problem, pilot.X, pilot.y, pilot.weights).theta
-    scores = RestScores(pilot_scores, problem, theta, _total_influence(pilot_scores, problem, pilot))
-    totals = SlopeTotals(problem, theta)
-    second = DrawPass(problem, rows.response, scores, KeyPool(seeds[1], np.array([left])), pilot.indices, totals)
-    found = rows.runner.run("scores", second)
+    scores = scores.fitted_to(pilot)
+    assert scores.theta is not None
+    pool, totals = KeyPool(seeds[1], np.array([left])), SlopeTotals(problem, scores.theta)
+    found = rows.runner.run("scores", DrawPass(rows.response, scores, pool, pilot.indices, totals))
     rest = found.drawn()
 
     # variances of the two, up to a common factor, if all rows were alike
-    alone = 1.0 / len(pilot.indices) - 1.0 / n_rows
-    both = (1.0 - len(pilot.indices) / n_rows) ** 2 * (1.0 / left - 1.0 / max(n_rows - len(pilot.indices), left))
+    alone = 1.0 / n_pilot - 1.0 / n_rows
+    both = (1.0 - n_pilot / n_rows) ** 2 * (1.0 / left - 1.0 / max(n_rows - n_pilot, left))
     share = both / (alone + both)
     mixed = pilot.weighing(share * pilot.weights + (1.0 - share) * pilot.own)
     return mixed.joined(rest.weighing((1.0 - share) * rest.weights)), found.totals
-
-
-def _total_influence(scores: PilotScores, problem: LinearProblem, pilot: WeightedRows) -> float:
-    """Estimate the total of :meth:`RestScores.influence`, from one half of the pilot with the fit of the other.
-
-    Rows have small slopes at their own fit: their total would be too low, and the slopes would outweigh all else.
-    """
-    fitted, other = slice(0, None, 2), slice(1, None, 2)
-    theta = fit_linear(problem, pilot.X[fitted], pilot.y[fitted], pilot.weights[fitted]).theta
-    A, weights = problem.columns(pilot.X[other]), pilot.weights[other]
-    with np.errstate(over="ignore", invalid="ignore"):
-        influence = RestScores(scores, problem, theta, 0.0).influence(A, pilot.y[other], scores.leverage.of(A))
-        return float(weights @ influence) * scores.mass / max(float(weights.sum()), np.finfo(np.float64).tiny)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from .._errors import InvalidInputError
 from .._progress import Progress
 from ..core.linear import LinearProblem, fit_linear
 from ..rows.engines import open_engine
@@ -21,6 +22,9 @@ from .linear_result import LinearModel, percent
 from .linear_rows import CLASSIFIERS, LinearRows
 from .model_certificate import certify_linear
 from .options import Plan
+
+_POOR = 0.01  # relative excess above which advice is due
+_ROWS_PER_COEFFICIENT = 50  # from which on calibration gains reliably
 
 
 @dataclass(frozen=True)
@@ -46,7 +50,9 @@ class LinearFit(ChosenRows):
             text.append(f"Loss over all rows, with penalty: {model.objective:.6g}.")
         if model.certificate is not None:
             text.append(f"Guaranteed: {model.certificate}")
-        if self.uniform_objective is not None and model.objective is not None:
+            if model.certificate.relative > _POOR and core.size < (few := _ROWS_PER_COEFFICIENT * model.coef.size):
+                text.append(f"More rows give a closer fit: {few:,} are {_ROWS_PER_COEFFICIENT} for each coefficient.")
+        if self.uniform_objective is not None and model.objective:
             above = percent((self.uniform_objective - model.objective) / model.objective)
             text.append(f"A uniform sample of the same size: {self.uniform_objective:.6g}, {above} above this model.")
         parts = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in self.seconds.items())
@@ -60,6 +66,8 @@ class LinearFit(ChosenRows):
 
 def open_labelled(data: Any, model: str, label: str | None, **names: Any) -> Rows:
     """Open data for a model: ``label`` names the classes, or the targets of a regression."""
+    if label in (names.get("columns") or ()):
+        raise InvalidInputError(f"columns: {label!r} is the label, so it cannot be a feature.")
     return open_rows(data, training=True, **{"label" if model in CLASSIFIERS else "target": label, **names})
 
 

@@ -51,33 +51,35 @@ def read_model(model: Any, loss: str | None, alpha: float | None, threshold: flo
         check_linear_loss(loss)
     if alpha is not None:
         check_number(alpha, "alpha", at_least=0.0)
-    if isinstance(model, tuple):
-        if len(model) != 2:
-            raise InvalidInputError(f"model is a tuple of {len(model)}; a pair (coef, intercept) is needed.")
-        return _given(*model, loss, alpha, threshold)
     model = _innermost(model)
-    kind = type(model).__name__
-    if not hasattr(model, "coef_"):
-        if hasattr(model, "fit") and hasattr(model, "get_params"):
-            known = f"model: {kind} is not fitted, or not linear: it has no coef_."
-            raise InvalidInputError(known)
-        raise InvalidTypeError(f"model = {model!r:.60} must be a fitted linear model or a pair (coef, intercept).")
-    has_intercept = bool(getattr(model, "fit_intercept", True))
-    intercept = getattr(model, "intercept_", 0.0) if has_intercept else None
+    found: dict[str, Any]
     if loss is not None and alpha is not None:
-        return _given(model.coef_, intercept, loss, alpha, threshold, model)
-    if loss is not None:
-        raise InvalidInputError(f"loss = {loss!r} was given for a {kind}, without alpha; give both, or neither.")
-    found = penalised_loss(model)
-    own = found.pop("alpha")
+        if loss == "huber":
+            if threshold is None:
+                raise InvalidInputError("loss='huber' needs threshold=, the residual at which it becomes linear.")
+            check_positive(threshold, "threshold")
+        found = {"loss": loss, "alpha": _fixed(alpha), "threshold": threshold, "is_classifier": loss in CLASSIFIERS}
+    elif isinstance(model, tuple):
+        raise InvalidInputError("model is a pair (coef, intercept), which does not say loss and alpha: pass both.")
+    elif loss is not None:
+        raise InvalidInputError(f"loss = {loss!r} was given without alpha; give both, or neither.")
+    else:
+        _refuse_one_versus_rest(model)
+        found = penalised_loss(model) | {"is_classifier": hasattr(model, "classes_")}
+        found["class_weight"] = getattr(model, "class_weight", None)
+        if alpha is not None:
+            found["alpha"] = _fixed(alpha)
+    if isinstance(model, tuple):
+        coef, intercept = model
+    else:
+        coef = model.coef_
+        intercept = getattr(model, "intercept_", 0.0) if getattr(model, "fit_intercept", True) else None
+    made, names = _matrix(coef), getattr(model, "feature_names_in_", None)
     return DescribedModel(
-        alpha=own if alpha is None else _fixed(alpha),
-        coef=_matrix(model.coef_),
-        intercept=None if intercept is None else _vector(intercept, model.coef_),
-        is_classifier=hasattr(model, "classes_"),
+        coef=made,
+        intercept=None if intercept is None else _vector(intercept, len(made)),
         classes=getattr(model, "classes_", None),
-        class_weight=getattr(model, "class_weight", None),
-        names=_names(model),
+        names=None if names is None else list(map(str, names)),
         **found,
     )
 
@@ -94,45 +96,33 @@ def penalised_loss(model: Any) -> dict[str, Any]:
     return _READERS[kind](model)
 
 
-def _given(
-    coef: Any, intercept: Any, loss: str | None, alpha: float | None, threshold: float | None, model: Any = None
-) -> DescribedModel:
-    if loss is None or alpha is None:
-        missing = " and ".join(name for name, value in (("loss", loss), ("alpha", alpha)) if value is None)
-        raise InvalidInputError(
-            f"model is a pair (coef, intercept), which does not say {missing}: pass loss= and alpha=."
-        )
-    if loss == "huber":
-        if threshold is None:
-            raise InvalidInputError("loss='huber' needs threshold=, the residual at which it becomes linear.")
-        check_positive(threshold, "threshold")
-    return DescribedModel(
-        loss=loss,
-        alpha=_fixed(alpha),
-        coef=_matrix(coef),
-        intercept=None if intercept is None else _vector(intercept, coef),
-        is_classifier=loss in CLASSIFIERS,
-        threshold=threshold,
-        classes=getattr(model, "classes_", None),
-        names=_names(model),
-    )
-
-
 def _innermost(model: Any) -> Any:
     """The fitted model inside a search or a meta-estimator; a pipeline changes the columns."""
+    if isinstance(model, tuple):
+        if len(model) != 2:
+            raise InvalidInputError(f"model is a tuple of {len(model)}; a pair (coef, intercept) is needed.")
+        return model
     for attribute in ("best_estimator_", "estimator_"):
         model = getattr(model, attribute, model)
-    if hasattr(model, "steps") and hasattr(model, "named_steps"):
+    if hasattr(model, "named_steps"):
         raise InvalidInputError(
             "model is a Pipeline, whose last step sees other columns than X. Certify that step on what it sees: "
             "certify_model(pipeline[-1], pipeline[:-1].transform(X), y)."
         )
+    if not hasattr(model, "get_params") and not hasattr(model, "coef_"):
+        raise InvalidTypeError(f"model = {model!r:.60} must be a fitted linear model or a pair (coef, intercept).")
+    if not hasattr(model, "coef_"):
+        raise InvalidInputError(f"model: {type(model).__name__} is not fitted, or not linear: it has no coef_.")
     return model
 
 
-def _names(model: Any) -> list[str] | None:
-    names = getattr(model, "feature_names_in_", None)
-    return None if names is None else list(map(str, names))
+def _refuse_one_versus_rest(model: Any) -> None:
+    kind = type(model).__name__
+    is_joint = (
+        kind.startswith("Logistic") and model.solver != "liblinear" and getattr(model, "multi_class", "") != "ovr"
+    )
+    if len(getattr(model, "classes_", ())) > 2 and not is_joint:
+        raise InvalidInputError(f"model: this {kind} fits each class against the rest: certify the classes one by one.")
 
 
 def _matrix(coef: Any) -> np.ndarray:
@@ -145,9 +135,8 @@ def _matrix(coef: Any) -> np.ndarray:
     return made
 
 
-def _vector(intercept: Any, coef: Any) -> np.ndarray:
+def _vector(intercept: Any, outputs: int) -> np.ndarray:
     made = check_numbers(intercept, "intercept").reshape(-1)
-    outputs = len(_matrix(coef))
     if len(made) not in (1, outputs) or not np.isfinite(made).all():
         raise InvalidInputError(
             f"intercept = {intercept!r:.60} must be finite, one number for each of {outputs} rows of coef."
@@ -194,22 +183,14 @@ def _svc(model: Any) -> dict[str, Any]:
     return {"loss": "squared_hinge", "alpha": _per_weight(1.0 / model.C), "intercept_penalty": penalty}
 
 
-def _ridge(model: Any) -> dict[str, Any]:
-    _refuse_positive(model)
-    strength = np.ravel(model.alpha_ if hasattr(model, "alpha_") else model.alpha)
-    if len(strength) != 1:
-        raise InvalidInputError(f"model: this {type(model).__name__} has {len(strength)} penalties; one is needed.")
-    return {"loss": "squared", "alpha": _per_weight(strength[0])}
-
-
-def _least_squares(model: Any) -> dict[str, Any]:
-    _refuse_positive(model)
-    return {"loss": "squared", "alpha": _fixed(0.0)}
-
-
-def _refuse_positive(model: Any) -> None:
+def _squared(model: Any) -> dict[str, Any]:
+    kind = type(model).__name__
     if getattr(model, "positive", False):
-        raise InvalidInputError(f"model: {type(model).__name__}(positive=True) solves another problem: not certified.")
+        raise InvalidInputError(f"model: {kind}(positive=True) solves another problem: not certified.")
+    strength = np.ravel(getattr(model, "alpha_", getattr(model, "alpha", 0.0)))
+    if len(strength) != 1:
+        raise InvalidInputError(f"model: this {kind} has {len(strength)} penalties; one is needed.")
+    return {"loss": "squared", "alpha": _per_weight(strength[0])}
 
 
 def _poisson(model: Any) -> dict[str, Any]:
@@ -236,10 +217,10 @@ _READERS: dict[str, Callable[[Any], dict[str, Any]]] = {
     "LogisticRegression": _logistic,
     "LogisticRegressionCV": _logistic,
     "LinearSVC": _svc,
-    "Ridge": _ridge,
-    "RidgeCV": _ridge,
-    "RidgeClassifier": _ridge,
-    "LinearRegression": _least_squares,
+    "Ridge": _squared,
+    "RidgeCV": _squared,
+    "RidgeClassifier": _squared,
+    "LinearRegression": _squared,
     "PoissonRegressor": _poisson,
     "SGDClassifier": _sgd,
     "SGDRegressor": _sgd,

@@ -93,7 +93,7 @@ class LinearModel(Value):
 
     def __repr__(self) -> str:
         about = [f"loss={self.loss!r}", f"alpha={self.alpha:g}", f"{self.coef.shape[1]} columns"]
-        if self.certificate is not None:
+        if self.certificate is not None and np.isfinite(self.certificate.relative):
             about.append(f"at most {percent(self.certificate.relative)} above the best")
         return f"LinearModel({', '.join(about)})"
 
@@ -171,7 +171,7 @@ class LinearModel(Value):
 
 def percent(share: float) -> str:
     """A share in words, as in "0.012 %"."""
-    return f"{100 * share:.2g} %" if np.isfinite(share) else "an unknown amount"
+    return f"{100 * share:.2g} %"
 
 
 class Evaluation:

@@ -233,7 +233,7 @@ def linear_rows(
     names = sorted(present, key=str if len({type(name) for name in present}) > 1 else None)
     if len(names) < 2:
         only = names[0] if classes is None else classes.tolist()[names[0]]
-        raise InvalidInputError(f"{rows.name}: the label is always {only!r}; a classifier needs at least 2 classes.")
+        raise InvalidInputError(f"{rows.name}: the label is always {only!r}: 1 class, but at least 2 are needed.")
     if len(names) > _MOST_CLASSES:
         raise InvalidInputError(
             f"{rows.name}: the label has {len(names):,} different values, more than the {_MOST_CLASSES:,} classes that "

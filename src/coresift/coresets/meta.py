@@ -32,6 +32,10 @@ def _delegated(name: str, about: str) -> Any:
     return available_if(lambda self: hasattr(getattr(self, "estimator_", self.estimator), name))(method)
 
 
+def _attribute(name: str, about: str) -> Any:
+    return property(lambda self: getattr(self._fitted(), name), doc=about)
+
+
 class _CoresetModel(MetaEstimatorMixin, BaseEstimator):
     estimator_: Any
     coreset_: Coreset
@@ -95,17 +99,11 @@ class _CoresetModel(MetaEstimatorMixin, BaseEstimator):
 
     @property
     def certificate_(self) -> ModelCertificate | None:
-        """A proved bound on how far ``estimator_`` is from the best fit of all rows; None if there is no proof.
-
-        Found when it is first asked for, in some passes over the data.
-        """
+        """A proved bound on how far ``estimator_`` is from the best fit of all rows; None if there is no proof."""
         model = self._fitted()
         if self._certificate is None and hasattr(model, "coef_"):
             if self._data is None:
-                raise AttributeError(
-                    "certificate_ needs the data, which a copied or unpickled estimator does not carry: call "
-                    "certify_model(model, X, y)."
-                )
+                raise AttributeError("certificate_ needs the data, which a copy does not carry: use certify_model.")
             X, y, sample_weight = self._data
             with suppress(InvalidInputError):  # what it minimises is not known
                 self._certificate = certify_model(model, X, y, sample_weight=sample_weight)
@@ -115,19 +113,9 @@ class _CoresetModel(MetaEstimatorMixin, BaseEstimator):
         state = super().__getstate__()
         return {**state, "_data": None} if "_data" in state else state
 
-    @property
-    def n_features_in_(self) -> int:
-        """Number of columns seen by ``fit``."""
-        return self._fitted().n_features_in_
-
-    @property
-    def feature_names_in_(self) -> np.ndarray:
-        """Names of the columns seen by ``fit``, if they all are strings."""
-        return self._fitted().feature_names_in_
-
-    def predict(self, X: Any) -> np.ndarray:
-        """Predictions of ``estimator_``."""
-        return self._fitted().predict(X)
+    n_features_in_ = _attribute("n_features_in_", "Number of columns seen by ``fit``.")
+    feature_names_in_ = _attribute("feature_names_in_", "Names of the columns seen by ``fit``, if they are strings.")
+    predict = _delegated("predict", "Predictions of the fitted model.")
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """The score of ``estimator_``, as its class defines it."""
@@ -224,11 +212,7 @@ class CoresetClassifier(_CoresetModel, ClassifierMixin, BaseEstimator):
     def _labels(self, y: Any) -> tuple[np.ndarray | None, np.ndarray | None]:
         return check_labels(y, n_rows(y)) if np.prod(np.shape(y)[1:]) == 1 else (None, None)
 
-    @property
-    def classes_(self) -> np.ndarray:
-        """Labels, in ascending order."""
-        return self._fitted().classes_
-
+    classes_ = _attribute("classes_", "Labels, in ascending order.")
     predict_proba = _delegated("predict_proba", "Probabilities of the classes.")
     predict_log_proba = _delegated("predict_log_proba", "Logarithms of the probabilities of the classes.")
     decision_function = _delegated("decision_function", "Scores, positive for the second class if there are two.")
@@ -246,15 +230,8 @@ class CoresetRegressor(_CoresetModel, RegressorMixin, BaseEstimator):
     ----------
     estimator : regressor
         The model; a clone is fitted.
-    size : int or float, default 0.1
-        Number of rows of the coreset, at most all; or a fraction of the rows.
-    random_state : None, int or Generator
-        Seed for the draw. The model has its own.
-
-    Attributes
-    ----------
-    estimator_, coreset_, rule_, certificate_, n_features_in_, feature_names_in_
-        As in :class:`CoresetClassifier`.
+    size, random_state
+        As in :class:`CoresetClassifier`, whose attributes this estimator has too.
 
     Examples
     --------
