@@ -143,7 +143,7 @@ def write(excess: Sequence[Record], studies: Sequence[Record], out: Path) -> Non
         "",
         *_summary(lines),
         "",
-        "## Requirements that are missed",
+        "## Requirements on excess and certificates that are missed",
         "",
         *([f"* {each}" for each in misses(lines)] or ["None."]),
         "",
