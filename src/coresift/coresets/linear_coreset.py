@@ -57,7 +57,7 @@ class LinearCoreset(BaseEstimator):
 
     Notes
     -----
-    ``fit`` makes two passes over the rows, ``sample`` two more, and calibration one for each round, at most six. Nothing
+    ``fit`` makes two passes over the rows, ``sample`` two more, and calibration one a round, at most six. Nothing
     of length n is kept. Calibration gains from about 10 rows a parameter on (columns, times classes if there are more
     than two) and reliably from 50, where it mostly ends within 1e-5 of the least loss. Near one row a parameter no
     subset fits well, and a uniform one may be as good. The weights serve the loss, label and penalty they were made
