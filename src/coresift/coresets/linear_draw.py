@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from ..core.budgets import class_budgets
+from ..core.budgets import random_budgets
 from ..core.calibration import SlopeTotals
 from ..core.keys import KeyPool
 from ..core.leverage import Leverage
@@ -173,13 +173,16 @@ def draw_two_steps(
     n_rows = rows.moments.n_rows
     scores = RowScores(problem, leverage, rows.moments.mass)
     pilot_size = n_rows if size >= n_rows else max(1, round(_PILOT_SHARE * size))
-    sizes = np.array([pilot_size])
+    sizes, factors = np.array([pilot_size]), np.ones(1)
     if rows.response.classes is not None:
         counts = rows.class_rows()
         least = min(_LEAST_OF_A_CLASS, pilot_size // len(counts))
-        sizes = class_budgets(counts, pilot_size, min_per_class=least, power=0.5)
+        rng = np.random.default_rng(seeds)
+        sizes, factors = random_budgets(counts, pilot_size, rng, min_per_class=least, power=0.5)
     nothing = np.zeros(0, dtype=np.int64)
     pilot = rows.runner.run("pilot", DrawPass(rows.response, scores, KeyPool(seeds[0], sizes), nothing)).drawn()
+    if factors.max() > 1.0:  # a class without a row is made up for by those that have one by chance
+        pilot = pilot.weighing(pilot.weights * factors[pilot.y])
     n_pilot = len(pilot.indices)
     left = size - n_pilot
     if n_pilot == n_rows or left <= 0:

@@ -180,7 +180,8 @@ def certify_linear(
     mean_squares = (moments.scatter / moments.mass + (moments.mean - problem.shift) ** 2) / problem.spread**2
     if class_factors is not None:
         mean_squares *= class_factors.max() * moments.mass / (class_factors @ _class_masses(rows))
-    rms = 1.01 * np.sqrt(np.append(mean_squares, 1.0) if problem.fit_intercept else mean_squares)
+    rms = 1.01 * np.sqrt(mean_squares) + 1e-15 * np.abs(moments.mean) / problem.spread  # of the columns, rounded
+    rms = np.append(rms, 1.0) if problem.fit_intercept else rms
     gram = None
     if problem.alpha == 0.0:
         found = _unpenalised(sums_at(theta, theta, None), rms)
@@ -191,9 +192,10 @@ def certify_linear(
         is_huber = isinstance(problem.loss, Huber) and order == 2  # which is flat far from the targets
         anew = (lambda: _least_squares(rows, problem).newton_step()[0]) if is_huber else None
         found = bound_excess(sums_at, theta, rms, anew=anew, gram=gram, max_passes=_MOST_PASSES[order])
-    relative = 0.0 if found.bound == 0 else found.bound / found.lower_bound if found.lower_bound > 0 else np.inf
+    excess = max(found.bound, found.objective - found.lower_bound)
+    relative = 0.0 if excess == 0 else excess / found.lower_bound if found.lower_bound > 0 else np.inf
     return ModelCertificate(
-        excess=max(found.bound, found.objective - found.lower_bound),
+        excess=excess,
         relative=relative,
         objective=found.objective,
         lower_bound=found.lower_bound,
