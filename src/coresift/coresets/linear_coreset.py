@@ -63,9 +63,11 @@ class LinearCoreset(PassCoreset):
 
     Notes
     -----
-    ``fit`` makes two passes over the rows, ``sample`` two more, and calibration one for each round. Nothing of length
-    n is kept. Calibration gains from about 20 rows a parameter on, and reliably from 50 (for K classes, 50 rows times
-    columns times K). It serves the loss, label and penalty it was made for; other models gain less.
+    ``fit`` makes two passes over the rows, ``sample`` two more, and calibration one a round, at most six. Nothing
+    of length n is kept. Calibration gains from about 10 rows a parameter on (columns, times classes if there are more
+    than two) and reliably from 50, where it mostly ends within 1e-5 of the least loss. Near one row a parameter no
+    subset fits well, and a uniform one may be as good. The weights serve the loss, label and penalty they were made
+    for; other models gain less.
 
     References
     ----------
