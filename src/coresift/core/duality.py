@@ -47,13 +47,13 @@ class DualSums(LossSums):
         self.pulls = np.zeros((2, *problem.shape))
         self.bend = np.zeros((problem.loss.n_outputs,) * 2)  # second derivatives by the intercepts, for order 1
 
-    def add(self, X: Matrix, y: np.ndarray, weights: np.ndarray) -> None:
+    def add(self, X: Matrix, y: np.ndarray, weights: np.ndarray, *others: LossSums) -> None:
         if not weights.all():
             used = np.flatnonzero(weights)
             X, y, weights = X[used], y[used], weights[used]
         for start in range(0, len(y), _ROWS):
             part = slice(start, start + _ROWS)
-            self.add_columns(self.problem.columns(X[part]), y[part], weights[part])
+            super().add(X[part], y[part], weights[part], *others)
 
     def add_columns(self, A: Matrix, y: np.ndarray, weights: np.ndarray) -> None:
         super().add_columns(A, y, weights)

@@ -7,13 +7,15 @@ a factor of about the number of columns over the number of rows. Where that over
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import scipy.sparse as sp
 
 from ..core.calibration import SlopeTotals, calibrated, medians
 from ..core.linear import LossSums, fit_linear
 from ..core.points import Matrix
-from .linear_draw import TotalsPass, WeightedRows
+from .linear_draw import WeightedRows
 from .linear_rows import LinearRows
 
 # shares of the way to the totals of all rows, and ridges: part of the way where the whole overshoots, and a larger
@@ -53,8 +55,7 @@ def calibrate_draw(
             ratios = calibrated(drawn.weights, features[:, :width], goal, ridge=ridge, bounds=bounds)
             made = drawn.weights * ratios
             candidates.append((made, fit_linear(problem, drawn.X, drawn.y, made, totals.theta, tol=_FIT_TOLERANCE)))
-        sums = [SlopeTotals(problem, fit.theta) for _, fit in candidates]
-        found = rows.runner.run("calibration", TotalsPass(rows.response, sums)).totals
+        found = rows.run("calibration", *(SlopeTotals(problem, fit.theta) for _, fit in candidates))
         at = int(np.argmin([sums.objective for sums in found]))
         if best is not None and not found[at].objective < best.objective:
             break
@@ -65,7 +66,7 @@ def calibrate_draw(
             break
         candidates = []
     assert best is not None
-    return drawn.weighing(weights), best, n_kept
+    return replace(drawn, weights=weights), best, n_kept
 
 
 def _expected_fall(fitted: LossSums, full: SlopeTotals) -> float:
