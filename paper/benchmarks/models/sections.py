@@ -137,7 +137,9 @@ SECTIONS: tuple[tuple[str, str, Callable[[Sequence[Record]], list[str]]], ...] =
         "A table in Parquet files",
         "4,000,000 x 30 float32 columns in 8 files, scaled down from larger than memory; ours and SGD in a process "
         "each. Processor seconds, also in bare scans (reading all columns into NumPy), and the peak of resident "
-        "memory. *Excess*: against the best lower bound.",
+        "memory. *Excess*: against the best lower bound. SGD is averaged, with its default rate and unscaled columns. "
+        "The aim of 1 GB is met, that of 12 bare scans for a certified 1e-3 is missed: the arithmetic of a pass takes "
+        "longer than its reading.",
         _table("parquet", ("", "seconds", "bare scans", "MB", "excess", "certified"), _parquet_rows),
     ),
     (
