@@ -215,7 +215,8 @@ def linear_rows(
     ``X`` may be ``Rows``, opened with a label (classification) or a target (regression); then ``y`` is None. A
     ``runner`` for such rows brings its own engine and progress.
     """
-    what, classes, labels = "label" if is_classifier else "target", None, None
+    classes = labels = None
+    what = "label" if is_classifier else "target"
     if not isinstance(X, Rows) and (is_classifier or y is None):
         (classes, labels), y = check_labels(y), None
     rows = given_rows(X, sample_weight, estimator=estimator, y=y, labels=labels)
