@@ -9,7 +9,15 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._errors import InvalidInputError
 from .._progress import logger
-from .._validation import check_budget, check_generator, check_number, check_positive, check_seed, record_features
+from .._validation import (
+    check_bool,
+    check_budget,
+    check_generator,
+    check_number,
+    check_positive,
+    check_seed,
+    record_features,
+)
 from ..core.leverage import Leverage
 from ..core.linear import LinearProblem, fit_linear
 from ..rows.rows import Rows
@@ -17,7 +25,7 @@ from .coreset import Coreset
 from .fitting import Runner, children
 from .linear_calibration import MOST_FEATURES, calibrate_draw
 from .linear_draw import GramPass, draw_two_steps
-from .linear_rows import CLASSIFIERS, LinearRows, check_linear_loss, linear_rows
+from .linear_rows import CLASSIFIERS, LARGEST_ALPHA, LinearRows, check_linear_loss, linear_rows
 
 _MOST_PARAMETERS = 10_000
 
@@ -125,7 +133,8 @@ class LinearCoreset(BaseEstimator):
 
     def _check_parameters(self) -> None:
         check_linear_loss(self.loss)
-        check_number(self.alpha, "alpha", at_least=0.0, at_most=1e100)
+        check_number(self.alpha, "alpha", at_least=0.0, at_most=LARGEST_ALPHA)
+        check_bool(self.fit_intercept, "fit_intercept")
         if self.loss == "huber":
             check_positive(self.threshold, "threshold")
 
@@ -166,6 +175,7 @@ class LinearCoreset(BaseEstimator):
         """
         rows, problem = self.fitted()
         count = check_budget(size, rows.runner.rows.n)
+        check_bool(calibrate, "calibrate")
         seed = check_seed(random_state, self._draw_rng)
         drawn, totals = draw_two_steps(rows, problem, self._leverage, count, seed)
         self.n_rounds_ = 0

@@ -76,7 +76,7 @@ class RowScores:
         """Scores per unit of weight."""
         leverage, rank = self.leverage.of(A), max(self.leverage.rank, 1)
         even, root, plain = _PILOT_MIX
-        values = even / self.mass + root * np.sqrt(leverage / (rank * self.mass)) + plain * leverage / rank
+        values = even / self.mass + root * np.sqrt(leverage / rank) / np.sqrt(self.mass) + plain * leverage / rank
         if self.theta is None or not self.total > 0:
             return values
         by_slope, by_pilot, even = _REST_MIX

@@ -10,7 +10,7 @@ import numpy as np
 
 from .._errors import InvalidInputError, InvalidTypeError
 from .._validation import check_number, check_numbers, check_positive
-from .linear_rows import CLASSIFIERS, check_linear_loss
+from .linear_rows import CLASSIFIERS, LARGEST_ALPHA, check_linear_loss
 
 _OUTSIDE = {
     "HuberRegressor": "it also fits the scale of the residuals, which is another loss",
@@ -50,7 +50,7 @@ def read_model(model: Any, loss: str | None, alpha: float | None, threshold: flo
     if loss is not None:
         check_linear_loss(loss)
     if alpha is not None:
-        check_number(alpha, "alpha", at_least=0.0)
+        check_number(alpha, "alpha", at_least=0.0, at_most=LARGEST_ALPHA)
     model = _innermost(model)
     found: dict[str, Any]
     if loss is not None and alpha is not None:

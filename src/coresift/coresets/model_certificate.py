@@ -57,7 +57,7 @@ class ModelCertificate:
     def __str__(self) -> str:
         passes = f"in {self.n_passes} pass{'es' if self.n_passes != 1 else ''}"
         if np.isfinite(self.relative):
-            percent = f"{100 * self.relative:.2g}" if self.relative < 1 else f"{100 * self.relative:,.0f}"
+            percent = f"{100 * self.relative:{',.0f' if 1 <= self.relative < 1e4 else '.2g'}}"
             return f"At most {percent} % above the smallest possible loss; proved, {passes}."
         if np.isfinite(self.excess):
             return f"At most {self.excess:.3g} above the smallest possible loss, which may be 0; proved, {passes}."
@@ -155,6 +155,7 @@ def certify_model(
     return replace(found, n_passes=found.n_passes + 1)  # the survey
 
 
+@np.errstate(over="ignore", invalid="ignore")  # a loss may be infinite
 def certify_linear(
     rows: LinearRows,
     problem: LinearProblem,
