@@ -115,9 +115,9 @@ def demo(
     draws: Annotated[int, typer.Option(min=2, help="How many samples of each kind to draw.")] = 3,
     seed: Annotated[int, typer.Option(min=0, help="Seed of all randomness.")] = 0,
     models: Annotated[bool, typer.Option("--models/--no-models", help="Fit a logistic regression first.")] = True,
-    rows: Annotated[int, typer.Option(min=10_000, help="Rows of the table that it is fitted to.")] = 300_000,
+    rows: Annotated[int, typer.Option(min=10_000, help="Rows of the table that it is fitted to.")] = 200_000,
     train: Annotated[bool, typer.Option("--train/--no-train", help="Train a network on the subsets.")] = True,
-    epochs: Annotated[int, typer.Option(min=5, help="Epochs of training.")] = 60,
+    epochs: Annotated[int, typer.Option(min=5, help="Epochs of training.")] = 50,
     figure: Annotated[Path, typer.Option(help="The figure of the training: .png or .svg.")] = Path("demo.png"),
 ) -> None:
     """Fit a model to 1 % of a table, choose coresets of scikit-learn's digits, and train on them."""

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from coresift._errors import InvalidInputError
-from coresift.core.budgets import class_budgets, class_quotas
+from coresift.core.budgets import class_budgets, class_quotas, random_budgets
 
 counts_of = st.lists(st.integers(0, 60), min_size=1, max_size=12).filter(any).map(np.array)
 powers = st.floats(0.05, 1.0)
@@ -14,12 +14,14 @@ powers = st.floats(0.05, 1.0)
 @given(counts_of, st.data(), st.integers(0, 5), powers, st.integers(0, 100))
 def test_parts_sum_to_the_budget_between_floors_and_counts(counts, data, floor, power, seed):
     floors = np.minimum(counts, floor)
-    budget = data.draw(st.integers(int(floors.sum()), int(counts.sum())))
-    rng = np.random.default_rng(seed)
-    parts = class_budgets(counts, budget, min_per_class=floor, power=power, rng=rng)
-    assert parts.sum() == budget
-    assert (parts <= counts).all()
-    assert (np.abs(parts - class_quotas(counts, budget, floors, power)) < 1 + 1e-9).all()
+    budget = data.draw(st.integers(max(1, int(floors.sum())), int(counts.sum())))
+    rng, quotas = np.random.default_rng(seed), class_quotas(counts, budget, floors, power)
+    drawn, factors = random_budgets(counts, budget, rng, min_per_class=floor, power=power)
+    for parts in (class_budgets(counts, budget, min_per_class=floor, power=power), drawn):
+        assert parts.sum() == budget
+        assert ((floors <= parts) & (parts <= counts)).all()
+        assert (np.abs(parts - quotas) < 1 + 1e-9).all()
+    assert (factors >= 1).all()
 
 
 @given(counts_of, st.data(), powers)
@@ -53,6 +55,6 @@ def test_known_splits():
 
 def test_ties_among_too_many_classes_are_broken_at_random():
     counts = np.full(10, 50)
-    drawn = {tuple(np.flatnonzero(class_budgets(counts, 3, rng=np.random.default_rng(s)))) for s in range(20)}
+    drawn = {tuple(np.flatnonzero(random_budgets(counts, 3, np.random.default_rng(s))[0])) for s in range(20)}
     assert len(drawn) > 10
     assert class_budgets(counts, 3).tolist() == class_budgets(counts, 3).tolist()

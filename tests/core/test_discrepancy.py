@@ -9,7 +9,15 @@ from hypothesis import given, strategies as st
 from scipy.spatial.distance import cdist
 
 from coresift.core import discrepancy
-from coresift.core.discrepancy import kernel_matrix, potential, quadratic_form, rounding_of_form, tile_slices
+from coresift.core.discrepancy import (
+    first_equal,
+    kernel_matrix,
+    laplacian_form,
+    potential,
+    quadratic_form,
+    rounding_of_form,
+    tile_slices,
+)
 from coresift.core.points import Points
 
 LOSSES = ("gaussian", "laplacian")
@@ -92,11 +100,26 @@ def test_rounding_is_covered_where_it_is_worst(loss, norm, sparse):
     c = rng.normal(size=n)
     error = abs(quadratic_form(points, c, loss) - c @ dense_kernel(Z, loss) @ c)
     assert error <= rounding_of_form(points, c, loss)
+    if loss == "laplacian":
+        assert laplacian_form(points, c) >= c @ dense_kernel(Z, loss) @ c
     if norm == 1e4:
         plain, _ = make_points(X - X[0])
         assert error > rounding_of_form(plain, c, loss)  # power: the allowance must grow with the norm
     if loss == "laplacian" and norm == 1.0:
         assert error > rounding_of_form(points, c, "gaussian")  # and be that of a root
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_the_allowance_of_distant_pairs_is_small_and_equal_rows_need_none(sparse):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 3))
+    points, Z = make_points(sp.csr_array(X) if sparse else X)
+    c = rng.normal(size=40)
+    form = c @ dense_kernel(Z, "laplacian") @ c
+    assert form <= laplacian_form(points, c) <= form + 1e-9
+    assert rounding_of_form(points, c, "laplacian") > 1e-6  # what it was for all pairs
+    doubled, _ = make_points(sp.csr_array(np.repeat(X, 2, axis=0)) if sparse else np.repeat(X, 2, axis=0))
+    np.testing.assert_array_equal(first_equal(doubled), np.repeat(np.arange(0, 80, 2), 2))
 
 
 def test_progress_counts_every_row_once():

@@ -554,3 +554,26 @@ def test_columns_at_the_ends_of_the_floats(exponent):
     far = X.copy()
     far[:, 1] = np.ldexp(far[:, 1], exponent)
     np.testing.assert_allclose(l1_svd(far, tol=1e-6).lewis_weights, plain.lewis_weights, rtol=1e-9)
+
+
+@pytest.mark.parametrize("span", [0.0, 12.0])
+@pytest.mark.parametrize("gap", [1e-9, 1e-12])
+@pytest.mark.parametrize("seed", range(3))
+def test_nearly_equal_columns_are_a_direction_or_none(seed, gap, span):
+    """The rank counts the direction in which two columns differ, so no row is left outside, and both sides hold."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(60, 3))
+    X[:, 2] = X[:, 1] + gap * rng.normal(size=60)
+    weights = 10.0 ** -rng.uniform(0.0, span, size=60)
+    found = l1_svd(X, weights)
+    assert found.rank == 3
+    assert found.lewis_weights.sum() <= 3 * 1.2
+    # queries orthogonal to two of the heavy rows, where the sum is small: cross products, with long doubles
+    rows = X.astype(np.longdouble)[np.argsort(-weights)]
+    pairs = [(i, j) for i in range(10) for j in range(i)]
+    queries = np.array([np.cross(rows[i], rows[j]) for i, j in pairs])
+    queries /= np.abs(queries).max(axis=1, keepdims=True)
+    left = np.sqrt(((queries @ (found.V @ found.D).astype(np.longdouble)) ** 2).sum(axis=1))
+    sums = np.abs(X.astype(np.longdouble) @ queries.T).T @ weights
+    assert (left <= sums).all()
+    assert (sums <= found.kappa * np.sqrt(3.0) * left * (1 + 1e-3)).all()

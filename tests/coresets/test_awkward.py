@@ -329,3 +329,19 @@ def test_a_radius_that_is_changed_after_the_fit_promises_nothing():
     assert (fitted.sample(100, method="iid", random_state=0), fitted.sample_size(0.5).size) == before
     assert before[0].ball.radius == 0.5
     assert fitted.fit(X).sample(10).ball.radius == 4.0
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_root_of_a_cancelled_square_is_bounded(seed):
+    """Two rows at distance 7 from the origin: the heavy one is nearly the mean, and no bound is below a ratio there."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=3) + rng.choice([0.0, 0.1, 0.2, 0.4], size=(2, 1)) * rng.normal(size=(2, 3))
+    X *= 7.0 / np.linalg.norm(X, axis=1, keepdims=True)
+    weights, radius = np.array([1.0, 1.5e-7]), 5.0
+    est = RBFCoreset(bound="closed-form", radius=radius, bandwidth=1.0).fit(X, sample_weight=weights)
+    rows = X.astype(np.longdouble)
+    away = rows[0] - rows[1]
+    query = weights @ rows / weights.sum() + 0.999999 * radius * away / max(np.sqrt(away @ away), 1e-300)
+    exponents = -((rows - query) ** 2).sum(axis=1)
+    reached = 1 / (1 + weights[1] * np.exp(exponents[1] - exponents[0]))
+    assert est.sensitivities_[0] >= reached

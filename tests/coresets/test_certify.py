@@ -501,3 +501,11 @@ def test_rows_of_files_answer_like_arrays(tmp_path, max_memory):
     assert core.certify(plain, sample_weight=w) == core.certify(X, sample_weight=w)
     with pytest.raises(CoresiftError, match=r"rows\.parquet has 300 rows, but the coreset was drawn from 9"):
         Coreset([0], [1.0], 9).certify(rows)
+
+
+@pytest.mark.parametrize("radius", [1.0, None])
+def test_a_laplacian_certificate_of_an_error_free_subset_is_zero_to_rounding(radius):
+    X = np.repeat(np.random.default_rng(0).normal(size=(100, 4)), 2, axis=0)
+    whole = LaplacianCoreset(bandwidth="median", random_state=0).fit(X).sample(20)
+    core = Coreset(np.arange(0, 200, 2), np.full(100, 2.0), 200, ball=whole.ball)
+    assert core.certify(X, radius=radius).eps < 1e-6

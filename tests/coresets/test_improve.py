@@ -271,7 +271,7 @@ def test_a_size_that_reaches_the_data_says_so(estimator):
     est = estimator(random_state=0).fit(cloud(100, 2))
     found = est.sample_size(0.05)
     assert not found.is_smaller_than_data
-    assert "No guarantee of that strength is smaller than the data (100 rows)" in found.note
+    assert "no fewer than the 100 rows: no size below promises it before the draw" in found.note
     assert f"{found.size:,} draws" in found.note
     many = estimator(bound="cells", bandwidth=20.0, random_state=0).fit(cloud(3000, 2)).sample_size(0.3)
     assert many.is_smaller_than_data
@@ -406,3 +406,19 @@ def test_refinement_sees_rows_that_no_query_sees_well(monkeypatch):
     monkeypatch.setattr(_improve, "_SMALL_TOTAL", 1.0)
     drawn = np.mean([est.sample(100, refine=4, random_state=seed).certificate.eps for seed in range(3)])
     assert mixed < 0.9 * drawn
+
+
+@pytest.mark.parametrize("kind", [RBFCoreset, LaplacianCoreset])
+def test_advice_concludes_from_lower_bounds_alone(kind):
+    """Distant points are all needed, and the exact bound proves it. Of duplicates half are, whatever the total."""
+    far = 100.0 * np.arange(30.0)[:, None] * np.ones(2)
+    options = {"bandwidth": 1.0, **({"radius": 5000.0} if kind is RBFCoreset else {})}
+    assert "At least 30 rows are needed" in kind(bound="exact", **options).fit(far).advice()
+    cells = kind(bound="cells", n_cells=2, random_state=0, **options).fit(far)
+    assert cells.total_sensitivity_ > 15  # from loose cells nothing follows
+    assert "promises nothing; try bound='exact'" in cells.advice()
+    twice = kind(bound="exact", **options).fit(np.repeat(far, 2, axis=0))
+    assert twice.total_sensitivity_ == pytest.approx(30.0, rel=1e-3)
+    assert "promises nothing; refine=True may find a subset" in twice.advice()
+    thrice = kind(bound="exact", **options).fit(np.repeat(far, 3, axis=0))
+    assert "needed" not in thrice.advice()

@@ -17,7 +17,7 @@ from coresift.core.leverage import Leverage
 from coresift.core.linear import newton
 from coresift.coresets import linear_calibration
 from coresift.coresets.fitting import Runner
-from coresift.coresets.linear_draw import DrawPass, GramPass, draw_two_steps
+from coresift.coresets.linear_draw import DrawPass, draw_two_steps
 from coresift.coresets.linear_rows import CLASSIFIERS, linear_rows
 from coresift.rows import rows as blocks
 from coresift.rows.engines import open_engine
@@ -64,7 +64,7 @@ def standard_errors(kind, draws, size=14, n=40):
     w = np.random.default_rng(1).uniform(0.2, 3.0, n)
     w[7] = 0.0
     rows, problem = full_problem(kind, X, y, w, 0.3)
-    leverage = Leverage(rows.runner.run("leverage", GramPass(problem)).gram)
+    leverage = Leverage(rows.least_squares(problem).hessian[0, :, 0])
     weights = np.zeros((draws, n))
     for seed in range(draws):
         drawn, totals = draw_two_steps(rows, problem, leverage, size, seed)
@@ -379,5 +379,6 @@ def test_workers_give_the_coreset_of_memory(tmp_path, monkeypatch):
     expected = made("logistic", alpha=0.1).fit(X, y).sample(1500)
     rows = open_rows(path, columns=names, label="y")
     with open_engine("local", rows, 2) as engine:
-        est = made("logistic", alpha=0.1).fit_rows(runner=Runner(rows, engine))
+        est = made("logistic", alpha=0.1)
+        est.fit_rows(runner=Runner(rows, engine))
         assert est.sample(1500) == expected

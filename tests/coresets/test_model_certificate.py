@@ -163,6 +163,13 @@ def test_constant_and_collinear_columns_zero_weights_and_single_precision():
         certify_model(LinearRegression().fit(wide, TARGET), wide, TARGET)
 
 
+def test_a_penalty_that_underflows_proves_nothing():
+    huge = X * [1e135, 1.0, 1.0, 1.0]
+    found = certify_model((np.zeros(D), 0.0), huge, BINARY, loss="logistic", alpha=1e-60)
+    assert found.lower_bound == 0
+    assert found.excess >= found.objective
+
+
 def test_sparse_rows_and_frames_say_the_same():
     masked = np.where(np.abs(X) > 1.0, X, 0.0)
     model = LogisticRegression(C=0.1).fit(masked, BINARY)

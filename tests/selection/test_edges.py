@@ -1,6 +1,7 @@
 """Borders of what strategies and contexts accept and do: the last value on this side, the first on the other."""
 
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,8 +11,8 @@ from sklearn.decomposition import PCA
 from torch import nn
 from torch.utils.data import TensorDataset
 
-from coresift import CoresiftError, InvalidInputError, InvalidTypeError
-from coresift.core.budgets import class_budgets
+from coresift import CoresiftError, InvalidInputError, InvalidTypeError, audit
+from coresift.core.budgets import class_budgets, random_budgets
 from coresift.selection import (
     RBF,
     AdaptiveCoreset,
@@ -433,14 +434,12 @@ def test_what_classes_are(y, loss, expected):
 def test_of_equal_classes_random_ones_are_left_out():
     """With fewer samples than classes every class has its turn; each is left out with the same probability."""
     counts = np.full(20, 5)
-    found = np.array([class_budgets(counts, 10, min_per_class=0, rng=rng(seed)) for seed in range(400)])
+    found = np.array([random_budgets(counts, 10, rng(seed))[0] for seed in range(400)])
     assert (found.sum(axis=1) == 10).all()
     assert found.max() == 1
     # a class is in with probability 1/2: a deviation of 10 in 400, and 20 of them
     assert (abs(found.sum(axis=0) - 200) < 45).all()
-    np.testing.assert_array_equal(
-        class_budgets(counts, 30, min_per_class=0, rng=rng(1)), class_budgets(counts, 30, min_per_class=0)
-    )
+    np.testing.assert_array_equal(random_budgets(counts, 30, rng(1))[0], class_budgets(counts, 30, min_per_class=0))
 
 
 def test_whole_targets_of_a_regression_are_no_classes_of_the_proxy():
@@ -482,3 +481,20 @@ def test_the_variance_of_mini_batches_counts_their_members():
     groups = two_stage_variance(part, norms[:25], np.full(25, 6 * 40 / 25), inclusion, 40, 5)
     assert groups.ratio == pytest.approx(single.ratio)
     assert groups.uniform == pytest.approx(36 * single.uniform)
+
+
+@pytest.mark.parametrize("strategy", [RBF(per_class=True), PerClass(RBF(radius=2.0)), Laplacian(per_class=True)])
+def test_coresets_of_classes_have_the_ball_of_all_samples(strategy):
+    core = strategy.select(SelectionContext(X, Y), 12, rng())
+    whole = strategy.strategy if isinstance(strategy, PerClass) else replace(strategy, per_class=False)
+    assert core.ball == whole.select(SelectionContext(X, Y), 12, rng()).ball
+    certificate = core.certify(X)
+    assert audit(X, core).worst_error <= certificate.eps
+    assert core.reweight(X).certificate.eps <= certificate.eps
+
+
+def test_classes_of_another_metric_have_no_ball():
+    core = Laplacian(per_class=True, metric="cityblock").select(SelectionContext(X, Y), 12, rng())
+    assert core.ball is None
+    with pytest.raises(InvalidInputError, match="metric='euclidean'"):
+        core.certify(X)

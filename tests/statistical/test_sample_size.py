@@ -1,9 +1,12 @@
 """As many draws as sample_size says keep the error, and a fraction of them does not."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
 from scipy.stats import binom
+from sklearn.datasets import load_digits
 
 from coresift import LaplacianCoreset, RBFCoreset, audit
 
@@ -84,3 +87,24 @@ def test_one_query():
         there = Queries(est, X, None, SPACING * np.array([group - (K - 1) / 2]))
         assert there.failures(found.size) <= MOST
         assert there.failures(found.size // 10) > MOST
+
+
+def test_the_table_of_the_theory_page_is_what_the_program_says():
+    """Rows of the table are made here; to update it, paste what the assertion shows."""
+    data = (np.random.default_rng(0).normal(size=(2000, 2)), load_digits().data)
+    fits = [RBFCoreset(bound="exact", random_state=0).fit(X) for X in data]
+    sizes = [[est.sample_size(0.1, 0.05, n_queries=n).candidates for est in fits] for n in (1, 1000)]
+    names = {
+        "one query": (0, "finite"),
+        "1,000 queries": (1, "finite"),
+        "the ball, by a net": (0, "covering"),
+        "the ball, without a dimension": (0, "dimension-free"),
+        "the same, plain draws": (0, "plain"),
+        "the ball, by the VC dimension": (0, "vc"),
+    }
+    page = (Path(__file__).parents[2] / "docs" / "theory.md").read_text()
+    for label, (which, name) in names.items():
+        line = next(line for line in page.splitlines() if line.startswith(f"| {label} |"))
+        shown = [int(cell.replace(",", "")) for cell in line.split("|")[2:4]]
+        # the floor of the sum is found by search, to a part in ten thousand
+        assert shown == pytest.approx([each[name] for each in sizes[which]], rel=3e-4), label

@@ -143,7 +143,7 @@ def write(excess: Sequence[Record], studies: Sequence[Record], out: Path) -> Non
         "",
         *_summary(lines),
         "",
-        "## Requirements that are missed",
+        "## Requirements on excess and certificates that are missed",
         "",
         *([f"* {each}" for each in misses(lines)] or ["None."]),
         "",
@@ -156,47 +156,30 @@ def write(excess: Sequence[Record], studies: Sequence[Record], out: Path) -> Non
     draw_excess(lines, out / "excess.svg")
 
 
-STYLES: dict[str, dict[str, Any]] = {
-    "uniform": plots.LINES["uniform"],
-    "two-step": {"color": plots.ORANGE, "marker": "D", "linestyle": "--"},
-    "calibrated": {"color": plots.BLUE, "marker": "^", "linestyle": "-"},
-    "certificate": {"color": plots.VERMILLION, "marker": "_", "linestyle": "-.", "markersize": 9},
+STYLES = {
+    "uniform": {"color": plots.BLACK, "marker": "o"},
+    "two-step": {"color": plots.ORANGE, "marker": "D"},
+    "calibrated": {"color": plots.BLUE, "marker": "^"},
+    "certificate": {"color": plots.VERMILLION, "marker": "|", "markersize": 9},
 }
 
 
 def draw_excess(lines: Sequence[Line], path: Path) -> None:
-    """Draw the excess of uniform and calibrated subsets on every table, sorted by rows per parameter."""
+    """Draw the excess on every table, ordered by rows per parameter."""
     ordered = sorted(lines, key=lambda line: line.rows_per_parameter)
-    with plots.new_figure(8.5, 0.19 * len(ordered) + 1.4) as figure:
+    names = [f"{line.table}, {WORDS[line.loss]}, {line.size:,} ({line.rows_per_parameter:.0f})" for line in ordered]
+    first = next((i for i, line in enumerate(ordered) if line.is_named), len(ordered))
+    about = (
+        "relative excess loss, geometric mean of five seeds\n"
+        f"(in brackets: rows per parameter; above the line, more than {LEAST_ROWS})"
+    )
+    with plots.new_figure(8.5, 0.19 * len(ordered) + 1.6) as figure:
         ax = figure.subplots()
-        places = np.arange(len(ordered))
         for name, style in STYLES.items():
             values = [geometric(line.column(name)) for line in ordered]
-            ax.plot(
-                values,
-                places,
-                label=name,
-                **(style | {"linestyle": "", "marker": "|" if name == "certificate" else style["marker"]}),
-            )
-        ax.set(
-            xscale="log", xlabel="relative excess loss, geometric mean of five seeds", ylim=(-0.7, len(ordered) - 0.3)
-        )
-        ax.set_yticks(
-            places,
-            [f"{line.table}, {WORDS[line.loss]}, {line.size:,} ({line.rows_per_parameter:.0f})" for line in ordered],
-            fontsize=7.5,
-        )
-        first = next((i for i, line in enumerate(ordered) if line.is_named), len(ordered))
+            ax.plot(values, range(len(ordered)), label=name, linestyle="", **style)
+        ax.set(xscale="log", xlabel=about, ylim=(-0.7, len(ordered) - 0.3))
+        ax.set_yticks(range(len(ordered)), names, fontsize=7.5)
         ax.axhline(first - 0.5, color=plots.GREY, linewidth=0.8)
-        ax.text(
-            0.995,
-            first - 0.45,
-            f"above this line: more than {LEAST_ROWS} rows per parameter",
-            transform=ax.get_yaxis_transform(),
-            ha="right",
-            va="bottom",
-            fontsize=7.5,
-            color=plots.GREY,
-        )
         figure.legend(loc="outside upper center", ncols=4)
         plots.save_figure(figure, path)

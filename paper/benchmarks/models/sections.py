@@ -28,14 +28,14 @@ def _table(
 
 def _grid_rows(found: list[Record]) -> list[Sequence[str]]:
     (record,) = found
-    base = record["ways"]["lbfgs"]["cpu"]
+    base = record["ways"]["all rows"]["cpu"]
     return [
         (
-            way if way in ("coreset", "uniform") else f"all rows, {way}",
+            way,
             f"{each['cpu']:.1f}",
             f"{base / each['cpu']:.1f}",
             f"{each['regret']:.1e}",
-            f"{each['models']:.1e}",
+            "" if each["models"] is None else f"{each['models']:.1e}",
         )
         for way, each in record["ways"].items()
     ]
@@ -121,9 +121,10 @@ SECTIONS: tuple[tuple[str, str, Callable[[Sequence[Record]], list[str]]], ...] =
     (
         "A grid of penalties",
         f"{len(PENALTIES)} penalties x {FOLDS} folds, 500,000 x 50 generated float32 rows. Processor seconds with "
-        "construction; one coreset (10,000 rows, drawn for the middle penalty) serves all penalties of a fold. "
-        "*Regret*: how far the chosen penalty is above the best, in the loss of fits on all rows over the folds. "
-        "*Models*: the same for the models fitted to the subset.",
+        "construction; subsets have 10,000 rows, drawn for the middle penalty. *Regret*: how far the chosen penalty "
+        "is above the best, in the loss of fits on all rows, over the folds. *Models*: the same for the models "
+        "fitted to the subsets. All rows by lbfgs; newton-cholesky takes a quarter longer. The aim, 5 times faster "
+        "with a regret of at most 1e-4, is missed: a coreset of each fold is 3 times faster.",
         _table("grid", ("fitted to", "seconds", "times faster", "regret", "models"), _grid_rows),
     ),
     (
@@ -136,7 +137,9 @@ SECTIONS: tuple[tuple[str, str, Callable[[Sequence[Record]], list[str]]], ...] =
         "A table in Parquet files",
         "4,000,000 x 30 float32 columns in 8 files, scaled down from larger than memory; ours and SGD in a process "
         "each. Processor seconds, also in bare scans (reading all columns into NumPy), and the peak of resident "
-        "memory. *Excess*: against the best lower bound.",
+        "memory. *Excess*: against the best lower bound. SGD is averaged, with its default rate and unscaled columns. "
+        "The aim of 1 GB is met, that of 12 bare scans for a certified 1e-3 is missed: the arithmetic of a pass takes "
+        "longer than its reading.",
         _table("parquet", ("", "seconds", "bare scans", "MB", "excess", "certified"), _parquet_rows),
     ),
     (
@@ -153,8 +156,8 @@ SECTIONS: tuple[tuple[str, str, Callable[[Sequence[Record]], list[str]]], ...] =
     ),
     (
         "Trees on the same subsets",
-        "CovType, 10 columns, 7 classes: 6,000 of 60,000 rows, accuracy in % on 30,000 others. Use uniform or "
-        "stratified samples for trees.",
+        "CovType, 10 columns, 7 classes: 6,000 of 60,000 rows, accuracy in % on 30,000 others. No gain is "
+        "claimed: no choice of rows closes the gap of the forest to all rows.",
         _table("trees", ("fitted to", "random forest", "gradient boosting"), _tree_rows),
     ),
 )

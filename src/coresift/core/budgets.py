@@ -9,17 +9,12 @@ from .._errors import InvalidInputError
 
 
 def class_budgets(
-    counts: NDArray[np.int64],
-    budget: int,
-    *,
-    min_per_class: int = 0,
-    power: float = 1.0,
-    rng: np.random.Generator | None = None,
+    counts: NDArray[np.int64], budget: int, *, min_per_class: int = 0, power: float = 1.0
 ) -> NDArray[np.int64]:
     """Split a budget among classes of given sizes; the parts sum to ``budget``.
 
     Round the quotas of :func:`class_quotas` up, then trim by at most one row a class: first where another row
-    remains, and there where rounding gave most. With fewer rows than classes some get none; ``rng`` breaks ties.
+    remains, and there where rounding gave most. Classes may get none; :func:`random_budgets` makes up for that.
 
     Parameters
     ----------
@@ -30,7 +25,6 @@ def class_budgets(
         Give each class at least this many rows, or all of its rows if it has fewer.
     power : float in (0, 1], default 1
         Quotas are proportional to ``counts ** power``: below 1, small classes get more than their share.
-    rng : numpy.random.Generator, optional
     """
     floors = np.minimum(counts, min_per_class)
     if floors.sum() > budget:
@@ -41,10 +35,32 @@ def class_budgets(
     quotas = class_quotas(counts, budget, floors, power)
     budgets = np.ceil(quotas * (1.0 - 1e-12)).astype(np.int64)
     surplus = int(budgets.sum()) - budget
-    ties = np.arange(len(counts)) if rng is None or budget >= len(counts) else rng.permutation(len(counts))
-    order = np.lexsort((ties, quotas - budgets, budgets == 1))
+    order = np.lexsort((quotas - budgets, budgets == 1, budgets == 0))  # an empty class has nothing to give
     budgets[order[:surplus]] -= 1
     return budgets
+
+
+def random_budgets(
+    counts: NDArray[np.int64], budget: int, rng: np.random.Generator, *, min_per_class: int = 0, power: float = 1.0
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Split a budget so that no class is left out for good; return budgets, and factors for the weights of classes.
+
+    Where :func:`class_budgets` gives every class a row, these are the budgets, and the factors are 1. Otherwise each
+    quota q is rounded up with probability ``q - floor(q)``, else down, all by one systematic draw in random order, so
+    that the sum stays ``budget``. A class with q < 1 gets its row with probability q: the factor 1/q keeps the
+    expected weight of each of its rows.
+    """
+    budgets = class_budgets(counts, budget, min_per_class=min_per_class, power=power)
+    if np.all((budgets > 0) | (counts == 0)):
+        return budgets, np.ones(len(counts))
+    quotas = class_quotas(counts, budget, np.minimum(counts, min_per_class), power)
+    whole = np.floor(quotas * (1.0 + 1e-12))
+    rest = np.where(whole < counts, np.maximum(quotas - whole, 0.0), 0.0)
+    order = rng.permutation(len(counts))
+    ends = np.cumsum(rest[order])
+    ends *= (budget - whole.sum()) / ends[-1]  # a whole number but for rounding
+    budgets[order] = whole[order] + np.diff(np.floor(ends + rng.random()), prepend=0.0)
+    return budgets, 1.0 / np.where(counts > 0, np.minimum(quotas, 1.0), 1.0)
 
 
 def class_quotas(

@@ -28,7 +28,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.optimize import minimize_scalar
 
-from .discrepancy import Progress, potential, quadratic_form, rounding_of_form
+from .discrepancy import Progress, first_equal, laplacian_form, potential, quadratic_form, rounding_of_form
 from .gaussian import Atoms, ascend
 from .moments import WIDEST_MATRIX, HighOrders, chosen_stretch, log_low_orders, pair_sums
 from .points import Points, log_shares, rounding_slack
@@ -37,6 +37,7 @@ _FLOOR_TOLERANCE = 1e-3  # of log F: a thousandth of eps
 _FLOOR_STEPS = 50
 _LARGEST_EXPONENT = 50.0  # of a kernel of higher moments, whose digits cancel beyond
 _SMALL_BYTES = 1 << 26  # data that may be scaled once instead of at every step
+_ROUNDED = 1e-12  # relative difference of weights by rounding
 
 
 @dataclass(frozen=True)
@@ -122,15 +123,21 @@ def certify_exact(
     loss: str,
     progress: Progress | None = None,
 ) -> Certificate:
-    """The certificate with all pairs summed: O(n^2 d / 2) time, a few tiles of memory."""
+    """The certificate with all pairs summed: O(n^2 d / 2) time, a few tiles of memory.
+
+    For the Laplacian equal rows count as one. If all weights are those of the data to rounding, so are all sums.
+    """
     difference = -shares
     difference[subset] += subset_shares
-    rounding = rounding_of_form(points, difference, loss)
     if loss == "laplacian":
-        square = quadratic_form(points, difference, loss, progress) + rounding
+        first = first_equal(points)
+        added, own = (np.bincount(first, values, minlength=points.n) for values in (difference, shares))
+        square = laplacian_form(points, added, progress)
         floor = log_floor(points, shares, radius, loss) if np.isfinite(radius) else -np.inf
-        return _certificate(points, shares, _discrepancy(square, subset_shares), radius, loss, floor)
+        found = _certificate(points, shares, _discrepancy(square, subset_shares), radius, loss, floor)
+        return replace(found, eps=min(found.eps, _ROUNDED)) if (abs(added) <= 0.9 * _ROUNDED * own).all() else found
     floor = log_floor(points, shares, radius, loss)
+    rounding = rounding_of_form(points, difference, loss)
     square, log_bound = pair_sums(points, difference, radius, floor + radius**2, progress)
     found = _certificate(points, shares, _discrepancy(square + rounding, subset_shares), radius, loss, floor)
     log_eps = log_bound - floor - radius**2

@@ -11,6 +11,7 @@ symmetric sweep over pairs of rows, in tiles; it never allocates an n x n or eve
 """
 
 from collections.abc import Callable, Iterator
+from hashlib import blake2b
 
 import numpy as np
 
@@ -102,6 +103,41 @@ def kernel_matrix(points: Points, rows: np.ndarray, loss: str) -> np.ndarray:
         out[left, right] = tile
         out[right, left] = tile.T
     return out
+
+
+def laplacian_form(points: Points, coefficients: np.ndarray, progress: Progress | None = None) -> float:
+    r"""An upper bound on the form of the Laplacian kernel, rounding included; cost as :func:`quadratic_form`.
+
+    A squared distance errs by at most :math:`\delta`, its root r by :math:`\min(\sqrt\delta, \delta/r)`, and
+    :math:`r \ge 1 - e^{-r}`: the allowance of a pair needs only its kernel value. Add up the coefficients of equal rows
+    (:func:`first_equal`) before: their distance is the root of a rounded zero.
+    """
+    rows = np.flatnonzero(coefficients)
+    c = coefficients[rows]
+    sizes, error = np.abs(c), 1e-14 * (1.0 + points.rounding_norm**2)
+    total = 1e-14 * float(sizes.sum()) ** 2  # of the exponentials and the sums
+    for left, right, tile in symmetric_tiles(points, rows, "laplacian"):
+        allowed = error / np.maximum(1.0 - tile, np.sqrt(error))
+        if left == right:
+            np.fill_diagonal(allowed, 0.0)
+        pairs = float(c[left] @ (tile @ c[right])) + float(sizes[left] @ (allowed @ sizes[right]))
+        total += pairs if left == right else 2.0 * pairs
+        if progress is not None and right.stop == len(rows):
+            progress(left.stop - left.start)
+    return total
+
+
+def first_equal(points: Points) -> np.ndarray:
+    """(n,) the first row with the same bytes, for each row."""
+    X, first, found = points.X, dict[bytes, int](), np.empty(points.n, dtype=np.int64)
+    for row in range(points.n):
+        if isinstance(X, np.ndarray):
+            content = X[row].tobytes()
+        else:
+            own = slice(X.indptr[row], X.indptr[row + 1])
+            content = X.indices[own].tobytes() + X.data[own].tobytes()
+        found[row] = first.setdefault(blake2b(content, digest_size=16).digest(), row)
+    return found
 
 
 def rounding_of_form(points: Points, coefficients: np.ndarray, loss: str) -> float:

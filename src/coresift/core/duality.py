@@ -47,13 +47,13 @@ class DualSums(LossSums):
         self.pulls = np.zeros((2, *problem.shape))
         self.bend = np.zeros((problem.loss.n_outputs,) * 2)  # second derivatives by the intercepts, for order 1
 
-    def add(self, X: Matrix, y: np.ndarray, weights: np.ndarray) -> None:
+    def add(self, X: Matrix, y: np.ndarray, weights: np.ndarray, *others: LossSums) -> None:
         if not weights.all():
             used = np.flatnonzero(weights)
             X, y, weights = X[used], y[used], weights[used]
         for start in range(0, len(y), _ROWS):
             part = slice(start, start + _ROWS)
-            self.add_columns(self.problem.columns(X[part]), y[part], weights[part])
+            super().add(X[part], y[part], weights[part], *others)
 
     def add_columns(self, A: Matrix, y: np.ndarray, weights: np.ndarray) -> None:
         super().add_columns(A, y, weights)
@@ -137,7 +137,8 @@ class DualSums(LossSums):
             quadratic[:, held] -= missing[:, held] ** 2 / (2.0 * penalties[held])
             slack = self.rounding(theta, rms)
             bound = float(support / self.weight + quadratic.sum()) - slack
-        return (bound, slack) if np.isfinite(bound) else (-np.inf, slack)
+        is_valid = held[: len(self.problem.shift)].all() and np.isfinite(bound)  # a penalty can underflow
+        return (bound, slack) if is_valid else (-np.inf, slack)
 
     def _shrunk(self) -> tuple[float, np.ndarray]:
         """Scale down the slopes of the heavier sign until they are balanced: ``l*(c a) <= c l*(a)`` for c in [0, 1]."""
@@ -159,9 +160,7 @@ class DualSums(LossSums):
         pull = self.pulls[1] + np.outer(constant, columns)
         own = float((self.pulls[1] * self.reference).sum())
         support = own + float(constant @ (self.reference @ columns))
-        error = (
-            2.0 * (_PAIRWISE + self.n_sums) * _UNIT * (given + labels)
-        )  # of the surplus, which is below given + labels
+        error = 2.0 * (_PAIRWISE + self.n_sums) * _UNIT * (given + labels)  # of the surplus
         drift = float(np.max(error / given))
         distance = np.abs(self.reference @ columns + own) / self.weight
         slack = float((error + drift * given) @ distance) + drift * abs(float(self.supports[0]))
@@ -202,10 +201,9 @@ def bound_excess(
     zero or from ``anew()``, which takes a pass and is also used if the first step fails.
     """
     start = best = sums_at(theta, theta, None)
-    value = start.objective
-    if not np.isfinite(value):
+    value, value_slack = start.objective, start.rounding(theta, rms)
+    if not np.isfinite(value + value_slack):
         return Excess(np.inf, 0.0, np.inf, 0.0, 1)
-    value_slack = start.rounding(theta, rms)
     lower, slack = start.lower_bound(rms)
     lower = max(lower, 0.0)
     directions = None if start.order > 1 else _Directions(start, gram)

@@ -56,6 +56,7 @@ def closed_form(
     radius: float,
     slack: float = 0.0,
     from_mean: np.ndarray | None = None,
+    square_error: float = 0.0,
 ) -> SensitivityBound:
     r"""The one-atom certificate, from distances alone.
 
@@ -63,7 +64,8 @@ def closed_form(
 
     Jensen's inequality gives :math:`F(x) \ge W \exp(-V - |x-\mu|^2)`; what remains, :math:`-|p|^2 + 2 p \cdot x`, is
     largest at :math:`x = R p/|p|`. The total is at most :math:`e^{V+R^2}`, in any dimension. O(n) once the distances
-    are known. ``slack`` covers their rounding (:func:`~coresift.core.points.rounding_slack`).
+    are known. ``slack`` covers their rounding (:func:`~coresift.core.points.rounding_slack`), except in the root:
+    near the mean the squares cancel, so their possible error ``square_error`` is added before it is taken.
 
     For a ball that is not centred at the mean of these shares, ``from_mean`` holds the distances :math:`|p - \mu|`, and
 
@@ -73,9 +75,8 @@ def closed_form(
     """
     log_values = log_shares(shares)
     if from_mean is None:
-        log_values += (second_moment + radius**2 + slack) - (np.sqrt(sq_norms) - radius) ** 2
-    else:
-        log_values += 2.0 * radius * from_mean - sq_norms + (second_moment + slack)
+        from_mean = np.sqrt(sq_norms + square_error)
+    log_values += 2.0 * radius * from_mean - sq_norms + (second_moment + slack)
     np.minimum(log_values, 0.0, out=log_values)
     return SensitivityBound(log_values, "closed-form", True, "Jensen's inequality at the mean; valid for every radius.")
 

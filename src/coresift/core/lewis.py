@@ -39,7 +39,6 @@ from .rowwise import graded_svd, row_blocks, row_norms, whitening_error
 
 _EPS = float(np.finfo(np.float64).eps)
 _SAMPLE_TOL = 0.02
-_RANK_CUTOFF = 1e-12  # of the largest singular value: below, rounding of the rows outweighs a direction
 _MAX_GRAM_CONDITION = 1e10  # a Gram matrix beyond it has lost digits that the tolerance may need
 _NEGLIGIBLE = 1e-80  # a column this small beside the largest weight is left to the rows outside
 _MAX_STEPS = 40
@@ -91,7 +90,7 @@ def lewis_factor(run: Run, survey: Survey, tol: float, max_steps: int = _MAX_STE
 
     ``run("...", survey)`` has been run. The bound is valid wherever it stops. Accuracy: the Gram matrix of each pass
     is that of the *whitened* rows ``p T``, close to the identity, so the loss is proportional to the condition of the
-    rows, not to its square. Directions below 1e-12 of the largest are dropped.
+    rows, not to its square. Directions at the level of rounding beside the largest are dropped.
     """
     n_passes = 1  # the survey
 
@@ -152,12 +151,14 @@ def _from_rows(
         unit = np.divide(1.0, column_norms, out=np.zeros(len(units)), where=column_norms > _NEGLIGIBLE)
         _, sigma, Vt = scipy.linalg.svd(R * unit, full_matrices=False, check_finite=False)
         largest = sigma.max(initial=0.0)
-        Vt = Vt[sigma > _RANK_CUTOFF * largest]
+        # a direction is kept if it is not rounding, else rows that are not all rounding in it are set aside
+        noise = 16.0 * _EPS * float(np.sqrt(len(units))) * largest
+        Vt = Vt[sigma > 4.0 * noise]
         equilibrated = units * unit
         T = equilibrated[:, None] * (Vt.T / sigma[: len(Vt)])
         if len(Vt) == np.count_nonzero(units) and not has_hidden:
             return rows, equilibrated, T
-        space = Space(Vt, equilibrated, T, 16.0 * _EPS * float(np.sqrt(len(units))) * largest)
+        space = Space(Vt, equilibrated, T, noise)
         found = run("rank", Outside(rows, space))
         if found.any:
             rows = WeightedRows(rows.read, rows.log_unit, (*rows.spaces, space))

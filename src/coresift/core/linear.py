@@ -84,11 +84,13 @@ class LossSums:
         self.gradient = np.zeros(problem.shape)
         self.hessian = np.zeros((outputs, width, outputs, width)) if order > 1 else np.zeros((0,) * 4)
 
-    def add(self, X: Matrix, y: np.ndarray, weights: np.ndarray) -> None:
-        """Add rows as they are in the data."""
+    def add(self, X: Matrix, y: np.ndarray, weights: np.ndarray, *others: LossSums) -> None:
+        """Add rows as they are in the data; also to ``others`` of the same problem."""
         per_row = 8.0 * (self.problem.n_columns + self.problem.loss.n_outputs**2)
         for part in row_slices(X.shape[0], per_row, GEMM_BLOCK_BYTES):
-            self.add_columns(self.problem.columns(X[part]), y[part], weights[part])
+            A = self.problem.columns(X[part])
+            for sums in (self, *others):
+                sums.add_columns(A, y[part], weights[part])
 
     def add_columns(self, A: Matrix, y: np.ndarray, weights: np.ndarray) -> None:
         """Add rows in the columns of the problem."""

@@ -56,7 +56,8 @@ class SampleSize:
         if plain < self.size and self.argument != "finite":
             text += f" Plain sampling needs {plain:,}."
         if not self.is_smaller_than_data:
-            text += f" No guarantee of that strength is smaller than the data ({self.n_samples:,} rows)."
+            text += f" That is no fewer than the {self.n_samples:,} rows: no size below promises it before the draw."
+            text += " A certificate of the subset at hand (certify, refine=True) may hold with far fewer."
         return text
 
     def __int__(self) -> int:

@@ -36,7 +36,8 @@ from .fitting import Prepared, Runner, children, given_rows, prepare
 from .improve import improved, normalized, pool_size
 from .options import BoundSpec
 
-_NEARLY_ALL = 0.5  # a total of this many sensitivities a row leaves nothing to gain
+_NEARLY_ALL = 0.5  # a total of this many sensitivities a row promises nothing, and this share of the rows is most
+_FINER = {"closed-form": "cells", "cells": "exact"}
 _STATED_DELTA = 0.05
 _TOLERANCES = {"exact": EXACT_TOLERANCE, "cells": CELLS_TOLERANCE}
 _RANK_OPERATIONS = 1e11  # limit on the cost of finding the dimension of the data
@@ -304,10 +305,21 @@ class SensitivityCoreset(BaseEstimator):
         if not self.is_certified_:
             return f"{text} {self.bound_note_}"
         if self.total_sensitivity_ >= _NEARLY_ALL * self._table.n_samples:
-            if self.bound_ in ("exact", "cells"):
-                return f"{text} Nearly every row is needed at this bandwidth: no small subset keeps the sums."
-            return f"{text} That is about the number of rows, so it promises nothing; try bound='cells'."
+            if self._n_needed() >= _NEARLY_ALL * self._table.n_samples:
+                return f"{text} At least {self._n_needed():,} rows are needed: subsets without one err by 1/3 or more."
+            hint = f"try bound={_FINER[self.bound_]!r}" if self.bound_ in _FINER else "refine=True may find a subset"
+            return f"{text} That is about the number of rows, so it promises nothing; {hint}."
         return f"{text} {uniform_in_words(self.uniform_factor_)}"
+
+    def _n_needed(self) -> int:
+        r"""Rows without which no weights :math:`v \ge 0` of the others give a relative error below 1/3; 0 if unproved.
+
+        Let l_j <= s_j be the ratios reached, at queries x_j. An error of eps there means v_j <= (1 + eps) w_j / l_j, so
+        without row i :math:`S(x_i) \le (1+\epsilon) \sum_{j \ne i} w_j f_j(x_i) / \min l = (1+\epsilon) F(x_i) (1 -
+        l_i) / \min l`, while it must be at least (1 - eps) F.
+        """
+        reached = self.sensitivities_ * np.exp(0.0 if self.duality_gap_ is None else -self.duality_gap_)
+        return int(np.sum(1.0 - reached < 0.499 * reached.min())) if self.bound_ == "exact" else 0  # 1/2, rounded
 
     def draw_shares(self) -> np.ndarray:
         """The probabilities of one draw, which sum to 1."""

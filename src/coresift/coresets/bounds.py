@@ -131,6 +131,9 @@ class ClosedForm(RowBound):
         self.geometry, self.radius = geometry, radius
         # the closed form is that of the mean, the ball is centred at a rounded one: 2 R |p - mean| <= 2 R (|p| + error)
         self.slack = rounding_slack(geometry.rounding_norm, radius) + 2.0 * radius * geometry.center_error
+        # |x|^2 - 2 x.c + |c|^2 has terms of at most 4 (max |x - c| + |c|)^2, each with an error of some 2^-53
+        shift = float(np.linalg.norm(geometry.center)) / geometry.scale if geometry.is_short else 0.0
+        self.square_error = 2e-14 * (geometry.rounding_norm + shift) ** 2
 
     def log_values(self, block: Block, groups: np.ndarray | None) -> np.ndarray:
         return self.bound(block, groups)[0].log_values
@@ -144,7 +147,8 @@ class ClosedForm(RowBound):
             second = second + squared_norms(geometry.offsets)
             from_mean = self._from_mean(block, groups)
         moment: Any = float(second[0]) if groups is None else second[groups]
-        return closed_form(sq_norms, shares, moment, self.radius, self.slack, from_mean), sq_norms, shares
+        bound = closed_form(sq_norms, shares, moment, self.radius, self.slack, from_mean, self.square_error)
+        return bound, sq_norms, shares
 
     def _from_mean(self, block: Block, groups: np.ndarray | None) -> np.ndarray:
         """(b,) distances from the mean of the group, scaled."""

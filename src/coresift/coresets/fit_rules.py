@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any
@@ -18,7 +17,7 @@ from ..core.budgets import class_budgets
 from .coreset import Coreset
 from .improve import normalized
 from .linear_coreset import LinearCoreset
-from .linear_models import penalised_loss
+from .linear_models import Objective, class_factors, penalised_loss
 from .linear_rows import CLASSIFIERS
 
 _FEW_ROWS = 1000  # a fit to so few takes no time
@@ -60,16 +59,6 @@ class Choice:
     rule: str
     model: Any
     factor: float = 1.0
-
-
-@dataclass(frozen=True)
-class Objective:
-    """A loss to draw for, and the penalty ``alpha(W, n)`` of the mean loss of n rows of total weight W."""
-
-    loss: str
-    alpha: Callable[[float, int], float]
-    threshold: float | None = None
-    is_similar: bool = False  # the model has another loss or penalty
 
 
 def choose(task: Task, size: Any, rng: np.random.Generator) -> Choice:
@@ -126,7 +115,7 @@ def linear_choice(task: Task, goal: Objective, size: int, rng: np.random.Generat
         raise InvalidInputError(f"y: the label is always {only!r}: 1 class, but at least 2 are needed.")
     loss = "logistic" if n_classes > 2 else goal.loss
     target = task.y if codes is None else codes if loss in CLASSIFIERS else 2.0 * codes - 1.0
-    factors, model = class_factors(task)
+    factors, model = row_factors(task)
     seen = weights * factors
     alpha = goal.alpha(float(seen.sum()), len(weights))
     maker = LinearCoreset(
@@ -138,19 +127,13 @@ def linear_choice(task: Task, goal: Objective, size: int, rng: np.random.Generat
     return Choice(core, f"two-step draw for the {loss} loss, alpha = {alpha:.3g}{also}", model)
 
 
-def class_factors(task: Task) -> tuple[np.ndarray, Any]:
+def row_factors(task: Task) -> tuple[np.ndarray, Any]:
     """(n,) what the model multiplies the weights by, and the model with class weights that say so of any rows."""
     given = getattr(task.model, "class_weight", None)
     if given is None or task.codes is None or task.classes is None:
         return np.ones(len(task.weights)), task.model
     names = task.classes.tolist()
-    masses = np.bincount(task.codes, task.weights, len(names))
-    if isinstance(given, dict):
-        if set(given) - set(names) and set(names) - set(given):  # as scikit-learn has it
-            raise InvalidInputError(f"class_weight = {given!r:.80} has keys that are not among the classes.")
-        by_class = np.array([float(given.get(name, 1.0)) for name in names])
-    else:
-        by_class = masses.sum() / (np.count_nonzero(masses) * np.where(masses > 0, masses, masses.sum()))
+    by_class = class_factors(given, task.classes, np.bincount(task.codes, task.weights, len(names)))
     if not by_class.min() > 0:
         raise InvalidInputError(f"class_weight = {given!r:.80}: every class needs a weight above 0.")
     return by_class[task.codes], clone(task.model).set_params(class_weight=dict(zip(names, by_class, strict=True)))
@@ -162,8 +145,7 @@ def objective(task: Task, rng: np.random.Generator) -> Objective | None:
         return None  # several penalties, or several targets
     try:
         try:
-            found = penalised_loss(task.model)
-            goal: Objective | None = Objective(found["loss"], found["alpha"], found.get("threshold"))
+            goal: Objective | None = penalised_loss(task.model)
         except InvalidInputError:
             goal = _similar(task, rng)
         return goal if goal is not None and 0 <= goal.alpha(1.0, 1) < np.inf else None
@@ -178,11 +160,10 @@ def _similar(task: Task, rng: np.random.Generator) -> Objective | None:
         some = even_draw(task.weights, None, min(_PILOT_ROWS, int(np.count_nonzero(task.weights))), rng)
         X, y = (take_rows(given, some.indices) for given in (task.X, task.y))
         sigma = float(clone(model).fit(X, y, sample_weight=some.weights).scale_)
-        return Objective("huber", lambda mass, _n: model.alpha * sigma / mass, model.epsilon * sigma, True)
+        return Objective("huber", model.alpha * sigma, "sum", model.epsilon * sigma, is_similar=True)
     if kind not in _SIMILAR:
         return None
     loss = "logistic" if getattr(model, "loss", None) == "log_loss" else _SIMILAR[kind]
     if hasattr(model, "C"):
-        return Objective(loss, lambda mass, _n: 1.0 / (model.C * mass), is_similar=True)
-    is_sgd = kind.startswith("SGD")
-    return Objective(loss, lambda mass, n: model.alpha * (n / mass if is_sgd else 1.0), is_similar=True)
+        return Objective(loss, 1.0 / model.C, "sum", is_similar=True)
+    return Objective(loss, model.alpha, "rows" if kind.startswith("SGD") else "mean", is_similar=True)

@@ -58,7 +58,9 @@ class Runner:
         return found
 
 
-def given_rows(X: Any, sample_weight: Any, *, estimator: BaseEstimator, y: Any = None) -> Rows:
+def given_rows(
+    X: Any, sample_weight: Any, *, estimator: BaseEstimator | None = None, y: Any = None, labels: Any = None
+) -> Rows:
     """The rows that were passed to ``fit``; ``y`` are targets, if there are any. Finite values are left to a pass."""
     if isinstance(X, Rows):
         for name, given in (("sample_weight", sample_weight), ("y", y)):
@@ -69,8 +71,10 @@ def given_rows(X: Any, sample_weight: Any, *, estimator: BaseEstimator, y: Any =
     targets = None if y is None else check_targets(y, int(checked.shape[0]))
     if targets is not None and targets.shape[1] != 1:
         raise InvalidInputError(f"y has {targets.shape[1]} columns; one target is needed.")
+    if labels is not None and len(labels) != checked.shape[0]:
+        raise InvalidInputError(f"y has shape {labels.shape}, but X has {checked.shape[0]} rows: one label a row.")
     columns = None if names is None else list(map(str, names))
-    return ArrayRows(checked, sample_weight, names=columns, targets=None if targets is None else targets[:, 0])
+    return ArrayRows(checked, sample_weight, labels, names=columns, targets=None if targets is None else targets[:, 0])
 
 
 def array_runner(X: Matrix, weights: np.ndarray, name: str = "X") -> Runner:

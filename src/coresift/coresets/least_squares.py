@@ -107,7 +107,7 @@ class LeastSquaresCoreset(PassCoreset):
     >>> X = np.random.default_rng(0).normal(size=(5000, 3))
     >>> est = LeastSquaresCoreset(random_state=0).fit(X, X @ [1.0, 2.0, 3.0] + np.sin(X[:, 0]))
     >>> core = est.sample(exact=True)
-    >>> core.size, core.guarantee.eps < 1e-12
+    >>> core.size, core.guarantee.eps < 1e-10
     (15, True)
     >>> est.certify(est.sample(500)).excess < 0.1
     True

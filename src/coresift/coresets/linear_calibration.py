@@ -7,17 +7,20 @@ a factor of about the number of columns over the number of rows. Where that over
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import scipy.sparse as sp
 
 from ..core.calibration import SlopeTotals, calibrated, medians
 from ..core.linear import LossSums, fit_linear
 from ..core.points import Matrix
-from .linear_draw import TotalsPass, WeightedRows
+from .linear_draw import WeightedRows
 from .linear_rows import LinearRows
 
-_RIDGE = 1e-4
-_STEPS = (1.0, 0.3)  # shares of the way to the totals of all rows
+# shares of the way to the totals of all rows, and ridges: part of the way where the whole overshoots, and a larger
+# ridge where rare combinations of columns and classes could only be matched by extreme weights
+_TRIALS = ((1.0, 1e-4), (0.3, 1e-4), (1.0, 1e-2))
 _BOUNDS, _BOUNDS_OF_CLASSES = (0.1, 10.0), (0.2, 5.0)
 _MOST_ROUNDS = 6
 _CLOSE = 3e-6  # relative fall of the loss that is not worth another pass
@@ -44,14 +47,15 @@ def calibrate_draw(
         features, targets = _features(totals, A, drawn)
         reached = weights @ features
         # with the curvatures, and without: fewer totals can be matched by smaller changes
-        widths = {width for width in (len(targets), 1 + fitted.theta.size) if width <= MOST_FEATURES}
-        for width, step in [(width, step) for width in sorted(widths) for step in _STEPS]:
+        slopes, both = 1 + fitted.theta.size, len(targets)
+        trials = [(slopes, *trial) for trial in _TRIALS]
+        trials += [(both, *trial) for trial in _TRIALS[:2] if slopes < both <= MOST_FEATURES]
+        for width, step, ridge in trials:
             goal = (reached + step * (targets - reached))[:width]
-            ratios = calibrated(drawn.weights, features[:, :width], goal, ridge=_RIDGE, bounds=bounds)
+            ratios = calibrated(drawn.weights, features[:, :width], goal, ridge=ridge, bounds=bounds)
             made = drawn.weights * ratios
             candidates.append((made, fit_linear(problem, drawn.X, drawn.y, made, totals.theta, tol=_FIT_TOLERANCE)))
-        sums = [SlopeTotals(problem, fit.theta) for _, fit in candidates]
-        found = rows.runner.run("calibration", TotalsPass(rows.response, sums)).totals
+        found = rows.run("calibration", *(SlopeTotals(problem, fit.theta) for _, fit in candidates))
         at = int(np.argmin([sums.objective for sums in found]))
         if best is not None and not found[at].objective < best.objective:
             break
@@ -62,7 +66,7 @@ def calibrate_draw(
             break
         candidates = []
     assert best is not None
-    return drawn.weighing(weights), best, n_kept
+    return replace(drawn, weights=weights), best, n_kept
 
 
 def _expected_fall(fitted: LossSums, full: SlopeTotals) -> float:

@@ -6,11 +6,11 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from ..core.budgets import class_budgets
+from ..core.budgets import random_budgets
 from ..core.calibration import SlopeTotals
 from ..core.keys import KeyPool
 from ..core.leverage import Leverage
-from ..core.linear import LinearProblem, fit_linear, weighted_gram
+from ..core.linear import LinearProblem, fit_linear
 from ..core.points import GEMM_BLOCK_BYTES, Matrix, row_slices, stacked
 from ..rows.rows import Block
 from .linear_rows import LinearRows, Response
@@ -32,29 +32,11 @@ class WeightedRows:
     weights: np.ndarray
     own: np.ndarray
 
-    def weighing(self, weights: np.ndarray) -> WeightedRows:
-        """The same rows with other weights."""
-        return replace(self, weights=weights)
-
     def joined(self, other: WeightedRows) -> WeightedRows:
         """These rows and others, in order."""
         order = np.argsort(np.concatenate([self.indices, other.indices]))
         pairs = ((getattr(self, part.name), getattr(other, part.name)) for part in fields(self))
         return WeightedRows(*(stacked(list(pair))[order] for pair in pairs))
-
-
-class GramPass:
-    """The weighted Gram matrix of the columns of a problem."""
-
-    def __init__(self, problem: LinearProblem) -> None:
-        self.problem, self.gram = problem, np.zeros((problem.n_columns,) * 2)
-
-    def update(self, block: Block) -> None:
-        for part in row_slices(block.n, 8.0 * self.problem.n_columns, GEMM_BLOCK_BYTES):
-            self.gram += weighted_gram(self.problem.columns(block.X[part]), block.weights[part])
-
-    def merge(self, other: GramPass) -> None:
-        self.gram += other.gram
 
 
 @dataclass(frozen=True)
@@ -142,24 +124,6 @@ class DrawPass:
         return WeightedRows(columns["row"], columns["X"], columns["y"], weights, columns["weight"])
 
 
-class TotalsPass:
-    """Totals of loss, slopes and curvatures at several parameters at once."""
-
-    def __init__(self, response: Response, totals: list[SlopeTotals]) -> None:
-        self.response, self.totals = response, totals
-
-    def update(self, block: Block) -> None:
-        y, problem = self.response.of(block), self.totals[0].problem
-        for part in row_slices(block.n, 8.0 * problem.n_columns, GEMM_BLOCK_BYTES):
-            A = problem.columns(block.X[part])
-            for totals in self.totals:
-                totals.add_columns(A, y[part], block.weights[part])
-
-    def merge(self, other: TotalsPass) -> None:
-        for mine, theirs in zip(self.totals, other.totals, strict=True):
-            mine.merge(theirs)
-
-
 def draw_two_steps(
     rows: LinearRows, problem: LinearProblem, leverage: Leverage, size: int, seed: int
 ) -> tuple[WeightedRows, SlopeTotals | None]:
@@ -173,13 +137,16 @@ def draw_two_steps(
     n_rows = rows.moments.n_rows
     scores = RowScores(problem, leverage, rows.moments.mass)
     pilot_size = n_rows if size >= n_rows else max(1, round(_PILOT_SHARE * size))
-    sizes = np.array([pilot_size])
+    sizes, factors = np.array([pilot_size]), np.ones(1)
     if rows.response.classes is not None:
-        counts = rows.class_rows()
+        counts = rows.by_class(rows.moments.label_rows).astype(np.int64)
         least = min(_LEAST_OF_A_CLASS, pilot_size // len(counts))
-        sizes = class_budgets(counts, pilot_size, min_per_class=least, power=0.5)
+        rng = np.random.default_rng(seeds)
+        sizes, factors = random_budgets(counts, pilot_size, rng, min_per_class=least, power=0.5)
     nothing = np.zeros(0, dtype=np.int64)
     pilot = rows.runner.run("pilot", DrawPass(rows.response, scores, KeyPool(seeds[0], sizes), nothing)).drawn()
+    if factors.max() > 1.0:  # a class without a row is made up for by those that have one by chance
+        pilot = replace(pilot, weights=pilot.weights * factors[pilot.y])
     n_pilot = len(pilot.indices)
     left = size - n_pilot
     if n_pilot == n_rows or left <= 0:
@@ -195,5 +162,5 @@ def draw_two_steps(
     alone = 1.0 / n_pilot - 1.0 / n_rows
     both = (1.0 - n_pilot / n_rows) ** 2 * (1.0 / left - 1.0 / max(n_rows - n_pilot, left))
     share = both / (alone + both)
-    mixed = pilot.weighing(share * pilot.weights + (1.0 - share) * pilot.own)
-    return mixed.joined(rest.weighing((1.0 - share) * rest.weights)), found.totals
+    mixed = replace(pilot, weights=share * pilot.weights + (1.0 - share) * pilot.own)
+    return mixed.joined(replace(rest, weights=(1.0 - share) * rest.weights)), found.totals

@@ -18,9 +18,9 @@ from .files import ChosenRows, labels_of, run_record
 from .fit_options import FitOptions, plan_fit
 from .fitting import OnPass, Runner
 from .linear_coreset import LinearCoreset
-from .linear_result import LinearModel, percent
+from .linear_result import LinearModel
 from .linear_rows import CLASSIFIERS, LinearRows
-from .model_certificate import certify_linear
+from .model_certificate import certify_linear, percent
 from .options import Plan
 
 _POOR = 0.01  # relative excess above which advice is due

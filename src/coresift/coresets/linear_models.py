@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from .._errors import InvalidInputError, InvalidTypeError
-from .._validation import check_number, check_numbers, check_positive
-from .linear_rows import CLASSIFIERS, LARGEST_ALPHA, check_linear_loss
+from .._validation import check_choice, check_number, check_numbers, check_positive
+from .linear_rows import CLASSIFIERS, LARGEST_ALPHA, LINEAR_LOSSES
 
 _OUTSIDE = {
     "HuberRegressor": "it also fits the scale of the residuals, which is another loss",
@@ -26,20 +26,29 @@ _SGD_LOSSES = {
 
 
 @dataclass(frozen=True)
-class DescribedModel:
-    """A linear model and the problem that it was fitted to solve.
-
-    ``alpha(W, n)`` is the penalty of the mean loss for n rows of total weight W. ``is_classifier`` with a loss for
-    targets means the targets -1 and 1.
-    """
+class Objective:
+    """A loss and its penalty, which is relative to the mean or the sum of the losses, or to their sum over n rows."""
 
     loss: str
-    alpha: Callable[[float, int], float]
+    strength: float
+    per: str = "mean"  # or "sum" or "rows"
+    threshold: float | None = None
+    intercept_penalty: float = 0.0
+    is_similar: bool = False  # the model has another loss or penalty
+
+    def alpha(self, mass: float, n: int) -> float:
+        """The penalty of the mean loss of n rows of total weight ``mass``."""
+        return self.strength * {"mean": 1.0, "sum": 1.0 / mass, "rows": n / mass}[self.per]
+
+
+@dataclass(frozen=True)
+class DescribedModel:
+    """A linear model and what it minimises; a classifier with a loss for targets takes the targets -1 and 1."""
+
+    objective: Objective
     coef: np.ndarray  # (1 or K, d)
     intercept: np.ndarray | None  # (1 or K,)
     is_classifier: bool
-    threshold: float | None = None
-    intercept_penalty: float = 0.0
     classes: np.ndarray | None = None
     class_weight: Any = None
     names: list[str] | None = None
@@ -48,27 +57,27 @@ class DescribedModel:
 def read_model(model: Any, loss: str | None, alpha: float | None, threshold: float | None) -> DescribedModel:
     """Describe a fitted model of scikit-learn, or a pair ``(coef, intercept)``; ``loss`` and ``alpha`` override."""
     if loss is not None:
-        check_linear_loss(loss)
+        check_choice(loss, "loss", LINEAR_LOSSES)
     if alpha is not None:
         check_number(alpha, "alpha", at_least=0.0, at_most=LARGEST_ALPHA)
     model = _innermost(model)
-    found: dict[str, Any]
+    class_weight = None
     if loss is not None and alpha is not None:
         if loss == "huber":
             if threshold is None:
                 raise InvalidInputError("loss='huber' needs threshold=, the residual at which it becomes linear.")
             check_positive(threshold, "threshold")
-        found = {"loss": loss, "alpha": _fixed(alpha), "threshold": threshold, "is_classifier": loss in CLASSIFIERS}
+        goal, is_classifier = Objective(loss, float(alpha), threshold=threshold), loss in CLASSIFIERS
     elif isinstance(model, tuple):
         raise InvalidInputError("model is a pair (coef, intercept), which does not say loss and alpha: pass both.")
     elif loss is not None:
         raise InvalidInputError(f"loss = {loss!r} was given without alpha; give both, or neither.")
     else:
         _refuse_one_versus_rest(model)
-        found = penalised_loss(model) | {"is_classifier": hasattr(model, "classes_")}
-        found["class_weight"] = getattr(model, "class_weight", None)
+        goal, is_classifier = penalised_loss(model), hasattr(model, "classes_")
+        class_weight = getattr(model, "class_weight", None)
         if alpha is not None:
-            found["alpha"] = _fixed(alpha)
+            goal = replace(goal, strength=float(alpha), per="mean")
     if isinstance(model, tuple):
         coef, intercept = model
     else:
@@ -76,16 +85,18 @@ def read_model(model: Any, loss: str | None, alpha: float | None, threshold: flo
         intercept = getattr(model, "intercept_", 0.0) if getattr(model, "fit_intercept", True) else None
     made, names = _matrix(coef), getattr(model, "feature_names_in_", None)
     return DescribedModel(
-        coef=made,
-        intercept=None if intercept is None else _vector(intercept, len(made)),
+        goal,
+        made,
+        None if intercept is None else _vector(intercept, len(made)),
+        is_classifier,
         classes=getattr(model, "classes_", None),
+        class_weight=class_weight,
         names=None if names is None else list(map(str, names)),
-        **found,
     )
 
 
-def penalised_loss(model: Any) -> dict[str, Any]:
-    """Loss, ``alpha(W, n)``, threshold and penalty of the intercept of a model of scikit-learn, fitted or not."""
+def penalised_loss(model: Any) -> Objective:
+    """What a model of scikit-learn minimises, fitted or not."""
     kind = type(model).__name__
     if kind not in _READERS:
         why = _OUTSIDE.get(kind, "this model is not known")
@@ -94,6 +105,16 @@ def penalised_loss(model: Any) -> dict[str, Any]:
             f"that are read: {', '.join(_READERS)}."
         )
     return _READERS[kind](model)
+
+
+def class_factors(class_weight: Any, classes: np.ndarray, masses: np.ndarray) -> np.ndarray:
+    """(K,) what ``class_weight`` multiplies the weights of the rows of each class by; "balanced" by their masses."""
+    if isinstance(class_weight, dict):
+        if set(class_weight) - set(names := classes.tolist()) and set(names) - set(class_weight):  # as in scikit-learn
+            raise InvalidInputError(f"class_weight = {class_weight!r:.80} has keys that are not among the classes.")
+        return np.array([float(class_weight.get(name, 1.0)) for name in names])
+    total = masses.sum()
+    return np.asarray(total / (np.count_nonzero(masses) * np.where(masses > 0, masses, total)))
 
 
 def _innermost(model: Any) -> Any:
@@ -144,15 +165,6 @@ def _vector(intercept: Any, outputs: int) -> np.ndarray:
     return np.broadcast_to(made, outputs).copy()
 
 
-def _fixed(alpha: float) -> Callable[[float, int], float]:
-    return lambda _mass, _rows: float(alpha)
-
-
-def _per_weight(strength: Any) -> Callable[[float, int], float]:
-    """A penalty of the sum of losses."""
-    return lambda mass, _rows: float(strength) / mass
-
-
 def _refuse_l1(model: Any, share: Any) -> None:
     if share:
         raise InvalidInputError(
@@ -161,43 +173,36 @@ def _refuse_l1(model: Any, share: Any) -> None:
         )
 
 
-def _logistic(model: Any) -> dict[str, Any]:
+def _logistic(model: Any) -> Objective:
     penalty = getattr(model, "penalty", "deprecated")
     share = getattr(model, "l1_ratio_", getattr(model, "l1_ratio", None))  # from scikit-learn 1.8 on it says all
     has_share = share is not None and any(value for value in np.ravel(share))
     _refuse_l1(model, penalty == "l1" or (penalty in ("elasticnet", "deprecated") and has_share))
     inverse = np.inf if penalty is None else float(np.ravel(model.C_ if hasattr(model, "C_") else model.C)[0])
     by_liblinear = model.solver == "liblinear" and model.fit_intercept
-    return {
-        "loss": "logistic",
-        "alpha": _per_weight(1.0 / inverse),
-        "intercept_penalty": float(model.intercept_scaling) ** -2 if by_liblinear else 0.0,
-    }
+    penalty = float(model.intercept_scaling) ** -2 if by_liblinear else 0.0
+    return Objective("logistic", 1.0 / inverse, "sum", intercept_penalty=penalty)
 
 
-def _svc(model: Any) -> dict[str, Any]:
+def _svc(model: Any) -> Objective:
     if model.loss != "squared_hinge":
         raise InvalidInputError(f"model: LinearSVC(loss={model.loss!r}) cannot be certified; loss='squared_hinge' can.")
     _refuse_l1(model, model.penalty == "l1")
     penalty = float(model.intercept_scaling) ** -2 if model.fit_intercept else 0.0
-    return {"loss": "squared_hinge", "alpha": _per_weight(1.0 / model.C), "intercept_penalty": penalty}
+    return Objective("squared_hinge", 1.0 / model.C, "sum", intercept_penalty=penalty)
 
 
-def _squared(model: Any) -> dict[str, Any]:
+def _squared(model: Any) -> Objective:
     kind = type(model).__name__
     if getattr(model, "positive", False):
         raise InvalidInputError(f"model: {kind}(positive=True) solves another problem: not certified.")
     strength = np.ravel(getattr(model, "alpha_", getattr(model, "alpha", 0.0)))
     if len(strength) != 1:
         raise InvalidInputError(f"model: this {kind} has {len(strength)} penalties; one is needed.")
-    return {"loss": "squared", "alpha": _per_weight(strength[0])}
+    return Objective("squared", float(strength[0]), "sum")
 
 
-def _poisson(model: Any) -> dict[str, Any]:
-    return {"loss": "poisson", "alpha": _fixed(model.alpha)}
-
-
-def _sgd(model: Any) -> dict[str, Any]:
+def _sgd(model: Any) -> Objective:
     if model.loss not in _SGD_LOSSES:
         known = ", ".join(map(repr, _SGD_LOSSES))
         raise InvalidInputError(
@@ -206,14 +211,11 @@ def _sgd(model: Any) -> dict[str, Any]:
     _refuse_l1(model, model.penalty == "l1" or (model.penalty == "elasticnet" and model.l1_ratio > 0))
     # it minimises the sum of the weighted losses over the number of rows
     strength = 0.0 if model.penalty is None else float(model.alpha)
-    return {
-        "loss": _SGD_LOSSES[model.loss],
-        "alpha": lambda mass, rows: strength * rows / mass,
-        "threshold": float(model.epsilon) if model.loss == "huber" else None,
-    }
+    threshold = float(model.epsilon) if model.loss == "huber" else None
+    return Objective(_SGD_LOSSES[model.loss], strength, "rows", threshold)
 
 
-_READERS: dict[str, Callable[[Any], dict[str, Any]]] = {
+_READERS: dict[str, Callable[[Any], Objective]] = {
     "LogisticRegression": _logistic,
     "LogisticRegressionCV": _logistic,
     "LinearSVC": _svc,
@@ -221,7 +223,7 @@ _READERS: dict[str, Callable[[Any], dict[str, Any]]] = {
     "RidgeCV": _squared,
     "RidgeClassifier": _squared,
     "LinearRegression": _squared,
-    "PoissonRegressor": _poisson,
+    "PoissonRegressor": lambda model: Objective("poisson", float(model.alpha)),
     "SGDClassifier": _sgd,
     "SGDRegressor": _sgd,
 }

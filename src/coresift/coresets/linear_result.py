@@ -24,7 +24,7 @@ from ..rows.tables import need_pyarrow
 from .coreset import Value
 from .files import as_plain, from_plain, stamped, verified, write_whole
 from .linear_rows import CLASSIFIERS, LINEAR_LOSSES, loss_named
-from .model_certificate import ModelCertificate
+from .model_certificate import ModelCertificate, percent
 
 _VERSION = 1
 
@@ -167,11 +167,6 @@ class LinearModel(Value):
             about = from_plain({f.name: header[f.name] for f in fields(cls)})
             about["certificate"] = about["certificate"] and ModelCertificate(**about["certificate"])
             return cls(**about)
-
-
-def percent(share: float) -> str:
-    """A share in words, as in "0.012 %"."""
-    return f"{100 * share:.2g} %"
 
 
 class Evaluation:

@@ -2,44 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from .._containers import column_names
 from .._errors import InvalidInputError
 from .._progress import Progress
-from .._validation import (
-    LARGEST_MAGNITUDE,
-    LARGEST_TARGET,
-    as_numpy,
-    bad_value,
-    check_choice,
-    check_features,
-    check_positive,
-    check_targets,
-)
+from .._validation import LARGEST_MAGNITUDE, LARGEST_TARGET, as_numpy, bad_value, check_positive
 from ..core.linear import LinearProblem, LossSums
 from ..core.linear_losses import Huber, LinearLoss, Logistic, Multinomial, Poisson, Squared, SquaredHinge
 from ..core.points import float_rows
-from ..rows.arrays import ArrayRows
 from ..rows.engines import SerialEngine
 from ..rows.rows import BadRow, Block, Rows, check_block, recode
-from .fitting import Runner
+from .fitting import Runner, given_rows
 
 LINEAR_LOSSES = ("logistic", "squared", "squared_hinge", "poisson", "huber")
 CLASSIFIERS = ("logistic", "squared_hinge")
+S = TypeVar("S", bound=LossSums)
 _MOST_CLASSES = 1000
 LARGEST_ALPHA = 1e100
 _LARGEST_COLUMN = 1e140  # products of two columns and a weight must have finite sums
-
-
-def check_linear_loss(loss: Any) -> str:
-    """The name of a loss of linear models."""
-    return check_choice(loss, "loss", LINEAR_LOSSES)
 
 
 def loss_named(name: str, n_classes: int = 0, threshold: float | None = None) -> LinearLoss:
@@ -59,10 +44,15 @@ def loss_named(name: str, n_classes: int = 0, threshold: float | None = None) ->
 
 @dataclass(frozen=True)
 class Response:
-    """What is predicted: classes in ascending order, or targets."""
+    """What is predicted: classes in ascending order, or targets.
+
+    ``factors`` multiply the weights of the rows of each class. ``signed``: classes as the targets -1 and 1.
+    """
 
     classes: np.ndarray | None = None
     numbers: dict[Any, int] | None = None  # of the labels of the rows
+    factors: np.ndarray | None = None
+    signed: bool = False
 
     def of(self, block: Block) -> np.ndarray:
         """(b,) numbers of classes, or targets."""
@@ -183,29 +173,42 @@ class LinearRows:
             raise InvalidInputError(f"loss='poisson' takes counts; the smallest target is {least:g}, below 0.")
         return loss_named(name, 0 if self.response.classes is None else len(self.response.classes), threshold)
 
-    def class_rows(self) -> np.ndarray:
-        """(K,) rows of positive weight of each class."""
+    def by_class(self, sums: np.ndarray) -> np.ndarray:
+        """(K,) sums of each class, such as its mass, from those of each label."""
         numbers = self.response.numbers or {}
-        counts = np.zeros(max(numbers.values(), default=-1) + 1, dtype=np.int64)
-        for name, number in self.moments.labels.items():
-            counts[numbers[name]] += int(self.moments.label_rows[number])
-        return counts
+        return np.bincount([numbers[name] for name in self.moments.labels], sums)
+
+    def run(self, label: str, *sums: S) -> list[S]:
+        """One pass: ``sums`` of the same problem over all rows."""
+        return self.runner.run(label, SumsPass(self.response, list(sums))).sums
 
     def sums(self, problem: LinearProblem, theta: np.ndarray, order: int = 2, label: str = "loss") -> LossSums:
         """One pass: the loss over all rows at ``theta``, its gradient (order 1) and Hessian (order 2)."""
-        return self.runner.run(label, LossPass(problem, theta, order, self.response))
+        return self.run(label, LossSums(problem, theta, order))[0]
+
+    def least_squares(self, problem: LinearProblem, label: str = "least squares") -> LossSums:
+        """Sums of squares at zero; their Hessian is the Gram matrix of the columns."""
+        return self.sums(replace(problem, loss=Squared()), np.zeros((1, problem.n_columns)), label=label)
 
 
-class LossPass(LossSums):
-    """The pass of :meth:`LinearRows.sums`."""
+class SumsPass(Generic[S]):
+    """The pass of :meth:`LinearRows.run`."""
 
-    def __init__(self, problem: LinearProblem, theta: np.ndarray, order: int, response: Response) -> None:
-        super().__init__(problem, theta, order)
-        self.response = response
+    def __init__(self, response: Response, sums: list[S]) -> None:
+        self.response, self.sums = response, sums
 
     def update(self, block: Block) -> None:
         """Add a block of rows."""
-        self.add(block.X, self.response.of(block), block.weights)
+        y, weights = self.response.of(block), block.weights
+        if self.response.factors is not None:
+            weights = weights * self.response.factors[y]
+        y = 2.0 * y - 1.0 if self.response.signed else y
+        self.sums[0].add(block.X, y, weights, *self.sums[1:])
+
+    def merge(self, other: SumsPass[S]) -> None:
+        """Add the sums of later rows."""
+        for mine, theirs in zip(self.sums, other.sums, strict=True):
+            mine.merge(theirs)
 
 
 def linear_rows(
@@ -223,10 +226,12 @@ def linear_rows(
     ``X`` may be ``Rows``, opened with a label (classification) or a target (regression); then ``y`` is None. A
     ``runner`` for such rows brings its own engine and progress.
     """
-    if isinstance(X, Rows):
-        rows, classes = _stored(X, y, sample_weight, is_classifier), None
-    else:
-        rows, classes = _in_memory(X, y, sample_weight, is_classifier, estimator)
+    what, classes, labels = "label" if is_classifier else "target", None, None
+    if not isinstance(X, Rows) and (is_classifier or y is None):
+        (classes, labels), y = check_labels(y), None
+    rows = given_rows(X, sample_weight, estimator=estimator, y=y, labels=labels)
+    if not (rows.has_labels if is_classifier else rows.has_targets):
+        raise InvalidInputError(f"{rows.name}: there is no {what}; name its column with open_rows(..., {what}=...).")
     runner = runner or Runner(rows, SerialEngine(rows), partial(Progress, verbose=verbose))
     moments = runner.run("columns", ColumnMoments(rows.d))
     if not moments.mass > 0:
@@ -253,42 +258,15 @@ def linear_rows(
     return LinearRows(runner, Response(found, numbers), moments)
 
 
-def _stored(rows: Rows, y: Any, sample_weight: Any, is_classifier: bool) -> Rows:
-    if y is not None or sample_weight is not None:
-        raise InvalidInputError(
-            "y and sample_weight do not go with Rows: name their columns when the rows are opened (label or target, "
-            "and weight)."
-        )
-    if not (rows.has_labels if is_classifier else rows.has_targets):
-        what = "label" if is_classifier else "target"
-        raise InvalidInputError(f"{rows.name}: there is no {what}; name its column with open_rows(..., {what}=...).")
-    return rows
-
-
-def _in_memory(
-    X: Any, y: Any, sample_weight: Any, is_classifier: bool, estimator: BaseEstimator | None
-) -> tuple[Rows, np.ndarray | None]:
-    checked, names = check_features(X, estimator=estimator, finite=False), column_names(X)
-    columns = None if names is None else list(map(str, names))
-    n = int(checked.shape[0])
-    if not is_classifier:
-        targets = check_targets(y, n)
-        if targets.shape[1] != 1:
-            raise InvalidInputError(f"y has {targets.shape[1]} columns; one target is needed.")
-        return ArrayRows(checked, sample_weight, names=columns, targets=targets[:, 0]), None
-    classes, codes = check_labels(y, n)
-    return ArrayRows(checked, sample_weight, codes, names=columns), classes
-
-
-def check_labels(y: Any, n_samples: int) -> tuple[np.ndarray, np.ndarray]:
+def check_labels(y: Any) -> tuple[np.ndarray, np.ndarray]:
     """The classes in ascending order, and the number of the class of each row."""
     if y is None:
         raise InvalidInputError("This estimator requires y to be passed, but the target y is None.")
     given = as_numpy(y)
     if given.ndim == 2 and given.shape[1] == 1:
         given = given[:, 0]
-    if given.shape != (n_samples,):
-        raise InvalidInputError(f"y has shape {given.shape}, but X has {n_samples} rows: one label a row is needed.")
+    if given.ndim != 1:
+        raise InvalidInputError(f"y has shape {given.shape}: one label a row is needed.")
     if given.dtype.kind == "f":
         if not np.isfinite(given).all():
             raise InvalidInputError(f"y contains NaN or infinity, first in row {np.argmin(np.isfinite(given))}.")

@@ -210,7 +210,7 @@ class CoresetClassifier(_CoresetModel, ClassifierMixin, BaseEstimator):
     """
 
     def _labels(self, y: Any) -> tuple[np.ndarray | None, np.ndarray | None]:
-        return check_labels(y, n_rows(y)) if np.prod(np.shape(y)[1:]) == 1 else (None, None)
+        return check_labels(y) if np.prod(np.shape(y)[1:]) == 1 else (None, None)
 
     classes_ = _attribute("classes_", "Labels, in ascending order.")
     predict_proba = _delegated("predict_proba", "Probabilities of the classes.")

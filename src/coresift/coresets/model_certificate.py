@@ -10,11 +10,10 @@ from scipy.linalg import LinAlgError
 
 from .._errors import InvalidInputError
 from ..core.duality import DualSums, Excess, bound_excess, exact_excess
-from ..core.linear import LinearProblem, LossSums
+from ..core.linear import LinearProblem
 from ..core.linear_losses import Huber, Squared
-from ..rows.rows import Block
-from .linear_models import DescribedModel, read_model
-from .linear_rows import LinearRows, Response, linear_rows
+from .linear_models import DescribedModel, class_factors, read_model
+from .linear_rows import LinearRows, linear_rows
 
 _MOST_PARAMETERS = 2000  # for which a Hessian is formed
 _MOST_PASSES = {2: 30, 1: 60}  # with Hessians, and without
@@ -57,25 +56,15 @@ class ModelCertificate:
     def __str__(self) -> str:
         passes = f"in {self.n_passes} pass{'es' if self.n_passes != 1 else ''}"
         if np.isfinite(self.relative):
-            percent = f"{100 * self.relative:{',.0f' if 1 <= self.relative < 1e4 else '.2g'}}"
-            return f"At most {percent} % above the smallest possible loss; proved, {passes}."
+            return f"At most {percent(self.relative)} above the smallest possible loss; proved, {passes}."
         if np.isfinite(self.excess):
             return f"At most {self.excess:.3g} above the smallest possible loss, which may be 0; proved, {passes}."
         return f"The loss is infinite, so nothing can be proved ({passes})."
 
 
-class _DualPass(DualSums):
-    """The pass of :func:`certify_linear`."""
-
-    def __init__(self, response: Response, factors: np.ndarray | None, signed: bool, *about: Any) -> None:
-        super().__init__(*about)
-        self.response, self.factors, self.signed = response, factors, signed
-
-    def update(self, block: Block) -> None:
-        y, weights = self.response.of(block), block.weights
-        if self.factors is not None:
-            weights = weights * self.factors[y]
-        self.add(block.X, 2.0 * y - 1.0 if self.signed else y, weights)
+def percent(share: float) -> str:
+    """A share in words, as in "0.012 %"."""
+    return f"{100 * share:{',.0f' if 1 <= share < 1e4 else '.2g'}} %"
 
 
 def certify_model(
@@ -133,76 +122,63 @@ def certify_model(
 
     """
     described = read_model(model, loss, alpha, threshold)
+    goal = described.objective
     rows = linear_rows(X, y, sample_weight, is_classifier=described.is_classifier)
     _check_columns(described, rows)
-    factors = _class_factors(described, rows)
-    mass = rows.moments.mass if factors is None else float(factors @ _class_masses(rows))
-    made = rows.loss(described.loss, described.threshold)
+    mass, made = rows.moments.mass, rows.loss(goal.loss, goal.threshold)
     if len(described.coef) != made.n_outputs:
         raise InvalidInputError(
             f"model has {len(described.coef)} rows of coefficients; {made.name} regression of these rows needs "
             f"{made.n_outputs}. One-versus-rest models are certified class by class."
         )
+    signed = described.is_classifier and not made.is_classifier
+    if signed and rows.response.classes is not None and len(rows.response.classes) > 2:
+        raise InvalidInputError("A regression on the classes -1 and 1 needs two classes; certify them one by one.")
+    factors = None
+    if described.class_weight is not None and rows.response.classes is not None:
+        masses = rows.by_class(rows.moments.label_mass)
+        factors = class_factors(described.class_weight, rows.response.classes, masses)
+        mass = float(factors @ masses)
+    rows = replace(rows, response=replace(rows.response, factors=factors, signed=signed))
     problem = rows.problem(
         made,
-        described.alpha(mass, rows.runner.rows.n),
+        goal.alpha(mass, rows.runner.rows.n),
         fit_intercept=described.intercept is not None,
-        intercept_penalty=described.intercept_penalty,
+        intercept_penalty=goal.intercept_penalty,
     )
     theta = problem.from_data(described.coef, np.zeros(1) if described.intercept is None else described.intercept)
-    signed = described.is_classifier and not made.is_classifier
-    found = certify_linear(rows, problem, theta, class_factors=factors, signed=signed)
+    found = certify_linear(rows, problem, theta)
     return replace(found, n_passes=found.n_passes + 1)  # the survey
 
 
 @np.errstate(over="ignore", invalid="ignore")  # a loss may be infinite
-def certify_linear(
-    rows: LinearRows,
-    problem: LinearProblem,
-    theta: np.ndarray,
-    *,
-    class_factors: np.ndarray | None = None,
-    signed: bool = False,
-) -> ModelCertificate:
-    """Certify ``theta``, in the columns of ``problem``, over rows that are open and surveyed already.
-
-    ``class_factors`` multiply the weights of the rows of each class. ``signed``: the targets are -1 and 1, by class.
-    """
-    if signed and rows.response.classes is not None and len(rows.response.classes) > 2:
-        raise InvalidInputError("A regression on the classes -1 and 1 needs two classes; certify them one by one.")
+def certify_linear(rows: LinearRows, problem: LinearProblem, theta: np.ndarray) -> ModelCertificate:
+    """Certify ``theta``, in the columns of ``problem``, over rows that are open and surveyed already."""
     order = 2 if theta.size <= _MOST_PARAMETERS else 1
 
     def sums_at(theta: np.ndarray, base: np.ndarray, step: np.ndarray | None) -> DualSums:
-        return rows.runner.run(
-            "certificate", _DualPass(rows.response, class_factors, signed, problem, theta, order, base, step)
-        )
+        return rows.run("certificate", DualSums(problem, theta, order, base, step))[0]
 
-    moments = rows.moments
+    moments, factors = rows.moments, rows.response.factors
     mean_squares = (moments.scatter / moments.mass + (moments.mean - problem.shift) ** 2) / problem.spread**2
-    if class_factors is not None:
-        mean_squares *= class_factors.max() * moments.mass / (class_factors @ _class_masses(rows))
-    rms = 1.01 * np.sqrt(np.append(mean_squares, 1.0) if problem.fit_intercept else mean_squares)
+    if factors is not None:
+        mean_squares *= factors.max() * moments.mass / (factors @ rows.by_class(moments.label_mass))
+    rms = 1.01 * np.sqrt(mean_squares) + 1e-15 * np.abs(moments.mean) / problem.spread  # of the columns, rounded
+    rms = np.append(rms, 1.0) if problem.fit_intercept else rms
     gram = None
     if problem.alpha == 0.0:
         found = _unpenalised(sums_at(theta, theta, None), rms)
     else:
         if order == 1 and problem.n_columns <= _MOST_PARAMETERS:
-            squares = _least_squares(rows, problem)
+            squares = rows.least_squares(problem)
             gram = squares.hessian[0, :, 0] / squares.weight
         is_huber = isinstance(problem.loss, Huber) and order == 2  # which is flat far from the targets
-        anew = (lambda: _least_squares(rows, problem).newton_step()[0]) if is_huber else None
+        anew = (lambda: rows.least_squares(problem).newton_step()[0]) if is_huber else None
         found = bound_excess(sums_at, theta, rms, anew=anew, gram=gram, max_passes=_MOST_PASSES[order])
-    relative = 0.0 if found.bound == 0 else found.bound / found.lower_bound if found.lower_bound > 0 else np.inf
-    return ModelCertificate(
-        excess=max(found.bound, found.objective - found.lower_bound),
-        relative=relative,
-        objective=found.objective,
-        lower_bound=found.lower_bound,
-        found=found.found,
-        n_passes=found.n_passes + (gram is not None),
-        loss=problem.loss.name,
-        alpha=problem.alpha,
-    )
+    excess = max(found.bound, found.objective - found.lower_bound)
+    relative = 0.0 if excess == 0 else excess / found.lower_bound if found.lower_bound > 0 else np.inf
+    about = (found.objective, found.lower_bound, found.found, found.n_passes + (gram is not None))
+    return ModelCertificate(excess, relative, *about, problem.loss.name, problem.alpha)
 
 
 def _unpenalised(sums: DualSums, rms: np.ndarray) -> Excess:
@@ -218,10 +194,6 @@ def _unpenalised(sums: DualSums, rms: np.ndarray) -> Excess:
             "alpha = 0 and the columns (with the intercept) depend on each other: nothing can be proved. Drop constant "
             "and redundant columns, or fit with a small penalty."
         ) from None
-
-
-def _least_squares(rows: LinearRows, problem: LinearProblem) -> LossSums:
-    return rows.sums(replace(problem, loss=Squared()), np.zeros((1, problem.n_columns)), 2, label="least squares")
 
 
 def _check_columns(model: DescribedModel, rows: LinearRows) -> None:
@@ -244,24 +216,3 @@ def _check_columns(model: DescribedModel, rows: LinearRows) -> None:
 
 def _listed(classes: np.ndarray) -> str:
     return ", ".join(map(repr, classes[:5].tolist())) + (", ..." if len(classes) > 5 else "")
-
-
-def _class_masses(rows: LinearRows) -> np.ndarray:
-    classes, numbers = rows.response.classes, rows.response.numbers
-    assert classes is not None
-    assert numbers is not None
-    masses = np.zeros(len(classes))
-    for name, at in rows.moments.labels.items():
-        masses[numbers[name]] += rows.moments.label_mass[at]
-    return masses
-
-
-def _class_factors(model: DescribedModel, rows: LinearRows) -> np.ndarray | None:
-    """By what class weights multiply the weights of the rows, in the order of the classes."""
-    if model.class_weight is None or rows.response.classes is None:
-        return None
-    classes = rows.response.classes.tolist()
-    if isinstance(model.class_weight, dict):
-        return np.array([float(model.class_weight.get(name, 1.0)) for name in classes])
-    masses = _class_masses(rows)
-    return np.asarray(masses.sum() / (len(masses) * masses))

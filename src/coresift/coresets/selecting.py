@@ -10,7 +10,7 @@ import numpy as np
 
 from .._errors import InvalidInputError
 from .._progress import Progress, logger
-from ..core.budgets import class_budgets
+from ..core.budgets import random_budgets
 from ..core.draw import DrawTable
 from ..core.keys import Draw, KeyPool, guess_bars
 from ..core.points import squared_norms
@@ -23,7 +23,7 @@ from .fitting import OnPass, Prepared, Runner, Sample, children, prepare
 from .options import Plan, SelectOptions, plan
 from .passes import QuerySums, Scores
 
-_QUERIES = 1  # keeps the stream of the queries apart from others of the same seed
+_QUERIES, _CLASSES = 1, 2  # keep their streams apart from others of the same seed
 _SAFE_EXPONENT = 600.0
 _NOTHING_PROVED = "nothing is proved for this draw; coresift certify says more."
 _NOTABLE = 0.02  # of the total weight
@@ -78,7 +78,8 @@ def select(
         is that of :meth:`RBFCoreset.sample_size`. Draws are then independent ("iid").
     per_class : bool
         A coreset for each label, of a size in proportion to its rows, rounded up, and at least ``min_per_class`` (0).
-        Sums over every class are kept, and so their total.
+        Sums over every class are kept, and so their total. Where the budget leaves out classes, chance decides which,
+        and the weights make up for it: they stay unbiased, but a class without rows has no sum.
     normalize : bool, default False
         Scale the weights to sum to that of the rows, within each class if ``per_class``. Draws by keys err in that
         sum by about one over the root of the budget; scaled weights are biased by the square of that. Not with ``eps``.
@@ -229,7 +230,7 @@ def _by_keys(runner: Runner, made: Plan[SelectOptions]) -> _Drawn:
     rng = children(np.random.default_rng(options.seed), 3)[0]  # as the estimator's fit
     prepared = prepare(runner, options.spec, rng, per_class=options.per_class, is_sampled=True)
     geometry, sample, bound = prepared.geometry, prepared.sample, prepared.bound
-    sizes = _sizes(made, geometry)
+    sizes, factors = _sizes(made, geometry)
     log_values = sample.log_values(bound)
     log_unit = log_unit_of(log_values)
     shares = sample.weights / geometry.mass[sample.groups]
@@ -240,7 +241,7 @@ def _by_keys(runner: Runner, made: Plan[SelectOptions]) -> _Drawn:
         if found.pool.is_complete():  # else the guess was too low: rare, and the result is the same
             break
     columns, draws = found.pool.winners()
-    core = _joined(made, prepared, dict(enumerate(draws)), float(found.total.sum()))
+    core = _joined(made, prepared, dict(enumerate(draws)), factors, float(found.total.sum()))
     sizes_by_name = _by_name(prepared, sizes) if options.per_class else None
     return _Drawn(core, prepared, float(found.largest.max()), found.uniform_factor, columns.get("label"), sizes_by_name)
 
@@ -256,7 +257,7 @@ def _by_class(runner: Runner, made: Plan[SelectOptions]) -> _Drawn:
     values = bound.values
     scores = draw_scores(bound.log_values, shares, log_unit_of(bound.log_values), values)
     weights = np.where(shares > 0, weights, 0.0)
-    sizes, draws, factor = _sizes(made, prepared.geometry), {}, 0.0
+    (sizes, factors), draws, factor = _sizes(made, prepared.geometry), {}, 0.0
     for group in map(int, np.flatnonzero(prepared.geometry.mass > 0)):
         rows = np.flatnonzero(groups == group)
         factor = max(factor, uniform_factor(scores[rows], shares[rows]))
@@ -264,29 +265,33 @@ def _by_class(runner: Runner, made: Plan[SelectOptions]) -> _Drawn:
             table = DrawTable(scores[rows], weights[rows], order_rng)
             drawn = table.draw(int(sizes[group]), str(options.method), draw_rng)
             draws[group] = drawn._replace(indices=rows[drawn.indices])
-    core = _joined(made, prepared, draws, float(values.sum()))
+    core = _joined(made, prepared, draws, factors, float(values.sum()))
     return _Drawn(core, prepared, float(values.max()), factor, groups[core.indices], _by_name(prepared, sizes))
 
 
-def _sizes(made: Plan[SelectOptions], geometry: Geometry) -> np.ndarray:
-    """The budget of each group."""
+def _sizes(made: Plan[SelectOptions], geometry: Geometry) -> tuple[np.ndarray, np.ndarray]:
+    """The budget of each group, and the factor of its weights."""
     budget = made.budget or 0
     if not made.options.per_class:
-        return np.array([budget])
-    return class_budgets(geometry.counts, budget, min_per_class=made.options.min_per_class)
+        return np.array([budget]), np.ones(1)
+    rng = np.random.default_rng([made.options.seed, _CLASSES])
+    return random_budgets(geometry.counts, budget, rng, min_per_class=made.options.min_per_class)
 
 
 def _by_name(prepared: Prepared, sizes: np.ndarray) -> dict[str, int]:
     return {str(name): int(size) for name, size in zip(prepared.labels or (), sizes, strict=True)}
 
 
-def _joined(made: Plan[SelectOptions], prepared: Prepared, draws: dict[int, Draw], total: float) -> Coreset:
-    """One coreset of the draws of all groups."""
+def _joined(
+    made: Plan[SelectOptions], prepared: Prepared, draws: dict[int, Draw], factors: np.ndarray, total: float
+) -> Coreset:
+    """One coreset of the draws of all groups; ``factors`` make up for the groups that were left out."""
     options, geometry = made.options, prepared.geometry
     indices = np.concatenate([draw.indices for draw in draws.values()])
     weights = [draw.weights for draw in draws.values()]
     if options.normalize:
         weights = [w * (geometry.mass[group] / (w.sum() or 1.0)) for group, w in zip(draws, weights, strict=True)]
+    weights = [w * factors[group] for group, w in zip(draws, weights, strict=True)]
     order = np.argsort(indices)
     return Coreset(
         indices[order],

@@ -7,10 +7,11 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from .._validation import check_choice
+from .._validation import check_choice, check_features
 from ..core.draw import METHODS
 from ..coresets import LaplacianCoreset, RBFCoreset
-from ..coresets.coreset import Coreset
+from ..coresets.coreset import Coreset, QueryBall
+from ..coresets.fitting import array_runner, geometry_of
 from .context import SelectionContext
 from .strategy import Checks, Selector
 from .wrappers import PerClass, check_min_per_class
@@ -50,6 +51,19 @@ class _Sensitivity(Selector):
         """The probabilities of one draw, which sum to 1; None with ``per_class``, where each class has its own."""
         return None if self.per_class else self._fitted(context).draw_shares()
 
+    def ball(self, context: SelectionContext) -> QueryBall | None:
+        """The ball of queries of all samples, with which :class:`PerClass` joins classes; None for another metric."""
+
+        def find() -> QueryBall | None:
+            spec, rng = self._estimator(np.random.default_rng(0)).spec(), context.fixed_rng(_FIT)
+            if spec.metric != "euclidean":
+                return None
+            matrix = check_features(context.features(self.features, self.n_components))
+            found = geometry_of(array_runner(matrix, context.sizes), spec, rng)
+            return QueryBall(spec.loss, found.center, found.scale, spec.radius)
+
+        return self.once(context, find, "ball", ignore=_OF_THE_DRAW)
+
     def _fitted(self, context: SelectionContext) -> Any:
         def fit() -> Any:
             matrix = context.features(self.features, self.n_components)
@@ -82,6 +96,7 @@ class RBF(_Sensitivity):
     per_class : bool, default False
     min_per_class : int, default 0
         Whether to fit and draw within each class, which preserves its sums, and at least this many samples of each.
+        The scores are those of the class; the ball of queries of the result is that of all samples.
     method : {"systematic", "iid", "keys"}, optional
         As in :meth:`coresift.RBFCoreset.sample`. "iid" merges repeats and may return fewer samples.
     """

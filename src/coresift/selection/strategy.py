@@ -23,7 +23,8 @@ class Strategy(Protocol):
 
     Optional attributes of a strategy, or of the strategy it wraps (``.strategy``): ``needs_validation`` (hold out a
     validation split), ``reuses_norms`` (record gradient norms while training), ``phases(n_epochs, fraction)`` (train on
-    all data first) and ``rows_passed(n_samples, size, every)`` (the estimated cost of a selection).
+    all data first), ``rows_passed(n_samples, size, every)`` (the estimated cost of a selection) and ``ball(context)``
+    (the ball of queries of a selection made within each class).
     """
 
     def select(self, context: SelectionContext, budget: int | float, rng: np.random.Generator) -> Coreset:

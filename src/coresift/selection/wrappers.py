@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from .._errors import InvalidInputError
 from .._validation import check_budget, check_count, check_positive, check_probability
-from ..core.budgets import class_budgets, class_quotas
+from ..core.budgets import class_quotas, random_budgets
 from ..coresets.coreset import Coreset
 from .context import SelectionContext
 from .gradients import Gradients, Validation
@@ -37,7 +37,10 @@ class _Wrapper(Selector):
 class PerClass(_Wrapper):
     """Apply a strategy within each class: class c gets ``ceil(budget * n_c / n)``, trimmed to the budget in all.
 
-    In a regression, where there are no classes, apply the strategy to all samples.
+    If that leaves out classes, chance decides which: the quota q < 1 of a class is the probability that it gets a
+    sample, whose weight is divided by q. So on average each class weighs as much as if it were always selected.
+    The ball of queries of the result is that of the strategy on all samples. In a regression, where there are no
+    classes, apply the strategy to all samples.
 
     Parameters
     ----------
@@ -63,21 +66,23 @@ class PerClass(_Wrapper):
                 )
             return self.strategy.select(context, size, rng)
         counts = np.array([len(positions) for positions in context.classes().values()])
-        budgets = class_budgets(counts, size, min_per_class=self.min_per_class, power=self.power, rng=rng)
+        budgets, factors = random_budgets(counts, size, rng, min_per_class=self.min_per_class, power=self.power)
         parts = [
-            (positions, self.strategy.select(part, int(budget), rng))
-            for budget, (positions, part) in zip(budgets, context.parts(), strict=True)
+            (positions, factor, self.strategy.select(part, int(budget), rng))
+            for budget, factor, (positions, part) in zip(budgets, factors, context.parts(), strict=True)
             if budget > 0
         ]
-        cores = [core for _, core in parts]
+        cores = [core for _, _, core in parts]
         bounds = {core.bound for core in cores}
+        ball_of = getattr(self.strategy, "ball", None)
         methods = {core.method for core in cores}  # a remark may apply to some classes only
         return Coreset(
-            np.concatenate([positions[core.indices] for positions, core in parts]),
-            np.concatenate([core.weights for core in cores]),
+            np.concatenate([positions[core.indices] for positions, _, core in parts]),
+            np.concatenate([factor * core.weights for _, factor, core in parts]),
             context.n_samples,
             method="; ".join(sorted(methods, key=lambda method: (len(method), method))),
             bound=bounds.pop() if len(bounds) == 1 else None,
+            ball=None if ball_of is None else ball_of(context),
             total_weight=float(context.sizes.sum()),
         )
 
