@@ -24,6 +24,8 @@ _NEGLIGIBLE = 1e-15  # squares of relative errors of the totals: they are reprod
 class SlopeTotals(LossSums):
     """Sums of the loss and its slopes, ``l' a``, and of ``l'' a`` for a loss of one output."""
 
+    summed = (*LossSums.summed, "curvature")
+
     def __init__(self, problem: LinearProblem, theta: np.ndarray) -> None:
         super().__init__(problem, theta, order=1)
         self.curvature = np.zeros((int(problem.loss.n_outputs == 1), problem.n_columns))
@@ -32,11 +34,6 @@ class SlopeTotals(LossSums):
         super().add_columns(A, y, weights)
         for total in self.curvature:
             total += A.T @ (weights * self.problem.loss.curvatures(A @ self.theta.T, y)[:, 0, 0])
-
-    def merge(self, other: LossSums) -> None:
-        assert isinstance(other, SlopeTotals)
-        super().merge(other)
-        self.curvature += other.curvature
 
     @property
     def totals(self) -> np.ndarray:

@@ -35,6 +35,8 @@ _MEMORY = 20  # steps that a quasi-Newton direction remembers
 class DualSums(LossSums):
     """The loss at ``theta`` with its derivatives, and the dual point of the Newton step ``step`` from ``base``."""
 
+    summed = (*LossSums.summed, "supports", "totals", "pulls", "sizes", "squares", "at_zero", "bend")
+
     def __init__(
         self, problem: LinearProblem, theta: np.ndarray, order: int, base: np.ndarray, step: np.ndarray | None = None
     ) -> None:
@@ -92,8 +94,6 @@ class DualSums(LossSums):
 
     def merge(self, other: DualSums) -> None:  # type: ignore[override]
         super().merge(other)
-        for name in ("supports", "totals", "pulls", "sizes", "squares", "at_zero", "bend"):
-            setattr(self, name, getattr(self, name) + getattr(other, name))
         self.n_sums = max(self.n_sums, other.n_sums) + 1
 
     @property

@@ -77,6 +77,8 @@ class LinearProblem:
 class LossSums:
     """Sums over rows of the loss at ``theta`` and, for ``order`` 1 and 2, of its gradient and Hessian."""
 
+    summed: tuple[str, ...] = ("weight", "value", "gradient", "hessian")
+
     def __init__(self, problem: LinearProblem, theta: np.ndarray, order: int = 2) -> None:
         self.problem, self.theta, self.order = problem, theta, order
         outputs, width = problem.shape
@@ -111,10 +113,10 @@ class LossSums:
 
     def merge(self, other: LossSums) -> None:
         """Add the sums of other rows at the same theta."""
-        self.weight += other.weight
-        self.value += other.value
-        self.gradient += other.gradient
-        self.hessian += other.hessian
+        for name in self.summed:
+            total = getattr(self, name)
+            total += getattr(other, name)  # arrays in place
+            setattr(self, name, total)
 
     @property
     def objective(self) -> float:

@@ -5,7 +5,6 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
-from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -13,7 +12,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from .._errors import InvalidInputError
-from .._progress import Progress, logger
+from .._progress import logger
 from .._validation import (
     check_budget,
     check_choice,
@@ -28,11 +27,10 @@ from ..core.draw import METHODS, DrawTable, default_method
 from ..core.gaussian import CELLS_TOLERANCE, EXACT_TOLERANCE
 from ..core.points import Points, SensitivityBound
 from ..core.sizes import SampleSize, bernstein_error, finite, rounded_up
-from ..rows.engines import SerialEngine
 from ..rows.rows import Rows
 from .bounds import Collected, Geometry, Span, draw_scores, log_unit_of, uniform_factor, uniform_in_words
 from .coreset import Coreset, Guarantee, QueryBall
-from .fitting import Prepared, Runner, children, given_rows, prepare
+from .fitting import Prepared, Runner, children, given_rows, prepare, serial_runner
 from .improve import improved, normalized, pool_size
 from .options import BoundSpec
 
@@ -80,7 +78,7 @@ class PassCoreset(BaseEstimator):
             Non-negative weights of the rows; those of Rows are a column of theirs.
         """
         rows = given_rows(X, sample_weight, estimator=self, y=y if self.takes_targets else None)
-        self.fit_rows(runner=Runner(rows, SerialEngine(rows), partial(Progress, verbose=self.verbose)), X=X)
+        self.fit_rows(runner=serial_runner(rows, self.verbose), X=X)
         return self
 
     def fit_rows(self, *, runner: Runner, X: Any = None) -> None:
@@ -144,7 +142,7 @@ class SensitivityCoreset(BaseEstimator):
         """
         spec = self.spec()
         rows = given_rows(X, sample_weight, estimator=self)
-        self.fit_rows(runner=self._runner(rows), spec=spec, X=X, y=y)
+        self.fit_rows(runner=serial_runner(rows, self.verbose), spec=spec, X=X, y=y)
         return self
 
     def fit_rows(
@@ -338,9 +336,6 @@ class SensitivityCoreset(BaseEstimator):
         tags.input_tags.sparse = True
         return tags
 
-    def _runner(self, rows: Rows) -> Runner:
-        return Runner(rows, SerialEngine(rows), partial(Progress, verbose=self.verbose))
-
     def _fitted_rows(self, what: str) -> Rows:
         """The rows, if ``fit`` was called on this very object."""
         rows: Rows | None = getattr(self, "_rows", None)
@@ -363,7 +358,7 @@ class SensitivityCoreset(BaseEstimator):
             rows, geometry = self._fitted_rows("sample sizes"), self._geometry
             most = max(min(rows.d, int(geometry.counts.sum()) - 1), 1)
             if most > 1 and float(rows.n + rows.d) * rows.d**2 <= _RANK_OPERATIONS:
-                most = min(most, self._runner(rows).run("dimension", Span(geometry)).rank())
+                most = min(most, serial_runner(rows, self.verbose).run("dimension", Span(geometry)).rank())
             self._dimension = most
         return self._dimension
 

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -75,6 +76,11 @@ def given_rows(
         raise InvalidInputError(f"y has shape {labels.shape}, but X has {checked.shape[0]} rows: one label a row.")
     columns = None if names is None else list(map(str, names))
     return ArrayRows(checked, sample_weight, labels, names=columns, targets=None if targets is None else targets[:, 0])
+
+
+def serial_runner(rows: Rows, verbose: int = 0) -> Runner:
+    """Runs passes in this process; logs progress if ``verbose``."""
+    return Runner(rows, SerialEngine(rows), partial(Progress, verbose=verbose))
 
 
 def array_runner(X: Matrix, weights: np.ndarray, name: str = "X") -> Runner:

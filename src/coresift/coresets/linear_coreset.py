@@ -192,6 +192,7 @@ class LinearCoreset(PassCoreset):
             weights=drawn.weights,
             n_samples=rows.runner.rows.n,
             method="two-step",
+            bound="leverage and slopes",
             seed=seed,
             total_weight=rows.moments.mass,
             adjustments=("calibrated",) if self.n_rounds_ else (),

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
 
 from .._errors import InvalidInputError
-from .._progress import Progress
 from .._validation import LARGEST_MAGNITUDE, LARGEST_TARGET, as_numpy, bad_value, check_positive
 from ..core.linear import LinearProblem, LossSums
 from ..core.linear_losses import Huber, LinearLoss, Logistic, Multinomial, Poisson, Squared, SquaredHinge
 from ..core.points import float_rows
-from ..rows.engines import SerialEngine
 from ..rows.rows import BadRow, Block, Rows, check_block, recode
-from .fitting import Runner, given_rows
+from .fitting import Runner, given_rows, serial_runner
 
 LINEAR_LOSSES = ("logistic", "squared", "squared_hinge", "poisson", "huber")
 CLASSIFIERS = ("logistic", "squared_hinge")
@@ -232,7 +229,7 @@ def linear_rows(
     rows = given_rows(X, sample_weight, estimator=estimator, y=y, labels=labels)
     if not (rows.has_labels if is_classifier else rows.has_targets):
         raise InvalidInputError(f"{rows.name}: there is no {what}; name its column with open_rows(..., {what}=...).")
-    runner = runner or Runner(rows, SerialEngine(rows), partial(Progress, verbose=verbose))
+    runner = runner or serial_runner(rows, verbose)
     moments = runner.run("columns", ColumnMoments(rows.d))
     if not moments.mass > 0:
         raise InvalidInputError(f"{rows.name}: the weights are all zero.")

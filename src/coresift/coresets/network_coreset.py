@@ -28,7 +28,7 @@ from .base import LOADED_BYTES, Fit
 from .bounds import Geometry
 from .coreset import Coreset, Guarantee, QueryBall
 from .estimators import RBFCoreset
-from .fitting import Runner, bound_of, geometry_of
+from .fitting import Runner, bound_of, geometry_of, serial_runner
 from .network_results import NetworkComparison, SignedCoreset, compared
 from .options import BoundSpec
 
@@ -277,7 +277,7 @@ class RBFNetworkCoreset(RBFCoreset):
         def bounded(family: np.ndarray, factor: float = 1.0) -> SensitivityBound:
             wide = replace(spec, radius=factor * spec.radius)
             ball = QueryBall("gaussian", geometry.center, geometry.scale / factor, wide.radius)
-            return bound_of(self._runner(ArrayRows(X, family)), wide, rng, ball)
+            return bound_of(serial_runner(ArrayRows(X, family), self.verbose), wide, rng, ball)
 
         is_whole = self.construction == "whole-loss"
         sizes = np.sqrt(squared_norms(targets / (np.abs(targets).max() or 1.0)))
