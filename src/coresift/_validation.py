@@ -48,8 +48,8 @@ def check_features(X: Any, *, estimator: BaseEstimator | None = None, finite: bo
         raise
     except TypeError as error:
         raise InvalidTypeError(f"{name}: {error}") from error
-    except ValueError as error:
-        raise InvalidInputError(f"{name}: {error}") from error
+    except ValueError as error:  # of complex numbers scikit-learn prints the array as well
+        raise InvalidInputError(f"{name}: {str(error).partition(chr(10))[0]}") from error
     if sp.issparse(checked):
         checked = sp.csr_array(checked)
         if not checked.has_canonical_format:
@@ -303,6 +303,12 @@ def check_choice(value: Any, name: str, choices: tuple[str, ...]) -> str:
     if not isinstance(value, str) or value not in choices:
         raise InvalidInputError(f"{name} = {value!r} is not one of {', '.join(map(repr, choices))}.")
     return value
+
+
+def check_bool(value: Any, name: str) -> bool:
+    if not isinstance(value, (bool, np.bool_)):
+        raise InvalidTypeError(f"{name} = {value!r:.60} must be True or False.")
+    return bool(value)
 
 
 def check_instance(value: Any, name: str, kind: type, *, optional: bool = False) -> Any:

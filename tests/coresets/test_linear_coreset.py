@@ -382,3 +382,11 @@ def test_workers_give_the_coreset_of_memory(tmp_path, monkeypatch):
         est = made("logistic", alpha=0.1)
         est.fit_rows(runner=Runner(rows, engine))
         assert est.sample(1500) == expected
+
+
+def test_a_coreset_of_a_linear_model_has_no_gaussian_certificate() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 2))
+    core = LinearCoreset(random_state=0).fit(X, X[:, 0] + rng.normal(size=300) > 0).sample(60)
+    with pytest.raises(InvalidInputError, match="certify_model"):
+        core.certify(X)

@@ -508,7 +508,7 @@ def test_bad_targets(estimator, y, message):
 
 def test_bad_labels():
     X, y = classes()
-    with pytest.raises(CoresiftError, match="1 class, but at least 2"):
+    with pytest.raises(CoresiftError, match=r"the label is always 0\.0: 1 class, but at least 2 are needed"):
         CoresetClassifier(LogisticRegression()).fit(X, np.zeros(3000))
     with pytest.raises(CoresiftError, match="NaN"):
         CoresetClassifier(LogisticRegression()).fit(X, np.where(y == 1, np.nan, 0.0))

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, lstsq
 from scipy.optimize import minimize
 
-from .linear_losses import Huber, LinearLoss, Squared
+from .linear_losses import Huber, LinearLoss, Poisson, Squared
 from .points import GEMM_BLOCK_BYTES, Matrix, row_slices
 
 _LARGEST_STEPS = 100
@@ -195,6 +195,8 @@ def fit_linear(
     if theta is None and isinstance(problem.loss, Huber):  # far from the targets its curvature is zero
         theta = fit_linear(replace(problem, loss=Squared()), X, y, weights).theta
     start = np.zeros(problem.shape) if theta is None else theta
+    if theta is None and isinstance(problem.loss, Poisson) and problem.fit_intercept:  # far from 0 steps are short
+        start[:, -1] = np.log(max(float(weights @ y / weights.sum()), 1.0))
     order = 2 if start.size <= _LARGEST_HESSIAN else 1
 
     def sums_at(theta: np.ndarray) -> LossSums:

@@ -28,7 +28,7 @@ from .coreset import MAX_MEMORY, Coreset, QueryBall
 from .fitting import array_runner, geometry_of
 from .options import LOSSES, BoundSpec, parse_bytes
 
-_AFFORDABLE_PAIRS = 4e12  # pairs of rows times columns: about a minute on one core
+_AFFORDABLE_PAIRS = 1e12  # pairs of rows times columns: about a minute on one core
 
 
 def certified(
@@ -121,7 +121,8 @@ def check_euclidean(core: Coreset) -> None:
     if core.ball is None and core.bound is not None:
         raise InvalidInputError(
             f"this coreset (bound {core.bound!r}) was drawn for another loss, or not for metric='euclidean'; audits "
-            "and certificates are for sums of Gaussians and Laplacians. (LeastSquaresCoreset has its own certify.)"
+            "and certificates are for sums of Gaussians and Laplacians. (For a linear model fitted to it there is "
+            "certify_model; LeastSquaresCoreset has its own certify.)"
         )
 
 

@@ -110,6 +110,9 @@ def linear_choice(task: Task, goal: Objective, size: int, rng: np.random.Generat
     n_classes = 0 if codes is None else len(np.unique(codes[weights > 0]))
     if (X.shape[1] + 1) * max(n_classes - 1, 1) > _MOST_PARAMETERS or size < _ROWS_PER_CLASS * n_classes:
         return None
+    if task.classes is not None and codes is not None and n_classes < 2:
+        only = task.classes[codes[weights > 0]][:1].tolist()[0]
+        raise InvalidInputError(f"y: the label is always {only!r}: 1 class, but at least 2 are needed.")
     loss = "logistic" if n_classes > 2 else goal.loss
     target = task.y if codes is None else codes if loss in CLASSIFIERS else 2.0 * codes - 1.0
     factors, model = row_factors(task)

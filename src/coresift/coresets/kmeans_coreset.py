@@ -10,7 +10,7 @@ from scipy.spatial.distance import cdist
 from sklearn.utils.validation import check_is_fitted
 
 from .._errors import InvalidInputError
-from .._validation import check_budget, check_count, check_features, check_seed
+from .._validation import LARGEST_TARGET, check_budget, check_count, check_features, check_instance, check_seed
 from ..core.keys import KeyDraw
 from ..core.points import BLOCK_BYTES, Matrix, Points, as_dense, float_rows, squared_distances
 from ..rows.rows import Block
@@ -157,10 +157,12 @@ class KMeansCoreset(PassCoreset):
         core : Coreset
             A subset of the fitted rows, chosen in any way.
         """
-        runner = self._fitted_runner(core)
+        runner = self._fitted_runner(check_instance(core, "core", Coreset))
         given, d = np.asarray(check_features(centers, name="centers"), dtype=np.float64), runner.rows.d
         if given.shape[1] != d:
             raise InvalidInputError(f"centers have {given.shape[1]} columns, but {d} were fitted.")
+        if not (largest := float(np.abs(given).max())) <= LARGEST_TARGET:
+            raise InvalidInputError(f"centers has an entry of magnitude {largest:g}, above {LARGEST_TARGET:g}.")
         mean = self._scores.mean
         over_all = runner.run("cost", _Clusters(mean, given - mean)).cost.sum()
         squares = nearest(runner.rows.take(core.indices).X, mean, given - mean)[1]
@@ -180,7 +182,7 @@ class KMeansCoreset(PassCoreset):
         cost, spread, rates = self._clusters
         scores = self._scores
         mass, total = scores.masses, scores.total
-        if self.cost_ <= 0:
+        if self.cost_ <= 1e-14 * scores.spread:  # none, but for rounding
             return ExpectedExcess(0.0, 0.0)
         gaps = cdist(scores.centers, scores.centers, "sqeuclidean")
         np.fill_diagonal(gaps, np.inf)
@@ -196,6 +198,7 @@ class KMeansCoreset(PassCoreset):
         """Whether this draw helps, in plain words; by default for 80 rows for each cluster."""
         check_is_fitted(self, "centers_")
         size = min(_ADVISED * len(self.centers_), self._n_samples) if size is None else size
+        size = check_budget(size, self._n_samples)
         found = self.expected_excess(size)
         uniform, coreset = found.uniform, found.coreset
         text = (
@@ -244,8 +247,8 @@ class _Scores:
         rates, labels, squares = self.rates(X)
         parts = weights * squares
         least = 0.25 / self.total + 0.25 / (len(self.masses) * self.masses)
-        above, below = (np.bincount(labels, part, len(self.masses)) for part in (parts, parts / rates))
-        return np.divide(above, below, out=least, where=below > 0)
+        above, below = (np.bincount(labels, part, len(self.masses)) for part in (parts, parts / (rates * self.total)))
+        return np.divide(above, below, out=least * self.total, where=below > 0) / self.total
 
 
 class _Clusters:

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.linalg import eigvalsh, svd
 
 from .._errors import InvalidInputError
-from .._validation import check_budget, check_seed
+from .._validation import check_budget, check_instance, check_seed
 from ..core.caratheodory import few_rows, gram_vectors
 from ..core.keys import KeyDraw
 from ..core.lewis_passes import Triangle
@@ -162,7 +162,7 @@ class LeastSquaresCoreset(PassCoreset):
 
     def certify(self, core: Coreset) -> SquaresCertificate:
         """How far a subset of the fitted rows is from all of them; it may have been chosen in any way."""
-        rows = self._fitted_runner(core).rows
+        rows = self._fitted_runner(check_instance(core, "core", Coreset)).rows
         return self._space.certificate(self._space.of(rows.take(core.indices)), core.weights)
 
     def _exact(self, runner: Runner) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

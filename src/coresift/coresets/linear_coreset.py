@@ -7,6 +7,7 @@ from typing import Any, Self
 from .._errors import InvalidInputError
 from .._progress import logger
 from .._validation import (
+    check_bool,
     check_budget,
     check_choice,
     check_generator,
@@ -23,7 +24,7 @@ from .coreset import Coreset
 from .fitting import Runner, children
 from .linear_calibration import MOST_FEATURES, calibrate_draw
 from .linear_draw import draw_two_steps
-from .linear_rows import CLASSIFIERS, LINEAR_LOSSES, LinearRows, linear_rows
+from .linear_rows import CLASSIFIERS, LARGEST_ALPHA, LINEAR_LOSSES, LinearRows, linear_rows
 
 _MOST_PARAMETERS = 10_000
 
@@ -129,7 +130,8 @@ class LinearCoreset(PassCoreset):
 
     def _fit(self, X: Any, y: Any, sample_weight: Any = None, **how: Any) -> None:
         is_classifier = check_choice(self.loss, "loss", LINEAR_LOSSES) in CLASSIFIERS
-        check_number(self.alpha, "alpha", at_least=0.0, at_most=1e100)
+        check_number(self.alpha, "alpha", at_least=0.0, at_most=LARGEST_ALPHA)
+        check_bool(self.fit_intercept, "fit_intercept")
         if self.loss == "huber":
             check_positive(self.threshold, "threshold")
         rows = linear_rows(X, y, sample_weight, is_classifier=is_classifier, **how)
@@ -169,6 +171,7 @@ class LinearCoreset(PassCoreset):
         """
         rows, problem = self.fitted()
         count = check_budget(size, rows.runner.rows.n)
+        check_bool(calibrate, "calibrate")
         seed = check_seed(random_state, self._draw_rng)
         drawn, totals = draw_two_steps(rows, problem, self._leverage, count, seed)
         self.n_rounds_ = 0
@@ -189,6 +192,7 @@ class LinearCoreset(PassCoreset):
             weights=drawn.weights,
             n_samples=rows.runner.rows.n,
             method="two-step",
+            bound="leverage and slopes",
             seed=seed,
             total_weight=rows.moments.mass,
             adjustments=("calibrated",) if self.n_rounds_ else (),

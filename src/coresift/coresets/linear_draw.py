@@ -54,18 +54,18 @@ class RowScores:
     theta: np.ndarray | None = None
     total: float = 0.0  # of the influence of all rows, about
 
-    def of(self, A: Matrix, y: np.ndarray) -> np.ndarray:
-        """Scores per unit of weight."""
+    def of(self, A: Matrix, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        """Scores of weighted rows."""
         leverage, rank = self.leverage.of(A), max(self.leverage.rank, 1)
         even, root, plain = _PILOT_MIX
-        values = even / self.mass + root * np.sqrt(leverage / (rank * self.mass)) + plain * leverage / rank
+        values = even / self.mass + root * np.sqrt(leverage / rank) / np.sqrt(self.mass) + plain * leverage / rank
         if self.theta is None or not self.total > 0:
-            return values
+            return weights * values
         by_slope, by_pilot, even = _REST_MIX
         with np.errstate(over="ignore", invalid="ignore"):
-            shares = np.nan_to_num(self.influence(A, y, leverage) / self.total)
+            shares = np.nan_to_num(weights * (self.influence(A, y, leverage) / self.total))
         # a share of 1 makes a row certain: more would not help
-        return by_pilot * values + even / self.mass + by_slope * np.clip(shares, 0.0, 1.0)
+        return weights * (by_pilot * values + even / self.mass) + by_slope * np.clip(shares, 0.0, 1.0)
 
     def influence(self, A: Matrix, y: np.ndarray, leverage: np.ndarray) -> np.ndarray:
         """The norm of the slope times the root of the leverage."""
@@ -103,7 +103,7 @@ class DrawPass:
         values = np.empty(block.n)
         for part in row_slices(block.n, 16.0 * problem.n_columns, GEMM_BLOCK_BYTES):
             A = problem.columns(block.X[part])
-            values[part] = self.scores.of(A, y[part]) * block.weights[part]
+            values[part] = self.scores.of(A, y[part], block.weights[part])
             if self.totals is not None:
                 self.totals.add_columns(A, y[part], block.weights[part])
         first, last = np.searchsorted(self.taken, [block.start, block.start + block.n])

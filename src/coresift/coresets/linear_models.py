@@ -10,7 +10,7 @@ import numpy as np
 
 from .._errors import InvalidInputError, InvalidTypeError
 from .._validation import check_choice, check_number, check_numbers, check_positive
-from .linear_rows import CLASSIFIERS, LINEAR_LOSSES
+from .linear_rows import CLASSIFIERS, LARGEST_ALPHA, LINEAR_LOSSES
 
 _OUTSIDE = {
     "HuberRegressor": "it also fits the scale of the residuals, which is another loss",
@@ -59,7 +59,7 @@ def read_model(model: Any, loss: str | None, alpha: float | None, threshold: flo
     if loss is not None:
         check_choice(loss, "loss", LINEAR_LOSSES)
     if alpha is not None:
-        check_number(alpha, "alpha", at_least=0.0)
+        check_number(alpha, "alpha", at_least=0.0, at_most=LARGEST_ALPHA)
     model = _innermost(model)
     class_weight = None
     if loss is not None and alpha is not None:
@@ -110,7 +110,9 @@ def penalised_loss(model: Any) -> Objective:
 def class_factors(class_weight: Any, classes: np.ndarray, masses: np.ndarray) -> np.ndarray:
     """(K,) what ``class_weight`` multiplies the weights of the rows of each class by; "balanced" by their masses."""
     if isinstance(class_weight, dict):
-        return np.array([float(class_weight.get(name, 1.0)) for name in classes.tolist()])
+        if set(class_weight) - set(names := classes.tolist()) and set(names) - set(class_weight):  # as in scikit-learn
+            raise InvalidInputError(f"class_weight = {class_weight!r:.80} has keys that are not among the classes.")
+        return np.array([float(class_weight.get(name, 1.0)) for name in names])
     total = masses.sum()
     return np.asarray(total / (np.count_nonzero(masses) * np.where(masses > 0, masses, total)))
 

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from .._errors import InvalidInputError
-from .._validation import LARGEST_TARGET, as_numpy, bad_value, check_positive
+from .._validation import LARGEST_MAGNITUDE, LARGEST_TARGET, as_numpy, bad_value, check_positive
 from ..core.linear import LinearProblem, LossSums
 from ..core.linear_losses import Huber, LinearLoss, Logistic, Multinomial, Poisson, Squared, SquaredHinge
 from ..core.points import float_rows
@@ -20,6 +20,7 @@ LINEAR_LOSSES = ("logistic", "squared", "squared_hinge", "poisson", "huber")
 CLASSIFIERS = ("logistic", "squared_hinge")
 S = TypeVar("S", bound=LossSums)
 _MOST_CLASSES = 1000
+LARGEST_ALPHA = 1e100
 _LARGEST_COLUMN = 1e140  # products of two columns and a weight must have finite sums
 
 
@@ -123,7 +124,8 @@ def check_magnitude(block: Block) -> None:
     """Refuse numbers whose products would overflow."""
     X = block.X
     data = X if isinstance(X, np.ndarray) else X.data
-    if not max(float(data.max(initial=0.0)), -float(data.min(initial=0.0))) <= _LARGEST_COLUMN:
+    largest = max(float(data.max(initial=0.0)), -float(data.min(initial=0.0)))
+    if not largest <= _LARGEST_COLUMN:
         dense = X if isinstance(X, np.ndarray) else X.toarray()
         row, column = np.argwhere(np.abs(dense) > _LARGEST_COLUMN)[0]
         advice = f"; sums of squares take at most {_LARGEST_COLUMN:g}. Scale the column."
@@ -131,6 +133,12 @@ def check_magnitude(block: Block) -> None:
     if block.targets is not None and (large := np.flatnonzero(np.abs(block.targets) > LARGEST_TARGET)).size:
         what = f"the target {block.targets[large[0]]:g}"
         raise BadRow(what, block.start + int(large[0]), None, f"; at most {LARGEST_TARGET:g} is possible.")
+    largest = max(largest, 1.0, 0.0 if block.targets is None else float(np.abs(block.targets).max(initial=0.0)))
+    if (mass := float(block.weights.sum())) > LARGEST_MAGNITUDE / largest / largest:
+        raise InvalidInputError(
+            f"sample_weight sums to {mass:g}, which times the square of the largest entry, {largest:g}, is above "
+            f"{LARGEST_MAGNITUDE:g}. Divide the weights by a constant."
+        )
 
 
 @dataclass

@@ -64,7 +64,7 @@ class ModelCertificate:
 
 def percent(share: float) -> str:
     """A share in words, as in "0.012 %"."""
-    return f"{100 * share:.2g} %" if share < 1 else f"{100 * share:,.0f} %"
+    return f"{100 * share:{',.0f' if 1 <= share < 1e4 else '.2g'}} %"
 
 
 def certify_model(
@@ -151,6 +151,7 @@ def certify_model(
     return replace(found, n_passes=found.n_passes + 1)  # the survey
 
 
+@np.errstate(over="ignore", invalid="ignore")  # a loss may be infinite
 def certify_linear(rows: LinearRows, problem: LinearProblem, theta: np.ndarray) -> ModelCertificate:
     """Certify ``theta``, in the columns of ``problem``, over rows that are open and surveyed already."""
     order = 2 if theta.size <= _MOST_PARAMETERS else 1
