@@ -91,7 +91,7 @@ def test_the_bound_is_tight_and_takes_few_passes(loss, seed):
         assert true <= found.bound <= 1.1 * true + 1e-12
         assert found.n_passes <= 4
     at_best = excess(problem, X, y, weights, best.theta)
-    assert 0 <= at_best.bound <= 2e-12 * (1 + best.objective)
+    assert 0 <= at_best.bound <= 1e-11 * (1 + best.objective)  # the fit stops at a fall of 1e-12
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=names)
