@@ -12,13 +12,14 @@ from pyarrow import parquet
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 
-from coresift import CoresiftError, InvalidInputError, LinearCoreset, open_rows
+from coresift import CoresiftError, InvalidInputError, LinearCoreset, certify_model, open_rows
 from coresift.core.leverage import Leverage
 from coresift.core.linear import newton
 from coresift.coresets import linear_calibration
 from coresift.coresets.fitting import Runner
 from coresift.coresets.linear_draw import DrawPass, draw_two_steps
 from coresift.coresets.linear_rows import CLASSIFIERS, linear_rows
+from coresift.coresets.model_certificate import certify_linear
 from coresift.rows import rows as blocks
 from coresift.rows.engines import open_engine
 
@@ -374,18 +375,28 @@ def test_memory_and_files_give_the_same_coreset(tmp_path, monkeypatch, kind):
 
 
 @pytest.mark.slow
-def test_workers_give_the_coreset_of_memory(tmp_path, monkeypatch):
+@pytest.mark.parametrize("name", ["local", "ray"])
+def test_workers_give_the_coreset_and_the_certificate_of_memory(tmp_path, monkeypatch, name):
+    if name == "ray":
+        pytest.importorskip("ray")
     monkeypatch.setattr(blocks, "TASK_BYTES", 1)
     X, _ = table("logistic", n=20_000, d=4)
     X = np.hstack([X] + [np.random.default_rng(1).normal(size=(20_000, 60)) for _ in range(4)])  # wide: many groups
     y = (X[:, -1] > 0.3).astype(int)
     path, names = written(tmp_path, X, y, 3001)
-    expected = made("logistic", alpha=0.1).fit(X, y).sample(1500)
+    here = made("logistic", alpha=0.1).fit(X, y)
+    expected = here.sample(1500)
+    proved = certify_model(here.model_, X, y, loss="logistic", alpha=0.1)
     rows = open_rows(path, columns=names, label="y")
-    with open_engine("local", rows, 2) as engine:
+    with open_engine(name, rows, 2) as engine:
+        runner = Runner(rows, engine)
         est = made("logistic", alpha=0.1)
-        est.fit_rows(runner=Runner(rows, engine))
+        est.fit_rows(runner=runner)
         assert est.sample(1500) == expected
+        surveyed = linear_rows(rows, None, is_classifier=True, runner=runner)
+        problem = surveyed.problem("logistic", 0.1)
+        found = certify_linear(surveyed, problem, problem.from_data(*est.model_))
+    assert found.excess == proved.excess
 
 
 def test_a_coreset_of_a_linear_model_has_no_gaussian_certificate() -> None:

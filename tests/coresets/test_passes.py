@@ -71,7 +71,7 @@ def test_sensitivities_and_rows_are_those_of_memory(tmp_path: Path, loss: str, p
     np.testing.assert_allclose(passes.center_, in_memory.center_, atol=1e-12)
     assert passes.scale_ == pytest.approx(in_memory.scale_, rel=1e-12)
     assert passes.uniform_factor_ == pytest.approx(in_memory.uniform_factor_)
-    core = in_memory.sample(300, method="keys", random_state=3)
+    core = in_memory.sample(300, random_state=3)
     chosen = select(path, 300, weight="w", loss=loss, seed=3, n_queries=0, **parameters)
     np.testing.assert_array_equal(chosen.coreset.indices, core.indices)
     np.testing.assert_allclose(chosen.coreset.weights, core.weights, rtol=1e-9)
