@@ -211,7 +211,7 @@ def test_bad_budgets(size, kind, message):
 
 def test_bad_ways_to_draw():
     est = LaplacianCoreset(random_state=0).fit(X)
-    for method in ("uniform", None, 3):
+    for method in ("uniform", 3):
         with pytest.raises(InvalidInputError, match=r"method = .* is not one of 'systematic', 'iid', 'keys'"):
             est.sample(3, method=method)
     for seed in ("x", -1, 1.5, True):
