@@ -35,6 +35,7 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
 
@@ -156,6 +157,7 @@ def _start(target: Target, arguments: list[str]) -> int:
         code = 1
         try:
             os.setsid()
+            forkserver._forkserver.__init__()  # type: ignore[misc]  # the parent's server is not this process's child
             descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
             os.dup2(descriptor, 1)
             os.dup2(descriptor, 2)
