@@ -125,3 +125,16 @@ def test_never_above_the_discrepancy_over_the_floor(seed, radius):
     square, log_bound = moments.pair_sums(points, difference, radius, floor + radius**2)
     # the tail is a part in 10^4 of the floor
     assert np.exp(log_bound - radius**2) <= np.sqrt(max(square, 0.0)) * (1 + 1e-9) + 2e-4 * np.exp(floor)
+
+
+def test_numbers_of_the_high_orders_are_below_their_factors():
+    """The rounding allowance of the sampled form: with a stretch above 1 kernel values are far above 1."""
+    Z = 3.0 * np.random.default_rng(0).normal(size=(30, 3))
+    squares, kernel = (Z**2).sum(axis=1), moments.HighOrders(3, 2.5, 1.9)
+    points = make_points(Z)
+    factors = kernel.largest(squares)
+    computed_from = np.exp(np.abs(2 * 1.9 * Z @ Z.T) - squares[:, None] - squares)
+    assert computed_from.max() > 1e3
+    assert (computed_from <= np.outer(factors, factors) * (1 + 1e-9)).all()
+    block = points.gather(slice(0, 30))
+    assert (np.abs(kernel(block, block)) <= np.outer(factors, factors) * (1 + 1e-9)).all()

@@ -123,7 +123,7 @@ SECTIONS: tuple[tuple[str, str, Callable[[Sequence[Record]], list[str]]], ...] =
         f"{len(PENALTIES)} penalties x {FOLDS} folds, 500,000 x 50 generated float32 rows. Processor seconds with "
         "construction; subsets have 10,000 rows, drawn for the middle penalty. *Regret*: how far the chosen penalty "
         "is above the best, in the loss of fits on all rows, over the folds. *Models*: the same for the models "
-        "fitted to the subsets. All rows by lbfgs; newton-cholesky takes a quarter longer. The aim, 5 times faster "
+        "fitted to the subsets. All rows by lbfgs. The aim, 5 times faster "
         "with a regret of at most 1e-4, is missed: a coreset of each fold is 3 times faster.",
         _table("grid", ("fitted to", "seconds", "times faster", "regret", "models"), _grid_rows),
     ),

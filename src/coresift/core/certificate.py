@@ -218,9 +218,11 @@ def _sampled_norm(
     """
     if isinstance(kernel, str):
         lengths, spread, width = np.ones(points.n), _root_variance(points, shares, kernel), float(np.sqrt(2.0))
+        largest, loss = lengths, kernel
     else:
         squares = np.concatenate([block.sq_norms for _, block in points.blocks()])
         lengths = np.where(shares > 0, kernel.lengths(squares), 0.0)
+        largest, loss = kernel.largest(squares), "gaussian"
         spread = float(shares @ lengths)
         width = 2.0 * spread
     scores = shares * lengths
@@ -231,7 +233,7 @@ def _sampled_norm(
     worth = np.divide(total, lengths, out=np.zeros(points.n), where=lengths > 0)
     known = np.bincount(first, minlength=points.n) * worth / n_sampled
     known[subset] -= subset_shares
-    rounding = rounding_of_form(points, known, "gaussian" if not isinstance(kernel, str) else kernel)
+    rounding = rounding_of_form(points, known * largest, loss)
     norm_a = float(np.sqrt(max(quadratic_form(points, known, kernel, progress), 0.0) + rounding))
 
     values = potential(points, second, known, kernel) * worth[second]

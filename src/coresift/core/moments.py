@@ -71,6 +71,10 @@ class HighOrders:
         tile *= np.exp(-b.sq_norms)
         return tile
 
+    def largest(self, sq_norms: np.ndarray) -> np.ndarray:
+        """Factors whose products bound the numbers that a kernel value is computed from: it may be far above 1."""
+        return np.asarray(np.exp(np.maximum(self.stretch - 1.0, 0.0) * sq_norms))
+
     def lengths(self, sq_norms: np.ndarray) -> np.ndarray:
         """The norms of rows in the Hilbert space of this kernel."""
         return np.asarray(np.exp(-sq_norms) * np.sqrt(np.maximum(self._rest(2.0 * self.stretch * sq_norms), 0.0)))

@@ -22,7 +22,7 @@ from .linear_rows import CLASSIFIERS
 
 _FEW_ROWS = 1000  # a fit to so few takes no time
 _MOST_PARAMETERS = 1000  # of a linear model, whose Hessian is formed
-_ROWS_PER_CLASS = 3  # the first third of the draw has a row of each class, if it has as many rows
+_ROWS_PER_CLASS = 3  # so that the pilot of a draw has a row of each class
 _PILOT_ROWS = 2000
 _SIMILAR = {
     "LogisticRegression": "logistic",
