@@ -288,7 +288,7 @@ def test_predict_refuses_what_does_not_fit(file: Path, tmp_path: Path, capsys: p
     for arguments, message in (
         ([model, lacking, "-o", out], "no column 'b'"),
         ([model, holed, "-o", out], "NaN in column 0 ('a'), row 7"),
-        ([model, strange, "--label", "y", "-o", out], "is no class of the model: no, yes"),
+        ([model, strange, "--label", "y", "-o", out], "is not a class of the model: no, yes"),
         ([model, strange, "--label", "nosuch"], "no column 'nosuch'"),
         ([file, model], "rows.parquet: not a model file"),
         ([tmp_path / "nosuch.json", file], "nosuch.json: no such file"),

@@ -38,7 +38,7 @@ class LinearLoss(ABC):
 
     @abstractmethod
     def conjugates(self, a: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """(b,) values of ``l*``; infinite where ``a`` is no slope of the loss."""
+        """(b,) values of ``l*``; infinite where ``a`` is not a slope of the loss."""
 
     @abstractmethod
     def nearest_slopes(self, a: np.ndarray, y: np.ndarray) -> np.ndarray:

@@ -183,7 +183,9 @@ class Evaluation:
             keys = [_key(name) for name in block.labels.names]
             if unknown := {keys[code] for code in np.unique(block.labels.codes)} - set(self.numbers):
                 known = ", ".join(self.numbers)
-                raise InvalidInputError(f"{rows.name}: the label {min(unknown)!r} is no class of the model: {known}.")
+                raise InvalidInputError(
+                    f"{rows.name}: the label {min(unknown)!r} is not a class of the model: {known}."
+                )
             y = np.array([self.numbers.get(key, 0) for key in keys])[block.labels.codes]
             merits = outcomes == self.model.classes[y]
         else:

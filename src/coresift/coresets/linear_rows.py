@@ -270,7 +270,7 @@ def check_labels(y: Any) -> tuple[np.ndarray, np.ndarray]:
             raise InvalidInputError(f"y contains NaN or infinity, first in row {np.argmin(np.isfinite(given))}.")
         if (given != np.floor(given)).any():
             raise InvalidInputError(
-                "y: Unknown label type: continuous numbers are no classes. For a regression use a loss for targets."
+                "y: Unknown label type: continuous numbers are not classes. For a regression use a loss for targets."
             )
     elif given.dtype.kind == "O":
         if any(value is None or value != value for value in given):
