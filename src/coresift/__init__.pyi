@@ -8,12 +8,14 @@ from ._errors import (
 from .core.audit import AuditResult as AuditResult
 from .core.certificate import Certificate as Certificate
 from .core.lewis import L1SVD as L1SVD
-from .core.network_audit import NetworkAudit as NetworkAudit
+from .core.network import NetworkAudit as NetworkAudit
+from .core.racing import Fidelity as Fidelity
 from .core.sizes import SampleSize as SampleSize
 from .coresets import (
     Coreset as Coreset,
     CoresetClassifier as CoresetClassifier,
     CoresetRegressor as CoresetRegressor,
+    CoresetSearchCV as CoresetSearchCV,
     ExpectedExcess as ExpectedExcess,
     Guarantee as Guarantee,
     KMeansCoreset as KMeansCoreset,
@@ -23,6 +25,7 @@ from .coresets import (
     LinearCoreset as LinearCoreset,
     LinearModel as LinearModel,
     ModelCertificate as ModelCertificate,
+    NetworkCertificate as NetworkCertificate,
     NetworkComparison as NetworkComparison,
     QueryBall as QueryBall,
     RBFCoreset as RBFCoreset,
@@ -38,9 +41,11 @@ from .coresets import (
     certify_model as certify_model,
     fit_model as fit_model,
     l1_svd as l1_svd,
+    nested_coresets as nested_coresets,
     select as select,
 )
 from .rows.opening import open_rows as open_rows
+from .rows.preparation import Preparation as Preparation
 from .rows.rows import Rows as Rows
 
 __version__: str

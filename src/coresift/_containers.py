@@ -22,6 +22,8 @@ def take_rows(array: Any, indices: NDArray[np.int64]) -> Any:
         return [array[i] for i in indices.tolist()]
     if hasattr(array, "iloc"):
         return array.iloc[indices]
+    if _is_arrow(array):
+        return array.take(indices)
     if hasattr(array, "tocsr") and array.format not in ("csr", "csc"):
         array = array.tocsr()  # the other sparse formats index rows slowly or not at all
     try:
@@ -35,10 +37,6 @@ def column_names(X: Any) -> list[Any] | None:
     """Return the names of the columns of a frame of pandas, Polars or PyArrow; None for anything else."""
     names = X.column_names if _is_arrow(X) else getattr(X, "columns", None)
     return None if names is None else list(names)
-
-
-def take_columns(frame: Any, names: list[Any]) -> Any:
-    return frame.select(names) if _is_arrow(frame) else frame[names]
 
 
 def _is_arrow(frame: Any) -> bool:

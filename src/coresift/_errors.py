@@ -9,6 +9,10 @@ class InvalidInputError(CoresiftError, ValueError):
     """An argument has a value that cannot be used; the message names the argument, the value and the limit."""
 
 
+class DivergedError(InvalidInputError):
+    """Training gave a loss that is not finite."""
+
+
 class InvalidTypeError(CoresiftError, TypeError):
     """An argument has a type that cannot be used."""
 

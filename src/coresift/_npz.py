@@ -10,7 +10,7 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 from numpy.lib import format as npy
@@ -20,6 +20,7 @@ from ._validation import naming
 
 MOST_DEFLATED = 1032  # deflate cannot pack more bytes than this into one
 _KINDS = "biufcUSmM"
+_NOT_NPY = "not a .npy file, or damaged"
 _NOT_NPZ = "not a .npz file of numbers, or damaged"
 
 
@@ -73,9 +74,7 @@ def open_arrays(path: Path, *, is_packed: bool = True, what: str = _NOT_NPZ) -> 
             yield Members(archive, size * MOST_DEFLATED if is_packed else size)
 
 
-def _read_header(
-    file: IO[bytes], size: float, what: str, *, is_exact: bool = False
-) -> tuple[tuple[int, ...], np.dtype[Any], bool]:
+def _read_header(file: IO[bytes], size: float, what: str, *, is_exact: bool = False) -> tuple[Any, np.dtype[Any], bool]:
     """Return shape, type and order of an array in a file of ``size`` bytes; leave the file at its entries."""
     version = npy.read_magic(file)
     if version not in ((1, 0), (2, 0)):
@@ -92,13 +91,34 @@ def _read_header(
     return shape, dtype, fortran
 
 
-def map_array(path: Path) -> np.ndarray:
-    """Map the array of a ``.npy`` file into memory without reading it."""
-    with path.open("rb") as file, naming(path, "not a .npy file, or damaged"):
-        shape, dtype, fortran = _read_header(file, os.fstat(file.fileno()).st_size, "damaged:")
-        if math.prod(shape) * dtype.itemsize == 0:
-            return np.empty(shape, dtype)  # an empty file cannot be mapped
-        return np.memmap(path, dtype, "r", file.tell(), shape, "F" if fortran else "C")
+class StoredMatrix(NamedTuple):
+    """Where the matrix of a ``.npy`` file is; no file stays open."""
+
+    path: Path
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    is_fortran: bool
+    offset: int
+
+    def read(self, first: int, n_rows: int) -> np.ndarray:
+        """Read some rows. The file is not mapped: a process dies when a mapped file is cut."""
+        n, d = self.shape
+        found = np.empty((d, n_rows) if self.is_fortran else (1, n_rows * d), self.dtype)
+        step = n if self.is_fortran else 0  # entries between the columns
+        begin = first if self.is_fortran else first * d
+        with self.path.open("rb") as file, naming(self.path, _NOT_NPY):
+            for i, part in enumerate(found):
+                file.seek(self.offset + (begin + i * step) * self.dtype.itemsize)
+                if file.readinto(part.view(np.uint8)) < part.nbytes:
+                    raise InvalidInputError(f"ends before row {first + n_rows}: it was cut after it was opened")
+        return found.T if self.is_fortran else found.reshape(n_rows, d)
+
+
+def find_matrix(path: Path) -> StoredMatrix:
+    """Find the array of a ``.npy`` file, which is not read yet."""
+    with path.open("rb") as file, naming(path, _NOT_NPY):
+        header = _read_header(file, os.fstat(file.fileno()).st_size, "damaged:")
+        return StoredMatrix(path, *header, file.tell())
 
 
 def read_arrays(path: Path, *names: str) -> tuple[np.ndarray, ...]:

@@ -2,11 +2,7 @@
 
 A computation counts its work with :class:`Progress`; code that takes :func:`bars` as well has a parameter
 ``display: Display = Progress``. The library never writes to the terminal unasked: messages have level INFO, or, with
-``verbose=1``, WARNING, which Python shows by default::
-
-    progress = Progress("cells", total=n, verbose=self.verbose)
-    progress(len(rows))  # more rows are done
-    progress.move(3.5, note="loss 0.12")  # absolute, with a remark
+``verbose=1``, WARNING, which Python shows by default.
 """
 
 import logging
@@ -29,9 +25,7 @@ class Progress:
     ``total`` is in ``unit`` and may be changed later.
     """
 
-    def __init__(
-        self, label: str, total: float, verbose: int = 0, *, unit: str = "rows", warn_after: float = 60.0
-    ) -> None:
+    def __init__(self, label: str, total: float, verbose: int = 0, *, unit: str = "rows", warn_after: Any = 60) -> None:
         self.label, self.total, self.unit = label, total, unit
         self.done, self.note = 0.0, ""
         self._level = logging.WARNING if verbose else logging.INFO

@@ -1,23 +1,30 @@
-"""Checks of all input, made once, at the edge; the code behind assumes what these functions promise."""
+"""Checks of all input, made once, at the edge; the code behind assumes what these functions promise.
+
+scikit-learn is imported where arrays are checked: it takes longer to import than all else, and files do without it.
+"""
+
+from __future__ import annotations
 
 import operator
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_array, validate_data
 
 from ._errors import CoresiftError, InvalidInputError, InvalidTypeError
+from ._threads import SCIKIT_LEARN
 from .core.points import Matrix, row_slices
+
+if TYPE_CHECKING:
+    from sklearn.base import BaseEstimator
 
 LARGEST_MAGNITUDE = 1e300  # differences of larger numbers overflow
 MUST_BE_FINITE = f"; entries must be finite and at most {LARGEST_MAGNITUDE:g}. Drop or impute such rows."
+LARGEST_COUNT = 2**63 - 1
 LARGEST_TARGET = 1e140  # squares of targets times weights must have a finite sum
 LARGEST_RATIO = 1e70  # of a length to the bandwidth: fourth powers occur (squares of lifted points)
 
@@ -28,22 +35,22 @@ def check_features(X: Any, *, estimator: BaseEstimator | None = None, finite: bo
     Float arrays are not copied; lists, frames and integers become float64. ``estimator`` is named in messages. With
     ``finite=False`` the caller detects values that are not finite, and then calls :func:`check_finite`.
     """
+    from sklearn.utils.validation import check_array
+
     try:
         if X is None or isinstance(X, (str, bytes)):
-            raise InvalidTypeError(
-                f"{name} is {X!r:.60}; it must be an array, a frame or a sparse matrix (open_rows reads files)."
-            )
+            raise InvalidTypeError(f"{name} is {X!r:.60}; it must be an array or a frame (open_rows reads files).")
         X = without_graph(X)
         _check_columns(X, name)
         array = np.asarray(X) if isinstance(X, (list, tuple)) else X
         if isinstance(array, np.ndarray) and array.ndim != 2:  # scikit-learn would print the whole array
             hint = " Reshape your data with X.reshape(-1, 1) if it has one column." if array.ndim == 1 else ""
-            raise InvalidInputError(
-                f"{name} has shape {array.shape}. Expected 2D array, got {array.ndim}D array instead.{hint}"
-            )
+            text = f"{name} has shape {array.shape}. Expected 2D array, got {array.ndim}D array instead.{hint}"
+            raise InvalidInputError(text)
         _check_kind(array, name)
         dtypes = (np.float64, np.float32)
-        checked = check_array(X, accept_sparse="csr", dtype=dtypes, ensure_all_finite=False, estimator=estimator)
+        with SCIKIT_LEARN, np.errstate(invalid="ignore"):  # signalling NaN
+            checked = check_array(X, accept_sparse="csr", dtype=dtypes, ensure_all_finite=False, estimator=estimator)
     except CoresiftError:
         raise
     except TypeError as error:
@@ -62,6 +69,8 @@ def check_features(X: Any, *, estimator: BaseEstimator | None = None, finite: bo
 
 def record_features(estimator: BaseEstimator, X: Any) -> None:
     """Let scikit-learn record the number of features seen in ``fit``, and their names."""
+    from sklearn.utils.validation import validate_data
+
     try:
         validate_data(estimator, X, skip_check_array=True)
     except TypeError as error:
@@ -79,10 +88,8 @@ def _check_columns(X: Any, name: str) -> None:
             try:
                 np.asarray(X[column], dtype=np.float64)
             except (TypeError, ValueError):
-                raise InvalidTypeError(
-                    f"{name} has a column {column!r} of type {dtype}; every column must hold numbers. "
-                    "Drop or encode it."
-                ) from None
+                text = f"{name} has a column {column!r} of type {dtype}; columns must hold numbers: drop or encode it."
+                raise InvalidTypeError(text) from None
 
 
 def _check_kind(values: Any, name: str) -> None:
@@ -123,7 +130,8 @@ def bad_value(value: float) -> str:
 
 def _not_finite(values: np.ndarray) -> np.ndarray:
     """Return the flat positions of NaN, infinity and numbers too large to be subtracted."""
-    wide = np.abs(values.astype(np.float64, copy=False))
+    with np.errstate(invalid="ignore"):  # signalling NaN
+        wide = np.abs(values.astype(np.float64, copy=False))
     return np.flatnonzero(~(wide <= LARGEST_MAGNITUDE))
 
 
@@ -147,7 +155,8 @@ def check_numbers(values: Any, name: str) -> np.ndarray:
         if given.dtype.kind == "c":
             raise TypeError("complex numbers have no order")
         _check_kind(given, name)
-        return np.array(given, dtype=np.float64)
+        with np.errstate(invalid="ignore"):  # signalling NaN
+            return np.array(given, dtype=np.float64)
     except CoresiftError:
         raise
     except (TypeError, ValueError) as error:
@@ -169,11 +178,11 @@ def _check_length(values: np.ndarray, n_samples: int, name: str) -> None:
         raise InvalidInputError(f"{name} has length {len(values)}, but X has {n_samples} rows.")
 
 
-def check_weights(sample_weight: Any, n_samples: int, name: str = "sample_weight") -> np.ndarray:
+def check_weights(sample_weight: Any, n_samples: int) -> np.ndarray:
     """Return float64 weights: finite, non-negative, not all zero, one for each row; ones if None."""
     if sample_weight is None:
         return np.ones(n_samples)
-    weights = check_numbers(sample_weight, name)
+    weights = check_numbers(sample_weight, name := "sample_weight")
     if weights.ndim == 0:
         weights = np.full(n_samples, float(weights))
     _check_length(_one_dimensional(weights, name), n_samples, name)
@@ -181,18 +190,15 @@ def check_weights(sample_weight: Any, n_samples: int, name: str = "sample_weight
     with np.errstate(over="ignore"):
         total = weights.sum()
     if not 0 < total <= LARGEST_MAGNITUDE:
-        raise InvalidInputError(
-            f"{name} sums to {total:g}; not all may be zero, and the sum may be at most {LARGEST_MAGNITUDE:g}."
-        )
+        raise InvalidInputError(f"{name} sums to {total:g}; not all may be zero, at most {LARGEST_MAGNITUDE:g}.")
     return weights
 
 
 def _check_not_negative(weights: np.ndarray, name: str) -> None:
     if not (weights.min(initial=0.0) >= 0 and np.isfinite(weights).all()):
         bad = np.flatnonzero(~(np.isfinite(weights) & (weights >= 0)))
-        raise InvalidInputError(
-            f"{name}[{bad[0]}] = {weights[bad[0]]:g}; weights must be finite and not negative ({len(bad)} are not)."
-        )
+        first = f"{name}[{bad[0]}] = {weights[bad[0]]:g}"
+        raise InvalidInputError(f"{first}; weights must be finite and not negative ({len(bad)} are not).")
 
 
 def check_chosen(indices: Any, weights: Any, n_samples: int) -> tuple[np.ndarray, np.ndarray]:
@@ -227,9 +233,7 @@ def check_targets(y: Any, n_samples: int, name: str = "y") -> np.ndarray:
         raise InvalidInputError("This estimator requires y to be passed, but the target y is None.")
     targets = check_numbers(y, name)
     if targets.ndim not in (1, 2) or targets.size == 0:
-        raise InvalidInputError(
-            f"{name} has shape {targets.shape}; it must be ({n_samples},), or ({n_samples}, K) for K outputs."
-        )
+        raise InvalidInputError(f"{name} has shape {targets.shape}; it must be ({n_samples},) or ({n_samples}, K).")
     _check_length(targets, n_samples, name)
     targets = targets.reshape(n_samples, -1)
     bad = np.argwhere(~(np.abs(targets) <= LARGEST_TARGET))
@@ -244,20 +248,17 @@ def check_targets(y: Any, n_samples: int, name: str = "y") -> np.ndarray:
 def check_budget(size: Any, n_samples: int, name: str = "size") -> int:
     """Return a number of points, given an integer from 1 to n or a fraction in (0, 1] of n, rounded up."""
     if not _is_a(Real, size):
-        raise InvalidTypeError(
-            f"{name} = {size!r} must be a number: an integer counts points, a fraction is a share of them."
-        )
+        raise InvalidTypeError(f"{name} = {size!r} must be a number: a count of points, or a fraction of them.")
     if isinstance(size, Integral):
         if not 1 <= int(size) <= n_samples:
+            known = f", {n_samples}" if n_samples < 2**53 else ""  # options are checked before rows are counted
             raise InvalidInputError(
-                f"{name} = {size} must be between 1 and the number of samples, {n_samples}. "
+                f"{name} = {size} must be between 1 and the number of samples{known}. "
                 "An integer counts points; for a share of the data pass a fraction such as 0.05."
             )
         return int(size)
     if not 0 < float(size) <= 1:
-        raise InvalidInputError(
-            f"{name} = {size} must be above 0 and at most 1 as a fraction; for a number of points pass an integer."
-        )
+        raise InvalidInputError(f"{name} = {size} must be above 0 and at most 1; to count points pass an integer.")
     # 0.07 * 100 is a little above 7 in floats, and means 7; so is the float32 nearest to 0.07
     kind = np.asarray(size).dtype
     slack = 2.0 * float(np.finfo(kind).eps) if kind in (np.float32, np.float16) else 1e-12
@@ -296,6 +297,8 @@ def check_count(value: Any, name: str, minimum: int = 1) -> int:
         raise InvalidTypeError(f"{name} = {value!r} must be an integer of at least {minimum}.")
     if value < minimum:
         raise InvalidInputError(f"{name} = {value} must be at least {minimum}.")
+    if value > LARGEST_COUNT and name not in ("seed", "random_state", "n_queries"):
+        raise InvalidInputError(f"{name} = {str(value)[:20]}... must be below 2**63.")
     return int(value)
 
 
@@ -325,27 +328,23 @@ def check_generator(random_state: Any, name: str = "random_state") -> np.random.
     elif _is_a(Integral, random_state) and random_state >= 0:
         random_state = int(random_state)
     elif random_state is not None and not isinstance(random_state, np.random.Generator):
-        raise InvalidInputError(
-            f"{name} = {random_state!r} must be None, an integer of at least 0, or a numpy.random.Generator."
-        )
+        raise InvalidInputError(f"{name} = {random_state!r} must be None, an integer of at least 0 or a Generator.")
     return np.random.default_rng(random_state)
 
 
-def check_seed(random_state: Any, fallback: np.random.Generator, name: str = "random_state") -> int:
+def check_seed(random_state: Any, fallback: np.random.Generator) -> int:
     """Return an integer seed: the one given, or one drawn from the given generator or ``fallback``."""
     if _is_a(Integral, random_state) and random_state >= 0:
         return int(random_state)
-    generator = fallback if random_state is None else check_generator(random_state, name)
+    generator = fallback if random_state is None else check_generator(random_state)
     return int(generator.integers(2**63))
 
 
 @contextmanager
 def naming(path: Path, what: str) -> Iterator[None]:
-    """Turn a reader's errors into our own, with the name of the file in front, and suppress its warnings."""
+    """Turn a reader's errors into our own, with the name of the file in front."""
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
+        yield
     except InvalidInputError as error:
         text = str(error)
         raise error if text.startswith(str(path)) else InvalidInputError(f"{path}: {text}") from None
@@ -353,6 +352,8 @@ def naming(path: Path, what: str) -> Iterator[None]:
         raise
     except FileNotFoundError:
         raise InvalidInputError(f"{path}: no such file") from None
+    except UnicodeEncodeError:
+        raise InvalidInputError(f"{path}: the name is not UTF-8; rename the file.") from None
     except PermissionError:
         raise InvalidInputError(f"{path}: may not be read") from None
     except MemoryError as error:

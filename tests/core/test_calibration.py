@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given, strategies as st
 
-from coresift.core.calibration import SlopeTotals, calibrated, medians
+from coresift.core.calibration import Calibration, SlopeTotals, medians
 from coresift.core.linear import LinearProblem
 from coresift.core.linear_losses import Logistic, Multinomial, Poisson
 
@@ -25,7 +25,7 @@ def reachable(seed, m=80, q=5, bounds=BOUNDS):
 def test_without_a_ridge_totals_are_reproduced_within_the_bounds(seed, narrow):
     bounds = (0.2, 5.0) if narrow else BOUNDS
     T, v, totals = reachable(seed, bounds=bounds)
-    ratios = calibrated(v, T, totals, ridge=1e-12, bounds=bounds)
+    ratios = Calibration(v, T).ratios(totals, ridge=1e-12, bounds=bounds)
     assert ((ratios > bounds[0]) & (ratios < bounds[1])).all()
     missed = np.abs((v * ratios) @ T - totals) / np.sqrt((v @ T**2) * v.sum())
     assert missed.max() < 1e-6
@@ -35,21 +35,21 @@ def test_without_a_ridge_totals_are_reproduced_within_the_bounds(seed, narrow):
 
 def test_correct_totals_change_nothing():
     T, v, _ = reachable(0)
-    np.testing.assert_allclose(calibrated(v, T, v @ T, ridge=1e-4, bounds=BOUNDS), 1.0, atol=1e-12)
+    np.testing.assert_allclose(Calibration(v, T).ratios(v @ T, ridge=1e-4, bounds=BOUNDS), 1.0, atol=1e-12)
 
 
 def test_small_changes_are_those_of_least_squares():
     """To first order the ratios are ``1 + T lambda`` with the lambda of the linear equations (Deville and Sarndal)."""
     T, v, totals = reachable(3)
     nearly = v @ T + 1e-5 * (totals - v @ T)
-    ratios = calibrated(v, T, nearly, ridge=0.0, bounds=BOUNDS)
+    ratios = Calibration(v, T).ratios(nearly, ridge=0.0, bounds=BOUNDS)
     at = np.linalg.solve(T.T @ (T * v[:, None]), nearly - v @ T)
     np.testing.assert_allclose(ratios - 1.0, T @ at, rtol=1e-3, atol=1e-9)
 
 
 def test_impossible_totals_end_at_the_bounds_and_stay_finite():
     T, v, _ = reachable(1)
-    ratios = calibrated(v, T, 1e3 * (v @ np.abs(T)), ridge=1e-4, bounds=BOUNDS)
+    ratios = Calibration(v, T).ratios(1e3 * (v @ np.abs(T)), ridge=1e-4, bounds=BOUNDS)
     assert np.isfinite(ratios).all()
     assert ratios.min() >= BOUNDS[0]
     assert ratios.max() <= BOUNDS[1]
@@ -59,16 +59,16 @@ def test_a_feature_absent_from_the_sample_is_left_out():
     T, v, totals = reachable(2)
     with_zero = np.insert(T, 3, 0.0, axis=1)
     np.testing.assert_allclose(
-        calibrated(v, with_zero, np.insert(totals, 3, 17.0), ridge=1e-6, bounds=BOUNDS),
-        calibrated(v, T, totals, ridge=1e-6, bounds=BOUNDS),
+        Calibration(v, with_zero).ratios(np.insert(totals, 3, 17.0), ridge=1e-6, bounds=BOUNDS),
+        Calibration(v, T).ratios(totals, ridge=1e-6, bounds=BOUNDS),
     )
 
 
 def test_sparse_features_give_the_same_ratios():
     T, v, totals = reachable(4)
     np.testing.assert_allclose(
-        calibrated(v, sp.csr_array(T), totals, ridge=1e-4, bounds=BOUNDS),
-        calibrated(v, T, totals, ridge=1e-4, bounds=BOUNDS),
+        Calibration(v, sp.csr_array(T)).ratios(totals, ridge=1e-4, bounds=BOUNDS),
+        Calibration(v, T).ratios(totals, ridge=1e-4, bounds=BOUNDS),
         rtol=1e-6,
     )
 

@@ -236,7 +236,7 @@ def test_the_sampled_form_is_the_stated_formula(loss):
     H = w @ lengths
     # the same two samples, by inverting the distribution function
     uniform = np.random.default_rng(8)
-    first, second = (np.searchsorted(np.cumsum(w * lengths) / H, uniform.random(N)) for _ in range(2))
+    first, second = (np.searchsorted(np.cumsum(w * lengths) / H, uniform.random(count)) for count in (N, N // 2))
     a = np.bincount(first, minlength=40) * H / lengths / N
     a[subset] -= v
     g = K @ a
@@ -245,8 +245,8 @@ def test_the_sampled_form_is_the_stated_formula(loss):
     V = w @ ((Z - w @ Z) ** 2).sum(axis=1)
     assert w @ np.exp(-cdist(Z, Z)) @ w >= np.exp(-np.sqrt(2 * V))
     spread, width = (H, 2 * H) if loss == "gaussian" else (np.sqrt(1 - np.exp(-np.sqrt(2 * V))), np.sqrt(2))
-    U = drawn.mean() - v @ g[subset] + np.sqrt(2 * drawn.var(ddof=1) * log4 / N)
-    U += 7 * width * np.sqrt(a @ K @ a) * log4 / (3 * (N - 1))
+    U = drawn.mean() - v @ g[subset] + np.sqrt(2 * drawn.var(ddof=1) * log4 / (N // 2))
+    U += 7 * width * np.sqrt(a @ K @ a) * log4 / (3 * (N // 2 - 1))
     c = spread * np.sqrt(2 * log2 / N) + width * log2 / (3 * N)
     bound = (c + np.sqrt(c**2 + 4 * U)) / 2
     if loss == "gaussian":
@@ -280,7 +280,7 @@ def test_the_identity_and_the_ranges_behind_the_sampled_form(problem, loss):
 
 
 def test_a_floor_that_underflows_says_nothing():
-    Z = 1000.0 * np.random.default_rng(0).normal(size=(20, 2))
+    Z = 1000.0 * np.random.default_rng(0).normal(size=(20, 5))
     w = np.full(20, 0.05)
     for loss, radius in (("gaussian", 1.0), ("laplacian", 1.0), ("laplacian", np.inf)):
         found = certify_exact(make_points(Z), w, np.array([0]), np.array([1.0]), radius, loss)

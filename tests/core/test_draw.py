@@ -1,6 +1,7 @@
 """Draws: sizes, weights and probabilities against exact oracles; rounding; keys over any chunks."""
 
 import time
+from collections import Counter
 from fractions import Fraction
 from itertools import pairwise
 
@@ -10,41 +11,25 @@ from hypothesis import example, given, strategies as st
 
 from coresift import InvalidInputError
 from coresift.core.draw import METHODS, DrawTable, _Line
-from coresift.core.keys import (
-    Draw,
-    KeyCandidates,
-    _exponentials,
-    exponential_keys,
-    finish_keys,
-    key_candidates,
-    keys_of,
-    merge_candidates,
-    smallest,
-)
+from coresift.core.keys import Draw, KeyPool, _exponentials, exponential_keys, finish_keys, keys_of, smallest
 
 EPS = np.finfo(float).eps
 
 
-class FixedStart:
-    """Stands for a generator: a chosen start, an order of pieces that is always the same, and no shuffling."""
+class FixedPoints:
+    """Stands for a generator: the same number for every part of the line."""
 
-    def __init__(self, start: float = 0.5) -> None:
-        self.start = start
+    def __init__(self, value: float) -> None:
+        self.value = value
 
-    def random(self) -> float:
-        return self.start
-
-    def permutation(self, n: int) -> np.ndarray:
-        return np.random.default_rng(n).permutation(n)
-
-    def shuffle(self, rows: np.ndarray) -> None:
-        pass
+    def random(self, size: int | None = None) -> np.ndarray | float:
+        return self.value if size is None else np.full(size, self.value)
 
 
-def table(scores, weights=None, seed=0) -> DrawTable:
+def table(scores, weights=None) -> DrawTable:
     scores = np.asarray(scores, dtype=float)
     weights = (scores > 0).astype(float) if weights is None else np.asarray(weights, dtype=float)
-    return DrawTable(scores, weights, np.random.default_rng(seed))
+    return DrawTable(scores, weights)
 
 
 def exact_inclusion(scores: np.ndarray, size: int) -> np.ndarray:
@@ -96,7 +81,7 @@ def test_every_draw_has_its_size_and_distinct_ascending_rows(scores, size, metho
 def test_systematic_weights_are_the_input_weights_over_the_exact_inclusion_probabilities(scores, size, seed):
     scores = np.array(scores)
     weights = np.where(scores > 0, np.arange(1.0, len(scores) + 1), 0.0)
-    drawn = table(scores, weights, seed).systematic(size, np.random.default_rng(seed))
+    drawn = table(scores, weights).systematic(size, np.random.default_rng(seed))
     if size >= np.count_nonzero(scores):
         np.testing.assert_array_equal(drawn.weights, weights[drawn.indices])
         return
@@ -105,21 +90,57 @@ def test_systematic_weights_are_the_input_weights_over_the_exact_inclusion_proba
     np.testing.assert_allclose(drawn.weights, expected[drawn.indices], rtol=100 * EPS * (len(scores) + size))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("spread", [0.0, 0.5, 3.0])
-@pytest.mark.parametrize("size", [1, 7, 20, 39])
-def test_a_row_owns_exactly_its_inclusion_probability_of_the_starts(spread, size):
-    """The starts that draw row p are an interval (mod 1) of length pi: a grid of K starts meets K pi of them, +- 1."""
-    scores = np.exp(spread * np.random.default_rng(3).normal(size=40))
-    drawable = table(scores, seed=5)
-    grid = 2000
-    count = np.zeros(40)
-    for k in range(grid):
-        count[drawable.systematic(size, FixedStart((k + 0.5) / grid)).indices] += 1
-    inclusion = exact_inclusion(scores, size)
-    assert np.abs(count - grid * inclusion).max() <= 1 + 1e-6
-    if spread:
-        assert np.abs(count - grid * size / 40).max() > 2  # power: equal probabilities do not pass
+def pivotal_sets(inclusion: list[Fraction]) -> dict[tuple[int, ...], Fraction]:
+    """The distribution of ordered pivotal sampling, row after row, in exact arithmetic."""
+    states = {(): {(0, inclusion[0]): Fraction(1)}}  # rows chosen so far -> the row that carries on, with what
+    for row, own in enumerate(inclusion[1:], start=1):
+        after: dict = {}
+        for chosen, carriers in states.items():
+            for (carrier, rest), chance in carriers.items():
+                total = rest + own
+                if total < 1:  # one of the two gets all of it, the other nothing
+                    outcomes = [(chosen, carrier, total, rest / total), (chosen, row, total, own / total)]
+                else:  # one of the two is chosen, the other carries on with what is left
+                    left = 2 - total
+                    outcomes = [((*chosen, carrier), row, total - 1, (1 - own) / left if left else Fraction(1))]
+                    outcomes += [((*chosen, row), carrier, total - 1, (1 - rest) / left if left else Fraction(0))]
+                for kept, goes_on, what, share in outcomes:
+                    into = after.setdefault(kept, {})
+                    into[goes_on, what] = into.get((goes_on, what), 0) + chance * share
+        states = after
+    found: dict[tuple[int, ...], Fraction] = {}
+    for chosen, carriers in states.items():
+        for (carrier, rest), chance in carriers.items():
+            rows = tuple(sorted((*chosen, carrier) if rest else chosen))
+            found[rows] = found.get(rows, 0) + chance
+    return {rows: chance for rows, chance in found.items() if chance}
+
+
+@pytest.mark.parametrize(
+    "parts", [[3, 3, 3, 3, 3, 3, 3, 3], [1, 2, 7, 4, 4, 6, 3, 3], [9, 1, 9, 1, 9, 1, 9, 1], [1, 2, 9, 9, 9, 4, 4, 2]]
+)
+def test_a_systematic_draw_is_ordered_pivotal_sampling(parts):
+    """Each set of rows comes as often as the exact distribution says: five standard deviations, some 30 sets."""
+    repeats, size = 20_000, sum(parts) // (8 if sum(parts) == 24 else 10)
+    inclusion = [Fraction(part * size, sum(parts)) for part in parts]
+    expected = pivotal_sets(inclusion)
+    assert sum(expected.values()) == 1
+    for row, pi in enumerate(inclusion):
+        assert sum(chance for rows, chance in expected.items() if row in rows) == pi
+    drawable, rng = table(np.array(parts) / 7.0), np.random.default_rng(0)
+    seen = Counter(tuple(drawable.systematic(size, rng).indices.tolist()) for _ in range(repeats))
+
+    def agrees(distribution: dict[tuple[int, ...], Fraction]) -> bool:
+        chances = {rows: float(distribution.get(rows, 0)) for rows in {*distribution, *seen}}
+        return all(
+            abs(seen[rows] - repeats * p) <= 5 * np.sqrt(repeats * p * (1 - p)) + 1e-6 for rows, p in chances.items()
+        )
+
+    assert agrees(expected)
+    if len(set(parts)) > 1:  # power: the same rows in reverse order are another design
+        backwards = {tuple(sorted(7 - row for row in rows)): p for rows, p in pivotal_sets(inclusion[::-1]).items()}
+        assert not agrees(pivotal_sets([Fraction(size, 8)] * 8))
+        assert backwards == expected or not agrees(backwards)
 
 
 @pytest.mark.parametrize("start", [0.0, 5e-324, 0.5, 1 - EPS / 2])
@@ -133,13 +154,28 @@ def test_rounding_never_repeats_or_loses_a_row(name, start):
         "almost certain": np.resize([1.0, 1 - 1e-15, 1 + 1e-15], n),
         "absorbed": np.where(np.arange(n) % 7, 1e-30, 1.0),
     }[name]
-    for seed in (0, None):  # None: the order of the rows
-        rng = FixedStart() if seed is None else np.random.default_rng(seed)
-        drawable = DrawTable(scores, np.ones(n), rng)
-        for size in [1, 2, 3, 146, 147, 148, n // 3, n // 2, n - 147, n - 2, n - 1, n]:
-            drawn = drawable.systematic(size, FixedStart(start))
+    drawable = table(scores)
+    for size in [1, 2, 3, 146, 147, 148, n // 3, n // 2, n - 147, n - 2, n - 1, n]:
+        for in_steps in (False, True):
+            drawn = drawable.systematic(size, FixedPoints(start), in_steps=in_steps)
             check_rows(drawn, drawable)
             assert len(drawn.indices) == size
+
+
+@pytest.mark.parametrize("spread", [0.0, 0.5, 3.0])
+@pytest.mark.parametrize("size", [1, 7, 20, 39])
+def test_a_row_owns_exactly_its_inclusion_probability_of_the_starts_of_a_walk_in_steps(spread, size):
+    """The starts that draw row p are an interval (mod 1) of length pi: a grid of K starts meets K pi of them, +- 1."""
+    scores = np.exp(spread * np.random.default_rng(3).normal(size=40))
+    drawable = table(scores)
+    grid = 500
+    count = np.zeros(40)
+    for k in range(grid):
+        count[drawable.systematic(size, FixedPoints((k + 0.5) / grid), in_steps=True).indices] += 1
+    inclusion = exact_inclusion(scores, size)
+    assert np.abs(count - grid * inclusion).max() <= 1 + 1e-6
+    if spread:
+        assert np.abs(count - grid * size / 40).max() > 2  # power: equal probabilities do not pass
 
 
 @pytest.mark.parametrize("excess", [0.25, 0.5, 1, 2, 4, 16, 64, 1024])
@@ -148,9 +184,9 @@ def test_probabilities_within_rounding_of_one_count_as_one(excess):
     m, n_tiny = 700, 3
     scores = np.full(m + n_tiny, 0.1)
     scores[m:] = 0.1 * m * excess * EPS / n_tiny
-    drawable = DrawTable(scores, np.ones(m + n_tiny), FixedStart())
-    for start in (0.0, EPS, 1e-14, 1e-13):  # points and ends of intervals all but coincide
-        drawn = drawable.systematic(m, FixedStart(start))
+    drawable = table(scores)
+    for start in (0.0, EPS, 1e-14, 1e-13, 1 - 1e-13, 1 - EPS / 2):  # points and ends of intervals all but coincide
+        drawn = drawable.systematic(m, FixedPoints(start))
         check_rows(drawn, drawable)
         assert len(drawn.indices) == m
 
@@ -223,19 +259,18 @@ def test_a_seed_repeats_a_draw_and_another_gives_another(method):
     assert np.array_equal(fresh.indices, one.indices) == (method != "keys")  # keys takes its seed from the generator
 
 
-def test_redraws_are_not_confined_to_one_order():
-    """With one fixed order, equal scores and a size that divides n allow n / m different draws only."""
-    scores = np.ones(1000)
-    for rng, wanted in ((np.random.default_rng(0), 200), (None, 10)):
-        drawable = DrawTable(scores, scores, rng)
-        draws = [drawable.systematic(100, np.random.default_rng(seed)).indices for seed in range(200)]
-        assert len({rows.tobytes() for rows in draws}) == wanted
-    together = np.zeros((1000, 1000))
-    for seed in range(2000):
-        rows = table(scores).systematic(100, np.random.default_rng(seed)).indices
+def test_redraws_differ_and_meet_every_pair_that_is_not_in_one_part():
+    """With one start for all parts, equal scores and a size that divides n would allow n / m different draws only."""
+    drawable = table(np.ones(200))
+    together = np.zeros((200, 200))
+    draws = [drawable.systematic(20, np.random.default_rng(seed)).indices for seed in range(4000)]
+    for rows in draws:
         together[np.ix_(rows, rows)] += 1
-    # a pair is expected 2000 * 0.1^2 = 20 times; only rows that share a piece of the line, four rows long, never meet
-    assert np.mean(together == 0) < 0.006
+    assert len({rows.tobytes() for rows in draws}) == 4000
+    part = np.arange(200) // 10
+    pairs = together[part[:, None] != part]  # each 4000 / 10^2 = 40 times, independently: six standard deviations
+    assert np.abs(pairs - 40).max() < 6 * np.sqrt(40)
+    assert together[(part[:, None] == part) & ~np.eye(200, dtype=bool)].max() == 0
 
 
 def test_kept_capped_draws_do_not_change_what_is_drawn():
@@ -253,7 +288,7 @@ def test_kept_capped_draws_do_not_change_what_is_drawn():
 def test_inputs_are_left_alone_and_results_are_fresh(method):
     scores, weights = np.exp(np.random.default_rng(0).normal(size=(2, 50)))
     before = scores.copy(), weights.copy()
-    drawable = DrawTable(scores, weights, np.random.default_rng(0))
+    drawable = DrawTable(scores, weights)
     for size in (5, 40, 50):
         drawn = drawable.draw(size, method, 3)
         drawn.weights[:] = -1
@@ -266,9 +301,8 @@ def test_inputs_are_left_alone_and_results_are_fresh(method):
 @given(st.lists(score, min_size=1, max_size=200).filter(any), st.integers(0, 2**32))
 def test_a_point_belongs_to_the_interval_that_holds_it(scores, seed):
     scores = np.array(scores)
-    rows = np.flatnonzero(scores > 0).astype(np.int32)
-    line = _Line(rows, scores, is_mixed=True)
-    ends = np.cumsum(scores[rows])
+    line = _Line(scores)
+    ends = np.cumsum(scores)
     at = np.concatenate((ends[:-1], np.nextafter(ends, 0), [0.0], np.random.default_rng(seed).random(99) * ends[-1]))
     at = at[at < ends[-1]]
     found = line.locate(at)
@@ -330,23 +364,29 @@ def test_keys_give_the_same_bytes_from_any_chunks_in_any_order(scores, size, see
     weights = np.where(scores > 0, np.linspace(1, 2, len(scores)), 0.0)
     whole = table(scores, weights).keys(size, seed)
     edges = sorted({0, len(scores), *(min(c, len(scores)) for c in cuts)})
-    parts = [key_candidates(scores[a:b], weights[a:b], seed, a, size) for a, b in pairwise(edges)]
-    shuffler.shuffle(parts)
-    while len(parts) > 1:  # a random tree of merges
-        k = shuffler.randint(2, len(parts))
-        parts = [*parts[k:], merge_candidates(parts[:k], size)]
-    drawn = finish_keys(parts[0], size)
+    parts = [pool_of(scores, weights, seed, size, a, b) for a, b in pairwise(edges)]
+    while len(parts) > 1:  # a random tree of merges of neighbours
+        k = shuffler.randrange(len(parts) - 1)
+        parts[k].merge(parts.pop(k + 1))
+    (drawn,) = parts[0].draws()
     assert drawn.indices.tobytes() == whole.indices.tobytes()
     assert drawn.weights.tobytes() == whole.weights.tobytes()
+
+
+def pool_of(scores, weights, seed, size, a, b) -> KeyPool:
+    pool = KeyPool(seed, np.array([size]))
+    pool.update(a, scores[a:b], weights[a:b])
+    return pool
 
 
 def test_large_draws_by_keys_are_the_same_from_chunks():
     rng = np.random.default_rng(0)
     scores, weights = np.exp(rng.normal(size=(2, 100_003)))
-    whole = DrawTable(scores, weights, rng).keys(5000, 42)
-    edges = [0, 1, 33_334, 77_777, 100_003]
-    parts = [key_candidates(scores[a:b], weights[a:b], 42, a, 5000) for a, b in pairwise(edges)]
-    drawn = finish_keys(merge_candidates(parts, 5000), 5000)
+    whole = DrawTable(scores, weights).keys(5000, 42)
+    first, *others = (pool_of(scores, weights, 42, 5000, *e) for e in pairwise([0, 1, 33_334, 77_777, 100_003]))
+    for other in others:
+        first.merge(other)
+    (drawn,) = first.draws()
     assert drawn.indices.tobytes() == whole.indices.tobytes()
     assert drawn.weights.tobytes() == whole.weights.tobytes()
 
@@ -357,19 +397,19 @@ def test_keys_oracle_sort_everything():
     keys = exponential_keys(9, 0, 200) / scores
     np.testing.assert_array_equal(keys_of(scores, 9, 0), keys)
     order = np.argsort(keys)
-    drawn = DrawTable(scores, weights, rng).keys(30, 9)
+    drawn = DrawTable(scores, weights).keys(30, 9)
     won = np.sort(order[:30])
     np.testing.assert_array_equal(drawn.indices, won)
     np.testing.assert_allclose(drawn.weights, weights[won] / (1 - np.exp(-scores[won] * keys[order[30]])), rtol=1e-12)
 
 
 def test_equal_keys_go_to_the_lower_row():
-    part = KeyCandidates(np.array([3, 5, 8, 9]), np.array([2.0, 1.0, 2.0, 2.0]), np.ones(4), np.ones(4))
-    assert finish_keys(part, 3).indices.tolist() == [3, 5, 8]
-    assert finish_keys(part, 2).indices.tolist() == [3, 5]
-    halves = [KeyCandidates(*(column[half] for column in part)) for half in (slice(2, 4), slice(0, 2))]
-    assert merge_candidates(halves, 1).rows.tolist() == [3, 5]
-    np.testing.assert_allclose(finish_keys(part, 2).weights, 1 / (1 - np.exp(-2.0)))
+    rows, keys, ones = np.array([3, 5, 8, 9]), np.array([2.0, 1.0, 2.0, 2.0]), np.ones(4)
+    assert finish_keys(rows, keys, ones, ones, 3).indices.tolist() == [3, 5, 8]
+    kept = smallest(keys, 3)
+    drawn = finish_keys(rows[kept], keys[kept], ones[kept], ones[kept], 2)
+    assert drawn.indices.tolist() == [3, 5]
+    np.testing.assert_allclose(drawn.weights, 1 / (1 - np.exp(-2.0)))
 
 
 # Refusals, and speed.
@@ -429,12 +469,12 @@ def test_iid_draws_are_the_owners_of_sorted_uniform_points(size):
     """Partial sums of m + 1 exponentials over the whole sum, looked up in the line of the rows one by one."""
     rng = np.random.default_rng(3)
     scores, weights = rng.exponential(size=40), rng.exponential(size=40)
-    table = DrawTable(scores, weights, np.random.default_rng(0))
+    table = DrawTable(scores, weights)
     for seed in range(20):
         drawn = table.iid(size, np.random.default_rng(seed))
         sums = np.cumsum(np.random.default_rng(seed).standard_exponential(size + 1))
-        ends = np.cumsum(scores[table._base.rows])
-        owners = table._base.rows[np.searchsorted(ends, sums[:-1] / sums[-1] * ends[-1], side="right")]
+        ends = np.cumsum(scores)
+        owners = np.searchsorted(ends, sums[:-1] / sums[-1] * ends[-1], side="right")
         counts = np.bincount(owners, minlength=40)
         assert drawn.indices.tolist() == np.flatnonzero(counts).tolist()
         expected = counts * weights * scores.sum() / (size * scores)
@@ -451,8 +491,8 @@ def test_rows_without_weight_change_nothing_but_the_row_numbers(method, size):
     where = np.sort(rng.choice(50, 30, replace=False))
     padded = np.zeros(50)
     padded[where] = scores
-    alone = DrawTable(scores, scores / 2, np.random.default_rng(0))
-    among = DrawTable(padded, padded / 2, np.random.default_rng(0))
+    alone = DrawTable(scores, scores / 2)
+    among = DrawTable(padded, padded / 2)
     assert (among.n_drawable, among.n_samples) == (30, 50)
     for seed in range(10):
         one, other = (table.draw(size, method, np.random.default_rng(seed)) for table in (alone, among))
@@ -465,7 +505,7 @@ def test_rows_without_weight_change_nothing_but_the_row_numbers(method, size):
 @pytest.mark.parametrize("largest, is_kept", [(1e-150, True), (1e150, True), (0.9e-150, False), (1.1e150, False)])
 def test_scores_of_ordinary_size_are_referred_to_and_others_are_scaled(largest, is_kept):
     scores = largest * np.array([1.0, 0.5, 1e-100, 0.0])
-    table = DrawTable(scores, np.array([1.0, 1.0, 1.0, 0.0]), np.random.default_rng(0))
+    table = DrawTable(scores, np.array([1.0, 1.0, 1.0, 0.0]))
     assert (table.scores is scores) == is_kept
     assert table.scores[0] == 2.0 * table.scores[1]
     assert np.array_equal(table.scores > 0, scores > 0)
@@ -494,8 +534,6 @@ def test_equal_scores_at_the_border_of_certainty_leave_one_draw(n_tiny):
     """One row above two that tie: three draws, two rows certain, and the third is drawn among what is left."""
     scores = np.r_[100.0, 50.0, 50.0, np.full(n_tiny, 1e-20)]
     for seed in range(20):
-        draw = DrawTable(scores, np.ones(len(scores)), np.random.default_rng(seed)).systematic(
-            3, np.random.default_rng(seed)
-        )
+        draw = table(scores).systematic(3, np.random.default_rng(seed))
         assert draw.indices.tolist() == [0, 1, 2]  # the tiny ones have their chance of 1e-22
         np.testing.assert_allclose(draw.weights, 1.0)

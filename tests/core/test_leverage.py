@@ -5,8 +5,7 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given, strategies as st
 
-from coresift.core.leverage import Leverage
-from coresift.core.linear import weighted_gram
+from coresift.core.linear import Leverage, weighted_gram
 
 
 def by_svd(A, w):

@@ -2,8 +2,15 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from coresift.core.network import Network, activations, loss_and_gradient, network_sums, ridge_outputs
-from coresift.core.network_audit import _Problem, worst_network
+from coresift.core.network import (
+    Network,
+    _Problem,
+    activations,
+    loss_and_gradient,
+    network_sums,
+    ridge_outputs,
+    worst_network,
+)
 from coresift.core.points import Block, Points
 
 seeds = st.integers(0, 2**32 - 1)

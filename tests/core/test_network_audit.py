@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from coresift.core.audit import worst_query
-from coresift.core.network_audit import _Problem, _starts, worst_network
+from coresift.core.network import _Problem, _starts, worst_network
 from coresift.core.points import Points
 
 

@@ -12,7 +12,9 @@ from coresift.core.sizes import (
     covering,
     covering_laplacian,
     dimension_free,
+    expected_error,
     finite,
+    moments,
     paper_formula,
     rounded_up,
     vc,
@@ -89,6 +91,64 @@ def test_more_is_asked_more_is_needed(t, eps, delta, d):
         assert size(t, d + 1, eps, delta) >= here / slightly
         assert size(t * 1.1, d, eps, delta) >= here / slightly
     assert dimension_free(t, t, 0.3, eps, delta) >= dimension_free(t, t, 0.3, eps * 1.2, delta)
+    here = moments(t, d, eps, delta)
+    assert moments(t, d, eps * 1.2, delta) <= here
+    assert moments(t, d, eps, min(2 * delta, 0.9)) <= here
+    assert moments(t * 1.1, d, eps, delta) >= here
+    assert moments(t, d + 1.0, eps, delta) >= here
+
+
+@given(t=totals, eps=errors, delta=deltas, expected=st.floats(0.0, 100.0))
+def test_the_size_by_moments_solves_the_smaller_of_two_inequalities(t, eps, delta, expected):
+    m, log_term, b = moments(t, expected, eps, delta), np.log(1 / delta), max(t - 1, 1)
+    mean = expected / np.sqrt(m)
+    by_range = mean + t * np.sqrt(log_term / (2 * m))
+    by_variance = mean + np.sqrt(2 * log_term * (t - 1 + 2 * b * mean) / m) + b * log_term / (3 * m)
+    assert min(by_range, by_variance) == pytest.approx(eps, rel=1e-6)
+
+
+def brute_expected_error(Z, w, q, radius, least, is_centred):
+    """Terms of the series, their tensors dense: with the variance of each, or with second moments alone."""
+    squares, total = (Z**2).sum(axis=1), 0.0
+    c = w * np.exp(-squares)
+    gram, factor = Z @ Z.T, 1.0
+    for k in range(40):
+        Q = (c**2 / q) @ squares**k - (c @ gram**k @ c if is_centred else 0.0)
+        total += factor * np.sqrt(max(Q, 0.0))
+        factor *= 2 * radius / (k + 1)
+    return total / least
+
+
+@given(
+    st.integers(0, 2**32 - 1), st.integers(1, 4), st.sampled_from([1e-3, 0.5, 1.5]), st.sampled_from([0.1, 1.0, 2.0])
+)
+def test_expected_errors_are_those_of_dense_tensors(seed, d, width, radius):
+    rng = np.random.default_rng(seed)
+    Z, w, q = width * rng.normal(size=(15, d)), rng.random(15) ** 3, rng.random(15)
+    w[3] = 0.0
+    w, q, least = w / w.sum(), q / q.sum(), 0.3
+    found = expected_error((Z**2).sum(axis=1), w, q, d, radius, np.log(least), 0.0)
+    assert brute_expected_error(Z, w, q, radius, least, True) <= found * (1 + 1e-9) + 1e-11
+    assert found <= brute_expected_error(Z, w, q, radius, least, False) * (1 + 1e-6) + 1e-6
+
+
+def test_isotropic_parts_are_reached_on_a_line_and_on_a_circle():
+    # one dimension: M_k is a number; points evenly on a circle: M_2 is a multiple of the identity
+    line = np.array([[-1.0], [1.0]])
+    angles = 2 * np.pi * np.arange(12) / 12
+    circle = np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    for Z in (line, circle):
+        n, d = Z.shape
+        w = np.full(n, 1 / n)
+        found = expected_error(np.ones(n), w, w, d, 0.5, 0.0, 0.0)
+        assert found == pytest.approx(brute_expected_error(Z, w, w, 0.5, 1.0, True), abs=1e-6)
+
+
+def test_moments_of_far_points_say_nothing():
+    far = expected_error(np.array([1e6]), np.ones(1), np.ones(1), 1, 1.0, -1e6, 0.0)
+    assert far == np.inf
+    assert rounded_up(moments(1.0, far, 0.1, 0.05)) == 9_000_000_000_000_000_000
+    assert rounded_up(moments(1e305, 1.0, 0.01, 1e-9)) == 9_000_000_000_000_000_000
 
 
 def grid_of_covering(t, d, radius, rho, eps, delta):

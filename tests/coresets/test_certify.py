@@ -1,6 +1,7 @@
 """Coreset.certify and Coreset.reweight: no attack finds an error above the certificate, and no input breaks them."""
 
 import tracemalloc
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -282,7 +283,7 @@ def test_files_keep_certificate_and_adjustments(tmp_path, suffix):
         sampled = core.certify(X, method="sampled", n_sampled=50)
         Coreset(core.indices, core.weights, 100, certificate=sampled).save(tmp_path / f"s{suffix}")
         assert Coreset.load(tmp_path / f"s{suffix}").certificate == sampled
-    far = Coreset([0], [1.0], 100, ball=QueryBall("gaussian", np.zeros(3), 1e-3, 1.0)).reweight(X)
+    far = Coreset([0], [1.0], 100, ball=QueryBall("gaussian", np.zeros(3), 1e-6, 1.0)).reweight(X)
     assert far.certificate.eps == np.inf
     far.save(tmp_path / f"far{suffix}")
     assert Coreset.load(tmp_path / f"far{suffix}") == far
@@ -411,7 +412,7 @@ def test_both_ends_of_the_bandwidth(loss, bandwidth):
     w = 10 ** np.random.default_rng(1).uniform(-12, 0, 40)
     core = ESTIMATORS[loss](bandwidth=bandwidth, random_state=0).fit(X, sample_weight=w).sample(20, reweight=True)
     if bandwidth < 1:
-        assert core.certificate.eps == np.inf
+        assert core.certificate.eps > 10  # not always infinite: branch and bound needs no floor
         assert core.guarantee is None
     else:
         assert core.certificate.eps < 0.01
@@ -447,9 +448,9 @@ def test_the_figures_of_digits():
 
 @pytest.mark.slow
 def test_the_figures_of_a_gaussian_cloud():
-    # by the discrepancy alone 0.142 and 0.024
+    # by the discrepancy alone 0.142 and 0.024; 24 draws: 0.094 on average, with a deviation of 0.014 (0.008 for three)
     drawn, best = mean_certificates(np.random.default_rng(0).normal(size=(3000, 10)), 300)
-    assert drawn == pytest.approx(0.10, rel=0.2)
+    assert drawn == pytest.approx(0.094, abs=3 * 0.008)
     assert best == pytest.approx(0.0069, rel=0.2)
 
 
@@ -509,3 +510,15 @@ def test_a_laplacian_certificate_of_an_error_free_subset_is_zero_to_rounding(rad
     whole = LaplacianCoreset(bandwidth="median", random_state=0).fit(X).sample(20)
     core = Coreset(np.arange(0, 200, 2), np.full(100, 2.0), 200, ball=whole.ball)
     assert core.certify(X, radius=radius).eps < 1e-6
+
+
+def test_far_rows_without_weight_change_no_sampled_certificate():
+    rng = np.random.default_rng(0)
+    X, weights = rng.normal(size=(300, 3)), np.ones(300)
+    core = RBFCoreset(radius=1.5, random_state=0).fit(X).sample(60)
+    near = core.certify(X, method="sampled", n_sampled=500).eps
+    far = np.vstack([X, np.full((5, 3), 1e6)])  # their kernel values overflow at this radius
+    with_far = replace(core, n_samples=305).certify(
+        far, sample_weight=np.append(weights, np.zeros(5)), method="sampled", n_sampled=500
+    )
+    assert with_far.eps == pytest.approx(near, rel=0.5)

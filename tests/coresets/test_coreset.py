@@ -251,6 +251,15 @@ def test_take_gives_rows_then_weights():
     assert core.indices.tolist() == ROWS
 
 
+def test_take_scales_the_weights_to_a_mean_of_one():
+    core = Coreset([1, 3, 5], [2.0, 4.0, 0.0], n_samples=6)
+    assert core.take()[0].tolist() == core.take(weights="sum")[0].tolist() == [2.0, 4.0, 0.0]
+    assert core.take(np.arange(6), weights="mean")[1].tolist() == [1.0, 2.0, 0.0]
+    assert Coreset([0], [0.0], n_samples=1).take(weights="mean")[0].tolist() == [0.0]
+    with pytest.raises(InvalidInputError, match="weights = 'none'"):
+        core.take(weights="none")
+
+
 def test_take_from_lists_and_frames():
     core = example_coreset()
     names = list("abcdefghi")

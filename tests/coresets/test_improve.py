@@ -221,27 +221,27 @@ def test_sizes_grow_with_what_is_asked(estimator):
     assert sizes == sorted(sizes)
     sizes = [est.sample_size(0.1, n_queries=k).size for k in (1, 10, 1000)]
     assert sizes == sorted(sizes)
-    assert sizes[-1] < est.sample_size(0.1).size
+    assert sizes[-1] <= est.sample_size(0.1).size
     assert est.sample_size(0.1, n_queries=10**30).size <= est.sample_size(0.1).size  # all queries are stronger
-    assert est.sample_size(0.1, n_queries=10**300).argument == "covering"
+    assert est.sample_size(0.1, n_queries=10**300).argument != "finite"
 
 
 def test_the_smallest_proved_size_is_taken_and_named():
     low, high = (RBFCoreset(random_state=0).fit(cloud(200, d)) for d in (2, 60))
-    assert low.sample_size(0.1).argument == "covering"
-    assert high.sample_size(0.1).argument == "dimension-free"
+    assert low.sample_size(0.1).argument == high.sample_size(0.1).argument == "moments"
+    wide = RBFCoreset(6.0, bandwidth=1.0, random_state=0).fit(cloud(200, 2))  # the floor of the sum is far below it
+    assert wide.sample_size(0.1).argument == "covering"
     for est in (low, high):
         for n_queries in (None, 3):
             found = est.sample_size(0.1, n_queries=n_queries)
-            for_all = {"covering", "dimension-free", "vc", "plain", "paper"}
+            for_all = {"moments", "covering", "dimension-free", "vc", "plain", "paper"}
             assert set(found.candidates) == for_all | (set() if n_queries is None else {"finite"})
             assert found.argument not in ("plain", "paper")
             proved = [v for k, v in found.candidates.items() if k not in ("plain", "paper")]
             assert found.size == found.candidates[found.argument] == min(proved)
             assert all(isinstance(v, int) for v in found.candidates.values())
             assert min(found.candidates["plain"], found.candidates["paper"]) < 10 * found.size
-    # in ten dimensions and with plain draws as good, the smallest of all may be one that is not proved of this draw
-    assert high.sample_size(0.1).candidates["plain"] <= high.sample_size(0.1).size
+            assert found.candidates["plain"] > found.candidates["moments"]  # draws by sensitivity need fewer
 
 
 def test_sizes_by_hand():
@@ -366,7 +366,7 @@ def test_a_choice_by_estimated_potentials_is_nearly_as_good(estimator, monkeypat
     assert again.certificate.eps == pytest.approx(estimated.certificate.eps, rel=1e-3)
     repeated = est.sample(40, random_state=5, refine=8)
     assert repeated == estimated
-    monkeypatch.setattr(_improve, "_SAMPLED_ROWS", 1001)  # three times as many rows as there are data: not worth it
+    monkeypatch.setattr(_improve, "_SAMPLED_ROWS", 1501)  # twice as many rows as there are data: not worth it
     assert est.sample(40, random_state=5, refine=8) == exact
 
 

@@ -3,6 +3,7 @@
 import copy
 import logging
 import pickle
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -13,9 +14,8 @@ from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 
 from coresift import CoresiftError, InvalidInputError, LinearCoreset, certify_model, open_rows
-from coresift.core.leverage import Leverage
-from coresift.core.linear import newton
-from coresift.coresets import linear_calibration
+from coresift.core.linear import Leverage, newton
+from coresift.coresets import linear_coreset, linear_draw
 from coresift.coresets.fitting import Runner
 from coresift.coresets.linear_draw import DrawPass, draw_two_steps
 from coresift.coresets.linear_rows import CLASSIFIERS, linear_rows
@@ -52,7 +52,7 @@ def full_problem(kind, X, y, sample_weight=None, alpha=1e-4, **options):
 
 
 def minimum(rows, problem):
-    return newton(lambda theta: rows.sums(problem, theta), np.zeros(problem.shape)).objective
+    return newton(partial(rows.sums, problem), np.zeros(problem.shape)).objective
 
 
 def objective(rows, problem, model):
@@ -68,7 +68,7 @@ def standard_errors(kind, draws, size=14, n=40):
     leverage = Leverage(rows.least_squares(problem).hessian[0, :, 0])
     weights = np.zeros((draws, n))
     for seed in range(draws):
-        drawn, totals = draw_two_steps(rows, problem, leverage, size, seed)
+        drawn, totals, _ = draw_two_steps(rows, problem, leverage, size, seed)
         assert totals is not None
         assert len(drawn.indices) == size
         np.add.at(weights[seed], drawn.indices, drawn.weights)
@@ -121,7 +121,7 @@ def test_calibration_beats_uniform_fifty_times_from_fifty_rows_a_parameter_on(ki
         chosen = np.random.default_rng(seed).choice(len(X), size, replace=False)
         rival, _ = full_problem(kind, X[chosen], y[chosen])
         own = rival.problem(problem.loss, problem.alpha)
-        theta = newton(lambda theta, rival=rival, own=own: rival.sums(own, theta), np.zeros(own.shape)).theta
+        theta = newton(partial(rival.sums, own), np.zeros(own.shape)).theta
         gains.append((objective(rows, problem, own.to_data(theta)) - least) / (est.objective_ - least))
     assert np.exp(np.mean(np.log(gains))) > 50
     assert min(gains) > 1
@@ -146,10 +146,10 @@ def test_a_round_that_does_not_lower_the_loss_is_dropped(monkeypatch):
     est = made("logistic").fit(X, y)
     plain = est.sample(300, calibrate=False, random_state=0)
 
-    def useless(weights, features, totals, *, ridge, bounds):
-        return np.random.default_rng(0).uniform(*bounds, len(weights))
+    def useless(self, totals, *, ridge, bounds):
+        return np.random.default_rng(0).uniform(*bounds, len(self.weights))
 
-    monkeypatch.setattr(linear_calibration, "calibrated", useless)
+    monkeypatch.setattr(linear_draw.Calibration, "ratios", useless)
     core = est.sample(300, random_state=0)
     assert est.n_rounds_ == 0
     assert core.adjustments == ()
@@ -162,7 +162,7 @@ def test_the_loss_never_rises_and_ratios_stay_within_bounds(seed, monkeypatch):
     est = made("poisson").fit(X, y)
     losses = []
     for rounds in range(1, 5):
-        monkeypatch.setattr(linear_calibration, "_MOST_ROUNDS", rounds)
+        monkeypatch.setattr(linear_draw, "_MOST_ROUNDS", rounds)
         core = est.sample(200, random_state=seed)
         losses.append(est.objective_)
     assert losses == sorted(losses, reverse=True)
@@ -405,3 +405,43 @@ def test_a_coreset_of_a_linear_model_has_no_gaussian_certificate() -> None:
     core = LinearCoreset(random_state=0).fit(X, X[:, 0] + rng.normal(size=300) > 0).sample(60)
     with pytest.raises(InvalidInputError, match="certify_model"):
         core.certify(X)
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic", "poisson"])
+def test_small_samples_are_never_above_an_even_draw_of_the_same_size(loss, monkeypatch):
+    X, y = table(loss)
+    est = made(loss).fit(X, y)
+    n_even = 0
+    for seed in range(12):
+        size = (2, 4, 8, 30)[seed % 4]
+        core = est.sample(size, random_state=seed)
+        best = est.objective_
+        monkeypatch.setattr(linear_coreset, "_FEW_ROWS", 0)
+        est.sample(size, random_state=seed)
+        plain = est.objective_
+        monkeypatch.undo()
+        if core.method != "two-step":
+            n_even += 1
+            assert core.weights.sum() == pytest.approx(len(X))
+        assert plain is None or best <= plain * (1 + 1e-12)
+    assert n_even > 0  # both outcomes occur
+
+
+def test_the_comparison_spares_unbiased_and_large_draws():
+    X, y = table("logistic")
+    est = made("logistic").fit(X, y)
+    assert est.sample(4, calibrate=False, random_state=0).method == "two-step"
+    labels = [name for name, _ in est._runner.seconds]
+    est.sample(500, random_state=0)
+    assert "comparison" not in [name for name, _ in est._runner.seconds][len(labels) :]
+
+
+def test_a_looser_tolerance_takes_fewer_rounds():
+    X, y = table("logistic")
+    est = made("logistic").fit(X, y)
+    losses = []
+    for tolerance in (1.0, 1e-12):
+        est.sample(200, random_state=0, tolerance=tolerance)
+        losses.append((est.objective_, est.n_rounds_))
+    assert losses[1][0] < losses[0][0]
+    assert losses[1][1] > losses[0][1]

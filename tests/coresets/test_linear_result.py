@@ -116,7 +116,7 @@ def test_labels_of_other_types_and_unknown_ones() -> None:
 
 
 def test_a_file_holds_the_model(file: Path, tmp_path: Path) -> None:
-    model = fit_model(file, 300, label="y", columns=FEATURES, weight="w", seed=3)
+    model = fit_model(file, 300, label="y", columns=FEATURES, weight="w", seed=3, preparation=None)
     path = tmp_path / "model.json"
     model.save(path)
     again = LinearModel.load(path)
@@ -132,7 +132,8 @@ def test_a_file_holds_the_model(file: Path, tmp_path: Path) -> None:
 
 
 def test_infinite_bounds_survive(tmp_path: Path) -> None:
-    fit = fit_model(pd.DataFrame({"a": np.arange(40.0), "y": np.arange(40.0)}), 40, label="y", model="squared")
+    table = pd.DataFrame({"a": np.arange(40.0), "y": np.arange(40.0)})
+    fit = fit_model(table, 40, label="y", columns=["a"], model="squared")
     unknown = type(fit.certificate)(**{**vars(fit.certificate), "relative": np.inf})  # type: ignore[arg-type]
     model = LinearModel(fit.coef, fit.intercept, "squared", fit.alpha, certificate=unknown)
     model.save(tmp_path / "model.json")
@@ -184,10 +185,10 @@ def test_what_is_no_model_is_refused(about: dict[str, Any], message: str) -> Non
 
 
 def test_fit_model_is_close_to_the_fit_of_all_rows(table: pd.DataFrame, file: Path) -> None:
-    model = fit_model(file, "20%", label="y", columns=FEATURES, alpha=1e-3)
+    model = fit_model(file, "20%", label="y", columns=FEATURES, alpha=1e-3, preparation=None)
     full = LogisticRegression(C=1 / (1e-3 * N), tol=1e-10, max_iter=10_000).fit(table[FEATURES], table["y"])
     np.testing.assert_allclose(model.coef, full.coef_, rtol=0.02, atol=0.01)
     assert model.certificate is not None
     assert model.certificate.relative < 1e-3
-    in_memory = fit_model(table, "20%", label="y", columns=FEATURES, alpha=1e-3)
+    in_memory = fit_model(table, "20%", label="y", columns=FEATURES, alpha=1e-3, preparation=None)
     np.testing.assert_array_equal(in_memory.coef, model.coef)

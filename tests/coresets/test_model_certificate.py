@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
+from hypothesis import given, settings, strategies as st
 from scipy.optimize import minimize
 from sklearn.linear_model import (
     ElasticNet,
@@ -27,7 +28,15 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, LinearSVC, LinearSVR
 
-from coresift import InvalidInputError, InvalidTypeError, ModelCertificate, certify_model, open_rows
+from coresift import (
+    InvalidInputError,
+    InvalidTypeError,
+    LinearModel,
+    ModelCertificate,
+    certify_model,
+    fit_model,
+    open_rows,
+)
 from coresift.coresets.fitting import Runner
 from coresift.coresets.linear_rows import linear_rows
 from coresift.coresets.model_certificate import certify_linear
@@ -294,3 +303,92 @@ def test_bad_input():
         certify_model(Ridge().fit(X, np.column_stack([TARGET, TARGET])), X, np.column_stack([TARGET, TARGET]))
     with pytest.raises(InvalidInputError, match="2 rows of coefficients"):
         certify_model(Ridge().fit(X, np.column_stack([TARGET, TARGET])), X, TARGET)
+
+
+def dense(loss, A, y, w, alpha, theta):
+    """Objective (in extended precision), gradient and Hessian, written out once more; the last column is free."""
+    z, sign, kept = A @ theta, np.where(y == 1, 1.0, -1.0), np.append(np.ones(A.shape[1] - 1), 0.0)
+    wide = np.asarray(A, np.longdouble) @ np.asarray(theta, np.longdouble)
+    if loss == "logistic":
+        value, p = np.logaddexp(0, -sign * wide), 1 / (1 + np.exp(-z))
+        slope, bend = p - (y == 1), p * (1 - p)
+    elif loss == "squared_hinge":
+        value, short = np.maximum(0, 1 - sign * wide) ** 2, np.maximum(0, 1 - sign * z)
+        slope, bend = -2 * sign * short, 2.0 * (short > 0)
+    elif loss == "poisson":
+        value = np.exp(wide) - y * wide + np.where(y > 0, y * np.log(np.maximum(y, 1)) - y, 0)
+        slope, bend = np.exp(z) - y, np.exp(z)
+    else:
+        size, near = np.abs(wide - y), np.minimum(np.abs(wide - y), 0.7 if loss == "huber" else np.inf)
+        value, limit = near * (size - near / 2), 0.7 if loss == "huber" else np.inf
+        slope, bend = np.clip(z - y, -limit, limit), 1.0 * (np.abs(z - y) <= limit)
+    F = (w @ value) / w.sum() + alpha / 2 * np.sum(kept * np.asarray(theta, np.longdouble) ** 2)
+    gradient = A.T @ (w * slope) / w.sum() + alpha * kept * theta
+    return F, gradient, A.T @ (A * (w * bend)[:, None]) / w.sum() + alpha * np.diag(kept)
+
+
+@settings(max_examples=25)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    loss=st.sampled_from(["logistic", "squared", "squared_hinge", "poisson", "huber"]),
+    alpha=st.sampled_from([1e-4, 1e-2, 1.0]),
+    distance=st.sampled_from([1e-6, 1e-3, 0.1, 1.0]),
+    tolerance=st.sampled_from([0.0, 1e-6, 1e-2]),
+)
+def test_certificates_are_never_below_the_excess_by_a_dense_solver(seed, loss, alpha, distance, tolerance):
+    rng = np.random.default_rng(seed)
+    A = np.column_stack([rng.normal(size=(50, 3)) * [1.0, 0.3, 2.0] + [0.0, 1.0, 0.0], np.ones(50)])
+    w, z = rng.choice([0.0, 0.5, 1.0, 3.0], size=50), A @ rng.normal(size=4)
+    y = {"logistic": z + rng.logistic(size=50) > 0, "poisson": rng.poisson(np.exp(np.clip(z, -3, 2)))}
+    y = y.get(loss, z + rng.normal(size=50) > 0 if loss == "squared_hinge" else z + rng.normal(size=50)) * 1.0
+    is_classifier = loss in ("logistic", "squared_hinge")
+    if is_classifier:
+        y[:2], w[:2] = (0.0, 1.0), 1.0
+    else:
+        w[:2] = 1.0
+    best = np.zeros(4)
+    for _ in range(60):
+        F, gradient, hessian = dense(loss, A, y, w, alpha, best)
+        step, length = -np.linalg.lstsq(hessian + 1e-12 * np.eye(4), gradient)[0], 1.0
+        while length > 1e-12 and dense(loss, A, y, w, alpha, best + length * step)[0] > F:
+            length /= 2
+        best = best + length * step
+        if np.abs(step).max() < 1e-14:
+            break
+    least = dense(loss, A, y, w, alpha, best)[0]
+    theta = best + distance * rng.normal(size=4)
+    excess = float(dense(loss, A, y, w, alpha, theta)[0] - least)
+    about = {"loss": loss, "alpha": alpha, "threshold": 0.7 if loss == "huber" else None, "sample_weight": w}
+    found = certify_model((theta[:3], theta[3]), A[:, :3], y, **about, tolerance=tolerance)
+    assert found.excess >= excess
+    if found.relative < 0.01 and tolerance == 0:
+        assert found.excess <= 2 * excess + 1e-12
+    # any first guess of the step gives a valid bound
+    rows = linear_rows(A[:, :3], y, w, is_classifier=is_classifier)
+    problem = rows.problem(rows.loss(loss, 0.7), alpha)
+    at = problem.from_data(theta[None, :3], theta[3:])
+    guess = rng.normal(size=(1, 4)) * distance
+    assert certify_linear(rows, problem, at, tolerance=1e9, step=guess).excess >= excess
+    assert certify_linear(rows, problem, at, tolerance=tolerance, step=guess).excess >= excess
+
+
+def test_a_tolerance_saves_passes_and_is_kept():
+    model = LogisticRegression().fit(X[:300], BINARY[:300])
+    loose, close = (certify_model(model, X, BINARY, tolerance=tolerance) for tolerance in (1.0, 0.0))
+    assert loose.n_passes < close.n_passes
+    assert close.relative <= loose.relative <= 1.0
+
+
+def test_a_saved_model_is_certified_as_it_was(tmp_path):
+    table = pd.DataFrame(X, columns=list("abcd"))
+    for intercept in (True, False):
+        fitted = fit_model(
+            table.assign(y=BINARY), 200, label="y", alpha=0.01, fit_intercept=intercept, tolerance=0.0, preparation=None
+        )
+        fitted.save(tmp_path / "model.json")
+        found = certify_model(LinearModel.load(tmp_path / "model.json"), table, BINARY)
+        assert found.objective == pytest.approx(fitted.certificate.objective, rel=1e-12)
+        assert found.relative == pytest.approx(fitted.certificate.relative, rel=0.2)
+        assert certify_model(fitted, table, BINARY, alpha=0.02).alpha == 0.02
+    with pytest.raises(InvalidInputError, match="column 0 is 'b'"):
+        certify_model(fitted, table[list("bacd")], BINARY)

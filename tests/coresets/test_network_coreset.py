@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from hypothesis import given, settings, strategies as st
+from sklearn.datasets import load_digits
 
 from coresift import (
     Coreset,
@@ -132,6 +133,9 @@ def test_right_hand_sides():
     assert est.loss_error(*network, eps=None, delta=0.5).eps == pytest.approx(est.guaranteed_error(delta=0.5))
     pair = RBFNetworkCoreset(0.3, bandwidth=20.0, construction="paper", random_state=0).fit(X, y, w)
     pair.sample(200, method="iid")
+    certified = pair.loss_error(*network)
+    assert certified.loss_error <= certified.bound  # the certificate covers the square term too
+    assert certified.cross_error <= certified.cross_bound <= certified.eps * certified.cross_magnitude
     of_pair = pair.loss_error(*network, eps=0.25)
     assert of_pair.bound is None  # nothing is claimed of the square term
     assert of_pair.cross_bound == 0.25 * of_pair.cross_magnitude
@@ -144,9 +148,12 @@ def test_guaranteed_error_inverts_the_sample_size():
     needed = est.sample_size(0.5, 0.1)
     core = est.sample(min(needed.size, 3000), method="iid")
     core = dataclasses.replace(core, n_draws=needed.size)
-    assert est.guaranteed_error(core, delta=0.1) == pytest.approx(0.5, abs=2e-3)
-    assert est.guaranteed_error(est.sample(200), delta=0.1) is None  # systematic: no theorem
-    assert est.guaranteed_error(est.sample(2, method="iid"), delta=0.1) is None  # too few
+    assert est._promised(core, 0.1) == pytest.approx(0.5, abs=2e-3)
+    assert est._promised(est.sample(200), 0.1) is None  # systematic: no theorem
+    assert est._promised(est.sample(2, method="iid"), 0.1) is None  # too few
+    assert est.guaranteed_error(core, delta=0.1) == est.certify(core).eps < 0.1  # of the draw at hand
+    core = dataclasses.replace(core, n_draws=10**9)  # as if: the smaller of both counts
+    assert est.guaranteed_error(core, delta=0.1) == est._promised(core, 0.1)
     fewer = (
         RBFNetworkCoreset(0.5, bandwidth=10.0, construction="paper", random_state=0).fit(X, y, w).sample_size(0.5, 0.1)
     )
@@ -163,7 +170,7 @@ def test_the_guarantee_holds_over_draws():
         (ball_queries(est, rng, 3) * est.scale_ + est.center_, rng.normal(size=3) * 10.0 ** rng.uniform(-1, 1))
         for _ in range(30)
     ]
-    eps = est.guaranteed_error(est.sample(500, method="iid"), delta=0.2)  # of the number of draws alone
+    eps = est._promised(est.sample(500, method="iid"), 0.2)  # of the number of draws alone
     kept, worst = 0, 0.0
     for seed in range(40):
         core = est.sample(500, method="iid", random_state=seed)
@@ -173,6 +180,66 @@ def test_the_guarantee_holds_over_draws():
     assert kept >= 32 - 4 * np.sqrt(40 * 0.8 * 0.2)
     assert worst > 0.005  # power: the draws do err, and a bound a hundredth of the size would fail
     assert eps < 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("construction", CONSTRUCTIONS)
+@pytest.mark.parametrize("method", ["iid", "systematic", "keys"])
+@settings(max_examples=6)
+@given(seed=seeds, d=st.sampled_from([2, 5]), n_outputs=st.integers(1, 2))
+def test_no_network_found_beats_the_certificate(construction, method, seed, d, n_outputs):
+    n_outputs = 1 if construction == "paper" else n_outputs
+    X, y, w = draw_data(seed, n=80, d=d, n_outputs=n_outputs)
+    est = RBFNetworkCoreset(0.8, construction=construction, random_state=0).fit(X, y, w)
+    est.sample(30, method=method)
+    certificate = est.certify()
+    assert certificate.is_exact
+    assert certificate.eps == max(certificate.cross, certificate.square, certificate.families["targets"]) < np.inf
+    for n_neurons in (1, 3):
+        worst = est.audit(n_neurons, n_starts=2, max_iter=30)
+        assert worst.worst_error <= certificate.eps
+        found = est.loss_error(worst.centers, worst.alphas)
+        assert found.family_error <= certificate.eps * (1 + 1e-9)
+        assert found.eps == est.guaranteed_error() <= certificate.eps
+        assert found.loss_error <= found.bound
+        assert found.cross_error <= found.cross_bound
+        absolute = est.loss_error(worst.centers, np.abs(worst.alphas))
+        assert absolute.square_error <= certificate.square * absolute.square
+
+
+def test_certificates_of_drawn_networks_are_of_use():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(2000, 2))
+    est = RBFNetworkCoreset(random_state=0).fit(X, np.cos(2 * X[:, 0]) * X[:, 1])
+    core = est.sample(400, method="iid", random_state=1)
+    certificate = est.certify(core)
+    # the figures of docs/rbf-networks.md
+    assert est._promised(core, 0.05) == pytest.approx(0.62, abs=0.005)
+    assert certificate.eps == pytest.approx(0.119, abs=0.001)
+    assert est.audit(n_starts=3).worst_error == pytest.approx(0.090, abs=0.002)
+    digits = load_digits()
+    of_digits = RBFNetworkCoreset(random_state=0).fit(digits.data, digits.target - 4.5)
+    for method, expected in (("iid", 0.56), ("systematic", 0.51)):
+        drawn = of_digits.sample(400, method=method, random_state=1)
+        assert of_digits._promised(drawn, 0.05) is None
+        assert of_digits.certify(drawn).eps == pytest.approx(expected, abs=0.006)
+    assert "all networks with centres in the ball" in str(certificate)
+    sampled = est.certify(core, method="sampled", n_sampled=500)
+    assert not sampled.is_exact
+    assert sampled.confidence == 0.95
+    assert certificate.eps < sampled.eps < np.inf
+    everything = est.sample(2000)
+    assert est.certify(everything).eps < 1e-6
+
+
+def test_rows_without_weight_in_a_family_without_rows():
+    X, y, w = draw_data(6)
+    y, w = np.abs(y) + 0.1, np.where(np.arange(60) == 7, 0.0, w)
+    y[7] = -1.0
+    est = RBFNetworkCoreset(random_state=0).fit(X, y, w)
+    core = Coreset([7, 8], [1.0, w.sum()], 60)
+    assert est.certify(core).families["negative[0]"] == np.inf
+    assert est.guaranteed_error(core) is None
 
 
 @pytest.mark.slow

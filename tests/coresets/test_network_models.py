@@ -134,9 +134,12 @@ def test_classes_weights_and_decisions():
 def test_it_trains_on_a_coreset():
     X, y = wave(2000)
     est = RBFNetworkCoreset(radius=4.0, bandwidth=1.0, n_cells=32, random_state=0).fit(X, y)
-    Xs, ys, ws = est.sample(200).take(X, y)
-    model = RBFNetworkRegressor(n_centers=60, bandwidth=1.0, random_state=0).fit(Xs, ys, sample_weight=ws)
-    assert model.score(X, y) > 0.95
+    scores = []
+    for seed in range(3):  # a network of few rows may be far off where it saw none
+        Xs, ys, ws = est.sample(200, random_state=seed).take(X, y)
+        model = RBFNetworkRegressor(n_centers=60, bandwidth=1.0, random_state=0).fit(Xs, ys, sample_weight=ws)
+        scores.append(model.score(X, y))
+    assert np.median(scores) > 0.95
 
 
 @pytest.mark.parametrize(
@@ -174,3 +177,21 @@ def test_bad_data():
         RBFNetworkClassifier().fit(X, y)
     with pytest.raises(CoresiftError, match="3 features"):
         RBFNetworkRegressor().fit(X, y).predict(np.zeros((1, 3)))
+
+
+@pytest.mark.parametrize("n_classes", [2, 3, 5])
+def test_probabilities_are_the_nearest_to_the_outputs(n_classes: int) -> None:
+    from scipy.optimize import minimize
+
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(80, 2)), rng.integers(0, n_classes, 80)
+    model = RBFNetworkClassifier(n_centers=12, random_state=0).fit(X, y)
+    found, outputs = model.predict_proba(X * 2), model._outputs(X * 2)
+    np.testing.assert_allclose(found.sum(axis=1), 1.0)
+    assert found.min() >= 0
+    np.testing.assert_array_equal(model.classes_[found.argmax(axis=1)], model.predict(X * 2))
+    total = {"type": "eq", "fun": lambda p: p.sum() - 1}
+    for row, p in zip(outputs[:8], found, strict=False):
+        best = minimize(lambda q, v=row: ((q - v) ** 2).sum(), np.full(n_classes, 1 / n_classes), method="SLSQP",
+                        bounds=[(0, 1)] * n_classes, constraints=[total], options={"ftol": 1e-14})  # fmt: skip
+        np.testing.assert_allclose(p, best.x, atol=1e-5)

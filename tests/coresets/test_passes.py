@@ -72,7 +72,7 @@ def test_sensitivities_and_rows_are_those_of_memory(tmp_path: Path, loss: str, p
     assert passes.scale_ == pytest.approx(in_memory.scale_, rel=1e-12)
     assert passes.uniform_factor_ == pytest.approx(in_memory.uniform_factor_)
     core = in_memory.sample(300, random_state=3)
-    chosen = select(path, 300, weight="w", loss=loss, seed=3, n_queries=0, **parameters)
+    chosen = select(path, 300, weight="w", loss=loss, random_state=3, n_queries=0, preparation=None, **parameters)
     np.testing.assert_array_equal(chosen.coreset.indices, core.indices)
     np.testing.assert_allclose(chosen.coreset.weights, core.weights, rtol=1e-9)
     assert chosen.report.total_sensitivity == pytest.approx(in_memory.total_sensitivity_)
@@ -273,7 +273,8 @@ def test_rows_on_a_sphere_need_and_get_a_pass_of_their_own(tmp_path: Path) -> No
     X = rng.standard_normal((5000, 4))
     X /= np.linalg.norm(X, axis=1, keepdims=True)
     X = X[np.argsort(X[:, 0])]  # and the first rows are no guide to the mean
-    chosen = select(written(tmp_path, X, np.ones(5000)), 100, columns=[f"x{i}" for i in range(4)], bound="closed-form")
+    path, names = written(tmp_path, X, np.ones(5000)), [f"x{i}" for i in range(4)]
+    chosen = select(path, 100, columns=names, bound="closed-form", preparation=None)
     assert "farthest row" in chosen.report.seconds
     ball = chosen.coreset.ball
     assert ball is not None
@@ -305,7 +306,7 @@ def test_a_pool_fed_in_pieces_draws_what_the_table_draws(seed: int, n: int, size
         pool.merge(other)
     (draw,) = pool.draws()
     if not ties:
-        expected = DrawTable(scores, weights, np.random.default_rng(0)).keys(size, seed)
+        expected = DrawTable(scores, weights).keys(size, seed)
         np.testing.assert_array_equal(draw.indices, expected.indices)
         np.testing.assert_array_equal(draw.weights, expected.weights)
     assert draw.indices.size == min(size, np.count_nonzero(scores))
@@ -323,7 +324,7 @@ def test_groups_are_drawn_as_if_each_were_alone() -> None:
         pool.update(start, scores[part], scores[part], groups[part])
     for group, draw in enumerate(pool.draws()):
         alone = np.where(groups == group, scores, 0.0)
-        expected = DrawTable(alone, alone, np.random.default_rng(0)).keys(int(sizes[group]), 9)
+        expected = DrawTable(alone, alone).keys(int(sizes[group]), 9)
         np.testing.assert_array_equal(draw.indices, expected.indices)
         np.testing.assert_array_equal(draw.weights, expected.weights)
 

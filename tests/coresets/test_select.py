@@ -4,6 +4,7 @@ import errno
 import itertools
 import json
 import os
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,12 @@ import pytest
 from hypothesis import given, strategies as st
 from pyarrow import parquet
 
-from coresift import Coreset, InvalidInputError, RBFCoreset, open_rows, select
+import coresift
+from coresift import Coreset, InvalidInputError, RBFCoreset, open_rows
 from coresift.core.budgets import class_budgets
 from coresift.coresets import SelectOptions, load_run, run
-from coresift.coresets.options import parse_budget, parse_bytes, parse_shares, plan
+from coresift.coresets.amounts import parse_budget, parse_bytes, parse_shares
+from coresift.coresets.options import plan
 from coresift.rows.arrays import ArrayRows
 
 
@@ -35,6 +38,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 FEATURES = ["x0", "x1", "x2"]
+select = partial(coresift.select, preparation=None)  # numbers as they are, to be compared with arrays
 
 
 def features(file: Path) -> np.ndarray:
@@ -101,7 +105,7 @@ def test_class_budgets_sum_to_the_budget_and_keep_the_least(counts: list[int], s
 @pytest.mark.parametrize("bound", ["closed-form", "cells"])
 def test_classes_keep_their_sums(file: Path, bound: str, method: str) -> None:
     classes = {"label": "y", "per_class": True, "min_per_class": 10}
-    chosen = select(file, 4000, columns=FEATURES, **classes, bound=bound, bandwidth=3.0, seed=2, method=method)
+    chosen = select(file, 4000, columns=FEATURES, **classes, bound=bound, bandwidth=3.0, random_state=2, method=method)
     assert chosen.coreset.method == method
     assert chosen.labels is not None
     y, core, X = labels(file), chosen.coreset, features(file)
@@ -139,14 +143,16 @@ def test_the_default_method_depends_on_the_number_of_rows_alone(file: Path, per_
     for most, expected in ((12_000, "systematic"), (11_999, "keys")):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("coresift.core.draw._MOST_KEPT", most)
-            stored = select(file, 100, columns=FEATURES, label="y", per_class=per_class, bound="closed-form", seed=3)
-            held = select(X, 100, labels=y, per_class=per_class, bound="closed-form", seed=3)
+            stored = select(
+                file, 100, columns=FEATURES, label="y", per_class=per_class, bound="closed-form", random_state=3
+            )
+            held = select(X, 100, labels=y, per_class=per_class, bound="closed-form", random_state=3)
             assert stored.coreset == held.coreset
             assert stored.labels == held.labels
             assert stored.coreset.method == stored.run["method"] == expected
             estimator = RBFCoreset(bound="closed-form", random_state=3).fit(X)
             assert estimator.sample(100, random_state=3).method == expected
-            named = select(X, 100, labels=y, per_class=per_class, bound="closed-form", seed=3, method=expected)
+            named = select(X, 100, labels=y, per_class=per_class, bound="closed-form", random_state=3, method=expected)
             assert named.coreset == held.coreset
 
 
@@ -171,7 +177,7 @@ def test_labels_without_classes(file: Path) -> None:
 
 def test_the_error_found_is_the_error(file: Path) -> None:
     X = features(file)
-    chosen = select(X, 300, bound="cells", bandwidth=2.0, n_queries=8, seed=4)
+    chosen = select(X, 300, bound="cells", bandwidth=2.0, n_queries=8, random_state=4)
     from coresift.coresets.selecting import QuerySums
 
     caught: list[Any] = []
@@ -183,7 +189,7 @@ def test_the_error_found_is_the_error(file: Path) -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("coresift.coresets.selecting.QuerySums", Caught)
-        again = select(X, 300, bound="cells", bandwidth=2.0, n_queries=8, seed=4)
+        again = select(X, 300, bound="cells", bandwidth=2.0, n_queries=8, random_state=4)
     (sums,) = caught
     ball = again.coreset.ball
     assert ball is not None
@@ -206,7 +212,7 @@ def test_the_error_of_the_laplacian_too(file: Path) -> None:
 
 def test_small_data_and_the_exact_bound_are_the_estimators(file: Path) -> None:
     X = features(file)[:900]
-    chosen = select(X, 50, seed=5)
+    chosen = select(X, 50, random_state=5)
     expected = RBFCoreset(random_state=5).fit(X).sample(50, random_state=5)
     assert chosen.coreset.bound == "exact"
     assert chosen.coreset == expected
@@ -218,7 +224,7 @@ def test_small_data_and_the_exact_bound_are_the_estimators(file: Path) -> None:
 
 @pytest.mark.parametrize("method", ["systematic", "iid"])
 def test_other_methods_are_the_estimators(file: Path, method: str) -> None:
-    chosen = select(file, 200, columns=FEATURES, bound="closed-form", method=method, seed=7)
+    chosen = select(file, 200, columns=FEATURES, bound="closed-form", method=method, random_state=7)
     in_memory = RBFCoreset(bound="closed-form", random_state=7).fit(features(file))
     expected = in_memory.sample(200, method=method, random_state=7)
     np.testing.assert_array_equal(chosen.coreset.indices, expected.indices)
@@ -254,7 +260,7 @@ def test_an_error_instead_of_a_budget(file: Path) -> None:
         ({"budget": 5, "radius": -1.0}, "radius"),
         ({"budget": 5, "bandwidth": "wide"}, "bandwidth"),
         ({"budget": 5, "max_memory": "10MB"}, r"max_memory = 10 MB is less than the \d+ MB"),
-        ({"budget": 5, "seed": -1}, "seed = -1"),
+        ({"budget": 5, "random_state": -1}, "random_state"),
     ],
 )
 def test_what_does_not_go_together(file: Path, options: dict[str, Any], message: str) -> None:
@@ -293,16 +299,16 @@ def test_the_plan_comes_first_and_is_kept(file: Path) -> None:
 @pytest.mark.parametrize("suffix", [".parquet", ".npz"])
 @pytest.mark.parametrize("materialize", [False, True])
 def test_files_can_be_loaded_and_repeat_the_run(file: Path, tmp_path: Path, suffix: str, materialize: bool) -> None:
-    chosen = select(file, 150, columns=FEATURES, label="y", bound="closed-form", seed=6, bandwidth=2.0)
+    chosen = select(file, 150, columns=FEATURES, label="y", bound="closed-form", random_state=6, bandwidth=2.0)
     path = tmp_path / f"core{suffix}"
     chosen.save(path, materialize=materialize)
     assert os.listdir(tmp_path) == [path.name]
     assert Coreset.load(path) == chosen.coreset
     record = load_run(path)
-    again = {
-        name: record[name] for name in ("budget", "loss", "bandwidth", "radius", "bound", "n_cells", "method", "seed")
-    }
-    repeated = select(record["input"], columns=record["columns"], label=record["label"], **again)
+    again = {name: record[name] for name in ("budget", "loss", "bandwidth", "radius", "bound", "n_cells", "method")}
+    repeated = select(
+        record["input"], columns=record["columns"], label=record["label"], random_state=record["seed"], **again
+    )
     assert repeated.coreset == chosen.coreset
     if suffix == ".npz":
         return
@@ -415,7 +421,7 @@ def test_a_class_without_weight_gets_no_rows(bound: str, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("options", [{}, {"method": "systematic"}, {"label": "y", "per_class": True}])
 def test_normalized_weights_sum_to_those_of_the_rows(file: Path, options: dict[str, Any]) -> None:
-    given = {"columns": FEATURES, "bandwidth": 3.0, "bound": "closed-form", "seed": 1, **options}
+    given = {"columns": FEATURES, "bandwidth": 3.0, "bound": "closed-form", "random_state": 1, **options}
     plain, scaled = (select(file, 300, normalize=normalize, **given) for normalize in (False, True))
     np.testing.assert_array_equal(plain.coreset.indices, scaled.coreset.indices)
     y = labels(file)

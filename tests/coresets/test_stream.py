@@ -188,3 +188,51 @@ def test_frames_of_another_order_are_refused() -> None:
     with pytest.raises(InvalidInputError, match=r"columns \['b', 'a'\], but the stream \['a', 'b'\]"):
         stream.partial_fit(frame[["b", "a"]])
     assert stream.partial_fit(frame).partial_fit(frame.to_numpy()).n_seen_ == 60
+
+
+def test_labels_and_ids_go_with_the_rows_through_a_file(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    X, labels = rng.standard_normal((900, 3)), np.array(["a", "bcd"])[rng.integers(0, 2, 900)]
+    ids = 10 * np.arange(900) + 7
+    stream = StreamingCoreset(20, random_state=1)
+    for part in np.array_split(np.arange(900), 11):
+        stream.partial_fit(X[part], labels[part].astype(object), ids=ids[part])
+        stream.save(tmp_path / "s.npz")
+        stream = StreamingCoreset.load(tmp_path / "s.npz")
+    core = stream.coreset()
+    np.testing.assert_array_equal(stream.labels_, labels[core.indices])
+    np.testing.assert_array_equal(stream.ids_, ids[core.indices])
+    np.testing.assert_array_equal(stream.points_, X[core.indices])
+    with pytest.raises(InvalidInputError, match="y and ids are of the kinds"):
+        stream.partial_fit(X[:5])
+    with pytest.raises(InvalidInputError, match=r"ids has shape \(4,\)"):
+        stream.partial_fit(X[:5], labels[:5], ids=ids[:4])
+    plain = StreamingCoreset(20, random_state=1).partial_fit(X)
+    assert plain.coreset() == core
+    assert plain.labels_ is None
+
+
+def test_the_names_of_columns_outlive_a_file(tmp_path: Path) -> None:
+    import pandas as pd
+
+    frame = pd.DataFrame(np.random.default_rng(0).standard_normal((50, 2)), columns=["a", "b"])
+    StreamingCoreset(5).partial_fit(frame).save(tmp_path / "s.npz")
+    with pytest.raises(InvalidInputError, match=r"columns \['b', 'a'\], but the stream \['a', 'b'\]"):
+        StreamingCoreset.load(tmp_path / "s.npz").partial_fit(frame[["b", "a"]])
+
+
+def test_a_stream_of_tables_goes_through_a_preparation(tmp_path: Path) -> None:
+    import pandas as pd
+
+    from coresift import Preparation
+
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"a": rng.normal(size=300) * 1e6, "b": rng.choice(["x", "y"], 300)})
+    made = Preparation().fit(frame[:100])
+    stream = StreamingCoreset(15, preparation=made)
+    for part in np.array_split(np.arange(300), 4):
+        stream.partial_fit(frame.iloc[part])
+        stream.save(tmp_path / "s.npz")
+        stream = StreamingCoreset.load(tmp_path / "s.npz")
+    assert stream.preparation == made
+    assert stream.coreset() == StreamingCoreset(15).partial_fit(made.transform(frame)).coreset()

@@ -39,7 +39,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-OPTIONS: dict[str, Any] = {"bound": "closed-form", "n_queries": 2, "seed": 1}
+OPTIONS: dict[str, Any] = {"bound": "closed-form", "n_queries": 2, "random_state": 1}
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +89,7 @@ def test_errors_of_workers_are_those_of_one_process(tmp_path: Path) -> None:
         X[7, 1] = np.nan if part else 0.0
         parquet.write_table(pa.table({"a": X[:, 0], "b": X[:, 1]}), tmp_path / f"{part}.parquet")
     with pytest.raises(InvalidInputError, match=r"NaN in column 1 \('b'\), row 5007 \(row 7 of .*1\.parquet\)"):
-        select(tmp_path, 10, workers=2)
+        select(tmp_path, 10, workers=2, preparation=None)
 
 
 def test_arrays_stay_in_this_process() -> None:

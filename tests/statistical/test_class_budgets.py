@@ -65,7 +65,7 @@ def test_selected_classes_weigh_what_their_rows_weigh_on_average(method: str, bu
     X, options = labels[:, None] * np.ones(2), {"bound": "closed-form", "n_queries": 0, "normalize": True}
     drawn = np.zeros((120, len(counts)))
     for seed, share in enumerate(drawn):
-        core = select(X, budget, labels=labels, per_class=True, method=method, seed=seed, **options).coreset
+        core = select(X, budget, labels=labels, per_class=True, method=method, random_state=seed, **options).coreset
         assert core.size == budget
         share[:] = np.bincount(labels[core.indices], core.weights, minlength=len(counts)) / counts
     assert means_are_right(drawn)

@@ -21,7 +21,7 @@ class Problem:
         self.weights = np.exp(rng.normal(size=self.n))
         self.scores = self.weights * np.exp(1.2 * rng.normal(size=self.n))
         self.loss = rng.random(self.n) + (self.scores > np.median(self.scores))
-        self.table = DrawTable(self.scores, self.weights, rng)
+        self.table = DrawTable(self.scores, self.weights)
         share = self.scores / self.scores.sum()
         certain = np.zeros(self.n, dtype=bool)
         for _ in range(self.n):
@@ -43,10 +43,10 @@ class Problem:
         if method == "iid":
             return (t * (value**2 / s).sum() - value.sum() ** 2) / m
         if method == "systematic":
-            # sum_pq (pi_pq - pi_p pi_q) a_p a_q with a = value/pi >= 0, and pi_pq <= min(pi_p, pi_q) in every design
-            a = value / self.inclusion
-            covariance = np.minimum.outer(self.inclusion, self.inclusion) - np.outer(self.inclusion, self.inclusion)
-            return float(a @ covariance @ a)
+            # of ordered pivotal sampling: at most that of independent draws from the rows that are not certain
+            free = self.inclusion < 1
+            draws = self.inclusion[free].sum()
+            return float((value[free] ** 2 / self.inclusion[free]).sum() - value[free].sum() ** 2 / draws)
         # keys: different rows are uncorrelated (fix all other keys: both win iff both are below one threshold), and
         # E[1/P - 1] <= E[1/(s tau)], and the m-th of the other keys is later than in a Poisson process of rate t - s.
         return float((value**2 * (t - s) / s).sum() / (m - 1))
@@ -106,27 +106,18 @@ LABELS = {"interleaved": np.arange(N_ROWS) % N_CLASSES, "sorted": np.arange(N_RO
 
 @pytest.mark.parametrize("arrangement", LABELS)
 def test_labels_in_any_arrangement_are_seen_in_their_proportions(arrangement):
-    """Equal scores: along a random order the count of a class in one draw is hypergeometric."""
+    """Equal scores: the counts of interleaved classes are multinomial, those of sorted ones do not vary at all."""
     labels, m, n_tables = LABELS[arrangement], N_ROWS // 10, 60
     share = 1 / N_CLASSES
-    sigma = np.sqrt(m * share * (1 - share) * (N_ROWS - m) / (N_ROWS - 1))
-    counts = []
-    for seed in range(n_tables):
-        rng = np.random.default_rng(seed)
-        drawable = DrawTable(np.ones(N_ROWS), np.ones(N_ROWS), rng)
-        counts.append(np.bincount(labels[drawable.systematic(m, rng).indices], minlength=N_CLASSES))
-    counts = np.array(counts)
+    sigma = np.sqrt(m * share * (1 - share))
+    drawable = DrawTable(np.ones(N_ROWS), np.ones(N_ROWS))
+    draws = [drawable.systematic(m, np.random.default_rng(seed)).indices for seed in range(n_tables)]
+    counts = np.array([np.bincount(labels[rows], minlength=N_CLASSES) for rows in draws])
     assert (np.abs(counts.mean(axis=0) - m * share) < 5 * sigma / np.sqrt(n_tables)).all()
     assert (np.abs(counts - m * share) < 6 * sigma).all()  # 600 counts: by chance less than once in a million
-    assert counts.std() > sigma / 2  # the order is random, not stratified by accident
-
-
-def test_the_order_of_the_data_would_give_one_class():
-    """Power of the test above: interleaved labels, one row in ten, no shuffling."""
-    drawable = DrawTable(np.ones(N_ROWS), np.ones(N_ROWS), None)
-    for seed in range(5):
-        drawn = drawable.systematic(N_ROWS // 10, np.random.default_rng(seed))
-        assert len(set(LABELS["interleaved"][drawn.indices])) == 1
+    assert counts.std() > sigma / 2 if arrangement == "interleaved" else counts.std() == 0
+    # power: a walk of equal steps from one random start meets one class only
+    assert len(set(LABELS["interleaved"][3 :: N_ROWS // m])) == 1
 
 
 @pytest.mark.parametrize("arrangement", LABELS)
@@ -135,7 +126,7 @@ def test_redraws_from_one_table_weigh_every_class_without_bias(arrangement):
     labels, m, n_draws = LABELS[arrangement], N_ROWS // 20, 400
     scores = 1 + 0.9 * np.cos(2 * np.pi * np.arange(N_ROWS) / N_CLASSES)
     rng = np.random.default_rng(0)
-    drawable = DrawTable(scores, np.ones(N_ROWS), rng)
+    drawable = DrawTable(scores, np.ones(N_ROWS))
     mass = np.empty((n_draws, N_CLASSES))
     for k in range(n_draws):
         drawn = drawable.systematic(m, rng)
@@ -143,12 +134,10 @@ def test_redraws_from_one_table_weigh_every_class_without_bias(arrangement):
         assert np.count_nonzero(np.bincount(labels[drawn.indices], minlength=N_CLASSES)) >= N_CLASSES // 2
     error = np.abs(mass.mean(axis=0) - N_ROWS / N_CLASSES)
     assert (error < 5 * mass.std(axis=0, ddof=1) / np.sqrt(n_draws)).all()
-    # a draw that walks along the data sees the same few phases of the period each time
-    walked = DrawTable(scores, np.ones(N_ROWS), None)
-    seen = [
-        np.bincount(labels[d.indices], weights=d.weights, minlength=N_CLASSES)
-        for d in (walked.systematic(m, rng) for _ in range(n_draws))
-    ]
+    # a walk of equal steps from one random start sees the same few phases of the period each time
+    ends = np.cumsum(scores) / scores.sum() * m
+    walked = [np.searchsorted(ends, rng.random() + np.arange(m), side="right") for _ in range(n_draws)]
+    seen = [np.bincount(labels[i], weights=scores.sum() / m / scores[i], minlength=N_CLASSES) for i in walked]
     if arrangement == "interleaved":
         assert np.std(seen, axis=0).mean() > 2 * mass.std(axis=0).mean()
 
@@ -172,7 +161,7 @@ def failure_rates(scores, weights, kernel, m, epsilon, repeats):
     """How often S(x)/F(x) is off by more than epsilon, for each query."""
     truth = kernel @ weights
     rng = np.random.default_rng(5)
-    drawable = DrawTable(scores, weights, rng)
+    drawable = DrawTable(scores, weights)
     failures = np.zeros(len(kernel))
     for _ in range(repeats):
         drawn = drawable.iid(m, rng)

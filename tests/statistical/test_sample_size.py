@@ -89,6 +89,37 @@ def test_one_query():
         assert there.failures(found.size // 10) > MOST
 
 
+@pytest.mark.slow
+def test_all_queries_of_a_ball_by_moments():
+    """The mean of the worst error is below its bound, the size keeps the error, and a thirtieth of it does not."""
+    X, eps = np.random.default_rng(0).normal(size=(2000, 2)), 0.1
+    est = RBFCoreset(random_state=0).fit(X)
+    found = est.sample_size(eps, DELTA)
+    assert (found.argument, found.is_smaller_than_data) == ("moments", True)
+    assert found.size <= 1200
+    assert found.candidates["plain"] > 1.5 * found.size
+    angles = np.linspace(0, 2 * np.pi, 60, endpoint=False)
+    queries = np.concatenate([r * np.stack([np.cos(angles), np.sin(angles)], axis=1) for r in (0.0, 0.5, 1.0)])
+    losses = np.exp(-cdist((X - est.center_) / est.scale_, queries, "sqeuclidean"))
+
+    def worst(size):
+        cores = [est.sample(size, method="iid", random_state=seed) for seed in range(REPEATS)]
+        return np.array([np.abs(c.weights @ losses[c.indices] / losses.sum(axis=0) - 1).max() for c in cores])
+
+    expected = est._expected[1] / np.sqrt(found.size)
+    errors = worst(found.size)
+    assert np.sum(errors > eps) <= MOST
+    assert expected / 4 < errors.mean() <= expected
+    assert np.sum(worst(found.size // 30) > eps) > MOST
+    for seed in range(3):
+        core = est.sample(found.size, method="iid", random_state=seed)
+        assert errors[seed] * 0.999 <= audit(X, core, n_starts=6, n_random=50, max_iter=15).worst_error <= eps
+
+
+def test_digits_by_moments():
+    assert RBFCoreset().fit(load_digits().data).sample_size(0.1, 0.05).size <= 6600
+
+
 def test_the_table_of_the_theory_page_is_what_the_program_says():
     """Rows of the table are made here; to update it, paste what the assertion shows."""
     data = (np.random.default_rng(0).normal(size=(2000, 2)), load_digits().data)
@@ -97,9 +128,10 @@ def test_the_table_of_the_theory_page_is_what_the_program_says():
     names = {
         "one query": (0, "finite"),
         "1,000 queries": (1, "finite"),
+        "the ball, by moments": (0, "moments"),
+        "the same, plain draws": (0, "plain"),
         "the ball, by a net": (0, "covering"),
         "the ball, without a dimension": (0, "dimension-free"),
-        "the same, plain draws": (0, "plain"),
         "the ball, by the VC dimension": (0, "vc"),
     }
     page = (Path(__file__).parents[2] / "docs" / "theory.md").read_text()

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from .gaussian import into_ball
 from .points import Points, squared_distances, squared_norms
 from .ratio import DirectionKernel, GaussianKernel, Kernel, LaplacianKernel, LogRatio
 
@@ -66,40 +67,17 @@ def worst_query(
     .. math:: \max_{|x| \le R} \left| \frac{S(x)}{F(x)} - 1 \right|, \qquad
         S(x) = \sum_{q} v_q f(q, x), \quad F(x) = \sum_p w_p f(p, x)
 
-    Not a concave problem (Gaussian: a difference of convex functions): the best local search gives a LOWER bound.
+    Not a concave problem (Gaussian: a difference of convex functions): the best local search gives a LOWER bound. The
+    queries are ``n_random`` random ones, about as many chosen ones, the ends of projected gradient ascents on
+    ``|log(S/F)|`` from the best ``n_starts``, with the ratio too high and too low, and for the Laplacian nearby rows
+    and far-away directions. Ascents share passes; each has its own Barzilai-Borwein step and non-monotone line search
+    (Birgin, Martinez and Raydan 2000). The best are computed again without cancellation.
 
-    1. ``n_random`` random queries (they also give the mean and the quantiles) and about as many chosen ones: the
-       centre, rows of the data and of the subset, rows of the largest norm, subset rows of the largest ``v/w``, rows
-       far from the subset, and (Gaussian) the points where the rays through them leave the ball.
-    2. From the best ``n_starts``, half with the ratio too high and half too low (all high once that error is above 1,
-       the most that a low one can reach), and from the centre both ways: projected gradient ascent on ``|log(S/F)|``
-       for all starts at once, each with its own Barzilai-Borwein step and non-monotone line search (Birgin, Martinez
-       and Raydan 2000). The gradient of ``log(S/F)`` is ``2 (mean_S - mean_F)``, the means tilted by the kernel.
-    3. Laplacian (R^d, kinks at the points, limits at infinity): the rows of the data and of the subset nearest to the
-       best queries are tried; the ratio at infinity, ``sum v e^{q.u} / sum w e^{p.u}``, is climbed over directions u,
-       and tried at a query 1e6 data radii away.
-    4. The best are computed again without cancellation, and the worst of these is returned.
-
-    Parameters
-    ----------
-    points : Points
-        Data in scaled coordinates; ``weights`` (n,) not negative.
-    subset_rows, subset_weights : ndarray of shape (m,)
-        Row numbers and weights of the subset.
-    radius : float
-        R in scaled units, around the origin of the scaled coordinates; ``inf`` for the Laplacian.
-    loss : {"gaussian", "laplacian"}
-    rng : Generator
-    n_starts, n_random, max_iter : int
-        Local searches, random queries, steps of each search.
-    max_evaluations : float, optional
-        Rough limit on kernel evaluations (queries times rows), met by fewer queries and steps; not below about 200 n.
-
-    Notes
-    -----
-    At most about ``n (2 n_random + n_starts max_iter)`` kernel evaluations (Laplacian: twice as many), each O(d);
-    most searches end long before ``max_iter``. 60,000 rows in 64 dimensions take two to four seconds on one thread.
-    Memory: a few blocks of a pass, and the queries, of which fewer are drawn when d exceeds some thousands.
+    Coordinates are scaled, and the ball is around their origin; ``radius`` is ``inf`` for the Laplacian. The work is at
+    most about ``n (2 n_random + n_starts max_iter)`` kernel evaluations (Laplacian: twice as many), each O(d); most
+    searches end long before ``max_iter``. 60,000 rows in 64 dimensions take two to four seconds on one thread. Above
+    ``max_evaluations`` fewer queries and steps are taken, but not below about 200 n evaluations. Memory: a few blocks
+    of a pass, and the queries, of which fewer are drawn when d exceeds some thousands.
     """
     ratio = LogRatio(points, weights, subset_rows, subset_weights, _KERNELS[loss]())
     search = _Search(ratio, radius, rng, max_evaluations)
@@ -112,18 +90,11 @@ def worst_query(
         search.try_nearest_rows()
         search.climb_at_infinity(n_starts, max_iter)
     query, log_ratio = search.verified_best()
+    worst_error = float(_error(np.array([log_ratio]))[0])
+    quantiles = {level: float(np.quantile(random_errors, level)) for level in QUANTILES}
     with np.errstate(over="ignore"):
-        found_ratio = float(np.exp(log_ratio))
-    return AuditResult(
-        worst_error=float(_error(np.array([log_ratio]))[0]),
-        worst_query=points.to_data(query),
-        worst_ratio=found_ratio,
-        mean_error=float(random_errors.mean()),
-        quantiles={level: float(np.quantile(random_errors, level)) for level in QUANTILES},
-        n_queries=search.n_queries,
-        loss=loss,
-        radius=float(radius),
-    )
+        worst = (worst_error, points.to_data(query), float(np.exp(log_ratio)))
+    return AuditResult(*worst, float(random_errors.mean()), quantiles, search.n_queries, loss, float(radius))
 
 
 def _error(log_ratio: np.ndarray) -> np.ndarray:
@@ -163,10 +134,7 @@ class _Search:
         self.values = np.concatenate((self.values, values))
 
     def project(self, queries: np.ndarray) -> np.ndarray:
-        if np.isinf(self.radius):
-            return queries
-        norms = np.sqrt(squared_norms(queries))
-        return queries * np.minimum(1.0, self.radius / np.maximum(norms, self.radius))[:, None]
+        return queries if np.isinf(self.radius) else into_ball(queries, self.radius)
 
     def random_queries(self, count: int) -> np.ndarray:
         in_ball = self.reach * uniform_in_ball(count // 2, self.points.d, self.rng)
@@ -309,10 +277,8 @@ def _positive_norms(vectors: np.ndarray) -> np.ndarray:
 
 
 def _both_ways(queries: np.ndarray, values: np.ndarray, count: int, apart: float) -> tuple[np.ndarray, np.ndarray]:
-    """``count`` starts for an ascent with their signs: half of large value, +1, and half of small value, -1.
-
-    A ratio too low errs by 1 at most, so that once it is too high by more than that, all starts go up.
-    """
+    """``count`` starts for an ascent with their signs: half of large value, +1, and half of small value, -1."""
+    # a ratio too low errs by 1 at most: once it is too high by more than that, all starts go up
     n_high = count if _error(values.max(keepdims=True))[0] > 1.0 and values.max() > 0.0 else (count + 1) // 2
     high = _spread_best(queries, values, n_high, apart)
     low = _spread_best(queries, -values, count - n_high, apart)

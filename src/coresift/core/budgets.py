@@ -13,18 +13,9 @@ def class_budgets(
 ) -> NDArray[np.int64]:
     """Split a budget among classes of given sizes; the parts sum to ``budget``.
 
-    Round the quotas of :func:`class_quotas` up, then trim by at most one row a class: first where another row
-    remains, and there where rounding gave most. Classes may get none; :func:`random_budgets` makes up for that.
-
-    Parameters
-    ----------
-    counts : (k,) array of int
-        Rows of each class.
-    budget : int
-    min_per_class : int, default 0
-        Give each class at least this many rows, or all of its rows if it has fewer.
-    power : float in (0, 1], default 1
-        Quotas are proportional to ``counts ** power``: below 1, small classes get more than their share.
+    Quotas are proportional to ``counts ** power``, but at least ``min_per_class``, or all rows of a smaller class.
+    They are rounded up, then trimmed by at most one row a class: first where another row remains, and there where
+    rounding gave most. Classes may get none; :func:`random_budgets` makes up for that.
     """
     floors = np.minimum(counts, min_per_class)
     if floors.sum() > budget:
@@ -45,10 +36,9 @@ def random_budgets(
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Split a budget so that no class is left out for good; return budgets, and factors for the weights of classes.
 
-    Where :func:`class_budgets` gives every class a row, these are the budgets, and the factors are 1. Otherwise each
-    quota q is rounded up with probability ``q - floor(q)``, else down, all by one systematic draw in random order, so
-    that the sum stays ``budget``. A class with q < 1 gets its row with probability q: the factor 1/q keeps the
-    expected weight of each of its rows.
+    Where :func:`class_budgets` gives every class a row, these are the budgets, and the factors are 1. Otherwise one
+    systematic draw in random order rounds each quota q up with probability ``q - floor(q)``, else down. A class with
+    q < 1 gets its row with probability q: the factor 1/q keeps the expected weight of its rows.
     """
     budgets = class_budgets(counts, budget, min_per_class=min_per_class, power=power)
     if np.all((budgets > 0) | (counts == 0)):

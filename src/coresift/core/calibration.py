@@ -2,23 +2,25 @@ r"""Calibration: change the weights of a sample as little as possible so that it
 
 With draw weights :math:`v_i`, features :math:`T_i` and totals :math:`t`, find weights :math:`v_i g(T_i \cdot \lambda)`
 with :math:`\sum_i v_i g(T_i \cdot \lambda) T_i + \rho \lambda = t`. The ratio g is a logistic curve between two bounds
-with :math:`g(0) = g'(0) = 1` (the bounded calibration of Deville and Sarndal, JASA 1992), so weights stay positive. It
-is the derivative of a convex G, so the equation is the gradient of a convex function and Newton's method solves it. The
-ridge :math:`\rho` leaves totals unmatched that only extreme weights could match.
+with :math:`g(0) = g'(0) = 1` (Deville and Sarndal, JASA 1992). The equation is the gradient of a convex function, which
+L-BFGS minimises in coordinates in which its Hessian at 0 is the identity. The ridge :math:`\rho` leaves totals
+unmatched that only extreme weights could match.
 """
 
 from __future__ import annotations
 
 import numpy as np
 import scipy.sparse as sp
+from scipy.linalg import cholesky, solve_triangular
+from scipy.optimize import minimize
 from scipy.special import expit
 
-from .linear import LinearProblem, LossSums, solve_positive, weighted_gram
+from .linear import LinearProblem, LossSums, side_by_side, weighted_gram
 from .points import Matrix
 
-_MOST_STEPS = 25
-_SHORTEST_STEP = 2.0**-20
-_NEGLIGIBLE = 1e-15  # squares of relative errors of the totals: they are reproduced to about 1e-7
+_MOST_STEPS = 60
+_REACH = (0.5, 2.0)
+_NEGLIGIBLE = 1e-8  # errors of the totals, relative to the features
 
 
 class SlopeTotals(LossSums):
@@ -30,10 +32,15 @@ class SlopeTotals(LossSums):
         super().__init__(problem, theta, order=1)
         self.curvature = np.zeros((int(problem.loss.n_outputs == 1), problem.n_columns))
 
-    def add_columns(self, A: Matrix, y: np.ndarray, weights: np.ndarray) -> None:
-        super().add_columns(A, y, weights)
-        for total in self.curvature:
-            total += A.T @ (weights * self.problem.loss.curvatures(A @ self.theta.T, y)[:, 0, 0])
+    def _add_slopes(self, A: Matrix, z: np.ndarray, y: np.ndarray, weights: np.ndarray) -> None:
+        sums = (A.T @ (weights[:, None] * self._factors(z, y))).T
+        self.gradient += sums[: len(self.gradient)]
+        self.curvature += sums[len(self.gradient) :]
+
+    def _factors(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
+        loss = self.problem.loss
+        slopes = loss.slopes(z, y)
+        return np.hstack([slopes, loss.curvatures(z, y)]) if len(self.curvature) else slopes
 
     @property
     def totals(self) -> np.ndarray:
@@ -42,13 +49,7 @@ class SlopeTotals(LossSums):
 
     def features(self, A: Matrix, y: np.ndarray) -> Matrix:
         """The features of rows, at the same parameters."""
-        z, loss = A @ self.theta.T, self.problem.loss
-        factors = list(loss.slopes(z, y).T)
-        if len(self.curvature):
-            factors.append(loss.curvatures(z, y)[:, 0, 0])
-        if isinstance(A, np.ndarray):
-            return np.hstack([A * factor[:, None] for factor in factors])
-        return sp.csr_array(sp.hstack([A.multiply(factor[:, None]) for factor in factors]))
+        return side_by_side(A, self._factors(A @ self.theta.T, y).T)
 
 
 def medians(A: np.ndarray, weights: np.ndarray) -> np.ndarray:
@@ -59,49 +60,49 @@ def medians(A: np.ndarray, weights: np.ndarray) -> np.ndarray:
     return np.asarray(np.take_along_axis(A, order[at, np.arange(A.shape[1])][None], axis=0)[0])
 
 
-def calibrated(
-    weights: np.ndarray, features: Matrix, totals: np.ndarray, *, ridge: float, bounds: tuple[float, float]
-) -> np.ndarray:
-    """The ratios ``g`` that bring the weighted totals of the features to ``totals``; within ``bounds``.
+class Calibration:
+    """Rows of a sample with their draw weights and features, to be calibrated to one or several goals."""
 
-    ``ridge`` is relative to the mean square of each feature. Features that are zero in the sample are left out.
-    """
-    mass = float(weights.sum())
-    squares = features**2 if isinstance(features, np.ndarray) else features.multiply(features)
-    unit = np.sqrt(np.asarray(weights @ squares) / mass)
-    kept = np.flatnonzero(unit > 0)
-    T, unit = features[:, kept], unit[kept]
-    T = T / unit if isinstance(T, np.ndarray) else sp.csr_array(T @ sp.diags_array(1.0 / unit))
-    target = totals[kept] / unit
-    low, high = bounds
-    steepness = (high - low) / ((1.0 - low) * (high - 1.0))
-    offset = np.log((1.0 - low) / (high - 1.0))
+    def __init__(self, weights: np.ndarray, features: Matrix) -> None:
+        self.weights, self.mass = weights, float(weights.sum())
+        with np.errstate(over="ignore", invalid="ignore"):
+            squares = features**2 if isinstance(features, np.ndarray) else features.multiply(features)
+            unit = np.sqrt(np.asarray(weights @ squares) / self.mass)
+        self.kept = np.flatnonzero((unit > 0) & np.isfinite(unit))  # not features that are zero in the sample
+        T, self.unit = features[:, self.kept], unit[self.kept]
+        self.T = T / self.unit if isinstance(T, np.ndarray) else sp.csr_array(T @ sp.diags_array(1.0 / self.unit))
+        self.gram = weighted_gram(self.T, weights) / self.mass
 
-    def curve(at: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
-        u = T @ at
-        level = expit(steepness * u + offset)
-        rising = low * u + (high - low) / steepness * np.logaddexp(0.0, steepness * u + offset)
-        value = float(weights @ rising - target @ at) + 0.5 * ridge * mass * float(at @ at)
-        return value, low + (high - low) * level, (high - low) * steepness * level * (1.0 - level)
+    def ratios(self, totals: np.ndarray, *, ridge: float, bounds: tuple[float, float]) -> np.ndarray:
+        """The ratios ``g`` that bring the weighted totals of the first features to ``totals``; within ``bounds``.
 
-    at = np.zeros(len(kept))
-    value, ratios, slopes = curve(at)
-    for _ in range(_MOST_STEPS):
-        gradient = T.T @ (weights * ratios) - target + ridge * mass * at
-        hessian = weighted_gram(T, weights * slopes)
-        hessian[np.diag_indices(len(at))] += ridge * mass
-        step = solve_positive(hessian, -gradient)
-        fall = -float(gradient @ step)
-        if not fall > _NEGLIGIBLE * mass:
-            break
-        length = 1.0
-        while length > _SHORTEST_STEP:
-            tried = curve(at + length * step)
-            if tried[0] <= value - 1e-4 * length * fall:
-                break
-            length *= 0.5
-        else:
-            break
-        at = at + length * step
-        value, ratios, slopes = tried
-    return ratios
+        ``ridge`` is relative to the mean square of each feature. A total out of reach of ratios between 1/2 and 2, such
+        as that of a rare class absent from the sample, would push many weights to the bounds: the nearest in reach
+        replaces it.
+        """
+        width = int(np.searchsorted(self.kept, len(totals)))
+        T, w = self.T[:, :width], self.weights / self.mass
+        size = w @ abs(T)
+        above, below = 0.5 * (w @ T + size), 0.5 * (w @ T - size)  # totals of the positive and the negative parts
+        (least, most), (low, high) = _REACH, bounds
+        target = np.nan_to_num(totals[self.kept[:width]] / self.unit[:width] / self.mass)
+        target = np.clip(target, least * above + most * below, most * above + least * below)
+        steepness = (high - low) / ((1.0 - low) * (high - 1.0))
+        offset = np.log((1.0 - low) / (high - 1.0))
+        factor = cholesky(self.gram[:width, :width] + ridge * np.eye(width), lower=True)
+
+        def ratios_at(u: np.ndarray) -> np.ndarray:
+            return np.asarray(low + (high - low) * expit(steepness * u + offset))
+
+        def dual(x: np.ndarray) -> tuple[float, np.ndarray]:
+            at = solve_triangular(factor, x, lower=True, trans="T")
+            u = T @ at
+            bent = steepness * u + offset
+            rising = low * u + (high - low) / steepness * (np.maximum(bent, 0.0) + np.log1p(np.exp(-np.abs(bent))))
+            gradient = T.T @ (w * ratios_at(u)) - target + ridge * at
+            value = float(w @ rising - target @ at) + 0.5 * ridge * float(at @ at)
+            return value, solve_triangular(factor, gradient, lower=True)
+
+        options = {"maxiter": _MOST_STEPS, "ftol": 0.0, "gtol": _NEGLIGIBLE}
+        found = minimize(dual, np.zeros(width), jac=True, method="L-BFGS-B", options=options).x
+        return ratios_at(T @ solve_triangular(factor, found, lower=True, trans="T"))

@@ -1,8 +1,7 @@
 r"""Few rows with the same Gram matrix: Caratheodory's theorem, computed.
 
-A sum :math:`\sum_i w_i f_i` of vectors of rank N, w > 0, is also a sum over at most N of them: while more are left,
-some z has :math:`\sum_i z_i f_i = 0`, and moving w along z until the first weight is zero drops a row. For the
-products :math:`f_i = a_i a_i^\top` of rows with r columns N is at most r (r + 1) / 2.
+A sum :math:`\sum_i w_i f_i` of vectors of rank N, w > 0, is also a sum over at most N of them: moving w along a null
+vector drops a row. For the products :math:`f_i = a_i a_i^\top` of rows with r columns N is at most r (r + 1) / 2.
 
 Groups of rows make this linear in their number (Maalouf, Jubran and Feldman 2019): the sums of 2 N groups are reduced
 to N of them, each group that is left is split in two, and so on down to single rows. Groups are intervals of rows,
@@ -55,9 +54,8 @@ def reduced_weights(vectors: np.ndarray, weights: np.ndarray) -> np.ndarray:
     alive = np.flatnonzero((weights > 0) & (norms > 0))
     found = np.zeros(len(weights))
     x = weights[alive] * norms[alive]
-    (reflectors, tau), R, _ = scipy.linalg.qr(
-        vectors[alive] / norms[alive, None], mode="raw", pivoting=True, check_finite=False
-    )
+    units = vectors[alive] / norms[alive, None]
+    (reflectors, tau), R, _ = scipy.linalg.qr(units, mode="raw", pivoting=True, check_finite=False)
     pivots = np.abs(R.diagonal())
     rank = int(np.count_nonzero(pivots > _RANK_TOLERANCE * pivots.max(initial=0.0)))
     Z = np.zeros((len(alive), len(alive) - rank), order="F")

@@ -2,32 +2,27 @@ r"""A bound on the error of the subset at hand, over all queries of a ball, in a
 
 .. math:: \left| \frac{S(x)}{F(x)} - 1 \right| \le \frac{\mathrm{MMD}(S, P)}{\min_{|x| \le R} F(x)}
 
-for both losses; for the Gaussian the moments of the difference give a bound that is mostly several times smaller
-(:mod:`~coresift.core.moments`), and the smaller one counts. The Laplacian has no such series: its kernel is not
-analytic where the query meets a point.
+for both losses. For the Gaussian the moments of the difference (:mod:`~coresift.core.moments`) mostly give a bound
+several times smaller, and in three dimensions or fewer branch and bound (:mod:`~coresift.core.branching`) closes the
+gap. The Laplacian has neither: its kernel has a kink where the query meets a point.
 
-The numerator bounds the absolute error for all x at once (:mod:`~coresift.core.discrepancy`). The denominator needs a
-lower bound. With weights that sum to 1, mean :math:`\mu` and variance V:
+The numerator is in :mod:`~coresift.core.discrepancy`. Lower bounds on F, with weights that sum to 1, mean :math:`\mu`
+and variance V: :math:`e^{-V - |x-\mu|^2}` (Gaussian) and :math:`e^{-\sqrt{V + |x-\mu|^2}}` (Laplacian) by Jensen; and
+for the Gaussian, where :math:`F(x) = e^{-|x|^2 + L(x)}`, duality bounds the minimum of the convex L over the ball
+(:mod:`~coresift.core.gaussian` with the point p = 0), in O(n d) a step.
 
-* Gaussian, by Jensen: :math:`F(x) \ge e^{-V - |x-\mu|^2}`, at least :math:`e^{-(V+R^2)}` in a ball around the mean.
-* Gaussian, sharper: :math:`F(x) = e^{-|x|^2 + L(x)}` with L convex; :math:`-|x|^2 \ge -R^2`, and the minimum of L
-  over the ball is certified from below by duality (:mod:`~coresift.core.gaussian` with the point p = 0), O(n d) a step.
-* Laplacian, by Jensen twice: :math:`F(x) \ge e^{-\sqrt{V + |x-\mu|^2}}`.
-
-Over all of space F has no positive lower bound, but the Laplacian ratio soon stops changing: let every point (of the
-data and of the subset) have norm at most rho, x be a query beyond a radius A and x' its projection on that ball. For
-each point q, :math:`|x| - |q-x|` exceeds :math:`A - |q-x'|` by between 0 and :math:`\tau = \rho^2/(2A)`: it grows with
-:math:`|x|` to :math:`a = q \cdot x/|x|`, and :math:`a - A + \sqrt{A^2 - 2Aa + |q|^2}` is largest at :math:`a =
-|q|^2/(2A)`. So :math:`S(x)/F(x)` is within a factor :math:`e^{\pm\tau}` of :math:`S(x')/F(x')`, and :math:`(1 +
-\epsilon_A) e^\tau - 1` bounds the error everywhere; A is chosen best. The Gaussian has no such bound: there a subset
-needs every vertex of the convex hull.
+Over all of space, with every point of norm at most rho, the Laplacian ratio at a query beyond a radius A is within a
+factor :math:`e^{\pm\tau}`, :math:`\tau = \rho^2/(2A)`, of that at its projection on the ball: :math:`(1 + \epsilon_A)
+e^\tau - 1` bounds the error everywhere, and A is chosen best. The proofs are in docs/theory.md ("A certificate for the
+subset at hand").
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.optimize import minimize_scalar
 
+from .branching import span_coordinates, worst_in_ball
 from .discrepancy import Progress, first_equal, laplacian_form, potential, quadratic_form, rounding_of_form
 from .gaussian import Atoms, ascend
 from .moments import WIDEST_MATRIX, HighOrders, chosen_stretch, log_low_orders, pair_sums
@@ -37,7 +32,9 @@ _FLOOR_TOLERANCE = 1e-3  # of log F: a thousandth of eps
 _FLOOR_STEPS = 50
 _LARGEST_EXPONENT = 50.0  # of a kernel of higher moments, whose digits cancel beyond
 _SMALL_BYTES = 1 << 26  # data that may be scaled once instead of at every step
+_SECOND = 0.5  # size of the second sample over that of the first: half of it adds one per cent to the bound
 _ROUNDED = 1e-12  # relative difference of weights by rounding
+_Pair = tuple[Points, np.ndarray, np.ndarray, np.ndarray]  # shares of the points; rows of the subset, their shares
 
 
 @dataclass(frozen=True)
@@ -52,7 +49,8 @@ class Certificate:
         ``MMD(S, P) / W``; in the sampled form an upper bound on it.
     floor : float
         Lower bound on ``F(x) / W`` over the ball. ``eps`` is at most ``discrepancy / floor`` (over all of space a
-        little more): for the Gaussian in its exact form a bound by moments is mostly several times smaller.
+        little more): for the Gaussian in its exact form bounds by moments, or by branch and bound, are mostly several
+        times smaller.
     loss, radius : str, float
         The loss, and the radius of the ball in bandwidths: infinite for the Laplacian, over all of space.
     is_exact : bool
@@ -79,12 +77,18 @@ class Certificate:
 
 def log_floor(points: Points, shares: np.ndarray, radius: float, loss: str) -> float:
     """A lower bound on ``log F(x)`` over the ball of ``radius`` around the origin, for weights that sum to 1."""
+    if np.isinf(radius):
+        return -np.inf
     spread = _spread(points, shares)
     if loss == "laplacian":
         return -_farthest_mean_distance(spread, radius) - rounding_slack(points.rounding_norm, radius)
     jensen = -(_farthest_mean_distance(spread, radius) ** 2)
     known, curvature = np.array([np.inf]), 4.0 * points.max_norm**2
-    atoms = _row_atoms(points, shares)
+    offsets = log_shares(shares)
+    for rows, block in points.blocks():
+        offsets[rows] -= block.sq_norms
+    is_small = not points.is_sparse and 8 * points.n * points.d <= _SMALL_BYTES
+    atoms = Atoms(points.gather(slice(0, points.n)) if is_small else points, offsets)
     lowest = ascend(np.zeros((1, points.d)), atoms, radius, known, curvature, _FLOOR_TOLERANCE, _FLOOR_STEPS)
     duality = -(radius**2) - float(lowest.upper[0])
     return max(jensen, duality) - rounding_slack(points.rounding_norm, radius)
@@ -106,14 +110,6 @@ def _farthest_mean_distance(spread: tuple[float, float], radius: float) -> float
     return float(np.sqrt(second + 2.0 * radius * mean + radius**2))
 
 
-def _row_atoms(points: Points, shares: np.ndarray) -> Atoms:
-    offsets = log_shares(shares)
-    for rows, block in points.blocks():
-        offsets[rows] -= block.sq_norms
-    is_small = not points.is_sparse and 8 * points.n * points.d <= _SMALL_BYTES
-    return Atoms(points.gather(slice(0, points.n)) if is_small else points, offsets)
-
-
 def certify_exact(
     points: Points,
     shares: np.ndarray,
@@ -129,21 +125,29 @@ def certify_exact(
     """
     difference = -shares
     difference[subset] += subset_shares
+    log_least = log_floor(points, shares, radius, loss)
     if loss == "laplacian":
         first = first_equal(points)
         added, own = (np.bincount(first, values, minlength=points.n) for values in (difference, shares))
         square = laplacian_form(points, added, progress)
-        floor = log_floor(points, shares, radius, loss) if np.isfinite(radius) else -np.inf
-        found = _certificate(points, shares, _discrepancy(square, subset_shares), radius, loss, floor)
-        return replace(found, eps=min(found.eps, _ROUNDED)) if (abs(added) <= 0.9 * _ROUNDED * own).all() else found
-    floor = log_floor(points, shares, radius, loss)
-    rounding = rounding_of_form(points, difference, loss)
-    square, log_bound = pair_sums(points, difference, radius, floor + radius**2, progress)
-    found = _certificate(points, shares, _discrepancy(square + rounding, subset_shares), radius, loss, floor)
-    log_eps = log_bound - floor - radius**2
-    by_moments = float(np.exp(log_eps)) if log_eps < 700.0 else np.inf
-    # the weights' own rounding moves S and F by a part in 10^15
-    return replace(found, eps=min(found.eps, by_moments + 1e-15 * (2.0 + by_moments)))
+    else:
+        rows = np.flatnonzero((shares > 0) | (difference != 0))
+        coordinates = span_coordinates(points, rows, radius)
+        order = 0 if coordinates is None else 3
+        square, log_bounds = pair_sums(points, difference, radius, log_least + radius**2, progress, order)
+        square += rounding_of_form(points, difference, loss)
+    discrepancy = _discrepancy(square, subset_shares)
+    eps, floor = _over_floor(points, shares, discrepancy, radius, loss, log_least)
+    if loss == "laplacian":
+        eps = min(eps, _ROUNDED) if (abs(added) <= 0.9 * _ROUNDED * own).all() else eps
+    else:
+        log_eps = float(log_bounds[0]) - log_least - radius**2
+        by_moments = float(np.exp(log_eps)) if log_eps < 700.0 else np.inf
+        # the weights' own rounding moves S and F by a part in 10^15
+        eps = min(eps, by_moments + 1e-15 * (2.0 + by_moments))
+        if coordinates is not None:
+            eps = worst_in_ball(points, rows, coordinates, shares, difference, radius, log_bounds, eps)
+    return Certificate(eps, discrepancy, floor, loss, radius, True, 1.0)
 
 
 def _discrepancy(square: float, subset_shares: np.ndarray) -> float:
@@ -169,58 +173,46 @@ def certify_sampled(
     norm of the higher ones is estimated, by :class:`~coresift.core.moments.HighOrders`.
     """
     problem = (points, shares, subset, subset_shares)
-    floor = log_floor(points, shares, radius, loss) if np.isfinite(radius) else -np.inf
     stretch = chosen_stretch(radius, loss)
     if loss == "laplacian" or 2.0 * stretch * points.max_norm**2 > _LARGEST_EXPONENT:
-        norm = _sampled_norm(*problem, loss, n_sampled, delta, rng, progress)
-        discrepancy = _discrepancy(norm**2, subset_shares)
-        return _certificate(points, shares, discrepancy, radius, loss, floor, 1.0 - delta, n_sampled)
-    first = 3 if points.d <= WIDEST_MATRIX else 2
-    kernel = HighOrders(first, radius, stretch)
-    high = kernel.factor * _sampled_norm(*problem, kernel, n_sampled, delta, rng, progress)
-    difference = -shares
-    difference[subset] += subset_shares
-    low = float(np.exp(log_low_orders(points, difference, radius, first)))
-    discrepancy = _discrepancy(((low + high) * np.exp(-(radius**2))) ** 2, subset_shares)
-    return _certificate(points, shares, discrepancy, radius, loss, floor, 1.0 - delta, n_sampled)
+        norm = _sampled_norm(problem, loss, n_sampled, delta, rng, progress)
+    else:
+        first = 3 if points.d <= WIDEST_MATRIX else 2
+        kernel = HighOrders(first, radius, stretch)
+        high = kernel.factor * _sampled_norm(problem, kernel, n_sampled, delta, rng, progress)
+        difference = -shares
+        difference[subset] += subset_shares
+        low = float(np.exp(log_low_orders(points, difference, radius, first)))
+        norm = (low + high) * float(np.exp(-(radius**2)))
+    discrepancy = _discrepancy(norm**2, subset_shares)
+    eps, floor = _over_floor(points, shares, discrepancy, radius, loss, log_floor(points, shares, radius, loss))
+    return Certificate(eps, discrepancy, floor, loss, radius, False, 1.0 - delta, n_sampled)
 
 
 def _sampled_norm(
-    points: Points,
-    shares: np.ndarray,
-    subset: np.ndarray,
-    subset_shares: np.ndarray,
-    kernel: str | HighOrders,
-    n_sampled: int,
-    delta: float,
-    rng: np.random.Generator,
-    progress: Progress | None,
+    problem: _Pair, kernel: str | HighOrders, n: int, delta: float, rng: np.random.Generator, progress: Progress | None
 ) -> float:
     r"""A bound on :math:`\|\mu_P - \mu_S\|` that holds with probability ``1 - delta``.
 
-    Rows are drawn in proportion to :math:`w_p \|k_p\|` and weighted by :math:`H / \|k_p\|`, where :math:`H = \sum_p
-    w_p \|k_p\|`: each stands for a vector of norm H (1 for a loss). Write :math:`b = \mu_P - \mu_S`, whose norm is
-    wanted, T for the mean of the first sample, :math:`a = \mu_T - \mu_S`, which is known, and :math:`\xi = \mu_T -
-    \mu_P`. Then :math:`\|b\|^2 = \langle a, b \rangle - \langle \xi, b \rangle`.
-
-    * :math:`\langle a, b \rangle` is the mean over the draws of :math:`g(z) = \langle a, k_z \rangle H / \|k_z\|`,
-      less a sum over S. The second sample estimates the mean; by Maurer and Pontil (2009), with probability
-      :math:`1 - \delta/2` it exceeds the estimate by at most :math:`\sqrt{2 \hat v \ln(4/\delta)/N} + 7 r
-      \ln(4/\delta)/(3(N-1))`, where the range r of g is at most :math:`2H \|a\|`, and :math:`\sqrt 2 \|a\|` for a
-      loss, since :math:`\|k_z - k_{z'}\|^2 = 2 - 2k(z,z') \le 2`.
-    * :math:`-\langle \xi, b \rangle` is a mean of N independent terms of mean 0, at most :math:`r/\|a\|` times
-      :math:`\|b\|` each, of variance at most :math:`\sigma^2 \|b\|^2` with :math:`\sigma = H`; for a loss
-      :math:`\sigma^2 = 1 - \|\mu_P\|^2`, and :math:`\|\mu_P\|^2 = E\,k(z,z') \ge e^{-2V}` (Laplacian:
-      :math:`e^{-\sqrt{2V}}`) by Jensen. By Bernstein it is at most :math:`c \|b\|` with probability
-      :math:`1 - \delta/2`, :math:`c = \sigma \sqrt{2 \ln(2/\delta)/N} + (r/\|a\|) \ln(2/\delta)/(3N)`.
-
-    So :math:`\|b\|^2 \le U + c\|b\|`, that is :math:`\|b\| \le (c + \sqrt{c^2 + 4U})/2`. O(N (N + m) d) time.
+    Rows are drawn in proportion to :math:`w_p \|k_p\|` and weighted so that each stands for a vector of the same norm.
+    With b the vector whose norm is wanted, a its estimate from the first sample and :math:`\xi = a - b`, :math:`\|b\|^2
+    = \langle a, b \rangle - \langle \xi, b \rangle`. The second sample, half as large, bounds the first product by U
+    (Maurer and Pontil 2009), Bernstein the second one by :math:`c \|b\|`, so :math:`\|b\| \le (c + \sqrt{c^2 + 4U})/2`.
+    ``width`` is the range of a term over :math:`\|a\|` or :math:`\|b\|`, ``spread`` the root of its variance over
+    :math:`\|b\|`: docs/theory.md ("From a sample of the rows"). O(N (N + m) d) time.
     """
+    points, shares, subset, subset_shares = problem
     if isinstance(kernel, str):
-        lengths, spread, width = np.ones(points.n), _root_variance(points, shares, kernel), float(np.sqrt(2.0))
-        largest, loss = lengths, kernel
+        mean, square = _spread(points, shares)
+        twice = 2.0 * max(square - mean * mean, 0.0)
+        spread = float(np.sqrt(-np.expm1(-twice if kernel == "gaussian" else -np.sqrt(twice))))
+        lengths, width, loss = np.ones(points.n), float(np.sqrt(2.0)), kernel
+        largest = lengths
     else:
         squares = np.concatenate([block.sq_norms for _, block in points.blocks()])
+        is_used = shares > 0
+        is_used[subset] |= subset_shares > 0
+        squares[~is_used] = 0.0  # their kernel values may overflow, and count nothing
         lengths = np.where(shares > 0, kernel.lengths(squares), 0.0)
         largest, loss = kernel.largest(squares), "gaussian"
         spread = float(shares @ lengths)
@@ -229,47 +221,33 @@ def _sampled_norm(
     total = float(scores.sum())
     if total == 0.0:  # all at the centre: there are no higher moments
         return 0.0
-    first, second = (rng.choice(points.n, n_sampled, p=scores / total) for _ in range(2))
+    n_second = max(2, int(n * _SECOND))
+    first, second = (rng.choice(points.n, count, p=scores / total) for count in (n, n_second))
     worth = np.divide(total, lengths, out=np.zeros(points.n), where=lengths > 0)
-    known = np.bincount(first, minlength=points.n) * worth / n_sampled
+    known = np.bincount(first, minlength=points.n) * worth / n
     known[subset] -= subset_shares
     rounding = rounding_of_form(points, known * largest, loss)
     norm_a = float(np.sqrt(max(quadratic_form(points, known, kernel, progress), 0.0) + rounding))
 
     values = potential(points, second, known, kernel) * worth[second]
     log_term = float(np.log(4.0 / delta))
-    deviation = np.sqrt(2.0 * float(values.var(ddof=1)) * log_term / n_sampled)
-    deviation += 7.0 * width * norm_a * log_term / (3.0 * (n_sampled - 1))
+    deviation = np.sqrt(2.0 * float(values.var(ddof=1)) * log_term / n_second)
+    deviation += 7.0 * width * norm_a * log_term / (3.0 * (n_second - 1))
     upper = float(values.mean()) + deviation - float(subset_shares @ potential(points, subset, known, kernel))
     upper += rounding
     log_term = float(np.log(2.0 / delta))
-    c = spread * np.sqrt(2.0 * log_term / n_sampled) + width * log_term / (3.0 * n_sampled)
+    c = spread * np.sqrt(2.0 * log_term / n) + width * log_term / (3.0 * n)
     return float(0.5 * (c + np.sqrt(c * c + 4.0 * max(upper, 0.0))))
 
 
-def _root_variance(points: Points, shares: np.ndarray, loss: str) -> float:
-    mean, second_moment = _spread(points, shares)
-    variance = max(second_moment - mean * mean, 0.0)
-    overlap = np.exp(-2.0 * variance) if loss == "gaussian" else np.exp(-np.sqrt(2.0 * variance))
-    return float(np.sqrt(1.0 - overlap))
-
-
-def _certificate(
-    points: Points,
-    shares: np.ndarray,
-    discrepancy: float,
-    radius: float,
-    loss: str,
-    log_least: float,
-    confidence: float = 1.0,
-    n_sampled: int | None = None,
-) -> Certificate:
+def _over_floor(
+    points: Points, shares: np.ndarray, discrepancy: float, radius: float, loss: str, log_least: float
+) -> tuple[float, float]:
+    """The bound from the discrepancy, and the floor that it rests on."""
     if np.isinf(radius) and loss == "laplacian":
-        eps, floor = _everywhere(_spread(points, shares), points.max_norm, discrepancy)
-    else:
-        floor = float(np.exp(log_least))
-        eps = discrepancy / floor if floor > 0 else float("inf")  # a floor that underflows says nothing
-    return Certificate(eps, discrepancy, floor, loss, radius, n_sampled is None, confidence, n_sampled)
+        return _everywhere(_spread(points, shares), points.max_norm, discrepancy)
+    floor = float(np.exp(log_least))
+    return discrepancy / floor if floor > 0 else np.inf, floor  # a floor that underflows says nothing
 
 
 def _everywhere(spread: tuple[float, float], max_norm: float, discrepancy: float) -> tuple[float, float]:

@@ -27,29 +27,23 @@ Kernel = Callable[[Block, Block], np.ndarray]
 
 
 def kernel_tile(loss: str | Kernel, a: Block, b: Block) -> np.ndarray:
-    """(len(a), len(b)) kernel values."""
+    """(len(a), len(b)) kernel values, from ``2 a.b - |a|^2 - |b|^2``."""
     if not isinstance(loss, str):
         return loss(a, b)
-    exponents = _negative_squares(a, b)
+    if a.shift is None and b.shift is None and a.rows.shape[1] <= _NARROW:
+        # in one product, with the norms as two more columns: each pass over the tile costs as much as ten columns
+        left = np.column_stack((2.0 * a.rows, -a.sq_norms, np.full(len(a.rows), -1.0)))
+        exponents = left @ np.column_stack((b.rows, np.ones(len(b.rows)), b.sq_norms)).T
+    else:
+        exponents = a.gram(b)
+        exponents *= 2.0
+        exponents -= a.sq_norms[:, None]
+        exponents -= b.sq_norms
     np.minimum(exponents, 0.0, out=exponents)  # rounding may leave a distance below zero
     if loss == "laplacian":
         np.sqrt(np.negative(exponents, out=exponents), out=exponents)
         np.negative(exponents, out=exponents)
     return np.exp(exponents, out=exponents)
-
-
-def _negative_squares(a: Block, b: Block) -> np.ndarray:
-    """Squared distances, negative: ``2 a.b - |a|^2 - |b|^2``."""
-    if a.shift is None and b.shift is None and a.rows.shape[1] <= _NARROW:
-        # in one product, with the norms as two more columns: each pass over the tile costs as much as ten columns
-        left = np.column_stack((2.0 * a.rows, -a.sq_norms, np.full(len(a.rows), -1.0)))
-        right = np.column_stack((b.rows, np.ones(len(b.rows)), b.sq_norms))
-        return left @ right.T
-    exponents = a.gram(b)
-    exponents *= 2.0
-    exponents -= a.sq_norms[:, None]
-    exponents -= b.sq_norms
-    return exponents
 
 
 def tile_slices(points: Points, count: int) -> list[slice]:
@@ -72,14 +66,20 @@ def symmetric_tiles(points: Points, rows: np.ndarray, loss: str | Kernel) -> Ite
 
 
 def quadratic_form(
-    points: Points, coefficients: np.ndarray, loss: str | Kernel, progress: Progress | None = None
+    points: Points, coefficients: np.ndarray, loss: str | Kernel, progress: Progress | None = None, error: float = 0.0
 ) -> float:
-    r""":math:`\sum_{ij} c_i c_j k(z_i, z_j)` in O(n^2 d / 2) time and a few tiles; zero coefficients cost nothing."""
+    r""":math:`\sum_{ij} c_i c_j k(z_i, z_j)` in O(n^2 d / 2) time, with an allowance for an ``error`` of squares."""
     rows = np.flatnonzero(coefficients)
     c = coefficients[rows]
-    total = 0.0
+    sizes, total = np.abs(c), 0.0
     for left, right, tile in symmetric_tiles(points, rows, loss):
-        total += (1.0 if left == right else 2.0) * float(c[left] @ (tile @ c[right]))
+        pairs = float(c[left] @ (tile @ c[right]))
+        if error:
+            allowed = error / np.maximum(1.0 - tile, np.sqrt(error))
+            if left == right:
+                np.fill_diagonal(allowed, 0.0)
+            pairs += float(sizes[left] @ (allowed @ sizes[right]))
+        total += pairs if left == right else 2.0 * pairs
         if progress is not None and right.stop == len(rows):
             progress(left.stop - left.start)
     return total
@@ -112,19 +112,9 @@ def laplacian_form(points: Points, coefficients: np.ndarray, progress: Progress 
     :math:`r \ge 1 - e^{-r}`: the allowance of a pair needs only its kernel value. Add up the coefficients of equal rows
     (:func:`first_equal`) before: their distance is the root of a rounded zero.
     """
-    rows = np.flatnonzero(coefficients)
-    c = coefficients[rows]
-    sizes, error = np.abs(c), 1e-14 * (1.0 + points.rounding_norm**2)
-    total = 1e-14 * float(sizes.sum()) ** 2  # of the exponentials and the sums
-    for left, right, tile in symmetric_tiles(points, rows, "laplacian"):
-        allowed = error / np.maximum(1.0 - tile, np.sqrt(error))
-        if left == right:
-            np.fill_diagonal(allowed, 0.0)
-        pairs = float(c[left] @ (tile @ c[right])) + float(sizes[left] @ (allowed @ sizes[right]))
-        total += pairs if left == right else 2.0 * pairs
-        if progress is not None and right.stop == len(rows):
-            progress(left.stop - left.start)
-    return total
+    error = 1e-14 * (1.0 + points.rounding_norm**2)
+    of_sums = 1e-14 * float(np.abs(coefficients).sum()) ** 2  # and of the exponentials
+    return quadratic_form(points, coefficients, "laplacian", progress, error) + of_sums
 
 
 def first_equal(points: Points) -> np.ndarray:

@@ -5,20 +5,18 @@ over few rows: the input weight is divided by the expected number of times the r
 
 * ``iid``: m independent draws, :math:`v_p = w_p t / (m s_p)` for each of them, t the total score. Repeats are merged.
 * ``systematic``: inclusion probabilities :math:`\pi_p = \min(1, m s_p / t)`, normalised again until they
-  sum to m, one random start along a new random order. Exactly m rows, no repeats, :math:`v_p = w_p / \pi_p`.
+  sum to m, and one row from each m-th part of the rows. Exactly m rows, no repeats, :math:`v_p = w_p / \pi_p`.
 * ``keys``: the m smallest of random keys win (:mod:`~coresift.core.keys`). Exactly m rows, whoever reads them.
 
 Only ``iid`` carries the concentration bounds of the sampling theorems. A :class:`DrawTable` is prepared once, in
-O(n); ``iid`` and ``systematic`` then cost O(m) and a sort of m rows, ``keys`` O(n).
+O(n); ``iid`` and ``systematic`` then cost O(m log n), ``keys`` O(n).
 """
-
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .._errors import InvalidInputError
-from .keys import Draw, Floats, check_size, finish_keys, key_candidates
+from .keys import Draw, Floats, check_size, finish_keys, keys_of, smallest
 
 Ints = NDArray[np.signedinteger]
 
@@ -26,40 +24,27 @@ METHODS = ("systematic", "iid", "keys")
 
 _MOST_KEPT = 5_000_000  # rows of which all scores are kept, unless a method is named
 _EPS = float(np.finfo(np.float64).eps)
-_KEPT_SIZES = 2  # sizes whose capped draws are kept; each holds about 1.75 float64 vectors of n
-_MOST_PIECES = 256  # of a line, put in a new order for each systematic draw
+_KEPT_SIZES = 2  # sizes whose capped draws are kept; each holds a float64 vector of n
 
 
 def default_method(n_rows: int) -> str:
-    """The method where none is named: "systematic", or "keys" for more than five million rows.
+    """The method where none is named: "keys" for more than five million rows, since it needs no table of all of them.
 
-    The weights of "systematic" vary least: on data of even sensitivities its errors are a third of those of "keys".
-    "keys" needs no table of all rows, which takes about 100 bytes of each. The choice depends on the number of rows
-    alone, so that arrays, files and every engine give the same rows.
+    The weights of "systematic" vary least. The choice depends on the number of rows alone, so that arrays, files and
+    every engine give the same rows.
     """
     return "systematic" if n_rows <= _MOST_KEPT else "keys"
 
 
 class DrawTable:
-    """Scores and weights of n rows, prepared for drawing again and again.
+    """Scores and weights of n rows, prepared for drawing again and again in O(n) time and 8 bytes a row.
 
-    Parameters
-    ----------
-    scores, weights : (n,) float64, finite, >= 0
-        Sensitivities, or upper bounds of them, of any positive scale, and input weights. Both are zero for the same
-        rows: one of positive weight that can never be drawn would bias every estimate.
-    order_rng : numpy.random.Generator or None
-        Gives the random order of the rows on the line along which ``systematic`` walks: sorted, interleaved or periodic
-        labels end up in random places. None keeps the order of the rows, for a draw along strata.
-
-    Notes
-    -----
-    O(n) time: a permutation, a gather, a cumulative sum. Memory beyond the two inputs: about 22 bytes a row, and as
-    much for each of the last two sizes at which some inclusion probability reached one. The inputs are referred to,
-    not copied (do not change them), unless the largest score is outside 1e-150 to 1e150.
+    Both are finite, not negative, and zero for the same rows: one of positive weight that can never be drawn would bias
+    every estimate. They are referred to, not copied, unless the largest score is outside 1e-150 to 1e150. The last two
+    sizes at which some inclusion probability reached one take 8 bytes a row each.
     """
 
-    def __init__(self, scores: Floats, weights: Floats, order_rng: np.random.Generator | None) -> None:
+    def __init__(self, scores: Floats, weights: Floats) -> None:
         drawable = scores > 0
         if not np.array_equal(drawable, weights > 0):
             row = int(np.flatnonzero(drawable != (weights > 0))[0])
@@ -67,22 +52,13 @@ class DrawTable:
                 "scores must be positive exactly where weights are; "
                 f"row {row} has score {scores[row]} and weight {weights[row]}"
             )
-        n_drawable = int(np.count_nonzero(drawable))
-        if n_drawable == 0:
+        self.n_samples, self.n_drawable = int(scores.size), int(np.count_nonzero(drawable))
+        if self.n_drawable == 0:
             raise InvalidInputError(f"none of the {scores.size} rows has a positive weight: there is nothing to draw")
-        self.scores = _of_ordinary_size(scores)
-        self.weights = weights
-        with np.errstate(over="ignore"):  # infinite only where s/t is too small for the row ever to be met
-            self._ratios = np.divide(weights, self.scores, out=np.zeros_like(self.scores), where=drawable)
-        self.n_drawable = n_drawable
-        kind = np.int32 if scores.size < 2**31 else np.int64
-        rows: Ints = np.flatnonzero(drawable).astype(kind)
-        if order_rng is not None:
-            order_rng.shuffle(rows)
-        self._base = _Line(rows, self.scores, is_mixed=order_rng is not None)
+        self.scores, self.weights = _of_ordinary_size(scores), weights
+        self._base = _Line(self.scores)
         self._largest = float(self.scores.max())
-        self._capped: dict[int, tuple[Ints, _Line, Floats]] = {}
-        self.n_samples = int(scores.size)
+        self._capped: dict[int, tuple[Ints, _Line]] = {}
 
     def draw(self, size: int, method: str, seed_or_rng: np.random.Generator | int) -> Draw:
         """Draw by one of ``METHODS``, from a Generator or a seed; ``keys`` draws its seed from a Generator."""
@@ -98,156 +74,140 @@ class DrawTable:
     def iid(self, size: int, rng: np.random.Generator) -> Draw:
         r"""``size`` independent draws with probability s/t; a row drawn c times weighs :math:`c w_p t / (m s_p)`.
 
-        ``size`` may exceed the number of rows. The first m partial sums of m + 1 exponentials, over the
-        whole sum, are m sorted uniforms (Rényi), so nothing is sorted before the search.
+        The first m partial sums of m + 1 exponentials, over the whole sum, are m sorted uniforms (Rényi).
         """
         check_size(size)
-        line = self._base
         spacings = rng.standard_exponential(size + 1)
         at = np.cumsum(spacings, out=spacings)
-        at = at[:-1] * (line.total / at[-1])
-        rows, counts = np.unique(line.rows.take(line.locate(at)), return_counts=True)
-        weights = self._ratios.take(rows)
-        weights *= line.total / size
-        weights *= counts
-        return Draw(rows.astype(np.int64), weights, size)
+        rows = self._base.locate(at[:-1] * (self._base.total / at[-1]))
+        first = np.flatnonzero(np.diff(rows, prepend=-1))
+        weights = self._weights_of(rows[first], self._base.total / size)
+        weights *= np.diff(first, append=size)
+        return Draw(rows[first], weights, size)
 
-    def systematic(self, size: int, rng: np.random.Generator) -> Draw:
+    def systematic(self, size: int, rng: np.random.Generator, *, in_steps: bool = False) -> Draw:
         r"""Exactly ``size`` distinct rows, row p with probability :math:`\pi_p`, weighted :math:`w_p/\pi_p`.
 
-        Row p owns an interval of length :math:`\pi_p` of a line of integer length, in a random order; the rows that
-        own u, u + 1, u + 2, ... for one uniform u are drawn. A size of at least ``n_drawable`` returns every drawable
-        row with its own weight. The first draw of a size at which some :math:`m s_p / t` reaches 1 costs O(n + m log
-        m); all others O(m log m). The order is drawn once for all rows, and again at each draw for some hundred pieces
-        of the line: along one fixed order n equal scores and m a divisor of n would allow only n/m different draws.
+        Row p owns an interval of length :math:`\pi_p` of a line of length m; one row is drawn in each of its m parts of
+        length 1. ``in_steps``: the owners of u, u + 1, u + 2, ... for one uniform u (Madow), which spread more evenly
+        where neighbours are alike and the order is not periodic.
         """
         check_size(size)
         if size >= self.n_drawable:
             rows = np.flatnonzero(self.scores > 0)
             return Draw(rows, self.weights[rows], None)
         if size > 1 and size * self._largest >= (1.0 - _slack(self.n_drawable, size)) * self._base.total:
-            return self._systematic_capped(size, rng)
-        rows = np.sort(self._base.walk(size, rng)).astype(np.int64)
-        weights = self._ratios.take(rows)
-        weights *= self._base.total / size
-        return Draw(rows, weights, None)
+            return self._systematic_capped(size, rng, in_steps)
+        rows = self._base.walk(size, rng, in_steps)
+        return Draw(rows, self._weights_of(rows, self._base.total / size), None)
 
-    def _systematic_capped(self, size: int, rng: np.random.Generator) -> Draw:
+    def _systematic_capped(self, size: int, rng: np.random.Generator, in_steps: bool) -> Draw:
         if size not in self._capped:
             while len(self._capped) >= _KEPT_SIZES:
                 del self._capped[next(iter(self._capped))]
-            self._capped[size] = _cap(self._base, self.scores, self.weights, size)
-        certain, line, weights = self._capped[size]
-        rows = np.sort(np.concatenate((certain, line.walk(size - certain.size, rng)))).astype(np.int64)
-        return Draw(rows, weights.take(rows), None)
+            self._capped[size] = _cap(self.scores, self.n_drawable, size)
+        certain, line = self._capped[size]
+        free = line.walk(size - certain.size, rng, in_steps)
+        rows = np.concatenate((certain, free))
+        weights = np.concatenate((self.weights[certain], self._weights_of(free, line.total / free.size)))
+        order = np.argsort(rows)
+        return Draw(rows[order], weights[order], None)
+
+    def _weights_of(self, rows: Ints, step: float) -> Floats:
+        r"""Weights over inclusion probabilities, :math:`\pi = s` / ``step``."""
+        with np.errstate(over="ignore", divide="ignore"):  # infinite only where pi is too small for a row to be met
+            return np.asarray(self.weights.take(rows) / (self.scores.take(rows) / step))
 
     def keys(self, size: int, seed: int) -> Draw:
-        """The ``size`` rows with the smallest keys E/s: the same from any chunks of these rows with this seed.
-
-        O(n) time, two float64 vectors of n. From ``n_drawable`` on, every drawable row with its own weight.
-        """
-        return finish_keys(key_candidates(self.scores, self.weights, seed, 0, size), size)
+        """The ``size`` rows with the smallest keys E/s: the same from any chunks of these rows with this seed."""
+        check_size(size)
+        keys = keys_of(self.scores, seed, 0)
+        kept = np.flatnonzero(self.scores > 0)
+        kept = kept[smallest(keys[kept], size + 1)]
+        return finish_keys(kept, keys[kept], self.scores[kept], self.weights[kept], size)
 
 
 class _Line:
-    """Rows as neighbouring intervals of length s on [0, total)."""
+    """Rows as neighbouring intervals of length s on [0, total); that of a row with score 0 is empty."""
 
-    def __init__(self, rows: Ints, scores: Floats, is_mixed: bool) -> None:
-        self.rows, self.is_mixed = rows, is_mixed
-        ends = scores[rows]
-        self.ends = np.cumsum(ends, out=ends)
+    def __init__(self, scores: Floats) -> None:
+        self.ends = np.cumsum(scores)
         self.total = float(self.ends[-1])
+        self._parts: tuple[int, Floats] = (0, np.empty((0, 0)))
 
-    @cached_property
-    def _guide(self) -> tuple[float, Ints]:
-        """Buckets per unit of length, and the number of ends in the buckets before each (Chen and Asau's index table).
+    def locate(self, at: Floats) -> Ints:
+        """Rows i with ends[i-1] <= at < ends[i], so never an empty interval; points at the total move below it."""
+        return np.searchsorted(self.ends, np.minimum(at, np.nextafter(self.total, 0.0)), side="right")
 
-        Ends and points get their buckets from one monotone function, so a search that starts at the guide starts at the
-        owner or before it, whatever the rounding.
+    def walk(self, size: int, rng: np.random.Generator, in_steps: bool) -> Ints:
+        r"""One row in each of ``size`` equal parts: ascending, and distinct if none exceeds ``1 - _slack`` parts.
+
+        Row p is drawn with probability :math:`\pi_p`, its length in parts (Deville's systematic sampling, which is
+        ordered pivotal sampling). In every part a point is drawn that is uniform by itself, so each row is met in
+        proportion to its length. Only a row on both sides of an edge could be met twice: b of it before the edge, a
+        behind. If it was met before (probability b), the point behind is uniform on the part without a. If not, its
+        density is :math:`1/(1-b)` on a, and on the rest what makes the mixture uniform.
+        The variance of every sum is at most that of independent draws (Chauvet 2012).
         """
-        n_buckets = max(1, self.rows.size // 2)
-        per_unit = min(n_buckets / self.total, float(np.finfo(np.float64).max))
-        counts = np.bincount((self.ends * per_unit).astype(np.intp))
-        return per_unit, np.cumsum(np.concatenate(([0], counts)), dtype=self.rows.dtype)
+        if in_steps:
+            return self.locate((np.arange(size, dtype=np.float64) + rng.random()) * (self.total / size))
+        if self._parts[0] != size:
+            self._parts = (size, self._cut(size))
+        edges, starts, ends, behind, stretch, last = self._parts[1]
+        u, step = rng.random(size), self.total / size
+        fresh = u * (step - (edges - starts))  # uniform, but a is longer by 1/(1-b), and the rest shorter
+        beyond = np.maximum(fresh - behind, 0.0)
+        fresh += np.multiply(beyond, stretch, out=beyond)
+        fresh += edges
+        met = np.multiply(u, step - behind, out=u)  # uniform behind a
+        met += ends
+        np.maximum(met, fresh, out=met)  # but for rounding it is not less anyway
+        np.minimum(fresh, last, out=fresh)
+        np.minimum(met, last, out=met)
+        # whether the row on the next edge is met: whatever came before, or if the one on the edge before was met
+        after_fresh, after_met = fresh[:-1] >= starts[1:], met[:-1] >= starts[1:]
+        after_met[:1] = after_fresh[:1]
+        known = np.maximum.accumulate(np.where(after_fresh == after_met, np.arange(size - 1), 0))
+        np.copyto(fresh[1:], met[1:], where=after_fresh.take(known))
+        return self.locate(fresh)
 
-    def locate(self, at: Floats) -> NDArray[np.intp]:
-        """Positions i with ends[i-1] <= at < ends[i], so never an empty interval; points at the total move below it."""
-        at = np.minimum(at, np.nextafter(self.total, 0.0))
-        per_unit, guide = self._guide
-        found = guide.take((at * per_unit).astype(np.intp)).astype(np.intp)
-        behind = np.flatnonzero(self.ends.take(found) <= at)
-        for _ in range(4):  # a bucket holds two ends on average
-            found[behind] += 1
-            behind = behind[self.ends.take(found[behind]) <= at[behind]]
-        found[behind] = np.searchsorted(self.ends, at[behind], side="right")
-        return found
-
-    @cached_property
-    def _edges(self) -> Floats:
-        """Where the pieces of the line begin and end: about as many rows in each."""
-        count = min(_MOST_PIECES, self.rows.size)
-        last = np.arange(1, count + 1) * self.rows.size // count - 1
-        return np.concatenate(([0.0], self.ends[last]))
-
-    def walk(self, size: int, rng: np.random.Generator) -> Ints:
-        """The owners of u, u + step, u + 2 step, ...: distinct if no interval exceeds ``1 - _slack`` steps."""
-        start, step = rng.random(), self.total / size
-        at = np.arange(size, dtype=np.float64)
-        if self.is_mixed:
-            # the walk goes along the pieces in a new order; its points are then moved to where the pieces are here
-            edges = self._edges
-            order = rng.permutation(edges.size - 1)
-            ends = np.cumsum(np.diff(edges)[order])
-            passed = np.minimum(np.ceil(ends / step - start), size)  # points before the end of each piece
-            passed[ends >= (1.0 - 4.0 * _EPS * order.size) * ends[-1]] = size  # nothing is left for empty last pieces
-            table = np.empty((3, order.size))
-            table[:, order] = passed, np.diff(passed, prepend=0.0), edges[1:][order] - ends
-            passed, counts, moves = table[0], table[1].astype(np.intp), table[2]
-            at += np.repeat(passed - np.cumsum(counts), counts)
-            at = (at + start) * step + np.repeat(moves, counts)
-            at = np.clip(at, np.repeat(edges[:-1], counts), np.repeat(np.nextafter(edges[1:], 0.0), counts))
-        else:
-            at = (at + start) * step
-        return self.rows.take(self.locate(at))
+    def _cut(self, size: int) -> Floats:
+        """Of the row on the edge before each part: the edge, its start, end, length behind; and how points move."""
+        step = self.total / size
+        edges = np.arange(size, dtype=np.float64) * step
+        owners = self.locate(edges)
+        starts, ends = np.where(owners > 0, self.ends[owners - 1], 0.0), self.ends[owners]
+        stretch = (edges - starts) / np.maximum(step - (ends - starts), _EPS * step)  # b / (1 - a - b)
+        last = np.nextafter(np.append(edges[1:], self.total), 0.0)
+        return np.stack((edges, starts, ends, ends - edges, stretch, last))
 
 
 def _slack(n: int, size: int) -> float:
     """How close to 1 an inclusion probability counts as 1, so that no walk meets a row twice by rounding.
 
-    In steps of a walk of m points, both a point and the length of an interval are off by at most 2 m eps, the ends of
-    k pieces in another order by at most 4 k m eps, and the two sums of n scores that are compared (the sorted tail of
-    ``_cap``, the end of the line) differ by at most 2 n eps relatively. Weights use the probability that is then in
-    force, so this costs no bias.
+    In parts of a walk of m parts, a point and the length of an interval are off by at most 2 m eps; the two sums of n
+    scores that are compared differ by at most 2 n eps. Weights use the probability then in force: no bias.
     """
-    return 16.0 * _EPS * (n + _MOST_PIECES * size)
+    return 16.0 * _EPS * (n + size)
 
 
-def _cap(base: _Line, scores: Floats, weights: Floats, size: int) -> tuple[Ints, _Line, Floats]:
-    r"""The rows with :math:`\pi = 1`, the line of the others, and w/pi of all n rows; 1 < size < rows of ``base``.
+def _cap(scores: Floats, n_drawable: int, size: int) -> tuple[Ints, _Line]:
+    r"""The rows with :math:`\pi = 1`, and the line of the others; 1 < size < ``n_drawable``.
 
     With the scores descending and :math:`T_k` the sum of all but the k largest, row k + 1 is certain while :math:`(m
-    - k) s_{(k+1)} \ge T_k`, and once this fails it fails for the rest. At most m - 1 are taken: an m-th would leave
-    no draw to rows whose probability is tiny but not zero, and a single point cannot meet a row twice.
+    - k) s_{(k+1)} \ge T_k`. At most m - 1 are taken: an m-th would leave no draw to rows of tiny probability.
     """
-    values = scores[base.rows]
-    n = values.size
-    split = np.partition(values, n - size)
+    n = scores.size
+    split = np.partition(scores, n - size)
     ascending = np.sort(split[n - size :])  # only the m largest can be certain
     tails = (split[: n - size].sum() + np.cumsum(ascending))[::-1]  # summed upwards: no cancellation
     remaining = np.arange(size, 0, -1)
-    fails = remaining * ascending[::-1] < (1.0 - _slack(n, size)) * tails
+    fails = remaining * ascending[::-1] < (1.0 - _slack(n_drawable, size)) * tails
     n_certain = min(int(np.argmax(fails)) if fails.any() else size, size - 1)
-    free = np.ones(n, dtype=bool)
-    if n_certain:
-        border = ascending[size - n_certain]
-        free[values > border] = False
-        tied = np.flatnonzero(values == border)
-        free[tied[: n_certain - (n - np.count_nonzero(free))]] = False
-    line = _Line(base.rows[free], scores, base.is_mixed)
-    scaled = weights.copy()
-    with np.errstate(over="ignore", divide="ignore"):  # as in DrawTable
-        scaled[line.rows] /= scores[line.rows] / line.total * (size - n_certain)
-    return base.rows[~free], line, scaled
+    certain = smallest(-scores, n_certain) if n_certain else np.empty(0, dtype=np.int64)
+    free = scores.copy()
+    free[certain] = 0.0
+    return certain, _Line(free)
 
 
 def _of_ordinary_size(scores: Floats) -> Floats:

@@ -17,9 +17,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import LinAlgError, cho_factor, cho_solve, eigvalsh
-from scipy.special import softmax
+from scipy.linalg import cho_factor, cho_solve, cholesky, eigvalsh, solve_triangular
+from scipy.optimize import LbfgsInvHessProduct
 
+from .._errors import InvalidInputError
 from .linear import LinearProblem, LossSums, solve_positive
 from .linear_losses import Multinomial, Squared
 from .points import Matrix
@@ -79,18 +80,13 @@ class DualSums(LossSums):
             self.sizes += float(np.sum(weights * sizes))
             self.squares += float(np.sum(weights[:, None] * a**2))
             if self.order == 1:
-                self.bend += self._bend(A @ self.theta.T, y, weights)
+                c = loss.curvatures(A @ self.theta.T, y)
+                self.bend += np.diag(weights @ c) - (c.T @ (weights[:, None] * c) if loss.n_outputs > 1 else 0.0)
             for i, part in enumerate(parts):
                 # along contiguous rows NumPy sums in pairs
                 self.totals[i] += np.ascontiguousarray((weights[:, None] * part).T).sum(axis=1)
                 self.pulls[i] += (A.T @ (weights[:, None] * part)).T
         self.n_sums += 1
-
-    def _bend(self, z: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        if not isinstance(self.problem.loss, Multinomial):
-            return np.sum(weights[:, None, None] * self.problem.loss.curvatures(z, y), axis=0)
-        p = softmax(z, axis=1)
-        return np.diag(weights @ p) - p.T @ (weights[:, None] * p)
 
     def merge(self, other: DualSums) -> None:  # type: ignore[override]
         super().merge(other)
@@ -110,11 +106,7 @@ class DualSums(LossSums):
         """A bound on what rounding changes in F, or in the mean of the supports, at the scores of ``theta``."""
         sums = 4.0 * (_PAIRWISE + self.n_sums) * self.sizes / self.weight
         penalty = (self.problem.n_columns + 8) * float((theta**2 @ self.problem.penalties).sum())
-        return _UNIT * (sums + penalty) + self._rms_slope * self.score_error(theta, rms)
-
-    @property
-    def _rms_slope(self) -> float:
-        return float(np.sqrt(self.squares / self.weight))
+        return _UNIT * (sums + penalty) + np.sqrt(self.squares / self.weight) * self.score_error(theta, rms)
 
     def lower_bound(self, rms: np.ndarray) -> tuple[float, float]:
         """A lower bound on the minimum of F, and what rounding cost; ``rms``: root mean squares of the columns."""
@@ -128,10 +120,9 @@ class DualSums(LossSums):
         else:
             support, pull = self._shrunk()
         with np.errstate(over="ignore", invalid="ignore"):
-            error = 4.0 * (_ROWS + self.n_sums) * _UNIT * self._rms_slope + 2.0 * drift
-            missing = (
-                np.abs(pull / self.weight + penalties * theta) + error * rms + 4.0 * _UNIT * penalties * np.abs(theta)
-            )
+            error = 4.0 * (_ROWS + self.n_sums) * _UNIT * np.sqrt(self.squares / self.weight) + 2.0 * drift
+            missing = np.abs(pull / self.weight + penalties * theta) + error * rms
+            missing += 4.0 * _UNIT * penalties * np.abs(theta)
             held = penalties > 0
             quadratic = 0.5 * penalties * theta**2
             quadratic[:, held] -= missing[:, held] ** 2 / (2.0 * penalties[held])
@@ -164,11 +155,8 @@ class DualSums(LossSums):
         drift = float(np.max(error / given))
         distance = np.abs(self.reference @ columns + own) / self.weight
         slack = float((error + drift * given) @ distance) + drift * abs(float(self.supports[0]))
-        return (
-            (1.0 - share) * float(self.supports[0]) + share * support - slack,
-            (1.0 - share) * self.pulls[0] + share * pull,
-            drift,
-        )
+        support = (1.0 - share) * float(self.supports[0]) + share * support - slack
+        return support, (1.0 - share) * self.pulls[0] + share * pull, drift
 
 
 @dataclass(frozen=True)
@@ -190,17 +178,19 @@ def bound_excess(
     theta: np.ndarray,
     rms: np.ndarray,
     *,
+    step: np.ndarray | None = None,
+    tolerance: float = 0.0,
     anew: Callable[[], np.ndarray] | None = None,
     gram: np.ndarray | None = None,
     max_passes: int = 30,
 ) -> Excess:
     """Search for a lower bound close to the minimum, by steps from ``theta``.
 
-    Each ``sums_at(theta, base, step)`` is a pass over the rows. Steps are Newton's if the sums have Hessians, and
-    otherwise quasi-Newton, preconditioned by ``gram``. If ``theta`` is worse than zero, the search starts from
-    zero or from ``anew()``, which takes a pass and is also used if the first step fails.
+    Each ``sums_at(theta, base, step)`` is a pass over the rows; ``step`` is a first guess of the way to the minimum.
+    Steps are Newton's if the sums have Hessians, else quasi-Newton, preconditioned by ``gram``. If ``theta`` is worse
+    than zero, or the first step fails, the search starts from zero or from ``anew()``, which takes a pass.
     """
-    start = best = sums_at(theta, theta, None)
+    start = best = sums_at(theta, theta, step)
     value, value_slack = start.objective, start.rounding(theta, rms)
     if not np.isfinite(value + value_slack):
         return Excess(np.inf, 0.0, np.inf, 0.0, 1)
@@ -208,11 +198,12 @@ def bound_excess(
     lower = max(lower, 0.0)
     directions = None if start.order > 1 else _Directions(start, gram)
     n_passes, length, is_used = 1, 1.0, False  # is the step at best used for a dual point?
-    if value * start.weight > start.at_zero:  # far from the minimum, where curvatures may vanish or explode
+    if step is None and value * start.weight > start.at_zero:  # far off, where curvatures may vanish or explode
         best, n_passes, anew = _start_over(sums_at, theta, anew), 2 + (anew is not None), None
     while n_passes < max_passes:
         is_close = value + value_slack - lower <= _CLOSE * (value - best.objective)
-        if (is_close and best.objective <= _CLOSE * lower) or value - lower <= 4.0 * (value_slack + slack):
+        is_enough = value + value_slack - lower <= max(tolerance * lower, 4.0 * (value_slack + slack))
+        if is_enough or (is_close and best.objective <= _CLOSE * lower):
             break
         step, fall = best.newton_step() if directions is None else directions.step(best)
         is_last = not fall > best.rounding(best.theta, rms)  # F cannot fall any further, but for rounding
@@ -253,62 +244,58 @@ class _Directions:
 
     def __init__(self, start: DualSums, gram: np.ndarray | None) -> None:
         self.penalties = start.problem.penalties
-        self.factor = None
+        self.factor = np.sqrt(1.0 + self.penalties)  # of the curvature: a diagonal, or triangular
         if gram is not None:
-            self.factor = cho_factor(gram + np.diag(self.penalties + 1e-9 * max(float(gram.diagonal().max()), 1e-300)))
+            least = 1e-9 * max(float(gram.diagonal().max()), 1e-300)
+            self.factor = cholesky(gram + np.diag(self.penalties + least), lower=True)
         self.pairs: list[tuple[np.ndarray, np.ndarray]] = []
         self.last: DualSums | None = None
 
     def step(self, sums: DualSums) -> tuple[np.ndarray, float]:
         """The direction at ``sums``, and by how much F falls along it at first."""
-        gradient = self._gradient(sums)
+        gradient = sums.slope
         if self.last is not None and self.last is not sums:
-            way, turn = sums.theta - self.last.theta, gradient - self._gradient(self.last)
+            way, turn = sums.theta - self.last.theta, self._scaled(gradient - self.last.slope)
+            way = way @ self.factor if self.factor.ndim > 1 else way * self.factor
             if np.sum(way * turn) > 0:
-                self.pairs = [*self.pairs[1 - _MEMORY :], (way, turn)]
+                self.pairs = [*self.pairs[1 - _MEMORY :], (way.ravel(), turn.ravel())]
         self.last = sums
-        left, shares = gradient.copy(), []
-        for way, turn in reversed(self.pairs):
-            shares.append(np.sum(way * left) / np.sum(way * turn))
-            left -= shares[-1] * turn
-        left = self._preconditioned(left)
+        scaled = self._scaled(gradient)
+        step = -scaled
         if self.pairs:
-            way, turn = self.pairs[-1]
-            left *= np.sum(way * turn) / np.sum(turn * self._preconditioned(turn))
-        for (way, turn), share in zip(self.pairs, reversed(shares), strict=True):
-            left += (share - np.sum(turn * left) / np.sum(way * turn)) * way
-        return -left, float(np.sum(gradient * left))
+            unit = np.sqrt(np.dot(*self.pairs[-1]) / np.sum(self.pairs[-1][1] ** 2))  # the inverse curvature of late
+            ways, turns = (np.array(side) for side in zip(*self.pairs, strict=True))
+            step = -unit * LbfgsInvHessProduct(ways / unit, unit * turns).matvec(unit * scaled.ravel())
+        made = self._scaled(step.reshape(gradient.shape), "T")
+        return made, -float(np.sum(gradient * made))
 
     def balancing_step(self, sums: DualSums) -> np.ndarray:
         """Newton's step in the intercepts alone: the slopes that it predicts are balanced."""
         step = np.zeros_like(sums.theta)
         if sums.problem.fit_intercept and self.penalties[-1] == 0.0:
-            step[:, -1] = -solve_positive(sums.bend / sums.weight, self._gradient(sums)[:, -1])
+            step[:, -1] = -solve_positive(sums.bend / sums.weight, sums.slope[:, -1])
         return step
 
-    def _gradient(self, sums: DualSums) -> np.ndarray:
-        return sums.gradient / sums.weight + sums.theta * self.penalties
-
-    def _preconditioned(self, gradient: np.ndarray) -> np.ndarray:
-        if self.factor is None:
-            return gradient / (1.0 + self.penalties)
-        return np.asarray(cho_solve(self.factor, gradient.T).T)
+    def _scaled(self, values: np.ndarray, trans: str = "N") -> np.ndarray:
+        if self.factor.ndim == 1:
+            return values / self.factor
+        return np.asarray(solve_triangular(self.factor, values.T, lower=True, trans=trans).T)
 
 
 def exact_excess(sums: DualSums, rms: np.ndarray) -> Excess:
-    """Squared loss without a penalty: ``F(theta) - F* = g^T H^-1 g / 2`` for the gradient g and the Hessian H.
-
-    The rounding of g is bounded; columns must be independent, so that H has an inverse.
-    """
+    """Squared loss without a penalty: ``F(theta) - F* = g^T H^-1 g / 2`` for the gradient g and the Hessian H."""
     size = sums.problem.n_columns
     hessian = sums.hessian.reshape(size, size) / sums.weight
     unit = np.sqrt(hessian.diagonal())
-    if unit.min() > 0:
-        least = float(eigvalsh(hessian / unit / unit[:, None], subset_by_index=[0, 0])[0])
-    if unit.min() <= 0 or least < 1e-8:
-        raise LinAlgError("columns depend on each other")
+    scaled = hessian / np.maximum(unit, 1e-300) / np.maximum(unit, 1e-300)[:, None]
+    least = float(eigvalsh(scaled, subset_by_index=[0, 0])[0]) if unit.min() > 0 else 0.0
+    if least < 1e-8:
+        raise InvalidInputError(
+            "alpha = 0 and the columns (with the intercept) depend on each other: nothing can be proved. Drop constant "
+            "and redundant columns, or fit with a small penalty."
+        )
     gradient = sums.gradient[0] / sums.weight / unit
-    exact = float(gradient @ cho_solve(cho_factor(hessian / unit / unit[:, None]), gradient))
+    exact = float(gradient @ cho_solve(cho_factor(scaled), gradient))
     per_sum = 4.0 * (_ROWS + sums.n_sums + size) * _UNIT
     error = per_sum * float(np.sqrt(sums.squares / sums.weight)) + sums.score_error(sums.theta, rms)
     bound = 0.5 * (np.sqrt(exact * (1.0 + 4.0 * size * per_sum / least)) + error * np.sqrt(size / least)) ** 2

@@ -3,45 +3,32 @@ r"""Sensitivities of the Gaussian loss, :math:`s(p) = \sup_{|x| \le R} w_p f(p,x
 Coordinates are those of :class:`~coresift.core.points.Points`: the weighted mean is the origin and the centre of the
 query ball. ``shares`` are the weights divided by their sum; a point of share 0 has sensitivity 0.
 
-All bounds but the closed form are found by dual ascent, certified at every step and exact in the limit.
-For weights that sum to 1 and atoms ``(M_j, mu_j, V_j)`` (mass, mean, variance of the cells of any partition of the
-points), Jensen's inequality inside each cell gives ``F(x) >= sum_j M_j exp(-|x - mu_j|^2 - V_j)``, so for ``|x| <= R``
+All bounds but the closed form are found by dual ascent, certified at every step and exact in the limit; docs/theory.md
+("Gaussian sensitivities are concave problems") has the proofs. For weights that sum to 1 and atoms ``(M_j, mu_j, V_j)``
+(mass, mean, variance of the cells of any partition of the points), Jensen's inequality gives, for ``|x| <= R``,
 
     log( w_p f(p,x) / F(x) )  <=  log w_p - |p|^2 + 2 p.x - L(x),    L(x) = logsumexp_j( b_j + 2 mu_j.x ),
                                                                      b_j = log M_j - |mu_j|^2 - V_j.
 
-The right-hand side is concave in ``x``. ``L`` is convex with gradient ``2 m(x)``, ``m(x) = sum_j lam_j mu_j`` and
-``lam = softmax(b + 2 mu.x)``, so ``L(x') >= L(x) + 2 m.(x' - x)`` for every ``x'``, and over the whole ball
+``L`` is convex with gradient ``2 m(x)``, ``m(x) = sum_j lam_j mu_j`` and ``lam = softmax(b + 2 mu.x)``, so at *any* x
 
-    log s(p)  <=  log w_p - |p|^2 + 2 m.x - L(x) + 2 R |p - m|                      (Cauchy-Schwarz).
+    log s(p)  <=  log w_p - |p|^2 + 2 m.x - L(x) + 2 R |p - m| .
 
-This is a certificate at *any* ``x``. Its distance from the value reached at ``x`` is ``2 R |p - m| - 2 x.(p - m)``,
-the duality gap, zero exactly at the maximiser. With the points themselves as atoms the value reached is a ratio that
-occurs, and the certificate minus the gap brackets the sensitivity.
+Its distance from the value reached at ``x`` is the duality gap ``2 R |p - m| - 2 x.(p - m)``, zero at the maximiser.
+With the points themselves as atoms the value reached is a ratio that occurs: the two bracket the sensitivity.
 
 The ascent is Nesterov's, for a block of points at once (two matrix products a step), with curvature estimates and
 restarts per point; only the certificate decides when to stop, so none of this needs to be trusted.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Self
 
 import numpy as np
 
-from .points import (
-    GEMM_BLOCK_BYTES,
-    Block,
-    Points,
-    SensitivityBound,
-    log_shares,
-    rounding_slack,
-    row_slices,
-    squared_distances,
-    squared_norms,
-)
+from .points import Block, Points, SensitivityBound, log_shares, rounding_slack, squared_distances, squared_norms
 
 CELLS_TOLERANCE = 1e-3  # a certificate within 0.1 % of the best one that these cells can give
 EXACT_TOLERANCE = 1e-6
@@ -62,10 +49,9 @@ def closed_form(
 
     .. math:: s(p) \le \frac{w_p}{W} \exp\bigl( V + R^2 - (|p - \mu| - R)^2 \bigr)
 
-    Jensen's inequality gives :math:`F(x) \ge W \exp(-V - |x-\mu|^2)`; what remains, :math:`-|p|^2 + 2 p \cdot x`, is
-    largest at :math:`x = R p/|p|`. The total is at most :math:`e^{V+R^2}`, in any dimension. O(n) once the distances
-    are known. ``slack`` covers their rounding (:func:`~coresift.core.points.rounding_slack`), except in the root:
-    near the mean the squares cancel, so their possible error ``square_error`` is added before it is taken.
+    The total is at most :math:`e^{V+R^2}`, in any dimension. O(n) once the distances are known. ``slack`` covers their
+    rounding (:func:`~coresift.core.points.rounding_slack`), except in the root: near the mean the squares cancel, so
+    their possible error ``square_error`` is added before it is taken.
 
     For a ball that is not centred at the mean of these shares, ``from_mean`` holds the distances :math:`|p - \mu|`, and
 
@@ -78,7 +64,7 @@ def closed_form(
         from_mean = np.sqrt(sq_norms + square_error)
     log_values += 2.0 * radius * from_mean - sq_norms + (second_moment + slack)
     np.minimum(log_values, 0.0, out=log_values)
-    return SensitivityBound(log_values, "closed-form", True, "Jensen's inequality at the mean; valid for every radius.")
+    return SensitivityBound(log_values, "closed-form", True)
 
 
 @dataclass(frozen=True)
@@ -119,7 +105,7 @@ class CellSums:
         self.moments += np.bincount(nearest, weights=share * distances.min(axis=1), minlength=k)
         self.sums += block.group_sums(share, nearest, k)
 
-    def merge(self, other: CellSums) -> None:
+    def merge(self, other: Self) -> None:
         self.mass += other.mass
         self.sums += other.sums
         self.moments += other.moments
@@ -162,7 +148,7 @@ def ascend(
     lower = np.full(len(p), -np.inf)
     active = np.arange(len(p))
     open_ = np.ones(len(p), dtype=bool)
-    state = _Momentum(p, _into_ball(p, radius), max_curvature)
+    state = _Momentum(p, into_ball(p, radius), max_curvature)
     n_steps = 0
     while n_steps < max_steps:
         n_steps += 1
@@ -200,7 +186,8 @@ def _log_mass_and_mean(atoms: Atoms, x: np.ndarray) -> tuple[np.ndarray, np.ndar
     return np.log(mass) + peak, mean
 
 
-def _into_ball(x: np.ndarray, radius: float) -> np.ndarray:
+def into_ball(x: np.ndarray, radius: float) -> np.ndarray:
+    """Project rows on the ball around the origin."""
     length = np.linalg.norm(x, axis=1)
     return x * (radius / np.maximum(length, radius))[:, None]
 
@@ -230,13 +217,13 @@ class _Momentum:
         length = np.linalg.norm(gradient, axis=1)
         through = np.divide(1e3 * radius, length, out=np.full_like(length, np.inf), where=length > 1e-200)
         step = np.minimum(step, through)
-        new_x = _into_ball(self.y + step[:, None] * gradient, radius)
+        new_x = into_ball(self.y + step[:, None] * gradient, radius)
         uphill = np.einsum("ij,ij->i", gradient, new_x - self.x) >= 0
         self.age = np.where(uphill, self.age, 1.0)
         next_age = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * self.age**2))
         momentum = np.where(uphill, (self.age - 1.0) / next_age, 0.0)
         # outside the ball the certificate would still hold, but the value reached would not count
-        y = _into_ball(new_x + momentum[:, None] * (new_x - self.x), radius)
+        y = into_ball(new_x + momentum[:, None] * (new_x - self.x), radius)
         self.x, self.y, self.age = new_x, y, next_age
 
     def keep(self, rows: np.ndarray) -> None:
@@ -278,9 +265,7 @@ def cells_bound(problem: Problem, summary: Cells, start: SensitivityBound) -> Se
             yield rows, np.column_stack([inside, np.sqrt(outside)])
 
     curvature = 4.0 * float(squared_norms(means).max())
-    log_values, gap = _ascend_blocks(problem, start, coordinates(), atoms, curvature, tol=0.5 * CELLS_TOLERANCE)
-    note = f"Jensen's inequality in {k} cells and convex duality; valid for every radius."
-    return SensitivityBound(log_values, "cells", True, note, gap)
+    return _ascend_blocks("cells", problem, start, coordinates(), atoms, curvature, CELLS_TOLERANCE)
 
 
 def row_atoms(problem: Problem) -> Atoms:
@@ -298,30 +283,21 @@ def exact(problem: Problem, start: SensitivityBound, atoms: Atoms | None = None)
     """
     points = problem.points
     atoms = row_atoms(problem) if atoms is None else atoms
-    n_atoms = len(atoms.offsets)
-
-    def coordinates() -> Iterator[tuple[slice, np.ndarray]]:
-        for rows in row_slices(points.n, 8.0 * (n_atoms + 8 * points.d), GEMM_BLOCK_BYTES):
-            yield rows, points.gather(rows).dense()
-
-    curvature = 4.0 * points.max_norm**2
-    log_values, gap = _ascend_blocks(problem, start, coordinates(), atoms, curvature, tol=0.5 * EXACT_TOLERANCE)
-    note = "Concave maximisation with a duality gap per point; valid for every radius."
-    return SensitivityBound(log_values, "exact", True, note, gap)
+    blocks = points.blocks(extra_columns=len(atoms.offsets) + 7 * points.d)
+    coordinates = ((rows, block.dense()) for rows, block in blocks)
+    return _ascend_blocks("exact", problem, start, coordinates, atoms, 4.0 * points.max_norm**2, EXACT_TOLERANCE)
 
 
 def _ascend_blocks(
+    name: str,
     problem: Problem,
     start: SensitivityBound,
     coordinates: Iterator[tuple[slice, np.ndarray]],
     atoms: Atoms,
     curvature: float,
     tol: float,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Ascend for all points: the least of the certificates, ``start`` and 1 (as logarithms), and the gaps.
-
-    Callers ask for half of the tolerance that they promise: the slack for rounding adds to the gap.
-    """
+) -> SensitivityBound:
+    """Ascend for all points: the least of the certificates, ``start`` and 1, and the gaps."""
     log_values = start.log_values.copy()
     gap = np.zeros(len(log_values))
     slack = rounding_slack(problem.points.rounding_norm, problem.radius)
@@ -331,7 +307,8 @@ def _ascend_blocks(
             at = own + rows.start
             constant = np.log(problem.shares[at]) - problem.sq_norms[at]
             known = log_values[at] - constant
-            found = ascend(p[own], atoms, problem.radius, known, curvature, tol, MAX_STEPS)
+            # to half of the tolerance: the slack for rounding adds to the gap
+            found = ascend(p[own], atoms, problem.radius, known, curvature, 0.5 * tol, MAX_STEPS)
             log_values[at] = np.minimum(log_values[at], constant + found.upper + slack)
             gap[at] = np.maximum(log_values[at] - (constant + found.lower), 0.0)
-    return log_values, gap
+    return SensitivityBound(log_values, name, True, gap=gap)

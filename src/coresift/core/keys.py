@@ -7,7 +7,7 @@ own is below the m-th smallest of them, which is the (m+1)-th smallest key tau o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,21 +30,11 @@ class Draw(NamedTuple):
     n_draws: int | None
 
 
-class KeyCandidates(NamedTuple):
-    """Rows that can still win a ``keys`` draw, row numbers ascending, with their keys, scores and weights."""
-
-    rows: NDArray[np.int64]
-    keys: Floats
-    scores: Floats
-    weights: Floats
-
-
 def exponential_keys(seed: int, start: int, stop: int) -> Floats:
     """Standard exponential variables of rows ``start`` to ``stop - 1``, functions of (seed, row) alone.
 
     Row i takes word i of the Philox stream with key ``seed`` (Salmon et al., SC 2011), four words a counter step. The
-    upper 52 bits and a half make a uniform strictly inside (0, 1), exact at both ends. Equal to the last bit for any
-    split of the rows on one NumPy build and kind of processor; elsewhere ``log`` may round differently.
+    upper 52 bits and a half make a uniform strictly inside (0, 1). On other processors ``log`` may round differently.
     """
     if not 0 <= seed < _SEED_LIMIT:
         raise InvalidInputError(f"seed={seed} is outside 0 ... 2**128 - 1")
@@ -64,44 +54,21 @@ def _exponentials(words: NDArray[np.uint64]) -> Floats:
 
 
 def keys_of(scores: Floats, seed: int, start: int) -> Floats:
-    """Keys E/s of the rows numbered from ``start``; infinite where the score is zero.
-
-    Scores outside about 1e-290 to 1e290 leave the range of float64 here; a ``DrawTable`` rescales them first.
-    """
+    """Keys E/s of the rows numbered from ``start``, infinite where s is zero; s within about 1e-290 to 1e290."""
     keys = exponential_keys(seed, start, start + scores.size)
     with np.errstate(divide="ignore", over="ignore"):
         keys /= scores
     return keys
 
 
-def key_candidates(scores: Floats, weights: Floats, seed: int, start: int, size: int) -> KeyCandidates:
-    """The ``size + 1`` smallest keys of a chunk of rows numbered from ``start``: no other can win or be tau."""
-    check_size(size)
-    keys = keys_of(scores, seed, start)
-    kept = np.flatnonzero(scores > 0)
-    kept = kept[smallest(keys[kept], size + 1)]
-    return KeyCandidates(kept + start, keys[kept], scores[kept], weights[kept])
+def finish_keys(rows: NDArray[np.int64], keys: Floats, scores: Floats, weights: Floats, size: int) -> Draw:
+    """The draw from the rows, ascending, of the ``size + 1`` smallest keys: all but the last, whose key is tau.
 
-
-def merge_candidates(parts: Iterable[KeyCandidates], size: int) -> KeyCandidates:
-    """The ``size + 1`` smallest keys of the union of disjoint chunks, at least one; in any order and nesting."""
-    rows, keys, scores, weights = (np.concatenate(column) for column in zip(*parts, strict=True))
-    ascending = np.argsort(rows)
-    kept = ascending[smallest(keys[ascending], size + 1)]
-    return KeyCandidates(rows[kept], keys[kept], scores[kept], weights[kept])
-
-
-def finish_keys(candidates: KeyCandidates, size: int) -> Draw:
-    r"""The draw of the merged candidates: all but the last in (key, row) order, whose key is tau.
-
-    With at most ``size`` candidates every drawable row is among them, and each keeps its own weight.
+    Of equal keys the higher row comes last. With at most ``size`` rows there are no others: each keeps its own weight.
     """
-    rows, keys, scores, weights = candidates
     if rows.size <= size:
         return Draw(rows, weights, None)
-    if rows.size > size + 1:
-        return finish_keys(merge_candidates([candidates], size), size)
-    last = rows.size - 1 - int(np.argmax(keys[::-1]))  # of equal largest keys the highest row number loses
+    last = rows.size - 1 - int(np.argmax(keys[::-1]))
     won = np.arange(rows.size) != last
     return Draw(rows[won], weights[won] / -np.expm1(-scores[won] * keys[last]), None)
 
@@ -120,9 +87,8 @@ def smallest(keys: Floats, count: int) -> NDArray[np.intp]:
 class KeyPool:
     """The ``sizes[g] + 1`` smallest keys of every group, with scores, weights and attached columns.
 
-    The keys are those of :func:`keys_of`, functions of the seed and the number of the row: what is
-    kept does not depend on blocks, nor on ``bars``, a guess of the largest keys that can win. If a guess was too low,
-    :meth:`is_complete` says so. Memory: about three times what is kept in the end.
+    What is kept does not depend on blocks, nor on ``bars``, a guess of the largest keys that can win, unless
+    :meth:`is_complete` says that a guess was too low. Memory: about three times what is kept in the end.
     """
 
     def __init__(self, seed: int, sizes: np.ndarray, bars: np.ndarray | None = None) -> None:
@@ -163,25 +129,19 @@ class KeyPool:
         columns = self._parts[0]
         if len(self._parts) > 1:
             columns = {name: stacked([part[name] for part in self._parts]) for name in columns}
-        kept = self._contenders(columns["group"], columns["key"], columns["row"])
+        kept = self._contenders(columns["group"], columns["key"])
         self._parts = [{name: values[kept] for name, values in columns.items()}]
         self._pending, self._is_compact = len(kept), True
 
-    def _contenders(self, group: np.ndarray, key: np.ndarray, row: np.ndarray) -> np.ndarray:
+    def _contenders(self, group: np.ndarray, key: np.ndarray) -> np.ndarray:
         """Positions, ascending, of the keys that can win; lowers the bars to them."""
-        if len(self.sizes) == 1:
-            kept = smallest(key, int(self.sizes[0]) + 1)
-            if len(kept) > self.sizes[0]:
-                self.bars[0] = min(self.bars[0], float(key[kept].max()))
-            return kept
-        order = np.lexsort((row, key, group))  # ties by row, as in smallest
-        sizes = np.bincount(group, minlength=len(self.sizes))
-        rank = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        kept = order[rank < self.sizes[group[order]] + 1]
-        full = np.flatnonzero(sizes > self.sizes)
-        ends = np.cumsum(sizes) - sizes + self.sizes  # where the last of a full group stands in the order
-        self.bars[full] = np.minimum(self.bars[full], key[order[ends[full]]])
-        return np.sort(kept)
+        kept = [np.empty(0, dtype=np.intp)]
+        for number in np.unique(group):
+            mine, size = np.flatnonzero(group == number), int(self.sizes[number])
+            kept.append(mine[smallest(key[mine], size + 1)])
+            if len(kept[-1]) > size:
+                self.bars[number] = min(self.bars[number], float(key[kept[-1]].max()))
+        return np.sort(np.concatenate(kept))
 
     def is_complete(self) -> bool:
         """Whether every group has as many candidates as it needs, or as it has rows."""
@@ -202,12 +162,13 @@ class KeyPool:
         return {name: values[kept] for name, values in columns.items()}, draws
 
     def draws(self) -> list[Draw]:
+        """The draw of each group."""
         columns = self.columns()
         found = []
-        for group, size in enumerate(self.sizes):
+        for group, size in enumerate(self.sizes.tolist()):
             mine = columns["group"] == group
-            candidates = KeyCandidates(*(columns[name][mine] for name in ("row", "key", "score", "weight")))
-            found.append(finish_keys(candidates, int(size)))
+            row, key, score, weight = (columns[name][mine] for name in ("row", "key", "score", "weight"))
+            found.append(finish_keys(row, key, score, weight, size))
         return found
 
     def _add(self, part: dict[str, Any]) -> None:
@@ -242,8 +203,8 @@ class KeyDraw:
 def guess_bars(scores: np.ndarray, inverse_rates: np.ndarray, sizes: np.ndarray, groups: np.ndarray) -> np.ndarray:
     r"""Keys that the winners will hardly exceed, from a sample: row i stands for ``inverse_rates[i]`` rows.
 
-    A bar b is passed by about :math:`\sum_i r_i (1 - e^{-s_i b})` rows; it is set where that is half as much again as
-    is needed, and a thousand. A group with too small a sample gets no bar.
+    About :math:`\sum_i r_i (1 - e^{-s_i b})` rows pass a bar b; let that be half as much again as is needed, and a
+    thousand. A group with too small a sample gets no bar.
     """
     bars = np.full(len(sizes), np.inf)
     for group, size in enumerate(sizes):

@@ -11,12 +11,9 @@ square root of n.
 from collections.abc import Callable
 
 import numpy as np
-import scipy.sparse as sp
-from scipy.spatial.distance import cdist
 
 from .gaussian import Cells
 from .points import (
-    GEMM_BLOCK_BYTES,
     Matrix,
     Points,
     SensitivityBound,
@@ -46,8 +43,7 @@ def laplacian_cells(points: Points, shares: np.ndarray, summary: Cells) -> Sensi
         log_values[rows] -= _log_density(distances, summary.mass)
     # distances err by the root of the rounding of their squares
     log_values += 1e-7 * points.rounding_norm + rounding_slack(0.0, 0.0)
-    note = f"Jensen's inequality in {len(summary.mass)} cells; valid for every query."
-    return SensitivityBound(np.minimum(log_values, 0.0), "cells", True, note)
+    return SensitivityBound(np.minimum(log_values, 0.0), "cells", True)
 
 
 def laplacian_exact(
@@ -60,34 +56,25 @@ def laplacian_exact(
     """
     log_values = log_shares(shares)
     everything, all_shares = (points, shares) if among is None else among
-    others = _measured(everything, metric)
-    mine = others if among is None else _measured(points, metric)
-    for rows in row_slices(points.n, 24.0 * (everything.n + points.d), GEMM_BLOCK_BYTES):
+    # centred and scaled, but for sparse rows, where the centre cancels
+    others = everything.gather(slice(0, everything.n)).rows if metric == "euclidean" else everything.X
+    for rows, block in points.blocks(extra_columns=3 * everything.n + 2 * points.d):
         if metric == "euclidean":
-            distances = euclidean_distances(mine[rows], others)
+            distances = euclidean_distances(block.rows, others)
         else:
-            distances = cdist(mine[rows], others, metric=metric) / points.scale
+            from scipy.spatial.distance import cdist  # late: it takes long to import
+
+            distances = cdist(points.X[rows], others, metric=metric) / points.scale
         log_values[rows] -= _log_density(distances, all_shares)
     # a square that has lost six digits (a closer pair is measured directly) errs by 1e-13 of the norms in its root
     log_values += rounding_slack(0.0, 0.0) + 1e-12 * points.rounding_norm
-    note = "The triangle inequality, an equality at the point itself; valid for every query."
-    return SensitivityBound(np.minimum(log_values, 0.0), "exact", True, note)
-
-
-def _measured(points: Points, metric: Metric) -> Matrix:
-    if metric != "euclidean":
-        return points.X
-    if points.is_sparse:  # the centre cancels
-        return sp.csr_array(points.X, dtype=np.float64) / points.scale
-    return points.take(np.arange(points.n))
+    return SensitivityBound(np.minimum(log_values, 0.0), "exact", True)
 
 
 def _log_density(distances: np.ndarray, shares: np.ndarray) -> np.ndarray:
-    """``log sum_q share_q e^{-distance}`` of each row of ``distances``, which are overwritten.
-
-    A density below the range of floats becomes tiny: the sensitivity is then at most 1 anyway, or 0 without weight.
-    """
+    """``log sum_q share_q e^{-distance}`` of each row of ``distances``, which are overwritten."""
     density = np.exp(np.negative(distances, out=distances), out=distances) @ shares
+    # below the range of floats the sensitivity is at most 1 anyway, or 0 without weight
     return np.log(np.maximum(density, np.finfo(np.float64).tiny))
 
 

@@ -4,16 +4,14 @@ For rows :math:`a_p = w_p\,p` the :math:`\ell_1` Lewis weights are the fixed poi
 
 .. math:: \ell_p = \sqrt{a_p^\top M(\ell)^+ a_p}, \qquad M(\ell) = \sum_p a_p a_p^\top / \ell_p .
 
-The map halves distances in log-space. For *any* :math:`\ell > 0` on a set K of rows, with :math:`\sum_K \ell
-= r` the rank, :math:`\tau_p = \sqrt{a_p^\top M^+ a_p}` and :math:`\kappa \ge \max_K \tau/\ell`,
+The map halves distances in log-space (Cohen and Peng, "Lp row sampling by Lewis weights", 2015). For *any* :math:`\ell
+> 0` on a set K of rows, with :math:`\sum_K \ell = r` the rank, :math:`\tau_p = \sqrt{a_p^\top M^+ a_p}` and
+:math:`\kappa \ge \max_K \tau/\ell`,
 
-.. math:: |M^{1/2}x|_2 \le \kappa\,|Ax|_1, \qquad \textstyle\sum_K |a_p\cdot x| \le \sqrt r\,|M^{1/2}x|_2 .
+.. math:: |M^{1/2}x|_2 \le \kappa\,|Ax|_1, \qquad \textstyle\sum_K |a_p\cdot x| \le \sqrt r\,|M^{1/2}x|_2 ,
 
-Proof. :math:`|a_p\cdot x| \le \tau_p |M^{1/2}x|` (Cauchy-Schwarz), so :math:`|M^{1/2}x|^2 = \sum_K (a_p\cdot
-x)^2/\ell_p \le \kappa\,|M^{1/2}x|\,|Ax|_1`; and :math:`\sum_K \sqrt{\ell_p}\,|a_p\cdot x|/\sqrt{\ell_p} \le
-\sqrt{\sum_K \ell}\,|M^{1/2}x|`. Hence :math:`\min(1, \kappa\tau_p)` bounds the sensitivity :math:`\sup_x
-|a_p\cdot x|/|Ax|_1` wherever the iteration stops, and :math:`r \le \sum\kappa\tau \le \kappa r`. Source of
-the iteration: Cohen and Peng, "Lp row sampling by Lewis weights" (2015).
+so :math:`\min(1, \kappa\tau_p)` bounds the sensitivity :math:`\sup_x |a_p\cdot x|/|Ax|_1` wherever the iteration stops,
+and :math:`r \le \sum\kappa\tau \le \kappa r`. docs/theory.md ("Lewis weights are the f-SVD") has the proof.
 
 **One small matrix is the whole state.** Every step takes :math:`\ell_p = c\,w_p|pT|` for a factor T (d, r), so the
 weights are recomputed when a row is read. With :math:`G = \sum_K (w_p/|pT|)\,(pT)^\top(pT)`, the one thing a pass
@@ -33,7 +31,7 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 
-from .lewis_passes import Outside, P, Run, Space, Step, Survey, Triangle, WeightedRows, run_over
+from .lewis_passes import Outside, Run, Space, Step, Survey, Triangle, WeightedRows, run_over
 from .points import Matrix, log_shares
 from .rowwise import graded_svd, row_blocks, row_norms, whitening_error
 
@@ -46,24 +44,13 @@ _MAX_STEPS = 40
 
 @dataclass(frozen=True, eq=False)
 class Lewis:
-    r"""The factors that :func:`lewis_factor` finds; ``a_p = w_p p`` are the weighted rows.
-
-    Attributes
-    ----------
-    kappa : float
-        Factor of the early stop, with a margin for rounding; at most about 1 + tol once converged.
-    n_passes : int, the survey and those for the rank included
-    whitener : ndarray of shape (d, r)
-        T with :math:`|p T|_2 = |U(p)|_2` for rows in the retained space: a right inverse of ``factor``.
-    factor : ndarray of shape (r, d)
-        F with :math:`F^\top F = M/\kappa^2`, for the weights divided by the largest, so
-        :math:`|Fx|_2 \le |Ax|_1 \le \kappa\sqrt r\,|Fx|_2` up to the factor ``exp(rows.log_unit)``.
-    """
+    """The factors that :func:`lewis_factor` finds; ``a_p = w_p p`` are the weighted rows."""
 
     rows: WeightedRows = field(repr=False)
-    kappa: float
-    n_passes: int
-    whitener: np.ndarray = field(repr=False)
+    kappa: float  # of the early stop, with a margin for rounding; at most about 1 + tol once converged
+    n_passes: int  # the survey and those for the rank included
+    whitener: np.ndarray = field(repr=False)  # (d, r) T with |p T| = |U(p)| in the retained space: F T = I
+    # (r, d) F with F^T F = M / kappa^2: |Fx|_2 <= |Ax|_1 <= kappa sqrt(r) |Fx|_2, up to the factor exp(rows.log_unit)
     factor: np.ndarray = field(repr=False)
 
     @property
@@ -94,7 +81,7 @@ def lewis_factor(run: Run, survey: Survey, tol: float, max_steps: int = _MAX_STE
     """
     n_passes = 1  # the survey
 
-    def counted(label: str, prototype: P, /) -> P:
+    def counted(label: str, prototype: Any) -> Any:
         nonlocal n_passes
         n_passes += 1
         return run(label, prototype)
@@ -151,7 +138,7 @@ def _from_rows(
         unit = np.divide(1.0, column_norms, out=np.zeros(len(units)), where=column_norms > _NEGLIGIBLE)
         _, sigma, Vt = scipy.linalg.svd(R * unit, full_matrices=False, check_finite=False)
         largest = sigma.max(initial=0.0)
-        # a direction is kept if it is not rounding, else rows that are not all rounding in it are set aside
+        # a direction is kept, with a kappa that allows for its rounding, or is rounding; rows that see it are set aside
         noise = 16.0 * _EPS * float(np.sqrt(len(units))) * largest
         Vt = Vt[sigma > 4.0 * noise]
         equilibrated = units * unit
@@ -186,10 +173,7 @@ def _iterate(
         # 1/(1-c) in log M removes the slowest part (Aitken). Any factor is valid: it risks only a pass.
         history.append(float(np.log(kappa)))
         rate = min(0.5, history[-1] / history[-2]) if len(history) >= 3 else 0.0
-        if rate > 0.2:
-            history = []
-        else:
-            rate = 0.0
+        rate, history = (rate, []) if rate > 0.2 else (0.0, history)
         T = rotated * eigenvalues ** (-0.5 / (1.0 - rate))
 
 
@@ -214,8 +198,10 @@ def as_read(block: Any) -> Any:
 class L1SVD:
     r"""Factors with :math:`|DV^\top x|_2 \le \sum_p w_p|p\cdot x| \le \kappa\sqrt r\,|DV^\top x|_2`, all x.
 
-    ``kappa`` is at most 1 + tol (and a margin for rounding, near :math:`10^{-14}` on well-conditioned data). It is
-    folded into D so that the lower inequality, the one that bounds sensitivities, holds at any tolerance.
+    ``kappa`` is at most 1 + tol, and a margin for rounding: :math:`10^{-14}` for most data, up to 0.15 for nearly
+    dependent columns. It is folded into D: the lower inequality, which bounds sensitivities, holds at any tolerance.
+    Columns that agree to some :math:`10^{-13}` count as dependent in all of this, which then holds up to
+    :math:`10^{-12}\sqrt d \sum_p w_p|p||x|`, with norms in columns of equal length.
 
     Attributes
     ----------
@@ -247,33 +233,11 @@ class L1SVD:
 
 
 def l1_svd(X: Matrix, sample_weight: np.ndarray | None = None, tol: float = 1e-3) -> L1SVD:
-    r"""Find D, V: :math:`|DV^\top x|_2 \le \sum_p w_p|p\cdot x| \le (1+tol)\sqrt r\,|DV^\top x|_2`, all x.
-
-    Parameters
-    ----------
-    X : ndarray or CSR of shape (n, d), float32 or float64
-        Of any rank r; neither copied whole nor densified whole.
-    sample_weight : ndarray of shape (n,), optional
-    tol : float
-        The weights dominate at any tolerance; a smaller one makes their total approach the rank.
-
-    Notes
-    -----
-    O(n d^2) a pass; at ``tol=1e-3`` about four passes on Gaussian rows and six to ten on heavy tails. The
-    definition is the paper's, with sqrt(rank) for its sqrt(d); the method is ours (see the module).
-    """
+    """Find the factors for an array or CSR matrix that has been checked; :func:`coresift.l1_svd` is the public form."""
     log_weights = np.zeros(X.shape[0]) if sample_weight is None else log_shares(sample_weight)
     found = array_lewis(X, log_weights, tol)
     log_values = np.concatenate([found.log_values(*block) for block in weighted_blocks(X, log_weights)])
     diagonal, V, to_u = found.svd
     largest = np.exp(found.rows.log_unit)
-    return L1SVD(
-        D=np.diag(diagonal * largest),
-        V=V,
-        lewis_weights=np.exp(log_values),
-        rank=found.rank,
-        kappa=found.kappa,
-        n_passes=found.n_passes + 1,
-        to_u=to_u / largest,
-        _X=X,
-    )
+    parts = (np.diag(diagonal * largest), V, np.exp(log_values))
+    return L1SVD(*parts, found.rank, found.kappa, found.n_passes + 1, to_u / largest, X)

@@ -1,10 +1,8 @@
 """Passes for Lewis weights (:mod:`coresift.core.lewis`): with nothing kept per row, they run on clusters as well."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Self
 
 import numpy as np
 import scipy.linalg
@@ -12,33 +10,20 @@ import scipy.linalg
 from .rowwise import add_gram, row_norms, stacked_qr
 
 _SAMPLE_BYTES = 1 << 24  # the warm start's rows
+_ROUNDING = 2.0**-40  # of a row, per root of its columns: far above the least direction that is kept
 
 Read = Callable[[Any], tuple[np.ndarray, np.ndarray]]
 """From a block to its rows (b, d), dense float64 and never written to, and their log-weights (b,)."""
 
-
-class Pass(Protocol):
-    """Sums something up over blocks of rows."""
-
-    def update(self, block: Any) -> None: ...
-
-    def merge(self, other: Self) -> None:
-        """Add the pass over later rows."""
-
-
-P = TypeVar("P", bound=Pass)
-
-
-class Run(Protocol):
-    """Runs passes over all blocks, here or elsewhere, and returns them merged."""
-
-    def __call__(self, label: str, prototype: P, /) -> P: ...
+Run = Callable[[str, Any], Any]
+"""Runs a pass over all blocks, here or elsewhere, and returns it merged: from a label and a prototype that has
+``update(block)`` and ``merge(other)``, which adds the pass over later rows."""
 
 
 def run_over(blocks: Callable[[], Iterator[Any]]) -> Run:
     """Run passes in this process over what ``blocks()`` yields."""
 
-    def run(_label: str, prototype: Any, /) -> Any:
+    def run(_label: str, prototype: Any) -> Any:
         for block in blocks():
             prototype.update(block)
         return prototype
@@ -72,7 +57,7 @@ class Survey:
         if self.stride:
             self.sample.append((rows[:: self.stride].copy(), log_w[:: self.stride]))
 
-    def merge(self, other: Survey) -> None:
+    def merge(self, other: Self) -> None:
         self.largest, self.smallest = max(self.largest, other.largest), min(self.smallest, other.smallest)
         self.peaks = np.maximum(self.peaks, other.peaks)
         self.sample += other.sample
@@ -105,16 +90,16 @@ class Space:
     def outside(self, rows: np.ndarray) -> np.ndarray:
         """(b,) whether a row has a part outside the space.
 
-        The basis errs by some eps * largest / sigma_j towards direction j, which moves a row by eps * largest
-        * |p T|. What sticks out further is real, and such a row gets the bound 1. It must leave M as well:
-        queries outside the space could cancel it, and then it would not hold down the other rows.
+        The basis errs by some eps * largest / sigma_j towards direction j, which moves a row by eps * largest * |p T|;
+        a part below ``_ROUNDING`` of the row is rounding. What sticks out further is real, and such a row gets the
+        bound 1. It must leave M as well: queries outside the space could cancel it, and leave the others unbounded.
         """
         with np.errstate(over="ignore", invalid="ignore"):  # rows of weight zero can be of any size
             scaled = rows * self.column_unit
             beyond = row_norms(scaled - (scaled @ self.basis.T) @ self.basis)
-            found: np.ndarray = beyond > self.noise * row_norms(rows @ self.T)
-        missing = self.column_unit == 0  # columns that only rows out of M use
-        return found | (rows[:, missing] != 0).any(axis=1)
+            rounding = _ROUNDING * np.sqrt(len(self.column_unit)) * row_norms(scaled)
+            found: np.ndarray = beyond > self.noise * row_norms(rows @ self.T) + rounding
+        return found | (rows[:, self.column_unit == 0] != 0).any(axis=1)  # columns that only rows out of M use
 
 
 @dataclass(frozen=True)
@@ -150,7 +135,7 @@ class Triangle:
         rows, w = self.rows(block)
         self._add((rows if w.all() else rows[w > 0]) * self.column_unit * w[w > 0, None])
 
-    def merge(self, other: Triangle) -> None:
+    def merge(self, other: Self) -> None:
         self._add(other.finish())
 
     def finish(self) -> np.ndarray:
@@ -176,7 +161,7 @@ class Outside:
         self.any_in_m |= bool(np.any(outside & (weights > 0)))
         self.any |= bool(np.any(outside & (self.rows.read(block)[1] > -np.inf)))
 
-    def merge(self, other: Outside) -> None:
+    def merge(self, other: Self) -> None:
         self.any |= other.any
         self.any_in_m |= other.any_in_m
 
@@ -197,7 +182,7 @@ class Step:
             add_gram(self.gram, whitened, weights, norms)
         self.total += float(weights @ np.where(weights > 0, norms, 0.0))
 
-    def merge(self, other: Step) -> None:
+    def merge(self, other: Self) -> None:
         self.gram += other.gram
         self.total += other.total
 

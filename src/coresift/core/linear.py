@@ -6,20 +6,22 @@ Sparse rows are scaled and not shifted, so that they stay sparse.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.linalg import LinAlgError, cho_factor, cho_solve, lstsq
+from scipy.linalg import LinAlgError, cho_factor, cho_solve, eigh, lstsq
 from scipy.optimize import minimize
 
 from .linear_losses import Huber, LinearLoss, Poisson, Squared
-from .points import GEMM_BLOCK_BYTES, Matrix, row_slices
+from .points import Matrix, row_slices, squared_norms
 
 _LARGEST_STEPS = 100
-_SHORTEST_STEP = 2.0**-30
+_HALVINGS = 30  # of a step
+_GOOD_STEP = 0.1  # expected fall after a step over that before, up to which a Hessian serves again
 _LARGEST_HESSIAN = 2000
+_DIGITS_LOST = 1e-12  # eigenvalues below this share of the largest are rounding: collinear or constant columns
 
 
 @dataclass(frozen=True)
@@ -57,9 +59,10 @@ class LinearProblem:
             scaled = sp.csr_array(X, dtype=np.float64) @ sp.diags_array(1.0 / self.spread)
             ones = sp.csr_array(np.ones((X.shape[0], 1)))
             return sp.csr_array(sp.hstack([scaled, ones])) if self.fit_intercept else sp.csr_array(scaled)
-        made = np.ones((len(X), self.n_columns))
-        np.subtract(X, self.shift, out=made[:, : len(self.shift)])
-        made[:, : len(self.shift)] /= self.spread
+        made, more = np.ones((len(X), self.n_columns)), self.n_columns - len(self.shift)
+        made[:, : len(self.shift)] = X
+        made -= np.append(self.shift, np.zeros(more))  # whole rows at once: parts of them take twice as long
+        made /= np.append(self.spread, np.ones(more))
         return made
 
     def to_data(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -88,11 +91,13 @@ class LossSums:
 
     def add(self, X: Matrix, y: np.ndarray, weights: np.ndarray, *others: LossSums) -> None:
         """Add rows as they are in the data; also to ``others`` of the same problem."""
-        per_row = 8.0 * (self.problem.n_columns + self.problem.loss.n_outputs**2)
-        for part in row_slices(X.shape[0], per_row, GEMM_BLOCK_BYTES):
+        for part in self._slices(X):
             A = self.problem.columns(X[part])
             for sums in (self, *others):
                 sums.add_columns(A, y[part], weights[part])
+
+    def _slices(self, rows: Matrix) -> Iterator[slice]:
+        return row_slices(rows.shape[0], 8.0 * self.problem.n_columns * self.problem.loss.n_outputs)
 
     def add_columns(self, A: Matrix, y: np.ndarray, weights: np.ndarray) -> None:
         """Add rows in the columns of the problem."""
@@ -101,44 +106,55 @@ class LossSums:
         with np.errstate(over="ignore", invalid="ignore"):
             self.value += float(np.sum(weights * loss.values(z, y)))
             if self.order > 0:
-                self.gradient += (A.T @ (weights[:, None] * loss.slopes(z, y))).T
+                self._add_slopes(A, z, y, weights)
             if self.order > 1:
-                curvatures = weights[:, None, None] * loss.curvatures(z, y)
-                for i in range(loss.n_outputs):
-                    for j in range(i, loss.n_outputs):
-                        part = weighted_gram(A, curvatures[:, i, j])
-                        self.hessian[i, :, j] += part
-                        if j > i:
-                            self.hessian[j, :, i] += part
+                curvatures = loss.curvatures(z, y)
+                for i, factors in enumerate((weights[:, None] * curvatures).T):
+                    self.hessian[i, :, i] += weighted_gram(A, factors)
+                if loss.n_outputs > 1:
+                    crossed = weighted_gram(side_by_side(A, curvatures.T), weights)
+                    self.hessian -= crossed.reshape(self.hessian.shape)
+
+    def _add_slopes(self, A: Matrix, z: np.ndarray, y: np.ndarray, weights: np.ndarray) -> None:
+        self.gradient += (A.T @ (weights[:, None] * self.problem.loss.slopes(z, y))).T
 
     def merge(self, other: LossSums) -> None:
         """Add the sums of other rows at the same theta."""
         for name in self.summed:
-            total = getattr(self, name)
-            total += getattr(other, name)  # arrays in place
-            setattr(self, name, total)
+            setattr(self, name, getattr(self, name) + getattr(other, name))
 
     @property
     def objective(self) -> float:
         """F at theta."""
         return self.value / self.weight + 0.5 * float((self.theta**2 @ self.problem.penalties).sum())
 
+    @property
+    def slope(self) -> np.ndarray:
+        """(K, n_columns) gradient of F."""
+        return self.gradient / self.weight + self.theta * self.problem.penalties
+
     def newton_step(self) -> tuple[np.ndarray, float]:
         """The step that minimises the quadratic model of F, and by how much F would fall per unit of it at first."""
-        penalties = self.problem.penalties
-        gradient = self.gradient / self.weight + self.theta * penalties
-        size = gradient.size
+        gradient, size = self.slope, self.theta.size
         hessian = self.hessian.reshape(size, size) / self.weight
-        hessian[np.diag_indices(size)] += np.tile(penalties, len(gradient))
+        hessian[np.diag_indices(size)] += np.tile(self.problem.penalties, len(gradient))
         step = solve_positive(hessian, -gradient.ravel())
         return step.reshape(gradient.shape), -float(gradient.ravel() @ step)
 
 
 def weighted_gram(A: Matrix, weights: np.ndarray) -> np.ndarray:
-    """``A^T diag(weights) A`` as an array."""
+    """``A^T diag(weights) A`` as an array, for weights that are not negative."""
     if isinstance(A, np.ndarray):
-        return np.asarray(A.T @ (A * weights[:, None]))
+        scaled = A * np.sqrt(weights)[:, None]
+        return np.asarray(scaled.T @ scaled)  # by symmetry, half the work
     return np.asarray((A.T @ A.multiply(weights[:, None])).toarray())
+
+
+def side_by_side(A: Matrix, factors: np.ndarray) -> Matrix:
+    """The rows times each of the (k, b) ``factors``: (b, k times columns)."""
+    if isinstance(A, np.ndarray):
+        return np.hstack([A * factor[:, None] for factor in factors])
+    return sp.csr_array(sp.hstack([A.multiply(factor[:, None]) for factor in factors]))
 
 
 def solve_positive(matrix: np.ndarray, right: np.ndarray) -> np.ndarray:
@@ -152,65 +168,82 @@ def solve_positive(matrix: np.ndarray, right: np.ndarray) -> np.ndarray:
         return np.asarray(lstsq(scaled, right / unit, cond=1e-12)[0] / unit)
 
 
-def newton(
-    sums_at: Callable[[np.ndarray], LossSums], theta: np.ndarray, *, tol: float = 1e-12, max_steps: int = _LARGEST_STEPS
-) -> LossSums:
-    """Minimise by damped Newton steps from ``theta``; returns the sums at the best theta.
+class Leverage:
+    """The map from rows to their leverage ``a^T (A^T W A)^+ a``, from the Gram matrix; w times it sums to the rank."""
 
-    Stops when the expected fall is at most ``tol`` of F. Each evaluation of ``sums_at`` is a pass over the rows.
+    def __init__(self, gram: np.ndarray) -> None:
+        diagonal = gram.diagonal()
+        unit = np.sqrt(np.where(diagonal > 0, diagonal, 1.0))  # so that the cut does not depend on units
+        values, vectors = eigh(gram / unit / unit[:, None])
+        kept = values > _DIGITS_LOST * max(float(values[-1]), 0.0)
+        self.factor = vectors[:, kept] / np.sqrt(values[kept]) / unit[:, None]
+        self.rank = int(np.count_nonzero(kept))
+
+    def of(self, A: Matrix) -> np.ndarray:
+        """(b,) leverages of rows."""
+        return squared_norms(A @ self.factor)
+
+
+def newton(
+    sums_at: Callable[[np.ndarray, int], LossSums], theta: np.ndarray, near: LossSums | None = None, tol: float = 1e-12
+) -> LossSums:
+    """Minimise by damped Newton steps from ``theta``; returns the sums at the best theta, the Hessian at or near it.
+
+    Stops when the expected fall is at most ``tol`` of F. Each ``sums_at(theta, order)`` is a pass over the rows. A
+    Hessian, at first that of ``near`` (sums of similar rows), is kept while steps are good.
     """
-    best = sums_at(theta)
+    is_new, last = near is None or near.hessian.size == 0, np.inf
+    best = sums_at(theta, 2 if is_new else 1)
+    if near is not None and not is_new:
+        best.hessian = near.hessian * (best.weight / near.weight)
     if not np.isfinite(best.objective):  # the mean of a Poisson model overflows
-        best = sums_at(np.zeros_like(theta))
-    for _ in range(max_steps):
+        best, is_new = sums_at(np.zeros_like(theta), 2), True
+    for _ in range(_LARGEST_STEPS):
         step, fall = best.newton_step()
         if not fall > tol * max(best.objective, 1e-300):
             break
-        length, better = 1.0, None
-        while length >= _SHORTEST_STEP:
-            tried = sums_at(best.theta + length * step)
+        if fall > _GOOD_STEP * last and not is_new:
+            best, is_new = sums_at(best.theta, 2), True
+            step, fall = best.newton_step()
+        for length in 0.5 ** np.arange(_HALVINGS + 1):
+            tried = sums_at(best.theta + length * step, 1)
             if tried.objective <= best.objective - 1e-4 * length * fall:
-                better = tried
                 break
-            length *= 0.5
-        if better is None:
+        else:
             break
-        best = better
+        tried.hessian, last, is_new = best.hessian, fall, False
+        best = tried
     return best
 
 
 def fit_linear(
-    problem: LinearProblem,
-    X: Matrix,
-    y: np.ndarray,
-    weights: np.ndarray,
-    theta: np.ndarray | None = None,
-    *,
-    tol: float = 1e-12,
+    problem: LinearProblem, X: Matrix, y: np.ndarray, w: np.ndarray, near: LossSums | None = None, tol: float = 1e-12
 ) -> LossSums:
-    """Fit weighted rows in memory; returns the sums at the minimum, with ``theta``.
+    """Fit weighted rows in memory, starting from a fit of similar rows; returns the sums at the minimum.
 
     By Newton's method; above 2,000 parameters by L-BFGS, and the sums then have no Hessian.
     """
+    theta = None if near is None else near.theta
     if theta is None and isinstance(problem.loss, Huber):  # far from the targets its curvature is zero
-        theta = fit_linear(replace(problem, loss=Squared()), X, y, weights).theta
+        theta = fit_linear(replace(problem, loss=Squared()), X, y, w).theta
     start = np.zeros(problem.shape) if theta is None else theta
     if theta is None and isinstance(problem.loss, Poisson) and problem.fit_intercept:  # far from 0 steps are short
-        start[:, -1] = np.log(max(float(weights @ y / weights.sum()), 1.0))
-    order = 2 if start.size <= _LARGEST_HESSIAN else 1
+        start[:, -1] = np.log(max(float(w @ y / w.sum()), 1.0))
+    A = problem.columns(X)
 
-    def sums_at(theta: np.ndarray) -> LossSums:
+    def sums_at(theta: np.ndarray, order: int) -> LossSums:
         sums = LossSums(problem, theta, order)
-        sums.add(X, y, weights)
+        for part in sums._slices(A):
+            sums.add_columns(A[part], y[part], w[part])
         return sums
 
-    if order == 2:
-        return newton(sums_at, start, tol=tol)
+    if start.size <= _LARGEST_HESSIAN:
+        return newton(sums_at, start, near, tol)
 
     def flat(theta: np.ndarray) -> tuple[float, np.ndarray]:
-        sums = sums_at(theta.reshape(problem.shape))
-        return sums.objective, (sums.gradient / sums.weight + sums.theta * problem.penalties).ravel()
+        sums = sums_at(theta.reshape(problem.shape), 1)
+        return sums.objective, sums.slope.ravel()
 
     options = {"maxiter": 1000, "maxfun": 2000, "ftol": tol, "gtol": 0.0, "maxcor": 20}
     found = minimize(flat, start.ravel(), jac=True, method="L-BFGS-B", options=options).x
-    return sums_at(found.reshape(problem.shape))
+    return sums_at(found.reshape(problem.shape), 1)

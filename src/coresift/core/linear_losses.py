@@ -30,11 +30,13 @@ class LinearLoss(ABC):
 
     @abstractmethod
     def curvatures(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """(b, K, K) second derivatives, positive semidefinite; one of them where there are two."""
+        """(b, K) second derivatives c, one of them where there are two; for K > 1 they are ``diag(c) - c c^T``."""
 
     def turns(self, z: np.ndarray, y: np.ndarray, step: np.ndarray) -> np.ndarray:
         """(b, K) second derivatives times ``step``: how the slopes change at first."""
-        return (self.curvatures(z, y) @ step[:, :, None])[:, :, 0]
+        c = self.curvatures(z, y)
+        along = c * step
+        return along if self.n_outputs == 1 else along - c * along.sum(axis=1, keepdims=True)
 
     @abstractmethod
     def conjugates(self, a: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -50,8 +52,8 @@ class LinearLoss(ABC):
         return products - conjugates, np.abs(a * z).sum(axis=1) + np.abs(conjugates)
 
 
-def _column(z: np.ndarray) -> np.ndarray:
-    return z[:, 0]
+def _sign(y: np.ndarray) -> np.ndarray:
+    return np.where(y == 1, 1.0, -1.0)
 
 
 class Logistic(LinearLoss):
@@ -60,18 +62,18 @@ class Logistic(LinearLoss):
     name, is_classifier = "logistic", True
 
     def values(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
-        return np.logaddexp(0.0, np.where(y == 1, -_column(z), _column(z)))
+        against = -_sign(y) * z[:, 0]
+        return np.maximum(against, 0.0) + np.log1p(np.exp(-np.abs(against)))  # as logaddexp, three times as fast
 
     def slopes(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
-        against = np.where(y == 1, -_column(z), _column(z))
-        return (np.where(y == 1, -1.0, 1.0) * expit(against))[:, None]
+        return (-_sign(y) * expit(-_sign(y) * z[:, 0]))[:, None]
 
     def curvatures(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
-        return (expit(z) * expit(-z))[:, :, None]
+        return np.asarray(expit(z) * expit(-z))
 
     def conjugates(self, a: np.ndarray, y: np.ndarray) -> np.ndarray:
         # a = p - y: the distance from the label keeps its digits where p itself would lose them
-        off = np.where(y == 1, -1.0, 1.0) * _column(a)
+        off = -_sign(y) * a[:, 0]
         inside = (off >= 0) & (off <= 1)
         off = np.where(inside, off, 0.0)
         return np.where(inside, xlogy(off, off) + xlog1py(1.0 - off, -off), np.inf)
@@ -98,22 +100,13 @@ class Multinomial(LinearLoss):
         return p
 
     def curvatures(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
-        p = softmax(z, axis=1)
-        return p[:, :, None] * (np.eye(self.n_outputs) - p[:, None, :])
-
-    def turns(self, z: np.ndarray, y: np.ndarray, step: np.ndarray) -> np.ndarray:
-        p = softmax(z, axis=1)
-        return p * (step - (p * step).sum(axis=1, keepdims=True))
+        return np.asarray(softmax(z, axis=1))
 
     def conjugates(self, a: np.ndarray, y: np.ndarray) -> np.ndarray:
-        rows = np.arange(len(y))
-        off = np.array(a)
-        off[rows, y] = 0.0
-        missing = off.sum(axis=1)
-        own = -a[rows, y]
-        is_slope = (off >= 0).all(axis=1) & (own <= 1) & (np.abs(missing - own) <= 1e-12 * (1.0 + own))
-        off = np.maximum(off, 0.0)
-        own = np.clip(own, 0.0, 1.0)
+        off, own = a.copy(), -a[np.arange(len(y)), y]
+        off[np.arange(len(y)), y] = 0.0
+        is_slope = (off >= 0).all(axis=1) & (own <= 1) & (np.abs(off.sum(axis=1) - own) <= 1e-12 * (1.0 + own))
+        off, own = np.maximum(off, 0.0), np.clip(own, 0.0, 1.0)
         return np.where(is_slope, xlogy(off, off).sum(axis=1) + xlog1py(1.0 - own, -own), np.inf)
 
     def nearest_slopes(self, a: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -132,23 +125,23 @@ class Squared(LinearLoss):
     name = "squared"
 
     def values(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
-        return 0.5 * (_column(z) - y) ** 2
+        return 0.5 * (z[:, 0] - y) ** 2
 
     def slopes(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
         return z - y[:, None]
 
     def curvatures(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
-        return np.ones((len(z), 1, 1))
+        return np.ones((len(z), 1))
 
     def conjugates(self, a: np.ndarray, y: np.ndarray) -> np.ndarray:
-        return 0.5 * _column(a) ** 2 + _column(a) * y
+        return 0.5 * a[:, 0] ** 2 + a[:, 0] * y
 
     def nearest_slopes(self, a: np.ndarray, y: np.ndarray) -> np.ndarray:
         return a
 
     def supports(self, a: np.ndarray, z: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         # by residuals: targets far from zero would cost digits
-        products, half = _column(a) * (_column(z) - y), 0.5 * _column(a) ** 2
+        products, half = a[:, 0] * (z[:, 0] - y), 0.5 * a[:, 0] ** 2
         return products - half, np.abs(products) + half
 
 
@@ -161,7 +154,7 @@ class Huber(Squared):
     name = "huber"
 
     def values(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
-        size = np.abs(_column(z) - y)
+        size = np.abs(z[:, 0] - y)
         near = np.minimum(size, self.threshold)
         return near * (size - 0.5 * near)
 
@@ -169,11 +162,10 @@ class Huber(Squared):
         return np.clip(z - y[:, None], -self.threshold, self.threshold)
 
     def curvatures(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
-        return (np.abs(z - y[:, None]) <= self.threshold).astype(np.float64)[:, :, None]
+        return (np.abs(z - y[:, None]) <= self.threshold).astype(np.float64)
 
     def conjugates(self, a: np.ndarray, y: np.ndarray) -> np.ndarray:
-        a = _column(a)
-        return np.where(np.abs(a) <= self.threshold, 0.5 * a**2 + a * y, np.inf)
+        return np.where(np.abs(a[:, 0]) <= self.threshold, super().conjugates(a, y), np.inf)
 
     def nearest_slopes(self, a: np.ndarray, y: np.ndarray) -> np.ndarray:
         return np.clip(a, -self.threshold, self.threshold)
@@ -185,17 +177,16 @@ class SquaredHinge(LinearLoss):
     name, is_classifier = "squared_hinge", True
 
     def values(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
-        return np.maximum(0.0, 1.0 - _sign(y) * _column(z)) ** 2
+        return np.maximum(0.0, 1.0 - _sign(y) * z[:, 0]) ** 2
 
     def slopes(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
-        sign = _sign(y)
-        return (-2.0 * sign * np.maximum(0.0, 1.0 - sign * _column(z)))[:, None]
+        return (-2.0 * _sign(y) * np.maximum(0.0, 1.0 - _sign(y) * z[:, 0]))[:, None]
 
     def curvatures(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
-        return np.where(_sign(y) * _column(z) < 1.0, 2.0, 0.0)[:, None, None]
+        return np.where(_sign(y) * z[:, 0] < 1.0, 2.0, 0.0)[:, None]
 
     def conjugates(self, a: np.ndarray, y: np.ndarray) -> np.ndarray:
-        along = _sign(y) * _column(a)
+        along = _sign(y) * a[:, 0]
         return np.where(along <= 0, along + 0.25 * along**2, np.inf)
 
     def nearest_slopes(self, a: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -209,7 +200,7 @@ class Poisson(LinearLoss):
 
     def values(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
         with np.errstate(over="ignore"):
-            return np.exp(_column(z)) - y * _column(z) + (xlogy(y, y) - y)
+            return np.exp(z[:, 0]) - y * z[:, 0] + (xlogy(y, y) - y)
 
     def slopes(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
         with np.errstate(over="ignore"):
@@ -217,10 +208,10 @@ class Poisson(LinearLoss):
 
     def curvatures(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
         with np.errstate(over="ignore"):
-            return np.exp(z)[:, :, None]
+            return np.exp(z)
 
     def conjugates(self, a: np.ndarray, y: np.ndarray) -> np.ndarray:
-        mean = _column(a) + y
+        mean = a[:, 0] + y
         usable = np.maximum(mean, 0.0)
         return np.where(mean >= 0, xlogy(usable, usable) - usable - (xlogy(y, y) - y), np.inf)
 
@@ -229,9 +220,5 @@ class Poisson(LinearLoss):
 
     def supports(self, a: np.ndarray, z: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         values, sizes = super().supports(a, z, y)
-        mean = _column(a) + y
+        mean = a[:, 0] + y
         return values, sizes + np.abs(xlogy(y, y)) + y + np.abs(xlogy(mean, mean)) + mean
-
-
-def _sign(y: np.ndarray) -> np.ndarray:
-    return np.where(y == 1, 1.0, -1.0)

@@ -7,21 +7,15 @@ Let :math:`\nu` be the weights of the subset minus those of the data. In :math:`
     \qquad T_k = \sum_p \nu_p e^{-|p|^2} p^{\otimes k}, \qquad D(x) = \sum_p w_p e^{-|p|^2} e^{2 p \cdot x}.
 
 For :math:`|x| \le R` the k-th term is at most :math:`(2R)^k \sigma_k / k!`, where :math:`\sigma_k` is the spectral norm
-of any matrix that :math:`T_k` can be folded into: :math:`\langle T, x^{\otimes k} \rangle = a^\top \mathrm{Mat}(T) b`
-with :math:`|a| |b| = |x|^k`. The Frobenius norm bounds them all, and :math:`|T_k|^2 = \sum_{pq} \nu_p \nu_q
-e^{-|p|^2-|q|^2} (p \cdot q)^k` is a quadratic form in powers of a tile of the Gram matrix: one sweep gives all k. The
-terms from :math:`K > 2 R \max|p|` on sum to at most :math:`\sum_p |\nu_p| e^{-|p|^2} z_p^K / K! / (1 - z_p/(K+1))`,
-with :math:`z_p = 2R|p|`.
-
-The discrepancy of :mod:`~coresift.core.discrepancy` is :math:`\sum_k 2^k |T_k|^2 / k!`. By Cauchy and Schwarz its bound
-is never below the infinite sum of the terms with Frobenius norms, and mostly several times above.
+of any matrix that :math:`T_k` can be folded into, or its Frobenius norm: :math:`|T_k|^2 = \sum_{pq} \nu_p \nu_q
+e^{-|p|^2-|q|^2} (p \cdot q)^k` is a quadratic form in powers of a tile of the Gram matrix, and one sweep gives all k.
+The terms from :math:`K > 2 R \max|p|` on sum to at most :math:`\sum_p |\nu_p| e^{-|p|^2} z_p^K / K! / (1 - z_p/(K+1))`,
+with :math:`z_p = 2R|p|`. docs/theory.md ("By moments") compares this with the discrepancy.
 
 Rounding: with unit roundoff u and :math:`A_k = \sum_p |\nu_p| e^{-|p|^2} |p|^k`, a computed quadratic form is off by at
 most :math:`2 (n + k(d+2) + 10) u A_k^2`, and the folded matrices by as much in norm, because their entries are sums of
 the same products. The terms of k = 0, 1, 2 are summed directly, and err in proportion to u itself.
 """
-
-from __future__ import annotations
 
 import numpy as np
 from scipy.linalg import eigvalsh, norm
@@ -34,6 +28,7 @@ _UNIT = float(np.finfo(np.float64).eps) / 2.0
 _MOST_TERMS = 64  # more are needed only for points so far away that the bound says nothing
 _NEGLIGIBLE = 1e-4  # of the bound: a tail that is not worth another term
 WIDEST_MATRIX = 2048  # columns up to which tensors of order 2, 3 and 4 are folded into d x d matrices
+_CACHED = 32  # rows of a tile that stay in the cache
 _WIDEST_SQUARE = 16  # columns up to which a tensor of order 4 is folded into a d^2 x d^2 matrix
 
 
@@ -55,20 +50,22 @@ class HighOrders:
 
     def _rest(self, t: np.ndarray) -> np.ndarray:
         """``e^t`` without its first terms, in place."""
-        low = np.zeros_like(t)
-        term = np.ones_like(t)
-        for k in self.orders:
-            low += term
-            term *= t / (k + 1.0)
+        low = np.full_like(t, float(len(self.orders) > 0))
+        for k in self.orders[:0:-1]:  # Horner's rule
+            low *= t
+            low *= 1.0 / k
+            low += 1.0
         return np.subtract(np.exp(t, out=t), low, out=t)
 
     def __call__(self, a: Block, b: Block) -> np.ndarray:
         """(len(a), len(b)) kernel values."""
-        tile = a.gram(b)
-        tile *= 2.0 * self.stretch
-        tile = self._rest(tile)
-        tile *= np.exp(-a.sq_norms)[:, None]
-        tile *= np.exp(-b.sq_norms)
+        tile, right = a.gram(b), np.exp(-b.sq_norms)
+        for start in range(0, len(tile), _CACHED):  # what is in the cache is read once
+            part = tile[start : start + _CACHED]
+            part *= 2.0 * self.stretch
+            self._rest(part)
+            part *= np.exp(-a.sq_norms[start : start + _CACHED])[:, None]
+            part *= right
         return tile
 
     def largest(self, sq_norms: np.ndarray) -> np.ndarray:
@@ -92,24 +89,34 @@ def log_low_orders(points: Points, coefficients: np.ndarray, radius: float, firs
 
 
 def pair_sums(
-    points: Points, coefficients: np.ndarray, radius: float, log_least: float, progress: Progress | None = None
-) -> tuple[float, float]:
-    r"""The quadratic form of the Gaussian kernel, and the logarithm of a bound on :math:`|N(x)|` over the ball.
+    points: Points,
+    coefficients: np.ndarray,
+    radius: float,
+    log_least: float,
+    progress: Progress | None = None,
+    order: int = 0,
+) -> tuple[float, np.ndarray]:
+    r"""The quadratic form of the Gaussian kernel, and logarithms of bounds on N and its derivatives over the ball.
 
+    The j-th derivatives, j up to ``order``, are at most :math:`\sum_{k \ge j} 2^k R^{k-j} \sigma_k / (k-j)!`.
     ``log_least`` is the logarithm of a lower bound on D, of which the tail of the series shall be a small part. The
-    bound is infinite if the series would be too long.
+    bounds are infinite if the series would be too long.
     """
     if not coefficients.any():
-        return 0.0, -np.inf
+        return 0.0, np.full(order + 1, -np.inf)
     sums = _PairSums(points, coefficients)
     n_terms = _n_terms(sums.log_mass, sums.norms, radius, np.log(_NEGLIGIBLE) + log_least)
+    n_terms += order if n_terms else 0
     sums.start(n_terms)
     sums.run(progress)
     if n_terms == 0:
-        return sums.form, np.inf
-    tail = float(np.exp(_log_tail(sums.log_mass, sums.norms, radius, n_terms) - sums.top))
+        return sums.form, np.full(order + 1, np.inf)
+    bounds = []
+    for j in range(order + 1):  # sum |nu| e^{-|p|^2} (2|p|)^j z^i / i! over the terms i = k - j that are left out
+        tail = np.exp(_log_tail(sums.log_mass, sums.norms, radius, n_terms - j) - sums.top)
+        bounds.append((sums.series(radius, j) + tail) * (2.0 * sums.reach) ** j)
     with np.errstate(divide="ignore"):
-        return sums.form, float(np.log((sums.series(radius) + tail) * (1.0 + 1e-12))) + sums.top
+        return sums.form, np.log(np.array(bounds) * (1.0 + 1e-12)) + sums.top
 
 
 def _log_tail(log_mass: np.ndarray, norms: np.ndarray, radius: float, n_terms: int) -> float:
@@ -142,9 +149,9 @@ class _PairSums:
         self.log_mass = np.log(np.abs(self.coefficients)) - self.norms**2
         self.top = float(self.log_mass.max())  # so that nothing underflows, everything is relative to the largest
         self.c = np.sign(self.coefficients) * np.exp(self.log_mass - self.top)
-        self.reach = max(float(self.norms.max()), 1e-100)
         # relative errors of the exponentials; and of inner products, which for sparse rows lose digits to the shift
         self.error = 4.0 * (points.d + 4) * _UNIT * points.rounding_norm**2
+        self.reach = max(float(self.norms.max()), float(np.sqrt(self.error)) if points.is_sparse else 0.0, 1e-100)
         self.blur = self.error / self.reach**2 if points.is_sparse else 0.0
         self.form = 0.0
 
@@ -212,10 +219,10 @@ class _PairSums:
             if k > 2 or not self.is_folded:
                 self.squares[k] += times * float(own @ (power @ c))
 
-    def series(self, radius: float) -> float:
-        """The sum of the terms."""
-        steps = 2.0 * radius * self.reach / np.arange(1, self.n_terms)
-        return float(np.cumprod([1.0, *steps]) @ [self.sigma(k) for k in range(self.n_terms)])
+    def series(self, radius: float, derivative: int = 0) -> float:
+        """The sum of the terms of N or of a derivative, over ``(2 reach)^derivative``."""
+        steps = 2.0 * radius * self.reach / np.arange(1, self.n_terms - derivative)
+        return float(np.cumprod([1.0, *steps]) @ [self.sigma(k) for k in range(derivative, self.n_terms)])
 
     def sigma(self, k: int) -> float:
         """An upper bound on the spectral norm of the tensor of order ``k``."""

@@ -1,25 +1,22 @@
-r"""Networks of Gaussians: their loss as Gaussian sums, and its gradient.
+r"""Networks of Gaussians: their loss as Gaussian sums, its gradient, and where a weighted subset is worst.
 
 A network of L neurons has the outputs :math:`\phi_k(p) = \sum_i a_{ik} f(p, c_i)`, :math:`f(p, c) = e^{-|p-c|^2}`,
-and on targets y the loss :math:`\sum_p w_p |y_p - \phi(p)|^2`. Multiplied out, with
-
-.. math:: |p-a|^2 + |p-b|^2 = 2 \left| p - \tfrac{a+b}{2} \right|^2 + \tfrac12 |a-b|^2 ,
-
-the loss is made of sums over the data that depend on the centres alone: the sum of :math:`w |y|^2`; the Gaussian sums
-of the rows with :math:`y_k > 0` and :math:`y_k < 0`, weighted by :math:`w |y_k|`, at the centres; and
-:math:`\sum_p w_p f(p,c_i) f(p,c_j) = e^{-|c_i-c_j|^2/2} \sum_p w_p e^{-2|p-(c_i+c_j)/2|^2}`, Gaussian sums of
-bandwidth :math:`1/\sqrt 2` at the midpoints. A weighted subset that keeps these *families* keeps the loss.
+and on targets y the loss :math:`\sum_p w_p |y_p - \phi(p)|^2`. Multiplied out it is made of *families* of sums that
+depend on the centres alone (docs/theory.md, "Networks of Gaussians"): a subset that keeps these keeps the loss.
 
 Coordinates are those of :class:`~coresift.core.points.Points`. Targets are (n, K), outputs (L, K).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
+from scipy.optimize import minimize
 
-from .points import Block, Points, squared_distances
+from .audit import uniform_in_ball, worst_query
+from .points import Block, Points, squared_distances, squared_norms
+
+_RANDOM_PER_START = 8  # random networks tried for each local search
 
 
 def activations(block: Block, centers: np.ndarray) -> np.ndarray:
@@ -59,13 +56,10 @@ class NetworkSums:
         return float(self.targets.sum()) + 2.0 * self.cross_magnitude(alphas) + self.square(absolute)
 
     def diagonal(self, alphas: np.ndarray) -> float:
-        r""":math:`D = \sum_{ik} a_{ik}^2 G_{ii}`, the paper's stand-in for the square term.
-
-        By Cauchy the square is at most :math:`L D`, and at least D when no two outputs of a column differ in sign.
-        """
+        r""":math:`D = \sum_{ik} a_{ik}^2 G_{ii}`: by Cauchy the square is at most :math:`L D`, the paper's bound."""
         return float(np.sum(alphas**2 * self.gram.diagonal()[:, None]))
 
-    def largest_relative_error(self, other: NetworkSums) -> float:
+    def largest_relative_error(self, other: Self) -> float:
         """The least eps such that every sum of ``other`` is within a factor ``1 +- eps`` of this one."""
         mine, theirs = (
             np.concatenate(([sums.targets.sum()], sums.positive.flat, sums.negative.flat, sums.gram.flat))
@@ -108,12 +102,11 @@ class Network:
         parts = (self.centers.ravel(), self.alphas.ravel(), self.intercept, [self.log_bandwidth])
         return np.concatenate(parts)
 
-    def from_flat(self, vector: np.ndarray) -> Network:
+    def from_flat(self, vector: np.ndarray) -> Self:
         ends = np.cumsum([self.centers.size, self.alphas.size, self.intercept.size])
-        centers, alphas, intercept, log_bandwidth = np.split(vector, ends)
-        return Network(
-            centers.reshape(self.centers.shape), alphas.reshape(self.alphas.shape), intercept, float(log_bandwidth[0])
-        )
+        centers, alphas, intercept, (log_bandwidth,) = np.split(vector, ends)
+        centers, alphas = centers.reshape(self.centers.shape), alphas.reshape(self.alphas.shape)
+        return type(self)(centers, alphas, intercept, float(log_bandwidth))
 
     def outputs(self, points: Points) -> np.ndarray:
         out = np.empty((points.n, len(self.intercept)))
@@ -128,12 +121,7 @@ class Network:
 def loss_and_gradient(
     points: Points, weights: np.ndarray, targets: np.ndarray, network: Network
 ) -> tuple[float, Network]:
-    r"""The loss :math:`\sum_p w_p |\phi(p) - y_p|^2` and its derivatives, in O(n L (d + K)), by blocks.
-
-    With :math:`f = e^{-u/h^2}`, :math:`u = |p-c|^2`: :math:`\partial f/\partial c = f \cdot 2(p-c)/h^2` and
-    :math:`\partial f/\partial \ln h = f \cdot 2u/h^2`. One coefficient :math:`2 w (\phi - y) \cdot a_i f` per row and
-    neuron carries both.
-    """
+    r"""The loss :math:`\sum_p w_p |\phi(p) - y_p|^2` and its derivatives, in O(n L (d + K)), by blocks."""
     narrow = float(np.exp(-2.0 * network.log_bandwidth))  # 1 / h^2
     loss, d_log_bandwidth = 0.0, 0.0
     d_centers, mass = np.zeros_like(network.centers), np.zeros(len(network.centers))
@@ -146,6 +134,7 @@ def loss_and_gradient(
         loss += 0.5 * float(np.sum(slope * residual))
         d_alphas += values.T @ slope
         d_intercept += slope.sum(axis=0)
+        # for f = exp(-u / h^2), u = |p - c|^2: df/dc = f 2 (p - c) / h^2 and df/d(ln h) = f 2 u / h^2
         pull = (slope @ network.alphas.T) * values  # (b, L)
         d_centers += block.weighted_sum(pull)
         mass += pull.sum(axis=0)
@@ -159,9 +148,8 @@ def ridge_outputs(
 ) -> tuple[np.ndarray, np.ndarray]:
     r"""The output layer :math:`(a, b)` that minimises :math:`\sum_p w_p |H_p a + b - y_p|^2 + \lambda |a|^2`.
 
-    Through the singular values of the weighted neurons, not their Gram matrix: Gaussians that overlap make it
-    singular to rounding. The intercept is not penalised: it is eliminated by centring. Directions whose singular
-    value is below rounding are left out, so that ``ridge=0`` is the least-squares solution of least norm. O(n L^2).
+    By singular values: Gaussians that overlap make the Gram matrix singular to rounding. The intercept is not
+    penalised. Directions below rounding are left out: ``ridge=0`` is the solution of least norm. O(n L^2).
     """
     total = weights.sum()
     hidden_mean, target_mean = np.zeros(hidden.shape[1]), np.zeros(targets.shape[1])
@@ -173,3 +161,150 @@ def ridge_outputs(
     gain = np.divide(s, s * s + ridge, out=np.zeros_like(s), where=s > cutoff)
     alphas = Vt.T @ (gain[:, None] * (U.T @ (root * (targets - target_mean))))
     return alphas, target_mean - hidden_mean @ alphas
+
+
+@dataclass(frozen=True, eq=False)
+class NetworkAudit:
+    """The worst network that a search found. The true worst error may be larger; it is never smaller."""
+
+    worst_error: float
+    """``|loss_S - loss_P| / magnitude`` there, for the magnitude ``sum w (|y| + sum |a| f)^2``: what an eps bounds."""
+    centers: np.ndarray
+    """(L, d), in the units of the data."""
+    alphas: np.ndarray
+    """(L, K)."""
+    loss_data: float
+    loss_coreset: float
+    magnitude: float
+    mean_error: float
+    """Over the random networks that the search began with."""
+    n_networks: int
+
+    def __repr__(self) -> str:
+        return (
+            f"worst error found {self.worst_error:.4g} of the magnitude (loss {self.loss_coreset:.4g} for "
+            f"{self.loss_data:.4g}) among {self.n_networks} networks of {len(self.centers)} neurons; "
+            f"random networks: mean {self.mean_error:.3g}"
+        )
+
+
+def worst_network(
+    points: Points,
+    weights: np.ndarray,
+    targets: np.ndarray,
+    rows: np.ndarray,
+    subset_weights: np.ndarray,
+    radius: float,
+    n_neurons: int,
+    rng: np.random.Generator,
+    *,
+    n_starts: int = 8,
+    max_iter: int = 60,
+) -> NetworkAudit:
+    r"""Search for the network of ``n_neurons`` with centres in the ball whose loss a subset gets most wrong.
+
+    L-BFGS maximises the error over the magnitude, which the guarantee bounds by eps, from the best of random networks
+    and from networks at the worst single query of the square term, which a network of large outputs sees alone. Centres
+    are kept in the ball by :math:`c = R u / \sqrt{1 + |u|^2}`. O(n L (d + K)) an evaluation, at most about ``n_starts *
+    (max_iter + 8)`` of them and the search for single queries.
+    """
+    n_random = _RANDOM_PER_START * n_starts
+    problem = _Problem(points, weights, targets, points.subset(rows), subset_weights, targets[rows], radius)
+    starts = _starts(problem, rows, n_neurons, n_random, rng)
+    values = np.array([problem.error(start) for start in starts])
+    order = np.argsort(-np.abs(values), kind="stable")[:n_starts]
+    best, best_value = starts[order[0]], values[order[0]]
+    for at in order:
+        sign = 1.0 if values[at] >= 0 else -1.0
+        found = minimize(problem.negative, starts[at], (sign,), "L-BFGS-B", jac=True, options={"maxiter": max_iter})
+        if -found.fun > abs(best_value):
+            best, best_value = found.x, -sign * found.fun
+    network = problem.network(best)
+    truth = network_sums(points, weights, targets, network.centers)
+    drawn = network_sums(points, subset_weights, targets, network.centers, rows)
+    magnitude = truth.magnitude(network.alphas)
+    loss_data, loss_coreset = truth.loss(network.alphas), drawn.loss(network.alphas)
+    mean_error = float(np.abs(values[:n_random]).mean())
+    about = (loss_data, loss_coreset, magnitude, mean_error, problem.n_evaluations)
+    error = abs(loss_coreset - loss_data) / magnitude
+    return NetworkAudit(error, points.to_data(network.centers), network.alphas, *about)
+
+
+@dataclass(eq=False)
+class _Problem:
+    """The signed error of a network as a function of one vector: coordinates ``u`` of the centres, then outputs."""
+
+    points: Points
+    weights: np.ndarray
+    targets: np.ndarray
+    subset: Points
+    subset_weights: np.ndarray
+    subset_targets: np.ndarray
+    radius: float
+    n_evaluations: int = 0
+
+    def network(self, vector: np.ndarray) -> Network:
+        free, alphas = self.split(vector)
+        return Network(self.radius * free * _shrink(free), alphas, np.zeros(alphas.shape[1]))
+
+    def split(self, vector: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        d, n_outputs = self.points.d, self.targets.shape[1]
+        end = len(vector) // (d + n_outputs) * d
+        return vector[:end].reshape(-1, d), vector[end:].reshape(-1, n_outputs)
+
+    def joined(self, centers: np.ndarray, alphas: np.ndarray) -> np.ndarray:
+        """The vector of a network; centres on the boundary are drawn in a little, for there u is infinite."""
+        ratio = centers / self.radius
+        length = np.sqrt(squared_norms(ratio))[:, None]
+        ratio = ratio * np.minimum(1.0, 0.999 / np.maximum(length, 1e-300))
+        free = ratio / np.sqrt(1.0 - squared_norms(ratio))[:, None]
+        return np.concatenate((free.ravel(), alphas.ravel()))
+
+    def error(self, vector: np.ndarray) -> float:
+        return -self.negative(vector, 1.0)[0]
+
+    def negative(self, vector: np.ndarray, sign: float) -> tuple[float, np.ndarray]:
+        """Minus ``sign`` times the error, and its gradient."""
+        self.n_evaluations += 1
+        free, alphas = self.split(vector)
+        network = self.network(vector)
+        plus = Network(network.centers, -np.abs(alphas), network.intercept)
+        of_data, slope = loss_and_gradient(self.points, self.weights, self.targets, network)
+        of_subset, subset_slope = loss_and_gradient(self.subset, self.subset_weights, self.subset_targets, network)
+        magnitude, magnitude_slope = loss_and_gradient(self.points, self.weights, np.abs(self.targets), plus)
+        value = (of_subset - of_data) / magnitude
+        d_centers = subset_slope.centers - slope.centers - value * magnitude_slope.centers
+        d_alphas = subset_slope.alphas - slope.alphas + value * magnitude_slope.alphas * np.sign(alphas)
+        # dc/du = R (I - u u^T / (1 + |u|^2)) / sqrt(1 + |u|^2)
+        shrink, along = _shrink(free), np.sum(free * d_centers, axis=1, keepdims=True)
+        d_free = self.radius * shrink * (d_centers - free * along * shrink**2)
+        gradient = np.concatenate((d_free.ravel(), d_alphas.ravel())) / magnitude
+        return -sign * value, -sign * gradient
+
+
+def _shrink(free: np.ndarray) -> np.ndarray:
+    return 1.0 / np.sqrt(1.0 + squared_norms(free))[:, None]
+
+
+def _starts(
+    problem: _Problem, rows: np.ndarray, n_neurons: int, n_random: int, rng: np.random.Generator
+) -> list[np.ndarray]:
+    """Random networks with centres at rows and in the ball, outputs from negligible to dominant; then chosen ones."""
+    points, n_outputs = problem.points, problem.targets.shape[1]
+    typical = np.sqrt(problem.weights @ squared_norms(problem.targets) / problem.weights.sum()) or 1.0
+    starts = []
+    for _ in range(n_random):
+        at_rows = points.take(rng.choice(points.n, n_neurons, p=problem.weights / problem.weights.sum()))
+        in_ball = problem.radius * uniform_in_ball(n_neurons, points.d, rng)
+        centers = np.where(rng.random((n_neurons, 1)) < 0.5, at_rows, in_ball)
+        alphas = typical * 10.0 ** rng.uniform(-1, 2) * rng.standard_normal((n_neurons, n_outputs))
+        starts.append(problem.joined(centers, alphas))
+    root = np.sqrt(2.0)
+    scaled = Points(points.X, points.center, points.scale / root, points.max_norm * root)
+    subset = (rows, problem.subset_weights, root * problem.radius)
+    worst = worst_query(scaled, problem.weights, *subset, "gaussian", rng, n_starts=8, n_random=200, max_iter=25)
+    center = points.to_scaled(worst.worst_query)
+    for size in (1.0, 1e2, 1e4):
+        centers = center + 1e-2 * problem.radius * rng.standard_normal((n_neurons, points.d))
+        starts.append(problem.joined(centers, np.full((n_neurons, n_outputs), size * typical)))
+    return starts

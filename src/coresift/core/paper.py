@@ -1,50 +1,34 @@
 r"""The paper's sensitivity bounds under their own names: Algorithm 1 and the two lemmas of its appendix.
 
-All three lift a point to :math:`q_p = [|p|^2, -2p, 1]`, so that :math:`|p-x|^2 = |q_p\cdot y_x|` for
-:math:`y_x = [1, x, |x|^2]`, and use :math:`e^{-h} \ge (1+h)/(e^H(1+H))` for :math:`0 \le h \le H` (the
-quotient :math:`e^{-h}/(1+h)` falls). For the Gaussian loss with :math:`h_p(x) = |p-x|^2 \le H_p` on the query
-ball, :math:`c_p = e^{H_p}(1+H_p)` and :math:`u = w/c`:
+A point is lifted to :math:`q_p = [|p|^2, -2p, 1]`, so that :math:`|p-x|^2 = |q_p\cdot y_x|` for :math:`y_x = [1, x,
+|x|^2]`. For the Gaussian loss with :math:`|p-x|^2 \le H_p` on the query ball, :math:`c_p = e^{H_p}(1+H_p)`, :math:`u =
+w/c` and U from the l1-SVD (:mod:`coresift.core.lewis`) of the lifted points with weights u,
 
-.. math:: \frac{w_p e^{-h_p}}{\sum_q w_q e^{-h_q}} \le \frac{w_p(1+h_p)}{\sum_q u_q(1+h_q)}
-          \le c_p\Big(\frac{u_p}{\sum u} + \frac{u_p h_p}{\sum_q u_q h_q}\Big)
-          \le c_p\Big(\frac{u_p}{\sum u} + u_p|U(q_p)|_1\Big),
+.. math:: s(p) \le c_p\Big(\frac{u_p}{\sum u} + u_p|U(q_p)|_1\Big) .
 
-the last step by the l1-SVD of the lifted points with weights u (:mod:`coresift.core.lewis`). Any :math:`H_p
-\ge (|p|+R)^2` will do; that decides whether a printed constant is a certificate. Scores are never capped at 1: they
-average thousands, and a cap would make every draw uniform. O(n d^2) a pass, a handful of passes. The kinds:
+Scores are never capped at 1: they average thousands, and a cap would make every draw uniform. O(n d^2) a pass, a
+handful of passes. docs/theory.md ("The paper's construction") has the proofs. The kinds:
 
 ``"paper"``
-    Algorithm 1 as printed: :math:`s(p) = e^{12R^2}(1+8R^2)\,(w_p/W + w_p|U(q_p)|_1)`. With one constant for all
-    points the weights u are w up to a factor, so the proof needs :math:`e^{12R^2}(1+8R^2) \ge e^B(1+B)` for :math:`B
-    = (\rho+R)^2`, :math:`\rho` the largest norm: true for points of the unit ball and :math:`R \ge 1`, false for far
-    points and a small ball.
+    Algorithm 1 as printed, :math:`s(p) = e^{12R^2}(1+8R^2)\,(w_p/W + w_p|U(q_p)|_1)`: a certificate if this constant is
+    at least :math:`e^B(1+B)` for :math:`B = (\rho+R)^2`, :math:`\rho` the largest norm.
 ``"printed"``
-    The lemma with the paper's :math:`H = 3R^2|q_p|`, stated for :math:`R \ge 1`. It is a certificate exactly when
-    :math:`3R^2|q_p| \ge (|p|+R)^2` for every point, which Cauchy-Schwarz gives for :math:`R \ge 0.65`
-    (:math:`1+R^2+R^4 \le 9R^4`).
+    The lemma with the paper's :math:`H = 3R^2|q_p|`: a certificate if that is at least :math:`(|p|+R)^2` for every
+    point, as it is for :math:`R \ge 0.65`.
 ``"tight"``
     The lemma with :math:`H = (|p|+R)^2`, valid for every R by the same proof, and smaller.
 ``"lemma"``
     The printed lemma where the paper states it, :math:`R \ge 1`, and the tight one elsewhere.
 ``"laplacian"``
-    The lemma for :math:`f = e^{-|p-x|}` and every x in R^d:
+    The lemma for :math:`f = e^{-|p-x|}` and every x in R^d, with :math:`H_p = 3\sqrt{|q_p|}`, U for the weights
+    :math:`u^2` and :math:`q^*` the longest lifted point; always a certificate:
 
-    .. math:: s(p) \le c_p\Big(\frac{u_p}{\sum u} + u_p\sqrt{|U(q_p)|_1}\Big)
-              + e^{|p| + \sqrt{|q^*|}}\frac{w_p}{W},
-              \qquad c_p = e^{H_p}(1+H_p),\ H_p = 3\sqrt{|q_p|},\ u = w/c,
-
-    U from the l1-SVD of the lifted points with weights :math:`u^2`, :math:`q^*` the longest lifted point.
-
-    Proof. For :math:`|x| \le 1`, :math:`|p-x| \le |p|+1 \le 2\sqrt{|q_p|} \le H_p`, since :math:`|q_p| \ge
-    \max(|p|^2, 1)`; then as for the Gaussian with :math:`h = \sqrt{|q\cdot y|}`, and :math:`\sum u\sqrt{|q\cdot y|}
-    \ge (\sum u^2|q\cdot y|)^{1/2}`. For the other x the last term, by the triangle inequality :math:`|x|-|p| \le
-    |p-x| \le |x|+|p|` and :math:`\sqrt{|q^*|} \ge |p|`. The supremum over both sets is at most the sum. Nothing in
-    this needs the unit ball, so it is always a certificate (the last term alone is one for every x, and far smaller).
+    .. math:: s(p) \le c_p\Big(\frac{u_p}{\sum u} + u_p\sqrt{|U(q_p)|_1}\Big) + e^{|p| + \sqrt{|q^*|}}\frac{w_p}{W} .
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from scipy.special import logsumexp
@@ -60,8 +44,7 @@ ReadScaled = Callable[[Any], tuple[np.ndarray, np.ndarray]]
 
 def lifted_norms(norms: np.ndarray) -> np.ndarray:
     """``|q_p| = sqrt(|p|^4 + 4|p|^2 + 1)``."""
-    lifted: np.ndarray = np.hypot(norms**2, np.hypot(2.0 * norms, 1.0))
-    return lifted
+    return np.asarray(np.hypot(norms**2, np.hypot(2.0 * norms, 1.0)))
 
 
 def _reach(norms: np.ndarray, radius: float) -> np.ndarray:
@@ -125,9 +108,8 @@ class LiftSurvey(Survey):
             # at R >= 1 the inequality is strict by far: it needs no slack for rounding
             self.is_covered &= bool(np.all(_EXPONENTS["printed"](held, R) >= _reach(held, R)))
 
-    def merge(self, other: Survey) -> None:
+    def merge(self, other: Self) -> None:
         super().merge(other)
-        assert isinstance(other, LiftSurvey)
         self.log_sum = float(np.logaddexp(self.log_sum, other.log_sum))
         self.is_covered &= other.is_covered
 
@@ -143,9 +125,8 @@ class PaperBound:
         R = lift.radius
         self.log_constant = 12.0 * R**2 + np.log1p(8.0 * R**2) if lift.kind == "paper" else 0.0
         reach = (max_norm + R) ** 2
-        self.is_certified = survey.is_covered and (
-            lift.kind != "paper" or bool(self.log_constant >= reach + np.log1p(reach))
-        )
+        is_large = lift.kind != "paper" or bool(self.log_constant >= reach + np.log1p(reach))
+        self.is_certified = survey.is_covered and is_large
         self.note = _note(lift.kind, R, max_norm, self.is_certified)
 
     def log_values(self, block: Any) -> np.ndarray:

@@ -15,7 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 
 LARGEST_EXPONENT = float(np.log(np.finfo(np.float64).max)) - 50.0  # so that sums of bounds stay finite
-BLOCK_BYTES = 1 << 21  # a pass that reads each block a few times wants it in the cache
+BLOCK_BYTES = 1 << 19  # a pass that reads each block a few times wants it in the cache of its core
 GEMM_BLOCK_BYTES = 1 << 25  # a pass that multiplies matrices wants blocks large enough for BLAS
 
 _vecdot = getattr(np, "vecdot", partial(np.einsum, "ij,ij->i"))  # NumPy 2 has it, up to three times as fast
@@ -117,6 +117,7 @@ class Points:
 
     def __init__(self, X: Matrix, center: np.ndarray, scale: float, max_norm: float) -> None:
         self.X, self.center, self.scale = X, center, float(scale)
+        self._is_moved = bool(center.any())
         self.n, self.d = int(X.shape[0]), int(X.shape[1])
         self.is_sparse = sp.issparse(X)
         self.max_norm = float(max_norm)  # the largest |z| of a row of positive weight
@@ -155,9 +156,7 @@ class Points:
 
     def take(self, indices: np.ndarray) -> np.ndarray:
         """(m, d) dense scaled rows; ``m`` is meant to be modest."""
-        if isinstance(self.X, np.ndarray):
-            return self._dense(self.X[indices])
-        return (self.X[indices].astype(np.float64).toarray() - self.center) / self.scale
+        return self.gather(indices).dense()
 
     def to_scaled(self, queries: np.ndarray) -> np.ndarray:
         return (np.asarray(queries, dtype=np.float64) - self.center) / self.scale
@@ -168,7 +167,7 @@ class Points:
     def _dense(self, rows: np.ndarray) -> np.ndarray:
         # widening first: a subtraction of mixed widths is several times slower
         scaled = rows.astype(np.float64, copy=False)
-        if self.center.any():
+        if self._is_moved:
             # in place where the array is ours already: a block is as large as the cache or the budget allows
             scaled = np.subtract(scaled, self.center, out=None if scaled is rows else scaled)
         if self.scale != 1.0:
@@ -178,26 +177,13 @@ class Points:
 
 @dataclass(frozen=True)
 class SensitivityBound:
-    """Upper bounds on sensitivities, kept as logarithms so that no constant of the paper overflows.
+    """Upper bounds on sensitivities, kept as logarithms so that no constant of the paper overflows."""
 
-    Attributes
-    ----------
-    log_values : ndarray of shape (n,)
-        ``log s(p)``; ``-inf`` for points of weight zero. Certificates are at most 0; the paper's scores may exceed 0.
-    name : str
-    is_certified : bool
-        Whether ``s(p)`` is proved to dominate the sensitivity of ``p`` for these points and this radius.
-    note : str
-        One sentence: why it is certified, or what is missing.
-    gap : ndarray of shape (n,) or None
-        For bounds found by ascent: the duality gap, ``log s(p)`` minus the logarithm of the ratio reached.
-    """
-
-    log_values: np.ndarray
+    log_values: np.ndarray  # (n,) log s(p), -inf for points of weight zero; only the paper's scores may exceed 0
     name: str
-    is_certified: bool
-    note: str
-    gap: np.ndarray | None = None
+    is_certified: bool  # whether s(p) is proved to dominate the sensitivity of p for these points and this radius
+    note: str = ""  # one sentence: why it is certified, or what is missing
+    gap: np.ndarray | None = None  # (n,) for bounds found by ascent: log s(p) less the logarithm of the ratio reached
 
     @property
     def values(self) -> np.ndarray:
@@ -209,8 +195,7 @@ def rounding_slack(max_norm: float, radius: float) -> float:
     """What to add to an exponent so that rounding cannot push a certificate below the truth.
 
     Exponents are sums of a few terms no larger than ``(max_norm + radius)^2``, each with a relative error of some
-    ``d * 2^-53``. ``1e-12`` of that magnitude covers it for every dimension that fits into memory (float64 sums by
-    blocks err by far less than the worst case), and moves a sensitivity by a part in 10^12 on normalised data.
+    ``d * 2^-53`` at worst, and far less in sums by blocks.
     """
     return 1e-12 * (1.0 + (max_norm + radius) ** 2)
 

@@ -2,13 +2,8 @@ r"""The best weights for given points, and the best points for given weights' wo
 
 For chosen rows with kernel matrix K and potentials :math:`b_i = \sum_p w_p k(z_i, p)`, the squared discrepancy
 is :math:`v^\top K v - 2 b^\top v` plus a constant. Its minimum over :math:`v \ge 0` is a convex problem; which
-rows to choose, a greedy one.
-
-The certificate of the Gaussian loss sums the norms of moments :math:`T_k` with factors :math:`(2R)^k / k!`
-(:mod:`~coresift.core.moments`), the discrepancy their squares with :math:`2^k / k!`. For any s > 0, Cauchy and Schwarz
-give :math:`(\sum_k (2R)^k |T_k| / k!)^2 \le e^{2R^2/s} \nu^\top K_s \nu` with :math:`K_s(p, q) = e^{-|p|^2 - |q|^2 +
-2 s p \cdot q}`, which is the Gaussian kernel of points stretched by :math:`\sqrt s`, with coefficients
-:math:`e^{-(1-s)|p|^2}` times as large. :func:`tilted` chooses s by the radius: a small ball sees low moments only.
+rows to choose, a greedy one. :func:`tilted` stretches the points by the radius, so that a small discrepancy means a
+small certificate (docs/theory.md): a small ball sees low moments only.
 """
 
 from collections.abc import Callable
@@ -16,9 +11,10 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg import cho_factor, cho_solve, solve_triangular
+from scipy.optimize import Bounds, minimize
 
-from .discrepancy import kernel_matrix, kernel_tile, potential, rounding_of_form, symmetric_tiles
+from .discrepancy import Progress, kernel_matrix, kernel_tile, potential, rounding_of_form, symmetric_tiles
 from .moments import chosen_stretch
 from .points import Points
 
@@ -27,6 +23,7 @@ _LARGEST_TILT = 20.0
 _RIDGES = (1e-10, 1e-8, 1e-6, 1e-4)
 _MAX_EXCHANGES = 60
 _DESCENT_STEPS = 300
+_PICKS, _LIKELY = 16, 256  # rows of a greedy choice that are picked together, and among how many
 _GREEDY_BYTES = 1 << 30  # most that the factorisation of a greedy choice may take
 
 
@@ -55,9 +52,8 @@ def fitted_weights(
     """Non-negative weights of ``rows`` that minimise the discrepancy, never worse than ``start``, and its value.
 
     ``wanted`` are the potentials of the rows, where they are known. Up to ``DENSE_LIMIT`` rows by block principal
-    pivoting on the kernel matrix, with the least ridge for which that ends; above it by accelerated projected
-    descent, tile by tile. The value counts the rounding that a certificate will add: among repeated points many
-    weights are as good, and those near the data's have least of it.
+    pivoting on the kernel matrix, with the least ridge for which that ends; above it by L-BFGS-B, tile by tile. The
+    value counts the rounding that a certificate will add: those of weights near the data's have least of it.
     """
     b = potential(points, rows, shares, loss) if wanted is None else wanted
     product: Callable[[np.ndarray], np.ndarray]
@@ -83,8 +79,8 @@ def pivoted_weights(K: np.ndarray, b: np.ndarray) -> np.ndarray | None:
     r"""Minimise :math:`v^\top (K + \lambda I) v - 2 b^\top v` over :math:`v \ge 0`, exactly, by blocks of signs.
 
     Kim and Park (2011): guess which weights are positive, solve for them, move all that contradict the guess; when
-    the contradictions stop falling, move one at a time. Some ten factorisations. Near-singular K (a smooth kernel in
-    few dimensions) can cycle in rounding: raise the ridge up to 1e-4 of the diagonal, then return None.
+    the contradictions stop falling, move one at a time. Near-singular K can cycle in rounding: raise the ridge up to
+    1e-4 of the diagonal, then return None.
     """
     m = len(b)
     for ridge in _RIDGES:
@@ -115,31 +111,15 @@ def pivoted_weights(K: np.ndarray, b: np.ndarray) -> np.ndarray | None:
 def descended_weights(
     product: Callable[[np.ndarray], np.ndarray], b: np.ndarray, start: np.ndarray, n_steps: int
 ) -> np.ndarray:
-    """The same by Nesterov's projected descent with restarts, one product with K a step; return the best iterate."""
-    probe = np.ones(len(b)) / np.sqrt(len(b))
-    for _ in range(8):  # K is non-negative: the power method from a positive vector has nothing to miss
-        probe = product(probe)
-        curvature = float(np.linalg.norm(probe))
-        probe /= curvature
-    curvature *= 1.05
-    v = y = start
-    Kv = Ky = product(start)
-    best, best_value = start, float(start @ (Kv - 2.0 * b))
-    age = 1.0
-    for _ in range(n_steps):
-        slope = Ky - b
-        new = np.maximum(y - slope / curvature, 0.0)
-        if slope @ (new - v) > 0:
-            age = 1.0
-        next_age = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * age**2))
-        K_new = product(new)
-        value = float(new @ (K_new - 2.0 * b))
-        momentum = (age - 1.0) / next_age
-        y, Ky = new + momentum * (new - v), K_new + momentum * (K_new - Kv)
-        v, Kv, age = new, K_new, next_age
-        if value < best_value:
-            best, best_value = new, value
-    return best
+    """The same by L-BFGS-B, about one product with K a step."""
+
+    def form(v: np.ndarray) -> tuple[float, np.ndarray]:
+        Kv = product(v)
+        return float(v @ (Kv - 2.0 * b)), 2.0 * (Kv - b)
+
+    options = {"maxiter": n_steps, "maxfun": n_steps + 10, "ftol": 0.0, "gtol": 1e-12}
+    found = minimize(form, start, jac=True, method="L-BFGS-B", bounds=Bounds(0.0), options=options)
+    return np.asarray(found.x)
 
 
 def _kernel_product(points: Points, rows: np.ndarray, loss: str, v: np.ndarray) -> np.ndarray:
@@ -163,13 +143,9 @@ def interpolated_potentials(
     r"""Estimates of the potentials at rows, from those of a few: O((M + m) N d) time instead of O(M n d).
 
     The mean over N sampled rows has an error :math:`e(x) = \langle \mu_P - \mu_N, k_x \rangle`. It is known at the m
-    rows S of ``known`` (their numbers and exact potentials), and interpolated there by the kernel:
-
-    .. math:: \hat b(x) = \mu_N(x) + k(x, S) K_{SS}^{-1} e(S).
-
-    What remains is the part of :math:`\mu_P - \mu_N` outside the span of S, of squared norm
-    :math:`E\,\mathrm{dist}(k_p, \mathrm{span}\,S)^2 / N` in the mean. The best weights on S alone leave
-    :math:`\mathrm{dist}(\mu_P, \mathrm{span}\,S)`: with N far above m the estimate is the finer of the two.
+    rows S of ``known`` (their numbers and exact potentials), and interpolated by the kernel: :math:`\hat b(x) =
+    \mu_N(x) + k(x, S) K_{SS}^{-1} e(S)`. What remains is the part of :math:`\mu_P - \mu_N` outside the span of S, of
+    squared norm :math:`E\,\mathrm{dist}(k_p, \mathrm{span}\,S)^2 / N` in the mean.
     """
     rows, exact = known
     drawn = rng.choice(points.n, n_sampled, p=shares / shares.sum())
@@ -182,49 +158,76 @@ def interpolated_potentials(
 
 
 def chosen_rows(
-    points: Points, pool: np.ndarray, size: int, shares: np.ndarray, loss: str, wanted: np.ndarray | None = None
+    points: Points,
+    pool: np.ndarray,
+    size: int,
+    shares: np.ndarray,
+    loss: str,
+    wanted: np.ndarray | None = None,
+    progress: Progress | None = None,
 ) -> np.ndarray:
     """Positions in ``pool`` of the rows to keep: greedy if its factorisation fits into memory, else by herding."""
     if wanted is None:
         wanted = potential(points, pool, shares, loss)
     choose = greedy_rows if 8.0 * (size + points.d) * len(pool) <= _GREEDY_BYTES else herded_rows
-    return choose(points, pool, size, wanted, loss)
+    return choose(points, pool, size, wanted, loss, progress)
 
 
-def greedy_rows(points: Points, pool: np.ndarray, size: int, wanted: np.ndarray, loss: str) -> np.ndarray:
+def greedy_rows(
+    points: Points, pool: np.ndarray, size: int, wanted: np.ndarray, loss: str, progress: Progress | None = None
+) -> np.ndarray:
     r"""Positions in ``pool`` of ``size`` rows, each lowering the discrepancy most, given the best signed weights.
 
     ``wanted`` are the potentials of the pool. With the residual :math:`r = \mu_P - \hat\mu` (:math:`\hat\mu` the
     projection on the rows chosen), adding row s lowers :math:`\|r\|^2` by :math:`r(s)^2 / \mathrm{dist}(k_s,
     \mathrm{span})^2`: a Cholesky factorisation of the pool's kernel matrix in which the pivot is chosen by that gain
-    (Schaback and Wendland's f/P-greedy rule; sequential Bayesian quadrature). O(M m (m + d)) time and O(M m) memory
-    for a pool of M; a column of the kernel matrix is made when its row is chosen.
+    (Schaback and Wendland's f/P-greedy rule). O(M m (m + d)) time and O(M m) memory for a pool of M. Rows are picked
+    ``_PICKS`` at a time among the ``_LIKELY`` of largest gain, then taken out of the whole pool by one product.
     """
-    residual = wanted
-    block = points.gather(pool)
-    distance = np.ones(len(pool))  # squared, of k_s from the span
-    columns = np.empty((size, len(pool)))
-    chosen = np.empty(size, dtype=np.int64)
-    open_ = np.ones(len(pool), dtype=bool)
-    for step in range(size):
-        gain = np.where(open_, residual * residual / np.maximum(distance, _RIDGES[1]), -1.0)
-        pick = int(gain.argmax())
-        chosen[step], open_[pick] = pick, False
-        pivot = np.sqrt(max(distance[pick], _RIDGES[1]))
-        column = kernel_tile(loss, points.gather(pool[pick : pick + 1]), block)[0]
-        column -= columns[:step, pick] @ columns[:step]
-        column /= pivot
-        columns[step] = column
-        residual = residual - column * (residual[pick] / pivot)
-        distance = distance - column * column
+    block, residual, distance = points.gather(pool), wanted.copy(), np.ones(len(pool))  # squared, from the span
+    columns, chosen = np.empty((size, len(pool))), np.empty(size, dtype=np.int64)
+    for start in range(0, size, _PICKS):
+        now = slice(start, min(start + _PICKS, size))
+        gain = residual * residual / np.maximum(distance, _RIDGES[1])
+        gain[chosen[:start]] = -1.0
+        likely = np.argpartition(-gain, min(_LIKELY, len(gain)) - 1)[:_LIKELY]
+        near = points.gather(pool[likely])
+        K = kernel_tile(loss, near, near) - columns[:start, likely].T @ columns[:start, likely]
+        picks, left, factors = _picked(K, residual[likely], distance[likely], gain[likely] >= 0, now.stop - start)
+        chosen[now] = picks = likely[picks]
+        new = kernel_tile(loss, points.gather(pool[picks]), block) - columns[:start, picks].T @ columns[:start]
+        columns[now] = new = solve_triangular(left, new, lower=True, overwrite_b=True)
+        residual -= factors @ new
+        distance -= np.einsum("ij,ij->j", new, new)
+        if progress is not None:
+            progress(now.stop - start)
     return np.sort(chosen)
 
 
-def herded_rows(points: Points, pool: np.ndarray, size: int, wanted: np.ndarray, loss: str) -> np.ndarray:
+def _picked(
+    K: np.ndarray, residual: np.ndarray, distance: np.ndarray, is_open: np.ndarray, count: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Greedy picks by their positions in K, the kernel left over; its Cholesky factor there; factors of the columns."""
+    columns, picks, factors = np.empty((count, len(K))), np.empty(count, dtype=np.int64), np.empty(count)
+    for step in range(count):
+        gain = np.where(is_open, residual * residual / np.maximum(distance, _RIDGES[1]), -1.0)
+        picks[step] = pick = int(gain.argmax())
+        is_open[pick] = False
+        pivot = np.sqrt(max(distance[pick], _RIDGES[1]))
+        columns[step] = (K[pick] - columns[:step, pick] @ columns[:step]) / pivot
+        columns[step, pick], factors[step] = pivot, residual[pick] / pivot
+        residual = residual - columns[step] * factors[step]
+        distance = distance - columns[step] * columns[step]
+    return picks, np.tril(columns[:, picks].T), factors
+
+
+def herded_rows(
+    points: Points, pool: np.ndarray, size: int, wanted: np.ndarray, loss: str, progress: Progress | None = None
+) -> np.ndarray:
     r"""Positions in ``pool`` of ``size`` rows by kernel herding (Chen, Welling and Smola 2010).
 
-    ``wanted`` are the potentials of the pool. O(M m d) time, O(M) memory. Each row chosen is the one where the data's
-    mean potential exceeds most what equally weighted rows chosen so far give.
+    O(M m d) time, O(M) memory. Each row chosen is the one where the data's mean potential, ``wanted``, exceeds most
+    what equally weighted rows chosen so far give.
     """
     block = points.gather(pool)
     given = np.zeros(len(pool))
@@ -234,4 +237,6 @@ def herded_rows(points: Points, pool: np.ndarray, size: int, wanted: np.ndarray,
         pick = int(np.where(open_, wanted - given / (step + 1), -np.inf).argmax())
         chosen[step], open_[pick] = pick, False
         given += kernel_tile(loss, points.gather(pool[pick : pick + 1]), block)[0]
+        if progress is not None:
+            progress(1)
     return np.sort(chosen)

@@ -5,11 +5,10 @@ computes ``g(x) = log S(x) - log F(x)`` for many queries in one pass over the da
 exponent and a sum relative to it, so that nothing underflows however far the query is or however small the bandwidth.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Self
 
 import numpy as np
 
@@ -92,18 +91,17 @@ class _TiltedSum:
         self,
         columns: slice,
         exponents: np.ndarray,
-        weights: np.ndarray | None,
+        weights: np.ndarray,
         pull: np.ndarray | None,
         weighted_sum: Callable[[np.ndarray], np.ndarray],
     ) -> None:
-        """Add rows of ``exponents`` (b, columns), which are overwritten, and ``weights`` (b,), None if they are 1."""
+        """Add rows of ``exponents`` (b, columns), which are overwritten, and ``weights`` (b,)."""
         top = np.maximum(self.top[columns], exponents.max(axis=0, initial=-np.inf))
         finite_top = np.where(np.isfinite(top), top, 0.0)  # minus infinity: only rows of weight zero so far
         decay = np.exp(self.top[columns] - finite_top)
         exponents -= finite_top
         terms = np.exp(exponents, out=exponents)
-        if weights is not None:
-            terms *= weights[:, None]
+        terms *= weights[:, None]
         self.top[columns] = top
         self.total[columns] = self.total[columns] * decay + terms.sum(axis=0)
         if self.moment is not None:
@@ -127,19 +125,9 @@ class _TiltedSum:
 class LogRatio:
     r"""``g(x) = log(S(x) / F(x))`` of a weighted subset against weighted data, in scaled coordinates.
 
-    Parameters
-    ----------
-    points, weights : Points, ndarray of shape (n,)
-        The data and their weights, not negative, some positive.
-    subset_rows, subset_weights : ndarray of shape (m,)
-        Row numbers of the subset, in any order, repeats allowed, and their weights. Rows of weight zero are dropped.
-        The exponents of the subset are those of its rows in the data: a subset that is the data has g = 0 exactly.
-    kernel : Kernel
-
-    Notes
-    -----
-    A pass over the data for k queries costs n k kernel evaluations, O(n k d) time (with gradients twice the
-    products), and memory of a few blocks whatever n, k and m.
+    Row numbers of the subset may come in any order and more than once; those of weight zero are dropped. The exponents
+    of the subset are those of its rows in the data: a subset that is the data has g = 0 exactly. A pass for k queries
+    costs O(n k d) time (with gradients twice the products), and memory of a few blocks whatever n, k and m.
     """
 
     def __init__(
@@ -152,9 +140,8 @@ class LogRatio:
         self.rows = rows[merged > 0.0]
         self.subset_weights = merged[merged > 0.0]
         self.weights = np.asarray(weights, dtype=np.float64)
-        self._is_unit = bool(np.all(self.weights == 1.0))
 
-    def with_kernel(self, kernel: Kernel) -> LogRatio:
+    def with_kernel(self, kernel: Kernel) -> Self:
         other = copy.copy(self)
         other.kernel = kernel
         return other
@@ -173,8 +160,7 @@ class LogRatio:
         """g with the cancellation in ``|z|^2 - 2 z.x + |x|^2`` repaired where it shows, at the cost of a second pass.
 
         The expansion errs by about ``eps (|z|^2 + |x|^2)``: nothing for ordinary bandwidths, everything when the data
-        are 1e8 bandwidths wide, and 1e-8 in the distance of a point from itself. Rows that matter to either sum and
-        whose exponent is uncertain are recomputed from ``z - x``, to ``eps |z - x|^2`` (Laplacian: ``eps |z - x|``).
+        are 1e8 bandwidths wide. Rows that matter and whose exponent is uncertain are recomputed from ``z - x``.
         """
         subset, data = self._sweep(queries, with_gradient=False)
         floor = data.log() - np.log(self.weights.max())
@@ -217,10 +203,8 @@ class LogRatio:
                     own_weights = self.subset_weights[inside]
                     own = replace(block, rows=block.rows[local]).weighted_sum
                     subset.add(columns, exponents[local], own_weights, own_pull, own)
-                weights = None
-                if not self._is_unit:
-                    weights = self.weights[span]
-                    exponents[weights == 0.0] = -np.inf  # such a row must not be the top
+                weights = self.weights[span]
+                exponents[weights == 0.0] = -np.inf  # such a row must not be the top
                 data.add(columns, exponents, weights, pull, block.weighted_sum)
         return subset, data
 

@@ -42,14 +42,11 @@ def row_norms(rows: np.ndarray) -> np.ndarray:
 
 
 def add_gram(gram: np.ndarray, Y: np.ndarray, weights: np.ndarray, g: np.ndarray) -> None:
-    """Add sum_p (w_p / g_p) y_p y_p^T, which is T^T (sum a a^T / l) T for l = w g. Overwrites Y.
-
-    NumPy sees that both operands of ``Y.T @ Y`` are one array and calls syrk, half the work of a product.
-    """
+    """Add sum_p (w_p / g_p) y_p y_p^T, which is T^T (sum a a^T / l) T for l = w g. Overwrites Y."""
     Y *= np.sqrt(np.divide(weights, g, out=np.zeros(len(g)), where=g > 1e-300))[:, None]
     if not weights.all():
         Y[weights == 0] = 0.0  # such a row may have overflowed
-    gram += Y.T @ Y
+    gram += Y.T @ Y  # NumPy calls syrk, half the work of a product
 
 
 def whitening_error(T: np.ndarray, column_unit: np.ndarray) -> tuple[float, np.ndarray]:

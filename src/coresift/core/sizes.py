@@ -1,7 +1,8 @@
 r"""How many independent draws an error needs, with every constant.
 
 Draws are proportional to scores that dominate the sensitivities and sum to t. Then each draw's contribution to
-:math:`S(x)/F(x)`, times m, lies in [0, t] and has mean 1, for every query x.
+:math:`S(x)/F(x)`, times m, lies in [0, t] and has mean 1, for every query x. docs/theory.md ("Sample sizes") has the
+proofs.
 """
 
 import math
@@ -9,10 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy.optimize import minimize_scalar
+from scipy.optimize import brentq, minimize_scalar
 
-PAPER_CONSTANT = 1.0
 _HUGE = 1e100  # larger sizes all mean the same, and products of them would overflow
+_MOST_TERMS = 64  # of the series of moments: more are needed only where it says nothing
 
 
 @dataclass(frozen=True)
@@ -24,13 +25,13 @@ class SampleSize:
     size : int
         Draws (``method="iid"``). ``int(...)`` of this object gives it too.
     argument : str
-        Which candidate it is: "covering", "dimension-free", "vc" or "finite".
+        Which candidate it is: "moments", "covering", "dimension-free", "vc" or "finite".
     strength : str
         For what it holds: "all queries" (with probability 1 - delta, at once) or "n_queries queries".
     candidates : dict
-        All sizes computed. Two are shown and never chosen: "plain" is the dimension-free size of plain sampling
-        (in proportion to the weights) instead of this estimator's draws; "paper" is the paper's formula with
-        its VC dimension and the constant 1, which no proof has.
+        All sizes computed. Two are shown and never chosen: "plain" is the smaller of the sizes "moments" and
+        "dimension-free" of plain sampling (in proportion to the weights) instead of this estimator's draws; "paper" is
+        the paper's formula with its VC dimension and the constant 1, which no proof has.
     n_samples : int, rows of the data
     """
 
@@ -52,9 +53,8 @@ class SampleSize:
         """What to make of it, in plain words."""
         claim = f"{self.size:,} draws give a relative error of at most {self.eps:g} for {self.strength}"
         text = f"{claim}, with probability {1 - self.delta:g} ({self.argument})."
-        plain = self.candidates.get("plain", self.size)
-        if plain < self.size and self.argument != "finite":
-            text += f" Plain sampling needs {plain:,}."
+        if "plain" in self.candidates and self.argument != "finite":
+            text += f" Plain sampling needs {self.candidates['plain']:,}."
         if not self.is_smaller_than_data:
             text += f" That is no fewer than the {self.n_samples:,} rows: no size below promises it before the draw."
             text += " A certificate of the subset at hand (certify, refine=True) may hold with far fewer."
@@ -100,10 +100,8 @@ def _divergence(e: float, t: float) -> float:
 def covering(t: float, dimension: int, radius: float, max_norm: float, eps: float, delta: float) -> float:
     r"""Draws for all queries of the ball, Gaussian loss, by a net.
 
-    :math:`\log S(x)/F(x)` is :math:`4\rho`-Lipschitz (twice the difference of two tilted means of points of
-    norm at most rho), and :math:`(1 + 2R/\eta)^d` balls of radius eta cover the ball. An error e at their
-    centres, with :math:`(1+e) e^{4\rho\eta} \le 1+\epsilon` and :math:`(1-e) e^{-4\rho\eta} \ge 1-\epsilon`,
-    gives epsilon everywhere; e is chosen best.
+    :math:`\log S(x)/F(x)` is :math:`4\rho`-Lipschitz, and :math:`(1 + 2R/\eta)^d` balls of radius eta cover the ball.
+    How much of epsilon is for the error at their centres is chosen best.
     """
     return _best_split(eps, lambda e, room: finite(t, _log_net(dimension, 4.0 * max_norm * radius / room), e, delta))
 
@@ -112,9 +110,8 @@ def covering_laplacian(t: float, dimension: int, max_norm: float, eps: float, de
     r"""Draws for all queries of space, Laplacian loss: a net on a ball beyond which little changes.
 
     The logarithm of the ratio is 2-Lipschitz, and from a query outside the ball of radius A to its projection it
-    changes by at most :math:`\rho^2/(2A)`. So :math:`2\eta + \rho^2/(2A)` takes the place of :math:`4\rho\eta`;
-    A is chosen best. As for the Gaussian the dimension of the data's affine hull counts, not that of space: outside
-    of it sums are positive mixtures of sums inside.
+    changes by at most :math:`\rho^2/(2A)`. So :math:`2\eta + \rho^2/(2A)` takes the place of :math:`4\rho\eta`; A is
+    chosen best. ``dimension`` is that of the data's affine hull, as for the Gaussian.
     """
 
     def draws(e: float, room: float) -> float:
@@ -146,10 +143,8 @@ def _best_split(eps: float, draws: Callable[[float, float], float]) -> float:
 def dimension_free(largest_step: float, second_moment: float, floor: float, eps: float, delta: float) -> float:
     r"""Draws for all queries of the ball in any dimension, Gaussian loss, through the kernel's Hilbert space.
 
-    With weights that sum to 1, a draw moves :math:`\mu_S` by a vector of length at most :math:`B = t \max w/s`
-    over m, and of mean square :math:`Q = t \sum w^2/s`. So :math:`E\|\mu_S - \mu_P\| \le \sqrt{Q/m}`, and
-    changing one draw changes the norm by at most :math:`\sqrt 2 B/m` (the kernel is not negative), which by
-    McDiarmid adds :math:`B \sqrt{\ln(1/\delta)/m}`. Dividing by :math:`F_{min}`:
+    With weights that sum to 1, a draw moves :math:`\mu_S` by a vector of length at most :math:`B = t \max w/s` over m,
+    and of mean square :math:`Q = t \sum w^2/s`; McDiarmid's inequality bounds the distance from its mean:
 
     .. math:: m \ge \left( \frac{\sqrt Q + B \sqrt{\ln(1/\delta)}}{\epsilon F_{\min}} \right)^2
     """
@@ -158,14 +153,79 @@ def dimension_free(largest_step: float, second_moment: float, floor: float, eps:
     return (step / max(eps * floor, least)) ** 2
 
 
+def expected_error(
+    sq_norms: np.ndarray,
+    shares: np.ndarray,
+    chances: np.ndarray,
+    dimension: int,
+    radius: float,
+    log_least: float,
+    slack: float,
+) -> float:
+    r"""A bound on the mean of :math:`\sup_x |S(x)/F(x) - 1|` over the ball, times the root of the number of draws.
+
+    Rows are drawn with probabilities :math:`q_p` (``chances``). The bound is :math:`\sum_k (2R)^k/k! \sqrt{Q_k}` over
+    the least D (``log_least`` is its logarithm), in the series of :mod:`~coresift.core.moments`, with
+
+    .. math:: Q_k = \sum_p \frac{w_p^2}{q_p} e^{-2|p|^2} |p|^{2k} - \|M_k\|^2, \qquad \|M_k\|^2 \ge
+        \Big(\sum_p w_p e^{-|p|^2} |p|^k\Big)^2 \prod_{i<k/2} \frac{1+2i}{r+2i} \text{ in r dimensions, for even k.}
+
+    From K on :math:`Q_k \le \rho^{2(k-K)} \sum_p (w_p^2/q_p) e^{-2|p|^2} |p|^{2K}`. ``slack`` is what rounding does to
+    an exponent.
+    """
+    used = shares > 0
+    squares, w = sq_norms[used], shares[used]
+    reach = max(float(squares.max()), 1e-200)
+    z = 2.0 * radius * math.sqrt(reach) * (1.0 + slack)
+    if not z < _MOST_TERMS - 1:
+        return math.inf
+    with np.errstate(over="ignore", under="ignore"):
+        mass = w * np.exp(-squares - log_least)
+        square = mass * (mass / chances[used])
+        error = 4.0 * slack + 4.0 * (len(w) + 10) * 2.0**-53
+        squares, factor, isotropic, total = squares / reach, 1.0, 1.0, 0.0
+        for k in range(_MOST_TERMS):
+            if k % 2 == 0:
+                isotropic *= (k - 1) / (dimension + k - 2) if k else 1.0
+                known = isotropic * float(mass.sum()) ** 2 * (1.0 - error)
+                mass *= squares  # of order k / 2 + 1
+            second = float(square.sum()) * (1.0 + error)
+            total += factor * math.sqrt(max(second - (known if k % 2 == 0 else 0.0), 0.0))
+            square *= squares
+            factor *= z / (k + 1)
+            if k + 2 > z and factor <= 1e-9 * total:
+                break
+        # the terms from k + 1 on; what underflows is far below the least D
+        return total + factor / (1.0 - z / (k + 2)) * math.sqrt(float(square.sum()) * (1.0 + error)) + 1e-12
+
+
+def moments(t: float, expected: float, eps: float, delta: float) -> float:
+    r"""Draws for all queries of the ball in any dimension, Gaussian loss, by the moments of a draw.
+
+    The worst error of m draws is :math:`A/\sqrt m` on average at most (:func:`expected_error`); the smaller of
+    McDiarmid's and Bousquet's (2002) terms bounds what it exceeds that by, with b the larger of t - 1 and 1.
+    """
+    if not expected < math.sqrt(_HUGE):
+        return _HUGE
+    t, log_term = min(max(t, 1.0), _HUGE), math.log(1.0 / delta)
+    b = max(t - 1.0, 1.0)
+
+    def excess(u: float) -> float:  # u is one over the root of m
+        deviation = math.sqrt(2.0 * log_term * (t - 1.0 + 2.0 * b * expected * u)) * u + b * log_term / 3.0 * u**2
+        return expected * u + deviation - eps
+
+    u = brentq(excess, 0.0, 2.0 * math.sqrt(3.0 * eps / (b * log_term)), xtol=1e-100, rtol=1e-12)
+    by_range = (expected + t * math.sqrt(0.5 * log_term)) / eps
+    return min(u**-2.0 * (1.0 + 1e-9), by_range**2, _HUGE)
+
+
 def vc(t: float, vc_dimension: int, eps: float, delta: float) -> float:
     r"""Draws for all queries at once, Gaussian loss, by the VC dimension with every constant.
 
     .. math:: m \ge \frac{4t(1+\epsilon)}{\epsilon^2} \left( d' \ln\frac{2em}{d'} + \ln\frac{8}{\delta} \right)
 
     Vapnik's relative deviations (Anthony and Shawe-Taylor 1993), integrated over the level sets of :math:`w_p
-    f(p,x)/s_p`, which are half-spaces of :math:`(|p|^2 - \log(w_p/s_p), p)`: the paper's argument, finished.
-    The proof is on the theory page. Neither the radius nor the spread of the data enters.
+    f(p,x)/s_p`: the paper's argument, finished. Neither the radius nor the spread of the data enters.
     """
     factor = 4.0 * min(t, _HUGE) * (1.0 + eps) / eps**2
     draws = factor * vc_dimension
@@ -178,7 +238,7 @@ def vc(t: float, vc_dimension: int, eps: float, delta: float) -> float:
 def paper_formula(t: float, vc_dimension: int, eps: float, delta: float) -> float:
     r""":math:`c\, t/\epsilon^2 (d' \ln \max(t, e) + \ln(1/\delta))`, the paper's size; its c = 1 is not proved."""
     t = min(t, _HUGE)
-    return PAPER_CONSTANT * t / eps**2 * (vc_dimension * math.log(max(t, math.e)) + math.log(1.0 / delta))
+    return t / eps**2 * (vc_dimension * math.log(max(t, math.e)) + math.log(1.0 / delta))
 
 
 def rounded_up(draws: float) -> int:

@@ -10,9 +10,15 @@ from .linear_fit import fit_model as fit_model
 from .linear_result import LinearModel as LinearModel
 from .meta import CoresetClassifier as CoresetClassifier, CoresetRegressor as CoresetRegressor
 from .model_certificate import ModelCertificate as ModelCertificate, certify_model as certify_model
+from .nested import nested_coresets as nested_coresets
 from .network_coreset import RBFNetworkCoreset as RBFNetworkCoreset
 from .network_models import RBFNetworkClassifier as RBFNetworkClassifier, RBFNetworkRegressor as RBFNetworkRegressor
-from .network_results import NetworkComparison as NetworkComparison, SignedCoreset as SignedCoreset
+from .network_results import (
+    NetworkCertificate as NetworkCertificate,
+    NetworkComparison as NetworkComparison,
+    SignedCoreset as SignedCoreset,
+)
 from .options import SelectOptions as SelectOptions
+from .search import CoresetSearchCV as CoresetSearchCV
 from .selecting import Report as Report, Selection as Selection, run as run, select as select
 from .stream import StreamingCoreset as StreamingCoreset

@@ -57,12 +57,13 @@ class Fit:
     totals: dict[str, float] | None = None  # of each family, if the loss has several
 
 
-class PassCoreset(BaseEstimator):
-    """Base of estimators that keep nothing per row: each draw is a pass over the rows."""
+class RowsEstimator(BaseEstimator):
+    """Base of estimators that are fitted to rows in memory or of files."""
 
     random_state: Any
     verbose: int
     takes_targets = False
+    _not_pickled: tuple[str, ...] = ()
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Find how the rows are drawn.
@@ -70,25 +71,50 @@ class PassCoreset(BaseEstimator):
         Parameters
         ----------
         X : array-like, frame or sparse matrix of shape (n, d), or Rows
-            Not copied. A reference is kept for ``sample``, but not in pickles. Rows of files
+            Not copied. A reference is kept for later methods, but not in pickles. Rows of files
             (:func:`coresift.open_rows`) are read in passes and may be larger than memory.
         y : array-like of shape (n,), optional
             The target of a regression, if the estimator has one; that of Rows is a column of theirs.
         sample_weight : array-like of shape (n,), optional
-            Non-negative weights of the rows; those of Rows are a column of theirs.
+            Non-negative weights of the rows; a row of weight zero is never drawn. Those of Rows are a column of theirs:
+            pass ``weight`` to :func:`coresift.open_rows`.
         """
         rows = given_rows(X, sample_weight, estimator=self, y=y if self.takes_targets else None)
-        self.fit_rows(runner=serial_runner(rows, self.verbose), X=X)
+        self._fit_given(serial_runner(rows, self.verbose), X, y)
         return self
+
+    @abstractmethod
+    def _fit_given(self, runner: Runner, X: Any, y: Any) -> None:
+        """Fit to the rows of ``runner``; ``X`` and ``y`` are as the caller gave them."""
+
+    def _record_columns(self, rows: Rows, X: Any) -> None:
+        if X is None or isinstance(X, Rows):
+            self.n_features_in_ = rows.d
+        else:
+            record_features(self, X)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in super().__getstate__().items() if name not in self._not_pickled}
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+
+class PassCoreset(RowsEstimator):
+    """Base of estimators that keep nothing per row: each draw is a pass over the rows."""
+
+    _not_pickled = ("_runner",)
+
+    def _fit_given(self, runner: Runner, X: Any, y: Any) -> None:
+        self.fit_rows(runner=runner, X=X)
 
     def fit_rows(self, *, runner: Runner, X: Any = None) -> None:
         """Fit with the engine and the progress of ``runner``; ``X`` are the rows as the caller gave them."""
         fit_rng, draw_rng = children(check_generator(self.random_state), 2)
         self._find(runner, fit_rng)
-        if X is None or isinstance(X, Rows):
-            self.n_features_in_ = runner.rows.d
-        else:
-            record_features(self, X)
+        self._record_columns(runner.rows, X)
         self._runner, self._draw_rng = runner, draw_rng
 
     @abstractmethod
@@ -106,19 +132,12 @@ class PassCoreset(BaseEstimator):
             raise InvalidInputError(f"core was drawn from {core.n_samples} rows, but {runner.rows.n} were fitted.")
         return runner
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in super().__getstate__().items() if name != "_runner"}
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
-
-
-class SensitivityCoreset(BaseEstimator):
+class SensitivityCoreset(RowsEstimator):
     """Base of the estimators: passes, draws, sizes. A subclass gives the loss and its parameters."""
 
     loss: str
+    _not_pickled = ("_rows", "_targets")
 
     def __init__(
         self, bandwidth: Any, bound: str, n_cells: int, max_exact: int | None, random_state: Any, verbose: int
@@ -126,42 +145,21 @@ class SensitivityCoreset(BaseEstimator):
         self.bandwidth, self.bound, self.n_cells, self.max_exact = bandwidth, bound, n_cells, max_exact
         self.random_state, self.verbose = random_state, verbose
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Bound the sensitivity of every row.
+    def _fit_given(self, runner: Runner, X: Any, y: Any) -> None:
+        self.fit_rows(runner=runner, spec=self.spec(), X=X, y=y)
 
-        Parameters
-        ----------
-        X : array-like, frame or sparse matrix of shape (n, d), or Rows
-            Not copied. A reference is kept for ``reweight``, ``refine`` and ``sample_size``, but not in pickles.
-            Rows of files (:func:`coresift.open_rows`) are read in passes and may be larger than memory.
-        y : ignored
-            Present by the conventions of scikit-learn.
-        sample_weight : array-like of shape (n,), optional
-            Non-negative weights of the rows; a row of weight zero is never drawn. The weights of files are a column:
-            pass ``weight`` to :func:`coresift.open_rows`.
-        """
-        spec = self.spec()
-        rows = given_rows(X, sample_weight, estimator=self)
-        self.fit_rows(runner=serial_runner(rows, self.verbose), spec=spec, X=X, y=y)
-        return self
-
-    def fit_rows(
-        self, *, runner: Runner, spec: BoundSpec, X: Any = None, y: Any = None, is_sampled: bool = False
-    ) -> Fit:
+    def fit_rows(self, *, runner: Runner, spec: Any, X: Any = None, y: Any = None, is_sampled: bool = False) -> Fit:
         """Fit with the engine and the progress of ``runner``; ``X`` are the rows as the caller gave them."""
-        fit_rng, order_rng, draw_rng = children(check_generator(self.random_state), 3)
+        fit_rng, draw_rng = children(check_generator(self.random_state), 2)
         fit = self._find(runner, spec, fit_rng, y, is_sampled)
         bound, geometry = fit.bound, fit.geometry
         log_unit, values = log_unit_of(bound.log_values), bound.values
         scores = draw_scores(bound.log_values, fit.floor, log_unit, values)
         # a weight too small to have a share of the total counts as none
-        table = DrawTable(scores, np.where(fit.floor > 0, fit.carried, 0.0), order_rng)
+        table = DrawTable(scores, np.where(fit.floor > 0, fit.carried, 0.0))
 
         # nothing is set before everything is known: a fit that fails leaves the estimator as it was
-        if X is None or isinstance(X, Rows):
-            self.n_features_in_ = runner.rows.d
-        else:
-            record_features(self, X)
+        self._record_columns(runner.rows, X)
         self.center_, self.scale_ = geometry.center, geometry.scale
         self.radius_ = spec.radius  # of the fit: changing the parameter afterwards changes no guarantee
         self.sensitivities_ = values
@@ -174,6 +172,8 @@ class SensitivityCoreset(BaseEstimator):
         self._input_weight, self._total_weight = float(fit.weights.sum()), float(fit.carried.sum())
         self._table, self._draw_rng = table, draw_rng
         self._rows, self._geometry, self._dimension = runner.rows, geometry, 0
+        self._query_ball = self._ball()
+        self._expected: tuple[float, float, float] | None = None  # what sizes need beyond that, found when asked for
         self._record(fit)
         name = type(self).__name__
         if not bound.is_certified:
@@ -246,7 +246,7 @@ class SensitivityCoreset(BaseEstimator):
             total_sensitivity=self.total_sensitivity_,
             bound=self.bound_,
             guarantee=self._guarantee(method, count),
-            ball=self._ball(),
+            ball=self._query_ball,
             total_weight=self._total_weight,
         )
         if pool is not None or reweight:
@@ -274,18 +274,16 @@ class SensitivityCoreset(BaseEstimator):
 
         Notes
         -----
-        The dimension of the data is found in one more pass. The smallest sum in the ball needs all rows at once; for
-        files above 2 GB Jensen's inequality bounds it instead.
+        The dimension of the data and their norms are found in one more pass each, at the first call. The smallest sum
+        in the ball needs all rows at once; for files above 2 GB Jensen's inequality bounds it instead.
         """
         check_is_fitted(self, "sensitivities_")
         eps, delta = check_probability(eps, "eps"), check_probability(delta, "delta")
         if n_queries is not None:
             n_queries = check_count(n_queries, "n_queries")
         if not self.is_certified_:
-            raise InvalidInputError(
-                f"bound = {self.bound_!r} is not a certificate here, so no sample size follows from it. "
-                f"{self.bound_note_}"
-            )
+            text = f"bound = {self.bound_!r} is not a certificate here, so no sample size follows from it."
+            raise InvalidInputError(f"{text} {self.bound_note_}")
         candidates = self._sizes(eps, delta, n_queries)
         proved = {name: size for name, size in candidates.items() if name not in ("paper", "plain")}
         argument = min(proved, key=proved.__getitem__)
@@ -327,15 +325,6 @@ class SensitivityCoreset(BaseEstimator):
         """Return the parameters of the bound; refuse those that are wrong whatever the data."""
         return BoundSpec(**{f.name: getattr(self, f.name) for f in fields(BoundSpec) if hasattr(self, f.name)})
 
-    def __getstate__(self) -> dict[str, Any]:
-        state = super().__getstate__()
-        return {name: value for name, value in state.items() if name not in ("_rows", "_targets")}
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
-
     def _fitted_rows(self, what: str) -> Rows:
         """The rows, if ``fit`` was called on this very object."""
         rows: Rows | None = getattr(self, "_rows", None)
@@ -366,19 +355,17 @@ class SensitivityCoreset(BaseEstimator):
         """Candidates by name, not rounded; "plain" and "paper" are for comparison."""
         t = self._draw_total
         sizes = {} if n_queries is None else {"finite": finite(t, math.log(n_queries), eps, delta)}
-        if self._ball() is not None:
+        if self._query_ball is not None:
             sizes |= self._ball_sizes(t, self._affine_rank(), eps, delta)
         elif n_queries is None:
-            raise InvalidInputError(
-                "sample sizes for all queries need metric='euclidean'; for another metric pass n_queries."
-            )
+            raise InvalidInputError("sample sizes for all queries need metric='euclidean'; else pass n_queries.")
         return sizes
 
     def _guarantee(self, method: str, count: int) -> Guarantee | None:
         """Bernstein's inequality for each single query, which needs independent draws."""
         if method != "iid" or not self.is_certified_:
             return None
-        eps, ball = bernstein_error(self._draw_total, count, _STATED_DELTA), self._ball()
+        eps, ball = bernstein_error(self._draw_total, count, _STATED_DELTA), self._query_ball
         if eps >= 1.0:
             return None
         radius = None if ball is None else ball.radius

@@ -4,18 +4,17 @@ Rows are compared with their own group: one group for all, or one for each class
 groups, so coresets of groups are together a coreset of all rows.
 """
 
-from __future__ import annotations
-
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
 
+from .._threads import SCIKIT_LEARN, one_thread
 from ..core.gaussian import Cells, CellSums, Problem, cells_bound, closed_form, exact, row_atoms
 from ..core.laplacian import laplacian_cells, laplacian_exact
 from ..core.points import (
@@ -26,7 +25,6 @@ from ..core.points import (
     SensitivityBound,
     float_rows,
     rounding_slack,
-    row_slices,
     squared_norms,
 )
 from ..core.rowwise import stacked_qr
@@ -60,7 +58,7 @@ class Geometry:
     offsets: np.ndarray  # (g, d) means, scaled
     variances: np.ndarray  # (g,) scaled
 
-    def __deepcopy__(self, memo: Any) -> Geometry:
+    def __deepcopy__(self, memo: Any) -> Self:
         return self  # frozen: the copies of a pass share it
 
     def groups(self, block: Block) -> np.ndarray | None:
@@ -82,11 +80,9 @@ class Geometry:
         if not (self.is_short and isinstance(X, np.ndarray)):
             with np.errstate(over="ignore"):  # rows without weight may be anywhere
                 return np.concatenate([rows.sq_norms for _, rows in self.points(X).blocks(budget=BLOCK_BYTES)])
-        squares = np.empty(len(X))
         plain = Points(float_rows(X), np.zeros(len(self.center)), 1.0, np.inf)
-        for part in row_slices(len(X), 8.0 * X.shape[1], BLOCK_BYTES):
-            rows = plain.gather(part)
-            squares[part] = rows.sq_norms - 2.0 * rows.dot(self.center[None])[:, 0]
+        blocks = (rows for _, rows in plain.blocks(budget=BLOCK_BYTES))
+        squares = np.concatenate([rows.sq_norms - 2.0 * rows.dot(self.center[None])[:, 0] for rows in blocks])
         squares += self.center @ self.center
         squares *= 1.0 / self.scale**2
         return np.maximum(squares, 0.0, out=squares)
@@ -100,16 +96,15 @@ class RowBound(ABC):
     note: str
     geometry: Geometry
 
-    def __deepcopy__(self, memo: Any) -> RowBound:
+    def __deepcopy__(self, memo: Any) -> Self:
         return self  # never changed: the copies of a pass share it
 
     @abstractmethod
-    def log_values(self, block: Block, groups: np.ndarray | None) -> np.ndarray:
-        """(b,) logarithms of the bounds; ``-inf`` for rows of weight zero."""
-
     def with_gap(self, block: Block, groups: np.ndarray | None) -> tuple[np.ndarray, np.ndarray | None]:
-        """The same, and the duality gap of each row where the bound is found by ascent."""
-        return self.log_values(block, groups), None
+        """(b,) logarithms of the bounds, ``-inf`` for rows of weight zero; their duality gaps if found by ascent."""
+
+    def log_values(self, block: Block, groups: np.ndarray | None) -> np.ndarray:
+        return self.with_gap(block, groups)[0]
 
 
 def by_group(groups: np.ndarray | None, n_rows: int) -> Iterator[tuple[int, _Rows]]:
@@ -135,8 +130,8 @@ class ClosedForm(RowBound):
         shift = float(np.linalg.norm(geometry.center)) / geometry.scale if geometry.is_short else 0.0
         self.square_error = 2e-14 * (geometry.rounding_norm + shift) ** 2
 
-    def log_values(self, block: Block, groups: np.ndarray | None) -> np.ndarray:
-        return self.bound(block, groups)[0].log_values
+    def with_gap(self, block: Block, groups: np.ndarray | None) -> tuple[np.ndarray, None]:
+        return self.bound(block, groups)[0].log_values, None
 
     def bound(self, block: Block, groups: np.ndarray | None) -> tuple[SensitivityBound, np.ndarray, np.ndarray]:
         """The bound, squared norms and shares."""
@@ -177,16 +172,13 @@ class GaussianBound(RowBound):
         self.geometry, self.radius, self.name, self.note = geometry, radius, name, note
         self.start, self.ascents = ClosedForm(geometry, radius), ascents
 
-    def log_values(self, block: Block, groups: np.ndarray | None) -> np.ndarray:
-        return self.with_gap(block, groups)[0]
-
     def with_gap(self, block: Block, groups: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
         start, sq_norms, shares = self.start.bound(block, groups)
         log_values, gap = start.log_values, np.zeros(block.n)
         for group, rows in by_group(groups, block.n):
             if not self.geometry.mass[group] > 0:  # a class without weight: nothing of it is drawn
                 continue
-            own = SensitivityBound(log_values[rows], start.name, True, start.note)
+            own = SensitivityBound(log_values[rows], start.name, True)
             problem = Problem(self.geometry.points(block.X[rows]), sq_norms[rows], shares[rows], self.radius)
             found = self.ascents[group](problem, start=own)
             log_values[rows], gap[rows] = found.log_values, found.gap
@@ -199,12 +191,11 @@ class LaplacianBound(RowBound):
     def __init__(self, geometry: Geometry, name: str, note: str, bounds: _OfGroups) -> None:
         self.geometry, self.name, self.note, self.bounds = geometry, name, note, bounds
 
-    def log_values(self, block: Block, groups: np.ndarray | None) -> np.ndarray:
+    def with_gap(self, block: Block, groups: np.ndarray | None) -> tuple[np.ndarray, None]:
         shares, log_values = self.geometry.shares(block.weights, groups), np.empty(block.n)
         for group, rows in by_group(groups, block.n):
-            found = self.bounds[group](self.geometry.points(block.X[rows]), shares[rows])
-            log_values[rows] = found.log_values
-        return log_values
+            log_values[rows] = self.bounds[group](self.geometry.points(block.X[rows]), shares[rows]).log_values
+        return log_values, None
 
 
 def by_cells(geometry: Geometry, loss: str, radius: float, summaries: list[Cells]) -> RowBound:
@@ -239,10 +230,9 @@ def by_all_rows(geometry: Geometry, loss: str, radius: float, metric: Any, every
 
 def cell_centers(X: Matrix, geometry: Geometry, n_cells: int, seed: int) -> np.ndarray:
     """(k, d) centres in scaled coordinates, by k-means on a sample of rows; k is at most ``n_cells``."""
-    if X.shape[0] <= n_cells:
-        return geometry.points(X).take(np.arange(X.shape[0]))
-    if isinstance(X, np.ndarray):
-        return kmeans_centers(geometry.points(X).take(np.arange(len(X))), n_cells, seed)
+    if isinstance(X, np.ndarray) or X.shape[0] <= n_cells:
+        rows = geometry.points(X).take(np.arange(X.shape[0]))
+        return rows if len(rows) <= n_cells else kmeans_centers(rows, n_cells, seed)
     centers = kmeans_centers(sp.csr_matrix(X, dtype=np.float64) / geometry.scale, n_cells, seed)
     return centers - geometry.center / geometry.scale
 
@@ -251,10 +241,12 @@ def kmeans_centers(sample: Any, n_cells: int, seed: int, weights: Any = None, n_
     """(k, d) centres of the rows of a sample."""
     # imported here because it takes as long as the rest of the package
     from sklearn.cluster import KMeans
+    from sklearn.exceptions import ConvergenceWarning
 
     kmeans = KMeans(n_cells, n_init=n_init, max_iter=20, random_state=seed)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # fewer distinct points than cells: the empty ones are dropped later
+    with one_thread(), SCIKIT_LEARN, warnings.catch_warnings():
+        # fewer distinct points than cells: the empty ones are dropped later
+        warnings.simplefilter("ignore", ConvergenceWarning)
         return np.asarray(kmeans.fit(sample, sample_weight=weights).cluster_centers_, dtype=np.float64)
 
 
@@ -273,7 +265,7 @@ class GroupCells:
             for part, scaled in points.blocks(extra_columns=2 * len(self.sums[group].mass)):
                 self.sums[group].update(scaled, own[part])
 
-    def merge(self, other: GroupCells) -> None:
+    def merge(self, other: Self) -> None:
         for mine, theirs in zip(self.sums, other.sums, strict=True):
             mine.merge(theirs)
 
@@ -288,10 +280,9 @@ def draw_scores(
 ) -> np.ndarray:
     """Scores to draw by, in units of ``exp(log_unit)``: the sensitivities, but never below the share of the weight.
 
-    The floor is still a certificate and adds at most 1 to the total. It bounds what a draw adds to a weight by
-    ``W t / m``: without it a point far outside the ball, to which no query is sensitive, would be drawn once in
-    ages with a weight to match. "paper" and "lemma" can exceed what floats hold: in units of the largest, what would
-    vanish stays drawable. ``values`` are the bounds themselves, where they are known.
+    The floor is still a certificate and adds at most 1 to the total. Without it a point far outside the ball, to which
+    no query is sensitive, would be drawn once in ages with a weight to match. "paper" and "lemma" can exceed what
+    floats hold: in units of the largest, what would vanish stays drawable. ``values`` are the bounds, where known.
     """
     if log_unit == 0.0:
         scores = np.maximum(np.exp(log_values) if values is None else values, shares)
@@ -303,10 +294,7 @@ def draw_scores(
 
 
 def uniform_factor(scores: np.ndarray, shares: np.ndarray) -> float:
-    """How many times more points plain sampling needs for the same guarantee, at most.
-
-    All shares must be multiplied by it, times the total of the scores, to dominate the scores.
-    """
+    """How many times more points plain sampling needs for the same guarantee, at most."""
     return float(excess_over(scores, shares).max()) / float(scores.sum())
 
 
@@ -335,7 +323,7 @@ class Collected:
         found = self.bound.with_gap(block, self.bound.geometry.groups(block))
         self.parts.append((*found, block.weights.copy(), None if codes is None else codes.astype(np.int32)))
 
-    def merge(self, other: Collected) -> None:
+    def merge(self, other: Self) -> None:
         self.parts += other.parts
 
     def finish(self) -> tuple[SensitivityBound, np.ndarray, np.ndarray | None]:
@@ -363,7 +351,7 @@ class Span:
         for part, rows in self.geometry.points(block.X).blocks(extra_columns=d):
             self.R = stacked_qr([self.R, rows.dense()[block.weights[part] > 0]], d)
 
-    def merge(self, other: Span) -> None:
+    def merge(self, other: Self) -> None:
         self.R = stacked_qr([self.R, other.R], self.R.shape[1])
 
     def rank(self) -> int:

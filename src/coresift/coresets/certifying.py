@@ -1,9 +1,8 @@
 """Questions about a coreset and the data that it was drawn from: the checks, the certificate and the audit."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,17 +17,26 @@ from .._validation import (
     check_generator,
     check_instance,
     check_positive,
+    check_probability,
     check_weights,
 )
 from ..core.audit import AuditResult, worst_query
 from ..core.certificate import Certificate, certify_exact, certify_sampled
 from ..core.points import Matrix, Points
 from ..rows.rows import Rows
+from .amounts import parse_bytes
 from .coreset import MAX_MEMORY, Coreset, QueryBall
-from .fitting import array_runner, geometry_of
-from .options import LOSSES, BoundSpec, parse_bytes
+from .fitting import OnPass, array_runner, geometry_of
+from .options import LOSSES, BoundSpec
 
-_AFFORDABLE_PAIRS = 1e12  # pairs of rows times columns: about a minute on one core
+_AFFORDABLE_PAIRS = 5e11  # pairs of rows times columns: about a minute on one core
+
+
+def certify_options(method: Any, n_sampled: Any, delta: Any, random_state: Any) -> dict[str, Any]:
+    """The checked options of a certificate."""
+    check_choice(method, "method", ("auto", "exact", "sampled"))
+    n_sampled, delta = check_count(n_sampled, "n_sampled", minimum=2), check_probability(delta, "delta")
+    return {"method": method, "n_sampled": n_sampled, "delta": delta, "rng": check_generator(random_state)}
 
 
 def certified(
@@ -43,17 +51,19 @@ def certified(
     delta: float = 0.05,
     rng: np.random.Generator,
     verbose: int,
+    on_pass: OnPass | None = None,
 ) -> Certificate:
     """Certify a weighted subset of the points for the queries of the ball; see :meth:`Coreset.certify`."""
     problem = (points, shares, subset, subset_shares, ball.radius, ball.loss)
     cost = float(points.n) ** 2 * (points.d + 100)  # an exponential costs about as much as a hundred columns
-    # n^2/2 pairs against some N n of two samples of N rows each
-    if method == "exact" or (method == "auto" and (cost <= _AFFORDABLE_PAIRS or points.n <= 2 * n_sampled)):
-        label = "certificate from all pairs of rows (method='sampled' is faster)"
-        return certify_exact(*problem, Progress(label, points.n, verbose))
+    display: Any = on_pass or partial(Progress, verbose=verbose)
+    # n^2/2 pairs against some N^2 of two samples of N and N/2 rows
+    if method == "exact" or (method == "auto" and (cost <= _AFFORDABLE_PAIRS or points.n <= n_sampled)):
+        label = "certificate from all pairs of rows (method 'sampled' is faster)"
+        return certify_exact(*problem, display(label, points.n))
     # the confidence needs samples independent of the subset, which may have been drawn from the same seed
     rng = np.random.default_rng(rng.integers(2**63, size=4))
-    progress = Progress("certificate", min(n_sampled + len(subset), points.n), verbose)
+    progress = display("certificate", min(n_sampled + len(subset), points.n))
     return certify_sampled(*problem, n_sampled, delta, rng, progress)
 
 
@@ -142,7 +152,7 @@ def _chosen_ball(
     elif radius is not None:
         reach = check_positive(radius, "radius", at_most=LARGEST_RATIO)
     else:
-        reach = own.radius if np.isfinite(own.radius) else 1.0
+        reach = check_positive(own.radius, "radius", at_most=LARGEST_RATIO) if np.isfinite(own.radius) else 1.0
     scale = own.scale if bandwidth is None else check_positive(bandwidth, "bandwidth")
     return QueryBall(kind, own.center, scale, reach)
 
@@ -150,17 +160,12 @@ def _chosen_ball(
 def _scaled_points(X: Matrix, counted: np.ndarray, ball: QueryBall) -> Points:
     """Return the rows in the coordinates of the ball; the largest norm is taken over the ``counted`` ones."""
     points = Points(X, ball.center, ball.scale, max_norm=np.inf)
-    farthest, of_counted = 0.0, 0.0
     with np.errstate(over="ignore", invalid="ignore"):
-        for rows, block in points.blocks():
-            farthest = np.maximum(farthest, block.sq_norms.max())
-            of_counted = max(of_counted, float(block.sq_norms.max(where=counted[rows], initial=0.0)))
-    if not farthest <= LARGEST_RATIO**2:
-        raise InvalidInputError(
-            f"bandwidth = {ball.scale:.3g} is too small for X, "
-            f"which has a row more than {LARGEST_RATIO:g} bandwidths away."
-        )
-    points.max_norm = float(np.sqrt(of_counted))
+        squares = np.concatenate([block.sq_norms for _, block in points.blocks()])
+    if not squares.max() <= LARGEST_RATIO**2:
+        away = f"which has a row more than {LARGEST_RATIO:g} bandwidths away"
+        raise InvalidInputError(f"bandwidth = {ball.scale:.3g} is too small for X, {away}.")
+    points.max_norm = float(np.sqrt(squares.max(where=counted, initial=0.0)))
     return points
 
 

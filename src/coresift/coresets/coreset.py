@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._containers import n_rows, take_rows
-from .._errors import CoresiftError, InvalidInputError, InvalidTypeError
+from .._errors import InvalidInputError, InvalidTypeError
 from .._validation import (
     check_choice,
     check_chosen,
@@ -21,12 +21,12 @@ from .._validation import (
     check_generator,
     check_instance,
     check_number,
-    check_probability,
     check_vector,
+    naming,
 )
 from ..core.certificate import Certificate
 from ..core.quadrature import fitted_weights, tilted
-from .files import as_plain, from_plain, read_coreset, write_coreset
+from .files import as_plain, check_types, from_plain, read_coreset, write_coreset
 from .options import LOSSES
 
 MAX_MEMORY = "2GB"
@@ -255,8 +255,12 @@ class Coreset(Value):
             about.append(f"seed={self.seed}")
         return f"Coreset({', '.join(about)})"
 
-    def take(self, *arrays: Any) -> tuple[Any, ...]:
+    def take(self, *arrays: Any, weights: str = "sum") -> tuple[Any, ...]:
         """Return the rows of the coreset from each array, then the weights: ``Xs, ys, ws = core.take(X, y)``.
+
+        ``weights="sum"`` gives them as they are: they sum to about the weight of all rows, as estimates of sums need.
+        ``weights="mean"`` scales them to a mean of 1, as models need whose penalty is compared with a sum of losses: a
+        fixed ``C`` then means what it means for that many rows.
 
         Each array has ``n_samples`` rows: a NumPy array, list or tuple (a list comes back), pandas or polars
         frame or series, SciPy sparse matrix (CSR and CSC keep their format, others come back as CSR), torch
@@ -265,11 +269,10 @@ class Coreset(Value):
         for position, array in enumerate(arrays):
             rows = n_rows(array)
             if rows != self.n_samples:
-                raise InvalidInputError(
-                    f"array {position} of take() has {rows} rows; "
-                    f"the coreset was drawn from n_samples = {self.n_samples}."
-                )
-        return (*(take_rows(array, self.indices) for array in arrays), self.weights.copy())
+                text = f"array {position} of take() has {rows} rows"
+                raise InvalidInputError(f"{text}; the coreset was drawn from n_samples = {self.n_samples}.")
+        scale = 1.0 if check_choice(weights, "weights", ("sum", "mean")) == "sum" else float(self.weights.mean()) or 1.0
+        return (*(take_rows(array, self.indices) for array in arrays), self.weights / scale)
 
     def certify(
         self,
@@ -283,6 +286,7 @@ class Coreset(Value):
         max_memory: Any = MAX_MEMORY,
         random_state: Any = 0,
         verbose: int = 0,
+        on_pass: Any = None,
     ) -> Certificate:
         """Prove a bound on the relative error of this subset for all queries of the ball, in any dimension.
 
@@ -303,17 +307,14 @@ class Coreset(Value):
             Bytes up to which ``Rows`` are loaded into memory; above, they are kept in a temporary file.
         verbose : int
             Above 0, log progress at WARNING level.
+        on_pass : callable, optional
+            As in :func:`select`, instead of the log.
         """
-        from .certifying import asked, certified
+        from .certifying import asked, certified, certify_options
 
-        options: dict[str, Any] = {
-            "method": check_choice(method, "method", ("auto", "exact", "sampled")),
-            "n_sampled": check_count(n_sampled, "n_sampled", minimum=2),
-            "delta": check_probability(delta, "delta"),
-            "rng": check_generator(random_state),
-        }
+        options = certify_options(method, n_sampled, delta, random_state)
         with asked(X, self, sample_weight, radius, max_memory) as (problem, _):
-            return certified(*problem, **options, verbose=verbose)
+            return certified(*problem, **options, verbose=verbose, on_pass=on_pass)
 
     def reweight(
         self,
@@ -354,7 +355,7 @@ class Coreset(Value):
 
         The file appears complete or not at all; equal coresets give equal bytes (with one version of the library).
         """
-        write_coreset(Path(path), self.as_dict(), self.indices, self.weights)
+        write_coreset(Path(path), self, {}, {})
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything but the arrays, as strict JSON can hold it."""
@@ -364,10 +365,10 @@ class Coreset(Value):
     def load(cls, path: str | os.PathLike[str]) -> Coreset:
         """Read what :meth:`save` wrote; refuse anything else with a message that names the file."""
         header, indices, weights = read_coreset(Path(path))
-        try:
+        with naming(Path(path), "not a coreset file"):
             about = from_plain({f.name: header[f.name] for f in fields(cls)[2:]})
             for name, kind in _PARTS.items():
-                about[name] = about[name] and kind(**about[name])
+                if about[name] is not None:
+                    check_types(kind, about[name])
+                    about[name] = kind(**about[name])
             return cls(indices, weights, **about)
-        except (CoresiftError, KeyError, TypeError) as error:
-            raise InvalidInputError(f"{path}: not a coreset file ({error})") from error

@@ -1,13 +1,32 @@
 """Coresets of the Gaussian (RBF) and of the Laplacian loss."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np
 
 from ..core.certificate import log_floor
-from ..core.sizes import covering, covering_laplacian, dimension_free, paper_formula, vc
+from ..core.points import rounding_slack
+from ..core.sizes import covering, covering_laplacian, dimension_free, expected_error, moments, paper_formula, vc
+from ..rows.rows import Block
 from .base import LOADED_BYTES, SensitivityCoreset
+from .bounds import Geometry
 from .coreset import QueryBall
+from .fitting import serial_runner
+
+
+class SquaredNorms:
+    """The squared norms of all scaled rows, in order: one pass."""
+
+    def __init__(self, geometry: Geometry) -> None:
+        self.geometry, self.parts = geometry, list[np.ndarray]()
+
+    def update(self, block: Block) -> None:
+        self.parts.append(self.geometry.sq_norms(block.X))
+
+    def merge(self, other: SquaredNorms) -> None:
+        self.parts += other.parts
 
 
 class RBFCoreset(SensitivityCoreset):
@@ -44,7 +63,7 @@ class RBFCoreset(SensitivityCoreset):
     verbose : int, default 0
         Above 0, log progress at WARNING level.
     random_state : None, int or Generator
-        Seed for the cells, the order of systematic draws, and the draws themselves.
+        Seed for the cells and for the draws.
 
     Attributes
     ----------
@@ -97,22 +116,33 @@ class RBFCoreset(SensitivityCoreset):
         ratio = np.divide(shares, scores, out=np.zeros(len(shares)), where=shares > 0)
         total = float(scores.sum())  # scores have any scale: t w/s is free of it
         largest, second_moment = total * float(ratio.max()), total * float(shares @ ratio)
-        floor = self._floor()
+        if self._expected is None:
+            self._expected = self._expected_errors(dimension, scores / total, shares)
+        floor, expected, of_plain = self._expected
+        plain = moments(self.uniform_factor_ * t, of_plain, eps, delta)
         return {
+            "moments": moments(t, expected, eps, delta),
             "covering": covering(t, dimension, radius, max_norm, eps, delta),
             "dimension-free": dimension_free(largest, second_moment, floor, eps, delta),
             "vc": vc(t, dimension + 1, eps, delta),
-            "plain": dimension_free(1.0, 1.0, floor, eps, delta),
+            "plain": min(plain, dimension_free(1.0, 1.0, floor, eps, delta)),
             "paper": paper_formula(t, len(self.center_) + 1, eps, delta),
         }
 
-    def _floor(self) -> float:
-        """A lower bound on the sums in the ball, over the total weight."""
-        rows, geometry = self._fitted_rows("sample sizes"), self._geometry
+    def _expected_errors(self, dimension: int, chances: np.ndarray, shares: np.ndarray) -> tuple[float, float, float]:
+        """A lower bound on the sums in the ball, over the total weight; for these and for plain draws mean errors."""
+        rows, geometry, radius = self._fitted_rows("sample sizes"), self._geometry, self.radius_
         if rows.is_portable and rows.n * rows.row_bytes > LOADED_BYTES:
-            return float(np.exp(-geometry.variances[0] - (self.radius_ + geometry.center_error) ** 2))
-        with self._loaded("sample sizes") as (points, shares):
-            return float(np.exp(log_floor(points, shares, self.radius_, "gaussian")))
+            floor = -float(geometry.variances[0]) - (radius + geometry.center_error) ** 2
+        else:
+            with self._loaded("sample sizes") as (points, weights):
+                floor = log_floor(points, weights, radius, "gaussian")
+        norms = np.concatenate(serial_runner(rows, self.verbose).run("norms", SquaredNorms(geometry)).parts)
+        shift = float(np.linalg.norm(self.center_)) / self.scale_ if geometry.is_short else 0.0  # squares are expanded
+        slack = rounding_slack(geometry.rounding_norm + shift, radius)
+        problem = (dimension, radius, floor + radius**2, slack)
+        own, plain = (expected_error(norms, shares, drawn, *problem) for drawn in (chances, shares))
+        return float(np.exp(floor)), own, plain
 
 
 class LaplacianCoreset(SensitivityCoreset):

@@ -14,19 +14,23 @@ import secrets
 import shutil
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from types import UnionType
+from typing import IO, TYPE_CHECKING, Any, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .._errors import CoresiftError, InvalidInputError
 from .._npz import open_arrays
-from .._validation import naming
+from .._validation import check_count, naming
+from ..rows.columns import need_pyarrow
+from ..rows.disk import is_hidden
 from ..rows.rows import Rows
-from ..rows.tables import CsvRows, ParquetRows, need_pyarrow
+from ..rows.tables import TableRows
+from .materialize import write_rows
 
 if TYPE_CHECKING:
     from .coreset import Coreset
@@ -48,29 +52,16 @@ class UnwritableError(CoresiftError, OSError):
     """A file could not be written: the disk is full or the folder is read-only; the message names the file."""
 
 
-def write_coreset(
-    path: Path,
-    about: Header,
-    indices: Indices,
-    weights: Weights,
-    columns: Mapping[str, Any] | None = None,
-    run: Header | None = None,
-) -> None:
-    """Write the arrays and ``about`` (plain JSON, no NaN or infinity); equal input gives equal bytes.
-
-    ``columns`` are written beside the arrays, and ``run`` beside ``about``; the checksum does not cover them.
-    """
+def write_coreset(path: Path, core: Coreset, columns: Mapping[str, Any], notes: Mapping[str, str]) -> None:
+    """Write a coreset, with more columns and notes, which the checksum does not cover; equal input, equal bytes."""
     write = _for_suffix(path, {".npz": write_npz, ".parquet": _write_parquet})
-    notes = {"header": header_text(about, indices, weights)}
-    if run is not None:
-        notes["run"] = json.dumps(run, allow_nan=False)
-    arrays = {"row": indices, **(columns or {}), "weight": weights}
-    write_whole(path, lambda file: write(file, notes, arrays))
+    arrays = {"row": core.indices, **columns, "weight": core.weights}
+    write_whole(path, lambda file: write(file, {"header": header_text(core), **notes}, arrays))
 
 
-def header_text(about: Header, indices: Indices, weights: Weights) -> str:
+def header_text(core: Coreset) -> str:
     """Return the JSON text of a coreset's file, with its checksum."""
-    return stamped("coreset", _VERSION, about, {"row": indices, "weight": weights})
+    return stamped("coreset", _VERSION, core.as_dict(), {"row": core.indices, "weight": core.weights})
 
 
 def read_coreset(path: Path) -> tuple[Header, Indices, Weights]:
@@ -99,15 +90,56 @@ def stamped(kind: str, version: int, about: Header, arrays: Mapping[str, np.ndar
 
 def verified(text: str, kind: str, version: int, arrays: Mapping[str, np.ndarray]) -> Header:
     """Return what :func:`stamped` was given, after checking kind, version and checksum."""
-    header = json.loads(text)
+    header = parse_json(text)
     if not isinstance(header, dict) or header.get("format") != f"coresift.{kind}":
         raise InvalidInputError(f"not a {kind} file")
-    if (found := header["version"]) != version:
+    if (found := check_count(header["version"], "version")) != version:
         advice = "install a newer coresift" if found > version else "make it and save it again"
         raise InvalidInputError(f"format version {found}, but this coresift reads version {version}: {advice}")
     if header.pop("sha256") != _checksum(header, arrays):
         raise InvalidInputError("the checksum does not match: the file is damaged")
     return header
+
+
+def parse_json(text: str, *, finite: bool = True) -> Any:
+    """Read JSON; integers that floats do not hold are refused, and, if ``finite``, NaN and infinity."""
+
+    def refuse(number: str) -> float:
+        raise InvalidInputError(f"the number {number:.20}... is too large")
+
+    integer = lambda text: int(text) if len(text) < 300 else refuse(text)  # noqa: E731
+    return json.loads(text, parse_int=integer, parse_constant=refuse if finite else None)
+
+
+def check_types(kind: type, plain: Any) -> None:
+    """Compare the values of a JSON object with the types of the fields of ``kind`` that have their names."""
+    if not isinstance(plain, dict):
+        raise InvalidInputError(f"{kind.__name__} = {plain!r:.40} must be an object")
+    for name, hint in get_type_hints(kind).items():
+        if name in plain and not _fits(plain[name], hint):
+            raise InvalidInputError(f"{name} = {plain[name]!r:.40} is not of the type {hint}")
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    args, origin = get_args(hint), get_origin(hint) or hint
+    if origin in (Union, UnionType):
+        return any(_fits(value, each) for each in args)
+    if origin in (int, float):
+        return isinstance(value, int if origin is int else int | float) and not isinstance(value, bool)
+    if origin in (list, tuple, np.ndarray):
+        simple = args[0] if origin is list and args else Any
+        return isinstance(value, list | tuple) and all(_fits(each, simple) for each in value)
+    return origin is Any or not isinstance(origin, type) or isinstance(value, str if origin is Path else origin)
+
+
+class _Recorded:
+    """What later commands take from the record of a run."""
+
+    columns: list[str] | None
+    embedding: str | None
+    label: str | None
+    weight: str | None
+    image_size: int
 
 
 def _checksum(header: Header, arrays: Mapping[str, np.ndarray]) -> str:
@@ -197,6 +229,8 @@ def _read_parquet(path: Path) -> tuple[str, Indices, Weights]:
 
 def as_plain(value: Any) -> Any:
     """Return what strict JSON can hold: arrays as lists, dataclasses as objects, infinity as an object."""
+    if hasattr(value, "to_dict"):
+        return value.to_dict()
     if is_dataclass(value):
         return {f.name: as_plain(getattr(value, f.name)) for f in fields(value)}
     if isinstance(value, np.ndarray | tuple):
@@ -226,29 +260,32 @@ class ChosenRows:
     def columns(self) -> dict[str, Any]:
         """What is written beside row and weight: the file of each row, and its label."""
         files = np.array(self.rows.files, dtype=object)[self.rows.file_of(self.coreset.indices)]
-        beside: dict[str, Any] = {"file": files.astype(str)}
+        beside: dict[str, Any] = {"file": _encodable(files.tolist())}
         if self.labels is not None:
-            beside["label"] = np.array(self.labels)
+            beside["label"] = _encodable(self.labels)
         return beside
 
     def save(self, path: str | os.PathLike[str], *, materialize: bool = False) -> None:
         """Write ``row``, ``file``, ``weight`` (and ``label``) to ``.parquet`` or ``.npz``, complete or not at all.
 
-        :meth:`Coreset.load` reads it. ``materialize`` writes the chosen rows themselves as well: all columns of Parquet
-        files, else the features. A column whose name is taken is renamed to ``input_...``.
+        :meth:`Coreset.load` reads it. ``materialize`` writes the chosen rows themselves as well: all columns of a table
+        in a ``.parquet`` file, else the features. A column whose name is taken is renamed to ``input_...``.
         """
         target = Path(path)
         check_output(target, n_rows=self.coreset.size)
-        core = self.coreset
+        refuse_input(target, self.rows)
+        core, run = self.coreset, json.dumps(self.run, allow_nan=False)
         if materialize and target.suffix.lower() == ".parquet":
-            header = header_text(core.as_dict(), core.indices, core.weights)
-            metadata = parquet_metadata(header, json.dumps(self.run, allow_nan=False))
-            write_whole(target, lambda file: _write_rows(file, self, metadata))
-            return
-        columns = self.columns()
-        if materialize:
-            columns["X"] = self.rows.take(core.indices).X
-        write_coreset(target, core.as_dict(), core.indices, core.weights, columns, self.run)
+            metadata = parquet_metadata(header_text(core), run)
+            write_whole(target, lambda file: write_rows(file, self, metadata))
+        else:
+            features = {"X": self.rows.take(core.indices).X} if materialize else {}
+            write_coreset(target, core, self.columns() | features, {"run": run})
+
+
+def _encodable(values: list[Any]) -> np.ndarray:
+    """An array; of names of files that are not UTF-8, the bytes as escape sequences."""
+    return np.array([v.encode("utf-8", "backslashreplace").decode() if isinstance(v, str) else v for v in values])
 
 
 def labels_of(rows: Rows, indices: np.ndarray) -> list[Any] | None:
@@ -271,10 +308,20 @@ def check_output(path: Path, *, n_rows: int = 0, suffixes: tuple[str, ...] = SUF
     except OSError as error:
         raise InvalidInputError(f"{path}: cannot be written ({error.strerror}).") from error
     free = shutil.disk_usage(folder).free
-    if free < n_rows * _ROW_BYTES:
-        raise InvalidInputError(
-            f"{path}: {free / 1e6:.0f} MB are free there, but up to {n_rows * _ROW_BYTES / 1e6:.0f} MB may be needed."
-        )
+    if free < (most := n_rows * _ROW_BYTES):
+        raise InvalidInputError(f"{path}: {free / 1e6:.0f} MB are free there; up to {most / 1e6:.0f} MB may be needed.")
+
+
+def refuse_input(path: Path, rows: Rows) -> None:
+    """Refuse to write a file that was read, or that would be read with the others the next time."""
+    out, place = path.resolve(), Path(rows.name)
+    if any(Path(file).resolve() == out for file in rows.files) and out.exists():
+        raise InvalidInputError(f"{path}: is part of the input; name another file.")
+    if "://" in rows.name or out.suffix.lower() not in {Path(file).suffix.lower() for file in rows.files}:
+        return
+    inside = out.is_relative_to(place.resolve()) if place.is_dir() else out.match(os.path.abspath(place))
+    if inside and not is_hidden(out.parts[-1:]):
+        raise InvalidInputError(f"{path}: would be part of the input {rows.name} the next time; name another folder.")
 
 
 def run_record(plan: Plan[Any]) -> dict[str, Any]:
@@ -284,16 +331,17 @@ def run_record(plan: Plan[Any]) -> dict[str, Any]:
     rows, made = plan.rows, {**asdict(plan.options), "budget": plan.budget}
     for name in ("workers", "engine", "max_memory"):
         del made[name]
-    features = {}
-    if isinstance(rows, ParquetRows | CsvRows):
+    features: dict[str, Any] = {"preparation": rows.preparation and rows.preparation.to_dict()}
+    if isinstance(rows.raw, TableRows):
         # the columns that were used, also where they were not named: who reads the table again takes these
-        used, is_embedded = list(rows.columns.features), rows.columns.width is not None
-        features = {"columns": None if is_embedded else used, "embedding": used[0] if is_embedded else None}
+        used, is_embedded = list(rows.raw.columns.features), rows.raw.columns.width is not None
+        features |= {"columns": None if is_embedded else used, "embedding": used[0] if is_embedded else None}
     return {
         "version": __version__,
         "input": rows.name,
         "files": len(rows.files),
         "rows": rows.n,
+        "fingerprint": rows.fingerprint,
         "n_columns": rows.d,
         **rows.opened_with,
         **features,
@@ -313,53 +361,8 @@ def load_run(path: str | os.PathLike[str]) -> dict[str, Any]:
             from pyarrow import parquet
 
             text = (parquet.read_schema(target).metadata or {}).get(_PARQUET_RUN, b"{}").decode()
-        found = json.loads(text)
+        found = parse_json(text)
         if not isinstance(found, dict):
             raise InvalidInputError("the record of the run is no JSON object")
+        check_types(_Recorded, found)
         return found
-
-
-def _tables(selection: ChosenRows) -> Iterator[tuple[slice, Any]]:
-    """The chosen rows as Arrow tables: all columns of Parquet files, else the features."""
-    import pyarrow as pa
-
-    rows, chosen = selection.rows, selection.coreset.indices
-    if isinstance(rows, ParquetRows):
-        for piece in rows.pieces:
-            part = slice(*np.searchsorted(chosen, (piece.start, piece.start + piece.n_rows)))
-            if part.start < part.stop:
-                yield part, rows.read_group(piece).take(pa.array(chosen[part] - piece.start))
-        return
-    names = rows.names or [f"x{i}" for i in range(rows.d)]
-    X = rows.take(chosen).X
-    yield slice(None), pa.table({name: np.ascontiguousarray(X[:, i]) for i, name in enumerate(names)})
-
-
-def _distinct(names: list[str], taken: set[str]) -> list[str]:
-    """Names of columns of the input beside columns of ours: "row" becomes "input_row", or "input_input_row"."""
-    found: list[str] = []
-    for name in names:
-        other = name
-        while other in taken or other in found or (other != name and other in names):
-            other = f"input_{other}"
-        found.append(other)
-    return found
-
-
-def _write_rows(file: Any, selection: ChosenRows, metadata: dict[bytes, bytes]) -> None:
-    import pyarrow as pa
-    from pyarrow import parquet
-
-    core, beside = selection.coreset, selection.columns()
-    writer: Any = None
-    for part, table in _tables(selection):
-        own = {"row": core.indices[part], **{name: values[part] for name, values in beside.items()}}
-        own["weight"] = core.weights[part]
-        names = _distinct(table.column_names, set(own))
-        table = table.rename_columns(names)
-        columns = [pa.array(values) for values in own.values()] + table.columns
-        whole = pa.table(columns, names=[*own, *names]).replace_schema_metadata(metadata)
-        writer = writer or parquet.ParquetWriter(file, whole.schema)
-        writer.write_table(whole)
-    if writer is not None:
-        writer.close()

@@ -6,22 +6,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from .._errors import InvalidInputError
-from .options import Plan, RunOptions, option, parse_budget, priced
+from .amounts import parse_budget
+from .options import Plan, RunOptions, option, priced
 
 if TYPE_CHECKING:
     from ..rows.rows import Rows
 
 # As in `options`, everything else is imported where it is used.
 
-_TYPICAL_PASSES = {
-    "columns": 1,
-    "leverage": 1,
-    "pilot": 1,
-    "scores": 1,
-    "calibration": 3,
-    "certificate": 3,
-    "uniform": 2,
-}
+TOLERANCE = 3e-6  # relative excess that is not worth another pass
+_TYPICAL_PASSES = {"columns": 1, "pilot": 1, "scores": 1, "calibration": 3, "certificate": 3, "uniform": 2}
 
 
 def _models() -> tuple[str, ...]:
@@ -34,17 +28,14 @@ def _models() -> tuple[str, ...]:
 class FitOptions(RunOptions):
     """How to fit a linear model; see :func:`coresift.fit_model`. What is wrong whatever the data is refused here."""
 
-    model: str = option(
-        "logistic", "logistic, squared (ridge), squared_hinge, poisson or huber.", flags=("-m",), choices=_models
-    )
+    model: str = option("logistic", "Or squared (ridge), squared_hinge, poisson, huber", flags=("-m",), choices=_models)
     budget: str | int | float = option("10%", "Rows to fit to: 1%, 0.01 or 1000.", flags=("-b",))
     alpha: float = option(1e-4, "Penalty: alpha / 2 times the squared coefficients is added to the mean loss.")
     threshold: float | None = option(None, "For huber: the residual above which the loss is linear.")
-    fit_intercept: bool = option(
-        True, "Fit an intercept, which is not penalised.", flags=("--intercept/--no-intercept",)
-    )
+    fit_intercept: bool = option(True, "Fit an intercept, not penalised.", flags=("--intercept/--no-intercept",))
     calibrate: bool = option(True, "Adjust the weights of the chosen rows to the sums over all rows.")
     certify: bool = option(True, "Bound how far the loss is above the best possible.")
+    tolerance: float = option(TOLERANCE, "Stop when the loss is within this share of the best possible.")
     compare: bool = option(False, "Fit a uniform sample of the same size as well, in two more passes.")
 
     def __post_init__(self) -> None:
@@ -53,14 +44,14 @@ class FitOptions(RunOptions):
         super().__post_init__()
         check_choice(self.model, "model", _models())
         check_number(self.alpha, "alpha", at_least=0.0, at_most=1e100)
+        check_number(self.tolerance, "tolerance", at_least=0.0)
         if (self.model == "huber") != (self.threshold is not None):
             raise InvalidInputError(f"threshold = {self.threshold!r}: model='huber' needs one, other models have none.")
         if self.threshold is not None:
             check_positive(self.threshold, "threshold")
         if self.certify and self.alpha == 0.0 and self.model != "squared":
-            raise InvalidInputError(
-                f"alpha = 0 cannot be certified for model={self.model!r}: take a small penalty, or certify=False."
-            )
+            text = f"alpha = 0 cannot be certified for model={self.model!r}: take a small penalty, or certify=False."
+            raise InvalidInputError(text)
         parse_budget(self.budget, 2**53)  # the number of rows is not known yet
 
 

@@ -13,7 +13,7 @@ from sklearn.utils import get_tags
 from .._containers import take_rows
 from .._errors import InvalidInputError
 from .._validation import check_budget, check_count, check_features
-from ..core.budgets import class_budgets
+from ..core.budgets import random_budgets
 from .coreset import Coreset
 from .improve import normalized
 from .linear_coreset import LinearCoreset
@@ -77,31 +77,37 @@ def choose(task: Task, size: Any, rng: np.random.Generator) -> Choice:
     goal = objective(task, rng) if task.is_weighted else None
     made = None if goal is None else linear_choice(task, goal, count, rng)
     if made is None:
+        n_classes = 1 if task.codes is None else len(np.unique(task.codes[task.weights > 0]))
+        if count < n_classes:
+            raise InvalidInputError(f"size: {count} rows cannot hold {n_classes} classes; one row of each is needed.")
         core = normalized(even_draw(task.weights, task.codes, count, rng))
         why = "is not a linear model of a known loss" if goal is None else "has too many parameters for the size"
         why = why if task.is_weighted else "takes no sample_weight"
         made = Choice(core, f"{core.method} draw: {task.kind} {why}", task.model)
-    if goal is None or goal.alpha(mass, 1) == 0:
+    if goal is None:  # a fixed C is meant for weights of mean 1
+        return replace(made, factor=1.0 / float(made.core.weights.mean()))
+    if goal.alpha(mass, 1) == 0:
         return made
     # the penalty must mean the same on the coreset: SGD divides the loss by the number of rows, whatever they weigh
     return replace(made, factor=goal.alpha(mass, made.core.size) / goal.alpha(mass, len(task.weights)))
 
 
-def even_draw(weights: np.ndarray, codes: np.ndarray | None, size: int, rng: np.random.Generator) -> Coreset:
-    """Draw rows of positive weight uniformly; if there are classes, in proportion to their rows, at least one of each.
+def even_draw(
+    weights: np.ndarray, codes: np.ndarray | None, size: int, rng: np.random.Generator, *, power: float = 1.0
+) -> Coreset:
+    """Draw rows of positive weight uniformly; if there are classes, in proportion to a power of their rows.
 
-    Row i of a class of which m of n rows are drawn weighs ``w_i n / m``: weighted sums are unbiased.
+    Each class has a row if there are no more classes than rows to draw; else chance decides. Row i of a class of which
+    m of n rows are drawn weighs ``w_i n / m``, over the chance that the class is drawn: weighted sums are unbiased.
     """
     used = np.flatnonzero(weights)
     classes, numbers = np.unique(np.zeros(len(used)) if codes is None else codes[used], return_inverse=True)
-    if size < len(classes):
-        raise InvalidInputError(f"size: {size} rows cannot hold {len(classes)} classes; one row of each is needed.")
     counts = np.bincount(numbers)
-    sizes = class_budgets(counts, size, min_per_class=1)
-    chosen = [rng.choice(used[numbers == c], sizes[c], replace=False) for c in range(len(classes))]
-    drawn = [weights[rows] * (n / m) for rows, n, m in zip(chosen, counts, sizes, strict=True)]
+    sizes, factors = random_budgets(counts, size, rng, min_per_class=int(size >= len(classes)), power=power)
+    rows = [rng.choice(used[numbers == c], sizes[c], replace=False) for c in range(len(classes))]
+    drawn = [f * weights[own] * (n / max(m, 1)) for own, n, m, f in zip(rows, counts, sizes, factors, strict=True)]
     method, total = "uniform" if codes is None else "stratified", float(weights.sum())
-    return Coreset(np.concatenate(chosen), np.concatenate(drawn), len(weights), method=method, total_weight=total)
+    return Coreset(np.concatenate(rows), np.concatenate(drawn), len(weights), method=method, total_weight=total)
 
 
 def linear_choice(task: Task, goal: Objective, size: int, rng: np.random.Generator) -> Choice | None:

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.random import Generator
 from scipy.linalg import norm
-from scipy.spatial.distance import cdist, pdist
-from sklearn.base import BaseEstimator
 
 from .._containers import column_names
 from .._errors import InvalidInputError
@@ -21,18 +20,19 @@ from .._progress import Progress
 from .._validation import LARGEST_MAGNITUDE, LARGEST_RATIO, check_features, check_targets
 from ..core.points import Matrix, SensitivityBound, squared_norms
 from ..rows.arrays import ArrayRows
-from ..rows.engines import Engine, OnRows, Pass, SerialEngine, run_pass
+from ..rows.engines import Engine, Pass, SerialEngine, run_pass
 from ..rows.rows import Block, Rows
 from .bounds import ClosedForm, Collected, Geometry, GroupCells, RowBound, by_all_rows, by_cells, cell_centers
 from .options import PAPER_BOUNDS, BoundSpec
-from .passes import LARGEST_SHIFT, Extent, Reach, Survey
+from .passes import LARGEST_SHIFT, Extent, Reach, Survey, far_bar
 
 if TYPE_CHECKING:
     from .coreset import QueryBall
 
 P = TypeVar("P", bound=Pass)
-OnPass = Callable[[str, int], OnRows]
-"""Told the name of a pass and its rows when it begins; returns what is told of finished rows."""
+OnPass = Callable[[str, int], Any]
+"""Called with the name of a pass and its number of rows when it begins. If it returns a callable, that is called with
+the number of rows that were finished, again and again."""
 
 MEDIAN_SAMPLE = 1000
 _SAMPLES_PER_CLASS = 4
@@ -54,14 +54,13 @@ class Runner:
 
     def run(self, label: str, prototype: P) -> P:
         started = time.perf_counter()
-        found = run_pass(self.engine, self.rows, prototype, self.on_pass(label, self.rows.n))
+        told = self.on_pass(label, self.rows.n)
+        found = run_pass(self.engine, self.rows, prototype, told if callable(told) else lambda _: None)
         self.seconds.append((label, time.perf_counter() - started))
         return found
 
 
-def given_rows(
-    X: Any, sample_weight: Any, *, estimator: BaseEstimator | None = None, y: Any = None, labels: Any = None
-) -> Rows:
+def given_rows(X: Any, sample_weight: Any, *, estimator: Any = None, y: Any = None, labels: Any = None) -> Rows:
     """The rows that were passed to ``fit``; ``y`` are targets, if there are any. Finite values are left to a pass."""
     if isinstance(X, Rows):
         for name, given in (("sample_weight", sample_weight), ("y", y)):
@@ -85,8 +84,7 @@ def serial_runner(rows: Rows, verbose: int = 0) -> Runner:
 
 def array_runner(X: Matrix, weights: np.ndarray, name: str = "X") -> Runner:
     """Runs passes over rows in memory."""
-    rows = ArrayRows(X, weights, name=name)
-    return Runner(rows, SerialEngine(rows))
+    return serial_runner(ArrayRows(X, weights, name=name))
 
 
 @dataclass(frozen=True)
@@ -146,13 +144,11 @@ def cheapest(spec: BoundSpec, n: int, d: int, total: float = np.inf) -> str:
 def survey_rows(runner: Runner, samples: dict[str, tuple[int, int]], by_label: bool) -> Survey:
     """The survey of all rows: about the mean of the first block, and once more in other units if that fails."""
     rows = runner.rows
-    near, is_short = _peek(rows)
-    found = runner.run("survey", Survey(near, samples, by_label, is_short=is_short))
+    near, is_short, bar = _peek(rows)
+    found = runner.run("survey", Survey(near, samples, by_label, is_short=is_short, bar=bar))
     mass = float(found.moments.mass.sum())
     if not 0 < mass <= LARGEST_MAGNITUDE:
-        raise InvalidInputError(
-            f"{rows.name}: the weights sum to {mass:g}; the sum must be positive and at most {LARGEST_MAGNITUDE:g}."
-        )
+        raise InvalidInputError(f"{rows.name}: weights sum to {mass:g}; above 0 to {LARGEST_MAGNITUDE:g} is allowed.")
     if found.is_ordinary:
         return found
     extent = runner.run("extent", Extent(rows.d))
@@ -168,8 +164,8 @@ def first_block(rows: Rows) -> Block:
         return next(blocks)
 
 
-def _peek(rows: Rows) -> tuple[np.ndarray, bool]:
-    """The mean of the first block, and whether it is short compared with the block's spread."""
+def _peek(rows: Rows) -> tuple[np.ndarray, bool, float]:
+    """The mean of the first block, whether it is short compared with the block's spread, and the bar of a survey."""
     block = first_block(rows)
     X = block.X[block.weights > 0] if (block.weights > 0).any() else block.X
     with np.errstate(over="ignore", invalid="ignore"):
@@ -181,11 +177,13 @@ def _peek(rows: Rows) -> tuple[np.ndarray, bool]:
             mean = np.asarray(X.mean(axis=0, dtype=np.float64)).ravel()
         mean = np.where(np.abs(mean) <= LARGEST_MAGNITUDE, mean, 0.0)  # the survey names what is not finite
         if not isinstance(X, np.ndarray):
-            return mean, True
-        spread, length = float(squared_norms(X - mean).max()), float(mean @ mean)
-    if length <= _NEGLIGIBLE * spread:
-        mean = np.zeros(len(mean))  # as good a guess, and nothing is to be subtracted
-    return mean, length <= LARGEST_SHIFT * spread
+            return mean, True, -1.0
+        squares, length = squared_norms(X - mean), float(mean @ mean)
+        spread = float(squares.max())
+        if length <= _NEGLIGIBLE * spread:
+            mean = np.zeros(len(mean))  # as good a guess, and nothing is to be subtracted
+            squares = squared_norms(X.astype(np.float64, copy=False))
+    return mean, length <= LARGEST_SHIFT * spread, far_bar(squares)
 
 
 def prepare(
@@ -227,14 +225,10 @@ def geometry_of(runner: Runner, spec: BoundSpec, rng: np.random.Generator) -> Ge
 
 
 def _median_sample(spec: BoundSpec, rng: np.random.Generator) -> dict[str, tuple[int, int]]:
-    if spec.bandwidth != "median":
-        return {}
-    return {"median": (int(rng.integers(2**63)), MEDIAN_SAMPLE)}
+    return {"median": (int(rng.integers(2**63)), MEDIAN_SAMPLE)} if spec.bandwidth == "median" else {}
 
 
-def find_geometry(
-    runner: Runner, spec: BoundSpec, survey: Survey, order: dict[Any, int] | None, ball: QueryBall | None
-) -> Geometry:
+def find_geometry(runner: Runner, spec: BoundSpec, survey: Survey, order: Any, ball: QueryBall | None) -> Geometry:
     """Centre, bandwidth and groups from a survey; the farthest row is looked for if it is still unknown."""
     unit, moments = survey.unit, survey.moments
     center = survey.near + unit * survey.center() if ball is None else ball.center
@@ -292,6 +286,8 @@ def _scale(runner: Runner, spec: BoundSpec, survey: Survey, center: np.ndarray, 
 
 def median_distance(X: Matrix, center: np.ndarray, unit: float, metric: Any = "euclidean") -> float:
     """The median of the positive distances between rows; ``unit``, a typical distance, if there is none."""
+    from scipy.spatial.distance import cdist, pdist
+
     if metric != "euclidean":
         distances = cdist(X, X, metric=metric)
         distances = distances[distances > 0]
@@ -323,15 +319,11 @@ def _sample(survey: Survey, order: dict[Any, int] | None) -> Sample:
         return Sample(np.zeros((0, len(survey.near))), np.zeros(0), np.zeros(0, dtype=np.int64), np.zeros(0))
     columns, (draw,) = survey.samples["cells"].winners()
     weights = columns["weight"]
-    groups = np.zeros(len(weights), dtype=np.int64)
-    if order is not None:
-        groups = _renumbered(survey, order)[columns["code"]]
+    groups = np.zeros(len(weights), np.int64) if order is None else _renumbered(survey, order)[columns["code"]]
     return Sample(columns["X"], weights, groups, draw.weights / weights)
 
 
-def _choose_bound(
-    runner: Runner, spec: BoundSpec, geometry: Geometry, sample: Sample, rng: np.random.Generator
-) -> RowBound:
+def _choose_bound(runner: Runner, spec: BoundSpec, geometry: Geometry, sample: Sample, rng: Generator) -> RowBound:
     n, d = runner.rows.n, runner.rows.d
     is_gaussian, radius, chosen = spec.loss == "gaussian", spec.radius, spec.bound
     if is_gaussian and chosen in ("auto", "closed-form"):

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from .._errors import InvalidInputError
+from .._progress import Progress
 from ..core.discrepancy import potential
 from ..core.points import Points
 from ..core.quadrature import DENSE_LIMIT, chosen_rows, fitted_weights, interpolated_potentials, tilted
@@ -15,9 +16,9 @@ from .coreset import Coreset, Guarantee
 
 _POOL_FACTOR = 4
 _SMALLEST_POOL = 4000  # choosing among this few costs next to nothing, and more choice is better
-_SAMPLED_ROWS = 1 << 17  # least number of rows from which the potentials of a pool are estimated
-_SAMPLED_FACTOR = 64  # the same, per point of the coreset
-_LARGE_FACTOR = 3  # data with this many times more rows are sampled: below, it saves little
+_SAMPLED_ROWS = 1 << 15  # least number of rows from which the potentials of a pool are estimated
+_SAMPLED_FACTOR = 16  # the same, per point of the coreset
+_LARGE_FACTOR = 2  # data with this many times more rows are sampled: below, it saves little
 _SMALL_TOTAL = 10.0  # total sensitivity up to which every row matters to the certificate by its weight
 
 
@@ -26,15 +27,11 @@ def pool_size(refine: Any, size: int, n_samples: int) -> int | None:
     if isinstance(refine, (bool, np.bool_)) or refine is None:
         return min(max(_POOL_FACTOR * size, _SMALLEST_POOL), n_samples) if refine else None
     if not isinstance(refine, Integral) or int(refine) < 2:
-        raise InvalidInputError(
-            f"refine = {refine!r} must be True, False or an integer of at least 2 (pool over size)."
-        )
+        raise InvalidInputError(f"refine = {refine!r} must be True, False or an integer from 2 on (pool over size).")
     return min(int(refine) * size, n_samples)
 
 
-def improved(
-    core: Coreset, points: Points, shares: np.ndarray, size: int, pool: np.ndarray | None, verbose: int
-) -> Coreset:
+def improved(core: Coreset, points: Points, shares: Any, size: int, pool: np.ndarray | None, verbose: int) -> Coreset:
     """Fit weights for the points drawn, or for ``size`` chosen from ``pool`` if these do better, and certify."""
     check_euclidean(core)
     assert core.ball is not None
@@ -47,12 +44,13 @@ def improved(
     choices = [(core.indices, core.weights / total * factors[core.indices], drawn)]
     if pool is not None and size < len(pool):
         if core.total_sensitivity is not None and core.total_sensitivity <= _SMALL_TOTAL:
+            choices.clear()  # only a few heavy rows make the draw, which takes them all, hard to beat
             pool = mixed_pool(pool, given[1], _generator(core, len(pool)))
         wanted, is_exact = _pool_potentials(core, points, shares, pool, drawn)
-        picks = chosen_rows(points, pool, size, shares, loss, wanted)
+        progress = Progress("choice of points", size, verbose, unit="points")
+        picks = chosen_rows(points, pool, size, shares, loss, wanted, progress)
         known = wanted[picks] if is_exact else potential(points, pool[picks], shares, loss)
         choices.append((pool[picks], factors[pool[picks]] / size, known))
-    # few heavy rows make the draw, which takes them all, hard to beat
     fits = [fitted_weights(points, rows, shares, start, loss, known) for rows, start, known in choices]
     best = min(range(len(fits)), key=lambda i: fits[i].value)
     indices = choices[best][0]
@@ -63,15 +61,13 @@ def improved(
         core,
         indices=indices,
         weights=weights * total,
-        adjustments=("refined", "reweighted") if best == 1 else ("reweighted",),
+        adjustments=("reweighted",) if indices is core.indices else ("refined", "reweighted"),
         certificate=certificate,
         guarantee=Guarantee.from_certificate(certificate),
     )
 
 
-def _pool_potentials(
-    core: Coreset, points: Points, shares: np.ndarray, pool: np.ndarray, drawn: np.ndarray
-) -> tuple[np.ndarray, bool]:
+def _pool_potentials(core: Coreset, points: Points, shares: Any, pool: Any, drawn: Any) -> tuple[np.ndarray, bool]:
     """Return the pool's potentials, and whether they are exact or, for large data, interpolated from the draw's."""
     assert core.ball is not None
     n_sampled = max(_SAMPLED_ROWS, _SAMPLED_FACTOR * core.size)

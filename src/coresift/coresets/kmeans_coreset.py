@@ -1,9 +1,7 @@
 """Coresets of k-means: draws by the sensitivities of a rough solution."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from scipy.spatial.distance import cdist
@@ -93,9 +91,7 @@ class KMeansCoreset(PassCoreset):
     """
 
     def __init__(self, n_clusters: int, *, random_state: Any = None, verbose: int = 0) -> None:
-        self.n_clusters = n_clusters
-        self.random_state = random_state
-        self.verbose = verbose
+        self.n_clusters, self.random_state, self.verbose = n_clusters, random_state, verbose
 
     def _find(self, runner: Runner, rng: np.random.Generator) -> None:
         k, rows = check_count(self.n_clusters, "n_clusters"), runner.rows
@@ -137,15 +133,8 @@ class KMeansCoreset(PassCoreset):
         runner = self._fitted_runner()
         count, seed = check_budget(size, runner.rows.n), check_seed(random_state, self._draw_rng)
         _, drawn = runner.run("draw", KeyDraw(self._scores.scored, seed, count)).finish()
-        return Coreset(
-            drawn.indices,
-            drawn.weights,
-            runner.rows.n,
-            method="keys",
-            seed=seed,
-            bound="bicriteria",
-            total_weight=self._scores.total,
-        )
+        about: dict[str, Any] = {"method": "keys", "seed": seed, "bound": "bicriteria"}
+        return Coreset(drawn.indices, drawn.weights, runner.rows.n, total_weight=self._scores.total, **about)
 
     def cost(self, centers: Any, *, core: Coreset) -> KMeansCost:
         """The cost of centres over all rows, in one pass, beside the estimate of a coreset.
@@ -263,7 +252,7 @@ class _Clusters:
         for sums, values in ((self.mass, 1.0), (self.cost, squares), (self.spread, spread)):
             sums += np.bincount(labels, block.weights * values, len(sums))
 
-    def merge(self, other: _Clusters) -> None:
+    def merge(self, other: Self) -> None:
         self.mass += other.mass
         self.cost += other.cost
         self.spread += other.spread

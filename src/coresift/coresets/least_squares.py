@@ -1,10 +1,8 @@
 """Coresets of least squares and PCA: leverage draws with an exact certificate, and exactly equivalent subsets."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from scipy.linalg import eigvalsh, svd
@@ -116,8 +114,7 @@ class LeastSquaresCoreset(PassCoreset):
     takes_targets = True
 
     def __init__(self, *, random_state: Any = None, verbose: int = 0) -> None:
-        self.random_state = random_state
-        self.verbose = verbose
+        self.random_state, self.verbose = random_state, verbose
 
     def _find(self, runner: Runner, rng: np.random.Generator) -> None:
         self._space = _whitening(runner)
@@ -263,7 +260,7 @@ class _IntervalSums:
             U = self.space.of(block) * np.sqrt(block.weights)[:, None]
             self._add(dict(zip(range(first, last), gram_vectors(U, starts, ends), strict=True)))
 
-    def merge(self, other: _IntervalSums) -> None:
+    def merge(self, other: Self) -> None:
         self._add(other.sums)
 
     def _add(self, sums: dict[int, np.ndarray]) -> None:

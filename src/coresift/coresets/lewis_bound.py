@@ -33,16 +33,15 @@ class LewisBound(RowBound):
         self.geometry, self._bound = geometry, bound
         self.name, self.is_certified, self.note = bound.name, bound.is_certified, bound.note
 
-    def log_values(self, block: Block, groups: np.ndarray | None) -> np.ndarray:
-        return self._bound.log_values(block)  # not capped at 0
+    def with_gap(self, block: Block, groups: np.ndarray | None) -> tuple[np.ndarray, None]:
+        return self._bound.log_values(block), None  # not capped at 0
 
 
 def lewis_bound(run: Run, geometry: Geometry, kind: str, radius: float) -> LewisBound:
     """Find the paper's bound of a kind ("paper", "lemma" or "laplacian") in passes over blocks of rows."""
     shape = (int(geometry.counts.sum()), len(geometry.center))
-    read = ScaledRows(geometry)
-    bound = paper_bound(run, read, shape, kind=kind, radius=radius, max_norm=geometry.max_norm)
-    return LewisBound(geometry, bound)
+    limits = {"radius": radius, "max_norm": geometry.max_norm}
+    return LewisBound(geometry, paper_bound(run, ScaledRows(geometry), shape, kind=kind, **limits))
 
 
 def l1_svd(X: Any, *, sample_weight: Any = None, tol: float = 1e-3) -> lewis.L1SVD:
@@ -71,7 +70,5 @@ def l1_svd(X: Any, *, sample_weight: Any = None, tol: float = 1e-3) -> lewis.L1S
     with np.errstate(all="ignore"):  # overflow and underflow are refused below
         found = lewis.l1_svd(X, weights, check_positive(tol, "tol"))
         if not all(np.isfinite(part).all() for part in (found.D, found.V, found.to_u)):
-            raise InvalidInputError(
-                "X spans more orders of magnitude than floats can hold the factors of: scale its columns first."
-            )
+            raise InvalidInputError("X spans more orders of magnitude than floats can hold: scale its columns first.")
     return found

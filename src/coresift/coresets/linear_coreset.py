@@ -16,17 +16,18 @@ from .._validation import (
     check_seed,
     record_features,
 )
-from ..core.leverage import Leverage
-from ..core.linear import LinearProblem, fit_linear
+from ..core.linear import Leverage, LinearProblem, LossSums, fit_linear
 from ..rows.rows import Rows
 from .base import PassCoreset
 from .coreset import Coreset
+from .fit_options import TOLERANCE
 from .fitting import Runner, children
-from .linear_calibration import MOST_FEATURES, calibrate_draw
-from .linear_draw import draw_two_steps
+from .linear_draw import MOST_FEATURES, calibrate_draw, draw_two_steps
 from .linear_rows import CLASSIFIERS, LARGEST_ALPHA, LINEAR_LOSSES, LinearRows, linear_rows
+from .model_certificate import ModelCertificate, certify_linear
 
 _MOST_PARAMETERS = 10_000
+_FEW_ROWS = 20  # a parameter; below, an even draw can be the better one
 
 
 class LinearCoreset(PassCoreset):
@@ -64,11 +65,13 @@ class LinearCoreset(PassCoreset):
 
     Notes
     -----
-    ``fit`` makes two passes over the rows, ``sample`` two more, and calibration one a round, at most six. Nothing
+    ``fit`` makes one pass over the rows, ``sample`` two more, and calibration one a round, at most six. Nothing
     of length n is kept. Calibration gains from about 10 rows a parameter on (columns, times classes if there are more
     than two) and reliably from 50, where it mostly ends within 1e-5 of the least loss. Near one row a parameter no
-    subset fits well, and a uniform one may be as good. The weights serve the loss, label and penalty they were made
-    for; other models gain less.
+    subset fits well. Below 20 rows a parameter, calibration therefore ends with a comparison, in one more pass: if a
+    plain draw of the same size (by weight, stratified by class) fits all rows better, it is returned, and the
+    ``method`` of the coreset is "stratified" or "uniform" instead of "two-step". The weights serve the loss, label and
+    penalty they were made for; other models gain less.
 
     References
     ----------
@@ -110,7 +113,7 @@ class LinearCoreset(PassCoreset):
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Survey the rows and find their leverage, in two passes.
+        """Survey the rows and find the leverage, in one pass.
 
         Parameters
         ----------
@@ -134,7 +137,7 @@ class LinearCoreset(PassCoreset):
         check_bool(self.fit_intercept, "fit_intercept")
         if self.loss == "huber":
             check_positive(self.threshold, "threshold")
-        rows = linear_rows(X, y, sample_weight, is_classifier=is_classifier, **how)
+        rows = linear_rows(X, y, sample_weight, is_classifier=is_classifier, most_columns=_MOST_PARAMETERS, **how)
         (draw_rng,) = children(check_generator(self.random_state), 1)
         loss = rows.loss(self.loss, self.threshold)
         problem = rows.problem(loss, float(self.alpha), fit_intercept=self.fit_intercept)
@@ -143,7 +146,7 @@ class LinearCoreset(PassCoreset):
                 f"X has {rows.runner.rows.d:,} columns, which makes {n_parameters:,} parameters for {problem.shape[0]} "
                 f"output(s), more than the {_MOST_PARAMETERS:,} that are possible. Select or hash the columns first."
             )
-        leverage = Leverage(rows.least_squares(problem, "leverage").hessian[0, :, 0])
+        leverage = Leverage(rows.gram(problem))
         for name in ("classes_", "model_", "n_rounds_", "objective_"):  # of an earlier fit
             self.__dict__.pop(name, None)
         if isinstance(X, Rows):
@@ -155,7 +158,9 @@ class LinearCoreset(PassCoreset):
         self._runner, self._draw_rng, self._survey = rows.runner, draw_rng, (rows.response, rows.moments)
         self._problem, self._leverage = problem, leverage
 
-    def sample(self, size: int | float, *, calibrate: bool = True, random_state: Any = None) -> Coreset:
+    def sample(
+        self, size: int | float, *, calibrate: bool = True, tolerance: float = TOLERANCE, random_state: Any = None
+    ) -> Coreset:
         """Draw a coreset, fit it, and calibrate its weights.
 
         Parameters
@@ -164,18 +169,24 @@ class LinearCoreset(PassCoreset):
             A number of points, or a fraction of the rows in (0, 1], rounded up.
         calibrate : bool
             Adjust the weights until the fit of the subset is close to the fit of all rows. Each round is one pass, and
-            is dropped if it does not lower the loss of all rows. This gives up exact unbiasedness: sums of other
-            functions of the rows may be biased, by less than the noise of the draw as a rule.
+            is dropped if it does not lower the loss of all rows; small samples are compared with an even draw (see
+            the notes). This gives up exact unbiasedness: sums of other functions of the rows may be biased, by less
+            than the noise of the draw as a rule.
+        tolerance : float, default 3e-6
+            Calibration stops when the loss of all rows is expected to be within this share of the least one.
         random_state : None, int or Generator
             None draws afresh at each call, in a sequence that the estimator's own ``random_state`` repeats.
         """
         rows, problem = self.fitted()
         count = check_budget(size, rows.runner.rows.n)
         check_bool(calibrate, "calibrate")
+        check_number(tolerance, "tolerance", at_least=0.0)
         seed = check_seed(random_state, self._draw_rng)
-        drawn, totals = draw_two_steps(rows, problem, self._leverage, count, seed)
-        self.n_rounds_ = 0
-        fitted = fit_linear(problem, drawn.X, drawn.y, drawn.weights)
+        n_parameters = problem.shape[0] * problem.shape[1]
+        is_small = calibrate and count < min(_FEW_ROWS * n_parameters, rows.moments.n_rows)
+        drawn, totals, even = draw_two_steps(rows, problem, self._leverage, count, seed, with_even=is_small)
+        self.n_rounds_, method, self._step = 0, "two-step", None
+        fitted = fit_linear(problem, drawn.X, drawn.y, drawn.weights, totals)
         has_all = len(drawn.indices) == rows.moments.n_rows
         theta, self.objective_ = fitted.theta, fitted.objective if has_all else None
         if calibrate and not has_all and (count < problem.n_columns or theta.size >= MOST_FEATURES):
@@ -184,19 +195,31 @@ class LinearCoreset(PassCoreset):
             reason = few if count < problem.n_columns else many
             logger.warning("LinearCoreset: %s, so the weights are not calibrated.", reason)
         elif calibrate and totals is not None:
-            drawn, best, self.n_rounds_ = calibrate_draw(rows, drawn, fitted, totals)
+            drawn, best, self.n_rounds_, self._step = calibrate_draw(rows, drawn, fitted, totals, tolerance)
             theta, self.objective_ = best.theta, best.objective
-        self.model_ = problem.to_data(theta)
+        if even is not None:
+            rival = fit_linear(problem, even.X, even.y, even.weights).theta
+            ours, theirs = rows.run("comparison", *(LossSums(problem, at, order=0) for at in (theta, rival)))
+            self.objective_ = ours.objective
+            if not ours.objective <= theirs.objective:
+                drawn, theta, self.objective_, self.n_rounds_, self._step = even, rival, theirs.objective, 0, None
+                method = "uniform" if rows.response.classes is None else "stratified"
+        self.model_, self._theta = problem.to_data(theta), theta
         return Coreset(
             indices=drawn.indices,
             weights=drawn.weights,
             n_samples=rows.runner.rows.n,
-            method="two-step",
-            bound="leverage and slopes",
+            method=method,
+            bound="leverage and slopes" if method == "two-step" else None,
             seed=seed,
             total_weight=rows.moments.mass,
             adjustments=("calibrated",) if self.n_rounds_ else (),
         )
+
+    def certified(self, *, tolerance: float = 0.0) -> ModelCertificate:
+        """Certify the last model; the step that calibration expects next mostly gives a good bound in one pass."""
+        rows, problem = self.fitted()
+        return certify_linear(rows, problem, self._theta, tolerance=tolerance, step=self._step)
 
     def fitted(self) -> tuple[LinearRows, LinearProblem]:
         """The rows and the problem, for passes that follow."""

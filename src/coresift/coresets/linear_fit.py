@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from .._errors import InvalidInputError
 from .._progress import Progress
+from .._threads import one_thread
 from ..core.linear import LinearProblem, fit_linear
 from ..rows.engines import open_engine
 from ..rows.opening import open_rows
+from ..rows.preparation import Preparation
 from ..rows.rows import Rows
 from .files import ChosenRows, labels_of, run_record
 from .fit_options import FitOptions, plan_fit
@@ -20,7 +21,7 @@ from .fitting import OnPass, Runner
 from .linear_coreset import LinearCoreset
 from .linear_result import LinearModel
 from .linear_rows import CLASSIFIERS, LinearRows
-from .model_certificate import certify_linear, percent
+from .model_certificate import percent
 from .options import Plan
 
 _POOR = 0.01  # relative excess above which advice is due
@@ -64,11 +65,10 @@ class LinearFit(ChosenRows):
         return {**self.model.as_dict(), **beside}
 
 
-def open_labelled(data: Any, model: str, label: str | None, **names: Any) -> Rows:
+def open_labelled(data: Any, options: FitOptions, label: str | None, **names: Any) -> Rows:
     """Open data for a model: ``label`` names the classes, or the targets of a regression."""
-    if label in (names.get("columns") or ()):
-        raise InvalidInputError(f"columns: {label!r} is the label, so it cannot be a feature.")
-    return open_rows(data, training=True, **{"label" if model in CLASSIFIERS else "target": label, **names})
+    what = "label" if options.model in CLASSIFIERS else "target"
+    return open_rows(data, **{what: label, **names}, engine=options.engine, workers=options.workers)
 
 
 def fit_model(
@@ -81,6 +81,7 @@ def fit_model(
     weight: str | None = None,
     filesystem: Any = None,
     image_size: int = 32,
+    preparation: Preparation | str | None = "auto",
     on_pass: OnPass | None = None,
     **options: Any,
 ) -> LinearModel:
@@ -91,13 +92,15 @@ def fit_model(
     Parameters
     ----------
     data, columns, embedding, weight, filesystem, image_size
-        What to read; see :func:`open_rows`. By default all columns of floats and integers are features.
+        What to read; see :func:`open_rows`.
     budget : int, float or str
         Rows to fit to: a number, a fraction, or a percentage such as ``"1%"``.
     label : str
         The column of the classes or, for "squared", "poisson" and "huber", of the targets.
+    preparation : "auto", None or Preparation
+        As in :func:`select`. The model keeps it, and applies it to what it predicts.
     on_pass : callable, optional
-        Told of each pass and its rows; returns a function that is told of finished rows.
+        As in :func:`select`.
     **options
         ``model`` ("logistic", "squared", "squared_hinge", "poisson" or "huber"), ``alpha`` (1e-4), ``threshold`` (of
         "huber"), ``fit_intercept``, ``calibrate`` and ``certify`` (True), ``seed`` (0), ``workers``, ``engine`` and
@@ -118,7 +121,8 @@ def fit_model(
     """
     asked = FitOptions(budget=budget, **options)
     names = {"columns": columns, "embedding": embedding, "weight": weight, "filesystem": filesystem}
-    rows = open_labelled(data, asked.model, label, **names, image_size=image_size)
+    names |= {"image_size": image_size, "preparation": preparation, "on_pass": on_pass}
+    rows = open_labelled(data, asked, label, **names)
     return run_fit(plan_fit(rows, asked), on_pass=on_pass).model
 
 
@@ -128,17 +132,16 @@ def run_fit(made: Plan[FitOptions], *, on_pass: OnPass | None = None, keep_label
     chooser = LinearCoreset(
         options.model, alpha=options.alpha, fit_intercept=options.fit_intercept, threshold=options.threshold
     )
-    with open_engine(options.engine, rows, options.workers) as engine:
+    with open_engine(options.engine, rows, options.workers) as engine, one_thread():
         runner = Runner(rows, engine, on_pass or Progress)
         chooser.fit_rows(runner=runner)
-        core = chooser.sample(int(made.budget or 0), calibrate=options.calibrate, random_state=options.seed)
+        core = chooser.sample(
+            int(made.budget or 0), calibrate=options.calibrate, tolerance=options.tolerance, random_state=options.seed
+        )
         linear, problem = chooser.fitted()
         coef, intercept = chooser.model_
-        certificate = uniform = None
-        if options.certify:
-            certificate = certify_linear(linear, problem, problem.from_data(coef, intercept))
-        if options.compare:
-            uniform = _uniform(linear, problem, core.size, options.seed)
+        certificate = chooser.certified(tolerance=options.tolerance) if options.certify else None
+        uniform = _uniform(linear, problem, core.size, options.seed) if options.compare else None
     model = LinearModel(
         coef,
         intercept,

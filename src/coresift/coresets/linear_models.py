@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -62,6 +63,8 @@ def read_model(model: Any, loss: str | None, alpha: float | None, threshold: flo
         check_number(alpha, "alpha", at_least=0.0, at_most=LARGEST_ALPHA)
     model = _innermost(model)
     class_weight = None
+    if hasattr(model, "run"):  # a LinearModel
+        model, loss, alpha, threshold = _saved(model, loss, alpha, threshold)
     if loss is not None and alpha is not None:
         if loss == "huber":
             if threshold is None:
@@ -84,15 +87,19 @@ def read_model(model: Any, loss: str | None, alpha: float | None, threshold: flo
         coef = model.coef_
         intercept = getattr(model, "intercept_", 0.0) if getattr(model, "fit_intercept", True) else None
     made, names = _matrix(coef), getattr(model, "feature_names_in_", None)
-    return DescribedModel(
-        goal,
-        made,
-        None if intercept is None else _vector(intercept, len(made)),
-        is_classifier,
-        classes=getattr(model, "classes_", None),
-        class_weight=class_weight,
-        names=None if names is None else list(map(str, names)),
-    )
+    if intercept is not None:
+        intercept = _vector(intercept, len(made))
+    names = None if names is None else list(map(str, names))
+    return DescribedModel(goal, made, intercept, is_classifier, getattr(model, "classes_", None), class_weight, names)
+
+
+def _saved(model: Any, loss: str | None, alpha: float | None, threshold: float | None) -> tuple[Any, str, float, Any]:
+    """A :class:`LinearModel` under the names of scikit-learn, and its loss, unless another one is asked for."""
+    names = {} if model.names is None else {"feature_names_in_": model.names}
+    about = {"coef_": model.coef, "intercept_": model.intercept, "classes_": model.classes, **names}
+    made = SimpleNamespace(**about, fit_intercept=model.run.get("fit_intercept", True))
+    alpha, threshold = (model.alpha if alpha is None else alpha), (threshold or model.threshold)
+    return made, loss or model.loss, alpha, threshold
 
 
 def penalised_loss(model: Any) -> Objective:
@@ -130,19 +137,17 @@ def _innermost(model: Any) -> Any:
             "model is a Pipeline, whose last step sees other columns than X. Certify that step on what it sees: "
             "certify_model(pipeline[-1], pipeline[:-1].transform(X), y)."
         )
-    if not hasattr(model, "get_params") and not hasattr(model, "coef_"):
+    if not any(hasattr(model, name) for name in ("get_params", "coef_", "run")):
         raise InvalidTypeError(f"model = {model!r:.60} must be a fitted linear model or a pair (coef, intercept).")
-    if not hasattr(model, "coef_"):
+    if not hasattr(model, "coef_") and not hasattr(model, "run"):
         raise InvalidInputError(f"model: {type(model).__name__} is not fitted, or not linear: it has no coef_.")
     return model
 
 
 def _refuse_one_versus_rest(model: Any) -> None:
     kind = type(model).__name__
-    is_joint = (
-        kind.startswith("Logistic") and model.solver != "liblinear" and getattr(model, "multi_class", "") != "ovr"
-    )
-    if len(getattr(model, "classes_", ())) > 2 and not is_joint:
+    is_alone = not kind.startswith("Logistic") or getattr(model, "multi_class", "") == "ovr"
+    if len(getattr(model, "classes_", ())) > 2 and (is_alone or model.solver == "liblinear"):
         raise InvalidInputError(f"model: this {kind} fits each class against the rest: certify the classes one by one.")
 
 

@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass, field, fields
+from functools import cached_property
 from pathlib import Path
 from typing import IO, Any
 
@@ -17,12 +18,13 @@ from .._containers import column_names
 from .._errors import InvalidInputError
 from .._validation import check_choice, check_finite, check_number, naming
 from ..core.linear_losses import LinearLoss
+from ..rows.columns import need_pyarrow
 from ..rows.engines import OnRows
 from ..rows.opening import open_rows
+from ..rows.preparation import Preparation
 from ..rows.rows import BadRow, Block, Rows, check_block
-from ..rows.tables import need_pyarrow
 from .coreset import Value
-from .files import as_plain, from_plain, stamped, verified, write_whole
+from .files import as_plain, check_types, from_plain, stamped, verified, write_whole
 from .linear_rows import CLASSIFIERS, LINEAR_LOSSES, loss_named
 from .model_certificate import ModelCertificate, percent
 
@@ -54,7 +56,7 @@ class LinearModel(Value):
     certificate : ModelCertificate or None
         How far the objective is above the least possible, at most.
     run : dict
-        What repeats the fit, such as the seed and the names of columns.
+        What repeats the fit, such as the seed, the names of columns and the preparation.
     """
 
     coef: NDArray[np.float64]
@@ -101,17 +103,24 @@ class LinearModel(Value):
     def _loss(self) -> LinearLoss:
         return loss_named(self.loss, 0 if self.classes is None else len(self.classes), self.threshold)
 
+    @cached_property
+    def preparation(self) -> Preparation | None:
+        """What turns the columns of a table into those of the model; ``coef`` and ``names`` are of its features."""
+        found = self.run.get("preparation")
+        return None if found is None else Preparation.from_dict(found)
+
     def open(self, data: Any, *, label: str | None = None, weight: str | None = None) -> Rows:
         """Open data with the columns of the model, found by name; ``label`` names the classes or targets."""
         options: dict[str, Any] = {"weight": weight, "target" if self.classes is None else "label": label}
+        options["preparation"] = self.preparation
         first = data[0] if isinstance(data, list | tuple) and data else data
         is_path = isinstance(first, str | os.PathLike)
         suffix = Path(first).suffix.lower() if is_path else ""
         if is_path and suffix != ".npy" and self.run.get("embedding") is not None:
             options["embedding"] = self.run["embedding"]
         elif suffix not in (".npy", ".npz") and (is_path or hasattr(data, "files") or column_names(data) is not None):
-            options["columns"] = self.names
-        return open_rows(data, **options, training=True, image_size=self.run.get("image_size") or 32)
+            options["columns"] = self.names if self.preparation is None else None
+        return open_rows(data, **options, image_size=self.run.get("image_size") or 32)
 
     def _scores(self, rows: Rows) -> Iterator[tuple[Block, np.ndarray]]:
         """Blocks of rows and their scores of shape (b, 1) or (b, K); columns are found by name if they have names."""
@@ -165,7 +174,10 @@ class LinearModel(Value):
                 raise InvalidInputError("not a model file")
             header = verified((start + file.read()).decode(), "model", _VERSION, {})
             about = from_plain({f.name: header[f.name] for f in fields(cls)})
-            about["certificate"] = about["certificate"] and ModelCertificate(**about["certificate"])
+            check_types(cls, {**about, "certificate": None})
+            if about["certificate"] is not None:
+                check_types(ModelCertificate, about["certificate"])
+                about["certificate"] = ModelCertificate(**about["certificate"])
             return cls(**about)
 
 
@@ -222,6 +234,7 @@ def predicted(
             part |= {f"probability_{name}": values for name, values in columns}
         yield part
         on_rows(block.n)
+    rows.check_unchanged()
 
 
 def write_predictions(parts: Iterator[dict[str, np.ndarray]], file: IO[bytes], suffix: str) -> None:

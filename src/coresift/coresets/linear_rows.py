@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator
 
 from .._errors import InvalidInputError
 from .._validation import LARGEST_MAGNITUDE, LARGEST_TARGET, as_numpy, bad_value, check_positive
-from ..core.linear import LinearProblem, LossSums
+from ..core.linear import LinearProblem, LossSums, weighted_gram
 from ..core.linear_losses import Huber, LinearLoss, Logistic, Multinomial, Poisson, Squared, SquaredHinge
 from ..core.points import float_rows
 from ..rows.rows import BadRow, Block, Rows, check_block, recode
@@ -61,10 +61,14 @@ class Response:
 
 
 class ColumnMoments:
-    """Weighted mean, variance and mean square of each column, the mass of each label, and the range of the targets."""
+    """Weighted mean and variance of each column, the mass of each label, and the range of the targets.
 
-    def __init__(self, d: int) -> None:
+    ``with_gram`` adds the Gram matrix: of columns about their means or, for sparse rows, as they are.
+    """
+
+    def __init__(self, d: int, with_gram: bool = False) -> None:
         self.mass, self.mean, self.scatter = 0.0, np.zeros(d), np.zeros(d)
+        self.gram = np.zeros((d, d)) if with_gram else None
         self.n_rows = 0  # of positive weight
         self.labels: dict[Any, int] = {}
         self.label_mass, self.label_rows = np.zeros(0), np.zeros(0)
@@ -83,18 +87,19 @@ class ColumnMoments:
             self.label_rows += np.bincount(codes, w > 0, len(self.labels))
         if block.targets is not None:
             used = block.targets[w > 0]
-            low, high = float(used.min(initial=np.inf)), float(used.max(initial=-np.inf))
-            self.target_range = (min(low, self.target_range[0]), max(high, self.target_range[1]))
+            self._widen(float(used.min(initial=np.inf)), float(used.max(initial=-np.inf)))
         check_magnitude(block)
         mass = float(w.sum())
         if mass == 0:
             return
         mean = np.asarray(w @ X, dtype=np.float64) / mass
-        if isinstance(X, np.ndarray):
-            scatter = w @ np.square(X - mean)
-        else:
+        centred = X if self.is_sparse else X - mean
+        gram = None if self.gram is None else weighted_gram(centred, w)
+        if not isinstance(X, np.ndarray):
             scatter = np.maximum(w @ X.multiply(X).tocsr() - mass * mean**2, 0.0)
-        self._add(mass, mean, scatter, int(np.count_nonzero(w)))
+        else:
+            scatter = w @ np.square(centred) if gram is None else gram.diagonal()
+        self._add(mass, mean, scatter, gram, int(np.count_nonzero(w)))
 
     def merge(self, other: ColumnMoments) -> None:
         """Add the moments of later rows."""
@@ -102,19 +107,24 @@ class ColumnMoments:
         self._grow_labels()
         self.label_mass[to] += other.label_mass
         self.label_rows[to] += other.label_rows
-        low, high = other.target_range
-        self.target_range = (min(low, self.target_range[0]), max(high, self.target_range[1]))
+        self._widen(*other.target_range)
         self.is_sparse |= other.is_sparse
         if other.mass > 0:
-            self._add(other.mass, other.mean, other.scatter, other.n_rows)
+            self._add(other.mass, other.mean, other.scatter, other.gram, other.n_rows)
+
+    def _widen(self, low: float, high: float) -> None:
+        self.target_range = (min(low, self.target_range[0]), max(high, self.target_range[1]))
 
     def _grow_labels(self) -> None:
         more = (0, len(self.labels) - len(self.label_mass))
         self.label_mass, self.label_rows = np.pad(self.label_mass, more), np.pad(self.label_rows, more)
 
-    def _add(self, mass: float, mean: np.ndarray, scatter: np.ndarray, n_rows: int) -> None:
+    def _add(self, mass: float, mean: np.ndarray, scatter: np.ndarray, gram: np.ndarray | None, n_rows: int) -> None:
         share, way = mass / (self.mass + mass), mean - self.mean
-        self.scatter += scatter + (1.0 - share) * mass * way**2
+        between = (1.0 - share) * mass * way
+        self.scatter += scatter + between * way
+        if self.gram is not None and gram is not None:
+            self.gram += gram if self.is_sparse else gram + np.outer(between, way)
         self.mean += share * way
         self.mass += mass
         self.n_rows += n_rows
@@ -160,8 +170,7 @@ class LinearRows:
         is_plain = square <= 1e-24 * mean**2 if is_shifted else square == 0.0
         spread = np.sqrt(np.where(is_plain | (square == 0.0), 1.0, square))
         made = loss if isinstance(loss, LinearLoss) else self.loss(loss)
-        shift = mean.copy() if is_shifted else np.zeros_like(mean)
-        return LinearProblem(made, alpha, shift, spread, fit_intercept, intercept_penalty)
+        return LinearProblem(made, alpha, mean * is_shifted, spread, fit_intercept, intercept_penalty)
 
     def loss(self, name: str, threshold: float | None = None) -> LinearLoss:
         """The loss called ``name`` for this response."""
@@ -183,16 +192,28 @@ class LinearRows:
         """One pass: the loss over all rows at ``theta``, its gradient (order 1) and Hessian (order 2)."""
         return self.run(label, LossSums(problem, theta, order))[0]
 
-    def least_squares(self, problem: LinearProblem, label: str = "least squares") -> LossSums:
+    def gram(self, problem: LinearProblem) -> np.ndarray:
+        """The weighted Gram matrix in the columns of a problem, without a pass; the survey must have summed it."""
+        moments, offset = self.moments, (self.moments.mean - problem.shift) / problem.spread
+        assert moments.gram is not None
+        gram = moments.gram / problem.spread / problem.spread[:, None]
+        gram += 0.0 if moments.is_sparse else moments.mass * np.outer(offset, offset)
+        if not problem.fit_intercept:
+            return gram
+        edge = moments.mass * offset[:, None]
+        return np.block([[gram, edge], [edge.T, np.full((1, 1), moments.mass)]])
+
+    def least_squares(self, problem: LinearProblem) -> LossSums:
         """Sums of squares at zero; their Hessian is the Gram matrix of the columns."""
-        return self.sums(replace(problem, loss=Squared()), np.zeros((1, problem.n_columns)), label=label)
+        return self.sums(replace(problem, loss=Squared()), np.zeros((1, problem.n_columns)), label="least squares")
 
 
+@dataclass
 class SumsPass(Generic[S]):
     """The pass of :meth:`LinearRows.run`."""
 
-    def __init__(self, response: Response, sums: list[S]) -> None:
-        self.response, self.sums = response, sums
+    response: Response
+    sums: list[S]
 
     def update(self, block: Block) -> None:
         """Add a block of rows."""
@@ -217,21 +238,20 @@ def linear_rows(
     estimator: BaseEstimator | None = None,
     runner: Runner | None = None,
     verbose: int = 0,
+    most_columns: int = 0,
 ) -> LinearRows:
-    """Open and survey rows with a response, in one pass.
+    """Open and survey rows with a response, in one pass; a ``runner`` brings its own engine and progress.
 
-    ``X`` may be ``Rows``, opened with a label (classification) or a target (regression); then ``y`` is None. A
-    ``runner`` for such rows brings its own engine and progress.
+    Up to ``most_columns`` columns, the survey sums their Gram matrix as well.
     """
-    classes = labels = None
-    what = "label" if is_classifier else "target"
+    classes, labels, what = None, None, "label" if is_classifier else "target"
     if not isinstance(X, Rows) and (is_classifier or y is None):
         (classes, labels), y = check_labels(y), None
     rows = given_rows(X, sample_weight, estimator=estimator, y=y, labels=labels)
     if not (rows.has_labels if is_classifier else rows.has_targets):
         raise InvalidInputError(f"{rows.name}: there is no {what}; name its column with open_rows(..., {what}=...).")
     runner = runner or serial_runner(rows, verbose)
-    moments = runner.run("columns", ColumnMoments(rows.d))
+    moments = runner.run("columns", ColumnMoments(rows.d, rows.d <= most_columns))
     if not moments.mass > 0:
         raise InvalidInputError(f"{rows.name}: the weights are all zero.")
     if not is_classifier:

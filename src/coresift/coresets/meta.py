@@ -7,59 +7,60 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn import get_config
-from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, RegressorMixin, clone
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
 from sklearn.utils import get_tags, indexable
-from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, get_routing_for_object, process_routing
-from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted, has_fit_parameter
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 
 from .._containers import n_rows, take_rows
 from .._errors import InvalidInputError, InvalidTypeError
 from .._validation import check_generator, check_weights
+from ..rows.rows import Rows
+from .base import LOADED_BYTES
 from .coreset import Coreset
 from .fit_rules import Task, choose
+from .fitting import given_rows
 from .linear_rows import check_labels
 from .model_certificate import ModelCertificate, certify_model
+from .wrapping import ClassifierMethods, Wrapper, cut, takes_weights
 
 
-def _delegated(name: str, about: str) -> Any:
-    """A method of the fitted model, present if the model has it."""
-
-    def method(self: _CoresetModel, X: Any) -> np.ndarray:
-        return getattr(self._fitted(), name)(X)
-
-    method.__name__, method.__doc__ = name, about
-    return available_if(lambda self: hasattr(getattr(self, "estimator_", self.estimator), name))(method)
-
-
-def _attribute(name: str, about: str) -> Any:
-    return property(lambda self: getattr(self._fitted(), name), doc=about)
-
-
-class _CoresetModel(MetaEstimatorMixin, BaseEstimator):
+class _CoresetModel(Wrapper):
     estimator_: Any
     coreset_: Coreset
     rule_: str
+    _data: tuple[Any, Any, Any] | None
+    _certificate: ModelCertificate | None
 
     def __init__(self, estimator: Any, *, size: int | float = 0.1, random_state: Any = None) -> None:
         self.estimator = estimator
         self.size = size
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, **fit_params: Any) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, **fit_params: Any) -> Self:
         """Choose a coreset and fit a clone of ``estimator`` on it.
 
         Parameters
         ----------
-        X : array-like, frame or sparse matrix of shape (n, d)
-            Anything that ``estimator`` takes.
+        X : array-like, frame or sparse matrix of shape (n, d), or Rows
+            Anything that ``estimator`` takes. ``Rows`` have a label or a target; they are loaded, above 2 GB into a
+            mapped temporary file. :func:`fit_model` reads them in passes instead.
         y : array-like of shape (n,)
+            Labels or targets; None for ``Rows``.
         sample_weight : array-like of shape (n,), optional
             Non-negative weights; a row of weight zero is never chosen. ``estimator`` must take weights, too.
         **fit_params
             Other arguments of the estimator's ``fit``, by scikit-learn's metadata routing, which must be enabled. Those
             with one entry a row are cut to the rows of the coreset.
         """
+        if isinstance(X, Rows):
+            given_rows(X, sample_weight, y=y)  # which refuses both
+            if not (X.has_labels or X.has_targets):
+                raise InvalidInputError(f"{X.name}: there is no label; name its column with open_rows(..., label=...).")
+            with X.load(LOADED_BYTES) as block:
+                labels = block.targets if block.labels is None else np.array(block.labels.names)[block.labels.codes]
+                self.fit(block.X, labels, block.weights if X.has_weights else None, **fit_params)
+            self._data = (X, None, None)
+            return self
         kind = "classifier" if isinstance(self, ClassifierMixin) else "regressor"
         if not hasattr(self.estimator, "fit") or isinstance(self.estimator, type):
             raise InvalidTypeError(f"estimator = {self.estimator!r:.80} must be a {kind}.")
@@ -78,24 +79,20 @@ class _CoresetModel(MetaEstimatorMixin, BaseEstimator):
             raise InvalidInputError(f"sample_weight: {name} takes none, so the rows cannot be weighted.")
         params = process_routing(self, "fit", **fit_params)["estimator"]["fit"]
         weights = check_weights(sample_weight, n_rows(X))
-        task = Task(self.estimator, X, y, weights, is_weighted, *self._labels(y))
+        coded = check_labels(y) if kind == "classifier" and np.prod(np.shape(y)[1:]) == 1 else ()
+        task = Task(self.estimator, X, y, weights, is_weighted, *coded)
         choice = choose(task, self.size, check_generator(self.random_state))
         core = choice.core
         if core.size < len(weights):
-            params = {name: _cut(value, core) for name, value in params.items()}
+            params = {name: cut(value, core) for name, value in params.items()}
         if is_weighted and (sample_weight is not None or core.method != "all"):
             params = {**params, "sample_weight": choice.factor * core.weights}
         Xs, ys = (X, y) if core.size == len(weights) else (take_rows(given, core.indices) for given in (X, y))
         fitted = clone(choice.model).fit(Xs, ys, **params)
         # nothing is set before everything is known: a fit that fails leaves the estimator as it was
         self.estimator_, self.coreset_, self.rule_ = fitted, core, choice.rule
-        self._data: tuple[Any, Any, Any] | None = (X, y, sample_weight)
-        self._certificate: ModelCertificate | None = None
+        self._data, self._certificate = (X, y, sample_weight), None
         return self
-
-    def _labels(self, y: Any) -> tuple[np.ndarray | None, np.ndarray | None]:
-        """The classes, and the class of each row, if there is one label a row."""
-        return None, None
 
     @property
     def certificate_(self) -> ModelCertificate | None:
@@ -113,18 +110,10 @@ class _CoresetModel(MetaEstimatorMixin, BaseEstimator):
         state = super().__getstate__()
         return {**state, "_data": None} if "_data" in state else state
 
-    n_features_in_ = _attribute("n_features_in_", "Number of columns seen by ``fit``.")
-    feature_names_in_ = _attribute("feature_names_in_", "Names of the columns seen by ``fit``, if they are strings.")
-    predict = _delegated("predict", "Predictions of the fitted model.")
-
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """The score of ``estimator_``, as its class defines it."""
         given = {} if sample_weight is None else {"sample_weight": sample_weight}
         return self._fitted().score(X, y, **given)
-
-    def _fitted(self) -> Any:
-        check_is_fitted(self, "estimator_")
-        return self.estimator_
 
     def get_metadata_routing(self) -> MetadataRouter:
         """Routing for scikit-learn: ``sample_weight`` is used here, all else goes to ``estimator``."""
@@ -133,27 +122,12 @@ class _CoresetModel(MetaEstimatorMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags, own = super().__sklearn_tags__(), get_tags(self.estimator)
-        tags.input_tags, tags.target_tags = own.input_tags, own.target_tags
         tags.classifier_tags = own.classifier_tags if tags.classifier_tags else None
         tags.regressor_tags = own.regressor_tags if tags.regressor_tags else None
         return tags
 
 
-def takes_weights(estimator: Any) -> bool:
-    """Whether ``fit`` takes ``sample_weight``: by its signature, or by metadata routing."""
-    if has_fit_parameter(estimator, "sample_weight"):
-        return True
-    is_routed = get_config()["enable_metadata_routing"] and hasattr(estimator, "get_metadata_routing")
-    return is_routed and bool(get_routing_for_object(estimator).consumes("fit", ["sample_weight"]))
-
-
-def _cut(value: Any, core: Coreset) -> Any:
-    """The rows of the coreset of a value that has one entry for each row; any other value as it is."""
-    has_rows = not isinstance(value, str | dict) and (hasattr(value, "shape") or hasattr(value, "__len__"))
-    return take_rows(value, core.indices) if has_rows and n_rows(value) == core.n_samples else value
-
-
-class CoresetClassifier(_CoresetModel, ClassifierMixin, BaseEstimator):
+class CoresetClassifier(ClassifierMethods, _CoresetModel, ClassifierMixin, BaseEstimator):
     r"""Fit a classifier on a coreset that is chosen for it.
 
     The rules, in this order; ``rule_`` says which one was used:
@@ -208,14 +182,6 @@ class CoresetClassifier(_CoresetModel, ClassifierMixin, BaseEstimator):
     >>> model.certificate_.relative < 1e-3
     True
     """
-
-    def _labels(self, y: Any) -> tuple[np.ndarray | None, np.ndarray | None]:
-        return check_labels(y) if np.prod(np.shape(y)[1:]) == 1 else (None, None)
-
-    classes_ = _attribute("classes_", "Labels, in ascending order.")
-    predict_proba = _delegated("predict_proba", "Probabilities of the classes.")
-    predict_log_proba = _delegated("predict_log_proba", "Logarithms of the probabilities of the classes.")
-    decision_function = _delegated("decision_function", "Scores, positive for the second class if there are two.")
 
 
 class CoresetRegressor(_CoresetModel, RegressorMixin, BaseEstimator):

@@ -1,8 +1,6 @@
 """Coresets of the loss of networks of Gaussians."""
 
-from collections.abc import Iterator
 from dataclasses import replace
-from functools import reduce
 from typing import Any, Self
 
 import numpy as np
@@ -10,31 +8,32 @@ from scipy.optimize import brentq
 from sklearn.utils.validation import check_is_fitted
 
 from .._errors import InvalidInputError, InvalidTypeError
-from .._validation import (
-    check_choice,
-    check_count,
-    check_features,
-    check_generator,
-    check_positive,
-    check_probability,
-    check_targets,
-)
-from ..core.network import network_sums
-from ..core.network_audit import NetworkAudit, worst_network
-from ..core.points import Matrix, SensitivityBound, log_shares, squared_norms
+from .._validation import check_choice, check_count, check_generator, check_positive, check_probability, check_targets
+from ..core.network import NetworkAudit, network_sums, worst_network
+from ..core.points import Matrix, SensitivityBound, log_shares
 from ..core.sizes import covering, paper_formula, vc
 from ..rows.arrays import ArrayRows
 from .base import LOADED_BYTES, Fit
-from .bounds import Geometry
+from .certifying import certify_options
 from .coreset import Coreset, Guarantee, QueryBall
 from .estimators import RBFCoreset
 from .fitting import Runner, bound_of, geometry_of, serial_runner
-from .network_results import NetworkComparison, SignedCoreset, compared
+from .network_results import (
+    ROOT,
+    NetworkCertificate,
+    NetworkComparison,
+    SignedCoreset,
+    certified_network,
+    checked_network,
+    compared,
+    family_shares,
+    largest_bound,
+    signed_sizes,
+    target_sizes,
+)
 from .options import BoundSpec
 
 CONSTRUCTIONS = ("whole-loss", "paper")
-_ROOT = float(np.sqrt(2.0))
-_ON_THE_BALL = 1e-9  # a centre may be outside by rounding
 
 
 class RBFNetworkCoreset(RBFCoreset):
@@ -79,6 +78,8 @@ class RBFNetworkCoreset(RBFCoreset):
     >>> bool(found.loss_error <= found.family_error * found.magnitude)
     True
     """
+
+    _certified: tuple[Coreset, float, NetworkCertificate] | None  # what was certified last, and for which delta
 
     def __init__(
         self,
@@ -142,26 +143,67 @@ class RBFNetworkCoreset(RBFCoreset):
         core : Coreset or SignedCoreset, optional
             By default the last one drawn.
         eps : float, optional
-            The error of the families to state the right-hand side for. By default what is guaranteed for this draw
-            with probability ``1 - delta``, which exists for ``method="iid"`` and enough draws.
+            The error of the families to state the right-hand sides for. By default what is guaranteed for this draw
+            with probability ``1 - delta`` (:meth:`guaranteed_error`): its certificate takes a while on many rows, the
+            first time. Named by hand for the paper's pair, it is an error of the cross term alone.
         """
-        merged = self._merged(core)
+        merged, is_whole = self._merged(core), self.construction == "whole-loss"
         with self._loaded("loss_error") as (points, shares):
             weights, targets = shares * self._input_weight, self._targets
-            network_centers, outputs = self._checked_network(centers, alphas, targets.shape[1])
-            eps = self.guaranteed_error(merged, delta=delta) if eps is None else check_positive(eps, "eps")
+            network_centers, outputs = checked_network(self, centers, alphas, targets.shape[1])
+            if eps is None:
+                eps, cross_eps = (self._guaranteed(merged, delta, term) for term in ("eps", "cross"))
+            else:
+                cross_eps = check_positive(eps, "eps")
+                eps = cross_eps if is_whole else None
             truth = network_sums(points, weights, targets, network_centers)
             drawn = network_sums(points, merged.weights, targets, network_centers, merged.indices)
-        return compared(truth, drawn, outputs, eps, self.construction == "whole-loss")
+        return compared(truth, drawn, outputs, eps, cross_eps)
+
+    def certify(
+        self,
+        core: Coreset | SignedCoreset | None = None,
+        *,
+        method: str = "auto",
+        n_sampled: int = 20_000,
+        delta: float = 0.05,
+        random_state: Any = 0,
+    ) -> NetworkCertificate:
+        """Prove bounds on the errors of a coreset for all networks, however it was drawn and weighted.
+
+        Each family of sums is certified as in :meth:`Coreset.certify`, with the same options. A pair is certified as
+        one set of rows (:meth:`SignedCoreset.merged`), square term and whole loss included.
+        """
+        merged = self._merged(core)
+        options = certify_options(method, n_sampled, delta, random_state)
+        with self._loaded("certify") as (points, shares):
+            drawn = np.zeros(points.n)
+            drawn[merged.indices] = merged.weights / self._input_weight
+            problem = (points, shares, drawn, self._targets, self.radius_)
+            return certified_network(*problem, **options, verbose=self.verbose)
 
     def guaranteed_error(self, core: Coreset | SignedCoreset | None = None, *, delta: float = 0.05) -> float | None:
-        """The least eps that is guaranteed for all families and the whole ball with probability ``1 - delta``.
+        """The least eps that is guaranteed for the whole loss and all networks with probability ``1 - delta``.
 
-        None if the draws were not independent or not by this fit, the bound is not certified, or they are too few for
-        any eps below 1.
+        The smaller of the certificate of this draw and, for independent draws by this fit, of what the number of draws
+        promises; None if both are infinite.
         """
-        core = self._merged(core)
-        delta = check_probability(delta, "delta")
+        return self._guaranteed(self._merged(core), check_probability(delta, "delta"), "eps")
+
+    def _guaranteed(self, core: Coreset, delta: float, term: str) -> float | None:
+        """The same for a term of the certificate; what was certified last is kept."""
+        kept = self._certified
+        if kept is None or kept[0] != core or kept[1] != delta:
+            # half of delta each for the draw and for a sampled certificate
+            self._certified = kept = (core, delta, self.certify(core, delta=0.5 * delta))
+        promised = None
+        if term == "cross" or self.construction == "whole-loss":
+            promised = self._promised(core, delta if kept[2].is_exact else 0.5 * delta)
+        eps = min(float(getattr(kept[2], term)), np.inf if promised is None else promised)
+        return eps if eps < np.inf else None
+
+    def _promised(self, core: Coreset, delta: float) -> float | None:
+        """The least eps below 1 that so many independent draws give with probability ``1 - delta``, if there is one."""
         if core.n_draws is None or core.adjustments or not self.is_certified_:
             return None
         if (core.total_sensitivity, core.bound) != (self.total_sensitivity_, self.bound_):
@@ -194,8 +236,7 @@ class RBFNetworkCoreset(RBFCoreset):
         """
         merged, rng = self._merged(core), check_generator(random_state)
         counts = {"n_neurons": n_neurons, "n_starts": n_starts, "max_iter": max_iter}
-        for name, count in counts.items():
-            counts[name] = check_count(count, name)
+        counts = {name: check_count(count, name) for name, count in counts.items()}
         rows, drawn, radius = merged.indices, merged.weights, self.radius_
         with self._loaded("audit") as (points, shares):
             weights, targets = shares * self._input_weight, self._targets
@@ -215,37 +256,46 @@ class RBFNetworkCoreset(RBFCoreset):
         targets = check_targets(y, n_samples)
         if self.construction == "paper":
             if targets.shape[1] > 1:
-                raise InvalidInputError(
-                    f"y has {targets.shape[1]} outputs; construction='paper' is for one. Use 'whole-loss', or one "
-                    "estimator for each output."
-                )
+                n = targets.shape[1]
+                raise InvalidInputError(f"y has {n} outputs; construction='paper' is for one. Use 'whole-loss'.")
             if not targets.any():
                 raise InvalidInputError("y is zero in every row: neither signed set has a point to draw.")
         return targets
 
     def _find(self, runner: Runner, spec: BoundSpec, rng: np.random.Generator, y: Any, is_sampled: bool) -> Fit:
-        """The largest of the families' bounds; rows in no family keep ``-inf``."""
+        """The largest of the bounds of the families that are not empty; rows in no family keep ``-inf``.
+
+        A family is a set of shares of the rows, with a ball that is not centred at their mean.
+        """
         rows = runner.rows
         if y is None and rows.is_portable:
-            raise InvalidInputError(
-                "y is missing: the loss of a network needs targets, and rows of files carry labels, not targets. Pass "
-                "y, an array with a target for each row."
-            )
+            raise InvalidInputError("y is missing: files carry labels, not targets. Pass a target for each row.")
         targets = self._checked_targets(y, rows.n)
         geometry = geometry_of(runner, spec, rng)
+
+        def bounded(X: Matrix, family: np.ndarray, factor: float = 1.0) -> SensitivityBound:
+            wide = replace(spec, radius=factor * spec.radius)
+            ball = QueryBall("gaussian", geometry.center, geometry.scale / factor, wide.radius)
+            return bound_of(serial_runner(ArrayRows(X, family), self.verbose), wide, rng, ball)
+
+        families: dict[str, SensitivityBound] = {}  # at least one: the square term's, or one of the signs
         with rows.load(LOADED_BYTES) as everything:
             weights = np.array(everything.weights)
-            shares = weights / weights.sum()
-            # at least one: the square term's, or one of the signs
-            families = list(self._families(everything.X, shares, targets, geometry, spec, rng))
-        totals = {name: float(bound.values.sum()) for name, bound in families}
-        bound = reduce(_larger, (bound for _, bound in families))
-        floor, carried = shares, weights
-        if self.construction == "paper":
-            column = targets[:, 0]
-            parts = [_family(shares, np.maximum(part, 0.0)) for part in (column, -column)]
-            floor = np.sum([part for part in parts if part is not None], axis=0)
-            carried = weights * np.abs(column)
+            floor = shares = weights / weights.sum()
+            signed = {name: family_shares(shares, sizes) for name, sizes in signed_sizes(targets)}
+            is_whole, of_targets = self.construction == "whole-loss", family_shares(shares, target_sizes(targets), 2)
+            if is_whole and of_targets is not None:
+                note = "One sum: the sensitivities are the shares."
+                families["targets"] = SensitivityBound(log_shares(of_targets), "exact", True, note)
+            families |= {name: bounded(everything.X, own) for name, own in signed.items() if own is not None}
+            if is_whole:  # the kernel of bandwidth 1/sqrt 2: every length is sqrt 2 times as many bandwidths
+                families["square"] = bounded(everything.X, shares, ROOT)
+        totals = {name: float(bound.values.sum()) for name, bound in families.items()}
+        carried = weights
+        if not is_whole:
+            floor = np.sum([own for own in signed.values() if own is not None], axis=0)
+            carried = weights * np.abs(targets[:, 0])
+        bound = largest_bound(list(families.values()))
         return Fit(geometry, bound, weights, floor, carried, targets=targets, totals=totals)
 
     def _record(self, fit: Fit) -> None:
@@ -257,47 +307,14 @@ class RBFNetworkCoreset(RBFCoreset):
         if self._column is not None:
             carried = fit.weights * self._column
             self._signed_weights = carried[carried > 0].sum(), -carried[carried < 0].sum()
+        self._certified = None
         if hasattr(self, "coreset_"):  # of the last fit
             del self.coreset_
-
-    def _families(
-        self,
-        X: Matrix,
-        shares: np.ndarray,
-        targets: np.ndarray,
-        geometry: Geometry,
-        spec: BoundSpec,
-        rng: np.random.Generator,
-    ) -> Iterator[tuple[str, SensitivityBound]]:
-        """The bounds of the families that this construction keeps and that are not empty.
-
-        A family is a set of shares of the rows, with a ball that is not centred at their mean.
-        """
-
-        def bounded(family: np.ndarray, factor: float = 1.0) -> SensitivityBound:
-            wide = replace(spec, radius=factor * spec.radius)
-            ball = QueryBall("gaussian", geometry.center, geometry.scale / factor, wide.radius)
-            return bound_of(serial_runner(ArrayRows(X, family), self.verbose), wide, rng, ball)
-
-        is_whole = self.construction == "whole-loss"
-        sizes = np.sqrt(squared_norms(targets / (np.abs(targets).max() or 1.0)))
-        of_targets = _family(shares, sizes, power=2)
-        if is_whole and of_targets is not None:
-            note = "One sum: the sensitivities are the shares."
-            yield "targets", SensitivityBound(log_shares(of_targets), "exact", True, note)
-        for k, column in enumerate(targets.T):
-            for name, part in (("positive", column), ("negative", -column)):
-                signed = _family(shares, np.maximum(part, 0.0))
-                if signed is not None:
-                    yield f"{name}[{k}]", bounded(signed)
-        if is_whole:
-            # the kernel of bandwidth 1/sqrt 2: every length is sqrt 2 times as many bandwidths
-            yield "square", bounded(shares, _ROOT)
 
     def _ball_sizes(self, t: float, dimension: int, eps: float, delta: float) -> dict[str, float]:
         # A union over the families; that of the square term has the widest ball, sqrt 2 R, and the farthest points.
         each = delta / len(self.family_totals_)
-        factor = _ROOT if self.construction == "whole-loss" else 1.0
+        factor = ROOT if self.construction == "whole-loss" else 1.0
         radius, max_norm = factor * self.radius_, factor * self._geometry.max_norm
         return {
             "covering": covering(t, dimension, radius, max_norm, eps, each),
@@ -332,47 +349,3 @@ class RBFNetworkCoreset(RBFCoreset):
                 f"the coreset was drawn from {coreset.n_samples} rows, the estimator fitted on {self._table.n_samples}."
             )
         return coreset
-
-    def _checked_network(self, centers: Any, alphas: Any, n_outputs: int) -> tuple[np.ndarray, np.ndarray]:
-        """Centres in scaled coordinates and outputs (L, K)."""
-        rows = check_features(centers, name="centers")
-        rows = rows if isinstance(rows, np.ndarray) else rows.toarray()
-        if rows.shape[1] != len(self.center_):
-            raise InvalidInputError(
-                f"centers has {rows.shape[1]} columns, but X has {len(self.center_)}; they must be equal."
-            )
-        outputs = check_targets(alphas, len(rows), name="alphas")
-        if outputs.shape[1] != n_outputs:
-            raise InvalidInputError(
-                f"alphas has {outputs.shape[1]} outputs, but y has {n_outputs}; they must be equal."
-            )
-        scaled = (rows.astype(np.float64) - self.center_) / self.scale_
-        farthest = float(np.sqrt(squared_norms(scaled).max()))
-        if farthest > self.radius_ * (1.0 + _ON_THE_BALL):
-            raise InvalidInputError(
-                f"centers has a row {farthest:.4g} bandwidths from the mean; radius = {self.radius_} is the limit."
-            )
-        return scaled, outputs
-
-
-def _family(shares: np.ndarray, sizes: np.ndarray, power: int = 1) -> np.ndarray | None:
-    """Shares of the weights times a power of ``sizes``; None if no row of positive weight has a size above 0."""
-    peak = sizes.max(where=shares > 0, initial=0.0)
-    if peak == 0.0:
-        return None
-    mass = shares * (sizes / peak) ** power  # products of small numbers must not vanish
-    return mass / mass.sum()
-
-
-def _larger(a: SensitivityBound, b: SensitivityBound) -> SensitivityBound:
-    """The larger of two bounds for each row, and what is known of both."""
-    take = b.log_values > a.log_values
-    gaps = [np.zeros(len(take)) if bound.gap is None else bound.gap for bound in (a, b)]
-    worst = a if not a.is_certified else b
-    return SensitivityBound(
-        np.where(take, b.log_values, a.log_values),
-        b.name,
-        a.is_certified and b.is_certified,
-        worst.note,
-        None if a.gap is None and b.gap is None else np.where(take, gaps[1], gaps[0]),
-    )

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._errors import InvalidInputError, InvalidTypeError
 from .._progress import logger
+from .._threads import SCIKIT_LEARN
 from .._validation import (
     LARGEST_MAGNITUDE,
     LARGEST_RATIO,
@@ -46,13 +47,8 @@ class _RBFNetwork(BaseEstimator):
         max_iter: int = 200,
         random_state: Any = None,
     ) -> None:
-        self.n_centers = n_centers
-        self.centers = centers
-        self.bandwidth = bandwidth
-        self.ridge = ridge
-        self.fit_intercept = fit_intercept
-        self.solver = solver
-        self.max_iter = max_iter
+        self.n_centers, self.centers, self.bandwidth, self.ridge = n_centers, centers, bandwidth, ridge
+        self.fit_intercept, self.solver, self.max_iter = fit_intercept, solver, max_iter
         self.random_state = random_state
 
     def _checked_input(self, X: Any, y: Any, multi_output: bool) -> tuple[np.ndarray, Any]:
@@ -64,7 +60,7 @@ class _RBFNetwork(BaseEstimator):
         check_number(self.ridge, "ridge", at_least=0.0, at_most=LARGEST_MAGNITUDE)
         if not callable(self.solver):
             check_choice(self.solver, "solver", ("lbfgs",))
-        with _own_errors():
+        with SCIKIT_LEARN, _own_errors():
             rows, targets = validate_data(self, X, y, dtype=np.float64, multi_output=multi_output)
         _check_magnitude(rows, LARGEST_TARGET, "X has an entry of magnitude")
         return rows, targets
@@ -96,28 +92,40 @@ class _RBFNetwork(BaseEstimator):
         network = self._with_outputs(network, points, shares, targets)
         self.n_iter_ = 1
         if self.centers == "learned" and self.max_iter > 0:
-            problem = (network, points, shares, targets, float(self.ridge), self.max_iter)
             if callable(self.solver):
-                network = self.solver(*problem)
+                network = self.solver(network, points, shares, targets, float(self.ridge), self.max_iter)
             else:
-                network, self.n_iter_ = descend(*problem, self.fit_intercept)
+                network = self._descend(network, points, shares, targets)
             network = self._with_outputs(network, points, shares, targets)
         self.centers_ = points.to_data(network.centers)
+        self.alphas_, self.intercept_ = network.alphas, network.intercept
         self.bandwidth_ = scale * float(np.exp(network.log_bandwidth))
-        self.alphas_ = network.alphas
-        self.intercept_ = network.intercept
 
     def _with_outputs(self, network: Network, points: Points, shares: np.ndarray, targets: np.ndarray) -> Network:
         used = np.flatnonzero(shares)
-        hidden = network.hidden(points.gather(used))
-        alphas, intercept = ridge_outputs(
-            hidden, shares[used], targets[used], float(self.ridge), bool(self.fit_intercept)
-        )
+        seen = (network.hidden(points.gather(used)), shares[used], targets[used])
+        alphas, intercept = ridge_outputs(*seen, float(self.ridge), bool(self.fit_intercept))
         return replace(network, alphas=alphas, intercept=intercept)
+
+    def _descend(self, network: Network, points: Points, weights: np.ndarray, targets: np.ndarray) -> Network:
+        """Minimise the weighted loss plus ``ridge |a|^2`` over all parameters by L-BFGS."""
+        ridge = float(self.ridge)
+
+        def objective(vector: np.ndarray) -> tuple[float, np.ndarray]:
+            current = network.from_flat(vector)
+            loss, gradient = loss_and_gradient(points, weights, targets, current)
+            alphas = gradient.alphas + 2.0 * ridge * current.alphas
+            slope = replace(gradient, alphas=alphas, intercept=gradient.intercept * self.fit_intercept)
+            return loss + ridge * float(np.sum(current.alphas**2)), slope.flat()
+
+        options = {"maxiter": self.max_iter, "maxcor": 20, "ftol": 1e-12, "gtol": 1e-9}
+        found = minimize(objective, network.flat(), jac=True, method="L-BFGS-B", options=options)
+        self.n_iter_ = int(found.nit)
+        return network.from_flat(found.x)
 
     def _outputs(self, X: Any) -> np.ndarray:
         check_is_fitted(self, "alphas_")
-        with _own_errors():
+        with SCIKIT_LEARN, _own_errors():
             rows = validate_data(self, X, dtype=np.float64, reset=False)
         origin = self.centers_[0]  # and not 0, which may be far away from all of them
         with np.errstate(over="ignore"):
@@ -228,7 +236,7 @@ class RBFNetworkClassifier(ClassifierMixin, _RBFNetwork):
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit to rows (n, d) and labels (n,), with non-negative weights, such as a coreset's."""
         X, y = self._checked_input(X, y, multi_output=False)
-        with _own_errors():
+        with SCIKIT_LEARN, _own_errors():
             check_classification_targets(y)
         classes, codes = np.unique(y, return_inverse=True)
         self._fit_network(X, np.eye(len(classes))[codes], sample_weight)
@@ -239,6 +247,18 @@ class RBFNetworkClassifier(ClassifierMixin, _RBFNetwork):
         """(n, K) outputs; for two classes (n,), the second output minus the first."""
         outputs = self._outputs(X)
         return outputs[:, 1] - outputs[:, 0] if len(self.classes_) == 2 else outputs
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        r"""(n, K) probabilities of the classes: the point of the simplex that is nearest to the outputs.
+
+        Least squares on 0 and 1 estimates probabilities, but its outputs may be negative and need not sum to 1. The
+        projection (Duchi et al. 2008) is no farther from any probabilities than the outputs, and keeps their order.
+        """
+        outputs = self._outputs(X)
+        ordered = -np.sort(-outputs, axis=1)
+        excess = (np.cumsum(ordered, axis=1) - 1.0) / np.arange(1, outputs.shape[1] + 1)
+        last = np.count_nonzero(ordered > excess, axis=1) - 1  # the entries that stay positive
+        return np.maximum(outputs - np.take_along_axis(excess, last[:, None], axis=1), 0.0)
 
     def predict(self, X: Any) -> np.ndarray:
         """The class of the largest output."""
@@ -266,26 +286,3 @@ def spread_rows(rows: np.ndarray, mass: np.ndarray, count: int, rng: np.random.G
         distances = cdist(rows, rows[chosen[-1:]], "sqeuclidean")[:, 0]
         nearest = distances if len(chosen) == 1 else np.minimum(nearest, distances)
     return rows[chosen]
-
-
-def descend(
-    network: Network,
-    points: Points,
-    weights: np.ndarray,
-    targets: np.ndarray,
-    ridge: float,
-    max_iter: int,
-    fit_intercept: bool = True,
-) -> tuple[Network, int]:
-    """Minimise the weighted loss plus ``ridge |a|^2`` over all parameters by L-BFGS; the network, the steps taken."""
-
-    def objective(vector: np.ndarray) -> tuple[float, np.ndarray]:
-        current = network.from_flat(vector)
-        loss, gradient = loss_and_gradient(points, weights, targets, current)
-        alphas = gradient.alphas + 2.0 * ridge * current.alphas
-        slope = replace(gradient, alphas=alphas, intercept=gradient.intercept * fit_intercept)
-        return loss + ridge * float(np.sum(current.alphas**2)), slope.flat()
-
-    options = {"maxiter": max_iter, "maxcor": 20, "ftol": 1e-12, "gtol": 1e-9}
-    found = minimize(objective, network.flat(), jac=True, method="L-BFGS-B", options=options)
-    return network.from_flat(found.x), int(found.nit)

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import math
-import re
 import time
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from decimal import Decimal
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from .._errors import InvalidInputError
+from .amounts import parse_budget, parse_bytes
 
 if TYPE_CHECKING:
     from ..rows.rows import Rows
@@ -21,15 +20,21 @@ if TYPE_CHECKING:
 
 # Everything but this module is imported where it is used, so that the help of a command is quick.
 
-_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 BOUNDS = {
     "gaussian": ("auto", "closed-form", "cells", "exact", "paper", "lemma"),
     "laplacian": ("auto", "cells", "exact", "paper"),
 }
 LOSSES = tuple(BOUNDS)
+STRATEGIES = ("auto", "uniform", "stratified", "cover", "fixed", "linear", "rbf")
+MODELS = ("boosting", "linear", "kernel", "neighbours", "network")
+_RBF_OPTIONS = (
+    *("loss", "bandwidth", "radius", "bound", "n_cells", "method", "eps", "delta"),
+    *("per_class", "min_per_class", "normalize", "n_queries"),
+)  # they mean a draw by sensitivity
 PAPER_BOUNDS = ("paper", "lemma")  # from Lewis weights, certificates under assumptions only
 # distances of SciPy that obey the triangle inequality, without which the bound does not hold
 _METRICS = ("euclidean", "cityblock", "chebyshev", "canberra", "hamming", "jaccard")
+_ENGINES = ("local", "ray")
 _MOST_NAMES = 8  # that are printed
 _PROCESS_BYTES = 190e6  # an interpreter with NumPy, SciPy, scikit-learn and PyArrow
 _CANDIDATE_BYTES = 3 * 44  # of a row that may win, kept about three times
@@ -63,13 +68,10 @@ class BoundSpec:
         if self.max_exact is not None:
             check_count(self.max_exact, "max_exact")
         if not callable(self.metric) and self.metric not in _METRICS:
-            raise InvalidInputError(
-                f"metric = {self.metric!r} is not one of {', '.join(map(repr, _METRICS))}, nor a function of two rows."
-            )
+            known = ", ".join(map(repr, _METRICS))
+            raise InvalidInputError(f"metric = {self.metric!r} is not one of {known}, nor a function of two rows.")
         if self.metric != "euclidean" and self.bound not in ("auto", "exact"):
-            raise InvalidInputError(
-                f"bound = {self.bound!r} needs metric='euclidean'; with metric = {self.metric!r} use bound='exact'."
-            )
+            raise InvalidInputError(f"bound = {self.bound!r} needs metric='euclidean'; with others use bound='exact'.")
 
 
 def check_bandwidth(bandwidth: Any) -> Any:
@@ -92,21 +94,25 @@ def _methods() -> tuple[str, ...]:
     return METHODS
 
 
+def _models() -> tuple[str, ...]:
+    from .linear_rows import LINEAR_LOSSES
+
+    return (*MODELS, *(loss for loss in LINEAR_LOSSES if loss not in MODELS))
+
+
 @dataclass(frozen=True, kw_only=True)
 class RunOptions:
     """Options of everything that runs passes over rows."""
 
     seed: int = option(0, "Same seed, same rows, whatever the workers.", min=0)
     workers: int = option(1, "Processes that read and compute.", flags=("--workers", "-j"), min=1)
-    engine: str = option(
-        "local", "local, or ray (joins RAY_ADDRESS or starts by itself).", choices=lambda: ("local", "ray")
-    )
+    engine: str = option("local", "local, or ray (joins RAY_ADDRESS or starts by itself).", choices=lambda: _ENGINES)
     max_memory: str | float | None = option(None, "Refuse to start if more is needed, such as 2GB.")
 
     def __post_init__(self) -> None:
         from .._validation import check_choice, check_count
 
-        check_choice(self.engine, "engine", ("local", "ray"))
+        check_choice(self.engine, "engine", _ENGINES)
         check_count(self.seed, "seed", minimum=0)
         check_count(self.workers, "workers")
         if self.max_memory is not None:
@@ -118,10 +124,22 @@ class SelectOptions(RunOptions):
     """How to select; see :func:`coresift.select`. What is wrong whatever the data is refused here."""
 
     budget: str | int | float | None = option(None, "Rows to choose: 5%, 0.05 or 1000. Or give --eps.", flags=("-b",))
-    loss: str = option("gaussian", "The loss whose sums are kept.", choices=LOSSES)
-    bandwidth: str | float | None = option(
-        None, "A number in the units of the data, 'median', or 'none': the farthest row."
+    strategy: str | None = option(
+        None,
+        "auto (default with a label or target), uniform, stratified, cover, fixed, linear or rbf (implied by its "
+        "options: --loss to --queries).",
+        choices=STRATEGIES,
     )
+    model: str | None = option(
+        None,
+        "The model to fit: boosting, linear, kernel, neighbours or network; or a linear model by its loss: logistic, "
+        "squared, squared_hinge, poisson or huber. --label (or --target) names what it predicts.",
+        flags=("--for",),
+        choices=_models,
+    )
+    power: float | None = option(None, "Shares of classes by this power of their sizes; default 1, for 'cover' 0.5.")
+    loss: str = option("gaussian", "The loss whose sums are kept.", choices=LOSSES)
+    bandwidth: str | float | None = option(None, "In the units of the data, 'median', or 'none': the farthest row.")
     radius: float = option(1.0, "Radius of the ball of queries, in bandwidths.")
     bound: str = option(
         "auto",
@@ -140,7 +158,7 @@ class SelectOptions(RunOptions):
     n_queries: int = option(32, "Random queries to compare at, in a last pass; 0: none.", flags=("--queries",), min=0)
 
     def __post_init__(self) -> None:
-        from .._validation import check_choice, check_count, check_probability
+        from .._validation import check_choice, check_count, check_positive, check_probability
 
         super().__post_init__()
         if isinstance(self.bandwidth, str):
@@ -152,15 +170,20 @@ class SelectOptions(RunOptions):
             object.__setattr__(self, "method", check_choice(method, "method", _methods()))
         for name in ("n_queries", "min_per_class"):
             check_count(getattr(self, name), name, minimum=0)
+        for name, known in (("strategy", lambda: STRATEGIES), ("model", _models)):
+            if getattr(self, name) is not None:
+                check_choice(getattr(self, name), name, known())
+        if self.power is not None:
+            check_positive(self.power, "power", at_most=1.0)
+        if self.strategy not in (None, "auto", "rbf") and (more := self.rbf_options()):
+            raise InvalidInputError(f"{more[0]} = {getattr(self, more[0])!r} goes with strategy='rbf' alone.")
         bound = self.spec.bound  # and all that goes with it is checked
         object.__setattr__(self, "bandwidth", self.spec.bandwidth)  # a plain number
         check_probability(self.delta, "delta")
         if (self.budget is None) == (self.eps is None):
             raise InvalidInputError("give either a budget or eps: how many rows, or which error.")
         if self.min_per_class and not self.per_class:
-            raise InvalidInputError(
-                f"min_per_class = {self.min_per_class} needs per_class: a draw over all classes promises none."
-            )
+            raise InvalidInputError(f"min_per_class = {self.min_per_class} needs per_class: else none is promised.")
         if self.per_class and (method == "iid" or bound in PAPER_BOUNDS):
             raise InvalidInputError(
                 "per_class goes with method='systematic' or 'keys', which draw exactly as many rows as a class should "
@@ -173,6 +196,26 @@ class SelectOptions(RunOptions):
             if self.normalize:
                 raise InvalidInputError("eps is guaranteed for weights as drawn: leave normalize out.")
 
+    def rbf_options(self) -> list[str]:
+        """Options of a draw by sensitivity that differ from their defaults."""
+        defaults = {each.name: each.default for each in fields(self)}
+        given = {name: getattr(self, name) for name in _RBF_OPTIONS}
+        if given["method"] == "iid" and self.eps is not None:
+            del given["method"]  # implied by eps
+        return [name for name, value in given.items() if value != defaults[name]]
+
+    def resolved(self, rows: Rows) -> str:
+        """The strategy that these options mean for these rows."""
+        if self.strategy not in (None, "auto"):
+            return str(self.strategy)
+        if self.rbf_options():
+            return "rbf"
+        if rows.has_labels and rows.has_targets:
+            raise InvalidInputError("strategy 'auto' takes a label (classes) or a target (numbers), not both.")
+        if rows.has_labels or rows.has_targets:
+            return "auto"
+        return "cover" if self.model is not None else "rbf"  # nothing but the rows themselves
+
     @cached_property
     def spec(self) -> BoundSpec:
         """The parameters of the bound, checked once."""
@@ -184,48 +227,6 @@ class SelectOptions(RunOptions):
 
         made = LaplacianCoreset() if self.loss == "laplacian" else RBFCoreset(self.radius)
         return made.set_params(bandwidth=self.bandwidth, bound=self.bound, n_cells=self.n_cells, random_state=self.seed)
-
-
-def parse_budget(budget: Any, n_rows: int) -> int:
-    """A number of rows from ``"5%"``, ``"0.05"``, ``"1000"``, or a number."""
-    from .._validation import check_budget
-
-    if isinstance(budget, str):
-        text = budget.strip().replace("_", "")
-        if re.fullmatch(r"[+-]?[1-9]\d{0,2}(,\d{3})+", text):  # 1,000,000; elsewhere a comma may mean a point
-            text = text.replace(",", "")
-        try:
-            budget = int(text) if re.fullmatch(r"[+-]?\d+", text) else _share(text)
-        except (ValueError, ArithmeticError):
-            raise InvalidInputError(
-                f"budget = {budget!r} must be a number of rows, a fraction such as 0.05 or a percentage such as 5%."
-            ) from None
-    return check_budget(budget, n_rows, "budget")
-
-
-def parse_shares(text: str) -> list[float]:
-    """Shares from ``"1%,3%"`` or ``"0.01,0.03"``."""
-    shares = []
-    for word in filter(None, (word.strip() for word in text.split(","))):
-        try:
-            shares.append(_share(word))
-        except (ValueError, ArithmeticError):
-            raise InvalidInputError(f"budget {word!r} is not a share; write 1%,3% or 0.01,0.03.") from None
-    return shares
-
-
-def _share(text: str) -> float:
-    """0.7% is the float 0.007, which 0.7 / 100 is not: a run of a table is known by its budget."""
-    return float(Decimal(text[:-1]) / 100) if text.endswith("%") else float(text)
-
-
-def parse_bytes(text: Any, name: str) -> float:
-    """A number of bytes from ``"2GB"``, ``"500M"``, or a number."""
-    found = re.fullmatch(r"\s*([0-9]+\.?[0-9]*|\.[0-9]+)\s*([kmgt]?)i?b?\s*", str(text).lower())
-    value = float(found[1]) * _UNITS[found[2]] if found else 0.0
-    if value <= 0:
-        raise InvalidInputError(f"{name} = {text!r} must be a size such as 500MB or 4GB.")
-    return value
 
 
 Options = TypeVar("Options", bound=RunOptions)
@@ -251,12 +252,14 @@ class Plan(Generic[Options]):
         minutes = f"{self.seconds:.0f} s" if self.seconds < 120 else f"{self.seconds / 60:.0f} min"
         where = f"{options.workers} worker{'s' if options.workers > 1 else ''}, {options.engine}"
         passes = ", ".join(f"{name} x {k}" if k > 1 else name for name, k in Counter(self.passes).items())
+        files = f"{len(rows.files):,} file{'s' if len(rows.files) > 1 else ''}"
+        made = rows.preparation
         return [
-            f"{rows.name}: {rows.n:,} rows, {rows.d} columns, {len(rows.files):,} "
-            f"file{'s' if len(rows.files) > 1 else ''}.",
-            *_columns_in_words(rows),
+            f"{rows.name}: {rows.n:,} rows, {rows.d} columns, {files}.",
+            *(_columns_in_words(rows) if made is None else made.lines(others=rows.raw.left_out)),
             self.aim,
-            f"{len(self.passes)} passes ({passes}), {where}; about {self.memory / 1e6:.0f} MB of memory and {minutes}.",
+            f"{len(self.passes)} pass{'es' if len(self.passes) > 1 else ''} ({passes}), {where}; "
+            f"about {self.memory / 1e6:.0f} MB of memory and {minutes}.",
         ]
 
     def as_dict(self) -> dict[str, Any]:
@@ -299,6 +302,10 @@ def plan(rows: Rows, options: SelectOptions) -> Plan[SelectOptions]:
     from ..core.draw import default_method
     from .fitting import cheapest, check_exact, operations
 
+    if (strategy := options.resolved(rows)) != "rbf":
+        from .strategies import plan_strategy
+
+        return plan_strategy(rows, replace(options, strategy=strategy))
     if options.method is None:
         options = replace(options, method=default_method(rows.n))
     if options.per_class and not rows.has_labels:
@@ -334,11 +341,11 @@ def priced(
     options: Options,
     budget: int | None,
     aim: str,
-    passes: Sequence[str],
+    passes: Any,
     *,
     kept: float,
-    loaded: float = 0.0,
     work: float,
+    loaded: float = 0,
 ) -> Plan[Options]:
     """Estimate memory (bytes ``kept`` once and ``loaded`` by each process) and time (``work`` operations)."""
     from ..rows.rows import BLOCK_BYTES, READ_BYTES
@@ -347,7 +354,7 @@ def priced(
     processes = 1 + (n_workers if n_workers > 1 else 0)
     # chunks, copies of a block; what readers and products by cells need
     needed = _PROCESS_BYTES + 3 * READ_BYTES + 8 * BLOCK_BYTES + 2e8
-    memory = processes * (needed + loaded) + kept
+    memory = processes * (needed + loaded + rows.kept_bytes) + kept
     if options.max_memory is not None and memory > float(options.max_memory):
         raise InvalidInputError(
             f"max_memory = {float(options.max_memory) / 1e6:.0f} MB is less than the {memory / 1e6:.0f} MB that this "

@@ -7,20 +7,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from scipy.linalg import norm
-from scipy.spatial.distance import cdist
 
 from ..core.keys import KeyPool, smallest
-from ..core.points import (
-    BLOCK_BYTES,
-    LARGEST_EXPONENT,
-    Block as PointBlock,
-    Matrix,
-    Points,
-    float_rows,
-    row_slices,
-    squared_norms,
-    stacked,
-)
+from ..core.points import BLOCK_BYTES, LARGEST_EXPONENT, Matrix, Points, float_rows, squared_norms, stacked
 from ..rows.rows import Block, check_block, recode
 from .bounds import Geometry, RowBound, by_group, draw_scores, excess_over, label_numbers
 
@@ -66,7 +55,7 @@ class Survey:
     ``near`` is a guess of the mean. If the mean turns out to be ``e`` away, the row farthest from it is among those
     within ``2e`` of the farthest from ``near``, so that mostly no second pass is needed to find it (:meth:`farthest`).
     Lengths are in units of ``unit``, a power of two, and positions relative to ``near``. ``all_equal``: the rows of
-    positive weight are known to be equal to ``near``.
+    positive weight are known to be equal to ``near``. ``bar``: squares up to it are not among the farthest.
     """
 
     def __init__(
@@ -78,6 +67,7 @@ class Survey:
         unit: float = 1.0,
         is_short: bool = False,
         all_equal: bool = False,
+        bar: float = -1.0,
     ) -> None:
         d = len(near)
         self.near, self.unit, self.by_label, self.all_equal = near, unit, by_label, all_equal
@@ -89,7 +79,7 @@ class Survey:
         self.reach = 0.0  # largest square of any row, with weight or without
         self.far: Matrix | None = None
         self._far_squares = np.zeros(0)
-        self._bar = -1.0
+        self._bar = bar
 
     def update(self, block: Block) -> None:
         """Add a block of rows; refuse what is not finite."""
@@ -149,9 +139,6 @@ class Survey:
         unit = self.unit * max(1.0, 1e-100 * shift)  # squares of a long way would overflow
         return float(np.sqrt(Points(self.far, mean, unit, np.inf).gather(slice(None)).sq_norms.max())) * unit, True
 
-    def _relative(self, X: Matrix, origin: np.ndarray) -> PointBlock:
-        return Points(X, origin, self.unit, np.inf).gather(slice(None))
-
     def _add(self, X: Matrix, w: np.ndarray, codes: np.ndarray | None) -> np.ndarray:
         """Add the moments of a block; returns the squared distances from ``near``."""
         groups = np.zeros(1, dtype=np.int64)
@@ -164,9 +151,8 @@ class Survey:
         shares = w / (divisor[0] if codes is None else divisor[codes])
         squares, mean = np.zeros(n), np.zeros((k, X.shape[1]))
         shift = (self.near - self.origin) / self.unit
-        per_row = 8.0 * (X.shape[1] if isinstance(X, np.ndarray) else 2.0 * X.nnz / max(n, 1))
-        for part in () if self.all_equal else row_slices(n, per_row, BLOCK_BYTES):
-            rows = self._relative(X[part], self.origin)
+        points = Points(X, self.origin, self.unit, np.inf)
+        for part, rows in () if self.all_equal else points.blocks(budget=BLOCK_BYTES):
             squares[part] = rows.sq_norms
             if shift.any():
                 squares[part] += shift @ shift - 2.0 * rows.dot(shift[None])[:, 0]
@@ -191,6 +177,13 @@ class Survey:
         self.far, self._far_squares = far[best], squares[best]
         if len(best) == _FARTHEST_KEPT:
             self._bar = float(self._far_squares.min())
+
+
+def far_bar(squares: np.ndarray) -> float:
+    """A bar that enough rows of the first block pass, however their squares are rounded; -1 if they are few."""
+    if len(squares) < _FARTHEST_KEPT or not np.isfinite(squares.sum()):
+        return -1.0
+    return (1.0 - 1e-6) * float(np.partition(squares, -_FARTHEST_KEPT)[-_FARTHEST_KEPT]) or -1.0
 
 
 class Extent:
@@ -228,6 +221,8 @@ class Reach:
             parts = Points(float_rows(block.X), self.center, self.unit, np.inf).blocks(budget=BLOCK_BYTES)
             distances = np.sqrt(np.concatenate([rows.sq_norms for _, rows in parts]))
         else:
+            from scipy.spatial.distance import cdist
+
             distances = cdist(block.X, self.center[None], metric=self.metric)[:, 0]
         self.distance = max(self.distance, float(distances.max(where=block.weights > 0, initial=0.0)))
 
@@ -284,9 +279,7 @@ class QuerySums:
     least their mass and nothing underflows.
     """
 
-    def __init__(
-        self, geometry: Geometry, loss: str, queries: np.ndarray, rows: np.ndarray, weights: np.ndarray
-    ) -> None:
+    def __init__(self, geometry: Geometry, loss: str, queries: np.ndarray, rows: np.ndarray, weights: Any) -> None:
         self.geometry, self.loss, self.queries = geometry, loss, queries
         self.rows, self.weights = rows, weights
         mass = geometry.mass / geometry.mass.sum()
@@ -318,4 +311,5 @@ class QuerySums:
         self.part += other.part
 
     def errors(self) -> np.ndarray:
-        return np.abs(self.part / self.whole - 1.0)
+        ratios = np.divide(self.part, self.whole, out=np.ones_like(self.whole), where=self.whole > 0)  # underflow
+        return np.abs(ratios - 1.0)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.random import Generator
 
 from .._errors import InvalidInputError
 from .._progress import Progress, logger
+from .._threads import one_thread
+from .._validation import check_seed
 from ..core.budgets import random_budgets
 from ..core.draw import DrawTable
 from ..core.keys import Draw, KeyPool, guess_bars
@@ -23,9 +26,13 @@ from .fitting import OnPass, Prepared, Runner, Sample, children, prepare
 from .options import Plan, SelectOptions, plan
 from .passes import QuerySums, Scores
 
+if TYPE_CHECKING:
+    from ..rows.preparation import Preparation
+
 _QUERIES, _CLASSES = 1, 2  # keep their streams apart from others of the same seed
 _SAFE_EXPONENT = 600.0
 _NOTHING_PROVED = "nothing is proved for this draw; coresift certify says more."
+_MOST_CLASSES = 12  # that are printed
 _NOTABLE = 0.02  # of the total weight
 
 
@@ -35,12 +42,18 @@ def select(
     *,
     sample_weight: Any = None,
     labels: Any = None,
+    targets: Any = None,
     columns: Sequence[str] | None = None,
     embedding: str | None = None,
     label: str | None = None,
+    target: str | None = None,
     weight: str | None = None,
     filesystem: Any = None,
     image_size: int = 32,
+    preparation: Preparation | str | None = "auto",
+    strategy: str | None = None,
+    model: str | None = None,
+    power: float | None = None,
     loss: str = "gaussian",
     bandwidth: str | float | None = None,
     radius: float = 1.0,
@@ -53,7 +66,7 @@ def select(
     min_per_class: int = 0,
     normalize: bool = False,
     n_queries: int = 32,
-    seed: int = 0,
+    random_state: Any = 0,
     workers: int = 1,
     engine: str = "local",
     max_memory: str | float | None = None,
@@ -63,10 +76,23 @@ def select(
 
     Parameters
     ----------
-    data, sample_weight, labels, columns, embedding, label, weight, filesystem, image_size
-        What to read; see :func:`open_rows`.
+    data, sample_weight, labels, targets, columns, embedding, label, target, weight, filesystem, image_size
+        What to read; see :func:`open_rows`. A ``label`` names classes, a ``target`` the numbers of a regression.
+    preparation : "auto", None or Preparation
+        "auto" turns the columns of a table into standardised numbers (:class:`Preparation`) and takes arrays as they
+        are; None takes all numbers as they are. ``Selection.rows.preparation`` is what was learnt.
     budget : int, float or str
         Rows to choose: a number, a fraction, or a percentage such as ``"5%"``. Or pass ``eps``.
+    strategy : {"auto", "uniform", "stratified", "cover", "fixed", "linear", "rbf"}, optional
+        "uniform" and "stratified" draw rows alike, or in each class. "cover" takes the row nearest to each centre of
+        k-means, "fixed" grows the subset where a kernel regression errs, "linear" is the draw of
+        :class:`LinearCoreset`, and "rbf" a draw by Gaussian sensitivities, which all options from ``loss`` to
+        ``n_queries`` belong to and imply. "auto", the default with labels or targets, compares what may suit the model
+        with a stratified draw on held-out rows, and says why it decides; without them the default is "rbf".
+    model : {"boosting", "linear", "kernel", "neighbours", "network"}, optional
+        What will be fitted to the rows, for "auto"; "boosting" by default. Or the loss of a linear model.
+    power : float in (0, 1], optional
+        Classes get shares by this power of their sizes: 1 by default, 0.5 for "cover".
     loss : {"gaussian", "laplacian"}
     bandwidth, radius, bound, n_cells
         As in :class:`RBFCoreset` and :class:`LaplacianCoreset`.
@@ -85,8 +111,8 @@ def select(
         sum by about one over the root of the budget; scaled weights are biased by the square of that. Not with ``eps``.
     n_queries : int, default 32
         Random queries at which the result is compared with all rows, in one more pass; 0 for none.
-    seed : int, default 0
-        The same seed gives the same rows, from memory or files, whatever the workers.
+    random_state : None, int or Generator, default 0
+        The seed, or what draws it; the same seed gives the same rows, from memory or files, whatever the workers.
     workers : int, default 1
         Processes. With more than one, a script must guard its own start by ``if __name__ == "__main__"``.
     engine : {"local", "ray"}
@@ -94,7 +120,8 @@ def select(
     max_memory : str or number of bytes, optional
         Refuse to start if more would be needed.
     on_pass : callable, optional
-        Told of each pass and its rows; returns a function that is told of finished rows.
+        Called before each pass with its name, such as ``"survey"``, and its number of rows. If it returns a callable,
+        that is called with the number of rows that were finished since the last call.
 
     Returns
     -------
@@ -111,21 +138,26 @@ def select(
     """
     given = dict(locals())
     del given["data"], given["on_pass"]
+    given["seed"] = check_seed(given.pop("random_state"), np.random.default_rng())
     options = SelectOptions(**{option.name: given.pop(option.name) for option in fields(SelectOptions)})
-    return run(plan(open_rows(data, **given), options), on_pass=on_pass)
+    rows = open_rows(data, **given, engine=engine, workers=workers, on_pass=on_pass)
+    return run(plan(rows, options), on_pass=on_pass)
 
 
 @dataclass(frozen=True)
 class Report:
-    """Figures of a selection."""
+    """Figures of a selection; those of sensitivities belong to the strategy "rbf"."""
 
-    total_sensitivity: float
-    spread: float
+    strategy: str = "rbf"
+    reason: str = ""
+    """Why "auto" chose the strategy."""
+    total_sensitivity: float | None = None
+    spread: float | None = None
     """The largest sensitivity over the mean."""
-    uniform_factor: float
+    uniform_factor: float | None = None
     """How many times more rows plain sampling needs for the same guarantee, at most."""
-    bound_note: str
-    is_certified: bool
+    bound_note: str = ""
+    is_certified: bool = False
     n_queries: int = 0
     worst_error_found: float | None = None
     mean_error_found: float | None = None
@@ -135,7 +167,7 @@ class Report:
     @property
     def uniform_is_as_good(self) -> bool:
         """Whether plain sampling needs hardly more rows."""
-        return self.uniform_factor <= AS_GOOD
+        return self.uniform_factor is not None and self.uniform_factor <= AS_GOOD
 
 
 @dataclass(frozen=True)
@@ -147,8 +179,15 @@ class Selection(ChosenRows):
     def lines(self) -> list[str]:
         """What came out, in words."""
         core, report = self.coreset, self.report
+        chosen = f"Chosen: {core.size:,} of {core.n_samples:,} rows"
+        if report.total_sensitivity is None:
+            text = [f"{chosen}, strategy {report.strategy}{report.reason and f': {report.reason}'}."]
+            if report.class_sizes:
+                shown = [f"{name} {count:,}" for name, count in report.class_sizes.items()]
+                text.append(f"Classes: {', '.join(shown[:_MOST_CLASSES])}{' ...' * (len(shown) > _MOST_CLASSES)}.")
+            return text
         text = [
-            f"Chosen: {core.size:,} of {core.n_samples:,} rows. Total sensitivity {report.total_sensitivity:.3g} "
+            f"{chosen}. Total sensitivity {report.total_sensitivity:.3g} "
             f"(the least possible is {len(report.class_sizes or [1])}), largest over mean {report.spread:.3g}, "
             f"bound {core.bound}.",
             f"Guaranteed: {core.guarantee or _NOTHING_PROVED}",
@@ -158,7 +197,7 @@ class Selection(ChosenRows):
                 f"Found: relative error {report.worst_error_found:.3g} at the worst of {report.n_queries} random "
                 f"queries, {report.mean_error_found:.3g} on average."
             )
-        text.append(uniform_in_words(report.uniform_factor))
+        text.append(uniform_in_words(report.uniform_factor or 1.0))
         share = float(core.weights.sum()) / core.total_weight if core.total_weight else 1.0
         if abs(share - 1.0) > _NOTABLE:
             text.append(
@@ -198,7 +237,11 @@ class _Drawn(NamedTuple):
 def run(made: Plan[SelectOptions], *, on_pass: OnPass | None = None) -> Selection:
     """Do what was planned: fit and draw, then compare with all rows at random queries."""
     rows, options = made.rows, made.options
-    with open_engine(options.engine, rows, options.workers) as engine:
+    if options.resolved(rows) != "rbf":
+        from .strategies import run_strategy
+
+        return run_strategy(made, on_pass=on_pass)
+    with open_engine(options.engine, rows, options.workers) as engine, one_thread():
         runner = Runner(rows, engine, on_pass or Progress)
         draw = _by_keys if options.method == "keys" else _by_class if options.per_class else _by_table
         drawn = draw(runner, made)
@@ -227,7 +270,7 @@ def run(made: Plan[SelectOptions], *, on_pass: OnPass | None = None) -> Selectio
 def _by_keys(runner: Runner, made: Plan[SelectOptions]) -> _Drawn:
     """Draw while the bound is computed: nothing is kept per row except for the winners."""
     options = made.options
-    rng = children(np.random.default_rng(options.seed), 3)[0]  # as the estimator's fit
+    rng = children(np.random.default_rng(options.seed), 2)[0]  # as the estimator's fit
     prepared = prepare(runner, options.spec, rng, per_class=options.per_class, is_sampled=True)
     geometry, sample, bound = prepared.geometry, prepared.sample, prepared.bound
     sizes, factors = _sizes(made, geometry)
@@ -249,7 +292,7 @@ def _by_keys(runner: Runner, made: Plan[SelectOptions]) -> _Drawn:
 def _by_class(runner: Runner, made: Plan[SelectOptions]) -> _Drawn:
     """Draw from a table of scores for each class."""
     options = made.options
-    fit_rng, order_rng, draw_rng = children(np.random.default_rng(options.seed), 3)
+    fit_rng, draw_rng = children(np.random.default_rng(options.seed), 2)
     prepared = prepare(runner, options.spec, fit_rng, per_class=True, is_sampled=bool(options.n_queries))
     bound, weights, groups = runner.run("sensitivities", Collected(prepared.bound, prepared.labels)).finish()
     assert groups is not None
@@ -262,7 +305,7 @@ def _by_class(runner: Runner, made: Plan[SelectOptions]) -> _Drawn:
         rows = np.flatnonzero(groups == group)
         factor = max(factor, uniform_factor(scores[rows], shares[rows]))
         if sizes[group]:
-            table = DrawTable(scores[rows], weights[rows], order_rng)
+            table = DrawTable(scores[rows], weights[rows])
             drawn = table.draw(int(sizes[group]), str(options.method), draw_rng)
             draws[group] = drawn._replace(indices=rows[drawn.indices])
     core = _joined(made, prepared, draws, factors, float(values.sum()))
@@ -341,9 +384,7 @@ def _errors(runner: Runner, options: SelectOptions, drawn: _Drawn) -> np.ndarray
     return runner.run("check", sums).errors()
 
 
-def _random_queries(
-    geometry: Geometry, sample: Sample, radius: float, count: int, rng: np.random.Generator
-) -> np.ndarray:
+def _random_queries(geometry: Geometry, sample: Sample, radius: float, count: int, rng: Generator) -> np.ndarray:
     """Queries in scaled coordinates: half uniform in the ball, half rows of the sample, brought into it.
 
     The Laplacian's queries are all of space; the ball of the data stands for it.

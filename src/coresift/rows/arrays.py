@@ -9,10 +9,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from .._errors import InvalidInputError
-from .._npz import Members, map_array, open_arrays
+from .._npz import Members, find_matrix, open_arrays
 from .._validation import as_numpy, check_features, check_weights
 from ..core.points import Matrix
-from .rows import Block, Labels, Piece, Rows, block_rows, check_numeric, check_targets, encode_labels, pieces_of
+from .disk import Fingerprint, fingerprint
+from .rows import Block, Piece, Rows, as_type, block_rows, check_numeric, check_targets, encode_labels, pieces_of
 
 
 class ArrayRows(Rows):
@@ -21,13 +22,7 @@ class ArrayRows(Rows):
     is_portable = False
 
     def __init__(
-        self,
-        X: Any,
-        weights: Any = None,
-        labels: Any = None,
-        name: str = "X",
-        names: list[str] | None = None,
-        targets: Any = None,
+        self, X: Any, weights: Any = None, labels: Any = None, name: str = "X", names: Any = None, targets: Any = None
     ) -> None:
         is_plain = type(X) in (np.ndarray, np.memmap) and X.ndim == 2 and X.dtype.kind in "fiub"
         if not is_plain or X.size == 0:
@@ -65,60 +60,59 @@ class ArrayRows(Rows):
 
     def _rows(self, rows: slice | np.ndarray, start: int) -> Block:
         whole = isinstance(rows, slice) and rows == slice(0, self.n)
-        X = (self._X if whole else self._X[rows]).astype(self.dtype, copy=False)
+        X = as_type(self._X if whole else self._X[rows], self.dtype)
         weights = np.ones(X.shape[0]) if self._weights is None else self._weights[rows]
-        labels = None if self._labels is None else Labels(self._labels.codes[rows], self._labels.names)
+        labels = None if self._labels is None else self._labels._replace(codes=self._labels.codes[rows])
         return Block(start, X, weights, labels, None if self._targets is None else self._targets[rows])
 
 
 class NpyRows(Rows):
-    """Rows of ``.npy`` files, mapped into memory: only what is used is read."""
+    """Rows of ``.npy`` files; only what is used is read."""
 
     def __init__(self, paths: Sequence[str], name: str) -> None:
         self.name, self.names, self.files = name, None, list(paths)
-        arrays = [_map_npy(path) for path in self.files]
-        first = arrays[0]
-        self.dtype, self.d = check_numeric(first.dtype, self.files[0]), int(first.shape[1])
-        lengths = [len(array) for array in arrays]
+        self._stored = [find_matrix(Path(path)) for path in self.files]
+        for stored in self._stored:
+            _check_matrix(stored.shape, stored.dtype, str(stored.path))
+        first = self._stored[0]
+        self.dtype, self.d = check_numeric(first.dtype, self.files[0]), first.shape[1]
+        lengths = [stored.shape[0] for stored in self._stored]
         self.n, self.pieces = sum(lengths), []
+        if self.n == 0:
+            raise InvalidInputError(f"{name}: no rows.")
         self.file_starts = np.cumsum([0, *lengths[:-1]], dtype=np.int64)
-        for file, array in enumerate(arrays):
-            if array.shape[1] != self.d or array.dtype != first.dtype:
+        for file, stored in enumerate(self._stored):
+            if stored.shape[1] != self.d or stored.dtype != first.dtype:
                 raise InvalidInputError(
-                    f"{self.files[file]}: {array.shape[1]} columns of {array.dtype}, but {self.files[0]} has "
+                    f"{self.files[file]}: {stored.shape[1]} columns of {stored.dtype}, but {self.files[0]} has "
                     f"{self.d} of {first.dtype}; files must agree."
                 )
-            self.pieces += pieces_of(len(array), self.d, self.row_bytes, file, int(self.file_starts[file]))
+            self.pieces += pieces_of(stored.shape[0], self.d, self.row_bytes, file, int(self.file_starts[file]))
 
     def read(self, piece: Piece) -> Iterator[Block]:
-        array = _map_npy(self.files[piece.file])
         for first in range(0, piece.n_rows, self.read_rows):
-            last = min(first + self.read_rows, piece.n_rows)
-            X = np.array(array[piece.first + first : piece.first + last], dtype=self.dtype)
-            yield Block(piece.start + first, X, np.ones(len(X)))
+            n_rows = min(self.read_rows, piece.n_rows - first)
+            X = self._stored[piece.file].read(piece.first + first, n_rows)
+            yield Block(piece.start + first, as_type(X, self.dtype), np.ones(n_rows))
+
+    def fingerprints(self) -> list[Fingerprint]:
+        return [fingerprint(file) for file in self.files]
 
 
-def _map_npy(path: str) -> np.ndarray:
-    return _checked(map_array(Path(path)), path)
+def _check_matrix(shape: tuple[int, ...], dtype: np.dtype[Any], where: str) -> None:
+    if len(shape) != 2 or shape[1] == 0:
+        raise InvalidInputError(f"{where}: shape {shape}; rows of at least one column are needed.")
+    check_numeric(dtype, where)
 
 
-def _checked(array: np.ndarray, where: str) -> np.ndarray:
-    if array.ndim != 2 or 0 in array.shape:
-        raise InvalidInputError(f"{where}: shape {array.shape}; at least one row and one column are needed.")
-    check_numeric(array.dtype, where)
-    return array
-
-
-def open_npz(
-    path: Path, features: str | None, label: str | None, weight: str | None, target: str | None = None
-) -> ArrayRows:
+def open_npz(path: Path, features: str | None, label: str | None, weight: str | None, target: str | None) -> ArrayRows:
     """The member ``features`` (by default ``X`` or the only two-dimensional one) of a ``.npz`` file."""
     with open_arrays(path) as members:
         chosen = features or _only_matrix(members, {label, weight, target})
         named = (chosen, label, weight, target)
         X, labels, weights, targets = (None if name is None else members[name] for name in named)
     assert X is not None
-    X = _checked(X, str(path))
+    _check_matrix(X.shape, X.dtype, str(path))
     if weights is not None and weights.shape != (len(X),):
         raise InvalidInputError(f"{path}: weight has shape {weights.shape}, but there are {len(X)} rows.")
     return ArrayRows(X, weights, labels, name=str(path), targets=targets)

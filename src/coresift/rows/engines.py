@@ -8,19 +8,22 @@ import copy
 import logging
 import multiprocessing
 import os
+import signal
 import threading
+import warnings
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from functools import cache, partial
+from contextlib import contextmanager
+from functools import partial
+from multiprocessing import forkserver, resource_tracker
 from typing import Any, Protocol, Self, TypeVar
-
-from threadpoolctl import ThreadpoolController  # comes with scikit-learn
 
 from .._errors import CoresiftError, InvalidInputError
 from .._imports import need
+from .._threads import one_thread
 from .rows import BadRow, Block, Piece, Rows, group_rows
 
 ENGINES = ("local", "ray")
@@ -59,17 +62,19 @@ class Engine(ABC):
 
 def run_pass(engine: Engine, rows: Rows, prototype: P, on_rows: OnRows = lambda _: None) -> P:
     """Run copies of ``prototype`` over all rows and merge them; ``on_rows`` is told how many rows are done."""
+    rows.check_unchanged()
     parts = (part for task in engine.results(prototype, rows.tasks(), on_rows) for part in task)
     merged: P = next(parts)
     for part in parts:
         merged.merge(part)
+    rows.check_unchanged()
     return merged
 
 
 def run_task(rows: Rows, prototype: P, task: Task, on_rows: OnRows = lambda _: None) -> list[P]:
     """Run copies of ``prototype`` over the groups of blocks of one task: what a worker does."""
     found: list[P] = []
-    with _threads().limit(limits=1):  # matrix products depend on their number; workers use other cores
+    with one_thread():  # workers use other cores
         try:
             for block in rows.blocks(task):
                 if not found or block.start % group_rows(rows.d) == 0:
@@ -79,11 +84,6 @@ def run_task(rows: Rows, prototype: P, task: Task, on_rows: OnRows = lambda _: N
         except BadRow as bad:
             raise rows.explain(bad) from None
     return found
-
-
-@cache
-def _threads() -> ThreadpoolController:
-    return ThreadpoolController()
 
 
 def open_engine(name: str, rows: Rows, workers: int) -> Engine:
@@ -128,20 +128,41 @@ class PoolEngine(Engine):
         if "forkserver" in multiprocessing.get_all_start_methods():
             context: Any = multiprocessing.get_context("forkserver")
             context.set_forkserver_preload(["coresift.coresets.estimators", "coresift.rows.opening"])  # import once
+            resource_tracker.ensure_running()  # first: it unblocks interrupts when it starts
+            with _blocked_interrupts():
+                forkserver.ensure_running()
         else:
             context = multiprocessing.get_context("spawn")
         self._pool = ProcessPoolExecutor(workers, context, initializer=_Worker.start, initargs=(rows,))
 
     def results(self, prototype: Any, tasks: list[Task], on_rows: OnRows) -> Iterator[Any]:
         try:
-            submit = partial(self._pool.submit, partial(_Worker.run, prototype))
+            submit = partial(self._submit, partial(_Worker.run, prototype))
             yield from _in_order(tasks, submit, 2 * self.n_workers, Future.result, on_rows)
         except BrokenProcessPool as error:
             text = "a worker process was killed, perhaps for lack of memory; try fewer workers."
             raise CoresiftError(text) from error
 
+    def _submit(self, run: Callable[[Task], Any], task: Task) -> Future[Any]:
+        with _blocked_interrupts():  # it may start a worker, which must not be left half started
+            return self._pool.submit(run, task)
+
     def __exit__(self, *about: object) -> None:
-        self._pool.shutdown(wait=True, cancel_futures=True)
+        with _blocked_interrupts():
+            self._pool.shutdown(wait=True, cancel_futures=True)
+
+
+@contextmanager
+def _blocked_interrupts() -> Iterator[None]:
+    """Start processes that Ctrl-C does not reach: they inherit the mask of this thread."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 class _Worker:
@@ -150,6 +171,8 @@ class _Worker:
     @classmethod
     def start(cls, rows: Rows) -> None:
         cls.rows = rows
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the command, which then ends its workers
+        warnings.simplefilter("ignore")  # a process of its own, whose warnings nobody would read
         threading.Thread(target=_exit_with_parent, daemon=True).start()
 
     @classmethod

@@ -1,7 +1,6 @@
 """Image files: as rows of pixels, or decoded for training. Pillow is an extra."""
 
 import math
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +11,8 @@ import numpy as np
 from .._errors import InvalidInputError
 from .._imports import need
 from .._validation import naming
-from .rows import Block, Labels, Piece, Rows, files_below
+from .disk import Fingerprint, files_below, fingerprint
+from .rows import Block, Labels, Piece, Rows
 
 SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".pgm", ".ppm"})
 DEFAULT_SIZE = 32
@@ -33,9 +33,7 @@ class ImageRows(Rows):
         self.n, self.size = len(paths), size
         self.d, self.dtype = 3 * size * size, np.dtype(np.float32)
         self.file_starts = np.arange(self.n, dtype=np.int64)
-        self.pieces = [
-            Piece(first, 0, 0, first, min(_PER_PIECE, self.n - first)) for first in range(0, self.n, _PER_PIECE)
-        ]
+        self.pieces = [Piece(at, 0, 0, at, min(_PER_PIECE, self.n - at)) for at in range(0, self.n, _PER_PIECE)]
         self.has_labels, self._root = with_labels, root
 
     def read(self, piece: Piece) -> Iterator[Block]:
@@ -45,6 +43,9 @@ class ImageRows(Rows):
 
     def take(self, indices: np.ndarray) -> Block:
         return self._block(0, [self.files[i] for i in indices])
+
+    def fingerprints(self) -> list[Fingerprint]:
+        return [fingerprint(file, 0) for file in self.files]
 
     def where(self, row: int) -> str:
         return self.files[row]
@@ -83,14 +84,13 @@ def need_pillow() -> Any:
 def opened_image(path: str) -> Iterator[Any]:
     """Open an image with Pillow; errors name the file.
 
-    Warnings about odd metadata and palettes, which published photographs have, are suppressed. Images of more than 89
-    million pixels, which a file of a few kilobytes may announce, are refused.
+    Images of more than 89 million pixels, which a file of a few kilobytes may announce, are refused.
     """
     Image = need_pillow()
-    with naming(Path(path), "damaged, or not an image"):
-        warnings.simplefilter("error", Image.DecompressionBombWarning)  # until ``naming`` ends
-        with Image.open(path) as image:
-            yield image
+    with naming(Path(path), "damaged, or not an image"), Image.open(path) as image:
+        if image.width * image.height > (most := Image.MAX_IMAGE_PIXELS or math.inf):
+            raise InvalidInputError(f"{image.width} x {image.height} pixels; at most {most:,} are read.")
+        yield image
 
 
 def in_bytes(image: Any, name: str) -> Any:
@@ -98,9 +98,9 @@ def in_bytes(image: Any, name: str) -> Any:
     if image.mode.startswith("I;16"):
         return need_pillow().fromarray((np.asarray(image) >> 8).astype(np.uint8))
     if image.mode in ("I", "F"):
-        raise InvalidInputError(
-            f"{name}: pixels of 32 bits (mode {image.mode}), whose range is unknown; save it with 8 or 16 bits."
-        )
+        raise InvalidInputError(f"{name}: pixels of 32 bits (mode {image.mode}); save it with 8 or 16 bits.")
+    if image.mode == "P" and "transparency" in image.info:
+        return image.convert("RGBA")  # Pillow warns of a palette with transparency otherwise
     return image
 
 

@@ -1,22 +1,36 @@
 """Open what a user names: a matrix, a frame, a file, a folder, a pattern, an address, an Arrow data set."""
 
+from __future__ import annotations
+
 import glob
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from fnmatch import fnmatch
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from .._containers import column_names, take_columns
+from .._containers import column_names
 from .._errors import InvalidInputError, InvalidTypeError
+from .._progress import Progress
+from .._validation import as_numpy, check_choice, check_instance
 from .arrays import ArrayRows, NpyRows, open_npz
+from .columns import as_table, need_pyarrow
+from .disk import files_below, is_hidden
 from .images import DEFAULT_SIZE, SUFFIXES, ImageRows, find_images
-from .rows import Rows, files_below, is_hidden
-from .tables import CsvRows, ParquetRows, TableRows, Wanted, need_pyarrow
+from .rows import Rows
+from .table_files import CsvRows, FeatherRows, ParquetRows
+from .tables import FrameRows, TableRows, Wanted
 
-_TABLES: dict[str, type[TableRows]] = {".parquet": ParquetRows, ".pq": ParquetRows, ".csv": CsvRows}
+if TYPE_CHECKING:
+    from .preparation import Preparation
+
+_TABLES: dict[str, type[TableRows]] = {
+    **dict.fromkeys((".parquet", ".pq"), ParquetRows),
+    **dict.fromkeys((".feather", ".arrow"), FeatherRows),
+    **dict.fromkeys((".csv", ".csv.gz", ".tsv", ".tsv.gz"), CsvRows),
+}
+TABLES = tuple(_TABLES)
 _KNOWN = (*_TABLES, ".npy", ".npz", *SUFFIXES)
 
 
@@ -31,23 +45,28 @@ def open_rows(
     label: str | None = None,
     weight: str | None = None,
     target: str | None = None,
-    training: bool = False,
+    preparation: Preparation | str | None = None,
     filesystem: Any = None,
     image_size: int = DEFAULT_SIZE,
+    engine: str = "local",
+    workers: int = 1,
+    on_pass: Callable[[str, int], Any] | None = None,
 ) -> Rows:
-    """Open rows of data. Files are not read yet, and data in memory are not copied.
+    """Open rows of data. Files are not read yet, unless a preparation is learnt from them.
 
     Parameters
     ----------
     data : array-like, sparse matrix, frame, path, pattern, address, list of paths, pyarrow Dataset or Rows
         In memory: anything that NumPy, SciPy, pandas, Polars, PyArrow or PyTorch keep numbers in. On disk: ``.npy``
-        (memory-mapped), ``.npz``, ``.csv`` (with a header) and ``.parquet`` files; a folder or a pattern
-        (``"part-*.parquet"``) of files of one kind; a folder of images, at any depth; an address that PyArrow's file
-        systems know (``"s3://bucket/folder"``). Files are read in the order of their names.
+        (memory-mapped), ``.npz``, ``.csv`` and ``.tsv`` (with a header, also ``.gz``), ``.parquet`` and ``.feather``
+        files; a folder or a pattern (``"part-*.parquet"``) of files of one kind, where folders called ``name=value``
+        are columns; a folder of images, at any depth; an address that PyArrow's file systems know
+        (``"s3://bucket/folder"``). Files are read in the order of their names.
     sample_weight, labels, targets : array-like of shape (n,), optional
         Weights, labels of classes and numbers to predict, of rows in memory.
     columns : sequence of str, optional
-        The feature columns of a table. Default: all columns of floats (CSV: of numbers) except label and weight.
+        The feature columns of a table. Default: all columns of numbers except label, weight and target; with a
+        preparation all columns that it can read.
     embedding : str, optional
         A column of lists of numbers, all of one length, instead of ``columns``; for ``.npz`` files the array to use.
     label, weight : str, optional
@@ -55,14 +74,21 @@ def open_rows(
         the folder below the root that an image is in.
     target : str, optional
         The column of the numbers that a regression predicts.
-    training : bool, default False
-        Read tables as training data: columns of integers are features too, and labels may be floats.
+    preparation : None, "auto" or Preparation
+        Turn columns of any type into standardised numbers; see :class:`coresift.Preparation`. None, the default here,
+        takes numbers as they are and refuses missing ones; "auto" prepares tables, but not arrays or embeddings. One
+        that is not fitted is learnt in a pass over the rows.
     filesystem : pyarrow.fs.FileSystem, optional
         The file system that ``data`` is a path on.
     image_size : int, default 32
         Resize images to this many pixels in height and width.
+    engine, workers, on_pass
+        Who learns a preparation, and who is told; see :func:`coresift.select`.
     """
-    wanted = Wanted(columns, embedding, label, weight, target, training)
+    is_prepared = preparation is not None and embedding is None
+    if isinstance(preparation, str):
+        check_choice(preparation, "preparation", ("auto",))
+    wanted = Wanted(columns, embedding, label, weight, target, is_prepared)
     given = {"weight": sample_weight, "label": labels, "target": targets}
     if _is_stored(data):
         if any(values is not None for values in given.values()):
@@ -71,15 +97,43 @@ def open_rows(
                 "label and target."
             )
         if isinstance(data, Rows):
-            return data
-        rows = _open_stored(data, wanted, filesystem, image_size)
+            return data if preparation is None or isinstance(preparation, str) else _prepared(data, preparation)
+        rows = open_wanted(data, wanted, filesystem, image_size)
     else:
         if any(values is not None and getattr(wanted, name) for name, values in given.items()):
             raise InvalidInputError("give sample_weight or weight, labels or label, and targets or target, not both.")
         rows = _open_memory(data, wanted, sample_weight, labels, targets)
     names = {"columns": None if columns is None else list(columns), "embedding": embedding, "label": label}
+    rows.opened_as = rows.fingerprints()
     rows.opened_with = {**names, "weight": weight, "target": target, "image_size": image_size}
-    return rows
+    if not is_prepared or (isinstance(preparation, str) and rows.is_dense):
+        return rows
+    return _prepared(rows, preparation, columns, engine=engine, workers=workers, on_pass=on_pass or Progress)
+
+
+def _prepared(rows: Rows, preparation: Any, columns: Sequence[str] | None = None, **learning: Any) -> Rows:
+    from sklearn.base import clone  # as all of it is needed for tables only, and slow to import
+
+    from .preparation import Preparation, PreparedRows
+
+    made = check_instance(Preparation() if isinstance(preparation, str) else preparation, "preparation", Preparation)
+    if not hasattr(made, "columns_"):
+        made = clone(made).set_params(columns=made.columns if columns is None else list(columns))
+        made.learn(rows, **learning)
+    return PreparedRows(rows, made)
+
+
+def suffix_of(path: str | os.PathLike[str]) -> str:
+    """The suffix that tells the kind of a file: ``.csv.gz`` counts as one."""
+    name = os.fspath(path).lower()
+    return Path(name.removesuffix(".gz")).suffix + (".gz" if name.endswith(".gz") else "")
+
+
+def open_wanted(data: Any, wanted: Wanted, filesystem: Any = None, image_size: int = DEFAULT_SIZE) -> Rows:
+    """Open a frame or stored data, as they are."""
+    if not _is_stored(data):
+        return _open_memory(data, wanted, None, None, None)
+    return _open_stored(data, wanted, filesystem, image_size)
 
 
 def _is_stored(data: Any) -> bool:
@@ -111,39 +165,29 @@ def _open_stored(data: Any, wanted: Wanted, filesystem: Any, image_size: int) ->
     return _open_files(paths, wanted, path, image_size)
 
 
-def _open_memory(data: Any, wanted: Wanted, sample_weight: Any, labels: Any, targets: Any) -> ArrayRows:
-    names = [str(name) for name in column_names(data) or ()]  # pandas counts columns that have no names
+def _open_memory(data: Any, wanted: Wanted, sample_weight: Any, labels: Any, targets: Any) -> Rows:
     if not hasattr(data, "__len__") and not hasattr(data, "shape"):
         raise InvalidTypeError(f"data = {data!r:.60} must be a path, a list of paths, an array or a frame.")
-    if not names:
+    if column_names(data) is None:
         _refuse_columns(wanted, "X", also_label=True)
-    if not wanted.all:
-        return ArrayRows(data, sample_weight, labels, names=names or None, targets=targets)
-    if wanted.embedding is not None:
+        return ArrayRows(data, sample_weight, labels, targets=targets)
+    if wanted.embedding is not None and not hasattr(data, "column_names"):
         raise InvalidInputError(f"frame: embedding = {wanted.embedding!r} is for files; name the columns.")
-    own = dict(zip(names, column_names(data) or (), strict=True))
-    if missing := [name for name in wanted.all if name not in own]:
-        raise InvalidInputError(f"frame: no column {missing[0]!r}; there are {', '.join(map(repr, own))}.")
-    chosen = list(wanted.columns or (name for name in own if name not in wanted.others))
-    if not chosen:
-        raise InvalidInputError("frame: no columns of features.")
-    if wanted.weight is not None:
-        sample_weight = data[own[wanted.weight]].to_numpy()
-    if wanted.target is not None:
-        targets = data[own[wanted.target]].to_numpy()
-    if wanted.label is not None:
-        labels = np.asarray(data[own[wanted.label]].to_numpy())
-        if labels.dtype == object:
-            if any(value is None or value != value for value in labels):
-                raise InvalidInputError(f"frame: the label column {wanted.label!r} has missing values.")
-            labels = labels.astype(str)
-    X = take_columns(data, [own[name] for name in chosen])
-    return ArrayRows(X, sample_weight, labels, names=chosen, targets=targets)
+    table, given = as_table(data), {"weight": sample_weight, "label": labels, "target": targets}
+    beside: dict[str, Any] = {}
+    for name, values in given.items():
+        if values is not None:
+            own = as_numpy(values)
+            if own.shape != (table.num_rows,):
+                raise InvalidInputError(f"frame: {table.num_rows} rows, but {name}s of shape {own.shape}.")
+            beside[name] = f"{name} (given)"
+            table = table.append_column(beside[name], [own])
+    return FrameRows(table, replace(wanted, **beside))
 
 
 def _data_below(folder: str) -> list[str]:
     images = find_images(folder)
-    data = [file for file in files_below(folder) if Path(file).suffix.lower() in (*_TABLES, ".npy")]
+    data = [file for file in files_below(folder) if suffix_of(file) in (*_TABLES, ".npy")]
     if images and data:
         raise InvalidInputError(
             f"{folder}: the folder holds images ({Path(images[0]).name}) and tables ({Path(data[0]).name}); name one "
@@ -157,7 +201,7 @@ def _data_below(folder: str) -> list[str]:
 def _open_files(paths: list[str], wanted: Wanted, name: str, image_size: int, root: str | None = None) -> Rows:
     if missing := [path for path in paths if not os.path.exists(path)]:
         raise InvalidInputError(f"{missing[0]}: no such file or folder.")
-    kinds = sorted({Path(path).suffix.lower() for path in paths})
+    kinds = sorted({suffix_of(path) for path in paths})
     if all(kind in SUFFIXES for kind in kinds):
         _refuse_columns(wanted, name)
         if root is None:
@@ -192,11 +236,11 @@ def _refuse_columns(wanted: Wanted, name: str, *, also_label: bool = False) -> N
 
 def _table(filesystem: Any, paths: list[str], wanted: Wanted, name: str) -> Rows:
     """Rows of tables on a file system of PyArrow: of Parquet files, if there are other files beside them."""
-    kinds = {PurePosixPath(path).suffix.lower() for path in paths}
+    kinds = {suffix_of(path) for path in paths}
     kind = kinds.pop() if len(kinds) == 1 else ".parquet" if ".parquet" in kinds else None
     if kind not in _TABLES:
         raise InvalidInputError(f"{name}: no file that ends in {', '.join(_TABLES)}.")
-    chosen = [path for path in paths if PurePosixPath(path).suffix.lower() == kind]
+    chosen = [path for path in paths if suffix_of(path) == kind]
     return _TABLES[kind](chosen, filesystem, wanted, name)
 
 
@@ -223,7 +267,7 @@ def _remote_files(address: str, filesystem: Any) -> tuple[Any, list[str]]:
         item.path
         for item in below
         if item.type == fs.FileType.File
-        and PurePosixPath(item.path).suffix.lower() in _TABLES
+        and suffix_of(item.path) in _TABLES
         and not is_hidden(PurePosixPath(item.path.removeprefix(head).lstrip("/")).parts)
         and (not pattern or fnmatch(item.path, head + pattern))
     )

@@ -5,7 +5,7 @@ Their shape is known before anything is read. Rows of files hold names, not data
 
 from __future__ import annotations
 
-import os
+import hashlib
 from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
@@ -20,7 +20,8 @@ import numpy as np
 
 from .._errors import InvalidInputError
 from .._validation import MUST_BE_FINITE, bad_value, first_bad_value
-from ..core.points import Matrix
+from ..core.points import Matrix, stacked
+from .disk import Fingerprint, allocated
 
 READ_BYTES = 1 << 23  # read at a time: the memory of a pass, besides its own
 PIECE_BYTES = 1 << 26
@@ -56,7 +57,9 @@ class Block(NamedTuple):
         labels = None if self.labels is None else Labels(self.labels.codes[rows], self.labels.names)
         start = self.start + rows.start if isinstance(rows, slice) else 0
         targets = None if self.targets is None else self.targets[rows]
-        return Block(start, self.X[rows], self.weights[rows], labels, targets)
+        X: Any = self.X
+        is_taken = hasattr(X, "column_names") and not isinstance(rows, slice)  # a table, which is not prepared yet
+        return Block(start, X.take(rows) if is_taken else X[rows], self.weights[rows], labels, targets)
 
 
 @dataclass(frozen=True)
@@ -99,17 +102,72 @@ class Rows(ABC):
     """Named columns that are not features, and why."""
     opened_with: Mapping[str, Any] = MappingProxyType({})
     """The names that were asked for: columns, embedding, label, weight."""
+    is_dense: bool = True
+    """Whether the features of blocks are arrays, not sparse matrices or tables."""
     is_portable: bool = True
     """Whether other processes can read the rows."""
+    opened_as: Sequence[Fingerprint] = ()
+    """The fingerprints of the files when they were opened."""
 
     @abstractmethod
     def read(self, piece: Piece) -> Iterator[Block]:
         """Read a piece in order, in blocks of any bounded size."""
 
+    preparation: Any = None
+    """The :class:`coresift.Preparation` that made the features, if there is one."""
+
+    @property
+    def raw(self) -> Rows:
+        """The rows as they are stored."""
+        return self
+
+    @property
+    def whole(self) -> Rows:
+        """The rows with all their columns."""
+        return self
+
+    @property
+    def kinds(self) -> dict[str, str | None]:
+        """How the columns of a table can be read; see :func:`coresift.rows.columns.family`."""
+        return {f"x{i}": "number" for i in range(self.d)}
+
+    def keep(self, names: list[str], numeric: Sequence[str] = ()) -> Rows:
+        """Read only some columns of a table, of which those that are ``numeric`` are known to hold numbers."""
+        return self
+
+    def fingerprints(self) -> list[Fingerprint]:
+        """What each file looks like now; none of rows in memory."""
+        return []
+
+    def check_unchanged(self) -> None:
+        """Refuse files that are not what they were when they were opened."""
+        now = self.fingerprints() if self.opened_as else []
+        for file, was, found in zip(self.files, self.opened_as, now, strict=False):
+            if was != found:
+                raise InvalidInputError(
+                    f"{file}: changed while it was read ({was.size:,} bytes, now {found.size:,}); run again when "
+                    "nothing writes to the input."
+                )
+
+    @property
+    def fingerprint(self) -> str | None:
+        """A checksum of the sizes and ends of all files as they were opened, without their times; None in memory."""
+        if not self.opened_as:
+            return None
+        digest = hashlib.sha256()
+        for each in self.opened_as:
+            digest.update(each.size.to_bytes(8, signed=True) + each.ends)
+        return digest.hexdigest()
+
     @property
     def row_bytes(self) -> int:
         """Bytes of the features of a row."""
         return int(self.d * self.dtype.itemsize)
+
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes of features that stay in memory after the first pass."""
+        return 0
 
     @property
     def read_rows(self) -> int:
@@ -171,12 +229,18 @@ class Rows(ABC):
     def load(self, max_bytes: float = np.inf) -> Iterator[Block]:
         """All rows as one block: in memory up to ``max_bytes``, else in a temporary file that is memory-mapped."""
         shape = (self.n, self.d)
+        if not self.is_dense:
+            yield _joined([block for piece in self.pieces for block in self.read(piece)])
+            return
         with TemporaryDirectory(prefix="coresift-") as folder:
             if self.n * self.row_bytes <= max_bytes:
                 X = np.empty(shape, dtype=self.dtype)
             else:
-                X = np.memmap(Path(folder) / "rows", mode="w+", dtype=self.dtype, shape=shape)
-            yield self._fill(X, (block for piece in self.pieces for block in self.read(piece)))
+                place = allocated(Path(folder) / "rows", self.n * self.row_bytes)
+                X = np.memmap(place, mode="r+", dtype=self.dtype, shape=shape)
+            loaded = self._fill(X, (block for piece in self.pieces for block in self.read(piece)))
+            self.check_unchanged()
+            yield loaded
 
     def take(self, indices: np.ndarray) -> Block:
         """The rows ``indices``, in that order, as a block of their own; other pieces are not read."""
@@ -194,7 +258,11 @@ class Rows(ABC):
                     if first < last:
                         yield block.part(wanted[first:last] - block.start)
 
-        found = self._fill(np.empty((len(wanted), self.d), dtype=self.dtype), chosen())
+        if not self.is_dense and len(wanted):
+            found = _joined(list(chosen()))._replace(start=0)
+        else:
+            found = self._fill(np.empty((len(wanted), self.d), dtype=self.dtype), chosen())
+        self.check_unchanged()
         return found if np.array_equal(wanted, indices) else found.part(back)
 
     def _fill(self, X: np.ndarray, parts: Iterable[Block]) -> Block:
@@ -299,25 +367,25 @@ def _joined(blocks: list[Block]) -> Block:
     targets = [block.targets for block in blocks if block.targets is not None]
     return Block(
         blocks[0].start,
-        np.concatenate([block.X for block in blocks]),
+        _stacked([block.X for block in blocks]),
         np.concatenate([block.weights for block in blocks]),
         join_labels(labels) if labels else None,
         np.concatenate(targets) if targets else None,
     )
 
 
-def is_hidden(parts: Sequence[str]) -> bool:
-    """Whether a path below the data folder is a leftover such as ``_SUCCESS``, ``_temporary/`` or ``.snapshot/``."""
-    return any(part[0] in "._" for part in parts)
+def _stacked(parts: list[Any]) -> Any:
+    if hasattr(parts[0], "column_names"):  # tables, which are not prepared yet
+        from pyarrow import concat_tables
+
+        return concat_tables(parts, promote_options="permissive")
+    return stacked(parts)
 
 
-def files_below(folder: str) -> list[str]:
-    """All files below a folder that are not hidden, in the order of their paths."""
-    found = []
-    for place, folders, files in os.walk(folder):
-        folders[:] = [name for name in folders if not is_hidden([name])]
-        found += [os.path.join(place, name) for name in files if not is_hidden([name])]
-    return sorted(found)
+def as_type(values: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
+    """Convert numbers; of a signalling NaN, which a pass refuses, NumPy would warn."""
+    with np.errstate(invalid="ignore"):
+        return values.astype(dtype, copy=False)
 
 
 def check_numeric(dtype: np.dtype[Any], what: str) -> np.dtype[Any]:

@@ -1,39 +1,32 @@
-"""Rows of Parquet and CSV files, on any file system that PyArrow knows. PyArrow is an extra."""
+"""Tables with named columns: which of them are read, and rows of frames in memory."""
 
-import re
+from __future__ import annotations
+
+import copy
 from abc import abstractmethod
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
+from urllib.parse import unquote
 
 import numpy as np
 
 from .._errors import InvalidInputError
-from .._imports import need
 from .._validation import naming
-from .rows import Block, Labels, Piece, Rows
+from .columns import as_table, check_distinct, check_names, family, flat, is_type, need_pyarrow
+from .disk import Fingerprint, fingerprint
+from .rows import Block, Labels, Piece, Rows, as_type
 
-_LARGE_COLUMN = 1 << 25  # a column of a row group above this is read page by page, not as a whole
 _NUMBERS = ("floating", "integer", "boolean")
 _LISTS = ("fixed_size_list", "list", "large_list")
-_CLASSES = ("integer", "boolean", "string", "large_string")
+_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 
 
-def need_pyarrow(what: str = "a Parquet or CSV file") -> Any:
-    """The module ``pyarrow``."""
-    return need("pyarrow", "io", what)
-
-
-def _naming(file: str) -> AbstractContextManager[None]:
+def naming_file(file: str) -> AbstractContextManager[None]:
+    """Put the name of a file in front of what its reader complains about."""
     return naming(Path(file), "damaged, or not what its name says")
-
-
-def _is(kind: Any, names: Sequence[str]) -> bool:
-    types = need_pyarrow().types
-    return any(getattr(types, f"is_{name}")(kind) for name in names)
 
 
 @dataclass(frozen=True)
@@ -45,13 +38,16 @@ class Wanted:
     label: str | None = None
     weight: str | None = None
     target: str | None = None
-    training: bool = False  # whether columns of integers are features, and labels may be floats
+    is_prepared: bool = False  # whether columns of all types are read, as tables, for a preparation
+    any_label: bool = False  # whether labels may be any numbers: targets of a regression
 
     def __post_init__(self) -> None:
         if self.columns is not None and self.embedding is not None:
             raise InvalidInputError("columns and embedding exclude each other: give one of them.")
         if self.columns is not None and not self.columns:
             raise InvalidInputError("columns names no column.")
+        for name in {self.label, self.target} & {*(self.columns or ()), self.embedding} - {None}:
+            raise InvalidInputError(f"columns: {name!r} is the label, so it cannot be a feature.")
 
     @property
     def others(self) -> tuple[str | None, str | None, str | None]:
@@ -67,46 +63,58 @@ class Wanted:
 class Columns:
     """The columns of a table that are read: features (or one column of lists of them), label, weight, target.
 
-    By default all columns of floats are features (and of integers if ``integers``), else the only column of lists.
+    By default all columns of numbers are features, or all columns if they are prepared; the only column of lists, if
+    there is one and none of floats.
     """
 
     width: int | None = None  # numbers in each list of the one feature column; None if columns are numbers
+    whole_labels = False  # whether labels are whole numbers that are stored as text or as floats
 
-    def __init__(self, schema: Any, wanted: Wanted, first_entry: Callable[[str], Any], *, integers: bool) -> None:
+    def __init__(self, schema: Any, wanted: Wanted, first_entry: Callable[[str], Any], is_typed: bool) -> None:
         self.wanted = wanted
+        check_distinct(schema.names)
         fields = {field.name: field.type for field in schema}
-        more = f" and {len(fields) - 12} more" if len(fields) > 12 else ""
-        listed = ", ".join(map(repr, list(fields)[:12])) + more
-        if missing := [name for name in wanted.all if name not in fields]:
-            raise InvalidInputError(f"no column {missing[0]!r}; there are {listed}.")
+        check_names(wanted.all, list(fields))
         for what in ("weight", "target"):
             name = getattr(wanted, what)
-            if name is not None and not _is(fields[name], _NUMBERS):
+            if name is not None and not is_type(fields[name], _NUMBERS):
                 raise InvalidInputError(f"the {what} column {name!r} has type {fields[name]}, not a number.")
+        free = {name: kind for name, kind in fields.items() if name not in wanted.others}
         features, embedding = list(wanted.columns or ()), wanted.embedding
         if wanted.columns is None and embedding is None:
-            free = {name: kind for name, kind in fields.items() if name not in wanted.others}
-            usual = ("floating", "integer") if integers else ("floating",)
-            features = [name for name, kind in free.items() if _is(kind, usual)]
-            lists = [name for name, kind in free.items() if _is(kind, _LISTS)]
-            embedding = lists[0] if not features and len(lists) == 1 else None
+            lists = [name for name, kind in free.items() if _is_list(kind)]
+            has_floats = any(is_type(kind, ("floating",)) for kind in free.values())
+            embedding = lists[0] if len(lists) == 1 and not has_floats else None
+            features = list(free) if wanted.is_prepared else [n for n, k in free.items() if is_type(k, _NUMBERS)]
+        self.is_prepared = wanted.is_prepared and embedding is None
         if embedding is not None:
             self.width = _list_width(embedding, fields[embedding], first_entry)
             features = [embedding]
-        elif not features:
-            raise InvalidInputError(f"no column of floats; there are {listed}. Name some with --columns.")
         self.features = features
+        self.kinds = {name: family(fields[name]) if is_typed else "text" for name in features}
         kinds = [fields[name] if self.width is None else fields[name].value_type for name in features]
-        for name, kind in zip(features, kinds, strict=True):
-            if not _is(kind, _NUMBERS):
-                raise InvalidInputError(f"column {name!r} has type {kind}, which is not a number.")
-        exact = all(_is(kind, ("float32", "float16", "boolean")) for kind in kinds)
-        self.dtype = np.dtype(np.float32 if exact else np.float64)
-        self.all = list(dict.fromkeys([*features, *filter(None, wanted.others)]))
-        self.left_out = {name: self._reason(name, fields[name]) for name in fields if name not in features}
+        if not self.is_prepared:
+            self._check_numbers(dict(zip(features, kinds, strict=True)), fields)
+        exact = all(is_type(kind, ("float32", "float16", "boolean")) for kind in kinds)
+        self.dtype = np.dtype(np.float32 if exact and not self.is_prepared else np.float64)
+        others = fields.keys() - set(features)
+        self.left_out = {name: self._reason(name, fields[name]) for name in fields if name in others}
+
+    def _check_numbers(self, kinds: dict[str, Any], fields: dict[str, Any]) -> None:
+        if not kinds:
+            known = ", ".join(f"{name!r} ({kind})" for name, kind in list(fields.items())[:12])
+            raise InvalidInputError(f"no column of numbers; there are {known}. preparation='auto' reads such columns.")
+        if wrong := [f"column {name!r} has type {k}" for name, k in kinds.items() if not is_type(k, _NUMBERS)]:
+            raise InvalidInputError(f"{', '.join(wrong)}, which is not a number; preparation='auto' reads them.")
+
+    @property
+    def all(self) -> list[str]:
+        """The names of the columns that are read."""
+        return list(dict.fromkeys([*self.features, *filter(None, self.wanted.others)]))
 
     @property
     def names(self) -> list[str]:
+        """The names of the features."""
         if self.width is None:
             return self.features
         return [f"{self.features[0]}[{i}]" for i in range(self.width)]
@@ -117,29 +125,38 @@ class Columns:
                 return what
         if self.wanted.columns is not None or self.wanted.embedding is not None:
             return "not named"
-        return f"{kind}, not named" if _is(kind, _NUMBERS) else "not numeric"
+        return f"{kind}, not named" if is_type(kind, _NUMBERS) else "not numeric"
+
+    @property
+    def _complete(self) -> list[str]:
+        """Columns that may not have nulls."""
+        return [name for name in self.all if not self.is_prepared or name in self.wanted.others]
 
     def refuse_nulls(self, nulls: dict[str, int]) -> None:
-        for name, count in nulls.items():
-            if count:
-                what = "the label column" if name == self.wanted.label else "column"
-                raise InvalidInputError(f"{what} {name!r} has {count} nulls; drop or fill such rows first.")
+        wrong = {name: nulls[name] for name in self._complete if nulls.get(name)}
+        if wrong:
+            what = {self.wanted.label: "the label column"}
+            found = (f"{what.get(name, 'column')} {name!r} has {count:,} nulls" for name, count in wrong.items())
+            raise InvalidInputError(f"{', '.join(found)}; drop or fill such rows first.")
 
     def block(self, batch: Any, start: int) -> Block:
-        self.refuse_nulls({name: batch.column(name).null_count for name in self.all})
-        if self.width is not None:
+        self.refuse_nulls({name: batch.column(name).null_count for name in self._complete})
+        X: Any
+        if self.is_prepared:
+            X = as_table(batch).select(self.features)
+        elif self.width is not None:
             X = self._rows_of_lists(batch.column(self.features[0]))
         else:
             table = np.empty((len(self.features), batch.num_rows), dtype=self.dtype)  # contiguous copies
             for row, name in zip(table, self.features, strict=True):
-                row[:] = batch.column(name).to_numpy(zero_copy_only=False)
+                row[:] = as_type(batch.column(name).to_numpy(zero_copy_only=False), self.dtype)
             X = table.T
         weights, targets = (
-            None if name is None else batch.column(name).to_numpy(zero_copy_only=False).astype(np.float64)
+            None if name is None else as_type(batch.column(name).to_numpy(zero_copy_only=False), np.dtype(np.float64))
             for name in (self.wanted.weight, self.wanted.target)
         )
         labels = None if self.wanted.label is None else self._labels(batch.column(self.wanted.label))
-        return Block(start, X, np.ones(len(X)) if weights is None else weights, labels, targets)
+        return Block(start, X, np.ones(batch.num_rows) if weights is None else weights, labels, targets)
 
     def _rows_of_lists(self, column: Any) -> np.ndarray:
         name, values = self.features[0], column.flatten()
@@ -149,47 +166,65 @@ class Columns:
             raise InvalidInputError(f"lists of column {name!r} differ in length; the first has {self.width}.")
         if values.null_count:
             raise InvalidInputError(f"lists of column {name!r} hold {values.null_count} nulls.")
-        numbers = values.to_numpy(zero_copy_only=False).astype(self.dtype, copy=False)
+        numbers = as_type(values.to_numpy(zero_copy_only=False), self.dtype)
         return np.asarray(numbers.reshape(len(column), -1))
 
     def _labels(self, column: Any) -> Labels:
-        encoded = column if _is(column.type, ("dictionary",)) else column.dictionary_encode()
-        kind = encoded.type.value_type
-        if not _is(kind, (*_CLASSES, "floating") if self.wanted.training else _CLASSES):
-            raise InvalidInputError(
-                f"the label column {self.wanted.label!r} has type {kind}; integers or strings are needed."
-            )
-        return Labels(encoded.indices.to_numpy(zero_copy_only=False), encoded.dictionary.to_pylist())
+        encoded = flat(column).dictionary_encode()
+        names, kind = encoded.dictionary.to_pylist(), family(encoded.type)
+        if kind not in ("number", "boolean", "text"):
+            what = f"the label column {self.wanted.label!r} has type {column.type}"
+            raise InvalidInputError(f"{what}; integers or strings are needed.")
+        if self.whole_labels or is_type(encoded.type.value_type, ("floating", "decimal")):
+            if odd := [name for name in names if not float(name).is_integer()]:
+                if self.wanted.any_label:
+                    return Labels(encoded.indices.to_numpy(zero_copy_only=False), [float(name) for name in names])
+                raise InvalidInputError(
+                    f"the label column {self.wanted.label!r} holds {odd[0]!r}, but classes are integers or strings. "
+                    "For a regression name the column as the target (coresift fit: --model squared)."
+                )
+            names = [int(float(name)) for name in names]
+        return Labels(encoded.indices.to_numpy(zero_copy_only=False), names)
+
+
+def _is_list(kind: Any) -> bool:
+    return is_type(kind, _LISTS) and is_type(kind.value_type, _NUMBERS)
 
 
 def _list_width(name: str, kind: Any, first_entry: Callable[[str], Any]) -> int:
-    if not _is(kind, _LISTS) or not _is(kind.value_type, _NUMBERS):
+    if not _is_list(kind):
         raise InvalidInputError(f"column {name!r} has type {kind}; lists of numbers are needed.")
-    width = kind.list_size if _is(kind, ("fixed_size_list",)) else len(first_entry(name) or ())
+    width = kind.list_size if is_type(kind, ("fixed_size_list",)) else len(first_entry(name) or ())
     if width < 1:
         raise InvalidInputError(f"the lists of column {name!r} are empty.")
     return int(width)
 
 
 class TableRows(Rows):
-    """Rows of tables with named columns; all files have those of the first."""
+    """Rows of tables with named columns; all files have those of the first.
 
-    is_typed: ClassVar[bool]  # whether files say the types of columns, so that integers are told from floats
+    Folders called ``name=value`` (Hive partitions) are columns of text, unless the files have a column of that name.
+    """
+
+    is_typed: ClassVar[bool] = True  # whether files say the types of columns
     columns: Columns
+    numeric: frozenset[str] = frozenset()  # columns of text that are known to hold numbers
 
     def __init__(self, files: Sequence[str], filesystem: Any, wanted: Wanted, name: str) -> None:
-        need_pyarrow()
+        pa = need_pyarrow()
         self.name, self.files, self._filesystem = name, list(files), filesystem
         self.pieces, self.n = [], 0
         starts: list[int] = []
         first: Any = None
         for at, file in enumerate(self.files):
             starts.append(self.n)
-            with _naming(file):
+            with naming_file(file):
                 schema = self._schema(at)
+                for key in (key for key in self._partition(at) if key not in schema.names):
+                    schema = schema.append(pa.field(key, pa.string()))
                 if first is None:
-                    first, integers = schema, wanted.training or not self.is_typed
-                    self.columns = Columns(schema, wanted, self._first_entry, integers=integers)
+                    first = schema
+                    self.columns = Columns(schema, wanted, self._first_entry, self.is_typed)
                 self._check_same(schema, first)
                 parts = self._count(at)
             for part, n_rows in enumerate(parts):
@@ -198,19 +233,65 @@ class TableRows(Rows):
                 self.n += n_rows
         if self.n == 0:
             raise InvalidInputError(f"{name}: no rows.")
-        self.names, self.dtype, self.left_out = self.columns.names, self.columns.dtype, self.columns.left_out
-        self.d = len(self.names)
+        self.left_out, self.is_dense = self.columns.left_out, not self.columns.is_prepared
+        self._name_columns()
         self.has_labels, self.has_weights, self.has_targets = (name is not None for name in wanted.others)
         self.file_starts = np.array(starts, dtype=np.int64)
 
-    def _check_same(self, schema: Any, first: Any) -> None:
-        other = self.files[0]
+    def _name_columns(self) -> None:
+        self.names, self.dtype, self.d = self.columns.names, self.columns.dtype, len(self.columns.names)
+
+    @property
+    def kinds(self) -> dict[str, str | None]:
+        return self.columns.kinds
+
+    def keep(self, names: list[str], numeric: Sequence[str] = ()) -> TableRows:
+        kept = copy.copy(self)
+        kept.numeric = frozenset(numeric)
+        kept.columns = copy.copy(self.columns)
+        kept.columns.features = names
+        kept.columns.kinds = {name: self.kinds[name] for name in names}
+        kept._name_columns()
+        return kept
+
+    def _partition(self, file: int) -> dict[str, str | None]:
+        """Columns that the folders of a file name."""
+        pairs = (part.split("=", 1) for part in Path(self.files[file]).parts[:-1] if "=" in part)
+        return {key: None if value == _NO_VALUE else unquote(value) for key, value in pairs if key}
+
+    def _stored(self, file: int) -> list[str]:
+        """The columns to read from a file; at least one, which tells the number of rows."""
+        stored = dict.fromkeys(self._schema(file).names)
+        return [name for name in self.columns.all if name in stored] or list(stored)[:1]
+
+    def _completed(self, batch: Any, file: int) -> Any:
+        """A batch with the columns that the folders of its file name."""
+        import pyarrow as pa
+
+        there = set(batch.schema.names)
         for name in self.columns.all:
-            if name not in schema.names:
-                raise InvalidInputError(f"no column {name!r}, which {other} has; files must be alike.")
-            mine, wanted = schema.field(name).type, first.field(name).type
-            if self.is_typed and mine != wanted:
-                raise InvalidInputError(f"column {name!r} has type {mine}, in {other} {wanted}.")
+            if name not in there:
+                value = pa.array([self._partition(file)[name]], pa.string())
+                batch = batch.append_column(name, value.take(pa.array(np.zeros(batch.num_rows, dtype=np.int64))))
+        return batch
+
+    def _check_same(self, schema: Any, first: Any) -> None:
+        wrong = []
+        there, before = ({field.name: field.type for field in each} for each in (schema, first))
+        for name in self.columns.all:
+            mine = there.get(name)
+            if mine is None:
+                wrong.append(f"no column {name!r}, which {self.files[0]} has")
+            elif self.is_typed and mine != before[name]:
+                wrong.append(f"column {name!r} has type {mine}, in {self.files[0]} {before[name]}")
+        if wrong:
+            raise InvalidInputError(f"{'; '.join(wrong)}; files must be alike.")
+
+    def fingerprints(self) -> list[Fingerprint]:
+        if self._filesystem.type_name == "local":
+            return [fingerprint(file) for file in self.files]
+        found = self._filesystem.get_file_info(self.files)
+        return [Fingerprint(-1 if info.size is None else info.size, info.mtime_ns or 0) for info in found]
 
     @abstractmethod
     def _schema(self, file: int) -> Any:
@@ -224,134 +305,30 @@ class TableRows(Rows):
         return None
 
 
-class ParquetRows(TableRows):
-    """Rows of Parquet files; a piece is a row group."""
+class FrameRows(TableRows):
+    """Rows of a frame in memory, or of an Arrow table."""
 
-    is_typed = True
-    _opened: tuple[int, Any] | None = None
+    is_portable = False
+
+    def __init__(self, data: Any, wanted: Wanted, name: str = "frame") -> None:
+        self._table = as_table(data)
+        super().__init__([name], None, wanted, name)
+
+    def fingerprints(self) -> list[Fingerprint]:
+        return []
 
     def read(self, piece: Piece) -> Iterator[Block]:
-        file, rows = self.files[piece.file], 0
-        with _naming(file):
-            batches = self._open(piece.file).iter_batches(
-                batch_size=self.read_rows, row_groups=[piece.part], columns=self.columns.all
-            )
-        while True:
-            with _naming(file):
-                if (batch := next(batches, None)) is None:
-                    break
-                block = self.columns.block(batch, piece.start + rows)
-            rows += batch.num_rows
-            yield block
-        _check_announced(rows, piece, file)
-
-    def read_group(self, piece: Piece) -> Any:
-        """Read a row group with all its columns, as an Arrow table."""
-        file = self.files[piece.file]
-        with _naming(file):
-            group = self._open(piece.file).read_row_group(piece.part)
-        _check_announced(group.num_rows, piece, file)
-        return group
+        table = self._table.select(self.columns.all)
+        for first in range(0, piece.n_rows, self.read_rows):
+            (batch,) = table.slice(first, self.read_rows).combine_chunks().to_batches()
+            yield self.columns.block(batch, first)
 
     def _schema(self, file: int) -> Any:
-        return self._open(file).schema_arrow
+        return self._table.schema
 
     def _count(self, file: int) -> list[int]:
-        metadata = self._open(file).metadata
-        groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
-        where = {metadata.schema.column(i).path: i for i in range(metadata.num_columns)}
-        nulls = {}
-        # not lists: their paths are longer, and their nulls are found when they are read
-        for name in filter(where.__contains__, self.columns.all):
-            statistics = [group.column(where[name]).statistics for group in groups]
-            nulls[name] = sum(s.null_count for s in statistics if s is not None and s.has_null_count)
-        self.columns.refuse_nulls(nulls)
-        return [group.num_rows for group in groups]
+        self.columns.refuse_nulls({name: self._table.column(name).null_count for name in self.columns.all})
+        return [self._table.num_rows]
 
     def _first_entry(self, column: str) -> Any:
-        batches = self._open(0).iter_batches(batch_size=1, columns=[column])
-        return next((batch.column(0)[0].as_py() for batch in batches if batch.num_rows), None)
-
-    def _open(self, file: int) -> Any:
-        """The reader of a file; the last one is kept, because pieces of a file are mostly read in order."""
-        if self._opened is None or self._opened[0] != file:
-            from pyarrow import parquet
-
-            handle = self._filesystem.open_input_file(self.files[file])
-            reader = parquet.ParquetFile(handle, pre_buffer=False)
-            if _largest_column(reader.metadata) > _LARGE_COLUMN:
-                reader = parquet.ParquetFile(handle, pre_buffer=False, buffer_size=1 << 20)
-            self._opened = (file, reader)
-        return self._opened[1]
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_opened": None}
-
-
-def _check_announced(rows: int, piece: Piece, file: str) -> None:
-    """Arrow reads as many rows as the pages hold, whatever the metadata say."""
-    if rows != piece.n_rows:
-        raise InvalidInputError(
-            f"{file}: row group {piece.part} announces {piece.n_rows:,} rows and holds {rows:,}; the file is damaged."
-        )
-
-
-def _largest_column(metadata: Any) -> int:
-    """Bytes of the largest column of the first row groups: others are mostly alike."""
-    groups = [metadata.row_group(g) for g in range(min(metadata.num_row_groups, 4))]
-    return max((g.column(c).total_uncompressed_size for g in groups for c in range(g.num_columns)), default=0)
-
-
-class CsvRows(TableRows):
-    """Rows of CSV files with a header; a piece is a file. Numbers are float64 (2.5 may follow 1), labels are text."""
-
-    is_typed = False
-
-    def read(self, piece: Piece) -> Iterator[Block]:
-        start = piece.start
-        for batch in self._batches(piece.file):
-            if batch.num_rows:
-                with _naming(self.files[piece.file]):
-                    block = self.columns.block(batch, start)
-                yield block
-                start += block.n
-
-    def _schema(self, file: int) -> Any:
-        from pyarrow import csv
-
-        with self._filesystem.open_input_stream(self.files[file]) as stream:
-            schema = csv.open_csv(stream, parse_options=csv.ParseOptions(newlines_in_values=True)).schema
-        name, count = Counter(schema.names).most_common(1)[0]
-        if count > 1:
-            raise InvalidInputError(f"the column {name!r} is there more than once.")
-        return schema
-
-    def _count(self, file: int) -> list[int]:
-        """Read the file once: nulls and text among numbers are found here."""
-        rows, nulls = 0, dict.fromkeys(self.columns.all, 0)
-        for batch in self._batches(file):
-            rows += batch.num_rows
-            for name in nulls:
-                nulls[name] += batch.column(name).null_count
-        self.columns.refuse_nulls(nulls)
-        return [rows]
-
-    def _batches(self, file: int) -> Iterator[Any]:
-        import pyarrow as pa
-        from pyarrow import csv
-
-        names, label = self.columns.all, self.columns.wanted.label
-        kinds = {name: pa.string() if name == label else pa.float64() for name in names}
-        convert = csv.ConvertOptions(include_columns=names, column_types=kinds, strings_can_be_null=True)
-        parse = csv.ParseOptions(newlines_in_values=True)
-        with _naming(self.files[file]), self._filesystem.open_input_stream(self.files[file]) as stream:
-            try:
-                yield from csv.open_csv(stream, convert_options=convert, parse_options=parse)
-            except pa.ArrowInvalid as error:
-                if (place := re.search(r"CSV column #(\d+)", str(error))) is None:
-                    raise
-                name = self._schema(file).names[int(place[1])]
-                raise InvalidInputError(
-                    f"column {name!r} begins as numbers and then is not ({str(error).rpartition(': ')[2]}); "
-                    "clean it, or leave it out."
-                ) from error
+        return self._table.column(column)[0].as_py() if self._table.num_rows else None

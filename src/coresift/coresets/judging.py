@@ -1,0 +1,153 @@
+"""Out-of-sample estimates: whether a way to choose rows serves a kind of model better than a stratified draw."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator
+
+from .._threads import SCIKIT_LEARN
+from .covering import Floats, Rows
+from .fit_rules import even_draw
+from .growing import median_distance
+
+RARE = 0.02  # share of the rows below which a class is rare
+_LEAST_ROWS = 1000  # with fewer, held-out rows say nothing
+_MOST_ROWS = 40_000  # of which a fifth is held out
+_FOLDS = 5
+_REPEATS = 2
+_KERNEL_ROWS = 4000  # most that a kernel regression is fitted to
+
+Chooser = Callable[[Rows, int, Generator], tuple[Rows, Floats]]
+"""From candidates (row numbers), a size and a generator to chosen candidates and their weights."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Scores on held-out rows of a model that is fitted to chosen rows, and to a stratified draw of the same size."""
+
+    score: str
+    mine: float
+    stratified: float
+    error: float
+    """Standard error of the difference, over folds of the held-out rows and repeated draws."""
+    n_held_out: int
+
+    @property
+    def is_better(self) -> bool:
+        """Whether the chosen rows are better by more than the standard error."""
+        return self.mine - self.stratified > self.error
+
+    def __str__(self) -> str:
+        both = f"{self.score} {self.mine:.3f} against {self.stratified:.3f} of a stratified draw"
+        return f"{both} (+- {self.error:.3f}, {self.n_held_out:,} rows held out)"
+
+
+@dataclass(frozen=True)
+class Examples:
+    """Rows with labels: class numbers, or targets if ``n_classes`` is 0."""
+
+    X: Floats
+    y: np.ndarray
+    n_classes: int
+
+    @property
+    def codes(self) -> Rows | None:
+        """Class numbers, if there are classes."""
+        return self.y if self.n_classes else None
+
+
+def rare_classes(counts: np.ndarray) -> Rows:
+    """Classes that have rows, but less than a share of ``RARE``."""
+    return np.flatnonzero((counts > 0) & (counts < RARE * counts.sum()))
+
+
+def estimates(
+    choosers: Mapping[str, Chooser], examples: Examples, size: int, model: str, rng: Generator
+) -> dict[str, Estimate]:
+    """Choose rows of four fifths of the examples, fit a model of the kind to them, and score it on the others.
+
+    The score is the average precision of the rare classes if there are any, else the accuracy, or R squared. The
+    result is empty where there are too few rows to hold some out.
+    """
+    n = min(len(examples.y), _MOST_ROWS)
+    rare = rare_classes(np.bincount(examples.y)) if examples.n_classes else np.zeros(0, dtype=np.int64)
+    if n < max(_LEAST_ROWS, 2 * size):
+        return {}
+    ways: dict[str, Chooser] = {"stratified": partial(_stratified, examples), **choosers}
+    scores: dict[str, list[float]] = {name: [] for name in ways}
+    for _ in range(_REPEATS):
+        order = rng.permutation(len(examples.y))[:n]
+        if examples.n_classes:  # in every fold as many rows of a class
+            order = order[np.argsort(examples.y[order], kind="stable")]
+        held, pool = order[::_FOLDS], np.sort(np.delete(order, slice(None, None, _FOLDS)))
+        for name, choose in ways.items():
+            found = _predicted(examples, held, *choose(pool, size, rng), model, rng)
+            parts = (slice(fold, None, _FOLDS) for fold in range(_FOLDS))
+            scores[name] += [_score(examples, held[part], found[part], rare) for part in parts]
+    score = "average precision of the rare classes" if len(rare) else "accuracy" if examples.n_classes else "R squared"
+    plain = np.array(scores.pop("stratified"))
+    errors = {name: float(np.std(own - plain, ddof=1) / np.sqrt(len(plain))) for name, own in scores.items()}
+    means = {name: float(np.mean(own)) for name, own in scores.items()}
+    return {name: Estimate(score, means[name], float(plain.mean()), errors[name], len(held)) for name in scores}
+
+
+def _stratified(examples: Examples, pool: Rows, size: int, rng: Generator) -> tuple[Rows, Floats]:
+    drawn = even_draw(np.ones(len(pool)), None if examples.codes is None else examples.codes[pool], size, rng)
+    return pool[drawn.indices], drawn.weights
+
+
+def _predicted(examples: Examples, held: Rows, rows: Rows, weights: Floats, model: str, rng: Generator) -> np.ndarray:
+    """Scores of the classes, (n, k), or predictions, (n,), at the held-out rows."""
+    if model in ("kernel", "network") and len(rows) > _KERNEL_ROWS:
+        some = rng.choice(len(rows), _KERNEL_ROWS, replace=False)
+        rows, weights = rows[some], weights[some]
+    X, y, weights = examples.X[rows], examples.y[rows], weights / weights.mean()
+    made = _models(model, bool(examples.n_classes), X, rng)
+    if examples.n_classes and len(np.unique(y)) < 2:
+        return np.eye(examples.n_classes)[np.full(len(held), y[0])]
+    given: dict[str, Any] = {} if model == "neighbours" else {"sample_weight": weights}
+    with SCIKIT_LEARN, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # no convergence: good enough to compare
+        if not examples.n_classes or model in ("kernel", "network"):
+            targets = np.eye(examples.n_classes)[y] if examples.n_classes else y
+            return np.asarray(made.fit(X, targets, **given).predict(examples.X[held]))
+        made.fit(X, y, **given)
+        found = np.zeros((len(held), examples.n_classes))
+        found[:, made.classes_] = made.predict_proba(examples.X[held])
+        return found
+
+
+def _models(model: str, is_classifier: bool, X: Floats, rng: Generator) -> Any:
+    """A model of the kind, with scikit-learn's defaults as far as they serve."""
+    from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+    from sklearn.kernel_ridge import KernelRidge
+    from sklearn.linear_model import LogisticRegression, Ridge
+    from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
+
+    if model in ("kernel", "network"):
+        return KernelRidge(alpha=0.01, kernel="rbf", gamma=2.0 / median_distance(X, rng) ** 2)
+    if model == "linear":
+        return LogisticRegression() if is_classifier else Ridge()
+    if model == "neighbours":
+        n_neighbors = min(5, len(X))
+        return KNeighborsClassifier(n_neighbors) if is_classifier else KNeighborsRegressor(n_neighbors)
+    kind = HistGradientBoostingClassifier if is_classifier else HistGradientBoostingRegressor
+    return kind(max_iter=30, max_bins=63, early_stopping=False, random_state=0)
+
+
+def _score(examples: Examples, held: Rows, found: np.ndarray, rare: Rows) -> float:
+    from sklearn.metrics import average_precision_score, r2_score
+
+    y = examples.y[held]
+    if not examples.n_classes:
+        return float(r2_score(y, found))
+    if not len(rare):
+        return float(np.mean(found.argmax(axis=1) == y))
+    precisions = [average_precision_score(y == each, found[:, each]) for each in rare if (y == each).any()]
+    return float(np.mean(precisions or [0.0]))

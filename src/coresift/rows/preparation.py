@@ -1,0 +1,335 @@
+"""Tables of any columns as matrices of numbers: learnt once, saved as JSON, applied to new rows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any, Self
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import BaseEstimator, TransformerMixin
+
+from .._errors import InvalidInputError
+from .._progress import Progress
+from .._validation import check_count, check_instance
+from ..core.points import Matrix
+from .columns import as_table, categories, check_names, flat, hashes, numbers
+from .disk import Fingerprint
+from .engines import open_engine, run_pass
+from .rows import Block, Piece, Rows, block_rows
+from .summary import CYCLES, Column, TableSummary
+from .tables import FrameRows, Wanted
+
+_VERSION = 1
+_KEPT_BYTES = 1 << 29  # features up to this size are kept in memory after the first pass
+_WIDE, _SPARSE = 256, 0.1  # more features than this, and a smaller share of them not zero: a sparse matrix
+
+
+class Preparation(TransformerMixin, BaseEstimator):
+    """Turn a table into a matrix of numbers in which no column dominates.
+
+    Numbers, dates (seconds, and sine and cosine of the time of day, week and year) and text that holds them are
+    standardised; truth values become 0 and 1; other text becomes one feature for each value, or is hashed. Missing
+    and infinite numbers become the median, and a feature of their own says where. Constant columns, ids and
+    copies of other columns are left out. :attr:`columns_` says what was decided, and why.
+
+    Parameters
+    ----------
+    columns : sequence of str, optional
+        The columns to use. They are left out only if they are empty.
+    categorical, drop, id : sequence of str
+        Columns to read as categories whatever they hold; to leave out; to leave out because they identify rows.
+    max_categories : int, default 32
+        Values up to which a column gets one feature for each; above, values are hashed.
+    n_buckets : int, default 32
+        Features of a hashed column.
+
+    Attributes
+    ----------
+    columns_ : list of Column
+        ``name``, ``kind`` (how it is read), ``why``, and what :meth:`transform` needs.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from coresift import Preparation
+    >>> table = pd.DataFrame({"age": [30, None, 50], "city": ["Rome", "Oslo", "Rome"], "year": [2020] * 3})
+    >>> made = Preparation().fit(table)
+    >>> made.get_feature_names_out().tolist()
+    ['age', 'age missing', 'city=Oslo', 'city=Rome']
+    >>> made.transform(table).round(2).tolist()[1]
+    [0.0, 1.0, 1.0, 0.0]
+    """
+
+    columns_: list[Column]
+
+    def __init__(
+        self,
+        *,
+        columns: Sequence[str] | None = None,
+        categorical: Sequence[str] = (),
+        drop: Sequence[str] = (),
+        id: Sequence[str] = (),  # noqa: A002 - the word on the command line
+        max_categories: int = 32,
+        n_buckets: int = 32,
+    ) -> None:
+        self.columns = columns
+        self.categorical, self.drop, self.id = categorical, drop, id
+        self.max_categories, self.n_buckets = max_categories, n_buckets
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Learn from a frame, an Arrow table or a dense array; ``y`` is ignored."""
+        return self.learn(FrameRows(X, Wanted(is_prepared=True)))
+
+    def learn(self, rows: Rows, *, engine: str = "local", workers: int = 1, on_pass: Any = Progress) -> Self:
+        """Learn from rows whose blocks are tables, in one pass; seldom in two."""
+        check_count(self.max_categories, "max_categories")
+        check_count(self.n_buckets, "n_buckets")
+        kinds = rows.kinds
+        check_names([*(self.columns or ()), *self.categorical, *self.drop, *self.id], list(kinds))
+        out = dict.fromkeys(self.drop, "as asked") | dict.fromkeys(self.id, "an id, as asked")
+        if self.columns is not None:
+            out = {name: "not named" for name in kinds if name not in self.columns} | out
+        used = {name: kind for name, kind in kinds.items() if name not in out}
+        found = {name: Column(name, "left out", why) for name, why in out.items()}
+        if used:
+            rows, again = rows.keep(list(used)), tuple(self.categorical)
+            with open_engine(engine, rows, workers) as opened:
+                for label in ("columns", "columns again"):
+                    summary = TableSummary(used, self.max_categories, again)
+                    told = on_pass(label, rows.n)
+                    summary = run_pass(opened, rows, summary, told if callable(told) else lambda _: None)
+                    if not summary.unsettled:
+                        break
+                    again += summary.unsettled
+            named = (*(self.columns or ()), *self.categorical)
+            found |= {column.name: column for column in summary.decide(named)}
+        columns = [found[name] for name in kinds]
+        if all(column.kind == "left out" for column in columns):
+            reasons = "; ".join(f"{column.name!r} ({column.why})" for column in columns[:12])
+            raise InvalidInputError(f"{rows.name}: no column is left as a feature: {reasons}. Name those to use.")
+        self.columns_ = columns
+        return self
+
+    @property
+    def used_(self) -> list[Column]:
+        """The columns that are not left out."""
+        return [column for column in self.columns_ if column.kind != "left out"]
+
+    def transform(self, X: Any) -> Matrix:
+        """The features of any rows with these columns: (n, d) float64, or a CSR matrix if most entries are zero.
+
+        Other columns are ignored. Categories that were not learnt have no feature, and entries that are missing where
+        none were are filled in without one.
+        """
+        table, used = as_table(X), self.used_
+        check_names([column.name for column in used], table.column_names)
+        parts: list[tuple[np.ndarray, int]] = []
+        wrong = []
+        for column in used:
+            try:
+                parts += self._features(column, flat(table.column(column.name)))
+            except (ValueError, TypeError, NotImplementedError) as error:  # pyarrow's errors are among them
+                reason = str(error).partition("\n")[0]
+                wrong.append(f"{column.name!r} is read as {column.kind}, and {reason[:1].lower()}{reason[1:80]}")
+        if wrong:
+            raise InvalidInputError(f"columns that are not as they were: {'; '.join(wrong)}.")
+        return _sparse(parts) if self.is_sparse_ else _dense(parts, table.num_rows)
+
+    def _features(self, column: Column, array: Any) -> Iterator[tuple[np.ndarray, int]]:
+        """Parts of the features: floats (n, k) and 0, or positions (n,) of ones, -1 for none, and their number k."""
+        if column.kind in ("one-hot", "hashed"):
+            codes, names = categories(array)
+            if column.kind == "one-hot":
+                width, place = len(column.categories), {name: i for i, name in enumerate(column.categories)}
+                to = np.array([*(place.get(name, -1) for name in names), -1])
+            else:
+                width = self.n_buckets
+                to = np.append(hashes(names) % width if names else np.zeros(0, dtype=np.int64), -1)
+            yield to[codes], width
+            is_missing = codes < 0
+        else:
+            values = numbers(array, column.kind if column.kind != "missing" else "number")
+            is_missing = np.isnan(values)
+            values = np.where(is_missing, column.fill, values)
+            share = 1.0 / np.sqrt(1.0 + len(column.cycles))  # so that a date weighs no more than a number
+            if column.kind != "missing":
+                yield ((values - column.shift) * (share / column.scale))[:, None], 0
+            for name in column.cycles:
+                angle = 2.0 * np.pi / CYCLES[name] * (values % CYCLES[name])
+                yield share * np.column_stack([np.sin(angle), np.cos(angle)]), 0
+        if column.has_missing:
+            yield np.where(is_missing, 0, -1), 1
+
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+        """(d,) names of the features; ``input_features`` is ignored."""
+        found: dict[str, None] = {}
+        for column in self.used_:
+            name, kind = column.name, column.kind
+            own = [f"{name}={value}" for value in column.categories] if kind == "one-hot" else [name]
+            own = [f"{name}#{i}" for i in range(self.n_buckets)] if kind == "hashed" else own
+            own = [] if kind == "missing" else own
+            own += [f"{name} {part} of the {cycle}" for cycle in column.cycles for part in ("sine", "cosine")]
+            for each in [*own, *([f"{name} missing"] if column.has_missing else [])]:
+                while each in found:  # a column may be called as a feature of another one
+                    each += "'"
+                found[each] = None
+        return np.array(list(found), dtype=object)
+
+    @property
+    def is_sparse_(self) -> bool:
+        """Whether :meth:`transform` returns a sparse matrix."""
+        width = len(self.get_feature_names_out())
+        filled = sum(1 + 2 * len(column.cycles) for column in self.used_)
+        return width > _WIDE and filled < _SPARSE * width
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Preparation) or not hasattr(self, "columns_") or not hasattr(other, "columns_"):
+            return self is other
+        return self.to_dict() == other.to_dict()
+
+    __hash__ = BaseEstimator.__hash__
+
+    def lines(self, *, others: Mapping[str, str] | None = None) -> list[str]:
+        """What was decided, as a short table: columns that are read alike share a line if there are many.
+
+        ``others`` are columns that are not features, such as the label, and what they are.
+        """
+        shown = [(name, what, "") for name, what in (others or {}).items()]
+        shown += [(column.name, column.kind, column.why) for column in self.columns_]
+        if len(shown) > 40:
+            groups: dict[str, list[str]] = {}
+            for name, kind, why in shown:
+                groups.setdefault(kind, []).append(f"{name} ({why})" if kind == "left out" else name)
+            shown = [
+                (", ".join(names[:6]) + (f" ... ({len(names)})" if len(names) > 6 else ""), kind, "")
+                for kind, names in groups.items()
+            ]
+        shown = [("column", "read as", "why"), *shown]
+        width = min(max(len(name) for name, _, _ in shown), 40)
+        return [f"{name:<{width}}  {kind:<8}  {why}".rstrip() for name, kind, why in shown]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain values, for JSON."""
+        settings = {name: list(value) if isinstance(value, Sequence) else value for name, value in vars(self).items()}
+        settings.pop("columns_")
+        return {"version": _VERSION, **settings, "columns_": [_plain(column) for column in self.columns_]}
+
+    def to_json(self) -> str:
+        """Everything as JSON, from which :meth:`from_json` makes it again."""
+        return json.dumps(self.to_dict(), allow_nan=False)
+
+    @classmethod
+    def from_dict(cls, plain: dict[str, Any]) -> Preparation:
+        """A preparation from what :meth:`to_dict` returned."""
+        try:
+            values = dict(plain)
+            if (version := values.pop("version")) != _VERSION:
+                raise InvalidInputError(f"preparation: version {version}, but this coresift reads {_VERSION}.")
+            columns, lists = values.pop("columns_"), ("categories", "cycles")
+            made = cls(**values)
+            check_count(made.max_categories, "max_categories")
+            check_count(made.n_buckets, "n_buckets")
+            check_instance(made.columns, "columns", list, optional=True)
+            made.columns_ = [Column(**{**each, **{name: tuple(each[name]) for name in lists}}) for each in columns]
+            for name in [*(made.columns or []), *made.categorical, *made.drop, *made.id]:
+                check_instance(name, "a name of a column", str)
+            for column in made.columns_:
+                column.check()
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise InvalidInputError(f"preparation: not what to_json wrote, or damaged ({error}).") from error
+        return made
+
+    @classmethod
+    def from_json(cls, text: str) -> Preparation:
+        """A preparation from the text of :meth:`to_json`."""
+        return cls.from_dict(json.loads(text))
+
+
+def _plain(column: Column) -> dict[str, Any]:
+    return asdict(column) | {"categories": list(column.categories), "cycles": list(column.cycles)}
+
+
+def _dense(parts: list[tuple[np.ndarray, int]], n: int) -> np.ndarray:
+    out = np.zeros((n, sum(width or values.shape[1] for values, width in parts)))
+    at = 0
+    for values, width in parts:
+        if width:
+            rows = np.flatnonzero(values >= 0)
+            out[rows, at + values[rows]] = 1.0
+        else:
+            out[:, at : at + values.shape[1]] = values
+        at += width or values.shape[1]
+    return out
+
+
+def _sparse(parts: list[tuple[np.ndarray, int]]) -> Matrix:
+    made = []
+    for values, width in parts:
+        if width:
+            rows = np.flatnonzero(values >= 0)
+            made.append(sp.csr_array((np.ones(len(rows)), (rows, values[rows])), shape=(len(values), width)))
+        else:
+            made.append(sp.csr_array(values))
+    return sp.csr_array(sp.hstack(made, format="csr"))
+
+
+class PreparedRows(Rows):
+    """Rows of a table as a preparation makes them; ``raw`` are the rows as they are stored."""
+
+    def __init__(self, raw: Rows, preparation: Preparation) -> None:
+        used = preparation.used_
+        check_names([column.name for column in used], list(raw.kinds))
+        numeric = [c.name for c in used if c.kind == "number"]
+        self._raw, self._whole = raw.keep([c.name for c in used], numeric), raw.keep(list(raw.kinds), numeric)
+        self.preparation, self.is_dense = preparation, not preparation.is_sparse_
+        self._kept: dict[Piece, list[Block]] = {}
+        self.names = [str(name) for name in preparation.get_feature_names_out()]
+        self.d, self.dtype = len(self.names), np.dtype(np.float64)
+        self.left_out = {c.name: c.why for c in preparation.columns_ if c.kind == "left out"} | dict(raw.left_out)
+        for name in ("name", "n", "files", "file_starts", "pieces", "is_portable", "opened_with", "opened_as"):
+            setattr(self, name, getattr(raw, name))
+        self.has_weights, self.has_labels, self.has_targets = raw.has_weights, raw.has_labels, raw.has_targets
+
+    @property
+    def raw(self) -> Rows:
+        """The rows as they are stored."""
+        return self._raw
+
+    @property
+    def whole(self) -> Rows:
+        """The rows as they are stored, with the columns that are left out."""
+        return self._whole
+
+    def fingerprints(self) -> list[Fingerprint]:
+        return self._raw.fingerprints()
+
+    @property
+    def kept_bytes(self) -> int:
+        """Memory of features that are prepared once and kept; none if they would take too much."""
+        size = self.n * self.row_bytes
+        return size if size <= _KEPT_BYTES else 0
+
+    def read(self, piece: Piece) -> Iterator[Block]:
+        if piece in self._kept:
+            yield from self._kept[piece]
+            return
+        made = []
+        for block in self._raw.read(piece):
+            for part in self._parts(block):
+                prepared = part._replace(X=self.preparation.transform(part.X))
+                if self.kept_bytes:
+                    made.append(prepared)
+                yield prepared
+        if made:
+            self._kept[piece] = made
+
+    def _parts(self, block: Block) -> Iterable[Block]:
+        """Pieces of a block that are as large as those of the features."""
+        step = max(self.read_rows, block_rows(self.d))
+        return [block] if block.n <= step else (block.part(slice(i, i + step)) for i in range(0, block.n, step))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_kept": {}}
