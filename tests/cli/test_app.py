@@ -253,7 +253,7 @@ COLOUR = re.compile(r"\x1b\[[\d;]*(3[0-8]|4[0-8]|9[0-7])[\d;]*m")
 
 @pytest.mark.slow
 def test_a_terminal_gets_a_progress_bar_and_colours_unless_refused(rows: Path) -> None:
-    command = ["select", str(rows), "-b", "1%", "-o", str(rows.parent / "out.npz")]
+    command = ["select", str(rows), "-b", "1%", "-o", str(rows.parent / "out.npz"), "--force"]
     _, progress = in_terminal(*command)
     assert "survey" in progress
     assert COLOUR.search(progress)

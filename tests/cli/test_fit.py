@@ -20,7 +20,7 @@ from coresift.cli import main
 from coresift.rows.rows import group_rows
 
 N = 4000
-COLUMNS = ["--columns", "a,b,k"]
+COLUMNS = ["--columns", "a,b,k", "--raw"]
 
 
 def made_table() -> pa.Table:
@@ -62,14 +62,15 @@ def test_fit_writes_what_python_fits(file: Path, tmp_path: Path, capsys: pytest.
     shown, plan = (" ".join(text.split()) for text in capsys.readouterr())
     assert "4,000 rows, 3 columns" in plan
     assert "Choosing 400 rows and fitting them: logistic loss, alpha 0.001." in plan
-    assert "passes (columns, leverage, pilot, scores, calibration x" in plan
+    assert "passes (columns, pilot, scores, calibration x" in plan
     assert "Fitted: logistic loss, 400 of 4,000 rows, weights calibrated in" in shown
     assert "Loss over all rows, with penalty: 0." in shown
     assert re.search(r"Guaranteed: At most \S+ % above the smallest possible loss", shown)
     assert "A uniform sample of the same size: 0." in shown
     assert "in passes: columns" in shown
     model = LinearModel.load(out)
-    expected = fit_model(file, 400, label="y", weight="w", alpha=0.001, seed=5, columns=["a", "b", "k"])
+    names = {"label": "y", "weight": "w", "columns": ["a", "b", "k"]}
+    expected = fit_model(file, 400, **names, alpha=0.001, seed=5, preparation=None)
     np.testing.assert_array_equal(model.coef, expected.coef)
     assert model.certificate == expected.certificate
     assert model.certificate is not None
@@ -121,7 +122,7 @@ def test_parquet_csv_and_npz_give_one_model(file: Path, tmp_path: Path) -> None:
     np.savez(tmp_path / "rows.npz", X=X, kind=TABLE["kind"].to_numpy())
     found = []
     for name, columns in (("rows.parquet", COLUMNS), ("rows.csv", COLUMNS), ("rows.npz", [])):
-        out = tmp_path / "model.json"
+        out = tmp_path / f"{name}.json"
         assert main(["fit", str(tmp_path / name), "--label", "kind", "-b", "300", "-o", str(out), "-q", *columns]) == 0
         found.append(LinearModel.load(out))
     for other in found[1:]:
@@ -188,13 +189,19 @@ def test_select_for_a_model_writes_a_coreset(file: Path, tmp_path: Path, capsys:
     target = ["select", str(file), "--for", "huber", "--threshold", "1", "--label", "price", "-b", "99", *COLUMNS]
     assert main([*target, "-o", str(tmp_path / "core.npz"), "--json", "-q"]) == 0
     assert json.loads(capsys.readouterr().out)["size"] == 99
+    target[target.index("--label")] = "--target"
+    assert main([*target, "-o", str(tmp_path / "same.npz"), "--json", "-q"]) == 0
+    assert Coreset.load(tmp_path / "same.npz") == Coreset.load(tmp_path / "core.npz")
+    capsys.readouterr()
     for more, message in (
         (["--for", "logistic"], "--for needs --label"),
-        (["--for", "svm", "--label", "y"], "--model = 'svm'"),
+        (["--for", "logistic", "--target", "price"], "name their column with --label"),
+        (["--for", "xgboost", "--label", "y"], "--for = 'xgboost' is not one of"),
+        (["--for", "svm", "--label", "y"], "--for = 'svm'"),
         (["--for", "logistic", "--label", "y", "--bound", "cells"], "--bound does not go with --for"),
         (["--alpha", "1"], "--alpha goes with --for"),
     ):
-        assert main(["select", str(file), "-b", "9", "-o", str(out), *more]) == 2
+        assert main(["select", str(file), "-b", "9", "-o", str(out), "--force", *more]) == 2
         assert message in capsys.readouterr().err
 
 
@@ -219,6 +226,11 @@ def test_a_dry_run_plans_and_a_config_is_read(file: Path, tmp_path: Path, capsys
     assert "Choosing 9 rows and fitting them: poisson loss" in " ".join(capsys.readouterr().out.split())
     assert main(["fit", str(file), "--label", "y", "--dry-run"]) == 0
     text = " ".join(capsys.readouterr().out.split())
+    assert "column read as why y label a number " in text
+    assert "city one-hot " in text
+    assert "same left out constant: one" in text
+    assert main(["fit", str(file), "--label", "y", "--dry-run", "--raw"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
     assert "Columns used: a, b, k, kind, price, count ... holed (9)." in text
     assert "Left out: city, same (not numeric); y (label)." in text
     assert sorted(os.listdir(tmp_path)) == before
@@ -229,15 +241,15 @@ def test_a_dry_run_plans_and_a_config_is_read(file: Path, tmp_path: Path, capsys
     [
         (["--label", "nosuch"], "no column 'nosuch'"),
         (["--label", "same"], "the label is always 'one'"),
-        (["--label", "price"], "the label has values such as"),
+        (["--label", "price"], "but classes are integers or strings"),
         (["--label", "y", "--model", "squared"], "the target column 'y' has type string"),
         (["--label", "below", "-m", "poisson"], "loss='poisson' takes counts; the smallest target is -1"),
-        (["--label", "y", "--columns", "a,holed"], "NaN in column 1 ('holed'), row 7"),
+        (["--label", "y", "--raw", "--columns", "a,holed"], "NaN in column 1 ('holed'), row 7"),
         (["--label", "holed", "-m", "squared"], "the target nan"),
         (["--label", "kind", "-m", "squared_hinge"], "takes two classes, but there are 3"),
         (["--label", "y", "-b", "0"], "budget = 0"),
         (["--label", "y", "--max-memory", "1MB"], "max_memory = 1 MB is less"),
-        (["--label", "y", "--columns", "city"], "column 'city' has type string"),
+        (["--label", "y", "--raw", "--columns", "city"], "column 'city' has type string"),
         (["--label", "kind", "--columns", "a,kind"], "'kind' is the label"),
     ],
 )
@@ -294,7 +306,7 @@ def test_predict_refuses_what_does_not_fit(file: Path, tmp_path: Path, capsys: p
         ([tmp_path / "nosuch.json", file], "nosuch.json: no such file"),
         ([model, file, "-o", tmp_path / "p.txt"], "unknown suffix"),
         ([model, file, "-o", tmp_path / "nosuch" / "p.csv"], "no such folder"),
-        ([model, strange, "-o", strange], "is part of the input"),
+        ([model, strange, "--force", "-o", strange], "is part of the input"),
     ):
         assert main(["predict", *map(str, arguments)]) == 1
         shown, err = capsys.readouterr()

@@ -47,7 +47,7 @@ def test_select_writes_what_python_selects(file: Path, tmp_path: Path, capsys: p
     assert "Guaranteed: nothing is proved for this draw; coresift certify says more." in text
     assert "Found: relative error" in text
     assert "Plain sampling" in text
-    expected = select(file, 300, columns=["a", "b", "c"], weight="w", bound="cells", seed=3)
+    expected = select(file, 300, columns=["a", "b", "c"], weight="w", bound="cells", random_state=3)
     assert chosen(out) == expected.coreset
     assert parquet.read_schema(out).names == ["row", "file", "weight"]
 
@@ -113,7 +113,7 @@ def test_rows_themselves_and_an_error_instead_of_a_budget(file: Path, tmp_path: 
     [
         (["nosuch.parquet", "-b", "5"], "nosuch.parquet: no such file or folder"),
         (["FILE", "-b", "5", "--columns", "a,zz"], "no column 'zz'"),
-        (["FILE", "-b", "5", "--columns", "y"], "column 'y' has type string"),
+        (["FILE", "-b", "5", "--raw", "--columns", "y"], "column 'y' has type string"),
         (["FILE", "-b", "0"], "budget = 0"),
         (["FILE", "-b", "lots"], "budget = 'lots'"),
         (["FILE", "-b", "5", "--max-memory", "1MB"], "max_memory = 1 MB is less"),
@@ -173,7 +173,7 @@ def test_the_plan_names_columns_and_says_why_others_are_left_out(
     file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def planned(path: Path, *arguments: str) -> str:
-        assert main(["select", str(path), "-b", "5", "--dry-run", *arguments]) == 0
+        assert main(["select", str(path), "-b", "5", "--raw", "--dry-run", *arguments]) == 0
         return " ".join(capsys.readouterr().out.split())
 
     named = planned(file, "--label", "y", "--weight", "w")
@@ -184,8 +184,7 @@ def test_the_plan_names_columns_and_says_why_others_are_left_out(
     columns = {f"[x{i}]": np.arange(6.0) + i for i in range(40)}
     parquet.write_table(pa.table({"id": np.arange(6), **columns}), wide)
     text = planned(wide)
-    assert "Columns used: [x0], [x1], [x2], [x3], [x4], [x5] ... [x39] (40). " in text
-    assert "Left out: id (int64, not named)." in text
+    assert "Columns used: id, [x0], [x1], [x2], [x3], [x4] ... [x39] (41). " in text
     assert main(["select", str(file), "-b", "5", "--dry-run", "--label", "y", "--json"]) == 0
     figures = json.loads(capsys.readouterr().out)
     assert figures["features"] == ["a", "b", "c", "w"]
@@ -213,8 +212,10 @@ def test_an_output_that_cannot_be_written_is_found_out_first(
 
 def test_the_input_is_not_overwritten(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = file.read_bytes()
-    assert main(["select", str(file), "-b", "5", "-o", str(file)]) == 1
+    assert main(["select", str(file), "-b", "5", "-o", str(file), "--force"]) == 1
     assert "is part of the input" in capsys.readouterr().err
+    assert main(["select", str(file), "-b", "5", "-o", str(file)]) == 2
+    assert "exists already; --force overwrites it" in capsys.readouterr().err
     assert file.read_bytes() == before
 
 
@@ -273,7 +274,7 @@ def test_audit_and_certify_leave_out_what_select_left_out(
         X = np.column_stack(list(columns.values()))
         np.savez(data, A=X, y=rng.integers(0, 2, rows), w=rng.random(rows))
     for options in (["--label", "y"], ["--label", "y", "--weight", "w"]):
-        assert main(["select", str(data), "-b", "20%", "-o", str(out), "-q", *options]) == 0
+        assert main(["select", str(data), "-b", "20%", "-o", str(out), "-q", "--force", *options]) == 0
         capsys.readouterr()
         assert main(["audit", str(data), str(out), "--json", "--queries", "20", "--starts", "2"]) == 0
         found = json.loads(capsys.readouterr().out)
@@ -314,3 +315,37 @@ def test_the_shell_completes_commands_and_choices(
 
     assert completed("coresift sel") == ["select"]
     assert completed("coresift select x --bound c") == ["closed-form", "cells"]
+
+
+def test_a_raw_table_becomes_a_coreset_a_model_and_predictions(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What a new user types, on a table with gaps, words, an id and an unscaled column."""
+    rng = np.random.default_rng(0)
+    n, data = 2000, tmp_path / "rows.csv"
+    age = np.where(rng.random(n) < 0.1, np.nan, rng.integers(18, 90, n))
+    city = rng.choice(["Rome", "Oslo"], n)
+    table = pa.table({
+        "customer_id": rng.permutation(n) + 10**6, "age": pa.array(age, from_pandas=True), "city": city,
+        "income": rng.lognormal(10, 1, n), "bought": np.where((city == "Rome") ^ (rng.random(n) < 0.2), "yes", "no"),
+    })  # fmt: skip
+    csv.write_csv(table, data)
+    core, model = tmp_path / "core.parquet", tmp_path / "model.json"
+    assert main(["select", str(data), "--label", "bought", "-b", "5%", "-o", str(core)]) == 0
+    shown = capsys.readouterr().err.splitlines()
+    assert [" ".join(line.split()) for line in shown if line.startswith(("column ", "customer", "bought", "city"))] == [
+        "column read as why", "bought label", "customer_id left out an id: whole numbers that differ from row to row",
+        "city one-hot 2 values",
+    ]  # fmt: skip
+    assert main(["audit", str(data), str(core), "--json", "--queries", "20", "--starts", "2"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["worst_query"]) == 5
+    assert main(["fit", str(data), "--label", "bought", "-b", "20%", "-o", str(model), "--drop", "income", "-q"]) == 0
+    assert main(["predict", str(model), str(data), "--label", "bought", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["accuracy"] > 0.7
+    for wrong, message in (
+        (["--drop", "incone,citi"], "no column 'incone' (did you mean 'income'?), 'citi' (did you mean 'city'?)"),
+        (["--raw", "--drop", "income"], "--raw does not go with --categorical, --drop or --id"),
+        (["--label", "age", "--columns", "age,income"], "'age' is the label, so it cannot be a feature"),
+    ):
+        assert main(["select", str(data), "-b", "5%", "-o", str(tmp_path / "other.npz"), *wrong]) in (1, 2)
+        assert message in capsys.readouterr().err

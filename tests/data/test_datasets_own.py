@@ -13,7 +13,7 @@ import torch
 from hypothesis import given, strategies as st
 from PIL import Image
 
-from coresift import CoresiftError, InvalidInputError, InvalidTypeError, open_rows
+from coresift import CoresiftError, InvalidInputError, InvalidTypeError, Preparation, open_rows
 from coresift.data import DatasetSplits, LazyDataset, load_dataset
 from coresift.data.splits import channel_statistics, split_rows
 from coresift.rows.images import decode, middle, random_resized_crop
@@ -235,17 +235,15 @@ def test_a_table_is_its_columns_of_numbers(tmp_path: Path, kind: str) -> None:
     assert targets.input_shape == (3,)
 
 
-def test_columns_that_are_left_out_are_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_columns_that_are_left_out_are_named(tmp_path: Path) -> None:
     frame().to_csv(tmp_path / "rows.csv", index=False)
     found = load_dataset(tmp_path / "rows.csv", label="y")
-    assert "'text'" in found.preparation
-    assert "'text'" in caplog.text
-    assert "encode" in caplog.text
-    caplog.clear()
-    frame().drop(columns="text").to_csv(tmp_path / "numbers.csv", index=False)
-    found = load_dataset(tmp_path / "numbers.csv", label="y")
-    assert "left out" not in found.preparation
-    assert caplog.text == ""
+    assert found.table is not None
+    assert [c.name for c in found.table.columns_ if c.kind == "left out"] == ["text"]  # a constant
+    assert "columns prepared" in found.preparation
+    raw = load_dataset(tmp_path / "rows.csv", label="y", preparation=None)
+    assert raw.table is None
+    np.testing.assert_allclose(raw.train.x, found.train.x, rtol=1e-5, atol=1e-6)
 
 
 def test_amounts_that_look_like_classes_are_told(caplog: pytest.LogCaptureFixture) -> None:
@@ -281,7 +279,7 @@ def test_a_second_table_is_the_test_part(tmp_path: Path) -> None:
     found = load_dataset(tmp_path / "train.parquet", test=tmp_path / "test.parquet", label="y")
     assert (len(found.train), len(found.test)) == (60, 9)
     frame(9).drop(columns="a").to_parquet(tmp_path / "test.parquet")
-    with pytest.raises(InvalidInputError, match=r"test\.parquet: its columns are not those of"):
+    with pytest.raises(InvalidInputError, match=r"train\.parquet, test: no column 'a'"):
         load_dataset(tmp_path / "train.parquet", test=tmp_path / "test.parquet", label="y")
 
 
@@ -298,9 +296,10 @@ def test_bad_tables_are_refused(tmp_path: Path) -> None:
         load_dataset(path, label="y")
     data.assign(a=data["a"].where(data.index > 3)).to_parquet(path)
     with pytest.raises(InvalidInputError, match="column 'a' has 4 nulls"):
-        load_dataset(path, label="y")
+        load_dataset(path, label="y", preparation=None)
+    assert load_dataset(path, label="y").input_shape == (4,)  # and where it was missing
     data[["y", "text"]].to_parquet(path)
-    with pytest.raises(InvalidInputError, match="no column of floats"):
+    with pytest.raises(InvalidInputError, match=r"no column is left as a feature: 'text' \(constant: x\)"):
         load_dataset(path, label="y")
     data[:0].to_parquet(path)
     with pytest.raises(InvalidInputError, match="no rows"):
@@ -363,7 +362,7 @@ def test_folders_train_and_test_are_the_parts(tmp_path: Path) -> None:
     write_images(tmp_path / "val", {"b": 4})
     splits = load_dataset(tmp_path)
     assert (len(splits.train), splits.test.y.tolist()) == (5, [1, 1, 1, 1])
-    assert splits.input_shape == (3, 224, 224)
+    assert splits.input_shape == (3, 10, 10)  # images are not enlarged unasked
     again = load_dataset(tmp_path / "train", test=tmp_path / "val")
     assert again.test.paths == splits.test.paths
     write_images(tmp_path / "other", {"c": 1})
@@ -629,8 +628,11 @@ def test_frames_of_another_order_are_refused() -> None:
     data = frame()[["a", "b", "t"]]
     y = labels(60)
     assert load_dataset((data, y), test=(data, y)).n_classes == 3
+    other = data[["b", "a", "t"]]
     with pytest.raises(InvalidInputError, match=r"columns of the test part are \['b', 'a', 't'\]"):
-        load_dataset((data, y), test=(data[["b", "a", "t"]], y))
+        load_dataset((data, y), test=(other, y), preparation=None)
+    found = load_dataset((data, y), test=(other, y))  # columns are found by name
+    np.testing.assert_array_equal(found.test.x, found.train.x)
 
 
 def test_what_is_probably_not_meant_is_told(caplog: pytest.LogCaptureFixture) -> None:
@@ -656,38 +658,44 @@ LONG = 200_000  # lines that fill more than the block from which types are guess
 
 def test_labels_of_a_csv_file_are_looked_at_as_a_whole(tmp_path: Path) -> None:
     late = csv_file(tmp_path / "late.csv", ("1.5,2,3", LONG), ("1,2,cat", 50))
-    assert load_dataset(late, label="y").class_names == ("3", "cat")
-    numbers = csv_file(tmp_path / "numbers.csv", ("1.5,2,1", 50), ("1.5,2,2.5", 50))
+    assert load_dataset(late, label="y", preparation=None).class_names == ("3", "cat")
+    numbers = csv_file(tmp_path / "numbers.csv", ("1.5,2,1", 50), ("1,2,2.5", 50))
     assert load_dataset(numbers, label="y").task == "regression"
-    whole = csv_file(tmp_path / "whole.csv", ("1.5,2,10", 50), ("1.5,2,9", 50))
+    whole = csv_file(tmp_path / "whole.csv", ("1.5,2,10", 50), ("1,2,9", 50))
     assert load_dataset(whole, label="y").class_names == ("9", "10")
     broken = csv_file(tmp_path / "broken.csv", ('1,2,"3\n4\n5\n6\n7"', LONG), ("1,2,5", 50))
-    assert load_dataset(broken, label="y").class_names == ("3\n4\n5\n6\n7", "5")
+    assert load_dataset(broken, label="y", preparation=None).class_names == ("3\n4\n5\n6\n7", "5")
 
 
 def test_a_column_that_ceases_to_be_numbers_is_named(tmp_path: Path) -> None:
-    path = csv_file(tmp_path / "late.csv", ("1.5,2,3", LONG), ("?,2,3", 5))
+    path = csv_file(tmp_path / "late.csv", ("1.5,2,3", 6 * LONG), ("?,2,3", 5))
     with pytest.raises(InvalidInputError, match=r"column 'a' begins as numbers and then is not .*'\?'"):
-        load_dataset(path, label="y")
+        load_dataset(path, label="y", preparation=None)
+    found = load_dataset(path, label="y", task="regression")
+    assert found.table is not None
+    assert found.table.columns_[0].categories == ("1.5", "?")
 
 
 def test_frames_of_several_types() -> None:
     x = rows(60)
     mixed = pd.DataFrame({"a": x[:, 0], "flag": x[:, 1] > 0, "n": pd.array(np.arange(60), dtype="Int64")})
     expected = load_dataset((np.column_stack([x[:, 0], x[:, 1] > 0, np.arange(60)]), labels(60)))
-    np.testing.assert_array_equal(load_dataset((mixed, labels(60))).train.x, expected.train.x)
+    np.testing.assert_array_equal(load_dataset((mixed, labels(60)), preparation=None).train.x, expected.train.x)
     words = mixed.assign(kind=pd.Categorical(["u", "v"] * 30), when=pd.Timestamp("2026-01-01"))
     with pytest.raises(InvalidTypeError, match=r"x has a column 'kind' of type category"):
-        load_dataset((words, labels(60)))
+        load_dataset((words, labels(60)), preparation=None)
+    assert load_dataset((words, labels(60))).input_shape == (
+        4,
+    )  # numbers, truth values, two kinds; the rest is left out
     gaps = mixed.assign(n=pd.array([None, *range(59)], dtype="Int64"))
     with pytest.raises(InvalidInputError, match="finite"):
-        load_dataset((gaps, labels(60)))
+        load_dataset((gaps, labels(60)), preparation=None)
 
 
 def test_the_scaling_is_kept_for_rows_that_come_later(tmp_path: Path) -> None:
     data = frame()
     data.to_csv(tmp_path / "rows.csv", index=False)
-    found = load_dataset(tmp_path / "rows.csv", label="y", test=tmp_path / "rows.csv")
+    found = load_dataset(tmp_path / "rows.csv", label="y", test=tmp_path / "rows.csv", preparation=None)
     assert found.scaling is not None
     assert found.scaling.columns == ("a", "b", "t")
     raw = data[["a", "b", "t"]].to_numpy(dtype=float)
@@ -698,9 +706,12 @@ def test_the_scaling_is_kept_for_rows_that_come_later(tmp_path: Path) -> None:
         (raw - told["column_means"]) / told["column_deviations"], found.train.x, rtol=1e-6, atol=1e-6
     )
     assert told["class_names"] == list(found.class_names or ())
-    frames = load_dataset((data[["t", "a"]], data["y"]))
+    frames = load_dataset((data[["t", "a"]], data["y"]), preparation=None)
     assert frames.scaling is not None
     assert frames.scaling.columns == ("t", "a")
+    prepared = load_dataset(data, label="y", test=data)
+    kept = Preparation.from_dict(json.loads(json.dumps(prepared.described()))["table"])
+    np.testing.assert_array_equal(kept.transform(data).astype(np.float32), prepared.train.x)
     arrays = load_dataset((raw, data["y"]))
     assert arrays.scaling is not None
     assert arrays.scaling.columns is None

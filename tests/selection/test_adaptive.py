@@ -487,3 +487,18 @@ def test_a_resumed_run_ends_with_the_same_weights(tmp_path):
 def test_settings_that_cannot_be(changes, names):
     with pytest.raises(CoresiftError, match=names):
         of(**changes).select(context_of(), 20, rng())
+
+
+def test_the_gain_of_scores_that_training_has_seen_is_reported():
+    """n sum a^2 / sum (a^2 / p): of the variance of a uniform draw, and 1 where all norms are zero."""
+    strategy = dataclasses.replace(PLAIN, scores="seen", pool_factor=None)
+    for norms, expected in ((np.arange(N, dtype=np.float32), None), (np.zeros(N, dtype=np.float32), 1.0)):
+        context = context_of().at(1)
+        context.record(np.arange(N), norms)
+        strategy.select(context, 30, np.random.default_rng(0))
+        (report,) = strategy.reports(context)
+        if expected is None:
+            shares = 0.8 * norms / norms.sum() + 0.2 / N
+            expected = N * np.sum(norms.astype(float) ** 2) / np.sum(norms.astype(float) ** 2 / shares)
+        assert report.gain == pytest.approx(expected, rel=1e-6)
+        assert report.pool == N

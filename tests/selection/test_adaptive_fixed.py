@@ -8,6 +8,7 @@ import scipy.sparse as sp
 from sklearn.kernel_ridge import KernelRidge
 
 from coresift import CoresiftError
+from coresift.coresets.growing import Growth
 from coresift.selection import FixedCoreset, PerBatch, SelectionContext, registry
 
 N, D = 400, 6
@@ -51,7 +52,7 @@ def test_the_proxy_is_kernel_ridge_regression():
     X, y = data()
     targets = np.eye(3)[y]
     chosen, scale = np.arange(0, N, 10), 2.0
-    found = FixedCoreset()._residuals(X, targets, chosen, scale, rng())
+    found = Growth()._residuals(X, targets, chosen, scale, rng())
     mean = targets[chosen].mean(axis=0)
     other = KernelRidge(alpha=0.01, kernel="rbf", gamma=0.5 / scale**2).fit(X[chosen], targets[chosen] - mean)
     np.testing.assert_allclose(found, np.linalg.norm(targets - mean - other.predict(X), axis=1), rtol=1e-6, atol=1e-9)
@@ -182,13 +183,23 @@ def test_names_of_classes_may_be_of_any_type(kind):
     assert FixedCoreset().select(SelectionContext(X, numbers), 20, rng).size == 20
 
 
-def test_a_proxy_that_knows_nothing_says_so(caplog: pytest.LogCaptureFixture) -> None:
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(600, 5))
-    for y, is_told in ((rng.integers(2, size=600), True), ((X[:, 0] > 0).astype(int), False)):
-        caplog.clear()
-        FixedCoreset().select(SelectionContext(X, y), 60, rng)
-        assert ("a random subset may do as well" in caplog.text) == is_told
+def test_it_falls_back_to_a_stratified_draw_unless_held_out_rows_say_that_it_helps(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Labels without any relation to X: nothing can help. A ring of a rare class: the rows at its edge do, and much."""
+    own = np.random.default_rng(0)
+    X = own.normal(size=(4000, 2))
+    noise, ring = own.integers(2, size=4000), (np.abs(np.linalg.norm(X, axis=1) - 2.6) < 0.06).astype(int)
+    assert 0 < ring.mean() < 0.02
+    plain = FixedCoreset().select(SelectionContext(X, noise), 100, own)
+    assert plain.method.startswith("fixed-coreset (stratified: accuracy ")
+    assert "a stratified draw is used instead" in caplog.text
+    assert np.abs(np.bincount(noise[plain.indices]) - 100 * np.bincount(noise) / 4000).max() <= 1
     caplog.clear()
-    FixedCoreset(labels=False).select(SelectionContext(X, rng.integers(2, size=600)), 60, rng)
+    grown = FixedCoreset().select(SelectionContext(X, ring), 200, own)
+    assert grown.method == "fixed-coreset"
+    assert caplog.text == ""
+    assert ring[grown.indices].sum() > 3 * 200 * ring.mean()
+    assert FixedCoreset(check=False).select(SelectionContext(X, noise), 100, own).method == "fixed-coreset"
+    FixedCoreset(labels=False).select(SelectionContext(X, noise), 60, own)
     assert caplog.text == ""  # there is no proxy

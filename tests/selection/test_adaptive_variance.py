@@ -82,7 +82,7 @@ def test_inclusion_probabilities_are_those_of_the_draw(seed):
     shares, rng = shares_of(seed, 30, mix=0.05), np.random.default_rng(seed)
     pi = inclusion_probabilities(shares, 12)
     for _ in range(20):
-        drawn = DrawTable(shares, np.ones(30), rng).systematic(12, rng)
+        drawn = DrawTable(shares, np.ones(30)).systematic(12, rng)
         np.testing.assert_allclose(1 / drawn.weights, pi[drawn.indices])
     assert (pi == 1).any()
 
@@ -151,8 +151,9 @@ def test_variance_of_unequal_draws_agrees_with_draws(seed):
     total = dense.sum(axis=0)
     errors, uniform = np.empty(repeats), np.empty(repeats)
     for k in range(repeats):
-        drawn = DrawTable(shares, np.ones(n), rng).systematic(m, rng)
-        errors[k] = np.sum((drawn.weights @ dense[drawn.indices] - total) ** 2)
+        order = rng.permutation(n)
+        drawn = DrawTable(shares[order], np.ones(n)).systematic(m, rng)
+        errors[k] = np.sum((drawn.weights @ dense[order[drawn.indices]] - total) ** 2)
         uniform[k] = np.sum((n / m * dense[rng.choice(n, m, replace=False)].sum(axis=0) - total) ** 2)
     pi = inclusion_probabilities(shares, m)
     found = draw_variance(gradients, norms, np.ones(n), pi)
@@ -183,7 +184,7 @@ def test_variance_of_two_stages_is_unbiased_over_pools(seed):
         shares = draw_probabilities(norms, weights, 0.2)
         found = two_stage_variance(part, norms, weights, inclusion_probabilities(shares, m), n, m)
         said[k], uniform[k] = found.pool + found.inside, found.uniform
-        drawn = DrawTable(shares, weights, rng).systematic(m, rng)
+        drawn = DrawTable(shares, weights).systematic(m, rng)
         errors[k] = np.sum((drawn.weights @ dense[rows[drawn.indices]] - total) ** 2)
     exact = draw_variance(gradients, gradient_norms(gradients), np.ones(n), np.full(n, m / n))
     assert abs(uniform.mean() - exact) < 5 * uniform.std() / math.sqrt(repeats)
@@ -210,6 +211,18 @@ def test_the_pool_is_the_minimum_of_variance_times_time(gain, every, factor):
     least = variance_times_time(best, gain, every)
     assert least <= variance_times_time(factor, gain, every) * (1 + 1e-12)
     assert math.isclose(least, (gain**-0.5 + (3 * every) ** -0.5) ** 2)
+
+
+@given(st.floats(1, 1e4), st.integers(1, 50), st.floats(0.01, 0.9), st.floats(0, 1))
+def test_the_pool_of_a_share_is_the_minimum_as_well(gain, every, share, where):
+    """(1/f - s) / (1 - s) of the variance is the pool's, nothing of it if the pool is all data: f = 1/s."""
+    best = best_pool_factor(gain, every, share)
+    assert 1 <= best <= 1 / share * (1 + 1e-12)
+    factor = 1 + where * (1 / share - 1)
+    least = variance_times_time(best, gain, every, share)
+    assert least <= variance_times_time(factor, gain, every, share) * (1 + 1e-12)
+    expected = (max(0, 1 / factor - share) / (1 - share) + 1 / gain) * (1 + factor / (3 * every))
+    assert math.isclose(variance_times_time(factor, gain, every, share), expected)
 
 
 def test_when_it_pays():

@@ -13,6 +13,8 @@ from torch.utils.data import TensorDataset
 
 from coresift import CoresiftError, InvalidInputError, InvalidTypeError, audit
 from coresift.core.budgets import class_budgets, random_budgets
+from coresift.coresets.covering import principal
+from coresift.coresets.growing import Growth
 from coresift.selection import (
     RBF,
     AdaptiveCoreset,
@@ -30,7 +32,6 @@ from coresift.selection import (
     register,
     registry,
 )
-from coresift.selection.inputs import principal
 from coresift.selection.variance import Variance, draw_variance, gradient_norms, two_stage_variance
 from coresift.selection.wrappers import BatchContext
 
@@ -314,17 +315,15 @@ def test_variances_of_nothing_and_of_a_hand_made_draw():
 def test_a_fixed_subset_grows_in_equal_rounds(rounds, size, expected, monkeypatch):
     """The first without a proxy; the others by the residuals, to a power, over the largest of them."""
     drawn, scales = [], []
-    plain = FixedCoreset._drawn
+    plain = Growth._drawn
 
     def recorded(self, scores, chosen, strata, count, own):
         drawn.append((scores.copy(), int(chosen.sum()), count))
         return plain(self, scores, chosen, strata, count, own)
 
     residuals = np.linspace(0.5, 2.0, 30)
-    monkeypatch.setattr(FixedCoreset, "_drawn", recorded)
-    monkeypatch.setattr(
-        FixedCoreset, "_residuals", lambda self, X, y, chosen, scale, own: scales.append(scale) or residuals
-    )
+    monkeypatch.setattr(Growth, "_drawn", recorded)
+    monkeypatch.setattr(Growth, "_residuals", lambda self, X, y, chosen, scale, own: scales.append(scale) or residuals)
     for bandwidth in (None, 0.3):
         drawn.clear(), scales.clear()
         strategy = FixedCoreset(rounds=rounds, power=3.0, bandwidth=bandwidth, features="raw")
@@ -498,3 +497,14 @@ def test_classes_of_another_metric_have_no_ball():
     assert core.ball is None
     with pytest.raises(InvalidInputError, match="metric='euclidean'"):
         core.certify(X)
+
+
+def test_the_cost_of_a_strategy_is_its_passes_over_all_samples():
+    for strategy in (GradMatch(), Craig(), Random()):
+        assert strategy.rows_passed(40, 5, 1) == 40 * strategy.n_passes
+    assert GradMatch.n_passes > 0
+
+
+def test_features_keep_fifty_components_unless_told():
+    wide = np.random.default_rng(0).normal(size=(70, 60)).astype(np.float32)
+    assert SelectionContext(wide).features("pca").shape == (70, 50)

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from coresift._errors import InvalidInputError, InvalidTypeError
+from coresift.coresets.growing import Growth, _strata, median_distance, proxy_targets
 from coresift.selection import (
     RBF,
     AdaptiveCoreset,
@@ -18,11 +19,10 @@ from coresift.selection import (
     SelectionContext,
 )
 from coresift.selection.adaptive import gain_of
-from coresift.selection.fixed import _gaussian, _median_distance, _strata, _targets
 from coresift.selection.glister import LookAhead
 from coresift.selection.gradients import Validation
 from coresift.selection.hooks import _numpy, device_of, layer_pass, only_tensor, softmax_residuals, validation_of
-from coresift.selection.inputs import batch_of, class_positions, flattened
+from coresift.selection.inputs import batches_of, class_positions, flattened
 
 
 def test_the_outputs_of_a_model_are_found_in_what_it_returns():
@@ -110,27 +110,24 @@ def test_inputs_become_a_matrix_and_nothing_is_refused():
             flattened(nothing)
 
 
-def test_the_kernel_of_the_proxy_and_its_width():
+def test_the_width_of_the_kernel_of_the_proxy():
     rng = np.random.default_rng(3)
-    left, right = rng.normal(size=(5, 2)), rng.normal(size=(7, 2))
-    squares = ((left[:, None] - right) ** 2).sum(axis=2)
-    np.testing.assert_allclose(_gaussian(left, right, 3.0), np.exp(-squares / 18.0), rtol=1e-12)
     # 0, 0, 3, 7: distances 0 (not counted), 3, 3, 7, 7, 4
     line = np.array([[0.0], [0.0], [3.0], [7.0]])
-    assert _median_distance(line, rng) == pytest.approx(4.0)
-    assert _median_distance(np.ones((4, 1)), rng) == 1.0
+    assert median_distance(line, rng) == pytest.approx(4.0)
+    assert median_distance(np.ones((4, 1)), rng) == 1.0
 
 
 def test_items_of_a_data_set_bring_their_targets_or_are_refused():
     pairs = torch.utils.data.TensorDataset(torch.arange(8.0).reshape(4, 2), torch.arange(4))
     rows = np.array([3, 1])
-    inputs, targets = batch_of(pairs, None, rows)
+    inputs, targets = next(batches_of(pairs, None, rows, 2))
     assert (inputs.tolist(), targets.tolist()) == ([[6.0, 7.0], [2.0, 3.0]], [3, 1])
-    inputs, targets = batch_of(pairs, np.array([10, 11, 12, 13]), rows)  # those given come first
+    inputs, targets = next(batches_of(pairs, np.array([10, 11, 12, 13]), rows, 2))  # those given come first
     assert (inputs.tolist(), targets.tolist()) == ([[6.0, 7.0], [2.0, 3.0]], [13, 11])
     for bare in (torch.utils.data.TensorDataset(torch.zeros(4, 2)), [torch.zeros(2)] * 4):
         with pytest.raises((InvalidTypeError, InvalidInputError), match=r"no target|need labels"):
-            batch_of(bare, None, rows)
+            next(batches_of(bare, None, rows, 2))
 
 
 def test_a_layer_that_takes_no_part_is_refused():
@@ -253,7 +250,7 @@ def test_a_fixed_subset_weighs_the_proxys_samples_and_keeps_to_its_centres():
             seen.append((len(rows), count, replace))
             return rows[:count]
 
-    strategy = FixedCoreset(max_centers=7)
+    strategy = Growth(max_centers=7)
     found = strategy._residuals(features, targets, np.arange(20), 1.5, Own())
     assert seen == [(20, 7, False)]
     np.testing.assert_allclose(found, strategy._residuals(features, targets, np.arange(7), 1.5, Own()))
@@ -264,21 +261,14 @@ def test_targets_of_the_proxy_are_one_hot_or_standardised():
     rng = np.random.default_rng(2)
     pool = np.array([5, 0, 3, 1])
     labels = np.array([7, 7, 9, 2, 2, 9])
-    found, classes = _targets(SelectionContext(np.zeros((6, 1)), labels), pool, True)
+    found, classes = proxy_targets(labels[pool], True)
     assert classes.tolist() == [2, 1, 0, 1]  # of 9, 7, 2, 7 among 2, 7, 9
     np.testing.assert_array_equal(found, np.eye(3)[[2, 1, 0, 1]])
     values = np.stack([rng.normal(3.0, 5.0, 6), np.full(6, 4.0)], axis=1)
-    found, classes = _targets(SelectionContext(np.zeros((6, 1)), values), pool, True)
+    found, classes = proxy_targets(values[pool], True)
     expected = (values[pool, 0] - values[pool, 0].mean()) / values[pool, 0].std()
     np.testing.assert_allclose(found, np.stack([expected, np.zeros(4)], axis=1), atol=1e-12)
     assert classes.tolist() == [0] * 4
-    for context, wanted in (
-        (SelectionContext(np.zeros((6, 1)), labels), False),
-        (SelectionContext(np.zeros((6, 1))), True),
-    ):
-        found, classes = _targets(context, pool, wanted)
-        assert found is None
-        assert classes.tolist() == [0] * 4
 
 
 def test_strata_are_cells_within_classes():
@@ -299,7 +289,7 @@ def test_strata_are_cells_within_classes():
 
 
 def test_a_draw_along_strata_gives_each_its_share():
-    strategy = FixedCoreset(mix=0.2)
+    strategy = Growth(mix=0.2)
     strata = np.repeat([0, 1, 2], 20)
     scores = np.where(strata == 2, 3.0, 1.0)
     chosen = np.zeros(60, dtype=bool)
@@ -322,6 +312,6 @@ def test_a_list_of_pairs_is_a_data_set():
     values = np.arange(12.0, dtype=np.float32).reshape(4, 3)
     pairs = [(torch.as_tensor(row), number) for number, row in enumerate(values)]
     np.testing.assert_array_equal(SelectionContext(pairs).features(), values)
-    inputs, targets = batch_of(pairs, None, np.array([2, 0]))
+    inputs, targets = next(batches_of(pairs, None, np.array([2, 0]), 2))
     assert (inputs.tolist(), targets.tolist()) == (values[[2, 0]].tolist(), [2, 0])
     np.testing.assert_array_equal(SelectionContext(values.tolist()).features(), values)

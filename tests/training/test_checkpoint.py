@@ -89,7 +89,7 @@ def network() -> nn.Module:
 
 
 def timeless(line: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in line.items() if key != "seconds"}
+    return {key: value for key, value in line.items() if not key.endswith("seconds")}
 
 
 def outcome(run: Path) -> tuple[dict[str, torch.Tensor], list[dict[str, Any]], dict[str, float]]:

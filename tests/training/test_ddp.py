@@ -56,7 +56,7 @@ def trained(strategy):
             seen += list(zip(rows.tolist(), w.tolist()))
         epochs.append(seen)
         if strategy.endswith("seen"):
-            sampler.record([1.0 + row**2 % 89 for row, _ in seen])
+            sampler.record([row for row, _ in seen], [1.0 + row**2 % 89 for row, _ in seen])
     return {"epochs": epochs, "weights": [p.tolist() for p in model.parameters()]}
 
 print(json.dumps({strategy: trained(strategy) for strategy in ("rbf", "gradmatch", "adaptive-coreset-seen")}))

@@ -89,7 +89,7 @@ def test_it_learns_and_measures(tmp_path: Path) -> None:
     seconds = result.seconds
     assert min(seconds.selection, seconds.training, seconds.evaluation) > 0
     assert seconds.total == pytest.approx(seconds.selection + seconds.training + seconds.evaluation)
-    assert {path.name for path in (tmp_path / "run").iterdir()} == {
+    assert {path.name for path in (tmp_path / "run").iterdir()} - {".lock"} == {
         "config.json",
         "metrics.jsonl",
         "model.safetensors",
@@ -282,7 +282,8 @@ def test_the_signature_and_the_options_agree() -> None:
     for field in dataclasses.fields(TrainOptions):
         assert parameters[field.name].default == field.default, field.name
         assert field.metadata["help"], field.name
-    others = {"model", "data", "test", "transform", "out", "on_epoch", "progress", "about", "clock"}
+    others = {"model", "data", "test", "labels", "scheduler"}
+    others |= {"transform", "out", "on_epoch", "progress", "about", "clock"}
     assert parameters.keys() - {field.name for field in dataclasses.fields(TrainOptions)} == others
 
 

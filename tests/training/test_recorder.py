@@ -113,10 +113,10 @@ def test_a_layer_outside_the_loss_is_named() -> None:
     recorder = NormRecorder(layer)
     with recorder.watching():
         layer(torch.as_tensor(X[:4]))  # never reaches a loss
-        recorder.end_step(torch.ones(4))
-        with pytest.raises(CoresiftError, match="scores='seen': the loss does not depend on the layer"):
+        recorder.end_step(torch.arange(4), torch.ones(4))
+        with pytest.raises(CoresiftError, match="the loss does not depend on the layer"):
             recorder.take()
-    assert NormRecorder(layer).take().size == 0
+    assert NormRecorder(layer).take()["norms"].size == 0
 
 
 # Draws.
@@ -185,7 +185,7 @@ def test_who_tells_nothing_is_told_so_once(caplog: pytest.LogCaptureFixture) -> 
     for epoch in range(4):
         sampler.set_epoch(epoch)
     assert [record.message for record in caplog.records if record.levelname == "WARNING"] == [
-        "adaptive coreset, epoch 1: no norms were recorded (SelectionContext.record); the draw is uniform."
+        "adaptive-coreset, epoch 1: nothing was recorded (CoresetSampler.record); the draw is uniform."
     ]
 
 
@@ -212,12 +212,14 @@ def test_norms_of_any_container() -> None:
     assert context.seen()[:3].tolist() == [1.0, 2.0, 3.0]
 
 
-def test_a_sampler_takes_norms_in_its_order() -> None:
+def test_a_sampler_takes_norms_in_any_order() -> None:
     sampler = CoresetSampler((X, Y), SEEN, 10, select_every=1, num_replicas=1)
     served = [int(row) for row in sampler]
-    sampler.record(torch.arange(10.0) + 1)
-    assert sampler.context.seen()[served].tolist() == list(range(1, 11))
-    with pytest.raises(CoresiftError, match=r"norms of shape \(3,\): one for each of 10 rows"):
+    sampler.record(served[::-1], torch.arange(10.0) + 1)
+    assert sampler.context.seen()[served[::-1]].tolist() == list(range(1, 11))
+    with pytest.raises(CoresiftError, match=r"rows have shape \(10,\) and norms \(3,\)"):
+        sampler.record(served, np.ones(3))
+    with pytest.raises(CoresiftError, match="needs the rows"):
         sampler.record(np.ones(3))
     with pytest.raises(CoresiftError, match="do not know the norms of the others"):
         CoresetSampler((X, Y), SEEN, 10, num_replicas=2, rank=0)

@@ -1,6 +1,7 @@
 """The command ``coresift``: parse, call the library, print. One module per command."""
 
 import sys
+import warnings
 from collections.abc import Sequence
 
 __all__ = ["main"]
@@ -12,14 +13,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     It is 0 for success, 1 for an error in the data or at run time (also a broken pipe), 2 for wrong usage, 130 for an
     interrupt. Typer and Rich are imported here so that a missing extra gives one line, not a traceback.
     """
+    if argv is None and not sys.warnoptions:
+        warnings.simplefilter("ignore")  # a process of our own: those of Pillow and others are for programmers
     try:
         import rich  # noqa: F401
         import typer  # noqa: F401
+
+        from coresift.cli.app import app, run
+
+        return run(app, argv)
+    except KeyboardInterrupt:  # during the imports
+        return 130
     except ModuleNotFoundError as error:
         if error.name not in ("rich", "typer"):
             raise
         sys.stderr.write('coresift: error: the command line needs the extra "cli": pip install "coresift[cli]"\n')
         return 1
-    from coresift.cli.app import app, run
-
-    return run(app, argv)

@@ -13,7 +13,7 @@ from typer.core import TyperGroup
 
 from coresift import __version__
 from coresift._errors import CoresiftError
-from coresift.cli.options import Debug, Quiet, Settings, Verbose, with_common_options
+from coresift.cli.options import Debug, Quiet, Settings, Verbose, printable, with_common_options
 
 EXIT_ERROR, EXIT_USAGE, EXIT_INTERRUPTED = 1, 2, 130
 
@@ -62,15 +62,11 @@ def lazy_app(name: str, version: str, help_text: str, commands: Mapping[str, tup
             typer.echo(f"{name} {version}")
             raise typer.Exit
 
-    version_option = typer.Option(False, "--version", is_eager=True, callback=print_version, help="Print the version.")
+    shown = typer.Option(False, "--version", is_eager=True, callback=print_version, help="Print the version.")
 
     @app.callback(invoke_without_command=True)
     def root(
-        context: typer.Context,
-        quiet: Quiet = False,
-        verbose: Verbose = 0,
-        debug: Debug = False,
-        version: bool = version_option,
+        context: typer.Context, quiet: Quiet = False, verbose: Verbose = 0, debug: Debug = False, version: bool = shown
     ) -> None:
         if context.invoked_subcommand is None:
             typer.echo(context.get_help())
@@ -91,7 +87,7 @@ app = lazy_app(
         "fit": ("coresift.cli.fit", "Fit a linear model to few rows, with a certificate."),
         "predict": ("coresift.cli.fit", "Predict with a model of 'fit'."),
         "train": ("coresift.cli.train", "Train a network on a subset of a data set."),
-        "datasets": ("coresift.cli.datasets", "List the data sets known by name."),
+        "datasets": ("coresift.cli.train", "List the data sets known by name."),
     },
 )
 
@@ -114,7 +110,7 @@ def _report(error: Exception, settings: Settings, program: str) -> int:
     else:
         hint = "" if settings.debug else " (unexpected; --debug shows where)"
         text = f"{type(error).__name__}: {error}{hint}"
-    sys.stderr.write(f"{program}: error: {' '.join(text.split())}\n")
+    sys.stderr.write(f"{program}: error: {printable(' '.join(text.split()))}\n")
     return code
 
 

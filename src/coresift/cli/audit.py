@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from coresift.cli.options import Input, Settings, open_input
+from coresift.cli.options import Input, Settings, listed
 from coresift.coresets.options import option
 
 if TYPE_CHECKING:
     from coresift import Coreset, Rows
 
-CoresetFile = Annotated[
-    Path, typer.Argument(metavar="CORESET", help="A .parquet or .npz file of 'select' or Coreset.save.")
-]
+CoresetFile = Annotated[Path, typer.Argument(metavar="CORESET", help="A .parquet or .npz file of 'select' or save.")]
 
 
 @dataclass(frozen=True)
@@ -33,7 +31,7 @@ class Question:
     as_json: bool = option(False, "Print the result as JSON.", flags=("--json",))
 
     def load(self, data: str, coreset: Path) -> tuple[Rows, Coreset]:
-        from coresift import Coreset
+        from coresift import Coreset, Preparation, open_rows
         from coresift._errors import InvalidInputError
         from coresift.coresets import load_run
 
@@ -41,7 +39,16 @@ class Question:
             core = Coreset.load(coreset)
         except FileNotFoundError:
             raise InvalidInputError(f"{coreset}: no such file.") from None
-        return open_input(data, self.columns, self.embedding, self.weight, recorded=load_run(coreset)), core
+        known = load_run(coreset)
+        names: dict[str, Any] = {"columns": listed(self.columns), "embedding": self.embedding}
+        if self.columns is None and self.embedding is None:
+            if known.get("preparation") is not None:
+                names["preparation"] = Preparation.from_dict(known["preparation"])
+            else:  # of arrays of an .npz file the label is none of the features
+                names = {name: known.get(name) for name in ("columns", "embedding")}
+                names["label"] = known.get("label") if all(value is None for value in names.values()) else None
+        names["weight"] = known.get("weight") if self.weight is None else self.weight
+        return open_rows(data, **names, image_size=known.get("image_size") or 32), core
 
     def arguments(self) -> dict[str, Any]:
         return {"radius": self.radius, "max_memory": self.max_memory, "random_state": self.seed}
@@ -102,11 +109,9 @@ def certify(
     Columns and weights are those that the coreset was chosen with, unless others are named.
     """
     rows, core = question.load(data, coreset)
-    verbose = 0 if settings.quiet else 1
-    proved = core.certify(rows, method=method, n_sampled=sampled, delta=delta, verbose=verbose, **question.arguments())
+    with settings.bars(transient=True) as on_pass:
+        asked = question.arguments()
+        proved = core.certify(rows, method=method, n_sampled=sampled, delta=delta, on_pass=on_pass, **asked)
     meaning = "" if proved.eps < 1 else " An error of 1 or more says nothing: the bound is vacuous here."
-    figures = {
-        name: str(value) if isinstance(value, float) and math.isinf(value) else value
-        for name, value in vars(proved).items()
-    }
+    figures = {name: str(value) if value == math.inf else value for name, value in vars(proved).items()}
     question.print(settings, f"Guaranteed: {proved}.{meaning}", figures)

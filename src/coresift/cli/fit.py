@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import sys
 from collections import deque
+from collections.abc import Set
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from coresift.cli.options import AsJson, Config, Embedding, ImageSize, Input, Settings, Weight, as_option, listed
-from coresift.cli.select import DryRun, carry_out, check_out, refuse_input
+from coresift.cli.options import AsJson, Config, Force, Input, Reading, Settings, Weight, as_option
+from coresift.cli.select import DryRun, carry_out, check_out
 from coresift.coresets.fit_options import FitOptions, plan_fit
 
 if TYPE_CHECKING:
@@ -23,16 +24,10 @@ def fit(
     *,
     data: Input,
     label: Annotated[str, typer.Option(help="The column of the classes or, for a regression, of the targets.")],
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="The file to write: .json. Needed unless --dry-run.")
-    ] = None,
-    columns: Annotated[
-        str | None, typer.Option(help="Feature columns, separated by commas. Default: all columns of numbers.")
-    ] = None,
-    embedding: Embedding = None,
-    weight: Weight = None,
-    image_size: ImageSize = 32,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="The .json file to write, unless --dry-run.")] = None,
+    reading: Reading,
     options: FitOptions,
+    force: Force = False,
     dry_run: DryRun = False,
     as_json: AsJson = False,
     config: Config = None,
@@ -46,20 +41,23 @@ def fit(
       coresift fit claims.csv --label count -m poisson --compare -o model.json
       coresift fit train.parquet --label y --dry-run
 
-    The file has the coefficients in the units of the data, the names of columns and classes, and the certificate.
+    The file has the coefficients, the names of columns and classes, the certificate, and how columns of a table were
+    prepared: 'predict' does the same with new rows. With --raw coefficients are in the units of the data.
     """
     from coresift.coresets.linear_fit import open_labelled, run_fit
 
-    check_out(out, dry_run, (".json",))
-    names = {"columns": listed(columns), "embedding": embedding, "weight": weight, "image_size": image_size}
-    made = plan_fit(open_labelled(data, options.model, label, **names), options)
+    check_out(out, dry_run, (".json",), force=force)
+    with settings.bars(transient=True) as on_pass:
+        rows = open_labelled(data, options, label, **reading.names(), on_pass=on_pass)
+    made = plan_fit(rows, options)
     carry_out(settings, made, run_fit, lambda fitted: fitted.model.save(out), out, dry_run, as_json)
 
 
 def plan_rows(
-    settings: Settings,
+    given: Set[str],
     data: str,
     label: str | None,
+    target: str | None,
     names: dict[str, Any],
     options: SelectOptions,
     more: dict[str, Any],
@@ -67,18 +65,22 @@ def plan_rows(
     """The plan of ``select --for``: rows for a linear model, which is not certified."""
     from coresift._errors import InvalidInputError
     from coresift.coresets.linear_fit import open_labelled
+    from coresift.coresets.linear_rows import CLASSIFIERS
 
     shared = {each.name for each in fields(options)} & {each.name for each in fields(FitOptions)}
-    if lost := settings.given & ({each.name for each in fields(options)} - shared):
+    if lost := given & ({each.name for each in fields(options)} - shared):
         raise typer.BadParameter(f"--{min(lost).removeprefix('n_').replace('_', '-')} does not go with --for")
-    if label is None:
-        raise typer.BadParameter("--for needs --label, the column of the classes or targets")
+    if target is not None and options.model in CLASSIFIERS:
+        raise typer.BadParameter(
+            f"--for {options.model} predicts classes: name their column with --label, not --target"
+        )
+    if (label is None) == (target is None):
+        raise typer.BadParameter("--for needs --label, the column of the classes, or --target, that of the targets")
     try:
         asked = FitOptions(**{name: getattr(options, name) for name in shared}, **more, certify=False)
     except InvalidInputError as error:
-        raise typer.BadParameter(as_option(str(error))) from error
-    rows = open_labelled(data, asked.model, label, **{**names, "columns": listed(names["columns"])})
-    return plan_fit(rows, asked)
+        raise typer.BadParameter(as_option(str(error), options)) from error
+    return plan_fit(open_labelled(data, asked, label or target, **names), asked)
 
 
 def predict(
@@ -87,13 +89,11 @@ def predict(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="A .json file of 'fit'.")],
     data: Input,
     out: Annotated[
-        Path | None,
-        typer.Option("--out", "-o", help="The file to write: .parquet, .csv, or .npy without probabilities."),
+        Path | None, typer.Option("--out", "-o", help="The file to write: .parquet, .csv, or .npy (no probabilities).")
     ] = None,
-    label: Annotated[
-        str | None, typer.Option(help="The column of the true classes or targets, to find loss and accuracy.")
-    ] = None,
+    label: Annotated[str | None, typer.Option(help="The column of the truth, to find loss and accuracy.")] = None,
     weight: Weight = None,
+    force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """Predict with a model of 'fit'; its columns are found by name.
@@ -105,11 +105,11 @@ def predict(
 
     Without --out and --label the predictions are printed as CSV. Probabilities are those of a logistic regression.
     """
-    from coresift.coresets.files import write_whole
+    from coresift.coresets.files import refuse_input, write_whole
     from coresift.coresets.linear_result import Evaluation, LinearModel, predicted, write_predictions
 
     if out is not None:
-        check_out(out, suffixes=(".parquet", ".csv", ".npy"))
+        check_out(out, suffixes=(".parquet", ".csv", ".npy"), force=force)
     fitted = LinearModel.load(model)
     rows = fitted.open(data, label=label, weight=weight)
     evaluation = None if label is None else Evaluation(fitted)

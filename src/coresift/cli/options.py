@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 import json
 import logging
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields, is_dataclass
-from functools import cached_property
+from functools import cached_property, partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
 
 import typer
 
 from coresift._errors import InvalidInputError
+from coresift.coresets.options import option
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from coresift._progress import Display
-    from coresift.rows.rows import Rows
 
 
 @dataclass
@@ -40,15 +39,11 @@ class Settings:
 
     @cached_property
     def out(self) -> Console:
-        from rich.console import Console
-
-        return Console(highlight=False)
+        return plain_console()
 
     @cached_property
     def err(self) -> Console:
-        from rich.console import Console
-
-        return Console(stderr=True, highlight=False)
+        return plain_console(stderr=True)
 
     @property
     def shows_progress(self) -> bool:
@@ -65,7 +60,7 @@ class Settings:
             typer.echo(json.dumps(figures, allow_nan=False))
             return
         for line in lines:
-            self.out.print(line, markup=False)
+            self.out.print(line)
 
     def configure_logging(self) -> None:
         from rich.logging import RichHandler
@@ -74,7 +69,29 @@ class Settings:
         logger = logging.getLogger("coresift")
         logger.setLevel(logging.ERROR if self.quiet else level)
         logger.handlers = [RichHandler(console=self.err, show_path=False, show_time=False)]
+        logger.handlers[0].setFormatter(_PlainFormatter())
         logger.propagate = False  # shown once, even if the program around us has configured logging as well
+
+
+class _PlainFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        return printable(super().format(record))
+
+
+def printable(text: str) -> str:
+    """Return a text with escape sequences for characters that a terminal would obey, or that cannot be encoded."""
+    return "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in text)
+
+
+def plain_console(**how: Any) -> Console:
+    """Return a console that prints texts as they are: names of files may look like markup, or hold escape sequences."""
+    from rich.console import Console
+
+    class Plain(Console):
+        def render_str(self, text: str, **settings: Any) -> Any:
+            return super().render_str(printable(text), **settings)
+
+    return Plain(highlight=False, markup=False, emoji=False, **how)
 
 
 def _collect(context: typer.Context, parameter: typer.CallbackParam, value: int) -> int:
@@ -100,18 +117,15 @@ def with_common_options(function: Callable[..., None]) -> Callable[..., None]:
     A parameter annotated with a dataclass receives an instance, from one option per field (:func:`field_options`).
     """
     own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]  # without ``settings``
-    keyword_only = inspect.Parameter.KEYWORD_ONLY
+    added = partial(inspect.Parameter, kind=inspect.Parameter.KEYWORD_ONLY)
     expanded = {p.name: list(field_options(p.annotation)) for p in own if is_dataclass(p.annotation)}
     parameters = [
-        inspect.Parameter("context", keyword_only, annotation=typer.Context),
-        *(p.replace(kind=keyword_only) for each in own for p in expanded.get(each.name, [each])),
-        *(
-            inspect.Parameter(name, keyword_only, default=default, annotation=annotation)
-            for name, (annotation, default) in _COMMON.items()
-        ),
+        added("context", annotation=typer.Context),
+        *(p.replace(kind=p.KEYWORD_ONLY) for each in own for p in expanded.get(each.name, [each])),
+        *(added(name, default=default, annotation=kind) for name, (kind, default) in _COMMON.items()),
     ]
 
-    @functools.wraps(function)
+    @wraps(function)
     def command(*, context: typer.Context, **options: Any) -> None:
         settings: Settings = context.find_root().obj
         settings.configure_logging()
@@ -124,7 +138,7 @@ def with_common_options(function: Callable[..., None]) -> Callable[..., None]:
                 try:
                     values[each.name] = each.annotation(**given)
                 except InvalidInputError as error:  # invalid whatever the data: wrong usage
-                    raise typer.BadParameter(as_option(str(error))) from error
+                    raise typer.BadParameter(as_option(str(error), each.annotation)) from error
             else:
                 values[each.name] = options[each.name]
         function(settings, **values)
@@ -134,9 +148,11 @@ def with_common_options(function: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-def as_option(message: str) -> str:
-    """Return a message about a field with the name that it has on the command line."""
-    return re.sub(r"^(?:n_)?([a-z]\w*)(?= ?= )", lambda name: f"--{name[1].replace('_', '-')}", message)
+def as_option(message: str, options: Any) -> str:
+    """Return a message about a field of a dataclass with the name that it has on the command line."""
+    flags = {each.name: flag for each in fields(options) for flag in each.metadata.get("flags", ()) if flag[1] == "-"}
+    plain = "--{}".format
+    return re.sub(r"^[a-z]\w*(?= ?= )", lambda name: flags.get(name[0], plain(name[0].replace("_", "-"))), message)
 
 
 def field_options(options: Any) -> Iterator[inspect.Parameter]:
@@ -181,54 +197,55 @@ Input = Annotated[
     str,
     typer.Argument(
         metavar="INPUT",
-        help="A .npy, .npz, .csv or .parquet file, a folder or a quoted pattern of them, a folder of images, or an "
-        "address such as s3://bucket/folder.",
+        help="A .npy, .npz, .csv, .tsv, .parquet or .feather file, a folder or a quoted pattern of them, a folder of "
+        "images, or an address such as s3://bucket/folder.",
     ),
 ]
-Columns = Annotated[
-    str | None,
-    typer.Option(help="Feature columns, separated by commas. Default: all columns of floats (CSV: of numbers)."),
-]
-Embedding = Annotated[str | None, typer.Option(help="A column of lists of numbers; for .npz files, the array.")]
-Label = Annotated[
-    str | None, typer.Option(help="The column of the labels; for image folders any word: the folder is the label.")
-]
+Label = Annotated[str | None, typer.Option(help="The column of the labels; for images any word: folders are labels.")]
 Weight = Annotated[str | None, typer.Option(help="The column of the input weights.")]
-ImageSize = Annotated[int, typer.Option(min=1, help="Height and width in pixels to which images are resized.")]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite the output if it exists.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+
+
+@dataclass(frozen=True)
+class Preparing:
+    """How the columns of a table are read."""
+
+    categorical: str | None = option(None, "Columns to read as categories, separated by commas.")
+    drop: str | None = option(None, "Columns of a table to leave out.")
+    id: str | None = option(None, "Columns that identify rows: left out as well.")
+    raw: bool = option(False, "Take numbers as they are: nothing is encoded, filled in or standardised.")
+
+    def preparation(self, columns: str | None = None) -> Any:
+        """What :func:`coresift.open_rows` takes: None, "auto" or a preparation that is not fitted."""
+        given: dict[str, Any] = {name: listed(getattr(self, name)) or [] for name in ("categorical", "drop", "id")}
+        if not any(given.values()) and (columns is None or self.raw):
+            return None if self.raw else "auto"
+        if self.raw:
+            raise typer.BadParameter("--raw does not go with --categorical, --drop or --id")
+        from coresift import Preparation
+
+        return Preparation(columns=listed(columns), **given)
+
+
+@dataclass(frozen=True)
+class Reading(Preparing):
+    """Which columns of the input are read, and how."""
+
+    columns: str | None = option(None, "Feature columns, separated by commas. Default: all that can be read.")
+    embedding: str | None = option(None, "A column of lists of numbers; for .npz files, the array.")
+    weight: str | None = option(None, "The column of the input weights.")
+    image_size: int = option(32, "Height and width in pixels to which images are resized.", min=1)
+
+    def names(self) -> dict[str, Any]:
+        """What :func:`coresift.open_rows` takes."""
+        given = {"embedding": self.embedding, "weight": self.weight, "image_size": self.image_size}
+        return {**given, "columns": listed(self.columns), "preparation": self.preparation(self.columns)}
 
 
 def listed(columns: str | None) -> list[str] | None:
     """Names that are separated by commas."""
     return None if columns is None else [name.strip() for name in columns.split(",") if name.strip()]
-
-
-def open_input(
-    data: str,
-    columns: str | None,
-    embedding: str | None,
-    weight: str | None,
-    label: str | None = None,
-    image_size: int | None = None,
-    recorded: Mapping[str, Any] | None = None,
-) -> Rows:
-    """Open the input; options left out are taken from the record of an earlier run, if there is one."""
-    from coresift.rows.opening import open_rows
-
-    known = recorded or {}
-    names = listed(columns)
-    if names is None and embedding is None:
-        names, embedding = known.get("columns"), known.get("embedding")
-        if names is None and embedding is None and label is None:
-            label = known.get("label")  # arrays of an .npz file: the label is none of the features
-    return open_rows(
-        data,
-        columns=names,
-        embedding=embedding,
-        label=label,
-        weight=weight if weight is not None else known.get("weight"),
-        image_size=image_size or known.get("image_size") or 32,
-    )
 
 
 def _on_config(context: typer.Context, path: Path | None) -> Path | None:
@@ -259,9 +276,5 @@ def _on_config(context: typer.Context, path: Path | None) -> Path | None:
 
 Config = Annotated[
     Path | None,
-    typer.Option(
-        is_eager=True,
-        callback=_on_config,
-        help="A TOML file of options (names without dashes); the command line takes precedence.",
-    ),
+    typer.Option(is_eager=True, callback=_on_config, help="A TOML file of options; the command line takes precedence."),
 ]

@@ -1,14 +1,16 @@
-"""``coresift train``: train a network on a subset that is selected again every few epochs."""
+"""``coresift train`` and ``datasets``: train a network on a subset that is selected again every few epochs."""
 
 # ruff: noqa: RUF009 - the function called returns a field
 import json
+import os
+from collections.abc import Set
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from coresift.cli.options import AsJson, Config, Settings
+from coresift.cli.options import AsJson, Config, Preparing, Settings
 from coresift.coresets.options import option
 from coresift.training.options import TrainOptions
 
@@ -23,23 +25,46 @@ def _datasets() -> list[str]:
 
 
 @dataclass(frozen=True)
-class Subject:
+class Subject(Preparing):
     """What is trained, and on what."""
 
-    dataset: str | None = option(
-        None, "A name (see 'coresift datasets'), or your file or folder.", flags=("-d",), choices=_datasets
-    )
+    dataset: str | None = option(None, "A name (see 'datasets'), file or folder.", flags=("-d",), choices=_datasets)
     data_dir: Path | None = option(None, "Folder of the named data sets.")
     download: bool = option(False, "Download the data set if it is missing.")
     label: str | None = option(None, "Your own table: column of the labels or targets.")
     test: str | None = option(None, "Your own data: file or folder of the test part.")
-    task: str | None = option(
-        None, "Your own data. [default: regression if targets have a decimal point]", choices=_TASKS
-    )
-    model: str = option(
-        "lenet", f"{', '.join(_MODELS)} or package.module:factory.", flags=("-m",), choices=lambda: _MODELS
-    )
+    task: str | None = option(None, "Your own data. [default: regression if targets have a point]", choices=_TASKS)
+    model: str = option("lenet", f"{', '.join(_MODELS)} or module:factory.", flags=("-m",), choices=lambda: _MODELS)
+    image_size: int | None = option(None, "Your own images: height and width. [default: their own, at most 224]", min=1)
     width: int | None = option(None, "Width of resnet18 (64) or mlp (256).", min=1)
+    columns: str | None = option(None, "Your own table: feature columns, separated by commas. Default: all.")
+
+
+def datasets(
+    settings: Settings,
+    data_dir: Annotated[Path | None, typer.Option(help="The folder of the named data sets.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the data sets that 'coresift train' knows by name, and where their files are or belong."""
+    from rich.table import Table
+
+    from coresift.data.datasets import available_datasets
+
+    found = available_datasets(data_dir)
+    if as_json:
+        settings.out.print_json(json.dumps([asdict(info) for info in found]))
+        return
+    table = Table()
+    for name in ("name", "here", "what it is", "where"):
+        table.add_column(name, overflow="fold")
+    for info in found:
+        table.add_row(info.name, "yes" if info.is_present else "no", info.description, info.where)
+    settings.out.print(table)
+    if not settings.quiet:
+        settings.out.print(
+            "'coresift train --download' downloads published files. For your own data, pass --dataset a file "
+            "(.npz, .parquet, .csv) or a folder of images."
+        )
 
 
 def train(
@@ -62,6 +87,8 @@ def train(
       coresift train --resume run
       coresift train --config run.toml --seed 1 --out run-1
 
+    Started by torchrun, the processes share the run (DDP): 'torchrun --nproc-per-node 2 -m coresift train ...'.
+
     A run consists of config.json, data.json, metrics.jsonl (a line per epoch), model.safetensors and result.json.
     """
     if resume is not None:
@@ -78,9 +105,12 @@ def train(
     from coresift.training import RunFolder
 
     found = RunFolder(out).result()
-    if found is None or _kept(out) != _plain(subject, options):  # train() names what differs
+    had_finished = found is not None and _kept(out) == _plain(subject, options)
+    if found is None or not had_finished:  # train() names what differs
         found = _run(settings, subject, options, out, threads)
-    elif not settings.quiet and not as_json:
+    if int(os.environ.get("RANK", "0")):
+        return  # the first process prints
+    if had_finished and not settings.quiet and not as_json:
         settings.out.print(f"{out}: the run is finished.", soft_wrap=True)
     _print(settings, options.strategy, found, out, as_json)
 
@@ -88,13 +118,14 @@ def train(
 def _check(subject: Subject, options: TrainOptions) -> None:
     from coresift._errors import InvalidInputError
     from coresift._validation import check_choice
-    from coresift.coresets.options import parse_budget
+    from coresift.coresets.amounts import parse_budget
     from coresift.selection import strategy_named
 
     try:
         options.checked()
         strategy_named(options.strategy)
-        parse_budget(options.budget, 2**53)  # the number of samples is not known yet
+        if options.budget is not None:
+            parse_budget(options.budget, 2**53)  # the number of samples is not known yet
         if subject.task is not None:
             check_choice(subject.task, "task", _TASKS)
     except InvalidInputError as error:
@@ -109,8 +140,16 @@ def _run(settings: Settings, subject: Subject, options: TrainOptions, out: Path,
 
     if threads is not None:
         torch.set_num_threads(threads)
-    given = {name: getattr(subject, name) for name in ("data_dir", "download", "label", "test", "task")}
-    data = load_dataset(subject.dataset, **given)
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not torch.distributed.is_initialized():
+        torch.distributed.init_process_group(
+            "nccl" if options.device != "cpu" and torch.cuda.is_available() else "gloo"
+        )
+    names = ("data_dir", "download", "label", "test", "task", "image_size")
+    given = {name: getattr(subject, name) for name in names}
+    data = load_dataset(subject.dataset, **given, preparation=subject.preparation(subject.columns))
+    if data.table is not None and not settings.quiet:
+        for line in data.table.lines(others={str(subject.label): "label"}):
+            settings.err.print(line, markup=False)
     model = build_model(
         subject.model,
         n_classes=None if data.n_outputs == 1 else data.n_outputs,
@@ -129,9 +168,7 @@ def _run(settings: Settings, subject: Subject, options: TrainOptions, out: Path,
     return {**vars(result), "seconds": result.seconds.rounded()}
 
 
-def _recalled(
-    run: Path, subject: Subject, options: TrainOptions, given: frozenset[str]
-) -> tuple[Subject, TrainOptions]:
+def _recalled(run: Path, subject: Subject, options: TrainOptions, given: Set[str]) -> tuple[Subject, TrainOptions]:
     """Return the options of a run; reject those on the command line that differ."""
     kept = _kept(run)
     for name, value in _plain(subject, options).items():
@@ -143,12 +180,18 @@ def _recalled(
 
 def _kept(run: Path) -> dict[str, Any]:
     from coresift._errors import InvalidInputError
+    from coresift._validation import naming
+    from coresift.coresets.files import check_types
     from coresift.training import RunFolder
 
-    about = RunFolder(run).config().get("about") or {}
-    if "options" not in about:
+    about = RunFolder(run).config().get("about")
+    if not isinstance(about, dict) or not isinstance(about.get("options"), dict):
         raise InvalidInputError(f"{run}: was not started by 'coresift train'; call train(out=...) again.")
-    return {**_plain(Subject(), TrainOptions()), **about["options"]}
+    kept = {**_plain(Subject(), TrainOptions()), **about["options"]}
+    with naming(run / "config.json", "damaged"):
+        for kind in (Subject, TrainOptions):
+            check_types(kind, kept)
+    return kept
 
 
 def _plain(subject: Subject, options: TrainOptions) -> dict[str, Any]:

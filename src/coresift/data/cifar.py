@@ -113,14 +113,11 @@ def load_cifar(layout: Cifar, found: list[Path], _: Any) -> DatasetSplits:
 
 
 def _read_folder(folder: Path, limits: Mapping[str, int]) -> dict[str, bytes]:
-    found = {}
-    for name, most in limits.items():
-        if (folder / name).is_file():
-            with (folder / name).open("rb") as file:
-                found[name] = file.read(most + 1)
-            if len(found[name]) > most:
-                raise InvalidInputError(f"{folder / name}: longer than {most:,} bytes")
-    return found
+    paths = [folder / name for name in limits if (folder / name).is_file()]
+    for path in paths:
+        if path.stat().st_size > limits[path.name]:
+            raise InvalidInputError(f"{path}: longer than {limits[path.name]:,} bytes")
+    return {path.name: path.read_bytes() for path in paths}
 
 
 def _records(layout: Cifar, content: bytes, where: Path) -> Pair:

@@ -7,9 +7,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
+from .._containers import column_names
 from .._errors import InvalidInputError, InvalidTypeError
 from .._progress import logger
 from .._validation import check_choice, check_count
+from ..rows.disk import files_below
+from ..rows.opening import TABLES, suffix_of
+from ..rows.preparation import Preparation
 from . import standard
 from .cifar import CIFAR10, CIFAR100, TEST_SIZE, TRAINING_SIZE, Cifar, find_cifar, load_cifar
 from .fetch import VARIABLE, Download, check_published, data_folder, fetch
@@ -17,8 +21,6 @@ from .hugging_face import from_hugging_face, is_hugging_face
 from .image_sets import find_imagenet, load_image_folder, load_imagenet
 from .splits import DEFAULT_TEST_FRACTION, DatasetSplits, Task
 from .user_sets import Options, from_arrays, from_npz, from_table
-
-_TABLES = (".parquet", ".pq", ".csv")
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,7 @@ def load_dataset(
     image_size: int | None = None,
     test_fraction: float = DEFAULT_TEST_FRACTION,
     seed: int = 0,
+    preparation: Preparation | str | None = "auto",
 ) -> DatasetSplits:
     """Load a data set for training, by name or from your own data.
 
@@ -63,8 +66,9 @@ def load_dataset(
     ----------
     data : name, path, pair of arrays, Dataset or DatasetDict of Hugging Face
         A name from :func:`available_datasets`. Or ``(X, y)``; an ``.npz`` file with ``X`` and ``y`` (or
-        ``X_train``, ``y_train``, ``X_test``, ``y_test``); a Parquet or CSV file, or a folder of them; a folder of
-        images in one folder per class, or with such folders in ``train`` and ``test``.
+        ``X_train``, ``y_train``, ``X_test``, ``y_test``); a frame, a table in a file (``.parquet``, ``.feather``,
+        ``.csv``, ``.tsv``), or a folder of them; a folder of images in one folder per class, or with such folders in
+        ``train`` and ``test``.
     data_dir : path, optional
         The folder of all named data sets. Default: ``$CORESIFT_DATA_DIR``, or ``coresift_data`` in the home folder.
     download, verify : bool, default False
@@ -76,17 +80,20 @@ def load_dataset(
     task : "classification" or "regression", optional
         By default floats are regression targets, and integers, booleans and strings are classes.
     image_size : int, optional
-        Height and width of images. Default: 224 for files, the size they have for Hugging Face.
+        Height and width of images. Default: the size they have; for files the shorter side, at most 224.
     test_fraction : float, default 0.2
         Share of the samples to test on, for data that come in one part (digits, covtype, your own).
     seed : int, default 0
         Seed for that split.
+    preparation : "auto", None or Preparation
+        How the columns of a table become numbers (:class:`coresift.Preparation`), learnt from the training part. None:
+        only columns of numbers, standardised.
     """
     if task is not None:
         check_choice(task, "task", get_args(Task))
     if image_size is not None:
         check_count(image_size, "image_size")
-    options = Options(label, task, image_size, test_fraction, check_count(seed, "seed", 0))
+    options = Options(label, task, image_size, test_fraction, check_count(seed, "seed", 0), preparation)
     if isinstance(data, str) and data in _NAMED:
         if test is not None or label is not None or task is not None:
             raise InvalidInputError(f"label, test and task are for your own data; {data!r} brings its own.")
@@ -155,28 +162,29 @@ def _load_own(data: Any, test: Any, options: Options) -> DatasetSplits:
         return _load_path(Path(data).expanduser(), test_path, options)
     if is_hugging_face(data):
         return from_hugging_face(data, test, options)
+    if column_names(data) is not None:
+        return from_table(data, test, options)
     for name, pair in (("data", data), ("test", (None, None) if test is None else test)):
         if not isinstance(pair, tuple | list) or len(pair) != 2:
-            raise InvalidTypeError(
-                f"{name} = {type(pair).__name__} must be a name, a path, a pair (X, y) or a Hugging Face data set."
-            )
+            text = f"{name} = {type(pair).__name__} must be a name, a path, a pair (X, y) or a Hugging Face data set."
+            raise InvalidTypeError(text)
     _refuse("arrays", label=options.label, image_size=options.image_size)
     return from_arrays("arrays", tuple(data), None if test is None else tuple(test), options)
 
 
 def _load_path(path: Path, test: Path | None, options: Options) -> DatasetSplits:
-    kind = path.suffix.lower()
-    if path.is_dir() and not any(any(path.glob(f"*{suffix}")) for suffix in _TABLES):
+    kind = suffix_of(path)
+    if path.is_dir() and not any(suffix_of(file) in TABLES for file in files_below(str(path))):
         _refuse(str(path), label=options.label, task=options.task)
         return load_image_folder(path, test, options)
-    if path.is_dir() or (kind in _TABLES and path.is_file()):
+    if path.is_dir() or (kind in TABLES and path.is_file()):
         _refuse(str(path), image_size=options.image_size)
         return from_table(path, test, options)
     if kind == ".npz":
         _refuse(str(path), label=options.label, image_size=options.image_size)
         return from_npz(path, test, options)
     if path.exists():
-        raise InvalidInputError(f"{path}: unknown kind of file, not .npz, {', '.join(_TABLES)} or a folder.")
+        raise InvalidInputError(f"{path}: unknown kind of file, not .npz, {', '.join(TABLES)} or a folder.")
     raise InvalidInputError(f"{path}: no such file or folder, and none of the names {', '.join(_NAMED)}.")
 
 

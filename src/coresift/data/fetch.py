@@ -1,5 +1,6 @@
 """The folder of the named data sets, and downloads into it."""
 
+import hashlib
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -52,14 +53,9 @@ def fetch(file: Download, folder: Path) -> Path:
 
 def check_published(path: Path, files: Sequence[Download]) -> None:
     """Refuse a file whose checksum is not the published one; files that are not published pass."""
-    import hashlib
-
-    for file in files:
-        if file.file != path.name:
-            continue
+    for file in (each for each in files if each.file == path.name):
         kind, _, expected = file.checksum.partition(":")
         with path.open("rb") as stream:
             found = hashlib.file_digest(stream, kind).hexdigest()
         if found != expected:
-            text = f"its {kind} is {found}, but {expected} is published; download it again."
-            raise InvalidInputError(f"{path}: {text}")
+            raise InvalidInputError(f"{path}: its {kind} is {found}, but {expected} is published; download it again.")

@@ -1,18 +1,21 @@
 """Images in class folders, for training; they are decoded when they are needed."""
 
 import os
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from .._errors import InvalidInputError
+from ..rows.disk import is_hidden
 from ..rows.images import find_images, need_pillow
-from ..rows.rows import is_hidden
 from .splits import DatasetSplits, LazyDataset, split_rows
 from .user_sets import Options
 
-_SIZE = 224
+_SIZE, _LOOKED_AT = 224, 32
 _IMAGENET_SHARE = 224 / 256  # the usual view of a test image: 224 pixels of 256
 _MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet
 _TEST_FOLDERS = ("test", "val", "valid", "validation")
@@ -47,8 +50,9 @@ def load_image_folder(folder: Path, test: Path | None, options: Options) -> Data
             others = ", ".join(_TEST_FOLDERS)
             raise InvalidInputError(f"{folder}: beside the folder train, one of {others} is needed.")
         folder = folder / "train"
-    size = options.image_size or _SIZE
-    train_part, classes = _class_folders(folder, size)
+    train_part, classes = _class_folders(folder, options.image_size or _SIZE)
+    size = options.image_size or _own_size(train_part.paths)
+    train_part = replace(train_part, size=size)
     if test is not None:
         test_part, _ = _class_folders(test, size, classes=classes)
         how = f"test part from {test}"
@@ -58,6 +62,17 @@ def load_image_folder(folder: Path, test: Path | None, options: Options) -> Data
         how = f"{options.test_fraction:.0%} of each class are the test part (seed {options.seed})"
     how += f"; the square in the middle at {size}x{size}; normalised with the statistics of ImageNet"
     return _splits(str(folder), train_part, test_part, classes, preparation=how)
+
+
+def _own_size(paths: Sequence[str]) -> int:
+    """The shorter side of the smallest of some images, but at most 224 pixels: images are not enlarged unasked."""
+    from PIL import Image
+
+    sides = []
+    for path in paths[:: max(1, len(paths) // _LOOKED_AT)]:
+        with suppress(OSError, ValueError), Image.open(path) as image:  # one that cannot be read raises in training
+            sides.append(min(image.size))
+    return min([_SIZE, *sides])
 
 
 def _splits(name: str, train: LazyDataset, test: LazyDataset, classes: tuple[str, ...], **known: Any) -> DatasetSplits:

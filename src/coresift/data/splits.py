@@ -10,6 +10,7 @@ import numpy as np
 
 from .._errors import InvalidInputError
 from ..rows.images import decode, middle, random_resized_crop
+from ..rows.preparation import Preparation
 
 DEFAULT_TEST_FRACTION = 0.2
 Pair = tuple[np.ndarray, np.ndarray]
@@ -112,7 +113,9 @@ class DatasetSplits:
     input_shape : tuple of int, (c, h, w) or (d,)
     mean, std : tuple of float or None
         Per channel, of bytes over 255 or of floats; batches become ``(x - mean) / std``. None for tables (``scaling``).
-    scaling : Scaling of the rows of a table, or None
+    scaling : Scaling of rows of numbers, or None
+    table : Preparation of the columns of a table, or None
+        ``table.transform(frame)`` prepares new rows in the same way.
     augmentation : "crop-flip", "resized-crop-flip" or None
         Random crops after padding with four black pixels, and mirroring; for files ``train.load(index, rng)``.
     class_names : tuple of str or None
@@ -131,6 +134,7 @@ class DatasetSplits:
     class_names: tuple[str, ...] | None = None
     preparation: str = "as it is"
     scaling: Scaling | None = None
+    table: Preparation | None = None
 
     def described(self) -> dict[str, Any]:
         """Everything but the samples, for JSON: what a trained network needs to be used on other data."""
@@ -140,7 +144,8 @@ class DatasetSplits:
             columns = self.scaling.columns
             means, deviations = self.scaling.mean.tolist(), self.scaling.deviation.tolist()
         scaling = {"columns": columns, "column_means": means, "column_deviations": deviations}
-        return {name: getattr(self, name) for name in names} | scaling
+        table = None if self.table is None else self.table.to_dict()
+        return {name: getattr(self, name) for name in names} | scaling | {"table": table}
 
     @property
     def n_outputs(self) -> int:
@@ -151,10 +156,8 @@ class DatasetSplits:
 
     def __repr__(self) -> str:
         what = f"{self.n_classes} classes" if self.n_classes is not None else "regression"
-        return (
-            f"DatasetSplits({self.name!r}: {len(self.train):,} + {len(self.test):,} samples "
-            f"of {'x'.join(map(str, self.input_shape))}, {what})"
-        )
+        size = f"{len(self.train):,} + {len(self.test):,} samples of {'x'.join(map(str, self.input_shape))}"
+        return f"DatasetSplits({self.name!r}: {size}, {what})"
 
 
 def split_rows(y: np.ndarray, task: Task, test_fraction: float, seed: int, name: str) -> Pair:

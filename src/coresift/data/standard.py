@@ -82,38 +82,33 @@ def read_idx(path: str | Path, *, max_bytes: int | None = None) -> np.ndarray:
     """
     path = Path(path)
     with naming(path, "damaged or cut off"), _opened(path) as file:
-        limits = [] if max_bytes is None else [max_bytes]
-        if path.suffix == ".gz":
-            limits.append(os.stat(path).st_size * MOST_DEFLATED)
-        return _read_idx(file, min(limits, default=None))
+        magic = file.read(4)
+        if len(magic) < 4 or magic[:2] != b"\0\0" or magic[2] not in _IDX_TYPES or magic[3] == 0:
+            raise InvalidInputError(f"not an IDX file: it begins with {magic.hex(' ') or 'nothing'}")
+        dtype, n_dimensions = np.dtype(_IDX_TYPES[magic[2]]), magic[3]
+        header = file.read(4 * n_dimensions)
+        if len(header) < 4 * n_dimensions:
+            raise InvalidInputError("cut off within its header")
+        shape = tuple(int(size) for size in np.frombuffer(header, ">u4"))
+        expected = math.prod(shape) * dtype.itemsize
+        announced = f"its header announces {shape} entries, {expected:,} bytes"
+        unpacked = [os.stat(path).st_size * MOST_DEFLATED] if path.suffix == ".gz" else []
+        most = min([*unpacked, math.inf if max_bytes is None else max_bytes])
+        if expected > most:
+            raise InvalidInputError(f"{announced}, but at most {most:,} can follow")
+        body = bytearray()  # piece by piece: less may be there than announced, and one byte more is too long
+        while piece := file.read(min(expected + 1 - len(body), _PIECE)):
+            body += piece
+        if len(body) != expected:
+            found = f"{len(body):,}" if len(body) < expected else "more"
+            raise InvalidInputError(f"{announced}, but {found} follow")
+        return np.frombuffer(body, dtype).reshape(shape).astype(dtype.newbyteorder("="), copy=False)
 
 
 def _opened(path: Path) -> IO[bytes]:
     opener: Callable[..., Any] = gzip.open if path.suffix == ".gz" else open
     file: IO[bytes] = opener(path, "rb")
     return file
-
-
-def _read_idx(file: IO[bytes], most: int | None) -> np.ndarray:
-    magic = file.read(4)
-    if len(magic) < 4 or magic[:2] != b"\0\0" or magic[2] not in _IDX_TYPES or magic[3] == 0:
-        raise InvalidInputError(f"not an IDX file: it begins with {magic.hex(' ') or 'nothing'}")
-    dtype, n_dimensions = np.dtype(_IDX_TYPES[magic[2]]), magic[3]
-    header = file.read(4 * n_dimensions)
-    if len(header) < 4 * n_dimensions:
-        raise InvalidInputError("cut off within its header")
-    shape = tuple(int(size) for size in np.frombuffer(header, ">u4"))
-    expected = math.prod(shape) * dtype.itemsize
-    announced = f"its header announces {shape} entries, {expected:,} bytes"
-    if most is not None and expected > most:
-        raise InvalidInputError(f"{announced}, but at most {most:,} can follow")
-    body = bytearray()  # piece by piece: less may be there than announced, and one byte more is too long
-    while piece := file.read(min(expected + 1 - len(body), _PIECE)):
-        body += piece
-    if len(body) != expected:
-        found = f"{len(body):,}" if len(body) < expected else "more"
-        raise InvalidInputError(f"{announced}, but {found} follow")
-    return np.frombuffer(body, dtype).reshape(shape).astype(dtype.newbyteorder("="), copy=False)
 
 
 def load_digits_splits(_: list[Path], options: Options) -> DatasetSplits:
@@ -157,9 +152,8 @@ def read_covtype(path: Path) -> Pair:
     """Rows of 54 numbers, as they are stored, and labels from 1 to 7, from a file of :func:`find_covtype`."""
     X, y = _covtype_arrays(path)
     if X.ndim != 2 or X.shape[1] != _COVTYPE_COLUMNS or X.dtype.kind not in "iuf":
-        raise InvalidInputError(
-            f"{path}: X has shape {X.shape} and type {X.dtype}; {_COVTYPE_COLUMNS} columns of numbers are needed"
-        )
+        found = f"X has shape {X.shape} and type {X.dtype}"
+        raise InvalidInputError(f"{path}: {found}; {_COVTYPE_COLUMNS} columns of numbers are needed")
     most = len(_COVTYPE_NAMES)
     if y.shape != (len(X),) or not np.isin(y, np.arange(1, most + 1)).all():
         raise InvalidInputError(f"{path}: y must be one number from 1 to {most} for each of {len(X)} rows")

@@ -6,25 +6,20 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sklearn.base import clone
 
-from .._containers import column_names
+from .._containers import column_names, take_rows
 from .._errors import InvalidInputError, InvalidTypeError
 from .._npz import array_names, read_arrays
 from .._progress import logger
 from .._validation import as_numpy, check_features
-from ..rows.opening import open_rows
+from ..rows.columns import as_table
+from ..rows.opening import open_wanted
+from ..rows.preparation import Preparation
 from ..rows.rows import Rows, encode_labels
-from ..rows.tables import CsvRows
-from .splits import (
-    DEFAULT_TEST_FRACTION,
-    DatasetSplits,
-    Pair,
-    Task,
-    array_splits,
-    channel_statistics,
-    scaling_of,
-    split_rows,
-)
+from ..rows.table_files import CsvRows
+from ..rows.tables import Wanted
+from .splits import DEFAULT_TEST_FRACTION, DatasetSplits, Task, array_splits, channel_statistics, scaling_of, split_rows
 
 _CHANNELS = (1, 3, 4)
 _FEW_PER_CLASS, _MANY_CLASSES = 5, 20  # integers with more values than this are probably amounts
@@ -40,6 +35,7 @@ class Options:
     image_size: int | None = None
     test_fraction: float = DEFAULT_TEST_FRACTION
     seed: int = 0
+    preparation: Any = "auto"  # of tables: "auto", None or one that is not fitted
 
 
 def from_arrays(
@@ -53,10 +49,12 @@ def from_arrays(
 ) -> DatasetSplits:
     """Inputs and labels or targets: (n, d) rows, or (n, h, w), (n, c, h, w) or (n, h, w, c) images.
 
-    Images are bytes or floats; rows are standardised by the training part. Classes are numbered by value, or are
-    positions in ``class_names``. ``notes`` say what was done before; ``columns`` are names, if ``x`` is not a frame.
+    Images are bytes or floats; rows are standardised by the training part, and frames prepared by what it holds.
+    Classes are numbered by value, or are positions in ``class_names``. ``notes`` say what was done before; ``columns``
+    are names, if ``x`` is not a frame.
     """
-    x, how = _inputs(train[0], f"{name}: x")
+    is_prepared = column_names(train[0]) is not None and options.preparation is not None
+    x, how = (as_table(train[0]), []) if is_prepared else _inputs(train[0], f"{name}: x")
     how = [*notes, *how]
     y = _checked_labels(train[1], x, name)
     task = options.task or ("regression" if y.dtype.kind == "f" else "classification")
@@ -64,21 +62,30 @@ def from_arrays(
     if test is None:
         (y,), names = _targets([y], task, name, class_names)
         rows = split_rows(y, task, options.test_fraction, options.seed, name)
-        (x, x_test), (y, y_test) = ([values[part] for part in rows] for values in (x, y))
+        (x, x_test), (y, y_test) = ([take_rows(values, part) for part in rows] for values in (x, y))
         of = "of each class are" if task == "classification" else "are"
         how.append(f"{options.test_fraction:.0%} {of} the test part (seed {options.seed})")
     else:
-        _check_columns(train[0], test[0], name)
-        x_test, _ = _inputs(test[0], f"{name}, test: x")
+        if not is_prepared:
+            _check_columns(train[0], test[0], name)
+        x_test, _ = (as_table(test[0]), []) if is_prepared else _inputs(test[0], f"{name}, test: x")
         y_test = _checked_labels(test[1], x_test, f"{name}, test")
-        if x_test.shape[1:] != x.shape[1:] or x_test.dtype != x.dtype:
-            raise InvalidInputError(
-                f"{name}: test samples are {x_test.dtype} of shape {x_test.shape[1:]}, training samples {x.dtype} of "
-                f"{x.shape[1:]}; they must be alike."
-            )
+        kinds = [f"{each.dtype} of shape {each.shape[1:]}" for each in (x_test, x) if not is_prepared]
+        if len(set(kinds)) > 1:  # columns that are prepared are found by name
+            text = f"{name}: test samples are {kinds[0]}, training samples {kinds[1]}"
+            raise InvalidInputError(f"{text}; they must be alike.")
         (y, y_test), names = _targets([y, y_test], task, name, class_names)
     known: dict[str, Any] = {"class_names": names}
-    if x.ndim == 2:
+    if is_prepared:
+        asked = options.preparation
+        known["table"] = made = (clone(asked) if isinstance(asked, Preparation) else Preparation()).fit(x)
+        x = _narrow(made.transform(x))
+        try:
+            x_test = _narrow(made.transform(x_test))
+        except InvalidInputError as error:
+            raise InvalidInputError(f"{name}, test: {error}") from None
+        how.append("columns prepared as the training part has them (see table)")
+    elif x.ndim == 2:
         own = column_names(train[0]) or columns or ()
         known["scaling"] = scaling = scaling_of(x, tuple(map(str, own)) if len(own) == x.shape[1] else None)
         x, x_test = scaling(x), scaling(x_test)
@@ -86,6 +93,10 @@ def from_arrays(
     else:
         known["mean"], known["std"] = channel_statistics(x)
     return array_splits(name, (x, y), (x_test, y_test), task, preparation="; ".join(how), **known)
+
+
+def _narrow(x: Any) -> np.ndarray:
+    return np.asarray(x.toarray() if hasattr(x, "toarray") else x, dtype=np.float32)
 
 
 def _numpy(values: Any) -> np.ndarray:
@@ -105,9 +116,8 @@ def _inputs(values: Any, what: str) -> tuple[np.ndarray, list[str]]:
     if x.ndim not in (2, 3, 4) or 0 in x.shape:
         raise InvalidInputError(f"{what} has shape {x.shape}; rows (n, d) or images (n, c, h, w) are needed.")
     if x.dtype.kind not in ("fiub" if x.ndim == 2 else "f") and x.dtype != np.uint8:
-        raise InvalidTypeError(
-            f"{what} has type {x.dtype}; {'numbers' if x.ndim == 2 else 'bytes (uint8) or floats'} are needed."
-        )
+        needed = "numbers" if x.ndim == 2 else "bytes (uint8) or floats"
+        raise InvalidTypeError(f"{what} has type {x.dtype}; {needed} are needed.")
     if x.ndim == 3:
         x = x[:, None]
     elif x.ndim == 4 and x.shape[1] not in _CHANNELS and x.shape[3] in _CHANNELS:
@@ -124,10 +134,10 @@ def _inputs(values: Any, what: str) -> tuple[np.ndarray, list[str]]:
     return x, how
 
 
-def _checked_labels(values: Any, x: np.ndarray, name: str) -> np.ndarray:
+def _checked_labels(values: Any, x: Any, name: str) -> np.ndarray:
     y = _numpy(values)
-    if y.ndim == 0 or len(x) != len(y):
-        raise InvalidInputError(f"{name}: y has shape {y.shape}, but x has {len(x)} rows.")
+    if y.ndim == 0 or x.shape[0] != len(y):
+        raise InvalidInputError(f"{name}: y has shape {y.shape}, but x has {x.shape[0]} rows.")
     return y
 
 
@@ -168,16 +178,13 @@ def _targets(
         known = np.asarray(labels.names)
         codes = [np.searchsorted(known, y).clip(max=len(known) - 1).astype(np.int64) for y in parts]
         if np.any(unknown := known[codes[-1]] != parts[-1]):
-            raise InvalidInputError(
-                f"{name}: the label {parts[-1][unknown][0]!s} is in the test part, but not in the training part."
-            )
+            label = parts[-1][unknown][0]
+            raise InvalidInputError(f"{name}: the label {label!s} is in the test part, but not in the training part.")
         return codes, tuple(map(str, labels.names))
     for y in parts:
         if y.min() < 0 or y.max() >= len(class_names):
-            raise InvalidInputError(
-                f"{name}: labels from {y.min()} to {y.max()}, but there are {len(class_names)} classes; "
-                "samples without a label cannot be used."
-            )
+            text = f"{name}: labels from {y.min()} to {y.max()}, but there are {len(class_names)} classes"
+            raise InvalidInputError(f"{text}; samples without a label cannot be used.")
     return [y.astype(np.int64) for y in parts], class_names
 
 
@@ -202,34 +209,32 @@ def _floats(y: np.ndarray, name: str) -> np.ndarray:
 def from_npz(path: Path, test: Path | None, options: Options) -> DatasetSplits:
     """Arrays ``X`` and ``y``, or ``X_train``, ``y_train``, ``X_test`` and ``y_test``, of an ``.npz`` file."""
 
-    def read(place: Path, part: str = "") -> Pair:
-        x, y = read_arrays(place, f"X{part}", f"y{part}")
-        return x, y
+    def read(place: Path, part: str = "") -> Any:
+        return read_arrays(place, f"X{part}", f"y{part}")
 
     if test is None and "X_train" in array_names(path):
         return from_arrays(str(path), read(path, "_train"), read(path, "_test"), options)
     return from_arrays(str(path), read(path), None if test is None else read(test), options)
 
 
-def from_table(path: Path, test: Path | None, options: Options) -> DatasetSplits:
-    """A Parquet or CSV file, or a folder of them: ``label``, and all columns of numbers, else the only one of lists."""
+def from_table(path: Any, test: Any, options: Options) -> DatasetSplits:
+    """A table in a file, a folder of files or a frame: ``label``, and all columns that can be read."""
     if options.label is None:
-        raise InvalidInputError(f"{path}: label is missing; name the column of the labels or targets.")
-    places = [path] if test is None else [path, test]
-    tables = [open_rows(place, label=options.label, training=True) for place in places]
-    if tables[-1].names != tables[0].names:
-        raise InvalidInputError(f"{test}: its columns are not those of {path}.")
-    unused = [name for name, reason in tables[0].left_out.items() if reason != "label"]
-    notes: tuple[str, ...] = ()
-    if unused:
-        notes = (f"columns that are not numbers left out: {', '.join(map(repr, unused))}",)
-        logger.warning("%s: %s; encode them as numbers to use them", path, notes[0])
+        raise InvalidInputError(f"{_named(path)}: label is missing; name the column of the labels or targets.")
+    wanted = Wanted(None, label=options.label, is_prepared=options.preparation is not None, any_label=True)
+    tables = [open_wanted(place, wanted) for place in (path, *([] if test is None else [test]))]
     train, *rest = map(_features_and_labels, tables)
+    if not wanted.is_prepared and tables[-1].names != tables[0].names:
+        raise InvalidInputError(f"{_named(test)}: its columns are not those of {_named(path)}.")
     columns = tuple(tables[0].names or ())
-    return from_arrays(str(path), train, rest[0] if rest else None, options, notes=notes, columns=columns)
+    return from_arrays(_named(path), train, rest[0] if rest else None, options, columns=columns)
 
 
-def _features_and_labels(table: Rows) -> Pair:
+def _named(place: Any) -> str:
+    return str(place) if isinstance(place, str | Path) else "frame"
+
+
+def _features_and_labels(table: Rows) -> tuple[Any, np.ndarray]:
     """Everything in a table. Labels of a text file are whole numbers if all are, else numbers if all are, else text."""
     with table.load() as loaded:
         assert loaded.labels is not None

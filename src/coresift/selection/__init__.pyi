@@ -1,4 +1,5 @@
 from .adaptive import AdaptiveCoreset as AdaptiveCoreset
+from .auto import Auto as Auto, Regime as Regime
 from .context import Cost as Cost, SelectionContext as SelectionContext
 from .cover import Cover as Cover
 from .craig import Craig as Craig
@@ -7,7 +8,8 @@ from .glister import Glister as Glister
 from .gradients import Gradients as Gradients, Validation as Validation
 from .gradmatch import GradMatch as GradMatch
 from .names import register as register, registry as registry, strategy_named as strategy_named
+from .pruning import InfoBatch as InfoBatch, Lossless as Lossless, Trim as Trim
 from .sensitivity import RBF as RBF, Laplacian as Laplacian
-from .simple import AdaptiveRandom as AdaptiveRandom, Full as Full, Random as Random
+from .simple import RS2 as RS2, AdaptiveRandom as AdaptiveRandom, Full as Full, Random as Random
 from .strategy import Phases as Phases, Selector as Selector, Strategy as Strategy, phases as phases
-from .wrappers import PerBatch as PerBatch, PerClass as PerClass, Warm as Warm
+from .wrappers import PerBatch as PerBatch, PerClass as PerClass, Warm as Warm, WarmEnd as WarmEnd

@@ -26,16 +26,16 @@ from .variance import (
     draw_probabilities,
     gradient_norms,
     inclusion_probabilities,
+    known_or_mean,
     replacement_variance,
     two_stage_variance,
     variance_times_time,
 )
-from .wrappers import PerClass, check_min_per_class
+from .wrappers import PerClass
 
 _PROBE = 64, 512  # the gain is estimated from a quarter of the budget, within these numbers of rows
 _UNKNOWN_EVERY = 4  # epochs between two draws if unknown: the geometric mean of 1 and the usual 20, about
 _REPORTS = "variance of adaptive draws"
-_WARNED = "warned that no norms were recorded"
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,8 @@ class AdaptiveCoreset(Selector):
         Weights are :math:`u_i \pi_i^{-c}`, scaled to the sum that they have at c = 1. 1 is unbiased; 0 minimises a loss
         that weighs sample i by :math:`\pi_i`, which favours hard samples. By default :math:`(1 - 1/R)/2`: with frequent
         draws a neglected sample is drawn next, which corrects the bias; a subset kept for long has no such correction.
-        But 1 if the slope of the loss is unbounded (squares, your own function): outliers would dominate.
+        But 1 if the slope of the loss is unbounded (squares, your own function): outliers would dominate. With "seen"
+        scores and a known number of epochs, the defaults of ``mix`` and ``correction`` go to 1 over the last third.
     pool_factor : float, optional
         Number of rows to score, in units of the budget; by default as many as ``overhead`` allows.
     overhead : float, default 1
@@ -129,6 +130,7 @@ class AdaptiveCoreset(Selector):
         "pool_factor": partial(check_number, at_least=1.0, at_most=LARGEST_MAGNITUDE),
         "scores": partial(check_choice, choices=("fresh", "seen")),
         "select_every": check_count,
+        "min_per_class": partial(check_count, minimum=0),
         "method": partial(check_choice, choices=("systematic", "keys")),
     }
 
@@ -147,13 +149,10 @@ class AdaptiveCoreset(Selector):
     def _check(self) -> None:
         super()._check()
         check_positive(self.overhead, "overhead")  # not None
-        check_min_per_class(self.min_per_class, self.per_class)
         if self.pool is not None and not isinstance(self.pool, Strategy):
             raise InvalidTypeError(f"pool = {self.pool!r} is not a strategy: it must have a method select.")
         if self.reuses_norms and (self.pool is not None or self.pool_factor is not None or self.automatic):
-            raise InvalidInputError(
-                "pool, pool_factor and automatic do not apply to scores = 'seen', which cost nothing and use all rows."
-            )
+            raise InvalidInputError("pool, pool_factor and automatic do not apply to scores = 'seen': all rows count.")
 
     def settled(self, context: SelectionContext) -> _Settled:
         """The settings, with None replaced by the defaults for this loss and number of epochs between two draws."""
@@ -162,8 +161,11 @@ class AdaptiveCoreset(Selector):
         correction = 0.5 - 0.5 / every if has_bounded_slope(context.loss) else 1.0
         if context.n_epochs is not None:  # do not spend more on scores than the remaining epochs justify
             every = max(1, min(every, context.n_epochs - context.epoch))
+        mix = 0.5 - 0.3 / every
+        if self.reuses_norms:  # long runs end as uniform draws do
+            mix, correction = mix + (1 - mix) * context.late, correction + (1 - correction) * context.late
         return _Settled(
-            0.5 - 0.3 / every if self.mix is None else self.mix,
+            mix if self.mix is None else self.mix,
             correction if self.correction is None else self.correction,
             self.overhead * every / FORWARD_SHARE if self.pool_factor is None else self.pool_factor,
             every,
@@ -177,17 +179,17 @@ class AdaptiveCoreset(Selector):
 
     def _probed(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Report:
         """Estimate the gain of scores from rows that decide nothing else; 1 if even these cost too much."""
-        mix, _, factor, _ = self.settled(context)
-        count = max(_PROBE[0], min(_PROBE[1], size // 4))
-        if count > factor * size / 4:
+        settled, count = self.settled(context), max(_PROBE[0], min(_PROBE[1], size // 4))
+        if count > settled.pool_factor * size / 4:
             return Report(context.epoch, 0, 1.0, None)
         gradients = context.gradients_of(rng.permutation(context.n_samples)[:count]).double()
-        return Report(context.epoch, len(gradients), gain_of(gradients, np.ones(len(gradients)), mix), None)
+        return Report(context.epoch, len(gradients), gain_of(gradients, np.ones(len(gradients)), settled.mix), None)
 
     def _draw(self, context: SelectionContext, size: int, rng: np.random.Generator, probe: Report | None) -> Coreset:
         if self.reuses_norms:
             return self._draw_by_seen(context, size, rng)
         if not context.has_gradients:
+            self.warn_once(context, "no model", "there is no model; the draw is model-free.")
             return self._model_free(context, size, rng, "model-free: there is no model")
         n = context.n_samples
         mix, correction, factor, every = self.settled(context)
@@ -203,7 +205,7 @@ class AdaptiveCoreset(Selector):
         norms = gradient_norms(gradients, context.rows[rows])
         shares = draw_probabilities(norms, weights, mix, model_free)
         method = self.method or default_method(len(rows))
-        drawn = DrawTable(shares, weights, rng).draw(min(size, len(rows)), method, rng)
+        drawn = DrawTable(shares, weights).draw(min(size, len(rows)), method, rng)
         variance, remark, found = None, "", "variance unknown"
         if self.pool is None and method == "systematic":
             inclusion = inclusion_probabilities(shares, size)
@@ -219,22 +221,15 @@ class AdaptiveCoreset(Selector):
         """Draw by norms of earlier models: weights are unbiased for any scores, but the variance is unknown."""
         seen, weights = context.seen(), context.sizes
         if seen is None or np.isnan(seen).all():
-            if context.epoch > 0 and not context.shared.setdefault(_WARNED, False):
-                context.shared[_WARNED] = True
-                logger.warning(
-                    "adaptive coreset, epoch %d: no norms were recorded (SelectionContext.record); the draw is "
-                    "uniform.",
-                    context.epoch,
-                )
+            self.warn_unless_recorded(context, None)
             return self._model_free(context, size, rng, "model-free: training has met no sample yet")
         mix, correction, _, _ = self.settled(context)
-        met = np.isfinite(seen)
-        norms = np.where(met, seen, seen[met].mean(dtype=np.float64)).astype(np.float64)
+        norms = known_or_mean(seen)
         shares = draw_probabilities(norms, weights, mix)
-        drawn = DrawTable(shares, weights, rng).draw(size, self.method or default_method(len(norms)), rng)
+        drawn = DrawTable(shares, weights).draw(size, self.method or default_method(len(norms)), rng)
         squares = (weights * norms) ** 2
         gain = len(norms) * float(squares.sum()) / float(np.sum(squares / shares)) if squares.any() else 1.0
-        self._note(context, Report(context.epoch, int(met.sum()), gain, None), "scores seen in training")
+        self._note(context, Report(context.epoch, int(np.isfinite(seen).sum()), gain, None), "scores seen in training")
         return self._weighted(context, np.arange(len(norms)), weights, drawn, correction, "by what training saw")
 
     def _weighted(
@@ -265,8 +260,8 @@ class AdaptiveCoreset(Selector):
 
     def _note(self, context: SelectionContext, report: Report, found: str) -> None:
         self.reports(context).append(report)
-        said = report.epoch, report.pool, report.gain, found
-        logger.info("adaptive coreset, epoch %d: %d rows scored, gain %.3g; %s.", *said)
+        at, pool, gain = report.epoch, report.pool, report.gain
+        logger.info("adaptive coreset, epoch %d: %d rows scored, gain %.3g; %s.", at, pool, gain, found)
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
@@ -15,15 +15,16 @@ from numpy.typing import NDArray
 from .._containers import n_rows
 from .._errors import InvalidInputError
 from .._validation import as_numpy, check_choice, check_count
+from ..coresets.covering import principal
 from .gradients import Gradients, Validation
-from .inputs import Indices, as_tensor, batch_of, class_positions, flattened, has_fractions, load_torch, principal
+from .inputs import Indices, as_tensor, batches_of, class_positions, flattened, is_dataset, load_torch, unwrapped
 from .losses import Kind, kind_of, with_class_numbers
+from .seen import Seen
 
 if TYPE_CHECKING:
     import torch
 
 _EMBEDDINGS = ("raw", "pca")
-_SEEN = "norms seen in training"
 _CPU_BATCH = 256  # larger batches leave the cache: LeNet-5 takes a third more time per sample at 1,024
 
 
@@ -44,8 +45,8 @@ class SelectionContext:
 
     Parameters
     ----------
-    X : array, tensor, sparse matrix, frame, or map-style data set
-        The training samples. Items of a data set may be ``x`` or ``(x, y)``.
+    X : array, tensor, sparse matrix, frame, map-style data set, or a ``DataLoader`` over one
+        The training samples. Items of a data set may be ``x``, ``(x, y)``, or a mapping with "labels".
     y : array or tensor of n, optional
         Labels (integers from 0, if a model is used) or regression targets.
     model : torch.nn.Module, optional
@@ -65,6 +66,11 @@ class SelectionContext:
     batch_size : int, default 512
     transform : callable, optional
         For the forward passes; the transform is applied to each batch of inputs before the model.
+    forward : callable, optional
+        Maps a batch, as the data set or the ``DataLoader`` makes it, to the model's outputs. By default the model is
+        called with the inputs; with the entries of a mapping by name.
+    workers : int, optional
+        Processes that read a data set; by default those of the ``DataLoader`` that was given, else none.
     gradients, validation : Gradients (or a flat (n, p) array), Validation, optional
         Given instead of a model, for example from another framework.
 
@@ -101,9 +107,12 @@ class SelectionContext:
         seed: int = 0,
         batch_size: int = 512,
         transform: Callable[[Any], Any] | None = None,
+        forward: Callable[[Any], Any] | None = None,
+        workers: int | None = None,
         gradients: Any = None,
         validation: Validation | None = None,
     ) -> None:
+        X, reader = unwrapped(X)
         n_samples = n_rows(X)
         if isinstance(gradients, np.ndarray):
             gradients = Gradients(gradients)
@@ -125,13 +134,16 @@ class SelectionContext:
         self._seed = check_count(seed, "seed", 0)
         # numbers from 1 of the classes that lead to this part: NumPy treats (s, t) and (s, t, 0) as the same seed
         self._path: tuple[int, ...] = ()
-        self._is_whole = True
+        self._is_whole, self.is_part = True, False  # a part is the context of one class
         self._batch_size = check_count(batch_size, "batch_size")
-        self._transform = transform
+        self._transform, self._forward = transform, forward
+        self._collate = reader.get("collate")
+        self._workers = reader.get("workers", 0) if workers is None else check_count(workers, "workers", 0)
         self._given = (gradients, validation)
         self._kept: dict[Any, Any] = {}  # depends on the data of this part; lives as long as the run
         self.shared: dict[Any, Any] = self._kept  # the same for the whole data, common to all parts
         self._now: dict[Any, Any] = {}  # depends on the model of this moment
+        self.records = Seen(n_samples)  # of the data of the run, common to all parts
 
     def __repr__(self) -> str:
         return f"SelectionContext({self.n_samples:,} samples, epoch={self.epoch})"
@@ -140,11 +152,6 @@ class SelectionContext:
     def n_samples(self) -> int:
         """Number of items to select from."""
         return len(self.rows)
-
-    @property
-    def is_part(self) -> bool:
-        """Whether this is the context of one class."""
-        return bool(self._path)
 
     def at(self, epoch: int, model: torch.nn.Module | None = None) -> Self:
         """The context of a later moment: the same data and costs, but nothing known of the model."""
@@ -162,6 +169,11 @@ class SelectionContext:
         seed = self._seed if seed is None else check_count(seed, "seed", 0)
         return np.random.default_rng((seed, tag, *self._path))
 
+    @property
+    def late(self) -> float:
+        """The share of the last third of the run that is over, 0 before it; 0 if the length is not known."""
+        return 0.0 if self.n_epochs is None else min(1.0, max(0.0, 3.0 * (self.epoch + 0.5) / self.n_epochs - 2.0))
+
     def kept(self, key: Any, compute: Callable[[], Any]) -> Any:
         """Compute something that depends on the data alone, once in a run. A key may be the strategy itself."""
         return _once(self._kept, key, compute)
@@ -169,6 +181,11 @@ class SelectionContext:
     def now(self, key: Any, compute: Callable[[], Any]) -> Any:
         """Compute something that depends on the model, once at this moment."""
         return _once(self._now, key, compute)
+
+    @property
+    def has_arrays(self) -> bool:
+        """Whether the samples are in an array, rather than items of a data set that would have to be read."""
+        return not is_dataset(self._X)
 
     @property
     def has_labels(self) -> bool:
@@ -185,39 +202,27 @@ class SelectionContext:
     @property
     def has_classes(self) -> bool:
         """Whether the labels are classes rather than regression targets, as far as they and the loss tell."""
-        return kind_of(self.loss) is not Kind.NUMBERS and not has_fractions(self.labels)
+        y = self.labels
+        has_fractions = y.ndim == 1 and y.dtype.kind == "f" and bool(np.any(y % 1 != 0))
+        return kind_of(self.loss) is not Kind.NUMBERS and not has_fractions
 
-    def record(self, rows: Indices, norms: NDArray[np.floating[Any]]) -> None:
-        """Record the gradient norms of samples (positions in the data of the run), as training last computed them.
+    def record(self, rows: Any, norms: Any = None, **columns: Any) -> None:
+        """Record what training saw of samples (positions in the data of the run): norms, and columns of `Seen`.
 
-        :func:`coresift.training.train` does so for strategies with ``reuses_norms``; in your own loop, any numbers
-        proportional to the norms will do, such as the norms of ``softmax - onehot``.
+        :func:`coresift.training.train` does so for strategies that ask for it; in your own loop, any numbers
+        proportional to the gradient norms will do, such as the norms of ``softmax - onehot``.
         """
-        n = n_rows(self._X)
-        rows, norms = as_numpy(rows), as_numpy(norms)
-        if rows.shape != norms.shape or rows.ndim != 1:
-            raise InvalidInputError(
-                f"rows have shape {rows.shape} and norms {norms.shape}: one norm for each row is needed."
-            )
-        if rows.size and (rows.dtype.kind not in "iu" or rows.min() < 0 or rows.max() >= n):
-            raise InvalidInputError(f"rows must be integers from 0 to {n - 1}.")
-        if norms.dtype.kind not in "iuf" or (norms < 0).any():
-            raise InvalidInputError("norms must be numbers of at least 0, or NaN where they are not known.")
-        table = _once(self.shared, _SEEN, lambda: np.full(n, np.nan, dtype=np.float32))
-        known = np.isfinite(norms)
-        table[rows[known]] = norms[known]
+        self.records.record(rows, norms=norms, **columns)
 
-    def seen(self) -> NDArray[np.float32] | None:
-        """The norms recorded last, NaN for samples that training has not used yet; None if nothing was recorded."""
-        table = self.shared.get(_SEEN)
-        return None if table is None else table[self.rows]
+    def seen(self, name: str = "norms") -> NDArray[Any] | None:
+        """What was recorded last, NaN for samples that training has not met yet; None if nothing was recorded."""
+        table = self.records.tables.get(name)
+        return None if table is None or np.isnan(table).all() else table[self.rows]
 
-    def restore(self, seed: int, norms: NDArray[np.floating[Any]] | None) -> None:
-        """Go back to the seed and the recorded norms of a checkpoint."""
+    def restore(self, seed: int, tables: Mapping[str, NDArray[Any]]) -> None:
+        """Go back to the seed and the records of a checkpoint."""
         self._seed = seed
-        self.shared.pop(_SEEN, None)
-        if norms is not None:
-            self.record(np.arange(n_rows(self._X)), norms)
+        self.records.restore(tables)
 
     def classes(self) -> dict[Any, Indices]:
         """The positions of each class, in the order of the labels."""
@@ -230,7 +235,7 @@ class SelectionContext:
             if "gradients" in now:
                 now["gradients"] = now["gradients"].take(positions)
             part = self._part(positions, _kept=self.kept(("part", number), dict), _now=now)
-            part._path = (*self._path, number + 1)
+            part._path, part.is_part = (*self._path, number + 1), True
             part.class_output = label if isinstance(label, int) and label >= 0 else None
             yield positions, part
 
@@ -278,10 +283,7 @@ class SelectionContext:
         if self._given[1] is not None:
             return self._given[1]
         if self._X_val is None:
-            raise InvalidInputError(
-                "this strategy needs a validation split: give the context X_val and y_val, usually 10 % of the "
-                "training data."
-            )
+            raise InvalidInputError("this strategy needs a validation split: give the context X_val and y_val.")
 
         def compute() -> Validation:
             from .hooks import validation_of
@@ -308,10 +310,9 @@ class SelectionContext:
         return self.derived(rows=self.rows[positions], sizes=self.sizes[positions], _is_whole=False, **changes)
 
     def _pool(self, positions: Indices) -> Self:
-        pool = self._part(positions, _now={})
-        if self.model is not None and all(each.device.type == "cpu" for each in self.model.parameters()):
-            pool._batch_size = min(self._batch_size, _CPU_BATCH)
-        return pool
+        on_cpu = self.model is not None and all(each.device.type == "cpu" for each in self.model.parameters())
+        size = min(self._batch_size, _CPU_BATCH) if on_cpu else self._batch_size
+        return self._part(positions, _now={}, _batch_size=size)
 
     def _own(self, whole: Any) -> Any:
         return whole if self._is_whole else whole[self.rows]
@@ -319,7 +320,7 @@ class SelectionContext:
     def _embedded(self, embedding: Any, n_components: int) -> Any:
         with self.accounted("features", n_rows(self._X)):
             if isinstance(embedding, str):
-                found = flattened(self._X)
+                found = flattened(self._X, self._workers)
                 found = principal(found, n_components) if embedding == "pca" else found
             else:
                 found = flattened(embedding(self._X) if callable(embedding) else embedding)
@@ -329,25 +330,27 @@ class SelectionContext:
     def _pass(self, X: Any, y: Any, rows: Indices) -> Any:
         from .hooks import device_of, layer_pass
 
-        torch = load_torch()
-        model = self.model
+        torch, model = load_torch(), self.model
         if model is None:
             raise InvalidInputError("this strategy needs gradients: give the context a model (or gradients).")
         device = device_of(model)
         kind = next((each.dtype for each in model.parameters()), torch.get_default_dtype())
 
-        def placed(tensor: Any) -> Any:
+        def placed(x: Any) -> Any:
+            if isinstance(x, Mapping):
+                return {key: placed(value) for key, value in x.items()}
+            if isinstance(x, tuple | list) and self._forward is not None:  # a batch of any kind
+                return type(x)(map(placed, x))
+            tensor = as_tensor(x, "X")
             return tensor.to(device, kind) if tensor.is_floating_point() else tensor.to(device)
 
         def batches() -> Iterator[tuple[Any, Any]]:
-            for start in range(0, len(rows), self._batch_size):
-                x, target = batch_of(X, y, rows[start : start + self._batch_size])
-                x = placed(as_tensor(x, "X"))
-                if self._transform is not None:
-                    x = self._transform(x)
+            whole, size = self._forward is not None, self._batch_size
+            for x, target in batches_of(X, y, rows, size, collate=self._collate, workers=self._workers, whole=whole):
+                x = placed(x) if self._transform is None else self._transform(placed(x))
                 yield x, placed(with_class_numbers(as_tensor(target, "y"), self.loss))
 
-        return layer_pass(model, batches, self.loss, self.layer)
+        return layer_pass(model, batches, self.loss, self.layer, self._forward)
 
 
 def _check_length(name: str, length: int, n_samples: int) -> None:

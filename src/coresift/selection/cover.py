@@ -6,14 +6,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from .._validation import check_count
-from ..coresets.bounds import kmeans_centers
 from ..coresets.coreset import Coreset
+from ..coresets.covering import cover_rows, dense_centred
 from .context import SelectionContext
-from .inputs import Floats, Indices, dense_centred
+from .inputs import Floats, Indices
 from .strategy import Checks, Selector, one_blas_thread
 
 _CELLS = 5  # separates the stream of the centres from others of the same seed
-_BLOCK = 1 << 22  # distances computed at once
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -48,30 +47,4 @@ class Cover(Selector):
         features = dense_centred(context.features(self.features, self.n_components))
         own = context.fixed_rng(_CELLS, self.seed)
         with context.accounted(f"cells ({self.name})", len(features)), one_blas_thread():
-            sample = own.permutation(len(features))[: self.per_cell * size]
-            centers = kmeans_centers(features[sample], size, int(own.integers(2**31)))
-            cells, distances = nearest_centers(features, centers)
-        order = np.lexsort((distances, cells))  # by cell, nearest first
-        is_first = np.r_[True, cells[order][1:] != cells[order][:-1]]
-        chosen = order[is_first]
-        if len(chosen) < size:  # empty cells: add the samples that are represented worst
-            others = order[~is_first]
-            worst = np.argsort(-distances[others], kind="stable")[: size - len(chosen)]
-            chosen = np.concatenate((chosen, others[worst]))
-        masses = np.bincount(cells, weights=context.sizes)
-        shares = np.bincount(cells[chosen], minlength=len(masses))
-        return chosen, masses[cells[chosen]] / shares[cells[chosen]]
-
-
-def nearest_centers(features: Floats, centers: Floats) -> tuple[Indices, Floats]:
-    """The nearest centre of every row, and its squared distance."""
-    cells = np.empty(len(features), dtype=np.int64)
-    squares = np.einsum("ij,ij->i", features, features)
-    norms = np.einsum("ij,ij->i", centers, centers)
-    step = max(1, _BLOCK // len(centers))
-    for start in range(0, len(features), step):
-        block = slice(start, start + step)
-        far = norms - 2.0 * features[block] @ centers.T
-        cells[block] = far.argmin(axis=1)
-        squares[block] += far[np.arange(len(far)), cells[block]]
-    return cells, squares
+            return cover_rows(features, size, own, weights=context.sizes, per_cell=self.per_cell)

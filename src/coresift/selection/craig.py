@@ -58,10 +58,8 @@ class Craig(Selector):
         with one_blas_thread():
             distances = Distances(gradients, candidates, self.memory_limit)
             if not distances.is_held:
-                logger.info(
-                    "Craig: %d x %d distances exceed memory_limit = %g bytes; computing them in blocks.",
-                    *(len(candidates), n, self.memory_limit),
-                )
+                sizes = len(candidates), n, self.memory_limit
+                logger.info("Craig: %d x %d distances exceed memory_limit = %g bytes; computing in blocks.", *sizes)
             found = facility_location(distances, size, context.sizes)
         return self.coreset(context, found.rows, found.served, remark)
 
@@ -143,9 +141,8 @@ def facility_location(distances: Distances, size: int, weights: Floats) -> Facil
                 break
             if len(stale) > tries:
                 stale = stale[np.argpartition(bounds[stale], len(stale) - tries)[-tries:]]
-            bounds[stale] = np.concatenate(
-                [gains_of(distances(stale[at : at + block])) for at in range(0, len(stale), block)]
-            )
+            lots = (stale[at : at + block] for at in range(0, len(stale), block))
+            bounds[stale] = np.concatenate([gains_of(distances(lot)) for lot in lots])
             is_fresh[stale] = True
             n_evaluated += len(stale)
             best = max(best, float(bounds[stale].max()))

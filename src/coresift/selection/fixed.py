@@ -1,32 +1,24 @@
 """One subset for many networks, grown in rounds from what a kernel regression does not yet explain."""
 
-import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.spatial.distance import pdist
 
-from .._errors import InvalidInputError
 from .._progress import logger
-from .._validation import check_count, check_positive
-from ..core.draw import DrawTable
-from ..coresets.bounds import kmeans_centers
+from .._validation import check_bool, check_count, check_positive
 from ..coresets.coreset import Coreset
-from ..coresets.fitting import MEDIAN_SAMPLE
+from ..coresets.covering import dense_centred
+from ..coresets.fit_rules import even_draw
+from ..coresets.growing import Growth, proxy_targets
+from ..coresets.judging import Estimate, Examples, estimates
 from .context import SelectionContext
-from .cover import nearest_centers
-from .inputs import Floats, Indices, dense_centred
+from .inputs import Floats, Indices
+from .simple import scaled_weights
 from .strategy import Checks, Selector, one_blas_thread
 
 _GROW = 3  # separates the stream of the draws from others of the same seed
-_ROUNDING = 1e-12
-_BLOCK = 4096  # rows of the kernel computed at once
-_CELLS = 64  # strata within a class
-_LITTLE = 0.2  # explained variance below which the subset was no more accurate than a random one
-_MANY = 10  # with this many samples per distinct value, float labels count as classes
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -63,6 +55,9 @@ class FixedCoreset(Selector):
     max_pool : int, default 100000
         Maximum number of samples to fit the proxy to, drawn from those chosen; and of candidates, drawn at random.
     labels : bool, default True
+    check : bool, default True
+        Estimate out of sample whether a kernel regression does better on the subset than on a stratified draw of the
+        same size. If not, select a stratified draw; the log and ``coreset.method`` say so. Takes two more selections.
     seed : int, by default that of the run, ``SelectionContext(seed=)``
     """
 
@@ -76,6 +71,7 @@ class FixedCoreset(Selector):
     max_centers: int = 2000
     max_pool: int = 100_000
     labels: bool = True
+    check: bool = True
     seed: int | None = None
 
     name = "fixed-coreset"
@@ -84,112 +80,40 @@ class FixedCoreset(Selector):
         **dict.fromkeys(("ridge", "bandwidth"), check_positive),
         "power": partial(check_positive, at_most=100.0),
         "mix": partial(check_positive, at_most=1.0),
+        "check": check_bool,
     }
 
     def _select(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Coreset:
-        rows, sizes = self.once(context, lambda: self._grown(context, size), size), context.sizes
-        return self.coreset(context, rows, sizes[rows] * (sizes.sum() / sizes[rows].sum()))
+        rows, remark = self.once(context, lambda: self._grown(context, size), size)
+        return self.coreset(context, rows, scaled_weights(context, rows), remark)
 
-    def _grown(self, context: SelectionContext, size: int) -> Indices:
+    def _grown(self, context: SelectionContext, size: int) -> tuple[Indices, str]:
+        """The rows, and a remark if they are not those that were grown."""
         own = context.fixed_rng(_GROW, self.seed)
         pool = own.permutation(context.n_samples)[: max(size, self.max_pool)]
         features = dense_centred(context.features(self.features, self.n_components)[pool])
+        growth = Growth(**{each.name: getattr(self, each.name) for each in fields(Growth)})
+        targets, classes = None, np.zeros(len(pool), dtype=np.int64)
         with context.accounted(f"proxy ({self.name})", len(pool)), one_blas_thread():
-            targets, classes = _targets(context, pool, self.labels)
-            strata = _strata(features, classes, size, own)
-            scale = self.bandwidth or 0.5 * _median_distance(features, own)
-            chosen = np.zeros(len(pool), dtype=bool)
-            scores = np.ones(len(pool))
-            explained = None
-            rounds = min(self.rounds, size) if targets is not None else 1
-            for count in np.diff(np.linspace(0, size, rounds + 1).astype(np.int64)):
-                if targets is not None and chosen.any():
-                    residuals = self._residuals(features, targets, np.flatnonzero(chosen), scale, own)
-                    scores = (residuals / (residuals.max() or 1.0)) ** self.power
-                    variance = targets[~chosen].var(axis=0).sum()
-                    explained = 1.0 - np.mean(residuals[~chosen] ** 2) / variance if variance > 0 else 1.0
-                chosen[self._drawn(scores, chosen, strata, int(count), own)] = True
-        if explained is not None:
-            is_little = explained < _LITTLE
-            logger.log(
-                logging.WARNING if is_little else logging.INFO,
-                "%s: the proxy explains %.0f %% of the variance of unseen targets%s",
-                *(self.name, 100 * explained, "; a random subset may do as well" if is_little else ""),
-            )
-        return np.sort(pool[chosen])
+            if self.labels and context.has_labels:
+                targets, classes = proxy_targets(context.labels[pool], context.has_classes)
+            rows = growth.rows(features, targets, classes, size, own)
+            if self.check and targets is not None and min(targets.shape[1], 2) == (2 if classes.any() else 1):
+                found = self._estimate(growth, features, targets, classes, size, own)
+                if found is not None and not found.is_better:
+                    drawn = even_draw(np.ones(len(pool)), classes, size, own).indices
+                    logger.warning("%s: %s; a stratified draw is used instead.", self.name, found)
+                    return np.sort(pool[drawn]), f"stratified: {found}"
+                if found is not None:
+                    logger.info("%s: %s", self.name, found)
+        return np.sort(pool[rows]), ""
 
-    def _drawn(
-        self, scores: Floats, chosen: NDArray[np.bool_], strata: Indices, count: int, own: np.random.Generator
-    ) -> Indices:
-        """Draw ``count`` rows that are not chosen yet, systematically along the strata, in random order inside each."""
-        free = np.flatnonzero(~chosen)
-        total = float(scores[free].sum())
-        shares = np.full(len(free), self.mix / len(free))
-        shares += (1 - self.mix) * (scores[free] / total if total > 0 else 1 / len(free))
-        order = np.lexsort((own.random(len(free)), strata[free]))
-        table = DrawTable(shares[order], np.ones(len(free)), order_rng=None)
-        return free[order[table.systematic(count, own).indices]]
+    def _estimate(
+        self, growth: Growth, features: Floats, targets: Floats, classes: Indices, size: int, own: np.random.Generator
+    ) -> Estimate | None:
+        def choose(pool: Indices, count: int, rng: np.random.Generator) -> tuple[Indices, Floats]:
+            return pool[growth.rows(features[pool], targets[pool], classes[pool], count, rng)], np.ones(count)
 
-    def _residuals(
-        self, features: Floats, targets: Floats, chosen: Indices, scale: float, own: np.random.Generator
-    ) -> Floats:
-        """Distances of the targets from the predictions of the proxy, (n,)."""
-        if len(chosen) > self.max_centers:
-            chosen = own.choice(chosen, self.max_centers, replace=False)
-        centers, mean = features[chosen], targets[chosen].mean(axis=0)
-        kernel = _gaussian(centers, centers, scale)
-        kernel[np.diag_indices(len(chosen))] += self.ridge  # now positive definite
-        slopes = np.linalg.solve(kernel, targets[chosen] - mean)
-        found = np.empty(len(features))
-        for start in range(0, len(features), _BLOCK):
-            block = slice(start, start + _BLOCK)
-            predicted = _gaussian(features[block], centers, scale) @ slopes + mean
-            found[block] = np.linalg.norm(targets[block] - predicted, axis=1)
-        return found
-
-
-def _targets(context: SelectionContext, pool: Indices, wanted: bool) -> tuple[Floats | None, Indices]:
-    """Targets of the proxy, (n, k), or None without labels; and the number of each row's class."""
-    one_class = np.zeros(len(pool), dtype=np.int64)
-    if not wanted or not context.has_labels:
-        return None, one_class
-    labels = context.labels[pool]
-    if labels.ndim == 1 and context.has_classes:
-        names, classes = np.unique(labels, return_inverse=True)
-        if labels.dtype.kind != "f" or _MANY * len(names) <= len(pool):
-            return np.eye(len(names))[classes], classes
-    values = labels.reshape(len(pool), -1).astype(np.float64)
-    if not np.isfinite(values).all():
-        raise InvalidInputError("y contains NaN or infinity; the proxy needs finite targets.")
-    spread = values.std(axis=0)
-    return (values - values.mean(axis=0)) / np.where(spread > 0, spread, 1.0), one_class
-
-
-def _strata(features: Floats, classes: Indices, size: int, own: np.random.Generator) -> Indices:
-    """Number of the stratum of each row, a cell of its class; the strata of a class are consecutive."""
-    strata = np.empty(len(features), dtype=np.int64)
-    n_classes = int(classes.max()) + 1
-    n_cells = max(1, min(_CELLS, size // n_classes))
-    for number in range(n_classes):
-        rows = np.flatnonzero(classes == number)
-        if n_cells == 1 or len(rows) <= n_cells:
-            cells = np.zeros(len(rows), dtype=np.int64)
-        else:
-            sample = own.choice(rows, min(len(rows), 40 * n_cells), replace=False)
-            centers = kmeans_centers(features[sample], n_cells, int(own.integers(2**31)))
-            cells, _ = nearest_centers(features[rows], centers)
-        strata[rows] = number * _CELLS + cells
-    return strata
-
-
-def _median_distance(features: Floats, own: np.random.Generator) -> float:
-    sample = features[own.permutation(len(features))[:MEDIAN_SAMPLE]]
-    squares = pdist(sample, "sqeuclidean")
-    squares = squares[squares > _ROUNDING * squares.max(initial=0.0)]
-    return float(np.sqrt(np.median(squares))) if len(squares) else 1.0
-
-
-def _gaussian(left: Floats, right: Floats, scale: float) -> Floats:
-    from sklearn.metrics.pairwise import rbf_kernel
-
-    return rbf_kernel(left, right, gamma=0.5 / scale**2)
+        is_classes = bool(classes.any())
+        examples = Examples(features, classes if is_classes else targets[:, 0], targets.shape[1] if is_classes else 0)
+        return estimates({self.name: choose}, examples, size, "kernel", own).get(self.name)

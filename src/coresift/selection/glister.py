@@ -51,11 +51,8 @@ class Glister(Selector):
         gradients, validation = context.gradients(bias_only=self.bias_only), context.validation()
         n, remark = len(gradients), ""
         loss = LookAhead(validation, self.eta, bias_only=self.bias_only)
-        if gradients.width != loss.width:
-            raise InvalidInputError(
-                f"gradients have length {gradients.width}, those of the validation samples {loss.width}: they must "
-                "belong to the same layer."
-            )
+        if (own := gradients.width) != (width := loss.width):
+            raise InvalidInputError(f"gradients have length {own}, and {width} in validation: the layers must agree.")
         if not loss.can_move:
             remark = "validation gradient not refreshed"
             logger.warning("Glister: %s, as more layers follow, or the gradients have no factors.", remark)
@@ -101,10 +98,8 @@ def greedy(
     gradients: Gradients, loss: LookAhead, size: int, pool: int, refresh: int, rng: np.random.Generator
 ) -> Indices:
     """Picks in order, each the best of a pool drawn from the remaining samples, the first among equal gains."""
-    left = np.arange(len(gradients))
+    left, direction = np.arange(len(gradients)), loss.gradient()
     picks: list[int] = []
-    direction = loss.gradient()
-    waiting: list[int] = []
     for count in range(len(gradients), len(gradients) - size, -1):
         if pool >= count:
             rows = np.sort(left[:count])
@@ -112,14 +107,10 @@ def greedy(
             place = int(np.flatnonzero(left[:count] == best)[0])
         else:
             places = rng.choice(count, pool, replace=False)
-            gains = gradients.take(left[places]).along(direction)
-            place = int(places[np.argmax(gains)])
-        pick = int(left[place])
+            place = int(places[np.argmax(gradients.take(left[places]).along(direction))])
+        picks.append(int(left[place]))
         left[place] = left[count - 1]
-        picks.append(pick)
-        waiting.append(pick)
-        if len(waiting) == refresh:
-            loss.move(gradients.take(np.array(waiting)))
+        if len(picks) % refresh == 0:
+            loss.move(gradients.take(np.array(picks[-refresh:])))
             direction = loss.gradient()
-            waiting.clear()
     return np.array(picks, dtype=np.int64)

@@ -33,15 +33,12 @@ class Gradients:
     inputs: Array | None = None
 
     def __post_init__(self) -> None:
-        for name, value in (("residuals", self.residuals), ("inputs", self.inputs)):
-            if value is None:
-                continue
+        given = {"residuals": self.residuals} | ({} if self.inputs is None else {"inputs": self.inputs})
+        for name, value in given.items():
             if not isinstance(value, np.ndarray) or value.ndim != 2 or value.dtype.kind != "f":
                 raise InvalidInputError(f"{name} must be a two-dimensional array of floats")
-            if len(value) != len(self.residuals):
-                raise InvalidInputError(
-                    f"inputs has {len(value)} rows, but residuals has {len(self.residuals)}; they must be equal"
-                )
+            if len(value) != (n := len(self.residuals)):
+                raise InvalidInputError(f"inputs has {len(value)} rows, but residuals has {n}; they must be equal")
 
     def __len__(self) -> int:
         return len(self.residuals)

@@ -59,12 +59,11 @@ class GradMatch(Selector):
         with one_blas_thread():
             rows, weights = nonnegative_omp(atoms, atoms.total(sizes), size, self.ridge, self.tol)
         rows, weights = rows[weights > 0], weights[weights > 0]
-        remark = ""
-        if len(rows) < size:
+        remark = "in part filled at random" if len(rows) < size else ""
+        if remark:
             rest = np.setdiff1d(np.arange(len(atoms)), rows, assume_unique=True)
             filled = rng.choice(rest, size - len(rows), replace=False)
             logger.info("GradMatch: %d picks match the gradient; %d drawn at random.", len(rows), len(filled))
-            remark = "in part filled at random"
             rows, weights = np.concatenate((rows, filled)), np.concatenate((weights, sizes[filled]))
         return self.coreset(context, rows, weights, remark)
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -18,9 +20,15 @@ if TYPE_CHECKING:
     import torch
 
 Batches = Callable[[], Iterator[tuple[Any, Any]]]
+Forward = Callable[[Any], Any]
 
 
-def linear_layer(model: torch.nn.Module, name: str | None, example: Any) -> torch.nn.Module | None:
+def called(model: torch.nn.Module, x: Any) -> Any:
+    """Call a model with a batch of inputs; a mapping gives its arguments by name, as Hugging Face models want it."""
+    return model(**x) if isinstance(x, Mapping) else model(x)
+
+
+def linear_layer(model: torch.nn.Module, name: str | None, example: Any, forward: Forward | None = None) -> Any:
     """The layer of that name, or the linear layer that runs last on an example; None if the model ends otherwise.
 
     Activations and normalisations may follow, but no other weight matrix, such as a convolution: the layer would only
@@ -39,14 +47,18 @@ def linear_layer(model: torch.nn.Module, name: str | None, example: Any) -> torc
         for module in model.modules():
             is_leaf = next(module.children(), None) is None
             has_matrix = is_leaf and any(p.ndim > 1 for p in module.parameters(recurse=False))
-            # a linear layer may have children that compute its weights, which run before it
-            if isinstance(module, torch.nn.Linear) or (
-                has_matrix and not isinstance(module, torch.jit.ScriptModule)  # does not support hooks
-            ):
+            # a linear layer may have children that compute its weights, and run before it; scripts support no hooks
+            if isinstance(module, torch.nn.Linear) or (has_matrix and not isinstance(module, torch.jit.ScriptModule)):
                 handle = module.register_forward_hook(lambda module, inputs, output: ran.append(module))
                 hooks.callback(handle.remove)
-        model(example)
+        (forward or partial(called, model))(_first_two(example))
     return ran[-1] if ran and isinstance(ran[-1], torch.nn.Linear) else None
+
+
+def _first_two(x: Any) -> Any:
+    if isinstance(x, Mapping):
+        return {key: _first_two(value) for key, value in x.items()}
+    return x[:2] if isinstance(x, load_torch().Tensor) and x.ndim else x
 
 
 @contextmanager
@@ -88,25 +100,28 @@ class LayerPass(NamedTuple):
     is_output: bool  # whether the layer's outputs are the model's
 
 
-def layer_pass(model: torch.nn.Module, batches: Batches, loss: str | Loss, layer: str | None) -> LayerPass:
+def layer_pass(
+    model: torch.nn.Module, batches: Batches, loss: str | Loss, layer: str | None, forward: Forward | None = None
+) -> LayerPass:
     """Gradients of the loss in a linear layer, over batches ``(x, y)``; without such a layer, in the outputs.
 
-    The graph starts at the layer's output. Parameters get no ``.grad``; ``requires_grad`` is not needed or changed.
+    ``forward`` maps a batch of inputs to outputs, by default by calling the model. The graph starts at the layer's
+    output. Parameters get no ``.grad``; ``requires_grad`` is not needed or changed.
     """
     torch = load_torch()
-    compute = per_sample_loss(loss)
+    compute, forward = per_sample_loss(loss), forward or partial(called, model)
     with undisturbed(model), torch.no_grad():
-        chosen = linear_layer(model, layer, next(batches())[0][:2])
+        first, rest = itertools.tee(batches())  # no batch is read twice
+        chosen = linear_layer(model, layer, next(first)[0], forward)
+        del first
         if chosen is None:
             logger.info("%s does not end in a linear layer: using gradients in its outputs.", type(model).__name__)
         with _caught_calls(chosen) as calls:
-            parts = [_batch_pass(model, chosen, calls, compute, x, y) for x, y in batches()]
+            parts = [_batch_pass(model, forward, chosen, calls, compute, x, y) for x, y in rest]
     residuals, inputs, outputs, targets, is_output = zip(*parts, strict=True)
     gradients = Gradients(np.concatenate(residuals), None if inputs[0] is None else np.concatenate(inputs))
     if not gradients.is_finite():
-        raise InvalidInputError(
-            "the gradients contain NaN or infinity: the model has diverged, or its inputs are not finite."
-        )
+        raise InvalidInputError("gradients contain NaN or infinity: the model diverged, or its inputs are not finite.")
     return LayerPass(gradients, np.concatenate(outputs), torch.cat(targets), all(is_output))
 
 
@@ -129,12 +144,14 @@ def _caught_calls(layer: Any) -> Iterator[list[tuple[Any, Any, Any]]]:
         yield calls
 
 
-def _batch_pass(model: Any, layer: Any, calls: list[Any], compute: Loss, x: Any, y: Any) -> tuple[Any, ...]:
+def _batch_pass(
+    model: Any, forward: Forward, layer: Any, calls: list[Any], compute: Loss, x: Any, y: Any
+) -> tuple[Any, ...]:
     """Residuals, inputs, outputs of the layer, targets, and whether these outputs are the model's."""
     torch = load_torch()
     calls.clear()
     with torch.no_grad():  # restores the mode that the hook changes
-        output = only_tensor(model(x))
+        output = only_tensor(forward(x))
         if layer is None:  # as if a bias were added to the outputs
             output = output.detach().requires_grad_()
             calls.append((None, output, output))
@@ -147,13 +164,11 @@ def _batch_pass(model: Any, layer: Any, calls: list[Any], compute: Loss, x: Any,
             raise InvalidInputError("the loss reduces over the samples; it must return one loss per sample.")
         slopes = torch.autograd.grad(losses.sum(), [caught for _, caught, _ in calls])
     is_output = len(calls) == 1 and output is calls[0][2] and output.ndim == 2
-    residuals, inputs = layer_factors(layer, [given for given, _, _ in calls], slopes, len(x))
-    return residuals, inputs, _numpy(calls[-1][1].reshape(len(x), -1)), y, is_output
+    residuals, inputs = layer_factors(layer, [given for given, _, _ in calls], slopes, len(y))
+    return residuals, inputs, _numpy(calls[-1][1].reshape(len(y), -1)), y, is_output
 
 
-def layer_factors(
-    layer: Any, given: Sequence[Any], slopes: Sequence[Any], n: int
-) -> tuple[np.ndarray, np.ndarray | None]:
+def layer_factors(layer: Any, given: Sequence[Any], slopes: Sequence[Any], n: int) -> tuple[Any, Any]:
     """Factors if a layer ran once on vectors, else products summed over calls; without a layer, the last residuals."""
     torch = load_torch()
     if not isinstance(layer, torch.nn.Linear):
@@ -164,9 +179,8 @@ def layer_factors(
                 f"the layer received a tensor of shape {tuple(tensor.shape)} for {n} samples; it must have one row "
                 "for each of them. Choose another layer with layer=."
             )
-    inputs, residuals = (
-        torch.cat([tensor.reshape(n, -1, tensor.shape[-1]) for tensor in tensors], dim=1) for tensors in (given, slopes)
-    )  # (n, places, H), (n, places, C)
+    # (n, places, H), (n, places, C)
+    inputs, residuals = (torch.cat([x.reshape(n, -1, x.shape[-1]) for x in each], dim=1) for each in (given, slopes))
     if layer.bias is not None:
         inputs = torch.cat([inputs, torch.ones_like(inputs[..., :1])], dim=2)
     if len(given) == 1 and given[0].ndim == 2:
@@ -207,10 +221,8 @@ def only_tensor(output: Any) -> Any:
     torch = load_torch()
     if isinstance(output, torch.Tensor):
         return output
-    if hasattr(output, "logits"):
-        return output.logits
-    if isinstance(output, Mapping) and "logits" in output:
-        return output["logits"]
+    if hasattr(output, "logits") or (isinstance(output, Mapping) and "logits" in output):
+        return output.logits if hasattr(output, "logits") else output["logits"]
     if isinstance(output, tuple | list) and output and isinstance(output[0], torch.Tensor):
         return output[0]
     raise InvalidTypeError(f"the model returned {type(output).__name__}; a tensor of outputs is needed.")

@@ -1,5 +1,6 @@
 """Samples in any container: as matrices for the strategies, as batches of tensors for a model."""
 
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -7,10 +8,12 @@ from numpy.typing import NDArray
 
 from .._containers import take_rows
 from .._errors import InvalidInputError, InvalidTypeError, MissingExtraError
-from .._validation import as_numpy, check_count
+from .._validation import as_numpy
+from ..data.splits import LazyDataset
 
 Indices = NDArray[np.int64]
 Floats = NDArray[np.float64]
+TARGETS = ("labels", "targets", "y", "label")  # names of fields and attributes
 
 
 def load_torch() -> Any:
@@ -36,42 +39,20 @@ def as_tensor(values: Any, what: str) -> Any:
     return torch.as_tensor(np.require(array, requirements=["W"]))  # torch warns about read-only memory
 
 
-def has_fractions(labels: NDArray[Any]) -> bool:
-    """Whether some labels, one per sample, are not whole numbers and hence not classes."""
-    return labels.ndim == 1 and labels.dtype.kind == "f" and bool(np.any(labels % 1 != 0))
-
-
-def flattened(X: Any) -> Any:
+def flattened(X: Any, workers: int = 0) -> Any:
     """Flatten inputs to a matrix (n, d): sparse matrices as CSR, items of a data set stacked."""
     if hasattr(X, "tocsr"):
         return X.tocsr()
-    if _is_dataset(X):
-        X = np.stack([as_numpy(_input_of(X[i])).ravel() for i in range(len(X))])
+    if is_dataset(X) and workers:
+        rows = np.arange(len(X))
+        parts = (x for x, _ in batches_of(X, rows, rows, 256, workers=workers))
+        X = np.concatenate([as_numpy(x).reshape(len(x), -1) for x in parts])
+    elif is_dataset(X):
+        X = np.stack([as_numpy(split_batch(X[i])[0]).ravel() for i in range(len(X))])
     array = as_numpy(X)
     if array.ndim == 0 or len(array) == 0:
         raise InvalidInputError("X has no rows.")
     return array.reshape(len(array), -1)
-
-
-def principal(matrix: Any, n_components: int) -> NDArray[Any]:
-    """Project onto the first principal components."""
-    from sklearn.decomposition import PCA
-
-    n_components = check_count(n_components, "n_components")
-    if isinstance(matrix, np.ndarray):
-        pca = PCA(min(n_components, *matrix.shape), random_state=0)
-    else:  # the solver for sparse matrices finds one component less
-        pca = PCA(min(n_components, min(matrix.shape) - 1), svd_solver="arpack", random_state=0)
-    with np.errstate(invalid="ignore"):  # 0 / 0 in the explained variance where all rows are equal
-        return pca.fit_transform(matrix)
-
-
-def dense_centred(matrix: Any) -> Floats:
-    """Features as a dense matrix about their mean: squares of large numbers would lose the distances."""
-    found = np.asarray(matrix.toarray() if hasattr(matrix, "toarray") else matrix, dtype=np.float64)
-    if not np.isfinite(found).all():
-        raise InvalidInputError("features contain NaN or infinity; distances need finite numbers.")
-    return found - found.mean(axis=0)
 
 
 def class_positions(labels: NDArray[Any]) -> dict[Any, Indices]:
@@ -83,31 +64,82 @@ def class_positions(labels: NDArray[Any]) -> dict[Any, Indices]:
     return dict(zip(found.tolist(), np.split(order, np.cumsum(counts)[:-1]), strict=True))
 
 
-def batch_of(X: Any, y: Any, rows: Indices) -> tuple[Any, Any]:
-    """Inputs and targets of some rows of arrays, or of a data set, whose items may include targets."""
-    if not _is_dataset(X):
+def batches_of(
+    X: Any, y: Any, rows: Indices, size: int, *, collate: Any = None, workers: int = 0, whole: bool = False
+) -> Iterator[tuple[Any, Any]]:
+    """Inputs and targets of some rows, in batches: of arrays, or of a data set, each of whose rows is read once.
+
+    With ``whole`` the inputs are batches as the data set makes them, targets included.
+    """
+    parts = [rows[start : start + size] for start in range(0, len(rows), size)]
+    if not is_dataset(X):
         if y is None:
             raise InvalidInputError("gradients need labels: give the context y (and y_val).")
-        return take_rows(X, rows), take_rows(y, rows)
-    from torch.utils.data import default_collate
+        yield from ((take_rows(X, part), take_rows(y, part)) for part in parts)
+        return
+    torch = load_torch()
+    only_inputs = y is not None and collate is None and not whole  # targets that do not collate are no trouble
+    loader = torch.utils.data.DataLoader(
+        X,
+        batch_sampler=[part.tolist() for part in parts],
+        collate_fn=_collated_inputs if only_inputs else collate,
+        num_workers=workers,
+        generator=torch.Generator(),  # a loader draws a seed, by default from the global generator
+    )
+    for part, batch in zip(parts, loader, strict=True):
+        x, targets = (batch, None) if only_inputs else split_batch(batch)
+        if y is not None:
+            targets = take_rows(y, part)
+        if targets is None:
+            raise InvalidTypeError("the items of the data set have no target: give the context y.")
+        yield batch if whole else x, targets
 
-    items = [X[int(row)] for row in rows]
-    inputs = default_collate([_input_of(item) for item in items])
-    if y is not None:
-        return inputs, take_rows(y, rows)
-    if not isinstance(items[0], tuple | list) or len(items[0]) < 2:
-        raise InvalidTypeError("the items of the data set have no target: give the context y.")
-    return inputs, default_collate([item[1] for item in items])
+
+def split_batch(batch: Any) -> tuple[Any, Any]:
+    """Inputs and targets of a batch or an item: a pair, or a mapping with "labels"; targets are None if unknown."""
+    if isinstance(batch, Mapping):
+        name = next((name for name in TARGETS if name in batch), None)
+        return {key: value for key, value in batch.items() if key != name}, None if name is None else batch[name]
+    if isinstance(batch, tuple | list):
+        return batch[0], batch[1] if len(batch) > 1 else None
+    return batch, None
 
 
-def _is_dataset(X: Any) -> bool:
+def _collated_inputs(items: Any) -> Any:
+    return load_torch().utils.data.default_collate([split_batch(item)[0] for item in items])
+
+
+def known_targets(dataset: Any) -> Any:
+    """Return the targets that a data set stores beside its items; None if there are none, or if the items differ."""
+    found = next((getattr(dataset, name) for name in TARGETS if hasattr(getattr(dataset, name, None), "__len__")), None)
+    if found is None or len(found) != len(dataset) or len(found) == 0:
+        return None
+    if (change := getattr(dataset, "target_transform", None)) is not None:
+        found = np.asarray([change(target) for target in found])
+    if isinstance(dataset, LazyDataset):
+        return found  # reading an item means decoding an image, and it has these targets
+    _, target = split_batch(dataset[0])
+    # strategies that need labels raise; gradients use the targets of the items
+    return None if target is not None and not np.array_equal(target, found[0]) else found
+
+
+def unwrapped(data: Any) -> tuple[Any, dict[str, Any]]:
+    """The data set of a ``DataLoader``, with its way to read; other data as they are."""
+    names = {each.__name__ for each in type(data).__mro__}
+    if "DataLoader" in names and hasattr(data, "collate_fn"):
+        collate = None if data.collate_fn is load_torch().utils.data.default_collate else data.collate_fn
+        return unwrapped(data.dataset)[0], {"collate": collate, "workers": data.num_workers}
+    if "IterableDataset" in names:
+        raise InvalidTypeError(
+            f"{type(data).__name__} is an IterableDataset, whose rows cannot be chosen or read again: draw from the "
+            "stream with coresift.StreamingCoreset, or give a map-style data set."
+        )
+    return data, {}
+
+
+def is_dataset(X: Any) -> bool:
+    """Whether X is a map-style data set rather than an array."""
     if hasattr(X, "shape") or isinstance(X, tuple):
         return False
-    if not isinstance(X, list):
-        return True
-    first = X[0] if X else None
-    return isinstance(first, tuple) and len(first) == 2 and hasattr(first[0], "shape")
-
-
-def _input_of(item: Any) -> Any:
-    return item[0] if isinstance(item, tuple | list) else item
+    first = X[0] if isinstance(X, list) and X else None
+    return not isinstance(X, list) or (isinstance(first, tuple) and len(first) == 2 and hasattr(first[0], "shape"))

@@ -106,8 +106,7 @@ def _guarded(loss: Loss) -> Loss:
                 f"y has labels {int(targets.min())} to {int(targets.max())}, but the model has {outputs.shape[1]} "
                 f"outputs: labels must be from 0 to {outputs.shape[1] - 1}."
             ) from error
-        n = len(outputs)
-        if n > 1 and tuple(outputs.shape) == (n, 1) and tuple(losses.shape) == (n, n):
+        if (n := len(outputs)) > 1 and tuple(outputs.shape) == (n, 1) and tuple(losses.shape) == (n, n):
             raise InvalidInputError(
                 f"the loss of outputs {tuple(outputs.shape)} and targets {tuple(targets.shape)} has shape "
                 f"{tuple(losses.shape)} instead of one number per sample. Give targets of shape ({n}, 1)."

@@ -4,13 +4,15 @@ from typing import Any
 
 from .._errors import InvalidInputError, InvalidTypeError
 from .adaptive import AdaptiveCoreset
+from .auto import Auto
 from .cover import Cover
 from .craig import Craig
 from .fixed import FixedCoreset
 from .glister import Glister
 from .gradmatch import GradMatch
+from .pruning import InfoBatch, Lossless, Trim
 from .sensitivity import RBF
-from .simple import AdaptiveRandom, Full, Random
+from .simple import RS2, AdaptiveRandom, Full, Random
 from .strategy import Strategy
 from .wrappers import PerBatch, PerClass, Warm
 
@@ -28,9 +30,14 @@ _PLAIN: dict[str, Strategy] = {
     "ADAPTIVE-CORESET-SEEN": AdaptiveCoreset(scores="seen"),
     "FIXED-CORESET": FixedCoreset(),
     "COVER": PerClass(Cover(), power=0.5),
+    "RS2": RS2(),
 }
 _REGISTRY: dict[str, Strategy] = {
     "FULL": Full(),
+    "AUTO": Auto(),
+    "LOSSLESS": Lossless(),
+    "INFOBATCH": InfoBatch(),
+    "TRIM": Trim(),
     **_PLAIN,
     **{f"{name}-WARM": Warm(strategy) for name, strategy in _PLAIN.items()},
 }

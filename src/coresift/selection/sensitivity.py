@@ -7,14 +7,14 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from .._validation import check_choice, check_features
+from .._validation import check_choice, check_count, check_features
 from ..core.draw import METHODS
 from ..coresets import LaplacianCoreset, RBFCoreset
 from ..coresets.coreset import Coreset, QueryBall
 from ..coresets.fitting import array_runner, geometry_of
 from .context import SelectionContext
 from .strategy import Checks, Selector
-from .wrappers import PerClass, check_min_per_class
+from .wrappers import PerClass
 
 _FIT = 2  # separates the stream of the fit from others of the same seed
 _OF_THE_FIT = ("bound", "bandwidth", "n_cells", "max_exact")  # settings that the estimators share
@@ -35,11 +35,10 @@ class _Sensitivity(Selector):
 
     _kind: ClassVar[Any]
     _own: ClassVar[str]  # a setting that only this estimator has
-    checks: ClassVar[Checks] = {"method": partial(check_choice, choices=METHODS)}
-
-    def _check(self) -> None:
-        super()._check()
-        check_min_per_class(self.min_per_class, self.per_class)
+    checks: ClassVar[Checks] = {
+        "method": partial(check_choice, choices=METHODS),
+        "min_per_class": partial(check_count, minimum=0),
+    }
 
     def _select(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Coreset:
         if self.per_class:
@@ -73,8 +72,7 @@ class _Sensitivity(Selector):
         return self.once(context, fit, ignore=_OF_THE_DRAW)
 
     def _estimator(self, rng: np.random.Generator) -> Any:
-        settings = {name: getattr(self, name) for name in (*_OF_THE_FIT, self._own)}
-        return self._kind(**settings, random_state=rng)
+        return self._kind(**{name: getattr(self, name) for name in (*_OF_THE_FIT, self._own)}, random_state=rng)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
-from threadpoolctl import threadpool_limits  # a dependency of scikit-learn
 
+from .._errors import InvalidInputError
+from .._progress import logger
+from .._threads import ONE_BLAS_THREAD
 from .._validation import check_budget, check_count, check_generator
 from ..coresets.coreset import Coreset
 from .context import SelectionContext
@@ -22,9 +24,11 @@ class Strategy(Protocol):
     """Anything that selects. :class:`Selector` is a convenient base, but not required.
 
     Optional attributes of a strategy, or of the strategy it wraps (``.strategy``): ``needs_validation`` (hold out a
-    validation split), ``reuses_norms`` (record gradient norms while training), ``phases(n_epochs, fraction)`` (train on
-    all data first), ``rows_passed(n_samples, size, every)`` (the estimated cost of a selection) and ``ball(context)``
-    (the ball of queries of a selection made within each class).
+    validation split), ``reuses_norms`` and ``reuses_losses`` (record gradient norms, or losses and predictions, while
+    training), ``every`` and ``own_budget`` (default epochs between two selections, and budget), ``repeats`` (weights
+    are how often a row is served), ``divides_by_count`` (a step divides by the number of samples, not by their weight),
+    ``phases(n_epochs, fraction)`` (train on all data first), ``rows_passed(n_samples, size, every)`` (the estimated
+    cost of a selection) and ``ball(context)`` (the ball of queries of a selection made within each class).
     """
 
     def select(self, context: SelectionContext, budget: int | float, rng: np.random.Generator) -> Coreset:
@@ -52,6 +56,7 @@ class Selector(ABC):
 
     checks: ClassVar[Checks] = {}
     n_passes: ClassVar[float] = 0.0  # cost of a selection in forward passes over the data; 0: no model
+    prunes: ClassVar[bool] = False  # whether it may leave out samples if the budget is everything
 
     def rows_passed(self, n_samples: int, size: int, every: int) -> float:
         """Estimate the cost of one selection, in samples passed through the model; 0 if it does not use the model."""
@@ -66,7 +71,9 @@ class Selector(ABC):
         size = check_budget(budget, context.n_samples, "budget")
         rng = check_generator(rng, "rng")
         self._check()
-        return self.everything(context) if size == context.n_samples else self._select(context, size, rng)
+        if size == context.n_samples and not self.prunes:
+            return self.everything(context)
+        return self._select(context, size, rng)
 
     @property
     def name(self) -> str:
@@ -90,6 +97,17 @@ class Selector(ABC):
         """Select all items, each with its own weight."""
         return self.coreset(context, np.arange(context.n_samples))
 
+    def warn_once(self, context: SelectionContext, about: str, message: str) -> None:
+        """Log a warning that names the strategy, once in a run."""
+        if not context.shared.setdefault((self.name, about), False):
+            context.shared[self.name, about] = True
+            logger.warning("%s, epoch %d: %s", self.name, context.epoch, message)
+
+    def warn_unless_recorded(self, context: SelectionContext, seen: Any) -> None:
+        """Warn if training has met samples, as the epoch tells, but recorded nothing of them."""
+        if seen is None and context.epoch > 0:
+            self.warn_once(context, "no record", "nothing was recorded (CoresetSampler.record); the draw is uniform.")
+
     def once(self, context: SelectionContext, compute: Callable[[], T], *key: Any, ignore: tuple[str, ...] = ()) -> T:
         """Compute something once in a run for these settings (except those in ``ignore``) and this key."""
         settings = (value for name, value in vars(self).items() if name not in ignore)
@@ -102,30 +120,45 @@ class Selector(ABC):
         for name, check in self.checks.items():
             if getattr(self, name) is not None:
                 check(getattr(self, name), name)
+        if (least := getattr(self, "min_per_class", 0)) and not getattr(self, "per_class", True):
+            why = "a draw from all classes guarantees no minimum."
+            raise InvalidInputError(f"min_per_class = {least} needs per_class=True: {why}")
 
     @abstractmethod
     def _select(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Coreset: ...
 
 
-def one_blas_thread() -> AbstractContextManager[Any]:
+class Watcher(Selector):
+    """Base class of the strategies that select anew in every epoch, from what training saw of all samples."""
+
+    every = 1
+    own_budget = 1.0
+    prunes = True
+    reuses_losses = True
+
+
+def one_blas_thread() -> AbstractContextManager[None]:
     """Use one BLAS thread for many small products: more gain nothing, wait for each other and affect the results."""
-    return threadpool_limits(1, user_api="blas")
+    return ONE_BLAS_THREAD
 
 
 @dataclass(frozen=True)
 class Phases:
-    """Number of epochs on all data, and then on the subset."""
+    """Number of epochs on all data, then on the subset, and on all data again."""
 
     n_full: int
     n_subset: int
+    n_last: int = 0
 
     @property
     def total(self) -> int:
-        return self.n_full + self.n_subset
+        return self.n_full + self.n_subset + self.n_last
 
     def selection_epoch(self, epoch: int, every: int) -> int:
         """The epoch before which the subset of ``epoch`` is selected, if one is selected every ``every`` epochs."""
         since = epoch - self.n_full
+        if self.n_last and since >= self.n_subset:
+            return self.n_full + self.n_subset
         return 0 if since < 0 else epoch - since % check_count(every, "every")
 
     def selects_at(self, epoch: int, every: int) -> bool:
@@ -139,11 +172,11 @@ def phases(strategy: Any, n_epochs: int, fraction: float) -> Phases:
     return Phases(0, n_epochs) if own is None else own(n_epochs, fraction)
 
 
-def asks_for(strategy: Any, what: str) -> bool:
-    """Whether a strategy, or one that it wraps, has a true attribute of this name."""
+def asks_for(strategy: Any, what: str) -> Any:
+    """An attribute of a strategy, or of one that it wraps, if it is true; else False."""
     while strategy is not None:
-        if getattr(strategy, what, False):
-            return True
+        if found := getattr(strategy, what, False):
+            return found
         strategy = getattr(strategy, "strategy", None)
     return False
 

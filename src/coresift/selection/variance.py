@@ -7,6 +7,7 @@ are on the docs page "Adaptive coresets".
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -30,6 +31,12 @@ def gradient_norms(gradients: Gradients, rows: Indices | None = None) -> Floats:
             "diverged."
         )
     return norms
+
+
+def known_or_mean(norms: Any) -> Floats:
+    """Norms in float64, with the mean of the others in place of NaN."""
+    met = np.isfinite(norms)
+    return np.where(met, norms, norms[met].mean(dtype=np.float64)).astype(np.float64)
 
 
 def draw_probabilities(norms: Floats, weights: Floats, mix: float, model_free: Floats | None = None) -> Floats:
@@ -74,7 +81,8 @@ def draw_variance(gradients: Gradients, norms: Floats, weights: Floats, inclusio
               B = \frac{\sum_i (1 - \pi_i)\, u_i a_i}{\sum_i \pi_i (1 - \pi_i)}
 
     Exact for equal probabilities (simple random sampling), and zero if every row is certain. Otherwise the relative
-    error is O(1/m) for draws in random order. O(n (C + H)) time for gradients in factors.
+    error is O(1/m) for rows in random order; where neighbours are alike the variance is smaller. O(n (C + H)) time for
+    gradients in factors.
     """
     free = inclusion * (1.0 - inclusion)
     total = float(free.sum())

@@ -60,27 +60,23 @@ class PerClass(_Wrapper):
 
     def _select(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Coreset:
         if not context.has_classes:
-            if self.min_per_class:
-                raise InvalidInputError(
-                    f"min_per_class = {self.min_per_class}: y holds numbers (loss = {context.loss!r}), not classes."
-                )
+            if n := self.min_per_class:
+                raise InvalidInputError(f"min_per_class = {n}: y holds numbers (loss = {context.loss!r}), not classes.")
             return self.strategy.select(context, size, rng)
-        counts = np.array([len(positions) for positions in context.classes().values()])
+        counts = np.array(list(map(len, context.classes().values())))
         budgets, factors = random_budgets(counts, size, rng, min_per_class=self.min_per_class, power=self.power)
         parts = [
             (positions, factor, self.strategy.select(part, int(budget), rng))
             for budget, factor, (positions, part) in zip(budgets, factors, context.parts(), strict=True)
             if budget > 0
         ]
-        cores = [core for _, _, core in parts]
-        bounds = {core.bound for core in cores}
+        bounds, methods = ({getattr(core, name) for _, _, core in parts} for name in ("bound", "method"))
         ball_of = getattr(self.strategy, "ball", None)
-        methods = {core.method for core in cores}  # a remark may apply to some classes only
         return Coreset(
             np.concatenate([positions[core.indices] for positions, _, core in parts]),
             np.concatenate([factor * core.weights for _, factor, core in parts]),
             context.n_samples,
-            method="; ".join(sorted(methods, key=lambda method: (len(method), method))),
+            method="; ".join(sorted(methods, key=lambda method: (len(method), method))),  # with remarks on some classes
             bound=bounds.pop() if len(bounds) == 1 else None,
             ball=None if ball_of is None else ball_of(context),
             total_weight=float(context.sizes.sum()),
@@ -113,13 +109,10 @@ class PerBatch(_Wrapper):
         chosen = [groups[batch] for batch in core.indices]
         counts = even_counts(size, np.array([len(group) for group in chosen]), rng)
         members = [group[:count] for group, count in zip(chosen, counts, strict=True)]  # already shuffled
-        weights = [
-            weight * sizes[group] / sizes[group].sum() for group, weight in zip(members, core.weights, strict=True)
-        ]
+        pairs = zip(members, core.weights, strict=True)
+        weights = np.concatenate([weight * sizes[group] / sizes[group].sum() for group, weight in pairs])
         method = core.method.replace(name_of(self.strategy), self.name, 1)
-        return Coreset(
-            np.concatenate(members), np.concatenate(weights), n, method=method, total_weight=core.total_weight
-        )
+        return Coreset(np.concatenate(members), weights, n, method=method, total_weight=core.total_weight)
 
 
 class BatchContext(SelectionContext):
@@ -136,9 +129,7 @@ class BatchContext(SelectionContext):
 
     @property
     def labels(self) -> NDArray[Any]:
-        raise InvalidInputError(
-            "a mini-batch has no class: write PerClass(PerBatch(...)), not PerBatch(PerClass(...))."
-        )
+        raise InvalidInputError("a mini-batch has no class: use PerClass(PerBatch(...)), not PerBatch(PerClass(...)).")
 
     def features(self, embedding: Any = "raw", n_components: int = 50) -> Any:
         whole = self._samples.features(embedding, n_components)
@@ -151,10 +142,9 @@ class BatchContext(SelectionContext):
     def gradients_of(self, positions: Indices) -> Gradients:
         return self.gradients().take(positions)
 
-    def seen(self) -> NDArray[np.float32] | None:
-        """Means over the members whose norms were recorded."""
-        norms = self._samples.seen()
-        if norms is None:
+    def seen(self, name: str = "norms") -> NDArray[Any] | None:
+        """Means over the members of which something was recorded."""
+        if (norms := self._samples.seen(name)) is None:
             return None
         met = (group[np.isfinite(norms[group])] for group in self._groups)
         return np.array([norms[group].mean() if len(group) else np.nan for group in met], dtype=np.float32)
@@ -187,12 +177,12 @@ class Warm(_Wrapper):
         return Phases(*(check_budget(share, n_epochs, "share of the epochs") for share in shares))
 
     def select(self, context: SelectionContext, budget: int | float, rng: np.random.Generator) -> Coreset:
-        """All samples in the epochs of the warm start; afterwards what the strategy selects."""
+        """All samples in the epochs on all data; in the others what the strategy selects."""
         if context.n_epochs is None:
             raise InvalidInputError("a warm start needs the length of the run: give the context n_epochs.")
         size = check_budget(budget, context.n_samples, "budget")
         run = self.phases(context.n_epochs, size / context.n_samples)
-        if context.epoch < run.n_full:
+        if context.epoch < run.n_full or (run.n_last and context.epoch >= run.n_subset):
             return Full().everything(context)
         return super().select(context.derived(n_epochs=run.total), size, rng)
 
@@ -200,12 +190,16 @@ class Warm(_Wrapper):
         return self.strategy.select(context, size, rng)
 
 
-def check_min_per_class(value: int, per_class: bool) -> None:
-    """Reject a minimum that is not a count, or that nothing enforces."""
-    if check_count(value, "min_per_class", 0) and not per_class:
-        raise InvalidInputError(
-            f"min_per_class = {value} needs per_class=True: a draw from all classes guarantees no minimum."
-        )
+@dataclass(frozen=True, eq=False)
+class WarmEnd(Warm):
+    """Train on the subset of a strategy first, then on all data, for as many epochs as :class:`Warm`."""
+
+    suffix = "-warm-end"
+
+    def phases(self, n_epochs: int, fraction: float) -> Phases:
+        """Number of epochs on the subset, and on all data."""
+        warm = super().phases(n_epochs, fraction)
+        return Phases(0, warm.n_subset, warm.n_full)
 
 
 def even_counts(size: int, capacities: NDArray[np.int64], rng: np.random.Generator) -> Indices:

@@ -6,19 +6,23 @@
 import contextlib
 import hashlib
 import json
+import os
+import socket
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from filelock import FileLock, Timeout
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor, nn
 
 from .._errors import CoresiftError, InvalidInputError
 from .._progress import logger
-from ..coresets.files import unwritable, write_whole
+from ..coresets.files import parse_json, unwritable, write_whole
 
 _KEY = "coresift"
 _FORMAT = {"format": "coresift.run", "version": 1}
@@ -27,6 +31,8 @@ _SECONDS = {"selection", "training", "evaluation", "clock"}
 
 CONFIG, DATA, METRICS = "config.json", "data.json", "metrics.jsonl"
 MODEL, RESULT = "model.safetensors", "result.json"
+
+_LOCK, _HOLDER = ".lock", ".lock-holder"
 
 Tensors = dict[str, Tensor]
 State = dict[str, Any]
@@ -42,16 +48,18 @@ class RunFolder:
 
     path: Path
 
-    def begin(self, config: Mapping[str, Any]) -> None:
-        """Write the configuration; if there is one already, raise unless it is the same."""
+    def begin(self, config: Mapping[str, Any], held: ExitStack | None = None) -> None:
+        """Write the configuration, or raise if there is another one already; lock the folder until ``held`` closes."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
         except (FileExistsError, NotADirectoryError):
             raise InvalidInputError(f"{self.path}: out must be a folder, not a file or in one.") from None
+        if held is not None and os.access(self.path, os.W_OK):  # a finished run may be on a read-only disk
+            self._lock(held)
         for draft in (*self.path.glob(".coresift-*.tmp"), *self._checkpoints.glob(".coresift-*.tmp")):
             draft.unlink(missing_ok=True)  # left by a process that was killed while writing
         if not (self.path / CONFIG).exists():
-            if others := sorted(each.name for each in self.path.iterdir()):
+            if others := sorted({each.name for each in self.path.iterdir()} - {_LOCK, _HOLDER}):
                 raise InvalidInputError(f"{self.path}: holds other files ({others[0]}); use an empty folder.")
             _write_json(self.path / CONFIG, {**_FORMAT, **config})
             return
@@ -62,6 +70,18 @@ class RunFolder:
                     f"{self.path}: holds another run: {key} was {before[key]!r} and is now {now[key]!r}; "
                     "choose another folder, or remove this one."
                 )
+
+    def _lock(self, held: ExitStack) -> None:
+        """Lock the folder until ``held`` is closed, or the process ends; if another one has it, say who."""
+        holder = self.path / _HOLDER
+        try:
+            held.enter_context(FileLock(self.path / _LOCK).acquire(timeout=0))
+        except Timeout:
+            who = holder.read_text(encoding="utf-8", errors="replace") if holder.exists() else "another process"
+            message = f"{self.path}: {who} is training there; wait for it, or choose another folder."
+            raise CoresiftError(message) from None
+        write_text(holder, f"process {os.getpid()} on {socket.gethostname()}")
+        held.callback(holder.unlink, missing_ok=True)  # before the lock is released
 
     def config(self) -> State:
         """Read the configuration of the run."""
@@ -77,14 +97,16 @@ class RunFolder:
 
     def result(self) -> State | None:
         """Read the result of a finished run; None if it did not finish."""
-        path = self.path / RESULT
-        if not path.exists():
+        if not (path := self.path / RESULT).exists():
             return None
         found = read_json(path)
         kinds = {"test": dict | None, "seconds": dict, "n_epochs": int, "subset_size": int, "history": list}
         is_whole = all(name in found and isinstance(found[name], kind) for name, kind in kinds.items())
-        if not is_whole or len(found) > len(kinds) or not found["seconds"].keys() <= _SECONDS:
+        if not is_whole or not found.keys() <= {*kinds, "regime"} or not found["seconds"].keys() <= _SECONDS:
             raise InvalidInputError(f"{path}: is damaged; remove it to repeat the last epochs.")
+        figures = {**(found["test"] or {}), **found["seconds"], "clock": 0.0}
+        if wrong := [name for name, value in figures.items() if not isinstance(value, int | float)]:
+            raise InvalidInputError(f"{path}: {wrong[0]} is not a number; remove the file to repeat the last epochs.")
         return found
 
     def finish(self, model: nn.Module, result: Mapping[str, Any]) -> None:
@@ -98,17 +120,15 @@ class RunFolder:
 
     def load_model(self, model: nn.Module) -> None:
         """Load the weights of the finished run."""
-        tensors, _ = read_tensors(self.path / MODEL)
-        load_tensors(model, tensors, self.path / MODEL)
+        load_tensors(model, read_tensors(self.path / MODEL)[0], self.path / MODEL)
 
     def append(self, metrics: Mapping[str, Any]) -> None:
         """Append a line to the metrics."""
-        path = self.path / METRICS
         try:
-            with path.open("a", encoding="utf-8") as file:
+            with (self.path / METRICS).open("a", encoding="utf-8") as file:
                 file.write(json.dumps(metrics) + "\n")
         except OSError as error:
-            raise unwritable(error, path) from error
+            raise unwritable(error, self.path / METRICS) from error
 
     def rewrite(self, history: list[State]) -> None:
         """Write the metrics anew, up to the checkpoint from which a run resumes."""
@@ -176,7 +196,8 @@ def write_tensors(path: Path, tensors: Tensors, state: State) -> None:
     tensors = {name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()}
     text = json.dumps(state)  # an infinite validation loss is written as Infinity, which Python reads again
     about = json.dumps({"state": text, "sha256": _checksum(tensors, text)})
-    _write(path, save(tensors, metadata={_KEY: about}))
+    content = save(tensors, metadata={_KEY: about})
+    write_whole(path, lambda file: file.write(content))
 
 
 def read_tensors(path: Path) -> tuple[Tensors, State]:
@@ -196,21 +217,17 @@ def read_tensors(path: Path) -> tuple[Tensors, State]:
 
 def write_text(path: Path, text: str) -> None:
     """Write a text file, completely or not at all."""
-    _write(path, text.encode())
+    write_whole(path, lambda file: file.write(text.encode()))
 
 
 def _write_json(path: Path, value: Mapping[str, Any]) -> None:
     write_text(path, json.dumps(value, indent=1) + "\n")
 
 
-def _write(path: Path, content: bytes) -> None:
-    write_whole(path, lambda file: file.write(content))
-
-
 def read_json(path: Path) -> State:
     """Read a JSON object; errors have the name of the file."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = parse_json(path.read_text(encoding="utf-8"), finite=False)
     except FileNotFoundError:
         raise InvalidInputError(f"{path}: no such file; {path.parent} is not the folder of a run.") from None
     except (OSError, ValueError, RecursionError) as error:

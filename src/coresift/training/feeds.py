@@ -1,7 +1,7 @@
 """Where batches come from: arrays are indexed on the device, other data sets go through a ``DataLoader``."""
 
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Self
@@ -15,8 +15,9 @@ from torch.utils.data import DataLoader
 from .._errors import InvalidTypeError
 from .._validation import check_choice
 from ..data.splits import ArrayDataset, DatasetSplits, LazyDataset
+from ..selection.inputs import known_targets, split_batch, unwrapped
 from .augment import normalize, random_crop_flip
-from .sampler import WeightedDataset, WeightedIndex, inputs_and_targets
+from .sampler import inputs_and_targets
 
 Batch = tuple[Tensor, Tensor, Tensor]  # inputs (b, ...), targets (b, ...), weights (b,), on the device
 Transform = Callable[[Tensor], Tensor]
@@ -28,7 +29,7 @@ RESIZED_CROP = "resized-crop-flip"
 class _Feed:
     """Samples ``X`` with targets ``y`` (None if unknown), served in batches on a device."""
 
-    _read: Callable[..., Iterator[Batch]]  # the batches as they are stored, on the device
+    _read: Callable[..., Iterator[tuple[Any, Tensor]]]  # inputs and targets as they are stored, on the device
 
     def __init__(self, X: Any, y: Any, device: torch.device, transform: Transform | None) -> None:
         self.X, self.y, self.device, self.transform = X, y, device, transform
@@ -37,16 +38,12 @@ class _Feed:
         return len(self.X)
 
     def batches(
-        self,
-        rows: NDArray[np.int64],
-        weights: NDArray[np.float64],
-        batch_size: int,
-        seed: int = 0,
-        augmented: Augment | None = None,
+        self, rows: Any, weights: Any, batch_size: int, seed: int = 0, augmented: Augment | None = None
     ) -> Iterator[Batch]:
         """Yield the rows in their order, augmented and transformed; ``seed`` is for the augmentation."""
         generator = torch.Generator(self.device).manual_seed(seed)
-        for x, y, w in self._read(rows, weights, batch_size, seed, augmented):
+        scaled = torch.tensor(weights, dtype=torch.float32).to(self.device).split(batch_size)  # type: ignore[no-untyped-call]
+        for (x, y), w in zip(self._read(rows, batch_size, seed, augmented), scaled, strict=True):
             if augmented is not None:
                 x = augmented(x, generator)
             yield x if self.transform is None else self.transform(x), y, w
@@ -56,13 +53,11 @@ class TensorFeed(_Feed):
     """Tensors that stay on the device."""
 
     def __init__(self, X: Any, y: Any, device: torch.device, transform: Transform | None) -> None:
-        super().__init__(_tensor(X, "X").to(device), _targets(y).to(device), device, transform)
+        super().__init__(_tensor(X, "X").to(device), targets_of(y).to(device), device, transform)
 
-    def _read(self, rows: Any, weights: Any, size: int, seed: int, augmented: Any) -> Iterator[Batch]:
-        order = torch.tensor(rows).to(self.device).split(size)  # type: ignore[no-untyped-call]
-        scaled = torch.tensor(weights, dtype=torch.float32).to(self.device).split(size)  # type: ignore[no-untyped-call]
-        for chosen, w in zip(order, scaled, strict=True):
-            yield self.X.index_select(0, chosen), self.y.index_select(0, chosen), w
+    def _read(self, rows: Any, size: int, seed: int, augmented: Any) -> Iterator[tuple[Any, Tensor]]:
+        for chosen in torch.tensor(rows).to(self.device).split(size):  # type: ignore[no-untyped-call]
+            yield self.X.index_select(0, chosen), self.y.index_select(0, chosen)
 
     def take(self, rows: NDArray[np.int64]) -> Self:
         chosen = torch.tensor(rows).to(self.device)
@@ -79,34 +74,39 @@ class TensorFeed(_Feed):
 class LoaderFeed(_Feed):
     """Items of a map-style data set, fetched one by one, by worker processes if there are any."""
 
-    def __init__(self, dataset: Any, device: torch.device, transform: Transform | None, workers: int) -> None:
+    def __init__(
+        self, dataset: Any, device: torch.device, transform: Transform | None, workers: int, collate: Any = None
+    ) -> None:
         super().__init__(dataset, known_targets(dataset), device, transform)
-        self.workers = workers
+        self.workers, self.collate = workers, collate
 
-    def _read(self, rows: Any, weights: Any, size: int, seed: int, augmented: Any) -> Iterator[Batch]:
-        items: Sequence[int] = list(map(WeightedIndex, rows.tolist(), weights.tolist()))
+    def _read(self, rows: Any, size: int, seed: int, augmented: Any) -> Iterator[tuple[Any, Tensor]]:
         dataset = self.X
         if isinstance(dataset, LazyDataset) and getattr(augmented, "args", None) == (RESIZED_CROP,):
             dataset = _RandomCrops(dataset, seed)  # cropped as they are read, at their full size
         loader = DataLoader(
-            WeightedDataset(dataset),
-            sampler=items,
+            dataset,
+            sampler=rows.tolist(),
             batch_size=size,
+            collate_fn=self.collate,
             num_workers=self.workers,  # they live for an epoch, and their seeds follow from its seed
             pin_memory=self.device.type == "cuda",
             generator=torch.Generator().manual_seed(seed),
         )
-        for item in loader:
-            if not isinstance(item, tuple | list) or len(item) != 3:
-                raise InvalidTypeError("the items of the data set must be pairs (x, y).")
-            x, y, w = item
-            x, y, w = (each.to(self.device, non_blocking=True) for each in (x, _targets(y), w))
-            yield x, y, w
+        for x, y in map(split_batch, loader):
+            if y is None:
+                raise InvalidTypeError("the items of the data set must be pairs (x, y), or mappings with 'labels'.")
+            yield self._placed(x), self._placed(targets_of(y))
+
+    def _placed(self, x: Any) -> Any:
+        if isinstance(x, Mapping):
+            return {name: self._placed(value) for name, value in x.items()}
+        return x.to(self.device, non_blocking=True) if isinstance(x, Tensor) else x
 
     def take(self, rows: NDArray[np.int64]) -> Self:
         own = getattr(self.X, "take", None)
         dataset = torch.utils.data.Subset(self.X, rows.tolist()) if own is None else own(rows)
-        feed = type(self)(dataset, self.device, self.transform, self.workers)
+        feed = type(self)(dataset, self.device, self.transform, self.workers, self.collate)
         if feed.y is None and self.y is not None:
             feed.y = np.asarray(self.y)[rows]
         return feed
@@ -118,21 +118,6 @@ class LoaderFeed(_Feed):
 
 
 Feed = TensorFeed | LoaderFeed
-
-
-def known_targets(dataset: Any) -> Any:
-    """Return the targets that a data set stores beside its items; None if there are none, or if the items differ."""
-    found = getattr(dataset, "y", getattr(dataset, "targets", None))  # torchvision calls them targets
-    if found is None or len(found) == 0:
-        return found
-    if (change := getattr(dataset, "target_transform", None)) is not None:
-        found = np.asarray([change(target) for target in found])
-    if isinstance(dataset, LazyDataset):
-        return found  # reading an item means decoding an image, and it has these targets
-    item = dataset[0]
-    if isinstance(item, tuple | list) and len(item) == 2 and not np.array_equal(item[1], found[0]):
-        return None  # strategies that need labels raise; gradients use the targets of the items
-    return found
 
 
 @dataclass(frozen=True)
@@ -151,21 +136,23 @@ class _RandomCrops:
 
 
 def feeds_of(
-    data: Any, test: Any, transform: Any, augmented: Any, device: torch.device, workers: int
+    data: Any, test: Any, transform: Any, augmented: Any, device: torch.device, workers: int, integers: bool = False
 ) -> tuple[Feed, Feed | None, Augment | None]:
-    """Return feeds of the training and the test data, and the augmentation, for the arguments of :func:`train`."""
+    """Return feeds of the training and the test data, and the augmentation, for the arguments of :func:`train`.
+
+    ``integers`` says that whole numbers are meant for an embedding and stay what they are.
+    """
     kind = None
     if isinstance(data, DatasetSplits):
-        kind = data.augmentation
-        test = data.test if test is None else test
-        if transform is None:
-            transform = partial(normalize, mean=data.mean, std=data.std)
+        kind, test = data.augmentation, data.test if test is None else test
+        transform = partial(normalize, mean=data.mean, std=data.std) if transform is None else transform
         data = data.train
     if isinstance(augmented, bool):
         if kind is not None:
             check_choice(kind, "augmentation", ("crop-flip", RESIZED_CROP))
         augmented = partial(_augment, kind) if augmented and kind is not None else None
-    transform = _as_floats if transform is None else transform
+    if transform is None:
+        transform = _as_they_are if integers else _as_floats
     make = partial(_feed, device=device, transform=transform, workers=workers)
     return make(data), None if test is None else make(test), augmented
 
@@ -174,17 +161,23 @@ def _feed(data: Any, device: torch.device, transform: Any, workers: int) -> Feed
     if isinstance(data, ArrayDataset):
         data = (data.x, data.y)
     X, y = inputs_and_targets(data)
+    X, reader = unwrapped(X)
     if y is not None:
         return TensorFeed(X, y, device, transform)
     if hasattr(X, "shape"):
         raise InvalidTypeError("the data have no targets: give a pair (X, y) or a data set.")
     if not hasattr(X, "__len__") or not hasattr(X, "__getitem__"):
         raise InvalidTypeError(f"data of type {type(X).__name__} must have a length and items (x, y).")
-    return LoaderFeed(X, device, transform, workers)
+    return LoaderFeed(X, device, transform, workers or reader.get("workers", 0), reader.get("collate"))
 
 
-def _as_floats(x: Tensor) -> Tensor:
-    return x.float() / 255 if x.dtype == torch.uint8 else x.float()
+def _as_floats(x: Any) -> Any:
+    return x if not isinstance(x, Tensor) else x.float() / 255 if x.dtype == torch.uint8 else x.float()
+
+
+def _as_they_are(x: Any) -> Any:
+    is_index = isinstance(x, Tensor) and not x.is_floating_point() and x.dtype != torch.uint8
+    return x.long() if is_index else _as_floats(x)
 
 
 def _augment(kind: str, x: Tensor, generator: torch.Generator) -> Tensor:  # config.json records this name
@@ -193,8 +186,7 @@ def _augment(kind: str, x: Tensor, generator: torch.Generator) -> Tensor:  # con
 
 def _tensor(values: Any, name: str) -> Tensor:
     if isinstance(values, Tensor):
-        values = values.detach()
-        return values.float() if values.dtype == torch.bfloat16 else values
+        return (values.float() if values.dtype == torch.bfloat16 else values).detach()
     array = np.asarray(values.to_numpy() if hasattr(values, "to_numpy") else values)
     if array.dtype.kind not in "biuf":
         raise InvalidTypeError(f"{name} has dtype {array.dtype}; it must hold numbers.")
@@ -203,6 +195,7 @@ def _tensor(values: Any, name: str) -> Tensor:
     return torch.from_numpy(np.require(array, requirements=["C", "W"]))
 
 
-def _targets(y: Any) -> Tensor:
+def targets_of(y: Any) -> Tensor:
+    """Convert targets to a tensor of floats or of integers."""
     tensor = _tensor(y, "y")
     return tensor.float() if tensor.is_floating_point() else tensor.long()

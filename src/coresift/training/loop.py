@@ -4,7 +4,7 @@ import math
 import os
 import time
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from dataclasses import asdict, dataclass, fields
 from functools import partial
 from pathlib import Path
@@ -14,13 +14,13 @@ import numpy as np
 import torch
 from torch import nn
 
-from .._errors import InvalidInputError
+from .._errors import DivergedError, InvalidInputError
 from .._progress import Display, Progress, bars, logger
 from .._validation import check_choice
 from ..coresets.coreset import Coreset
 from ..data.splits import DatasetSplits
-from ..selection import Strategy
-from ..selection.hooks import only_tensor
+from ..selection import Regime, Strategy
+from ..selection.hooks import called, only_tensor
 from ..selection.losses import per_sample_loss
 from .checkpoint import RunFolder
 from .metrics import CLOCKS, Seconds, are_classes, weighted_loss
@@ -35,7 +35,8 @@ class TrainResult:
     ``model`` is the model that was given, trained; ``history`` has the metrics of each epoch; ``test`` the loss, and
     accuracy or root mean square error, on the test set; ``seconds`` the time spent on selection, training and
     evaluation; ``n_epochs`` the epochs that were run (a warm start runs fewer than requested). ``coreset`` is the
-    subset of the last epoch, of ``subset_size`` samples; None if the run had been finished before.
+    subset of the last epoch, of ``subset_size`` samples; None if the run had been finished before. ``regime`` is what
+    the strategy "auto" saw and decided; None for others.
     """
 
     model: nn.Module
@@ -45,22 +46,30 @@ class TrainResult:
     n_epochs: int
     subset_size: int
     coreset: Coreset | None = None
+    regime: Regime | None = None
 
 
 def train(
     model: nn.Module,
     data: Any,
     strategy: str | Strategy = "rbf",
-    budget: int | float | str = "10%",
+    budget: int | float | str | None = None,
     *,
     test: Any = None,
+    labels: Any = None,
     epochs: int = 200,
-    select_every: int = 20,
+    select_every: int | None = None,
     batch_size: int = 20,
     lr: float = 0.01,
     momentum: float = 0.9,
     weight_decay: float = 5e-4,
     schedule: str = "cosine",
+    optimizer: Any = "sgd",
+    scheduler: Any = None,
+    amp: Any = None,
+    clip: float | None = None,
+    accumulate: int = 1,
+    early_stopping: Any = None,
     loss: str | Callable[..., Any] | None = None,
     val_fraction: float | None = None,
     eval_every: int = 0,
@@ -87,16 +96,32 @@ def train(
     ----------
     model : torch.nn.Module
         Trained in place.
-    data, test : pair ``(X, y)``, map-style data set, or ``DatasetSplits``
-        Arrays and tensors are moved to the device and indexed there; a data set is read by ``workers``. ``test`` is
-        optional, and evaluated once, at the end.
+    data, test : pair ``(X, y)``, map-style data set, ``DataLoader`` over one, or ``DatasetSplits``
+        Arrays and tensors are moved to the device and indexed there; a data set is read by ``workers``. Items are pairs
+        or mappings with "labels", whose other entries are the arguments of the model. Integers stay integers if the
+        model has an embedding. ``test`` is optional, and evaluated once, at the end.
+    labels : array, optional
+        Labels for the strategy; by default ``data.labels``, ``.targets`` or ``.y``, if it is a data set.
     strategy : str or Strategy, default "rbf"
-    budget : int, float or str, default "10%"
-        Number of samples, fraction of the training samples, or percentage.
+    budget : int, float or str, optional
+        Number of samples, fraction of the training samples, or percentage such as "10%". By default all samples for
+        strategies that prune, such as "auto", and 10 % for others.
     epochs, select_every, batch_size, lr, momentum, weight_decay, schedule, seed
         How stochastic gradient descent runs. The learning rate in epoch t of T is ``lr / 2 * (1 + cos(pi t / T))``, or
         ``lr`` with the schedule "constant"; T counts the epochs that are run. A warm start (kappa = 1/2) runs
         ``ceil(kappa * epochs * fraction)`` epochs on all data, then ``epochs - kappa * epochs`` on the subset.
+        ``select_every`` is 1 by default for strategies that redraw every epoch, else 20.
+    optimizer : {"sgd", "adam", "adamw"}, optimizer, or callable, default "sgd"
+        A callable makes one of the parameters. ``lr``, ``momentum`` and ``weight_decay`` are for names; ``schedule``
+        scales the learning rates that the optimizer was made with.
+    scheduler : scheduler, or callable of the optimizer, optional
+        Stepped after each epoch, instead of ``schedule``.
+    amp : {"bf16", "fp16"}, torch.dtype or bool, optional
+        Mixed precision; True means bf16.
+    clip, accumulate : float, int, optional
+        Largest norm of a step's gradient; number of batches in a step, which equals one batch of as many samples.
+    early_stopping : int or callable of the history, optional
+        Stop after this many evaluations without a smaller validation loss (needs ``eval_every``).
     loss : str or callable, optional
         As in :class:`coresift.selection.SelectionContext`; "mse", "l1" or "huber" for regression. By default
         "cross_entropy", or "mse" if ``data`` is a ``DatasetSplits`` of a regression.
@@ -126,44 +151,58 @@ def train(
     check_choice(clock, "clock", tuple(CLOCKS))
     options = TrainOptions(**{each.name: given[each.name] for each in fields(TrainOptions)}).checked()
     options = resolve(options, data)
-    feeds, options = load(data, test, transform, options)
+    feeds, options = load(model, data, labels, test, transform, options)
 
     folder = None if out is None else RunFolder(Path(out))
-    if folder is not None:
-        folder.begin({**identity(model, feeds, transform, options), "about": about})
-        if (found := folder.result()) is not None:
-            folder.load_model(model.to(options.device))
-            return TrainResult(model, **{**found, "seconds": Seconds(**found["seconds"])})
-        if isinstance(data, DatasetSplits):
-            folder.describe(data.described())
+    shared = torch.distributed.is_available() and torch.distributed.is_initialized()
+    writes = folder is not None and not (shared and torch.distributed.get_rank())
+    with ExitStack() as held:
+        if folder is not None:
+            if writes:
+                folder.begin({**identity(model, feeds, transform, scheduler, options), "about": about}, held)
+            if shared:
+                torch.distributed.barrier()
+            if (found := folder.result()) is not None:
+                folder.load_model(model.to(options.device))
+                found["seconds"], decided = Seconds(**found["seconds"]), found.pop("regime", None)
+                return TrainResult(model, regime=decided and Regime(**decided), **found)
+            if writes and isinstance(data, DatasetSplits):
+                folder.describe(data.described())
 
-    run = Run(model, feeds, options, clock)
-    if folder is not None:
-        run.resume(folder)
-    saved_at = time.monotonic()
-    display = progress or partial(Progress, warn_after=math.inf)
-    with bars(transient=True) if display is True else nullcontext(display) as show:
-        bar = show("training", run.n_epochs, unit="epochs")
-        for epoch in range(len(run.history), run.n_epochs):
-            metrics = _epoch(run, epoch, bar)
-            run.history.append(metrics)
-            if folder is not None:
-                folder.append(metrics)
-                if time.monotonic() - saved_at >= checkpoint_seconds and epoch + 1 < run.n_epochs:
-                    run.save(folder)
-                    saved_at = time.monotonic()
-            logger.info("%s", line := summary(metrics))
-            bar.move(epoch + 1, line)
-            if on_epoch is not None:
-                on_epoch(metrics)
+        run = Run(model, feeds, options, clock, scheduler)
+        if folder is not None:
+            run.resume(folder)
+        saved_at = time.monotonic()
+        display = progress or partial(Progress, warn_after=math.inf)
+        with bars(transient=True) if display is True else nullcontext(display) as show:
+            bar = show("training", run.n_epochs, unit="epochs")
+            for epoch in range(len(run.history), run.n_epochs):
+                if options.stops(run.history):
+                    break
+                metrics = _epoch(run, epoch, bar)
+                run.history.append(metrics)
+                if folder is not None and writes:
+                    folder.append(metrics)
+                    if time.monotonic() - saved_at >= checkpoint_seconds and epoch + 1 < run.n_epochs:
+                        run.save(folder)
+                        saved_at = time.monotonic()
+                logger.info("%s", line := summary(metrics))
+                bar.move(epoch + 1, line)
+                if on_epoch is not None:
+                    on_epoch(metrics)
 
-    quality = run.evaluate(feeds.test)
-    core = run.sampler.coreset
-    if folder is not None:
-        sizes = {"n_epochs": run.n_epochs, "subset_size": core.size}
-        seconds = asdict(run.seconds)
-        folder.finish(model, {"test": quality, "seconds": seconds, **sizes, "history": run.history})
-    return TrainResult(model, run.history, quality, run.seconds, run.n_epochs, core.size, core)
+        core, own = run.sampler.coreset, getattr(options.strategy, "regime", None)
+        regime = None if own is None else own(run.sampler.context)
+        result: dict[str, Any] = {
+            "test": run.evaluate(feeds.test),
+            "n_epochs": len(run.history),
+            "subset_size": core.size,
+        }
+        result["history"] = run.history
+        if folder is not None and writes:
+            more = {"seconds": asdict(run.seconds)} | ({} if regime is None else {"regime": asdict(regime)})
+            folder.finish(model, result | more)
+        return TrainResult(model, seconds=run.seconds, coreset=core, regime=regime, **result)
 
 
 def _epoch(run: Run, epoch: int, bar: Progress) -> Metrics:
@@ -172,56 +211,65 @@ def _epoch(run: Run, epoch: int, bar: Progress) -> Metrics:
         run.sampler.set_epoch(epoch)
         rows, weights = run.sampler.epoch_rows()
 
-    rate = run.options.rate(epoch, run.n_epochs)
-    for group in run.optimizer.param_groups:
-        group["lr"] = rate
+    rate = run.set_rate(epoch)
     with run.stage("training", epoch):
         loss, hits = _steps(run, epoch, rows, weights, bar)
     if not math.isfinite(loss):  # a checkpoint of this would replace a good one
-        raise InvalidInputError(f"the loss is {loss} in epoch {epoch + 1}: training diverged; lower lr.")
+        raise DivergedError(f"the loss is {loss} in epoch {epoch + 1}: training diverged; lower lr.")
 
     metrics: Metrics = {"epoch": epoch + 1, "n_epochs": run.n_epochs, "lr": rate, "loss": loss}
-    metrics |= {"subset": len(rows), "selected": epoch == run.sampler.selection_epoch(epoch)}
+    metrics |= {"subset": run.sampler.n_served, "selected": epoch == run.sampler.selection_epoch(epoch)}
     if hits is not None:
-        metrics["accuracy"] = hits / len(rows)
+        metrics["accuracy"] = hits / run.sampler.n_served
     every, is_last = run.options.eval_every, epoch + 1 == run.n_epochs
     if every and ((epoch + 1) % every == 0 or is_last):
         metrics |= {f"val_{name}": value for name, value in (run.evaluate(run.feeds.val) or {}).items()}
-    return {**metrics, "seconds": run.seconds.rounded()}
+    if run.scheduler is not None:  # one that watches a metric gets the validation loss, if there is one
+        is_watching = isinstance(run.scheduler, torch.optim.lr_scheduler.ReduceLROnPlateau)
+        run.scheduler.step(*([metrics.get("val_loss", loss)] if is_watching else []))
+    return {**metrics, **{f"{part}_seconds": value for part, value in run.seconds.rounded().items()}}
 
 
 def _steps(run: Run, epoch: int, rows: np.ndarray, weights: np.ndarray, bar: Progress) -> tuple[float, int | None]:
     """Take one step per batch; return the mean loss, and for classes the number of correct predictions."""
-    model, options, recorder = run.model, run.options, run.recorder
+    options, recorder = run.options, run.recorder if run.sampler.watches else None
     compute, seed = per_sample_loss(options.loss), run.seed("augmentation", epoch)
+    totals, seen = run.totals(weights), 0  # (steps,)
     losses: list[torch.Tensor] = []
     hits: list[torch.Tensor] = []
-    seen = 0
-    model.train()
+    run.model.train()
+    run.optimizer.zero_grad(set_to_none=True)
     with nullcontext() if recorder is None else recorder.watching():
-        for x, y, w in run.feeds.train.batches(rows, weights, options.batch_size, seed, run.feeds.augment):
-            outputs = only_tensor(_forward(model, x))  # (b, K)
-            loss = weighted_loss(compute(outputs, y), w)
-            run.optimizer.zero_grad(set_to_none=True)
-            loss.backward()  # type: ignore[no-untyped-call]
+        batches = run.feeds.train.batches(rows, weights, run.batch_size, seed, run.feeds.augment)
+        for number, (x, y, w) in enumerate(batches):
+            part, total = slice(seen, seen := seen + len(w)), totals[number // options.accumulate]
+            is_last = seen == len(rows) or (number + 1) % options.accumulate == 0
+            with run.batch(is_last=is_last):
+                outputs = only_tensor(_forward(run.forward, x))  # (b, K)
+                each = compute(outputs, y)
+                loss = weighted_loss(each, w, total=total)
+                run.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
             if recorder is not None:
-                recorder.end_step(w)
-            run.optimizer.step()
+                recorder.end_step(rows[part], w, each, outputs, y, total / run.scaler.get_scale())
+            if is_last:
+                run.step()
             losses.append(loss.detach())
             if are_classes(outputs, y, options.loss):
-                hits.append((outputs.detach().argmax(1) == y).sum())
-            seen += len(w)
+                hits.append(((outputs.detach().argmax(1) == y) & (w > 0)).sum())
             bar.move(epoch + seen / len(rows))
     if recorder is not None:
-        run.sampler.context.record(rows, recorder.take())
-    return float(torch.stack(losses).mean()), int(torch.stack(hits).sum()) if hits else None
+        run.sampler.record(**recorder.take())
+    sums = torch.stack([torch.stack(losses).sum(), torch.stack(hits).sum() if hits else torch.zeros_like(losses[0])])
+    if run.world > 1:
+        torch.distributed.all_reduce(sums)
+    return float(sums[0]) / (run.world * len(totals)), int(sums[1]) if hits else None
 
 
-def _forward(model: nn.Module, x: torch.Tensor) -> Any:
+def _forward(model: nn.Module, x: Any) -> Any:
     try:
-        return model(x)
+        return called(model, x)
     except ValueError as error:
-        if len(x) > 1 or "more than 1 value per channel" not in str(error):
+        if "more than 1 value per channel" not in str(error):
             raise
         raise InvalidInputError(
             "the last batch of the subset has one sample, too few for batch normalisation: change budget or batch_size."
@@ -231,8 +279,6 @@ def _forward(model: nn.Module, x: torch.Tensor) -> Any:
 def summary(metrics: Metrics) -> str:
     """Return a line about an epoch."""
     words = [f"epoch {metrics['epoch']}/{metrics['n_epochs']}", f"loss {metrics['loss']:.4f}"]
-    if "accuracy" in metrics:
-        words.append(f"accuracy {metrics['accuracy']:.1%}")
-    if "val_accuracy" in metrics:
-        words.append(f"validation {metrics['val_accuracy']:.1%}")
+    shares = {"accuracy": "accuracy", "validation": "val_accuracy"}
+    words += [f"{word} {metrics[key]:.1%}" for word, key in shares.items() if key in metrics]
     return ", ".join([*words, f"{metrics['subset']:,} samples"])

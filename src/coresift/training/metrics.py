@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from .._errors import InvalidInputError
-from ..selection.hooks import only_tensor
+from ..selection.hooks import called, only_tensor
 from ..selection.losses import Kind, kind_of, per_sample_loss
 from .feeds import Feed
 
@@ -50,7 +50,14 @@ class Seconds:
         return {part: round(value, 4) for part, value in asdict(self).items() if part != "clock"}
 
 
-def weighted_loss(losses: Tensor, weights: Tensor, *, distributed: bool = False) -> Tensor:
+def weighted_loss(
+    losses: Tensor,
+    weights: Tensor,
+    mask: Tensor | None = None,
+    total: float | Tensor | None = None,
+    *,
+    distributed: bool = False,
+) -> Tensor:
     r"""Compute the weighted mean :math:`\sum_i w_i l_i / \sum_i w_i` of a batch.
 
     Multiplying all weights by a constant changes nothing, so a learning rate means the same for every strategy.
@@ -60,9 +67,14 @@ def weighted_loss(losses: Tensor, weights: Tensor, *, distributed: bool = False)
     ----------
     losses, weights : (b,) or (b, ...) tensor, (b,) tensor
         One loss per sample, not reduced; several outputs of a sample are averaged.
+    mask : tensor of the shape of ``losses``, optional
+        Where it is 0, such as at padding, a loss does not count. A sample without any other has no weight.
+    total : float or tensor, optional
+        What to divide by instead of the sum of the weights. With the sum over a large batch, the losses (and gradients)
+        of its micro-batches add up to its own.
     distributed : bool, default False
-        Under DDP: divide by the mean over the ranks of the sum of the weights, so that the average of the ranks'
-        gradients is the gradient of the whole batch, whatever the weights on each rank.
+        Under DDP: divide by the mean over the ranks of the sum of the weights (or of ``total``), so that the average of
+        the ranks' gradients is the gradient of the whole batch, whatever the weights on each rank.
 
     Examples
     --------
@@ -74,18 +86,27 @@ def weighted_loss(losses: Tensor, weights: Tensor, *, distributed: bool = False)
             f"losses of shape {tuple(losses.shape)} and weights of shape {tuple(weights.shape)}: each sample needs one "
             "loss (reduction='none') and one weight."
         )
-    losses = _per_sample(losses).to(torch.promote_types(losses.dtype, torch.float32))  # sums overflow in half
+    losses = losses.to(torch.promote_types(losses.dtype, torch.float32))  # sums overflow in half
     weights = weights.to(losses.dtype)
-    total = weights.sum()
+    if mask is not None:
+        if mask.shape != losses.shape:
+            raise InvalidInputError(f"mask has shape {tuple(mask.shape)}, but losses {tuple(losses.shape)}.")
+        mask = mask != 0
+        counts = mask.flatten(1).sum(1) if mask.ndim > 1 else mask.long()
+        losses = torch.where(mask, losses, 0.0)
+        losses = losses.flatten(1).sum(1) / counts.clamp_min(1) if losses.ndim > 1 else losses
+        weights = weights * (counts > 0)
+    whole = weights.sum() if total is None else torch.as_tensor(total, dtype=losses.dtype, device=losses.device)
     if distributed:
-        total = total.detach().clone()
-        torch.distributed.all_reduce(total)
-        total = total / torch.distributed.get_world_size()
-    return torch.dot(losses, weights) / total.clamp_min(torch.finfo(losses.dtype).tiny)
+        whole = whole.detach().clone()
+        torch.distributed.all_reduce(whole)
+        whole = whole / torch.distributed.get_world_size()
+    return torch.dot(per_sample(losses), weights) / whole.clamp_min(torch.finfo(losses.dtype).tiny)
 
 
-def _per_sample(values: Tensor) -> Tensor:
-    return values.flatten(1).mean(1) if values.ndim > 1 else values  # (b,)
+def per_sample(values: Tensor) -> Tensor:
+    """Average the numbers of each sample, (b, ...) to (b,)."""
+    return values.flatten(1).mean(1) if values.ndim > 1 else values
 
 
 def are_classes(outputs: Tensor, targets: Tensor, loss: Any) -> bool:
@@ -111,8 +132,8 @@ def evaluate(model: nn.Module, feed: Feed, loss: Any) -> dict[str, float]:
     found: dict[str, float] = {}
     try:
         for x, y, _ in feed.batches(np.arange(n), np.ones(n), _EVALUATION_BATCH):
-            outputs = only_tensor(model(x))
-            loss_sum += float(_per_sample(compute(outputs, y)).sum())
+            outputs = only_tensor(called(model, x))
+            loss_sum += float(per_sample(compute(outputs, y)).sum())
             if are_classes(outputs, y, loss):
                 k = outputs.shape[1]
                 known = (y >= 0) & (y < k)  # labels that the loss ignores, usually -100, are not hits
@@ -120,7 +141,7 @@ def evaluate(model: nn.Module, feed: Feed, loss: Any) -> dict[str, float]:
                 confusion = pairs if confusion is None else confusion + pairs
             elif outputs.numel() == y.numel() and has_distances:
                 error = (outputs - y.reshape(outputs.shape).to(outputs.dtype)) ** 2
-                squares += float(_per_sample(error).sum())
+                squares += float(per_sample(error).sum())
                 found["rmse"] = (squares / n) ** 0.5
     finally:
         model.train(was_training)

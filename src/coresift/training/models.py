@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from .._errors import InvalidInputError, InvalidTypeError
+from .._threads import RANDOM_STATES
 from .._validation import check_choice, check_count
 
 STEMS = ("cifar", "imagenet")
@@ -55,7 +56,7 @@ def build_model(
         width = check_count(width, "width")
     if stem is not None:
         check_choice(stem, "stem", STEMS)
-    with torch.random.fork_rng(devices=[]), torch.device("cpu"):
+    with RANDOM_STATES, torch.random.fork_rng(devices=[]), torch.device("cpu"):
         # torch.manual_seed would also seed every GPU, whose states are not restored
         torch.default_generator.manual_seed(seed)
         given = {"n_classes": n_outputs, "input_shape": shape, "width": width, "stem": stem}
@@ -65,13 +66,17 @@ def build_model(
 class LeNet5(nn.Module):
     """LeNet-5 with ReLU and max-pooling: 28x28 images are padded to 32x32; 61,706 parameters for one channel."""
 
-    def __init__(self, n_outputs: int, n_channels: int = 1, size: int = 28) -> None:
+    def __init__(self, n_classes: int, input_shape: tuple[int, ...]) -> None:
         super().__init__()
+        if len(input_shape) != 3 or input_shape[1:] not in ((28, 28), (32, 32)):
+            text = f"lenet takes images of 28x28 or 32x32 pixels, not input_shape = {input_shape}"
+            raise InvalidInputError(f"{text}; model 'mlp' takes any rows.")
+        n_channels, size = input_shape[:2]
         self.conv1 = nn.Conv2d(n_channels, 6, 5, padding=(32 - size) // 2)
         self.conv2 = nn.Conv2d(6, 16, 5)
         self.fc1 = nn.Linear(16 * 5 * 5, 120)
         self.fc2 = nn.Linear(120, 84)
-        self.fc3 = nn.Linear(84, n_outputs)
+        self.fc3 = nn.Linear(84, n_classes)
         if n_channels == 1:  # one channel fits both layouts, so the filters must select channels last
             self.conv1.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
@@ -111,17 +116,17 @@ class BasicBlock(nn.Module):
 
 
 class ResNet18(nn.Module):
-    """Four stages of two blocks; ``width`` feature maps, doubled in each further stage (He et al., 2016).
+    """Four stages of two blocks; ``width`` feature maps, doubled in each further stage (He et al., 2016)."""
 
-    Convolutions start normal with variance ``2 / fan_out``, batch norms as the identity.
-    """
-
-    def __init__(self, n_outputs: int, n_channels: int = 3, width: int = 64, stem: str = "cifar") -> None:
+    def __init__(self, n_classes: int, input_shape: tuple[int, ...], width: int = 64, stem: str | None = None) -> None:
         super().__init__()
+        if len(input_shape) != 3:
+            raise InvalidInputError(f"resnet18 takes images (c, h, w); input_shape = {input_shape}.")
+        stem = stem or ("cifar" if max(input_shape[1:]) <= 64 else "imagenet")
         # A quarter faster on a CPU. PyTorch 2.13 crashes in the backward pass of the 7x7 stem with few feature maps.
         self.is_channels_last = stem == "cifar" and width % 8 == 0
         size, stride, padding = (3, 1, 1) if stem == "cifar" else (7, 2, 3)
-        first = nn.Conv2d(n_channels, width, size, stride, padding, bias=False)
+        first = nn.Conv2d(input_shape[0], width, size, stride, padding, bias=False)
         pool = [nn.MaxPool2d(3, 2, 1)] if stem == "imagenet" else []
         self.stem = nn.Sequential(first, nn.BatchNorm2d(width), nn.ReLU(), *pool)
         maps = [width * 2**stage for stage in range(4)]
@@ -130,7 +135,7 @@ class ResNet18(nn.Module):
             for n_in, n_out in zip([width, *maps], maps, strict=False)
         ]
         self.stages = nn.Sequential(*stages)
-        self.fc = nn.Linear(maps[-1], n_outputs)
+        self.fc = nn.Linear(maps[-1], n_classes)
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
@@ -144,29 +149,12 @@ class ResNet18(nn.Module):
 class MLP(nn.Sequential):
     """Flatten, two hidden layers with ReLU, a linear output."""
 
-    def __init__(self, n_inputs: int, n_outputs: int, width: int = 256) -> None:
-        hidden = [nn.Linear(n_inputs, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU()]
-        super().__init__(nn.Flatten(), *hidden, nn.Linear(width, n_outputs))
+    def __init__(self, n_classes: int, input_shape: tuple[int, ...], width: int = 256) -> None:
+        hidden = [nn.Linear(math.prod(input_shape), width), nn.ReLU(), nn.Linear(width, width), nn.ReLU()]
+        super().__init__(nn.Flatten(), *hidden, nn.Linear(width, n_classes))
 
 
-def _lenet(n_classes: int, input_shape: tuple[int, ...]) -> nn.Module:
-    if len(input_shape) != 3 or input_shape[1:] not in ((28, 28), (32, 32)):
-        raise InvalidInputError(f"lenet takes images of 28x28 or 32x32 pixels; input_shape = {input_shape}.")
-    return LeNet5(n_classes, *input_shape[:2])
-
-
-def _resnet18(n_classes: int, input_shape: tuple[int, ...], width: int = 64, stem: str | None = None) -> nn.Module:
-    if len(input_shape) != 3:
-        raise InvalidInputError(f"resnet18 takes images (c, h, w); input_shape = {input_shape}.")
-    by_size = "cifar" if max(input_shape[1:]) <= 64 else "imagenet"
-    return ResNet18(n_classes, input_shape[0], width, stem or by_size)
-
-
-def _mlp(n_classes: int, input_shape: tuple[int, ...], width: int = 256) -> nn.Module:
-    return MLP(math.prod(input_shape), n_classes, width)
-
-
-_FACTORIES: dict[str, Callable[..., Any]] = {"lenet": _lenet, "resnet18": _resnet18, "mlp": _mlp}
+_FACTORIES: dict[str, Callable[..., Any]] = {"lenet": LeNet5, "resnet18": ResNet18, "mlp": MLP}
 MODELS = tuple(_FACTORIES)
 
 

@@ -1,11 +1,11 @@
-"""Norms of last-layer gradients, recorded while training computes them, without a pass of their own."""
+"""What training sees anyway of each sample, recorded without a pass of its own: norms, losses, predictions."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+import torch
 from torch import Tensor, nn
 
 from .._errors import InvalidInputError
@@ -13,30 +13,47 @@ from ..selection.gradients import Gradients
 from ..selection.hooks import layer_factors, only_tensor
 
 _HELD_ROWS = 4096  # computed together: one large product is cheaper than many small ones
+_FEW = 4  # classes below which the ranking of a label says little
 
 
 class NormRecorder:
-    r"""Record gradient norms of a linear layer from its inputs :math:`h_i` and the gradients in its outputs.
+    r"""Record gradient norms of a layer from its inputs :math:`h_i` and the gradients in its outputs.
 
-    The loss of a batch is :math:`\sum w_i l_i / \sum w`, so these gradients are :math:`w_i r_i / \sum w`, and the norm
-    is :math:`|r_i| \sqrt{|h_i|^2 + 1}`; for other modules it is :math:`|r_i|`. Samples of weight 0 give NaN.
+    The loss of a step is :math:`\sum w_i l_i / t`, so these gradients are :math:`w_i r_i / t`, and the norm of a linear
+    layer is :math:`|r_i| \sqrt{|h_i|^2 + 1}`; for other modules, such as the whole model, it is :math:`|r_i|`. Samples
+    of weight 0 give NaN. Without a layer, no norms are recorded.
+
+    Examples
+    --------
+    >>> from coresift.training import NormRecorder, weighted_loss
+    >>> layer, rows = nn.Linear(2, 3), torch.tensor([5, 2])
+    >>> recorder = NormRecorder(layer)
+    >>> with recorder.watching():  # around the steps of an epoch
+    ...     losses = nn.functional.cross_entropy(layer(torch.ones(2, 2)), torch.tensor([0, 1]), reduction="none")
+    ...     weighted_loss(losses, torch.ones(2)).backward()
+    ...     recorder.end_step(rows, torch.ones(2), losses)
+    >>> sorted(recorder.take())  # the arguments of CoresetSampler.record
+    ['losses', 'norms', 'rows']
     """
 
-    def __init__(self, layer: nn.Module) -> None:
+    def __init__(self, layer: nn.Module | None) -> None:
         self.layer = layer
         # one entry per call of the layer in this step: its input and, after backward, the gradient in its output
         self._calls: list[list[Tensor]] = []
         self._steps: list[tuple[list[list[Tensor]], Tensor]] = []
+        self._told: list[dict[str, Tensor]] = []
         self._held = 0
-        self._norms: list[NDArray[np.float32]] = []
+        self._columns: dict[str, list[Any]] = {}
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        handle = self.layer.register_forward_hook(self._catch)
+        """Record what happens in the block."""
+        handle = None if self.layer is None else self.layer.register_forward_hook(self._catch)
         try:
             yield
         finally:
-            handle.remove()
+            if handle is not None:
+                handle.remove()
             self._calls.clear()
 
     def _catch(self, module: nn.Module, given: tuple[Any, ...], output: Any) -> None:
@@ -46,36 +63,78 @@ class NormRecorder:
             self._calls.append(call)
             output.register_hook(call.append)
 
-    def end_step(self, weights: Tensor) -> None:
-        """Collect a batch with these weights, after its ``backward``."""
-        calls, self._calls = self._calls, []
-        self._steps.append((calls, weights))
-        self._held += len(weights)
-        is_plain = len(calls) == 1 and calls[0][0].ndim == 2 and len(calls[0][0]) == len(weights)
-        if self._held >= _HELD_ROWS or not is_plain:  # others form products, which may be large
+    def end_step(
+        self,
+        rows: Any,
+        weights: Tensor,
+        losses: Tensor | None = None,
+        outputs: Tensor | None = None,
+        targets: Tensor | None = None,
+        total: Any = None,
+    ) -> None:
+        """Collect a batch after its ``backward``: its rows and weights, and what is known of losses and classes.
+
+        ``total`` is what the loss was divided by, by default the sum of the weights.
+        """
+        calls, self._calls, n = self._calls, [], len(weights)
+        if self.layer is not None:
+            self._steps.append((calls, (weights.sum() if total is None else total) / weights.detach()))
+        told = {"rows": torch.as_tensor(rows)}
+        if losses is not None:
+            losses = losses.detach().flatten(1).mean(1) if losses.ndim > 1 else losses.detach()
+            told["losses"] = torch.where(weights > 0, losses, torch.nan)
+        if outputs is not None and targets is not None and targets.ndim == 1:
+            told |= {"outputs": outputs.detach(), "targets": torch.where(weights > 0, targets, -1)}
+        self._told.append(told)
+        self._held += n
+        is_plain = len(calls) == 1 and calls[0][0].ndim == 2 and len(calls[0][0]) == n
+        if self._held >= _HELD_ROWS or not (is_plain or self.layer is None):  # others form products, perhaps large
             self._reduce()
 
-    def take(self) -> NDArray[np.float32]:
-        """Return the norms of all samples since the last call, in their order."""
+    def take(self) -> dict[str, Any]:
+        """Return rows and what was recorded of them since the last call, as arguments of `CoresetSampler.record`."""
         self._reduce()
-        norms, self._norms = self._norms, []
-        return np.concatenate(norms) if norms else np.zeros(0, dtype=np.float32)
+        columns, self._columns = self._columns, {}
+        nothing = {"rows": np.zeros(0, dtype=np.int64), "norms": np.zeros(0, dtype=np.float32)}
+        return {name: np.concatenate(parts) for name, parts in columns.items()} or nothing
 
     def _reduce(self) -> None:
-        lots = [self._lot(calls, weights) for calls, weights in self._steps]
-        self._steps, self._held = [], 0
-        if not lots:
+        told, self._told, self._held = self._told, [], 0
+        if not told:
             return
-        residuals, inputs, scales = zip(*lots, strict=True)
-        vectors = None if inputs[0] is None else np.concatenate(inputs)
-        squares = Gradients(np.concatenate(residuals), vectors).sq_norms()
-        with np.errstate(invalid="ignore", over="ignore"):  # 0 times infinity where a weight is 0
-            self._norms.append((np.sqrt(squares) * np.concatenate(scales)).astype(np.float32))
+        known = {name: torch.cat([each[name] for each in told]).cpu() for name in told[0]}
+        if "outputs" in known:
+            known |= predictions(known.pop("outputs"), known.pop("targets"))
+        found = {name: (each if name == "rows" else each.float()).numpy() for name, each in known.items()}
+        if self._steps:
+            residuals, inputs, scales = zip(*(self._lot(*step) for step in self._steps), strict=True)
+            self._steps = []
+            vectors = None if inputs[0] is None else np.concatenate(inputs)
+            squares = Gradients(np.concatenate(residuals), vectors).sq_norms()
+            with np.errstate(invalid="ignore", over="ignore"):  # 0 times infinity where a weight is 0
+                found["norms"] = (np.sqrt(squares) * np.concatenate(scales)).astype(np.float32)
+        for name, values in found.items():
+            self._columns.setdefault(name, []).append(values)
 
-    def _lot(self, calls: list[list[Tensor]], weights: Tensor) -> tuple[Any, Any, Any]:
+    def _lot(self, calls: list[list[Tensor]], scale: Tensor) -> tuple[Any, Any, Any]:
         used = [call for call in calls if len(call) == 2]  # the others do not reach the loss
         if not used:
-            raise InvalidInputError(f"scores='seen': the loss does not depend on the layer {self.layer}.")
+            raise InvalidInputError(f"the loss does not depend on the layer {self.layer}, whose norms are recorded.")
         given, slopes = zip(*used, strict=True)
-        scale = (weights.sum() / weights).cpu().numpy()
-        return *layer_factors(self.layer, given, slopes, len(weights)), scale
+        return *layer_factors(self.layer, given, slopes, len(scale)), scale.cpu().numpy()
+
+
+def predictions(outputs: Tensor, targets: Tensor) -> dict[str, Tensor]:
+    """Say of each label whether it ranks low, and how sure the model is, as :mod:`coresift.selection.seen` wants it.
+
+    Nothing for outputs that are not classes, or for fewer than four of them.
+    """
+    if outputs.ndim != 2 or targets.ndim != 1 or targets.is_floating_point() or (n_classes := outputs.shape[1]) < _FEW:
+        return {}
+    outputs, is_known = outputs.float(), (targets >= 0) & (targets < n_classes)  # the loss ignores the others
+    own = outputs.gather(1, targets.clamp(0, n_classes - 1).long()[:, None])
+    rank, half = (outputs > own).sum(1), n_classes // 2
+    low = (rank >= n_classes - half) * ((n_classes - 1) / half)
+    sure = outputs.softmax(1).amax(1)
+    found = {"low": low.float(), "sure": torch.where(rank == 0, sure, -sure)}
+    return {name: torch.where(is_known, values, torch.nan) for name, values in found.items()}

@@ -3,33 +3,37 @@
 import dataclasses
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 
 from .. import __version__
 from .._errors import InvalidInputError, InvalidTypeError
+from .._threads import RANDOM_STATES
 from .._validation import check_budget
-from ..coresets.options import parse_budget
+from ..coresets.amounts import parse_budget
 from ..data.splits import DatasetSplits
 from ..selection import Strategy, strategy_named
 from ..selection.hooks import linear_layer, undisturbed
 from ..selection.losses import per_sample_loss, with_class_numbers
 from ..selection.strategy import asks_for
 from .checkpoint import RunFolder, load_tensors, tensors_of
-from .feeds import Augment, Feed, TensorFeed, feeds_of
+from .feeds import Augment, Feed, LoaderFeed, TensorFeed, feeds_of, targets_of
 from .metrics import Seconds, evaluate
-from .options import TrainOptions
+from .options import AMP, OPTIMIZERS, TrainOptions
 from .recorder import NormRecorder
-from .sampler import CoresetSampler
+from .sampler import CoresetSampler, with_defaults
 
 Metrics = dict[str, Any]
 _VAL_FRACTION = 0.1
+_PLAIN = (int, float, str, list, dict, type(None))  # what JSON can hold of the state of a scheduler
 # Random streams. All selections share one, so what a strategy computes once and keeps is always the same.
 _STREAMS = {"split": 21, "training": 22, "augmentation": 23, "selection": 24, "evaluation": 25}
 
@@ -57,14 +61,15 @@ def own_randomness(seed: int, device: torch.device) -> Iterator[None]:
         generators.append(torch.cuda.default_generators[device.index or 0])
     elif device.type == "mps":
         generators.append(torch.mps._get_default_mps_generator())
-    states = [generator.get_state() for generator in generators]
-    try:
-        for generator in generators:
-            generator.manual_seed(seed)
-        yield
-    finally:
-        for generator, state in zip(generators, states, strict=True):
-            generator.set_state(state)
+    with RANDOM_STATES:  # threads that train take turns
+        states = [generator.get_state() for generator in generators]
+        try:
+            for generator in generators:
+                generator.manual_seed(seed)
+            yield
+        finally:
+            for generator, state in zip(generators, states, strict=True):
+                generator.set_state(state)
 
 
 def described(thing: Any) -> str:
@@ -97,19 +102,18 @@ class Feeds:
 
 
 class Run:
-    """A run in memory, and how far it is."""
+    """A run in memory, and how far it is. Several processes share a run if ``torch.distributed`` is initialised."""
 
-    def __init__(self, model: nn.Module, feeds: Feeds, options: TrainOptions, clock: str) -> None:
+    def __init__(self, model: nn.Module, feeds: Feeds, options: TrainOptions, clock: str, scheduler: Any) -> None:
         self.model, self.feeds, self.options = model.to(options.device), feeds, options
         self.seconds = Seconds(clock=clock)
         self.history: list[Metrics] = []
         self.sampler = CoresetSampler(
             feeds.train.X,
             options.strategy,
-            options.budget,  # type: ignore[arg-type]
+            options.budget,
             select_every=options.select_every,
             seed=options.seed,
-            num_replicas=1,
             y=feeds.train.y,
             model=model,
             loss=options.loss,
@@ -117,19 +121,29 @@ class Run:
             y_val=None if feeds.val is None else feeds.val.y,
             n_epochs=options.epochs,
             transform=feeds.train.transform,
+            workers=options.workers,
         )
-        self.optimizer = torch.optim.SGD(
-            model.parameters(), lr=options.lr, momentum=options.momentum, weight_decay=options.weight_decay
-        )
+        self.n_epochs = self.sampler.phases.total
+        self.rank, self.world = self.sampler.rank, self.sampler.num_replicas
+        if options.batch_size % self.world:
+            raise InvalidInputError(f"batch_size = {options.batch_size} must be a multiple of {self.world} processes.")
+        self.batch_size = options.batch_size // self.world
+        self.forward = DistributedDataParallel(model) if self.world > 1 else model
+        self.optimizer = optimizer_of(options, model)
+        self.rates = [group["lr"] for group in self.optimizer.param_groups]
+        is_made = scheduler is None or hasattr(scheduler, "state_dict")
+        self.scheduler = scheduler if is_made else scheduler(self.optimizer)
+        self.amp = _amp_type(options.amp, options.device)
+        self.scaler = torch.amp.GradScaler(options.device.type, enabled=self.amp is torch.float16)
         self.recorder: NormRecorder | None = None
-        if asks_for(options.strategy, "reuses_norms"):
-            with own_randomness(self.seed("evaluation"), options.device), undisturbed(model):
-                example, _, _ = next(feeds.train.batches(np.zeros(2, dtype=np.int64), np.ones(2), 2))
-                self.recorder = NormRecorder(linear_layer(model, None, example) or model)
-
-    @property
-    def n_epochs(self) -> int:
-        return self.sampler.phases.total
+        if self.sampler.watches:
+            layer = None
+            if asks_for(options.strategy, "reuses_norms"):
+                with own_randomness(self.seed("evaluation"), options.device), undisturbed(model):
+                    rows = np.arange(min(2, len(feeds.train)))
+                    example, _, _ = next(feeds.train.batches(rows, np.ones(len(rows)), 2))
+                    layer = linear_layer(model, None, example) or model
+            self.recorder = NormRecorder(layer)
 
     def seed(self, stream: str, *more: int) -> int:
         sequence = np.random.SeedSequence((self.options.seed, _STREAMS[stream], *more))
@@ -143,17 +157,58 @@ class Run:
             yield
 
     def evaluate(self, feed: Feed | None) -> dict[str, float] | None:
-        if feed is None:
-            return None
+        """Evaluate the model; the first process does, for all."""
+        box: list[Any] = [None]
         with self.stage("evaluation"):
-            return evaluate(self.model, feed, self.options.loss)
+            if feed is not None and self.rank == 0:
+                box = [evaluate(self.model, feed, self.options.loss)]
+            if self.world > 1:
+                torch.distributed.broadcast_object_list(box)
+        return box[0]
+
+    def totals(self, weights: NDArray[np.float64]) -> Tensor:
+        """Return what each step divides by: the weight of its samples or, if the strategy says so, their number."""
+        counted = (weights > 0).astype(np.float64) if asks_for(self.options.strategy, "divides_by_count") else weights
+        starts = np.arange(0, len(weights), self.batch_size * self.options.accumulate)
+        found = torch.tensor(np.add.reduceat(counted, starts), dtype=torch.float32, device=self.options.device)
+        if self.world > 1:  # the gradients are averaged over the processes
+            torch.distributed.all_reduce(found)
+        return found / self.world
+
+    def set_rate(self, epoch: int) -> float:
+        """Set the learning rate of an epoch, unless there is a scheduler that does, and return it."""
+        groups = self.optimizer.param_groups
+        if self.scheduler is None:
+            for group, rate in zip(groups, self.rates, strict=True):
+                group["lr"] = rate * self.options.factor(epoch, self.n_epochs)
+        return float(groups[0]["lr"])
+
+    @contextmanager
+    def batch(self, *, is_last: bool) -> Iterator[None]:
+        """Compute in mixed precision if asked to; processes exchange gradients at the last batch of a step only."""
+        waits = not is_last and isinstance(self.forward, DistributedDataParallel)
+        alone = self.forward.no_sync() if waits else nullcontext()  # type: ignore[operator]
+        with torch.autocast(self.options.device.type, self.amp, enabled=self.amp is not None), alone:
+            yield
+
+    def step(self) -> None:
+        """Take a step along the gradients, clipped if asked for, and clear them."""
+        if self.options.clip is not None:
+            self.scaler.unscale_(self.optimizer)
+            nn.utils.clip_grad_norm_(self.model.parameters(), self.options.clip)
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        self.optimizer.zero_grad(set_to_none=True)
 
     def save(self, folder: RunFolder) -> None:
         strategy, found = self.options.strategy, self.optimizer.state_dict()
+        plan = {} if self.scheduler is None else self.scheduler.state_dict()
         parts = {
             "model": tensors_of(self.model),
             "optimizer": {f"{n}/{key}": kept[key] for n, kept in found["state"].items() for key in kept},
             "param_groups": found["param_groups"],
+            "scheduler": {key: value for key, value in plan.items() if isinstance(value, _PLAIN)},
+            "scaler": self.scaler.state_dict(),
             "sampler": self.sampler.state_dict(),
             "strategy": strategy.state_dict() if hasattr(strategy, "state_dict") else {},
             "history": self.history,
@@ -170,13 +225,40 @@ class Run:
                 number, key = name.split("/", 1)
                 states.setdefault(int(number), {})[key] = value
             self.optimizer.load_state_dict({"state": states, "param_groups": kept["param_groups"]})
+            if self.scheduler is not None:
+                self.scheduler.load_state_dict(kept["scheduler"])
+            self.scaler.load_state_dict(kept.get("scaler", {}))
             self.sampler.load_state_dict(kept["sampler"])
             with own_randomness(self.seed("selection"), self.options.device):
                 self.sampler.recall()
             if hasattr(self.options.strategy, "load_state_dict"):
                 self.options.strategy.load_state_dict(kept["strategy"])
             self.history, self.seconds = kept["history"], Seconds(**kept["seconds"])
-        folder.rewrite(self.history)
+        if self.rank == 0:
+            folder.rewrite(self.history)
+
+
+def optimizer_of(options: TrainOptions, model: nn.Module) -> torch.optim.Optimizer:
+    """Return the optimizer: by name, as it was given, or made of the parameters by the function that was given."""
+    given = options.optimizer
+    if isinstance(given, str):
+        more = {"momentum": options.momentum} if given == "sgd" else {}
+        kind = getattr(torch.optim, OPTIMIZERS[given])
+        given = kind(model.parameters(), lr=options.lr, weight_decay=options.weight_decay, **more)
+    elif callable(given) and not isinstance(given, torch.optim.Optimizer):
+        given = given(model.parameters())
+    if not isinstance(given, torch.optim.Optimizer):
+        raise InvalidTypeError(f"optimizer = {given!r} must be a name, an optimizer, or a function of the parameters.")
+    return given
+
+
+def _amp_type(amp: Any, device: torch.device) -> torch.dtype | None:
+    if amp is None or amp is False:
+        return None
+    found = torch.bfloat16 if amp is True else getattr(torch, AMP[amp]) if isinstance(amp, str) else amp
+    if found is torch.float16 and device.type == "cpu":
+        raise InvalidInputError("amp = 'fp16' needs a GPU; on a CPU use 'bf16'.")
+    return found
 
 
 def resolve(options: TrainOptions, data: Any) -> TrainOptions:
@@ -187,32 +269,40 @@ def resolve(options: TrainOptions, data: Any) -> TrainOptions:
     if not isinstance(strategy, Strategy):
         raise InvalidTypeError(f"strategy = {strategy!r} must be a name or have a method select.")
     if loss is None:
-        is_regression = isinstance(data, DatasetSplits) and data.task == "regression"
-        loss = "mse" if is_regression else "cross_entropy"
+        loss = "mse" if isinstance(data, DatasetSplits) and data.task == "regression" else "cross_entropy"
     per_sample_loss(loss)  # raises if it cannot be used
     validates = asks_for(strategy, "needs_validation")
-    is_used = bool(validates or options.eval_every)
+    is_used = validates or options.eval_every
     if val_fraction is None:
         val_fraction = _VAL_FRACTION if is_used else 0.0
     if val_fraction == 0 and is_used:
         who = "this strategy" if validates else f"eval_every = {options.eval_every}"
         raise InvalidInputError(f"val_fraction = 0, but {who} needs validation data; 0.1 is usual.")
-    found = {"strategy": strategy, "loss": loss, "val_fraction": val_fraction}
+    budget, every = with_defaults(strategy, options.budget, options.select_every)
+    found = {"strategy": strategy, "loss": loss, "val_fraction": val_fraction, "budget": budget, "select_every": every}
     return replace(options, device=device_named(options.device), **found)
 
 
-def load(data: Any, test: Any, transform: Any, options: TrainOptions) -> tuple[Feeds, TrainOptions]:
+def load(
+    model: nn.Module, data: Any, labels: Any, test: Any, transform: Any, options: TrainOptions
+) -> tuple[Feeds, TrainOptions]:
     """Move the data to the device and hold out the validation part; the budget becomes a number of samples."""
     place, fraction = options.device, options.val_fraction or 0.0
-    whole, test_feed, augment = feeds_of(data, test, transform, options.augment, place, options.workers)
-    n = len(whole)
+    integers = any(isinstance(module, nn.Embedding | nn.EmbeddingBag) for module in model.modules())
+    whole, test_feed, augment = feeds_of(data, test, transform, options.augment, place, options.workers, integers)
+    if labels is not None:
+        if len(labels) != len(whole):
+            raise InvalidInputError(f"labels has {len(labels)} entries, but there are {len(whole)} samples.")
+        whole.y = labels if isinstance(whole, LoaderFeed) else targets_of(labels).to(place)
+    if not (n := len(whole)):
+        raise InvalidInputError("the training data has no samples.")
+    fingerprint = whole.fingerprint()
     n_val = check_budget(float(fraction), n, "val_fraction") if fraction else 0
     if n_val >= n:
         raise InvalidInputError(f"val_fraction = {fraction} takes all of {n} samples; none is left to train.")
     order = np.random.default_rng((options.seed, _STREAMS["split"])).permutation(n)
     feed = whole.take(np.sort(order[n_val:])) if n_val else whole
     val_feed = whole.take(np.sort(order[:n_val])) if n_val else None
-    fingerprint = whole.fingerprint()
     for each in (feed, val_feed, test_feed):
         if isinstance(each, TensorFeed):
             each.y = with_class_numbers(each.y, options.loss)
@@ -220,13 +310,15 @@ def load(data: Any, test: Any, transform: Any, options: TrainOptions) -> tuple[F
     return Feeds(feed, val_feed, test_feed, augment, fingerprint), options
 
 
-def identity(model: nn.Module, feeds: Feeds, transform: Any, options: TrainOptions) -> dict[str, Any]:
+def identity(model: nn.Module, feeds: Feeds, transform: Any, scheduler: Any, options: TrainOptions) -> dict[str, Any]:
     """Return what tells one run from another, as JSON can hold it, and the versions of the software."""
     strategy, loss = options.strategy, options.loss
     shapes = ", ".join(f"{name} {tuple(value.shape)}" for name, value in model.named_parameters())
     return {
         **options.recorded(),
         "strategy": repr(strategy) if dataclasses.is_dataclass(strategy) else described(strategy),
+        **{name: _named(getattr(options, name)) for name in ("optimizer", "amp", "early_stopping")},
+        "scheduler": None if scheduler is None else described(scheduler),
         "loss": loss if isinstance(loss, str) else described(loss),
         "model": type(model).__name__,
         "parameters": shapes if len(shapes) < 2000 else f"{shapes[:2000]}...",
@@ -236,3 +328,9 @@ def identity(model: nn.Module, feeds: Feeds, transform: Any, options: TrainOptio
         "data": feeds.fingerprint,
         "software": {"coresift": __version__, "torch": torch.__version__, "numpy": np.__version__},
     }
+
+
+def _named(value: Any) -> Any:
+    if isinstance(value, torch.optim.Optimizer):
+        return f"{described(value)} {value.defaults}"
+    return value if isinstance(value, str | int | None) else described(value)

@@ -1,24 +1,31 @@
 """A sampler that serves a weighted subset to PyTorch's ``DataLoader``, and a data set that carries the weights."""
 
+import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import distributed
+from torch.nn.functional import cross_entropy, one_hot
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import Dataset, Sampler, TensorDataset
 
 from .._containers import n_rows
 from .._errors import CoresiftError, InvalidInputError
-from .._validation import as_numpy, check_budget, check_count
+from .._progress import logger
+from .._validation import as_numpy, check_count
+from ..coresets.amounts import parse_budget
 from ..coresets.coreset import Coreset, Guarantee
 from ..selection import SelectionContext, Selector, Strategy, phases, strategy_named
-from ..selection.strategy import asks_for
+from ..selection.inputs import is_dataset, known_targets, unwrapped
+from ..selection.strategy import asks_for, name_of
+from .recorder import predictions
 
 _SELECTION, _ORDER = 11, 12  # keys of the random streams of one seed
+_BUDGET, _EVERY = 0.1, 20
 
 
 class WeightedIndex(int):
@@ -39,21 +46,29 @@ class WeightedDataset(Dataset[Any]):
     """A map-style data set whose items carry a weight: ``(x, y)`` becomes ``(x, y, w)``.
 
     The weight is that of the index from :class:`CoresetSampler`; a plain integer has weight 1. It is appended to items
-    of ``dataset`` that are tuples, and stored as ``"weight"`` in items that are mappings.
+    of ``dataset`` that are tuples, and stored under ``key`` in items that are mappings, which must not have it. With a
+    ``row_key`` the row number follows in the same way, for :meth:`CoresetSampler.record`.
     """
 
-    def __init__(self, dataset: Any) -> None:
-        self.dataset = dataset
+    made: ClassVar[weakref.WeakSet[Any]] = weakref.WeakSet()  # to notice weights that nobody carries
+
+    def __init__(self, dataset: Any, key: str = "weight", row_key: str | None = None) -> None:
+        self.dataset, self.key, self.row_key = dataset, key, row_key
+        self.made.add(self)
 
     def __len__(self) -> int:
         return len(self.dataset)
 
     def __getitem__(self, index: int) -> Any:
         item = self.dataset[int(index)]
-        weight = torch.tensor(getattr(index, "weight", 1.0), dtype=torch.float32)
-        if isinstance(item, Mapping):
-            return {**item, "weight": weight}
-        return (*item, weight) if isinstance(item, tuple | list) else (item, weight)
+        more = {self.key: torch.tensor(getattr(index, "weight", 1.0), dtype=torch.float32)}
+        if self.row_key is not None:
+            more[self.row_key] = torch.tensor(int(index))
+        if not isinstance(item, Mapping):
+            return (*(item if isinstance(item, tuple | list) else (item,)), *more.values())
+        if taken := [name for name in more if name in item]:
+            raise InvalidInputError(f"the items have a field {taken[0]!r} already; choose another key.")
+        return {**item, **more}
 
 
 class CoresetSampler(Sampler[int]):
@@ -69,10 +84,12 @@ class CoresetSampler(Sampler[int]):
     ----------
     data : SelectionContext, data set, array, tensor, or pair ``(X, y)``
     strategy : str or Strategy, default "rbf"
-    budget : int or float, default 0.1
-        Number of samples, or fraction of the samples.
-    select_every : int, default 20
-        Epochs between two selections. Strategies that draw one subset and keep it (``Random``) are not affected.
+    budget : int, float or str, optional
+        Number of samples, or fraction of the samples, such as 0.1 or "10%". By default the strategy's own: all samples
+        for "auto" and others that prune, else 10 %.
+    select_every : int, optional
+        Epochs between two selections; by default the strategy's own: 1 for those that redraw every epoch, else 20.
+        Strategies that draw one subset and keep it (``Random``) are not affected.
     seed : int, default 0
     shuffle : bool, default True
         Whether the order changes from epoch to epoch.
@@ -98,9 +115,9 @@ class CoresetSampler(Sampler[int]):
         self,
         data: Any,
         strategy: str | Strategy = "rbf",
-        budget: int | float = 0.1,
+        budget: int | float | str | None = None,
         *,
-        select_every: int = 20,
+        select_every: int | None = None,
         seed: int = 0,
         shuffle: bool = True,
         num_replicas: int | None = None,
@@ -110,21 +127,23 @@ class CoresetSampler(Sampler[int]):
         self.seed = check_count(seed, "seed", 0)
         if not isinstance(data, SelectionContext):
             X, y = inputs_and_targets(data)
-            data = SelectionContext(X, context.pop("y", y), seed=self.seed, **context)
+            found = known_targets(dataset) if y is None and is_dataset(dataset := unwrapped(X)[0]) else y
+            data = SelectionContext(X, context.pop("y", found), seed=self.seed, **context)
         elif context:
             raise InvalidInputError(f"{', '.join(context)}: data is a SelectionContext, which has its own.")
         self.context = data
         self.strategy = strategy_named(strategy) if isinstance(strategy, str) else strategy
-        self.budget = budget
-        self.select_every = check_count(select_every, "select_every")
-        self.shuffle = shuffle
+        budget, select_every = with_defaults(self.strategy, budget, select_every)
+        self.budget = parse_budget(budget, self.context.n_samples)
+        self.select_every, self.shuffle = check_count(select_every, "select_every"), shuffle
         self._replicas, self._rank = num_replicas, rank
         self._check_replicas()
-        size = check_budget(budget, self.context.n_samples, "budget")
-        self.phases = phases(self.strategy, self.context.n_epochs or 1, size / self.context.n_samples)
+        self.phases = phases(self.strategy, self.context.n_epochs or 1, self.budget / self.context.n_samples)
         self.epoch = 0
         self._core: Coreset | None = None
         self._selected_at = -1
+        self._served_at: int | None = None
+        self._warned: set[str] = set()
 
     def _check_replicas(self) -> None:
         rank, replicas = self._rank, self._replicas
@@ -134,11 +153,18 @@ class CoresetSampler(Sampler[int]):
             raise InvalidInputError(f"rank = {rank} and num_replicas = {replicas} must be given together.")
         if rank is not None and not 0 <= check_count(rank, "rank", 0) < (replicas or 1):
             raise InvalidInputError(f"rank = {rank} must be below num_replicas = {replicas or 1}.")
-        if (replicas or 1) > 1 and asks_for(self.strategy, "reuses_norms"):
+        if (replicas or 1) > 1 and self.watches:
             raise InvalidInputError(
                 f"num_replicas = {replicas}: ranks that select separately do not know the norms of the others. "
                 "Leave it out under torch.distributed, or use fresh scores."
             )
+
+    @property
+    def watches(self) -> bool:
+        """Whether the strategy uses, from now on, what :meth:`record` stores."""
+        has_seen = getattr(self.strategy, "has_seen_enough", lambda context: False)
+        asks = asks_for(self.strategy, "reuses_norms") or asks_for(self.strategy, "reuses_losses")
+        return bool(asks and not has_seen(self.context))
 
     @property
     def num_replicas(self) -> int:
@@ -179,45 +205,72 @@ class CoresetSampler(Sampler[int]):
     def epoch_rows(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Return rows and weights of this rank, in the order of the current epoch."""
         core = self.coreset
-        order = np.arange(core.size)
+        rows, weights = core.indices, core.weights
+        if asks_for(self.strategy, "repeats"):
+            rows, weights = np.repeat(rows, weights.astype(np.int64)), np.ones(self.n_served)
         if self.shuffle:
-            order = np.random.default_rng((self.seed, _ORDER, self.epoch)).permutation(core.size)
-        rows, weights = core.indices[order], core.weights[order]
+            order = np.random.default_rng((self.seed, _ORDER, self.epoch)).permutation(len(rows))
+            rows, weights = rows[order], weights[order]
         rank, replicas = self._place()
-        lacking = -core.size % replicas
+        lacking = -len(rows) % replicas
         rows = np.concatenate((rows, np.resize(rows, lacking)))
         weights = np.concatenate((weights, np.zeros(lacking)))
         return rows[rank::replicas], weights[rank::replicas]
 
-    def record(self, norms: Any) -> None:
-        """Record the gradient norms of the current epoch, one per row of this rank, in the order of serving.
+    @property
+    def n_served(self) -> int:
+        """Number of samples of an epoch on all ranks: rows of the subset, counting those that are served repeatedly."""
+        return int(self.coreset.weights.sum()) if asks_for(self.strategy, "repeats") else self.coreset.size
 
-        Ranks that share a selection share the norms too, so each of them must call this.
+    def record(self, rows: Any, norms: Any = None, *, outputs: Any = None, targets: Any = None, **columns: Any) -> None:
+        """Record what training saw of rows, in any order: gradient norms, ``losses``, or the outputs of a classifier.
+
+        Outputs (b, C) and targets (b,) give all that a strategy may want. :class:`NormRecorder` collects it without
+        them. Ranks that share a selection share the records too, so each must call this equally often.
         """
-        rows, weights = self.epoch_rows()
-        norms = as_numpy(norms)
-        if norms.shape != rows.shape:
-            raise InvalidInputError(f"norms of shape {norms.shape}: one for each of {len(rows)} rows needed.")
-        parts: list[Any] = [(rows[weights > 0], norms[weights > 0])]
+        if outputs is not None:
+            outputs, targets = outputs.detach().float(), targets.to(outputs.device)
+            losses = cross_entropy(outputs, targets, reduction="none")
+            residuals = outputs.softmax(1) - one_hot(targets.clamp(min=0), outputs.shape[1])
+            columns = {"losses": losses, **predictions(outputs, targets), **columns}
+            norms = residuals.norm(dim=1) if norms is None else norms
+        given = {"norms": norms, **columns}
+        columns = {name: as_numpy(values) for name, values in given.items() if values is not None}
+        if not columns:
+            raise InvalidInputError("record(rows, norms) needs the rows and the norms, losses or outputs of each.")
+        columns["rows"] = as_numpy(rows)
         if self._shares_selection():
-            own, parts = parts[0], [None] * self.num_replicas
-            distributed.all_gather_object(parts, own)
-        for part in parts:
-            self.context.record(*part)
+            parts: list[Any] = [None] * self.num_replicas
+            distributed.all_gather_object(parts, columns)
+            is_even = len({len(part["rows"]) for part in parts}) == 1  # then in the order in which one rank would serve
+            joined = (lambda each: np.stack(each, axis=1).ravel()) if is_even else np.concatenate
+            columns = {name: joined([part[name] for part in parts]) for name in columns}
+        self.context.record(**columns)
 
     def __iter__(self) -> Iterator[int]:
         rows, weights = self.epoch_rows()
+        if self._served_at == self.epoch:
+            self.warn("set_epoch was not called since the last epoch: the same subset is served in the same order.")
+        if not WeightedDataset.made and len(set(weights[weights > 0].tolist())) > 1:
+            self.warn("the weights differ, but there is no WeightedDataset to carry them to the loss.")
         yield from map(WeightedIndex, rows.tolist(), weights.tolist())
+        self._served_at = self.epoch
+
+    def warn(self, message: str) -> None:
+        """Log a warning that names the strategy, once."""
+        if message not in self._warned:
+            self._warned.add(message)
+            logger.warning("%s: %s", name_of(self.strategy), message)
 
     def __len__(self) -> int:
-        return -(-self.coreset.size // self.num_replicas)
+        return -(-self.n_served // self.num_replicas)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state as numbers and tensors, with the subset, since the model that selected it has changed."""
-        core = self.coreset
-        seen = self.context.seen()
+        core, state = self.coreset, getattr(self.strategy, "state", None)
         return {
-            **({} if seen is None else {"seen": torch.tensor(seen)}),
+            **{f"seen {name}": torch.tensor(table) for name, table in self.context.records.tables.items()},
+            **({} if state is None else {"state": state(self.context)}),
             "epoch": self.epoch,
             "selected_at": self._selected_at,
             "seed": self.seed,
@@ -231,17 +284,17 @@ class CoresetSampler(Sampler[int]):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore a state of :meth:`state_dict`."""
-        if state["n_samples"] != self.context.n_samples:
-            given = self.context.n_samples
-            raise InvalidInputError(f"the state has n_samples = {state['n_samples']}, but there are {given}.")
+        if (n := state["n_samples"]) != self.context.n_samples:
+            raise InvalidInputError(f"the state has n_samples = {n}, but there are {self.context.n_samples}.")
         indices, weights = (state[key].cpu().numpy() for key in ("indices", "weights"))
-        proved = state.get("guarantee")  # 0.1 stored a sentence
-        about = {"method": state["method"], "total_weight": state.get("total_weight")}
-        about["guarantee"] = Guarantee.from_dict(proved) if isinstance(proved, dict) else None
-        self._core = Coreset(indices, weights, state["n_samples"], **about)
+        proved = Guarantee.from_dict(p) if isinstance(p := state.get("guarantee"), dict) else None  # 0.1: a sentence
+        total, method = state.get("total_weight"), state["method"]
+        self._core = Coreset(indices, weights, n, method=method, total_weight=total, guarantee=proved)
         self.epoch, self._selected_at, self.seed = state["epoch"], state["selected_at"], state["seed"]
-        seen = state.get("seen")
-        self.context.restore(self.seed, None if seen is None else seen.cpu().numpy())
+        tables = {name.removeprefix("seen "): state[name].cpu().numpy() for name in state if name.startswith("seen ")}
+        self.context.restore(self.seed, tables)
+        if "state" in state:
+            self.strategy.restore(self.context, state["state"])  # type: ignore[attr-defined]
 
     def recall(self) -> None:
         """After :meth:`load_state_dict`, compute what the strategy keeps for a run (a fit, say) and no state holds.
@@ -249,7 +302,7 @@ class CoresetSampler(Sampler[int]):
         Otherwise the next selection would, and the run's clock would count it twice. A user's own strategy may not
         expect an extra call, and strategies that reuse norms keep nothing else: both are left alone.
         """
-        if isinstance(self.strategy, Selector) and not asks_for(self.strategy, "reuses_norms"):
+        if isinstance(self.strategy, Selector) and not self.watches:
             with suppress(Exception):  # the next selection raises it again
                 self._select(self._selected_at, needs_model=False)
 
@@ -279,6 +332,12 @@ class CoresetSampler(Sampler[int]):
             context.model = context.model.module  # the wrapper's forward pass would wait for the other ranks
         rng = np.random.default_rng((self.seed, _SELECTION, epoch))
         return self.strategy.select(context, self.budget, rng)
+
+
+def with_defaults(strategy: Any, budget: Any, every: Any) -> tuple[Any, Any]:
+    """Return the budget and the epochs between two selections: those of the strategy where they are None."""
+    own = asks_for(strategy, "own_budget") or _BUDGET, asks_for(strategy, "every") or _EVERY
+    return own[0] if budget is None else budget, own[1] if every is None else every
 
 
 def inputs_and_targets(data: Any) -> tuple[Any, Any]:

@@ -1,0 +1,163 @@
+"""A strategy that looks at the data and at what training sees, and does what pays; else it trains on all data."""
+
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from .._progress import logger
+from ..coresets.coreset import Coreset
+from .context import SelectionContext
+from .duplicates import duplicate_share, without_duplicates
+from .inputs import Floats, Indices
+from .pruning import LEAST, MOST, kept
+from .seen import wrong_labels
+from .simple import filled, turn
+from .strategy import Watcher
+from .variance import draw_probabilities, known_or_mean
+
+_LOOK = 4  # separates the stream of the search for duplicates from others of the same seed
+_DUPLICATES = 0.2  # share of near-duplicates from which they are removed
+_AGAIN = 4.0  # how often a row is served in an epoch, at most, if duplicates leave room
+_CLEAN = 0.04  # share of labels in the lower half of the ranking up to which draws follow the norms
+_LEARNT = 0.6  # share of the labels that seem right which the model must predict before rows are left out
+_UNIFORM = 0.3  # share of the uniform draw beside that by norms
+_REGIME = "regime of auto"
+
+
+@dataclass(frozen=True)
+class Regime:
+    """What :class:`Auto` saw and decided.
+
+    ``action`` is "look" (nothing is decided yet), "all data", "hard samples" (draws by gradient norms) or "trim" (the
+    highest losses are left out). ``duplicates`` is the share of near-duplicates and ``removed`` the number of rows left
+    out for it; ``wrong`` the estimated share of wrong labels, and ``low`` that of labels in the lower half of the
+    model's ranking. None means that it could not be found out.
+    """
+
+    action: str = "look"
+    duplicates: float | None = None
+    removed: int = 0
+    wrong: float | None = None
+    low: float | None = None
+    epoch: int = 0
+
+    def __str__(self) -> str:
+        seen = {"near-duplicates": self.duplicates, "wrong labels": self.wrong, "labels ranked low": self.low}
+        words = [f"{name} {'unknown' if value is None else f'{value:.1%}'}" for name, value in seen.items()]
+        return f"{', '.join(words)}: {self.action}" + (f", {self.removed:,} duplicates removed" * bool(self.removed))
+
+
+@dataclass(frozen=True, eq=False)
+class Auto(Watcher):
+    """Train on all data, except where something else is known to be better; never slower than that by much.
+
+    1. More than a fifth of the rows are near-duplicates with the same label: one row of each group is used. Arrays are
+       searched, not data sets whose items would have to be read.
+    2. The first n samples are drawn uniformly. Training records losses and how the labels rank in its predictions.
+    3. At least 15 % of the labels seem wrong after two such rounds, in a run of four epochs or more, and the model
+       predicts most of the others: the rows with the highest mean losses are left out (:class:`Trim`).
+    4. Nearly all labels rank high: samples are drawn with probabilities 0.3 uniform and 0.7 by the norm of the gradient
+       when training last met them, without weights, and more and more uniformly over the last third.
+    5. Otherwise all data are used, or uniform turns (:class:`RS2`) if the budget is smaller.
+
+    Steps 3 and 4 need four classes or more and the length of the run. Every epoch has as many samples as the budget
+    says, drawn anew (fewer where duplicates are removed): a row may be served more than once. The thresholds
+    were chosen on MNIST, CovType and product reviews.
+    """
+
+    repeats = True
+    reuses_norms = True
+    name: ClassVar[str] = "auto"
+
+    def regime(self, context: SelectionContext) -> Regime:
+        """What was seen and decided so far in a run."""
+        return context.shared.get(_REGIME, Regime())
+
+    def has_seen_enough(self, context: SelectionContext) -> bool:
+        """Whether nothing has to be recorded any more."""
+        return self.regime(context).action == "all data"
+
+    def state(self, context: SelectionContext) -> dict[str, Any]:
+        """What a checkpoint stores beside the records."""
+        return asdict(self.regime(context))
+
+    def restore(self, context: SelectionContext, state: dict[str, Any]) -> None:
+        """Go back to a state."""
+        context.shared[_REGIME] = Regime(**state)
+
+    def _select(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Coreset:
+        share, pool = self.once(context, lambda: self._unique(context))
+        self.warn_unless_recorded(context, context.seen("losses"))
+        regime = self.regime(context)
+        if regime.action == "look":
+            regime = self._decided(context, share, pool)
+            context.shared[_REGIME] = regime
+            if regime.action != "look":
+                logger.info("auto, epoch %d: %s.", context.epoch, regime)
+        if size < context.n_samples and len(pool) < size:  # duplicates fill the budget
+            pool = filled(pool, context.n_samples, size, rng)
+        size = min(size, int(_AGAIN * len(pool)))
+        if regime.action in ("look", "all data") and size <= len(pool):
+            return self.coreset(context, turn(context, pool, size), np.ones(size), regime.action)
+        counts = counts_of(self._shares(context, regime, pool), size, rng)
+        return self.coreset(context, pool[counts > 0], counts[counts > 0].astype(float), regime.action)
+
+    def _unique(self, context: SelectionContext) -> tuple[float | None, Indices]:
+        """The share of near-duplicates, None if it was not looked for, and the rows to use."""
+        everything, own = np.arange(context.n_samples), context.fixed_rng(_LOOK)
+        X = context.features() if context.has_arrays and context.n_samples > 1 else None
+        if not isinstance(X, np.ndarray) or X.dtype.kind not in "biuf" or not np.isfinite(X).all():
+            return None, everything
+        with context.accounted("search for duplicates", len(X)):
+            share, distance = duplicate_share(X, own)
+            if share <= _DUPLICATES:
+                return share, everything
+            labels = context.labels if context.has_labels and context.labels.ndim == 1 else None
+            numbers = None if labels is None else np.unique(labels, return_inverse=True)[1]
+            return share, without_duplicates(X, numbers, distance, own)
+
+    def _decided(self, context: SelectionContext, share: float | None, pool: Indices) -> Regime:
+        known: dict[str, Any] = {"duplicates": share, "removed": context.n_samples - len(pool), "epoch": context.epoch}
+        n_epochs, seen = context.n_epochs, context.records
+        if n_epochs is None:
+            self.warn_once(context, "n_epochs", "n_epochs is not known; all data are used, without duplicates.")
+            return Regime("all data", **known)
+        rounds = seen.n_met // context.n_samples
+        if rounds < 1:
+            return Regime("look", **known)
+        if (found := wrong_labels(seen)) is None:
+            return Regime("all data", **known)
+        low, wrong = found[0], min(*found, self.regime(context).wrong or 1.0)
+        known |= {"low": low, "wrong": wrong}
+        if wrong < LEAST:
+            return Regime("hard samples" if low < _CLEAN else "all data", **known)
+        if n_epochs < 4 or context.epoch > n_epochs / 3 + 1:
+            return Regime("all data", **known)
+        # a model that has not learnt yet looks like wrong labels, but not for long; one that cannot tell classes apart
+        # does, too, but then it is wrong far more often than the labels seem to be
+        known_rows = seen["sure"][np.isfinite(seen["sure"])]
+        is_likely = wrong <= MOST and float(np.mean(known_rows > 0)) >= _LEARNT * (1.0 - wrong)
+        return Regime("trim" if rounds >= 2 and is_likely else "look", **known)
+
+    def _shares(self, context: SelectionContext, regime: Regime, pool: Indices) -> Floats:
+        """Probabilities of the rows of the pool."""
+        if regime.action in ("look", "all data"):
+            return np.full(len(pool), 1.0 / len(pool))
+        if regime.action == "trim":
+            is_kept = kept(context, regime.wrong or 0.0)[pool]
+            return is_kept / is_kept.sum()
+        uniform = _UNIFORM + (1.0 - _UNIFORM) * context.late
+        return draw_probabilities(known_or_mean(context.seen())[pool], context.sizes[pool], uniform)
+
+
+def counts_of(shares: Floats, size: int, rng: np.random.Generator) -> Indices:
+    r"""Draw how often each row occurs: :math:`E[c_i] = m p_i` and :math:`|c_i - m p_i| < 1`, with sum m.
+
+    One offset moves m equidistant points along the sums of the shares, whose order is random.
+    """
+    order = rng.permutation(len(shares))
+    ends = np.cumsum(shares[order])
+    points = (rng.random() + np.arange(size)) * (ends[-1] / size)
+    places = np.minimum(np.searchsorted(ends, points, side="right"), len(shares) - 1)
+    return np.bincount(order[places], minlength=len(shares))

@@ -1,0 +1,141 @@
+"""Search of hyper-parameters of networks on a ladder of subsets, with warm starts between its steps."""
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from math import ceil
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.model_selection import ParameterGrid, ParameterSampler
+from torch import nn
+
+from .._errors import DivergedError, InvalidInputError
+from .._progress import logger
+from .._validation import check_count
+from ..core.racing import Fidelity, rank_agreement, survivors
+from ..coresets.amounts import parse_budget
+from .loop import train
+from .options import TrainOptions
+from .run import own_randomness
+
+_KEPT = 3  # at most a third of the candidates goes on
+_OWN = {"strategy", "budget", "epochs", "seed", "val_fraction", "eval_every"}  # arguments of the search
+
+
+@dataclass(frozen=True)
+class NetworkSearch:
+    """The result of a search: the best candidate and its model, all scores, and the agreement between steps.
+
+    ``records`` has a dictionary for each candidate and step: step, budget, params and score, more being better (NaN if
+    training diverged). ``fidelity`` is as in :class:`coresift.CoresetSearchCV`, without errors: there is one validation
+    set. ``model`` was trained up to the last step of the ladder, and not on all data unless that step is.
+    """
+
+    best_params: dict[str, Any]
+    best_score: float
+    model: nn.Module
+    records: list[dict[str, Any]]
+    fidelity: list[Fidelity]
+
+
+def search_networks(
+    build: Callable[..., nn.Module],
+    params: Any,
+    data: Any,
+    *,
+    ladder: Sequence[int | float | str] = (0.03, 0.1, 0.3),
+    epochs: int = 20,
+    strategy: Any = "random",
+    n_iter: int | None = None,
+    val_fraction: float = 0.1,
+    seed: int = 0,
+    on_step: Callable[[dict[str, Any]], bool | None] | None = None,
+    **options: Any,
+) -> NetworkSearch:
+    """Search hyper-parameters of networks: all candidates on few samples, the best third of them on more.
+
+    Every candidate trains ``epochs`` epochs in each step that it reaches, and begins a step with the weights that it
+    ended the last one with. All candidates have the same samples, seed and validation set.
+
+    Parameters
+    ----------
+    build : callable
+        Returns a new network; called with those of ``params`` that are not options of :func:`train`.
+    params : dict or list of dicts
+        Values to try, as in ``ParameterGrid``; with ``n_iter``, lists or distributions. Options of :func:`train` such
+        as ``lr`` and ``batch_size``, and arguments of ``build``.
+    data : as in :func:`train`
+    ladder : increasing budgets
+        Fractions of the training samples, numbers of samples, or percentages.
+    epochs : int
+        Epochs in each step.
+    strategy : str or Strategy, default "random"
+        How samples are chosen. With the default each subset is part of the next larger one.
+    n_iter : int, optional
+        Number of candidates to draw from ``params``; by default all combinations.
+    val_fraction : float
+        Fraction of the training samples that candidates are compared on: by accuracy, or by the root mean square error.
+    seed : int
+    on_step : callable, optional
+        Called with each record. A true result stops the candidate, so that a tuner may prune it.
+    **options
+        Other options of :func:`train`, the same for all candidates.
+    """
+    names = {each.name for each in fields(TrainOptions)}
+    candidates = list(
+        ParameterGrid(params)
+        if n_iter is None
+        else ParameterSampler(params, check_count(n_iter, "n_iter"), random_state=seed)
+    )
+    if taken := sorted(_OWN.intersection(*(set(each) for each in candidates))):
+        raise InvalidInputError(f"params has {', '.join(taken)}, which the search sets itself.")
+    shared = {"strategy": strategy, "epochs": epochs, "val_fraction": val_fraction, "eval_every": epochs, "seed": seed}
+    runs = [(one, _built(build, {name: one[name] for name in one if name not in names}, seed)) for one in candidates]
+    records: list[dict[str, Any]] = []
+    fidelity: list[Fidelity] = []
+    before = np.zeros((len(runs), 1))
+    for step, budget in enumerate(_increasing(ladder)):
+        scores, stopped = np.empty((len(runs), 1)), []
+        for k, (chosen, model) in enumerate(runs):
+            mine = {name: value for name, value in chosen.items() if name in names}
+            scores[k] = score = _score(model, data, **(options | mine | shared | {"budget": budget}))
+            records.append({"step": step, "budget": budget, "params": chosen, "score": score})
+            logger.info("search: step %d, %s: %.4g", step + 1, chosen, score)
+            stopped.append(on_step is not None and bool(on_step(records[-1])))
+        if step > 0:
+            fidelity.append(rank_agreement(step - 1, before, scores))
+        leading = survivors(scores, ceil(len(runs) / _KEPT))
+        best, best_score = runs[leading[0]], float(scores[leading[0], 0])
+        kept = [int(k) for k in np.sort(leading) if not stopped[k]]
+        runs, before = [runs[k] for k in kept], scores[kept]
+        if not runs:
+            break
+    return NetworkSearch(best[0], best_score, best[1], records, fidelity)
+
+
+def _built(build: Callable[..., nn.Module], given: dict[str, Any], seed: int) -> nn.Module:
+    with own_randomness(seed, torch.device("cpu")):
+        return build(**given)
+
+
+def _increasing(ladder: Sequence[int | float | str]) -> Sequence[int | float | str]:
+    counts = [parse_budget(budget, 1 << 40) for budget in ladder]  # of that many samples, to compare budgets
+    if not counts or any(small >= large for small, large in itertools.pairwise(counts)):
+        raise InvalidInputError(
+            f"ladder = {ladder!r:.60} must be increasing budgets, all of them fractions or all of them numbers of "
+            "samples, such as (0.03, 0.1, 0.3)."
+        )
+    return ladder
+
+
+def _score(model: nn.Module, data: Any, **settings: Any) -> float:
+    """Train further, and return the accuracy on the validation samples, or the negative error of a regression."""
+    try:
+        last = train(model, data, **settings).history[-1]
+    except DivergedError:
+        return np.nan
+    if "val_accuracy" in last:
+        return float(last["val_accuracy"])
+    return -float(last["val_rmse"] if "val_rmse" in last else last["val_loss"])
