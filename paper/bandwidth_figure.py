@@ -118,7 +118,8 @@ def _sizes(ax: Axes, column: _Column) -> None:
     ours = column.each["size_needed"]
     ax.plot(ours.index, column.each["plain_size_needed"], color=BLACK, linestyle=":", label="uniform")
     ax.plot(ours.index, ours, color=BLUE)
-    for argument, face in (("dimension-free", BLUE), ("covering", "white")):
+    for argument in dict.fromkeys(("dimension-free", "covering", *column.each["argument"])):
+        face = "white" if argument == "covering" else BLUE
         here = ours[column.each["argument"] == argument]
         marks: dict[str, Any] = {"color": BLUE, "markerfacecolor": face, "markersize": 6}
         ax.plot(here.index, here, "^", label=f"ours ({argument})", **marks)

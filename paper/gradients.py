@@ -47,7 +47,6 @@ METHODS = ("uniform", "uniform per class", "paper", "ours", "ours refined", "gra
 _LARGEST_REFINED = 1000  # choosing more points well takes minutes
 _TINY = 1e-300  # an estimate of no gradient at all has no direction
 _SMALLEST_NORM = 1e-6  # over the mean norm: samples of no gradient can be drawn, and weigh nothing in the sum
-_ORDER = 41  # keeps the stream of the table apart from others of the same seed
 
 
 @dataclass(frozen=True)
@@ -258,7 +257,7 @@ def _by_norms(norms: np.ndarray, plan: Plan) -> Iterator[_Subset]:
     """Draws by the norm of each sample's gradient at this moment: the least possible variance of one draw."""
     n = len(norms)
     scores = np.maximum(norms, _SMALLEST_NORM * norms.mean())
-    table = DrawTable(scores, np.ones(n), np.random.default_rng((plan.seed, _ORDER)))
+    table = DrawTable(scores, np.ones(n))
     for budget in plan.budgets:
         size = check_budget(budget, n)
         for seed in range(plan.seed, plan.seed + plan.draws("gradient norms", budget, n)):

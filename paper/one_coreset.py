@@ -20,9 +20,9 @@ from coresift import __version__
 from coresift._errors import InvalidInputError
 from coresift._validation import check_choice, check_count
 from coresift.core.draw import DrawTable
+from coresift.coresets.amounts import parse_budget
 from coresift.coresets.coreset import Coreset
 from coresift.coresets.files import write_whole
-from coresift.coresets.options import parse_budget
 from coresift.data import DatasetSplits
 from coresift.selection import RBF, AdaptiveRandom, Random, SelectionContext, Selector
 
@@ -30,7 +30,6 @@ logger = logging.getLogger(__name__)
 
 DATASETS = ("mnist", "digits")
 VECTOR = "sensitivities.npz"
-_ORDER = 31  # of the stream that gives the table its order; the draws by keys do not look at it
 
 
 @dataclass(frozen=True)
@@ -203,7 +202,7 @@ class Drawn(Selector):
     def __post_init__(self) -> None:
         n = len(self.values)
         scores = np.maximum(self.values, 1.0 / n)  # the floor that every draw of an estimator has
-        table = DrawTable(scores, np.ones(n), np.random.default_rng(_ORDER))
+        table = DrawTable(scores, np.ones(n))
         object.__setattr__(self, "table", table)
         object.__setattr__(self, "checksum", f"{zlib.crc32(np.ascontiguousarray(self.values).data):08x}")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ _PAPER = "paper"
 _RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 MISSING = "—"
 NOT_TESTABLE = "n/t"
+_UNKNOWN_SPREAD = 0.05  # of times, relative, where no method has two seeds
 CLOCKS = {"cpu": "processor time", "wall": "wall-clock time"}
 
 
@@ -184,20 +186,26 @@ def _time(summary: Summary, is_brief: bool) -> Block:
 
 
 def _speed_up(summary: Summary) -> Block:
+    n_timed = max((e.n_timed for e in summary.entries.values() if e.method.name == FULL), default=0)
+    spread = _spread_of_times(summary)
+
     def ours(entry: Entry) -> Cells:
-        return _NONE if entry.speed_up is None else (Cell(_short(entry.speed_up)),)
+        if entry.speed_up is None or entry.method.name == FULL:
+            return _NONE if entry.speed_up is None else (Cell("1"),)
+        return (Cell(_certain(entry.speed_up, spread * (1.0 / n_timed + 1.0 / entry.n_timed) ** 0.5)),)
 
     def printed(entry: Entry) -> Cells:
         factor = entry.printed_speed_up
         return _NONE if factor is None else (Cell(_short(factor), is_quiet=True),)
 
-    n_timed = max((e.n_timed for e in summary.entries.values() if e.method.name == FULL), default=0)
     notes = [
         f"Time of FULL ({_runs(n_timed)}) over time of the method, both {_clock(summary)} of selection and training, "
         "without evaluation."
         if n_timed
         else f"No run of FULL is finished and measured in {_clock(summary)}, so ours are not known."
     ]
+    if n_timed:
+        notes.append(f"Times of seeds deviate by {100 * spread:.2g} %: digits below the standard error are left out.")
     if not summary.paper.entries:
         return _block("speed-up", "Speed-up over FULL", summary, {"": ours}, notes)
     notes.append("The paper's follow from its hours.")
@@ -300,6 +308,21 @@ def _short(value: float) -> str:
     if value >= 99.95:
         return f"{value:,.0f}"
     return f"{value:.1f}" if value >= 9.995 else f"{value:.2f}"
+
+
+def _spread_of_times(summary: Summary) -> float:
+    """Return the relative deviation of a run's time, pooled over all entries with two seeds or more."""
+    timed = [e for e in summary.entries.values() if e.seconds and e.seconds_deviation is not None and e.n_timed > 1]
+    if not timed:
+        return _UNKNOWN_SPREAD
+    squares = sum((e.n_timed - 1) * ((e.seconds_deviation or 0.0) / (e.seconds or 1.0)) ** 2 for e in timed)
+    return float((squares / sum(e.n_timed - 1 for e in timed)) ** 0.5)
+
+
+def _certain(value: float, error: float) -> str:
+    """Format without the digits below a relative error: the last one shown has the place of its first digit."""
+    place = math.floor(math.log10(max(error, 0.005) * value))
+    return f"{round(value, -place):,.{max(-place, 0)}f}"
 
 
 def _shorter(value: float) -> str:

@@ -9,6 +9,7 @@ PAGES = {  # write tables into RESULTS.md
     "load": "Draw and redraw for long, and watch the memory.",
 }
 BENCHMARKS = PAGES | {
+    "attacks": "Attack certificates of random problems of every kind.",
     "adaptive-study": "Choose the settings of the adaptive coreset on validation data.",
     "beat-random": "Compare model-aware coresets with uniform redraws.",
     "elsewhere": "Try the defaults on data that nothing was chosen on.",

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import gc
+import os
+import resource
+import shutil
+import subprocess
+import sys
 import time
 import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from coresift import RBFCoreset
+from coresift import Coreset, RBFCoreset
 from coresift.selection import SelectionContext, strategy_named
 
-from .measure import Table, section, table
+from .measure import Table, apart, section, table
 
 DRAWS, BATCH = 200_000_000, 200_000
 REDRAWS = 10_000
@@ -101,4 +107,95 @@ def _resident() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
 
 
-load = section("load", "Draw and redraw for long, and watch the memory.", memory)
+_PEAK = """
+import resource, sys, time
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+"""
+_SELECT = f"""{_PEAK}
+from coresift import select
+chosen = select(sys.argv[1], 10_000, bound="closed-form", method="keys", n_queries=0).coreset
+print(time.process_time(), peak(), chosen.n_samples, chosen.weights.sum() / chosen.n_samples)
+"""
+_STREAM = f"""{_PEAK}
+import numpy as np
+from coresift import StreamingCoreset
+X = np.random.default_rng(0).standard_normal((int(sys.argv[1]), 16)).astype(np.float32)
+stream = StreamingCoreset(1000, bandwidth=6.0)
+for i in range(len(X)):
+    stream.partial_fit(X[i : i + 1])
+core = stream.coreset()
+print(time.process_time(), peak() - X.nbytes / 2**20, core.n_samples, core.weights.sum() / len(X))
+"""
+
+
+def _shards(folder: Path, n_rows: int, n_columns: int, group: int) -> str:
+    """Write Parquet files of ten row groups each, of normal numbers that are shifted in each group."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    folder.mkdir(parents=True)
+    block = np.random.default_rng(0).standard_normal((n_columns, group), dtype=np.float32)
+    writer = None
+    for number, _ in enumerate(range(0, n_rows, group)):
+        shifted = pa.table({f"c{i}": np.roll(column, number) for i, column in enumerate(block)})
+        if number % 10 == 0:
+            if writer is not None:
+                writer.close()
+            path = folder / f"{number:05d}.parquet"
+            writer = parquet.ParquetWriter(path, shifted.schema, compression="none", use_dictionary=False)
+        writer.write_table(shifted)
+    writer.close()
+    return str(folder)
+
+
+def _figures(what: str, printed: str) -> dict[str, str]:
+    seconds, peak, n, share = map(float, printed.split())
+    weight = f"{share:.4f}"
+    return {"work": what, "time": f"{seconds:.0f} s", "peak": f"{peak:.0f} MB", "rows": f"{n:,.0f}", "weight": weight}
+
+
+def at_scale() -> Table:
+    """Many rows, many columns, many updates, many commands; ``LOAD_FOLDER`` needs 8 GB of room."""
+    rows = []
+    with TemporaryDirectory(dir=os.environ.get("LOAD_FOLDER")) as name:
+        folder = Path(name)
+        for n in (10_000_000, 100_000_000):
+            data = _shards(folder / str(n), n, 16, 1_000_000)
+            rows.append(_figures(f"select 10,000 of {n:,} x 16, Parquet", apart(_SELECT, data)))
+            shutil.rmtree(data)
+        for d in (5000, 20_000):
+            data = _shards(folder / str(d), 20_000, d, 2000)
+            rows.append(_figures(f"select 10,000 of 20,000 x {d:,}, Parquet", apart(_SELECT, data)))
+            shutil.rmtree(data)
+        for n in (100_000, 1_000_000):
+            rows.append(_figures(f"StreamingCoreset of 1,000, {n:,} updates of one row", apart(_STREAM, str(n))))
+        rows.append(_together(folder))
+    return table(
+        "load at scale",
+        "Each line in a process of its own: processor time, peak of the resident memory (without the data of the "
+        "updates), the rows that the coreset counts, and the sum of its weights over their number. Wanted: a peak that "
+        "does not grow with the rows, all rows, a weight of about 1.",
+        rows,
+    )
+
+
+def _together(folder: Path, n: int = 8) -> dict[str, str]:
+    """Run commands at once over one folder, half of them to the same output: all write the same bytes."""
+    data = _shards(folder / "shared", 1_000_000, 16, 100_000)
+    outputs = [folder / ("same.npz" if i % 2 else f"own-{i}.npz") for i in range(n)]
+    options = ["--budget", "1000", "--bound", "closed-form", "--method", "keys", "--quiet"]
+    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+    command = [sys.executable, "-m", "coresift", "select", data, *options, "--out"]
+    running = [subprocess.Popen([*command, str(out)]) for out in outputs]
+    assert [each.wait() for each in running] == [0] * n
+    spent = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
+    assert len({out.read_bytes() for out in outputs}) == 1
+    assert sorted(each.name for each in folder.iterdir() if each.is_file()) == sorted({each.name for each in outputs})
+    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+    core = Coreset.load(outputs[0])
+    share = core.weights.sum() / core.n_samples
+    return _figures(f"{n} commands at once, equal bytes", f"{spent} {peak} {core.n_samples} {share}")
+
+
+load = section("load", "Draw and redraw for long, read much, and watch the memory.", memory, at_scale)

@@ -198,7 +198,7 @@ def errors() -> Table:
             for start in range(0, n, 10_000):
                 stream.partial_fit(X[start : start + 10_000])
             ball, last = one.ball, stream.coreset()
-            uniform = select(X, size, bandwidth=1e6, seed=seed, n_queries=0).coreset
+            uniform = select(X, size, bandwidth=1e6, random_state=seed, n_queries=0).coreset
             for name, core in zip(found, (one, chunks, last, uniform), strict=True):
                 assert ball is not None
                 same_ball = type(core)(core.indices, core.weights, n, ball=ball)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -24,11 +25,20 @@ _LOG_EVERY = 30.0  # seconds between two progress lines where there is no termin
 def _tables() -> list[str]:
     from ..bench.protocol import table_names
 
-    return list(table_names())
+    return [*table_names(), *STUDIES]
 
+
+STUDIES = {
+    "acceleration": "..acceleration",
+    "search": "..search",
+    "tables": "..subsets_report",
+}  # modules with a function study(folder, out=) that says what it did
 
 TableName = Annotated[
     str, typer.Argument(metavar="TABLE", autocompletion=_tables, help="mnist, cifar10, cifar100, imagenet, covtype.")
+]
+RunName = Annotated[
+    str, typer.Argument(metavar="NAME", autocompletion=_tables, help=f"A table, or one of: {', '.join(STUDIES)}.")
 ]
 Results = Annotated[Path | None, typer.Option(help="Folder of records and checkpoints.", show_default="paper/results")]
 Scale = Annotated[
@@ -38,7 +48,7 @@ Scale = Annotated[
 
 def run(
     settings: Settings,
-    table: TableName,
+    table: RunName,
     data_dir: Annotated[Path | None, typer.Option(help="Folder of the named data sets.")] = None,
     results: Results = None,
     methods: Annotated[
@@ -55,13 +65,20 @@ def run(
 ) -> None:
     """Train the runs of a table that are not in the results yet. A killed command resumes when called again.
 
+    A study ("search") measures what is missing with --data-dir, and writes its page without.
+
     \b
     Examples:
       python -m paper run mnist --data-dir data --dry-run
       python -m paper run mnist --data-dir data --workers 2 --seeds 3
       python -m paper run cifar10 --data-dir data --scale cpu --methods rbf,adaptive-random@1
     """
-    from coresift.coresets.options import parse_shares
+    if table.lower() in STUDIES:
+        module = import_module(STUDIES[table.lower()], __package__)
+        done = module.study(data_dir, **({} if results is None else {"out": results}))
+        settings.out.print(done, soft_wrap=True)
+        return
+    from coresift.coresets.amounts import parse_shares
     from coresift.training.run import device_named
 
     from ..bench.protocol import load_protocol

@@ -42,7 +42,7 @@ def test_numbers_are_consistent(rows: list[Measurement]) -> None:
         assert 1 <= row.uniform_factor <= row.n_samples / row.total_sensitivity * (1 + 1e-9)
         assert row.size_needed >= 1
         assert row.plain_size_needed >= 1
-        assert row.argument in ("covering", "dimension-free")
+        assert row.argument in ("moments", "covering", "dimension-free")
         assert row.size == 30
         # independent draws repeat rows, the others do not
         assert row.n_points == 30 if row.method != "paper" else 1 <= row.n_points <= 30

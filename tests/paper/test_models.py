@@ -77,7 +77,9 @@ def test_runs_are_resumed_and_the_page_is_written(tmp_path: Path, monkeypatch: p
     for record in records:
         assert record["calibrated"] < record["uniform"]
         assert record["certificate"] >= record["model"] > -1e-13
-        assert record["model"] == pytest.approx(record["calibrated"], rel=1e-6, abs=1e-12)
+        # fits end within 1e-12 of their minimum, which moves an excess e by at most 2 sqrt(1e-12 e), for either fit
+        allowed = 4e-6 * np.sqrt(record["calibrated"]) + 1e-12
+        assert record["model"] == pytest.approx(record["calibrated"], abs=allowed)
     assert main(command) == 0
     page = (tmp_path / "README.md").read_text()
     assert "diabetes, squared" in page
@@ -98,7 +100,7 @@ def test_studies_of_time_compare_like_with_like(name: str, monkeypatch: pytest.M
         assert ways["a coreset of each fold"]["models"] < 0.1 * ways["a uniform sample of each fold"]["models"]
         assert ways["one coreset, cut into folds"]["regret"] < 0.1
     else:
-        assert record["ours"]["relative"] < record["sgd"]["relative"]
+        assert record["ours"]["fits"][-1]["relative"] < record["sgd"]["relative"]
     written = [rows for _, _, table in sections.SECTIONS if (rows := table([record]))]
     assert len(written) == 1
 

@@ -7,6 +7,7 @@ what FOLDER holds.
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -38,4 +39,4 @@ def models(
         return
     for name, module in (("excess", excess), ("studies", studies)):
         if only in ("", name):
-            logs[name].run_missing(module.runs(), lambda each, of=module: of.run(each, folder), part, parts)
+            logs[name].run_missing(module.runs(), partial(module.run, folder=folder), part, parts)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from coresift.core.linear import LinearProblem, LossSums, fit_linear, newton
 from coresift.coresets.linear_rows import CLASSIFIERS, linear_rows
 from coresift.coresets.uniform import uniform_coreset
 
-from .tables import ALPHA, TASKS, Task, load
+from .tables import ALPHA, FEW, TASKS, Task, load
 
 SEEDS = range(5)
 N_STRATA = 10  # of a regression, by the order of the targets
@@ -50,7 +50,7 @@ def reference(task: Task, folder: Path) -> Reference:
     rows = linear_rows(X, y, is_classifier=task.loss in CLASSIFIERS)
     problem = rows.problem(rows.loss(task.loss, task.threshold), ALPHA)
     best = fit_linear(problem, X, y, np.ones(len(y)))
-    best = newton(lambda theta: rows.sums(problem, theta), best.theta, tol=1e-15, max_steps=2)
+    best = newton(partial(rows.sums, problem), best.theta, tol=1e-15)
     return Reference(problem, X, y, best.objective)
 
 
@@ -64,6 +64,26 @@ def stratified(y: np.ndarray, size: int, rng: np.random.Generator) -> tuple[np.n
         rows.append(rng.choice(members, count, replace=False))
         weights.append(np.full(count, len(members) / count))
     return np.concatenate(rows), np.concatenate(weights)
+
+
+def few(folder: Path, seed: int) -> dict[str, Any]:
+    """Excesses at sizes of about one row a parameter, by table, loss and size."""
+    found = {}
+    for task in FEW:
+        full = reference(task, folder)
+        estimator = LinearCoreset(task.loss, alpha=ALPHA, threshold=task.threshold, random_state=seed)
+        estimator.fit(full.X, full.y)
+        for size in task.sizes:
+            rng = np.random.default_rng([seed, size])
+            uniform, core = uniform_coreset(len(full.y), size, rng), estimator.sample(size)
+            found[f"{task.table}; {task.loss}; {size}"] = {
+                "parameters": full.problem.shape[0] * full.problem.shape[1],
+                "uniform": full.excess(full.fitted(uniform.indices, uniform.weights)),
+                "stratified": full.excess(full.fitted(*stratified(full.y, size, rng))),
+                "coreset": full.excess(full.problem.from_data(*estimator.model_)),
+                "method": core.method,
+            }
+    return {"lines": found}
 
 
 def runs() -> Iterator[dict[str, Any]]:
@@ -92,8 +112,7 @@ def run(of: dict[str, Any], folder: Path) -> dict[str, Any]:
         found[method] = full.excess(full.fitted(core.indices, core.weights))
     spent = time.process_time() - start
     theta = full.problem.from_data(*estimator.model_)
-    of_problem = {"loss": task.loss, "alpha": ALPHA, "threshold": task.threshold}
-    certificate = certify_model(estimator.model_, full.X, full.y, **of_problem)
+    certificate = certify_model(estimator.model_, full.X, full.y, loss=task.loss, alpha=ALPHA, threshold=task.threshold)
     return {
         "n": n,
         "p": p,

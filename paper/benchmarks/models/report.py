@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ... import plots
 from ..measure import Record, markdown
@@ -24,7 +25,7 @@ WORDS = {
 LEAST_GAIN, LEAST_ROWS, CLOSE, MOST_COVTYPE = 50.0, 50, 1e-2, 3e-4
 
 
-def geometric(values: Sequence[float]) -> float:
+def geometric(values: ArrayLike) -> float:
     """Geometric mean, of values not below the precision of the minimum."""
     return float(np.exp(np.mean(np.log(np.maximum(values, FLOOR)))))
 
@@ -156,7 +157,7 @@ def write(excess: Sequence[Record], studies: Sequence[Record], out: Path) -> Non
     draw_excess(lines, out / "excess.svg")
 
 
-STYLES = {
+STYLES: dict[str, dict[str, Any]] = {
     "uniform": {"color": plots.BLACK, "marker": "o"},
     "two-step": {"color": plots.ORANGE, "marker": "D"},
     "calibrated": {"color": plots.BLUE, "marker": "^"},

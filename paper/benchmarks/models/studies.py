@@ -21,7 +21,7 @@ from coresift import LinearCoreset, certify_model
 from coresift.coresets.uniform import uniform_coreset
 
 from ..measure import Record, apart, timed
-from .excess import METHODS, stratified
+from .excess import METHODS, few, stratified
 from .tables import load
 
 GRID_SHAPE, SINGLE_SHAPE, PARQUET_SHAPE = (500_000, 50), (1_000_000, 30), (4_000_000, 30)
@@ -98,7 +98,7 @@ def single(folder: Path, seed: int) -> Record:
     X, y = classified(*SINGLE_SHAPE, seed)
     alpha, size, found = 1e-4, len(y) // 100, {}
     for solver in ("lbfgs", "newton-cholesky"):
-        found[solver] = timed(lambda solver=solver: logistic(alpha, len(y), solver).fit(X, y))[0]
+        found[solver] = timed(partial(logistic(alpha, len(y), solver).fit, X, y))[0]
     estimator = LinearCoreset("logistic", alpha=alpha, random_state=seed)
     found["coreset"] = timed(lambda: estimator.fit(X, y).sample(size))[0]
     found["certificate"], certificate = timed(
@@ -124,14 +124,14 @@ def parquet(folder: Path, seed: int) -> Record:
             pq.write_table(pa.table(columns), f"{place}/{i}.parquet", row_group_size=100_000)
         stored = sum(path.stat().st_size for path in Path(place).iterdir())
         ours = json.loads(apart(_PARQUET_OURS, place, str(n // 200)))
-        theirs = json.loads(apart(_PARQUET_SGD, place, str(max(1, round(ours["cpu"] / ours["scan"])))))
+        scans = max(1, round(ours["fits"][0]["cpu"] / ours["scan"]))
+        theirs = json.loads(apart(_PARQUET_SGD, place, str(scans)))
     return {"shape": [n, d], "bytes": stored, "ours": ours, "sgd": theirs}
 
 
 _PARQUET_OURS = """
 import json, sys, time
-from coresift import LinearCoreset, certify_model
-from coresift.rows.opening import open_rows
+from coresift import fit_model
 from paper.benchmarks.measure import peak_resident_mb
 import pyarrow.parquet as pq
 from pathlib import Path
@@ -142,16 +142,18 @@ def bare():
             [column.to_numpy(zero_copy_only=False) for column in batch.columns]
 
 bare()
-start = time.process_time(); bare(); scan = time.process_time() - start
-start = time.process_time()
-rows = open_rows(sys.argv[1], label="y")
-estimator = LinearCoreset("logistic", alpha=1e-4, random_state=0).fit(rows)
-core = estimator.sample(int(sys.argv[2]))
-fitted = time.process_time() - start
-found = certify_model(estimator.model_, rows, loss="logistic", alpha=1e-4)
-spent = time.process_time() - start
-print(json.dumps({"scan": scan, "fit": fitted, "cpu": spent, "mb": peak_resident_mb(), "passes": found.n_passes,
-                  "objective": found.objective, "lower": found.lower_bound, "relative": found.relative}))
+scans, fits = [], []
+for tolerance in (1e-3, 1e-4, 3e-6):
+    start = time.process_time(); bare(); scans.append(time.process_time() - start)
+    passes = []
+    start = time.process_time()
+    note = lambda name, n: passes.append(name) or (lambda rows: None)
+    model = fit_model(sys.argv[1], int(sys.argv[2]), label="y", tolerance=tolerance, on_pass=note)
+    found = model.certificate
+    fits.append({"tolerance": tolerance, "cpu": time.process_time() - start, "mb": peak_resident_mb(),
+                 "passes": len(passes), "objective": found.objective, "lower": found.lower_bound,
+                 "relative": found.relative})
+print(json.dumps({"scan": sum(scans) / len(scans), "fits": fits}))
 """
 _PARQUET_SGD = """
 import json, sys, time
@@ -257,6 +259,7 @@ STUDIES: dict[str, tuple[Callable[[Path, int], Record], int]] = {  # and how man
     "single": (single, 1),
     "grid": (grid, 1),
     "parquet": (parquet, 1),
+    "few": (few, 20),
     "clusters": (clusters, 5),
     "kernel": (kernel, 5),
     "trees": (trees, 5),

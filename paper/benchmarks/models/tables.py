@@ -40,6 +40,7 @@ TASKS = (
     Task("covtype", "logistic", (2_000, 5_000, 10_000)),
     Task("covtype", "squared_hinge", (2_000, 5_000)),
     Task("covtype, 10 columns, 7 classes", "logistic", (2_000, 5_000)),
+    Task("covtype, 7 classes", "logistic", (20_000,)),
     Task("california", "squared", (500, 2_000)),
     Task("california", "huber", (500, 2_000)),
     Task("california, dear or not", "logistic", (500, 2_000)),
@@ -60,6 +61,20 @@ TASKS = (
     Task("generated, 0.9 % positive", "logistic", (2_000, 5_000)),
     Task("generated, 0.9 % positive", "squared_hinge", (5_000,)),
     Task("generated, mixed", "logistic", (10_000,)),
+)
+
+FEW = (  # sizes from half a row to 20 rows a parameter
+    Task("breast cancer", "logistic", (16, 31, 62, 124)),
+    Task("breast cancer", "squared_hinge", (16, 31, 62)),
+    Task("wine", "logistic", (21, 42, 84)),
+    Task("diabetes", "squared", (6, 11, 22, 55)),
+    Task("diabetes", "huber", (6, 11, 22, 55)),
+    Task("california", "squared", (5, 9, 18, 45)),
+    Task("california", "huber", (5, 9, 18, 45)),
+    Task("california, dear or not", "logistic", (5, 9, 18, 45, 180)),
+    Task("randhie", "poisson", (5, 10, 20, 50)),
+    Task("covtype", "logistic", (28, 55, 110, 275)),
+    Task("flights", "logistic", (24, 120)),
 )
 
 
@@ -138,6 +153,7 @@ def mixed(n: int = 150_000, seed: int = 1) -> tuple[np.ndarray, np.ndarray]:
 LOADERS: dict[str, Callable[[Path], tuple[np.ndarray, np.ndarray]]] = {
     "covtype": lambda folder: (_covtype(folder)[0], (_covtype(folder)[1] == 2).astype(np.int64)),
     "covtype, 10 columns, 7 classes": lambda folder: (_covtype(folder)[0][:, :10], _covtype(folder)[1] - 1),
+    "covtype, 7 classes": lambda folder: (_covtype(folder)[0], _covtype(folder)[1] - 1),
     "california": _california,
     "california, dear or not": lambda folder: (_california(folder)[0], (_california(folder)[1] > 0).astype(np.int64)),
     "flights": lambda folder: (_flight_columns(folder), (_flights(folder)["arr_delay"] > 15).to_numpy(np.int64)),

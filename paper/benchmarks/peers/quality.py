@@ -3,11 +3,14 @@ r"""How good a weighted subset is: discrepancy, RBF error certified and found, a
 For points z with weights v (shares of the total), potentials :math:`b_i = \sum_p w_p k(z_i, p)` and the constant
 :math:`c = \sum_{pq} w_p w_q k(p, q)`,
 
-.. math:: \mathrm{MMD}^2 = v^\top K v - 2 b^\top v + c, \qquad \epsilon = \mathrm{MMD} / \min_{|x| \le R} F(x).
+.. math:: \mathrm{MMD}^2 = v^\top K v - 2 b^\top v + c.
 
-c and the floor of F belong to the data: they are computed once, and each subset costs only its potentials. That is the
-exact certificate of ``Coreset.certify`` (a test compares them), and holds for points that are no rows too. Where all
-pairs are too many, c is estimated; then so are the discrepancy and the error that would be certified.
+c and the floor of F belong to the data: they are computed once, and each subset costs only its potentials. Up to
+``_EXACT_ROWS`` rows the certified error is that of ``Coreset.certify``. Above, where all pairs would be summed for each
+subset anew, it is the same bound by moments (:mod:`coresift.core.moments`) with the orders from 3 on taken together:
+:math:`\mathrm{MMD}^2 = \sum_k 2^k |T_k|^2 / k!`, so the low orders, which cost one pass over the data, leave the rest,
+and by Cauchy and Schwarz the terms of the rest sum to at most its root times :math:`(\sum_{k \ge 3} (2R^2)^k /
+k!)^{1/2}`. Where all pairs are too many to sum even once, c is estimated; then so is the error.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from coresift import Coreset, RBFCoreset, audit
-from coresift.core.certificate import log_floor
+from coresift.core.certificate import certify_exact, log_floor
 from coresift.core.discrepancy import kernel_tile, quadratic_form
 from coresift.core.points import Block, Points
 from coresift.core.quadrature import chosen_rows, pivoted_weights
@@ -28,6 +31,7 @@ from coresift.coresets.coreset import QueryBall
 from paper.benchmarks.peers.data import Data
 from paper.benchmarks.peers.methods import Subset, nearest
 
+_EXACT_ROWS = 20_000  # up to which every subset gets the library's own certificate
 _AFFORDABLE_PAIRS = 2e12  # pairs of rows times columns; an exponential costs as much as a hundred columns
 _REFERENCE_ROWS = 2048  # rows at which the data's potential is taken to estimate c
 _REFERENCE_SAMPLE, _REFERENCE_POOL, _REFERENCE_SIZE = (20_000, 2000, 512)  # from which S* is chosen, and its size
@@ -45,6 +49,7 @@ class Reference:
     square_error: float  # standard error of c; 0 if exact
     floor: float
     processor: float  # seconds that c and the floor took
+    low: LowOrders
 
     @property
     def is_exact(self) -> bool:
@@ -61,16 +66,46 @@ def reference(X: np.ndarray, known: dict[str, float] | None = None, affordable: 
     shares = np.full(len(X), 1.0 / len(X))
     points = Points(X, ball.center, ball.scale, max_norm=np.inf)
     points.max_norm = float(np.sqrt(max(block.sq_norms.max() for _, block in points.blocks())))
+    low = LowOrders.of(points, shares)
     if known is not None:
-        return Reference(
-            points, ball, known["square"], known["square_error"], known["floor"], known["certificate_processor"]
-        )
+        constants = (known[name] for name in ("square", "square_error", "floor", "certificate_processor"))
+        return Reference(points, ball, *constants, low)
     if float(len(X)) ** 2 * (X.shape[1] + 100) <= affordable:
         square, error = quadratic_form(points, shares, "gaussian"), 0.0
     else:
         square, error = estimated_square(points)
     floor = float(np.exp(log_floor(points, shares, ball.radius, "gaussian")))
-    return Reference(points, ball, square, error, floor, time.process_time() - start)
+    return Reference(points, ball, square, error, floor, time.process_time() - start, low)
+
+
+@dataclass
+class LowOrders:
+    """The moments T_0, T_1 and T_2 of weighted points, each weight times ``exp(-|p|^2)``."""
+
+    zero: float
+    one: np.ndarray
+    two: np.ndarray
+
+    @classmethod
+    def of(cls, points: Points, shares: np.ndarray) -> LowOrders:
+        """Sum them up in one pass."""
+        found = cls(0.0, np.zeros(points.d), np.zeros((points.d, points.d)))
+        for rows, block in points.blocks():
+            c, Z = shares[rows] * np.exp(-block.sq_norms), block.dense()
+            found.zero += float(c.sum())
+            found.one += c @ Z
+            found.two += Z.T @ (Z * c[:, None])
+        return found
+
+    def error_over(self, other: LowOrders, square: float, floor: float, radius: float) -> float:
+        """Bound the relative error of two sums whose squared discrepancy is known, over the ball."""
+        zero, one = abs(self.zero - other.zero), float(np.linalg.norm(self.one - other.one))
+        two = np.abs(np.linalg.eigvalsh(self.two - other.two))
+        terms = zero + 2.0 * radius * one + 2.0 * radius**2 * float(two.max(initial=0.0))
+        rest = square - zero**2 - 2.0 * one**2 - 2.0 * float(two @ two)
+        t = 2.0 * radius**2
+        terms += float(np.sqrt(max(rest, 0.0) * (np.exp(t) - 1.0 - t - 0.5 * t * t)))
+        return min(terms * float(np.exp(-(radius**2))), float(np.sqrt(max(square, 0.0)))) / floor
 
 
 def estimated_square(points: Points, seed: int = 0) -> tuple[float, float]:
@@ -114,7 +149,7 @@ def scaled_positions(data: Data, subset: Subset, points: Points) -> np.ndarray:
 
 
 def judged(data: Data, subset: Subset, ref: Reference, seed: int = 0) -> dict[str, Any]:
-    """All measures of one subset, with its own weights and with the best non-negative ones for its points."""
+    """All measures of one subset; the discrepancy also with the best non-negative weights for its points."""
     positions = scaled_positions(data, subset, ref.points)
     b, K = potentials(ref.points, positions), kernel(positions, positions)
     own = subset.weights / ref.points.n
@@ -124,10 +159,25 @@ def judged(data: Data, subset: Subset, ref: Reference, seed: int = 0) -> dict[st
         if v is None:
             continue
         square = float(v @ (K @ v) - 2.0 * b @ v) + ref.square
-        mmd = float(np.sqrt(max(square, 0.0)))
-        found[f"{name}mmd"], found[f"{name}certified"] = mmd, mmd / ref.floor
+        found[f"{name}mmd"] = float(np.sqrt(max(square, 0.0)))
+        if not name:
+            found["certified"] = certified_error(ref, positions, v, square)
     found["found"] = found_error(data, subset, ref)
     return found | accuracies(data, subset, seed)
+
+
+def certified_error(ref: Reference, positions: np.ndarray, v: np.ndarray, square: float) -> float:
+    """The error that is proved for all queries of the ball; see the module."""
+    n, d = ref.points.n, ref.points.d
+    radius = ref.ball.radius
+    if n > _EXACT_ROWS:
+        here = LowOrders.of(Points(positions, np.zeros(d), 1.0, max_norm=np.inf), v)
+        return here.error_over(ref.low, square, ref.floor, radius)
+    rows = np.concatenate((ref.points.take(np.arange(n)), positions))
+    farthest = float(np.linalg.norm(rows, axis=1).max())
+    shares = np.concatenate((np.full(n, 1.0 / n), np.zeros(len(v))))
+    points = Points(rows, np.zeros(d), 1.0, max_norm=farthest)
+    return certify_exact(points, shares, np.arange(n, n + len(v)), v, radius, "gaussian").eps
 
 
 def found_error(data: Data, subset: Subset, ref: Reference) -> float:

@@ -27,7 +27,7 @@ def test_speed_is_measured_with_the_threads_of_a_worker(monkeypatch):
             seen.add(torch.get_num_threads())
             return super().forward(x)
 
-    monkeypatch.setattr("paper.bench.run.build_model", lambda *_, **__: Watched(3, 2, 4))
+    monkeypatch.setattr("paper.bench.run.build_model", lambda *_, **__: Watched(2, (3,), 4))
     data = four_rows()
     before = torch.get_num_threads()
     for threads in (1, 2):
@@ -51,7 +51,7 @@ def test_on_a_processor_waiting_does_not_count_as_in_the_records(monkeypatch, re
             time.sleep(PAUSE)
             return super().forward(x)
 
-    monkeypatch.setattr("paper.bench.run.build_model", lambda *_, **__: Waiting(3, 2, 4))
+    monkeypatch.setattr("paper.bench.run.build_model", lambda *_, **__: Waiting(2, (3,), 4))
     speed = probe(load_protocol("covtype"), four_rows(), "cpu", 1, readers)
     assert speed.clock == clock
     assert (speed.forward > 256 / PAUSE) == (clock == "cpu")
