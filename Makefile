@@ -11,7 +11,7 @@
 # Variables: PYTHON (which Python makes the environment), VENV (where), PYTEST_ARGS, SEED (of make mutants), BENCH (of make bench).
 
 export VENV ?= .venv
-PY := $(VENV)/bin/python
+PY := "$(VENV)/bin/python"
 PYTEST_ARGS ?= -n 2
 SEED ?= 5
 BENCH ?= foundation certificates selection scale training load
@@ -74,5 +74,5 @@ bench: setup-dev
 	for name in $(BENCH); do $(ONE_THREAD) $(PY) -m paper benchmark $$name || exit 1; done
 
 clean:
-	rm -rf $(VENV) build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf "$(VENV)" build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

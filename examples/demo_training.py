@@ -82,7 +82,7 @@ def draw(found: list[Trained], path: Path) -> None:
     for place, each in enumerate(found):
         colour = STRATEGIES[each.strategy]
         lines = [[line for line in history if "val_accuracy" in line] for history in each.histories]
-        seconds = [[sum(line["seconds"][part] for part in PARTS) for line in run] for run in lines]
+        seconds = [[sum(line[f"{part}_seconds"] for part in PARTS) for line in run] for run in lines]
         x, y = (np.mean(seconds, axis=0), np.mean([[line["val_accuracy"] for line in run] for run in lines], axis=0))
         left.plot(x, 100 * y, "o-", color=colour, markersize=4, label=each.strategy)
         right.plot([place] * len(each.accuracy), 100 * np.array(each.accuracy), "o", color=colour)

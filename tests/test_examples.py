@@ -2,9 +2,11 @@
 
 import os
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -43,6 +45,29 @@ def test_loops_learn_from_a_tenth(name: str, needs: str, tmp_path: Path) -> None
         assert "epochs seen by the sampler: 30" in out
 
 
+@pytest.mark.parametrize(
+    ("name", "needs", "least"),
+    [
+        ("images", "torch", 90),  # 10 by chance
+        ("text", "torch", 60),
+        ("tokens", "torch", 90),
+        ("multi_label", "torch", 90),
+        ("regression", "torch", 80),
+        ("segmentation", "torch", 85),
+        ("hugging_face_trainer", "transformers", 90),
+        ("tensorboard_example", "tensorboard", 85),
+    ],
+)
+@pytest.mark.filterwarnings("ignore")  # of transformers and TensorBoard
+def test_examples_of_training_learn(
+    name: str, needs: str, least: float, tmp_path: Path, monkeypatch: Any, capsys: Any
+) -> None:
+    pytest.importorskip(needs)
+    monkeypatch.chdir(tmp_path)
+    runpy.run_path(str(EXAMPLES / f"{name}.py"))
+    assert accuracies(capsys.readouterr().out)[-1] > least
+
+
 def test_twelve_lines_are_twelve() -> None:
     text = (EXAMPLES / "own_loop.py").read_text()
     lines = text[text.index("sampler = CoresetSampler") :].splitlines()
@@ -65,3 +90,14 @@ def test_excess_loss_falls_with_the_size(tmp_path: Path) -> None:
         assert certified >= calibrated
     assert last[3] < 0.01 * first[3]
     assert (tmp_path / "linear-models.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "needs"), [("optuna_example", "optuna"), ("ray_tune_example", "ray.tune")])
+def test_tuners_prune_on_nested_coresets(name: str, needs: str, tmp_path: Path) -> None:
+    pytest.importorskip(needs)
+    out = run(name, tmp_path)
+    found = re.search(r"(\d+) of (\d+) trials", out)
+    assert found is not None
+    assert 0 < int(found[1]) < int(found[2])
+    assert accuracies(out)[0] > 97

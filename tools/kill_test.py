@@ -266,7 +266,8 @@ def _train_outcome(out: Path) -> object:
     run = out / "run"
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     for line in lines:
-        del line["seconds"]
+        for name in [name for name in line if name.endswith("_seconds")]:
+            del line[name]
     assert not list(run.rglob("*.tmp")), "drafts are left over"
     return _hash(run / "model.safetensors"), lines, json.loads((run / "result.json").read_text())["test"]
 
@@ -277,7 +278,8 @@ def _check_train(out: Path) -> None:
     run = out / "run"
     if not run.exists():
         return
-    names = ("config.json", "data.json", "metrics.jsonl", "model.safetensors", "result.json", "checkpoints")
+    files = ("config.json", "data.json", "metrics.jsonl", "model.safetensors", "result.json")
+    names = (".lock", ".lock-holder", "checkpoints", *files)
     _only(run, names)
     for path in run.rglob("[!.]*.safetensors"):
         read_tensors(path)

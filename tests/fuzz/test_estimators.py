@@ -423,7 +423,7 @@ def test_networks_far_from_the_origin_and_too_far_apart() -> None:
 
 
 def test_a_frame_without_columns() -> None:
-    with pytest.raises(CoresiftError, match="no columns"):
+    with pytest.raises(CoresiftError, match="no column"):
         open_rows(pd.DataFrame(index=range(3)))
 
 
