@@ -153,7 +153,7 @@ class Preparation(TransformerMixin, BaseEstimator):
         else:
             values = numbers(array, column.kind if column.kind != "missing" else "number")
             is_missing = np.isnan(values)
-            values = np.where(is_missing, column.fill, values)
+            values = np.where(is_missing, column.fill, values) if is_missing.any() else values
             share = 1.0 / np.sqrt(1.0 + len(column.cycles))  # so that a date weighs no more than a number
             if column.kind != "missing":
                 yield ((values - column.shift) * (share / column.scale))[:, None], 0

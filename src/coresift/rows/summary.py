@@ -136,7 +136,7 @@ class TableSummary:
             elif kind is not None:
                 values[:, i] = numbers(array, kind)
         self._add_values(values, rows)
-        self.sample.update(block.start, np.ones(n), np.ones(n), X=np.ascontiguousarray(values))
+        self.sample.update(block.start, np.ones(n), np.ones(n), X=values)
         self.n += n
 
     def _parsed(self, array: Any, text: _Text) -> np.ndarray | None:
@@ -163,24 +163,27 @@ class TableSummary:
         text.fingerprint = (text.fingerprint + int(_mixed(each + rows).sum())) % 2**64
 
     def _add_values(self, values: np.ndarray, rows: np.ndarray) -> None:
-        known = ~np.isnan(values)
-        counts, filled = known.sum(axis=0).astype(np.float64), np.where(known, values, 0.0)
-        mean = filled.sum(axis=0) / np.maximum(counts, 1.0)
-        scatter = np.where(known, np.square(filled - mean), 0.0).sum(axis=0)
-        low, high = np.where(known, values, np.inf).min(axis=0), np.where(known, values, -np.inf).max(axis=0)
-        # 0.0 and -0.0 are one value, and so are all kinds of NaN
-        bits = np.where(known, filled + 0.0, np.nan).view(np.uint64)
-        fingerprints = _mixed(bits + rows[:, None]).sum(axis=0, dtype=np.uint64)
-        whole = np.flatnonzero(self.is_whole)
-        self.is_whole[whole] = (filled[:, whole] == np.rint(filled[:, whole])).all(axis=0)
-        is_rising = (counts == len(values)) & (np.diff(values, axis=0) > 0).all(axis=0)
-        for at in np.flatnonzero(self.is_whole & (counts > 0)):
-            self.distinct[at].add(_mixed(bits[known[:, at], at]))
-        for cycle, period in enumerate(CYCLES.values()):
-            for i in (i for i, name in enumerate(self.kinds) if self._is_date(name)):
-                phase = filled[known[:, i], i] % period
-                self.phases[cycle, 0, i] = min(self.phases[cycle, 0, i], phase.min(initial=np.inf))
-                self.phases[cycle, 1, i] = max(self.phases[cycle, 1, i], phase.max(initial=-np.inf))
+        counts, mean, scatter, low, high = np.zeros((5, len(self.kinds)))
+        is_rising, fingerprints = np.zeros(len(self.kinds), dtype=bool), np.zeros(len(self.kinds), dtype=np.uint64)
+        for i, (name, column) in enumerate(zip(self.kinds, values.T, strict=True)):  # which are contiguous
+            is_missing = np.isnan(column)
+            is_full = not is_missing.any()
+            known = column if is_full else column[~is_missing]
+            # 0.0 and -0.0 are one value, and so are all kinds of NaN
+            bits = ((column if is_full else np.where(is_missing, np.nan, column)) + 0.0).view(np.uint64)
+            fingerprints[i] = _mixed(bits + rows).sum(dtype=np.uint64)
+            low[i], high[i], counts[i] = known.min(initial=np.inf), known.max(initial=-np.inf), len(known)
+            if len(known):
+                mean[i] = known.mean()
+                scatter[i] = np.square(known - mean[i]).sum()
+            is_rising[i] = is_full and self.is_rising[i] and bool((np.diff(column) > 0).all())
+            self.is_whole[i] &= all(bool((part == np.rint(part)).all()) for part in (known[:64], known))
+            if self.is_whole[i]:
+                self.distinct[i].add(_mixed(bits if is_full else bits[~is_missing]))
+            if self._is_date(name):
+                phases = known[:, None] % np.array(list(CYCLES.values()))  # (rows, cycle)
+                self.phases[:, 0, i] = np.minimum(self.phases[:, 0, i], phases.min(axis=0, initial=np.inf))
+                self.phases[:, 1, i] = np.maximum(self.phases[:, 1, i], phases.max(axis=0, initial=-np.inf))
         self._combine(counts, mean, scatter, low, high, is_rising, values[0], values[-1], fingerprints)
 
     def _is_date(self, name: str) -> bool:
