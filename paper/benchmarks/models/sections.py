@@ -136,7 +136,7 @@ SECTIONS: tuple[tuple[str, str, Callable[[Sequence[Record]], list[str]]], ...] =
     ),
     (
         "About one row a parameter",
-        "Relative excess at sizes from half a row to 20 rows a parameter (*m / q*), means and medians of 20 seeds. "
+        "Relative excess at sizes from half a row to 20 rows a parameter (*m / q*), means and medians of 11 seeds. "
         "*Even*: how often the comparison kept the plain draw. Means of unbounded losses can be set by one seed.",
         _table(
             "few",

@@ -259,7 +259,7 @@ STUDIES: dict[str, tuple[Callable[[Path, int], Record], int]] = {  # and how man
     "single": (single, 1),
     "grid": (grid, 1),
     "parquet": (parquet, 1),
-    "few": (few, 20),
+    "few": (few, 11),
     "clusters": (clusters, 5),
     "kernel": (kernel, 5),
     "trees": (trees, 5),
