@@ -29,9 +29,9 @@ from ..core.points import Points, SensitivityBound
 from ..core.sizes import SampleSize, bernstein_error, finite, rounded_up
 from ..rows.rows import Rows
 from .bounds import Collected, Geometry, Span, draw_scores, log_unit_of, uniform_factor, uniform_in_words
+from .certifying import improved, normalized, pool_size
 from .coreset import Coreset, Guarantee, QueryBall
 from .fitting import Prepared, Runner, children, given_rows, prepare, serial_runner
-from .improve import improved, normalized, pool_size
 from .options import BoundSpec
 
 _NEARLY_ALL = 0.5  # a total of this many sensitivities a row promises nothing, and this share of the rows is most

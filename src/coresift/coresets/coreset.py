@@ -25,7 +25,6 @@ from .._validation import (
     naming,
 )
 from ..core.certificate import Certificate
-from ..core.quadrature import fitted_weights, tilted
 from .files import as_plain, check_types, from_plain, read_coreset, write_coreset
 from .options import LOSSES
 
@@ -331,24 +330,12 @@ class Coreset(Value):
         Often halves the guaranteed error. The weights are for kernel sums, no longer unbiased, and may be zero. Takes
         O(m n d) for the sums, O(m^3) up to some thousand points, matrix-free above. Arguments as in :meth:`certify`.
         """
-        from .certifying import asked, certified
+        from .certifying import asked, improved
 
         rng = check_generator(random_state)
         with asked(X, self, sample_weight, radius, max_memory) as (problem, total):
-            points, shares, _, own, ball = problem
-            points, factors = tilted(points, ball.radius, ball.loss)
-            mine = factors[self.indices]
-            better = fitted_weights(points, self.indices, shares * factors, own * mine, ball.loss).weights / mine
-            certificate = certified(*problem._replace(subset_shares=better), rng=rng, verbose=verbose)
-        return replace(
-            self,
-            weights=better * total,
-            total_weight=total,
-            ball=ball,
-            adjustments=(*self.adjustments, "reweighted"),
-            certificate=certificate,
-            guarantee=Guarantee.from_certificate(certificate),
-        )
+            core = replace(self, ball=problem.ball, total_weight=total)
+            return improved(core, problem.points, problem.shares, self.size, None, verbose, rng)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write to ``path``, ending in ``.npz`` or ``.parquet`` (the latter needs the extra ``io``).

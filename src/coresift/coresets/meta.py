@@ -7,9 +7,11 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn import get_config
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, RegressorMixin, clone
 from sklearn.utils import get_tags, indexable
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
 
 from .._containers import n_rows, take_rows
 from .._errors import InvalidInputError, InvalidTypeError
@@ -17,14 +19,28 @@ from .._validation import check_generator, check_weights
 from ..rows.rows import Rows
 from .base import LOADED_BYTES
 from .coreset import Coreset
-from .fit_rules import Task, choose
+from .fit_rules import Task, choose, cut, takes_weights
 from .fitting import given_rows
 from .linear_rows import check_labels
 from .model_certificate import ModelCertificate, certify_model
-from .wrapping import ClassifierMethods, Wrapper, cut, takes_weights
 
 
-class _CoresetModel(Wrapper):
+def _delegated(name: str, about: str) -> Any:
+    """A method of the fitted model, present if the model has it."""
+
+    def method(self: _CoresetModel, X: Any) -> np.ndarray:
+        return getattr(self._fitted(), name)(X)
+
+    method.__name__, method.__doc__ = name, about
+    return available_if(lambda self: hasattr(getattr(self, "estimator_", self.estimator), name))(method)
+
+
+def _attribute(name: str, about: str) -> Any:
+    """An attribute of the fitted model."""
+    return property(lambda self: getattr(self._fitted(), name), doc=about)
+
+
+class _CoresetModel(MetaEstimatorMixin, BaseEstimator):
     estimator_: Any
     coreset_: Coreset
     rule_: str
@@ -94,6 +110,14 @@ class _CoresetModel(Wrapper):
         self._data, self._certificate = (X, y, sample_weight), None
         return self
 
+    def _fitted(self) -> Any:
+        check_is_fitted(self, "estimator_")
+        return self.estimator_
+
+    n_features_in_ = _attribute("n_features_in_", "Number of columns seen by ``fit``.")
+    feature_names_in_ = _attribute("feature_names_in_", "Names of the columns seen by ``fit``, if they are strings.")
+    predict = _delegated("predict", "Predictions of the fitted model.")
+
     @property
     def certificate_(self) -> ModelCertificate | None:
         """A proved bound on how far ``estimator_`` is from the best fit of all rows; None if there is no proof."""
@@ -122,12 +146,13 @@ class _CoresetModel(Wrapper):
 
     def __sklearn_tags__(self) -> Any:
         tags, own = super().__sklearn_tags__(), get_tags(self.estimator)
+        tags.input_tags, tags.target_tags = own.input_tags, own.target_tags
         tags.classifier_tags = own.classifier_tags if tags.classifier_tags else None
         tags.regressor_tags = own.regressor_tags if tags.regressor_tags else None
         return tags
 
 
-class CoresetClassifier(ClassifierMethods, _CoresetModel, ClassifierMixin, BaseEstimator):
+class CoresetClassifier(_CoresetModel, ClassifierMixin, BaseEstimator):
     r"""Fit a classifier on a coreset that is chosen for it.
 
     The rules, in this order; ``rule_`` says which one was used:
@@ -182,6 +207,11 @@ class CoresetClassifier(ClassifierMethods, _CoresetModel, ClassifierMixin, BaseE
     >>> model.certificate_.relative < 1e-3
     True
     """
+
+    classes_ = _attribute("classes_", "Labels, in ascending order.")
+    predict_proba = _delegated("predict_proba", "Probabilities of the classes.")
+    predict_log_proba = _delegated("predict_log_proba", "Logarithms of the probabilities of the classes.")
+    decision_function = _delegated("decision_function", "Scores, positive for the second class if there are two.")
 
 
 class CoresetRegressor(_CoresetModel, RegressorMixin, BaseEstimator):

@@ -16,7 +16,6 @@ from .amounts import parse_budget
 from .coreset import Coreset
 from .covering import Floats, cover_rows, dense_centred, principal
 from .files import run_record
-from .fit_rules import even_draw
 from .fitting import OnPass, Runner
 from .growing import Growth, proxy_targets
 from .judging import Chooser, Examples, estimates, rare_classes
@@ -24,6 +23,7 @@ from .linear_coreset import LinearCoreset
 from .linear_rows import LINEAR_LOSSES
 from .options import Plan, SelectOptions, priced
 from .selecting import Report, Selection
+from .uniform import even_draw
 
 _N_COMPONENTS = 50  # more columns are projected before distances are computed
 _COVER_POWER = 0.5
