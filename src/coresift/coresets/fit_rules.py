@@ -23,7 +23,8 @@ from .certifying import normalized
 from .coreset import Coreset
 from .linear_coreset import LinearCoreset
 from .linear_models import Objective, class_factors, penalised_loss
-from .linear_rows import CLASSIFIERS, check_labels
+from .linear_rows import check_labels
+from .options import CLASSIFIERS
 from .uniform import even_draw
 
 _FEW_ROWS = 1000  # a fit to so few takes no time

@@ -48,9 +48,7 @@ class _CoresetModel(MetaEstimatorMixin, BaseEstimator):
     _certificate: ModelCertificate | None
 
     def __init__(self, estimator: Any, *, size: int | float = 0.1, random_state: Any = None) -> None:
-        self.estimator = estimator
-        self.size = size
-        self.random_state = random_state
+        self.estimator, self.size, self.random_state = estimator, size, random_state
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, **fit_params: Any) -> Self:
         """Choose a coreset and fit a clone of ``estimator`` on it.
@@ -158,17 +156,15 @@ class CoresetClassifier(_CoresetModel, ClassifierMixin, BaseEstimator):
     The rules, in this order; ``rule_`` says which one was used:
 
     1. All rows, if ``size`` is a fraction and there are at most 1,000 of positive weight.
-    2. If the model takes no ``sample_weight``: an even draw, stratified by class. Put the meta-estimator at the end of
-       a pipeline; a pipeline inside it takes weights only by metadata routing.
-    3. A linear model of scikit-learn of up to 1,000 parameters: the draw of :class:`LinearCoreset` for the model's own
+    2. A linear model of scikit-learn of up to 1,000 parameters: the draw of :class:`LinearCoreset` for the model's own
        loss and penalty. ``LogisticRegression``, ``LinearSVC``, ``RidgeClassifier`` and ``SGDClassifier``; with an L1
        penalty, the hinge, or more than two classes where the loss has no such form, the nearest loss is used.
-    4. Anything else: a draw stratified by class. For trees and boosting no other draw was found to be better, and a
-       model that cross-validates inside scores its folds without weights.
+    3. Anything else, and a model that takes no ``sample_weight``: a draw stratified by class. For trees and boosting no
+       other was found to be better. A pipeline takes weights only by metadata routing: put it around the
+       meta-estimator.
 
-    Every class gets at least one row. Weights sum to the weight of the data, so ``C`` and ``alpha`` mean the same as on
-    all rows. ``class_weight="balanced"`` of a linear model means the balance of all rows. Choosing rows takes several
-    passes: a single fit of data in memory may take as long as on all rows.
+    Every class gets at least one row. ``C``, ``alpha`` and ``class_weight="balanced"`` of a linear model mean what they
+    mean on all rows. Choosing rows takes several passes: a single fit in memory may take as long as on all rows.
 
     Parameters
     ----------
@@ -183,10 +179,8 @@ class CoresetClassifier(_CoresetModel, ClassifierMixin, BaseEstimator):
     ----------
     estimator_ : classifier
         The fitted model. Predictions and ``score`` are its own.
-    coreset_ : Coreset
-        The rows that it was fitted on, and their weights.
-    rule_ : str
-        How they were chosen, and why.
+    coreset_, rule_ : Coreset, str
+        The rows that it was fitted on with their weights, and how they were chosen.
     certificate_ : ModelCertificate or None
         For a linear model with an L2 penalty: a proved bound on its excess loss over all rows. Computed when it is
         first read, in a few passes over the data, of which a reference is kept, but not in pickles.

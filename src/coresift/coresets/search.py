@@ -214,9 +214,8 @@ class CoresetSearchCV(GridSearchCV):
     that are then not behind the leader beyond chance (a paired test over folds), at least two and at most a third. The
     search ends early when one candidate leads two steps in a row with all others behind it.
 
-    Subsets suit the model. Linear models get coresets of their own loss (:class:`LinearCoreset`): one step of them, the
-    first with 50 rows a parameter, as their fits are those of all rows. Other classifiers get draws stratified by
-    class, other regressors uniform ones; so does a model without ``sample_weight``. Such draws need no weights.
+    Linear models get one step of :class:`LinearCoreset`, the first with 50 rows a parameter, as their fits are those of
+    all rows. Other models, and those without ``sample_weight``, get stratified or uniform draws, which need no weights.
 
     Parameters
     ----------
@@ -238,7 +237,7 @@ class CoresetSearchCV(GridSearchCV):
     random_state : None, int or Generator
         Seed for the subsets and the candidates that ``n_iter`` draws. Folds have their own, in ``cv``.
     verbose : int
-        Above 0, log progress at WARNING level.
+        As in :class:`RBFCoreset`.
 
     Attributes
     ----------
@@ -250,8 +249,7 @@ class CoresetSearchCV(GridSearchCV):
     fidelity_ : list of Fidelity
         Rank agreement of each step with the next: Spearman's correlation and its standard error over folds.
     is_separated_ : bool
-        Whether all candidates of the last step but the best are behind beyond chance. If not, they are as good as it
-        as far as this search can tell.
+        Whether all candidates of the last step but the best are behind beyond chance.
     n_resources_, n_candidates_ : list of int
         Rows of a training subset, and candidates, in each step.
     rule_ : str
