@@ -199,20 +199,20 @@ class SelectOptions(RunOptions):
         """Refuse options of another strategy; the loss of a linear model as ``model`` implies "linear"."""
         if self.strategy is None and self.model in LINEAR_LOSSES:
             object.__setattr__(self, "strategy", "linear")
-        if self.strategy == "linear":
-            self.fit_options("logistic")  # checks what is asked
-        elif more := self.given(("alpha", "threshold", "calibrate")):
+        if self.strategy == "linear" or (self.strategy == "auto" and self.model in LINEAR_LOSSES):
+            self.fit_options(loss="logistic")  # checks what is asked
+        elif more := self._given(("alpha", "threshold", "calibrate")):
             raise InvalidInputError(f"{more[0]} = {getattr(self, more[0])!r} goes with the loss of a linear model.")
-        if self.strategy not in (None, "auto", "rbf") and (more := self.given(_RBF_OPTIONS)):
+        if self.strategy not in (None, "auto", "rbf") and (more := self._given(_RBF_OPTIONS)):
             raise InvalidInputError(f"{more[0]} = {getattr(self, more[0])!r} goes with strategy='rbf' alone.")
 
-    def given(self, names: Sequence[str]) -> list[str]:
+    def _given(self, names: Sequence[str]) -> list[str]:
         """Those of some options that differ from their defaults."""
         defaults = {each.name: each.default for each in fields(self)}
         implied = "method" if self.method == "iid" and self.eps is not None else ""
         return [name for name in names if name != implied and getattr(self, name) != defaults[name]]
 
-    def fit_options(self, loss: str) -> FitOptions:
+    def fit_options(self, *, loss: str) -> FitOptions:
         """The same for a fit; ``loss`` is the model if none is named."""
         from .fit_options import FitOptions
 
@@ -224,7 +224,7 @@ class SelectOptions(RunOptions):
         """The strategy that these options mean for these rows."""
         if self.strategy not in (None, "auto"):
             return str(self.strategy)
-        if self.given(_RBF_OPTIONS):
+        if self._given(_RBF_OPTIONS):
             return "rbf"
         if rows.has_labels and rows.has_targets:
             raise InvalidInputError("strategy 'auto' takes a label (classes) or a target (numbers), not both.")

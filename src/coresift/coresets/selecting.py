@@ -114,7 +114,7 @@ def select(
     n_queries : int, default 32
         Random queries at which the result is compared with all rows, in one more pass; 0 for none.
     random_state : None, int or Generator, default 0
-        The seed, or what draws it; the same seed gives the same rows, from memory or files, whatever the workers.
+        The same seed gives the same rows, from memory or files, whatever the workers.
     workers, engine : int, {"local", "ray"}
         Processes; with more than one, a script must guard its own start by ``if __name__ == "__main__"``. "ray" joins
         ``RAY_ADDRESS``, or what the program has joined, or starts its own; one worker means all cores.
@@ -232,7 +232,7 @@ class _Drawn(NamedTuple):
     largest: float  # sensitivity
     uniform_factor: float
     labels: np.ndarray | None = None  # numbers of the labels of the chosen rows, if they were kept
-    class_sizes: dict[str, int] | None = None
+    class_sizes: np.ndarray | None = None
 
 
 def run(made: Plan[SelectOptions], *, on_pass: OnPass | None = None) -> Selection:
@@ -247,10 +247,9 @@ def run(made: Plan[SelectOptions], *, on_pass: OnPass | None = None) -> Selectio
         draw = _by_keys if options.method == "keys" else _by_class if options.per_class else _by_table
         drawn = draw(runner, made)
         errors = _errors(runner, options, drawn) if options.n_queries else np.zeros(0)
-    core, codes, labels = drawn.core, drawn.labels, None
-    if codes is not None:
-        names = list(drawn.prepared.labels or ())
-        labels = [names[code] for code in codes]
+    core, names = drawn.core, list(drawn.prepared.labels or ())
+    labels = None if drawn.labels is None else [names[code] for code in drawn.labels]
+    sizes = None if drawn.class_sizes is None else dict(zip(map(str, names), drawn.class_sizes.tolist(), strict=True))
     total = core.total_sensitivity
     assert total is not None
     report = Report(
@@ -262,7 +261,7 @@ def run(made: Plan[SelectOptions], *, on_pass: OnPass | None = None) -> Selectio
         n_queries=len(errors),
         worst_error_found=float(errors.max()) if len(errors) else None,
         mean_error_found=float(errors.mean()) if len(errors) else None,
-        class_sizes=drawn.class_sizes,
+        class_sizes=sizes,
         seconds=dict(runner.seconds),
     )
     return Selection(core, rows, labels, run_record(made), report)
@@ -286,8 +285,8 @@ def _by_keys(runner: Runner, made: Plan[SelectOptions]) -> _Drawn:
             break
     columns, draws = found.pool.winners()
     core = _joined(made, prepared, dict(enumerate(draws)), factors, float(found.total.sum()))
-    sizes_by_name = _by_name(prepared, sizes) if options.per_class else None
-    return _Drawn(core, prepared, float(found.largest.max()), found.uniform_factor, columns.get("label"), sizes_by_name)
+    largest, class_sizes = float(found.largest.max()), sizes if options.per_class else None
+    return _Drawn(core, prepared, largest, found.uniform_factor, columns.get("label"), class_sizes)
 
 
 def _by_class(runner: Runner, made: Plan[SelectOptions]) -> _Drawn:
@@ -310,7 +309,7 @@ def _by_class(runner: Runner, made: Plan[SelectOptions]) -> _Drawn:
             drawn = table.draw(int(sizes[group]), str(options.method), draw_rng)
             draws[group] = drawn._replace(indices=rows[drawn.indices])
     core = _joined(made, prepared, draws, factors, float(values.sum()))
-    return _Drawn(core, prepared, float(values.max()), factor, groups[core.indices], _by_name(prepared, sizes))
+    return _Drawn(core, prepared, float(values.max()), factor, groups[core.indices], sizes)
 
 
 def _sizes(made: Plan[SelectOptions], geometry: Geometry) -> tuple[np.ndarray, np.ndarray]:
@@ -320,10 +319,6 @@ def _sizes(made: Plan[SelectOptions], geometry: Geometry) -> tuple[np.ndarray, n
         return np.array([budget]), np.ones(1)
     rng = np.random.default_rng([made.options.seed, _CLASSES])
     return random_budgets(geometry.counts, budget, rng, min_per_class=made.options.min_per_class)
-
-
-def _by_name(prepared: Prepared, sizes: np.ndarray) -> dict[str, int]:
-    return {str(name): int(size) for name, size in zip(prepared.labels or (), sizes, strict=True)}
 
 
 def _joined(

@@ -66,7 +66,7 @@ def run_strategy(made: Plan[SelectOptions], *, on_pass: OnPass | None = None) ->
     rows, options = made.rows, made.options
     display: Any = on_pass or Progress
     name, reason, size = str(options.strategy), "", int(made.budget or 0)
-    with open_engine(options.engine, rows, options.workers) as engine, one_thread():
+    with open_engine(options.engine, rows, options.workers) as engine:
         runner = Runner(rows, engine, display)
         if name == "linear":  # nothing is kept per row
             core, reason = _linear(runner, options, size), f"{_asked(rows, options).model} loss"
@@ -88,13 +88,14 @@ def run_strategy(made: Plan[SelectOptions], *, on_pass: OnPass | None = None) ->
 
 
 def _asked(rows: Rows, options: SelectOptions) -> FitOptions:
-    return options.fit_options("logistic" if rows.has_labels else "squared")
+    return options.fit_options(loss="logistic" if rows.has_labels else "squared")
 
 
 def _linear(runner: Runner, options: SelectOptions, size: int) -> Coreset:
     maker = LinearCoreset(_asked(runner.rows, options).model, alpha=options.alpha, threshold=options.threshold)
-    maker.fit_rows(runner=runner)
-    return maker.sample(size, calibrate=options.calibrate, random_state=options.seed)
+    with one_thread():
+        maker.fit_rows(runner=runner)
+        return maker.sample(size, calibrate=options.calibrate, random_state=options.seed)
 
 
 def _columns(block: Block) -> tuple[np.ndarray, Labels | None, np.ndarray | None]:
