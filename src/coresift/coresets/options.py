@@ -158,7 +158,7 @@ class SelectOptions(RunOptions):
     n_queries: int = option(32, "Random queries to compare at, in a last pass; 0: none.", flags=("--queries",), min=0)
 
     def __post_init__(self) -> None:
-        from .._validation import check_choice, check_count, check_positive, check_probability
+        from .._validation import LARGEST_COUNT, check_choice, check_count, check_positive, check_probability
 
         super().__post_init__()
         if isinstance(self.bandwidth, str):
@@ -170,6 +170,8 @@ class SelectOptions(RunOptions):
             object.__setattr__(self, "method", check_choice(method, "method", _methods()))
         for name in ("n_queries", "min_per_class"):
             check_count(getattr(self, name), name, minimum=0)
+        if self.n_queries > LARGEST_COUNT:
+            raise InvalidInputError(f"n_queries = {str(self.n_queries)[:20]}... must be below 2**63.")
         for name, known in (("strategy", STRATEGIES), ("model", (*MODELS, *LINEAR_LOSSES))):
             if getattr(self, name) is not None:
                 check_choice(getattr(self, name), name, known)
