@@ -52,6 +52,9 @@ def test_options_are_checked_once(method: str) -> None:
         "strategy",
         "model",
         "power",
+        "alpha",
+        "threshold",
+        "calibrate",
     }
     assert set(checked.values()) == {1}
 

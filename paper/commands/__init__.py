@@ -1,1 +1,15 @@
 """The commands of the laboratory."""
+
+from coresift import InvalidInputError
+from coresift.coresets.amounts import share
+
+
+def parse_shares(text: str) -> list[float]:
+    """Shares from ``"1%,3%"`` or ``"0.01,0.03"``."""
+    shares = []
+    for word in filter(None, (word.strip() for word in text.split(","))):
+        try:
+            shares.append(share(word))
+        except (ValueError, ArithmeticError):
+            raise InvalidInputError(f"budget {word!r} is not a share; write 1%,3% or 0.01,0.03.") from None
+    return shares

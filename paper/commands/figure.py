@@ -202,7 +202,7 @@ def gradients(
 
 def _fractions(text: str) -> list[float]:
     """``1%,3%`` or ``0.01,0.03``, ascending."""
-    from coresift.coresets.amounts import parse_shares
+    from . import parse_shares
 
     fractions = parse_shares(text)
     for fraction in fractions:

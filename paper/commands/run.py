@@ -78,12 +78,12 @@ def run(
         done = module.study(data_dir, **({} if results is None else {"out": results}))
         settings.out.print(done, soft_wrap=True)
         return
-    from coresift.coresets.amounts import parse_shares
     from coresift.training.run import device_named
 
     from ..bench.protocol import load_protocol
     from ..bench.runner import Job, run_missing
     from ..bench.store import RESULTS, Store
+    from . import parse_shares
 
     shares = None if budgets is None else parse_shares(budgets)
     protocol = load_protocol(table.lower(), scale).narrowed(_list(methods), shares, seeds)

@@ -175,7 +175,8 @@ def test_select_for_a_model_writes_a_coreset(file: Path, tmp_path: Path, capsys:
     out, rows = tmp_path / "core.parquet", tmp_path / "rows-of-it.parquet"
     arguments = ["select", str(file), "--for", "logistic", "--label", "y", "-b", "5%", *COLUMNS]
     assert main([*arguments, "-o", str(out)]) == 0
-    assert "Fitted: logistic loss, 200 of 4,000 rows" in " ".join(capsys.readouterr().out.split())
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "Chosen: 200 of 4,000 rows, strategy linear: logistic loss. Classes: " in shown
     core, table = Coreset.load(out), parquet.read_table(out)
     assert (core.size, core.method, core.adjustments) == (200, "two-step", ("calibrated",))
     assert table.column_names == ["row", "file", "label", "weight"]
@@ -198,8 +199,8 @@ def test_select_for_a_model_writes_a_coreset(file: Path, tmp_path: Path, capsys:
         (["--for", "logistic", "--target", "price"], "name their column with --label"),
         (["--for", "xgboost", "--label", "y"], "--for = 'xgboost' is not one of"),
         (["--for", "svm", "--label", "y"], "--for = 'svm'"),
-        (["--for", "logistic", "--label", "y", "--bound", "cells"], "--bound does not go with --for"),
-        (["--alpha", "1"], "--alpha goes with --for"),
+        (["--for", "logistic", "--label", "y", "--bound", "cells"], "--bound = 'cells' goes with strategy='rbf' alone"),
+        (["--alpha", "1"], "--alpha = 1.0 goes with the loss of a linear model"),
     ):
         assert main(["select", str(file), "-b", "9", "-o", str(out), "--force", *more]) == 2
         assert message in capsys.readouterr().err

@@ -10,8 +10,8 @@ from scipy.spatial.distance import cdist
 
 from coresift import CoresiftError, LaplacianCoreset, RBFCoreset
 from coresift.core import quadrature
-from coresift.coresets import improve as _improve
-from coresift.coresets.improve import pool_size
+from coresift.coresets import certifying as _improve
+from coresift.coresets.certifying import pool_size
 
 ESTIMATORS = (RBFCoreset, LaplacianCoreset)
 METHODS = ("systematic", "iid", "keys")

@@ -18,8 +18,9 @@ from coresift.core.linear import Leverage, newton
 from coresift.coresets import linear_coreset, linear_draw
 from coresift.coresets.fitting import Runner
 from coresift.coresets.linear_draw import DrawPass, draw_two_steps
-from coresift.coresets.linear_rows import CLASSIFIERS, linear_rows
+from coresift.coresets.linear_rows import linear_rows
 from coresift.coresets.model_certificate import certify_linear
+from coresift.coresets.options import CLASSIFIERS
 from coresift.rows import rows as blocks
 from coresift.rows.engines import open_engine
 

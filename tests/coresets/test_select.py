@@ -18,7 +18,7 @@ import coresift
 from coresift import Coreset, InvalidInputError, RBFCoreset, open_rows
 from coresift.core.budgets import class_budgets
 from coresift.coresets import SelectOptions, load_run, run
-from coresift.coresets.amounts import parse_budget, parse_bytes, parse_shares
+from coresift.coresets.amounts import parse_budget, parse_bytes
 from coresift.coresets.options import plan
 from coresift.rows.arrays import ArrayRows
 
@@ -55,14 +55,6 @@ def labels(file: Path) -> np.ndarray:
 )
 def test_budgets(budget: Any, rows: int) -> None:
     assert parse_budget(budget, 1000) == rows
-
-
-def test_a_percentage_is_the_fraction_that_it_means() -> None:
-    """A cell of a table is known by its budget: 0.7 / 100 is another float than 0.007."""
-    for tenths in range(1, 1000):
-        assert parse_shares(f"{tenths / 10}%") == parse_shares(f"{tenths / 1000}") == [tenths / 1000]
-    with pytest.raises(InvalidInputError, match="is not a share"):
-        parse_shares("x%")
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from coresift import InvalidInputError, select
+from coresift import InvalidInputError, LinearCoreset, select
 from coresift.coresets.covering import cover_centers, cover_rows, nearest_centers
 from coresift.coresets.judging import Examples, estimates
 
@@ -90,6 +90,22 @@ def test_auto_in_a_regression():
     found = select(X, "2%", targets=X @ np.arange(6.0) + rng.normal(size=N), model="linear")
     assert found.report.strategy == "linear"
     assert select(X, "2%", targets=X[:, 0]).report.strategy == "uniform"
+
+
+def test_the_loss_of_a_linear_model_means_a_draw_for_it():
+    X, y = table()
+    found = select(X, 200, labels=y, model="logistic", alpha=1e-2, random_state=3)
+    assert (found.report.strategy, found.report.reason) == ("linear", "logistic loss")
+    own = LinearCoreset("logistic", alpha=1e-2).fit(X, y).sample(200, random_state=3)
+    np.testing.assert_array_equal(found.coreset.indices, own.indices)
+    np.testing.assert_allclose(found.coreset.weights, own.weights, rtol=1e-9)
+    assert sum(found.report.class_sizes.values()) == len(found.labels) == 200
+    plain = select(X, 200, labels=y, strategy="linear", calibrate=False)
+    assert (plain.coreset.method, plain.coreset.adjustments) == ("two-step", ())
+    with pytest.raises(InvalidInputError, match=r"alpha = 0.1 goes with the loss of a linear model"):
+        select(X, 200, labels=y, model="boosting", alpha=0.1)
+    with pytest.raises(InvalidInputError, match="needs one"):
+        select(X, 200, targets=X[:, 0], model="huber")
 
 
 def test_options_of_sensitivities_imply_rbf_and_go_with_nothing_else():

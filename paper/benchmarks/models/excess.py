@@ -13,7 +13,8 @@ import numpy as np
 
 from coresift import LinearCoreset, certify_model
 from coresift.core.linear import LinearProblem, LossSums, fit_linear, newton
-from coresift.coresets.linear_rows import CLASSIFIERS, linear_rows
+from coresift.coresets.linear_rows import linear_rows
+from coresift.coresets.options import CLASSIFIERS
 from coresift.coresets.uniform import uniform_coreset
 
 from .tables import ALPHA, FEW, TASKS, Task, load

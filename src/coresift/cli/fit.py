@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Set
-from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
-from coresift.cli.options import AsJson, Config, Force, Input, Reading, Settings, Weight, as_option
+from coresift.cli.options import AsJson, Config, Force, Input, Reading, Settings, Weight
 from coresift.cli.select import DryRun, carry_out, check_out
 from coresift.coresets.fit_options import FitOptions, plan_fit
-
-if TYPE_CHECKING:
-    from coresift.coresets.options import Plan, SelectOptions
 
 
 def fit(
@@ -51,36 +46,6 @@ def fit(
         rows = open_labelled(data, options, label, **reading.names(), on_pass=on_pass)
     made = plan_fit(rows, options)
     carry_out(settings, made, run_fit, lambda fitted: fitted.model.save(out), out, dry_run, as_json)
-
-
-def plan_rows(
-    given: Set[str],
-    data: str,
-    label: str | None,
-    target: str | None,
-    names: dict[str, Any],
-    options: SelectOptions,
-    more: dict[str, Any],
-) -> Plan[FitOptions]:
-    """The plan of ``select --for``: rows for a linear model, which is not certified."""
-    from coresift._errors import InvalidInputError
-    from coresift.coresets.linear_fit import open_labelled
-    from coresift.coresets.linear_rows import CLASSIFIERS
-
-    shared = {each.name for each in fields(options)} & {each.name for each in fields(FitOptions)}
-    if lost := given & ({each.name for each in fields(options)} - shared):
-        raise typer.BadParameter(f"--{min(lost).removeprefix('n_').replace('_', '-')} does not go with --for")
-    if target is not None and options.model in CLASSIFIERS:
-        raise typer.BadParameter(
-            f"--for {options.model} predicts classes: name their column with --label, not --target"
-        )
-    if (label is None) == (target is None):
-        raise typer.BadParameter("--for needs --label, the column of the classes, or --target, that of the targets")
-    try:
-        asked = FitOptions(**{name: getattr(options, name) for name in shared}, **more, certify=False)
-    except InvalidInputError as error:
-        raise typer.BadParameter(as_option(str(error), options)) from error
-    return plan_fit(open_labelled(data, asked, label or target, **names), asked)
 
 
 def predict(

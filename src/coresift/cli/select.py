@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from coresift.cli.options import AsJson, Config, Force, Input, Label, Reading, Settings
-from coresift.coresets.options import MODELS, SelectOptions
+from coresift.coresets.options import CLASSIFIERS, LINEAR_LOSSES, SelectOptions
 
 if TYPE_CHECKING:
     from coresift.coresets.options import Plan
@@ -28,9 +27,6 @@ def select(
     target: Annotated[str | None, typer.Option(help="The column of the numbers that a regression predicts.")] = None,
     reading: Reading,
     options: SelectOptions,
-    alpha: Annotated[float, typer.Option(help="With --for and a loss: the penalty, as in 'fit'.")] = 1e-4,
-    threshold: Annotated[float | None, typer.Option(help="With --for huber: the threshold of the loss.")] = None,
-    calibrate: Annotated[bool, typer.Option(help="With --for and a loss: adjust weights to sums of all rows.")] = True,
     materialize: Annotated[
         bool, typer.Option("--materialize", help="Write the chosen rows and their weights.")
     ] = False,
@@ -55,31 +51,24 @@ def select(
     The output has the columns row, file and weight (and label); Coreset.load reads it.
     """
     from coresift.coresets.materialize import check_materialize
+    from coresift.coresets.options import plan
+    from coresift.coresets.selecting import run
+    from coresift.rows.opening import open_rows
 
     check_out(out, dry_run, force=force)
-    names = reading.names()
-    run: Callable[..., Any]
-    made: Plan[Any]
-    if options.model is not None and options.model not in MODELS:  # the loss of a linear model
-        from coresift.cli.fit import plan_rows
-        from coresift.coresets.linear_fit import run_fit
-
-        run = partial(run_fit, keep_labels=True)
-        more = {"alpha": alpha, "threshold": threshold, "calibrate": calibrate}
-        made = plan_rows(settings.given, data, label, target, names, options, more)
-    else:
-        from coresift.coresets.options import plan
-        from coresift.coresets.selecting import run
-        from coresift.rows.opening import open_rows
-
-        if lost := settings.given & {"alpha", "threshold", "calibrate"}:
-            raise typer.BadParameter(f"--{min(lost)} goes with --for and a loss, such as --for logistic")
-        if settings.given & {"loss", "bound"} and options.strategy is None:
-            options = replace(options, strategy="rbf")
-        names |= {"label": label, "target": target, "engine": options.engine, "workers": options.workers}
-        with settings.bars(transient=True) as on_pass:
-            rows = open_rows(data, **names, on_pass=on_pass)
-        made = plan(rows, options)
+    if options.strategy == "linear" and options.model in LINEAR_LOSSES:
+        if (label is None) == (target is None):
+            raise typer.BadParameter("--for needs --label, the column of the classes, or --target, that of the targets")
+        if options.model not in CLASSIFIERS:
+            label, target = None, label or target
+        elif target is not None:
+            raise typer.BadParameter(f"--for {options.model} predicts classes: name their column with --label")
+    if settings.given & {"loss", "bound"} and options.strategy is None:
+        options = replace(options, strategy="rbf")
+    names: dict[str, Any] = {"label": label, "target": target, "engine": options.engine, "workers": options.workers}
+    with settings.bars(transient=True) as on_pass:
+        rows = open_rows(data, **reading.names(), **names, on_pass=on_pass)
+    made = plan(rows, options)
     if materialize and out is not None and out.suffix.lower() == ".parquet":
         check_materialize(made.rows)  # before the passes, not after them
     carry_out(settings, made, run, lambda chosen: chosen.save(out, materialize=materialize), out, dry_run, as_json)

@@ -2,6 +2,7 @@ from .certifying import audit as audit
 from .coreset import Coreset as Coreset, Guarantee as Guarantee, QueryBall as QueryBall
 from .estimators import LaplacianCoreset as LaplacianCoreset, RBFCoreset as RBFCoreset
 from .files import check_output as check_output, load_run as load_run
+from .fit_rules import nested_coresets as nested_coresets
 from .kmeans_coreset import ExpectedExcess as ExpectedExcess, KMeansCoreset as KMeansCoreset, KMeansCost as KMeansCost
 from .least_squares import LeastSquaresCoreset as LeastSquaresCoreset, SquaresCertificate as SquaresCertificate
 from .lewis_bound import l1_svd as l1_svd
@@ -10,7 +11,6 @@ from .linear_fit import fit_model as fit_model
 from .linear_result import LinearModel as LinearModel
 from .meta import CoresetClassifier as CoresetClassifier, CoresetRegressor as CoresetRegressor
 from .model_certificate import ModelCertificate as ModelCertificate, certify_model as certify_model
-from .nested import nested_coresets as nested_coresets
 from .network_coreset import RBFNetworkCoreset as RBFNetworkCoreset
 from .network_models import RBFNetworkClassifier as RBFNetworkClassifier, RBFNetworkRegressor as RBFNetworkRegressor
 from .network_results import (

@@ -18,7 +18,7 @@ def parse_budget(budget: Any, n_rows: int) -> int:
         if re.fullmatch(r"[+-]?[1-9]\d{0,2}(,\d{3})+", text):  # 1,000,000; elsewhere a comma may mean a point
             text = text.replace(",", "")
         try:
-            budget = int(text) if re.fullmatch(r"[+-]?\d+", text) else _share(text)
+            budget = int(text) if re.fullmatch(r"[+-]?\d+", text) else share(text)
         except (ValueError, ArithmeticError):
             raise InvalidInputError(
                 f"budget = {budget!r} must be a number of rows, a fraction such as 0.05 or a percentage such as 5%."
@@ -26,19 +26,8 @@ def parse_budget(budget: Any, n_rows: int) -> int:
     return check_budget(budget, n_rows, "budget")
 
 
-def parse_shares(text: str) -> list[float]:
-    """Shares from ``"1%,3%"`` or ``"0.01,0.03"``."""
-    shares = []
-    for word in filter(None, (word.strip() for word in text.split(","))):
-        try:
-            shares.append(_share(word))
-        except (ValueError, ArithmeticError):
-            raise InvalidInputError(f"budget {word!r} is not a share; write 1%,3% or 0.01,0.03.") from None
-    return shares
-
-
-def _share(text: str) -> float:
-    """0.7% is the float 0.007, which 0.7 / 100 is not: a run of a table is known by its budget."""
+def share(text: str) -> float:
+    """A share from ``"5%"`` or ``"0.05"``; 0.7% is the float 0.007, which 0.7 / 100 is not."""
     return float(Decimal(text[:-1]) / 100) if text.endswith("%") else float(text)
 
 

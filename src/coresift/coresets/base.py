@@ -28,10 +28,10 @@ from ..core.gaussian import CELLS_TOLERANCE, EXACT_TOLERANCE
 from ..core.points import Points, SensitivityBound
 from ..core.sizes import SampleSize, bernstein_error, finite, rounded_up
 from ..rows.rows import Rows
-from .bounds import Collected, Geometry, Span, draw_scores, log_unit_of, uniform_factor, uniform_in_words
+from .bounds import Geometry, Span, draw_scores, log_unit_of, uniform_factor, uniform_in_words
+from .certifying import improved, normalized, pool_size
 from .coreset import Coreset, Guarantee, QueryBall
-from .fitting import Prepared, Runner, children, given_rows, prepare, serial_runner
-from .improve import improved, normalized, pool_size
+from .fitting import Prepared, Runner, all_bounds, children, given_rows, prepare, serial_runner
 from .options import BoundSpec
 
 _NEARLY_ALL = 0.5  # a total of this many sensitivities a row promises nothing, and this share of the rows is most
@@ -73,11 +73,10 @@ class RowsEstimator(BaseEstimator):
         X : array-like, frame or sparse matrix of shape (n, d), or Rows
             Not copied. A reference is kept for later methods, but not in pickles. Rows of files
             (:func:`coresift.open_rows`) are read in passes and may be larger than memory.
-        y : array-like of shape (n,), optional
-            The target of a regression, if the estimator has one; that of Rows is a column of theirs.
+        y : array-like of shape (n,), or (n, K) for :class:`RBFNetworkCoreset`
+            Labels or targets, if the estimator has some; None for Rows, which have them as a column of theirs.
         sample_weight : array-like of shape (n,), optional
-            Non-negative weights of the rows; a row of weight zero is never drawn. Those of Rows are a column of theirs:
-            pass ``weight`` to :func:`coresift.open_rows`.
+            Non-negative weights of the rows; a row of weight zero is never drawn. None for Rows, as for ``y``.
         """
         rows = given_rows(X, sample_weight, estimator=self, y=y if self.takes_targets else None)
         self._fit_given(serial_runner(rows, self.verbose), X, y)
@@ -185,8 +184,7 @@ class SensitivityCoreset(RowsEstimator):
 
     def _find(self, runner: Runner, spec: BoundSpec, rng: np.random.Generator, y: Any, is_sampled: bool) -> Fit:
         prepared = prepare(runner, spec, rng, is_sampled=is_sampled)
-        found = runner.run("sensitivities", Collected(prepared.bound, prepared.labels))
-        bound, weights, codes = found.finish()
+        bound, weights, codes = all_bounds(runner, prepared.bound, prepared.labels)
         return Fit(prepared.geometry, bound, weights, weights / weights.sum(), weights, prepared, codes)
 
     def sample(

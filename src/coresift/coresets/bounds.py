@@ -311,30 +311,6 @@ def uniform_in_words(factor: float) -> str:
     return f"Plain sampling may need up to {factor:.3g} times as many points for the same guarantee."
 
 
-class Collected:
-    """Of all rows, in order: the logarithms of the bounds, their duality gaps, the weights, the numbers of labels."""
-
-    def __init__(self, bound: RowBound, labels: dict[Any, int] | None = None) -> None:
-        self.bound, self.labels = bound, labels
-        self.parts: list[tuple[np.ndarray, np.ndarray | None, np.ndarray, np.ndarray | None]] = []
-
-    def update(self, block: Block) -> None:
-        codes = label_numbers(block, self.labels)
-        found = self.bound.with_gap(block, self.bound.geometry.groups(block))
-        self.parts.append((*found, block.weights.copy(), None if codes is None else codes.astype(np.int32)))
-
-    def merge(self, other: Self) -> None:
-        self.parts += other.parts
-
-    def finish(self) -> tuple[SensitivityBound, np.ndarray, np.ndarray | None]:
-        """The bounds, the weights and the numbers of the labels."""
-        log_values, gaps, weights, codes = zip(*self.parts, strict=True)
-        gap, labels = (None if column[0] is None else np.concatenate(column) for column in (gaps, codes))
-        bound = self.bound
-        found = SensitivityBound(np.concatenate(log_values), bound.name, bound.is_certified, bound.note, gap)
-        return found, np.concatenate(weights), labels
-
-
 class Span:
     """R of the scaled rows of positive weight, by QR of stacked blocks. Its rank is the dimension of their hull.
 

@@ -25,7 +25,6 @@ from .._validation import (
     naming,
 )
 from ..core.certificate import Certificate
-from ..core.quadrature import fitted_weights, tilted
 from .files import as_plain, check_types, from_plain, read_coreset, write_coreset
 from .options import LOSSES
 
@@ -99,14 +98,10 @@ class Guarantee:
         query to each family of sums in a network's loss. "sums": weighted sums are unbiased, and no error is bounded.
     eps, delta : float or None
         The bound (None for "sums"), and the probability that the draw misses it (None if it always holds).
-    argument : str
-        The inequality or the certificate that proves it.
-    radius : float or None
-        Radius of the ball of queries, in bandwidths; infinite for all of space, None where there is no ball.
-    size, total : int or None, float or None
-        The number of draws and the total sensitivity that enter the proof.
-    n_stages : int
-        Draws from draws whose errors were added up, as in a stream.
+    argument, radius : str, float or None
+        What proves it, and the radius of the ball of queries, in bandwidths: infinite for all of space.
+    size, total, n_stages : int or None, float or None, int
+        The number of draws, the total sensitivity, and how many draws from draws enter the proof.
 
     Examples
     --------
@@ -259,8 +254,7 @@ class Coreset(Value):
         """Return the rows of the coreset from each array, then the weights: ``Xs, ys, ws = core.take(X, y)``.
 
         ``weights="sum"`` gives them as they are: they sum to about the weight of all rows, as estimates of sums need.
-        ``weights="mean"`` scales them to a mean of 1, as models need whose penalty is compared with a sum of losses: a
-        fixed ``C`` then means what it means for that many rows.
+        ``weights="mean"`` scales them to a mean of 1: a fixed ``C`` then means what it means for that many rows.
 
         Each array has ``n_samples`` rows: a NumPy array, list or tuple (a list comes back), pandas or polars
         frame or series, SciPy sparse matrix (CSR and CSC keep their format, others come back as CSR), torch
@@ -305,10 +299,8 @@ class Coreset(Value):
             Options of the sampled form.
         max_memory : number or str
             Bytes up to which ``Rows`` are loaded into memory; above, they are kept in a temporary file.
-        verbose : int
-            Above 0, log progress at WARNING level.
-        on_pass : callable, optional
-            As in :func:`select`, instead of the log.
+        verbose, on_pass : int, callable, optional
+            As in :class:`RBFCoreset` and, instead of the log, in :func:`select`.
         """
         from .certifying import asked, certified, certify_options
 
@@ -331,24 +323,12 @@ class Coreset(Value):
         Often halves the guaranteed error. The weights are for kernel sums, no longer unbiased, and may be zero. Takes
         O(m n d) for the sums, O(m^3) up to some thousand points, matrix-free above. Arguments as in :meth:`certify`.
         """
-        from .certifying import asked, certified
+        from .certifying import asked, improved
 
         rng = check_generator(random_state)
         with asked(X, self, sample_weight, radius, max_memory) as (problem, total):
-            points, shares, _, own, ball = problem
-            points, factors = tilted(points, ball.radius, ball.loss)
-            mine = factors[self.indices]
-            better = fitted_weights(points, self.indices, shares * factors, own * mine, ball.loss).weights / mine
-            certificate = certified(*problem._replace(subset_shares=better), rng=rng, verbose=verbose)
-        return replace(
-            self,
-            weights=better * total,
-            total_weight=total,
-            ball=ball,
-            adjustments=(*self.adjustments, "reweighted"),
-            certificate=certificate,
-            guarantee=Guarantee.from_certificate(certificate),
-        )
+            core = replace(self, ball=problem.ball, total_weight=total)
+            return improved(core, problem.points, problem.shares, self.size, None, verbose, rng)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write to ``path``, ending in ``.npz`` or ``.parquet`` (the latter needs the extra ``io``).

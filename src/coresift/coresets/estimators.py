@@ -9,24 +9,9 @@ import numpy as np
 from ..core.certificate import log_floor
 from ..core.points import rounding_slack
 from ..core.sizes import covering, covering_laplacian, dimension_free, expected_error, moments, paper_formula, vc
-from ..rows.rows import Block
 from .base import LOADED_BYTES, SensitivityCoreset
-from .bounds import Geometry
 from .coreset import QueryBall
 from .fitting import serial_runner
-
-
-class SquaredNorms:
-    """The squared norms of all scaled rows, in order: one pass."""
-
-    def __init__(self, geometry: Geometry) -> None:
-        self.geometry, self.parts = geometry, list[np.ndarray]()
-
-    def update(self, block: Block) -> None:
-        self.parts.append(self.geometry.sq_norms(block.X))
-
-    def merge(self, other: SquaredNorms) -> None:
-        self.parts += other.parts
 
 
 class RBFCoreset(SensitivityCoreset):
@@ -60,10 +45,10 @@ class RBFCoreset(SensitivityCoreset):
         Cells of the "cells" bound.
     max_exact : int or None, default 20000
         Maximum number of rows for "exact"; None for no limit.
-    verbose : int, default 0
-        Above 0, log progress at WARNING level.
     random_state : None, int or Generator
         Seed for the cells and for the draws.
+    verbose : int, default 0
+        Above 0, log progress at WARNING level.
 
     Attributes
     ----------
@@ -137,11 +122,11 @@ class RBFCoreset(SensitivityCoreset):
         else:
             with self._loaded("sample sizes") as (points, weights):
                 floor = log_floor(points, weights, radius, "gaussian")
-        norms = np.concatenate(serial_runner(rows, self.verbose).run("norms", SquaredNorms(geometry)).parts)
+        norms = serial_runner(rows, self.verbose).collect("norms", lambda block: geometry.sq_norms(block.X))
         shift = float(np.linalg.norm(self.center_)) / self.scale_ if geometry.is_short else 0.0  # squares are expanded
         slack = rounding_slack(geometry.rounding_norm + shift, radius)
         problem = (dimension, radius, floor + radius**2, slack)
-        own, plain = (expected_error(norms, shares, drawn, *problem) for drawn in (chances, shares))
+        own, plain = (expected_error(np.concatenate(norms), shares, drawn, *problem) for drawn in (chances, shares))
         return float(np.exp(floor)), own, plain
 
 

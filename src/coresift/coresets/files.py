@@ -288,12 +288,6 @@ def _encodable(values: list[Any]) -> np.ndarray:
     return np.array([v.encode("utf-8", "backslashreplace").decode() if isinstance(v, str) else v for v in values])
 
 
-def labels_of(rows: Rows, indices: np.ndarray) -> list[Any] | None:
-    """Read the labels of some rows; None if there are none."""
-    own = rows.take(indices).labels
-    return None if own is None else [own.names[code] for code in own.codes]
-
-
 def check_output(path: Path, *, n_rows: int = 0, suffixes: tuple[str, ...] = SUFFIXES) -> None:
     """Refuse a file that could not be written, before the work is done."""
     if _for_suffix(path, {suffix: suffix for suffix in suffixes}) == ".parquet":

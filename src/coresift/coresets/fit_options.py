@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from .._errors import InvalidInputError
 from .amounts import parse_budget
-from .options import Plan, RunOptions, option, priced
+from .options import LINEAR_LOSSES, Plan, RunOptions, option, priced
 
 if TYPE_CHECKING:
     from ..rows.rows import Rows
@@ -18,17 +18,13 @@ TOLERANCE = 3e-6  # relative excess that is not worth another pass
 _TYPICAL_PASSES = {"columns": 1, "pilot": 1, "scores": 1, "calibration": 3, "certificate": 3, "uniform": 2}
 
 
-def _models() -> tuple[str, ...]:
-    from .linear_rows import LINEAR_LOSSES
-
-    return LINEAR_LOSSES
-
-
 @dataclass(frozen=True, kw_only=True)
 class FitOptions(RunOptions):
     """How to fit a linear model; see :func:`coresift.fit_model`. What is wrong whatever the data is refused here."""
 
-    model: str = option("logistic", "Or squared (ridge), squared_hinge, poisson, huber", flags=("-m",), choices=_models)
+    model: str = option(
+        "logistic", "Or squared (ridge), squared_hinge, poisson, huber", flags=("-m",), choices=lambda: LINEAR_LOSSES
+    )
     budget: str | int | float = option("10%", "Rows to fit to: 1%, 0.01 or 1000.", flags=("-b",))
     alpha: float = option(1e-4, "Penalty: alpha / 2 times the squared coefficients is added to the mean loss.")
     threshold: float | None = option(None, "For huber: the residual above which the loss is linear.")
@@ -42,7 +38,7 @@ class FitOptions(RunOptions):
         from .._validation import check_choice, check_number, check_positive
 
         super().__post_init__()
-        check_choice(self.model, "model", _models())
+        check_choice(self.model, "model", LINEAR_LOSSES)
         check_number(self.alpha, "alpha", at_least=0.0, at_most=1e100)
         check_number(self.tolerance, "tolerance", at_least=0.0)
         if (self.model == "huber") != (self.threshold is not None):

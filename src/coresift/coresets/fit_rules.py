@@ -1,29 +1,37 @@
-"""Which rows a model is fitted on: the rules of :class:`CoresetClassifier` and :class:`CoresetRegressor`."""
+"""Which rows a model is fitted on: the rules of the meta-estimators, and ladders of nested subsets by these rules."""
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
-from sklearn.utils import get_tags
+from sklearn import get_config
+from sklearn.base import clone, is_classifier
+from sklearn.pipeline import Pipeline
+from sklearn.utils import get_tags, indexable
+from sklearn.utils.metadata_routing import get_routing_for_object
+from sklearn.utils.validation import has_fit_parameter
 
-from .._containers import take_rows
+from .._containers import n_rows, take_rows
 from .._errors import InvalidInputError
-from .._validation import check_budget, check_count, check_features
-from ..core.budgets import random_budgets
+from .._validation import check_budget, check_choice, check_count, check_features, check_generator, check_weights
+from .certifying import normalized
 from .coreset import Coreset
-from .improve import normalized
 from .linear_coreset import LinearCoreset
 from .linear_models import Objective, class_factors, penalised_loss
-from .linear_rows import CLASSIFIERS
+from .linear_rows import check_labels
+from .options import CLASSIFIERS
+from .uniform import even_draw
 
 _FEW_ROWS = 1000  # a fit to so few takes no time
 _MOST_PARAMETERS = 1000  # of a linear model, whose Hessian is formed
 _ROWS_PER_CLASS = 3  # so that the pilot of a draw has a row of each class
 _PILOT_ROWS = 2000
+_NESTED = ("stratified", "uniform")
 _SIMILAR = {
     "LogisticRegression": "logistic",
     "LinearSVC": "squared_hinge",
@@ -92,24 +100,6 @@ def choose(task: Task, size: Any, rng: np.random.Generator) -> Choice:
     return replace(made, factor=goal.alpha(mass, made.core.size) / goal.alpha(mass, len(task.weights)))
 
 
-def even_draw(
-    weights: np.ndarray, codes: np.ndarray | None, size: int, rng: np.random.Generator, *, power: float = 1.0
-) -> Coreset:
-    """Draw rows of positive weight uniformly; if there are classes, in proportion to a power of their rows.
-
-    Each class has a row if there are no more classes than rows to draw; else chance decides. Row i of a class of which
-    m of n rows are drawn weighs ``w_i n / m``, over the chance that the class is drawn: weighted sums are unbiased.
-    """
-    used = np.flatnonzero(weights)
-    classes, numbers = np.unique(np.zeros(len(used)) if codes is None else codes[used], return_inverse=True)
-    counts = np.bincount(numbers)
-    sizes, factors = random_budgets(counts, size, rng, min_per_class=int(size >= len(classes)), power=power)
-    rows = [rng.choice(used[numbers == c], sizes[c], replace=False) for c in range(len(classes))]
-    drawn = [f * weights[own] * (n / max(m, 1)) for own, n, m, f in zip(rows, counts, sizes, factors, strict=True)]
-    method, total = "uniform" if codes is None else "stratified", float(weights.sum())
-    return Coreset(np.concatenate(rows), np.concatenate(drawn), len(weights), method=method, total_weight=total)
-
-
 def linear_choice(task: Task, goal: Objective, size: int, rng: np.random.Generator) -> Choice | None:
     """A coreset of a linear model by its loss; None if the model is too large, or the size too small."""
     X, weights, codes = check_features(task.X, finite=False), task.weights, task.codes
@@ -173,3 +163,121 @@ def _similar(task: Task, rng: np.random.Generator) -> Objective | None:
     if hasattr(model, "C"):
         return Objective(loss, 1.0 / model.C, "sum", is_similar=True)
     return Objective(loss, model.alpha, "rows" if kind.startswith("SGD") else "mean", is_similar=True)
+
+
+def takes_weights(estimator: Any) -> bool:
+    """Whether ``fit`` takes ``sample_weight``: by its signature, or by metadata routing."""
+    if has_fit_parameter(estimator, "sample_weight"):
+        return True
+    is_routed = get_config()["enable_metadata_routing"] and hasattr(estimator, "get_metadata_routing")
+    return is_routed and bool(get_routing_for_object(estimator).consumes("fit", ["sample_weight"]))
+
+
+def weight_argument(estimator: Any) -> str | None:
+    """The argument of ``fit`` that takes the weights of rows; a pipeline hands them to its last step."""
+    if takes_weights(estimator):
+        return "sample_weight"
+    if not isinstance(estimator, Pipeline) or get_config()["enable_metadata_routing"]:
+        return None
+    last = weight_argument(estimator[-1])
+    return None if last is None else f"{estimator.steps[-1][0]}__{last}"
+
+
+def cut(value: Any, core: Coreset) -> Any:
+    """The rows of the coreset of a value that has one entry for each row; any other value as it is."""
+    has_rows = not isinstance(value, str | dict) and (hasattr(value, "shape") or hasattr(value, "__len__"))
+    return take_rows(value, core.indices) if has_rows and n_rows(value) == core.n_samples else value
+
+
+def nested_coresets(
+    X: Any,
+    y: Any,
+    sizes: Sequence[int | float],
+    *,
+    strategy: Any = "stratified",
+    sample_weight: Any = None,
+    random_state: Any = None,
+) -> list[Coreset]:
+    """Choose coresets that contain one another: a ladder for comparing models on few rows first.
+
+    The largest is chosen from all rows, and each smaller one from the next larger, as a coreset of weighted rows. So
+    each of them has weights that stand for all rows, and a model can be moved up the ladder without forgetting rows.
+
+    Parameters
+    ----------
+    X : array-like, frame or sparse matrix of shape (n, d)
+    y : array-like of shape (n,)
+        Labels or targets.
+    sizes : sequence of int or float
+        Increasing numbers of rows, or fractions of the rows.
+    strategy : {"stratified", "uniform"} or estimator
+        "stratified" gives every class its share of the rows, and at least one. For a model of scikit-learn the rows are
+        chosen as :class:`CoresetClassifier` and :class:`CoresetRegressor` do, linear models by their own loss.
+    sample_weight : array-like of shape (n,), optional
+    random_state : None, int or Generator
+
+    Returns
+    -------
+    list of Coreset, in the order of ``sizes``
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> X, y = load_digits(return_X_y=True)
+    >>> small, large = nested_coresets(X, y, (0.05, 0.2), random_state=0)
+    >>> small.size, large.size, set(small.indices) <= set(large.indices)
+    (90, 360, True)
+    """
+    X, y = indexable(X, y)
+    weights = check_weights(sample_weight, n_rows(X))
+    is_named = not hasattr(strategy, "fit")
+    name = check_choice(strategy, "strategy", _NESTED) if is_named else ""
+    has_classes = name == "stratified" or (not is_named and is_classifier(strategy))
+    classes, codes = check_labels(y) if has_classes else (None, None)
+    counts = check_ladder(sizes, int(np.count_nonzero(weights)), 1 if classes is None else len(classes), "sizes")
+    model = None if is_named else strategy
+    task = Task(model, X, y, weights, is_named or takes_weights(strategy), classes, codes)
+    return [choice.core for choice in nested_choices(task, counts, check_generator(random_state))]
+
+
+def check_ladder(sizes: Any, n_samples: int, n_classes: int, name: str) -> list[int]:
+    """Return increasing numbers of rows from numbers or fractions; each has room for a row of every class."""
+    if isinstance(sizes, str) or not isinstance(sizes, Sequence | np.ndarray) or len(sizes) == 0:
+        raise InvalidInputError(f"{name} = {sizes!r:.60} must be a sequence of sizes, such as (0.03, 0.1, 0.3).")
+    counts = [check_budget(size, n_samples, f"{name}[{i}]") for i, size in enumerate(sizes)]
+    for i, (small, large) in enumerate(itertools.pairwise(counts)):
+        if small >= large:
+            raise InvalidInputError(
+                f"{name} = {tuple(sizes)} must increase: {name}[{i}] is {small} of {n_samples} rows, the next {large}."
+            )
+    if counts[0] < n_classes:
+        raise InvalidInputError(
+            f"{name}[0] = {sizes[0]} is {counts[0]} of {n_samples} rows, fewer than the {n_classes} classes. "
+            "Begin with a larger subset."
+        )
+    return counts
+
+
+def nested_choices(task: Task, counts: list[int], rng: np.random.Generator) -> list[Choice]:
+    """Choose the largest coreset from all rows, then each from the next larger; the smallest comes first."""
+    n, total = len(task.weights), float(task.weights.sum())
+    rows = np.arange(n)
+    choices: list[Choice] = []
+    for count in reversed(counts):
+        if task.model is None:
+            core = even_draw(task.weights, task.codes, count, rng)
+            choice = Choice(core, f"{core.method} draw", None)
+        else:
+            choice = choose(task, count, rng)
+        core = choice.core
+        here = replace(core, indices=rows[core.indices], n_samples=n, total_weight=total)
+        choices.append(replace(choice, core=here))
+        rows, kept = here.indices, core.indices
+        task = replace(
+            task,
+            X=take_rows(task.X, kept),
+            y=take_rows(task.y, kept),
+            weights=core.weights,
+            codes=None if task.codes is None else task.codes[kept],
+        )
+    return choices[::-1]

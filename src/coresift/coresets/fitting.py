@@ -22,9 +22,9 @@ from ..core.points import Matrix, SensitivityBound, squared_norms
 from ..rows.arrays import ArrayRows
 from ..rows.engines import Engine, Pass, SerialEngine, run_pass
 from ..rows.rows import Block, Rows
-from .bounds import ClosedForm, Collected, Geometry, GroupCells, RowBound, by_all_rows, by_cells, cell_centers
+from .bounds import ClosedForm, Geometry, GroupCells, RowBound, by_all_rows, by_cells, cell_centers, label_numbers
 from .options import PAPER_BOUNDS, BoundSpec
-from .passes import LARGEST_SHIFT, Extent, Reach, Survey, far_bar
+from .passes import LARGEST_SHIFT, Extent, Reach, Survey
 
 if TYPE_CHECKING:
     from .coreset import QueryBall
@@ -58,6 +58,22 @@ class Runner:
         found = run_pass(self.engine, self.rows, prototype, told if callable(told) else lambda _: None)
         self.seconds.append((label, time.perf_counter() - started))
         return found
+
+    def collect(self, label: str, function: Callable[[Block], Any]) -> list[Any]:
+        """What ``function`` makes of each block, in order."""
+        return self.run(label, _Collected(function)).parts
+
+
+@dataclass
+class _Collected:
+    function: Callable[[Block], Any]
+    parts: list[Any] = field(default_factory=list)
+
+    def update(self, block: Block) -> None:
+        self.parts.append(self.function(block))
+
+    def merge(self, other: _Collected) -> None:
+        self.parts += other.parts
 
 
 def given_rows(X: Any, sample_weight: Any, *, estimator: Any = None, y: Any = None, labels: Any = None) -> Rows:
@@ -144,8 +160,8 @@ def cheapest(spec: BoundSpec, n: int, d: int, total: float = np.inf) -> str:
 def survey_rows(runner: Runner, samples: dict[str, tuple[int, int]], by_label: bool) -> Survey:
     """The survey of all rows: about the mean of the first block, and once more in other units if that fails."""
     rows = runner.rows
-    near, is_short, bar = _peek(rows)
-    found = runner.run("survey", Survey(near, samples, by_label, is_short=is_short, bar=bar))
+    near, is_short = _peek(rows)
+    found = runner.run("survey", Survey(near, samples, by_label, is_short=is_short))
     mass = float(found.moments.mass.sum())
     if not 0 < mass <= LARGEST_MAGNITUDE:
         raise InvalidInputError(f"{rows.name}: weights sum to {mass:g}; above 0 to {LARGEST_MAGNITUDE:g} is allowed.")
@@ -164,8 +180,8 @@ def first_block(rows: Rows) -> Block:
         return next(blocks)
 
 
-def _peek(rows: Rows) -> tuple[np.ndarray, bool, float]:
-    """The mean of the first block, whether it is short compared with the block's spread, and the bar of a survey."""
+def _peek(rows: Rows) -> tuple[np.ndarray, bool]:
+    """The mean of the first block, and whether it is short compared with the block's spread."""
     block = first_block(rows)
     X = block.X[block.weights > 0] if (block.weights > 0).any() else block.X
     with np.errstate(over="ignore", invalid="ignore"):
@@ -177,13 +193,11 @@ def _peek(rows: Rows) -> tuple[np.ndarray, bool, float]:
             mean = np.asarray(X.mean(axis=0, dtype=np.float64)).ravel()
         mean = np.where(np.abs(mean) <= LARGEST_MAGNITUDE, mean, 0.0)  # the survey names what is not finite
         if not isinstance(X, np.ndarray):
-            return mean, True, -1.0
-        squares, length = squared_norms(X - mean), float(mean @ mean)
-        spread = float(squares.max())
+            return mean, True
+        spread, length = float(squared_norms(X - mean).max()), float(mean @ mean)
         if length <= _NEGLIGIBLE * spread:
             mean = np.zeros(len(mean))  # as good a guess, and nothing is to be subtracted
-            squares = squared_norms(X.astype(np.float64, copy=False))
-    return mean, length <= LARGEST_SHIFT * spread, far_bar(squares)
+    return mean, length <= LARGEST_SHIFT * spread
 
 
 def prepare(
@@ -206,16 +220,35 @@ def prepare(
     if is_sampled or spec.bound in ("auto", "cells"):
         samples["cells"] = (seed, size)
     survey = survey_rows(runner, samples, per_class)
-    order = _sorted_labels(survey.labels) if rows.has_labels else None
+    order = None
+    if rows.has_labels:  # in ascending order, whatever the order in which labels were met
+        is_mixed = len({type(name) for name in survey.labels}) != 1
+        order = {name: i for i, name in enumerate(sorted(survey.labels, key=str if is_mixed else None))}
     geometry = find_geometry(runner, spec, survey, order if per_class else None, ball)
     sample = _sample(survey, order if per_class else None)
     return Prepared(geometry, _choose_bound(runner, spec, geometry, sample, rng), sample, order)
 
 
+def all_bounds(
+    runner: Runner, bound: RowBound, labels: dict[Any, int] | None = None
+) -> tuple[SensitivityBound, np.ndarray, np.ndarray | None]:
+    """The bounds of all rows, their weights and the numbers of their labels."""
+    parts = runner.collect("sensitivities", partial(_bounded, bound=bound, labels=labels))
+    log_values, gaps, weights, codes = zip(*parts, strict=True)
+    gap, numbers = (None if column[0] is None else np.concatenate(column) for column in (gaps, codes))
+    found = SensitivityBound(np.concatenate(log_values), bound.name, bound.is_certified, bound.note, gap)
+    return found, np.concatenate(weights), numbers
+
+
+def _bounded(block: Block, bound: RowBound, labels: dict[Any, int] | None) -> tuple[np.ndarray | None, ...]:
+    codes = label_numbers(block, labels)
+    found = bound.with_gap(block, bound.geometry.groups(block))
+    return *found, block.weights.copy(), None if codes is None else codes.astype(np.int32)
+
+
 def bound_of(runner: Runner, spec: BoundSpec, rng: np.random.Generator, ball: QueryBall) -> SensitivityBound:
     """The bounds of all rows for a given ball."""
-    prepared = prepare(runner, spec, rng, ball=ball)
-    return runner.run("sensitivities", Collected(prepared.bound)).finish()[0]
+    return all_bounds(runner, prepare(runner, spec, rng, ball=ball).bound)[0]
 
 
 def geometry_of(runner: Runner, spec: BoundSpec, rng: np.random.Generator) -> Geometry:
@@ -301,12 +334,6 @@ def median_distance(X: Matrix, center: np.ndarray, unit: float, metric: Any = "e
         distances = np.sqrt(np.maximum(squares[np.triu_indices(X.shape[0], 1)], 0.0))
     distances = distances[distances > 1e-12]
     return float(np.median(distances)) * unit if len(distances) > 0 else unit
-
-
-def _sorted_labels(labels: dict[Any, int]) -> dict[Any, int]:
-    """Numbers of the labels in ascending order, whatever the order in which they were met."""
-    is_mixed = len({type(name) for name in labels}) != 1
-    return {name: i for i, name in enumerate(sorted(labels, key=str if is_mixed else None))}
 
 
 def _renumbered(survey: Survey, order: dict[Any, int]) -> np.ndarray:

@@ -13,8 +13,8 @@ from numpy.random import Generator
 
 from .._threads import SCIKIT_LEARN
 from .covering import Floats, Rows
-from .fit_rules import even_draw
 from .growing import median_distance
+from .uniform import even_draw
 
 RARE = 0.02  # share of the rows below which a class is rare
 _LEAST_ROWS = 1000  # with fewer, held-out rows say nothing

@@ -56,24 +56,20 @@ class KMeansCoreset(PassCoreset):
         + \frac{|x_i - c_i|^2}{\sum_j w_j |x_j - c_j|^2} + \frac{1}{k W_{c_i}} \right)
 
     with :math:`\mu` the mean, :math:`c_i` the nearest of the rough centres and :math:`W_c` the weight of the rows
-    nearest to c. The last two terms are those of a bicriteria solution (Feldman and Langberg 2011), the first two the
-    lightweight coreset of Bachem, Lucic and Krause (2018), which alone overlooks small clusters beside a distant one.
+    nearest to c: the terms of a lightweight coreset (Bachem, Lucic and Krause 2018), which alone overlooks small
+    clusters beside a distant one, and of a bicriteria solution (Feldman and Langberg 2011).
 
     Parameters
     ----------
     n_clusters : int
         The number of centres that are to be fitted.
-    random_state : None, int or Generator
-    verbose : int
-        Above 0, log progress at WARNING level.
+    random_state, verbose
+        As in :class:`RBFCoreset`.
 
     Attributes
     ----------
-    centers_ : (k, d) array
-        The rough solution: not a good clustering, but one that tells rows apart. At most ``n_clusters`` centres.
-    cost_ : float
-        Its cost over all rows.
-    n_features_in_ : int
+    centers_, cost_ : (k, d) array, float
+        The rough solution, not a good clustering but one that tells rows apart, and its cost over all rows.
 
     Notes
     -----
@@ -160,9 +156,9 @@ class KMeansCoreset(PassCoreset):
     def expected_excess(self, size: int | float) -> ExpectedExcess:
         r"""How much more than the best centres those fitted to ``size`` rows are expected to cost.
 
-        An estimate at the rough centres, not a bound. A cluster of which no row is drawn goes to the next centre;
-        otherwise its centre is off by the error of a weighted mean. For rows drawn in proportion to q, with
-        :math:`D_c` the squared distance to the next centre, the sum over all clusters of
+        An estimate at the rough centres, not a bound: a cluster without a row goes to the next centre, the others are
+        off by the error of a weighted mean. For rows drawn in proportion to q, with :math:`D_c` the squared distance to
+        the next centre, the sum over all clusters of
 
         .. math:: e^{-m Q_c} W_c D_c + \min(W_c D_c, \sum_{i \in c} w_i^2 |x_i - c|^2 / (m q_i W_c))
         """

@@ -30,16 +30,8 @@ class SquaresCertificate:
     r"""How far a weighted subset is from all rows, for every sum of squares at once.
 
     With A the columns [X, 1, y], :math:`lowest \le |A_S\theta|_V^2 / |A\theta|_W^2 \le highest` for every theta with
-    :math:`A\theta \ne 0`. The two are the extreme eigenvalues of the pencil :math:`(A_S^\top V A_S, A^\top W A)`,
-    with an allowance for rounding: no smaller interval is right, and there is no probability.
-
-    Attributes
-    ----------
-    lowest, highest : float
-        The interval. ``lowest`` is 0 if the subset does not span all columns.
-    rank : int
-        Rank of A: directions in which the data do not vary, such as those of constant and of collinear columns, are
-        zero in all rows of a subset as well.
+    :math:`A\theta \ne 0`. These are extreme eigenvalues, with an allowance for rounding: no smaller interval is right,
+    and there is no probability. ``lowest`` is 0 if the subset does not span all columns; ``rank`` is that of A.
     """
 
     lowest: float
@@ -76,27 +68,24 @@ class SquaresCertificate:
 class LeastSquaresCoreset(PassCoreset):
     r"""A weighted subset for linear regression (least squares, ridge, lasso) and PCA, with an exact certificate.
 
-    Rows are drawn by their leverage, which is the sensitivity of the squared loss, so that
-    :math:`|A_S\theta|_V^2` is close to :math:`|A\theta|_W^2` for all theta, where A are the columns [X, 1, y]. How
-    close it is follows from the draw, without a probability. For few columns ``sample(exact=True)`` finds a subset for
-    which the two are equal: any fit that depends on the data through their second moments alone is then the same.
+    Rows are drawn by their leverage, which is the sensitivity of the squared loss, so that sums of squares of the
+    columns [X, 1, y] are kept; how well follows from the draw (:meth:`certify`). For few columns ``sample(exact=True)``
+    keeps them exactly: any fit that depends on the data through their second moments alone is then the same.
 
     Parameters
     ----------
-    random_state : None, int or Generator
-    verbose : int
-        Above 0, log progress at WARNING level.
+    random_state, verbose
+        As in :class:`RBFCoreset`.
 
     Attributes
     ----------
     rank_ : int
         Rank of [X, 1, y]: the total of the leverages.
-    n_features_in_ : int
 
     Notes
     -----
-    ``y`` is optional: PCA needs none. ``fit`` is one pass over the rows and keeps a matrix of the size of ``X.T @ X``;
-    each draw is one more pass. Singular values below 1e-10 of the largest, in standardised columns, count as zero.
+    ``y`` is optional: PCA needs none. ``fit`` is one pass over the rows, each draw one more. Singular values below
+    1e-10 of the largest, in standardised columns, count as zero.
 
     Examples
     --------
@@ -129,8 +118,7 @@ class LeastSquaresCoreset(PassCoreset):
             A number of points, or a fraction of the rows in (0, 1], rounded up. Not with ``exact``.
         exact : bool
             Return at most D (D + 1) / 2 rows, D = ``rank_``, whose weighted Gram matrix is that of all rows up to
-            rounding. Takes at most 64 columns, and time linear in the rows plus O(D^6) for each halving of them: half
-            a second for 100,000 rows of 20 columns, a quarter of a minute for 50 columns.
+            rounding. Takes at most 64 columns, and time linear in the rows plus O(D^6) for each halving of them.
         random_state : None, int or Generator
             None draws afresh at each call. The seed used is kept in the result.
 

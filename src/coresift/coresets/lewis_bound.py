@@ -53,17 +53,15 @@ def l1_svd(X: Any, *, sample_weight: Any = None, tol: float = 1e-3) -> lewis.L1S
 
     Parameters
     ----------
-    X : array-like, frame or sparse matrix of shape (n, d), of any rank
-    sample_weight : array-like of shape (n,), optional
+    X, sample_weight : array-like, frame or sparse matrix of shape (n, d), of any rank; array-like of shape (n,)
     tol : float, default 1e-3
         Relative error at which the fixed point stops; the weights dominate at any tolerance.
 
     Returns
     -------
     L1SVD
-        ``.U`` (n, r), ``.D`` (r, r), ``.V`` (d, r) with :math:`U(p) = p V D^{-1}`, and ``.lewis_weights``
-        :math:`w_p \|U(p)\|_2`, which bound the sensitivities :math:`\sup_x w_p|p \cdot x| / \sum_q w_q |q \cdot x|`
-        and sum to the rank.
+        ``.U`` (n, r), ``.D`` (r, r), ``.V`` (d, r) with :math:`U(p) = p V D^{-1}`, and ``.lewis_weights``, which bound
+        the sensitivities :math:`\sup_x w_p|p \cdot x| / \sum_q w_q |q \cdot x|` and sum to the rank.
     """
     X = check_features(X)
     weights = check_weights(sample_weight, X.shape[0]) if sample_weight is not None else None

@@ -23,8 +23,9 @@ from .coreset import Coreset
 from .fit_options import TOLERANCE
 from .fitting import Runner, children
 from .linear_draw import MOST_FEATURES, calibrate_draw, draw_two_steps
-from .linear_rows import CLASSIFIERS, LARGEST_ALPHA, LINEAR_LOSSES, LinearRows, linear_rows
+from .linear_rows import LARGEST_ALPHA, LinearRows, linear_rows
 from .model_certificate import ModelCertificate, certify_linear
+from .options import CLASSIFIERS, LINEAR_LOSSES
 
 _MOST_PARAMETERS = 10_000
 _FEW_ROWS = 20  # a parameter; below, an even draw can be the better one
@@ -47,10 +48,8 @@ class LinearCoreset(PassCoreset):
         Whether the model has an intercept, which is not penalised.
     threshold : float, optional
         For "huber": the residual above which the loss is linear, in the units of ``y``.
-    random_state : None, int or Generator
-        Seed for the draws.
-    verbose : int
-        Above 0, log progress at WARNING level.
+    random_state, verbose
+        As in :class:`RBFCoreset`.
 
     Attributes
     ----------
@@ -58,20 +57,16 @@ class LinearCoreset(PassCoreset):
         Classes in ascending order, for a classifier.
     model_ : (coef, intercept)
         Arrays of shape (1 or K, d) and (1 or K,): the fit of the last coreset, in the units of the data.
-    n_rounds_ : int
-        Rounds of calibration that were kept.
-    objective_ : float
-        F of all rows at ``model_``; None if the coreset was not calibrated and has not all rows.
+    n_rounds_, objective_ : int, float or None
+        Rounds of calibration that were kept, and F of all rows at ``model_``, if a pass found it.
 
     Notes
     -----
-    ``fit`` makes one pass over the rows, ``sample`` two more, and calibration one a round, at most six. Nothing
-    of length n is kept. Calibration gains from about 10 rows a parameter on (columns, times classes if there are more
-    than two) and reliably from 50, where it mostly ends within 1e-5 of the least loss. Near one row a parameter no
-    subset fits well. Below 20 rows a parameter, calibration therefore ends with a comparison, in one more pass: if a
-    plain draw of the same size (by weight, stratified by class) fits all rows better, it is returned, and the
-    ``method`` of the coreset is "stratified" or "uniform" instead of "two-step". The weights serve the loss, label and
-    penalty they were made for; other models gain less.
+    ``fit`` makes one pass over the rows, ``sample`` two more, and calibration one a round, at most six; nothing of
+    length n is kept. Calibration gains from about 10 rows a parameter on (columns, times classes if there are more than
+    two), and reliably from 50. Below 20 a plain draw of the same size (by weight, stratified by class) is compared, in
+    one more pass, and returned if it fits all rows better; ``method`` of the coreset then says so. The weights serve
+    the loss, label and penalty that they were made for; other models gain less.
 
     References
     ----------
@@ -105,24 +100,16 @@ class LinearCoreset(PassCoreset):
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
-        self.loss = loss
-        self.alpha = alpha
-        self.fit_intercept = fit_intercept
-        self.threshold = threshold
-        self.random_state = random_state
-        self.verbose = verbose
+        self.loss, self.alpha, self.fit_intercept, self.threshold = loss, alpha, fit_intercept, threshold
+        self.random_state, self.verbose = random_state, verbose
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Survey the rows and find the leverage, in one pass.
 
         Parameters
         ----------
-        X : array-like, frame or sparse matrix of shape (n, d), or Rows
-            Not copied, and needed again by ``sample``. ``Rows`` are opened with a label or, for a regression, a target.
-        y : array-like of shape (n,)
-            Labels, or targets; None for ``Rows``.
-        sample_weight : array-like of shape (n,), optional
-            Non-negative weights of the rows; a row of weight zero is never drawn.
+        X, y, sample_weight
+            As in :meth:`RBFCoreset.fit`; ``y`` are labels or, for a regression, targets. ``sample`` needs them again.
         """
         self._fit(X, y, sample_weight, estimator=self, verbose=self.verbose)
         return self
@@ -169,9 +156,8 @@ class LinearCoreset(PassCoreset):
             A number of points, or a fraction of the rows in (0, 1], rounded up.
         calibrate : bool
             Adjust the weights until the fit of the subset is close to the fit of all rows. Each round is one pass, and
-            is dropped if it does not lower the loss of all rows; small samples are compared with an even draw (see
-            the notes). This gives up exact unbiasedness: sums of other functions of the rows may be biased, by less
-            than the noise of the draw as a rule.
+            is dropped if it does not lower the loss of all rows. This gives up exact unbiasedness: sums of other
+            functions of the rows may be biased, by less than the noise of the draw as a rule.
         tolerance : float, default 3e-6
             Calibration stops when the loss of all rows is expected to be within this share of the least one.
         random_state : None, int or Generator

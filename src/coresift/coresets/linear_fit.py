@@ -15,23 +15,25 @@ from ..rows.engines import open_engine
 from ..rows.opening import open_rows
 from ..rows.preparation import Preparation
 from ..rows.rows import Rows
-from .files import ChosenRows, labels_of, run_record
+from .coreset import Coreset
+from .files import run_record
 from .fit_options import FitOptions, plan_fit
 from .fitting import OnPass, Runner
 from .linear_coreset import LinearCoreset
 from .linear_result import LinearModel
-from .linear_rows import CLASSIFIERS, LinearRows
+from .linear_rows import LinearRows
 from .model_certificate import percent
-from .options import Plan
+from .options import CLASSIFIERS, Plan
 
 _POOR = 0.01  # relative excess above which advice is due
 _ROWS_PER_COEFFICIENT = 50  # from which on calibration gains reliably
 
 
 @dataclass(frozen=True)
-class LinearFit(ChosenRows):
+class LinearFit:
     """A linear model, and the rows that it was fitted to."""
 
+    coreset: Coreset
     model: LinearModel
     n_rounds: int
     """Rounds of calibration that were kept."""
@@ -102,9 +104,8 @@ def fit_model(
     on_pass : callable, optional
         As in :func:`select`.
     **options
-        ``model`` ("logistic", "squared", "squared_hinge", "poisson" or "huber"), ``alpha`` (1e-4), ``threshold`` (of
-        "huber"), ``fit_intercept``, ``calibrate`` and ``certify`` (True), ``seed`` (0), ``workers``, ``engine`` and
-        ``max_memory``, as in :func:`select`.
+        ``model``, ``alpha``, ``threshold`` and ``fit_intercept``, as in :class:`LinearCoreset` (where the model is
+        called loss); ``calibrate`` and ``certify`` (True); ``seed`` (0), ``workers``, ``engine`` and ``max_memory``.
 
     Examples
     --------
@@ -126,8 +127,8 @@ def fit_model(
     return run_fit(plan_fit(rows, asked), on_pass=on_pass).model
 
 
-def run_fit(made: Plan[FitOptions], *, on_pass: OnPass | None = None, keep_labels: bool = False) -> LinearFit:
-    """Do what was planned: choose rows, fit and certify; read the labels of the chosen rows if ``keep_labels``."""
+def run_fit(made: Plan[FitOptions], *, on_pass: OnPass | None = None) -> LinearFit:
+    """Do what was planned: choose rows, fit and certify."""
     rows, options = made.rows, made.options
     chooser = LinearCoreset(
         options.model, alpha=options.alpha, fit_intercept=options.fit_intercept, threshold=options.threshold
@@ -159,8 +160,7 @@ def run_fit(made: Plan[FitOptions], *, on_pass: OnPass | None = None, keep_label
     seconds: dict[str, float] = {}
     for name, taken in runner.seconds:
         seconds[name] = seconds.get(name, 0.0) + taken
-    labels = labels_of(rows, core.indices) if keep_labels else None
-    return LinearFit(core, rows, labels, model.run, model, chooser.n_rounds_, uniform, seconds)
+    return LinearFit(core, model, chooser.n_rounds_, uniform, seconds)
 
 
 def _uniform(linear: LinearRows, problem: LinearProblem, size: int, seed: int) -> float | None:

@@ -11,7 +11,8 @@ import numpy as np
 
 from .._errors import InvalidInputError, InvalidTypeError
 from .._validation import check_choice, check_number, check_numbers, check_positive
-from .linear_rows import CLASSIFIERS, LARGEST_ALPHA, LINEAR_LOSSES
+from .linear_rows import LARGEST_ALPHA
+from .options import CLASSIFIERS, LINEAR_LOSSES
 
 _OUTSIDE = {
     "HuberRegressor": "it also fits the scale of the residuals, which is another loss",

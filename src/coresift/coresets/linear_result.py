@@ -25,8 +25,9 @@ from ..rows.preparation import Preparation
 from ..rows.rows import BadRow, Block, Rows, check_block
 from .coreset import Value
 from .files import as_plain, check_types, from_plain, stamped, verified, write_whole
-from .linear_rows import CLASSIFIERS, LINEAR_LOSSES, loss_named
+from .linear_rows import loss_named
 from .model_certificate import ModelCertificate, percent
+from .options import CLASSIFIERS, LINEAR_LOSSES
 
 _VERSION = 1
 
@@ -37,24 +38,18 @@ class LinearModel(Value):
 
     Parameters
     ----------
-    coef : (1, d) array, or (K, d) for K > 2 classes
+    coef, intercept : (1, d) and (1,) arrays, or (K, d) and (K,) for K > 2 classes
         Positive scores ``coef . x + intercept`` mean the second of two classes.
-    intercept : (1,) or (K,) array
-    loss : {"logistic", "squared", "squared_hinge", "poisson", "huber"}
-    alpha : float
-        ``alpha / 2`` times the squared coefficients was added to the mean loss.
-    threshold : float or None
-        Of the Huber loss.
+    loss, alpha, threshold : str, float, float or None
+        As in :class:`LinearCoreset`.
     classes : (K,) array or None
         Integers or strings, in ascending order; None for a regression.
     names : list of str or None
         Names of the columns, if they have names.
     size, n_samples : int or None
         Rows that the model was fitted to, with weights, of how many.
-    objective : float or None
-        Mean loss over all rows plus penalty.
-    certificate : ModelCertificate or None
-        How far the objective is above the least possible, at most.
+    objective, certificate : float or None, ModelCertificate or None
+        Mean loss over all rows plus penalty, and how far it is above the least possible, at most.
     run : dict
         What repeats the fit, such as the seed, the names of columns and the preparation.
     """

@@ -16,8 +16,6 @@ from ..core.points import float_rows
 from ..rows.rows import BadRow, Block, Rows, check_block, recode
 from .fitting import Runner, given_rows, serial_runner
 
-LINEAR_LOSSES = ("logistic", "squared", "squared_hinge", "poisson", "huber")
-CLASSIFIERS = ("logistic", "squared_hinge")
 S = TypeVar("S", bound=LossSums)
 _MOST_CLASSES = 1000
 LARGEST_ALPHA = 1e100

@@ -7,9 +7,11 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn import get_config
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, RegressorMixin, clone
 from sklearn.utils import get_tags, indexable
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
 
 from .._containers import n_rows, take_rows
 from .._errors import InvalidInputError, InvalidTypeError
@@ -17,14 +19,28 @@ from .._validation import check_generator, check_weights
 from ..rows.rows import Rows
 from .base import LOADED_BYTES
 from .coreset import Coreset
-from .fit_rules import Task, choose
+from .fit_rules import Task, choose, cut, takes_weights
 from .fitting import given_rows
 from .linear_rows import check_labels
 from .model_certificate import ModelCertificate, certify_model
-from .wrapping import ClassifierMethods, Wrapper, cut, takes_weights
 
 
-class _CoresetModel(Wrapper):
+def _delegated(name: str, about: str) -> Any:
+    """A method of the fitted model, present if the model has it."""
+
+    def method(self: _CoresetModel, X: Any) -> np.ndarray:
+        return getattr(self._fitted(), name)(X)
+
+    method.__name__, method.__doc__ = name, about
+    return available_if(lambda self: hasattr(getattr(self, "estimator_", self.estimator), name))(method)
+
+
+def _attribute(name: str, about: str) -> Any:
+    """An attribute of the fitted model."""
+    return property(lambda self: getattr(self._fitted(), name), doc=about)
+
+
+class _CoresetModel(MetaEstimatorMixin, BaseEstimator):
     estimator_: Any
     coreset_: Coreset
     rule_: str
@@ -32,9 +48,7 @@ class _CoresetModel(Wrapper):
     _certificate: ModelCertificate | None
 
     def __init__(self, estimator: Any, *, size: int | float = 0.1, random_state: Any = None) -> None:
-        self.estimator = estimator
-        self.size = size
-        self.random_state = random_state
+        self.estimator, self.size, self.random_state = estimator, size, random_state
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, **fit_params: Any) -> Self:
         """Choose a coreset and fit a clone of ``estimator`` on it.
@@ -94,6 +108,14 @@ class _CoresetModel(Wrapper):
         self._data, self._certificate = (X, y, sample_weight), None
         return self
 
+    def _fitted(self) -> Any:
+        check_is_fitted(self, "estimator_")
+        return self.estimator_
+
+    n_features_in_ = _attribute("n_features_in_", "Number of columns seen by ``fit``.")
+    feature_names_in_ = _attribute("feature_names_in_", "Names of the columns seen by ``fit``, if they are strings.")
+    predict = _delegated("predict", "Predictions of the fitted model.")
+
     @property
     def certificate_(self) -> ModelCertificate | None:
         """A proved bound on how far ``estimator_`` is from the best fit of all rows; None if there is no proof."""
@@ -122,28 +144,27 @@ class _CoresetModel(Wrapper):
 
     def __sklearn_tags__(self) -> Any:
         tags, own = super().__sklearn_tags__(), get_tags(self.estimator)
+        tags.input_tags, tags.target_tags = own.input_tags, own.target_tags
         tags.classifier_tags = own.classifier_tags if tags.classifier_tags else None
         tags.regressor_tags = own.regressor_tags if tags.regressor_tags else None
         return tags
 
 
-class CoresetClassifier(ClassifierMethods, _CoresetModel, ClassifierMixin, BaseEstimator):
+class CoresetClassifier(_CoresetModel, ClassifierMixin, BaseEstimator):
     r"""Fit a classifier on a coreset that is chosen for it.
 
     The rules, in this order; ``rule_`` says which one was used:
 
     1. All rows, if ``size`` is a fraction and there are at most 1,000 of positive weight.
-    2. If the model takes no ``sample_weight``: an even draw, stratified by class. Put the meta-estimator at the end of
-       a pipeline; a pipeline inside it takes weights only by metadata routing.
-    3. A linear model of scikit-learn of up to 1,000 parameters: the draw of :class:`LinearCoreset` for the model's own
+    2. A linear model of scikit-learn of up to 1,000 parameters: the draw of :class:`LinearCoreset` for the model's own
        loss and penalty. ``LogisticRegression``, ``LinearSVC``, ``RidgeClassifier`` and ``SGDClassifier``; with an L1
        penalty, the hinge, or more than two classes where the loss has no such form, the nearest loss is used.
-    4. Anything else: a draw stratified by class. For trees and boosting no other draw was found to be better, and a
-       model that cross-validates inside scores its folds without weights.
+    3. Anything else, and a model that takes no ``sample_weight``: a draw stratified by class. For trees and boosting no
+       other was found to be better. A pipeline takes weights only by metadata routing: put it around the
+       meta-estimator.
 
-    Every class gets at least one row. Weights sum to the weight of the data, so ``C`` and ``alpha`` mean the same as on
-    all rows. ``class_weight="balanced"`` of a linear model means the balance of all rows. Choosing rows takes several
-    passes: a single fit of data in memory may take as long as on all rows.
+    Every class gets at least one row. ``C``, ``alpha`` and ``class_weight="balanced"`` of a linear model mean what they
+    mean on all rows. Choosing rows takes several passes: a single fit in memory may take as long as on all rows.
 
     Parameters
     ----------
@@ -158,10 +179,8 @@ class CoresetClassifier(ClassifierMethods, _CoresetModel, ClassifierMixin, BaseE
     ----------
     estimator_ : classifier
         The fitted model. Predictions and ``score`` are its own.
-    coreset_ : Coreset
-        The rows that it was fitted on, and their weights.
-    rule_ : str
-        How they were chosen, and why.
+    coreset_, rule_ : Coreset, str
+        The rows that it was fitted on with their weights, and how they were chosen.
     certificate_ : ModelCertificate or None
         For a linear model with an L2 penalty: a proved bound on its excess loss over all rows. Computed when it is
         first read, in a few passes over the data, of which a reference is kept, but not in pickles.
@@ -182,6 +201,11 @@ class CoresetClassifier(ClassifierMethods, _CoresetModel, ClassifierMixin, BaseE
     >>> model.certificate_.relative < 1e-3
     True
     """
+
+    classes_ = _attribute("classes_", "Labels, in ascending order.")
+    predict_proba = _delegated("predict_proba", "Probabilities of the classes.")
+    predict_log_proba = _delegated("predict_log_proba", "Logarithms of the probabilities of the classes.")
+    decision_function = _delegated("decision_function", "Scores, positive for the second class if there are two.")
 
 
 class CoresetRegressor(_CoresetModel, RegressorMixin, BaseEstimator):

@@ -25,23 +25,17 @@ class ModelCertificate:
 
     Parameters
     ----------
-    excess : float
-        Proved: ``F(theta) - F*`` is at most this. It includes a bound on the rounding errors.
-    relative : float
-        Proved: ``(F(theta) - F*) / F*`` is at most this. Infinite if ``F*`` may be zero.
-    objective : float
-        F at the model: the weighted mean of the loss plus ``alpha / 2`` times the squared coefficients.
-    lower_bound : float
-        Proved: ``F*`` is at least this.
+    excess, relative : float
+        Proved: ``F(theta) - F*`` is at most ``excess``, rounding included, and over ``F*`` at most ``relative``,
+        which is infinite if ``F*`` may be zero.
+    objective, lower_bound : float
+        F at the model, and what ``F*`` is at least: proved.
     found : float
         By search: a model was met whose F is lower by this much, so the excess is at least that.
     n_passes : int
         Passes over the rows.
-    loss : str
-        The loss that is minimised.
-    alpha : float
-        Penalty of half the squared coefficients, relative to the mean loss.
-
+    loss, alpha : str, float
+        F is the weighted mean of the loss plus ``alpha / 2`` times the squared coefficients.
     """
 
     excess: float
@@ -87,32 +81,22 @@ def certify_model(
     ----------
     model : fitted estimator, LinearModel or tuple (coef, intercept)
         LogisticRegression, LogisticRegressionCV, LinearSVC (squared hinge), Ridge, RidgeCV, RidgeClassifier,
-        LinearRegression, PoissonRegressor, SGDClassifier or SGDRegressor of scikit-learn: loss and penalty are read
-        from the model, as if it had been fitted to these rows. A penalised intercept (LinearSVC, liblinear) and class
-        weights are taken into account; "balanced" weights are those of these rows. Or a :class:`LinearModel`, as
-        ``coresift fit`` saves it. Or coefficients of shape (d,) or (K, d) and an intercept, None if the model has none;
+        LinearRegression, PoissonRegressor, SGDClassifier or SGDRegressor of scikit-learn: loss, penalty and class
+        weights are read from the model, as if it had been fitted to these rows, a penalised intercept too. Or a
+        :class:`LinearModel`. Or coefficients of shape (d,) or (K, d) and an intercept, None if the model has none;
         scores are positive for the second class.
-    X : array, sparse matrix, frame or Rows
-        ``Rows`` are opened with a label or a target.
-    y : array-like of shape (n,), default=None
-        Labels or targets; None for ``Rows``.
-    loss : {"logistic", "squared", "squared_hinge", "poisson", "huber"}, default=None
-        For a pair. Together with ``alpha`` it replaces what is read from an estimator, whose intercept is then free.
-        "logistic" is multinomial for more than two classes.
-    alpha : float, default=None
-        Penalty, relative to the mean loss; overrides that of the model.
-    threshold : float, default=None
-        Of the Huber loss.
-    sample_weight : array-like of shape (n,), default=None
-        Weights of the rows.
-    tolerance : float, default=0
-        Stop when ``relative`` is at most this. By default the search stops where it can hardly gain: within a tenth of
-        the excess that it has found.
+    X, y : array, sparse matrix or frame, and array-like of shape (n,); or Rows and None
+        The rows, and their labels or targets; ``Rows`` are opened with them.
+    loss, alpha, threshold : str, float, float, optional
+        For a pair, as in :class:`LinearCoreset`. Loss and alpha together replace what is read from an estimator, whose
+        intercept is then free; alpha alone replaces its penalty.
+    sample_weight : array-like of shape (n,), optional
+    tolerance : float, default 0
+        Stop when ``relative`` is at most this. By default the search stops within a tenth of the excess that it found.
 
     Returns
     -------
     ModelCertificate
-        ``excess`` bounds ``F - F*``, ``relative`` bounds ``(F - F*) / F*``.
 
     Examples
     --------

@@ -1,7 +1,7 @@
 """Coresets of the loss of networks of Gaussians."""
 
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from scipy.optimize import brentq
@@ -39,10 +39,10 @@ CONSTRUCTIONS = ("whole-loss", "paper")
 class RBFNetworkCoreset(RBFCoreset):
     r"""A weighted subset that keeps the loss of every network of Gaussians with centres in a ball.
 
-    The loss is :math:`\sum_p w_p |y_p - \sum_i a_i e^{-|p-c_i|^2/\sigma^2}|^2`. Multiplied out it is made of four
-    families of sums: :math:`w y^2`; the Gaussian sums of the rows with :math:`y > 0` and of those with :math:`y < 0`;
-    and, for the square term, Gaussian sums of bandwidth :math:`\sigma/\sqrt 2`. Kept within a factor
-    :math:`1 \pm \epsilon` each, they give for any number of neurons and any signs
+    The loss is :math:`\sum_p w_p |y_p - \sum_i a_i e^{-|p-c_i|^2/\sigma^2}|^2`, summed over the outputs if there are
+    several. Multiplied out it is made of four families of sums: :math:`w y^2`; the Gaussian sums of the rows with
+    :math:`y > 0` and of those with :math:`y < 0`; and, for the square term, Gaussian sums of bandwidth
+    :math:`\sigma/\sqrt 2`. Kept within a factor :math:`1 \pm \epsilon` each, they give for any number of neurons
 
     .. math:: |loss_S - loss_P| \le \epsilon \sum_p w_p \Bigl( |y_p| + \sum_i |a_i| f(p, c_i) \Bigr)^2 .
 
@@ -62,9 +62,7 @@ class RBFNetworkCoreset(RBFCoreset):
     family_totals_ : dict
         Total sensitivity of each family; ``positive[k]`` and ``negative[k]`` belong to output k.
     coreset_ : Coreset or SignedCoreset
-        The last draw.
-    sensitivities_, total_sensitivity_, uniform_factor_, center_, scale_, bound_, is_certified_, bound_note_
-        As for :class:`RBFCoreset`, of the largest sensitivity of each row.
+        The last draw. Other attributes are those of :class:`RBFCoreset`, of the largest sensitivity of each row.
 
     Examples
     --------
@@ -97,27 +95,12 @@ class RBFNetworkCoreset(RBFCoreset):
         super().__init__(radius, **shared, random_state=random_state, verbose=verbose)
         self.construction = construction
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Bound the sensitivity of every row in every family.
-
-        Parameters
-        ----------
-        X : array-like, frame or sparse matrix of shape (n, d)
-            Not copied. A reference is kept for ``loss_error`` and ``audit``, but not in pickles.
-        y : array-like of shape (n,) or (n, K)
-            Targets, required. For K outputs the loss is the sum of the losses of each.
-        sample_weight : array-like of shape (n,), optional
-            Non-negative weights of the rows.
-        """
-        return super().fit(X, y, sample_weight)
-
     def sample(  # type: ignore[override]  # the paper's construction is a pair
         self, size: int | float, *, method: str | None = None, random_state: Any = None, normalize: bool = False
     ) -> Coreset | SignedCoreset:
         """Draw a coreset: one for the whole loss, or the paper's pair, ``size`` points in both together.
 
-        The arguments are those of :meth:`RBFCoreset.sample`. A pair is one draw, split by the sign of the target: each
-        row has its own family's sensitivity, and how many points a set gets is left to the draw.
+        The arguments are those of :meth:`RBFCoreset.sample`. A pair is one draw, split by the sign of the target.
         """
         core = super().sample(size, method=method, random_state=random_state, normalize=normalize)
         self.coreset_ = core if self.construction == "whole-loss" else self._signed(core)
@@ -143,9 +126,8 @@ class RBFNetworkCoreset(RBFCoreset):
         core : Coreset or SignedCoreset, optional
             By default the last one drawn.
         eps : float, optional
-            The error of the families to state the right-hand sides for. By default what is guaranteed for this draw
-            with probability ``1 - delta`` (:meth:`guaranteed_error`): its certificate takes a while on many rows, the
-            first time. Named by hand for the paper's pair, it is an error of the cross term alone.
+            The error of the families to state the right-hand sides for; for the paper's pair, that of the cross term.
+            By default what is guaranteed for this draw with probability ``1 - delta`` (:meth:`guaranteed_error`).
         """
         merged, is_whole = self._merged(core), self.construction == "whole-loss"
         with self._loaded("loss_error") as (points, shares):
@@ -185,8 +167,7 @@ class RBFNetworkCoreset(RBFCoreset):
     def guaranteed_error(self, core: Coreset | SignedCoreset | None = None, *, delta: float = 0.05) -> float | None:
         """The least eps that is guaranteed for the whole loss and all networks with probability ``1 - delta``.
 
-        The smaller of the certificate of this draw and, for independent draws by this fit, of what the number of draws
-        promises; None if both are infinite.
+        By the certificate of this draw or, for independent draws by this fit, by their number; None if it is infinite.
         """
         return self._guaranteed(self._merged(core), check_probability(delta, "delta"), "eps")
 
@@ -230,9 +211,8 @@ class RBFNetworkCoreset(RBFCoreset):
     ) -> NetworkAudit:
         """Search for the network of ``n_neurons``, centres in the ball, about which a coreset is most wrong.
 
-        The error is ``|loss_S - loss_P|`` over the magnitude in the guarantee, so the result is a lower bound on the
-        least eps for which the guarantee holds. ``n_starts`` local searches of ``max_iter`` steps each, from the best
-        of random networks and of networks at the worst single query.
+        The error is ``|loss_S - loss_P|`` over the magnitude in the guarantee: a lower bound on the least eps for which
+        that holds. ``n_starts`` local searches of ``max_iter`` steps start at random and at the worst single query.
         """
         merged, rng = self._merged(core), check_generator(random_state)
         counts = {"n_neurons": n_neurons, "n_starts": n_starts, "max_iter": max_iter}
@@ -248,13 +228,9 @@ class RBFNetworkCoreset(RBFCoreset):
         tags.target_tags.multi_output = True
         return tags
 
-    def spec(self) -> BoundSpec:
-        check_choice(self.construction, "construction", CONSTRUCTIONS)
-        return super().spec()
-
     def _checked_targets(self, y: Any, n_samples: int) -> np.ndarray:
         targets = check_targets(y, n_samples)
-        if self.construction == "paper":
+        if check_choice(self.construction, "construction", CONSTRUCTIONS) == "paper":
             if targets.shape[1] > 1:
                 n = targets.shape[1]
                 raise InvalidInputError(f"y has {n} outputs; construction='paper' is for one. Use 'whole-loss'.")

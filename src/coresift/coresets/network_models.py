@@ -184,8 +184,7 @@ class RBFNetworkRegressor(RegressorMixin, _RBFNetwork):
 
     Attributes
     ----------
-    centers_, alphas_, intercept_ : ndarrays of shape (L, d), (L, K) and (K,)
-    bandwidth_ : float
+    centers_, alphas_, intercept_, bandwidth_ : ndarrays of shape (L, d), (L, K) and (K,), float
     n_iter_ : int
         Steps that the solver took.
 

@@ -29,8 +29,7 @@ class SignedCoreset:
     ----------
     positive, negative : Coreset
         Rows with :math:`y > 0` and with :math:`y < 0`; their weights carry :math:`w |y|`, and ``total_weight`` is the
-        sum of that over such rows of the data. One of them is empty when the targets have one sign. Rows with
-        :math:`y = 0` are in neither. ``n_draws`` is that of the pair, which was drawn as one.
+        sum of that over such rows of the data. ``n_draws`` is that of the pair, which was drawn as one.
     """
 
     positive: Coreset
@@ -46,10 +45,9 @@ class SignedCoreset:
         return self.size
 
     def merged(self) -> Coreset:
-        r"""Return both as one training set, in the weights of the rows: :math:`v / |y|`.
+        r"""Return both as one training set, with the weights :math:`v / |y|`; unbiased where :math:`y \ne 0`.
 
-        Its cross term is that of the pair. It stands for the rows with :math:`y \ne 0`, unbiased for the whole loss
-        over them; the paper proves nothing about its square term.
+        Its cross term is that of the pair; the paper proves nothing about its square term.
         """
         indices = np.concatenate((self.positive.indices, self.negative.indices))
         weights = np.concatenate((self.positive.weights, self.negative.weights))
@@ -67,7 +65,7 @@ class NetworkCertificate:
     families : dict
         Bound on the relative error of the sums of each family (:class:`RBFNetworkCoreset`).
     is_exact, confidence : bool, float
-        Whether all pairs of rows were summed; the probability with which all bounds hold, 1 if exact.
+        Whether all pairs of rows were summed; the probability with which all bounds hold.
     """
 
     families: dict[str, float]

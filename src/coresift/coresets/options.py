@@ -17,6 +17,7 @@ from .amounts import parse_budget, parse_bytes
 if TYPE_CHECKING:
     from ..rows.rows import Rows
     from .estimators import LaplacianCoreset, RBFCoreset
+    from .fit_options import FitOptions
 
 # Everything but this module is imported where it is used, so that the help of a command is quick.
 
@@ -26,6 +27,8 @@ BOUNDS = {
 }
 LOSSES = tuple(BOUNDS)
 STRATEGIES = ("auto", "uniform", "stratified", "cover", "fixed", "linear", "rbf")
+LINEAR_LOSSES = ("logistic", "squared", "squared_hinge", "poisson", "huber")
+CLASSIFIERS = ("logistic", "squared_hinge")
 MODELS = ("boosting", "linear", "kernel", "neighbours", "network")
 _RBF_OPTIONS = (
     *("loss", "bandwidth", "radius", "bound", "n_cells", "method", "eps", "delta"),
@@ -94,12 +97,6 @@ def _methods() -> tuple[str, ...]:
     return METHODS
 
 
-def _models() -> tuple[str, ...]:
-    from .linear_rows import LINEAR_LOSSES
-
-    return (*MODELS, *(loss for loss in LINEAR_LOSSES if loss not in MODELS))
-
-
 @dataclass(frozen=True, kw_only=True)
 class RunOptions:
     """Options of everything that runs passes over rows."""
@@ -135,9 +132,12 @@ class SelectOptions(RunOptions):
         "The model to fit: boosting, linear, kernel, neighbours or network; or a linear model by its loss: logistic, "
         "squared, squared_hinge, poisson or huber. --label (or --target) names what it predicts.",
         flags=("--for",),
-        choices=_models,
+        choices=lambda: (*MODELS, *LINEAR_LOSSES),
     )
     power: float | None = option(None, "Shares of classes by this power of their sizes; default 1, for 'cover' 0.5.")
+    alpha: float = option(1e-4, "With --for and a loss: the penalty, as in 'fit'.")
+    threshold: float | None = option(None, "With --for huber: the threshold of the loss.")
+    calibrate: bool = option(True, "With --for and a loss: adjust weights to sums of all rows.")
     loss: str = option("gaussian", "The loss whose sums are kept.", choices=LOSSES)
     bandwidth: str | float | None = option(None, "In the units of the data, 'median', or 'none': the farthest row.")
     radius: float = option(1.0, "Radius of the ball of queries, in bandwidths.")
@@ -158,7 +158,7 @@ class SelectOptions(RunOptions):
     n_queries: int = option(32, "Random queries to compare at, in a last pass; 0: none.", flags=("--queries",), min=0)
 
     def __post_init__(self) -> None:
-        from .._validation import check_choice, check_count, check_positive, check_probability
+        from .._validation import LARGEST_COUNT, check_choice, check_count, check_positive, check_probability
 
         super().__post_init__()
         if isinstance(self.bandwidth, str):
@@ -170,13 +170,14 @@ class SelectOptions(RunOptions):
             object.__setattr__(self, "method", check_choice(method, "method", _methods()))
         for name in ("n_queries", "min_per_class"):
             check_count(getattr(self, name), name, minimum=0)
-        for name, known in (("strategy", lambda: STRATEGIES), ("model", _models)):
+        if self.n_queries > LARGEST_COUNT:
+            raise InvalidInputError(f"n_queries = {str(self.n_queries)[:20]}... must be below 2**63.")
+        for name, known in (("strategy", STRATEGIES), ("model", (*MODELS, *LINEAR_LOSSES))):
             if getattr(self, name) is not None:
-                check_choice(getattr(self, name), name, known())
+                check_choice(getattr(self, name), name, known)
         if self.power is not None:
             check_positive(self.power, "power", at_most=1.0)
-        if self.strategy not in (None, "auto", "rbf") and (more := self.rbf_options()):
-            raise InvalidInputError(f"{more[0]} = {getattr(self, more[0])!r} goes with strategy='rbf' alone.")
+        self._check_strategy()
         bound = self.spec.bound  # and all that goes with it is checked
         object.__setattr__(self, "bandwidth", self.spec.bandwidth)  # a plain number
         check_probability(self.delta, "delta")
@@ -196,19 +197,36 @@ class SelectOptions(RunOptions):
             if self.normalize:
                 raise InvalidInputError("eps is guaranteed for weights as drawn: leave normalize out.")
 
-    def rbf_options(self) -> list[str]:
-        """Options of a draw by sensitivity that differ from their defaults."""
+    def _check_strategy(self) -> None:
+        """Refuse options of another strategy; the loss of a linear model as ``model`` implies "linear"."""
+        if self.strategy is None and self.model in LINEAR_LOSSES:
+            object.__setattr__(self, "strategy", "linear")
+        if self.strategy == "linear" or (self.strategy == "auto" and self.model in LINEAR_LOSSES):
+            self.fit_options(loss="logistic")  # checks what is asked
+        elif more := self._given(("alpha", "threshold", "calibrate")):
+            raise InvalidInputError(f"{more[0]} = {getattr(self, more[0])!r} goes with the loss of a linear model.")
+        if self.strategy not in (None, "auto", "rbf") and (more := self._given(_RBF_OPTIONS)):
+            raise InvalidInputError(f"{more[0]} = {getattr(self, more[0])!r} goes with strategy='rbf' alone.")
+
+    def _given(self, names: Sequence[str]) -> list[str]:
+        """Those of some options that differ from their defaults."""
         defaults = {each.name: each.default for each in fields(self)}
-        given = {name: getattr(self, name) for name in _RBF_OPTIONS}
-        if given["method"] == "iid" and self.eps is not None:
-            del given["method"]  # implied by eps
-        return [name for name, value in given.items() if value != defaults[name]]
+        implied = "method" if self.method == "iid" and self.eps is not None else ""
+        return [name for name in names if name != implied and getattr(self, name) != defaults[name]]
+
+    def fit_options(self, *, loss: str) -> FitOptions:
+        """The same for a fit; ``loss`` is the model if none is named."""
+        from .fit_options import FitOptions
+
+        asked = {each.name: getattr(self, each.name) for each in fields(FitOptions) if hasattr(self, each.name)}
+        asked["model"] = self.model if self.model in LINEAR_LOSSES else loss
+        return FitOptions(**asked, certify=False)
 
     def resolved(self, rows: Rows) -> str:
         """The strategy that these options mean for these rows."""
         if self.strategy not in (None, "auto"):
             return str(self.strategy)
-        if self.rbf_options():
+        if self._given(_RBF_OPTIONS):
             return "rbf"
         if rows.has_labels and rows.has_targets:
             raise InvalidInputError("strategy 'auto' takes a label (classes) or a target (numbers), not both.")

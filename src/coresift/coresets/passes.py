@@ -55,7 +55,7 @@ class Survey:
     ``near`` is a guess of the mean. If the mean turns out to be ``e`` away, the row farthest from it is among those
     within ``2e`` of the farthest from ``near``, so that mostly no second pass is needed to find it (:meth:`farthest`).
     Lengths are in units of ``unit``, a power of two, and positions relative to ``near``. ``all_equal``: the rows of
-    positive weight are known to be equal to ``near``. ``bar``: squares up to it are not among the farthest.
+    positive weight are known to be equal to ``near``.
     """
 
     def __init__(
@@ -67,7 +67,6 @@ class Survey:
         unit: float = 1.0,
         is_short: bool = False,
         all_equal: bool = False,
-        bar: float = -1.0,
     ) -> None:
         d = len(near)
         self.near, self.unit, self.by_label, self.all_equal = near, unit, by_label, all_equal
@@ -79,7 +78,7 @@ class Survey:
         self.reach = 0.0  # largest square of any row, with weight or without
         self.far: Matrix | None = None
         self._far_squares = np.zeros(0)
-        self._bar = bar
+        self._bar = -1.0  # squares up to it are not among the farthest
 
     def update(self, block: Block) -> None:
         """Add a block of rows; refuse what is not finite."""
@@ -177,13 +176,6 @@ class Survey:
         self.far, self._far_squares = far[best], squares[best]
         if len(best) == _FARTHEST_KEPT:
             self._bar = float(self._far_squares.min())
-
-
-def far_bar(squares: np.ndarray) -> float:
-    """A bar that enough rows of the first block pass, however their squares are rounded; -1 if they are few."""
-    if len(squares) < _FARTHEST_KEPT or not np.isfinite(squares.sum()):
-        return -1.0
-    return (1.0 - 1e-6) * float(np.partition(squares, -_FARTHEST_KEPT)[-_FARTHEST_KEPT]) or -1.0
 
 
 class Extent:

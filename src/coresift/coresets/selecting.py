@@ -19,10 +19,10 @@ from ..core.keys import Draw, KeyPool, guess_bars
 from ..core.points import squared_norms
 from ..rows.engines import open_engine
 from ..rows.opening import open_rows
-from .bounds import AS_GOOD, Collected, Geometry, draw_scores, log_unit_of, uniform_factor, uniform_in_words
+from .bounds import AS_GOOD, Geometry, draw_scores, log_unit_of, uniform_factor, uniform_in_words
 from .coreset import Coreset, Guarantee, QueryBall
 from .files import ChosenRows, run_record
-from .fitting import OnPass, Prepared, Runner, Sample, children, prepare
+from .fitting import OnPass, Prepared, Runner, Sample, all_bounds, children, prepare
 from .options import Plan, SelectOptions, plan
 from .passes import QuerySums, Scores
 
@@ -54,6 +54,9 @@ def select(
     strategy: str | None = None,
     model: str | None = None,
     power: float | None = None,
+    alpha: float = 1e-4,
+    threshold: float | None = None,
+    calibrate: bool = True,
     loss: str = "gaussian",
     bandwidth: str | float | None = None,
     radius: float = 1.0,
@@ -90,12 +93,12 @@ def select(
         ``n_queries`` belong to and imply. "auto", the default with labels or targets, compares what may suit the model
         with a stratified draw on held-out rows, and says why it decides; without them the default is "rbf".
     model : {"boosting", "linear", "kernel", "neighbours", "network"}, optional
-        What will be fitted to the rows, for "auto"; "boosting" by default. Or the loss of a linear model.
+        What will be fitted to the rows, for "auto"; "boosting" by default. Or the loss of a linear model, which means
+        the strategy "linear": ``alpha``, ``threshold`` and ``calibrate`` are then those of :class:`LinearCoreset`.
     power : float in (0, 1], optional
         Classes get shares by this power of their sizes: 1 by default, 0.5 for "cover".
-    loss : {"gaussian", "laplacian"}
-    bandwidth, radius, bound, n_cells
-        As in :class:`RBFCoreset` and :class:`LaplacianCoreset`.
+    loss, bandwidth, radius, bound, n_cells
+        "gaussian" as in :class:`RBFCoreset`, or "laplacian" as in :class:`LaplacianCoreset`.
     method : {"systematic", "keys", "iid"}, optional
         "systematic", the default, gives the weights with the least noise and keeps about 100 bytes of every row, like
         "iid". "keys", the default above five million rows, keeps the chosen rows only, in data of any size.
@@ -103,20 +106,18 @@ def select(
         Instead of a budget: a relative error for all queries of the ball, and the probability of missing it; the size
         is that of :meth:`RBFCoreset.sample_size`. Draws are then independent ("iid").
     per_class : bool
-        A coreset for each label, of a size in proportion to its rows, rounded up, and at least ``min_per_class`` (0).
-        Sums over every class are kept, and so their total. Where the budget leaves out classes, chance decides which,
-        and the weights make up for it: they stay unbiased, but a class without rows has no sum.
+        A coreset for each label, of a size in proportion to its rows, and at least ``min_per_class`` (0). Where the
+        budget leaves out classes, chance decides which, and the weights make up for it: they stay unbiased.
     normalize : bool, default False
         Scale the weights to sum to that of the rows, within each class if ``per_class``. Draws by keys err in that
         sum by about one over the root of the budget; scaled weights are biased by the square of that. Not with ``eps``.
     n_queries : int, default 32
         Random queries at which the result is compared with all rows, in one more pass; 0 for none.
     random_state : None, int or Generator, default 0
-        The seed, or what draws it; the same seed gives the same rows, from memory or files, whatever the workers.
-    workers : int, default 1
-        Processes. With more than one, a script must guard its own start by ``if __name__ == "__main__"``.
-    engine : {"local", "ray"}
-        "ray" joins ``RAY_ADDRESS``, or what the program has joined, or starts its own; one worker means all cores.
+        The same seed gives the same rows, from memory or files, whatever the workers.
+    workers, engine : int, {"local", "ray"}
+        Processes; with more than one, a script must guard its own start by ``if __name__ == "__main__"``. "ray" joins
+        ``RAY_ADDRESS``, or what the program has joined, or starts its own; one worker means all cores.
     max_memory : str or number of bytes, optional
         Refuse to start if more would be needed.
     on_pass : callable, optional
@@ -231,7 +232,7 @@ class _Drawn(NamedTuple):
     largest: float  # sensitivity
     uniform_factor: float
     labels: np.ndarray | None = None  # numbers of the labels of the chosen rows, if they were kept
-    class_sizes: dict[str, int] | None = None
+    class_sizes: np.ndarray | None = None
 
 
 def run(made: Plan[SelectOptions], *, on_pass: OnPass | None = None) -> Selection:
@@ -246,10 +247,9 @@ def run(made: Plan[SelectOptions], *, on_pass: OnPass | None = None) -> Selectio
         draw = _by_keys if options.method == "keys" else _by_class if options.per_class else _by_table
         drawn = draw(runner, made)
         errors = _errors(runner, options, drawn) if options.n_queries else np.zeros(0)
-    core, codes, labels = drawn.core, drawn.labels, None
-    if codes is not None:
-        names = list(drawn.prepared.labels or ())
-        labels = [names[code] for code in codes]
+    core, names = drawn.core, list(drawn.prepared.labels or ())
+    labels = None if drawn.labels is None else [names[code] for code in drawn.labels]
+    sizes = None if drawn.class_sizes is None else dict(zip(map(str, names), drawn.class_sizes.tolist(), strict=True))
     total = core.total_sensitivity
     assert total is not None
     report = Report(
@@ -261,7 +261,7 @@ def run(made: Plan[SelectOptions], *, on_pass: OnPass | None = None) -> Selectio
         n_queries=len(errors),
         worst_error_found=float(errors.max()) if len(errors) else None,
         mean_error_found=float(errors.mean()) if len(errors) else None,
-        class_sizes=drawn.class_sizes,
+        class_sizes=sizes,
         seconds=dict(runner.seconds),
     )
     return Selection(core, rows, labels, run_record(made), report)
@@ -285,8 +285,8 @@ def _by_keys(runner: Runner, made: Plan[SelectOptions]) -> _Drawn:
             break
     columns, draws = found.pool.winners()
     core = _joined(made, prepared, dict(enumerate(draws)), factors, float(found.total.sum()))
-    sizes_by_name = _by_name(prepared, sizes) if options.per_class else None
-    return _Drawn(core, prepared, float(found.largest.max()), found.uniform_factor, columns.get("label"), sizes_by_name)
+    largest, class_sizes = float(found.largest.max()), sizes if options.per_class else None
+    return _Drawn(core, prepared, largest, found.uniform_factor, columns.get("label"), class_sizes)
 
 
 def _by_class(runner: Runner, made: Plan[SelectOptions]) -> _Drawn:
@@ -294,7 +294,7 @@ def _by_class(runner: Runner, made: Plan[SelectOptions]) -> _Drawn:
     options = made.options
     fit_rng, draw_rng = children(np.random.default_rng(options.seed), 2)
     prepared = prepare(runner, options.spec, fit_rng, per_class=True, is_sampled=bool(options.n_queries))
-    bound, weights, groups = runner.run("sensitivities", Collected(prepared.bound, prepared.labels)).finish()
+    bound, weights, groups = all_bounds(runner, prepared.bound, prepared.labels)
     assert groups is not None
     shares = prepared.geometry.shares(weights, groups)
     values = bound.values
@@ -309,7 +309,7 @@ def _by_class(runner: Runner, made: Plan[SelectOptions]) -> _Drawn:
             drawn = table.draw(int(sizes[group]), str(options.method), draw_rng)
             draws[group] = drawn._replace(indices=rows[drawn.indices])
     core = _joined(made, prepared, draws, factors, float(values.sum()))
-    return _Drawn(core, prepared, float(values.max()), factor, groups[core.indices], _by_name(prepared, sizes))
+    return _Drawn(core, prepared, float(values.max()), factor, groups[core.indices], sizes)
 
 
 def _sizes(made: Plan[SelectOptions], geometry: Geometry) -> tuple[np.ndarray, np.ndarray]:
@@ -319,10 +319,6 @@ def _sizes(made: Plan[SelectOptions], geometry: Geometry) -> tuple[np.ndarray, n
         return np.array([budget]), np.ones(1)
     rng = np.random.default_rng([made.options.seed, _CLASSES])
     return random_budgets(geometry.counts, budget, rng, min_per_class=made.options.min_per_class)
-
-
-def _by_name(prepared: Prepared, sizes: np.ndarray) -> dict[str, int]:
-    return {str(name): int(size) for name, size in zip(prepared.labels or (), sizes, strict=True)}
 
 
 def _joined(

@@ -9,21 +9,22 @@ import numpy as np
 
 from .._errors import InvalidInputError
 from .._progress import Display, Progress, logger
+from .._threads import one_thread
 from ..core.budgets import random_budgets
 from ..rows.engines import open_engine
-from ..rows.rows import Block, Rows, check_block, recode
+from ..rows.rows import Block, Labels, Rows, check_block, join_labels
 from .amounts import parse_budget
 from .coreset import Coreset
 from .covering import Floats, cover_rows, dense_centred, principal
 from .files import run_record
-from .fit_rules import even_draw
+from .fit_options import FitOptions, plan_fit
 from .fitting import OnPass, Runner
 from .growing import Growth, proxy_targets
 from .judging import Chooser, Examples, estimates, rare_classes
 from .linear_coreset import LinearCoreset
-from .linear_rows import LINEAR_LOSSES
-from .options import Plan, SelectOptions, priced
+from .options import LINEAR_LOSSES, Plan, SelectOptions, priced
 from .selecting import Report, Selection
+from .uniform import even_draw
 
 _N_COMPONENTS = 50  # more columns are projected before distances are computed
 _COVER_POWER = 0.5
@@ -46,11 +47,11 @@ def plan_strategy(rows: Rows, options: SelectOptions) -> Plan[SelectOptions]:
         raise InvalidInputError("strategy = 'stratified' needs labels: pass labels, or name their column as label.")
     if name in ("fixed", "linear") and not (rows.has_labels or rows.has_targets):
         raise InvalidInputError(f"strategy = {name!r} needs a label, or a target for a regression.")
-    passes, loaded, work = ["labels and weights"], 0.0, 0.0
     if name == "linear":
-        passes += ["columns", "leverage", "pilot", "scores", *["calibration"] * 3]
-        work = 2.0 * n * d * (d + 80.0)
-    elif name in ("cover", "fixed"):
+        fit: Plan[Any] = plan_fit(rows, _asked(rows, options))
+        return replace(fit, options=options)
+    passes, loaded, work = ["labels and weights"], 0.0, 0.0
+    if name in ("cover", "fixed"):
         passes += ["load"]
         loaded = 3.0 * n * d * 8
         work = n * min(d, 50) * (3.0 * budget if name == "cover" else 12.0 * min(budget, 2000))
@@ -64,49 +65,43 @@ def run_strategy(made: Plan[SelectOptions], *, on_pass: OnPass | None = None) ->
     """Do what was planned: choose rows by a strategy that is not a draw by sensitivity."""
     rows, options = made.rows, made.options
     display: Any = on_pass or Progress
+    name, reason, size = str(options.strategy), "", int(made.budget or 0)
     with open_engine(options.engine, rows, options.workers) as engine:
         runner = Runner(rows, engine, display)
-        table = runner.run("labels and weights", _Columns()).table(rows, options, display)
-        name, reason = str(options.strategy), ""
-        if name == "auto":
-            name, reason = decide(table, int(made.budget or 0))
-            logger.info("auto: %s, %s", name, reason)
-        core = _choose(name, table, runner, int(made.budget or 0))
+        if name == "linear":  # nothing is kept per row
+            core, reason = _linear(runner, options, size), f"{_asked(rows, options).model} loss"
+            own = rows.take(core.indices).labels
+            codes, names = (None, None) if own is None else (own.codes, own.names)
+        else:
+            table = _table(runner, options, display)
+            if name == "auto":
+                name, reason = decide(table, size)
+                logger.info("auto: %s, %s", name, reason)
+            core = _linear(runner, options, size) if name == "linear" else _choose(name, table, size)
+            codes, names = None if table.codes is None else table.codes[core.indices], table.names
     labels = sizes = None
-    if table.codes is not None and table.names is not None:
-        codes = table.codes[core.indices]
-        labels = [table.names[code] for code in codes]
-        counts = np.bincount(codes, minlength=len(table.names)).tolist()
-        sizes = dict(zip(map(str, table.names), counts, strict=True))
+    if codes is not None and names is not None:
+        labels = [names[code] for code in codes]
+        sizes = dict(zip(map(str, names), np.bincount(codes, minlength=len(names)).tolist(), strict=True))
     report = Report(strategy=name, reason=reason, class_sizes=sizes, seconds=dict(runner.seconds))
     return Selection(core, rows, labels, run_record(made), report)
 
 
-class _Columns:
-    """Weights, labels and targets of all rows: one pass; refuse what is not finite."""
+def _asked(rows: Rows, options: SelectOptions) -> FitOptions:
+    return options.fit_options(loss="logistic" if rows.has_labels else "squared")
 
-    def __init__(self) -> None:
-        self.parts: list[tuple[np.ndarray, np.ndarray | None, np.ndarray | None]] = []
-        self.labels: dict[Any, int] = {}
 
-    def update(self, block: Block) -> None:
-        check_block(block)
-        codes = None if block.labels is None else recode(block.labels, self.labels)[block.labels.codes]
-        targets = None if block.targets is None else block.targets.copy()
-        self.parts.append((block.weights.copy(), codes, targets))
+def _linear(runner: Runner, options: SelectOptions, size: int) -> Coreset:
+    maker = LinearCoreset(_asked(runner.rows, options).model, alpha=options.alpha, threshold=options.threshold)
+    with one_thread():
+        maker.fit_rows(runner=runner)
+        return maker.sample(size, calibrate=options.calibrate, random_state=options.seed)
 
-    def merge(self, other: _Columns) -> None:
-        to = np.array([self.labels.setdefault(name, len(self.labels)) for name in other.labels], dtype=np.int64)
-        self.parts += [(weights, None if codes is None else to[codes], y) for weights, codes, y in other.parts]
 
-    def table(self, rows: Rows, options: SelectOptions, display: Display) -> _Table:
-        """What the pass found, with what strategies need besides."""
-        weights, codes, targets = zip(*self.parts, strict=True)
-        labels = np.concatenate(codes if rows.has_labels else targets) if rows.has_labels or rows.has_targets else None
-        names = sorted(self.labels, key=str) if rows.has_labels else None  # the same order from files and arrays
-        if names is not None and labels is not None:
-            labels = np.argsort([self.labels[name] for name in names])[labels]
-        return _Table(rows, options, display, np.concatenate(weights), labels, names)
+def _columns(block: Block) -> tuple[np.ndarray, Labels | None, np.ndarray | None]:
+    """Weights, labels and targets of a block; refuse what is not finite."""
+    check_block(block)
+    return block.weights.copy(), block.labels, None if block.targets is None else block.targets.copy()
 
 
 class _Table(NamedTuple):
@@ -136,17 +131,25 @@ class _Table(NamedTuple):
         return Examples(X, np.zeros(len(X)) if self.y is None else self.y, len(self.names or ()))
 
 
-def _choose(name: str, table: _Table, runner: Runner, size: int) -> Coreset:
+def _table(runner: Runner, options: SelectOptions, display: Display) -> _Table:
+    """Weights, and labels or targets, of all rows: one pass."""
+    rows = runner.rows
+    weights, labels, targets = zip(*runner.collect("labels and weights", _columns), strict=True)
+    y, names = np.concatenate(targets) if rows.has_targets else None, None
+    if rows.has_labels:
+        found = join_labels(list(labels))
+        order = sorted(range(len(found.names)), key=lambda i: str(found.names[i]))  # the same from files and arrays
+        y, names = np.argsort(order)[found.codes], [found.names[i] for i in order]
+    return _Table(rows, options, display, np.concatenate(weights), y, names)
+
+
+def _choose(name: str, table: _Table, size: int) -> Coreset:
     """The rows of one strategy; ``cover`` and ``fixed`` compare rows with rows, so they load them."""
     options, used = table.options, table.used
     if size > len(used):
         raise InvalidInputError(f"budget: {size:,} rows, but only {len(used):,} have a weight above 0.")
     rng, total = np.random.default_rng(options.seed), float(table.weights.sum())
     about: dict[str, Any] = {"seed": options.seed, "total_weight": total}
-    if name == "linear":
-        maker = LinearCoreset(_linear_loss(table))
-        maker.fit_rows(runner=runner)
-        return maker.sample(size, random_state=options.seed)
     if name in ("uniform", "stratified"):
         codes = table.codes if name == "stratified" else None
         return replace(even_draw(table.weights, codes, size, rng, power=options.power or 1.0), method=name, **about)
@@ -154,11 +157,6 @@ def _choose(name: str, table: _Table, runner: Runner, size: int) -> Coreset:
         X = dense_centred(block.X)
         rows, weights = choosers(table, X)[name](used, size, rng)
     return Coreset(rows, weights, table.rows.n, method=name, **about)
-
-
-def _linear_loss(table: _Table) -> str:
-    model = table.options.model
-    return model if model in LINEAR_LOSSES else "squared" if table.codes is None else "logistic"
 
 
 def choosers(table: _Table, X: Floats) -> dict[str, Chooser]:
@@ -182,7 +180,7 @@ def choosers(table: _Table, X: Floats) -> dict[str, Chooser]:
         return rows, w[rows] * (w[pool].sum() / w[rows].sum())
 
     def linear(pool: np.ndarray, size: int, rng: np.random.Generator) -> tuple[Any, Any]:
-        maker = LinearCoreset(_linear_loss(table), random_state=rng)
+        maker = LinearCoreset(_asked(table.rows, table.options).model, random_state=rng)
         core = maker.fit(X[pool], examples.y[pool], w[pool]).sample(size)
         return pool[core.indices], core.weights
 

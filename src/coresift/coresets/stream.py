@@ -60,9 +60,8 @@ class StreamingCoreset:
     """A coreset of all rows seen so far, in memory that grows with the logarithm of their number.
 
     A full buffer of rows is reduced to a node of ``4 * size`` rows by independent draws in proportion to sensitivities;
-    two nodes of a level are merged and reduced to one of the next. A union of coresets for the same ball is a coreset,
-    and a coreset of a coreset has the error ``(1 + e1)(1 + e2) - 1``: every draw adds Bernstein's bound for its own
-    total and size, and the probabilities of failure add up to at most ``delta``.
+    two nodes of a level are merged and reduced to one of the next. A coreset of a coreset has the error
+    ``(1 + e1)(1 + e2) - 1``; the probabilities of failure add up to at most ``delta``.
 
     Parameters
     ----------
@@ -81,8 +80,7 @@ class StreamingCoreset:
     random_state : int
         The same rows in the same order give the same coreset, however they are cut into batches.
     preparation : Preparation, optional
-        A fitted one (of the first rows, say), through which all rows go: tables of any columns. Without it rows are
-        numbers, taken as they are.
+        A fitted one (of the first rows, say), through which tables of any columns go. Without it rows are numbers.
 
     Attributes
     ----------

@@ -10,9 +10,9 @@ from .._progress import logger
 from .._validation import check_bool, check_count, check_positive
 from ..coresets.coreset import Coreset
 from ..coresets.covering import dense_centred
-from ..coresets.fit_rules import even_draw
 from ..coresets.growing import Growth, proxy_targets
 from ..coresets.judging import Estimate, Examples, estimates
+from ..coresets.uniform import even_draw
 from .context import SelectionContext
 from .inputs import Floats, Indices
 from .simple import scaled_weights

@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 import torch
 
+from coresift import InvalidInputError
 from coresift.cli.options import Settings
 from coresift.data.cifar import CIFAR10, CIFAR100
 from paper.__main__ import main
 from paper.bench.protocol import load_protocol
 from paper.bench.runner import Job, Progress
 from paper.bench.store import Store
-from paper.commands import run as command_module
+from paper.commands import parse_shares, run as command_module
 from tests.tiny_data import cifar_files, write_files, write_images, write_mnist
 
 torch.set_num_threads(1)
@@ -170,3 +171,11 @@ def test_damage_and_other_versions_in_the_store_are_told(tmp_path: Path, capsys)
     assert "version 99 of the protocol" in printed
     assert len(store.read().records) == 2
     assert np.isfinite(json.loads(store.file.read_text().splitlines()[0])["test"]["accuracy"])
+
+
+def test_a_percentage_is_the_fraction_that_it_means() -> None:
+    """A cell of a table is known by its budget: 0.7 / 100 is another float than 0.007."""
+    for tenths in range(1, 1000):
+        assert parse_shares(f"{tenths / 10}%") == parse_shares(f"{tenths / 1000}") == [tenths / 1000]
+    with pytest.raises(InvalidInputError, match="is not a share"):
+        parse_shares("x%")
