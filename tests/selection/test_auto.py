@@ -20,8 +20,7 @@ from coresift.selection import (
     Trim,
     WarmEnd,
 )
-from coresift.selection.auto import counts_of
-from coresift.selection.duplicates import duplicate_share, without_duplicates
+from coresift.selection.auto import counts_of, duplicate_share, without_duplicates
 from coresift.selection.seen import Seen, wrong_labels
 from coresift.training import train
 from coresift.training.recorder import predictions

@@ -40,8 +40,8 @@ class Cost:
 class SelectionContext:
     """The data, the model and the moment of a selection.
 
-    What a strategy asks for is computed once, as NumPy arrays. What depends on the data alone (features, fitted
-    sensitivities) is kept for the run; what depends on the model, until :meth:`at` makes the next moment's context.
+    What a strategy asks for is computed once, as NumPy arrays. What depends on the data alone is kept for the run; what
+    depends on the model, until :meth:`at` makes the next moment's context.
 
     Parameters
     ----------
@@ -58,13 +58,11 @@ class SelectionContext:
         Name of the linear layer whose gradients are used; by default the one that runs last.
     X_val, y_val : optional
         The validation split, for strategies that need it.
-    epoch : int, default 0
-    n_epochs : int, optional
-        Length of the run; a warm start needs it.
+    epoch, n_epochs : int, default 0, int, optional
+        The moment, and the length of the run; a warm start needs it.
     seed : int, default 0
         Seed for what is drawn once in a run: a fixed subset, the cells of a bound. Redraws do not use it.
-    batch_size : int, default 512
-    transform : callable, optional
+    batch_size, transform : int, default 512, callable, optional
         For the forward passes; the transform is applied to each batch of inputs before the model.
     forward : callable, optional
         Maps a batch, as the data set or the ``DataLoader`` makes it, to the model's outputs. By default the model is
@@ -278,6 +276,11 @@ class SelectionContext:
             return self.gradients().take(positions)
         return self._pool(positions).gradients()
 
+    def _pool(self, positions: Indices) -> Self:
+        on_cpu = self.model is not None and all(each.device.type == "cpu" for each in self.model.parameters())
+        size = min(self._batch_size, _CPU_BATCH) if on_cpu else self._batch_size
+        return self._part(positions, _now={}, _batch_size=size)
+
     def validation(self) -> Validation:
         """The validation loss as a function of the last layer of the current model."""
         if self._given[1] is not None:
@@ -308,11 +311,6 @@ class SelectionContext:
 
     def _part(self, positions: Indices, **changes: Any) -> Self:
         return self.derived(rows=self.rows[positions], sizes=self.sizes[positions], _is_whole=False, **changes)
-
-    def _pool(self, positions: Indices) -> Self:
-        on_cpu = self.model is not None and all(each.device.type == "cpu" for each in self.model.parameters())
-        size = min(self._batch_size, _CPU_BATCH) if on_cpu else self._batch_size
-        return self._part(positions, _now={}, _batch_size=size)
 
     def _own(self, whole: Any) -> Any:
         return whole if self._is_whole else whole[self.rows]
@@ -345,8 +343,8 @@ class SelectionContext:
             return tensor.to(device, kind) if tensor.is_floating_point() else tensor.to(device)
 
         def batches() -> Iterator[tuple[Any, Any]]:
-            whole, size = self._forward is not None, self._batch_size
-            for x, target in batches_of(X, y, rows, size, collate=self._collate, workers=self._workers, whole=whole):
+            how = {"collate": self._collate, "whole": self._forward is not None, "num_workers": self._workers}
+            for x, target in batches_of(X, y, rows, self._batch_size, **how):
                 x = placed(x) if self._transform is None else self._transform(placed(x))
                 yield x, placed(with_class_numbers(as_tensor(target, "y"), self.loss))
 

@@ -1,6 +1,5 @@
 """CRAIG: medoids of the gradients, found by facility location over distances that need not fit into memory."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -58,8 +57,7 @@ class Craig(Selector):
         with one_blas_thread():
             distances = Distances(gradients, candidates, self.memory_limit)
             if not distances.is_held:
-                sizes = len(candidates), n, self.memory_limit
-                logger.info("Craig: %d x %d distances exceed memory_limit = %g bytes; computing in blocks.", *sizes)
+                logger.info("Craig: %d x %d distances exceed memory_limit; computing in blocks.", len(candidates), n)
             found = facility_location(distances, size, context.sizes)
         return self.coreset(context, found.rows, found.served, remark)
 
@@ -113,15 +111,14 @@ def facility_location(distances: Distances, size: int, weights: Floats) -> Facil
     r"""Greedy for :math:`\max_{|S| = k} \sum_i w_i \max_{j \in S} (d_{\max} - d_{ij})`.
 
     A gain is :math:`\sum_i w_i (\delta_i - d_{ij})_+`, with :math:`\delta_i` the distance to the nearest pick so far.
-    The first pick has the least sum of distances; from then on :math:`d_{\max}` cancels and is never computed. Gains
-    only fall (the function is submodular), so an old gain is an upper bound: candidates are tried from the largest
-    bound down, until the best gain exceeds the remaining bounds (Minoux, 1978). The picks are those of the plain
-    greedy, the first among equal gains; the value is at least 1 - 1/e of the best. Two passes over all distances, then
-    rows as needed; O(n) memory in addition to ``distances``.
+    The first pick has the least sum of distances; from then on :math:`d_{\max}` cancels. Gains only fall, so an old
+    gain is an upper bound: candidates are tried from the largest bound down, until the best gain exceeds the remaining
+    bounds (Minoux, 1978). The picks are those of the plain greedy; the value is at least 1 - 1/e of the best. Two
+    passes over all distances, then rows as needed; O(n) memory in addition to ``distances``.
     """
     m, block = len(distances.candidates), distances.block_rows
-    sums = _over_blocks(distances, block, lambda rows: rows @ weights)
-    picks = [int(np.argmin(sums))]
+    blocks = [slice(start, start + block) for start in range(0, m, block)]
+    picks = [int(np.argmin(np.concatenate([distances(rows) @ weights for rows in blocks])))]
     nearest = distances(np.array(picks))[0].copy()
     owner = np.zeros(distances.n, dtype=np.int64)
 
@@ -129,7 +126,7 @@ def facility_location(distances: Distances, size: int, weights: Floats) -> Facil
         gap = nearest - rows
         return np.maximum(gap, 0.0, out=gap) @ weights
 
-    bounds = _over_blocks(distances, block, gains_of)
+    bounds = np.concatenate([gains_of(distances(rows)) for rows in blocks])
     bounds[picks[0]] = -np.inf
     n_evaluated, is_fresh = 2 * m, np.ones(m, dtype=bool)
     while len(picks) < size:
@@ -159,8 +156,3 @@ def facility_location(distances: Distances, size: int, weights: Floats) -> Facil
     owner[rows] = np.arange(size)  # even if another pick is as near: each represents at least itself
     served: Floats = np.bincount(owner, weights=weights, minlength=size).astype(np.float64, copy=False)
     return Facilities(rows, served, float(nearest @ weights), n_evaluated)
-
-
-def _over_blocks(distances: Distances, block: int, summary: Callable[[Floats], Floats]) -> Floats:
-    starts = range(0, len(distances.candidates), block)
-    return np.concatenate([summary(distances(slice(start, start + block))) for start in starts])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -38,9 +38,8 @@ def linear_layer(model: torch.nn.Module, name: str | None, example: Any, forward
     linear = {path: module for path, module in model.named_modules() if isinstance(module, torch.nn.Linear)}
     if name is not None:
         if name not in linear:
-            raise InvalidInputError(
-                f"layer = {name!r} is not a linear layer of the model; choose one of {', '.join(linear) or 'none'}."
-            )
+            known = ", ".join(linear) or "none"
+            raise InvalidInputError(f"layer = {name!r} is not a linear layer of the model; choose one of {known}.")
         return linear[name]
     ran: list[Any] = []
     with ExitStack() as hooks, torch.no_grad():
@@ -49,8 +48,7 @@ def linear_layer(model: torch.nn.Module, name: str | None, example: Any, forward
             has_matrix = is_leaf and any(p.ndim > 1 for p in module.parameters(recurse=False))
             # a linear layer may have children that compute its weights, and run before it; scripts support no hooks
             if isinstance(module, torch.nn.Linear) or (has_matrix and not isinstance(module, torch.jit.ScriptModule)):
-                handle = module.register_forward_hook(lambda module, inputs, output: ran.append(module))
-                hooks.callback(handle.remove)
+                hooks.enter_context(module.register_forward_hook(lambda module, inputs, output: ran.append(module)))
         (forward or partial(called, model))(_first_two(example))
     return ran[-1] if ran and isinstance(ran[-1], torch.nn.Linear) else None
 
@@ -105,8 +103,7 @@ def layer_pass(
 ) -> LayerPass:
     """Gradients of the loss in a linear layer, over batches ``(x, y)``; without such a layer, in the outputs.
 
-    ``forward`` maps a batch of inputs to outputs, by default by calling the model. The graph starts at the layer's
-    output. Parameters get no ``.grad``; ``requires_grad`` is not needed or changed.
+    The graph starts at the layer's output. Parameters get no ``.grad``; ``requires_grad`` is not needed or changed.
     """
     torch = load_torch()
     compute, forward = per_sample_loss(loss), forward or partial(called, model)
@@ -138,9 +135,7 @@ def _caught_calls(layer: Any) -> Iterator[list[tuple[Any, Any, Any]]]:
         calls.append((given[0].detach(), caught, caught.clone()))  # a copy, as in-place layers may follow
         return calls[-1][2]
 
-    with ExitStack() as stack:
-        if layer is not None:
-            stack.callback(layer.register_forward_hook(catch).remove)
+    with nullcontext() if layer is None else layer.register_forward_hook(catch):  # a handle removes its hook
         yield calls
 
 
@@ -175,10 +170,8 @@ def layer_factors(layer: Any, given: Sequence[Any], slopes: Sequence[Any], n: in
         return _numpy(slopes[-1].reshape(n, -1)), None
     for tensor in given:
         if tensor.ndim < 2 or len(tensor) != n:
-            raise InvalidInputError(
-                f"the layer received a tensor of shape {tuple(tensor.shape)} for {n} samples; it must have one row "
-                "for each of them. Choose another layer with layer=."
-            )
+            shape = tuple(tensor.shape)
+            raise InvalidInputError(f"the layer received a tensor of shape {shape} for {n} samples: choose another.")
     # (n, places, H), (n, places, C)
     inputs, residuals = (torch.cat([x.reshape(n, -1, x.shape[-1]) for x in each], dim=1) for each in (given, slopes))
     if layer.bias is not None:
@@ -219,13 +212,12 @@ def softmax_residuals(outputs: np.ndarray, labels: np.ndarray) -> np.ndarray:
 def only_tensor(output: Any) -> Any:
     """The tensor in a model's output: itself, its ``logits``, or the first of several."""
     torch = load_torch()
-    if isinstance(output, torch.Tensor):
-        return output
-    if hasattr(output, "logits") or (isinstance(output, Mapping) and "logits" in output):
-        return output.logits if hasattr(output, "logits") else output["logits"]
-    if isinstance(output, tuple | list) and output and isinstance(output[0], torch.Tensor):
-        return output[0]
-    raise InvalidTypeError(f"the model returned {type(output).__name__}; a tensor of outputs is needed.")
+    found = output.get("logits") if isinstance(output, Mapping) else getattr(output, "logits", output)
+    if isinstance(found, tuple | list) and found:
+        found = found[0]
+    if not isinstance(found, torch.Tensor):
+        raise InvalidTypeError(f"the model returned {type(output).__name__}; a tensor of outputs is needed.")
+    return found
 
 
 def _numpy(tensor: Any) -> np.ndarray:

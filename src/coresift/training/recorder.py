@@ -1,7 +1,7 @@
 """What training sees anyway of each sample, recorded without a pass of its own: norms, losses, predictions."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -20,8 +20,8 @@ class NormRecorder:
     r"""Record gradient norms of a layer from its inputs :math:`h_i` and the gradients in its outputs.
 
     The loss of a step is :math:`\sum w_i l_i / t`, so these gradients are :math:`w_i r_i / t`, and the norm of a linear
-    layer is :math:`|r_i| \sqrt{|h_i|^2 + 1}`; for other modules, such as the whole model, it is :math:`|r_i|`. Samples
-    of weight 0 give NaN. Without a layer, no norms are recorded.
+    layer is :math:`|r_i| \sqrt{|h_i|^2 + 1}`; for other modules it is :math:`|r_i|`. Samples of weight 0 give NaN.
+    Without a layer, no norms are recorded.
 
     Examples
     --------
@@ -48,13 +48,9 @@ class NormRecorder:
     @contextmanager
     def watching(self) -> Iterator[None]:
         """Record what happens in the block."""
-        handle = None if self.layer is None else self.layer.register_forward_hook(self._catch)
-        try:
+        with nullcontext() if self.layer is None else self.layer.register_forward_hook(self._catch):
+            self._calls.clear()  # of a block that failed
             yield
-        finally:
-            if handle is not None:
-                handle.remove()
-            self._calls.clear()
 
     def _catch(self, module: nn.Module, given: tuple[Any, ...], output: Any) -> None:
         output = only_tensor(output)

@@ -25,7 +25,7 @@ from ..selection.hooks import linear_layer, undisturbed
 from ..selection.losses import per_sample_loss, with_class_numbers
 from ..selection.strategy import asks_for
 from .checkpoint import RunFolder, load_tensors, tensors_of
-from .feeds import Augment, Feed, LoaderFeed, TensorFeed, feeds_of, targets_of
+from .feeds import Augment, Feed, feeds_of, targets_of
 from .metrics import Seconds, evaluate
 from .options import AMP, OPTIMIZERS, TrainOptions
 from .recorder import NormRecorder
@@ -293,7 +293,7 @@ def load(
     if labels is not None:
         if len(labels) != len(whole):
             raise InvalidInputError(f"labels has {len(labels)} entries, but there are {len(whole)} samples.")
-        whole.y = labels if isinstance(whole, LoaderFeed) else targets_of(labels).to(place)
+        whole.y = targets_of(labels).to(place) if whole.is_held else labels
     if not (n := len(whole)):
         raise InvalidInputError("the training data has no samples.")
     fingerprint = whole.fingerprint()
@@ -304,7 +304,7 @@ def load(
     feed = whole.take(np.sort(order[n_val:])) if n_val else whole
     val_feed = whole.take(np.sort(order[:n_val])) if n_val else None
     for each in (feed, val_feed, test_feed):
-        if isinstance(each, TensorFeed):
+        if each is not None and each.is_held:
             each.y = with_class_numbers(each.y, options.loss)
     options = replace(options, budget=parse_budget(options.budget, len(feed)))
     return Feeds(feed, val_feed, test_feed, augment, fingerprint), options
