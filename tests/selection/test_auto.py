@@ -84,6 +84,16 @@ def test_soft_pruning_keeps_the_hard_and_scales_up_the_easy() -> None:
     assert core.weights.sum() == N
 
 
+def test_a_turn_of_rows_that_training_has_not_met_is_served_whole() -> None:
+    made = context()
+    met = Lossless().select(made.at(0), 30, rng()).indices
+    made.record(met, norms=np.ones(30))
+    core = Lossless().select(made.at(1), 30, rng())  # without a warning: those are errors
+    assert not set(core.indices) & set(met)
+    assert core.size == 30
+    np.testing.assert_allclose(core.weights, 4.0)
+
+
 def test_soft_pruning_is_unbiased() -> None:
     made = context(norms=np.random.default_rng(3).lognormal(size=N))
     f = np.random.default_rng(4).normal(5, 2, N)

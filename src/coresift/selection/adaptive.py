@@ -76,22 +76,20 @@ class AdaptiveCoreset(Selector):
     Parameters
     ----------
     mix : float in (0, 1], optional
-        The share :math:`\mu` of the model-free draw; 1 is that draw alone. By default :math:`0.5 - 0.3/R`, with R the
-        epochs between two draws: the older the scores, the less they are trusted.
+        The share :math:`\mu` of the model-free draw. By default :math:`0.5 - 0.3/R`, with R the epochs between two
+        draws: the older the scores, the less they are trusted.
     correction : float in [0, 1], optional
-        Weights are :math:`u_i \pi_i^{-c}`, scaled to the sum that they have at c = 1. 1 is unbiased; 0 favours hard
-        samples. By default :math:`(1 - 1/R)/2`, since the next draw corrects a bias; but 1 if the slope of the loss is
-        unbounded (squares, your own function). With "seen" scores and a known number of epochs, the defaults of ``mix``
-        and ``correction`` go to 1 over the last third.
+        Weights are :math:`u_i \pi_i^{-c}`, scaled to the sum that they have at c = 1, which is unbiased; 0 favours hard
+        samples. By default :math:`(1 - 1/R)/2`, but 1 if the slope of the loss is unbounded (squares, your own
+        function). With "seen" scores, these defaults go to 1 over the last third of the run.
     pool_factor, overhead : float, optional, default 1
-        Number of rows to score, in units of the budget; by default as many as ``overhead`` allows: the cost of forward
-        passes over the cost of training between two draws. 1 allows 3 R budgets.
+        Number of rows to score, in units of the budget; by default 3 R times ``overhead``, the cost of forward passes
+        over the cost of training between two draws.
     pool : Strategy, optional
         The model-free draw, with its weights, for example ``RBF()``. By default uniform.
     scores : {"fresh", "seen"}, default "fresh"
         "fresh": norms at the current model, from a forward pass over a pool. "seen": norms that training computed when
-        it last used a sample (:meth:`SelectionContext.record`), or their mean; they cost nothing, and all rows are the
-        pool.
+        it last used a sample (:meth:`SelectionContext.record`); they cost nothing, and all rows are the pool.
     automatic : bool, default False
         Spend no more on scores than they gain. A probe of the gradients measures the gain g; the default pool is then
         at most :math:`\sqrt{3 R g}`, and the draw is model-free if uniform redraws in the same time are as good.

@@ -55,16 +55,13 @@ class Regime:
 class Auto(Watcher):
     """Train on all data, except where something else is known to be better; never slower than that by much.
 
-    1. More than a fifth of the rows of an array are near-duplicates with the same label: one of each group is used.
-    2. The first n samples are drawn uniformly. Training records losses and how the labels rank in its predictions.
-    3. At least 15 % of the labels seem wrong after two such rounds, in a run of four epochs or more, and the model
-       predicts most of the others: the rows with the highest mean losses are left out (:class:`Trim`).
-    4. Nearly all labels rank high: samples are drawn with probabilities 0.3 uniform and 0.7 by the norm of the gradient
-       when training last met them, without weights, and more and more uniformly over the last third.
+    1. More than a fifth of the rows of an array are near-duplicates: one of each group is used.
+    2. The first n samples are uniform. Training records losses and how the labels rank in its predictions.
+    3. At least 15 % of the labels seem wrong: the rows with the highest mean losses are left out (:class:`Trim`).
+    4. Nearly all labels rank high: samples are drawn by gradient norms, more and more uniformly over the last third.
     5. Otherwise all data are used, or uniform turns (:class:`RS2`) if the budget is smaller.
 
-    Steps 3 and 4 need four classes or more and the length of the run. Every epoch is drawn anew, and a row may be served
-    more than once. The thresholds were chosen on MNIST, CovType and product reviews.
+    Steps 3 and 4 need four classes or more and the length of the run. A row may be served more than once in an epoch.
     """
 
     repeats = True
@@ -167,8 +164,8 @@ def counts_of(shares: Floats, size: int, rng: np.random.Generator) -> Indices:
 def duplicate_share(X: NDArray[Any], rng: np.random.Generator) -> tuple[float, float]:
     """Estimate the share of rows that have a near-duplicate, and return the largest distance of two of them.
 
-    A near-duplicate is closer than 0.03 of the median distance. Where rows are dense, as in a few columns, nearest
-    neighbours are that close too, but most of them not closer than 0.01: then only equal rows count.
+    Where rows are dense, as in a few columns, nearest neighbours are as close as near-duplicates, but most of them not
+    closer than a third of that: then only equal rows count.
     """
     rows = rng.permutation(len(X))[:_POOL]
     mean = X[rows[:_BLOCK]].mean(axis=0, dtype=np.float64)

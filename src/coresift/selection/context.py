@@ -45,9 +45,10 @@ class SelectionContext:
 
     Parameters
     ----------
-    X : array, tensor, sparse matrix, frame, map-style data set, or a ``DataLoader`` over one
-        The training samples. Items of a data set may be ``x``, ``(x, y)``, or a mapping with "labels".
-    y : array or tensor of n, optional
+    X, X_val : array, tensor, sparse matrix, frame, map-style data set, or a ``DataLoader`` over one
+        The training samples, and the validation split for strategies that need it. Items of a data set may be ``x``,
+        ``(x, y)``, or a mapping with "labels".
+    y, y_val : array or tensor, optional
         Labels (integers from 0, if a model is used) or regression targets.
     model : torch.nn.Module, optional
         Runs in evaluation mode; modes, statistics, random state, ``requires_grad`` and gradients are left unchanged.
@@ -56,19 +57,12 @@ class SelectionContext:
         that returns one loss per sample.
     layer : str, optional
         Name of the linear layer whose gradients are used; by default the one that runs last.
-    X_val, y_val : optional
-        The validation split, for strategies that need it.
-    epoch, n_epochs : int, default 0, int, optional
-        The moment, and the length of the run; a warm start needs it.
-    seed : int, default 0
-        Seed for what is drawn once in a run: a fixed subset, the cells of a bound. Redraws do not use it.
-    batch_size, transform : int, default 512, callable, optional
-        For the forward passes; the transform is applied to each batch of inputs before the model.
-    forward : callable, optional
-        Maps a batch, as the data set or the ``DataLoader`` makes it, to the model's outputs. By default the model is
-        called with the inputs; with the entries of a mapping by name.
-    workers : int, optional
-        Processes that read a data set; by default those of the ``DataLoader`` that was given, else none.
+    epoch, n_epochs, seed : int
+        The moment, the length of the run if it is known, and a seed for what is drawn once in a run.
+    batch_size, transform, forward, workers : optional
+        For the forward passes. ``transform`` is applied to each batch of inputs; ``forward`` maps a batch, as the data
+        set makes it, to outputs, by default by calling the model with the inputs; ``workers`` processes read a data
+        set, by default as many as in the ``DataLoader``.
     gradients, validation : Gradients (or a flat (n, p) array), Validation, optional
         Given instead of a model, for example from another framework.
 
@@ -207,8 +201,7 @@ class SelectionContext:
     def record(self, rows: Any, norms: Any = None, **columns: Any) -> None:
         """Record what training saw of samples (positions in the data of the run): norms, and columns of `Seen`.
 
-        :func:`coresift.training.train` does so for strategies that ask for it; in your own loop, any numbers
-        proportional to the gradient norms will do, such as the norms of ``softmax - onehot``.
+        Any numbers proportional to the gradient norms will do, such as the norms of ``softmax - onehot``.
         """
         self.records.record(rows, norms=norms, **columns)
 

@@ -25,17 +25,15 @@ class Craig(Selector):
 
     with :math:`a_i` the last-layer gradient of sample i, by greedy. A pick weighs the number of samples that it is
     nearest to, at least 1; the weights sum to n. By the triangle inequality the weighted gradient is within
-    :math:`\sum_i \min_{j \in S} |a_i - a_j|` of the full one. The paper's CRAIG is ``PerClass(Craig())``, its CRAIGPB
-    ``PerBatch(Craig())``.
+    :math:`\sum_i \min_{j \in S} |a_i - a_j|` of the full one.
 
     Parameters
     ----------
     bias_only : bool, default False
         Use the gradients of the layer's bias only.
-    memory_limit : float, default 512 MiB
-        In bytes. The matrix of distances is stored if it fits; otherwise its rows are computed when needed.
-    max_pairs : float, default 1e10
-        With more pairs, picks for all samples come from random candidates; a warning and ``method`` say so.
+    memory_limit, max_pairs : float, default 512 MiB, 1e10
+        Distances that take more bytes are computed when needed, not stored; with more pairs, picks come from random
+        candidates, and a warning and ``method`` say so.
     """
 
     bias_only: bool = False
@@ -63,10 +61,7 @@ class Craig(Selector):
 
 
 class Distances:
-    r"""Euclidean distances from candidates to all points, :math:`d_{ij}^2 = |a_i|^2 + |a_j|^2 - 2 a_i \cdot a_j`.
-
-    Stored if the matrix takes at most ``memory_limit`` bytes, otherwise computed in blocks whenever needed.
-    """
+    r"""Distances from candidates to all points; stored if the matrix takes at most ``memory_limit`` bytes."""
 
     def __init__(self, gradients: Gradients, candidates: Indices, memory_limit: float) -> None:
         self._gradients = gradients.double()
@@ -75,7 +70,6 @@ class Distances:
         self.n = len(gradients)
         self.block_rows = max(1, _BLOCK_BYTES // (8 * self.n))
         self.is_held = 8.0 * self.n * len(candidates) <= memory_limit
-        self._matrix: Floats | None = None
         if self.is_held:
             self._matrix = np.empty((len(candidates), self.n))
             for start in range(0, len(candidates), self.block_rows):
@@ -84,9 +78,7 @@ class Distances:
 
     def __call__(self, positions: Indices | slice) -> Floats:
         """Distances from some candidates (positions among them) to all points, (m, n). Do not modify them."""
-        if self._matrix is not None:
-            return self._matrix[positions]
-        return self._compute(self.candidates[positions])
+        return self._matrix[positions] if self.is_held else self._compute(self.candidates[positions])
 
     def _compute(self, rows: Indices, out: Floats | None = None) -> Floats:
         distances = self._gradients.products(self._gradients.take(rows), out)

@@ -37,9 +37,8 @@ class FixedCoreset(Selector):
 
     Parameters
     ----------
-    features : "raw", "pca", array or callable, default "pca"
-        Inputs of the kernel, as in :class:`RBF`.
-    n_components : int, default 50
+    features, n_components
+        Inputs of the kernel, as in :class:`RBF`; by default 50 principal components.
     rounds : int, default 12
         Number of rounds; the first draws without a proxy.
     power, mix : float, default 2, 0.1
@@ -122,9 +121,8 @@ class Cover(Selector):
 
     Parameters
     ----------
-    features : "raw", "pca", array or callable, default "pca"
-        Features in which distances are measured, as in :class:`RBF`.
-    n_components : int, default 50
+    features, n_components
+        Features in which distances are measured, as in :class:`RBF`; by default 50 principal components.
     per_cell : int, default 64
         The centres are found from a random part of the data, with at most this many samples per cell.
     seed : int, by default that of the run, ``SelectionContext(seed=)``

@@ -25,17 +25,14 @@ class GradMatch(Selector):
     .. math:: \min_{|S| \le k,\; x \ge 0} \; \Bigl|\sum_i a_i - \sum_{j \in S} x_j a_j\Bigr|^2 + \lambda |x|^2
 
     by orthogonal matching pursuit, with the weights x solved for exactly after each pick. If it ends early (the
-    gradient is matched, or no sample helps) or gives a pick no weight, random samples of weight 1 fill the budget. The
-    paper's GRADMATCH is ``PerClass(GradMatch())``, its GRADMATCHPB ``PerBatch(GradMatch(ridge=0.0))``.
+    gradient is matched, or no sample helps) or gives a pick no weight, random samples of weight 1 fill the budget.
 
     Parameters
     ----------
-    ridge : float, default 0.5
-        The :math:`\lambda` above.
+    ridge, tol : float, default 0.5, 1e-10
+        The :math:`\lambda` above; relative residual at which the gradient counts as matched.
     bias_only, own_output : bool, default False, True
         Use the gradients of the layer's bias only; within a class, only those of that class's row of the layer.
-    tol : float, default 1e-10
-        Relative residual at which the gradient counts as matched.
     """
 
     ridge: float = 0.5
@@ -70,17 +67,12 @@ class GradMatch(Selector):
 def nonnegative_omp(
     atoms: Gradients, target: Array, size: int, ridge: float = 0.0, tol: float = 1e-10
 ) -> tuple[Indices, Floats]:
-    r"""Approximate a target by a non-negative combination of few atoms.
+    r"""Approximate a target b by a non-negative combination of few atoms; return them and their coefficients.
 
-    Each step adds to S the atom with the largest :math:`a_j \cdot r`, then solves
-
-    .. math:: x = \argmin_{x \ge 0} \; \Bigl|b - \sum_{j \in S} x_j a_j\Bigr|^2 + \lambda |x|^2, \qquad
-        r = b - \sum_{j \in S} x_j a_j
-
-    exactly, by the active-set method of Lawson and Hanson, started at the previous solution. It stops after ``size``
-    steps, or when :math:`|r| \le tol |b|`, or when no product is positive: then x solves the problem over all atoms.
-    Return the atoms in the order of the steps and their coefficients, some of which may be zero. A step takes O(n C H)
-    for the products and O(min(|S|, width)^2) for the solution.
+    Each step adds the atom with the largest :math:`a_j \cdot r`, where r is the residual of b, then solves for the
+    coefficients by the active-set method of Lawson and Hanson, started at the previous solution. It stops after
+    ``size`` steps, or when :math:`|r| \le tol |b|`, or when no product is positive. A step takes O(n C H) for the
+    products and O(min(|S|, width)^2) for the solution.
     """
     atoms = atoms.double()
     pursuit = _Pursuit(target, size, ridge)

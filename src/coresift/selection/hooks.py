@@ -107,25 +107,7 @@ def layer_pass(
     """
     torch = load_torch()
     compute, forward = per_sample_loss(loss), forward or partial(called, model)
-    with undisturbed(model), torch.no_grad():
-        first, rest = itertools.tee(batches())  # no batch is read twice
-        chosen = linear_layer(model, layer, next(first)[0], forward)
-        del first
-        if chosen is None:
-            logger.info("%s does not end in a linear layer: using gradients in its outputs.", type(model).__name__)
-        with _caught_calls(chosen) as calls:
-            parts = [_batch_pass(model, forward, chosen, calls, compute, x, y) for x, y in rest]
-    residuals, inputs, outputs, targets, is_output = zip(*parts, strict=True)
-    gradients = Gradients(np.concatenate(residuals), None if inputs[0] is None else np.concatenate(inputs))
-    if not gradients.is_finite():
-        raise InvalidInputError("gradients contain NaN or infinity: the model diverged, or its inputs are not finite.")
-    return LayerPass(gradients, np.concatenate(outputs), torch.cat(targets), all(is_output))
-
-
-@contextmanager
-def _caught_calls(layer: Any) -> Iterator[list[tuple[Any, Any, Any]]]:
-    """Collect the calls of a layer: its input, its output as a leaf of the graph, and the copy that is passed on."""
-    torch = load_torch()
+    # calls of the layer: its input, its output as a leaf of the graph, and the copy that is passed on
     calls: list[tuple[Any, Any, Any]] = []
 
     def catch(module: Any, given: tuple[Any, ...], output: Any) -> Any:
@@ -135,8 +117,19 @@ def _caught_calls(layer: Any) -> Iterator[list[tuple[Any, Any, Any]]]:
         calls.append((given[0].detach(), caught, caught.clone()))  # a copy, as in-place layers may follow
         return calls[-1][2]
 
-    with nullcontext() if layer is None else layer.register_forward_hook(catch):  # a handle removes its hook
-        yield calls
+    with undisturbed(model), torch.no_grad():
+        first, rest = itertools.tee(batches())  # no batch is read twice
+        chosen = linear_layer(model, layer, next(first)[0], forward)
+        del first
+        if chosen is None:
+            logger.info("%s does not end in a linear layer: using gradients in its outputs.", type(model).__name__)
+        with nullcontext() if chosen is None else chosen.register_forward_hook(catch):
+            parts = [_batch_pass(model, forward, chosen, calls, compute, x, y) for x, y in rest]
+    residuals, inputs, outputs, targets, is_output = zip(*parts, strict=True)
+    gradients = Gradients(np.concatenate(residuals), None if inputs[0] is None else np.concatenate(inputs))
+    if not gradients.is_finite():
+        raise InvalidInputError("gradients contain NaN or infinity: the model diverged, or its inputs are not finite.")
+    return LayerPass(gradients, np.concatenate(outputs), torch.cat(targets), all(is_output))
 
 
 def _batch_pass(

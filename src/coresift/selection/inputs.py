@@ -62,20 +62,21 @@ def class_positions(labels: NDArray[Any]) -> dict[Any, Indices]:
     return dict(zip(found.tolist(), np.split(order, np.cumsum(counts)[:-1]), strict=True))
 
 
-def batches_of(
+def batches_of(X: Any, y: Any, rows: Indices, size: int, **reading: Any) -> Iterator[tuple[Any, Any]]:
+    """Inputs and targets of some rows, in batches: of arrays, or of a data set, which :func:`loaded` reads."""
+    if is_dataset(X):
+        return loaded(X, y, rows, size, **reading)
+    if y is None:
+        raise InvalidInputError("gradients need labels: give the context y (and y_val).")
+    parts = (rows[start : start + size] for start in range(0, len(rows), size))
+    return ((take_rows(X, part), take_rows(y, part)) for part in parts)
+
+
+def loaded(
     X: Any, y: Any, rows: Indices, size: int, *, collate: Any = None, whole: bool = False, **loading: Any
 ) -> Iterator[tuple[Any, Any]]:
-    """Inputs and targets of some rows, in batches: of arrays, or of a data set, each of whose rows is read once.
-
-    With ``whole`` the inputs are batches as the data set makes them, targets included. ``loading`` is for a
-    ``DataLoader``.
-    """
+    """Read rows of a data set once, in batches, by a ``DataLoader``; with ``whole``, inputs include the targets."""
     parts = [rows[start : start + size] for start in range(0, len(rows), size)]
-    if not is_dataset(X):
-        if y is None:
-            raise InvalidInputError("gradients need labels: give the context y (and y_val).")
-        yield from ((take_rows(X, part), take_rows(y, part)) for part in parts)
-        return
     torch = load_torch()
     only_inputs = y is not None and collate is None and not whole  # targets that do not collate are no trouble
     loading.setdefault("generator", torch.Generator())  # a loader draws a seed, by default from the global generator

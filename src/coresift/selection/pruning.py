@@ -54,7 +54,7 @@ class Lossless(Watcher):
         rows = np.arange(n) if size == n else turn(context, np.arange(n), size)
         weights = context.sizes if size == n else scaled_weights(context, rows)
         is_last = context.n_epochs is not None and context.epoch >= (1.0 - self.last) * context.n_epochs
-        if seen is None or is_last:
+        if seen is None or is_last or np.isnan(seen[rows]).all():
             self.warn_unless_recorded(context, seen)
             return self.coreset(context, rows, weights, "all data" if size == n else "uniform")
         scores = seen[rows]

@@ -39,10 +39,8 @@ def known_or_mean(norms: Any) -> Floats:
 def draw_probabilities(norms: Floats, weights: Floats, mix: float, model_free: Floats | None = None) -> Floats:
     r"""Shares of a draw: :math:`p_i = (1 - \mu)\, u_i |a_i| / \sum u |a| + \mu q_i`; q alone if all gradients are zero.
 
-    The q are the shares of the model-free draw, by default :math:`1/n`. By Cauchy-Schwarz
-    :math:`\sum (u_i |a_i|)^2 / p_i \ge (\sum u_i |a_i|)^2`, with equality for :math:`p \propto u |a|`: no other shares
-    give a smaller variance. The floor :math:`\mu q` bounds every weight, and multiplies the left sum by at most
-    :math:`1 / (1 - \mu)`.
+    The q are the shares of the model-free draw, by default :math:`1/n`. No shares give a smaller variance than
+    :math:`p \propto u |a|` (Cauchy-Schwarz); the floor :math:`\mu q` bounds every weight.
     """
     masses = weights * (norms / (norms.max(initial=0.0) or 1.0))  # scaled: no overflow, no denormal numbers
     total = masses.sum()

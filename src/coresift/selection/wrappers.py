@@ -43,10 +43,9 @@ class PerClass(_Wrapper):
 
     Parameters
     ----------
-    min_per_class : int, default 0
-        Minimum number of samples of each class, or all of its samples if it has fewer.
-    power : float in (0, 1], default 1
-        Shares are proportional to ``n_c ** power``, up to the size of the class: below 1, small classes get more.
+    min_per_class, power : int, default 0, float in (0, 1], default 1
+        Minimum number of samples of each class, or all of its samples if it has fewer; shares are proportional to
+        ``n_c ** power``, up to the size of the class.
     """
 
     min_per_class: int = 0

@@ -76,7 +76,8 @@ class RunFolder:
             held.enter_context(FileLock(self.path / _LOCK).acquire(timeout=0))
         except Timeout:
             who = holder.read_text(encoding="utf-8", errors="replace") if holder.exists() else "another process"
-            raise CoresiftError(f"{self.path}: {who} is training there; wait, or choose another folder.") from None
+            message = f"{self.path}: {who} is training there; wait for it, or choose another folder."
+            raise CoresiftError(message) from None
         write_text(holder, f"process {os.getpid()} on {socket.gethostname()}")
         held.callback(holder.unlink, missing_ok=True)  # before the lock is released
 

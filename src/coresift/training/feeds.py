@@ -14,7 +14,7 @@ from torch import Tensor
 from .._errors import InvalidTypeError
 from .._validation import check_choice
 from ..data.splits import ArrayDataset, DatasetSplits, LazyDataset
-from ..selection.inputs import batches_of, known_targets, unwrapped
+from ..selection.inputs import known_targets, loaded, unwrapped
 from .augment import normalize, random_crop_flip
 from .sampler import inputs_and_targets
 
@@ -61,12 +61,12 @@ class Feed:
         dataset = self.X
         if isinstance(dataset, LazyDataset) and getattr(augmented, "args", None) == (RESIZED_CROP,):
             dataset = _RandomCrops(dataset, seed)  # cropped as they are read, at their full size
-        loading = {
+        loading: dict[str, Any] = {
             "num_workers": self.workers,  # they live for an epoch, and their seeds follow from its seed
             "pin_memory": self.device.type == "cuda",
             "generator": torch.Generator().manual_seed(seed),
         }
-        for x, y in batches_of(dataset, None, rows, size, collate=self.collate, **loading):
+        for x, y in loaded(dataset, None, rows, size, collate=self.collate, **loading):
             yield self._placed(x), self._placed(targets_of(y))
 
     def _placed(self, x: Any) -> Any:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from .._errors import InvalidInputError
-from ..selection.hooks import called, only_tensor
+from ..selection.hooks import called, only_tensor, undisturbed
 from ..selection.losses import Kind, kind_of, per_sample_loss
 from .feeds import Feed
 
@@ -114,19 +114,13 @@ def are_classes(outputs: Tensor, targets: Tensor, loss: Any) -> bool:
 
 @torch.no_grad()
 def evaluate(model: nn.Module, feed: Feed, loss: Any) -> dict[str, float]:
-    """Return the mean loss over a feed, with accuracy and macro-F1 or the root mean square error.
-
-    The model is set to evaluation mode, and back afterwards.
-    """
-    compute = per_sample_loss(loss)
+    """Return the mean loss over a feed, with accuracy and macro-F1 or the root mean square error."""
+    compute, n = per_sample_loss(loss), len(feed)
     has_distances = kind_of(loss) not in (Kind.CLASSES, Kind.SWITCHES)  # between outputs and targets
-    was_training = model.training
-    model.eval()
-    n = len(feed)
     loss_sum, squares = 0.0, 0.0
     confusion: Tensor | None = None  # (K, K): class, prediction
     found: dict[str, float] = {}
-    try:
+    with undisturbed(model):
         for x, y, _ in feed.batches(np.arange(n), np.ones(n), _EVALUATION_BATCH):
             outputs = only_tensor(called(model, x))
             loss_sum += float(per_sample(compute(outputs, y)).sum())
@@ -139,8 +133,6 @@ def evaluate(model: nn.Module, feed: Feed, loss: Any) -> dict[str, float]:
                 error = (outputs - y.reshape(outputs.shape).to(outputs.dtype)) ** 2
                 squares += float(per_sample(error).sum())
                 found["rmse"] = (squares / n) ** 0.5
-    finally:
-        model.train(was_training)
     if confusion is not None:
         found = {"accuracy": float(confusion.trace()) / n, "macro_f1": macro_f1(confusion)}
     return {"loss": loss_sum / n, **found}

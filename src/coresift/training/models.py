@@ -16,8 +16,6 @@ from .._errors import InvalidInputError, InvalidTypeError
 from .._threads import RANDOM_STATES
 from .._validation import check_choice, check_count
 
-STEMS = ("cifar", "imagenet")
-
 
 def build_model(
     name: str,
@@ -52,7 +50,7 @@ def build_model(
     if width is not None:
         width = check_count(width, "width")
     if stem is not None:
-        check_choice(stem, "stem", STEMS)
+        check_choice(stem, "stem", ("cifar", "imagenet"))
     with RANDOM_STATES, torch.random.fork_rng(devices=[]), torch.device("cpu"):
         # torch.manual_seed would also seed every GPU, whose states are not restored
         torch.default_generator.manual_seed(seed)
@@ -66,7 +64,8 @@ class LeNet5(nn.Module):
     def __init__(self, n_classes: int, input_shape: tuple[int, ...]) -> None:
         super().__init__()
         if len(input_shape) != 3 or input_shape[1:] not in ((28, 28), (32, 32)):
-            raise InvalidInputError(f"lenet takes images of 28x28 or 32x32, not {input_shape}; 'mlp' takes any rows.")
+            text = f"lenet takes images of 28x28 or 32x32 pixels, not {input_shape}"
+            raise InvalidInputError(f"{text}; model 'mlp' takes any rows.")
         n_channels, size = input_shape[:2]
         self.conv1 = nn.Conv2d(n_channels, 6, 5, padding=(32 - size) // 2)
         self.conv2 = nn.Conv2d(6, 16, 5)

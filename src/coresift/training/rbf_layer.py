@@ -101,7 +101,7 @@ def torch_solver(
     def closure() -> float:
         optimizer.zero_grad()
         loss = (w[:, None] * (layer(x) - y) ** 2).sum() + ridge * (layer.alphas**2).sum()
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         return float(loss.detach())
 
     optimizer.step(closure)  # type: ignore[no-untyped-call]

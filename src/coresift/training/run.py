@@ -108,20 +108,18 @@ class Run:
         self.model, self.feeds, self.options = model.to(options.device), feeds, options
         self.seconds = Seconds(clock=clock)
         self.history: list[Metrics] = []
+        known = {"y": feeds.train.y, "transform": feeds.train.transform, "loss": options.loss, "model": model}
+        if feeds.val is not None:
+            known |= {"X_val": feeds.val.X, "y_val": feeds.val.y}
         self.sampler = CoresetSampler(
             feeds.train.X,
             options.strategy,
             options.budget,
             select_every=options.select_every,
             seed=options.seed,
-            y=feeds.train.y,
-            model=model,
-            loss=options.loss,
-            X_val=None if feeds.val is None else feeds.val.X,
-            y_val=None if feeds.val is None else feeds.val.y,
             n_epochs=options.epochs,
-            transform=feeds.train.transform,
             workers=options.workers,
+            **known,
         )
         self.n_epochs = self.sampler.phases.total
         self.rank, self.world = self.sampler.rank, self.sampler.num_replicas
@@ -135,15 +133,13 @@ class Run:
         self.scheduler = scheduler if is_made else scheduler(self.optimizer)
         self.amp = _amp_type(options.amp, options.device)
         self.scaler = torch.amp.GradScaler(options.device.type, enabled=self.amp is torch.float16)
-        self.recorder: NormRecorder | None = None
-        if self.sampler.watches:
-            layer = None
-            if asks_for(options.strategy, "reuses_norms"):
-                with own_randomness(self.seed("evaluation"), options.device), undisturbed(model):
-                    rows = np.arange(min(2, len(feeds.train)))
-                    example, _, _ = next(feeds.train.batches(rows, np.ones(len(rows)), 2))
-                    layer = linear_layer(model, None, example) or model
-            self.recorder = NormRecorder(layer)
+        layer = None
+        if self.sampler.watches and asks_for(options.strategy, "reuses_norms"):
+            with own_randomness(self.seed("evaluation"), options.device), undisturbed(model):
+                rows = np.arange(min(2, len(feeds.train)))
+                example, _, _ = next(feeds.train.batches(rows, np.ones(len(rows)), 2))
+                layer = linear_layer(model, None, example) or model
+        self.recorder = NormRecorder(layer)
 
     def seed(self, stream: str, *more: int) -> int:
         sequence = np.random.SeedSequence((self.options.seed, _STREAMS[stream], *more))

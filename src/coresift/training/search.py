@@ -56,8 +56,7 @@ def search_networks(
 ) -> NetworkSearch:
     """Search hyper-parameters of networks: all candidates on few samples, the best third of them on more.
 
-    Every candidate trains ``epochs`` epochs in each step that it reaches, and begins a step with the weights that it
-    ended the last one with. All candidates have the same samples, seed and validation set.
+    A candidate begins a step with the weights that it ended the last one with. All have the same samples and seed.
 
     Parameters
     ----------

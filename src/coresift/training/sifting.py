@@ -170,8 +170,7 @@ class CoresetCallback:
     """Keep a :class:`SiftedLoader` in step with Lightning or with the ``Trainer`` of transformers.
 
     Lightning: ``Trainer(callbacks=[CoresetCallback(loader)])`` and ``fit(module, loader)``; metrics are logged, and the
-    state is in the checkpoints. Transformers: ``CoresetCallback(loader).attach(trainer)`` makes the trainer read from
-    the loader and puts the metrics into its log.
+    state is in the checkpoints. Transformers: ``CoresetCallback(loader).attach(trainer)``.
     """
 
     state_key = "CoresetCallback"  # in a checkpoint of Lightning
