@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from .._errors import InvalidInputError
-from ..selection.hooks import called, only_tensor, undisturbed
+from ..selection.hooks import called, only_tensor
 from ..selection.losses import Kind, kind_of, per_sample_loss
 from .feeds import Feed
 
@@ -120,7 +120,9 @@ def evaluate(model: nn.Module, feed: Feed, loss: Any) -> dict[str, float]:
     loss_sum, squares = 0.0, 0.0
     confusion: Tensor | None = None  # (K, K): class, prediction
     found: dict[str, float] = {}
-    with undisturbed(model):
+    was_training = model.training
+    model.eval()  # not only the flags: a user's model may swap its weights here
+    try:
         for x, y, _ in feed.batches(np.arange(n), np.ones(n), _EVALUATION_BATCH):
             outputs = only_tensor(called(model, x))
             loss_sum += float(per_sample(compute(outputs, y)).sum())
@@ -133,6 +135,8 @@ def evaluate(model: nn.Module, feed: Feed, loss: Any) -> dict[str, float]:
                 error = (outputs - y.reshape(outputs.shape).to(outputs.dtype)) ** 2
                 squares += float(per_sample(error).sum())
                 found["rmse"] = (squares / n) ** 0.5
+    finally:
+        model.train(was_training)
     if confusion is not None:
         found = {"accuracy": float(confusion.trace()) / n, "macro_f1": macro_f1(confusion)}
     return {"loss": loss_sum / n, **found}
