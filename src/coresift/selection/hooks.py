@@ -12,6 +12,7 @@ import numpy as np
 
 from .._errors import InvalidInputError, InvalidTypeError
 from .._progress import logger
+from .._threads import RANDOM_STATES
 from .gradients import Gradients, Validation
 from .inputs import load_torch
 from .losses import Loss, per_sample_loss
@@ -60,27 +61,41 @@ def _first_two(x: Any) -> Any:
 
 
 @contextmanager
+def own_randomness(device: torch.device, seed: int | None = None) -> Iterator[None]:
+    """Restore the global generators (dropout uses no others) after the block; seed them in it if a seed is given."""
+    torch = load_torch()
+    generators = [torch.default_generator]
+    if device.type == "cuda":
+        generators.append(torch.cuda.default_generators[device.index or 0])
+    elif device.type == "mps":
+        generators.append(torch.mps._get_default_mps_generator())
+    with RANDOM_STATES:  # threads that train or select take turns
+        states = [generator.get_state() for generator in generators]
+        try:
+            if seed is not None:
+                for generator in generators:
+                    generator.manual_seed(seed)
+            yield
+        finally:
+            for generator, state in zip(generators, states, strict=True):
+                generator.set_state(state)
+
+
+@contextmanager
 def undisturbed(model: torch.nn.Module) -> Iterator[None]:
     """Run in evaluation mode, with batch norms fixed and no dropout; then restore all modes and the random state.
 
     Flags are set one by one: ``eval()`` may be overridden, and ``train()`` would change layers that the user froze.
     """
-    torch = load_torch()
     modes = [(module, module.training) for module in model.modules()]
-    device = device_of(model)
-    states = [(torch.random, torch.random.get_rng_state())]
-    if device.type != "cpu":
-        kind = torch.get_device_module(device)
-        states.append((kind, kind.get_rng_state()))
-    try:
-        for module, _ in modes:
-            module.training = False
-        yield
-    finally:
-        for module, mode in modes:
-            module.training = mode
-        for kind, state in states:
-            kind.set_rng_state(state)
+    with own_randomness(device_of(model)):
+        try:
+            for module, _ in modes:
+                module.training = False
+            yield
+        finally:
+            for module, mode in modes:
+                module.training = mode
 
 
 def device_of(model: torch.nn.Module) -> torch.device:

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from .._errors import InvalidInputError, InvalidTypeError
-from .._threads import RANDOM_STATES
 from .._validation import check_choice, check_count
+from ..selection.hooks import own_randomness
 
 
 def build_model(
@@ -51,9 +51,7 @@ def build_model(
         width = check_count(width, "width")
     if stem is not None:
         check_choice(stem, "stem", ("cifar", "imagenet"))
-    with RANDOM_STATES, torch.random.fork_rng(devices=[]), torch.device("cpu"):
-        # torch.manual_seed would also seed every GPU, whose states are not restored
-        torch.default_generator.manual_seed(seed)
+    with own_randomness(torch.device("cpu"), seed), torch.device("cpu"):
         given = {"n_classes": n_outputs, "input_shape": shape, "width": width, "stem": stem}
         return _called(name, _FACTORIES.get(name) or _find(name), given)
 

@@ -16,12 +16,11 @@ from torch.nn.parallel import DistributedDataParallel
 
 from .. import __version__
 from .._errors import InvalidInputError, InvalidTypeError
-from .._threads import RANDOM_STATES
 from .._validation import check_budget
 from ..coresets.amounts import parse_budget
 from ..data.splits import DatasetSplits
 from ..selection import Strategy, strategy_named
-from ..selection.hooks import linear_layer, undisturbed
+from ..selection.hooks import linear_layer, own_randomness, undisturbed
 from ..selection.losses import per_sample_loss, with_class_numbers
 from ..selection.strategy import asks_for
 from .checkpoint import RunFolder, load_tensors, tensors_of
@@ -51,25 +50,6 @@ def device_named(device: str | torch.device) -> torch.device:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InvalidInputError(f"device = {str(device)!r} cannot be used: {reason}") from None
     return found
-
-
-@contextmanager
-def own_randomness(seed: int, device: torch.device) -> Iterator[None]:
-    """Seed the global generators (dropout uses no others) inside the block; restore their states afterwards."""
-    generators = [torch.default_generator]
-    if device.type == "cuda":
-        generators.append(torch.cuda.default_generators[device.index or 0])
-    elif device.type == "mps":
-        generators.append(torch.mps._get_default_mps_generator())
-    with RANDOM_STATES:  # threads that train take turns
-        states = [generator.get_state() for generator in generators]
-        try:
-            for generator in generators:
-                generator.manual_seed(seed)
-            yield
-        finally:
-            for generator, state in zip(generators, states, strict=True):
-                generator.set_state(state)
 
 
 def described(thing: Any) -> str:
@@ -135,7 +115,7 @@ class Run:
         self.scaler = torch.amp.GradScaler(options.device.type, enabled=self.amp is torch.float16)
         layer = None
         if self.sampler.watches and asks_for(options.strategy, "reuses_norms"):
-            with own_randomness(self.seed("evaluation"), options.device), undisturbed(model):
+            with own_randomness(options.device, self.seed("evaluation")), undisturbed(model):
                 rows = np.arange(min(2, len(feeds.train)))
                 example, _, _ = next(feeds.train.batches(rows, np.ones(len(rows)), 2))
                 layer = linear_layer(model, None, example) or model
@@ -149,7 +129,7 @@ class Run:
     def stage(self, part: str, *more: int) -> Iterator[None]:
         """Count the time of the block as ``part``, and give it its random stream."""
         place = self.options.device
-        with self.seconds.counted(part, place), own_randomness(self.seed(part, *more), place):
+        with self.seconds.counted(part, place), own_randomness(place, self.seed(part, *more)):
             yield
 
     def evaluate(self, feed: Feed | None) -> dict[str, float] | None:
@@ -225,7 +205,7 @@ class Run:
                 self.scheduler.load_state_dict(kept["scheduler"])
             self.scaler.load_state_dict(kept.get("scaler", {}))
             self.sampler.load_state_dict(kept["sampler"])
-            with own_randomness(self.seed("selection"), self.options.device):
+            with own_randomness(self.options.device, self.seed("selection")):
                 self.sampler.recall()
             if hasattr(self.options.strategy, "load_state_dict"):
                 self.options.strategy.load_state_dict(kept["strategy"])

@@ -16,9 +16,9 @@ from .._progress import logger
 from .._validation import check_count
 from ..core.racing import Fidelity, rank_agreement, survivors
 from ..coresets.amounts import parse_budget
+from ..selection.hooks import own_randomness
 from .loop import train
 from .options import TrainOptions
-from .run import own_randomness
 
 _KEPT = 3  # at most a third of the candidates goes on
 _OWN = {"strategy", "budget", "epochs", "seed", "val_fraction", "eval_every"}  # arguments of the search
@@ -87,7 +87,7 @@ def search_networks(
     shared = {"strategy": strategy, "epochs": epochs, "val_fraction": val_fraction, "eval_every": epochs, "seed": seed}
     runs: list[tuple[dict[str, Any], nn.Module]] = []
     for one in candidates:
-        with own_randomness(seed, torch.device("cpu")):
+        with own_randomness(torch.device("cpu"), seed):
             runs.append((one, build(**{name: one[name] for name in one if name not in names})))
     records: list[dict[str, Any]] = []
     fidelity: list[Fidelity] = []
