@@ -20,8 +20,7 @@ from coresift.selection import (
     Trim,
     WarmEnd,
 )
-from coresift.selection.auto import counts_of
-from coresift.selection.duplicates import duplicate_share, without_duplicates
+from coresift.selection.auto import counts_of, duplicate_share, without_duplicates
 from coresift.selection.seen import Seen, wrong_labels
 from coresift.training import train
 from coresift.training.recorder import predictions
@@ -83,6 +82,16 @@ def test_soft_pruning_keeps_the_hard_and_scales_up_the_easy() -> None:
     np.testing.assert_allclose(core.weights[:40], 1.0)
     np.testing.assert_allclose(core.weights[40:], 2.0)
     assert core.weights.sum() == N
+
+
+def test_a_turn_of_rows_that_training_has_not_met_is_served_whole() -> None:
+    made = context()
+    met = Lossless().select(made.at(0), 30, rng()).indices
+    made.record(met, norms=np.ones(30))
+    core = Lossless().select(made.at(1), 30, rng())  # without a warning: those are errors
+    assert not set(core.indices) & set(met)
+    assert core.size == 30
+    np.testing.assert_allclose(core.weights, 4.0)
 
 
 def test_soft_pruning_is_unbiased() -> None:

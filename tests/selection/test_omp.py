@@ -168,7 +168,7 @@ def test_an_atom_in_the_span_of_the_others_is_refused_and_leaves_no_trace():
     assert pursuit.add(rows[0])
     assert pursuit.add(rows[1])
     assert not pursuit.add(rows[2])
-    assert (pursuit.count, len(pursuit.coefficients())) == (2, 2)
+    assert (pursuit.count, len(pursuit.system.passive)) == (2, 2)
 
 
 def test_the_solver_is_the_dual_one_for_more_atoms_than_dimensions_and_a_ridge():
@@ -187,7 +187,7 @@ def test_every_step_is_the_best_of_all_non_negative_coefficients(seed):
     has_left = False
     for atom in rows:
         pursuit.add(atom)
-        x = pursuit.coefficients()
+        x = pursuit.x[: pursuit.count]
         slopes = rows[: pursuit.count] @ (target - x @ rows[: pursuit.count]) - 0.05 * x
         assert np.all(x >= 0)
         assert np.all(slopes <= 1e-9)

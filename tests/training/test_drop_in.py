@@ -178,6 +178,13 @@ def test_gradients_of_mappings_are_read_once_through_the_loader() -> None:
     np.testing.assert_allclose(workers.dense(), whole.dense(), rtol=1e-5, atol=1e-7)
 
 
+def test_a_list_of_mappings_is_a_data_set() -> None:
+    data = Texts()
+    items = [data[i] for i in range(len(data))]
+    lengths = [train(Reader(), each, "random", 0.5, **PLAIN).subset_size for each in (data, items)]
+    assert lengths == [len(data) // 2] * 2
+
+
 @pytest.mark.parametrize("name", ["labels", "targets", "y"])
 def test_labels_are_found_under_their_usual_names(name: str) -> None:
     class Named(TensorDataset):

@@ -9,7 +9,7 @@ import pytest
 import torch
 from sklearn.metrics import f1_score
 
-from coresift.training.feeds import TensorFeed
+from coresift.training.feeds import Feed
 from coresift.training.metrics import Seconds, evaluate, macro_f1
 
 
@@ -46,5 +46,5 @@ def test_metrics_are_those_of_the_task(loss, outputs, targets, expected) -> None
     """One output has no classes; logits have no distance to probabilities."""
     x = torch.randn(20, 4)
     y = torch.arange(20) % 7 if targets == "whole" else torch.eye(3)[torch.arange(20) % 3]
-    feed = TensorFeed(x, y, torch.device("cpu"), None)
+    feed = Feed(x, y, torch.device("cpu"), None)
     assert evaluate(torch.nn.Linear(4, outputs), feed, loss).keys() == expected

@@ -1,9 +1,8 @@
 from .adaptive import AdaptiveCoreset as AdaptiveCoreset
 from .auto import Auto as Auto, Regime as Regime
 from .context import Cost as Cost, SelectionContext as SelectionContext
-from .cover import Cover as Cover
 from .craig import Craig as Craig
-from .fixed import FixedCoreset as FixedCoreset
+from .fixed import Cover as Cover, FixedCoreset as FixedCoreset
 from .glister import Glister as Glister
 from .gradients import Gradients as Gradients, Validation as Validation
 from .gradmatch import GradMatch as GradMatch

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -42,9 +42,8 @@ _REPORTS = "variance of adaptive draws"
 class Report:
     """Outcome of one selection. The gain is the variance of a uniform draw over that of a draw by these scores.
 
-    Both are with repeats. For scores seen in training, of which only the norms are known, it is a ratio of mean
-    squares. The variance is that of unbiased weights (``correction=1``); None if the draw was model-free, the pool
-    not uniform, or the scores seen in training.
+    For scores seen in training it is a ratio of mean squares. The variance is that of unbiased weights; None if the
+    draw was model-free, the pool not uniform, or the scores seen in training.
     """
 
     epoch: int
@@ -70,45 +69,36 @@ class AdaptiveCoreset(Selector):
     .. math:: p_i = (1 - \mu) \frac{u_i |a_i|}{\sum_j u_j |a_j|} + \frac{\mu}{M}, \qquad
               |a_i| = |r_i| \sqrt{|h_i|^2 + 1}
 
-    (for cross entropy r is softmax minus one-hot, for squares twice the residual), where u are the weights of the M
-    rows of the pool. No row is drawn twice, and row i weighs :math:`u_i / \pi_i`, which makes all weighted sums
-    unbiased; no weight exceeds :math:`\max(u_i, u_i M / (\mu m))`, with m the budget. If the pool is all rows and
-    ``pool`` has shares, such as sensitivities, they replace :math:`1/M`. Without gradients the draw is ``pool``'s.
+    where u are the weights of the M rows of the pool. No row is drawn twice, and row i weighs :math:`u_i / \pi_i`,
+    which makes all weighted sums unbiased; no weight exceeds :math:`\max(u_i, u_i M / (\mu m))`, with m the budget. If
+    the pool is all rows and ``pool`` has shares, such as sensitivities, they replace :math:`1/M`.
 
     Parameters
     ----------
     mix : float in (0, 1], optional
-        The share :math:`\mu` of the model-free draw; 1 is that draw alone. By default :math:`0.5 - 0.3/R`, with R the
-        epochs between two draws: the older the scores, the less they are trusted.
+        The share :math:`\mu` of the model-free draw. By default :math:`0.5 - 0.3/R`, with R the epochs between two
+        draws: the older the scores, the less they are trusted.
     correction : float in [0, 1], optional
-        Weights are :math:`u_i \pi_i^{-c}`, scaled to the sum that they have at c = 1. 1 is unbiased; 0 minimises a loss
-        that weighs sample i by :math:`\pi_i`, which favours hard samples. By default :math:`(1 - 1/R)/2`: with frequent
-        draws a neglected sample is drawn next, which corrects the bias; a subset kept for long has no such correction.
-        But 1 if the slope of the loss is unbounded (squares, your own function): outliers would dominate. With "seen"
-        scores and a known number of epochs, the defaults of ``mix`` and ``correction`` go to 1 over the last third.
-    pool_factor : float, optional
-        Number of rows to score, in units of the budget; by default as many as ``overhead`` allows.
-    overhead : float, default 1
-        Maximum cost of the default pool's forward passes, relative to the training between two draws. A forward pass
-        costs a third of a training step, so 1 allows 3 R budgets.
+        Weights are :math:`u_i \pi_i^{-c}`, scaled to the sum that they have at c = 1, which is unbiased; 0 favours hard
+        samples. By default :math:`(1 - 1/R)/2`, but 1 if the slope of the loss is unbounded (squares, your own
+        function). With "seen" scores, these defaults go to 1 over the last third of the run.
+    pool_factor, overhead : float, optional, default 1
+        Number of rows to score, in units of the budget; by default 3 R times ``overhead``, the cost of forward passes
+        over the cost of training between two draws.
     pool : Strategy, optional
         The model-free draw, with its weights, for example ``RBF()``. By default uniform.
     scores : {"fresh", "seen"}, default "fresh"
         "fresh": norms at the current model, from a forward pass over a pool. "seen": norms that training computed when
-        it last used a sample (:meth:`SelectionContext.record`), or their mean for samples not used yet. They cost
-        nothing, but are older the larger the data; all rows are the pool.
+        it last used a sample (:meth:`SelectionContext.record`); they cost nothing, and all rows are the pool.
     automatic : bool, default False
         Spend no more on scores than they gain. A probe of the gradients measures the gain g; the default pool is then
-        at most :math:`\sqrt{3 R g}`, which minimises variance times time, and the draw is model-free if even that is no
-        better than uniform redraws in the same time.
+        at most :math:`\sqrt{3 R g}`, and the draw is model-free if uniform redraws in the same time are as good.
     select_every : int, optional
         The R above; by default taken from the context.
-    per_class : bool, default False
-    min_per_class : int, default 0
+    per_class, min_per_class : bool, default False, int, default 0
         Whether to draw within each class, which gets its share of the budget, and at least this many samples.
     method : {"systematic", "keys"}, optional
-        "systematic" has exactly known inclusion probabilities; "keys" is unbiased too, but its weights vary more. By
-        default that of :meth:`coresift.RBFCoreset.sample`.
+        As in :meth:`coresift.RBFCoreset.sample`.
     """
 
     mix: float | None = None
@@ -242,9 +232,7 @@ class AdaptiveCoreset(Selector):
         powers = inputs[chosen] * (weights / inputs[chosen]) ** power
         return self.coreset(context, pool[chosen], powers * (weights.sum() / powers.sum()), remark)
 
-    def _pooled(
-        self, context: SelectionContext, n_pool: int, rng: np.random.Generator
-    ) -> tuple[Indices, Floats, Floats | None]:
+    def _pooled(self, context: SelectionContext, n_pool: int, rng: np.random.Generator) -> tuple[Any, Any, Any]:
         """Rows and weights of the pool, and the model-free shares; None if equal, or if they drew the pool already."""
         n = context.n_samples
         if self.pool is None:
@@ -260,8 +248,8 @@ class AdaptiveCoreset(Selector):
 
     def _note(self, context: SelectionContext, report: Report, found: str) -> None:
         self.reports(context).append(report)
-        at, pool, gain = report.epoch, report.pool, report.gain
-        logger.info("adaptive coreset, epoch %d: %d rows scored, gain %.3g; %s.", at, pool, gain, found)
+        facts = report.epoch, report.pool, report.gain, found
+        logger.info("adaptive coreset, epoch %d: %d rows scored, gain %.3g; %s.", *facts)
 
 
 @dataclass(frozen=True, eq=False)

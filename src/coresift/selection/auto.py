@@ -4,11 +4,11 @@ from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .._progress import logger
 from ..coresets.coreset import Coreset
 from .context import SelectionContext
-from .duplicates import duplicate_share, without_duplicates
 from .inputs import Floats, Indices
 from .pruning import LEAST, MOST, kept
 from .seen import wrong_labels
@@ -16,6 +16,10 @@ from .simple import filled, turn
 from .strategy import Watcher
 from .variance import draw_probabilities, known_or_mean
 
+_NEAR, _EQUAL = 0.03, 1e-6  # distances of near-duplicates, over the median distance
+_ALL = 0.95  # share of near-duplicates from which there is no gap to see
+_PROBE, _POOL, _BLOCK = 500, 50_000, 8192
+_ROUNDS, _PROJECTIONS = 12, 6
 _LOOK = 4  # separates the stream of the search for duplicates from others of the same seed
 _DUPLICATES = 0.2  # share of near-duplicates from which they are removed
 _AGAIN = 4.0  # how often a row is served in an epoch, at most, if duplicates leave room
@@ -30,9 +34,8 @@ class Regime:
     """What :class:`Auto` saw and decided.
 
     ``action`` is "look" (nothing is decided yet), "all data", "hard samples" (draws by gradient norms) or "trim" (the
-    highest losses are left out). ``duplicates`` is the share of near-duplicates and ``removed`` the number of rows left
-    out for it; ``wrong`` the estimated share of wrong labels, and ``low`` that of labels in the lower half of the
-    model's ranking. None means that it could not be found out.
+    highest losses are left out). ``removed`` near-duplicates are left out; ``duplicates``, ``wrong`` and ``low`` are
+    the shares of near-duplicates, of wrong labels, and of labels in the lower half of the model's ranking.
     """
 
     action: str = "look"
@@ -52,18 +55,13 @@ class Regime:
 class Auto(Watcher):
     """Train on all data, except where something else is known to be better; never slower than that by much.
 
-    1. More than a fifth of the rows are near-duplicates with the same label: one row of each group is used. Arrays are
-       searched, not data sets whose items would have to be read.
-    2. The first n samples are drawn uniformly. Training records losses and how the labels rank in its predictions.
-    3. At least 15 % of the labels seem wrong after two such rounds, in a run of four epochs or more, and the model
-       predicts most of the others: the rows with the highest mean losses are left out (:class:`Trim`).
-    4. Nearly all labels rank high: samples are drawn with probabilities 0.3 uniform and 0.7 by the norm of the gradient
-       when training last met them, without weights, and more and more uniformly over the last third.
+    1. More than a fifth of the rows of an array are near-duplicates: one of each group is used.
+    2. The first n samples are uniform. Training records losses and how the labels rank in its predictions.
+    3. At least 15 % of the labels seem wrong: the rows with the highest mean losses are left out (:class:`Trim`).
+    4. Nearly all labels rank high: samples are drawn by gradient norms, more and more uniformly over the last third.
     5. Otherwise all data are used, or uniform turns (:class:`RS2`) if the budget is smaller.
 
-    Steps 3 and 4 need four classes or more and the length of the run. Every epoch has as many samples as the budget
-    says, drawn anew (fewer where duplicates are removed): a row may be served more than once. The thresholds
-    were chosen on MNIST, CovType and product reviews.
+    Steps 3 and 4 need four classes or more and the length of the run. A row may be served more than once in an epoch.
     """
 
     repeats = True
@@ -161,3 +159,50 @@ def counts_of(shares: Floats, size: int, rng: np.random.Generator) -> Indices:
     points = (rng.random() + np.arange(size)) * (ends[-1] / size)
     places = np.minimum(np.searchsorted(ends, points, side="right"), len(shares) - 1)
     return np.bincount(order[places], minlength=len(shares))
+
+
+def duplicate_share(X: NDArray[Any], rng: np.random.Generator) -> tuple[float, float]:
+    """Estimate the share of rows that have a near-duplicate, and return the largest distance of two of them.
+
+    Where rows are dense, as in a few columns, nearest neighbours are as close as near-duplicates, but most of them not
+    closer than a third of that: then only equal rows count.
+    """
+    rows = rng.permutation(len(X))[:_POOL]
+    mean = X[rows[:_BLOCK]].mean(axis=0, dtype=np.float64)
+    probe = X[rows[:_PROBE]] - mean  # (p, d)
+    squares = np.einsum("ij,ij->i", probe, probe)
+    nearest, median = np.full(len(probe), np.inf), 0.0
+    for start in range(0, len(rows), _BLOCK):
+        block = X[rows[start : start + _BLOCK]] - mean
+        found = squares[:, None] + np.einsum("ij,ij->i", block, block) - 2.0 * (probe @ block.T)
+        found[found < 1e-13 * squares.max()] = 0.0  # rounding
+        if start == 0:
+            median = float(np.sqrt(np.median(found[:, : len(probe)][~np.eye(len(probe), dtype=bool)])))
+            np.fill_diagonal(found, np.inf)
+        nearest = np.minimum(nearest, found.min(axis=1))
+    equal, third, near = (float(np.mean(np.sqrt(nearest) <= scale * median)) for scale in (_EQUAL, _NEAR / 3, _NEAR))
+    return (near, _NEAR * median) if near / 2 <= third and near < _ALL else (equal, _EQUAL * median)
+
+
+def without_duplicates(X: NDArray[Any], labels: Any, distance: float, rng: np.random.Generator) -> Indices:
+    """Rows such that every other row is within ``distance`` of one with the same label, as far as hashing finds them.
+
+    In each round a few random projections, cut into intervals, put near rows into the same cell, and the rows of a cell
+    are compared with its first one. O(n d) for a round; rows that a border separates meet in another round.
+    """
+    kept = rng.permutation(len(X))  # so the first row of a cell is any of them
+    for _ in range(_ROUNDS):
+        directions = rng.normal(size=(X.shape[1], _PROJECTIONS)) / (4.0 * distance + 1e-300)
+        places = np.concatenate([X[kept[i : i + _BLOCK]] @ directions for i in range(0, len(kept), _BLOCK)])
+        cells = np.floor(places + rng.random(_PROJECTIONS))
+        if labels is not None:
+            cells = np.column_stack((cells, labels[kept]))
+        _, first, cell = np.unique(cells, axis=0, return_index=True, return_inverse=True)
+        leader = kept[first[cell.ravel()]]
+        is_near = np.zeros(len(kept), dtype=bool)
+        for i in range(0, len(kept), _BLOCK):
+            part = slice(i, i + _BLOCK)
+            gaps = X[kept[part]].astype(np.float64) - X[leader[part]]
+            is_near[part] = np.einsum("ij,ij->i", gaps, gaps) <= distance**2
+        kept = kept[~is_near | (leader == kept)]
+    return np.sort(kept)

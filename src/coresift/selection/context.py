@@ -40,14 +40,15 @@ class Cost:
 class SelectionContext:
     """The data, the model and the moment of a selection.
 
-    What a strategy asks for is computed once, as NumPy arrays. What depends on the data alone (features, fitted
-    sensitivities) is kept for the run; what depends on the model, until :meth:`at` makes the next moment's context.
+    What a strategy asks for is computed once, as NumPy arrays. What depends on the data alone is kept for the run; what
+    depends on the model, until :meth:`at` makes the next moment's context.
 
     Parameters
     ----------
-    X : array, tensor, sparse matrix, frame, map-style data set, or a ``DataLoader`` over one
-        The training samples. Items of a data set may be ``x``, ``(x, y)``, or a mapping with "labels".
-    y : array or tensor of n, optional
+    X, X_val : array, tensor, sparse matrix, frame, map-style data set, or a ``DataLoader`` over one
+        The training samples, and the validation split for strategies that need it. Items of a data set may be ``x``,
+        ``(x, y)``, or a mapping with "labels".
+    y, y_val : array or tensor, optional
         Labels (integers from 0, if a model is used) or regression targets.
     model : torch.nn.Module, optional
         Runs in evaluation mode; modes, statistics, random state, ``requires_grad`` and gradients are left unchanged.
@@ -56,21 +57,12 @@ class SelectionContext:
         that returns one loss per sample.
     layer : str, optional
         Name of the linear layer whose gradients are used; by default the one that runs last.
-    X_val, y_val : optional
-        The validation split, for strategies that need it.
-    epoch : int, default 0
-    n_epochs : int, optional
-        Length of the run; a warm start needs it.
-    seed : int, default 0
-        Seed for what is drawn once in a run: a fixed subset, the cells of a bound. Redraws do not use it.
-    batch_size : int, default 512
-    transform : callable, optional
-        For the forward passes; the transform is applied to each batch of inputs before the model.
-    forward : callable, optional
-        Maps a batch, as the data set or the ``DataLoader`` makes it, to the model's outputs. By default the model is
-        called with the inputs; with the entries of a mapping by name.
-    workers : int, optional
-        Processes that read a data set; by default those of the ``DataLoader`` that was given, else none.
+    epoch, n_epochs, seed : int
+        The moment, the length of the run if it is known, and a seed for what is drawn once in a run.
+    batch_size, transform, forward, workers : optional
+        For the forward passes. ``transform`` is applied to each batch of inputs; ``forward`` maps a batch, as the data
+        set makes it, to outputs, by default by calling the model with the inputs; ``workers`` processes read a data
+        set, by default as many as in the ``DataLoader``.
     gradients, validation : Gradients (or a flat (n, p) array), Validation, optional
         Given instead of a model, for example from another framework.
 
@@ -209,8 +201,7 @@ class SelectionContext:
     def record(self, rows: Any, norms: Any = None, **columns: Any) -> None:
         """Record what training saw of samples (positions in the data of the run): norms, and columns of `Seen`.
 
-        :func:`coresift.training.train` does so for strategies that ask for it; in your own loop, any numbers
-        proportional to the gradient norms will do, such as the norms of ``softmax - onehot``.
+        Any numbers proportional to the gradient norms will do, such as the norms of ``softmax - onehot``.
         """
         self.records.record(rows, norms=norms, **columns)
 
@@ -278,6 +269,11 @@ class SelectionContext:
             return self.gradients().take(positions)
         return self._pool(positions).gradients()
 
+    def _pool(self, positions: Indices) -> Self:
+        on_cpu = self.model is not None and all(each.device.type == "cpu" for each in self.model.parameters())
+        size = min(self._batch_size, _CPU_BATCH) if on_cpu else self._batch_size
+        return self._part(positions, _now={}, _batch_size=size)
+
     def validation(self) -> Validation:
         """The validation loss as a function of the last layer of the current model."""
         if self._given[1] is not None:
@@ -308,11 +304,6 @@ class SelectionContext:
 
     def _part(self, positions: Indices, **changes: Any) -> Self:
         return self.derived(rows=self.rows[positions], sizes=self.sizes[positions], _is_whole=False, **changes)
-
-    def _pool(self, positions: Indices) -> Self:
-        on_cpu = self.model is not None and all(each.device.type == "cpu" for each in self.model.parameters())
-        size = min(self._batch_size, _CPU_BATCH) if on_cpu else self._batch_size
-        return self._part(positions, _now={}, _batch_size=size)
 
     def _own(self, whole: Any) -> Any:
         return whole if self._is_whole else whole[self.rows]
@@ -345,8 +336,8 @@ class SelectionContext:
             return tensor.to(device, kind) if tensor.is_floating_point() else tensor.to(device)
 
         def batches() -> Iterator[tuple[Any, Any]]:
-            whole, size = self._forward is not None, self._batch_size
-            for x, target in batches_of(X, y, rows, size, collate=self._collate, workers=self._workers, whole=whole):
+            how = {"collate": self._collate, "whole": self._forward is not None, "num_workers": self._workers}
+            for x, target in batches_of(X, y, rows, self._batch_size, **how):
                 x = placed(x) if self._transform is None else self._transform(placed(x))
                 yield x, placed(with_class_numbers(as_tensor(target, "y"), self.loss))
 

@@ -1,6 +1,5 @@
 """CRAIG: medoids of the gradients, found by facility location over distances that need not fit into memory."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -26,17 +25,15 @@ class Craig(Selector):
 
     with :math:`a_i` the last-layer gradient of sample i, by greedy. A pick weighs the number of samples that it is
     nearest to, at least 1; the weights sum to n. By the triangle inequality the weighted gradient is within
-    :math:`\sum_i \min_{j \in S} |a_i - a_j|` of the full one. The paper's CRAIG is ``PerClass(Craig())``, its CRAIGPB
-    ``PerBatch(Craig())``.
+    :math:`\sum_i \min_{j \in S} |a_i - a_j|` of the full one.
 
     Parameters
     ----------
     bias_only : bool, default False
         Use the gradients of the layer's bias only.
-    memory_limit : float, default 512 MiB
-        In bytes. The matrix of distances is stored if it fits; otherwise its rows are computed when needed.
-    max_pairs : float, default 1e10
-        With more pairs, picks for all samples come from random candidates; a warning and ``method`` say so.
+    memory_limit, max_pairs : float, default 512 MiB, 1e10
+        Distances that take more bytes are computed when needed, not stored; with more pairs, picks come from random
+        candidates, and a warning and ``method`` say so.
     """
 
     bias_only: bool = False
@@ -58,17 +55,13 @@ class Craig(Selector):
         with one_blas_thread():
             distances = Distances(gradients, candidates, self.memory_limit)
             if not distances.is_held:
-                sizes = len(candidates), n, self.memory_limit
-                logger.info("Craig: %d x %d distances exceed memory_limit = %g bytes; computing in blocks.", *sizes)
+                logger.info("Craig: %d x %d distances exceed memory_limit; computing in blocks.", len(candidates), n)
             found = facility_location(distances, size, context.sizes)
         return self.coreset(context, found.rows, found.served, remark)
 
 
 class Distances:
-    r"""Euclidean distances from candidates to all points, :math:`d_{ij}^2 = |a_i|^2 + |a_j|^2 - 2 a_i \cdot a_j`.
-
-    Stored if the matrix takes at most ``memory_limit`` bytes, otherwise computed in blocks whenever needed.
-    """
+    r"""Distances from candidates to all points; stored if the matrix takes at most ``memory_limit`` bytes."""
 
     def __init__(self, gradients: Gradients, candidates: Indices, memory_limit: float) -> None:
         self._gradients = gradients.double()
@@ -77,7 +70,6 @@ class Distances:
         self.n = len(gradients)
         self.block_rows = max(1, _BLOCK_BYTES // (8 * self.n))
         self.is_held = 8.0 * self.n * len(candidates) <= memory_limit
-        self._matrix: Floats | None = None
         if self.is_held:
             self._matrix = np.empty((len(candidates), self.n))
             for start in range(0, len(candidates), self.block_rows):
@@ -86,9 +78,7 @@ class Distances:
 
     def __call__(self, positions: Indices | slice) -> Floats:
         """Distances from some candidates (positions among them) to all points, (m, n). Do not modify them."""
-        if self._matrix is not None:
-            return self._matrix[positions]
-        return self._compute(self.candidates[positions])
+        return self._matrix[positions] if self.is_held else self._compute(self.candidates[positions])
 
     def _compute(self, rows: Indices, out: Floats | None = None) -> Floats:
         distances = self._gradients.products(self._gradients.take(rows), out)
@@ -113,15 +103,14 @@ def facility_location(distances: Distances, size: int, weights: Floats) -> Facil
     r"""Greedy for :math:`\max_{|S| = k} \sum_i w_i \max_{j \in S} (d_{\max} - d_{ij})`.
 
     A gain is :math:`\sum_i w_i (\delta_i - d_{ij})_+`, with :math:`\delta_i` the distance to the nearest pick so far.
-    The first pick has the least sum of distances; from then on :math:`d_{\max}` cancels and is never computed. Gains
-    only fall (the function is submodular), so an old gain is an upper bound: candidates are tried from the largest
-    bound down, until the best gain exceeds the remaining bounds (Minoux, 1978). The picks are those of the plain
-    greedy, the first among equal gains; the value is at least 1 - 1/e of the best. Two passes over all distances, then
-    rows as needed; O(n) memory in addition to ``distances``.
+    The first pick has the least sum of distances; from then on :math:`d_{\max}` cancels. Gains only fall, so an old
+    gain is an upper bound: candidates are tried from the largest bound down, until the best gain exceeds the remaining
+    bounds (Minoux, 1978). The picks are those of the plain greedy; the value is at least 1 - 1/e of the best. Two
+    passes over all distances, then rows as needed; O(n) memory in addition to ``distances``.
     """
     m, block = len(distances.candidates), distances.block_rows
-    sums = _over_blocks(distances, block, lambda rows: rows @ weights)
-    picks = [int(np.argmin(sums))]
+    blocks = [slice(start, start + block) for start in range(0, m, block)]
+    picks = [int(np.argmin(np.concatenate([distances(rows) @ weights for rows in blocks])))]
     nearest = distances(np.array(picks))[0].copy()
     owner = np.zeros(distances.n, dtype=np.int64)
 
@@ -129,7 +118,7 @@ def facility_location(distances: Distances, size: int, weights: Floats) -> Facil
         gap = nearest - rows
         return np.maximum(gap, 0.0, out=gap) @ weights
 
-    bounds = _over_blocks(distances, block, gains_of)
+    bounds = np.concatenate([gains_of(distances(rows)) for rows in blocks])
     bounds[picks[0]] = -np.inf
     n_evaluated, is_fresh = 2 * m, np.ones(m, dtype=bool)
     while len(picks) < size:
@@ -159,8 +148,3 @@ def facility_location(distances: Distances, size: int, weights: Floats) -> Facil
     owner[rows] = np.arange(size)  # even if another pick is as near: each represents at least itself
     served: Floats = np.bincount(owner, weights=weights, minlength=size).astype(np.float64, copy=False)
     return Facilities(rows, served, float(nearest @ weights), n_evaluated)
-
-
-def _over_blocks(distances: Distances, block: int, summary: Callable[[Floats], Floats]) -> Floats:
-    starts = range(0, len(distances.candidates), block)
-    return np.concatenate([summary(distances(slice(start, start + block))) for start in starts])

@@ -1,4 +1,4 @@
-"""One subset for many networks, grown in rounds from what a kernel regression does not yet explain."""
+"""Subsets that are chosen once, without a model: grown by a proxy (FixedCoreset), or covering the data (Cover)."""
 
 from dataclasses import dataclass, fields
 from functools import partial
@@ -9,7 +9,7 @@ import numpy as np
 from .._progress import logger
 from .._validation import check_bool, check_count, check_positive
 from ..coresets.coreset import Coreset
-from ..coresets.covering import dense_centred
+from ..coresets.covering import cover_rows, dense_centred
 from ..coresets.growing import Growth, proxy_targets
 from ..coresets.judging import Estimate, Examples, estimates
 from ..coresets.uniform import even_draw
@@ -18,7 +18,7 @@ from .inputs import Floats, Indices
 from .simple import scaled_weights
 from .strategy import Checks, Selector, one_blas_thread
 
-_GROW = 3  # separates the stream of the draws from others of the same seed
+_GROW, _CELLS = 3, 5  # separate the streams of the draws and of the centres from others of the same seed
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -32,32 +32,24 @@ class FixedCoreset(Selector):
               \alpha = (K_{SS} + \lambda I)^{-1} (y_S - \bar y),
 
     and the next samples are drawn with probabilities proportional to :math:`|y_i - F(x_i)|^\gamma`, plus a uniform
-    share: the residual is the gradient of the proxy's loss in its outputs. The draw is stratified by class and, within
-    a class, by k-means cell. Every sample weighs n / budget, so weighted sums are biased, by design. The proxy uses
-    the targets of all candidates; if they are not known yet, as when the subset is to be labelled, pass
-    ``labels=False`` or give the context no y: the draw is then uniform over the cells.
+    share. The draw is stratified by class and, within a class, by k-means cell. Every sample weighs n / budget, so
+    weighted sums are biased, by design. Without targets (``labels=False``, or no y) it is uniform over the cells.
 
     Parameters
     ----------
-    features : "raw", "pca", array or callable, default "pca"
-        Inputs of the kernel, as in :class:`RBF`.
-    n_components : int, default 50
+    features, n_components
+        Inputs of the kernel, as in :class:`RBF`; by default 50 principal components.
     rounds : int, default 12
         Number of rounds; the first draws without a proxy.
-    power : float, default 2
-        The :math:`\gamma` above. Larger values favour the hardest samples, and also those with wrong labels.
-    mix : float in (0, 1], default 0.1
-        Share of the uniform draw.
-    ridge : float, default 0.01
-    bandwidth : float, optional
+    power, mix : float, default 2, 0.1
+        The :math:`\gamma` above, of which larger values favour the hardest samples; share of the uniform draw.
+    ridge, bandwidth : float, default 0.01, optional
         The :math:`\lambda` and :math:`\sigma` above; by default :math:`\sigma` is half the median distance.
-    max_centers : int, default 2000
-    max_pool : int, default 100000
+    max_centers, max_pool : int, default 2000, 100000
         Maximum number of samples to fit the proxy to, drawn from those chosen; and of candidates, drawn at random.
-    labels : bool, default True
-    check : bool, default True
-        Estimate out of sample whether a kernel regression does better on the subset than on a stratified draw of the
-        same size. If not, select a stratified draw; the log and ``coreset.method`` say so. Takes two more selections.
+    labels, check : bool, default True
+        Whether to use the targets; and to estimate out of sample, with two more selections, whether a kernel regression
+        does better than on a stratified draw. If not, select that; the log and ``coreset.method`` say so.
     seed : int, by default that of the run, ``SelectionContext(seed=)``
     """
 
@@ -117,3 +109,37 @@ class FixedCoreset(Selector):
         is_classes = bool(classes.any())
         examples = Examples(features, classes if is_classes else targets[:, 0], targets.shape[1] if is_classes else 0)
         return estimates({self.name: choose}, examples, size, "kernel", own).get(self.name)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Cover(Selector):
+    """The sample nearest to the centre of each k-means cell, with as many cells as the budget; kept for the run.
+
+    A cluster with a thousandth of the samples hardly changes a sum over the data, so draws made for sums miss it. A
+    cover finds it: use it for nearest neighbours and rare groups, and :class:`FixedCoreset` to train networks. A sample
+    weighs as much as its cell. The registry's ``COVER`` is ``PerClass(Cover(), power=0.5)``.
+
+    Parameters
+    ----------
+    features, n_components
+        Features in which distances are measured, as in :class:`RBF`; by default 50 principal components.
+    per_cell : int, default 64
+        The centres are found from a random part of the data, with at most this many samples per cell.
+    seed : int, by default that of the run, ``SelectionContext(seed=)``
+    """
+
+    features: Any = "pca"
+    n_components: int = 50
+    per_cell: int = 64
+    seed: int | None = None
+
+    checks: ClassVar[Checks] = {"n_components": check_count, "per_cell": check_count}
+
+    def _select(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Coreset:
+        return self.coreset(context, *self.once(context, lambda: self._covered(context, size), size))
+
+    def _covered(self, context: SelectionContext, size: int) -> tuple[Indices, Floats]:
+        features = dense_centred(context.features(self.features, self.n_components))
+        own = context.fixed_rng(_CELLS, self.seed)
+        with context.accounted(f"cells ({self.name})", len(features)), one_blas_thread():
+            return cover_rows(features, size, own, weights=context.sizes, per_cell=self.per_cell)

@@ -26,15 +26,13 @@ class Glister(Selector):
 
     with the mean validation loss L. Its gradient is recomputed at :math:`\theta_S` after every ``refresh`` picks,
     without a pass through the model: the outputs of the layer change by :math:`-\eta r_e (h_e \cdot h_v + 1)`. Each
-    pick is the best of a random pool of :math:`(n/k) \ln(1/\varepsilon)` samples (stochastic greedy). Weights are 1.
+    pick is the best of a random pool of :math:`(n/k) \ln(1/\varepsilon)` samples (stochastic greedy), or of all if
+    ``epsilon`` is None. Weights are 1.
 
     Parameters
     ----------
-    eta : float, default 0.01
-        Step size; usually the learning rate.
-    epsilon : float or None, default 0.01
-        Sets the size of the pool; None evaluates all samples at every pick.
-    refresh : int, default 1
+    eta, epsilon, refresh : float, float or None, int
+        Step size, usually the learning rate; and the numbers above.
     bias_only : bool, default False
         Use the gradients of the layer's bias only.
     """

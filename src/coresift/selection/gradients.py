@@ -20,9 +20,8 @@ class Gradients:
     r"""Gradients :math:`a_i = r_i h_i^\top` of n samples, stored as factors.
 
     The loss of sample i, as a function of a linear layer :math:`z = W h`, has the gradient :math:`r_i h_i^\top`, with
-    the residual :math:`r_i = \partial \ell_i / \partial z` (softmax - onehot for cross entropy). A bias is a weight of
-    an input that is always 1. ``residuals`` is (n, C), ``inputs`` (n, H), the last of them 1 if the layer has a bias;
-    or None: the gradient is the residual alone (that of the bias, or any flat vector). Hence
+    the residual :math:`r_i = \partial \ell_i / \partial z`. ``residuals`` is (n, C), ``inputs`` (n, H), the last of
+    them 1 if the layer has a bias; or None: the gradient is the residual alone (or any flat vector). Hence
 
     .. math:: a_i \cdot a_j = (r_i \cdot r_j)(h_i \cdot h_j),
 

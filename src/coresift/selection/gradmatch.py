@@ -25,18 +25,14 @@ class GradMatch(Selector):
     .. math:: \min_{|S| \le k,\; x \ge 0} \; \Bigl|\sum_i a_i - \sum_{j \in S} x_j a_j\Bigr|^2 + \lambda |x|^2
 
     by orthogonal matching pursuit, with the weights x solved for exactly after each pick. If it ends early (the
-    gradient is matched, or no sample helps) or gives a pick no weight, random samples of weight 1 fill the budget. The
-    paper's GRADMATCH is ``PerClass(GradMatch())``, its GRADMATCHPB ``PerBatch(GradMatch(ridge=0.0))``.
+    gradient is matched, or no sample helps) or gives a pick no weight, random samples of weight 1 fill the budget.
 
     Parameters
     ----------
-    ridge : float, default 0.5
-        The :math:`\lambda` above.
-    bias_only : bool, default False
-    own_output : bool, default True
+    ridge, tol : float, default 0.5, 1e-10
+        The :math:`\lambda` above; relative residual at which the gradient counts as matched.
+    bias_only, own_output : bool, default False, True
         Use the gradients of the layer's bias only; within a class, only those of that class's row of the layer.
-    tol : float, default 1e-10
-        Relative residual at which the gradient counts as matched.
     """
 
     ridge: float = 0.5
@@ -71,18 +67,12 @@ class GradMatch(Selector):
 def nonnegative_omp(
     atoms: Gradients, target: Array, size: int, ridge: float = 0.0, tol: float = 1e-10
 ) -> tuple[Indices, Floats]:
-    r"""Approximate a target by a non-negative combination of few atoms.
+    r"""Approximate a target b by a non-negative combination of few atoms; return them and their coefficients.
 
-    Each step adds to S the atom with the largest :math:`a_j \cdot r` (signed: with non-negative coefficients, a
-    negative product cannot help), then solves
-
-    .. math:: x = \argmin_{x \ge 0} \; \Bigl|b - \sum_{j \in S} x_j a_j\Bigr|^2 + \lambda |x|^2, \qquad
-        r = b - \sum_{j \in S} x_j a_j
-
-    exactly, by the active-set method of Lawson and Hanson, started at the previous solution. It stops after ``size``
-    steps, or when :math:`|r| \le tol |b|`, or when no product is positive: then x solves the problem over all atoms.
-    Return the atoms in the order of the steps and their coefficients, some of which may be zero. A step takes O(n C H)
-    for the products and O(min(|S|, width)^2) for the solution.
+    Each step adds the atom with the largest :math:`a_j \cdot r`, where r is the residual of b, then solves for the
+    coefficients by the active-set method of Lawson and Hanson, started at the previous solution. It stops after
+    ``size`` steps, or when :math:`|r| \le tol |b|`, or when no product is positive. A step takes O(n C H) for the
+    products and O(min(|S|, width)^2) for the solution.
     """
     atoms = atoms.double()
     pursuit = _Pursuit(target, size, ridge)
@@ -102,7 +92,7 @@ def nonnegative_omp(
         available[pick] = False
         if pursuit.add(atoms.take(np.array([pick])).dense()[0]):
             order.append(pick)
-    return np.array(order, dtype=np.int64), pursuit.coefficients()
+    return np.array(order, dtype=np.int64), pursuit.x[: len(order)]
 
 
 class _Pursuit:
@@ -119,9 +109,6 @@ class _Pursuit:
     def residual(self) -> Floats:
         passive = self.system.passive
         return self.target - self.x[passive] @ self.rows[passive]
-
-    def coefficients(self) -> Floats:
-        return self.x[: self.count]
 
     def add(self, atom: Floats) -> bool:
         """Add an atom to S and solve; return False if it depends linearly on the others."""
@@ -163,22 +150,27 @@ class _Pursuit:
 class _System:
     """Least squares over the passive atoms: (A A' + ridge) x = A b, with these atoms as the rows of A."""
 
-    def __init__(self, rows: Floats, target: Array, ridge: float) -> None:
-        self.rows, self.target, self.ridge = rows, target, ridge
+    def __init__(self, rows: Floats, target: Array, ridge: float, inverse: Array) -> None:
+        self.rows, self.target, self.ridge, self.inverse = rows, target, ridge, inverse
         self.passive: list[int] = []
         self.n_changes = 0
 
-    def _is_due(self) -> bool:
+    def _is_refreshed(self, *, in_dual: bool) -> bool:
+        """Count a change, and invert anew if it is time to."""
         self.n_changes += 1
-        return self.n_changes % _REFRESH == 0
+        if self.n_changes % _REFRESH:
+            return False
+        atoms = self.rows[self.passive]
+        gram = atoms.T @ atoms if in_dual else atoms @ atoms.T
+        self.inverse = np.linalg.inv(gram + self.ridge * np.eye(len(gram)))
+        return True
 
 
 class _GramSystem(_System):
     """Maintain the inverse of A A' + ridge: bordered when an atom is added, reduced when one is removed."""
 
     def __init__(self, rows: Floats, target: Array, ridge: float) -> None:
-        super().__init__(rows, target, ridge)
-        self.inverse: Array = np.empty((0, 0))
+        super().__init__(rows, target, ridge, np.empty((0, 0)))
         self.moments = np.zeros(len(rows))  # products of all rows with b
 
     def insert(self, position: int) -> bool:
@@ -195,7 +187,7 @@ class _GramSystem(_System):
         self.inverse = bordered
         self.passive.append(position)
         self.moments[position] = atom @ self.target
-        self._refresh()
+        self._is_refreshed(in_dual=False)
         return True
 
     def remove(self, place: int) -> None:
@@ -204,23 +196,17 @@ class _GramSystem(_System):
         reduced = np.delete(np.delete(self.inverse, place, axis=0), place, axis=1)
         self.inverse = reduced - np.multiply.outer(column / pivot, column)
         del self.passive[place]
-        self._refresh()
+        self._is_refreshed(in_dual=False)
 
     def solve(self) -> Floats:
         return self.inverse @ self.moments[self.passive]
-
-    def _refresh(self) -> None:
-        if self._is_due():
-            atoms = self.rows[self.passive]
-            self.inverse = np.linalg.inv(atoms @ atoms.T + self.ridge * np.eye(len(atoms)))
 
 
 class _DualSystem(_System):
     r"""For more atoms than dimensions: :math:`x = A (A^\top A + \lambda)^{-1} b`, by rank-one updates."""
 
     def __init__(self, rows: Floats, target: Array, ridge: float) -> None:
-        super().__init__(rows, target, ridge)
-        self.inverse: Array = np.eye(len(target)) / ridge
+        super().__init__(rows, target, ridge, np.eye(len(target)) / ridge)
 
     def insert(self, position: int) -> bool:
         self.passive.append(position)
@@ -234,9 +220,6 @@ class _DualSystem(_System):
         return self.rows[self.passive] @ (self.inverse @ self.target)
 
     def _update(self, atom: Floats, sign: float) -> None:
-        if self._is_due():
-            atoms = self.rows[self.passive]
-            self.inverse = np.linalg.inv(atoms.T @ atoms + self.ridge * np.eye(atoms.shape[1]))
-            return
-        moved = self.inverse @ atom  # Sherman-Morrison
-        self.inverse -= np.multiply.outer(moved * (sign / (1.0 + sign * float(atom @ moved))), moved)
+        if not self._is_refreshed(in_dual=True):
+            moved = self.inverse @ atom  # Sherman-Morrison
+            self.inverse -= np.multiply.outer(moved * (sign / (1.0 + sign * float(atom @ moved))), moved)

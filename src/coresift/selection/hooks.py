@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,6 +12,7 @@ import numpy as np
 
 from .._errors import InvalidInputError, InvalidTypeError
 from .._progress import logger
+from .._threads import RANDOM_STATES
 from .gradients import Gradients, Validation
 from .inputs import load_torch
 from .losses import Loss, per_sample_loss
@@ -38,9 +39,8 @@ def linear_layer(model: torch.nn.Module, name: str | None, example: Any, forward
     linear = {path: module for path, module in model.named_modules() if isinstance(module, torch.nn.Linear)}
     if name is not None:
         if name not in linear:
-            raise InvalidInputError(
-                f"layer = {name!r} is not a linear layer of the model; choose one of {', '.join(linear) or 'none'}."
-            )
+            known = ", ".join(linear) or "none"
+            raise InvalidInputError(f"layer = {name!r} is not a linear layer of the model; choose one of {known}.")
         return linear[name]
     ran: list[Any] = []
     with ExitStack() as hooks, torch.no_grad():
@@ -49,8 +49,7 @@ def linear_layer(model: torch.nn.Module, name: str | None, example: Any, forward
             has_matrix = is_leaf and any(p.ndim > 1 for p in module.parameters(recurse=False))
             # a linear layer may have children that compute its weights, and run before it; scripts support no hooks
             if isinstance(module, torch.nn.Linear) or (has_matrix and not isinstance(module, torch.jit.ScriptModule)):
-                handle = module.register_forward_hook(lambda module, inputs, output: ran.append(module))
-                hooks.callback(handle.remove)
+                hooks.enter_context(module.register_forward_hook(lambda module, inputs, output: ran.append(module)))
         (forward or partial(called, model))(_first_two(example))
     return ran[-1] if ran and isinstance(ran[-1], torch.nn.Linear) else None
 
@@ -62,27 +61,41 @@ def _first_two(x: Any) -> Any:
 
 
 @contextmanager
+def own_randomness(device: torch.device, seed: int | None = None) -> Iterator[None]:
+    """Restore the global generators (dropout uses no others) after the block; seed them in it if a seed is given."""
+    torch = load_torch()
+    generators = [torch.default_generator]
+    if device.type == "cuda":
+        generators.append(torch.cuda.default_generators[device.index or 0])
+    elif device.type == "mps":
+        generators.append(torch.mps._get_default_mps_generator())
+    with RANDOM_STATES:  # threads that train or select take turns
+        states = [generator.get_state() for generator in generators]
+        try:
+            if seed is not None:
+                for generator in generators:
+                    generator.manual_seed(seed)
+            yield
+        finally:
+            for generator, state in zip(generators, states, strict=True):
+                generator.set_state(state)
+
+
+@contextmanager
 def undisturbed(model: torch.nn.Module) -> Iterator[None]:
     """Run in evaluation mode, with batch norms fixed and no dropout; then restore all modes and the random state.
 
     Flags are set one by one: ``eval()`` may be overridden, and ``train()`` would change layers that the user froze.
     """
-    torch = load_torch()
     modes = [(module, module.training) for module in model.modules()]
-    device = device_of(model)
-    states = [(torch.random, torch.random.get_rng_state())]
-    if device.type != "cpu":
-        kind = torch.get_device_module(device)
-        states.append((kind, kind.get_rng_state()))
-    try:
-        for module, _ in modes:
-            module.training = False
-        yield
-    finally:
-        for module, mode in modes:
-            module.training = mode
-        for kind, state in states:
-            kind.set_rng_state(state)
+    with own_randomness(device_of(model)):
+        try:
+            for module, _ in modes:
+                module.training = False
+            yield
+        finally:
+            for module, mode in modes:
+                module.training = mode
 
 
 def device_of(model: torch.nn.Module) -> torch.device:
@@ -105,30 +118,11 @@ def layer_pass(
 ) -> LayerPass:
     """Gradients of the loss in a linear layer, over batches ``(x, y)``; without such a layer, in the outputs.
 
-    ``forward`` maps a batch of inputs to outputs, by default by calling the model. The graph starts at the layer's
-    output. Parameters get no ``.grad``; ``requires_grad`` is not needed or changed.
+    The graph starts at the layer's output. Parameters get no ``.grad``; ``requires_grad`` is not needed or changed.
     """
     torch = load_torch()
     compute, forward = per_sample_loss(loss), forward or partial(called, model)
-    with undisturbed(model), torch.no_grad():
-        first, rest = itertools.tee(batches())  # no batch is read twice
-        chosen = linear_layer(model, layer, next(first)[0], forward)
-        del first
-        if chosen is None:
-            logger.info("%s does not end in a linear layer: using gradients in its outputs.", type(model).__name__)
-        with _caught_calls(chosen) as calls:
-            parts = [_batch_pass(model, forward, chosen, calls, compute, x, y) for x, y in rest]
-    residuals, inputs, outputs, targets, is_output = zip(*parts, strict=True)
-    gradients = Gradients(np.concatenate(residuals), None if inputs[0] is None else np.concatenate(inputs))
-    if not gradients.is_finite():
-        raise InvalidInputError("gradients contain NaN or infinity: the model diverged, or its inputs are not finite.")
-    return LayerPass(gradients, np.concatenate(outputs), torch.cat(targets), all(is_output))
-
-
-@contextmanager
-def _caught_calls(layer: Any) -> Iterator[list[tuple[Any, Any, Any]]]:
-    """Collect the calls of a layer: its input, its output as a leaf of the graph, and the copy that is passed on."""
-    torch = load_torch()
+    # calls of the layer: its input, its output as a leaf of the graph, and the copy that is passed on
     calls: list[tuple[Any, Any, Any]] = []
 
     def catch(module: Any, given: tuple[Any, ...], output: Any) -> Any:
@@ -138,10 +132,19 @@ def _caught_calls(layer: Any) -> Iterator[list[tuple[Any, Any, Any]]]:
         calls.append((given[0].detach(), caught, caught.clone()))  # a copy, as in-place layers may follow
         return calls[-1][2]
 
-    with ExitStack() as stack:
-        if layer is not None:
-            stack.callback(layer.register_forward_hook(catch).remove)
-        yield calls
+    with undisturbed(model), torch.no_grad():
+        first, rest = itertools.tee(batches())  # no batch is read twice
+        chosen = linear_layer(model, layer, next(first)[0], forward)
+        del first
+        if chosen is None:
+            logger.info("%s does not end in a linear layer: using gradients in its outputs.", type(model).__name__)
+        with nullcontext() if chosen is None else chosen.register_forward_hook(catch):
+            parts = [_batch_pass(model, forward, chosen, calls, compute, x, y) for x, y in rest]
+    residuals, inputs, outputs, targets, is_output = zip(*parts, strict=True)
+    gradients = Gradients(np.concatenate(residuals), None if inputs[0] is None else np.concatenate(inputs))
+    if not gradients.is_finite():
+        raise InvalidInputError("gradients contain NaN or infinity: the model diverged, or its inputs are not finite.")
+    return LayerPass(gradients, np.concatenate(outputs), torch.cat(targets), all(is_output))
 
 
 def _batch_pass(
@@ -175,10 +178,8 @@ def layer_factors(layer: Any, given: Sequence[Any], slopes: Sequence[Any], n: in
         return _numpy(slopes[-1].reshape(n, -1)), None
     for tensor in given:
         if tensor.ndim < 2 or len(tensor) != n:
-            raise InvalidInputError(
-                f"the layer received a tensor of shape {tuple(tensor.shape)} for {n} samples; it must have one row "
-                "for each of them. Choose another layer with layer=."
-            )
+            shape = tuple(tensor.shape)
+            raise InvalidInputError(f"the layer received a tensor of shape {shape} for {n} samples: choose another.")
     # (n, places, H), (n, places, C)
     inputs, residuals = (torch.cat([x.reshape(n, -1, x.shape[-1]) for x in each], dim=1) for each in (given, slopes))
     if layer.bias is not None:
@@ -219,13 +220,12 @@ def softmax_residuals(outputs: np.ndarray, labels: np.ndarray) -> np.ndarray:
 def only_tensor(output: Any) -> Any:
     """The tensor in a model's output: itself, its ``logits``, or the first of several."""
     torch = load_torch()
-    if isinstance(output, torch.Tensor):
-        return output
-    if hasattr(output, "logits") or (isinstance(output, Mapping) and "logits" in output):
-        return output.logits if hasattr(output, "logits") else output["logits"]
-    if isinstance(output, tuple | list) and output and isinstance(output[0], torch.Tensor):
-        return output[0]
-    raise InvalidTypeError(f"the model returned {type(output).__name__}; a tensor of outputs is needed.")
+    found = output.get("logits") if isinstance(output, Mapping) else getattr(output, "logits", output)
+    if isinstance(found, tuple | list) and found:
+        found = found[0]
+    if not isinstance(found, torch.Tensor):
+        raise InvalidTypeError(f"the model returned {type(output).__name__}; a tensor of outputs is needed.")
+    return found
 
 
 def _numpy(tensor: Any) -> np.ndarray:

@@ -32,10 +32,8 @@ def as_tensor(values: Any, what: str) -> Any:
         return values
     array = as_numpy(values)
     if array.dtype.kind not in "biufc":
-        raise InvalidInputError(
-            f"{what} holds {array.dtype}, and the model needs numbers. Convert text labels to numbers with "
-            "numpy.unique(y, return_inverse=True)[1]."
-        )
+        how = "numpy.unique(y, return_inverse=True)[1]"
+        raise InvalidInputError(f"{what} holds {array.dtype}; the model needs numbers. For text labels use {how}.")
     return torch.as_tensor(np.require(array, requirements=["W"]))  # torch warns about read-only memory
 
 
@@ -45,7 +43,7 @@ def flattened(X: Any, workers: int = 0) -> Any:
         return X.tocsr()
     if is_dataset(X) and workers:
         rows = np.arange(len(X))
-        parts = (x for x, _ in batches_of(X, rows, rows, 256, workers=workers))
+        parts = (x for x, _ in batches_of(X, rows, rows, 256, num_workers=workers))
         X = np.concatenate([as_numpy(x).reshape(len(x), -1) for x in parts])
     elif is_dataset(X):
         X = np.stack([as_numpy(split_batch(X[i])[0]).ravel() for i in range(len(X))])
@@ -64,34 +62,34 @@ def class_positions(labels: NDArray[Any]) -> dict[Any, Indices]:
     return dict(zip(found.tolist(), np.split(order, np.cumsum(counts)[:-1]), strict=True))
 
 
-def batches_of(
-    X: Any, y: Any, rows: Indices, size: int, *, collate: Any = None, workers: int = 0, whole: bool = False
-) -> Iterator[tuple[Any, Any]]:
-    """Inputs and targets of some rows, in batches: of arrays, or of a data set, each of whose rows is read once.
+def batches_of(X: Any, y: Any, rows: Indices, size: int, **reading: Any) -> Iterator[tuple[Any, Any]]:
+    """Inputs and targets of some rows, in batches: of arrays, or of a data set, which :func:`loaded` reads."""
+    if is_dataset(X):
+        return loaded(X, y, rows, size, **reading)
+    if y is None:
+        raise InvalidInputError("gradients need labels: give the context y (and y_val).")
+    parts = (rows[start : start + size] for start in range(0, len(rows), size))
+    return ((take_rows(X, part), take_rows(y, part)) for part in parts)
 
-    With ``whole`` the inputs are batches as the data set makes them, targets included.
-    """
+
+def loaded(
+    X: Any, y: Any, rows: Indices, size: int, *, collate: Any = None, whole: bool = False, **loading: Any
+) -> Iterator[tuple[Any, Any]]:
+    """Read rows of a data set once, in batches, by a ``DataLoader``; with ``whole``, inputs include the targets."""
     parts = [rows[start : start + size] for start in range(0, len(rows), size)]
-    if not is_dataset(X):
-        if y is None:
-            raise InvalidInputError("gradients need labels: give the context y (and y_val).")
-        yield from ((take_rows(X, part), take_rows(y, part)) for part in parts)
-        return
     torch = load_torch()
     only_inputs = y is not None and collate is None and not whole  # targets that do not collate are no trouble
+    loading.setdefault("generator", torch.Generator())  # a loader draws a seed, by default from the global generator
+    collate = _collated_inputs if only_inputs else collate
     loader = torch.utils.data.DataLoader(
-        X,
-        batch_sampler=[part.tolist() for part in parts],
-        collate_fn=_collated_inputs if only_inputs else collate,
-        num_workers=workers,
-        generator=torch.Generator(),  # a loader draws a seed, by default from the global generator
+        X, batch_sampler=[part.tolist() for part in parts], collate_fn=collate, **loading
     )
     for part, batch in zip(parts, loader, strict=True):
         x, targets = (batch, None) if only_inputs else split_batch(batch)
         if y is not None:
             targets = take_rows(y, part)
         if targets is None:
-            raise InvalidTypeError("the items of the data set have no target: give the context y.")
+            raise InvalidTypeError("the items have no target: give y, pairs (x, y), or mappings with 'labels'.")
         yield batch if whole else x, targets
 
 

@@ -85,32 +85,26 @@ def _guarded(loss: Loss) -> Loss:
         fits = targets.numel() == outputs.numel()
         if inherited in (Kind.NUMBERS, Kind.SWITCHES) and (fits or own is not None):
             if not fits:
-                raise InvalidInputError(
-                    f"targets have shape {tuple(targets.shape)} and outputs {tuple(outputs.shape)}: one target is "
-                    "needed for each output."
-                )
+                shapes = f"targets have shape {tuple(targets.shape)} and outputs {tuple(outputs.shape)}"
+                raise InvalidInputError(f"{shapes}: one target is needed for each output.")
             targets = targets.reshape(outputs.shape).to(outputs.dtype)  # (n,) beside (n, 1) would make (n, n)
         elif own is Kind.CLASSES and targets.ndim == outputs.ndim - 1 and not targets.is_floating_point():
             targets = targets.long()
         if own is Kind.CLASSES and outputs.ndim == 2 and outputs.shape[1] == 1:
-            raise InvalidInputError(
-                "the model has one output, and the cross entropy of one class is always 0: choose 'mse' for numbers, "
-                "'bce' for binary labels, or one output for each class."
-            )
+            how = "choose 'mse' for numbers, 'bce' for binary labels, or one output for each class"
+            raise InvalidInputError(f"the model has one output, and the cross entropy of one class is always 0: {how}.")
         try:
             losses = loss(outputs, targets)
         except IndexError as error:
             if own is not Kind.CLASSES:
                 raise
+            known, n_outputs = f"y has labels {int(targets.min())} to {int(targets.max())}", outputs.shape[1]
             raise InvalidInputError(
-                f"y has labels {int(targets.min())} to {int(targets.max())}, but the model has {outputs.shape[1]} "
-                f"outputs: labels must be from 0 to {outputs.shape[1] - 1}."
+                f"{known}, but the model has {n_outputs} outputs: labels must be from 0 to {n_outputs - 1}."
             ) from error
         if (n := len(outputs)) > 1 and tuple(outputs.shape) == (n, 1) and tuple(losses.shape) == (n, n):
-            raise InvalidInputError(
-                f"the loss of outputs {tuple(outputs.shape)} and targets {tuple(targets.shape)} has shape "
-                f"{tuple(losses.shape)} instead of one number per sample. Give targets of shape ({n}, 1)."
-            )
+            why = f"has shape {tuple(losses.shape)} instead of one number per sample"
+            raise InvalidInputError(f"the loss {why}: give targets of shape ({n}, 1), not {tuple(targets.shape)}.")
         return losses
 
     return guarded

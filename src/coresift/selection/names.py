@@ -5,9 +5,8 @@ from typing import Any
 from .._errors import InvalidInputError, InvalidTypeError
 from .adaptive import AdaptiveCoreset
 from .auto import Auto
-from .cover import Cover
 from .craig import Craig
-from .fixed import FixedCoreset
+from .fixed import Cover, FixedCoreset
 from .glister import Glister
 from .gradmatch import GradMatch
 from .pruning import InfoBatch, Lossless, Trim

@@ -29,9 +29,8 @@ class Lossless(Watcher):
 
     Parameters
     ----------
-    share : float in (0, 1), default 0.5
-    last : float in [0, 1), default 0.125
-        Share of the epochs, at the end, that use all data.
+    share, last : float, default 0.5, 0.125
+        Share of the easy samples to keep; share of the epochs, at the end, that use all data.
     scores : {"norms", "losses"}, default "norms"
         What training saw of a sample last: the norm of its gradient, or its loss.
     """
@@ -55,7 +54,7 @@ class Lossless(Watcher):
         rows = np.arange(n) if size == n else turn(context, np.arange(n), size)
         weights = context.sizes if size == n else scaled_weights(context, rows)
         is_last = context.n_epochs is not None and context.epoch >= (1.0 - self.last) * context.n_epochs
-        if seen is None or is_last:
+        if seen is None or is_last or np.isnan(seen[rows]).all():
             self.warn_unless_recorded(context, seen)
             return self.coreset(context, rows, weights, "all data" if size == n else "uniform")
         scores = seen[rows]
@@ -71,10 +70,9 @@ class Lossless(Watcher):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class InfoBatch(Lossless):
-    """InfoBatch as published (Qin et al., 2024): easy is a loss below the mean, half of it is pruned.
+    """InfoBatch as published (Qin et al., 2024): half of the losses below the mean are pruned, but not at the end.
 
-    The gradient of a step is divided by the number of samples, not by the sum of their weights: with fewer steps in an
-    epoch, each is longer. All data are used in the last eighth of the epochs.
+    A step is divided by the number of samples, not by the sum of their weights: fewer steps, but longer ones.
     """
 
     scores: str = "losses"

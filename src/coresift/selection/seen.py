@@ -12,7 +12,6 @@ from .._validation import as_numpy
 # "low": 0, or (C - 1) / floor(C / 2) if the label is in the lower half of the ranking of C >= 4 classes, so that the
 # mean is the share of wrong labels where the model is right; "sure": largest probability, negative if it is not the
 # label's. "order" counts the samples that training has met, "means" are running means of losses, the last half of it.
-GIVEN = ("norms", "losses", "low", "sure")
 
 
 class Seen:
@@ -33,7 +32,7 @@ class Seen:
         return 0 if known is None or np.isnan(known).all() else int(np.nanmax(known)) + 1
 
     def record(self, rows: Any, **columns: Any) -> None:
-        """Store columns of :data:`GIVEN` for these rows."""
+        """Store columns for these rows: norms, losses, low, sure."""
         rows = as_numpy(rows)
         given = {name: as_numpy(values) for name, values in columns.items() if values is not None}
         for name, values in given.items():

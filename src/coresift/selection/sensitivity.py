@@ -84,15 +84,12 @@ class RBF(_Sensitivity):
 
     Parameters
     ----------
-    bound : str, default "auto"
-    radius, bandwidth, n_cells, max_exact
+    bound, radius, bandwidth, n_cells, max_exact
         As in :class:`coresift.RBFCoreset`; the bound "paper" is the paper's Algorithm 1.
-    features : "raw", "pca", array or callable, default "raw"
-    n_components : int, default 50
+    features, n_components : "raw", "pca", array or callable, default "raw", int, default 50
         What the sensitivities are computed from: the inputs, their first ``n_components`` principal components, the
         given rows, or a function of the inputs.
-    per_class : bool, default False
-    min_per_class : int, default 0
+    per_class, min_per_class : bool, default False, int, default 0
         Whether to fit and draw within each class, which preserves its sums, and at least this many samples of each.
         The scores are those of the class; the ball of queries of the result is that of all samples.
     method : {"systematic", "iid", "keys"}, optional
@@ -107,13 +104,8 @@ class RBF(_Sensitivity):
 class Laplacian(_Sensitivity):
     """Like :class:`RBF`, with the sensitivities of the Laplacian loss (:class:`coresift.LaplacianCoreset`).
 
-    Parameters
-    ----------
-    metric : str or callable, default "euclidean"
-    bound, bandwidth, n_cells, max_exact
-        As in :class:`coresift.LaplacianCoreset`.
-    features, n_components, per_class, min_per_class, method
-        As in :class:`RBF`.
+    ``metric``, a name or a function of two rows, ``bound``, ``bandwidth``, ``n_cells`` and ``max_exact`` are as there,
+    the other settings as in :class:`RBF`.
     """
 
     metric: Any = "euclidean"

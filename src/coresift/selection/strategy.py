@@ -40,9 +40,8 @@ class Selector(ABC):
     """Base class of the strategies.
 
     A new strategy is a frozen dataclass of its settings with one method, ``_select``, which returns ``size`` distinct
-    items, wrapped by :meth:`coreset`. ``checks`` maps settings to validators ``(value, name)``. Features, labels,
-    gradients and generators of draws made once in a run (:meth:`SelectionContext.fixed_rng`) come from the context.
-    Strategies have no state (:meth:`once` stores results there): one object serves many runs, which can be resumed.
+    items, wrapped by :meth:`coreset`. ``checks`` maps settings to validators ``(value, name)``. Strategies have no
+    state: one object serves many runs, and what is computed once in a run (:meth:`once`) is kept in the context.
 
     Examples
     --------
@@ -65,8 +64,7 @@ class Selector(ABC):
     def select(self, context: SelectionContext, budget: int | float, rng: np.random.Generator) -> Coreset:
         """Select ``budget`` items of the context: a number, or a fraction in (0, 1], rounded up.
 
-        They are distinct, as many as the budget asks for; all of them, with their own weights, if it is everything.
-        Everything that is drawn anew at each selection comes from ``rng``.
+        They are distinct; all of them, with their own weights, if the budget is everything. ``rng`` is for new draws.
         """
         size = check_budget(budget, context.n_samples, "budget")
         rng = check_generator(rng, "rng")

@@ -26,10 +26,7 @@ def gradient_norms(gradients: Gradients, rows: Indices | None = None) -> Floats:
     if not np.isfinite(norms).all():
         place = int(np.flatnonzero(~np.isfinite(norms))[0])
         row = place if rows is None else int(rows[place])
-        raise InvalidInputError(
-            f"the gradient of row {row} has the norm {norms[place]}: gradients must be finite. The model may have "
-            "diverged."
-        )
+        raise InvalidInputError(f"the gradient of row {row} has the norm {norms[place]}; the model may have diverged.")
     return norms
 
 
@@ -42,10 +39,8 @@ def known_or_mean(norms: Any) -> Floats:
 def draw_probabilities(norms: Floats, weights: Floats, mix: float, model_free: Floats | None = None) -> Floats:
     r"""Shares of a draw: :math:`p_i = (1 - \mu)\, u_i |a_i| / \sum u |a| + \mu q_i`; q alone if all gradients are zero.
 
-    The q are the shares of the model-free draw, by default :math:`1/n`. By Cauchy-Schwarz
-    :math:`\sum (u_i |a_i|)^2 / p_i \ge (\sum u_i |a_i|)^2`, with equality for :math:`p \propto u |a|`: no other shares
-    give a smaller variance. The floor :math:`\mu q` bounds every weight, and multiplies the left sum by at most
-    :math:`1 / (1 - \mu)`.
+    The q are the shares of the model-free draw, by default :math:`1/n`. No shares give a smaller variance than
+    :math:`p \propto u |a|` (Cauchy-Schwarz); the floor :math:`\mu q` bounds every weight.
     """
     masses = weights * (norms / (norms.max(initial=0.0) or 1.0))  # scaled: no overflow, no denormal numbers
     total = masses.sum()
@@ -80,13 +75,10 @@ def draw_variance(gradients: Gradients, norms: Floats, weights: Floats, inclusio
     .. math:: \frac{n}{n-1} \sum_i \pi_i (1 - \pi_i) \Bigl|\frac{u_i a_i}{\pi_i} - B\Bigr|^2, \qquad
               B = \frac{\sum_i (1 - \pi_i)\, u_i a_i}{\sum_i \pi_i (1 - \pi_i)}
 
-    Exact for equal probabilities (simple random sampling), and zero if every row is certain. Otherwise the relative
-    error is O(1/m) for rows in random order; where neighbours are alike the variance is smaller. O(n (C + H)) time for
-    gradients in factors.
+    Exact for equal probabilities, and zero if every row is certain. Otherwise the relative error is O(1/m) for rows in
+    random order; where neighbours are alike the variance is smaller.
     """
-    free = inclusion * (1.0 - inclusion)
-    total = float(free.sum())
-    n = len(norms)
+    n, total = len(norms), float(np.sum(inclusion * (1.0 - inclusion)))
     if n < 2 or total <= 0:
         return 0.0
     squares = np.sum((1.0 - inclusion) / inclusion * (weights * norms) ** 2)
@@ -101,9 +93,9 @@ def _spread(squares: float, total: Array, count: float) -> float:
 
 @dataclass(frozen=True)
 class Variance:
-    """Variances of an estimate of the full last-layer gradient, by this draw and by a uniform one of the same size.
+    """Variances of an estimate of the full last-layer gradient: of a uniform draw, and of the two stages of this one.
 
-    That of this draw is ``pool + inside``: due to the pool, before any score is known, and due to the draw inside it.
+    ``pool`` is due to the pool, before any score is known, ``inside`` to the draw inside it.
     """
 
     uniform: float
@@ -124,9 +116,8 @@ def two_stage_variance(
 ) -> Variance:
     r"""Variances of a draw of ``size`` inside a uniform pool of M of n rows, from the gradients of the pool.
 
-    With :math:`S^2` the variance of the rows, a uniform draw of m has :math:`n^2 (1/m - 1/n) S^2`, the pool
-    :math:`n^2 (1/M - 1/n) S^2`. The :math:`S^2` of the pool is an unbiased estimate, exact if M = n. ``weights`` are
-    n/M times the items' own weights: 1 for samples, their numbers of members for mini-batches.
+    With :math:`S^2` the variance of the rows, estimated from the pool, a uniform draw of m has
+    :math:`n^2 (1/m - 1/n) S^2`, the pool :math:`n^2 (1/M - 1/n) S^2`. ``weights`` are n/M times the items' own.
     """
     pool = len(norms)
     own = weights * (pool / n)
@@ -139,11 +130,10 @@ def two_stage_variance(
 
 
 # When it pays. Draw a share s of the data inside a pool of f m rows, and let g be the gain if all scores were known.
-# The variance is about (1/f - s) / (1 - s) + 1/g of the uniform draw's: that of the pool, which is zero if the pool is
-# all data, and that of the draw. The time is 1 + f c / R of the uniform draw's, with c the cost of a forward pass in
-# training steps and R the epochs between two draws. A uniform draw that takes that much longer divides its variance by
-# the same factor, so the product must be below 1. With a = 1 / (1 - s) and b = 1/g - s a it is (a/f + b)(1 + f c / R),
-# least at f = sqrt(R a / (b c)): for small s that is sqrt(R g / c), and the product (1/sqrt(g) + sqrt(c / R))^2.
+# The variance is about (1/f - s) / (1 - s) + 1/g of the uniform draw's, from the pool and from the draw; the time is
+# 1 + f c / R of its time, with c the cost of a forward pass in training steps and R the epochs between two draws. The
+# product must be below 1. With a = 1 / (1 - s) and b = 1/g - s a it is (a/f + b)(1 + f c / R), least at
+# f = sqrt(R a / (b c)): for small s that is sqrt(R g / c).
 
 
 def variance_times_time(factor: float, gain: float, every: int, share: float = 0.0) -> float:

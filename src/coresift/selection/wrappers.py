@@ -38,16 +38,14 @@ class PerClass(_Wrapper):
     """Apply a strategy within each class: class c gets ``ceil(budget * n_c / n)``, trimmed to the budget in all.
 
     If that leaves out classes, chance decides which: the quota q < 1 of a class is the probability that it gets a
-    sample, whose weight is divided by q. So on average each class weighs as much as if it were always selected.
-    The ball of queries of the result is that of the strategy on all samples. In a regression, where there are no
-    classes, apply the strategy to all samples.
+    sample, whose weight is divided by q. The ball of queries of the result is that of the strategy on all samples. In a
+    regression, where there are no classes, the strategy is applied to all samples.
 
     Parameters
     ----------
-    min_per_class : int, default 0
-        Minimum number of samples of each class, or all of its samples if it has fewer.
-    power : float in (0, 1], default 1
-        Shares are proportional to ``n_c ** power``, up to the size of the class: below 1, small classes get more.
+    min_per_class, power : int, default 0, float in (0, 1], default 1
+        Minimum number of samples of each class, or all of its samples if it has fewer; shares are proportional to
+        ``n_c ** power``, up to the size of the class.
     """
 
     min_per_class: int = 0
@@ -90,10 +88,6 @@ class PerBatch(_Wrapper):
     The samples are shuffled and split into ``n // batch_size`` batches of nearly equal size. The strategy selects
     enough batches to cover the budget; a surplus is dropped at random, evenly. The members of a batch share its weight
     equally, so a sum of weights that the strategy promises is kept.
-
-    Parameters
-    ----------
-    batch_size : int, default 20
     """
 
     batch_size: int = 20
@@ -159,10 +153,6 @@ class Warm(_Wrapper):
 
     Of a run of T epochs on a fraction f of the data, ``ceil(kappa * T * f)`` epochs are on all data and
     ``ceil(T - kappa * T)`` on the subset. A training loop must follow :meth:`phases`; the context's ``n_epochs`` is T.
-
-    Parameters
-    ----------
-    kappa : float in (0, 1), default 0.5
     """
 
     kappa: float = 0.5

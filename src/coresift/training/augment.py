@@ -8,8 +8,6 @@ from torch.nn import functional
 
 from .._errors import InvalidInputError
 
-PADDING = 4
-
 
 def normalize(x: Tensor, mean: Sequence[float] | None, std: Sequence[float] | None) -> Tensor:
     """Divide bytes by 255, then normalise each channel of a batch (b, c, ...), if ``mean`` and ``std`` are given."""
@@ -29,7 +27,7 @@ def normalize(x: Tensor, mean: Sequence[float] | None, std: Sequence[float] | No
     return (x - centre) / deviation
 
 
-def random_crop_flip(x: Tensor, generator: torch.Generator, padding: int = PADDING) -> Tensor:
+def random_crop_flip(x: Tensor, generator: torch.Generator, padding: int = 4) -> Tensor:
     """Crop each image (b, c, h, w), padded with zeros, at random to h x w, and mirror it with probability 1/2.
 
     Zero must be black, so this comes before :func:`normalize`. Random numbers are drawn on the device of the generator:

@@ -65,11 +65,9 @@ class RunFolder:
             return
         before, now = self.config(), json.loads(json.dumps(dict(config)))
         for key in now:
-            if key in before and key not in ("software", "about") and before[key] != now[key]:
-                raise InvalidInputError(
-                    f"{self.path}: holds another run: {key} was {before[key]!r} and is now {now[key]!r}; "
-                    "choose another folder, or remove this one."
-                )
+            if key not in ("software", "about") and before.get(key, now[key]) != now[key]:
+                change = f"{key} was {before[key]!r} and is now {now[key]!r}"
+                raise InvalidInputError(f"{self.path}: holds another run: {change}; choose another folder.")
 
     def _lock(self, held: ExitStack) -> None:
         """Lock the folder until ``held`` is closed, or the process ends; if another one has it, say who."""
@@ -102,12 +100,11 @@ class RunFolder:
         found = read_json(path)
         kinds = {"test": dict | None, "seconds": dict, "n_epochs": int, "subset_size": int, "history": list}
         is_whole = all(name in found and isinstance(found[name], kind) for name, kind in kinds.items())
-        if not is_whole or not found.keys() <= {*kinds, "regime"} or not found["seconds"].keys() <= _SECONDS:
-            raise InvalidInputError(f"{path}: is damaged; remove it to repeat the last epochs.")
-        figures = {**(found["test"] or {}), **found["seconds"], "clock": 0.0}
-        if wrong := [name for name, value in figures.items() if not isinstance(value, int | float)]:
-            raise InvalidInputError(f"{path}: {wrong[0]} is not a number; remove the file to repeat the last epochs.")
-        return found
+        if is_whole and found.keys() <= {*kinds, "regime"} and found["seconds"].keys() <= _SECONDS:
+            figures = {**(found["test"] or {}), **found["seconds"], "clock": 0.0}
+            if all(isinstance(value, int | float) for value in figures.values()):
+                return found
+        raise InvalidInputError(f"{path}: is damaged; remove it to repeat the last epochs.")
 
     def finish(self, model: nn.Module, result: Mapping[str, Any]) -> None:
         """Write the weights, then the result; remove the checkpoints."""

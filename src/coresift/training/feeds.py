@@ -10,12 +10,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.utils.data import DataLoader
 
 from .._errors import InvalidTypeError
 from .._validation import check_choice
 from ..data.splits import ArrayDataset, DatasetSplits, LazyDataset
-from ..selection.inputs import known_targets, split_batch, unwrapped
+from ..selection.inputs import known_targets, loaded, unwrapped
 from .augment import normalize, random_crop_flip
 from .sampler import inputs_and_targets
 
@@ -26,13 +25,18 @@ _CROP_SEED = 13
 RESIZED_CROP = "resized-crop-flip"
 
 
-class _Feed:
-    """Samples ``X`` with targets ``y`` (None if unknown), served in batches on a device."""
+class Feed:
+    """Samples ``X`` with targets ``y`` (None if unknown), served in batches on a device.
 
-    _read: Callable[..., Iterator[tuple[Any, Tensor]]]  # inputs and targets as they are stored, on the device
+    ``X`` is a tensor, which stays on the device, or a map-style data set, read by worker processes if there are any.
+    """
 
-    def __init__(self, X: Any, y: Any, device: torch.device, transform: Transform | None) -> None:
+    def __init__(
+        self, X: Any, y: Any, device: torch.device, transform: Transform | None, workers: int = 0, collate: Any = None
+    ) -> None:
         self.X, self.y, self.device, self.transform = X, y, device, transform
+        self.workers, self.collate = workers, collate
+        self.is_held = isinstance(X, Tensor)
 
     def __len__(self) -> int:
         return len(self.X)
@@ -43,59 +47,26 @@ class _Feed:
         """Yield the rows in their order, augmented and transformed; ``seed`` is for the augmentation."""
         generator = torch.Generator(self.device).manual_seed(seed)
         scaled = torch.tensor(weights, dtype=torch.float32).to(self.device).split(batch_size)  # type: ignore[no-untyped-call]
-        for (x, y), w in zip(self._read(rows, batch_size, seed, augmented), scaled, strict=True):
+        read = self._indexed(rows, batch_size) if self.is_held else self._loaded(rows, batch_size, seed, augmented)
+        for (x, y), w in zip(read, scaled, strict=True):
             if augmented is not None:
                 x = augmented(x, generator)
             yield x if self.transform is None else self.transform(x), y, w
 
-
-class TensorFeed(_Feed):
-    """Tensors that stay on the device."""
-
-    def __init__(self, X: Any, y: Any, device: torch.device, transform: Transform | None) -> None:
-        super().__init__(_tensor(X, "X").to(device), targets_of(y).to(device), device, transform)
-
-    def _read(self, rows: Any, size: int, seed: int, augmented: Any) -> Iterator[tuple[Any, Tensor]]:
+    def _indexed(self, rows: Any, size: int) -> Iterator[tuple[Any, Tensor]]:
         for chosen in torch.tensor(rows).to(self.device).split(size):  # type: ignore[no-untyped-call]
             yield self.X.index_select(0, chosen), self.y.index_select(0, chosen)
 
-    def take(self, rows: NDArray[np.int64]) -> Self:
-        chosen = torch.tensor(rows).to(self.device)
-        return type(self)(self.X[chosen], self.y[chosen], self.device, self.transform)
-
-    def fingerprint(self) -> str:
-        """Return a checksum of the numbers, so that a run is not resumed on other data."""
-        found = 0
-        for tensor in (self.X, self.y):
-            found = zlib.crc32(tensor.cpu().contiguous().flatten().view(torch.uint8).numpy().data, found)
-        return f"{tuple(self.X.shape)} {self.X.dtype} {found:08x}"
-
-
-class LoaderFeed(_Feed):
-    """Items of a map-style data set, fetched one by one, by worker processes if there are any."""
-
-    def __init__(
-        self, dataset: Any, device: torch.device, transform: Transform | None, workers: int, collate: Any = None
-    ) -> None:
-        super().__init__(dataset, known_targets(dataset), device, transform)
-        self.workers, self.collate = workers, collate
-
-    def _read(self, rows: Any, size: int, seed: int, augmented: Any) -> Iterator[tuple[Any, Tensor]]:
+    def _loaded(self, rows: Any, size: int, seed: int, augmented: Any) -> Iterator[tuple[Any, Tensor]]:
         dataset = self.X
         if isinstance(dataset, LazyDataset) and getattr(augmented, "args", None) == (RESIZED_CROP,):
             dataset = _RandomCrops(dataset, seed)  # cropped as they are read, at their full size
-        loader = DataLoader(
-            dataset,
-            sampler=rows.tolist(),
-            batch_size=size,
-            collate_fn=self.collate,
-            num_workers=self.workers,  # they live for an epoch, and their seeds follow from its seed
-            pin_memory=self.device.type == "cuda",
-            generator=torch.Generator().manual_seed(seed),
-        )
-        for x, y in map(split_batch, loader):
-            if y is None:
-                raise InvalidTypeError("the items of the data set must be pairs (x, y), or mappings with 'labels'.")
+        loading: dict[str, Any] = {
+            "num_workers": self.workers,  # they live for an epoch, and their seeds follow from its seed
+            "pin_memory": self.device.type == "cuda",
+            "generator": torch.Generator().manual_seed(seed),
+        }
+        for x, y in loaded(dataset, None, rows, size, collate=self.collate, **loading):
             yield self._placed(x), self._placed(targets_of(y))
 
     def _placed(self, x: Any) -> Any:
@@ -104,20 +75,22 @@ class LoaderFeed(_Feed):
         return x.to(self.device, non_blocking=True) if isinstance(x, Tensor) else x
 
     def take(self, rows: NDArray[np.int64]) -> Self:
-        own = getattr(self.X, "take", None)
-        dataset = torch.utils.data.Subset(self.X, rows.tolist()) if own is None else own(rows)
-        feed = type(self)(dataset, self.device, self.transform, self.workers, self.collate)
-        if feed.y is None and self.y is not None:
-            feed.y = np.asarray(self.y)[rows]
-        return feed
+        if self.is_held:
+            chosen = torch.tensor(rows).to(self.device)
+            return type(self)(self.X[chosen], self.y[chosen], self.device, self.transform)
+        X = self.X.take(rows) if hasattr(self.X, "take") else torch.utils.data.Subset(self.X, rows.tolist())
+        y = None if self.y is None else np.asarray(self.y)[rows]
+        return type(self)(X, y, self.device, self.transform, self.workers, self.collate)
 
     def fingerprint(self) -> str:
-        """Return a checksum of the targets; the items would take too long to read."""
-        known = b"" if self.y is None else np.ascontiguousarray(np.asarray(self.y)).tobytes()
-        return f"{len(self.X)} items {zlib.crc32(known):08x}"
-
-
-Feed = TensorFeed | LoaderFeed
+        """Return a checksum, so that a run is not resumed on other data; of items that must be read, of the targets."""
+        if not self.is_held:
+            known = b"" if self.y is None else np.ascontiguousarray(np.asarray(self.y)).tobytes()
+            return f"{len(self.X)} items {zlib.crc32(known):08x}"
+        found = 0
+        for tensor in (self.X, self.y):
+            found = zlib.crc32(tensor.cpu().contiguous().flatten().view(torch.uint8).numpy().data, found)
+        return f"{tuple(self.X.shape)} {self.X.dtype} {found:08x}"
 
 
 @dataclass(frozen=True)
@@ -152,7 +125,7 @@ def feeds_of(
             check_choice(kind, "augmentation", ("crop-flip", RESIZED_CROP))
         augmented = partial(_augment, kind) if augmented and kind is not None else None
     if transform is None:
-        transform = _as_they_are if integers else _as_floats
+        transform = partial(_as_numbers, integers=integers)
     make = partial(_feed, device=device, transform=transform, workers=workers)
     return make(data), None if test is None else make(test), augmented
 
@@ -163,21 +136,21 @@ def _feed(data: Any, device: torch.device, transform: Any, workers: int) -> Feed
     X, y = inputs_and_targets(data)
     X, reader = unwrapped(X)
     if y is not None:
-        return TensorFeed(X, y, device, transform)
+        return Feed(_tensor(X, "X").to(device), targets_of(y).to(device), device, transform)
     if hasattr(X, "shape"):
         raise InvalidTypeError("the data have no targets: give a pair (X, y) or a data set.")
     if not hasattr(X, "__len__") or not hasattr(X, "__getitem__"):
         raise InvalidTypeError(f"data of type {type(X).__name__} must have a length and items (x, y).")
-    return LoaderFeed(X, device, transform, workers or reader.get("workers", 0), reader.get("collate"))
+    return Feed(X, known_targets(X), device, transform, workers or reader.get("workers", 0), reader.get("collate"))
 
 
-def _as_floats(x: Any) -> Any:
-    return x if not isinstance(x, Tensor) else x.float() / 255 if x.dtype == torch.uint8 else x.float()
-
-
-def _as_they_are(x: Any) -> Any:
-    is_index = isinstance(x, Tensor) and not x.is_floating_point() and x.dtype != torch.uint8
-    return x.long() if is_index else _as_floats(x)
+def _as_numbers(x: Any, integers: bool) -> Any:
+    """Bytes over 255, and floats; integers stay integers if they are meant for an embedding."""
+    if not isinstance(x, Tensor):
+        return x
+    if x.dtype == torch.uint8:
+        return x.float() / 255
+    return x.long() if integers and not x.is_floating_point() else x.float()
 
 
 def _augment(kind: str, x: Tensor, generator: torch.Generator) -> Tensor:  # config.json records this name

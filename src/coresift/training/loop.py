@@ -32,11 +32,9 @@ from .run import Metrics, Run, identity, load, resolve
 class TrainResult:
     """The result of a run.
 
-    ``model`` is the model that was given, trained; ``history`` has the metrics of each epoch; ``test`` the loss, and
-    accuracy or root mean square error, on the test set; ``seconds`` the time spent on selection, training and
-    evaluation; ``n_epochs`` the epochs that were run (a warm start runs fewer than requested). ``coreset`` is the
-    subset of the last epoch, of ``subset_size`` samples; None if the run had been finished before. ``regime`` is what
-    the strategy "auto" saw and decided; None for others.
+    ``model`` is the model that was given, trained; ``history`` has the metrics of each epoch, ``test`` those on the
+    test set, ``seconds`` the time spent; ``n_epochs`` were run (a warm start runs fewer). ``coreset`` is the subset of
+    the last epoch; None if the run had been finished before. ``regime`` is what "auto" decided; None for others.
     """
 
     model: nn.Module
@@ -87,39 +85,31 @@ def train(
 ) -> TrainResult:
     """Train a model on a weighted subset that is selected again every ``select_every`` epochs.
 
-    Each step of stochastic gradient descent minimises ``sum w l / sum w``; the defaults are those of the paper. All
-    random numbers come from ``seed``; the global generators are left as they were. If a call with ``out`` is killed,
-    the same call resumes from the last checkpoint and ends with the same weights and metrics, bit for bit (on the
-    same machine, with the same number of threads). After the end, it returns the stored result.
+    Each step minimises ``sum w l / sum w``; the defaults are those of the paper. All random numbers come from ``seed``;
+    the global generators are left as they were. If a call with ``out`` is killed, the same call resumes from the last
+    checkpoint and ends with the same weights and metrics, bit for bit (on the same machine, with the same number of
+    threads). After the end, it returns the stored result.
 
     Parameters
     ----------
     model : torch.nn.Module
         Trained in place.
     data, test : pair ``(X, y)``, map-style data set, ``DataLoader`` over one, or ``DatasetSplits``
-        Arrays and tensors are moved to the device and indexed there; a data set is read by ``workers``. Items are pairs
-        or mappings with "labels", whose other entries are the arguments of the model. Integers stay integers if the
-        model has an embedding. ``test`` is optional, and evaluated once, at the end.
+        Items are pairs or mappings with "labels", whose other entries are the arguments of the model. Integers stay
+        integers if the model has an embedding. ``test`` is optional, and evaluated once, at the end.
     labels : array, optional
         Labels for the strategy; by default ``data.labels``, ``.targets`` or ``.y``, if it is a data set.
-    strategy : str or Strategy, default "rbf"
-    budget : int, float or str, optional
-        Number of samples, fraction of the training samples, or percentage such as "10%". By default all samples for
-        strategies that prune, such as "auto", and 10 % for others.
-    epochs, select_every, batch_size, lr, momentum, weight_decay, schedule, seed
-        How stochastic gradient descent runs. The learning rate in epoch t of T is ``lr / 2 * (1 + cos(pi t / T))``, or
-        ``lr`` with the schedule "constant"; T counts the epochs that are run. A warm start (kappa = 1/2) runs
-        ``ceil(kappa * epochs * fraction)`` epochs on all data, then ``epochs - kappa * epochs`` on the subset.
-        ``select_every`` is 1 by default for strategies that redraw every epoch, else 20.
-    optimizer : {"sgd", "adam", "adamw"}, optimizer, or callable, default "sgd"
-        A callable makes one of the parameters. ``lr``, ``momentum`` and ``weight_decay`` are for names; ``schedule``
-        scales the learning rates that the optimizer was made with.
+    strategy, budget, select_every
+        As in :class:`CoresetSampler`; the budget is a number or fraction of the training samples.
+    epochs, batch_size, lr, momentum, weight_decay, schedule, seed
+        The learning rate in epoch t of T is ``lr / 2 * (1 + cos(pi t / T))``, or ``lr`` with the schedule "constant"; T
+        counts the epochs that are run, fewer than ``epochs`` for a warm start (:class:`coresift.selection.Warm`).
+    optimizer : {"sgd", "adam", "adamw"}, optimizer, or callable of the parameters, default "sgd"
+        ``lr``, ``momentum`` and ``weight_decay`` are for names; ``schedule`` scales the optimizer's own rates.
     scheduler : scheduler, or callable of the optimizer, optional
         Stepped after each epoch, instead of ``schedule``.
-    amp : {"bf16", "fp16"}, torch.dtype or bool, optional
-        Mixed precision; True means bf16.
-    clip, accumulate : float, int, optional
-        Largest norm of a step's gradient; number of batches in a step, which equals one batch of as many samples.
+    amp, clip, accumulate : "bf16", "fp16", torch.dtype or bool; float; int; optional
+        Mixed precision (True means bf16); largest norm of a step's gradient; number of batches in a step.
     early_stopping : int or callable of the history, optional
         Stop after this many evaluations without a smaller validation loss (needs ``eval_every``).
     loss : str or callable, optional
@@ -128,22 +118,17 @@ def train(
     val_fraction, eval_every
         Fraction of the training data held out for validation, by default 0.1 if it is used, else 0; and epochs between
         two evaluations on it, 0 for none.
-    transform : callable, optional
-        Applied to a batch of inputs on the device, before the model. By default bytes are divided by 255 and the
-        inputs of a ``DatasetSplits`` are normalised.
-    augment : callable of a batch and a generator, or bool, default True
-        Applied before ``transform``, in training only. True means what a ``DatasetSplits`` asks for.
+    transform, augment : callable, optional, callable of a batch and a generator, or bool, default True
+        Applied to a batch of inputs on the device, before the model; by default bytes are divided by 255 and the inputs
+        of a ``DatasetSplits`` are normalised. ``augment`` comes before, in training; True is what the data ask for.
     device, workers
         "auto" is CUDA, else MPS, else the CPU; ``workers`` are processes that read a data set which is not in memory.
     out, about, checkpoint_seconds
-        Folder of the run: ``config.json`` (with the dictionary ``about``), ``data.json`` (for ``DatasetSplits``:
-        names of classes and columns, means and deviations of standardised columns), ``metrics.jsonl``,
-        ``model.safetensors``, ``result.json``, and checkpoints. These are written at the end of an epoch, at least
-        ``checkpoint_seconds`` apart; 0 for one after each.
-    on_epoch : callable, optional
-        Called with the metrics of each epoch after they are written.
-    progress : bool or display, default False
-        Draw a bar on standard error (needs the extra ``cli``).
+        Folder of the run: ``config.json`` (with the dictionary ``about``), ``data.json`` (what a ``DatasetSplits`` says
+        of classes and columns), ``metrics.jsonl``, ``model.safetensors``, ``result.json``, and checkpoints. These are
+        written at the end of an epoch, at least ``checkpoint_seconds`` apart.
+    on_epoch, progress : callable, optional, bool or display, default False
+        Called with the metrics of each epoch; whether to draw a bar on standard error (needs the extra ``cli``).
     clock : {"wall", "cpu"}, default "wall"
         How ``seconds`` are measured. "cpu" counts the processor time of this process, for busy machines.
     """
@@ -193,12 +178,8 @@ def train(
 
         core, own = run.sampler.coreset, getattr(options.strategy, "regime", None)
         regime = None if own is None else own(run.sampler.context)
-        result: dict[str, Any] = {
-            "test": run.evaluate(feeds.test),
-            "n_epochs": len(run.history),
-            "subset_size": core.size,
-        }
-        result["history"] = run.history
+        result: dict[str, Any] = {"test": run.evaluate(feeds.test), "n_epochs": len(run.history)}
+        result |= {"subset_size": core.size, "history": run.history}
         if folder is not None and writes:
             more = {"seconds": asdict(run.seconds)} | ({} if regime is None else {"regime": asdict(regime)})
             folder.finish(model, result | more)
@@ -271,9 +252,8 @@ def _forward(model: nn.Module, x: Any) -> Any:
     except ValueError as error:
         if "more than 1 value per channel" not in str(error):
             raise
-        raise InvalidInputError(
-            "the last batch of the subset has one sample, too few for batch normalisation: change budget or batch_size."
-        ) from error
+        text = "the last batch of the subset has one sample, too few for batch normalisation"
+        raise InvalidInputError(f"{text}: change budget or batch_size.") from error
 
 
 def summary(metrics: Metrics) -> str:

@@ -60,8 +60,7 @@ def weighted_loss(
 ) -> Tensor:
     r"""Compute the weighted mean :math:`\sum_i w_i l_i / \sum_i w_i` of a batch.
 
-    Multiplying all weights by a constant changes nothing, so a learning rate means the same for every strategy.
-    A batch whose weights are all zero has loss 0 and gradient 0.
+    The scale of the weights does not matter. A batch whose weights are all zero has loss 0 and gradient 0.
 
     Parameters
     ----------
@@ -70,11 +69,10 @@ def weighted_loss(
     mask : tensor of the shape of ``losses``, optional
         Where it is 0, such as at padding, a loss does not count. A sample without any other has no weight.
     total : float or tensor, optional
-        What to divide by instead of the sum of the weights. With the sum over a large batch, the losses (and gradients)
-        of its micro-batches add up to its own.
+        What to divide by instead of the sum of the weights: with that of a large batch, its micro-batches add up to it.
     distributed : bool, default False
-        Under DDP: divide by the mean over the ranks of the sum of the weights (or of ``total``), so that the average of
-        the ranks' gradients is the gradient of the whole batch, whatever the weights on each rank.
+        Under DDP: divide by the mean of these sums over the ranks, so that the average of the ranks' gradients is the
+        gradient of the whole batch.
 
     Examples
     --------
@@ -82,10 +80,8 @@ def weighted_loss(
     tensor(1.5000)
     """
     if losses.ndim == 0 or len(losses) != len(weights) or weights.ndim != 1:
-        raise InvalidInputError(
-            f"losses of shape {tuple(losses.shape)} and weights of shape {tuple(weights.shape)}: each sample needs one "
-            "loss (reduction='none') and one weight."
-        )
+        shapes = f"losses have shape {tuple(losses.shape)} and weights {tuple(weights.shape)}"
+        raise InvalidInputError(f"{shapes}: each sample needs one loss (reduction='none') and one weight.")
     losses = losses.to(torch.promote_types(losses.dtype, torch.float32))  # sums overflow in half
     weights = weights.to(losses.dtype)
     if mask is not None:
@@ -118,18 +114,14 @@ def are_classes(outputs: Tensor, targets: Tensor, loss: Any) -> bool:
 
 @torch.no_grad()
 def evaluate(model: nn.Module, feed: Feed, loss: Any) -> dict[str, float]:
-    """Return the mean loss over a feed, with accuracy and macro-F1 or the root mean square error.
-
-    The model is set to evaluation mode, and back afterwards.
-    """
-    compute = per_sample_loss(loss)
+    """Return the mean loss over a feed, with accuracy and macro-F1 or the root mean square error."""
+    compute, n = per_sample_loss(loss), len(feed)
     has_distances = kind_of(loss) not in (Kind.CLASSES, Kind.SWITCHES)  # between outputs and targets
-    was_training = model.training
-    model.eval()
-    n = len(feed)
     loss_sum, squares = 0.0, 0.0
     confusion: Tensor | None = None  # (K, K): class, prediction
     found: dict[str, float] = {}
+    was_training = model.training
+    model.eval()  # not only the flags: a user's model may swap its weights here
     try:
         for x, y, _ in feed.batches(np.arange(n), np.ones(n), _EVALUATION_BATCH):
             outputs = only_tensor(called(model, x))

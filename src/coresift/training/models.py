@@ -13,10 +13,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from .._errors import InvalidInputError, InvalidTypeError
-from .._threads import RANDOM_STATES
 from .._validation import check_choice, check_count
-
-STEMS = ("cifar", "imagenet")
+from ..selection.hooks import own_randomness
 
 
 def build_model(
@@ -34,15 +32,12 @@ def build_model(
     ----------
     name : str
         "lenet" (LeNet-5, for images of 28x28 or 32x32), "resnet18", "mlp" (two hidden layers), or
-        ``"package.module:factory"``, a callable that returns a module. A factory is given those of ``n_classes``,
-        ``input_shape``, ``width`` and ``stem`` for which it has parameters.
+        ``"package.module:factory"``, called with those of the next four arguments that it has parameters for.
     n_classes, input_shape : int or None, tuple of int
         Number of outputs (None, for regression, means one), and shape of one sample: (c, h, w) or (d,).
-    width : int, optional
-        Feature maps in the first stage of a ResNet (64), units in a hidden layer of the perceptron (256).
-    stem : "cifar" or "imagenet", optional
-        First layers of a ResNet: a 3x3 convolution with stride 1, or 7x7 with stride 2 and a max-pool. By default
-        "cifar" for images of at most 64 pixels.
+    width, stem : int, "cifar" or "imagenet", optional
+        Feature maps in the first stage of a ResNet (64), or units in a hidden layer of the perceptron (256); first
+        layers of a ResNet, by default "cifar" (3x3, stride 1) for images of at most 64 pixels.
     seed : int, default 0
         Seed of the weights.
     """
@@ -55,10 +50,8 @@ def build_model(
     if width is not None:
         width = check_count(width, "width")
     if stem is not None:
-        check_choice(stem, "stem", STEMS)
-    with RANDOM_STATES, torch.random.fork_rng(devices=[]), torch.device("cpu"):
-        # torch.manual_seed would also seed every GPU, whose states are not restored
-        torch.default_generator.manual_seed(seed)
+        check_choice(stem, "stem", ("cifar", "imagenet"))
+    with own_randomness(torch.device("cpu"), seed), torch.device("cpu"):
         given = {"n_classes": n_outputs, "input_shape": shape, "width": width, "stem": stem}
         return _called(name, _FACTORIES.get(name) or _find(name), given)
 
@@ -69,7 +62,7 @@ class LeNet5(nn.Module):
     def __init__(self, n_classes: int, input_shape: tuple[int, ...]) -> None:
         super().__init__()
         if len(input_shape) != 3 or input_shape[1:] not in ((28, 28), (32, 32)):
-            text = f"lenet takes images of 28x28 or 32x32 pixels, not input_shape = {input_shape}"
+            text = f"lenet takes images of 28x28 or 32x32 pixels, not {input_shape}"
             raise InvalidInputError(f"{text}; model 'mlp' takes any rows.")
         n_channels, size = input_shape[:2]
         self.conv1 = nn.Conv2d(n_channels, 6, 5, padding=(32 - size) // 2)
@@ -174,8 +167,7 @@ def _called(name: str, factory: Callable[..., Any], given: Mapping[str, Any]) ->
     try:
         signature.bind(**passed)
     except TypeError as error:
-        can = ", ".join(given)
-        raise InvalidTypeError(f"model = {name!r}: {error}; it can only be given {can}.") from error
+        raise InvalidTypeError(f"model = {name!r}: {error}; it can only be given {', '.join(given)}.") from error
     model = factory(**passed)
     if not isinstance(model, nn.Module):
         raise InvalidTypeError(f"model = {name!r} returned {type(model).__name__}, not a torch.nn.Module.")

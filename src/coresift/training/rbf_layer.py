@@ -13,8 +13,7 @@ from ..core.points import Points
 class RBFLayer(nn.Module):
     r"""The map :math:`x \mapsto b + \sum_i a_i e^{-|x-c_i|^2/h^2}` from (..., d) to (..., K).
 
-    Centres start standard normal, or at rows of data with :meth:`place`, which is better; outputs start normal with
-    deviation ``1/sqrt(n_centers)``.
+    Centres start standard normal, or at rows of data with :meth:`place`, which is better.
 
     Parameters
     ----------
@@ -50,14 +49,11 @@ class RBFLayer(nn.Module):
         else:
             self.register_buffer("log_bandwidth", log_bandwidth)
 
-    def hidden(self, x: Tensor) -> Tensor:
-        """Return the values of the neurons, (..., L)."""
+    def forward(self, x: Tensor) -> Tensor:
         # |x - c|^2 multiplied out: one matrix product, and no (b, L, d) array of differences
         squares = (x**2).sum(-1, keepdim=True) - 2.0 * x @ self.centers.T + (self.centers**2).sum(-1)
-        return torch.exp(-squares.clamp_min(0.0) * torch.exp(-2.0 * self.log_bandwidth))
-
-    def forward(self, x: Tensor) -> Tensor:
-        outputs = self.hidden(x) @ self.alphas  # (..., K)
+        neurons = torch.exp(-squares.clamp_min(0.0) * torch.exp(-2.0 * self.log_bandwidth))  # (..., L)
+        outputs = neurons @ self.alphas  # (..., K)
         return outputs if self.bias is None else outputs + self.bias
 
     @torch.no_grad()
@@ -80,9 +76,8 @@ class RBFLayer(nn.Module):
     @classmethod
     def from_estimator(cls, model: Any, **kind: Any) -> Self:
         """Make a layer from a fitted ``RBFNetworkRegressor`` or ``RBFNetworkClassifier``."""
-        log_bandwidth = float(np.log(model.bandwidth_))
-        network = Network(model.centers_, model.alphas_, model.intercept_, log_bandwidth)
-        return cls.from_network(network, **kind)
+        known = model.centers_, model.alphas_, model.intercept_, float(np.log(model.bandwidth_))
+        return cls.from_network(Network(*known), **kind)
 
     def to_network(self) -> Network:
         """Return a copy as a NumPy network."""
@@ -91,17 +86,12 @@ class RBFLayer(nn.Module):
         return Network(values["centers"], values["alphas"], intercept, float(values["log_bandwidth"]))
 
 
-def weighted_loss(layer: nn.Module, x: Tensor, y: Tensor, weights: Tensor) -> Tensor:
-    """Compute ``sum w |y - layer(x)|^2`` for x (b, d), y (b, K), weights (b,)."""
-    return (weights[:, None] * (layer(x) - y) ** 2).sum()
-
-
 def torch_solver(
     network: Network, points: Points, weights: np.ndarray, targets: np.ndarray, ridge: float, max_iter: int
 ) -> Network:
     """Learn all parameters with PyTorch's L-BFGS: ``RBFNetworkRegressor(centers="learned", solver=torch_solver)``.
 
-    It minimises the weighted loss plus ``ridge |a|^2``, in float64. An intercept of zero stays zero.
+    It minimises ``sum w |y - layer(x)|^2 + ridge |a|^2``, in float64. An intercept of zero stays zero.
     """
     layer = RBFLayer.from_network(network, bias=bool(network.intercept.any()))
     x = torch.from_numpy(points.take(np.arange(points.n)))
@@ -110,8 +100,8 @@ def torch_solver(
 
     def closure() -> float:
         optimizer.zero_grad()
-        loss = weighted_loss(layer, x, y, w) + ridge * (layer.alphas**2).sum()
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss = (w[:, None] * (layer(x) - y) ** 2).sum() + ridge * (layer.alphas**2).sum()
+        loss.backward()
         return float(loss.detach())
 
     optimizer.step(closure)  # type: ignore[no-untyped-call]

@@ -1,7 +1,7 @@
 """What training sees anyway of each sample, recorded without a pass of its own: norms, losses, predictions."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -20,8 +20,8 @@ class NormRecorder:
     r"""Record gradient norms of a layer from its inputs :math:`h_i` and the gradients in its outputs.
 
     The loss of a step is :math:`\sum w_i l_i / t`, so these gradients are :math:`w_i r_i / t`, and the norm of a linear
-    layer is :math:`|r_i| \sqrt{|h_i|^2 + 1}`; for other modules, such as the whole model, it is :math:`|r_i|`. Samples
-    of weight 0 give NaN. Without a layer, no norms are recorded.
+    layer is :math:`|r_i| \sqrt{|h_i|^2 + 1}`; for other modules it is :math:`|r_i|`. Samples of weight 0 give NaN.
+    Without a layer, no norms are recorded.
 
     Examples
     --------
@@ -40,21 +40,16 @@ class NormRecorder:
         self.layer = layer
         # one entry per call of the layer in this step: its input and, after backward, the gradient in its output
         self._calls: list[list[Tensor]] = []
-        self._steps: list[tuple[list[list[Tensor]], Tensor]] = []
-        self._told: list[dict[str, Tensor]] = []
+        self._steps: list[tuple[dict[str, Tensor], list[list[Tensor]], Tensor]] = []  # what is told, calls, scale
         self._held = 0
         self._columns: dict[str, list[Any]] = {}
 
     @contextmanager
     def watching(self) -> Iterator[None]:
         """Record what happens in the block."""
-        handle = None if self.layer is None else self.layer.register_forward_hook(self._catch)
-        try:
+        with nullcontext() if self.layer is None else self.layer.register_forward_hook(self._catch):
+            self._calls.clear()  # of a block that failed
             yield
-        finally:
-            if handle is not None:
-                handle.remove()
-            self._calls.clear()
 
     def _catch(self, module: nn.Module, given: tuple[Any, ...], output: Any) -> None:
         output = only_tensor(output)
@@ -77,15 +72,13 @@ class NormRecorder:
         ``total`` is what the loss was divided by, by default the sum of the weights.
         """
         calls, self._calls, n = self._calls, [], len(weights)
-        if self.layer is not None:
-            self._steps.append((calls, (weights.sum() if total is None else total) / weights.detach()))
         told = {"rows": torch.as_tensor(rows)}
         if losses is not None:
             losses = losses.detach().flatten(1).mean(1) if losses.ndim > 1 else losses.detach()
             told["losses"] = torch.where(weights > 0, losses, torch.nan)
         if outputs is not None and targets is not None and targets.ndim == 1:
             told |= {"outputs": outputs.detach(), "targets": torch.where(weights > 0, targets, -1)}
-        self._told.append(told)
+        self._steps.append((told, calls, (weights.sum() if total is None else total) / weights.detach()))
         self._held += n
         is_plain = len(calls) == 1 and calls[0][0].ndim == 2 and len(calls[0][0]) == n
         if self._held >= _HELD_ROWS or not (is_plain or self.layer is None):  # others form products, perhaps large
@@ -99,16 +92,15 @@ class NormRecorder:
         return {name: np.concatenate(parts) for name, parts in columns.items()} or nothing
 
     def _reduce(self) -> None:
-        told, self._told, self._held = self._told, [], 0
-        if not told:
+        steps, self._steps, self._held = self._steps, [], 0
+        if not steps:
             return
-        known = {name: torch.cat([each[name] for each in told]).cpu() for name in told[0]}
+        known = {name: torch.cat([told[name] for told, _, _ in steps]).cpu() for name in steps[0][0]}
         if "outputs" in known:
             known |= predictions(known.pop("outputs"), known.pop("targets"))
         found = {name: (each if name == "rows" else each.float()).numpy() for name, each in known.items()}
-        if self._steps:
-            residuals, inputs, scales = zip(*(self._lot(*step) for step in self._steps), strict=True)
-            self._steps = []
+        if self.layer is not None:
+            residuals, inputs, scales = zip(*(self._lot(calls, scale) for _, calls, scale in steps), strict=True)
             vectors = None if inputs[0] is None else np.concatenate(inputs)
             squares = Gradients(np.concatenate(residuals), vectors).sq_norms()
             with np.errstate(invalid="ignore", over="ignore"):  # 0 times infinity where a weight is 0

@@ -16,16 +16,15 @@ from torch.nn.parallel import DistributedDataParallel
 
 from .. import __version__
 from .._errors import InvalidInputError, InvalidTypeError
-from .._threads import RANDOM_STATES
 from .._validation import check_budget
 from ..coresets.amounts import parse_budget
 from ..data.splits import DatasetSplits
 from ..selection import Strategy, strategy_named
-from ..selection.hooks import linear_layer, undisturbed
+from ..selection.hooks import linear_layer, own_randomness, undisturbed
 from ..selection.losses import per_sample_loss, with_class_numbers
 from ..selection.strategy import asks_for
 from .checkpoint import RunFolder, load_tensors, tensors_of
-from .feeds import Augment, Feed, LoaderFeed, TensorFeed, feeds_of, targets_of
+from .feeds import Augment, Feed, feeds_of, targets_of
 from .metrics import Seconds, evaluate
 from .options import AMP, OPTIMIZERS, TrainOptions
 from .recorder import NormRecorder
@@ -51,25 +50,6 @@ def device_named(device: str | torch.device) -> torch.device:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InvalidInputError(f"device = {str(device)!r} cannot be used: {reason}") from None
     return found
-
-
-@contextmanager
-def own_randomness(seed: int, device: torch.device) -> Iterator[None]:
-    """Seed the global generators (dropout uses no others) inside the block; restore their states afterwards."""
-    generators = [torch.default_generator]
-    if device.type == "cuda":
-        generators.append(torch.cuda.default_generators[device.index or 0])
-    elif device.type == "mps":
-        generators.append(torch.mps._get_default_mps_generator())
-    with RANDOM_STATES:  # threads that train take turns
-        states = [generator.get_state() for generator in generators]
-        try:
-            for generator in generators:
-                generator.manual_seed(seed)
-            yield
-        finally:
-            for generator, state in zip(generators, states, strict=True):
-                generator.set_state(state)
 
 
 def described(thing: Any) -> str:
@@ -108,20 +88,18 @@ class Run:
         self.model, self.feeds, self.options = model.to(options.device), feeds, options
         self.seconds = Seconds(clock=clock)
         self.history: list[Metrics] = []
+        known = {"y": feeds.train.y, "transform": feeds.train.transform, "loss": options.loss, "model": model}
+        if feeds.val is not None:
+            known |= {"X_val": feeds.val.X, "y_val": feeds.val.y}
         self.sampler = CoresetSampler(
             feeds.train.X,
             options.strategy,
             options.budget,
             select_every=options.select_every,
             seed=options.seed,
-            y=feeds.train.y,
-            model=model,
-            loss=options.loss,
-            X_val=None if feeds.val is None else feeds.val.X,
-            y_val=None if feeds.val is None else feeds.val.y,
             n_epochs=options.epochs,
-            transform=feeds.train.transform,
             workers=options.workers,
+            **known,
         )
         self.n_epochs = self.sampler.phases.total
         self.rank, self.world = self.sampler.rank, self.sampler.num_replicas
@@ -135,15 +113,13 @@ class Run:
         self.scheduler = scheduler if is_made else scheduler(self.optimizer)
         self.amp = _amp_type(options.amp, options.device)
         self.scaler = torch.amp.GradScaler(options.device.type, enabled=self.amp is torch.float16)
-        self.recorder: NormRecorder | None = None
-        if self.sampler.watches:
-            layer = None
-            if asks_for(options.strategy, "reuses_norms"):
-                with own_randomness(self.seed("evaluation"), options.device), undisturbed(model):
-                    rows = np.arange(min(2, len(feeds.train)))
-                    example, _, _ = next(feeds.train.batches(rows, np.ones(len(rows)), 2))
-                    layer = linear_layer(model, None, example) or model
-            self.recorder = NormRecorder(layer)
+        layer = None
+        if self.sampler.watches and asks_for(options.strategy, "reuses_norms"):
+            with own_randomness(options.device, self.seed("evaluation")), undisturbed(model):
+                rows = np.arange(min(2, len(feeds.train)))
+                example, _, _ = next(feeds.train.batches(rows, np.ones(len(rows)), 2))
+                layer = linear_layer(model, None, example) or model
+        self.recorder = NormRecorder(layer)
 
     def seed(self, stream: str, *more: int) -> int:
         sequence = np.random.SeedSequence((self.options.seed, _STREAMS[stream], *more))
@@ -153,7 +129,7 @@ class Run:
     def stage(self, part: str, *more: int) -> Iterator[None]:
         """Count the time of the block as ``part``, and give it its random stream."""
         place = self.options.device
-        with self.seconds.counted(part, place), own_randomness(self.seed(part, *more), place):
+        with self.seconds.counted(part, place), own_randomness(place, self.seed(part, *more)):
             yield
 
     def evaluate(self, feed: Feed | None) -> dict[str, float] | None:
@@ -229,7 +205,7 @@ class Run:
                 self.scheduler.load_state_dict(kept["scheduler"])
             self.scaler.load_state_dict(kept.get("scaler", {}))
             self.sampler.load_state_dict(kept["sampler"])
-            with own_randomness(self.seed("selection"), self.options.device):
+            with own_randomness(self.options.device, self.seed("selection")):
                 self.sampler.recall()
             if hasattr(self.options.strategy, "load_state_dict"):
                 self.options.strategy.load_state_dict(kept["strategy"])
@@ -293,7 +269,7 @@ def load(
     if labels is not None:
         if len(labels) != len(whole):
             raise InvalidInputError(f"labels has {len(labels)} entries, but there are {len(whole)} samples.")
-        whole.y = labels if isinstance(whole, LoaderFeed) else targets_of(labels).to(place)
+        whole.y = targets_of(labels).to(place) if whole.is_held else labels
     if not (n := len(whole)):
         raise InvalidInputError("the training data has no samples.")
     fingerprint = whole.fingerprint()
@@ -304,7 +280,7 @@ def load(
     feed = whole.take(np.sort(order[n_val:])) if n_val else whole
     val_feed = whole.take(np.sort(order[:n_val])) if n_val else None
     for each in (feed, val_feed, test_feed):
-        if isinstance(each, TensorFeed):
+        if each is not None and each.is_held:
             each.y = with_class_numbers(each.y, options.loss)
     options = replace(options, budget=parse_budget(options.budget, len(feed)))
     return Feeds(feed, val_feed, test_feed, augment, fingerprint), options

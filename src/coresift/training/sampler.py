@@ -45,9 +45,9 @@ class WeightedIndex(int):
 class WeightedDataset(Dataset[Any]):
     """A map-style data set whose items carry a weight: ``(x, y)`` becomes ``(x, y, w)``.
 
-    The weight is that of the index from :class:`CoresetSampler`; a plain integer has weight 1. It is appended to items
-    of ``dataset`` that are tuples, and stored under ``key`` in items that are mappings, which must not have it. With a
-    ``row_key`` the row number follows in the same way, for :meth:`CoresetSampler.record`.
+    The weight is that of the index from :class:`CoresetSampler`; a plain integer has weight 1. In items that are
+    mappings it is stored under ``key``, which they must not have. With a ``row_key`` the row number follows in the same
+    way, for :meth:`CoresetSampler.record`.
     """
 
     made: ClassVar[weakref.WeakSet[Any]] = weakref.WeakSet()  # to notice weights that nobody carries
@@ -89,10 +89,8 @@ class CoresetSampler(Sampler[int]):
         for "auto" and others that prune, else 10 %.
     select_every : int, optional
         Epochs between two selections; by default the strategy's own: 1 for those that redraw every epoch, else 20.
-        Strategies that draw one subset and keep it (``Random``) are not affected.
-    seed : int, default 0
-    shuffle : bool, default True
-        Whether the order changes from epoch to epoch.
+    seed, shuffle : int, default 0, bool, default True
+        Random seed; whether the order changes from epoch to epoch.
     num_replicas, rank : int, optional
         By default those of ``torch.distributed``, if it is initialised. Use ``num_replicas=1`` with Accelerate, which
         shards the batches itself.
@@ -154,10 +152,8 @@ class CoresetSampler(Sampler[int]):
         if rank is not None and not 0 <= check_count(rank, "rank", 0) < (replicas or 1):
             raise InvalidInputError(f"rank = {rank} must be below num_replicas = {replicas or 1}.")
         if (replicas or 1) > 1 and self.watches:
-            raise InvalidInputError(
-                f"num_replicas = {replicas}: ranks that select separately do not know the norms of the others. "
-                "Leave it out under torch.distributed, or use fresh scores."
-            )
+            why = "ranks that select separately do not know the norms of the others"
+            raise InvalidInputError(f"num_replicas = {replicas}: {why}. Leave it out under torch.distributed.")
 
     @property
     def watches(self) -> bool:
@@ -300,7 +296,7 @@ class CoresetSampler(Sampler[int]):
         """After :meth:`load_state_dict`, compute what the strategy keeps for a run (a fit, say) and no state holds.
 
         Otherwise the next selection would, and the run's clock would count it twice. A user's own strategy may not
-        expect an extra call, and strategies that reuse norms keep nothing else: both are left alone.
+        expect an extra call.
         """
         if isinstance(self.strategy, Selector) and not self.watches:
             with suppress(Exception):  # the next selection raises it again

@@ -16,9 +16,9 @@ from .._progress import logger
 from .._validation import check_count
 from ..core.racing import Fidelity, rank_agreement, survivors
 from ..coresets.amounts import parse_budget
+from ..selection.hooks import own_randomness
 from .loop import train
 from .options import TrainOptions
-from .run import own_randomness
 
 _KEPT = 3  # at most a third of the candidates goes on
 _OWN = {"strategy", "budget", "epochs", "seed", "val_fraction", "eval_every"}  # arguments of the search
@@ -30,7 +30,7 @@ class NetworkSearch:
 
     ``records`` has a dictionary for each candidate and step: step, budget, params and score, more being better (NaN if
     training diverged). ``fidelity`` is as in :class:`coresift.CoresetSearchCV`, without errors: there is one validation
-    set. ``model`` was trained up to the last step of the ladder, and not on all data unless that step is.
+    set. ``model`` was trained up to the last step of the ladder.
     """
 
     best_params: dict[str, Any]
@@ -56,8 +56,7 @@ def search_networks(
 ) -> NetworkSearch:
     """Search hyper-parameters of networks: all candidates on few samples, the best third of them on more.
 
-    Every candidate trains ``epochs`` epochs in each step that it reaches, and begins a step with the weights that it
-    ended the last one with. All candidates have the same samples, seed and validation set.
+    A candidate begins a step with the weights that it ended the last one with. All have the same samples and seed.
 
     Parameters
     ----------
@@ -67,36 +66,37 @@ def search_networks(
         Values to try, as in ``ParameterGrid``; with ``n_iter``, lists or distributions. Options of :func:`train` such
         as ``lr`` and ``batch_size``, and arguments of ``build``.
     data : as in :func:`train`
-    ladder : increasing budgets
-        Fractions of the training samples, numbers of samples, or percentages.
-    epochs : int
-        Epochs in each step.
+    ladder, epochs : increasing budgets, int
+        Fractions of the training samples, numbers of samples, or percentages; epochs in each step.
     strategy : str or Strategy, default "random"
         How samples are chosen. With the default each subset is part of the next larger one.
-    n_iter : int, optional
-        Number of candidates to draw from ``params``; by default all combinations.
+    n_iter, seed : int
+        Number of candidates to draw from ``params``, by default all combinations; random seed.
     val_fraction : float
         Fraction of the training samples that candidates are compared on: by accuracy, or by the root mean square error.
-    seed : int
     on_step : callable, optional
         Called with each record. A true result stops the candidate, so that a tuner may prune it.
     **options
         Other options of :func:`train`, the same for all candidates.
     """
     names = {each.name for each in fields(TrainOptions)}
-    candidates = list(
-        ParameterGrid(params)
-        if n_iter is None
-        else ParameterSampler(params, check_count(n_iter, "n_iter"), random_state=seed)
-    )
+    drawn = None if n_iter is None else ParameterSampler(params, check_count(n_iter, "n_iter"), random_state=seed)
+    candidates = list(drawn or ParameterGrid(params))
     if taken := sorted(_OWN.intersection(*(set(each) for each in candidates))):
         raise InvalidInputError(f"params has {', '.join(taken)}, which the search sets itself.")
     shared = {"strategy": strategy, "epochs": epochs, "val_fraction": val_fraction, "eval_every": epochs, "seed": seed}
-    runs = [(one, _built(build, {name: one[name] for name in one if name not in names}, seed)) for one in candidates]
+    runs: list[tuple[dict[str, Any], nn.Module]] = []
+    for one in candidates:
+        with own_randomness(torch.device("cpu"), seed):
+            runs.append((one, build(**{name: one[name] for name in one if name not in names})))
     records: list[dict[str, Any]] = []
     fidelity: list[Fidelity] = []
     before = np.zeros((len(runs), 1))
-    for step, budget in enumerate(_increasing(ladder)):
+    counts = [parse_budget(budget, 1 << 40) for budget in ladder]  # of that many samples, to compare budgets
+    if not counts or any(small >= large for small, large in itertools.pairwise(counts)):
+        how = "must be increasing budgets, all of them fractions or all of them numbers, such as (0.03, 0.1, 0.3)"
+        raise InvalidInputError(f"ladder = {ladder!r:.60} {how}.")
+    for step, budget in enumerate(ladder):
         scores, stopped = np.empty((len(runs), 1)), []
         for k, (chosen, model) in enumerate(runs):
             mine = {name: value for name, value in chosen.items() if name in names}
@@ -113,21 +113,6 @@ def search_networks(
         if not runs:
             break
     return NetworkSearch(best[0], best_score, best[1], records, fidelity)
-
-
-def _built(build: Callable[..., nn.Module], given: dict[str, Any], seed: int) -> nn.Module:
-    with own_randomness(seed, torch.device("cpu")):
-        return build(**given)
-
-
-def _increasing(ladder: Sequence[int | float | str]) -> Sequence[int | float | str]:
-    counts = [parse_budget(budget, 1 << 40) for budget in ladder]  # of that many samples, to compare budgets
-    if not counts or any(small >= large for small, large in itertools.pairwise(counts)):
-        raise InvalidInputError(
-            f"ladder = {ladder!r:.60} must be increasing budgets, all of them fractions or all of them numbers of "
-            "samples, such as (0.03, 0.1, 0.3)."
-        )
-    return ladder
 
 
 def _score(model: nn.Module, data: Any, **settings: Any) -> float:

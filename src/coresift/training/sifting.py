@@ -75,7 +75,7 @@ class SiftedLoader:
         self._next += 1
         self._recorder = NormRecorder(self.model if self.coreset_sampler.watches else None)
         self._hooks.enter_context(self._recorder.watching())
-        self._hooks.callback(self.model.register_forward_hook(self._catch).remove)
+        self._hooks.enter_context(self.model.register_forward_hook(self._catch))
         for rows, weights, batch in self.loader:
             self.rows, self._weights, self._batch, self._outputs = rows, weights, batch, None
             yield batch
@@ -103,9 +103,7 @@ class SiftedLoader:
         if not self.coreset_sampler.watches:
             return
         if outputs is None or len(outputs) != len(self.rows):
-            self.coreset_sampler.warn(
-                "the model given to sift did not run on this batch, so nothing is recorded of it."
-            )
+            self.coreset_sampler.warn("the model given to sift did not run on this batch: nothing is recorded of it.")
             return
         (_, targets), loss, losses = split_batch(batch), self.coreset_sampler.context.loss, None
         if targets is not None:
@@ -149,12 +147,8 @@ def sift(
         Over a map-style data set, with its own batch size, workers and collate function. Its order is replaced.
     model : torch.nn.Module
         The module whose outputs the loss is computed from; in Lightning the network, not the ``LightningModule``.
-    strategy, budget
-        As in :class:`CoresetSampler`.
-    n_epochs : int, optional
-        Length of the run, which "auto" needs.
-    **options
-        Further arguments of :class:`CoresetSampler` and :class:`coresift.selection.SelectionContext`.
+    strategy, budget, n_epochs, **options
+        As in :class:`CoresetSampler`; "auto" needs ``n_epochs``, the length of the run.
 
     Examples
     --------
@@ -176,8 +170,7 @@ class CoresetCallback:
     """Keep a :class:`SiftedLoader` in step with Lightning or with the ``Trainer`` of transformers.
 
     Lightning: ``Trainer(callbacks=[CoresetCallback(loader)])`` and ``fit(module, loader)``; metrics are logged, and the
-    state is in the checkpoints. Transformers: ``CoresetCallback(loader).attach(trainer)`` makes the trainer read from
-    the loader and puts the metrics into its log.
+    state is in the checkpoints. Transformers: ``CoresetCallback(loader).attach(trainer)``.
     """
 
     state_key = "CoresetCallback"  # in a checkpoint of Lightning
