@@ -82,7 +82,8 @@ class AdaptiveCoreset(Selector):
         Weights are :math:`u_i \pi_i^{-c}`, scaled to the sum that they have at c = 1, which is unbiased; 0 favours hard
         samples. By default :math:`(1 - 1/R)/2`, but 1 if the slope of the loss is unbounded (squares, your own
         function). With "seen" scores, these defaults go to 1 over the last third of the run.
-    pool_factor, overhead : float, optional, default 1
+    pool_factor : float, optional
+    overhead : float, default 1
         Number of rows to score, in units of the budget; by default 3 R times ``overhead``, the cost of forward passes
         over the cost of training between two draws.
     pool : Strategy, optional
@@ -95,7 +96,8 @@ class AdaptiveCoreset(Selector):
         at most :math:`\sqrt{3 R g}`, and the draw is model-free if uniform redraws in the same time are as good.
     select_every : int, optional
         The R above; by default taken from the context.
-    per_class, min_per_class : bool, default False, int, default 0
+    per_class : bool, default False
+    min_per_class : int, default 0
         Whether to draw within each class, which gets its share of the budget, and at least this many samples.
     method : {"systematic", "keys"}, optional
         As in :meth:`coresift.RBFCoreset.sample`.

@@ -31,7 +31,8 @@ class Craig(Selector):
     ----------
     bias_only : bool, default False
         Use the gradients of the layer's bias only.
-    memory_limit, max_pairs : float, default 512 MiB, 1e10
+    memory_limit : float, default 512 MiB
+    max_pairs : float, default 1e10
         Distances that take more bytes are computed when needed, not stored; with more pairs, picks come from random
         candidates, and a warning and ``method`` say so.
     """

@@ -41,11 +41,14 @@ class FixedCoreset(Selector):
         Inputs of the kernel, as in :class:`RBF`; by default 50 principal components.
     rounds : int, default 12
         Number of rounds; the first draws without a proxy.
-    power, mix : float, default 2, 0.1
+    power : float, default 2
+    mix : float, default 0.1
         The :math:`\gamma` above, of which larger values favour the hardest samples; share of the uniform draw.
-    ridge, bandwidth : float, default 0.01, optional
+    ridge : float, default 0.01
+    bandwidth : float, optional
         The :math:`\lambda` and :math:`\sigma` above; by default :math:`\sigma` is half the median distance.
-    max_centers, max_pool : int, default 2000, 100000
+    max_centers : int, default 2000
+    max_pool : int, default 100000
         Maximum number of samples to fit the proxy to, drawn from those chosen; and of candidates, drawn at random.
     labels, check : bool, default True
         Whether to use the targets; and to estimate out of sample, with two more selections, whether a kernel regression

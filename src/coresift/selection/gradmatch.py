@@ -29,9 +29,11 @@ class GradMatch(Selector):
 
     Parameters
     ----------
-    ridge, tol : float, default 0.5, 1e-10
+    ridge : float, default 0.5
+    tol : float, default 1e-10
         The :math:`\lambda` above; relative residual at which the gradient counts as matched.
-    bias_only, own_output : bool, default False, True
+    bias_only : bool, default False
+    own_output : bool, default True
         Use the gradients of the layer's bias only; within a class, only those of that class's row of the layer.
     """
 

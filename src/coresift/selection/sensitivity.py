@@ -86,10 +86,12 @@ class RBF(_Sensitivity):
     ----------
     bound, radius, bandwidth, n_cells, max_exact
         As in :class:`coresift.RBFCoreset`; the bound "paper" is the paper's Algorithm 1.
-    features, n_components : "raw", "pca", array or callable, default "raw", int, default 50
+    features : "raw", "pca", array or callable, default "raw"
+    n_components : int, default 50
         What the sensitivities are computed from: the inputs, their first ``n_components`` principal components, the
         given rows, or a function of the inputs.
-    per_class, min_per_class : bool, default False, int, default 0
+    per_class : bool, default False
+    min_per_class : int, default 0
         Whether to fit and draw within each class, which preserves its sums, and at least this many samples of each.
         The scores are those of the class; the ball of queries of the result is that of all samples.
     method : {"systematic", "iid", "keys"}, optional

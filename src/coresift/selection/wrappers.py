@@ -43,7 +43,8 @@ class PerClass(_Wrapper):
 
     Parameters
     ----------
-    min_per_class, power : int, default 0, float in (0, 1], default 1
+    min_per_class : int, default 0
+    power : float in (0, 1], default 1
         Minimum number of samples of each class, or all of its samples if it has fewer; shares are proportional to
         ``n_c ** power``, up to the size of the class.
     """
