@@ -67,33 +67,28 @@ def worst_query(
     .. math:: \max_{|x| \le R} \left| \frac{S(x)}{F(x)} - 1 \right|, \qquad
         S(x) = \sum_{q} v_q f(q, x), \quad F(x) = \sum_p w_p f(p, x)
 
-    Not a concave problem (Gaussian: a difference of convex functions): the best local search gives a LOWER bound. The
-    queries are ``n_random`` random ones, about as many chosen ones, the ends of projected gradient ascents on
-    ``|log(S/F)|`` from the best ``n_starts``, with the ratio too high and too low, and for the Laplacian nearby rows
-    and far-away directions. Ascents share passes; each has its own Barzilai-Borwein step and non-monotone line search
-    (Birgin, Martinez and Raydan 2000). The best are computed again without cancellation.
+    Not a concave problem: the best local search gives a LOWER bound. The queries are ``n_random`` random ones, about as
+    many chosen ones, the ends of projected gradient ascents on ``|log(S/F)|`` from the best ``n_starts``, and for the
+    Laplacian nearby rows and far-away directions. The best are computed again without cancellation.
 
     Coordinates are scaled, and the ball is around their origin; ``radius`` is ``inf`` for the Laplacian. The work is at
-    most about ``n (2 n_random + n_starts max_iter)`` kernel evaluations (Laplacian: twice as many), each O(d); most
-    searches end long before ``max_iter``. 60,000 rows in 64 dimensions take two to four seconds on one thread. Above
+    most about ``n (2 n_random + n_starts max_iter)`` kernel evaluations (Laplacian: twice as many), each O(d). Above
     ``max_evaluations`` fewer queries and steps are taken, but not below about 200 n evaluations. Memory: a few blocks
     of a pass, and the queries, of which fewer are drawn when d exceeds some thousands.
     """
     ratio = LogRatio(points, weights, subset_rows, subset_weights, _KERNELS[loss]())
     search = _Search(ratio, radius, rng, max_evaluations)
     n_random = max(2, min(search.affordable(n_random, share=0.25), _QUERY_BYTES // (8 * points.d)))
-    random = search.random_queries(n_random)
-    random_errors = _error(search.evaluate(random))
+    random_errors = _error(search.evaluate(search.random_queries(n_random)))
     search.evaluate(search.chosen_queries(n_random))
     search.climb(n_starts, max_iter)
     if isinstance(ratio.kernel, LaplacianKernel):
         search.try_nearest_rows()
         search.climb_at_infinity(n_starts, max_iter)
     query, log_ratio = search.verified_best()
-    worst_error = float(_error(np.array([log_ratio]))[0])
     quantiles = {level: float(np.quantile(random_errors, level)) for level in QUANTILES}
     with np.errstate(over="ignore"):
-        worst = (worst_error, points.to_data(query), float(np.exp(log_ratio)))
+        worst = float(np.abs(np.expm1(log_ratio))), points.to_data(query), float(np.exp(log_ratio))
     return AuditResult(*worst, float(random_errors.mean()), quantiles, search.n_queries, loss, float(radius))
 
 
@@ -126,10 +121,10 @@ class _Search:
     def evaluate(self, queries: np.ndarray) -> np.ndarray:
         values = self.ratio(queries)
         self.spend(len(queries))
-        self._remember(queries, values)
+        self.remember(queries, values)
         return values
 
-    def _remember(self, queries: np.ndarray, values: np.ndarray) -> None:
+    def remember(self, queries: np.ndarray, values: np.ndarray) -> None:
         self.queries = np.concatenate((self.queries, queries))
         self.values = np.concatenate((self.values, values))
 
@@ -181,7 +176,7 @@ class _Search:
         starts, signs = _both_ways(self.queries, self.values, count, _SEPARATION * length)
         starts = np.concatenate((starts, np.zeros((2, self.points.d))))
         signs = np.concatenate((signs, (1.0, -1.0)))
-        self._remember(*self._ascend(self.ratio, starts, signs, self.project, length, max_iter))
+        self.remember(*self._ascend(self.ratio, starts, signs, self.project, length, max_iter))
 
     def try_nearest_rows(self) -> None:
         """Evaluate the rows next to the best queries: the Laplacian ratio has its kinks, and most extremes, there."""
@@ -220,10 +215,10 @@ class _Search:
         length: float,
         max_iter: int,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Spectral projected gradient ascent on ``signs * g``; the best point of each path and its g.
+        """Spectral projected gradient ascent on ``signs * g`` (Birgin, Martinez and Raydan 2000).
 
-        All paths share a pass over the data per step; a path that no longer gains leaves. ``length`` is the scale of
-        the domain: the first step is a tenth of it, and no step is longer than it.
+        Returns the best point of each path and its g. All paths share a pass over the data per step; a path that no
+        longer gains leaves. No step is longer than ``length``, the scale of the domain.
         """
         x = starts
         values, gradient = self._signed(ratio, x, signs)

@@ -2,16 +2,9 @@ r"""The largest error over the ball by branch and bound, where the rows span at 
 
 In the notation of :mod:`~coresift.core.moments` the error at a query y within :math:`\eta` of the centre x of a box is
 at most :math:`|M(y)| / D(x)`, with m the mean of the rows in proportion to :math:`w_p e_p`, :math:`e_p = e^{-|p|^2 + 2
-p \cdot x}`, and :math:`M(y) = \sum_p \nu_p e_p e^{2 (p-m) \cdot (y-x)}`. M is expanded about x to the second order; its
-third derivatives are at most each of
-
-* :math:`8 \sum_p |\nu_p| e_p |p-m|^3 e^{2|p-m|\eta}`, which does not grow with the size of the ball;
-* :math:`e^{2|m|\eta} \sum_j \binom{3}{j} (2|m|)^{3-j} B_j`, which is small where the subset is good, with :math:`B_j`
-  the bounds of the j-th derivatives of N over the ball.
-
-Boxes whose bound is not above the largest error met so far, and 2 % more, are done; the others are halved along every
-axis. A centre outside the ball is projected on it. Only the part of x in the span of the rows matters: the rest cancels
-in the ratio. docs/theory.md ("In one, two and three dimensions") has the proof.
+p \cdot x}`, and :math:`M(y) = \sum_p \nu_p e_p e^{2 (p-m) \cdot (y-x)}`. M is expanded about x to the second order, and
+its third derivatives are bounded. Boxes whose bound is not above the largest error met so far, and 2 % more, are done;
+the others are halved along every axis. docs/theory.md ("In one, two and three dimensions") has the proof.
 """
 
 import numpy as np
@@ -112,6 +105,7 @@ class _Ratio:
         return np.minimum(rise(np.sqrt(squared_norms(slope))), rise(along) + np.maximum(out, 0.0) * room)
 
     def _third_of_rows(self, terms: np.ndarray, m: np.ndarray, eta: float) -> np.ndarray:
+        r""":math:`8 \sum_p |\nu_p| e_p |p-m|^3 e^{2|p-m|\eta}`, which does not grow with the size of the ball."""
         distances = m @ self.Z.T
         distances *= -2.0
         distances += self.own_squares
@@ -123,6 +117,7 @@ class _Ratio:
         return np.asarray(8.0 * (terms @ self.sizes))
 
     def _third_of_ball(self, m: np.ndarray, eta: float, log_bounds: np.ndarray) -> np.ndarray:
+        r""":math:`e^{2|m|\eta} \sum_j \binom{3}{j} (2|m|)^{3-j} B_j`, with bounds B on the derivatives of N."""
         tilt = 2.0 * np.sqrt(squared_norms(m))
         terms = np.array([1.0, 3.0, 3.0, 1.0]) * tilt[:, None] ** np.arange(3, -1, -1) * np.exp(log_bounds)
         found = np.exp(tilt * eta) * terms.sum(axis=1)

@@ -4,17 +4,8 @@ r"""A bound on the error of the subset at hand, over all queries of a ball, in a
 
 for both losses. For the Gaussian the moments of the difference (:mod:`~coresift.core.moments`) mostly give a bound
 several times smaller, and in three dimensions or fewer branch and bound (:mod:`~coresift.core.branching`) closes the
-gap. The Laplacian has neither: its kernel has a kink where the query meets a point.
-
-The numerator is in :mod:`~coresift.core.discrepancy`. Lower bounds on F, with weights that sum to 1, mean :math:`\mu`
-and variance V: :math:`e^{-V - |x-\mu|^2}` (Gaussian) and :math:`e^{-\sqrt{V + |x-\mu|^2}}` (Laplacian) by Jensen; and
-for the Gaussian, where :math:`F(x) = e^{-|x|^2 + L(x)}`, duality bounds the minimum of the convex L over the ball
-(:mod:`~coresift.core.gaussian` with the point p = 0), in O(n d) a step.
-
-Over all of space, with every point of norm at most rho, the Laplacian ratio at a query beyond a radius A is within a
-factor :math:`e^{\pm\tau}`, :math:`\tau = \rho^2/(2A)`, of that at its projection on the ball: :math:`(1 + \epsilon_A)
-e^\tau - 1` bounds the error everywhere, and A is chosen best. The proofs are in docs/theory.md ("A certificate for the
-subset at hand").
+gap. The Laplacian has neither: its kernel has a kink where the query meets a point. The proofs are in docs/theory.md
+("A certificate for the subset at hand").
 """
 
 from dataclasses import dataclass
@@ -49,8 +40,7 @@ class Certificate:
         ``MMD(S, P) / W``; in the sampled form an upper bound on it.
     floor : float
         Lower bound on ``F(x) / W`` over the ball. ``eps`` is at most ``discrepancy / floor`` (over all of space a
-        little more): for the Gaussian in its exact form bounds by moments, or by branch and bound, are mostly several
-        times smaller.
+        little more), for the Gaussian mostly several times smaller.
     loss, radius : str, float
         The loss, and the radius of the ball in bandwidths: infinite for the Laplacian, over all of space.
     is_exact : bool
@@ -76,7 +66,12 @@ class Certificate:
 
 
 def log_floor(points: Points, shares: np.ndarray, radius: float, loss: str) -> float:
-    """A lower bound on ``log F(x)`` over the ball of ``radius`` around the origin, for weights that sum to 1."""
+    r"""A lower bound on ``log F(x)`` over the ball of ``radius`` around the origin, for weights that sum to 1.
+
+    With mean :math:`\mu` and variance V of the points Jensen gives :math:`-V - |x-\mu|^2` (Gaussian) and
+    :math:`-\sqrt{V + |x-\mu|^2}` (Laplacian). For the Gaussian duality (:mod:`~coresift.core.gaussian` with p = 0)
+    gives another bound, in O(n d) a step.
+    """
     if np.isinf(radius):
         return -np.inf
     spread = _spread(points, shares)
@@ -194,12 +189,11 @@ def _sampled_norm(
 ) -> float:
     r"""A bound on :math:`\|\mu_P - \mu_S\|` that holds with probability ``1 - delta``.
 
-    Rows are drawn in proportion to :math:`w_p \|k_p\|` and weighted so that each stands for a vector of the same norm.
-    With b the vector whose norm is wanted, a its estimate from the first sample and :math:`\xi = a - b`, :math:`\|b\|^2
-    = \langle a, b \rangle - \langle \xi, b \rangle`. The second sample, half as large, bounds the first product by U
-    (Maurer and Pontil 2009), Bernstein the second one by :math:`c \|b\|`, so :math:`\|b\| \le (c + \sqrt{c^2 + 4U})/2`.
-    ``width`` is the range of a term over :math:`\|a\|` or :math:`\|b\|`, ``spread`` the root of its variance over
-    :math:`\|b\|`: docs/theory.md ("From a sample of the rows"). O(N (N + m) d) time.
+    Rows are drawn in proportion to :math:`w_p \|k_p\|`. With b the vector whose norm is wanted, a its estimate from the
+    first sample and :math:`\xi = a - b`, :math:`\|b\|^2 = \langle a, b \rangle - \langle \xi, b \rangle`. The second
+    sample bounds the first product by U (Maurer and Pontil 2009), Bernstein the second one by :math:`c \|b\|`, so
+    :math:`\|b\| \le (c + \sqrt{c^2 + 4U})/2`: docs/theory.md ("From a sample of the rows"). O(N (N + m) d) time.
+    ``width`` is the range of a term over :math:`\|a\|` or :math:`\|b\|`, ``spread`` the root of its variance.
     """
     points, shares, subset, subset_shares = problem
     if isinstance(kernel, str):
@@ -251,7 +245,11 @@ def _over_floor(
 
 
 def _everywhere(spread: tuple[float, float], max_norm: float, discrepancy: float) -> tuple[float, float]:
-    """The Laplacian's bound over all of space and the floor it rests on: the best ball beyond which little changes."""
+    r"""The Laplacian's bound over all of space and the floor it rests on.
+
+    Beyond a radius A the ratio is within a factor :math:`e^{\pm\tau}`, :math:`\tau = \rho^2/(2A)`, of that at the
+    projection of the query: :math:`(1 + \epsilon_A) e^\tau - 1` bounds the error everywhere; A is chosen best.
+    """
     if max_norm == 0.0:  # the ratio is the same everywhere
         return discrepancy, 1.0
 

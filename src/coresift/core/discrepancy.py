@@ -1,13 +1,9 @@
 r"""Kernel sums by blocks, and the maximum mean discrepancy of a weighted subset.
 
-Both losses are positive definite, non-negative kernels with :math:`k(x,x) = 1`. In their Hilbert space the data
-are one vector :math:`\mu_P = \sum_p w_p k(p, \cdot)`, the subset another, and :math:`F(x) = \langle \mu_P, k(x,
-\cdot) \rangle`, so
-
-.. math:: |S(x) - F(x)| \le \|\mu_S - \mu_P\| = \mathrm{MMD}(S, P) \quad\text{for all } x \text{ at once.}
-
-With the signed coefficients :math:`\nu = v - w` on the rows, :math:`\mathrm{MMD}^2 = \nu^\top K \nu`: one
-symmetric sweep over pairs of rows, in tiles; it never allocates an n x n or even an m x n matrix.
+Both losses are positive definite kernels with :math:`k(x,x) = 1`. In their Hilbert space the data are one vector
+:math:`\mu_P = \sum_p w_p k(p, \cdot)`, the subset another, and for all x at once :math:`|S(x) - F(x)| \le \|\mu_S -
+\mu_P\| = \mathrm{MMD}(S, P)`. With the signed coefficients :math:`\nu = v - w` on the rows, :math:`\mathrm{MMD}^2 =
+\nu^\top K \nu`: one symmetric sweep over pairs of rows, in tiles, without an n x n or m x n matrix.
 """
 
 from collections.abc import Callable, Iterator

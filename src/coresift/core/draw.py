@@ -1,15 +1,14 @@
 r"""Weighted draws from a table of scores: row p is chosen with probability proportional to its score s_p.
 
-They replace :math:`F = \sum_p w_p f_p`, for every non-negative f, by an unbiased sum :math:`\sum_{p \in S} v_p f_p`
-over few rows: the input weight is divided by the expected number of times the row is chosen.
+The input weight is divided by the expected number of times the row is chosen, so that :math:`\sum_{p \in S} v_p f_p` is
+an unbiased estimate of :math:`\sum_p w_p f_p`, for every f.
 
 * ``iid``: m independent draws, :math:`v_p = w_p t / (m s_p)` for each of them, t the total score. Repeats are merged.
 * ``systematic``: inclusion probabilities :math:`\pi_p = \min(1, m s_p / t)`, normalised again until they
   sum to m, and one row from each m-th part of the rows. Exactly m rows, no repeats, :math:`v_p = w_p / \pi_p`.
 * ``keys``: the m smallest of random keys win (:mod:`~coresift.core.keys`). Exactly m rows, whoever reads them.
 
-Only ``iid`` carries the concentration bounds of the sampling theorems. A :class:`DrawTable` is prepared once, in
-O(n); ``iid`` and ``systematic`` then cost O(m log n), ``keys`` O(n).
+Only ``iid`` carries the concentration bounds of the sampling theorems.
 """
 
 import numpy as np
@@ -37,11 +36,10 @@ def default_method(n_rows: int) -> str:
 
 
 class DrawTable:
-    """Scores and weights of n rows, prepared for drawing again and again in O(n) time and 8 bytes a row.
+    """Scores and weights of n rows, prepared in O(n) for draws in O(m log n); ``keys`` cost O(n).
 
     Both are finite, not negative, and zero for the same rows: one of positive weight that can never be drawn would bias
-    every estimate. They are referred to, not copied, unless the largest score is outside 1e-150 to 1e150. The last two
-    sizes at which some inclusion probability reached one take 8 bytes a row each.
+    every estimate. They are referred to, not copied, unless the largest score is outside 1e-150 to 1e150.
     """
 
     def __init__(self, scores: Floats, weights: Floats) -> None:
@@ -142,12 +140,11 @@ class _Line:
     def walk(self, size: int, rng: np.random.Generator, in_steps: bool) -> Ints:
         r"""One row in each of ``size`` equal parts: ascending, and distinct if none exceeds ``1 - _slack`` parts.
 
-        Row p is drawn with probability :math:`\pi_p`, its length in parts (Deville's systematic sampling, which is
-        ordered pivotal sampling). In every part a point is drawn that is uniform by itself, so each row is met in
+        Deville's systematic sampling: in every part a point is drawn that is uniform by itself, so each row is met in
         proportion to its length. Only a row on both sides of an edge could be met twice: b of it before the edge, a
         behind. If it was met before (probability b), the point behind is uniform on the part without a. If not, its
-        density is :math:`1/(1-b)` on a, and on the rest what makes the mixture uniform.
-        The variance of every sum is at most that of independent draws (Chauvet 2012).
+        density is :math:`1/(1-b)` on a, and on the rest what makes the mixture uniform. The variance of every sum is at
+        most that of independent draws (Chauvet 2012).
         """
         if in_steps:
             return self.locate((np.arange(size, dtype=np.float64) + rng.random()) * (self.total / size))

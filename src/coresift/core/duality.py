@@ -6,9 +6,8 @@ For slopes ``a_i`` with ``sum_i w_i a_i = 0`` (free intercept), ``g = sum_i w_i 
 .. math:: F^* \ge \frac1W \sum_i w_i (a_i z_i - l_i^*(a_i))
           + \sum_j \Big( \frac{p_j}{2} \theta_j^2 - \frac{(g_j + p_j \theta_j)^2}{2 p_j} \Big)
 
-The slopes are linearised ones of a Newton step: ``a_i = l'_i(x_i . base) + l''_i(x_i . base) x_i . step``. They are
-balanced, and ``g_j + p_j theta_j = 0`` at ``theta = base + step``, but for rows whose ``a_i`` must be moved into the
-domain of the conjugate. So the gap falls with the fourth power of the step, whatever ``alpha``.
+The slopes are linearised ones of a Newton step: ``a_i = l'_i(x_i . base) + l''_i(x_i . base) x_i . step``, so the gap
+falls with the fourth power of the step, whatever ``alpha``.
 """
 
 from __future__ import annotations

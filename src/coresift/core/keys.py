@@ -124,24 +124,21 @@ class KeyPool:
             self._add({**part, **{name: to[part[name]] for name, to in renumbered.items()}})
 
     def compact(self) -> None:
+        """Keep only the rows whose keys can win, and lower the bars to them."""
         if self._is_compact or not self._parts:
             return
         columns = self._parts[0]
         if len(self._parts) > 1:
             columns = {name: stacked([part[name] for part in self._parts]) for name in columns}
-        kept = self._contenders(columns["group"], columns["key"])
-        self._parts = [{name: values[kept] for name, values in columns.items()}]
-        self._pending, self._is_compact = len(kept), True
-
-    def _contenders(self, group: np.ndarray, key: np.ndarray) -> np.ndarray:
-        """Positions, ascending, of the keys that can win; lowers the bars to them."""
-        kept = [np.empty(0, dtype=np.intp)]
-        for number in np.unique(group):
-            mine, size = np.flatnonzero(group == number), int(self.sizes[number])
+        kept, key = [np.empty(0, dtype=np.intp)], columns["key"]
+        for group in np.unique(columns["group"]):
+            mine, size = np.flatnonzero(columns["group"] == group), int(self.sizes[group])
             kept.append(mine[smallest(key[mine], size + 1)])
             if len(kept[-1]) > size:
-                self.bars[number] = min(self.bars[number], float(key[kept[-1]].max()))
-        return np.sort(np.concatenate(kept))
+                self.bars[group] = min(self.bars[group], float(key[kept[-1]].max()))
+        chosen = np.sort(np.concatenate(kept))
+        self._parts = [{name: values[chosen] for name, values in columns.items()}]
+        self._pending, self._is_compact = len(chosen), True
 
     def is_complete(self) -> bool:
         """Whether every group has as many candidates as it needs, or as it has rows."""

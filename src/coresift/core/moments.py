@@ -1,20 +1,16 @@
 r"""How far two Gaussian sums can be apart over a ball, from the tensors of their moments.
 
-Let :math:`\nu` be the weights of the subset minus those of the data. In :math:`S(x)/F(x) - 1 = N(x)/D(x)` the factor
-:math:`e^{-|x|^2}` cancels:
+With :math:`\nu` the weights of the subset minus those of the data, :math:`S(x)/F(x) - 1 = N(x)/D(x)`, where
 
 .. math:: N(x) = \sum_p \nu_p e^{-|p|^2} e^{2 p \cdot x} = \sum_k \frac{2^k}{k!} \langle T_k, x^{\otimes k} \rangle,
     \qquad T_k = \sum_p \nu_p e^{-|p|^2} p^{\otimes k}, \qquad D(x) = \sum_p w_p e^{-|p|^2} e^{2 p \cdot x}.
 
-For :math:`|x| \le R` the k-th term is at most :math:`(2R)^k \sigma_k / k!`, where :math:`\sigma_k` is the spectral norm
-of any matrix that :math:`T_k` can be folded into, or its Frobenius norm: :math:`|T_k|^2 = \sum_{pq} \nu_p \nu_q
-e^{-|p|^2-|q|^2} (p \cdot q)^k` is a quadratic form in powers of a tile of the Gram matrix, and one sweep gives all k.
-The terms from :math:`K > 2 R \max|p|` on sum to at most :math:`\sum_p |\nu_p| e^{-|p|^2} z_p^K / K! / (1 - z_p/(K+1))`,
-with :math:`z_p = 2R|p|`. docs/theory.md ("By moments") compares this with the discrepancy.
+For :math:`|x| \le R` the k-th term is at most :math:`(2R)^k \sigma_k / k!`, with :math:`\sigma_k` the spectral norm of
+any matrix that :math:`T_k` can be folded into, or its Frobenius norm, a quadratic form in powers of the Gram matrix:
+one sweep gives all k. The tail is closed. docs/theory.md ("By moments") has the proofs.
 
-Rounding: with unit roundoff u and :math:`A_k = \sum_p |\nu_p| e^{-|p|^2} |p|^k`, a computed quadratic form is off by at
-most :math:`2 (n + k(d+2) + 10) u A_k^2`, and the folded matrices by as much in norm, because their entries are sums of
-the same products. The terms of k = 0, 1, 2 are summed directly, and err in proportion to u itself.
+Rounding: with unit roundoff u and :math:`A_k = \sum_p |\nu_p| e^{-|p|^2} |p|^k`, a quadratic form and the folded
+matrices are off by at most :math:`2 (n + k(d+2) + 10) u A_k^2`; the terms of k = 0, 1, 2 err in proportion to u itself.
 """
 
 import numpy as np
@@ -120,7 +116,10 @@ def pair_sums(
 
 
 def _log_tail(log_mass: np.ndarray, norms: np.ndarray, radius: float, n_terms: int) -> float:
-    """The logarithm of the bound on the terms from ``n_terms`` on, which is above every ``2 R |p|``."""
+    r"""The logarithm of a bound on the terms from K = ``n_terms`` on, with :math:`z_p = 2R|p| < K`.
+
+    .. math:: \sum_p |\nu_p| e^{-|p|^2} z_p^K / K! / (1 - z_p/(K+1))
+    """
     z = 2.0 * radius * norms
     with np.errstate(divide="ignore"):
         logs = log_mass + n_terms * np.log(z) - np.log1p(-z / (n_terms + 1.0))

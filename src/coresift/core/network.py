@@ -1,10 +1,8 @@
 r"""Networks of Gaussians: their loss as Gaussian sums, its gradient, and where a weighted subset is worst.
 
 A network of L neurons has the outputs :math:`\phi_k(p) = \sum_i a_{ik} f(p, c_i)`, :math:`f(p, c) = e^{-|p-c|^2}`,
-and on targets y the loss :math:`\sum_p w_p |y_p - \phi(p)|^2`. Multiplied out it is made of *families* of sums that
-depend on the centres alone (docs/theory.md, "Networks of Gaussians"): a subset that keeps these keeps the loss.
-
-Coordinates are those of :class:`~coresift.core.points.Points`. Targets are (n, K), outputs (L, K).
+and on targets y (n, K) the loss :math:`\sum_p w_p |y_p - \phi(p)|^2`. Multiplied out it is made of sums that depend on
+the centres alone (docs/theory.md, "Networks of Gaussians"): a subset that keeps these keeps the loss.
 """
 
 from dataclasses import dataclass

@@ -1,8 +1,7 @@
 r"""The paper's sensitivity bounds under their own names: Algorithm 1 and the two lemmas of its appendix.
 
-A point is lifted to :math:`q_p = [|p|^2, -2p, 1]`, so that :math:`|p-x|^2 = |q_p\cdot y_x|` for :math:`y_x = [1, x,
-|x|^2]`. For the Gaussian loss with :math:`|p-x|^2 \le H_p` on the query ball, :math:`c_p = e^{H_p}(1+H_p)`, :math:`u =
-w/c` and U from the l1-SVD (:mod:`coresift.core.lewis`) of the lifted points with weights u,
+A point is lifted to :math:`q_p = [|p|^2, -2p, 1]`. For the Gaussian loss with :math:`|p-x|^2 \le H_p` on the query
+ball, :math:`c_p = e^{H_p}(1+H_p)`, :math:`u = w/c` and U from the l1-SVD of the lifted points with weights u,
 
 .. math:: s(p) \le c_p\Big(\frac{u_p}{\sum u} + u_p|U(q_p)|_1\Big) .
 

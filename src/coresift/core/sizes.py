@@ -29,9 +29,8 @@ class SampleSize:
     strength : str
         For what it holds: "all queries" (with probability 1 - delta, at once) or "n_queries queries".
     candidates : dict
-        All sizes computed. Two are shown and never chosen: "plain" is the smaller of the sizes "moments" and
-        "dimension-free" of plain sampling (in proportion to the weights) instead of this estimator's draws; "paper" is
-        the paper's formula with its VC dimension and the constant 1, which no proof has.
+        All sizes computed. Two are never chosen: "plain" is the smaller of "moments" and "dimension-free" for draws in
+        proportion to the weights; "paper" is the paper's formula with the constant 1, which no proof has.
     n_samples : int, rows of the data
     """
 
@@ -101,7 +100,6 @@ def covering(t: float, dimension: int, radius: float, max_norm: float, eps: floa
     r"""Draws for all queries of the ball, Gaussian loss, by a net.
 
     :math:`\log S(x)/F(x)` is :math:`4\rho`-Lipschitz, and :math:`(1 + 2R/\eta)^d` balls of radius eta cover the ball.
-    How much of epsilon is for the error at their centres is chosen best.
     """
     return _best_split(eps, lambda e, room: finite(t, _log_net(dimension, 4.0 * max_norm * radius / room), e, delta))
 
@@ -109,9 +107,8 @@ def covering(t: float, dimension: int, radius: float, max_norm: float, eps: floa
 def covering_laplacian(t: float, dimension: int, max_norm: float, eps: float, delta: float) -> float:
     r"""Draws for all queries of space, Laplacian loss: a net on a ball beyond which little changes.
 
-    The logarithm of the ratio is 2-Lipschitz, and from a query outside the ball of radius A to its projection it
-    changes by at most :math:`\rho^2/(2A)`. So :math:`2\eta + \rho^2/(2A)` takes the place of :math:`4\rho\eta`; A is
-    chosen best. ``dimension`` is that of the data's affine hull, as for the Gaussian.
+    The logarithm of the ratio is 2-Lipschitz, and beyond the radius A it changes by at most :math:`\rho^2/(2A)`: so
+    :math:`2\eta + \rho^2/(2A)` takes the place of :math:`4\rho\eta`. ``dimension`` is that of the data's affine hull.
     """
 
     def draws(e: float, room: float) -> float:

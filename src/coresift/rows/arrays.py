@@ -34,17 +34,15 @@ class ArrayRows(Rows):
         stored = (X.data.nbytes + X.indices.nbytes) / self.n if sp.issparse(X) else self.row_bytes
         self.pieces = pieces_of(self.n, self.d, stored)
         self.has_weights, self.has_labels = weights is not None, labels is not None
+        self.has_targets = targets is not None
         self._X: Matrix = X
         self._weights = None if weights is None else check_weights(weights, self.n)
-        self.has_targets = targets is not None
-        self._labels = None if labels is None else encode_labels(self._own(labels, "labels"), f"{name}: label")
-        self._targets = None if targets is None else check_targets(self._own(targets, "targets"), f"{name}: target")
-
-    def _own(self, values: Any, what: str) -> np.ndarray:
-        given = as_numpy(values)
-        if given.shape != (self.n,):
-            raise InvalidInputError(f"{self.name}: {self.n} rows, but {what} of shape {given.shape}.")
-        return given
+        labels, targets = (None if values is None else as_numpy(values) for values in (labels, targets))
+        for what, values in (("labels", labels), ("targets", targets)):
+            if values is not None and values.shape != (self.n,):
+                raise InvalidInputError(f"{name}: {self.n} rows, but {what} of shape {values.shape}.")
+        self._labels = None if labels is None else encode_labels(labels, f"{name}: label")
+        self._targets = None if targets is None else check_targets(targets, f"{name}: target")
 
     def read(self, piece: Piece) -> Iterator[Block]:
         step, last = block_rows(self.d), piece.first + piece.n_rows
@@ -108,10 +106,8 @@ def _check_matrix(shape: tuple[int, ...], dtype: np.dtype[Any], where: str) -> N
 def open_npz(path: Path, features: str | None, label: str | None, weight: str | None, target: str | None) -> ArrayRows:
     """The member ``features`` (by default ``X`` or the only two-dimensional one) of a ``.npz`` file."""
     with open_arrays(path) as members:
-        chosen = features or _only_matrix(members, {label, weight, target})
-        named = (chosen, label, weight, target)
-        X, labels, weights, targets = (None if name is None else members[name] for name in named)
-    assert X is not None
+        X = members[features or _only_matrix(members, {label, weight, target})]
+        labels, weights, targets = (None if name is None else members[name] for name in (label, weight, target))
     _check_matrix(X.shape, X.dtype, str(path))
     if weights is not None and weights.shape != (len(X),):
         raise InvalidInputError(f"{path}: weight has shape {weights.shape}, but there are {len(X)} rows.")

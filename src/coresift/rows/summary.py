@@ -118,7 +118,6 @@ class TableSummary:
         self.first, self.last = np.full(c, np.nan), np.full(c, np.nan)
         self.fingerprints = np.zeros(c, dtype=np.uint64)
         self.distinct = [Distinct() for _ in range(c)]
-        self.phases = np.array([[[np.inf], [-np.inf]]] * len(CYCLES)) * np.ones(c)  # (cycle, low or high, column)
         self.sample = KeyPool(0, np.array([SAMPLE]))
 
     def update(self, block: Block) -> None:
@@ -176,15 +175,7 @@ class TableSummary:
         is_rising = (counts == len(values)) & (np.diff(values, axis=0) > 0).all(axis=0)
         for at in np.flatnonzero(self.is_whole & (counts > 0)):
             self.distinct[at].add(_mixed(bits[known[:, at], at]))
-        for cycle, period in enumerate(CYCLES.values()):
-            for i in (i for i, name in enumerate(self.kinds) if self._is_date(name)):
-                phase = filled[known[:, i], i] % period
-                self.phases[cycle, 0, i] = min(self.phases[cycle, 0, i], phase.min(initial=np.inf))
-                self.phases[cycle, 1, i] = max(self.phases[cycle, 1, i], phase.max(initial=-np.inf))
         self._combine(counts, mean, scatter, low, high, is_rising, values[0], values[-1], fingerprints)
-
-    def _is_date(self, name: str) -> bool:
-        return self.kinds[name] == "date" or (name in self.text and self.text[name].parses_as == ("date",))
 
     def _combine(self, counts: Any, mean: Any, scatter: Any, low: Any, high: Any, is_rising: Any, first: Any,
                  last: Any, fingerprints: Any) -> None:  # fmt: skip
@@ -201,8 +192,6 @@ class TableSummary:
     def merge(self, other: TableSummary) -> None:
         """Add what was found in later rows."""
         self.is_whole &= other.is_whole
-        self.phases[:, 0] = np.minimum(self.phases[:, 0], other.phases[:, 0])
-        self.phases[:, 1] = np.maximum(self.phases[:, 1], other.phases[:, 1])
         for mine, theirs in zip(self.distinct, other.distinct, strict=True):
             mine.add(theirs.smallest)
         for name, text in self.text.items():
@@ -273,8 +262,7 @@ class TableSummary:
         if kind == "date":
             first, last = (np.datetime64(int(edge), "s") for edge in (low, high))
             why = f"{first} to {last}{_and_missing(missing)}".replace("T00:00:00", "")
-            is_turning = self.phases[:, 1, i] > self.phases[:, 0, i]
-            cycles = tuple(name for at, name in enumerate(CYCLES) if is_turning[at] and high - low >= CYCLES[name])
+            cycles = tuple(name for name, t in CYCLES.items() if high - low >= t and len(np.unique(sampled % t)) > 1)
         return Column(name, str(kind), why, mean, scale, fill, missing > 0, cycles=cycles)
 
 
