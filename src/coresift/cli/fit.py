@@ -54,13 +54,7 @@ def fit(
 
 
 def plan_rows(
-    given: Set[str],
-    data: str,
-    label: str | None,
-    target: str | None,
-    names: dict[str, Any],
-    options: SelectOptions,
-    more: dict[str, Any],
+    given: Set[str], data: str, label: str | None, target: str | None, names: Any, options: SelectOptions, more: Any
 ) -> Plan[FitOptions]:
     """The plan of ``select --for``: rows for a linear model, which is not certified."""
     from coresift._errors import InvalidInputError
@@ -71,9 +65,7 @@ def plan_rows(
     if lost := given & ({each.name for each in fields(options)} - shared):
         raise typer.BadParameter(f"--{min(lost).removeprefix('n_').replace('_', '-')} does not go with --for")
     if target is not None and options.model in CLASSIFIERS:
-        raise typer.BadParameter(
-            f"--for {options.model} predicts classes: name their column with --label, not --target"
-        )
+        raise typer.BadParameter(f"--for {options.model} predicts classes: name their column with --label")
     if (label is None) == (target is None):
         raise typer.BadParameter("--for needs --label, the column of the classes, or --target, that of the targets")
     try:

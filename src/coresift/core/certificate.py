@@ -68,9 +68,8 @@ class Certificate:
 def log_floor(points: Points, shares: np.ndarray, radius: float, loss: str) -> float:
     r"""A lower bound on ``log F(x)`` over the ball of ``radius`` around the origin, for weights that sum to 1.
 
-    With mean :math:`\mu` and variance V of the points Jensen gives :math:`-V - |x-\mu|^2` (Gaussian) and
-    :math:`-\sqrt{V + |x-\mu|^2}` (Laplacian). For the Gaussian duality (:mod:`~coresift.core.gaussian` with p = 0)
-    gives another bound, in O(n d) a step.
+    By Jensen :math:`-V - |x-\mu|^2` (Gaussian) and :math:`-\sqrt{V + |x-\mu|^2}` (Laplacian); for the Gaussian also by
+    duality (:mod:`~coresift.core.gaussian` with p = 0), in O(n d) a step.
     """
     if np.isinf(radius):
         return -np.inf
@@ -114,10 +113,7 @@ def certify_exact(
     loss: str,
     progress: Progress | None = None,
 ) -> Certificate:
-    """The certificate with all pairs summed: O(n^2 d / 2) time, a few tiles of memory.
-
-    For the Laplacian equal rows count as one. If all weights are those of the data to rounding, so are all sums.
-    """
+    """The certificate with all pairs summed: O(n^2 d / 2) time, a few tiles of memory."""
     difference = -shares
     difference[subset] += subset_shares
     log_least = log_floor(points, shares, radius, loss)
@@ -131,7 +127,8 @@ def certify_exact(
         order = 0 if coordinates is None else 3
         square, log_bounds = pair_sums(points, difference, radius, log_least + radius**2, progress, order)
         square += rounding_of_form(points, difference, loss)
-    discrepancy = _discrepancy(square, subset_shares)
+    # rounding of the weights moves it by at most the sum of their changes
+    discrepancy = float(np.sqrt(max(square, 0.0))) + 1e-15 * (1.0 + float(subset_shares.sum()))
     eps, floor = _over_floor(points, shares, discrepancy, radius, loss, log_least)
     if loss == "laplacian":
         eps = min(eps, _ROUNDED) if (abs(added) <= 0.9 * _ROUNDED * own).all() else eps
@@ -143,11 +140,6 @@ def certify_exact(
         if coordinates is not None:
             eps = worst_in_ball(points, rows, coordinates, shares, difference, radius, log_bounds, eps)
     return Certificate(eps, discrepancy, floor, loss, radius, True, 1.0)
-
-
-def _discrepancy(square: float, subset_shares: np.ndarray) -> float:
-    """The root of the quadratic form; rounding of the weights moves it by at most the sum of their changes."""
-    return float(np.sqrt(max(square, 0.0))) + 1e-15 * (1.0 + float(subset_shares.sum()))
 
 
 def certify_sampled(
@@ -162,11 +154,7 @@ def certify_sampled(
     rng: np.random.Generator,
     progress: Progress | None = None,
 ) -> Certificate:
-    """The certificate with sums over pairs of rows estimated from two samples of ``n_sampled`` rows.
-
-    For the Gaussian the moments below order 3 (2 for wide rows), most of what matters, are exact: one pass. Only the
-    norm of the higher ones is estimated, by :class:`~coresift.core.moments.HighOrders`.
-    """
+    """The certificate with sums over pairs from two samples; of a Gaussian, low moments stay exact."""
     problem = (points, shares, subset, subset_shares)
     stretch = chosen_stretch(radius, loss)
     if loss == "laplacian" or 2.0 * stretch * points.max_norm**2 > _LARGEST_EXPONENT:
@@ -179,7 +167,7 @@ def certify_sampled(
         difference[subset] += subset_shares
         low = float(np.exp(log_low_orders(points, difference, radius, first)))
         norm = (low + high) * float(np.exp(-(radius**2)))
-    discrepancy = _discrepancy(norm**2, subset_shares)
+    discrepancy = norm + 1e-15 * (1.0 + float(subset_shares.sum()))
     eps, floor = _over_floor(points, shares, discrepancy, radius, loss, log_floor(points, shares, radius, loss))
     return Certificate(eps, discrepancy, floor, loss, radius, False, 1.0 - delta, n_sampled)
 
@@ -187,13 +175,12 @@ def certify_sampled(
 def _sampled_norm(
     problem: _Pair, kernel: str | HighOrders, n: int, delta: float, rng: np.random.Generator, progress: Progress | None
 ) -> float:
-    r"""A bound on :math:`\|\mu_P - \mu_S\|` that holds with probability ``1 - delta``.
+    r"""A bound on :math:`\|\mu_P - \mu_S\|` that holds with probability ``1 - delta``, in O(N (N + m) d).
 
-    Rows are drawn in proportion to :math:`w_p \|k_p\|`. With b the vector whose norm is wanted, a its estimate from the
-    first sample and :math:`\xi = a - b`, :math:`\|b\|^2 = \langle a, b \rangle - \langle \xi, b \rangle`. The second
-    sample bounds the first product by U (Maurer and Pontil 2009), Bernstein the second one by :math:`c \|b\|`, so
-    :math:`\|b\| \le (c + \sqrt{c^2 + 4U})/2`: docs/theory.md ("From a sample of the rows"). O(N (N + m) d) time.
-    ``width`` is the range of a term over :math:`\|a\|` or :math:`\|b\|`, ``spread`` the root of its variance.
+    With b the vector whose norm is wanted, a its estimate from the first sample and :math:`\xi = a - b`, :math:`\|b\|^2
+    = \langle a, b \rangle - \langle \xi, b \rangle`. The second sample bounds the first product by U (Maurer and Pontil
+    2009), Bernstein the second by :math:`c \|b\|`: :math:`\|b\| \le (c + \sqrt{c^2 + 4U})/2` (docs/theory.md, "From a
+    sample of the rows"). ``width`` is the range of a term over the norm, ``spread`` the root of its variance.
     """
     points, shares, subset, subset_shares = problem
     if isinstance(kernel, str):
@@ -237,19 +224,15 @@ def _sampled_norm(
 def _over_floor(
     points: Points, shares: np.ndarray, discrepancy: float, radius: float, loss: str, log_least: float
 ) -> tuple[float, float]:
-    """The bound from the discrepancy, and the floor that it rests on."""
-    if np.isinf(radius) and loss == "laplacian":
-        return _everywhere(_spread(points, shares), points.max_norm, discrepancy)
-    floor = float(np.exp(log_least))
-    return discrepancy / floor if floor > 0 else np.inf, floor  # a floor that underflows says nothing
+    r"""The bound from the discrepancy, and the floor that it rests on.
 
-
-def _everywhere(spread: tuple[float, float], max_norm: float, discrepancy: float) -> tuple[float, float]:
-    r"""The Laplacian's bound over all of space and the floor it rests on.
-
-    Beyond a radius A the ratio is within a factor :math:`e^{\pm\tau}`, :math:`\tau = \rho^2/(2A)`, of that at the
-    projection of the query: :math:`(1 + \epsilon_A) e^\tau - 1` bounds the error everywhere; A is chosen best.
+    For the Laplacian over all of space :math:`(1 + \epsilon_A) e^\tau - 1`, with the error :math:`\epsilon_A` within
+    the radius A, chosen best, and :math:`\tau = \rho^2/(2A)`: what the logarithm of the ratio changes beyond it.
     """
+    if np.isfinite(radius) or loss != "laplacian":
+        floor = float(np.exp(log_least))
+        return discrepancy / floor if floor > 0 else np.inf, floor  # a floor that underflows says nothing
+    spread, max_norm = _spread(points, shares), points.max_norm
     if max_norm == 0.0:  # the ratio is the same everywhere
         return discrepancy, 1.0
 

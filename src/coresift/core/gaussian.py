@@ -39,15 +39,14 @@ def closed_form(
     from_mean: np.ndarray | None = None,
     square_error: float = 0.0,
 ) -> SensitivityBound:
-    r"""The one-atom certificate, from distances alone.
+    r"""The one-atom certificate, from distances alone; O(n).
 
     .. math:: s(p) \le \frac{w_p}{W} \exp\bigl( V + R^2 - (|p - \mu| - R)^2 \bigr)
 
-    The total is at most :math:`e^{V+R^2}`, in any dimension; O(n). ``slack`` covers rounding
-    (:func:`~coresift.core.points.rounding_slack`), except in the root: near the mean the squares cancel, so their
-    possible error ``square_error`` is added before it is taken. For a ball that is not centred at the mean of these
-    shares, ``from_mean`` holds the distances :math:`|p - \mu|`, ``second_moment`` is :math:`M = V + |\mu|^2`, and
-    the exponent is :math:`M - |p|^2 + 2 R |p - \mu|`.
+    The total is at most :math:`e^{V+R^2}`, in any dimension. ``slack`` covers rounding, but near the mean the squares
+    cancel: their possible error ``square_error`` is added before the root. For a ball that is not centred at the mean,
+    ``from_mean`` holds :math:`|p - \mu|`, ``second_moment`` is :math:`M = V + |\mu|^2`, and the exponent is :math:`M -
+    |p|^2 + 2 R |p - \mu|`.
     """
     log_values = log_shares(shares)
     if from_mean is None:
@@ -76,10 +75,7 @@ class Cells:
 
 
 class CellSums:
-    """Sums over the cells of a partition, fed with blocks: every point belongs to the nearest of ``centers``.
-
-    A variance is taken about the centre: no digits are lost when the cell is small and far from the origin.
-    """
+    """Sums over cells, fed with blocks: a point belongs to the nearest of ``centers``; variances are about these."""
 
     def __init__(self, centers: np.ndarray) -> None:
         k, d = centers.shape
@@ -129,8 +125,7 @@ def ascend(
 ) -> Ascent:
     """Maximise ``2 p.x - L(x)`` over ``|x| <= radius`` for each row of ``p``, to a duality gap of ``tol``.
 
-    ``upper`` holds known bounds on the maximum (``inf`` if none); a point stops when its best certificate is within
-    ``tol`` of its best value. ``max_curvature`` bounds the Hessian of ``L``, ``4 Cov_lam(mu) <= 4 max |mu|^2``.
+    ``upper`` holds known bounds on the maximum; ``max_curvature`` bounds the Hessian of L, by ``4 max |mu|^2``.
     """
     upper = upper.copy()
     lower = np.full(len(p), -np.inf)
@@ -226,11 +221,7 @@ class Problem:
 
 
 def cells_bound(problem: Problem, summary: Cells, start: SensitivityBound) -> SensitivityBound:
-    """The certificate of k atoms by dual ascent; never above ``start``, the closed form.
-
-    It runs in the span of the means and the one direction in which a point sticks out of it, ``r = min(d, k + 1)``: two
-    products of (points x k) by (k x r) a step.
-    """
+    """The certificate of k atoms, never above ``start``: two products (points x k) by (k x min(d, k + 1)) a step."""
     k, points = len(summary.mass), problem.points
     basis, means = summary.frame
     atoms = Atoms(Block(means), np.log(summary.mass) - squared_norms(summary.means) - summary.variances)
@@ -258,11 +249,7 @@ def row_atoms(problem: Problem) -> Atoms:
 
 
 def exact(problem: Problem, start: SensitivityBound, atoms: Atoms | None = None) -> SensitivityBound:
-    """The sensitivities themselves: every point an atom, ascent until certificate and value agree to 1e-6.
-
-    O(n^2 d) a step, some ten steps on ordinary data; memory is one block of points against all points. ``atoms`` are
-    those of all points, where ``problem`` holds only some of them.
-    """
+    """The sensitivities to 1e-6: all points are atoms. O(n^2 d) a step, some ten steps on ordinary data."""
     points = problem.points
     atoms = row_atoms(problem) if atoms is None else atoms
     blocks = points.blocks(extra_columns=len(atoms.offsets) + 7 * points.d)

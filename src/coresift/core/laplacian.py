@@ -1,11 +1,7 @@
-r"""Sensitivities of the Laplacian loss :math:`f(p,x) = e^{-|p-x|}` over all of space, in closed form.
+r"""Sensitivities of the Laplacian loss :math:`f(p,x) = e^{-|p-x|}` over all of space, in closed form, in any metric.
 
-By the triangle inequality :math:`f(q,x) \ge f(q,p) f(p,x)` for every x, with equality at x = p, so
-
-.. math:: s(p) = \sup_x \frac{w_p f(p,x)}{\sum_q w_q f(q,x)} = \frac{w_p}{\sum_q w_q e^{-|p-q|}} ,
-
-the inverse of a kernel density, in any metric. The total is at most :math:`e^{\mathrm{diam}}`, without the paper's
-square root of n.
+By the triangle inequality :math:`f(q,x) \ge f(q,p) f(p,x)` for every x, with equality at x = p, so :math:`s(p) = w_p /
+\sum_q w_q e^{-|p-q|}`, the inverse of a kernel density. The total is at most :math:`e^{\mathrm{diam}}`.
 """
 
 from collections.abc import Callable
@@ -51,8 +47,7 @@ def laplacian_exact(
 ) -> SensitivityBound:
     """The sensitivities themselves, O(n^2 d) time, one block of distances in memory.
 
-    Other metrics than the Euclidean are measured between rows of the data as given, divided by the scale. ``among``
-    are all points and their shares, where ``points`` holds only some of them.
+    Other metrics are measured between rows as given. ``among`` are all points, where ``points`` holds only some.
     """
     log_values = log_shares(shares)
     everything, all_shares = (points, shares) if among is None else among

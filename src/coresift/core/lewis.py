@@ -2,13 +2,11 @@ r"""The l1-SVD ("f-SVD") of weighted rows, from their Lewis weights, in passes t
 
 For rows :math:`a_p = w_p\,p` the Lewis weights are the fixed point of :math:`\ell_p = \sqrt{a_p^\top M(\ell)^+ a_p}`,
 :math:`M(\ell) = \sum_p a_p a_p^\top / \ell_p` (Cohen and Peng, "Lp row sampling by Lewis weights", 2015). For *any*
-:math:`\ell > 0` on a set K of rows that sums to the rank r, with :math:`\tau_p = \sqrt{a_p^\top M^+ a_p}` and
-:math:`\kappa \ge \max_K \tau/\ell`, the sensitivity :math:`\sup_x |a_p\cdot x|/|Ax|_1` is at most :math:`\min(1,
-\kappa\tau_p)`, and :math:`r \le \sum\kappa\tau \le \kappa r`: docs/theory.md ("Lewis weights are the f-SVD").
-
-One small matrix is the whole state: every step takes :math:`\ell_p = c\,w_p|pT|` for a factor T (d, r), and a pass
-sums up :math:`G = \sum_K (w_p/|pT|)\,(pT)^\top(pT) = Q\,\mathrm{diag}(\lambda)\,Q^\top`. The next factor is
-:math:`T Q\,\mathrm{diag}(c/\lambda)^{1/2}`, and its :math:`\kappa` is :math:`(c\,\lambda_{\min})^{-1/2}`.
+:math:`\ell > 0` on rows K that sums to the rank r, :math:`\tau_p = \sqrt{a_p^\top M^+ a_p}` and :math:`\kappa \ge
+\max_K \tau/\ell`, the sensitivity :math:`\sup_x |a_p\cdot x|/|Ax|_1` is at most :math:`\min(1, \kappa\tau_p)`, and
+:math:`r \le \sum\kappa\tau \le \kappa r`: docs/theory.md ("Lewis weights are the f-SVD"). One small matrix is the whole
+state: :math:`\ell_p = c\,w_p|pT|` for a factor T (d, r), and a pass sums up :math:`\sum_K (w_p/|pT|)\,(pT)^\top(pT) =
+Q\,\mathrm{diag}(\lambda)\,Q^\top`, which gives the next T and :math:`\kappa = (c\,\lambda_{\min})^{-1/2}`.
 """
 
 from collections.abc import Iterator
@@ -62,11 +60,7 @@ class Lewis:
 
 
 def lewis_factor(run: Run, survey: Survey, tol: float, max_steps: int = _MAX_STEPS) -> Lewis:
-    """Iterate to the Lewis weights of the surveyed rows until ``kappa - 1 <= tol``, or for ``max_steps`` passes.
-
-    The bound is valid wherever it stops. The Gram matrix of each pass is that of the *whitened* rows ``p T``, close to
-    the identity: errors grow with the condition of the rows, not with its square.
-    """
+    """Iterate to the Lewis weights of the surveyed rows until ``kappa - 1 <= tol``, or for ``max_steps`` passes."""
     n_passes = 1  # the survey
 
     def counted(label: str, prototype: Any) -> Any:
@@ -114,10 +108,7 @@ def _from_sample(survey: Survey) -> np.ndarray | None:
 def _from_rows(
     run: Run, rows: WeightedRows, units: np.ndarray, has_hidden: bool
 ) -> tuple[WeightedRows, np.ndarray, np.ndarray]:
-    """The whitening factor of the rows with equal l, by QR; rows outside their numerical span are set aside.
-
-    Since |Ax|_2 <= |Ax|_1 <= sqrt(n) |Ax|_2, a direction that is retained here stays usable for every later l.
-    """
+    """The whitening factor of the rows with equal l, by QR; rows outside their numerical span are set aside."""
     while True:  # ends: each round but the last takes rows out of M
         R = run("QR", Triangle(rows, units)).finish()
         column_norms = np.linalg.norm(R, axis=0)
@@ -184,10 +175,7 @@ def weighted_blocks(X: Matrix, log_weights: np.ndarray) -> Iterator[tuple[np.nda
 
 
 def whitening_error(T: np.ndarray, column_unit: np.ndarray) -> tuple[float, np.ndarray]:
-    """Relative error of |p T| by rounding, some sqrt(d) eps times the condition in columns of equal scale.
-
-    Also the pseudo-inverse of T in units of the columns (r, used columns): M^(1/2) up to a rotation and these units.
-    """
+    """Relative error of |p T|, some sqrt(d) eps times the condition; and the inverse of T in units of the columns."""
     used = column_unit > 0
     scaled = T[used] / column_unit[used, None]
     inverse = np.linalg.pinv(scaled, 0.1 * _EPS)

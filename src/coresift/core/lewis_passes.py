@@ -88,12 +88,7 @@ class Space:
     noise: float
 
     def outside(self, rows: np.ndarray) -> np.ndarray:
-        """(b,) whether a row has a part outside the space.
-
-        The basis errs by some eps * largest / sigma_j towards direction j, which moves a row by eps * largest * |p T|;
-        a part below ``_ROUNDING`` of the row is rounding. What sticks out further is real, and such a row gets the
-        bound 1. It must leave M as well: queries outside the space could cancel it, and leave the others unbounded.
-        """
+        """(b,) whether a row has a part outside, above what the error of the basis and rounding make of it."""
         with np.errstate(over="ignore", invalid="ignore"):  # rows of weight zero can be of any size
             scaled = rows * self.column_unit
             beyond = row_norms(scaled - (scaled @ self.basis.T) @ self.basis)

@@ -1,7 +1,6 @@
-r"""Fit a linear model: ``F(theta) = sum_i w_i l(theta; x_i, y_i) / W + (alpha / 2) |coef|^2`` and its minimum.
+"""Fit a linear model: ``F(theta) = sum_i w_i l(theta; x_i, y_i) / W + (alpha / 2) |coef|^2`` and its minimum.
 
-Columns are shifted and scaled for the numerics only: ``alpha`` penalises the coefficients in the units of the data.
-Sparse rows are scaled and not shifted, so that they stay sparse.
+Columns are scaled, and shifted if dense, for the numerics only: ``alpha`` is in the units of the data.
 """
 
 from __future__ import annotations
@@ -119,7 +118,6 @@ class LossSums:
         self.gradient += (A.T @ (weights[:, None] * self.problem.loss.slopes(z, y))).T
 
     def merge(self, other: LossSums) -> None:
-        """Add the sums of other rows at the same theta."""
         for name in self.summed:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
@@ -187,10 +185,9 @@ class Leverage:
 def newton(
     sums_at: Callable[[np.ndarray, int], LossSums], theta: np.ndarray, near: LossSums | None = None, tol: float = 1e-12
 ) -> LossSums:
-    """Minimise by damped Newton steps from ``theta``; returns the sums at the best theta, the Hessian at or near it.
+    """Minimise by damped Newton steps until the expected fall is at most ``tol`` of F; returns the sums at the best.
 
-    Stops when the expected fall is at most ``tol`` of F. Each ``sums_at(theta, order)`` is a pass over the rows. A
-    Hessian, at first that of ``near`` (sums of similar rows), is kept while steps are good.
+    Each ``sums_at(theta, order)`` is a pass. A Hessian, at first that of ``near``, is kept while steps are good.
     """
     is_new, last = near is None or near.hessian.size == 0, np.inf
     best = sums_at(theta, 2 if is_new else 1)
@@ -219,10 +216,7 @@ def newton(
 def fit_linear(
     problem: LinearProblem, X: Matrix, y: np.ndarray, w: np.ndarray, near: LossSums | None = None, tol: float = 1e-12
 ) -> LossSums:
-    """Fit weighted rows in memory, starting from a fit of similar rows; returns the sums at the minimum.
-
-    By Newton's method; above 2,000 parameters by L-BFGS, and the sums then have no Hessian.
-    """
+    """Fit weighted rows in memory by Newton's method, above 2,000 parameters by L-BFGS, from a fit of similar rows."""
     theta = None if near is None else near.theta
     if theta is None and isinstance(problem.loss, Huber):  # far from the targets its curvature is zero
         theta = fit_linear(replace(problem, loss=Squared()), X, y, w).theta

@@ -36,8 +36,7 @@ def chosen_stretch(radius: float, loss: str) -> float:
 class HighOrders:
     r"""The kernel :math:`e^{-|p|^2-|q|^2} \sum_{k \ge j} (2s)^k (p \cdot q)^k / k!` of the moments from order j on.
 
-    By Cauchy and Schwarz, with :math:`\lambda = 2R^2/s`, their terms sum to at most :math:`\|\mu_\nu\|
-    (\sum_{k \ge j} \lambda^k/k!)^{1/2}` in the norm of this kernel.
+    Their terms sum to at most :math:`\|\mu_\nu\| (\sum_{k \ge j} (2R^2/s)^k/k!)^{1/2}` in its norm.
     """
 
     def __init__(self, first: int, radius: float, stretch: float) -> None:
@@ -94,15 +93,18 @@ def pair_sums(
 ) -> tuple[float, np.ndarray]:
     r"""The quadratic form of the Gaussian kernel, and logarithms of bounds on N and its derivatives over the ball.
 
-    The j-th derivatives, j up to ``order``, are at most :math:`\sum_{k \ge j} 2^k R^{k-j} \sigma_k / (k-j)!`.
-    ``log_least`` is the logarithm of a lower bound on D, of which the tail of the series shall be a small part. The
-    bounds are infinite if the series would be too long.
+    The j-th derivatives, j up to ``order``, are at most :math:`\sum_{k \ge j} 2^k R^{k-j} \sigma_k / (k-j)!`; infinite
+    if the series would be too long. ``log_least`` is the logarithm of a lower bound on D.
     """
     if not coefficients.any():
         return 0.0, np.full(order + 1, -np.inf)
     sums = _PairSums(points, coefficients)
-    n_terms = _n_terms(sums.log_mass, sums.norms, radius, np.log(_NEGLIGIBLE) + log_least)
-    n_terms += order if n_terms else 0
+    n_terms, least = 0, 2.0 * radius * float(sums.norms.max())
+    if least < _MOST_TERMS - 1:
+        tails = range(max(3, int(least) + 1), _MOST_TERMS)
+        negligible = np.log(_NEGLIGIBLE) + log_least
+        enough = (n for n in tails if _log_tail(sums.log_mass, sums.norms, radius, n) <= negligible)
+        n_terms = next(enough, _MOST_TERMS) + order
     sums.start(n_terms)
     sums.run(progress)
     if n_terms == 0:
@@ -116,25 +118,11 @@ def pair_sums(
 
 
 def _log_tail(log_mass: np.ndarray, norms: np.ndarray, radius: float, n_terms: int) -> float:
-    r"""The logarithm of a bound on the terms from K = ``n_terms`` on, with :math:`z_p = 2R|p| < K`.
-
-    .. math:: \sum_p |\nu_p| e^{-|p|^2} z_p^K / K! / (1 - z_p/(K+1))
-    """
+    r"""The logarithm of :math:`\sum_p |\nu_p| e^{-|p|^2} z_p^K / K! / (1 - z_p/(K+1))`, z = 2R|p| < K, the tail."""
     z = 2.0 * radius * norms
     with np.errstate(divide="ignore"):
         logs = log_mass + n_terms * np.log(z) - np.log1p(-z / (n_terms + 1.0))
     return float(np.logaddexp.reduce(logs)) - float(np.log(np.arange(1, n_terms + 1)).sum())
-
-
-def _n_terms(log_mass: np.ndarray, norms: np.ndarray, radius: float, log_negligible: float) -> int:
-    """Terms of the series before the tail; 0 if they would be too many."""
-    least = 2.0 * radius * float(norms.max())
-    if not least < _MOST_TERMS - 1:
-        return 0
-    for n_terms in range(max(3, int(least) + 1), _MOST_TERMS):
-        if _log_tail(log_mass, norms, radius, n_terms) <= log_negligible:
-            return n_terms
-    return _MOST_TERMS
 
 
 class _PairSums:

@@ -1,7 +1,6 @@
 """What a sensitivity bound takes and returns: rows in centred and scaled coordinates, and logarithms of bounds.
 
-Every pass over data in the core goes through :class:`Points`: dense arrays of either float width and sparse matrices
-share one code. A block is small, float64, and made when needed; the data are never copied whole.
+Dense arrays of either float width and sparse matrices share one code; the data are never copied whole.
 """
 
 from __future__ import annotations
@@ -192,11 +191,7 @@ class SensitivityBound:
 
 
 def rounding_slack(max_norm: float, radius: float) -> float:
-    """What to add to an exponent so that rounding cannot push a certificate below the truth.
-
-    Exponents are sums of a few terms no larger than ``(max_norm + radius)^2``, each with a relative error of some
-    ``d * 2^-53`` at worst, and far less in sums by blocks.
-    """
+    """What to add to an exponent, a sum of terms up to ``(max_norm + radius)^2``, so that rounding cannot lower it."""
     return 1e-12 * (1.0 + (max_norm + radius) ** 2)
 
 

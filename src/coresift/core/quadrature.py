@@ -1,9 +1,7 @@
 r"""The best weights for given points, and the best points for given weights' worth: kernel quadrature.
 
 For chosen rows with kernel matrix K and potentials :math:`b_i = \sum_p w_p k(z_i, p)`, the squared discrepancy
-is :math:`v^\top K v - 2 b^\top v` plus a constant. Its minimum over :math:`v \ge 0` is a convex problem; which
-rows to choose, a greedy one. :func:`tilted` stretches the points by the radius, so that a small discrepancy means a
-small certificate (docs/theory.md): a small ball sees low moments only.
+is :math:`v^\top K v - 2 b^\top v` plus a constant: convex in :math:`v \ge 0`; the rows are chosen greedily.
 """
 
 from collections.abc import Callable
@@ -50,9 +48,7 @@ def fitted_weights(
 ) -> Fit:
     """Non-negative weights of ``rows`` that minimise the discrepancy, never worse than ``start``, and its value.
 
-    ``wanted`` are the potentials of the rows, where they are known. Up to ``DENSE_LIMIT`` rows by block principal
-    pivoting on the kernel matrix, with the least ridge for which that ends; above it by L-BFGS-B, tile by tile. The
-    value counts the rounding that a certificate will add: those of weights near the data's have least of it.
+    ``wanted`` are the potentials, where they are known. The value counts the rounding that a certificate will add.
     """
     b = potential(points, rows, shares, loss) if wanted is None else wanted
     K = kernel_matrix(points, rows, loss) if len(rows) <= DENSE_LIMIT else None
@@ -82,8 +78,7 @@ def fitted_weights(
 def pivoted_weights(K: np.ndarray, b: np.ndarray) -> np.ndarray | None:
     r"""Minimise :math:`v^\top (K + \lambda I) v - 2 b^\top v` over :math:`v \ge 0`, exactly (Kim and Park 2011).
 
-    Guess which weights are positive, solve for them, move all that contradict the guess; when the contradictions stop
-    falling, move one at a time. Near-singular K can cycle: raise the ridge up to 1e-4, then return None.
+    Guess which are positive, solve, move all that contradict, or one at a time; raise the ridge if that cycles.
     """
     m = len(b)
     for ridge in _RIDGES:
@@ -136,9 +131,8 @@ def interpolated_potentials(
 ) -> np.ndarray:
     r"""Estimates of the potentials at rows, from those of a few: O((M + m) N d) time instead of O(M n d).
 
-    The error e of the mean :math:`\mu_N` over N sampled rows is known at the m rows S of ``known`` (their numbers and
-    exact potentials), and interpolated by the kernel: :math:`\hat b(x) = \mu_N(x) + k(x, S) K_{SS}^{-1} e(S)`. What
-    remains has the mean squared norm :math:`E\,\mathrm{dist}(k_p, \mathrm{span}\,S)^2 / N`.
+    The error e of the mean :math:`\mu_N` over N sampled rows is known at the m rows S of ``known`` (numbers and exact
+    potentials), and interpolated: :math:`\hat b(x) = \mu_N(x) + k(x, S) K_{SS}^{-1} e(S)`.
     """
     rows, exact = known
     drawn = rng.choice(points.n, n_sampled, p=shares / shares.sum())
@@ -171,10 +165,9 @@ def greedy_rows(
 ) -> np.ndarray:
     r"""Positions in ``pool`` of ``size`` rows, each lowering the discrepancy most, given the best signed weights.
 
-    ``wanted`` are the potentials of the pool. With the residual r of their projection on the rows chosen, row s lowers
-    :math:`\|r\|^2` by :math:`r(s)^2 / \mathrm{dist}(k_s, \mathrm{span})^2`: a Cholesky factorisation of the pool's
-    kernel matrix with pivots by that gain (Schaback and Wendland's f/P-greedy rule). O(M m (m + d)) time and O(M m)
-    memory for a pool of M. Rows are picked ``_PICKS`` at a time among the ``_LIKELY`` of largest gain.
+    With the residual r of the potentials ``wanted``, row s lowers :math:`\|r\|^2` by :math:`r(s)^2 / \mathrm{dist}(k_s,
+    \mathrm{span})^2`: a Cholesky factorisation with pivots by that gain (Schaback and Wendland's f/P-greedy rule).
+    O(M m (m + d)) time and O(M m) memory. Rows are picked ``_PICKS`` at a time among the ``_LIKELY`` of largest gain.
     """
     block, residual, distance = points.gather(pool), wanted.copy(), np.ones(len(pool))  # squared, from the span
     columns, chosen = np.empty((size, len(pool))), np.empty(size, dtype=np.int64)
@@ -216,11 +209,7 @@ def _picked(
 def herded_rows(
     points: Points, pool: np.ndarray, size: int, wanted: np.ndarray, loss: str, progress: Progress | None = None
 ) -> np.ndarray:
-    r"""Positions in ``pool`` of ``size`` rows by kernel herding (Chen, Welling and Smola 2010).
-
-    O(M m d) time, O(M) memory. Each row chosen is the one where the data's mean potential, ``wanted``, exceeds most
-    what equally weighted rows chosen so far give.
-    """
+    """Positions in ``pool`` of ``size`` rows by kernel herding (Chen, Welling and Smola 2010), in O(M m d)."""
     block = points.gather(pool)
     given = np.zeros(len(pool))
     chosen = np.empty(size, dtype=np.int64)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -65,11 +66,8 @@ class LazyDataset:
         return len(self.paths)
 
     def load(self, index: int, rng: np.random.Generator | None = None) -> np.ndarray:
-        """The image at ``index``, (3, size, size) uint8.
-
-        Without ``rng`` the square in the middle, else :func:`~coresift.rows.images.random_resized_crop`.
-        """
-        crop = middle(self.share) if rng is None else random_resized_crop(rng)
+        """The image at ``index``, (3, size, size) uint8: the square in the middle, or with ``rng`` a random part."""
+        crop = partial(middle, self.share) if rng is None else partial(random_resized_crop, rng)
         return decode(self.paths[index], self.size, crop)
 
     def __getitem__(self, index: int) -> tuple[np.ndarray, Any]:
@@ -85,10 +83,7 @@ AnyDataset: TypeAlias = ArrayDataset | LazyDataset
 
 @dataclass(frozen=True, eq=False)
 class Scaling:
-    """Standardises the columns of a table; call it with new rows (n, d).
-
-    ``mean`` and ``deviation``, (d,) float64, are of the training part; ``columns`` are the names, if there are any.
-    """
+    """Standardises rows (n, d) by mean and deviation, (d,), of the training part; ``columns`` are names, or None."""
 
     mean: np.ndarray
     deviation: np.ndarray
@@ -161,10 +156,7 @@ class DatasetSplits:
 
 
 def split_rows(y: np.ndarray, task: Task, test_fraction: float, seed: int, name: str) -> Pair:
-    """Rows of the training and of the test part, each in increasing order; stratified if there are classes.
-
-    A class keeps at least one training sample, so a class of one, which scikit-learn's splitter refuses, is allowed.
-    """
+    """Rows of the training part, at least one of each class, and of the test part, in order; stratified by class."""
     n = len(y)
     if not 0 < test_fraction < 1:
         raise InvalidInputError(f"test_fraction = {test_fraction!r} must be between 0 and 1.")

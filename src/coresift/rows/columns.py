@@ -99,10 +99,7 @@ def flat(column: Any) -> Any:
 
 
 def numbers(array: Any, kind: str) -> np.ndarray:
-    """(n,) float64 with NaN for missing and infinite entries: numbers, 0 and 1, or seconds (``kind`` "date").
-
-    Text is parsed; ``pyarrow.ArrowInvalid`` names an entry that does not fit.
-    """
+    """(n,) float64 with NaN for missing and infinite entries: numbers, 0 and 1, or seconds; text is parsed."""
     import pyarrow as pa
     from pyarrow import compute as pc
 

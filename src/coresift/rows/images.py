@@ -113,29 +113,21 @@ def decode(path: str, size: int, crop: Crop) -> np.ndarray:
     return np.ascontiguousarray(pixels[:, :, ::-1] if mirror else pixels)
 
 
-def middle(share: float) -> Crop:
+def middle(share: float, width: int, height: int) -> tuple[Box, bool]:
     """The square in the middle whose side is this share of the shorter side."""
-
-    def crop(width: int, height: int) -> tuple[Box, bool]:
-        side = min(width, height) * share
-        left, upper = (width - side) / 2, (height - side) / 2
-        return (left, upper, left + side, upper + side), False
-
-    return crop
+    side = min(width, height) * share
+    left, upper = (width - side) / 2, (height - side) / 2
+    return (left, upper, left + side, upper + side), False
 
 
-def random_resized_crop(rng: np.random.Generator) -> Crop:
+def random_resized_crop(rng: np.random.Generator, width: int, height: int) -> tuple[Box, bool]:
     """A random part of 8 to 100 % of the area with a ratio between 3:4 and 4:3, mirrored half of the time."""
-
-    def crop(width: int, height: int) -> tuple[Box, bool]:
-        mirror = bool(rng.random() < 0.5)
-        for _ in range(_ATTEMPTS):
-            area = width * height * rng.uniform(*_AREA)
-            ratio = math.exp(rng.uniform(math.log(_RATIO[0]), math.log(_RATIO[1])))
-            w, h = math.sqrt(area * ratio), math.sqrt(area / ratio)
-            if w <= width and h <= height:
-                left, upper = rng.uniform(0, width - w), rng.uniform(0, height - h)
-                return (left, upper, min(left + w, width), min(upper + h, height)), mirror
-        return middle(1.0)(width, height)[0], mirror
-
-    return crop
+    mirror = bool(rng.random() < 0.5)
+    for _ in range(_ATTEMPTS):
+        area = width * height * rng.uniform(*_AREA)
+        ratio = math.exp(rng.uniform(math.log(_RATIO[0]), math.log(_RATIO[1])))
+        w, h = math.sqrt(area * ratio), math.sqrt(area / ratio)
+        if w <= width and h <= height:
+            left, upper = rng.uniform(0, width - w), rng.uniform(0, height - h)
+            return (left, upper, min(left + w, width), min(upper + h, height)), mirror
+    return middle(1.0, width, height)[0], mirror

@@ -272,12 +272,10 @@ class PreparedRows(Rows):
 
     @property
     def raw(self) -> Rows:
-        """The rows as they are stored."""
         return self._raw
 
     @property
     def whole(self) -> Rows:
-        """The rows as they are stored, with the columns that are left out."""
         return self._whole
 
     def fingerprints(self) -> list[Fingerprint]:
@@ -285,7 +283,6 @@ class PreparedRows(Rows):
 
     @property
     def kept_bytes(self) -> int:
-        """Memory of features that are prepared once and kept; none if they would take too much."""
         size = self.n * self.row_bytes
         return size if size <= _KEPT_BYTES else 0
 

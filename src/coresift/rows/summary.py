@@ -121,7 +121,6 @@ class TableSummary:
         self.sample = KeyPool(0, np.array([SAMPLE]))
 
     def update(self, block: Block) -> None:
-        """Add a block whose rows are a table."""
         table, n = as_table(block.X), block.n
         rows = _mixed(np.arange(block.start, block.start + n, dtype=np.uint64))
         values = np.full((n, len(self.kinds)), np.nan, order="F")
@@ -131,7 +130,12 @@ class TableSummary:
                 if (found := self._parsed(array, self.text[name])) is not None:
                     values[:, i] = found
                 else:
-                    self._add_names(array, self.text[name], rows)
+                    text, (codes, names) = self.text[name], categories(array)
+                    hashed = _mixed(hashes(names).astype(np.uint64)) if names else np.zeros(0, dtype=np.uint64)
+                    text.add(set(names), hashed)
+                    text.n += int(np.count_nonzero(codes >= 0))
+                    each = np.append(hashed, np.uint64(0))[codes]
+                    text.fingerprint = (text.fingerprint + int(_mixed(each + rows).sum())) % 2**64
             elif kind is not None:
                 values[:, i] = numbers(array, kind)
         self._add_values(values, rows)
@@ -152,14 +156,6 @@ class TableSummary:
             return values
         text.parses_as = ()
         return None
-
-    def _add_names(self, array: Any, text: _Text, rows: np.ndarray) -> None:
-        codes, names = categories(array)
-        hashed = _mixed(hashes(names).astype(np.uint64)) if names else np.zeros(0, dtype=np.uint64)
-        text.add(set(names), hashed)
-        text.n += int(np.count_nonzero(codes >= 0))
-        each = np.append(hashed, np.uint64(0))[codes]
-        text.fingerprint = (text.fingerprint + int(_mixed(each + rows).sum())) % 2**64
 
     def _add_values(self, values: np.ndarray, rows: np.ndarray) -> None:
         known = ~np.isnan(values)
@@ -190,7 +186,6 @@ class TableSummary:
         self.counts, self.fingerprints = total, self.fingerprints + fingerprints
 
     def merge(self, other: TableSummary) -> None:
-        """Add what was found in later rows."""
         self.is_whole &= other.is_whole
         for mine, theirs in zip(self.distinct, other.distinct, strict=True):
             mine.add(theirs.smallest)

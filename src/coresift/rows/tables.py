@@ -63,8 +63,7 @@ class Wanted:
 class Columns:
     """The columns of a table that are read: features (or one column of lists of them), label, weight, target.
 
-    By default all columns of numbers are features, or all columns if they are prepared; the only column of lists, if
-    there is one and none of floats.
+    By default all columns of numbers, or all that are prepared; or the only column of lists, if none has floats.
     """
 
     width: int | None = None  # numbers in each list of the one feature column; None if columns are numbers
@@ -181,10 +180,8 @@ class Columns:
             if odd := [name for name in names if not float(name).is_integer()]:
                 if self.wanted.any_label:
                     return Labels(encoded.indices.to_numpy(zero_copy_only=False), [float(name) for name in names])
-                raise InvalidInputError(
-                    f"the label column {self.wanted.label!r} holds {odd[0]!r}, but classes are integers or strings. "
-                    "For a regression name the column as the target (coresift fit: --model squared)."
-                )
+                text = f"the label column {self.wanted.label!r} holds {odd[0]!r}, but classes are integers or strings."
+                raise InvalidInputError(f"{text} For a regression name it as the target (fit: --model squared).")
             names = [int(float(name)) for name in names]
         return Labels(encoded.indices.to_numpy(zero_copy_only=False), names)
 
@@ -194,10 +191,7 @@ def _is_list(kind: Any) -> bool:
 
 
 class TableRows(Rows):
-    """Rows of tables with named columns; all files have those of the first.
-
-    Folders called ``name=value`` (Hive partitions) are columns of text, unless the files have a column of that name.
-    """
+    """Rows of tables with the columns of the first, and of folders called ``name=value`` (Hive partitions), as text."""
 
     is_typed: ClassVar[bool] = True  # whether files say the types of columns
     columns: Columns
