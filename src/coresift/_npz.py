@@ -45,7 +45,6 @@ class Members:
         return array
 
     def ndim(self, name: str) -> int:
-        """Return the number of dimensions of an array without reading it."""
         info = self._info(name)
         with self._archive.open(info) as file:
             return len(_read_header(file, math.inf, name)[0])

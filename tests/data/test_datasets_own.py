@@ -16,7 +16,8 @@ from PIL import Image
 
 from coresift import CoresiftError, InvalidInputError, InvalidTypeError, Preparation, open_rows
 from coresift.data import DatasetSplits, LazyDataset, load_dataset
-from coresift.data.splits import channel_statistics, split_rows
+from coresift.data.splits import split_rows
+from coresift.data.user_sets import channel_statistics
 from coresift.rows.images import decode, middle, random_resized_crop
 
 

@@ -227,7 +227,6 @@ class Reading(Preparing):
     image_size: int = option(32, "Height and width in pixels to which images are resized.", min=1)
 
     def names(self) -> dict[str, Any]:
-        """What :func:`coresift.open_rows` takes."""
         given = {"embedding": self.embedding, "weight": self.weight, "image_size": self.image_size}
         return {**given, "columns": listed(self.columns), "preparation": self.preparation(self.columns)}
 

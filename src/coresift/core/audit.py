@@ -245,7 +245,6 @@ def uniform_in_ball(count: int, d: int, rng: np.random.Generator) -> np.ndarray:
 
 
 def _directions(vectors: np.ndarray) -> np.ndarray:
-    """Rows divided by their norms; a zero row stays zero."""
     return vectors / _positive_norms(vectors)[:, None]
 
 

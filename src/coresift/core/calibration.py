@@ -46,7 +46,6 @@ class SlopeTotals(LossSums):
         return np.concatenate([*self.gradient, *self.curvature])[None]
 
     def features(self, A: Matrix, y: np.ndarray) -> Matrix:
-        """The features of rows, at the same parameters."""
         return side_by_side(A, self._factors(A @ self.theta.T, y).T)
 
 

@@ -43,11 +43,10 @@ class Certificate:
         little more), for the Gaussian mostly several times smaller.
     loss, radius : str, float
         The loss, and the radius of the ball in bandwidths: infinite for the Laplacian, over all of space.
-    is_exact : bool
-        Whether all pairs of rows were summed, so that the bound is certain; otherwise the sums were sampled.
+    is_exact, n_sampled : bool, int or None
+        Whether all pairs of rows were summed, so that the bound is certain; otherwise how many rows were sampled.
     confidence : float
         Probability that ``eps`` is a valid bound: 1 if exact.
-    n_sampled : int, or None if exact
     """
 
     eps: float
@@ -89,9 +88,7 @@ def log_floor(points: Points, shares: np.ndarray, radius: float, loss: str) -> f
 
 
 def _spread(points: Points, shares: np.ndarray) -> tuple[float, float]:
-    """Norm of the mean, and the mean of the squared norms."""
-    mean = np.zeros(points.d)
-    second = 0.0
+    mean, second = np.zeros(points.d), 0.0  # of the squared norms
     for rows, block in points.blocks():
         mean += block.weighted_sum(shares[rows, None])[0]
         second += float(shares[rows] @ block.sq_norms)

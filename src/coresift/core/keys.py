@@ -142,14 +142,12 @@ class KeyPool:
         return self._parts[0]
 
     def winners(self) -> tuple[dict[str, Any], list[Draw]]:
-        """What goes with the rows drawn, in their order, and the draw of each group."""
         columns, draws = self.columns(), self.draws()
         kept = np.isin(columns["row"], np.concatenate([draw.indices for draw in draws]))
         return {name: values[kept] for name, values in columns.items()}, draws
 
     def draws(self) -> list[Draw]:
-        columns = self.columns()
-        found = []
+        columns, found = self.columns(), []
         for group, size in enumerate(self.sizes.tolist()):
             mine = columns["group"] == group
             row, key, score, weight = (columns[name][mine] for name in ("row", "key", "score", "weight"))
@@ -178,7 +176,6 @@ class KeyDraw:
         self.pool.merge(other.pool)
 
     def finish(self) -> tuple[dict[str, Any], Draw]:
-        """What goes with the rows drawn, and the draw."""
         columns, (draw,) = self.pool.winners()
         return columns, draw
 

@@ -9,17 +9,7 @@ from collections.abc import Callable
 import numpy as np
 
 from .gaussian import Cells
-from .points import (
-    Matrix,
-    Points,
-    SensitivityBound,
-    as_dense,
-    log_shares,
-    rounding_slack,
-    row_slices,
-    squared_distances,
-    squared_norms,
-)
+from .points import Points, SensitivityBound, euclidean_distances, log_shares, rounding_slack, squared_distances
 
 Metric = str | Callable[[np.ndarray, np.ndarray], float]
 
@@ -67,20 +57,6 @@ def laplacian_exact(
 
 
 def _log_density(distances: np.ndarray, shares: np.ndarray) -> np.ndarray:
-    """``log sum_q share_q e^{-distance}`` of each row of ``distances``, which are overwritten."""
     density = np.exp(np.negative(distances, out=distances), out=distances) @ shares
     # below the range of floats the sensitivity is at most 1 anyway, or 0 without weight
     return np.log(np.maximum(density, np.finfo(np.float64).tiny))
-
-
-def euclidean_distances(a: Matrix, b: Matrix) -> np.ndarray:
-    """(len(a), len(b)) distances by one matrix product; pairs so close that it loses digits are measured directly."""
-    scale = squared_norms(a)[:, None] + squared_norms(b)
-    squares = as_dense(a @ b.T)
-    squares *= -2.0
-    squares += scale
-    left, right = np.nonzero(squares <= 1e-6 * scale)
-    per_pair = 8.0 * a.shape[1] if isinstance(b, np.ndarray) else 64.0 * b.nnz / b.shape[0]
-    for part in row_slices(len(left), per_pair):
-        squares[left[part], right[part]] = squared_norms(a[left[part]] - b[right[part]])
-    return np.sqrt(squares, out=squares)

@@ -228,8 +228,7 @@ class L1SVD:
     U : ndarray of shape (n, r)
         :math:`U(p) = p\,V D^{-1}`, made on first use: it is as large as the data.
     lewis_weights : ndarray of shape (n,)
-        :math:`\min(1, w_p|U(p)|_2)`, which dominates :math:`\sup_x w_p|p\cdot x| / \sum_q w_q|q\cdot x|`; 1
-        for a row with a part outside the numerical row space.
+        :math:`\min(1, w_p|U(p)|_2) \ge \sup_x w_p|p\cdot x| / \sum_q w_q|q\cdot x|`; 1 outside the numerical row space.
     to_u : ndarray of shape (d, r), :math:`V D^{-1}`
     """
 

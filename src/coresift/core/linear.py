@@ -43,7 +43,6 @@ class LinearProblem:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Of theta."""
         return self.loss.n_outputs, self.n_columns
 
     @property
@@ -71,7 +70,6 @@ class LinearProblem:
         return coef, intercept
 
     def from_data(self, coef: np.ndarray, intercept: np.ndarray) -> np.ndarray:
-        """Undo :meth:`to_data`."""
         theta = coef * self.spread
         return np.column_stack([theta, intercept + coef @ self.shift]) if self.fit_intercept else theta
 
@@ -99,7 +97,6 @@ class LossSums:
         return row_slices(rows.shape[0], 8.0 * self.problem.n_columns * self.problem.loss.n_outputs)
 
     def add_columns(self, A: Matrix, y: np.ndarray, weights: np.ndarray) -> None:
-        """Add rows in the columns of the problem."""
         loss, z = self.problem.loss, A @ self.theta.T
         self.weight += float(weights.sum())
         with np.errstate(over="ignore", invalid="ignore"):
@@ -123,7 +120,6 @@ class LossSums:
 
     @property
     def objective(self) -> float:
-        """F at theta."""
         return self.value / self.weight + 0.5 * float((self.theta**2 @ self.problem.penalties).sum())
 
     @property
@@ -178,7 +174,6 @@ class Leverage:
         self.rank = int(np.count_nonzero(kept))
 
     def of(self, A: Matrix) -> np.ndarray:
-        """(b,) leverages of rows."""
         return squared_norms(A @ self.factor)
 
 

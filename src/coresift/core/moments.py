@@ -53,7 +53,6 @@ class HighOrders:
         return np.subtract(np.exp(t, out=t), low, out=t)
 
     def __call__(self, a: Block, b: Block) -> np.ndarray:
-        """(len(a), len(b)) kernel values."""
         tile, right = a.gram(b), np.exp(-b.sq_norms)
         for start in range(0, len(tile), _CACHED):  # what is in the cache is read once
             part = tile[start : start + _CACHED]
@@ -152,7 +151,6 @@ class _PairSums:
         self.quartic = np.zeros((d**2, d**2)) if d <= _WIDEST_SQUARE and n_terms > 4 else None
 
     def run(self, progress: Progress | None) -> None:
-        """Visit all tiles on and above the diagonal."""
         parts = tile_slices(self.points, len(self.rows))
         for i, left in enumerate(parts):
             mine = self.points.gather(self.rows[left])

@@ -59,10 +59,8 @@ class NetworkSums:
 
     def largest_relative_error(self, other: Self) -> float:
         """The least eps such that every sum of ``other`` is within a factor ``1 +- eps`` of this one."""
-        mine, theirs = (
-            np.concatenate(([sums.targets.sum()], sums.positive.flat, sums.negative.flat, sums.gram.flat))
-            for sums in (self, other)
-        )
+        parts = ([s.targets.sum(), *s.positive.flat, *s.negative.flat, *s.gram.flat] for s in (self, other))
+        mine, theirs = map(np.array, parts)
         gap = np.abs(theirs - mine)
         with np.errstate(divide="ignore", invalid="ignore"):  # equal sums, zeros among them, do not err
             return float(np.where(gap > 0, gap / mine, 0.0).max())
@@ -253,7 +251,6 @@ class _Problem:
         return np.concatenate((free.ravel(), alphas.ravel()))
 
     def negative(self, vector: np.ndarray, sign: float) -> tuple[float, np.ndarray]:
-        """Minus ``sign`` times the error, and its gradient."""
         self.n_evaluations += 1
         network, free, shrink = self.network(vector)
         plus = Network(network.centers, -np.abs(network.alphas), network.intercept)

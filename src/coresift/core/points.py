@@ -111,6 +111,19 @@ def squared_distances(block: Block, centers: np.ndarray) -> np.ndarray:
     return np.maximum(squares, 0.0, out=squares)  # rounding can leave a tiny negative number
 
 
+def euclidean_distances(a: Matrix, b: Matrix) -> np.ndarray:
+    """(len(a), len(b)) distances by one matrix product; pairs so close that it loses digits are measured directly."""
+    scale = squared_norms(a)[:, None] + squared_norms(b)
+    squares = as_dense(a @ b.T)
+    squares *= -2.0
+    squares += scale
+    left, right = np.nonzero(squares <= 1e-6 * scale)
+    per_pair = 8.0 * a.shape[1] if isinstance(b, np.ndarray) else 64.0 * b.nnz / b.shape[0]
+    for part in row_slices(len(left), per_pair):
+        squares[left[part], right[part]] = squared_norms(a[left[part]] - b[right[part]])
+    return np.sqrt(squares, out=squares)
+
+
 class Points:
     """The rows ``z = (x - center) / scale`` of ``X`` (ndarray or CSR), without a scaled copy of it."""
 

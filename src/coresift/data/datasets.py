@@ -63,10 +63,9 @@ def load_dataset(
     Parameters
     ----------
     data : name, path, pair of arrays, Dataset or DatasetDict of Hugging Face
-        A name from :func:`available_datasets`. Or ``(X, y)``; an ``.npz`` file with ``X`` and ``y`` (or
-        ``X_train``, ``y_train``, ``X_test``, ``y_test``); a frame, a table in a file (``.parquet``, ``.feather``,
-        ``.csv``, ``.tsv``), or a folder of them; a folder of images in one folder per class, or with such folders in
-        ``train`` and ``test``.
+        A name from :func:`available_datasets`. Or ``(X, y)``; an ``.npz`` file with ``X`` and ``y`` (or ``X_train``,
+        ``y_train``, ``X_test``, ``y_test``); a frame, a table in a file (``.parquet``, ``.feather``, ``.csv``,
+        ``.tsv``), or a folder of them; a folder of images in one folder per class, also in ``train`` and ``test``.
     data_dir : path, optional
         The folder of all named data sets. Default: ``$CORESIFT_DATA_DIR``, or ``coresift_data`` in the home folder.
     download, verify : bool, default False
@@ -79,10 +78,8 @@ def load_dataset(
         By default floats are regression targets, and integers, booleans and strings are classes.
     image_size : int, optional
         Height and width of images. Default: the size they have; for files the shorter side, at most 224.
-    test_fraction : float, default 0.2
-        Share of the samples to test on, for data that come in one part (digits, covtype, your own).
-    seed : int, default 0
-        Seed for that split.
+    test_fraction, seed : float, default 0.2, and int, default 0
+        Share of the samples to test on, for data that come in one part (digits, covtype, your own); seed of that split.
     preparation : "auto", None or Preparation
         How the columns of a table become numbers (:class:`coresift.Preparation`), learnt from the training part. None:
         only columns of numbers, standardised.

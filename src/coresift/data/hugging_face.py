@@ -75,7 +75,6 @@ def _inputs(data: Any, label: str) -> tuple[list[str], bool]:
 
 
 def _images(data: Any, column: str, size: int | None) -> np.ndarray:
-    """(n, c, h, w) uint8: one channel if the first image is grey, else three."""
     bilinear = need_pillow().Resampling.BILINEAR
     first = in_bytes(data[0][column], "image 0")
     mode = "L" if first.mode in ("1", "L") else "RGB"

@@ -172,29 +172,6 @@ def split_rows(y: np.ndarray, task: Task, test_fraction: float, seed: int, name:
     return np.setdiff1d(np.arange(n), test, assume_unique=True), test
 
 
-def scaling_of(train: np.ndarray, columns: tuple[str, ...] | None = None) -> Scaling:
-    """The scaling that gives columns of the training part mean 0 and deviation 1; constant columns become 0."""
-    mean = train.mean(axis=0, dtype=np.float64)
-    deviation = train.std(axis=0, dtype=np.float64)
-    deviation[deviation <= 1e-12 * np.maximum(np.abs(mean), 1e-300)] = 1.0
-    return Scaling(mean, deviation, columns)
-
-
-def channel_statistics(x: np.ndarray) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Mean and deviation (1 if constant) of each channel of images (n, c, h, w), of bytes over 255 or of floats."""
-    means, deviations = [], []
-    for channel in range(x.shape[1]):
-        values, counts = x[:, channel], None
-        if x.dtype == np.uint8:  # counts are exact and need no copy as floats
-            counts = np.bincount(values.reshape(-1), minlength=256)
-            values = np.arange(256) / 255
-        mean = float(np.average(values, weights=counts))
-        variance = float(np.average((values - mean) ** 2, weights=counts))
-        means.append(mean)
-        deviations.append(variance**0.5 if variance > 0 else 1.0)
-    return tuple(means), tuple(deviations)
-
-
 def array_splits(name: str, train: Pair, test: Pair, task: Task = "classification", **known: Any) -> DatasetSplits:
     """A data set from prepared arrays; by default the published parts of one with classes."""
     # tensors share memory with arrays, and PyTorch warns if it is read-only

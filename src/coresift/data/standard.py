@@ -41,16 +41,10 @@ MNIST_FILES = tuple(
         ("t10k-labels-idx1-ubyte.gz", "md5:ec29112dd5afa0611ce80d1b7f02629c"),
     )
 )
-COVTYPE_FILES = (
-    Download(
-        "covtype.data.gz",
-        (
-            "https://ndownloader.figshare.com/files/5976039",
-            "https://archive.ics.uci.edu/ml/machine-learning-databases/covtype/covtype.data.gz",
-        ),
-        "sha256:614360d0257557dd1792834a85a1cdebfadc3c4f30b011d56afee7ffb5b15771",
-    ),
-)
+_FIGSHARE = "https://ndownloader.figshare.com/files/5976039"
+_UCI = "https://archive.ics.uci.edu/ml/machine-learning-databases/covtype/covtype.data.gz"
+_SHA256 = "sha256:614360d0257557dd1792834a85a1cdebfadc3c4f30b011d56afee7ffb5b15771"
+COVTYPE_FILES = (Download("covtype.data.gz", (_FIGSHARE, _UCI), _SHA256),)
 _COVTYPE_COLUMNS = 54
 _TREES = "Spruce/Fir, Lodgepole Pine, Ponderosa Pine, Cottonwood/Willow, Aspen, Douglas-fir, Krummholz"
 _COVTYPE_NAMES = tuple(_TREES.split(", "))
@@ -307,16 +301,10 @@ def load_cifar(layout: Cifar, found: list[Path], _: Any) -> DatasetSplits:
         raise InvalidInputError(f"{place}: holds no {missing[0]}")
     *train, test = (_records(layout, read[file], place / file) for file in layout.files)
     names = read.get(layout.names_file, b"").decode("utf-8", "replace").split()
-    return array_splits(
-        layout.name,
-        (np.concatenate([x for x, _ in train]), np.concatenate([y for _, y in train])),
-        test,
-        n_classes=layout.n_classes,
-        mean=layout.mean,
-        std=layout.std,
-        augmentation="crop-flip",
-        class_names=tuple(names) if len(names) == layout.n_classes else None,
-    )
+    joined = np.concatenate([x for x, _ in train]), np.concatenate([y for _, y in train])
+    known = {name: getattr(layout, name) for name in ("n_classes", "mean", "std")}
+    known |= {"class_names": tuple(names) if len(names) == layout.n_classes else None}
+    return array_splits(layout.name, joined, test, augmentation="crop-flip", **known)
 
 
 def _records(layout: Cifar, content: bytes, where: Path) -> Pair:

@@ -23,16 +23,7 @@ from ..rows.preparation import Preparation
 from ..rows.rows import Rows, encode_labels
 from ..rows.table_files import CsvRows
 from ..rows.tables import Wanted
-from .splits import (
-    DEFAULT_TEST_FRACTION,
-    DatasetSplits,
-    LazyDataset,
-    Task,
-    array_splits,
-    channel_statistics,
-    scaling_of,
-    split_rows,
-)
+from .splits import DEFAULT_TEST_FRACTION, DatasetSplits, LazyDataset, Scaling, Task, array_splits, split_rows
 
 _CHANNELS = (1, 3, 4)
 _FEW_PER_CLASS, _MANY_CLASSES = 5, 20  # integers with more values than this are probably amounts
@@ -103,12 +94,29 @@ def from_arrays(
         how.append("columns prepared as the training part has them (see table)")
     elif x.ndim == 2:
         own = column_names(train[0]) or columns or ()
-        known["scaling"] = scaling = scaling_of(x, tuple(map(str, own)) if len(own) == x.shape[1] else None)
+        mean, deviation = x.mean(axis=0, dtype=np.float64), x.std(axis=0, dtype=np.float64)
+        deviation[deviation <= 1e-12 * np.maximum(np.abs(mean), 1e-300)] = 1.0  # constant columns become 0
+        known["scaling"] = scaling = Scaling(mean, deviation, tuple(map(str, own)) if len(own) == x.shape[1] else None)
         x, x_test = scaling(x), scaling(x_test)
         how.append("columns standardised with mean and deviation of the training part")
     else:
         known["mean"], known["std"] = channel_statistics(x)
     return array_splits(name, (x, y), (x_test, y_test), task, preparation="; ".join(how), **known)
+
+
+def channel_statistics(x: np.ndarray) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and deviation (1 if constant) of each channel of images (n, c, h, w), of bytes over 255 or of floats."""
+    means, deviations = [], []
+    for channel in range(x.shape[1]):
+        values, counts = x[:, channel], None
+        if x.dtype == np.uint8:  # counts are exact and need no copy as floats
+            counts = np.bincount(values.reshape(-1), minlength=256)
+            values = np.arange(256) / 255
+        mean = float(np.average(values, weights=counts))
+        variance = float(np.average((values - mean) ** 2, weights=counts))
+        means.append(mean)
+        deviations.append(variance**0.5 if variance > 0 else 1.0)
+    return tuple(means), tuple(deviations)
 
 
 def _numpy(values: Any) -> np.ndarray:

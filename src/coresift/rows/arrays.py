@@ -105,12 +105,14 @@ def open_npz(path: Path, features: str | None, label: str | None, weight: str | 
     """The member ``features`` (by default ``X`` or the only two-dimensional one) of a ``.npz`` file."""
     with open_arrays(path) as members:
         candidates = [name for name in members.names if name not in (label, weight, target)]
-        if "X" not in candidates and len(candidates) > 1:
+        if features is not None or "X" in candidates:
+            candidates = [features or "X"]
+        elif len(candidates) > 1:
             candidates = [name for name in candidates if members.ndim(name) == 2]
-        if features is None and "X" not in candidates and len(candidates) != 1:
+        if len(candidates) != 1:
             found = ", ".join(map(repr, members.names)) or "nothing"
             raise InvalidInputError(f"holds {found}; name one with --embedding.")
-        X = members[features or ("X" if "X" in candidates else candidates[0])]
+        X = members[candidates[0]]
         labels, weights, targets = (None if name is None else members[name] for name in (label, weight, target))
     _check_matrix(X.shape, X.dtype, str(path))
     if weights is not None and weights.shape != (len(X),):

@@ -143,7 +143,6 @@ class Preparation(TransformerMixin, BaseEstimator):
         return sp.csr_array(sp.hstack(parts)) if is_sparse else np.hstack(parts)
 
     def _features(self, column: Column, array: Any) -> Iterator[np.ndarray]:
-        """The features of a column, (n, k) each."""
         if column.kind in ("one-hot", "hashed"):
             codes, names = categories(array)
             is_missing, width = codes < 0, len(column.categories)
@@ -217,11 +216,8 @@ class Preparation(TransformerMixin, BaseEstimator):
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain values, for JSON."""
         settings = {name: list(value) if isinstance(value, Sequence) else value for name, value in vars(self).items()}
-        plain = [
-            asdict(column) | {"categories": list(column.categories), "cycles": list(column.cycles)}
-            for column in self.columns_
-        ]
-        return {"version": _VERSION, **settings, "columns_": plain}
+        columns = [asdict(c) | {"categories": list(c.categories), "cycles": list(c.cycles)} for c in self.columns_]
+        return {"version": _VERSION, **settings, "columns_": columns}
 
     def to_json(self) -> str:
         """Everything as JSON, from which :meth:`from_json` makes it again."""

@@ -137,12 +137,8 @@ class Rows(ABC):
     @property
     def fingerprint(self) -> str | None:
         """A checksum of the sizes and ends of all files as they were opened, without their times; None in memory."""
-        if not self.opened_as:
-            return None
-        digest = hashlib.sha256()
-        for each in self.opened_as:
-            digest.update(each.size.to_bytes(8, signed=True) + each.ends)
-        return digest.hexdigest()
+        known = b"".join(each.size.to_bytes(8, signed=True) + each.ends for each in self.opened_as)
+        return hashlib.sha256(known).hexdigest() if self.opened_as else None
 
     @property
     def row_bytes(self) -> int:
@@ -161,8 +157,7 @@ class Rows(ABC):
 
     def tasks(self) -> list[list[Piece]]:
         """Consecutive pieces that one worker reads together, about ``TASK_BYTES`` each."""
-        tasks: list[list[Piece]] = []
-        size = TASK_BYTES
+        tasks, size = list[list[Piece]](), TASK_BYTES
         for piece in self.pieces:
             if size >= TASK_BYTES:
                 tasks.append([])
@@ -187,20 +182,13 @@ class Rows(ABC):
             for block in self.read(piece):
                 if block.start >= last:
                     break
-                if block.start + block.n <= first:
-                    continue
-                if block.start < first or block.start + block.n > last:
-                    block = block.part(slice(max(first - block.start, 0), last - block.start))
-                kept.append(block)
-                if sum(part.n for part in kept) < step:
-                    continue
-                joined = _joined(kept)
-                full = joined.n - joined.n % step
-                if joined.n == step:
-                    yield joined
-                else:
+                own = block.part(slice(max(first - block.start, 0), last - block.start))
+                kept += [own] if own.n else []
+                if sum(part.n for part in kept) >= step:
+                    joined = _joined(kept)
+                    full = joined.n - joined.n % step
                     yield from (joined.part(slice(i, i + step)) for i in range(0, full, step))
-                kept = [joined.part(slice(full, None))] if full < joined.n else []
+                    kept = [joined.part(slice(full, None))] if full < joined.n else []
         if kept:
             yield _joined(kept)
 

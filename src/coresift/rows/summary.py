@@ -64,7 +64,6 @@ class Distinct:
         self.smallest = np.zeros(0, dtype=np.uint64)
 
     def add(self, hashed: np.ndarray) -> None:
-        """Add hashes of values, evenly spread over 64 bits."""
         if len(self.smallest) == _SKETCH:
             hashed = hashed[hashed < self.smallest[-1]]
         if len(hashed):

@@ -110,12 +110,10 @@ class Columns:
 
     @property
     def all(self) -> list[str]:
-        """The names of the columns that are read."""
         return list(dict.fromkeys([*self.features, *filter(None, self.wanted.others)]))
 
     @property
     def names(self) -> list[str]:
-        """The names of the features."""
         if self.width is None:
             return self.features
         return [f"{self.features[0]}[{i}]" for i in range(self.width)]
@@ -130,7 +128,6 @@ class Columns:
 
     @property
     def _complete(self) -> list[str]:
-        """Columns that may not have nulls."""
         return [name for name in self.all if not self.is_prepared or name in self.wanted.others]
 
     def refuse_nulls(self, nulls: dict[str, int]) -> None:
