@@ -59,8 +59,8 @@ class NetworkSums:
 
     def largest_relative_error(self, other: Self) -> float:
         """The least eps such that every sum of ``other`` is within a factor ``1 +- eps`` of this one."""
-        parts = ([s.targets.sum(), *s.positive.flat, *s.negative.flat, *s.gram.flat] for s in (self, other))
-        mine, theirs = map(np.array, parts)
+        each = (np.r_[s.targets.sum(), s.positive.flat, s.negative.flat, s.gram.flat] for s in (self, other))
+        mine, theirs = each
         gap = np.abs(theirs - mine)
         with np.errstate(divide="ignore", invalid="ignore"):  # equal sums, zeros among them, do not err
             return float(np.where(gap > 0, gap / mine, 0.0).max())
