@@ -1,8 +1,4 @@
-"""Read ``.npy`` and ``.npz`` files from untrusted sources.
-
-Unlike in NumPy, the announced size is compared with that of the file before memory is allocated, arrays of Python
-objects (pickles) are refused, and every error is an `InvalidInputError` that names the file.
-"""
+"""Read ``.npy`` and ``.npz`` files from untrusted sources: sizes are checked before memory is allocated, no pickles."""
 
 import math
 import os
@@ -49,7 +45,6 @@ class Members:
         return array
 
     def ndim(self, name: str) -> int:
-        """Return the number of dimensions of an array without reading it."""
         info = self._info(name)
         with self._archive.open(info) as file:
             return len(_read_header(file, math.inf, name)[0])
@@ -64,10 +59,7 @@ class Members:
 
 @contextmanager
 def open_arrays(path: Path, *, is_packed: bool = True, what: str = _NOT_NPZ) -> Iterator[Members]:
-    """Open a ``.npz`` file; errors while it is open carry its name, but a missing file is a FileNotFoundError.
-
-    ``is_packed=False`` is for files written without compression, in which no array is larger than the file.
-    """
+    """Open a ``.npz`` file (not ``is_packed``: without compression); errors while it is open carry its name."""
     with path.open("rb") as file, naming(path, what):
         size = os.fstat(file.fileno()).st_size
         with zipfile.ZipFile(file) as archive:

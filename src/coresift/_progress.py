@@ -1,16 +1,11 @@
-"""Progress of long computations: log messages, or bars by Rich where a terminal shows them.
-
-A computation counts its work with :class:`Progress`; code that takes :func:`bars` as well has a parameter
-``display: Display = Progress``. The library never writes to the terminal unasked: messages have level INFO, or, with
-``verbose=1``, WARNING, which Python shows by default.
-"""
+"""Progress of long computations: log messages, of level INFO or, with ``verbose=1``, WARNING; or bars by Rich."""
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from ._imports import need
 
@@ -20,10 +15,7 @@ _LOG_SECONDS = 2.0
 
 
 class Progress:
-    """Work that is done, logged every two seconds; it warns once when more than ``warn_after`` seconds are ahead.
-
-    ``total`` is in ``unit`` and may be changed later.
-    """
+    """Work in ``unit``, logged every two seconds; it warns once when more than ``warn_after`` seconds are ahead."""
 
     def __init__(self, label: str, total: float, verbose: int = 0, *, unit: str = "rows", warn_after: Any = 60) -> None:
         self.label, self.total, self.unit = label, total, unit
@@ -64,20 +56,12 @@ class _Bar(Progress):
         self._update(description=self.label, total=self.total, completed=self.done, note=self.note)
 
 
-class Display(Protocol):
-    """What shows work: the class :class:`Progress`, which logs, or what :func:`bars` yields."""
-
-    def __call__(self, label: str, total: float, *, unit: str = "rows") -> Progress:
-        """Begin a computation of ``total`` units."""
+Display = Callable[..., Progress]  # from label, total and unit: the class Progress, which logs, or what bars yields
 
 
 @contextmanager
 def bars(console: Any = None, *, disable: bool = False, transient: bool = False) -> Iterator[Display]:
-    """Draw a bar for each call of the yielded display, while the block runs; needs the extra ``cli``.
-
-    They are drawn on ``console`` (``rich.console.Console``), by default standard error, and removed at the end if
-    ``transient``. With ``disable`` nothing is drawn, for example without a terminal.
-    """
+    """Draw a bar on ``console`` (standard error) for each call of what is yielded; needs the extra ``cli``."""
     rich = need("rich.progress", "cli", "a progress bar")
     with rich.Progress(
         rich.TextColumn("{task.description}", markup=False),

@@ -1,7 +1,4 @@
-"""Checks of all input, made once, at the edge; the code behind assumes what these functions promise.
-
-scikit-learn is imported where arrays are checked: it takes longer to import than all else, and files do without it.
-"""
+"""Checks of all input, made once, at the edge; scikit-learn, slow to import, is imported where arrays are checked."""
 
 from __future__ import annotations
 
@@ -215,9 +212,8 @@ def check_chosen(indices: Any, weights: Any, n_samples: int) -> tuple[np.ndarray
         raise InvalidInputError(f"indices has length {rows.size}, weights {values.size}; they must be equal.")
     _check_not_negative(values, "weights")
     if rows.size and (rows.min() < 0 or rows.max() >= n_samples):
-        raise InvalidInputError(
-            f"indices run from {rows.min()} to {rows.max()}; they must be from 0 to n_samples - 1 = {n_samples - 1}."
-        )
+        text = f"indices run from {rows.min()} to {rows.max()}"
+        raise InvalidInputError(f"{text}; they must be from 0 to n_samples - 1 = {n_samples - 1}.")
     rows = rows.astype(np.int64)
     if not (rows[1:] > rows[:-1]).all():
         order = np.argsort(rows)
@@ -238,10 +234,8 @@ def check_targets(y: Any, n_samples: int, name: str = "y") -> np.ndarray:
     targets = targets.reshape(n_samples, -1)
     bad = np.argwhere(~(np.abs(targets) <= LARGEST_TARGET))
     if len(bad) > 0:
-        raise InvalidInputError(
-            f"{name} contains {bad_value(targets[tuple(bad[0])])} in row {bad[0][0]}; every entry must be finite and "
-            f"at most {LARGEST_TARGET:g} in magnitude ({len(bad)} are not)."
-        )
+        text = f"{name} contains {bad_value(targets[tuple(bad[0])])} in row {bad[0][0]}; every entry must be finite"
+        raise InvalidInputError(f"{text} and at most {LARGEST_TARGET:g} in magnitude ({len(bad)} are not).")
     return targets
 
 
@@ -252,10 +246,8 @@ def check_budget(size: Any, n_samples: int, name: str = "size") -> int:
     if isinstance(size, Integral):
         if not 1 <= int(size) <= n_samples:
             known = f", {n_samples}" if n_samples < 2**53 else ""  # options are checked before rows are counted
-            raise InvalidInputError(
-                f"{name} = {size} must be between 1 and the number of samples{known}. "
-                "An integer counts points; for a share of the data pass a fraction such as 0.05."
-            )
+            text = f"{name} = {size} must be between 1 and the number of samples{known}. An integer counts points"
+            raise InvalidInputError(f"{text}; for a share of the data pass a fraction such as 0.05.")
         return int(size)
     if not 0 < float(size) <= 1:
         raise InvalidInputError(f"{name} = {size} must be above 0 and at most 1; to count points pass an integer.")

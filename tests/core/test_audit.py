@@ -376,7 +376,7 @@ def test_paths_of_one_hill_meet_in_few_steps(seed, most):
     weights, rows, v = drawn(rng, 300, 30, 0.5)
     state = _Search(LogRatio(points, weights, rows, v, GaussianKernel()), 0.5, rng, None)
     starts, signs = state.project(points.take(np.arange(6))), np.array([1.0, -1.0] * 3)
-    ends, values = state._ascend(state.ratio, starts, signs, state.project, 1.0, 50)
+    ends, values = state._ascend(state.ratio, starts, signs, state.project, 1.0)
     np.testing.assert_allclose(state.ratio(ends), values, rtol=1e-9)
     assert np.ptp(values[::2]) < 1e-4
     assert np.ptp(values[1::2]) < 1e-4
@@ -434,9 +434,9 @@ def ascent_of(function, starts, signs, *, radius=9.0, length=1.0, max_iter=50, l
     """The points that the ascent looks at, the ends, their values, and what it spent."""
     points = Points(np.zeros((10, starts.shape[1])), np.zeros(starts.shape[1]), 1.0, 1.0)
     ratio = LogRatio(points, np.ones(10), np.arange(2), np.ones(2), GaussianKernel())
-    state = _Search(ratio, radius, np.random.default_rng(0), left)
+    state = _Search(ratio, radius, np.random.default_rng(0), left, max_iter)
     recorded = Recorded(function)
-    ends, values = state._ascend(recorded, starts, np.array(signs), state.project, length, max_iter)
+    ends, values = state._ascend(recorded, starts, np.array(signs), state.project, length)
     return recorded.asked, ends, values, state
 
 
@@ -504,7 +504,7 @@ def test_a_path_that_gains_nothing_leaves_the_others_going():
 def test_the_centre_is_two_of_the_starts_and_one_other_there_always_is(n_starts, expected, monkeypatch):
     points = scaled(np.random.default_rng(0).standard_normal((40, 2)), 0.1)
     ratio = LogRatio(points, np.ones(40), np.arange(5), np.full(5, 8.0), GaussianKernel())
-    state = _Search(ratio, 1.0, np.random.default_rng(1), None)
+    state = _Search(ratio, 1.0, np.random.default_rng(1), None, 5)
     state.evaluate(state.random_queries(60))
     seen = []
     monkeypatch.setattr(
@@ -512,7 +512,7 @@ def test_the_centre_is_two_of_the_starts_and_one_other_there_always_is(n_starts,
         "_ascend",
         lambda ratio, starts, signs, *rest: seen.append((starts, signs)) or (starts, np.zeros(len(starts))),
     )
-    state.climb(n_starts, 5)
+    state.climb(n_starts)
     starts, signs = seen[0]
     assert len(starts) == len(signs) == expected
     assert not starts[-2:].any()
@@ -536,13 +536,13 @@ def test_every_query_is_counted(loss, monkeypatch):
 def test_directions_at_infinity_are_half_random_and_half_of_the_outermost_queries(monkeypatch):
     points = scaled(np.random.default_rng(0).standard_normal((50, 2)), 0.5)
     ratio = LogRatio(points, np.ones(50), np.arange(8), np.full(8, 6.0), LaplacianKernel())
-    state = _Search(ratio, np.inf, np.random.default_rng(1), None)
+    state = _Search(ratio, np.inf, np.random.default_rng(1), None, 3)
     state.evaluate(np.array([[0.1, 0.0], [0.0, -7.0], [5.0, 0.0], [0.2, 0.2]]))
     seen = []
     plain = LogRatio.__call__
     monkeypatch.setattr(LogRatio, "__call__", lambda self, x: seen.append(x.copy()) or plain(self, x))
     monkeypatch.setattr(state, "affordable", lambda wanted: min(wanted, 5))
-    state.climb_at_infinity(2, 3)
+    state.climb_at_infinity(2)
     directions, far = seen
     np.testing.assert_allclose(np.linalg.norm(directions, axis=1), 1.0)
     np.testing.assert_allclose(directions[-3:-1], [[0.0, -1.0], [1.0, 0.0]], atol=1e-12)

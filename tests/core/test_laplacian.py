@@ -7,8 +7,8 @@ from hypothesis import given, strategies as st
 from scipy.spatial.distance import cdist
 
 from coresift.core.gaussian import CellSums
-from coresift.core.laplacian import euclidean_distances, laplacian_cells, laplacian_exact
-from coresift.core.points import Points
+from coresift.core.laplacian import laplacian_cells, laplacian_exact
+from coresift.core.points import Points, euclidean_distances
 
 
 def cells(points, shares, centers):

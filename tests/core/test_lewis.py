@@ -11,9 +11,8 @@ from hypothesis import given, settings, strategies as st
 from scipy.optimize import linprog
 
 from coresift.core import lewis_passes
-from coresift.core.lewis import array_lewis, as_read, l1_svd, lewis_factor, weighted_blocks
-from coresift.core.lewis_passes import Survey, run_over
-from coresift.core.rowwise import row_norms, stacked_qr
+from coresift.core.lewis import array_lewis, l1_svd, lewis_factor, weighted_blocks
+from coresift.core.lewis_passes import Survey, row_norms, run_over, stacked_qr
 
 
 class Found:
@@ -451,7 +450,7 @@ def check_blocks(X, size, merges, rank, log_weights=None):
         return merged
 
     run = run_merged if merges else run_over(blocks)
-    survey = run("survey", Survey(as_read, *X.shape))
+    survey = run("survey", Survey(tuple, *X.shape))
     parts = lewis_factor(run, survey, 1e-8)
     whole = Found(X, log_weights, 1e-8)
     assert parts.n_passes == whole.n_passes

@@ -181,7 +181,7 @@ def test_gradient_of_the_search(seed):
     problem = _Problem(points, w, y, subset, v, y[rows], radius=1.5)
     a = np.where(np.abs(a) < 0.1, 0.1, a)  # |a| has a kink at 0
     vector = problem.joined(centers, a)
-    inside = problem.network(vector).centers
+    inside = problem.network(vector)[0].centers
     assert (np.linalg.norm(inside, axis=1) < 1.5).all()
     value, gradient = problem.negative(vector, -1.0)
     drawn, truth = (network_sums(points, v, y, inside, rows), network_sums(points, w, y, inside))

@@ -100,7 +100,7 @@ def test_centres_survive_the_way_into_the_vector_and_back_but_for_those_on_the_b
     inside *= radius * np.array([0.0, 1e-9, 0.5, 0.9, 0.998])[:, None] / np.linalg.norm(inside, axis=1)[:, None]
     beyond = 3.0 * radius * np.eye(3)
     alphas = rng.normal(size=(8, 2))
-    network = problem.network(problem.joined(np.concatenate((inside, beyond)), alphas))
+    network, _, _ = problem.network(problem.joined(np.concatenate((inside, beyond)), alphas))
     np.testing.assert_allclose(network.centers[:5], inside, atol=1e-12)
     np.testing.assert_allclose(network.centers[5:], 0.999 * radius * np.eye(3), rtol=1e-9, atol=1e-12)
     np.testing.assert_array_equal(network.alphas, alphas)
@@ -148,7 +148,7 @@ def test_more_steps_only_help_and_none_is_below_the_best_of_the_first():
     values = [one.worst_error for one in found]
     assert values[0] < values[1] < values[2]
     vectors = _starts(problem, rows, 2, 16, np.random.default_rng(0))
-    first = max(abs(problem.error(vector)) for vector in vectors)
+    first = max(abs(problem.negative(vector, 1.0)[0]) for vector in vectors)
     assert first <= values[0] <= 1.1 * first
 
 

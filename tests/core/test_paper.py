@@ -10,7 +10,7 @@ from hypothesis import given, settings, strategies as st
 from scipy.special import logsumexp
 from sklearn.datasets import load_digits
 
-from coresift.core.lewis import as_read, l1_svd
+from coresift.core.lewis import l1_svd
 from coresift.core.lewis_passes import run_over
 from coresift.core.paper import paper_bound
 from coresift.core.points import Points, SensitivityBound, log_shares
@@ -25,7 +25,7 @@ def paper_scores(points, weights, kind, radius=1.0, tol=1e-3):
             yield block.dense(), log_w[rows]
 
     sizes = {"radius": radius, "max_norm": points.max_norm, "tol": tol}
-    bound = paper_bound(run_over(blocks), as_read, (points.n, points.d), kind=kind, **sizes)
+    bound = paper_bound(run_over(blocks), tuple, (points.n, points.d), kind=kind, **sizes)
     log_values = np.concatenate([bound.log_values(block) for block in blocks()])
     return SensitivityBound(log_values, bound.name, bound.is_certified, bound.note)
 
@@ -364,7 +364,7 @@ def test_passes_that_are_merged_find_the_same(kind):
         return merged
 
     points = as_points(Z)
-    found = paper_bound(run, as_read, Z.shape, kind=kind, radius=0.5, max_norm=points.max_norm)
+    found = paper_bound(run, tuple, Z.shape, kind=kind, radius=0.5, max_norm=points.max_norm)
     whole = paper_scores(points, weights, kind, 0.5)
     values = np.concatenate([found.log_values(block) for block in blocks])
     np.testing.assert_allclose(values, whole.log_values, rtol=1e-9)

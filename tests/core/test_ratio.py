@@ -131,7 +131,7 @@ def test_the_laplacian_far_out_is_its_limit(rng):
     ratio = LogRatio(plain(X), weights, rows, v, LaplacianKernel())
     u = rng.standard_normal((10, 3))
     u /= np.linalg.norm(u, axis=1, keepdims=True)
-    limit = ratio.with_kernel(DirectionKernel())(u)
+    limit = LogRatio(plain(X), weights, rows, v, DirectionKernel())(u)
     rho_sq = float(np.max(np.sum(X**2, axis=1)))
     for distance in (1e4, 1e6):
         # |t u| - |z - t u| = z.u - (|z|^2 - (z.u)^2) / (2t) + ...: both sums move by at most rho^2 / 2t

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from coresift.core.rowwise import BLOCK_BYTES, add_gram, graded_svd, row_blocks, row_norms, stacked_qr, whitening_error
+from coresift.core.lewis import BLOCK_BYTES, graded_svd, row_blocks, whitening_error
+from coresift.core.lewis_passes import add_gram, row_norms, stacked_qr
 
 
 @pytest.mark.parametrize("d", [3, 3000])

@@ -21,7 +21,7 @@ from coresift.coresets.options import BoundSpec
 from coresift.coresets.passes import Extent, Survey
 from coresift.rows import rows as blocks
 from coresift.rows.arrays import ArrayRows
-from coresift.rows.engines import SerialEngine, run_pass
+from coresift.rows.engines import Engine, run_pass
 
 
 def cloud(n: int = 6000, d: int = 6, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -138,7 +138,7 @@ def test_moments_of_any_cut_are_those_of_all_rows(seed: int, n: int, shift: floa
     source = ArrayRows(X, w, y if by_label else None)
     source.pieces = [type(source.pieces[0])(0, 0, a, a, min(100, n - a)) for a in range(0, n, 100)]  # many tasks
     near = X[0] + rng.standard_normal(3)
-    found = run_pass(SerialEngine(source), source, Survey(near, {"cells": (seed, 50)}, by_label), lambda _: None)
+    found = run_pass(Engine(source), source, Survey(near, {"cells": (seed, 50)}, by_label), lambda _: None)
     for label in np.unique(y) if by_label else [None]:
         mine = slice(None) if label is None else y == label
         at = 0 if label is None else found.labels[label]

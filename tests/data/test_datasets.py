@@ -12,8 +12,8 @@ from sklearn.datasets import load_digits
 
 from coresift import InvalidInputError
 from coresift.data import DATASETS, ArrayDataset, DatasetSplits, LazyDataset, available_datasets, load_dataset
-from coresift.data.cifar import CIFAR10, CIFAR100
 from coresift.data.splits import split_rows
+from coresift.data.standard import CIFAR10, CIFAR100
 from tests.tiny_data import MNIST, cifar_files, idx, write_files, write_images, write_mnist
 
 
@@ -125,14 +125,14 @@ def test_cifar_is_read_as_written(tmp_path: Path, layout, place: str) -> None:
     before = sorted(tmp_path.rglob("*"))
     cifar = load_dataset(layout.name, tmp_path)
     assert sorted(tmp_path.rglob("*")) == before  # nothing is unpacked
-    content = b"".join(files[name] for name in layout.train_files)
+    content = b"".join(files[name] for name in layout.files[:-1])
     start, at = layout.label_bytes, 2 * layout.record  # the third record
-    assert len(cifar.train) == 6 * len(layout.train_files)
+    assert len(cifar.train) == 6 * len(layout.files[:-1])
     assert len(cifar.test) == 6
     assert cifar.train.y[2] == content[at + start - 1]
     # channels, rows, columns
     assert cifar.train.x[2, 1, 5, 7] == content[at + start + 1024 + 5 * 32 + 7]
-    assert cifar.test.x[0, 0, 0, 0] == files[layout.test_file][start]
+    assert cifar.test.x[0, 0, 0, 0] == files[layout.files[-1]][start]
     assert (cifar.n_classes, cifar.augmentation) == (layout.n_classes, "crop-flip")
     assert cifar.class_names[-1] == f"class_{layout.n_classes - 1}"
     assert (cifar.train.x.dtype, cifar.train.y.dtype) == (np.uint8, np.int64)

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from coresift import InvalidInputError, MissingExtraError
-from coresift.data import datasets, fetch, load_dataset
+from coresift.data import datasets, load_dataset, standard
 
 
 class Quiet(SimpleHTTPRequestHandler):
@@ -48,7 +48,7 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     threading.Thread(target=service.serve_forever, args=(0.02,), daemon=True).start()
     address = f"http://127.0.0.1:{service.server_port}/"
     files = tuple(
-        fetch.Download(name, (f"{address}gone/{name}", address + name), f"md5:{hashlib.md5(content).hexdigest()}")
+        standard.Download(name, (f"{address}gone/{name}", address + name), f"md5:{hashlib.md5(content).hexdigest()}")
         for name, content in CONTENTS.items()
     )
     for variable in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):

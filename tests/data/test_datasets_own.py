@@ -1,6 +1,7 @@
 """The user's own data for training: arrays, tables, image folders, Hugging Face."""
 
 import json
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,8 @@ from PIL import Image
 
 from coresift import CoresiftError, InvalidInputError, InvalidTypeError, Preparation, open_rows
 from coresift.data import DatasetSplits, LazyDataset, load_dataset
-from coresift.data.splits import channel_statistics, split_rows
+from coresift.data.splits import split_rows
+from coresift.data.user_sets import channel_statistics
 from coresift.rows.images import decode, middle, random_resized_crop
 
 
@@ -401,14 +403,14 @@ def gradient_image(path: Path, width: int, height: int) -> np.ndarray:
 
 def test_an_image_of_the_right_size_is_not_changed(tmp_path: Path) -> None:
     pixels = gradient_image(tmp_path / "a.png", 16, 16)
-    np.testing.assert_array_equal(decode(str(tmp_path / "a.png"), 16, middle(1.0)), pixels.transpose(2, 0, 1))
+    np.testing.assert_array_equal(decode(str(tmp_path / "a.png"), 16, partial(middle, 1.0)), pixels.transpose(2, 0, 1))
 
 
 @pytest.mark.parametrize("suffix", ["png", "jpg"])  # JPEG files are decoded at a smaller size: the same part is seen
 def test_the_middle_is_seen(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"a.{suffix}"
     gradient_image(path, 400, 200)
-    image = decode(str(path), 16, middle(0.5)).astype(float)
+    image = decode(str(path), 16, partial(middle, 0.5)).astype(float)
     # a square of 100 pixels around (200, 100): columns 150 to 250 of 400, rows 50 to 150 of 200
     columns = 255 * (150 + 100 * (np.arange(16) + 0.5) / 16) / 400
     lines = 255 * (50 + 100 * (np.arange(16) + 0.5) / 16) / 200
@@ -421,14 +423,14 @@ def test_images_of_any_mode_become_three_colours(tmp_path: Path, mode: str) -> N
     path = tmp_path / ("a.jpg" if mode in ("L", "CMYK") else "a.png")
     image = Image.new("RGB", (64, 64), (255, 255, 255)).convert(mode)
     image.save(path, **({"transparency": b"\0" * 256} if mode == "P" else {}))
-    found = decode(str(path), 8, middle(1.0))
+    found = decode(str(path), 8, partial(middle, 1.0))
     assert found.shape == (3, 8, 8)
     assert found.min() > 250
 
 
 @given(width=st.integers(1, 500), height=st.integers(1, 500), seed=st.integers(0, 1000))
 def test_a_random_part_lies_within_the_image(width: int, height: int, seed: int) -> None:
-    (left, upper, right, lower), _ = random_resized_crop(np.random.default_rng(seed))(width, height)
+    (left, upper, right, lower), _ = random_resized_crop(np.random.default_rng(seed), width, height)
     assert 0 <= left < right <= width
     assert 0 <= upper < lower <= height
     share = (right - left) * (lower - upper) / (width * height)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from coresift.data import available_datasets, load_dataset
-from coresift.data.splits import channel_statistics
+from coresift.data.user_sets import channel_statistics
 
 PRESENT = (
     {info.name for info in available_datasets() if info.is_present} if os.environ.get("CORESIFT_DATA_DIR") else set()

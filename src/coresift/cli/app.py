@@ -18,19 +18,8 @@ from coresift.cli.options import Debug, Quiet, Settings, Verbose, printable, wit
 EXIT_ERROR, EXIT_USAGE, EXIT_INTERRUPTED = 1, 2, 130
 
 
-def _built(function: Any, name: str) -> Any:
-    if not isinstance(function, typer.Typer):
-        alone = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-        alone.command(name=name)(with_common_options(function))
-        function = alone
-    return typer.main.get_command(function)
-
-
 def lazy_app(name: str, version: str, help_text: str, commands: Mapping[str, tuple[str, str]]) -> typer.Typer:
-    """Make an application that imports a command only when it is called.
-
-    ``commands`` maps a name to a module, which has a function or ``typer.Typer`` of that name, and to a line of help.
-    """
+    """Make an application of commands, each with its module and a line of help, that are imported when called."""
 
     class Lazy(TyperGroup):
         def __init__(self, **settings: Any) -> None:
@@ -40,8 +29,12 @@ def lazy_app(name: str, version: str, help_text: str, commands: Mapping[str, tup
 
         def get_command(self, ctx: Any, cmd_name: str) -> Any:
             if cmd_name in commands and self.commands[cmd_name] is None:
-                module = importlib.import_module(commands[cmd_name][0])
-                self.commands[cmd_name] = _built(getattr(module, cmd_name.replace("-", "_")), cmd_name)
+                made = getattr(importlib.import_module(commands[cmd_name][0]), cmd_name.replace("-", "_"))
+                if not isinstance(made, typer.Typer):
+                    function = with_common_options(made)
+                    made = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+                    made.command(name=cmd_name)(function)
+                self.commands[cmd_name] = typer.main.get_command(made)
             return super().get_command(ctx, cmd_name)
 
         def format_commands(self, ctx: Any, formatter: Any) -> None:

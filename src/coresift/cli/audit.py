@@ -53,9 +53,6 @@ class Question:
     def arguments(self) -> dict[str, Any]:
         return {"radius": self.radius, "max_memory": self.max_memory, "random_state": self.seed}
 
-    def print(self, settings: Settings, text: str, figures: dict[str, Any]) -> None:
-        settings.show([text], figures if self.as_json else None)
-
 
 def audit(
     settings: Settings,
@@ -87,7 +84,7 @@ def audit(
         "n_queries": found.n_queries,
         "worst_query": found.worst_query.tolist(),
     }
-    question.print(settings, f"Found (the true worst error may be larger): {found!r}.", figures)
+    settings.show([f"Found (the true worst error may be larger): {found!r}."], figures if question.as_json else None)
 
 
 def certify(
@@ -114,4 +111,4 @@ def certify(
         proved = core.certify(rows, method=method, n_sampled=sampled, delta=delta, on_pass=on_pass, **asked)
     meaning = "" if proved.eps < 1 else " An error of 1 or more says nothing: the bound is vacuous here."
     figures = {name: str(value) if value == math.inf else value for name, value in vars(proved).items()}
-    question.print(settings, f"Guaranteed: {proved}.{meaning}", figures)
+    settings.show([f"Guaranteed: {proved}.{meaning}"], figures if question.as_json else None)

@@ -26,11 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Settings:
-    """The common options, wherever on the line they stood, and the two consoles.
-
-    Results go to ``out``, progress and the log to ``err``, so that a pipe carries results only. Rich leaves out colours
-    and cursor movements where the stream is not a terminal, and colours where ``NO_COLOR`` is set.
-    """
+    """The common options, wherever on the line they stood, and two consoles: a pipe carries results only."""
 
     quiet: int = 0  # how often the option was given
     verbose: int = 0
@@ -111,11 +107,7 @@ _COMMON: dict[str, Any] = {"quiet": (Quiet, False), "verbose": (Verbose, 0), "de
 
 
 def with_common_options(function: Callable[..., None]) -> Callable[..., None]:
-    """Turn ``function(settings, ...)`` into a command with the common options, before or after its name.
-
-    Typer reads options from the signature, so they are added to that of a wrapper; a callback collects their values.
-    A parameter annotated with a dataclass receives an instance, from one option per field (:func:`field_options`).
-    """
+    """Turn ``function(settings, ...)`` into a command with the common options, and with the fields of dataclasses."""
     own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]  # without ``settings``
     added = partial(inspect.Parameter, kind=inspect.Parameter.KEYWORD_ONLY)
     expanded = {p.name: list(field_options(p.annotation)) for p in own if is_dataclass(p.annotation)}
@@ -158,9 +150,8 @@ def as_option(message: str, options: Any) -> str:
 def field_options(options: Any) -> Iterator[inspect.Parameter]:
     """Yield a parameter with a Typer option for each field of a dataclass that has a help text.
 
-    The metadata of a field holds ``help`` and, optionally, ``flags`` (short or other names, such as ``("-b",)``),
-    ``min``, and ``choices`` (a tuple, or a function that returns the names to complete). A field that takes several
-    types, or anything, is read as text if it can be.
+    The metadata of a field holds ``help`` and, optionally, ``flags`` (such as ``("-b",)``), ``min``, and ``choices`` (a
+    tuple, or a function that returns the names to complete).
     """
     hints = get_type_hints(options)
     for each in sorted(fields(options), key=lambda each: each.name not in options.__annotations__):  # own ones first
@@ -188,9 +179,7 @@ def field_options(options: Any) -> Iterator[inspect.Parameter]:
 
 
 def _completing(choices: Any) -> Callable[[], list[str]] | None:
-    if choices is None:
-        return None
-    return lambda: list(choices() if callable(choices) else choices)
+    return None if choices is None else lambda: list(choices() if callable(choices) else choices)
 
 
 Input = Annotated[
@@ -238,7 +227,6 @@ class Reading(Preparing):
     image_size: int = option(32, "Height and width in pixels to which images are resized.", min=1)
 
     def names(self) -> dict[str, Any]:
-        """What :func:`coresift.open_rows` takes."""
         given = {"embedding": self.embedding, "weight": self.weight, "image_size": self.image_size}
         return {**given, "columns": listed(self.columns), "preparation": self.preparation(self.columns)}
 

@@ -141,23 +141,17 @@ def _run(settings: Settings, subject: Subject, options: TrainOptions, out: Path,
     if threads is not None:
         torch.set_num_threads(threads)
     if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not torch.distributed.is_initialized():
-        torch.distributed.init_process_group(
-            "nccl" if options.device != "cpu" and torch.cuda.is_available() else "gloo"
-        )
+        is_on_gpu = options.device != "cpu" and torch.cuda.is_available()
+        torch.distributed.init_process_group("nccl" if is_on_gpu else "gloo")
     names = ("data_dir", "download", "label", "test", "task", "image_size")
     given = {name: getattr(subject, name) for name in names}
     data = load_dataset(subject.dataset, **given, preparation=subject.preparation(subject.columns))
     if data.table is not None and not settings.quiet:
         for line in data.table.lines(others={str(subject.label): "label"}):
             settings.err.print(line, markup=False)
-    model = build_model(
-        subject.model,
-        n_classes=None if data.n_outputs == 1 else data.n_outputs,
-        input_shape=data.input_shape,
-        width=subject.width,
-        seed=options.seed,
-    )
-    about = {"options": _plain(subject, options)}
+    n_classes, about = None if data.n_outputs == 1 else data.n_outputs, {"options": _plain(subject, options)}
+    sizes: dict[str, Any] = {"n_classes": n_classes, "input_shape": data.input_shape, "width": subject.width}
+    model = build_model(subject.model, **sizes, seed=options.seed)
     try:
         with settings.bars(transient=True) as bars:
             result = run(model, data, **vars(options), out=out, progress=bars, about=about)
@@ -169,7 +163,6 @@ def _run(settings: Settings, subject: Subject, options: TrainOptions, out: Path,
 
 
 def _recalled(run: Path, subject: Subject, options: TrainOptions, given: Set[str]) -> tuple[Subject, TrainOptions]:
-    """Return the options of a run; reject those on the command line that differ."""
     kept = _kept(run)
     for name, value in _plain(subject, options).items():
         if name in given and value != kept[name]:

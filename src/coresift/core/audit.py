@@ -7,11 +7,13 @@ import numpy as np
 
 from .gaussian import into_ball
 from .points import Points, squared_distances, squared_norms
-from .ratio import DirectionKernel, GaussianKernel, Kernel, LaplacianKernel, LogRatio
+from .ratio import DirectionKernel, GaussianKernel, LaplacianKernel, LogRatio
 
 QUANTILES = (0.5, 0.9, 0.99)
 
-_KERNELS: dict[str, Callable[[], Kernel]] = {"gaussian": GaussianKernel, "laplacian": LaplacianKernel}
+Map = Callable[[np.ndarray], np.ndarray]
+Paths = tuple[np.ndarray, np.ndarray]  # points, and what they are worth
+
 _FAR = 1e6  # a query at this many data radii sees a Laplacian as from infinity, up to a relative 1e-6
 _COVER_SAMPLE = 128  # subset points used to see which rows the subset covers least
 _SEPARATION = 0.3  # starts closer than this (in bandwidths, or radii if smaller) climb the same hill
@@ -62,38 +64,32 @@ def worst_query(
     max_iter: int = 50,
     max_evaluations: float | None = None,
 ) -> AuditResult:
-    r"""Search for the worst query of a weighted subset.
+    r"""Search for the worst query of a weighted subset: a LOWER bound on :math:`\max_{|x| \le R} |S(x)/F(x) - 1|`.
 
-    .. math:: \max_{|x| \le R} \left| \frac{S(x)}{F(x)} - 1 \right|, \qquad
-        S(x) = \sum_{q} v_q f(q, x), \quad F(x) = \sum_p w_p f(p, x)
-
-    Not a concave problem (Gaussian: a difference of convex functions): the best local search gives a LOWER bound. The
-    queries are ``n_random`` random ones, about as many chosen ones, the ends of projected gradient ascents on
-    ``|log(S/F)|`` from the best ``n_starts``, with the ratio too high and too low, and for the Laplacian nearby rows
-    and far-away directions. Ascents share passes; each has its own Barzilai-Borwein step and non-monotone line search
-    (Birgin, Martinez and Raydan 2000). The best are computed again without cancellation.
-
-    Coordinates are scaled, and the ball is around their origin; ``radius`` is ``inf`` for the Laplacian. The work is at
-    most about ``n (2 n_random + n_starts max_iter)`` kernel evaluations (Laplacian: twice as many), each O(d); most
-    searches end long before ``max_iter``. 60,000 rows in 64 dimensions take two to four seconds on one thread. Above
-    ``max_evaluations`` fewer queries and steps are taken, but not below about 200 n evaluations. Memory: a few blocks
-    of a pass, and the queries, of which fewer are drawn when d exceeds some thousands.
+    The queries are ``n_random`` random ones, about as many chosen ones, the ends of projected gradient ascents on
+    ``|log(S/F)|`` from the best ``n_starts``, and for the Laplacian nearby rows and far-away directions. The best are
+    computed again without cancellation. Coordinates are scaled, and the ball is around their origin; ``radius`` is
+    ``inf`` for the Laplacian. The work is at most about ``n (2 n_random + n_starts max_iter)`` kernel evaluations
+    (Laplacian: twice as many), each O(d), and about ``max_evaluations``, but not below about 200 n.
     """
-    ratio = LogRatio(points, weights, subset_rows, subset_weights, _KERNELS[loss]())
-    search = _Search(ratio, radius, rng, max_evaluations)
+    kernel = LaplacianKernel() if loss == "laplacian" else GaussianKernel()
+    ratio = LogRatio(points, weights, subset_rows, subset_weights, kernel)
+    search = _Search(ratio, radius, rng, max_evaluations, max_iter)
     n_random = max(2, min(search.affordable(n_random, share=0.25), _QUERY_BYTES // (8 * points.d)))
-    random = search.random_queries(n_random)
-    random_errors = _error(search.evaluate(random))
+    random_errors = _error(search.evaluate(search.random_queries(n_random)))
     search.evaluate(search.chosen_queries(n_random))
-    search.climb(n_starts, max_iter)
-    if isinstance(ratio.kernel, LaplacianKernel):
+    search.climb(n_starts)
+    if loss == "laplacian":
         search.try_nearest_rows()
-        search.climb_at_infinity(n_starts, max_iter)
-    query, log_ratio = search.verified_best()
-    worst_error = float(_error(np.array([log_ratio]))[0])
+        search.climb_at_infinity(n_starts)
+    order = np.argsort(search.values, kind="stable")
+    few = np.unique(np.concatenate((order[:_N_VERIFIED], order[-_N_VERIFIED:])))  # of each side
+    precise = ratio.precise(search.queries[few])
+    worst_at = int(np.argmax(_error(precise)))
+    query, log_ratio = search.queries[few[worst_at]], float(precise[worst_at])
     quantiles = {level: float(np.quantile(random_errors, level)) for level in QUANTILES}
     with np.errstate(over="ignore"):
-        worst = (worst_error, points.to_data(query), float(np.exp(log_ratio)))
+        worst = float(np.abs(np.expm1(log_ratio))), points.to_data(query), float(np.exp(log_ratio))
     return AuditResult(*worst, float(random_errors.mean()), quantiles, search.n_queries, loss, float(radius))
 
 
@@ -106,11 +102,13 @@ def _error(log_ratio: np.ndarray) -> np.ndarray:
 class _Search:
     """Queries tried so far with their log ratios, and the ways to try more."""
 
-    def __init__(self, ratio: LogRatio, radius: float, rng: np.random.Generator, max_evaluations: float | None) -> None:
+    def __init__(
+        self, ratio: LogRatio, radius: float, rng: np.random.Generator, most: float | None = None, max_iter: int = 50
+    ) -> None:
         self.ratio, self.points, self.weights = ratio, ratio.points, ratio.weights
         self.radius, self.rng = radius, rng
         self.reach = radius if np.isfinite(radius) else max(self.points.max_norm, 1.0)
-        self.left = np.inf if max_evaluations is None else float(max_evaluations)
+        self.left, self.max_iter = np.inf if most is None else float(most), max_iter
         self.n_queries = 0
         self.queries = np.empty((0, self.points.d))
         self.values = np.empty(0)
@@ -126,10 +124,10 @@ class _Search:
     def evaluate(self, queries: np.ndarray) -> np.ndarray:
         values = self.ratio(queries)
         self.spend(len(queries))
-        self._remember(queries, values)
+        self.remember(queries, values)
         return values
 
-    def _remember(self, queries: np.ndarray, values: np.ndarray) -> None:
+    def remember(self, queries: np.ndarray, values: np.ndarray) -> None:
         self.queries = np.concatenate((self.queries, queries))
         self.values = np.concatenate((self.values, values))
 
@@ -165,8 +163,7 @@ class _Search:
         """``|z|`` of every row, and the squared distance (negative) from a sample of the subset."""
         sample = self.rng.permutation(self.ratio.rows)[:_COVER_SAMPLE]
         anchors = self.points.take(sample)
-        norms = np.empty(self.points.n)
-        cover = np.zeros(self.points.n)
+        norms, cover = np.empty(self.points.n), np.zeros(self.points.n)
         for span, block in self.points.blocks(extra_columns=2 * len(sample), budget=1 << 22):
             norms[span] = np.sqrt(block.sq_norms)
             if len(sample):
@@ -174,14 +171,14 @@ class _Search:
         self.left -= len(sample) * self.points.n
         return norms, cover
 
-    def climb(self, n_starts: int, max_iter: int) -> None:
+    def climb(self, n_starts: int) -> None:
         """Ascend from the best queries so far, and from the centre, upwards and downwards."""
         count = max(1, self.affordable(n_starts) - 2)
         length = min(1.0, self.reach)
         starts, signs = _both_ways(self.queries, self.values, count, _SEPARATION * length)
         starts = np.concatenate((starts, np.zeros((2, self.points.d))))
         signs = np.concatenate((signs, (1.0, -1.0)))
-        self._remember(*self._ascend(self.ratio, starts, signs, self.project, length, max_iter))
+        self.remember(*self._ascend(self.ratio, starts, signs, self.project, length))
 
     def try_nearest_rows(self) -> None:
         """Evaluate the rows next to the best queries: the Laplacian ratio has its kinks, and most extremes, there."""
@@ -190,9 +187,10 @@ class _Search:
         self.left -= order.size * self.points.n
         self.evaluate(self.points.take(rows))
 
-    def climb_at_infinity(self, n_starts: int, max_iter: int) -> None:
+    def climb_at_infinity(self, n_starts: int) -> None:
         """Ascend over directions on the limit of the Laplacian ratio, and evaluate the queries far out."""
-        limit = self.ratio.with_kernel(DirectionKernel())
+        ratio = self.ratio
+        limit = LogRatio(ratio.points, ratio.weights, ratio.rows, ratio.subset_weights, DirectionKernel())
         count = self.affordable(8 * n_starts)
         random = self.rng.standard_normal((count // 2, self.points.d))
         outer = np.argsort(-squared_norms(self.queries), kind="stable")[: count - count // 2]
@@ -200,38 +198,18 @@ class _Search:
         values = limit(directions)
         self.spend(len(directions))
         starts, signs = _both_ways(directions, values, self.affordable(n_starts), _SEPARATION)
-        ends, _ = self._ascend(limit, starts, signs, _directions, 1.0, max_iter)
+        ends, _ = self._ascend(limit, starts, signs, _directions, 1.0)
         self.evaluate(_FAR * max(self.points.max_norm, 1.0) * ends)
 
-    def verified_best(self) -> tuple[np.ndarray, float]:
-        """The worst query among the best few of each side, computed again without cancellation."""
-        order = np.argsort(self.values, kind="stable")
-        few = np.unique(np.concatenate((order[:_N_VERIFIED], order[-_N_VERIFIED:])))
-        values = self.ratio.precise(self.queries[few])
-        worst = int(np.argmax(_error(values)))
-        return self.queries[few[worst]], float(values[worst])
-
-    def _ascend(
-        self,
-        ratio: LogRatio,
-        starts: np.ndarray,
-        signs: np.ndarray,
-        project: Callable[[np.ndarray], np.ndarray],
-        length: float,
-        max_iter: int,
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Spectral projected gradient ascent on ``signs * g``; the best point of each path and its g.
-
-        All paths share a pass over the data per step; a path that no longer gains leaves. ``length`` is the scale of
-        the domain: the first step is a tenth of it, and no step is longer than it.
-        """
+    def _ascend(self, ratio: LogRatio, starts: np.ndarray, signs: np.ndarray, project: Map, length: float) -> Paths:
+        """Spectral projected gradient ascent on ``signs * g`` (Birgin et al. 2000): the best points and their g."""
         x = starts
         values, gradient = self._signed(ratio, x, signs)
         best, best_values = x.copy(), values.copy()
         step = 0.1 * length / _positive_norms(gradient)
         history = np.tile(values, (_MEMORY, 1))
         path = np.arange(len(x))
-        for iteration in range(max_iter):
+        for iteration in range(self.max_iter):
             trial = project(x + step[:, None] * gradient)
             gain = np.sum(gradient * (trial - x), axis=1)  # to first order; not negative, by the projection
             going = gain > _LEAST_GAIN * np.abs(values)
@@ -255,7 +233,7 @@ class _Search:
             step = np.minimum(step, length / _positive_norms(gradient))
         return best, signs * best_values
 
-    def _signed(self, ratio: LogRatio, x: np.ndarray, signs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _signed(self, ratio: LogRatio, x: np.ndarray, signs: np.ndarray) -> Paths:
         values, gradient = ratio.with_gradient(x)
         self.spend(len(x))
         return signs * values, signs[:, None] * gradient
@@ -267,7 +245,6 @@ def uniform_in_ball(count: int, d: int, rng: np.random.Generator) -> np.ndarray:
 
 
 def _directions(vectors: np.ndarray) -> np.ndarray:
-    """Rows divided by their norms; a zero row stays zero."""
     return vectors / _positive_norms(vectors)[:, None]
 
 

@@ -2,16 +2,9 @@ r"""The largest error over the ball by branch and bound, where the rows span at 
 
 In the notation of :mod:`~coresift.core.moments` the error at a query y within :math:`\eta` of the centre x of a box is
 at most :math:`|M(y)| / D(x)`, with m the mean of the rows in proportion to :math:`w_p e_p`, :math:`e_p = e^{-|p|^2 + 2
-p \cdot x}`, and :math:`M(y) = \sum_p \nu_p e_p e^{2 (p-m) \cdot (y-x)}`. M is expanded about x to the second order; its
-third derivatives are at most each of
-
-* :math:`8 \sum_p |\nu_p| e_p |p-m|^3 e^{2|p-m|\eta}`, which does not grow with the size of the ball;
-* :math:`e^{2|m|\eta} \sum_j \binom{3}{j} (2|m|)^{3-j} B_j`, which is small where the subset is good, with :math:`B_j`
-  the bounds of the j-th derivatives of N over the ball.
-
-Boxes whose bound is not above the largest error met so far, and 2 % more, are done; the others are halved along every
-axis. A centre outside the ball is projected on it. Only the part of x in the span of the rows matters: the rest cancels
-in the ratio. docs/theory.md ("In one, two and three dimensions") has the proof.
+p \cdot x}`, and :math:`M(y) = \sum_p \nu_p e_p e^{2 (p-m) \cdot (y-x)}`. M is expanded about x to the second order, and
+its third derivatives are bounded. Boxes whose bound is not above the largest error met so far, and 2 % more, are done;
+the others are halved along every axis. docs/theory.md ("In one, two and three dimensions") has the proof.
 """
 
 import numpy as np
@@ -84,10 +77,11 @@ class _Ratio:
         bend = 4.0 * (bend + error[:, None, None] * m[:, :, None] * m[:, None])
         usable = np.isfinite(sums).all(axis=1) & (sums[:, 0] > 0)
         curvature = np.linalg.eigvalsh(np.where(usable[:, None, None], bend, 0.0))
-        third = np.minimum(
-            self._third_of_ball(m, eta, log_bounds - (tops + np.log(sums[:, 0]))[:, None]),
-            self._third_of_rows(terms, m, eta) / sums[:, 0],
-        )
+        # e^{2|m| eta} sum_j (3 over j) (2|m|)^{3-j} B_j, with bounds B on the derivatives of N, small for a good subset
+        tilt = 2.0 * np.sqrt(squared_norms(m))
+        derivatives = np.exp(log_bounds - (tops + np.log(sums[:, 0]))[:, None])
+        products = np.array([1.0, 3.0, 3.0, 1.0]) * tilt[:, None] ** np.arange(3, -1, -1) * derivatives
+        third = np.fmin(np.exp(tilt * eta) * products.sum(axis=1), self._third_of_rows(terms, m, eta) / sums[:, 0])
         over = error + self._rise(x, slope, curvature[:, -1], eta)
         under = -error + self._rise(x, -slope, -curvature[:, 0], eta)
         rounding = 16.0 * self.slack * (1.0 + size) * (1.0 + 2.0 * self.reach * eta) ** 2
@@ -112,6 +106,7 @@ class _Ratio:
         return np.minimum(rise(np.sqrt(squared_norms(slope))), rise(along) + np.maximum(out, 0.0) * room)
 
     def _third_of_rows(self, terms: np.ndarray, m: np.ndarray, eta: float) -> np.ndarray:
+        r""":math:`8 \sum_p |\nu_p| e_p |p-m|^3 e^{2|p-m|\eta}`, which does not grow with the size of the ball."""
         distances = m @ self.Z.T
         distances *= -2.0
         distances += self.own_squares
@@ -121,12 +116,6 @@ class _Ratio:
         terms *= distances**3
         terms *= np.exp(np.multiply(distances, 2.0 * eta, out=distances), out=distances)
         return np.asarray(8.0 * (terms @ self.sizes))
-
-    def _third_of_ball(self, m: np.ndarray, eta: float, log_bounds: np.ndarray) -> np.ndarray:
-        tilt = 2.0 * np.sqrt(squared_norms(m))
-        terms = np.array([1.0, 3.0, 3.0, 1.0]) * tilt[:, None] ** np.arange(3, -1, -1) * np.exp(log_bounds)
-        found = np.exp(tilt * eta) * terms.sum(axis=1)
-        return np.where(np.isnan(found), np.inf, found)
 
 
 def worst_in_ball(
@@ -139,11 +128,9 @@ def worst_in_ball(
     log_bounds: np.ndarray,
     known: float,
 ) -> float:
-    """An upper bound on the error over the ball, at most ``known``.
+    """An upper bound on the error over the ball, at most ``known``, from about ``4e7 + n^2/4`` kernel values.
 
-    ``rows`` are those of either measure, ``coordinates`` theirs in their span; ``log_bounds`` are the logarithms of
-    bounds on the derivatives of N of order 0 to 3. At most about ``4e7 + n^2/4`` kernel values are computed; boxes that
-    are left then keep the bounds that they have.
+    ``rows`` are those of either measure, ``log_bounds`` on the derivatives of N of order 0 to 3.
     """
     squares = np.concatenate([points.gather(rows[part]).sq_norms for part in row_slices(len(rows), 8.0 * points.d)])
     slack = 2.0 * rounding_slack(points.rounding_norm, radius)

@@ -11,18 +11,14 @@ from .._errors import InvalidInputError
 def class_budgets(
     counts: NDArray[np.int64], budget: int, *, min_per_class: int = 0, power: float = 1.0
 ) -> NDArray[np.int64]:
-    """Split a budget among classes of given sizes; the parts sum to ``budget``.
+    """Split a budget among classes: proportional to ``counts ** power``, at least ``min_per_class`` or all rows.
 
-    Quotas are proportional to ``counts ** power``, but at least ``min_per_class``, or all rows of a smaller class.
-    They are rounded up, then trimmed by at most one row a class: first where another row remains, and there where
-    rounding gave most. Classes may get none; :func:`random_budgets` makes up for that.
+    Quotas are rounded up, then trimmed by at most one row a class, first where another row remains.
     """
     floors = np.minimum(counts, min_per_class)
     if floors.sum() > budget:
-        raise InvalidInputError(
-            f"min_per_class = {min_per_class} needs {floors.sum()} samples of {len(counts)} classes, but the budget "
-            f"is {budget}."
-        )
+        needed = f"{floors.sum()} samples of {len(counts)} classes"
+        raise InvalidInputError(f"min_per_class = {min_per_class} needs {needed}, but the budget is {budget}.")
     quotas = class_quotas(counts, budget, floors, power)
     budgets = np.ceil(quotas * (1.0 - 1e-12)).astype(np.int64)
     surplus = int(budgets.sum()) - budget
@@ -36,9 +32,8 @@ def random_budgets(
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Split a budget so that no class is left out for good; return budgets, and factors for the weights of classes.
 
-    Where :func:`class_budgets` gives every class a row, these are the budgets, and the factors are 1. Otherwise one
-    systematic draw in random order rounds each quota q up with probability ``q - floor(q)``, else down. A class with
-    q < 1 gets its row with probability q: the factor 1/q keeps the expected weight of its rows.
+    These are the :func:`class_budgets` if every class gets a row. Otherwise one systematic draw in random order rounds
+    each quota q up or down; a class with q < 1 gets its row with probability q, and the factor 1/q.
     """
     budgets = class_budgets(counts, budget, min_per_class=min_per_class, power=power)
     if np.all((budgets > 0) | (counts == 0)):
@@ -56,10 +51,7 @@ def random_budgets(
 def class_quotas(
     counts: NDArray[np.int64], budget: int, floors: NDArray[np.int64] | int = 0, power: float = 1.0
 ) -> NDArray[np.float64]:
-    """Compute ``clip(t * counts ** power, floors, counts)``, with the t at which the sum is ``budget``.
-
-    The sum is piecewise linear in t: bisect its breakpoints, then solve on the piece that contains the budget.
-    """
+    """Compute ``clip(t * counts ** power, floors, counts)``, with the t at which the sum is ``budget``."""
     shares = np.where(counts > 0, counts, 1) ** float(power)
     starts, ends = (floors / shares, counts / shares)  # where a quota leaves its floor, and where it takes all rows
     steps = np.sort(np.concatenate((np.broadcast_to(starts, ends.shape), ends)))

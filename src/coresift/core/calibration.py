@@ -1,10 +1,8 @@
 r"""Calibration: change the weights of a sample as little as possible so that it reproduces known totals.
 
-With draw weights :math:`v_i`, features :math:`T_i` and totals :math:`t`, find weights :math:`v_i g(T_i \cdot \lambda)`
-with :math:`\sum_i v_i g(T_i \cdot \lambda) T_i + \rho \lambda = t`. The ratio g is a logistic curve between two bounds
-with :math:`g(0) = g'(0) = 1` (Deville and Sarndal, JASA 1992). The equation is the gradient of a convex function, which
-L-BFGS minimises in coordinates in which its Hessian at 0 is the identity. The ridge :math:`\rho` leaves totals
-unmatched that only extreme weights could match.
+With draw weights :math:`v_i`, features :math:`T_i` and totals :math:`t`, find :math:`\lambda` with :math:`\sum_i v_i
+g(T_i \cdot \lambda) T_i + \rho \lambda = t`. The ratio g is a logistic curve between two bounds with :math:`g(0) =
+g'(0) = 1` (Deville and Sarndal, JASA 1992). The ridge :math:`\rho` leaves totals that only extreme weights could match.
 """
 
 from __future__ import annotations
@@ -48,7 +46,6 @@ class SlopeTotals(LossSums):
         return np.concatenate([*self.gradient, *self.curvature])[None]
 
     def features(self, A: Matrix, y: np.ndarray) -> Matrix:
-        """The features of rows, at the same parameters."""
         return side_by_side(A, self._factors(A @ self.theta.T, y).T)
 
 
@@ -74,11 +71,10 @@ class Calibration:
         self.gram = weighted_gram(self.T, weights) / self.mass
 
     def ratios(self, totals: np.ndarray, *, ridge: float, bounds: tuple[float, float]) -> np.ndarray:
-        """The ratios ``g`` that bring the weighted totals of the first features to ``totals``; within ``bounds``.
+        """Ratios ``g``, within ``bounds``, that bring the weighted totals of the first features to ``totals``.
 
-        ``ridge`` is relative to the mean square of each feature. A total out of reach of ratios between 1/2 and 2, such
-        as that of a rare class absent from the sample, would push many weights to the bounds: the nearest in reach
-        replaces it.
+        ``ridge`` is relative to the mean square of each feature. Totals out of reach of ratios between 1/2 and 2, as of
+        a class absent from the sample, are moved into it.
         """
         width = int(np.searchsorted(self.kept, len(totals)))
         T, w = self.T[:, :width], self.weights / self.mass

@@ -1,11 +1,9 @@
 r"""Few rows with the same Gram matrix: Caratheodory's theorem, computed.
 
 A sum :math:`\sum_i w_i f_i` of vectors of rank N, w > 0, is also a sum over at most N of them: moving w along a null
-vector drops a row. For the products :math:`f_i = a_i a_i^\top` of rows with r columns N is at most r (r + 1) / 2.
-
-Groups of rows make this linear in their number (Maalouf, Jubran and Feldman 2019): the sums of 2 N groups are reduced
-to N of them, each group that is left is split in two, and so on down to single rows. Groups are intervals of rows,
-so nothing is kept per row.
+vector drops a row. For the products :math:`f_i = a_i a_i^\top` of rows with r columns N is at most r (r + 1) / 2. In
+groups of rows this is linear in their number (Maalouf, Jubran and Feldman 2019): the sums of 2 N intervals are reduced
+to N of them, each that is left is split in two, and so on down to single rows.
 """
 
 from collections.abc import Callable
@@ -24,8 +22,7 @@ def few_rows(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Rows, ascending and at most ``rank``, and positive factors of their weights that keep the sum of all n rows.
 
-    ``sums_of(starts, ends)`` returns the (k, N) sums of the vectors of each interval of rows, N at least ``rank``. It
-    is called about log2(n / rank) times, for intervals with ever fewer rows, at most twice ``rank`` of them.
+    ``sums_of(starts, ends)``, called about log2(n / rank) times, returns the (k, N) sums of intervals of rows.
     """
     if n <= rank:
         return np.arange(n), np.ones(n)
@@ -46,9 +43,7 @@ def few_rows(
 def reduced_weights(vectors: np.ndarray, weights: np.ndarray) -> np.ndarray:
     r"""Non-negative weights with the same :math:`\sum_i w_i f_i`, at most as many of them positive as the rank.
 
-    The null vectors Z of the (k, N) ``vectors`` come from a QR with pivoting. A panel of them is used up to drop as
-    many rows; an orthogonal transformation then clears these rows in the rest of Z, which stays orthonormal.
-    O(k^2 N) time, most of it in matrix products.
+    Panels of null vectors of the (k, N) ``vectors`` are used up to drop as many rows; O(k^2 N) time.
     """
     norms = np.linalg.norm(vectors, axis=1)
     alive = np.flatnonzero((weights > 0) & (norms > 0))

@@ -4,17 +4,8 @@ r"""A bound on the error of the subset at hand, over all queries of a ball, in a
 
 for both losses. For the Gaussian the moments of the difference (:mod:`~coresift.core.moments`) mostly give a bound
 several times smaller, and in three dimensions or fewer branch and bound (:mod:`~coresift.core.branching`) closes the
-gap. The Laplacian has neither: its kernel has a kink where the query meets a point.
-
-The numerator is in :mod:`~coresift.core.discrepancy`. Lower bounds on F, with weights that sum to 1, mean :math:`\mu`
-and variance V: :math:`e^{-V - |x-\mu|^2}` (Gaussian) and :math:`e^{-\sqrt{V + |x-\mu|^2}}` (Laplacian) by Jensen; and
-for the Gaussian, where :math:`F(x) = e^{-|x|^2 + L(x)}`, duality bounds the minimum of the convex L over the ball
-(:mod:`~coresift.core.gaussian` with the point p = 0), in O(n d) a step.
-
-Over all of space, with every point of norm at most rho, the Laplacian ratio at a query beyond a radius A is within a
-factor :math:`e^{\pm\tau}`, :math:`\tau = \rho^2/(2A)`, of that at its projection on the ball: :math:`(1 + \epsilon_A)
-e^\tau - 1` bounds the error everywhere, and A is chosen best. The proofs are in docs/theory.md ("A certificate for the
-subset at hand").
+gap. The Laplacian has neither: its kernel has a kink where the query meets a point. The proofs are in docs/theory.md
+("A certificate for the subset at hand").
 """
 
 from dataclasses import dataclass
@@ -49,15 +40,13 @@ class Certificate:
         ``MMD(S, P) / W``; in the sampled form an upper bound on it.
     floor : float
         Lower bound on ``F(x) / W`` over the ball. ``eps`` is at most ``discrepancy / floor`` (over all of space a
-        little more): for the Gaussian in its exact form bounds by moments, or by branch and bound, are mostly several
-        times smaller.
+        little more), for the Gaussian mostly several times smaller.
     loss, radius : str, float
         The loss, and the radius of the ball in bandwidths: infinite for the Laplacian, over all of space.
-    is_exact : bool
-        Whether all pairs of rows were summed, so that the bound is certain; otherwise the sums were sampled.
+    is_exact, n_sampled : bool, int or None
+        Whether all pairs of rows were summed, so that the bound is certain; otherwise how many rows were sampled.
     confidence : float
         Probability that ``eps`` is a valid bound: 1 if exact.
-    n_sampled : int, or None if exact
     """
 
     eps: float
@@ -76,7 +65,11 @@ class Certificate:
 
 
 def log_floor(points: Points, shares: np.ndarray, radius: float, loss: str) -> float:
-    """A lower bound on ``log F(x)`` over the ball of ``radius`` around the origin, for weights that sum to 1."""
+    r"""A lower bound on ``log F(x)`` over the ball of ``radius`` around the origin, for weights that sum to 1.
+
+    By Jensen :math:`-V - |x-\mu|^2` (Gaussian) and :math:`-\sqrt{V + |x-\mu|^2}` (Laplacian); for the Gaussian also by
+    duality (:mod:`~coresift.core.gaussian` with p = 0), in O(n d) a step.
+    """
     if np.isinf(radius):
         return -np.inf
     spread = _spread(points, shares)
@@ -95,9 +88,7 @@ def log_floor(points: Points, shares: np.ndarray, radius: float, loss: str) -> f
 
 
 def _spread(points: Points, shares: np.ndarray) -> tuple[float, float]:
-    """Norm of the mean, and the mean of the squared norms."""
-    mean = np.zeros(points.d)
-    second = 0.0
+    mean, second = np.zeros(points.d), 0.0  # of the squared norms
     for rows, block in points.blocks():
         mean += block.weighted_sum(shares[rows, None])[0]
         second += float(shares[rows] @ block.sq_norms)
@@ -119,10 +110,7 @@ def certify_exact(
     loss: str,
     progress: Progress | None = None,
 ) -> Certificate:
-    """The certificate with all pairs summed: O(n^2 d / 2) time, a few tiles of memory.
-
-    For the Laplacian equal rows count as one. If all weights are those of the data to rounding, so are all sums.
-    """
+    """The certificate with all pairs summed: O(n^2 d / 2) time, a few tiles of memory."""
     difference = -shares
     difference[subset] += subset_shares
     log_least = log_floor(points, shares, radius, loss)
@@ -136,7 +124,8 @@ def certify_exact(
         order = 0 if coordinates is None else 3
         square, log_bounds = pair_sums(points, difference, radius, log_least + radius**2, progress, order)
         square += rounding_of_form(points, difference, loss)
-    discrepancy = _discrepancy(square, subset_shares)
+    # rounding of the weights moves it by at most the sum of their changes
+    discrepancy = float(np.sqrt(max(square, 0.0))) + 1e-15 * (1.0 + float(subset_shares.sum()))
     eps, floor = _over_floor(points, shares, discrepancy, radius, loss, log_least)
     if loss == "laplacian":
         eps = min(eps, _ROUNDED) if (abs(added) <= 0.9 * _ROUNDED * own).all() else eps
@@ -148,11 +137,6 @@ def certify_exact(
         if coordinates is not None:
             eps = worst_in_ball(points, rows, coordinates, shares, difference, radius, log_bounds, eps)
     return Certificate(eps, discrepancy, floor, loss, radius, True, 1.0)
-
-
-def _discrepancy(square: float, subset_shares: np.ndarray) -> float:
-    """The root of the quadratic form; rounding of the weights moves it by at most the sum of their changes."""
-    return float(np.sqrt(max(square, 0.0))) + 1e-15 * (1.0 + float(subset_shares.sum()))
 
 
 def certify_sampled(
@@ -167,11 +151,7 @@ def certify_sampled(
     rng: np.random.Generator,
     progress: Progress | None = None,
 ) -> Certificate:
-    """The certificate with sums over pairs of rows estimated from two samples of ``n_sampled`` rows.
-
-    For the Gaussian the moments below order 3 (2 for wide rows), most of what matters, are exact: one pass. Only the
-    norm of the higher ones is estimated, by :class:`~coresift.core.moments.HighOrders`.
-    """
+    """The certificate with sums over pairs from two samples; of a Gaussian, low moments stay exact."""
     problem = (points, shares, subset, subset_shares)
     stretch = chosen_stretch(radius, loss)
     if loss == "laplacian" or 2.0 * stretch * points.max_norm**2 > _LARGEST_EXPONENT:
@@ -184,7 +164,7 @@ def certify_sampled(
         difference[subset] += subset_shares
         low = float(np.exp(log_low_orders(points, difference, radius, first)))
         norm = (low + high) * float(np.exp(-(radius**2)))
-    discrepancy = _discrepancy(norm**2, subset_shares)
+    discrepancy = norm + 1e-15 * (1.0 + float(subset_shares.sum()))
     eps, floor = _over_floor(points, shares, discrepancy, radius, loss, log_floor(points, shares, radius, loss))
     return Certificate(eps, discrepancy, floor, loss, radius, False, 1.0 - delta, n_sampled)
 
@@ -192,14 +172,12 @@ def certify_sampled(
 def _sampled_norm(
     problem: _Pair, kernel: str | HighOrders, n: int, delta: float, rng: np.random.Generator, progress: Progress | None
 ) -> float:
-    r"""A bound on :math:`\|\mu_P - \mu_S\|` that holds with probability ``1 - delta``.
+    r"""A bound on :math:`\|\mu_P - \mu_S\|` that holds with probability ``1 - delta``, in O(N (N + m) d).
 
-    Rows are drawn in proportion to :math:`w_p \|k_p\|` and weighted so that each stands for a vector of the same norm.
     With b the vector whose norm is wanted, a its estimate from the first sample and :math:`\xi = a - b`, :math:`\|b\|^2
-    = \langle a, b \rangle - \langle \xi, b \rangle`. The second sample, half as large, bounds the first product by U
-    (Maurer and Pontil 2009), Bernstein the second one by :math:`c \|b\|`, so :math:`\|b\| \le (c + \sqrt{c^2 + 4U})/2`.
-    ``width`` is the range of a term over :math:`\|a\|` or :math:`\|b\|`, ``spread`` the root of its variance over
-    :math:`\|b\|`: docs/theory.md ("From a sample of the rows"). O(N (N + m) d) time.
+    = \langle a, b \rangle - \langle \xi, b \rangle`. The second sample bounds the first product by U (Maurer and Pontil
+    2009), Bernstein the second by :math:`c \|b\|`: :math:`\|b\| \le (c + \sqrt{c^2 + 4U})/2` (docs/theory.md, "From a
+    sample of the rows"). ``width`` is the range of a term over the norm, ``spread`` the root of its variance.
     """
     points, shares, subset, subset_shares = problem
     if isinstance(kernel, str):
@@ -243,15 +221,15 @@ def _sampled_norm(
 def _over_floor(
     points: Points, shares: np.ndarray, discrepancy: float, radius: float, loss: str, log_least: float
 ) -> tuple[float, float]:
-    """The bound from the discrepancy, and the floor that it rests on."""
-    if np.isinf(radius) and loss == "laplacian":
-        return _everywhere(_spread(points, shares), points.max_norm, discrepancy)
-    floor = float(np.exp(log_least))
-    return discrepancy / floor if floor > 0 else np.inf, floor  # a floor that underflows says nothing
+    r"""The bound from the discrepancy, and the floor that it rests on.
 
-
-def _everywhere(spread: tuple[float, float], max_norm: float, discrepancy: float) -> tuple[float, float]:
-    """The Laplacian's bound over all of space and the floor it rests on: the best ball beyond which little changes."""
+    For the Laplacian over all of space :math:`(1 + \epsilon_A) e^\tau - 1`, with the error :math:`\epsilon_A` within
+    the radius A, chosen best, and :math:`\tau = \rho^2/(2A)`: what the logarithm of the ratio changes beyond it.
+    """
+    if np.isfinite(radius) or loss != "laplacian":
+        floor = float(np.exp(log_least))
+        return discrepancy / floor if floor > 0 else np.inf, floor  # a floor that underflows says nothing
+    spread, max_norm = _spread(points, shares), points.max_norm
     if max_norm == 0.0:  # the ratio is the same everywhere
         return discrepancy, 1.0
 

@@ -1,13 +1,8 @@
 r"""Kernel sums by blocks, and the maximum mean discrepancy of a weighted subset.
 
-Both losses are positive definite, non-negative kernels with :math:`k(x,x) = 1`. In their Hilbert space the data
-are one vector :math:`\mu_P = \sum_p w_p k(p, \cdot)`, the subset another, and :math:`F(x) = \langle \mu_P, k(x,
-\cdot) \rangle`, so
-
-.. math:: |S(x) - F(x)| \le \|\mu_S - \mu_P\| = \mathrm{MMD}(S, P) \quad\text{for all } x \text{ at once.}
-
-With the signed coefficients :math:`\nu = v - w` on the rows, :math:`\mathrm{MMD}^2 = \nu^\top K \nu`: one
-symmetric sweep over pairs of rows, in tiles; it never allocates an n x n or even an m x n matrix.
+In the Hilbert space of the kernel the data are one vector :math:`\mu_P = \sum_p w_p k(p, \cdot)`, the subset another,
+and for all x at once :math:`|S(x) - F(x)| \le \|\mu_S - \mu_P\| = \mathrm{MMD}(S, P)`. With :math:`\nu = v - w` on the
+rows, :math:`\mathrm{MMD}^2 = \nu^\top K \nu`: one symmetric sweep over pairs of rows, in tiles.
 """
 
 from collections.abc import Callable, Iterator
@@ -109,8 +104,7 @@ def laplacian_form(points: Points, coefficients: np.ndarray, progress: Progress 
     r"""An upper bound on the form of the Laplacian kernel, rounding included; cost as :func:`quadratic_form`.
 
     A squared distance errs by at most :math:`\delta`, its root r by :math:`\min(\sqrt\delta, \delta/r)`, and
-    :math:`r \ge 1 - e^{-r}`: the allowance of a pair needs only its kernel value. Add up the coefficients of equal rows
-    (:func:`first_equal`) before: their distance is the root of a rounded zero.
+    :math:`r \ge 1 - e^{-r}`. Coefficients of equal rows (:func:`first_equal`) are added up before.
     """
     error = 1e-14 * (1.0 + points.rounding_norm**2)
     of_sums = 1e-14 * float(np.abs(coefficients).sum()) ** 2  # and of the exponentials

@@ -1,15 +1,12 @@
 r"""Weighted draws from a table of scores: row p is chosen with probability proportional to its score s_p.
 
-They replace :math:`F = \sum_p w_p f_p`, for every non-negative f, by an unbiased sum :math:`\sum_{p \in S} v_p f_p`
-over few rows: the input weight is divided by the expected number of times the row is chosen.
+The input weight is divided by the expected number of times the row is chosen: every weighted sum is unbiased.
 
 * ``iid``: m independent draws, :math:`v_p = w_p t / (m s_p)` for each of them, t the total score. Repeats are merged.
+  Only these carry the concentration bounds of the sampling theorems.
 * ``systematic``: inclusion probabilities :math:`\pi_p = \min(1, m s_p / t)`, normalised again until they
   sum to m, and one row from each m-th part of the rows. Exactly m rows, no repeats, :math:`v_p = w_p / \pi_p`.
 * ``keys``: the m smallest of random keys win (:mod:`~coresift.core.keys`). Exactly m rows, whoever reads them.
-
-Only ``iid`` carries the concentration bounds of the sampling theorems. A :class:`DrawTable` is prepared once, in
-O(n); ``iid`` and ``systematic`` then cost O(m log n), ``keys`` O(n).
 """
 
 import numpy as np
@@ -28,34 +25,31 @@ _KEPT_SIZES = 2  # sizes whose capped draws are kept; each holds a float64 vecto
 
 
 def default_method(n_rows: int) -> str:
-    """The method where none is named: "keys" for more than five million rows, since it needs no table of all of them.
-
-    The weights of "systematic" vary least. The choice depends on the number of rows alone, so that arrays, files and
-    every engine give the same rows.
-    """
+    """The method where none is named: "keys", which needs no table, for more than five million rows."""
     return "systematic" if n_rows <= _MOST_KEPT else "keys"
 
 
 class DrawTable:
-    """Scores and weights of n rows, prepared for drawing again and again in O(n) time and 8 bytes a row.
+    """Scores and weights of n rows, prepared in O(n) for draws in O(m log n); ``keys`` cost O(n).
 
     Both are finite, not negative, and zero for the same rows: one of positive weight that can never be drawn would bias
-    every estimate. They are referred to, not copied, unless the largest score is outside 1e-150 to 1e150. The last two
-    sizes at which some inclusion probability reached one take 8 bytes a row each.
+    every estimate. They are referred to, not copied, unless the largest score is outside 1e-150 to 1e150.
     """
 
     def __init__(self, scores: Floats, weights: Floats) -> None:
         drawable = scores > 0
         if not np.array_equal(drawable, weights > 0):
             row = int(np.flatnonzero(drawable != (weights > 0))[0])
-            raise InvalidInputError(
-                "scores must be positive exactly where weights are; "
-                f"row {row} has score {scores[row]} and weight {weights[row]}"
-            )
+            what = f"row {row} has score {scores[row]} and weight {weights[row]}"
+            raise InvalidInputError(f"scores must be positive exactly where weights are; {what}")
         self.n_samples, self.n_drawable = int(scores.size), int(np.count_nonzero(drawable))
         if self.n_drawable == 0:
             raise InvalidInputError(f"none of the {scores.size} rows has a positive weight: there is nothing to draw")
-        self.scores, self.weights = _of_ordinary_size(scores), weights
+        largest = float(scores.max())
+        if not 1e-150 <= largest <= 1e150:  # their sum could overflow, or quotients underflow; positive stays so
+            scores = np.ldexp(scores, -int(np.frexp(largest)[1]))
+            np.maximum(scores, np.finfo(np.float64).tiny, where=drawable, out=scores)
+        self.scores, self.weights = scores, weights
         self._base = _Line(self.scores)
         self._largest = float(self.scores.max())
         self._capped: dict[int, tuple[Ints, _Line]] = {}
@@ -72,10 +66,7 @@ class DrawTable:
         return self.iid(size, rng) if method == "iid" else self.systematic(size, rng)
 
     def iid(self, size: int, rng: np.random.Generator) -> Draw:
-        r"""``size`` independent draws with probability s/t; a row drawn c times weighs :math:`c w_p t / (m s_p)`.
-
-        The first m partial sums of m + 1 exponentials, over the whole sum, are m sorted uniforms (Rényi).
-        """
+        """``size`` independent draws with probability s/t, from sorted uniforms; c of them weigh ``c w t / (m s)``."""
         check_size(size)
         spacings = rng.standard_exponential(size + 1)
         at = np.cumsum(spacings, out=spacings)
@@ -88,20 +79,16 @@ class DrawTable:
     def systematic(self, size: int, rng: np.random.Generator, *, in_steps: bool = False) -> Draw:
         r"""Exactly ``size`` distinct rows, row p with probability :math:`\pi_p`, weighted :math:`w_p/\pi_p`.
 
-        Row p owns an interval of length :math:`\pi_p` of a line of length m; one row is drawn in each of its m parts of
-        length 1. ``in_steps``: the owners of u, u + 1, u + 2, ... for one uniform u (Madow), which spread more evenly
-        where neighbours are alike and the order is not periodic.
+        ``in_steps``: the owners of u, u + 1, ... on a line of m parts, for one uniform u (Madow); more even if
+        neighbours are alike.
         """
         check_size(size)
         if size >= self.n_drawable:
             rows = np.flatnonzero(self.scores > 0)
             return Draw(rows, self.weights[rows], None)
-        if size > 1 and size * self._largest >= (1.0 - _slack(self.n_drawable, size)) * self._base.total:
-            return self._systematic_capped(size, rng, in_steps)
-        rows = self._base.walk(size, rng, in_steps)
-        return Draw(rows, self._weights_of(rows, self._base.total / size), None)
-
-    def _systematic_capped(self, size: int, rng: np.random.Generator, in_steps: bool) -> Draw:
+        if size == 1 or size * self._largest < (1.0 - _slack(self.n_drawable, size)) * self._base.total:
+            rows = self._base.walk(size, rng, in_steps)
+            return Draw(rows, self._weights_of(rows, self._base.total / size), None)
         if size not in self._capped:
             while len(self._capped) >= _KEPT_SIZES:
                 del self._capped[next(iter(self._capped))]
@@ -140,21 +127,26 @@ class _Line:
         return np.searchsorted(self.ends, np.minimum(at, np.nextafter(self.total, 0.0)), side="right")
 
     def walk(self, size: int, rng: np.random.Generator, in_steps: bool) -> Ints:
-        r"""One row in each of ``size`` equal parts: ascending, and distinct if none exceeds ``1 - _slack`` parts.
+        """One row in each of ``size`` equal parts: ascending, and distinct if none exceeds ``1 - _slack`` parts.
 
-        Row p is drawn with probability :math:`\pi_p`, its length in parts (Deville's systematic sampling, which is
-        ordered pivotal sampling). In every part a point is drawn that is uniform by itself, so each row is met in
-        proportion to its length. Only a row on both sides of an edge could be met twice: b of it before the edge, a
-        behind. If it was met before (probability b), the point behind is uniform on the part without a. If not, its
-        density is :math:`1/(1-b)` on a, and on the rest what makes the mixture uniform.
-        The variance of every sum is at most that of independent draws (Chauvet 2012).
+        Deville's systematic sampling: in every part a uniform point is drawn. Only a row on both sides of
+        an edge could be met twice: b of it before the edge, a behind. If it was met before (probability b), the point
+        behind is uniform on the part without a. If not, its density is ``1/(1-b)`` on a, and on the rest what makes the
+        mixture uniform. Variances are at most those of independent draws (Chauvet 2012).
         """
         if in_steps:
             return self.locate((np.arange(size, dtype=np.float64) + rng.random()) * (self.total / size))
+        step = self.total / size
         if self._parts[0] != size:
-            self._parts = (size, self._cut(size))
+            # of the row on the edge before each part: the edge, its start, end, length behind; and how points move
+            edges = np.arange(size, dtype=np.float64) * step
+            owners = self.locate(edges)
+            starts, ends = np.where(owners > 0, self.ends[owners - 1], 0.0), self.ends[owners]
+            stretch = (edges - starts) / np.maximum(step - (ends - starts), _EPS * step)  # b / (1 - a - b)
+            last = np.nextafter(np.append(edges[1:], self.total), 0.0)
+            self._parts = (size, np.stack((edges, starts, ends, ends - edges, stretch, last)))
         edges, starts, ends, behind, stretch, last = self._parts[1]
-        u, step = rng.random(size), self.total / size
+        u = rng.random(size)
         fresh = u * (step - (edges - starts))  # uniform, but a is longer by 1/(1-b), and the rest shorter
         beyond = np.maximum(fresh - behind, 0.0)
         fresh += np.multiply(beyond, stretch, out=beyond)
@@ -171,31 +163,16 @@ class _Line:
         np.copyto(fresh[1:], met[1:], where=after_fresh.take(known))
         return self.locate(fresh)
 
-    def _cut(self, size: int) -> Floats:
-        """Of the row on the edge before each part: the edge, its start, end, length behind; and how points move."""
-        step = self.total / size
-        edges = np.arange(size, dtype=np.float64) * step
-        owners = self.locate(edges)
-        starts, ends = np.where(owners > 0, self.ends[owners - 1], 0.0), self.ends[owners]
-        stretch = (edges - starts) / np.maximum(step - (ends - starts), _EPS * step)  # b / (1 - a - b)
-        last = np.nextafter(np.append(edges[1:], self.total), 0.0)
-        return np.stack((edges, starts, ends, ends - edges, stretch, last))
-
 
 def _slack(n: int, size: int) -> float:
-    """How close to 1 an inclusion probability counts as 1, so that no walk meets a row twice by rounding.
-
-    In parts of a walk of m parts, a point and the length of an interval are off by at most 2 m eps; the two sums of n
-    scores that are compared differ by at most 2 n eps. Weights use the probability then in force: no bias.
-    """
+    """How close to 1 an inclusion probability counts as 1, so that no walk meets a row twice by rounding: no bias."""
     return 16.0 * _EPS * (n + size)
 
 
 def _cap(scores: Floats, n_drawable: int, size: int) -> tuple[Ints, _Line]:
-    r"""The rows with :math:`\pi = 1`, and the line of the others; 1 < size < ``n_drawable``.
+    r"""The rows with :math:`\pi = 1`, at most m - 1, and the line of the others; 1 < size < ``n_drawable``.
 
-    With the scores descending and :math:`T_k` the sum of all but the k largest, row k + 1 is certain while :math:`(m
-    - k) s_{(k+1)} \ge T_k`. At most m - 1 are taken: an m-th would leave no draw to rows of tiny probability.
+    Row k + 1 is certain while :math:`(m - k) s_{(k+1)} \ge T_k`, the sum of all scores but the k largest.
     """
     n = scores.size
     split = np.partition(scores, n - size)
@@ -208,12 +185,3 @@ def _cap(scores: Floats, n_drawable: int, size: int) -> tuple[Ints, _Line]:
     free = scores.copy()
     free[certain] = 0.0
     return certain, _Line(free)
-
-
-def _of_ordinary_size(scores: Floats) -> Floats:
-    """The scores, times a power of two if their sum could overflow or quotients underflow; positive stays so."""
-    largest = float(scores.max())
-    if 1e-150 <= largest <= 1e150:
-        return scores
-    scaled = np.ldexp(scores, -int(np.frexp(largest)[1]))
-    return np.maximum(scaled, np.finfo(np.float64).tiny, where=scores > 0, out=scaled)

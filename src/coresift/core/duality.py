@@ -6,9 +6,8 @@ For slopes ``a_i`` with ``sum_i w_i a_i = 0`` (free intercept), ``g = sum_i w_i 
 .. math:: F^* \ge \frac1W \sum_i w_i (a_i z_i - l_i^*(a_i))
           + \sum_j \Big( \frac{p_j}{2} \theta_j^2 - \frac{(g_j + p_j \theta_j)^2}{2 p_j} \Big)
 
-The slopes are linearised ones of a Newton step: ``a_i = l'_i(x_i . base) + l''_i(x_i . base) x_i . step``. They are
-balanced, and ``g_j + p_j theta_j = 0`` at ``theta = base + step``, but for rows whose ``a_i`` must be moved into the
-domain of the conjugate. So the gap falls with the fourth power of the step, whatever ``alpha``.
+The slopes are linearised ones of a Newton step: ``a_i = l'_i(x_i . base) + l''_i(x_i . base) x_i . step``, so the gap
+falls with the fourth power of the step, whatever ``alpha``.
 """
 
 from __future__ import annotations
@@ -117,8 +116,12 @@ class DualSums(LossSums):
             support, pull = float(shares @ self.supports), np.tensordot(shares, self.pulls, 1)
         elif isinstance(self.problem.loss, Multinomial):
             support, pull, drift = self._mixed()
-        else:
-            support, pull = self._shrunk()
+        else:  # scale down the slopes of the heavier sign until they are balanced: l*(c a) <= c l*(a) for c in [0, 1]
+            masses, shares = np.abs(self.totals[:, 0]), np.ones(2)
+            heavier = int(masses[1] > masses[0])
+            if masses[heavier] > 0:
+                shares[heavier] = masses[1 - heavier] / masses[heavier]
+            support, pull = float(shares @ self.supports), np.tensordot(shares, self.pulls, 1)
         with np.errstate(over="ignore", invalid="ignore"):
             error = 4.0 * (_ROWS + self.n_sums) * _UNIT * np.sqrt(self.squares / self.weight) + 2.0 * drift
             missing = np.abs(pull / self.weight + penalties * theta) + error * rms
@@ -130,14 +133,6 @@ class DualSums(LossSums):
             bound = float(support / self.weight + quadratic.sum()) - slack
         is_valid = held[: len(self.problem.shift)].all() and np.isfinite(bound)  # a penalty can underflow
         return (bound, slack) if is_valid else (-np.inf, slack)
-
-    def _shrunk(self) -> tuple[float, np.ndarray]:
-        """Scale down the slopes of the heavier sign until they are balanced: ``l*(c a) <= c l*(a)`` for c in [0, 1]."""
-        masses, shares = np.abs(self.totals[:, 0]), np.ones(2)
-        heavier = int(masses[1] > masses[0])
-        if masses[heavier] > 0:
-            shares[heavier] = masses[1 - heavier] / masses[heavier]
-        return float(shares @ self.supports), np.tensordot(shares, self.pulls, 1)
 
     def _mixed(self) -> tuple[float, np.ndarray, float]:
         """Mix probabilities with constant ones until each class has as much as the labels give it."""
@@ -184,11 +179,10 @@ def bound_excess(
     gram: np.ndarray | None = None,
     max_passes: int = 30,
 ) -> Excess:
-    """Search for a lower bound close to the minimum, by steps from ``theta``.
+    """Search for a lower bound close to the minimum, by steps from ``theta``; ``step`` is a first guess.
 
-    Each ``sums_at(theta, base, step)`` is a pass over the rows; ``step`` is a first guess of the way to the minimum.
-    Steps are Newton's if the sums have Hessians, else quasi-Newton, preconditioned by ``gram``. If ``theta`` is worse
-    than zero, or the first step fails, the search starts from zero or from ``anew()``, which takes a pass.
+    Each ``sums_at(theta, base, step)`` is a pass over the rows. Steps are Newton's if the sums have Hessians, else
+    quasi-Newton, preconditioned by ``gram``. If the first fails, the search starts from zero or from ``anew()``.
     """
     start = best = sums_at(theta, theta, step)
     value, value_slack = start.objective, start.rounding(theta, rms)
@@ -290,10 +284,8 @@ def exact_excess(sums: DualSums, rms: np.ndarray) -> Excess:
     scaled = hessian / np.maximum(unit, 1e-300) / np.maximum(unit, 1e-300)[:, None]
     least = float(eigvalsh(scaled, subset_by_index=[0, 0])[0]) if unit.min() > 0 else 0.0
     if least < 1e-8:
-        raise InvalidInputError(
-            "alpha = 0 and the columns (with the intercept) depend on each other: nothing can be proved. Drop constant "
-            "and redundant columns, or fit with a small penalty."
-        )
+        text = "alpha = 0 and the columns (with the intercept) depend on each other: nothing can be proved."
+        raise InvalidInputError(f"{text} Drop constant and redundant columns, or fit with a small penalty.")
     gradient = sums.gradient[0] / sums.weight / unit
     exact = float(gradient @ cho_solve(cho_factor(scaled), gradient))
     per_sum = 4.0 * (_ROWS + sums.n_sums + size) * _UNIT

@@ -3,28 +3,22 @@ r"""Sensitivities of the Gaussian loss, :math:`s(p) = \sup_{|x| \le R} w_p f(p,x
 Coordinates are those of :class:`~coresift.core.points.Points`: the weighted mean is the origin and the centre of the
 query ball. ``shares`` are the weights divided by their sum; a point of share 0 has sensitivity 0.
 
-All bounds but the closed form are found by dual ascent, certified at every step and exact in the limit; docs/theory.md
-("Gaussian sensitivities are concave problems") has the proofs. For weights that sum to 1 and atoms ``(M_j, mu_j, V_j)``
-(mass, mean, variance of the cells of any partition of the points), Jensen's inequality gives, for ``|x| <= R``,
+All bounds but the closed form are found by dual ascent (docs/theory.md, "Gaussian sensitivities are concave
+problems"). For atoms ``(M_j, mu_j, V_j)``, mass, mean and variance of the cells of any partition of the points, at
+*any* x in the ball
 
-    log( w_p f(p,x) / F(x) )  <=  log w_p - |p|^2 + 2 p.x - L(x),    L(x) = logsumexp_j( b_j + 2 mu_j.x ),
-                                                                     b_j = log M_j - |mu_j|^2 - V_j.
+    log s(p)  <=  log w_p - |p|^2 + 2 m.x - L(x) + 2 R |p - m| ,    L(x) = logsumexp_j( b_j + 2 mu_j.x ),
 
-``L`` is convex with gradient ``2 m(x)``, ``m(x) = sum_j lam_j mu_j`` and ``lam = softmax(b + 2 mu.x)``, so at *any* x
-
-    log s(p)  <=  log w_p - |p|^2 + 2 m.x - L(x) + 2 R |p - m| .
-
-Its distance from the value reached at ``x`` is the duality gap ``2 R |p - m| - 2 x.(p - m)``, zero at the maximiser.
-With the points themselves as atoms the value reached is a ratio that occurs: the two bracket the sensitivity.
-
-The ascent is Nesterov's, for a block of points at once (two matrix products a step), with curvature estimates and
-restarts per point; only the certificate decides when to stop, so none of this needs to be trusted.
+with ``b_j = log M_j - |mu_j|^2 - V_j``, ``m = sum_j lam_j mu_j`` and ``lam = softmax(b + 2 mu.x)``. The distance from
+the value reached at x is the duality gap ``2 R |p - m| - 2 x.(p - m)``, zero at the maximiser; with the points as atoms
+the two bracket the sensitivity. The ascent is Nesterov's, two matrix products a step; only the certificate decides when
+to stop, so none of it needs to be trusted.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -45,19 +39,14 @@ def closed_form(
     from_mean: np.ndarray | None = None,
     square_error: float = 0.0,
 ) -> SensitivityBound:
-    r"""The one-atom certificate, from distances alone.
+    r"""The one-atom certificate, from distances alone; O(n).
 
     .. math:: s(p) \le \frac{w_p}{W} \exp\bigl( V + R^2 - (|p - \mu| - R)^2 \bigr)
 
-    The total is at most :math:`e^{V+R^2}`, in any dimension. O(n) once the distances are known. ``slack`` covers their
-    rounding (:func:`~coresift.core.points.rounding_slack`), except in the root: near the mean the squares cancel, so
-    their possible error ``square_error`` is added before it is taken.
-
-    For a ball that is not centred at the mean of these shares, ``from_mean`` holds the distances :math:`|p - \mu|`, and
-
-    .. math:: s(p) \le \frac{w_p}{W} \exp\bigl( M - |p|^2 + 2 R |p - \mu| \bigr), \qquad M = V + |\mu|^2,
-
-    with the second moment M about the centre of the ball, which is V where the two agree.
+    The total is at most :math:`e^{V+R^2}`, in any dimension. ``slack`` covers rounding, but near the mean the squares
+    cancel: their possible error ``square_error`` is added before the root. For a ball that is not centred at the mean,
+    ``from_mean`` holds :math:`|p - \mu|`, ``second_moment`` is :math:`M = V + |\mu|^2`, and the exponent is :math:`M -
+    |p|^2 + 2 R |p - \mu|`.
     """
     log_values = log_shares(shares)
     if from_mean is None:
@@ -86,11 +75,7 @@ class Cells:
 
 
 class CellSums:
-    """Sums over the cells of a partition, fed with blocks and merged with sums over other rows.
-
-    Every point belongs to the nearest of ``centers`` (scaled coordinates). A variance is taken about the centre, less
-    the squared way from centre to mean, which loses no digits when the cell is small and far from the origin.
-    """
+    """Sums over cells, fed with blocks: a point belongs to the nearest of ``centers``; variances are about these."""
 
     def __init__(self, centers: np.ndarray) -> None:
         k, d = centers.shape
@@ -127,8 +112,7 @@ class Atoms:
     offsets: np.ndarray  # (k,)
 
 
-@dataclass(frozen=True)
-class Ascent:
+class Ascent(NamedTuple):
     """Bounds on ``max_x 2 p.x - L(x)`` for a block of points."""
 
     upper: np.ndarray
@@ -141,8 +125,7 @@ def ascend(
 ) -> Ascent:
     """Maximise ``2 p.x - L(x)`` over ``|x| <= radius`` for each row of ``p``, to a duality gap of ``tol``.
 
-    ``upper`` holds known bounds on the maximum (``inf`` if none); a point stops when its best certificate is within
-    ``tol`` of its best value. ``max_curvature`` bounds the Hessian of ``L``, ``4 Cov_lam(mu) <= 4 max |mu|^2``.
+    ``upper`` holds known bounds on the maximum; ``max_curvature`` bounds the Hessian of L, by ``4 max |mu|^2``.
     """
     upper = upper.copy()
     lower = np.full(len(p), -np.inf)
@@ -152,10 +135,18 @@ def ascend(
     n_steps = 0
     while n_steps < max_steps:
         n_steps += 1
-        log_mass, m = _log_mass_and_mean(atoms, state.y)
+        weights = atoms.rows.dot(state.y)  # (k, b); in place, without a second array of this size
+        weights *= 2.0
+        weights += atoms.offsets[:, None]
+        peak = weights.max(axis=0)
+        weights -= peak
+        np.exp(weights, out=weights)
+        mass = weights.sum(axis=0)
+        m = atoms.rows.weighted_sum(weights)
+        m /= mass[:, None]
         ascent_direction = state.p - m  # half the gradient
         towards = np.einsum("ij,ij->i", state.y, ascent_direction)
-        at_y = 2.0 * np.einsum("ij,ij->i", state.y, state.p) - log_mass
+        at_y = 2.0 * np.einsum("ij,ij->i", state.y, state.p) - (np.log(mass) + peak)
         gap = 2.0 * (radius * np.linalg.norm(ascent_direction, axis=1) - towards)
         # a point that is done keeps its certificate, whatever points share its block: blocks do not change results
         going = active[open_]
@@ -170,20 +161,6 @@ def ascend(
             state.keep(open_)
             open_ = np.ones(len(active), dtype=bool)
     return Ascent(upper, lower, n_steps)
-
-
-def _log_mass_and_mean(atoms: Atoms, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """``L(x)`` and ``m(x)``, with one exponential per entry and no second (k, b) array."""
-    weights = atoms.rows.dot(x)  # (k, b)
-    weights *= 2.0
-    weights += atoms.offsets[:, None]
-    peak = weights.max(axis=0)
-    weights -= peak
-    np.exp(weights, out=weights)
-    mass = weights.sum(axis=0)
-    mean = atoms.rows.weighted_sum(weights)
-    mean /= mass[:, None]
-    return np.log(mass) + peak, mean
 
 
 def into_ball(x: np.ndarray, radius: float) -> np.ndarray:
@@ -244,11 +221,7 @@ class Problem:
 
 
 def cells_bound(problem: Problem, summary: Cells, start: SensitivityBound) -> SensitivityBound:
-    """The certificate of k atoms by dual ascent; never above ``start``, the closed form.
-
-    Two products of (points x k) by (k x r) a step, ``r = min(d, k + 1)``: the ascent only sees inner products with
-    the means, so it runs in their span plus the one direction in which a point sticks out of it.
-    """
+    """The certificate of k atoms, never above ``start``: two products (points x k) by (k x min(d, k + 1)) a step."""
     k, points = len(summary.mass), problem.points
     basis, means = summary.frame
     atoms = Atoms(Block(means), np.log(summary.mass) - squared_norms(summary.means) - summary.variances)
@@ -276,11 +249,7 @@ def row_atoms(problem: Problem) -> Atoms:
 
 
 def exact(problem: Problem, start: SensitivityBound, atoms: Atoms | None = None) -> SensitivityBound:
-    """The sensitivities themselves: every point an atom, ascent until certificate and value agree to 1e-6.
-
-    O(n^2 d) a step, some ten steps on ordinary data; memory is one block of points against all points. ``atoms`` are
-    those of all points, where ``problem`` holds only some of them.
-    """
+    """The sensitivities to 1e-6: all points are atoms. O(n^2 d) a step, some ten steps on ordinary data."""
     points = problem.points
     atoms = row_atoms(problem) if atoms is None else atoms
     blocks = points.blocks(extra_columns=len(atoms.offsets) + 7 * points.d)

@@ -1,8 +1,8 @@
 r"""Draws by keys, for rows that are seen once, in blocks, by any number of workers.
 
-Row p gets the key :math:`E_p / s_p`, E standard exponential; the m smallest win. Given the other keys, p wins when its
-own is below the m-th smallest of them, which is the (m+1)-th smallest key tau of all when p does win. So the weight is
-:math:`w_p / (1 - e^{-s_p \tau})`. E depends on (seed, row) alone: blocks and workers find the same rows.
+Row p gets the key :math:`E_p / s_p`, E standard exponential, a function of (seed, row) alone; the m smallest win. With
+the (m+1)-th smallest key tau, the weight is :math:`w_p / (1 - e^{-s_p \tau})`: given the other keys, p wins if its own
+is below tau.
 """
 
 from __future__ import annotations
@@ -31,11 +31,7 @@ class Draw(NamedTuple):
 
 
 def exponential_keys(seed: int, start: int, stop: int) -> Floats:
-    """Standard exponential variables of rows ``start`` to ``stop - 1``, functions of (seed, row) alone.
-
-    Row i takes word i of the Philox stream with key ``seed`` (Salmon et al., SC 2011), four words a counter step. The
-    upper 52 bits and a half make a uniform strictly inside (0, 1). On other processors ``log`` may round differently.
-    """
+    """Standard exponentials of rows ``start`` to ``stop - 1``, each from its own word of a Philox stream."""
     if not 0 <= seed < _SEED_LIMIT:
         raise InvalidInputError(f"seed={seed} is outside 0 ... 2**128 - 1")
     stream = np.random.Philox(key=seed)
@@ -62,10 +58,7 @@ def keys_of(scores: Floats, seed: int, start: int) -> Floats:
 
 
 def finish_keys(rows: NDArray[np.int64], keys: Floats, scores: Floats, weights: Floats, size: int) -> Draw:
-    """The draw from the rows, ascending, of the ``size + 1`` smallest keys: all but the last, whose key is tau.
-
-    Of equal keys the higher row comes last. With at most ``size`` rows there are no others: each keeps its own weight.
-    """
+    """The draw from the rows, ascending, of the ``size + 1`` smallest keys: all but the last, whose key is tau."""
     if rows.size <= size:
         return Draw(rows, weights, None)
     last = rows.size - 1 - int(np.argmax(keys[::-1]))
@@ -85,11 +78,7 @@ def smallest(keys: Floats, count: int) -> NDArray[np.intp]:
 
 
 class KeyPool:
-    """The ``sizes[g] + 1`` smallest keys of every group, with scores, weights and attached columns.
-
-    What is kept does not depend on blocks, nor on ``bars``, a guess of the largest keys that can win, unless
-    :meth:`is_complete` says that a guess was too low. Memory: about three times what is kept in the end.
-    """
+    """The ``sizes[g] + 1`` smallest keys of every group, whatever guess ``bars`` is, unless it was too low."""
 
     def __init__(self, seed: int, sizes: np.ndarray, bars: np.ndarray | None = None) -> None:
         self.seed, self.sizes = seed, sizes
@@ -124,24 +113,21 @@ class KeyPool:
             self._add({**part, **{name: to[part[name]] for name, to in renumbered.items()}})
 
     def compact(self) -> None:
+        """Keep only the rows whose keys can win, and lower the bars to them."""
         if self._is_compact or not self._parts:
             return
         columns = self._parts[0]
         if len(self._parts) > 1:
             columns = {name: stacked([part[name] for part in self._parts]) for name in columns}
-        kept = self._contenders(columns["group"], columns["key"])
-        self._parts = [{name: values[kept] for name, values in columns.items()}]
-        self._pending, self._is_compact = len(kept), True
-
-    def _contenders(self, group: np.ndarray, key: np.ndarray) -> np.ndarray:
-        """Positions, ascending, of the keys that can win; lowers the bars to them."""
-        kept = [np.empty(0, dtype=np.intp)]
-        for number in np.unique(group):
-            mine, size = np.flatnonzero(group == number), int(self.sizes[number])
+        kept, key = [np.empty(0, dtype=np.intp)], columns["key"]
+        for group in np.unique(columns["group"]):
+            mine, size = np.flatnonzero(columns["group"] == group), int(self.sizes[group])
             kept.append(mine[smallest(key[mine], size + 1)])
             if len(kept[-1]) > size:
-                self.bars[number] = min(self.bars[number], float(key[kept[-1]].max()))
-        return np.sort(np.concatenate(kept))
+                self.bars[group] = min(self.bars[group], float(key[kept[-1]].max()))
+        chosen = np.sort(np.concatenate(kept))
+        self._parts = [{name: values[chosen] for name, values in columns.items()}]
+        self._pending, self._is_compact = len(chosen), True
 
     def is_complete(self) -> bool:
         """Whether every group has as many candidates as it needs, or as it has rows."""
@@ -156,15 +142,12 @@ class KeyPool:
         return self._parts[0]
 
     def winners(self) -> tuple[dict[str, Any], list[Draw]]:
-        """What goes with the rows drawn, in their order, and the draw of each group."""
         columns, draws = self.columns(), self.draws()
         kept = np.isin(columns["row"], np.concatenate([draw.indices for draw in draws]))
         return {name: values[kept] for name, values in columns.items()}, draws
 
     def draws(self) -> list[Draw]:
-        """The draw of each group."""
-        columns = self.columns()
-        found = []
+        columns, found = self.columns(), []
         for group, size in enumerate(self.sizes.tolist()):
             mine = columns["group"] == group
             row, key, score, weight = (columns[name][mine] for name in ("row", "key", "score", "weight"))
@@ -186,26 +169,19 @@ class KeyDraw:
         self.score, self.pool = score, KeyPool(seed, np.array([size]))
 
     def update(self, block: Any) -> None:
-        """Add a block of rows, with ``start`` and ``weights``."""
         scores, attached = self.score(block)
         self.pool.update(block.start, scores, block.weights, **attached)
 
     def merge(self, other: KeyDraw) -> None:
-        """Add the draw from later rows."""
         self.pool.merge(other.pool)
 
     def finish(self) -> tuple[dict[str, Any], Draw]:
-        """What goes with the rows drawn, and the draw."""
         columns, (draw,) = self.pool.winners()
         return columns, draw
 
 
 def guess_bars(scores: np.ndarray, inverse_rates: np.ndarray, sizes: np.ndarray, groups: np.ndarray) -> np.ndarray:
-    r"""Keys that the winners will hardly exceed, from a sample: row i stands for ``inverse_rates[i]`` rows.
-
-    About :math:`\sum_i r_i (1 - e^{-s_i b})` rows pass a bar b; let that be half as much again as is needed, and a
-    thousand. A group with too small a sample gets no bar.
-    """
+    r"""Keys b that as many rows as needed pass, :math:`\sum_i r_i (1 - e^{-s_i b})` by a sample, if it is large."""
     bars = np.full(len(sizes), np.inf)
     for group, size in enumerate(sizes):
         mine = groups == group

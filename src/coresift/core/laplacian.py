@@ -1,11 +1,7 @@
-r"""Sensitivities of the Laplacian loss :math:`f(p,x) = e^{-|p-x|}` over all of space, in closed form.
+r"""Sensitivities of the Laplacian loss :math:`f(p,x) = e^{-|p-x|}` over all of space, in closed form, in any metric.
 
-By the triangle inequality :math:`f(q,x) \ge f(q,p) f(p,x)` for every x, with equality at x = p, so
-
-.. math:: s(p) = \sup_x \frac{w_p f(p,x)}{\sum_q w_q f(q,x)} = \frac{w_p}{\sum_q w_q e^{-|p-q|}} ,
-
-the inverse of a kernel density, in any metric. The total is at most :math:`e^{\mathrm{diam}}`, without the paper's
-square root of n.
+By the triangle inequality :math:`f(q,x) \ge f(q,p) f(p,x)` for every x, with equality at x = p, so :math:`s(p) = w_p /
+\sum_q w_q e^{-|p-q|}`, the inverse of a kernel density. The total is at most :math:`e^{\mathrm{diam}}`.
 """
 
 from collections.abc import Callable
@@ -13,17 +9,7 @@ from collections.abc import Callable
 import numpy as np
 
 from .gaussian import Cells
-from .points import (
-    Matrix,
-    Points,
-    SensitivityBound,
-    as_dense,
-    log_shares,
-    rounding_slack,
-    row_slices,
-    squared_distances,
-    squared_norms,
-)
+from .points import Points, SensitivityBound, euclidean_distances, log_shares, rounding_slack, squared_distances
 
 Metric = str | Callable[[np.ndarray, np.ndarray], float]
 
@@ -51,8 +37,7 @@ def laplacian_exact(
 ) -> SensitivityBound:
     """The sensitivities themselves, O(n^2 d) time, one block of distances in memory.
 
-    Other metrics than the Euclidean are measured between rows of the data as given, divided by the scale. ``among``
-    are all points and their shares, where ``points`` holds only some of them.
+    Other metrics are measured between rows as given. ``among`` are all points, where ``points`` holds only some.
     """
     log_values = log_shares(shares)
     everything, all_shares = (points, shares) if among is None else among
@@ -72,20 +57,6 @@ def laplacian_exact(
 
 
 def _log_density(distances: np.ndarray, shares: np.ndarray) -> np.ndarray:
-    """``log sum_q share_q e^{-distance}`` of each row of ``distances``, which are overwritten."""
     density = np.exp(np.negative(distances, out=distances), out=distances) @ shares
     # below the range of floats the sensitivity is at most 1 anyway, or 0 without weight
     return np.log(np.maximum(density, np.finfo(np.float64).tiny))
-
-
-def euclidean_distances(a: Matrix, b: Matrix) -> np.ndarray:
-    """(len(a), len(b)) distances by one matrix product; pairs so close that it loses digits are measured directly."""
-    scale = squared_norms(a)[:, None] + squared_norms(b)
-    squares = as_dense(a @ b.T)
-    squares *= -2.0
-    squares += scale
-    left, right = np.nonzero(squares <= 1e-6 * scale)
-    per_pair = 8.0 * a.shape[1] if isinstance(b, np.ndarray) else 64.0 * b.nnz / b.shape[0]
-    for part in row_slices(len(left), per_pair):
-        squares[left[part], right[part]] = squared_norms(a[left[part]] - b[right[part]])
-    return np.sqrt(squares, out=squares)

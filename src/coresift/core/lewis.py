@@ -1,26 +1,12 @@
 r"""The l1-SVD ("f-SVD") of weighted rows, from their Lewis weights, in passes that keep nothing per row.
 
-For rows :math:`a_p = w_p\,p` the :math:`\ell_1` Lewis weights are the fixed point of
-
-.. math:: \ell_p = \sqrt{a_p^\top M(\ell)^+ a_p}, \qquad M(\ell) = \sum_p a_p a_p^\top / \ell_p .
-
-The map halves distances in log-space (Cohen and Peng, "Lp row sampling by Lewis weights", 2015). For *any* :math:`\ell
-> 0` on a set K of rows, with :math:`\sum_K \ell = r` the rank, :math:`\tau_p = \sqrt{a_p^\top M^+ a_p}` and
-:math:`\kappa \ge \max_K \tau/\ell`,
-
-.. math:: |M^{1/2}x|_2 \le \kappa\,|Ax|_1, \qquad \textstyle\sum_K |a_p\cdot x| \le \sqrt r\,|M^{1/2}x|_2 ,
-
-so :math:`\min(1, \kappa\tau_p)` bounds the sensitivity :math:`\sup_x |a_p\cdot x|/|Ax|_1` wherever the iteration stops,
-and :math:`r \le \sum\kappa\tau \le \kappa r`. docs/theory.md ("Lewis weights are the f-SVD") has the proof.
-
-**One small matrix is the whole state.** Every step takes :math:`\ell_p = c\,w_p|pT|` for a factor T (d, r), so the
-weights are recomputed when a row is read. With :math:`G = \sum_K (w_p/|pT|)\,(pT)^\top(pT)`, the one thing a pass
-sums up, :math:`M(\ell) = (T^+)^\top G\,T^+/c`; for :math:`G = Q\,\mathrm{diag}(\lambda)\,Q^\top` the next factor is
-:math:`TB` with :math:`B = Q\,\mathrm{diag}(c/\lambda)^{1/2}`, and
-
-.. math:: \tau_p/\ell_p = |pTB|/(c\,|pT|) \le |B|_2/c = (c\,\lambda_{\min})^{-1/2} = \kappa .
-
-So a pass yields both the next factor and its :math:`\kappa`, and the last one needs no check by another.
+For rows :math:`a_p = w_p\,p` the Lewis weights are the fixed point of :math:`\ell_p = \sqrt{a_p^\top M(\ell)^+ a_p}`,
+:math:`M(\ell) = \sum_p a_p a_p^\top / \ell_p` (Cohen and Peng, "Lp row sampling by Lewis weights", 2015). For *any*
+:math:`\ell > 0` on rows K that sums to the rank r, :math:`\tau_p = \sqrt{a_p^\top M^+ a_p}` and :math:`\kappa \ge
+\max_K \tau/\ell`, the sensitivity :math:`\sup_x |a_p\cdot x|/|Ax|_1` is at most :math:`\min(1, \kappa\tau_p)`, and
+:math:`r \le \sum\kappa\tau \le \kappa r`: docs/theory.md ("Lewis weights are the f-SVD"). One small matrix is the whole
+state: :math:`\ell_p = c\,w_p|pT|` for a factor T (d, r), and a pass sums up :math:`\sum_K (w_p/|pT|)\,(pT)^\top(pT) =
+Q\,\mathrm{diag}(\lambda)\,Q^\top`, which gives the next T and :math:`\kappa = (c\,\lambda_{\min})^{-1/2}`.
 """
 
 from collections.abc import Iterator
@@ -31,10 +17,11 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 
-from .lewis_passes import Outside, Run, Space, Step, Survey, Triangle, WeightedRows, run_over
-from .points import Matrix, log_shares
-from .rowwise import graded_svd, row_blocks, row_norms, whitening_error
+from .lewis_passes import Outside, Run, Space, Step, Survey, Triangle, WeightedRows, row_norms, run_over
+from .points import Matrix, as_dense, log_shares, row_slices
 
+BLOCK_BYTES = 1 << 21  # a block, its product with a small matrix, and that matrix stay in cache
+_MIN_BLOCK_ROWS = 256
 _EPS = float(np.finfo(np.float64).eps)
 _SAMPLE_TOL = 0.02
 _MAX_GRAM_CONDITION = 1e10  # a Gram matrix beyond it has lost digits that the tolerance may need
@@ -73,12 +60,7 @@ class Lewis:
 
 
 def lewis_factor(run: Run, survey: Survey, tol: float, max_steps: int = _MAX_STEPS) -> Lewis:
-    """Iterate to the Lewis weights of the surveyed rows until ``kappa - 1 <= tol``, or for ``max_steps`` passes.
-
-    ``run("...", survey)`` has been run. The bound is valid wherever it stops. Accuracy: the Gram matrix of each pass
-    is that of the *whitened* rows ``p T``, close to the identity, so the loss is proportional to the condition of the
-    rows, not to its square. Directions at the level of rounding beside the largest are dropped.
-    """
+    """Iterate to the Lewis weights of the surveyed rows until ``kappa - 1 <= tol``, or for ``max_steps`` passes."""
     n_passes = 1  # the survey
 
     def counted(label: str, prototype: Any) -> Any:
@@ -126,11 +108,7 @@ def _from_sample(survey: Survey) -> np.ndarray | None:
 def _from_rows(
     run: Run, rows: WeightedRows, units: np.ndarray, has_hidden: bool
 ) -> tuple[WeightedRows, np.ndarray, np.ndarray]:
-    """The whitening factor of the rows with equal l, by QR; rows outside their numerical span are set aside.
-
-    With equal l the singular values of M^(1/2) are those of A itself, and |Ax|_2 <= |Ax|_1 <= sqrt(n)
-    |Ax|_2: a direction that is retained here stays usable for every later l.
-    """
+    """The whitening factor of the rows with equal l, by QR; rows outside their numerical span are set aside."""
     while True:  # ends: each round but the last takes rows out of M
         R = run("QR", Triangle(rows, units)).finish()
         column_norms = np.linalg.norm(R, axis=0)
@@ -180,7 +158,14 @@ def _iterate(
 def array_lewis(X: Matrix, log_weights: np.ndarray, tol: float, max_steps: int = _MAX_STEPS) -> Lewis:
     """Find the Lewis weights of the rows of an array."""
     run = run_over(lambda: weighted_blocks(X, log_weights))
-    return lewis_factor(run, run("survey", Survey(as_read, *X.shape)), tol, max_steps)
+    return lewis_factor(run, run("survey", Survey(tuple, *X.shape)), tol, max_steps)
+
+
+def row_blocks(X: Matrix) -> Iterator[tuple[slice, np.ndarray]]:
+    """Dense float64 blocks of rows; views when X is a float64 array."""
+    n, d = X.shape
+    for rows in row_slices(n, 8.0 * d, max(BLOCK_BYTES, 8 * d * _MIN_BLOCK_ROWS)):
+        yield rows, as_dense(X[rows]).astype(np.float64, copy=False)
 
 
 def weighted_blocks(X: Matrix, log_weights: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -189,19 +174,52 @@ def weighted_blocks(X: Matrix, log_weights: np.ndarray) -> Iterator[tuple[np.nda
         yield block, log_weights[rows]
 
 
-def as_read(block: Any) -> Any:
-    """Take a block that is already a pair of rows and log-weights."""
-    return block
+def whitening_error(T: np.ndarray, column_unit: np.ndarray) -> tuple[float, np.ndarray]:
+    """Relative error of |p T|, some sqrt(d) eps times the condition; and the inverse of T in units of the columns."""
+    used = column_unit > 0
+    scaled = T[used] / column_unit[used, None]
+    inverse = np.linalg.pinv(scaled, 0.1 * _EPS)
+    norms = np.linalg.norm(inverse, axis=0)
+    condition = np.linalg.norm(inverse / norms, 2) * np.linalg.norm(scaled * norms[:, None], 2)
+    return 4.0 * float(np.sqrt(len(T))) * _EPS * float(condition), inverse
+
+
+def graded_svd(factor: np.ndarray, whitener: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    r"""s, V and V / s of F = Q diag(s) V^T, for F (r, d) of full row rank with right inverse T.
+
+    Jacobi rotations (LAPACK's gejsv) find singular values of any spread, each to its own relative accuracy. Entries of
+    V far below eps then matter. They follow from :math:`V = F^\top Q/s` and, for F of full column rank, from
+    :math:`V = TQs`, whose entry (j, k) errs by eps times :math:`|F_j|/s_k` and :math:`|T_j|s_k`: take the better one.
+    """
+    r = factor.shape[0]
+    peak = float(np.abs(factor).max(initial=0.0))
+    if peak > 0 and not 1e-100 < peak < 1e100:  # squares would vanish or overflow: in other units they do not
+        s, V, to_u = graded_svd(factor / peak, whitener * peak)
+        return s * peak, V, to_u / peak
+    norms = np.linalg.norm(factor, axis=0)
+    used = norms > 0
+    if r == 0 or norms.max() <= 1e4 * norms[used].min():
+        _, s, Vt = scipy.linalg.svd(factor, full_matrices=False, check_finite=False)
+        return s, Vt.T, Vt.T / s
+    peak = float(norms.max())
+    s, V, Q, *_ = scipy.linalg.lapack.dgejsv(factor.T / peak, joba=3, jobu=0, jobv=0, jobr=0, jobp=0)
+    s = s * peak
+    if r < np.count_nonzero(used):
+        return s, V, V / s
+    to_u = whitener @ Q
+    # largest entries instead of norms: the whitener of columns near 1e-200 has none that a float holds
+    by_inverse = np.abs(whitener).max(axis=1)[:, None] * s < np.abs(factor).max(axis=0)[:, None] / s
+    with np.errstate(over="ignore", invalid="ignore"):  # in entries that are not taken
+        return s, np.where(by_inverse, to_u * s, factor.T @ Q / s), to_u
 
 
 @dataclass(frozen=True, eq=False)
 class L1SVD:
     r"""Factors with :math:`|DV^\top x|_2 \le \sum_p w_p|p\cdot x| \le \kappa\sqrt r\,|DV^\top x|_2`, all x.
 
-    ``kappa`` is at most 1 + tol, and a margin for rounding: :math:`10^{-14}` for most data, up to 0.15 for nearly
-    dependent columns. It is folded into D: the lower inequality, which bounds sensitivities, holds at any tolerance.
-    Columns that agree to some :math:`10^{-13}` count as dependent in all of this, which then holds up to
-    :math:`10^{-12}\sqrt d \sum_p w_p|p||x|`, with norms in columns of equal length.
+    ``kappa`` is at most 1 + tol and a margin for rounding, :math:`10^{-14}` for most data, up to 0.15 for nearly
+    dependent columns; the lower inequality holds at any tolerance. Columns that agree to some :math:`10^{-13}` count as
+    dependent: all of this then holds up to :math:`10^{-12}\sqrt d \sum_p w_p|p||x|`, in columns of equal length.
 
     Attributes
     ----------
@@ -210,8 +228,7 @@ class L1SVD:
     U : ndarray of shape (n, r)
         :math:`U(p) = p\,V D^{-1}`, made on first use: it is as large as the data.
     lewis_weights : ndarray of shape (n,)
-        :math:`\min(1, w_p|U(p)|_2)`, which dominates :math:`\sup_x w_p|p\cdot x| / \sum_q w_q|q\cdot x|`; 1
-        for a row with a part outside the numerical row space.
+        :math:`\min(1, w_p|U(p)|_2) \ge \sup_x w_p|p\cdot x| / \sum_q w_q|q\cdot x|`; 1 outside the numerical row space.
     to_u : ndarray of shape (d, r), :math:`V D^{-1}`
     """
 

@@ -1,13 +1,13 @@
 """Passes for Lewis weights (:mod:`coresift.core.lewis`): with nothing kept per row, they run on clusters as well."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 import scipy.linalg
 
-from .rowwise import add_gram, row_norms, stacked_qr
+from .points import squared_norms
 
 _SAMPLE_BYTES = 1 << 24  # the warm start's rows
 _ROUNDING = 2.0**-40  # of a row, per root of its columns: far above the least direction that is kept
@@ -88,12 +88,7 @@ class Space:
     noise: float
 
     def outside(self, rows: np.ndarray) -> np.ndarray:
-        """(b,) whether a row has a part outside the space.
-
-        The basis errs by some eps * largest / sigma_j towards direction j, which moves a row by eps * largest * |p T|;
-        a part below ``_ROUNDING`` of the row is rounding. What sticks out further is real, and such a row gets the
-        bound 1. It must leave M as well: queries outside the space could cancel it, and leave the others unbounded.
-        """
+        """(b,) whether a row has a part outside, above what the error of the basis and rounding make of it."""
         with np.errstate(over="ignore", invalid="ignore"):  # rows of weight zero can be of any size
             scaled = rows * self.column_unit
             beyond = row_norms(scaled - (scaled @ self.basis.T) @ self.basis)
@@ -191,3 +186,33 @@ class Step:
         unit = self.T.shape[1] / self.total
         eigenvalues, Q = scipy.linalg.eigh(self.gram, check_finite=False)
         return unit * eigenvalues, unit * (self.T @ Q)
+
+
+def stacked_qr(blocks: Iterable[np.ndarray], n_columns: int) -> np.ndarray:
+    """R (at most d, d) of the rows of all blocks."""
+    stack = np.vstack([np.zeros((0, n_columns)), *blocks])
+    if not len(stack):
+        return stack
+    R: np.ndarray = scipy.linalg.qr(stack, mode="r", overwrite_a=True, check_finite=False)[0]
+    return R[:n_columns]
+
+
+def row_norms(rows: np.ndarray) -> np.ndarray:
+    """Euclidean norms; a row that is not zero never gets zero, however small it is."""
+    squares = squared_norms(rows)
+    tiny = squares < 1e-280
+    norms: np.ndarray = np.sqrt(squares)
+    if tiny.any():
+        few = rows[tiny]
+        peak = np.abs(few).max(axis=1, initial=0.0)
+        few = few / np.where(peak > 0, peak, 1.0)[:, None]
+        norms[tiny] = peak * np.sqrt(squared_norms(few))
+    return norms
+
+
+def add_gram(gram: np.ndarray, Y: np.ndarray, weights: np.ndarray, g: np.ndarray) -> None:
+    """Add sum_p (w_p / g_p) y_p y_p^T, which is T^T (sum a a^T / l) T for l = w g. Overwrites Y."""
+    Y *= np.sqrt(np.divide(weights, g, out=np.zeros(len(g)), where=g > 1e-300))[:, None]
+    if not weights.all():
+        Y[weights == 0] = 0.0  # such a row may have overflowed
+    gram += Y.T @ Y  # NumPy calls syrk, half the work of a product

@@ -1,7 +1,6 @@
-r"""Fit a linear model: ``F(theta) = sum_i w_i l(theta; x_i, y_i) / W + (alpha / 2) |coef|^2`` and its minimum.
+"""Fit a linear model: ``F(theta) = sum_i w_i l(theta; x_i, y_i) / W + (alpha / 2) |coef|^2`` and its minimum.
 
-Columns are shifted and scaled for the numerics only: ``alpha`` penalises the coefficients in the units of the data.
-Sparse rows are scaled and not shifted, so that they stay sparse.
+Columns are scaled, and shifted if dense, for the numerics only: ``alpha`` is in the units of the data.
 """
 
 from __future__ import annotations
@@ -44,7 +43,6 @@ class LinearProblem:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Of theta."""
         return self.loss.n_outputs, self.n_columns
 
     @property
@@ -72,7 +70,6 @@ class LinearProblem:
         return coef, intercept
 
     def from_data(self, coef: np.ndarray, intercept: np.ndarray) -> np.ndarray:
-        """Undo :meth:`to_data`."""
         theta = coef * self.spread
         return np.column_stack([theta, intercept + coef @ self.shift]) if self.fit_intercept else theta
 
@@ -100,7 +97,6 @@ class LossSums:
         return row_slices(rows.shape[0], 8.0 * self.problem.n_columns * self.problem.loss.n_outputs)
 
     def add_columns(self, A: Matrix, y: np.ndarray, weights: np.ndarray) -> None:
-        """Add rows in the columns of the problem."""
         loss, z = self.problem.loss, A @ self.theta.T
         self.weight += float(weights.sum())
         with np.errstate(over="ignore", invalid="ignore"):
@@ -119,13 +115,11 @@ class LossSums:
         self.gradient += (A.T @ (weights[:, None] * self.problem.loss.slopes(z, y))).T
 
     def merge(self, other: LossSums) -> None:
-        """Add the sums of other rows at the same theta."""
         for name in self.summed:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
     @property
     def objective(self) -> float:
-        """F at theta."""
         return self.value / self.weight + 0.5 * float((self.theta**2 @ self.problem.penalties).sum())
 
     @property
@@ -180,17 +174,15 @@ class Leverage:
         self.rank = int(np.count_nonzero(kept))
 
     def of(self, A: Matrix) -> np.ndarray:
-        """(b,) leverages of rows."""
         return squared_norms(A @ self.factor)
 
 
 def newton(
     sums_at: Callable[[np.ndarray, int], LossSums], theta: np.ndarray, near: LossSums | None = None, tol: float = 1e-12
 ) -> LossSums:
-    """Minimise by damped Newton steps from ``theta``; returns the sums at the best theta, the Hessian at or near it.
+    """Minimise by damped Newton steps until the expected fall is at most ``tol`` of F; returns the sums at the best.
 
-    Stops when the expected fall is at most ``tol`` of F. Each ``sums_at(theta, order)`` is a pass over the rows. A
-    Hessian, at first that of ``near`` (sums of similar rows), is kept while steps are good.
+    Each ``sums_at(theta, order)`` is a pass. A Hessian, at first that of ``near``, is kept while steps are good.
     """
     is_new, last = near is None or near.hessian.size == 0, np.inf
     best = sums_at(theta, 2 if is_new else 1)
@@ -219,10 +211,7 @@ def newton(
 def fit_linear(
     problem: LinearProblem, X: Matrix, y: np.ndarray, w: np.ndarray, near: LossSums | None = None, tol: float = 1e-12
 ) -> LossSums:
-    """Fit weighted rows in memory, starting from a fit of similar rows; returns the sums at the minimum.
-
-    By Newton's method; above 2,000 parameters by L-BFGS, and the sums then have no Hessian.
-    """
+    """Fit weighted rows in memory by Newton's method, above 2,000 parameters by L-BFGS, from a fit of similar rows."""
     theta = None if near is None else near.theta
     if theta is None and isinstance(problem.loss, Huber):  # far from the targets its curvature is zero
         theta = fit_linear(replace(problem, loss=Squared()), X, y, w).theta

@@ -1,8 +1,4 @@
-r"""Losses of linear models as functions of the score ``z = coef . x + intercept``, with their conjugates.
-
-Scores have shape (b, K): K is 1, or the number of classes of a multinomial regression. A conjugate ``l*(a) = sup_z
-a z - l(z)`` gives lower bounds on the minimum of a sum of losses (:mod:`coresift.core.duality`).
-"""
+"""Losses of linear models as functions of scores ``z = coef . x + intercept``, (b, K), with their conjugates."""
 
 from __future__ import annotations
 

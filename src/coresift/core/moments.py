@@ -1,20 +1,16 @@
 r"""How far two Gaussian sums can be apart over a ball, from the tensors of their moments.
 
-Let :math:`\nu` be the weights of the subset minus those of the data. In :math:`S(x)/F(x) - 1 = N(x)/D(x)` the factor
-:math:`e^{-|x|^2}` cancels:
+With :math:`\nu` the weights of the subset minus those of the data, :math:`S(x)/F(x) - 1 = N(x)/D(x)`, where
 
 .. math:: N(x) = \sum_p \nu_p e^{-|p|^2} e^{2 p \cdot x} = \sum_k \frac{2^k}{k!} \langle T_k, x^{\otimes k} \rangle,
     \qquad T_k = \sum_p \nu_p e^{-|p|^2} p^{\otimes k}, \qquad D(x) = \sum_p w_p e^{-|p|^2} e^{2 p \cdot x}.
 
-For :math:`|x| \le R` the k-th term is at most :math:`(2R)^k \sigma_k / k!`, where :math:`\sigma_k` is the spectral norm
-of any matrix that :math:`T_k` can be folded into, or its Frobenius norm: :math:`|T_k|^2 = \sum_{pq} \nu_p \nu_q
-e^{-|p|^2-|q|^2} (p \cdot q)^k` is a quadratic form in powers of a tile of the Gram matrix, and one sweep gives all k.
-The terms from :math:`K > 2 R \max|p|` on sum to at most :math:`\sum_p |\nu_p| e^{-|p|^2} z_p^K / K! / (1 - z_p/(K+1))`,
-with :math:`z_p = 2R|p|`. docs/theory.md ("By moments") compares this with the discrepancy.
+For :math:`|x| \le R` the k-th term is at most :math:`(2R)^k \sigma_k / k!`, with :math:`\sigma_k` the spectral norm of
+any matrix that :math:`T_k` can be folded into, or its Frobenius norm, a quadratic form in powers of the Gram matrix:
+one sweep gives all k. The tail is closed. docs/theory.md ("By moments") has the proofs.
 
-Rounding: with unit roundoff u and :math:`A_k = \sum_p |\nu_p| e^{-|p|^2} |p|^k`, a computed quadratic form is off by at
-most :math:`2 (n + k(d+2) + 10) u A_k^2`, and the folded matrices by as much in norm, because their entries are sums of
-the same products. The terms of k = 0, 1, 2 are summed directly, and err in proportion to u itself.
+Rounding: with unit roundoff u and :math:`A_k = \sum_p |\nu_p| e^{-|p|^2} |p|^k`, a quadratic form and the folded
+matrices are off by at most :math:`2 (n + k(d+2) + 10) u A_k^2`; the terms of k = 0, 1, 2 err in proportion to u itself.
 """
 
 import numpy as np
@@ -40,8 +36,7 @@ def chosen_stretch(radius: float, loss: str) -> float:
 class HighOrders:
     r"""The kernel :math:`e^{-|p|^2-|q|^2} \sum_{k \ge j} (2s)^k (p \cdot q)^k / k!` of the moments from order j on.
 
-    By Cauchy and Schwarz, with :math:`\lambda = 2R^2/s`, their terms sum to at most :math:`\|\mu_\nu\|
-    (\sum_{k \ge j} \lambda^k/k!)^{1/2}` in the norm of this kernel.
+    Their terms sum to at most :math:`\|\mu_\nu\| (\sum_{k \ge j} (2R^2/s)^k/k!)^{1/2}` in its norm.
     """
 
     def __init__(self, first: int, radius: float, stretch: float) -> None:
@@ -58,7 +53,6 @@ class HighOrders:
         return np.subtract(np.exp(t, out=t), low, out=t)
 
     def __call__(self, a: Block, b: Block) -> np.ndarray:
-        """(len(a), len(b)) kernel values."""
         tile, right = a.gram(b), np.exp(-b.sq_norms)
         for start in range(0, len(tile), _CACHED):  # what is in the cache is read once
             part = tile[start : start + _CACHED]
@@ -98,15 +92,18 @@ def pair_sums(
 ) -> tuple[float, np.ndarray]:
     r"""The quadratic form of the Gaussian kernel, and logarithms of bounds on N and its derivatives over the ball.
 
-    The j-th derivatives, j up to ``order``, are at most :math:`\sum_{k \ge j} 2^k R^{k-j} \sigma_k / (k-j)!`.
-    ``log_least`` is the logarithm of a lower bound on D, of which the tail of the series shall be a small part. The
-    bounds are infinite if the series would be too long.
+    The j-th derivatives, j up to ``order``, are at most :math:`\sum_{k \ge j} 2^k R^{k-j} \sigma_k / (k-j)!`; infinite
+    if the series would be too long. ``log_least`` is the logarithm of a lower bound on D.
     """
     if not coefficients.any():
         return 0.0, np.full(order + 1, -np.inf)
     sums = _PairSums(points, coefficients)
-    n_terms = _n_terms(sums.log_mass, sums.norms, radius, np.log(_NEGLIGIBLE) + log_least)
-    n_terms += order if n_terms else 0
+    n_terms, least = 0, 2.0 * radius * float(sums.norms.max())
+    if least < _MOST_TERMS - 1:
+        tails = range(max(3, int(least) + 1), _MOST_TERMS)
+        negligible = np.log(_NEGLIGIBLE) + log_least
+        enough = (n for n in tails if _log_tail(sums.log_mass, sums.norms, radius, n) <= negligible)
+        n_terms = next(enough, _MOST_TERMS) + order
     sums.start(n_terms)
     sums.run(progress)
     if n_terms == 0:
@@ -120,22 +117,11 @@ def pair_sums(
 
 
 def _log_tail(log_mass: np.ndarray, norms: np.ndarray, radius: float, n_terms: int) -> float:
-    """The logarithm of the bound on the terms from ``n_terms`` on, which is above every ``2 R |p|``."""
+    r"""The logarithm of :math:`\sum_p |\nu_p| e^{-|p|^2} z_p^K / K! / (1 - z_p/(K+1))`, z = 2R|p| < K, the tail."""
     z = 2.0 * radius * norms
     with np.errstate(divide="ignore"):
         logs = log_mass + n_terms * np.log(z) - np.log1p(-z / (n_terms + 1.0))
     return float(np.logaddexp.reduce(logs)) - float(np.log(np.arange(1, n_terms + 1)).sum())
-
-
-def _n_terms(log_mass: np.ndarray, norms: np.ndarray, radius: float, log_negligible: float) -> int:
-    """Terms of the series before the tail; 0 if they would be too many."""
-    least = 2.0 * radius * float(norms.max())
-    if not least < _MOST_TERMS - 1:
-        return 0
-    for n_terms in range(max(3, int(least) + 1), _MOST_TERMS):
-        if _log_tail(log_mass, norms, radius, n_terms) <= log_negligible:
-            return n_terms
-    return _MOST_TERMS
 
 
 class _PairSums:
@@ -165,7 +151,6 @@ class _PairSums:
         self.quartic = np.zeros((d**2, d**2)) if d <= _WIDEST_SQUARE and n_terms > 4 else None
 
     def run(self, progress: Progress | None) -> None:
-        """Visit all tiles on and above the diagonal."""
         parts = tile_slices(self.points, len(self.rows))
         for i, left in enumerate(parts):
             mine = self.points.gather(self.rows[left])

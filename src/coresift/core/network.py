@@ -1,10 +1,8 @@
 r"""Networks of Gaussians: their loss as Gaussian sums, its gradient, and where a weighted subset is worst.
 
 A network of L neurons has the outputs :math:`\phi_k(p) = \sum_i a_{ik} f(p, c_i)`, :math:`f(p, c) = e^{-|p-c|^2}`,
-and on targets y the loss :math:`\sum_p w_p |y_p - \phi(p)|^2`. Multiplied out it is made of *families* of sums that
-depend on the centres alone (docs/theory.md, "Networks of Gaussians"): a subset that keeps these keeps the loss.
-
-Coordinates are those of :class:`~coresift.core.points.Points`. Targets are (n, K), outputs (L, K).
+and on targets y (n, K) the loss :math:`\sum_p w_p |y_p - \phi(p)|^2`. Multiplied out it is made of sums that depend on
+the centres alone (docs/theory.md, "Networks of Gaussians"): a subset that keeps these keeps the loss.
 """
 
 from dataclasses import dataclass
@@ -61,10 +59,8 @@ class NetworkSums:
 
     def largest_relative_error(self, other: Self) -> float:
         """The least eps such that every sum of ``other`` is within a factor ``1 +- eps`` of this one."""
-        mine, theirs = (
-            np.concatenate(([sums.targets.sum()], sums.positive.flat, sums.negative.flat, sums.gram.flat))
-            for sums in (self, other)
-        )
+        each = (np.r_[s.targets.sum(), s.positive.flat, s.negative.flat, s.gram.flat] for s in (self, other))
+        mine, theirs = each
         gap = np.abs(theirs - mine)
         with np.errstate(divide="ignore", invalid="ignore"):  # equal sums, zeros among them, do not err
             return float(np.where(gap > 0, gap / mine, 0.0).max())
@@ -146,11 +142,7 @@ def loss_and_gradient(
 def ridge_outputs(
     hidden: np.ndarray, weights: np.ndarray, targets: np.ndarray, ridge: float, fit_intercept: bool
 ) -> tuple[np.ndarray, np.ndarray]:
-    r"""The output layer :math:`(a, b)` that minimises :math:`\sum_p w_p |H_p a + b - y_p|^2 + \lambda |a|^2`.
-
-    By singular values: Gaussians that overlap make the Gram matrix singular to rounding. The intercept is not
-    penalised. Directions below rounding are left out: ``ridge=0`` is the solution of least norm. O(n L^2).
-    """
+    r"""Minimise :math:`\sum_p w_p |H_p a + b - y_p|^2 + \lambda |a|^2` by singular values, of least norm; O(n L^2)."""
     total = weights.sum()
     hidden_mean, target_mean = np.zeros(hidden.shape[1]), np.zeros(targets.shape[1])
     if fit_intercept:
@@ -203,15 +195,13 @@ def worst_network(
 ) -> NetworkAudit:
     r"""Search for the network of ``n_neurons`` with centres in the ball whose loss a subset gets most wrong.
 
-    L-BFGS maximises the error over the magnitude, which the guarantee bounds by eps, from the best of random networks
-    and from networks at the worst single query of the square term, which a network of large outputs sees alone. Centres
-    are kept in the ball by :math:`c = R u / \sqrt{1 + |u|^2}`. O(n L (d + K)) an evaluation, at most about ``n_starts *
-    (max_iter + 8)`` of them and the search for single queries.
+    L-BFGS maximises the error over the magnitude, from the best of random networks and from the worst single query of
+    the square term. Centres are :math:`c = R u / \sqrt{1 + |u|^2}`. About ``n_starts * (max_iter + 8)`` evaluations.
     """
     n_random = _RANDOM_PER_START * n_starts
     problem = _Problem(points, weights, targets, points.subset(rows), subset_weights, targets[rows], radius)
     starts = _starts(problem, rows, n_neurons, n_random, rng)
-    values = np.array([problem.error(start) for start in starts])
+    values = np.array([-problem.negative(start, 1.0)[0] for start in starts])
     order = np.argsort(-np.abs(values), kind="stable")[:n_starts]
     best, best_value = starts[order[0]], values[order[0]]
     for at in order:
@@ -219,7 +209,7 @@ def worst_network(
         found = minimize(problem.negative, starts[at], (sign,), "L-BFGS-B", jac=True, options={"maxiter": max_iter})
         if -found.fun > abs(best_value):
             best, best_value = found.x, -sign * found.fun
-    network = problem.network(best)
+    network, _, _ = problem.network(best)
     truth = network_sums(points, weights, targets, network.centers)
     drawn = network_sums(points, subset_weights, targets, network.centers, rows)
     magnitude = truth.magnitude(network.alphas)
@@ -243,14 +233,14 @@ class _Problem:
     radius: float
     n_evaluations: int = 0
 
-    def network(self, vector: np.ndarray) -> Network:
-        free, alphas = self.split(vector)
-        return Network(self.radius * free * _shrink(free), alphas, np.zeros(alphas.shape[1]))
-
-    def split(self, vector: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def network(self, vector: np.ndarray) -> tuple[Network, np.ndarray, np.ndarray]:
+        """The network, the coordinates ``u`` of its centres, and ``1 / sqrt(1 + |u|^2)``."""
         d, n_outputs = self.points.d, self.targets.shape[1]
-        end = len(vector) // (d + n_outputs) * d
-        return vector[:end].reshape(-1, d), vector[end:].reshape(-1, n_outputs)
+        free, alphas = np.split(vector, [len(vector) // (d + n_outputs) * d])
+        free = free.reshape(-1, d)
+        shrink = 1.0 / np.sqrt(1.0 + squared_norms(free))[:, None]
+        made = Network(self.radius * free * shrink, alphas.reshape(-1, n_outputs), np.zeros(n_outputs))
+        return made, free, shrink
 
     def joined(self, centers: np.ndarray, alphas: np.ndarray) -> np.ndarray:
         """The vector of a network; centres on the boundary are drawn in a little, for there u is infinite."""
@@ -260,30 +250,21 @@ class _Problem:
         free = ratio / np.sqrt(1.0 - squared_norms(ratio))[:, None]
         return np.concatenate((free.ravel(), alphas.ravel()))
 
-    def error(self, vector: np.ndarray) -> float:
-        return -self.negative(vector, 1.0)[0]
-
     def negative(self, vector: np.ndarray, sign: float) -> tuple[float, np.ndarray]:
-        """Minus ``sign`` times the error, and its gradient."""
         self.n_evaluations += 1
-        free, alphas = self.split(vector)
-        network = self.network(vector)
-        plus = Network(network.centers, -np.abs(alphas), network.intercept)
+        network, free, shrink = self.network(vector)
+        plus = Network(network.centers, -np.abs(network.alphas), network.intercept)
         of_data, slope = loss_and_gradient(self.points, self.weights, self.targets, network)
         of_subset, subset_slope = loss_and_gradient(self.subset, self.subset_weights, self.subset_targets, network)
         magnitude, magnitude_slope = loss_and_gradient(self.points, self.weights, np.abs(self.targets), plus)
         value = (of_subset - of_data) / magnitude
         d_centers = subset_slope.centers - slope.centers - value * magnitude_slope.centers
-        d_alphas = subset_slope.alphas - slope.alphas + value * magnitude_slope.alphas * np.sign(alphas)
+        d_alphas = subset_slope.alphas - slope.alphas + value * magnitude_slope.alphas * np.sign(network.alphas)
         # dc/du = R (I - u u^T / (1 + |u|^2)) / sqrt(1 + |u|^2)
-        shrink, along = _shrink(free), np.sum(free * d_centers, axis=1, keepdims=True)
+        along = np.sum(free * d_centers, axis=1, keepdims=True)
         d_free = self.radius * shrink * (d_centers - free * along * shrink**2)
         gradient = np.concatenate((d_free.ravel(), d_alphas.ravel())) / magnitude
         return -sign * value, -sign * gradient
-
-
-def _shrink(free: np.ndarray) -> np.ndarray:
-    return 1.0 / np.sqrt(1.0 + squared_norms(free))[:, None]
 
 
 def _starts(

@@ -1,29 +1,22 @@
 r"""The paper's sensitivity bounds under their own names: Algorithm 1 and the two lemmas of its appendix.
 
-A point is lifted to :math:`q_p = [|p|^2, -2p, 1]`, so that :math:`|p-x|^2 = |q_p\cdot y_x|` for :math:`y_x = [1, x,
-|x|^2]`. For the Gaussian loss with :math:`|p-x|^2 \le H_p` on the query ball, :math:`c_p = e^{H_p}(1+H_p)`, :math:`u =
-w/c` and U from the l1-SVD (:mod:`coresift.core.lewis`) of the lifted points with weights u,
+A point is lifted to :math:`q_p = [|p|^2, -2p, 1]`. For the Gaussian loss with :math:`|p-x|^2 \le H_p` on the query
+ball, :math:`c_p = e^{H_p}(1+H_p)`, :math:`u = w/c` and U from the l1-SVD of the lifted points with weights u,
 
 .. math:: s(p) \le c_p\Big(\frac{u_p}{\sum u} + u_p|U(q_p)|_1\Big) .
 
 Scores are never capped at 1: they average thousands, and a cap would make every draw uniform. O(n d^2) a pass, a
 handful of passes. docs/theory.md ("The paper's construction") has the proofs. The kinds:
 
-``"paper"``
-    Algorithm 1 as printed, :math:`s(p) = e^{12R^2}(1+8R^2)\,(w_p/W + w_p|U(q_p)|_1)`: a certificate if this constant is
-    at least :math:`e^B(1+B)` for :math:`B = (\rho+R)^2`, :math:`\rho` the largest norm.
-``"printed"``
-    The lemma with the paper's :math:`H = 3R^2|q_p|`: a certificate if that is at least :math:`(|p|+R)^2` for every
-    point, as it is for :math:`R \ge 0.65`.
-``"tight"``
-    The lemma with :math:`H = (|p|+R)^2`, valid for every R by the same proof, and smaller.
-``"lemma"``
-    The printed lemma where the paper states it, :math:`R \ge 1`, and the tight one elsewhere.
-``"laplacian"``
-    The lemma for :math:`f = e^{-|p-x|}` and every x in R^d, with :math:`H_p = 3\sqrt{|q_p|}`, U for the weights
-    :math:`u^2` and :math:`q^*` the longest lifted point; always a certificate:
-
-    .. math:: s(p) \le c_p\Big(\frac{u_p}{\sum u} + u_p\sqrt{|U(q_p)|_1}\Big) + e^{|p| + \sqrt{|q^*|}}\frac{w_p}{W} .
+* "paper": Algorithm 1 as printed, :math:`s(p) = e^{12R^2}(1+8R^2)\,(w_p/W + w_p|U(q_p)|_1)`: a certificate if this
+  constant is at least :math:`e^B(1+B)` for :math:`B = (\rho+R)^2`, :math:`\rho` the largest norm.
+* "printed": the lemma with the paper's :math:`H = 3R^2|q_p|`: a certificate if that is at least :math:`(|p|+R)^2` for
+  every point, as it is for :math:`R \ge 0.65`.
+* "tight": the lemma with :math:`H = (|p|+R)^2`, valid for every R by the same proof, and smaller.
+* "lemma": the printed lemma where the paper states it, :math:`R \ge 1`, and the tight one elsewhere.
+* "laplacian": the lemma for :math:`f = e^{-|p-x|}` and every x in R^d, with :math:`H_p = 3\sqrt{|q_p|}`, U for the
+  weights :math:`u^2` and :math:`q^*` the longest lifted point; always a certificate: :math:`s(p) \le c_p (u_p / \sum u
+  + u_p\sqrt{|U(q_p)|_1}) + e^{|p| + \sqrt{|q^*|}} w_p/W`.
 """
 
 from collections.abc import Callable
@@ -47,13 +40,9 @@ def lifted_norms(norms: np.ndarray) -> np.ndarray:
     return np.asarray(np.hypot(norms**2, np.hypot(2.0 * norms, 1.0)))
 
 
-def _reach(norms: np.ndarray, radius: float) -> np.ndarray:
-    return (norms + radius) ** 2
-
-
 _EXPONENTS: dict[str, Callable[[np.ndarray, float], np.ndarray]] = {  # H_p; Algorithm 1 has one constant
     "printed": lambda norms, radius: 3.0 * radius**2 * lifted_norms(norms),
-    "tight": _reach,
+    "tight": lambda norms, radius: (norms + radius) ** 2,
     "laplacian": lambda norms, _: 3.0 * np.sqrt(lifted_norms(norms)),
 }
 
@@ -106,7 +95,7 @@ class LiftSurvey(Survey):
         if self.lift.kind == "printed":
             held, R = norms[log_w > -np.inf], self.lift.radius
             # at R >= 1 the inequality is strict by far: it needs no slack for rounding
-            self.is_covered &= bool(np.all(_EXPONENTS["printed"](held, R) >= _reach(held, R)))
+            self.is_covered &= bool(np.all(_EXPONENTS["printed"](held, R) >= (held + R) ** 2))
 
     def merge(self, other: Self) -> None:
         super().merge(other)
@@ -132,9 +121,8 @@ class PaperBound:
     def log_values(self, block: Any) -> np.ndarray:
         r"""(b,) logarithms of the scores, uncapped; ``-inf`` for points of weight zero.
 
-        :math:`u_p|U(q_p)|_1` dominates :math:`\sup_y u_p|q_p\cdot y| / \sum_q u_q|q_q\cdot y|`, because :math:`|U|_1
-        \ge |U|_2` whatever basis V the singular vectors come in, and :math:`u_p|U(q_p)|_2` dominates at any tolerance.
-        A point with a part outside the numerical row space has no U there; its ratio is at most 1, and it gets no less.
+        :math:`u_p|U(q_p)|_1 \ge u_p|U(q_p)|_2` dominates :math:`\sup_y u_p|q_p\cdot y| / \sum_q u_q|q_q\cdot y|` at any
+        tolerance. A point outside the numerical row space has no U there; its ratio is at most 1, and it gets no less.
         """
         lifted, norms, log_w, log_c = self.lift.parts(block)
         log_u, power = log_w - log_c, self.lift.power

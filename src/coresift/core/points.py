@@ -1,7 +1,6 @@
 """What a sensitivity bound takes and returns: rows in centred and scaled coordinates, and logarithms of bounds.
 
-Every pass over data in the core goes through :class:`Points`: dense arrays of either float width and sparse matrices
-share one code. A block is small, float64, and made when needed; the data are never copied whole.
+Dense arrays of either float width and sparse matrices share one code; the data are never copied whole.
 """
 
 from __future__ import annotations
@@ -112,6 +111,19 @@ def squared_distances(block: Block, centers: np.ndarray) -> np.ndarray:
     return np.maximum(squares, 0.0, out=squares)  # rounding can leave a tiny negative number
 
 
+def euclidean_distances(a: Matrix, b: Matrix) -> np.ndarray:
+    """(len(a), len(b)) distances by one matrix product; pairs so close that it loses digits are measured directly."""
+    scale = squared_norms(a)[:, None] + squared_norms(b)
+    squares = as_dense(a @ b.T)
+    squares *= -2.0
+    squares += scale
+    left, right = np.nonzero(squares <= 1e-6 * scale)
+    per_pair = 8.0 * a.shape[1] if isinstance(b, np.ndarray) else 64.0 * b.nnz / b.shape[0]
+    for part in row_slices(len(left), per_pair):
+        squares[left[part], right[part]] = squared_norms(a[left[part]] - b[right[part]])
+    return np.sqrt(squares, out=squares)
+
+
 class Points:
     """The rows ``z = (x - center) / scale`` of ``X`` (ndarray or CSR), without a scaled copy of it."""
 
@@ -192,11 +204,7 @@ class SensitivityBound:
 
 
 def rounding_slack(max_norm: float, radius: float) -> float:
-    """What to add to an exponent so that rounding cannot push a certificate below the truth.
-
-    Exponents are sums of a few terms no larger than ``(max_norm + radius)^2``, each with a relative error of some
-    ``d * 2^-53`` at worst, and far less in sums by blocks.
-    """
+    """What to add to an exponent, a sum of terms up to ``(max_norm + radius)^2``, so that rounding cannot lower it."""
     return 1e-12 * (1.0 + (max_norm + radius) ** 2)
 
 

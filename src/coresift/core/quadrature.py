@@ -1,13 +1,10 @@
 r"""The best weights for given points, and the best points for given weights' worth: kernel quadrature.
 
 For chosen rows with kernel matrix K and potentials :math:`b_i = \sum_p w_p k(z_i, p)`, the squared discrepancy
-is :math:`v^\top K v - 2 b^\top v` plus a constant. Its minimum over :math:`v \ge 0` is a convex problem; which
-rows to choose, a greedy one. :func:`tilted` stretches the points by the radius, so that a small discrepancy means a
-small certificate (docs/theory.md): a small ball sees low moments only.
+is :math:`v^\top K v - 2 b^\top v` plus a constant: convex in :math:`v \ge 0`; the rows are chosen greedily.
 """
 
 from collections.abc import Callable
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -51,21 +48,24 @@ def fitted_weights(
 ) -> Fit:
     """Non-negative weights of ``rows`` that minimise the discrepancy, never worse than ``start``, and its value.
 
-    ``wanted`` are the potentials of the rows, where they are known. Up to ``DENSE_LIMIT`` rows by block principal
-    pivoting on the kernel matrix, with the least ridge for which that ends; above it by L-BFGS-B, tile by tile. The
-    value counts the rounding that a certificate will add: those of weights near the data's have least of it.
+    ``wanted`` are the potentials, where they are known. The value counts the rounding that a certificate will add.
     """
     b = potential(points, rows, shares, loss) if wanted is None else wanted
-    product: Callable[[np.ndarray], np.ndarray]
-    if len(rows) <= DENSE_LIMIT:
-        K = kernel_matrix(points, rows, loss)
-        product = K.__matmul__
-        found = pivoted_weights(K, b)
-        if found is None:
-            found = descended_weights(product, b, start, 10 * _DESCENT_STEPS)
-    else:
-        product = partial(_kernel_product, points, rows, loss)
-        found = descended_weights(product, b, start, _DESCENT_STEPS)
+    K = kernel_matrix(points, rows, loss) if len(rows) <= DENSE_LIMIT else None
+
+    def product(v: np.ndarray) -> np.ndarray:
+        if K is not None:
+            return K @ v
+        out = np.zeros(len(rows))
+        for left, right, tile in symmetric_tiles(points, rows, loss):
+            out[left] += tile @ v[right]
+            if left != right:
+                out[right] += v[left] @ tile
+        return out
+
+    found = None if K is None else pivoted_weights(K, b)
+    if found is None:
+        found = descended_weights(product, b, start, _DESCENT_STEPS * (1 if K is None else 10))
 
     def value(v: np.ndarray) -> float:
         difference = -shares
@@ -76,11 +76,9 @@ def fitted_weights(
 
 
 def pivoted_weights(K: np.ndarray, b: np.ndarray) -> np.ndarray | None:
-    r"""Minimise :math:`v^\top (K + \lambda I) v - 2 b^\top v` over :math:`v \ge 0`, exactly, by blocks of signs.
+    r"""Minimise :math:`v^\top (K + \lambda I) v - 2 b^\top v` over :math:`v \ge 0`, exactly (Kim and Park 2011).
 
-    Kim and Park (2011): guess which weights are positive, solve for them, move all that contradict the guess; when
-    the contradictions stop falling, move one at a time. Near-singular K can cycle in rounding: raise the ridge up to
-    1e-4 of the diagonal, then return None.
+    Guess which are positive, solve, move all that contradict, or one at a time; raise the ridge if that cycles.
     """
     m = len(b)
     for ridge in _RIDGES:
@@ -122,15 +120,6 @@ def descended_weights(
     return np.asarray(found.x)
 
 
-def _kernel_product(points: Points, rows: np.ndarray, loss: str, v: np.ndarray) -> np.ndarray:
-    out = np.zeros(len(rows))
-    for left, right, tile in symmetric_tiles(points, rows, loss):
-        out[left] += tile @ v[right]
-        if left != right:
-            out[right] += v[left] @ tile
-    return out
-
-
 def interpolated_potentials(
     points: Points,
     at: np.ndarray,
@@ -142,10 +131,8 @@ def interpolated_potentials(
 ) -> np.ndarray:
     r"""Estimates of the potentials at rows, from those of a few: O((M + m) N d) time instead of O(M n d).
 
-    The mean over N sampled rows has an error :math:`e(x) = \langle \mu_P - \mu_N, k_x \rangle`. It is known at the m
-    rows S of ``known`` (their numbers and exact potentials), and interpolated by the kernel: :math:`\hat b(x) =
-    \mu_N(x) + k(x, S) K_{SS}^{-1} e(S)`. What remains is the part of :math:`\mu_P - \mu_N` outside the span of S, of
-    squared norm :math:`E\,\mathrm{dist}(k_p, \mathrm{span}\,S)^2 / N` in the mean.
+    The error e of the mean :math:`\mu_N` over N sampled rows is known at the m rows S of ``known`` (numbers and exact
+    potentials), and interpolated: :math:`\hat b(x) = \mu_N(x) + k(x, S) K_{SS}^{-1} e(S)`.
     """
     rows, exact = known
     drawn = rng.choice(points.n, n_sampled, p=shares / shares.sum())
@@ -178,11 +165,9 @@ def greedy_rows(
 ) -> np.ndarray:
     r"""Positions in ``pool`` of ``size`` rows, each lowering the discrepancy most, given the best signed weights.
 
-    ``wanted`` are the potentials of the pool. With the residual :math:`r = \mu_P - \hat\mu` (:math:`\hat\mu` the
-    projection on the rows chosen), adding row s lowers :math:`\|r\|^2` by :math:`r(s)^2 / \mathrm{dist}(k_s,
-    \mathrm{span})^2`: a Cholesky factorisation of the pool's kernel matrix in which the pivot is chosen by that gain
-    (Schaback and Wendland's f/P-greedy rule). O(M m (m + d)) time and O(M m) memory for a pool of M. Rows are picked
-    ``_PICKS`` at a time among the ``_LIKELY`` of largest gain, then taken out of the whole pool by one product.
+    With the residual r of the potentials ``wanted``, row s lowers :math:`\|r\|^2` by :math:`r(s)^2 / \mathrm{dist}(k_s,
+    \mathrm{span})^2`: a Cholesky factorisation with pivots by that gain (Schaback and Wendland's f/P-greedy rule).
+    O(M m (m + d)) time and O(M m) memory. Rows are picked ``_PICKS`` at a time among the ``_LIKELY`` of largest gain.
     """
     block, residual, distance = points.gather(pool), wanted.copy(), np.ones(len(pool))  # squared, from the span
     columns, chosen = np.empty((size, len(pool))), np.empty(size, dtype=np.int64)
@@ -224,11 +209,7 @@ def _picked(
 def herded_rows(
     points: Points, pool: np.ndarray, size: int, wanted: np.ndarray, loss: str, progress: Progress | None = None
 ) -> np.ndarray:
-    r"""Positions in ``pool`` of ``size`` rows by kernel herding (Chen, Welling and Smola 2010).
-
-    O(M m d) time, O(M) memory. Each row chosen is the one where the data's mean potential, ``wanted``, exceeds most
-    what equally weighted rows chosen so far give.
-    """
+    """Positions in ``pool`` of ``size`` rows by kernel herding (Chen, Welling and Smola 2010), in O(M m d)."""
     block = points.gather(pool)
     given = np.zeros(len(pool))
     chosen = np.empty(size, dtype=np.int64)

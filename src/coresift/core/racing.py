@@ -26,9 +26,8 @@ class Fidelity:
 def is_behind(scores: NDArray[np.float64]) -> NDArray[np.bool_]:
     """Return which candidates are worse than the leader beyond chance, given scores of shape (candidates, folds).
 
-    The leader has the best mean. A candidate is behind if the paired t-test over folds says so at the level 5 %, with
-    the variance of a mean difference :math:`(1/k + 1/(k-1)) s^2` instead of :math:`s^2/k`: training sets of folds
-    overlap (Nadeau and Bengio 2003). NaN is behind every number. With one fold nothing is known, so none is behind.
+    By the paired t-test over folds at the level 5 %, with the variance of a mean difference
+    :math:`(1/k + 1/(k-1)) s^2`: training sets of folds overlap (Nadeau and Bengio 2003). NaN is behind every number.
     """
     is_bad = np.asarray(np.isnan(scores).any(axis=1))
     if is_bad.all() or scores.shape[1] < 2:
@@ -45,12 +44,9 @@ def is_behind(scores: NDArray[np.float64]) -> NDArray[np.bool_]:
 def extrapolated(
     before: NDArray[np.float64], after: NDArray[np.float64], sizes: tuple[int, int], n: int, *, shrink: bool = False
 ) -> NDArray[np.float64]:
-    r"""Return the scores to expect with n rows, from those with ``sizes[0] < sizes[1] <= n`` rows.
+    r"""Return the scores to expect with n rows, from those with ``sizes``: m rows score :math:`a - b / \sqrt m`.
 
-    A score of m rows follows :math:`a - b / \sqrt m`, the rate of a parametric model: small models, which need few
-    rows, no longer win because the subset is small. The gains from step to step are noisy. With ``shrink`` they are
-    moved towards their mean over candidates, by the share of their variance that is noise (James and Stein): better
-    for choosing one candidate, while keeping the promising ones needs the unshrunk gains.
+    ``shrink`` moves noisy gains towards their mean (James and Stein): for choosing one candidate, not for keeping some.
     """
     first, second, last = (size**-0.5 for size in (*sizes, n))
     gains = after - before

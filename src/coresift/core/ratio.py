@@ -1,14 +1,10 @@
 """How far a weighted subset is from its data at given queries: the logarithm of the ratio, and its gradient.
 
-For ``S(x) = sum v_q f(q, x)`` over the subset and ``F(x) = sum w_p f(p, x)`` over the data, :class:`LogRatio`
-computes ``g(x) = log S(x) - log F(x)`` for many queries in one pass over the data. Both sums are kept as a largest
-exponent and a sum relative to it, so that nothing underflows however far the query is or however small the bandwidth.
+Sums are kept as a largest exponent and a sum relative to it, so that nothing underflows however far the query is.
 """
 
-import copy
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Self
 
 import numpy as np
 
@@ -30,7 +26,7 @@ class Kernel:
 
     def exponent(self, square: np.ndarray) -> np.ndarray:
         """Return the exponents; ``square`` is overwritten."""
-        raise NotImplementedError
+        return np.negative(square, out=square)
 
     def uncertainty(self, square: np.ndarray, error: np.ndarray) -> np.ndarray:
         """Return the rounding error of the exponent when ``square`` has an absolute error of ``error``."""
@@ -45,9 +41,6 @@ class GaussianKernel(Kernel):
     """``exp(-|z - x|^2)``: the exponent has gradient ``2 z - 2 x``, and the term of x cancels."""
 
     slope = 2.0
-
-    def exponent(self, square: np.ndarray) -> np.ndarray:
-        return np.negative(square, out=square)
 
 
 class LaplacianKernel(Kernel):
@@ -76,10 +69,7 @@ class DirectionKernel(Kernel):
 
 
 class _TiltedSum:
-    """``sum_p w_p exp(e_p)`` for k queries, with ``sum_p w_p exp(e_p) c_p (z_p - x)``, fed block by block.
-
-    The weights stay out of the exponents, which may be so large that a logarithm added to them would be rounded away.
-    """
+    """``sum_p w_p exp(e_p)`` for k queries, with ``sum_p w_p exp(e_p) c_p (z_p - x)``, fed block by block."""
 
     def __init__(self, k: int, d: int | None) -> None:
         self.top = np.full(k, -np.inf)  # largest exponent so far
@@ -123,11 +113,9 @@ class _TiltedSum:
 
 
 class LogRatio:
-    r"""``g(x) = log(S(x) / F(x))`` of a weighted subset against weighted data, in scaled coordinates.
+    """``g(x) = log(S(x) / F(x))`` of a weighted subset against weighted data: 0 exactly if it is the data.
 
-    Row numbers of the subset may come in any order and more than once; those of weight zero are dropped. The exponents
-    of the subset are those of its rows in the data: a subset that is the data has g = 0 exactly. A pass for k queries
-    costs O(n k d) time (with gradients twice the products), and memory of a few blocks whatever n, k and m.
+    Rows may come in any order, also twice. A pass for k queries costs O(n k d), and memory of a few blocks.
     """
 
     def __init__(
@@ -141,11 +129,6 @@ class LogRatio:
         self.subset_weights = merged[merged > 0.0]
         self.weights = np.asarray(weights, dtype=np.float64)
 
-    def with_kernel(self, kernel: Kernel) -> Self:
-        other = copy.copy(self)
-        other.kernel = kernel
-        return other
-
     def __call__(self, queries: np.ndarray) -> np.ndarray:
         """g at ``queries`` (k, d); minus infinity where the subset has no mass at all."""
         return _log_ratio(*self._sweep(queries, with_gradient=False))
@@ -157,11 +140,7 @@ class LogRatio:
         return _log_ratio(subset, data), gradient
 
     def precise(self, queries: np.ndarray) -> np.ndarray:
-        """g with the cancellation in ``|z|^2 - 2 z.x + |x|^2`` repaired where it shows, at the cost of a second pass.
-
-        The expansion errs by about ``eps (|z|^2 + |x|^2)``: nothing for ordinary bandwidths, everything when the data
-        are 1e8 bandwidths wide. Rows that matter and whose exponent is uncertain are recomputed from ``z - x``.
-        """
+        """g without cancellation: rows that matter and whose exponent is uncertain are recomputed from ``z - x``."""
         subset, data = self._sweep(queries, with_gradient=False)
         floor = data.log() - np.log(self.weights.max())
         if self.rows.size:

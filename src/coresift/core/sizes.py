@@ -1,8 +1,7 @@
-r"""How many independent draws an error needs, with every constant.
+"""How many independent draws an error needs, with every constant.
 
-Draws are proportional to scores that dominate the sensitivities and sum to t. Then each draw's contribution to
-:math:`S(x)/F(x)`, times m, lies in [0, t] and has mean 1, for every query x. docs/theory.md ("Sample sizes") has the
-proofs.
+Draws are proportional to scores that dominate the sensitivities and sum to t: a draw's contribution to
+:math:`S(x)/F(x)`, times m, lies in [0, t] and has mean 1. docs/theory.md ("Sample sizes") has the proofs.
 """
 
 import math
@@ -29,9 +28,8 @@ class SampleSize:
     strength : str
         For what it holds: "all queries" (with probability 1 - delta, at once) or "n_queries queries".
     candidates : dict
-        All sizes computed. Two are shown and never chosen: "plain" is the smaller of the sizes "moments" and
-        "dimension-free" of plain sampling (in proportion to the weights) instead of this estimator's draws; "paper" is
-        the paper's formula with its VC dimension and the constant 1, which no proof has.
+        All sizes computed. Two are never chosen: "plain" is the smaller of "moments" and "dimension-free" for draws in
+        proportion to the weights; "paper" is the paper's formula with the constant 1, which no proof has.
     n_samples : int, rows of the data
     """
 
@@ -77,12 +75,10 @@ def bernstein_error(t: float, size: int, delta: float) -> float:
 
 
 def finite(t: float, log_queries: float, eps: float, delta: float) -> float:
-    r"""Draws for :math:`N` queries fixed beforehand (``log_queries`` is :math:`\ln N`), by Chernoff and Hoeffding.
+    r"""Draws for :math:`N` queries fixed beforehand, by Chernoff and Hoeffding, with kl the Bernoulli divergence.
 
-    .. math:: m \ge \frac{\ln N + \ln(2/\delta)}{\min\{ \mathrm{kl}((1+\epsilon)/t, 1/t),\;
-    \mathrm{kl}((1-\epsilon)/t, 1/t) \}}
-
-    with kl the Bernoulli divergence; the first is infinite when :math:`1 + \epsilon > t`.
+    .. math:: m \ge (\ln N + \ln(2/\delta)) / \min\{ \mathrm{kl}((1+\epsilon)/t, 1/t),
+        \mathrm{kl}((1-\epsilon)/t, 1/t) \}
     """
     t = min(max(t, 1.0), _HUGE)
     rate = min(_divergence(-eps, t), _divergence(eps, t))
@@ -98,20 +94,14 @@ def _divergence(e: float, t: float) -> float:
 
 
 def covering(t: float, dimension: int, radius: float, max_norm: float, eps: float, delta: float) -> float:
-    r"""Draws for all queries of the ball, Gaussian loss, by a net.
-
-    :math:`\log S(x)/F(x)` is :math:`4\rho`-Lipschitz, and :math:`(1 + 2R/\eta)^d` balls of radius eta cover the ball.
-    How much of epsilon is for the error at their centres is chosen best.
-    """
+    """Draws for all queries of the ball by a net of ``(1 + 2R/eta)^d`` balls; log S/F is 4 rho-Lipschitz."""
     return _best_split(eps, lambda e, room: finite(t, _log_net(dimension, 4.0 * max_norm * radius / room), e, delta))
 
 
 def covering_laplacian(t: float, dimension: int, max_norm: float, eps: float, delta: float) -> float:
-    r"""Draws for all queries of space, Laplacian loss: a net on a ball beyond which little changes.
+    r"""Draws for all queries of space, Laplacian loss: a net on a ball of radius A beyond which little changes.
 
-    The logarithm of the ratio is 2-Lipschitz, and from a query outside the ball of radius A to its projection it
-    changes by at most :math:`\rho^2/(2A)`. So :math:`2\eta + \rho^2/(2A)` takes the place of :math:`4\rho\eta`; A is
-    chosen best. ``dimension`` is that of the data's affine hull, as for the Gaussian.
+    With :math:`2\eta + \rho^2/(2A)` in place of :math:`4\rho\eta`; ``dimension`` is that of the affine hull.
     """
 
     def draws(e: float, room: float) -> float:
@@ -141,12 +131,11 @@ def _best_split(eps: float, draws: Callable[[float, float], float]) -> float:
 
 
 def dimension_free(largest_step: float, second_moment: float, floor: float, eps: float, delta: float) -> float:
-    r"""Draws for all queries of the ball in any dimension, Gaussian loss, through the kernel's Hilbert space.
-
-    With weights that sum to 1, a draw moves :math:`\mu_S` by a vector of length at most :math:`B = t \max w/s` over m,
-    and of mean square :math:`Q = t \sum w^2/s`; McDiarmid's inequality bounds the distance from its mean:
+    r"""Draws for all queries of the ball in any dimension, Gaussian loss, by McDiarmid's inequality.
 
     .. math:: m \ge \left( \frac{\sqrt Q + B \sqrt{\ln(1/\delta)}}{\epsilon F_{\min}} \right)^2
+
+    with :math:`B = t \max w/s` and :math:`Q = t \sum w^2/s`, for weights that sum to 1.
     """
     step = math.sqrt(second_moment) + largest_step * math.sqrt(math.log(1.0 / delta))
     least = step / math.sqrt(_HUGE)
@@ -165,13 +154,10 @@ def expected_error(
     r"""A bound on the mean of :math:`\sup_x |S(x)/F(x) - 1|` over the ball, times the root of the number of draws.
 
     Rows are drawn with probabilities :math:`q_p` (``chances``). The bound is :math:`\sum_k (2R)^k/k! \sqrt{Q_k}` over
-    the least D (``log_least`` is its logarithm), in the series of :mod:`~coresift.core.moments`, with
+    the least D (``log_least``), in the series of :mod:`~coresift.core.moments`, with
 
     .. math:: Q_k = \sum_p \frac{w_p^2}{q_p} e^{-2|p|^2} |p|^{2k} - \|M_k\|^2, \qquad \|M_k\|^2 \ge
         \Big(\sum_p w_p e^{-|p|^2} |p|^k\Big)^2 \prod_{i<k/2} \frac{1+2i}{r+2i} \text{ in r dimensions, for even k.}
-
-    From K on :math:`Q_k \le \rho^{2(k-K)} \sum_p (w_p^2/q_p) e^{-2|p|^2} |p|^{2K}`. ``slack`` is what rounding does to
-    an exponent.
     """
     used = shares > 0
     squares, w = sq_norms[used], shares[used]
@@ -200,10 +186,9 @@ def expected_error(
 
 
 def moments(t: float, expected: float, eps: float, delta: float) -> float:
-    r"""Draws for all queries of the ball in any dimension, Gaussian loss, by the moments of a draw.
+    r"""Draws for all queries of the ball in any dimension, Gaussian loss; :math:`A/\sqrt m` bounds the mean error.
 
-    The worst error of m draws is :math:`A/\sqrt m` on average at most (:func:`expected_error`); the smaller of
-    McDiarmid's and Bousquet's (2002) terms bounds what it exceeds that by, with b the larger of t - 1 and 1.
+    The smaller of McDiarmid's and Bousquet's (2002) terms bounds what it exceeds that by, b = max(t - 1, 1).
     """
     if not expected < math.sqrt(_HUGE):
         return _HUGE
@@ -224,8 +209,7 @@ def vc(t: float, vc_dimension: int, eps: float, delta: float) -> float:
 
     .. math:: m \ge \frac{4t(1+\epsilon)}{\epsilon^2} \left( d' \ln\frac{2em}{d'} + \ln\frac{8}{\delta} \right)
 
-    Vapnik's relative deviations (Anthony and Shawe-Taylor 1993), integrated over the level sets of :math:`w_p
-    f(p,x)/s_p`: the paper's argument, finished. Neither the radius nor the spread of the data enters.
+    Vapnik's relative deviations (Anthony and Shawe-Taylor 1993) over the level sets of :math:`w_p f(p,x)/s_p`.
     """
     factor = 4.0 * min(t, _HUGE) * (1.0 + eps) / eps**2
     draws = factor * vc_dimension

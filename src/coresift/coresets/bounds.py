@@ -17,6 +17,7 @@ import scipy.sparse as sp
 from .._threads import SCIKIT_LEARN, one_thread
 from ..core.gaussian import Cells, CellSums, Problem, cells_bound, closed_form, exact, row_atoms
 from ..core.laplacian import laplacian_cells, laplacian_exact
+from ..core.lewis_passes import stacked_qr
 from ..core.points import (
     BLOCK_BYTES,
     LARGEST_EXPONENT,
@@ -27,7 +28,6 @@ from ..core.points import (
     rounding_slack,
     squared_norms,
 )
-from ..core.rowwise import stacked_qr
 from ..rows.rows import Block
 
 AS_GOOD = 1.5  # plain sampling that needs at most this factor more points is called as good

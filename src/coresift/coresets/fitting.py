@@ -20,7 +20,7 @@ from .._progress import Progress
 from .._validation import LARGEST_MAGNITUDE, LARGEST_RATIO, check_features, check_targets
 from ..core.points import Matrix, SensitivityBound, squared_norms
 from ..rows.arrays import ArrayRows
-from ..rows.engines import Engine, Pass, SerialEngine, run_pass
+from ..rows.engines import Engine, Pass, run_pass
 from ..rows.rows import Block, Rows
 from .bounds import ClosedForm, Geometry, GroupCells, RowBound, by_all_rows, by_cells, cell_centers, label_numbers
 from .options import PAPER_BOUNDS, BoundSpec
@@ -95,7 +95,7 @@ def given_rows(X: Any, sample_weight: Any, *, estimator: Any = None, y: Any = No
 
 def serial_runner(rows: Rows, verbose: int = 0) -> Runner:
     """Runs passes in this process; logs progress if ``verbose``."""
-    return Runner(rows, SerialEngine(rows), partial(Progress, verbose=verbose))
+    return Runner(rows, Engine(rows), partial(Progress, verbose=verbose))
 
 
 def array_runner(X: Matrix, weights: np.ndarray, name: str = "X") -> Runner:

@@ -15,12 +15,10 @@ from ..rows.disk import files_below
 from ..rows.opening import TABLES, suffix_of
 from ..rows.preparation import Preparation
 from . import standard
-from .cifar import CIFAR10, CIFAR100, TEST_SIZE, TRAINING_SIZE, Cifar, find_cifar, load_cifar
-from .fetch import VARIABLE, Download, check_published, data_folder, fetch
 from .hugging_face import from_hugging_face, is_hugging_face
-from .image_sets import find_imagenet, load_image_folder, load_imagenet
 from .splits import DEFAULT_TEST_FRACTION, DatasetSplits, Task
-from .user_sets import Options, from_arrays, from_npz, from_table
+from .standard import VARIABLE, Download, check_published, data_folder, fetch
+from .user_sets import Options, find_imagenet, from_arrays, from_npz, from_table, load_image_folder, load_imagenet
 
 
 @dataclass(frozen=True)
@@ -65,10 +63,9 @@ def load_dataset(
     Parameters
     ----------
     data : name, path, pair of arrays, Dataset or DatasetDict of Hugging Face
-        A name from :func:`available_datasets`. Or ``(X, y)``; an ``.npz`` file with ``X`` and ``y`` (or
-        ``X_train``, ``y_train``, ``X_test``, ``y_test``); a frame, a table in a file (``.parquet``, ``.feather``,
-        ``.csv``, ``.tsv``), or a folder of them; a folder of images in one folder per class, or with such folders in
-        ``train`` and ``test``.
+        A name from :func:`available_datasets`. Or ``(X, y)``; an ``.npz`` file with ``X`` and ``y`` (or ``X_train``,
+        ``y_train``, ``X_test``, ``y_test``); a frame, a table in a file (``.parquet``, ``.feather``, ``.csv``,
+        ``.tsv``), or a folder of them; a folder of images in one folder per class, also in ``train`` and ``test``.
     data_dir : path, optional
         The folder of all named data sets. Default: ``$CORESIFT_DATA_DIR``, or ``coresift_data`` in the home folder.
     download, verify : bool, default False
@@ -81,10 +78,8 @@ def load_dataset(
         By default floats are regression targets, and integers, booleans and strings are classes.
     image_size : int, optional
         Height and width of images. Default: the size they have; for files the shorter side, at most 224.
-    test_fraction : float, default 0.2
-        Share of the samples to test on, for data that come in one part (digits, covtype, your own).
-    seed : int, default 0
-        Seed for that split.
+    test_fraction, seed : float, default 0.2, and int, default 0
+        Share of the samples to test on, for data that come in one part (digits, covtype, your own); seed of that split.
     preparation : "auto", None or Preparation
         How the columns of a table become numbers (:class:`coresift.Preparation`), learnt from the training part. None:
         only columns of numbers, standardised.
@@ -99,7 +94,15 @@ def load_dataset(
             raise InvalidInputError(f"label, test and task are for your own data; {data!r} brings its own.")
         if image_size is not None and data != "imagenet":
             raise InvalidInputError(f"image_size = {image_size}: {data!r} has one size only.")
-        return _load_named(data, data_dir, options, download=download, verify=verify)
+        known, found = _NAMED[data], find_dataset(data, data_dir, download=download)
+        for path in found if verify else ():
+            check_published(path, known.downloads)
+        splits = known.load(found, options)
+        sizes = len(splits.train), len(splits.test)
+        if known.n_samples is not None and sizes != known.n_samples:
+            text = "%s: %d + %d samples, but %d + %d are published: this is not the whole data set"
+            logger.warning(text, data, *sizes, *known.n_samples)
+        return splits
     return _load_own(data, test, options)
 
 
@@ -114,10 +117,9 @@ def available_datasets(data_dir: str | os.PathLike[str] | None = None) -> list[D
         except InvalidInputError as error:  # files that contradict each other
             found, missing, where = [], [name], str(error)
         if not missing:
-            place = found[0].parent if len(found) > 1 else found[0] if found else "comes with scikit-learn"
-            where = str(place)
-        can_download = bool(known.downloads)
-        infos.append(DatasetInfo(name, known.description, known.files, can_download, not missing, where))
+            where = str(found[0].parent if len(found) > 1 else found[0] if found else "comes with scikit-learn")
+        about = known.description, known.files, bool(known.downloads)
+        infos.append(DatasetInfo(name, *about, not missing, where))
     return infos
 
 
@@ -140,26 +142,11 @@ def find_dataset(name: str, data_dir: str | os.PathLike[str] | None = None, *, d
     return found
 
 
-def _load_named(name: str, data_dir: Any, options: Options, *, download: bool, verify: bool) -> DatasetSplits:
-    known = _NAMED[name]
-    found = find_dataset(name, data_dir, download=download)
-    if verify:
-        for path in found:
-            check_published(path, known.downloads)
-    splits = known.load(found, options)
-    sizes = len(splits.train), len(splits.test)
-    if known.n_samples is not None and sizes != known.n_samples:
-        text = "%s: %d + %d samples, but %d + %d are published: this is not the whole data set"
-        logger.warning(text, name, *sizes, *known.n_samples)
-    return splits
-
-
 def _load_own(data: Any, test: Any, options: Options) -> DatasetSplits:
     if isinstance(data, str | os.PathLike):
         if test is not None and not isinstance(test, str | os.PathLike):
             raise InvalidTypeError(f"test = {type(test).__name__} must be a path, as data is.")
-        test_path = None if test is None else Path(test).expanduser()
-        return _load_path(Path(data).expanduser(), test_path, options)
+        return _load_path(Path(data).expanduser(), None if test is None else Path(test).expanduser(), options)
     if is_hugging_face(data):
         return from_hugging_face(data, test, options)
     if column_names(data) is not None:
@@ -194,14 +181,14 @@ def _refuse(name: str, **options: Any) -> None:
             raise InvalidInputError(f"{name}: {option} = {value!r} does not apply to such data.")
 
 
-def _cifar(layout: Cifar, number: str) -> _Named:
+def _cifar(layout: standard.Cifar, number: str) -> _Named:
     return _Named(
         f"{number} kinds of things, 50,000 + 10,000 colour images of 32x32",
         (f"{layout.name}/{layout.folder}/*.bin", f"{layout.name}/{layout.archive.file}"),
-        partial(find_cifar, layout),
-        partial(load_cifar, layout),
+        partial(standard.find_cifar, layout),
+        partial(standard.load_cifar, layout),
         (layout.archive,),
-        (TRAINING_SIZE, TEST_SIZE),
+        standard.CIFAR_SIZES,
         "The binary version is needed; the Python version is a pickle, which is not read. ",
     )
 
@@ -221,8 +208,8 @@ _NAMED = {
         standard.MNIST_FILES,
         (60_000, 10_000),
     ),
-    "cifar10": _cifar(CIFAR10, "ten"),
-    "cifar100": _cifar(CIFAR100, "a hundred"),
+    "cifar10": _cifar(standard.CIFAR10, "ten"),
+    "cifar100": _cifar(standard.CIFAR100, "a hundred"),
     "imagenet": _Named(
         "a thousand kinds of things, 1,281,167 + 50,000 photographs, decoded when needed",
         ("imagenet/train/CLASS/*.JPEG", "imagenet/val/CLASS/*.JPEG"),

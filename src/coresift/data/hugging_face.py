@@ -1,6 +1,6 @@
 """Data sets of Hugging Face's ``datasets``, used through their interface: the package is not needed."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -21,11 +21,7 @@ def is_hugging_face(data: Any) -> bool:
 
 
 def from_hugging_face(data: Any, test: Any, options: Options) -> DatasetSplits:
-    """A ``Dataset``, with a second one as ``test`` or split here; or a ``DatasetDict`` with ``train`` and ``test``.
-
-    The label is the column ``options.label``, or the one called label, labels, target or fine_label. Inputs are the
-    only column of images, decoded into memory; else all columns of numbers, or the only column of lists of numbers.
-    """
+    """A ``Dataset``, with a second one as ``test`` or split here; or a ``DatasetDict`` with ``train`` and ``test``."""
     if isinstance(data, Mapping):
         parts = dict(data)
         if "train" not in parts:
@@ -33,31 +29,31 @@ def from_hugging_face(data: Any, test: Any, options: Options) -> DatasetSplits:
         data = parts["train"]
         if test is None:
             test = next((parts[part] for part in _TEST_PARTS if part in parts), None)
-    label = _label_of(data, options.label)
+    there = data.column_names
+    if options.label is not None and options.label not in there:
+        raise InvalidInputError(f"label = {options.label!r}: there are the columns {', '.join(there)}.")
+    label = options.label or next((name for name in _LABELS if name in there), None)
+    if label is None:
+        text = f"label is missing: none of the columns {', '.join(there)} is called {', '.join(_LABELS)}."
+        raise InvalidInputError(text)
     columns, are_images = _inputs(data, label)
     if test is not None and (lacking := {label, *columns} - set(test.column_names)):
         raise InvalidInputError(f"the test part has no column {', '.join(map(repr, sorted(lacking)))}.")
 
     def read(part: Any) -> tuple[np.ndarray, np.ndarray]:
-        x = _images(part, columns[0], options.image_size) if are_images else _numbers(part, columns)
-        return x, _column(part, label)
+        if are_images:
+            return _images(part, columns[0], options.image_size), _column(part, label)
+        try:
+            x = [_column(part, name) for name in columns]
+        except ValueError as error:
+            raise InvalidInputError(f"the lists of column {columns[0]!r} differ in length ({error}).") from error
+        return x[0] if x[0].ndim > 1 else np.column_stack(x), _column(part, label)
 
     info = getattr(getattr(data, "info", None), "dataset_name", None)
     classes = getattr(data.features[label], "names", None)
     names = None if classes is None else tuple(map(str, classes))
     pairs = read(data), None if test is None else read(test)
     return from_arrays(str(info or "hugging-face"), *pairs, options, names)
-
-
-def _label_of(data: Any, wanted: str | None) -> str:
-    columns: Sequence[str] = data.column_names
-    listed, usual = ", ".join(columns), ", ".join(_LABELS)
-    if wanted is not None and wanted not in columns:
-        raise InvalidInputError(f"label = {wanted!r}: there are the columns {listed}.")
-    found = wanted or next((name for name in _LABELS if name in columns), None)
-    if found is None:
-        raise InvalidInputError(f"label is missing: none of the columns {listed} is called {usual}.")
-    return found
 
 
 def _inputs(data: Any, label: str) -> tuple[list[str], bool]:
@@ -74,14 +70,11 @@ def _inputs(data: Any, label: str) -> tuple[list[str], bool]:
     columns = [name for name in numeric if arrays[name].ndim == 0] or numeric
     if columns and (arrays[columns[0]].ndim == 0 or len(columns) == 1):
         return columns, False
-    raise InvalidInputError(
-        f"one column of images, columns of numbers or one of lists of numbers is needed; there are "
-        f"{', '.join(first) or 'none'} beside {label!r}."
-    )
+    text = "one column of images, columns of numbers or one of lists of numbers is needed"
+    raise InvalidInputError(f"{text}; there are {', '.join(first) or 'none'} beside {label!r}.")
 
 
 def _images(data: Any, column: str, size: int | None) -> np.ndarray:
-    """(n, c, h, w) uint8: one channel if the first image is grey, else three."""
     bilinear = need_pillow().Resampling.BILINEAR
     first = in_bytes(data[0][column], "image 0")
     mode = "L" if first.mode in ("1", "L") else "RGB"
@@ -90,12 +83,10 @@ def _images(data: Any, column: str, size: int | None) -> np.ndarray:
     for row in range(len(data)):
         image = in_bytes(data[row][column], f"image {row}").convert(mode)
         if size is not None:
-            image = image.resize((size, size), bilinear, box=middle(1.0)(*image.size)[0])
+            image = image.resize((size, size), bilinear, box=middle(1.0, *image.size)[0])
         elif image.size != first.size:
-            raise InvalidInputError(
-                f"image {row} has {image.width}x{image.height} pixels, the first {width}x{height}; give image_size to "
-                "resize them."
-            )
+            text = f"image {row} has {image.width}x{image.height} pixels, the first {width}x{height}"
+            raise InvalidInputError(f"{text}; give image_size to resize them.")
         pixels[row] = np.asarray(image).reshape(height, width, -1).transpose(2, 0, 1)
     return pixels
 
@@ -103,12 +94,3 @@ def _images(data: Any, column: str, size: int | None) -> np.ndarray:
 def _column(data: Any, name: str) -> np.ndarray:
     values = data[name]
     return np.asarray(values if hasattr(values, "dtype") else list(values))
-
-
-def _numbers(data: Any, names: Sequence[str]) -> np.ndarray:
-    if np.ndim(data[0][names[0]]) == 0:
-        return np.column_stack([_column(data, name) for name in names])
-    try:
-        return _column(data, names[0])
-    except ValueError as error:
-        raise InvalidInputError(f"the lists of column {names[0]!r} differ in length ({error}).") from error

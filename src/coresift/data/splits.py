@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -65,11 +66,8 @@ class LazyDataset:
         return len(self.paths)
 
     def load(self, index: int, rng: np.random.Generator | None = None) -> np.ndarray:
-        """The image at ``index``, (3, size, size) uint8.
-
-        Without ``rng`` the square in the middle, else :func:`~coresift.rows.images.random_resized_crop`.
-        """
-        crop = middle(self.share) if rng is None else random_resized_crop(rng)
+        """The image at ``index``, (3, size, size) uint8: the square in the middle, or with ``rng`` a random part."""
+        crop = partial(middle, self.share) if rng is None else partial(random_resized_crop, rng)
         return decode(self.paths[index], self.size, crop)
 
     def __getitem__(self, index: int) -> tuple[np.ndarray, Any]:
@@ -85,10 +83,7 @@ AnyDataset: TypeAlias = ArrayDataset | LazyDataset
 
 @dataclass(frozen=True, eq=False)
 class Scaling:
-    """Standardises the columns of a table; call it with new rows (n, d).
-
-    ``mean`` and ``deviation``, (d,) float64, are of the training part; ``columns`` are the names, if there are any.
-    """
+    """Standardises rows (n, d) by mean and deviation, (d,), of the training part; ``columns`` are names, or None."""
 
     mean: np.ndarray
     deviation: np.ndarray
@@ -161,10 +156,7 @@ class DatasetSplits:
 
 
 def split_rows(y: np.ndarray, task: Task, test_fraction: float, seed: int, name: str) -> Pair:
-    """Rows of the training and of the test part, each in increasing order; stratified if there are classes.
-
-    A class keeps at least one training sample, so a class of one, which scikit-learn's splitter refuses, is allowed.
-    """
+    """Rows of the training part, at least one of each class, and of the test part, in order; stratified by class."""
     n = len(y)
     if not 0 < test_fraction < 1:
         raise InvalidInputError(f"test_fraction = {test_fraction!r} must be between 0 and 1.")
@@ -178,29 +170,6 @@ def split_rows(y: np.ndarray, task: Task, test_fraction: float, seed: int, name:
     if len(test) == 0:
         raise InvalidInputError(f"{name}: {n} samples are too few to split {test_fraction:g} off; give test data.")
     return np.setdiff1d(np.arange(n), test, assume_unique=True), test
-
-
-def scaling_of(train: np.ndarray, columns: tuple[str, ...] | None = None) -> Scaling:
-    """The scaling that gives columns of the training part mean 0 and deviation 1; constant columns become 0."""
-    mean = train.mean(axis=0, dtype=np.float64)
-    deviation = train.std(axis=0, dtype=np.float64)
-    deviation[deviation <= 1e-12 * np.maximum(np.abs(mean), 1e-300)] = 1.0
-    return Scaling(mean, deviation, columns)
-
-
-def channel_statistics(x: np.ndarray) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Mean and deviation (1 if constant) of each channel of images (n, c, h, w), of bytes over 255 or of floats."""
-    means, deviations = [], []
-    for channel in range(x.shape[1]):
-        values, counts = x[:, channel], None
-        if x.dtype == np.uint8:  # counts are exact and need no copy as floats
-            counts = np.bincount(values.reshape(-1), minlength=256)
-            values = np.arange(256) / 255
-        mean = float(np.average(values, weights=counts))
-        variance = float(np.average((values - mean) ** 2, weights=counts))
-        means.append(mean)
-        deviations.append(variance**0.5 if variance > 0 else 1.0)
-    return tuple(means), tuple(deviations)
 
 
 def array_splits(name: str, train: Pair, test: Pair, task: Task = "classification", **known: Any) -> DatasetSplits:

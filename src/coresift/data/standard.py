@@ -1,20 +1,35 @@
-"""Named data sets that fit in memory: MNIST in its IDX files, digits, forest cover types."""
+"""Files of the named data sets: where they are, downloads, and readers of MNIST, CIFAR (binary), digits and CovType."""
 
 import gzip
+import hashlib
 import math
 import os
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import IO, Any
+import tarfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import IO, Any, cast
 
 import numpy as np
 
 from .._errors import InvalidInputError
+from .._imports import need
 from .._npz import MOST_DEFLATED, read_arrays
 from .._validation import naming
-from .fetch import Download, first_file
 from .splits import DatasetSplits, Pair, array_splits
 from .user_sets import Options, from_arrays
+
+VARIABLE = "CORESIFT_DATA_DIR"
+
+
+@dataclass(frozen=True)
+class Download:
+    """A published file and its checksum."""
+
+    file: str
+    urls: tuple[str, ...]  # tried in this order
+    checksum: str  # md5:... or sha256:...
+
 
 _MIRRORS = ("https://ossci-datasets.s3.amazonaws.com/mnist/", "https://storage.googleapis.com/cvdf-datasets/mnist/")
 MNIST_FILES = tuple(
@@ -26,16 +41,10 @@ MNIST_FILES = tuple(
         ("t10k-labels-idx1-ubyte.gz", "md5:ec29112dd5afa0611ce80d1b7f02629c"),
     )
 )
-COVTYPE_FILES = (
-    Download(
-        "covtype.data.gz",
-        (
-            "https://ndownloader.figshare.com/files/5976039",
-            "https://archive.ics.uci.edu/ml/machine-learning-databases/covtype/covtype.data.gz",
-        ),
-        "sha256:614360d0257557dd1792834a85a1cdebfadc3c4f30b011d56afee7ffb5b15771",
-    ),
-)
+_FIGSHARE = "https://ndownloader.figshare.com/files/5976039"
+_UCI = "https://archive.ics.uci.edu/ml/machine-learning-databases/covtype/covtype.data.gz"
+_SHA256 = "sha256:614360d0257557dd1792834a85a1cdebfadc3c4f30b011d56afee7ffb5b15771"
+COVTYPE_FILES = (Download("covtype.data.gz", (_FIGSHARE, _UCI), _SHA256),)
 _COVTYPE_COLUMNS = 54
 _TREES = "Spruce/Fir, Lodgepole Pine, Ponderosa Pine, Cottonwood/Willow, Aspen, Douglas-fir, Krummholz"
 _COVTYPE_NAMES = tuple(_TREES.split(", "))
@@ -44,6 +53,49 @@ _IDX_TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0
 _MOST_BYTES = 1 << 30  # of an unpacked file: more than ten times what is published
 _LONGEST_LINE = 1 << 12
 _PIECE = 1 << 24  # bytes
+CIFAR_SIZES = 50_000, 10_000
+_PIXELS = 3 * 32 * 32
+_TEXT_LIMIT = 1 << 16
+_MOST_MEMBERS = 1000
+_SLACK = 1 << 24  # bytes of an archive besides the needed files
+
+
+def data_folder(data_dir: str | os.PathLike[str] | None) -> Path:
+    """The folder of all data sets: as given, else ``$CORESIFT_DATA_DIR``, else ``coresift_data`` in the home folder."""
+    if data_dir is not None:
+        return Path(data_dir).expanduser()
+    named = os.environ.get(VARIABLE)
+    return Path(named).expanduser() if named else Path.home() / "coresift_data"
+
+
+def first_file(folders: Iterable[Path], names: Sequence[str]) -> Path | None:
+    """The first of these files that exists."""
+    return next((folder / name for folder in folders for name in names if (folder / name).is_file()), None)
+
+
+def fetch(file: Download, folder: Path) -> Path:
+    """Download a file into ``folder`` and check it; a file with a wrong checksum is not kept."""
+    pooch = need("pooch", "io", "a download")
+    pooch.get_logger().setLevel("WARNING")
+    failures = []
+    for url in file.urls:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            return Path(pooch.retrieve(url, file.checksum, fname=file.file, path=folder))
+        except (OSError, ValueError) as error:  # requests raises OSErrors; a wrong checksum is a ValueError
+            failures.append(f"{url}: {str(error).splitlines()[0] if str(error) else type(error).__name__}")
+    text = f"{folder / file.file}: could not be downloaded ({'; '.join(failures)})"
+    raise InvalidInputError(f"{text}. Without a network, put the file there by hand.")
+
+
+def check_published(path: Path, files: Sequence[Download]) -> None:
+    """Refuse a file whose checksum is not the published one; files that are not published pass."""
+    for file in (each for each in files if each.file == path.name):
+        kind, _, expected = file.checksum.partition(":")
+        with path.open("rb") as stream:
+            found = hashlib.file_digest(stream, kind).hexdigest()
+        if found != expected:
+            raise InvalidInputError(f"{path}: its {kind} is {found}, but {expected} is published; download it again.")
 
 
 def find_mnist(root: Path) -> tuple[list[Path], list[str]]:
@@ -56,7 +108,7 @@ def find_mnist(root: Path) -> tuple[list[Path], list[str]]:
 
 def load_mnist(paths: list[Path], _: Options) -> DatasetSplits:
     """60,000 and 10,000 images of 28x28, from the four files in the order of ``MNIST_FILES``."""
-    train, test = (_images_and_labels(images, labels) for images, labels in (paths[:2], paths[2:]))
+    train, test = (_images_and_labels(*part) for part in (paths[:2], paths[2:]))
     return array_splits("mnist", train, test, mean=(0.1307,), std=(0.3081,), class_names=_DIGIT_NAMES)
 
 
@@ -74,12 +126,7 @@ def _images_and_labels(images: Path, labels: Path) -> Pair:
 
 
 def read_idx(path: str | Path, *, max_bytes: int | None = None) -> np.ndarray:
-    """Read an array in the IDX format of MNIST; a name that ends in ``.gz`` is decompressed.
-
-    Two zero bytes, a byte for the type, a byte for the number of dimensions, the dimensions as big-endian 32-bit
-    integers, then the entries in C order, big-endian as well. An `InvalidInputError` names a file that is missing, not
-    IDX, cut off, longer than it says, or larger than ``max_bytes``.
-    """
+    """Read an array in the IDX format of MNIST, also in ``.gz``; a damaged or too large file is refused."""
     path = Path(path)
     with naming(path, "damaged or cut off"), _opened(path) as file:
         magic = file.read(4)
@@ -92,8 +139,8 @@ def read_idx(path: str | Path, *, max_bytes: int | None = None) -> np.ndarray:
         shape = tuple(int(size) for size in np.frombuffer(header, ">u4"))
         expected = math.prod(shape) * dtype.itemsize
         announced = f"its header announces {shape} entries, {expected:,} bytes"
-        unpacked = [os.stat(path).st_size * MOST_DEFLATED] if path.suffix == ".gz" else []
-        most = min([*unpacked, math.inf if max_bytes is None else max_bytes])
+        unpacked = os.stat(path).st_size * MOST_DEFLATED if path.suffix == ".gz" else math.inf
+        most = min(unpacked, math.inf if max_bytes is None else max_bytes)
         if expected > most:
             raise InvalidInputError(f"{announced}, but at most {most:,} can follow")
         body = bytearray()  # piece by piece: less may be there than announced, and one byte more is too long
@@ -106,9 +153,7 @@ def read_idx(path: str | Path, *, max_bytes: int | None = None) -> np.ndarray:
 
 
 def _opened(path: Path) -> IO[bytes]:
-    opener: Callable[..., Any] = gzip.open if path.suffix == ".gz" else open
-    file: IO[bytes] = opener(path, "rb")
-    return file
+    return cast(IO[bytes], gzip.open(path)) if path.suffix == ".gz" else path.open("rb")
 
 
 def load_digits_splits(_: list[Path], options: Options) -> DatasetSplits:
@@ -143,14 +188,25 @@ def _sklearn_cache() -> Path:
 
 def load_covtype(found: list[Path], options: Options) -> DatasetSplits:
     """Rows of 54 standardised numbers, seven classes."""
-    X, labels = read_covtype(found[0])
-    y = labels.astype(np.int64) - 1
-    return from_arrays("covtype", (X, y), None, options, _COVTYPE_NAMES, (f"{len(X):,} rows",))
+    X, y = read_covtype(found[0])
+    return from_arrays("covtype", (X, y.astype(np.int64) - 1), None, options, _COVTYPE_NAMES, (f"{len(X):,} rows",))
 
 
 def read_covtype(path: Path) -> Pair:
     """Rows of 54 numbers, as they are stored, and labels from 1 to 7, from a file of :func:`find_covtype`."""
-    X, y = _covtype_arrays(path)
+    if path.suffix == ".npz":
+        X, y = read_arrays(path, "X", "y")
+    elif path == _sklearn_cache():
+        from sklearn.datasets import fetch_covtype
+
+        with naming(path, "scikit-learn's cache cannot be read"):
+            X, y = fetch_covtype(download_if_missing=False, return_X_y=True)
+    else:
+        with naming(path, "not a table of integers, or damaged"), _opened(path) as file:
+            table = np.loadtxt(_lines(file), delimiter=",", dtype=np.int16, ndmin=2)
+            if table.size == 0:
+                raise ValueError("it is empty")
+            X, y = table[:, :-1], table[:, -1]
     if X.ndim != 2 or X.shape[1] != _COVTYPE_COLUMNS or X.dtype.kind not in "iuf":
         found = f"X has shape {X.shape} and type {X.dtype}"
         raise InvalidInputError(f"{path}: {found}; {_COVTYPE_COLUMNS} columns of numbers are needed")
@@ -162,24 +218,6 @@ def read_covtype(path: Path) -> Pair:
     return X, y
 
 
-def _covtype_arrays(path: Path) -> Pair:
-    if path.suffix == ".npz":
-        X, y = read_arrays(path, "X", "y")
-        return X, y
-    if path == _sklearn_cache():
-        from sklearn.datasets import fetch_covtype
-
-        with naming(path, "scikit-learn's cache cannot be read"):
-            cached = fetch_covtype(download_if_missing=False)
-        return cached.data, cached.target
-    with naming(path, "not a table of integers, or damaged"):
-        with _opened(path) as file:
-            table = np.loadtxt(_lines(file), delimiter=",", dtype=np.int16, ndmin=2)
-        if table.size == 0:
-            raise ValueError("it is empty")
-    return table[:, :-1], table[:, -1]
-
-
 def _lines(file: IO[bytes]) -> Iterator[bytes]:
     total = 0
     while line := file.readline(_LONGEST_LINE):
@@ -187,3 +225,136 @@ def _lines(file: IO[bytes]) -> Iterator[bytes]:
         if len(line) == _LONGEST_LINE or total > _MOST_BYTES:
             raise ValueError("a line, or the file, is too long")
         yield line
+
+
+@dataclass(frozen=True)
+class Cifar:
+    """CIFAR-10 or CIFAR-100: a record is label bytes (100: coarse, fine), then 3,072 of channels, rows, columns."""
+
+    n_classes: int
+    md5: str  # of the archive
+    folder: str
+    files: tuple[str, ...]  # the last one is the test part
+    names_file: str
+    label_bytes: int
+    mean: tuple[float, float, float]
+    std: tuple[float, float, float]
+
+    @property
+    def name(self) -> str:
+        return f"cifar{self.n_classes}"
+
+    @property
+    def archive(self) -> Download:
+        file = f"cifar-{self.n_classes}-binary.tar.gz"
+        return Download(file, (f"https://www.cs.toronto.edu/~kriz/{file}",), f"md5:{self.md5}")
+
+    @property
+    def record(self) -> int:
+        return self.label_bytes + _PIXELS
+
+
+CIFAR10 = Cifar(
+    10,
+    "c32a1d4ab5d03f1284b67883e8d87530",
+    "cifar-10-batches-bin",
+    (*(f"data_batch_{i}.bin" for i in range(1, 6)), "test_batch.bin"),
+    "batches.meta.txt",
+    label_bytes=1,
+    mean=(0.4914, 0.4822, 0.4465),
+    std=(0.2470, 0.2435, 0.2616),
+)
+CIFAR100 = Cifar(
+    100,
+    "03b5dce01913d631647c71ecec9e9cb8",
+    "cifar-100-binary",
+    ("train.bin", "test.bin"),
+    "fine_label_names.txt",
+    label_bytes=2,
+    mean=(0.5071, 0.4865, 0.4409),
+    std=(0.2673, 0.2564, 0.2762),
+)
+
+
+def find_cifar(layout: Cifar, root: Path) -> tuple[list[Path], list[str]]:
+    """The folder with all files, or the archive; else the names of what is missing."""
+    missing = [layout.archive.file]
+    for folder in (root / layout.name / layout.folder, root / layout.name, root / layout.folder):
+        absent = [file for file in layout.files if not (folder / file).is_file()]
+        if not absent:
+            return [folder], []
+        if len(absent) < len(layout.files):
+            missing = [str(folder / file) for file in absent]
+    archive = first_file((root / layout.name, root), (layout.archive.file,))
+    return ([archive], []) if archive else ([], missing)
+
+
+def load_cifar(layout: Cifar, found: list[Path], _: Any) -> DatasetSplits:
+    """The data set in a folder or an archive, which is read without being unpacked."""
+    place, most = found[0], CIFAR_SIZES[0] // len(layout.files[:-1]) * layout.record
+    limits = {**dict.fromkeys(layout.files, most), layout.names_file: _TEXT_LIMIT}
+    there = [place / name for name in limits if (place / name).is_file()]
+    if long := [path for path in there if path.stat().st_size > limits[path.name]]:
+        raise InvalidInputError(f"{long[0]}: longer than {limits[long[0].name]:,} bytes")
+    read = {path.name: path.read_bytes() for path in there} if place.is_dir() else _read_archive(place, limits)
+    if missing := [file for file in layout.files if file not in read]:
+        raise InvalidInputError(f"{place}: holds no {missing[0]}")
+    *train, test = (_records(layout, read[file], place / file) for file in layout.files)
+    names = read.get(layout.names_file, b"").decode("utf-8", "replace").split()
+    joined = np.concatenate([x for x, _ in train]), np.concatenate([y for _, y in train])
+    known = {name: getattr(layout, name) for name in ("n_classes", "mean", "std")}
+    known |= {"class_names": tuple(names) if len(names) == layout.n_classes else None}
+    return array_splits(layout.name, joined, test, augmentation="crop-flip", **known)
+
+
+def _records(layout: Cifar, content: bytes, where: Path) -> Pair:
+    if len(content) == 0 or len(content) % layout.record:
+        text = f"{where}: {len(content):,} bytes are not a whole number of records of {layout.record:,} bytes"
+        raise InvalidInputError(f"{text}; it is cut off, or not a file of the binary version")
+    records = np.frombuffer(content, np.uint8).reshape(-1, layout.record)
+    labels = records[:, layout.label_bytes - 1].astype(np.int64)  # the fine label is the last one
+    if labels.max() >= layout.n_classes:
+        raise InvalidInputError(f"{where}: the label {labels.max()}; classes are 0 to {layout.n_classes - 1}")
+    return records[:, layout.label_bytes :].reshape(-1, 3, 32, 32), labels
+
+
+def _read_archive(archive: Path, limits: Mapping[str, int]) -> dict[str, bytes]:
+    """Read files of a tar archive by their last name, at most ``limits`` bytes each; links are refused."""
+    found: dict[str, bytes] = {}
+    with archive.open("rb") as file, naming(archive, "not an archive, damaged or cut off"):
+        is_packed = file.read(2) == b"\x1f\x8b"
+        file.seek(0)
+        plain: Any = gzip.GzipFile(fileobj=file) if is_packed else file
+        bounded = cast(IO[bytes], _Bounded(plain, sum(limits.values()) + _SLACK))
+        with tarfile.open(fileobj=bounded, mode="r|") as tar:
+            for number, member in enumerate(tar):
+                path = PurePosixPath(member.name.replace("\\", "/"))
+                if path.is_absolute() or ".." in path.parts or (path.parts[:1] and path.parts[0].endswith(":")):
+                    raise InvalidInputError(f"the member {member.name!r} would lead out of the archive's folder")
+                if not (member.isfile() or member.isdir()):
+                    raise InvalidInputError(f"the member {member.name!r} is neither a file nor a folder")
+                name = PurePosixPath(member.name).name
+                if number >= _MOST_MEMBERS:
+                    raise InvalidInputError(f"holds more than {_MOST_MEMBERS:,} members")
+                if name not in limits or not member.isfile():
+                    continue
+                if name in found:
+                    raise InvalidInputError(f"holds {name} twice")
+                if not 0 <= member.size <= limits[name]:
+                    raise InvalidInputError(f"{name}: {member.size:,} bytes; at most {limits[name]:,} are allowed")
+                stream = tar.extractfile(member)
+                found[name] = b"" if stream is None else stream.read()
+    return found
+
+
+class _Bounded:
+    """A stream of which only so many bytes can be read: a packed archive may hold any number."""
+
+    def __init__(self, file: Any, most: int) -> None:
+        self._file, self._left, self._most = file, most, most
+
+    def read(self, size: int) -> bytes:
+        self._left -= size
+        if self._left < 0:
+            raise InvalidInputError(f"more than {self._most:,} bytes are in the archive")
+        return cast(bytes, self._file.read(size))

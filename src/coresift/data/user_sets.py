@@ -1,7 +1,8 @@
-"""A user's own data for training: arrays, ``.npz`` files and tables."""
+"""Data in the hands of the user, for training: arrays, ``.npz`` files, tables, and images in class folders."""
 
+import os
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +14,24 @@ from .._errors import InvalidInputError, InvalidTypeError
 from .._npz import array_names, read_arrays
 from .._progress import logger
 from .._validation import as_numpy, check_features
+from ..core.points import as_dense
 from ..rows.columns import as_table
+from ..rows.disk import is_hidden
+from ..rows.images import find_images, need_pillow
 from ..rows.opening import open_wanted
 from ..rows.preparation import Preparation
 from ..rows.rows import Rows, encode_labels
 from ..rows.table_files import CsvRows
 from ..rows.tables import Wanted
-from .splits import DEFAULT_TEST_FRACTION, DatasetSplits, Task, array_splits, channel_statistics, scaling_of, split_rows
+from .splits import DEFAULT_TEST_FRACTION, DatasetSplits, LazyDataset, Scaling, Task, array_splits, split_rows
 
 _CHANNELS = (1, 3, 4)
 _FEW_PER_CLASS, _MANY_CLASSES = 5, 20  # integers with more values than this are probably amounts
 _LARGE_TARGET = 1e3  # too large for a network whose weights are about 1
+_SIZE, _LOOKED_AT = 224, 32
+_IMAGENET_SHARE = 224 / 256  # the usual view of a test image: 224 pixels of 256
+_MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet
+_TEST_FOLDERS = ("test", "val", "valid", "validation")
 
 
 @dataclass(frozen=True)
@@ -49,9 +57,7 @@ def from_arrays(
 ) -> DatasetSplits:
     """Inputs and labels or targets: (n, d) rows, or (n, h, w), (n, c, h, w) or (n, h, w, c) images.
 
-    Images are bytes or floats; rows are standardised by the training part, and frames prepared by what it holds.
-    Classes are numbered by value, or are positions in ``class_names``. ``notes`` say what was done before; ``columns``
-    are names, if ``x`` is not a frame.
+    Classes are numbered by value, or are positions in ``class_names``; ``notes`` say what was done before.
     """
     is_prepared = column_names(train[0]) is not None and options.preparation is not None
     x, how = (as_table(train[0]), []) if is_prepared else _inputs(train[0], f"{name}: x")
@@ -66,8 +72,10 @@ def from_arrays(
         of = "of each class are" if task == "classification" else "are"
         how.append(f"{options.test_fraction:.0%} {of} the test part (seed {options.seed})")
     else:
-        if not is_prepared:
-            _check_columns(train[0], test[0], name)
+        mine, others = column_names(train[0]), column_names(test[0])
+        if not is_prepared and None not in (mine, others) and mine != others:  # columns are used by position
+            text = f"{name}: the columns of the test part are {others}, those of the training part {mine}"
+            raise InvalidInputError(f"{text}; give both in one order, test[train.columns].")
         x_test, _ = (as_table(test[0]), []) if is_prepared else _inputs(test[0], f"{name}, test: x")
         y_test = _checked_labels(test[1], x_test, f"{name}, test")
         kinds = [f"{each.dtype} of shape {each.shape[1:]}" for each in (x_test, x) if not is_prepared]
@@ -79,15 +87,16 @@ def from_arrays(
     if is_prepared:
         asked = options.preparation
         known["table"] = made = (clone(asked) if isinstance(asked, Preparation) else Preparation()).fit(x)
-        x = _narrow(made.transform(x))
         try:
-            x_test = _narrow(made.transform(x_test))
-        except InvalidInputError as error:
+            x, x_test = (as_dense(made.transform(part)).astype(np.float32) for part in (x, x_test))
+        except InvalidInputError as error:  # what was learnt fits the training part
             raise InvalidInputError(f"{name}, test: {error}") from None
         how.append("columns prepared as the training part has them (see table)")
     elif x.ndim == 2:
         own = column_names(train[0]) or columns or ()
-        known["scaling"] = scaling = scaling_of(x, tuple(map(str, own)) if len(own) == x.shape[1] else None)
+        mean, deviation = x.mean(axis=0, dtype=np.float64), x.std(axis=0, dtype=np.float64)
+        deviation[deviation <= 1e-12 * np.maximum(np.abs(mean), 1e-300)] = 1.0  # constant columns become 0
+        known["scaling"] = scaling = Scaling(mean, deviation, tuple(map(str, own)) if len(own) == x.shape[1] else None)
         x, x_test = scaling(x), scaling(x_test)
         how.append("columns standardised with mean and deviation of the training part")
     else:
@@ -95,8 +104,19 @@ def from_arrays(
     return array_splits(name, (x, y), (x_test, y_test), task, preparation="; ".join(how), **known)
 
 
-def _narrow(x: Any) -> np.ndarray:
-    return np.asarray(x.toarray() if hasattr(x, "toarray") else x, dtype=np.float32)
+def channel_statistics(x: np.ndarray) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and deviation (1 if constant) of each channel of images (n, c, h, w), of bytes over 255 or of floats."""
+    means, deviations = [], []
+    for channel in range(x.shape[1]):
+        values, counts = x[:, channel], None
+        if x.dtype == np.uint8:  # counts are exact and need no copy as floats
+            counts = np.bincount(values.reshape(-1), minlength=256)
+            values = np.arange(256) / 255
+        mean = float(np.average(values, weights=counts))
+        variance = float(np.average((values - mean) ** 2, weights=counts))
+        means.append(mean)
+        deviations.append(variance**0.5 if variance > 0 else 1.0)
+    return tuple(means), tuple(deviations)
 
 
 def _numpy(values: Any) -> np.ndarray:
@@ -141,16 +161,6 @@ def _checked_labels(values: Any, x: Any, name: str) -> np.ndarray:
     return y
 
 
-def _check_columns(train: Any, test: Any, name: str) -> None:
-    """Columns are used by position, so two frames must have them in the same order."""
-    mine, others = column_names(train), column_names(test)
-    if mine is not None and others is not None and mine != others:
-        raise InvalidInputError(
-            f"{name}: the columns of the test part are {others}, those of the training part {mine}; give both in one "
-            "order, test[train.columns]."
-        )
-
-
 def _warn_about(y: np.ndarray, task: Task, is_asked_for: bool, name: str) -> None:
     text, n_classes = "", len(np.unique(y)) if y.ndim == 1 and task == "classification" else 0
     if task == "regression" and y.dtype.kind in "fiu" and np.abs(y).max() > _LARGE_TARGET:
@@ -170,9 +180,20 @@ def _targets(
     parts: list[np.ndarray], task: Task, name: str, class_names: tuple[str, ...] | None
 ) -> tuple[list[np.ndarray], tuple[str, ...] | None]:
     """Labels from 0 on and their names (by default the sorted labels of the first part), or targets in float32."""
+    for at, y in enumerate(parts):
+        if task == "regression":
+            if y.dtype.kind not in "fiub" or y.ndim > 2:
+                raise InvalidInputError(f"{name}: y is {y.dtype} {y.shape}; targets are numbers, (n,) or (n, K).")
+            with np.errstate(over="ignore", invalid="ignore"):
+                parts[at] = y.astype(np.float32)
+            if not np.isfinite(parts[at]).all():
+                raise InvalidInputError(f"{name}: y holds numbers that are not finite.")
+        elif y.ndim != 1:
+            raise InvalidInputError(f"{name}: y has shape {y.shape}; one label for each sample is needed.")
+        elif y.dtype.kind == "f" and np.isfinite(y).all() and not (y % 1).any():  # 0.0, 1.0, ... are integers
+            parts[at] = y.astype(np.int64)
     if task == "regression":
-        return [_floats(y, name) for y in parts], None
-    parts = [_classes(y, name) for y in parts]
+        return parts, None
     if class_names is None:
         labels = encode_labels(parts[0], f"{name}: y")
         known = np.asarray(labels.names)
@@ -186,24 +207,6 @@ def _targets(
             text = f"{name}: labels from {y.min()} to {y.max()}, but there are {len(class_names)} classes"
             raise InvalidInputError(f"{text}; samples without a label cannot be used.")
     return [y.astype(np.int64) for y in parts], class_names
-
-
-def _classes(y: np.ndarray, name: str) -> np.ndarray:
-    """One label per sample; 0.0, 1.0, ... are integers."""
-    if y.ndim != 1:
-        raise InvalidInputError(f"{name}: y has shape {y.shape}; one label for each sample is needed.")
-    is_whole = y.dtype.kind == "f" and np.isfinite(y).all() and not (y % 1).any()
-    return y.astype(np.int64) if is_whole else y
-
-
-def _floats(y: np.ndarray, name: str) -> np.ndarray:
-    if y.dtype.kind not in "fiub" or y.ndim > 2:
-        raise InvalidInputError(f"{name}: y is {y.dtype} {y.shape}; targets are numbers, (n,) or (n, K).")
-    with np.errstate(over="ignore", invalid="ignore"):
-        targets = y.astype(np.float32)
-    if not np.isfinite(targets).all():
-        raise InvalidInputError(f"{name}: y holds numbers that are not finite.")
-    return targets
 
 
 def from_npz(path: Path, test: Path | None, options: Options) -> DatasetSplits:
@@ -243,3 +246,77 @@ def _features_and_labels(table: Rows) -> tuple[Any, np.ndarray]:
             with suppress(ValueError, OverflowError):
                 names = np.asarray(loaded.labels.names).astype(kind)
         return loaded.X, names[loaded.labels.codes]
+
+
+def find_imagenet(root: Path) -> tuple[list[Path], list[str]]:
+    """The folder that holds ``train`` and ``val``; else what is missing."""
+    missing: list[str] = []
+    for folder in (root / "imagenet", root / "ILSVRC2012", root):
+        absent = [f"{folder / part}{os.sep}" for part in ("train", "val") if not (folder / part).is_dir()]
+        if not absent:
+            return [folder], []
+        if folder.is_dir() and folder != root:
+            missing = missing or absent
+    return [], missing or [f"train{os.sep}", f"val{os.sep}"]
+
+
+def load_imagenet(found: list[Path], options: Options) -> DatasetSplits:
+    """ImageNet from ``train/CLASS/*.JPEG`` and ``val/CLASS/*.JPEG``; ``val`` is the test part, as in the literature."""
+    size = options.image_size or _SIZE
+    train, classes = _class_folders(found[0] / "train", size, _IMAGENET_SHARE)
+    test, _ = _class_folders(found[0] / "val", size, _IMAGENET_SHARE, classes)
+    how = f"the published training and validation parts, at {size}x{size}"
+    return _splits("imagenet", train, test, classes, preparation=how, augmentation="resized-crop-flip")
+
+
+def load_image_folder(folder: Path, test: Path | None, options: Options) -> DatasetSplits:
+    """A user's images in class folders; the test part is ``test``, or a folder beside ``train``, or split off here."""
+    Image = need_pillow()
+    if test is None and (folder / "train").is_dir():
+        test = next((folder / name for name in _TEST_FOLDERS if (folder / name).is_dir()), None)
+        if test is None:
+            others = ", ".join(_TEST_FOLDERS)
+            raise InvalidInputError(f"{folder}: beside the folder train, one of {others} is needed.")
+        folder = folder / "train"
+    train_part, classes = _class_folders(folder, options.image_size or _SIZE)
+    size = options.image_size
+    if size is None:  # the shorter side of the smallest of some, at most 224: images are not enlarged unasked
+        size = _SIZE
+        for path in train_part.paths[:: max(1, len(train_part.paths) // _LOOKED_AT)]:
+            with suppress(OSError, ValueError), Image.open(path) as image:  # a damaged one raises in training
+                size = min(size, *image.size)
+    train_part = replace(train_part, size=size)
+    if test is not None:
+        test_part, _ = _class_folders(test, size, classes=classes)
+        how = f"test part from {test}"
+    else:
+        rows = split_rows(train_part.y, "classification", options.test_fraction, options.seed, str(folder))
+        train_part, test_part = (train_part.take(part) for part in rows)
+        how = f"{options.test_fraction:.0%} of each class are the test part (seed {options.seed})"
+    how += f"; the square in the middle at {size}x{size}; normalised with the statistics of ImageNet"
+    return _splits(str(folder), train_part, test_part, classes, preparation=how)
+
+
+def _splits(name: str, train: LazyDataset, test: LazyDataset, classes: tuple[str, ...], **known: Any) -> DatasetSplits:
+    shape = (3, train.size, train.size)
+    known |= {"mean": _MEAN, "std": _STD, "class_names": classes}
+    return DatasetSplits(name, train, test, len(classes), "classification", shape, **known)
+
+
+def _class_folders(
+    root: Path, size: int, share: float = 1.0, classes: tuple[str, ...] = ()
+) -> tuple[LazyDataset, tuple[str, ...]]:
+    """All images below the folders of ``root``, by name, and classes: as given, or the folders that hold images."""
+    need_pillow()
+    if not root.is_dir():
+        raise InvalidInputError(f"{root}: no such folder.")
+    folders = sorted(path.name for path in root.iterdir() if path.is_dir() and not is_hidden([path.name]))
+    images = {name: inside for name in folders if (inside := find_images(str(root / name)))}
+    if not images:
+        raise InvalidInputError(f"{root}: no folder in it holds images; it must hold one folder per class.")
+    classes = classes or tuple(images)
+    if unknown := [name for name in images if name not in classes]:
+        raise InvalidInputError(f"{root / unknown[0]}: the training part has no class of this name.")
+    labels = np.repeat([classes.index(name) for name in images], [len(inside) for inside in images.values()])
+    paths = [path for inside in images.values() for path in inside]
+    return LazyDataset(paths, labels, size, share), classes

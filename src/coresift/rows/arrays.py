@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from .._errors import InvalidInputError
-from .._npz import Members, find_matrix, open_arrays
+from .._npz import find_matrix, open_arrays
 from .._validation import as_numpy, check_features, check_weights
 from ..core.points import Matrix
 from .disk import Fingerprint, fingerprint
@@ -34,17 +34,15 @@ class ArrayRows(Rows):
         stored = (X.data.nbytes + X.indices.nbytes) / self.n if sp.issparse(X) else self.row_bytes
         self.pieces = pieces_of(self.n, self.d, stored)
         self.has_weights, self.has_labels = weights is not None, labels is not None
+        self.has_targets = targets is not None
         self._X: Matrix = X
         self._weights = None if weights is None else check_weights(weights, self.n)
-        self.has_targets = targets is not None
-        self._labels = None if labels is None else encode_labels(self._own(labels, "labels"), f"{name}: label")
-        self._targets = None if targets is None else check_targets(self._own(targets, "targets"), f"{name}: target")
-
-    def _own(self, values: Any, what: str) -> np.ndarray:
-        given = as_numpy(values)
-        if given.shape != (self.n,):
-            raise InvalidInputError(f"{self.name}: {self.n} rows, but {what} of shape {given.shape}.")
-        return given
+        labels, targets = (None if values is None else as_numpy(values) for values in (labels, targets))
+        for what, values in (("labels", labels), ("targets", targets)):
+            if values is not None and values.shape != (self.n,):
+                raise InvalidInputError(f"{name}: {self.n} rows, but {what} of shape {values.shape}.")
+        self._labels = None if labels is None else encode_labels(labels, f"{name}: label")
+        self._targets = None if targets is None else check_targets(targets, f"{name}: target")
 
     def read(self, piece: Piece) -> Iterator[Block]:
         step, last = block_rows(self.d), piece.first + piece.n_rows
@@ -83,10 +81,8 @@ class NpyRows(Rows):
         self.file_starts = np.cumsum([0, *lengths[:-1]], dtype=np.int64)
         for file, stored in enumerate(self._stored):
             if stored.shape[1] != self.d or stored.dtype != first.dtype:
-                raise InvalidInputError(
-                    f"{self.files[file]}: {stored.shape[1]} columns of {stored.dtype}, but {self.files[0]} has "
-                    f"{self.d} of {first.dtype}; files must agree."
-                )
+                text = f"{stored.path}: {stored.shape[1]} columns of {stored.dtype}"
+                raise InvalidInputError(f"{text}, but {self.files[0]} has {self.d} of {first.dtype}; files must agree.")
             self.pieces += pieces_of(stored.shape[0], self.d, self.row_bytes, file, int(self.file_starts[file]))
 
     def read(self, piece: Piece) -> Iterator[Block]:
@@ -108,23 +104,17 @@ def _check_matrix(shape: tuple[int, ...], dtype: np.dtype[Any], where: str) -> N
 def open_npz(path: Path, features: str | None, label: str | None, weight: str | None, target: str | None) -> ArrayRows:
     """The member ``features`` (by default ``X`` or the only two-dimensional one) of a ``.npz`` file."""
     with open_arrays(path) as members:
-        chosen = features or _only_matrix(members, {label, weight, target})
-        named = (chosen, label, weight, target)
-        X, labels, weights, targets = (None if name is None else members[name] for name in named)
-    assert X is not None
+        candidates = [name for name in members.names if name not in (label, weight, target)]
+        if features is not None or "X" in candidates:
+            candidates = [features or "X"]
+        elif len(candidates) > 1:
+            candidates = [name for name in candidates if members.ndim(name) == 2]
+        if len(candidates) != 1:
+            found = ", ".join(map(repr, members.names)) or "nothing"
+            raise InvalidInputError(f"holds {found}; name one with --embedding.")
+        X = members[candidates[0]]
+        labels, weights, targets = (None if name is None else members[name] for name in (label, weight, target))
     _check_matrix(X.shape, X.dtype, str(path))
     if weights is not None and weights.shape != (len(X),):
         raise InvalidInputError(f"{path}: weight has shape {weights.shape}, but there are {len(X)} rows.")
     return ArrayRows(X, weights, labels, name=str(path), targets=targets)
-
-
-def _only_matrix(members: Members, others: set[str | None]) -> str:
-    candidates = [name for name in members.names if name not in others]
-    if "X" in candidates:
-        return "X"
-    if len(candidates) > 1:
-        candidates = [name for name in candidates if members.ndim(name) == 2]
-    if len(candidates) == 1:
-        return str(candidates[0])
-    found = ", ".join(map(repr, members.names)) or "nothing"
-    raise InvalidInputError(f"holds {found}; name one with --embedding.")

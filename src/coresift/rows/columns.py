@@ -31,8 +31,7 @@ def as_table(data: Any) -> Any:
     """An Arrow table from a frame, a dictionary of columns or a dense array (columns ``x0``, ``x1``, ...)."""
     pa = need_pyarrow("a table with columns of several types")
     if isinstance(data, pa.Table | pa.RecordBatch | dict):
-        table = pa.table(data) if isinstance(data, dict) else data
-        table = pa.Table.from_batches([table]) if isinstance(table, pa.RecordBatch) else table
+        table = pa.Table.from_batches([data]) if isinstance(data, pa.RecordBatch) else pa.table(data)
     elif column_names(data) is None:
         if isinstance(data, str | bytes) or sp.issparse(data) or (array := as_numpy(data)).ndim != 2:
             raise InvalidTypeError(f"a table must be a frame or a dense array of two dimensions, not {data!r:.60}.")
@@ -68,25 +67,20 @@ def check_distinct(names: Sequence[str]) -> None:
 
 def check_names(wanted: Iterable[str], known: Sequence[str]) -> None:
     """Refuse columns that are not there, all in one message, with the names that are close."""
-    if not (missing := [name for name in dict.fromkeys(wanted) if name not in known]):
-        return
     said = []
-    for name in missing:
+    for name in (name for name in dict.fromkeys(wanted) if name not in known):
         close = get_close_matches(name, known, n=1)
         said.append(f"{name!r} (did you mean {close[0]!r}?)" if close else repr(name))
-    more = f" and {len(known) - 12} more" if len(known) > 12 else ""
-    listed = ", ".join(map(repr, list(known)[:12])) + more
-    raise InvalidInputError(f"no column {', '.join(said)}; there are {listed}.")
+    if said:
+        listed = ", ".join(map(repr, list(known)[:12])) + (f" and {len(known) - 12} more" if len(known) > 12 else "")
+        raise InvalidInputError(f"no column {', '.join(said)}; there are {listed}.")
 
 
 def family(kind: Any) -> str | None:
     """How columns of an Arrow type are read by default: number, boolean, date, text or empty; None for lists etc."""
     if is_type(kind, ("dictionary",)):
         return family(kind.value_type)
-    for name, types in _FAMILIES.items():
-        if is_type(kind, types):
-            return name
-    return None
+    return next((name for name, types in _FAMILIES.items() if is_type(kind, types)), None)
 
 
 _FAMILIES = {
@@ -105,10 +99,7 @@ def flat(column: Any) -> Any:
 
 
 def numbers(array: Any, kind: str) -> np.ndarray:
-    """(n,) float64 with NaN for missing and infinite entries: numbers, 0 and 1, or seconds (``kind`` "date").
-
-    Text is parsed; ``pyarrow.ArrowInvalid`` names an entry that does not fit.
-    """
+    """(n,) float64 with NaN for missing and infinite entries: numbers, 0 and 1, or seconds; text is parsed."""
     import pyarrow as pa
     from pyarrow import compute as pc
 

@@ -42,10 +42,8 @@ def allocated(path: Path, size: int) -> Path:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             file.truncate(size)
     except OSError as error:
-        raise CoresiftError(
-            f"{path.parent.parent}: no room for {size / 1e9:.3g} GB of rows ({error.strerror}); make room, set TMPDIR "
-            "to another folder, or raise max_memory."
-        ) from error
+        text = f"{path.parent.parent}: no room for {size / 1e9:.3g} GB of rows ({error.strerror})"
+        raise CoresiftError(f"{text}; make room, set TMPDIR to another folder, or raise max_memory.") from error
     return path
 
 

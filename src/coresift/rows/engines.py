@@ -1,7 +1,6 @@
 """Passes over rows, and the engines that run them: this process, a pool of processes, or a Ray cluster.
 
-Sums are float64 sums over groups of blocks, merged in the order of the rows. Groups and blocks are cut at the same rows
-however the data are stored and whoever reads them, so memory, files and every engine give the same bits.
+Blocks are cut at the same rows whoever reads them, and merged in order: every engine gives the same bits.
 """
 
 import copy
@@ -11,12 +10,11 @@ import os
 import signal
 import threading
 import warnings
-from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from multiprocessing import forkserver, resource_tracker
 from typing import Any, Protocol, Self, TypeVar
@@ -26,7 +24,6 @@ from .._imports import need
 from .._threads import one_thread
 from .rows import BadRow, Block, Piece, Rows, group_rows
 
-ENGINES = ("local", "ray")
 Task = list[Piece]
 OnRows = Callable[[int], None]
 
@@ -44,17 +41,17 @@ class Pass(Protocol):
 P = TypeVar("P", bound=Pass)
 
 
-class Engine(ABC):
-    """Runs passes over the rows it was opened for; a context manager."""
+class Engine(AbstractContextManager["Engine"]):
+    """Runs passes over the rows it was opened for, in this process."""
 
     n_workers = 1
 
-    @abstractmethod
+    def __init__(self, rows: Rows) -> None:
+        self.rows = rows
+
     def results(self, prototype: Any, tasks: list[Task], on_rows: OnRows) -> Iterator[Any]:
         """The passes of the groups of each task, in order; the arrays of the first can be written to."""
-
-    def __enter__(self) -> Self:
-        return self
+        return (run_task(self.rows, prototype, task, on_rows) for task in tasks)
 
     def __exit__(self, *about: object) -> None:
         return None
@@ -94,17 +91,7 @@ def open_engine(name: str, rows: Rows, workers: int) -> Engine:
         return RayEngine(rows, workers)
     if workers > 1 and rows.is_portable and len(rows.pieces) > 1:
         return PoolEngine(rows, workers)
-    return SerialEngine(rows)
-
-
-class SerialEngine(Engine):
-    """Runs passes in this process."""
-
-    def __init__(self, rows: Rows) -> None:
-        self.rows = rows
-
-    def results(self, prototype: Any, tasks: list[Task], on_rows: OnRows) -> Iterator[Any]:
-        return (run_task(self.rows, prototype, task, on_rows) for task in tasks)
+    return Engine(rows)
 
 
 def _in_order(
@@ -173,26 +160,24 @@ class _Worker:
         cls.rows = rows
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the command, which then ends its workers
         warnings.simplefilter("ignore")  # a process of its own, whose warnings nobody would read
-        threading.Thread(target=_exit_with_parent, daemon=True).start()
+        threading.Thread(target=cls.exit_with_parent, daemon=True).start()
 
     @classmethod
     def run(cls, prototype: Any, task: Task) -> Any:
         return run_task(cls.rows, prototype, task)
 
-
-def _exit_with_parent() -> None:
-    """Exit when the command is killed; a worker would wait for tasks forever."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
+    @staticmethod
+    def exit_with_parent() -> None:
+        """Exit when the command is killed; a worker would wait for tasks forever."""
+        if (parent := multiprocessing.parent_process()) is not None:
+            parent.join()
+            os._exit(1)
 
 
 class RayEngine(Engine):
     """Runs passes as tasks of a Ray cluster: that of ``RAY_ADDRESS`` or of the running program, else a new local one.
 
-    Workers read the files themselves; only passes travel. Ray runs a task again elsewhere if its worker dies, with the
-    same result. At most twice ``workers`` tasks (by default the number of cores of the cluster) are under way at once.
+    Workers read the files themselves. At most twice ``workers`` tasks, by default all cores, are under way at once.
     """
 
     def __init__(self, rows: Rows, workers: int) -> None:

@@ -12,7 +12,7 @@ from .._errors import InvalidInputError
 from .._imports import need
 from .._validation import naming
 from .disk import Fingerprint, files_below, fingerprint
-from .rows import Block, Labels, Piece, Rows
+from .rows import Block, Piece, Rows, encode_labels
 
 SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".pgm", ".ppm"})
 DEFAULT_SIZE = 32
@@ -51,23 +51,19 @@ class ImageRows(Rows):
         return self.files[row]
 
     def _block(self, start: int, paths: Sequence[str]) -> Block:
-        X = np.stack([self._pixels(path) for path in paths])
-        return Block(start, X, np.ones(len(X)), self._labels(paths) if self.has_labels else None)
+        X = np.empty((len(paths), self.d), dtype=np.float32)
+        for row, path in zip(X, paths, strict=True):
+            with opened_image(path) as image:
+                small = in_bytes(image, path).convert("RGB").resize((self.size, self.size), self._resampling)
+                row[:] = np.asarray(small, dtype=np.float32).reshape(-1) / np.float32(255.0)
+        labels = encode_labels(np.array([self._folder(path) for path in paths]), "folder") if self.has_labels else None
+        return Block(start, X, np.ones(len(X)), labels)
 
-    def _labels(self, paths: Sequence[str]) -> Labels:
-        names: dict[str, int] = {}
-        codes = []
-        for path in paths:
-            folder = Path(path).relative_to(self._root).parts[:-1]
-            if not folder:
-                raise InvalidInputError(f"{path}: is not in a folder of its own, which would be its label.")
-            codes.append(names.setdefault(folder[0], len(names)))
-        return Labels(np.array(codes), list(names))
-
-    def _pixels(self, path: str) -> np.ndarray:
-        with opened_image(path) as image:
-            small = in_bytes(image, path).convert("RGB").resize((self.size, self.size), self._resampling)
-            return np.asarray(small, dtype=np.float32).reshape(-1) / np.float32(255.0)
+    def _folder(self, path: str) -> str:
+        folder, *below = Path(path).relative_to(self._root).parts
+        if not below:
+            raise InvalidInputError(f"{path}: is not in a folder of its own, which would be its label.")
+        return folder
 
 
 def find_images(folder: str) -> list[str]:
@@ -82,10 +78,7 @@ def need_pillow() -> Any:
 
 @contextmanager
 def opened_image(path: str) -> Iterator[Any]:
-    """Open an image with Pillow; errors name the file.
-
-    Images of more than 89 million pixels, which a file of a few kilobytes may announce, are refused.
-    """
+    """Open an image with Pillow; errors name the file. Images of more than 89 million pixels are refused."""
     Image = need_pillow()
     with naming(Path(path), "damaged, or not an image"), Image.open(path) as image:
         if image.width * image.height > (most := Image.MAX_IMAGE_PIXELS or math.inf):
@@ -120,29 +113,21 @@ def decode(path: str, size: int, crop: Crop) -> np.ndarray:
     return np.ascontiguousarray(pixels[:, :, ::-1] if mirror else pixels)
 
 
-def middle(share: float) -> Crop:
+def middle(share: float, width: int, height: int) -> tuple[Box, bool]:
     """The square in the middle whose side is this share of the shorter side."""
-
-    def crop(width: int, height: int) -> tuple[Box, bool]:
-        side = min(width, height) * share
-        left, upper = (width - side) / 2, (height - side) / 2
-        return (left, upper, left + side, upper + side), False
-
-    return crop
+    side = min(width, height) * share
+    left, upper = (width - side) / 2, (height - side) / 2
+    return (left, upper, left + side, upper + side), False
 
 
-def random_resized_crop(rng: np.random.Generator) -> Crop:
+def random_resized_crop(rng: np.random.Generator, width: int, height: int) -> tuple[Box, bool]:
     """A random part of 8 to 100 % of the area with a ratio between 3:4 and 4:3, mirrored half of the time."""
-
-    def crop(width: int, height: int) -> tuple[Box, bool]:
-        mirror = bool(rng.random() < 0.5)
-        for _ in range(_ATTEMPTS):
-            area = width * height * rng.uniform(*_AREA)
-            ratio = math.exp(rng.uniform(math.log(_RATIO[0]), math.log(_RATIO[1])))
-            w, h = math.sqrt(area * ratio), math.sqrt(area / ratio)
-            if w <= width and h <= height:
-                left, upper = rng.uniform(0, width - w), rng.uniform(0, height - h)
-                return (left, upper, min(left + w, width), min(upper + h, height)), mirror
-        return middle(1.0)(width, height)[0], mirror
-
-    return crop
+    mirror = bool(rng.random() < 0.5)
+    for _ in range(_ATTEMPTS):
+        area = width * height * rng.uniform(*_AREA)
+        ratio = math.exp(rng.uniform(math.log(_RATIO[0]), math.log(_RATIO[1])))
+        w, h = math.sqrt(area * ratio), math.sqrt(area / ratio)
+        if w <= width and h <= height:
+            left, upper = rng.uniform(0, width - w), rng.uniform(0, height - h)
+            return (left, upper, min(left + w, width), min(upper + h, height)), mirror
+    return middle(1.0, width, height)[0], mirror

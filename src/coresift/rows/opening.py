@@ -57,11 +57,10 @@ def open_rows(
     Parameters
     ----------
     data : array-like, sparse matrix, frame, path, pattern, address, list of paths, pyarrow Dataset or Rows
-        In memory: anything that NumPy, SciPy, pandas, Polars, PyArrow or PyTorch keep numbers in. On disk: ``.npy``
-        (memory-mapped), ``.npz``, ``.csv`` and ``.tsv`` (with a header, also ``.gz``), ``.parquet`` and ``.feather``
-        files; a folder or a pattern (``"part-*.parquet"``) of files of one kind, where folders called ``name=value``
-        are columns; a folder of images, at any depth; an address that PyArrow's file systems know
-        (``"s3://bucket/folder"``). Files are read in the order of their names.
+        In memory: anything that NumPy, SciPy, pandas, Polars, PyArrow or PyTorch keep numbers in. On disk: ``.npy``,
+        ``.npz``, ``.csv`` and ``.tsv`` (with a header, also ``.gz``), ``.parquet`` and ``.feather`` files; a folder or
+        a pattern of files of one kind, where folders called ``name=value`` are columns; a folder of images; an address
+        that PyArrow's file systems know (``"s3://bucket/folder"``). Files are read in the order of their names.
     sample_weight, labels, targets : array-like of shape (n,), optional
         Weights, labels of classes and numbers to predict, of rows in memory.
     columns : sequence of str, optional
@@ -69,11 +68,9 @@ def open_rows(
         preparation all columns that it can read.
     embedding : str, optional
         A column of lists of numbers, all of one length, instead of ``columns``; for ``.npz`` files the array to use.
-    label, weight : str, optional
-        The column (``.npz``: the array) of the labels and of the weights. For a folder of images any ``label`` means
-        the folder below the root that an image is in.
-    target : str, optional
-        The column of the numbers that a regression predicts.
+    label, weight, target : str, optional
+        The column (``.npz``: the array) of the labels, of the weights, and of the numbers that a regression predicts.
+        For a folder of images any ``label`` means the folder below the root that an image is in.
     preparation : None, "auto" or Preparation
         Turn columns of any type into standardised numbers; see :class:`coresift.Preparation`. None, the default here,
         takes numbers as they are and refuses missing ones; "auto" prepares tables, but not arrays or embeddings. One
@@ -92,20 +89,18 @@ def open_rows(
     given = {"weight": sample_weight, "label": labels, "target": targets}
     if _is_stored(data):
         if any(values is not None for values in given.values()):
-            raise InvalidInputError(
-                "sample_weight, labels and targets are for data in memory; name the columns of files with weight, "
-                "label and target."
-            )
+            text = "sample_weight, labels and targets are for data in memory"
+            raise InvalidInputError(f"{text}; name the columns of files with weight, label and target.")
         if isinstance(data, Rows):
             return data if preparation is None or isinstance(preparation, str) else _prepared(data, preparation)
         rows = open_wanted(data, wanted, filesystem, image_size)
     else:
         if any(values is not None and getattr(wanted, name) for name, values in given.items()):
             raise InvalidInputError("give sample_weight or weight, labels or label, and targets or target, not both.")
-        rows = _open_memory(data, wanted, sample_weight, labels, targets)
-    names = {"columns": None if columns is None else list(columns), "embedding": embedding, "label": label}
+        rows = _open_memory(data, wanted, given)
+    names = {"embedding": embedding, "label": label, "weight": weight, "target": target, "image_size": image_size}
     rows.opened_as = rows.fingerprints()
-    rows.opened_with = {**names, "weight": weight, "target": target, "image_size": image_size}
+    rows.opened_with = {"columns": None if columns is None else list(columns), **names}
     if not is_prepared or (isinstance(preparation, str) and rows.is_dense):
         return rows
     return _prepared(rows, preparation, columns, engine=engine, workers=workers, on_pass=on_pass or Progress)
@@ -129,13 +124,6 @@ def suffix_of(path: str | os.PathLike[str]) -> str:
     return Path(name.removesuffix(".gz")).suffix + (".gz" if name.endswith(".gz") else "")
 
 
-def open_wanted(data: Any, wanted: Wanted, filesystem: Any = None, image_size: int = DEFAULT_SIZE) -> Rows:
-    """Open a frame or stored data, as they are."""
-    if not _is_stored(data):
-        return _open_memory(data, wanted, None, None, None)
-    return _open_stored(data, wanted, filesystem, image_size)
-
-
 def _is_stored(data: Any) -> bool:
     if isinstance(data, list | tuple):
         return bool(data) and all(isinstance(item, str | os.PathLike) for item in data)
@@ -143,7 +131,10 @@ def _is_stored(data: Any) -> bool:
     return is_dataset or isinstance(data, str | os.PathLike | Rows)
 
 
-def _open_stored(data: Any, wanted: Wanted, filesystem: Any, image_size: int) -> Rows:
+def open_wanted(data: Any, wanted: Wanted, filesystem: Any = None, image_size: int = DEFAULT_SIZE) -> Rows:
+    """Open a frame or stored data, as they are."""
+    if not _is_stored(data):
+        return _open_memory(data, wanted, {})
     if hasattr(data, "files"):
         return _table(data.filesystem, list(data.files), wanted, "dataset")
     if not isinstance(data, str | os.PathLike):
@@ -158,23 +149,20 @@ def _open_stored(data: Any, wanted: Wanted, filesystem: Any, image_size: int) ->
     if os.path.isdir(path):
         return _open_files(_data_below(path), wanted, path, image_size, root=path)
     paths = [path]
-    if glob.has_magic(path) and not os.path.exists(path):
-        paths = sorted(glob.glob(path, recursive=True))
-        if not paths:
-            raise InvalidInputError(f"{path}: no file matches.")
+    if glob.has_magic(path) and not os.path.exists(path) and not (paths := sorted(glob.glob(path, recursive=True))):
+        raise InvalidInputError(f"{path}: no file matches.")
     return _open_files(paths, wanted, path, image_size)
 
 
-def _open_memory(data: Any, wanted: Wanted, sample_weight: Any, labels: Any, targets: Any) -> Rows:
+def _open_memory(data: Any, wanted: Wanted, given: dict[str, Any]) -> Rows:
     if not hasattr(data, "__len__") and not hasattr(data, "shape"):
         raise InvalidTypeError(f"data = {data!r:.60} must be a path, a list of paths, an array or a frame.")
     if column_names(data) is None:
         _refuse_columns(wanted, "X", also_label=True)
-        return ArrayRows(data, sample_weight, labels, targets=targets)
+        return ArrayRows(data, given.get("weight"), given.get("label"), targets=given.get("target"))
     if wanted.embedding is not None and not hasattr(data, "column_names"):
         raise InvalidInputError(f"frame: embedding = {wanted.embedding!r} is for files; name the columns.")
-    table, given = as_table(data), {"weight": sample_weight, "label": labels, "target": targets}
-    beside: dict[str, Any] = {}
+    table, beside = as_table(data), dict[str, Any]()
     for name, values in given.items():
         if values is not None:
             own = as_numpy(values)
@@ -189,10 +177,8 @@ def _data_below(folder: str) -> list[str]:
     images = find_images(folder)
     data = [file for file in files_below(folder) if suffix_of(file) in (*_TABLES, ".npy")]
     if images and data:
-        raise InvalidInputError(
-            f"{folder}: the folder holds images ({Path(images[0]).name}) and tables ({Path(data[0]).name}); name one "
-            "kind, as in 'folder/*.csv'."
-        )
+        text = f"the folder holds images ({Path(images[0]).name}) and tables ({Path(data[0]).name})"
+        raise InvalidInputError(f"{folder}: {text}; name one kind, as in 'folder/*.csv'.")
     if not images and not data:
         raise InvalidInputError(f"{folder}: the folder holds no file that ends in {', '.join(_KNOWN)}.")
     return images or data

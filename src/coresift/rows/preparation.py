@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Self
 
@@ -85,8 +85,7 @@ class Preparation(TransformerMixin, BaseEstimator):
 
     def learn(self, rows: Rows, *, engine: str = "local", workers: int = 1, on_pass: Any = Progress) -> Self:
         """Learn from rows whose blocks are tables, in one pass; seldom in two."""
-        check_count(self.max_categories, "max_categories")
-        check_count(self.n_buckets, "n_buckets")
+        self._check()
         kinds = rows.kinds
         check_names([*(self.columns or ()), *self.categorical, *self.drop, *self.id], list(kinds))
         out = dict.fromkeys(self.drop, "as asked") | dict.fromkeys(self.id, "an id, as asked")
@@ -113,6 +112,10 @@ class Preparation(TransformerMixin, BaseEstimator):
         self.columns_ = columns
         return self
 
+    def _check(self) -> None:
+        check_count(self.max_categories, "max_categories")
+        check_count(self.n_buckets, "n_buckets")
+
     @property
     def used_(self) -> list[Column]:
         """The columns that are not left out."""
@@ -126,42 +129,41 @@ class Preparation(TransformerMixin, BaseEstimator):
         """
         table, used = as_table(X), self.used_
         check_names([column.name for column in used], table.column_names)
-        parts: list[tuple[np.ndarray, int]] = []
-        wrong = []
+        is_sparse, wrong = self.is_sparse_, []
+        parts: list[Any] = [np.zeros((table.num_rows, 0))]
         for column in used:
             try:
-                parts += self._features(column, flat(table.column(column.name)))
+                found = self._features(column, flat(table.column(column.name)))
+                parts += map(sp.csr_array, found) if is_sparse else found
             except (ValueError, TypeError, NotImplementedError) as error:  # pyarrow's errors are among them
                 reason = str(error).partition("\n")[0]
                 wrong.append(f"{column.name!r} is read as {column.kind}, and {reason[:1].lower()}{reason[1:80]}")
         if wrong:
             raise InvalidInputError(f"columns that are not as they were: {'; '.join(wrong)}.")
-        return _sparse(parts) if self.is_sparse_ else _dense(parts, table.num_rows)
+        return sp.csr_array(sp.hstack(parts)) if is_sparse else np.hstack(parts)
 
-    def _features(self, column: Column, array: Any) -> Iterator[tuple[np.ndarray, int]]:
-        """Parts of the features: floats (n, k) and 0, or positions (n,) of ones, -1 for none, and their number k."""
+    def _features(self, column: Column, array: Any) -> Iterator[np.ndarray]:
         if column.kind in ("one-hot", "hashed"):
             codes, names = categories(array)
-            if column.kind == "one-hot":
-                width, place = len(column.categories), {name: i for i, name in enumerate(column.categories)}
-                to = np.array([*(place.get(name, -1) for name in names), -1])
-            else:
+            is_missing, width = codes < 0, len(column.categories)
+            place = {name: i for i, name in enumerate(column.categories)}
+            to = [place.get(name, -1) for name in names]
+            if column.kind == "hashed":
                 width = self.n_buckets
-                to = np.append(hashes(names) % width if names else np.zeros(0, dtype=np.int64), -1)
-            yield to[codes], width
-            is_missing = codes < 0
+                to = list(hashes(names) % width) if names else []
+            yield (np.array([*to, -1])[codes][:, None] == np.arange(width)).astype(np.float64)
         else:
             values = numbers(array, column.kind if column.kind != "missing" else "number")
             is_missing = np.isnan(values)
             values = np.where(is_missing, column.fill, values) if is_missing.any() else values
             share = 1.0 / np.sqrt(1.0 + len(column.cycles))  # so that a date weighs no more than a number
             if column.kind != "missing":
-                yield ((values - column.shift) * (share / column.scale))[:, None], 0
+                yield ((values - column.shift) * (share / column.scale))[:, None]
             for name in column.cycles:
                 angle = 2.0 * np.pi / CYCLES[name] * (values % CYCLES[name])
-                yield share * np.column_stack([np.sin(angle), np.cos(angle)]), 0
+                yield share * np.column_stack([np.sin(angle), np.cos(angle)])
         if column.has_missing:
-            yield np.where(is_missing, 0, -1), 1
+            yield is_missing[:, None].astype(np.float64)
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """(d,) names of the features; ``input_features`` is ignored."""
@@ -214,8 +216,8 @@ class Preparation(TransformerMixin, BaseEstimator):
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain values, for JSON."""
         settings = {name: list(value) if isinstance(value, Sequence) else value for name, value in vars(self).items()}
-        settings.pop("columns_")
-        return {"version": _VERSION, **settings, "columns_": [_plain(column) for column in self.columns_]}
+        columns = [asdict(c) | {"categories": list(c.categories), "cycles": list(c.cycles)} for c in self.columns_]
+        return {"version": _VERSION, **settings, "columns_": columns}
 
     def to_json(self) -> str:
         """Everything as JSON, from which :meth:`from_json` makes it again."""
@@ -230,8 +232,7 @@ class Preparation(TransformerMixin, BaseEstimator):
                 raise InvalidInputError(f"preparation: version {version}, but this coresift reads {_VERSION}.")
             columns, lists = values.pop("columns_"), ("categories", "cycles")
             made = cls(**values)
-            check_count(made.max_categories, "max_categories")
-            check_count(made.n_buckets, "n_buckets")
+            made._check()
             check_instance(made.columns, "columns", list, optional=True)
             made.columns_ = [Column(**{**each, **{name: tuple(each[name]) for name in lists}}) for each in columns]
             for name in [*(made.columns or []), *made.categorical, *made.drop, *made.id]:
@@ -246,34 +247,6 @@ class Preparation(TransformerMixin, BaseEstimator):
     def from_json(cls, text: str) -> Preparation:
         """A preparation from the text of :meth:`to_json`."""
         return cls.from_dict(json.loads(text))
-
-
-def _plain(column: Column) -> dict[str, Any]:
-    return asdict(column) | {"categories": list(column.categories), "cycles": list(column.cycles)}
-
-
-def _dense(parts: list[tuple[np.ndarray, int]], n: int) -> np.ndarray:
-    out = np.zeros((n, sum(width or values.shape[1] for values, width in parts)))
-    at = 0
-    for values, width in parts:
-        if width:
-            rows = np.flatnonzero(values >= 0)
-            out[rows, at + values[rows]] = 1.0
-        else:
-            out[:, at : at + values.shape[1]] = values
-        at += width or values.shape[1]
-    return out
-
-
-def _sparse(parts: list[tuple[np.ndarray, int]]) -> Matrix:
-    made = []
-    for values, width in parts:
-        if width:
-            rows = np.flatnonzero(values >= 0)
-            made.append(sp.csr_array((np.ones(len(rows)), (rows, values[rows])), shape=(len(values), width)))
-        else:
-            made.append(sp.csr_array(values))
-    return sp.csr_array(sp.hstack(made, format="csr"))
 
 
 class PreparedRows(Rows):
@@ -295,12 +268,10 @@ class PreparedRows(Rows):
 
     @property
     def raw(self) -> Rows:
-        """The rows as they are stored."""
         return self._raw
 
     @property
     def whole(self) -> Rows:
-        """The rows as they are stored, with the columns that are left out."""
         return self._whole
 
     def fingerprints(self) -> list[Fingerprint]:
@@ -308,7 +279,6 @@ class PreparedRows(Rows):
 
     @property
     def kept_bytes(self) -> int:
-        """Memory of features that are prepared once and kept; none if they would take too much."""
         size = self.n * self.row_bytes
         return size if size <= _KEPT_BYTES else 0
 
@@ -316,20 +286,16 @@ class PreparedRows(Rows):
         if piece in self._kept:
             yield from self._kept[piece]
             return
-        made = []
+        made, step = [], max(self.read_rows, block_rows(self.d))
         for block in self._raw.read(piece):
-            for part in self._parts(block):
+            for first in range(0, block.n, step):
+                part = block.part(slice(first, first + step))
                 prepared = part._replace(X=self.preparation.transform(part.X))
                 if self.kept_bytes:
                     made.append(prepared)
                 yield prepared
         if made:
             self._kept[piece] = made
-
-    def _parts(self, block: Block) -> Iterable[Block]:
-        """Pieces of a block that are as large as those of the features."""
-        step = max(self.read_rows, block_rows(self.d))
-        return [block] if block.n <= step else (block.part(slice(i, i + step)) for i in range(0, block.n, step))
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_kept": {}}

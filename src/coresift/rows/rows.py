@@ -1,14 +1,11 @@
-"""Rows of data: pieces that any worker can read, in any order, and blocks that every pass sees alike.
-
-Their shape is known before anything is read. Rows of files hold names, not data, and can be sent to other processes.
-"""
+"""Rows of data: pieces that any worker can read, in any order, and blocks that every pass sees alike."""
 
 from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
 from bisect import bisect_left
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -84,37 +81,27 @@ class BadRow(InvalidInputError):
 class Rows(ABC):
     """Rows in pieces. A subclass sets the attributes below and implements :meth:`read`."""
 
-    name: str
-    """What it was opened from, for messages."""
+    name: str  # what it was opened from, for messages
     n: int
     d: int
-    names: list[str] | None
-    """Names of the columns, if they have names."""
+    names: list[str] | None  # of the columns, if they have names
     dtype: np.dtype[Any]
     files: list[str]
-    file_starts: np.ndarray
-    """(number of files,) the first row of each."""
+    file_starts: np.ndarray  # (number of files,) the first row of each
     pieces: list[Piece]
     has_weights: bool = False
     has_labels: bool = False
     has_targets: bool = False
-    left_out: Mapping[str, str] = MappingProxyType({})
-    """Named columns that are not features, and why."""
-    opened_with: Mapping[str, Any] = MappingProxyType({})
-    """The names that were asked for: columns, embedding, label, weight."""
-    is_dense: bool = True
-    """Whether the features of blocks are arrays, not sparse matrices or tables."""
-    is_portable: bool = True
-    """Whether other processes can read the rows."""
-    opened_as: Sequence[Fingerprint] = ()
-    """The fingerprints of the files when they were opened."""
+    left_out: Mapping[str, str] = MappingProxyType({})  # named columns that are not features, and why
+    opened_with: Mapping[str, Any] = MappingProxyType({})  # the names that were asked for: columns, label, ...
+    is_dense: bool = True  # whether the features of blocks are arrays, not sparse matrices or tables
+    is_portable: bool = True  # whether other processes can read the rows
+    opened_as: Sequence[Fingerprint] = ()  # the fingerprints of the files when they were opened
+    preparation: Any = None  # the :class:`coresift.Preparation` that made the features, if there is one
 
     @abstractmethod
     def read(self, piece: Piece) -> Iterator[Block]:
         """Read a piece in order, in blocks of any bounded size."""
-
-    preparation: Any = None
-    """The :class:`coresift.Preparation` that made the features, if there is one."""
 
     @property
     def raw(self) -> Rows:
@@ -144,20 +131,14 @@ class Rows(ABC):
         now = self.fingerprints() if self.opened_as else []
         for file, was, found in zip(self.files, self.opened_as, now, strict=False):
             if was != found:
-                raise InvalidInputError(
-                    f"{file}: changed while it was read ({was.size:,} bytes, now {found.size:,}); run again when "
-                    "nothing writes to the input."
-                )
+                text = f"{file}: changed while it was read ({was.size:,} bytes, now {found.size:,})"
+                raise InvalidInputError(f"{text}; run again when nothing writes to the input.")
 
     @property
     def fingerprint(self) -> str | None:
         """A checksum of the sizes and ends of all files as they were opened, without their times; None in memory."""
-        if not self.opened_as:
-            return None
-        digest = hashlib.sha256()
-        for each in self.opened_as:
-            digest.update(each.size.to_bytes(8, signed=True) + each.ends)
-        return digest.hexdigest()
+        known = b"".join(each.size.to_bytes(8, signed=True) + each.ends for each in self.opened_as)
+        return hashlib.sha256(known).hexdigest() if self.opened_as else None
 
     @property
     def row_bytes(self) -> int:
@@ -176,8 +157,7 @@ class Rows(ABC):
 
     def tasks(self) -> list[list[Piece]]:
         """Consecutive pieces that one worker reads together, about ``TASK_BYTES`` each."""
-        tasks: list[list[Piece]] = []
-        size = TASK_BYTES
+        tasks, size = list[list[Piece]](), TASK_BYTES
         for piece in self.pieces:
             if size >= TASK_BYTES:
                 tasks.append([])
@@ -187,10 +167,9 @@ class Rows(ABC):
         return [task for task in tasks if np.diff(self._owned(task)) > 0]
 
     def blocks(self, task: list[Piece] | None = None) -> Generator[Block, None, None]:
-        """All rows in order, or those of one task, in blocks of :func:`block_rows` rows.
+        """All rows in order, or those of one task, in blocks that are cut at the same rows however the data are stored.
 
-        Blocks are cut at the same rows however the data are stored, and come in groups of :func:`group_rows` rows. A
-        task has the groups that begin in its pieces, and reads on into the next pieces to complete the last one.
+        A task has the groups that begin in its pieces, and reads on into the next pieces to complete the last one.
         """
         step, pieces, first, last = block_rows(self.d), self.pieces, 0, self.n
         if task is not None:
@@ -203,20 +182,13 @@ class Rows(ABC):
             for block in self.read(piece):
                 if block.start >= last:
                     break
-                if block.start + block.n <= first:
-                    continue
-                if block.start < first or block.start + block.n > last:
-                    block = block.part(slice(max(first - block.start, 0), last - block.start))
-                kept.append(block)
-                if sum(part.n for part in kept) < step:
-                    continue
-                joined = _joined(kept)
-                full = joined.n - joined.n % step
-                if joined.n == step:
-                    yield joined
-                else:
+                own = block.part(slice(max(first - block.start, 0), last - block.start))
+                kept += [own] if own.n else []
+                if sum(part.n for part in kept) >= step:
+                    joined = _joined(kept)
+                    full = joined.n - joined.n % step
                     yield from (joined.part(slice(i, i + step)) for i in range(0, full, step))
-                kept = [joined.part(slice(full, None))] if full < joined.n else []
+                    kept = [joined.part(slice(full, None))] if full < joined.n else []
         if kept:
             yield _joined(kept)
 
@@ -238,9 +210,17 @@ class Rows(ABC):
             else:
                 place = allocated(Path(folder) / "rows", self.n * self.row_bytes)
                 X = np.memmap(place, mode="r+", dtype=self.dtype, shape=shape)
-            loaded = self._fill(X, (block for piece in self.pieces for block in self.read(piece)))
+            weights, labels, at = np.ones(self.n), [], 0
+            targets = np.empty(self.n) if self.has_targets else None
+            for part in (block for piece in self.pieces for block in self.read(piece)):
+                rows = slice(at, at + part.n)
+                X[rows], weights[rows] = part.X, part.weights
+                labels += [part.labels] if part.labels is not None else []
+                if targets is not None:
+                    targets[rows] = part.targets
+                at += part.n
             self.check_unchanged()
-            yield loaded
+            yield Block(0, X, weights, join_labels(labels) if labels else None, targets)
 
     def take(self, indices: np.ndarray) -> Block:
         """The rows ``indices``, in that order, as a block of their own; other pieces are not read."""
@@ -258,24 +238,11 @@ class Rows(ABC):
                     if first < last:
                         yield block.part(wanted[first:last] - block.start)
 
-        if not self.is_dense and len(wanted):
+        found = Block(0, np.empty((0, self.d), self.dtype), np.ones(0), None, np.empty(0) if self.has_targets else None)
+        if len(wanted):
             found = _joined(list(chosen()))._replace(start=0)
-        else:
-            found = self._fill(np.empty((len(wanted), self.d), dtype=self.dtype), chosen())
         self.check_unchanged()
         return found if np.array_equal(wanted, indices) else found.part(back)
-
-    def _fill(self, X: np.ndarray, parts: Iterable[Block]) -> Block:
-        weights, labels, at = np.ones(len(X)), [], 0
-        targets = np.empty(len(X)) if self.has_targets else None
-        for part in parts:
-            rows = slice(at, at + part.n)
-            X[rows], weights[rows] = part.X, part.weights
-            labels += [part.labels] if part.labels is not None else []
-            if targets is not None:
-                targets[rows] = part.targets
-            at += part.n
-        return Block(0, X, weights, join_labels(labels) if labels else None, targets)
 
     def file_of(self, rows: np.ndarray) -> np.ndarray:
         """Position in ``files`` of the file that each row is in."""
@@ -283,18 +250,16 @@ class Rows(ABC):
 
     def where(self, row: int) -> str:
         """Name a row in a message; with several files also its file and its number there."""
-        if len(self.files) <= 1:
-            return f"row {row}"
         file = int(self.file_of(np.array([row]))[0])
-        return f"row {row} (row {row - int(self.file_starts[file])} of {self.files[file]})"
+        inside = f" (row {row - int(self.file_starts[file])} of {self.files[file]})"
+        return f"row {row}{inside if len(self.files) > 1 else ''}"
 
     def explain(self, bad: BadRow) -> InvalidInputError:
         """The error to raise for a bad value: with its column and its place."""
         column = "" if bad.column is None else f" in column {bad.column}"
         if bad.column is not None and self.names:
             column += f" ({self.names[bad.column]!r})"
-        where = self.where(bad.row)
-        return InvalidInputError(f"{self.name} contains {bad.what}{column}, {where}{bad.advice}")
+        return InvalidInputError(f"{self.name} contains {bad.what}{column}, {self.where(bad.row)}{bad.advice}")
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}: {self.n:,} rows, {self.d} columns)"
@@ -363,23 +328,16 @@ def recode(labels: Labels, index: dict[Any, int]) -> np.ndarray:
 def _joined(blocks: list[Block]) -> Block:
     if len(blocks) == 1:
         return blocks[0]
-    labels = [block.labels for block in blocks if block.labels is not None]
-    targets = [block.targets for block in blocks if block.targets is not None]
-    return Block(
-        blocks[0].start,
-        _stacked([block.X for block in blocks]),
-        np.concatenate([block.weights for block in blocks]),
-        join_labels(labels) if labels else None,
-        np.concatenate(targets) if targets else None,
-    )
-
-
-def _stacked(parts: list[Any]) -> Any:
-    if hasattr(parts[0], "column_names"):  # tables, which are not prepared yet
+    X: list[Any] = [block.X for block in blocks]
+    if hasattr(X[0], "column_names"):  # tables, which are not prepared yet
         from pyarrow import concat_tables
 
-        return concat_tables(parts, promote_options="permissive")
-    return stacked(parts)
+        X = [concat_tables(X, promote_options="permissive")]
+    weights = np.concatenate([block.weights for block in blocks])
+    labels = [block.labels for block in blocks if block.labels is not None]
+    targets = [block.targets for block in blocks if block.targets is not None]
+    others = join_labels(labels) if labels else None, np.concatenate(targets) if targets else None
+    return Block(blocks[0].start, X[0] if len(X) == 1 else stacked(X), weights, *others)
 
 
 def as_type(values: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:

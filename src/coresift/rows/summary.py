@@ -64,7 +64,6 @@ class Distinct:
         self.smallest = np.zeros(0, dtype=np.uint64)
 
     def add(self, hashed: np.ndarray) -> None:
-        """Add hashes of values, evenly spread over 64 bits."""
         if len(self.smallest) == _SKETCH:
             hashed = hashed[hashed < self.smallest[-1]]
         if len(hashed):
@@ -118,11 +117,9 @@ class TableSummary:
         self.first, self.last = np.full(c, np.nan), np.full(c, np.nan)
         self.fingerprints = np.zeros(c, dtype=np.uint64)
         self.distinct = [Distinct() for _ in range(c)]
-        self.phases = np.array([[[np.inf], [-np.inf]]] * len(CYCLES)) * np.ones(c)  # (cycle, low or high, column)
         self.sample = KeyPool(0, np.array([SAMPLE]))
 
     def update(self, block: Block) -> None:
-        """Add a block whose rows are a table."""
         table, n = as_table(block.X), block.n
         rows = _mixed(np.arange(block.start, block.start + n, dtype=np.uint64))
         values = np.full((n, len(self.kinds)), np.nan, order="F")
@@ -132,7 +129,12 @@ class TableSummary:
                 if (found := self._parsed(array, self.text[name])) is not None:
                     values[:, i] = found
                 else:
-                    self._add_names(array, self.text[name], rows)
+                    text, (codes, names) = self.text[name], categories(array)
+                    hashed = _mixed(hashes(names).astype(np.uint64)) if names else np.zeros(0, dtype=np.uint64)
+                    text.add(set(names), hashed)
+                    text.n += int(np.count_nonzero(codes >= 0))
+                    each = np.append(hashed, np.uint64(0))[codes]
+                    text.fingerprint = (text.fingerprint + int(_mixed(each + rows).sum())) % 2**64
             elif kind is not None:
                 values[:, i] = numbers(array, kind)
         self._add_values(values, rows)
@@ -154,18 +156,10 @@ class TableSummary:
         text.parses_as = ()
         return None
 
-    def _add_names(self, array: Any, text: _Text, rows: np.ndarray) -> None:
-        codes, names = categories(array)
-        hashed = _mixed(hashes(names).astype(np.uint64)) if names else np.zeros(0, dtype=np.uint64)
-        text.add(set(names), hashed)
-        text.n += int(np.count_nonzero(codes >= 0))
-        each = np.append(hashed, np.uint64(0))[codes]
-        text.fingerprint = (text.fingerprint + int(_mixed(each + rows).sum())) % 2**64
-
     def _add_values(self, values: np.ndarray, rows: np.ndarray) -> None:
         counts, mean, scatter, low, high = np.zeros((5, len(self.kinds)))
         is_rising, fingerprints = np.zeros(len(self.kinds), dtype=bool), np.zeros(len(self.kinds), dtype=np.uint64)
-        for i, (name, column) in enumerate(zip(self.kinds, values.T, strict=True)):  # which are contiguous
+        for i, column in enumerate(values.T):  # which are contiguous
             is_missing = np.isnan(column)
             is_full = not is_missing.any()
             known = column if is_full else column[~is_missing]
@@ -180,14 +174,7 @@ class TableSummary:
             self.is_whole[i] &= all(bool((part == np.rint(part)).all()) for part in (known[:64], known))
             if self.is_whole[i]:
                 self.distinct[i].add(_mixed(bits if is_full else bits[~is_missing]))
-            if self._is_date(name):
-                phases = known[:, None] % np.array(list(CYCLES.values()))  # (rows, cycle)
-                self.phases[:, 0, i] = np.minimum(self.phases[:, 0, i], phases.min(axis=0, initial=np.inf))
-                self.phases[:, 1, i] = np.maximum(self.phases[:, 1, i], phases.max(axis=0, initial=-np.inf))
         self._combine(counts, mean, scatter, low, high, is_rising, values[0], values[-1], fingerprints)
-
-    def _is_date(self, name: str) -> bool:
-        return self.kinds[name] == "date" or (name in self.text and self.text[name].parses_as == ("date",))
 
     def _combine(self, counts: Any, mean: Any, scatter: Any, low: Any, high: Any, is_rising: Any, first: Any,
                  last: Any, fingerprints: Any) -> None:  # fmt: skip
@@ -202,10 +189,7 @@ class TableSummary:
         self.counts, self.fingerprints = total, self.fingerprints + fingerprints
 
     def merge(self, other: TableSummary) -> None:
-        """Add what was found in later rows."""
         self.is_whole &= other.is_whole
-        self.phases[:, 0] = np.minimum(self.phases[:, 0], other.phases[:, 0])
-        self.phases[:, 1] = np.maximum(self.phases[:, 1], other.phases[:, 1])
         for mine, theirs in zip(self.distinct, other.distinct, strict=True):
             mine.add(theirs.smallest)
         for name, text in self.text.items():
@@ -276,8 +260,7 @@ class TableSummary:
         if kind == "date":
             first, last = (np.datetime64(int(edge), "s") for edge in (low, high))
             why = f"{first} to {last}{_and_missing(missing)}".replace("T00:00:00", "")
-            is_turning = self.phases[:, 1, i] > self.phases[:, 0, i]
-            cycles = tuple(name for at, name in enumerate(CYCLES) if is_turning[at] and high - low >= CYCLES[name])
+            cycles = tuple(name for name, t in CYCLES.items() if high - low >= t and len(np.unique(sampled % t)) > 1)
         return Column(name, str(kind), why, mean, scale, fill, missing > 0, cycles=cycles)
 
 

@@ -23,17 +23,11 @@ class ParquetRows(TableRows):
 
     def read(self, piece: Piece) -> Iterator[Block]:
         file, rows = self.files[piece.file], 0
+        how: dict[str, Any] = {"batch_size": self.read_rows, "row_groups": [piece.part]}
         with naming_file(file):
-            batches = self._open(piece.file).iter_batches(
-                batch_size=self.read_rows, row_groups=[piece.part], columns=self._stored(piece.file)
-            )
-        while True:
-            with naming_file(file):
-                if (batch := next(batches, None)) is None:
-                    break
-                block = self.columns.block(self._completed(batch, piece.file), piece.start + rows)
-            rows += batch.num_rows
-            yield block
+            for batch in self._open(piece.file).iter_batches(columns=self._stored(piece.file), **how):
+                yield self.columns.block(self._completed(batch, piece.file), piece.start + rows)
+                rows += batch.num_rows
         _check_announced(rows, piece, file)
 
     def whole_rows(self, piece: Piece, wanted: np.ndarray) -> Iterator[Any]:
@@ -87,7 +81,9 @@ class ParquetRows(TableRows):
 
             handle = self._filesystem.open_input_file(self.files[file])
             reader = parquet.ParquetFile(handle, pre_buffer=False)
-            if _largest_column(reader.metadata) > _LARGE_COLUMN:
+            groups = (reader.metadata.row_group(g) for g in range(min(reader.num_row_groups, 4)))  # others are alike
+            sizes = (group.column(c).total_uncompressed_size for group in groups for c in range(group.num_columns))
+            if max(sizes, default=0) > _LARGE_COLUMN:
                 reader = parquet.ParquetFile(handle, pre_buffer=False, buffer_size=1 << 20)
             self._opened = (file, reader)
         return self._opened[1]
@@ -99,15 +95,8 @@ class ParquetRows(TableRows):
 def _check_announced(rows: int, piece: Piece, file: str) -> None:
     """Arrow reads as many rows as the pages hold, whatever the metadata say."""
     if rows != piece.n_rows:
-        raise InvalidInputError(
-            f"{file}: row group {piece.part} announces {piece.n_rows:,} rows and holds {rows:,}; the file is damaged."
-        )
-
-
-def _largest_column(metadata: Any) -> int:
-    """Bytes of the largest column of the first row groups: others are mostly alike."""
-    groups = [metadata.row_group(g) for g in range(min(metadata.num_row_groups, 4))]
-    return max((g.column(c).total_uncompressed_size for g in groups for c in range(g.num_columns)), default=0)
+        text = f"row group {piece.part} announces {piece.n_rows:,} rows and holds {rows:,}"
+        raise InvalidInputError(f"{file}: {text}; the file is damaged.")
 
 
 def _too_long(error: Exception) -> Exception:
@@ -147,10 +136,7 @@ class FeatherRows(TableRows):
 
 
 class CsvRows(TableRows):
-    """Rows of CSV and TSV files with a header, also compressed; a piece is a file.
-
-    Columns that are prepared are text; others are float64 (2.5 may follow 1). Labels are whole numbers if all are.
-    """
+    """Rows of CSV and TSV files with a header, also compressed; columns that are prepared are text, others float64."""
 
     is_typed = False
 
@@ -219,7 +205,5 @@ class CsvRows(TableRows):
                 if (place := re.search(r"CSV column #(\d+)", str(error))) is None:
                     raise _too_long(error) from error
                 name = self._schema(file).names[int(place[1])]
-                raise InvalidInputError(
-                    f"column {name!r} begins as numbers and then is not ({str(error).rpartition(': ')[2]}); "
-                    "clean it, or leave it out."
-                ) from error
+                what = f"column {name!r} begins as numbers and then is not ({str(error).rpartition(': ')[2]})"
+                raise InvalidInputError(f"{what}; clean it, or leave it out.") from error

@@ -63,8 +63,7 @@ class Wanted:
 class Columns:
     """The columns of a table that are read: features (or one column of lists of them), label, weight, target.
 
-    By default all columns of numbers are features, or all columns if they are prepared; the only column of lists, if
-    there is one and none of floats.
+    By default all columns of numbers, or all that are prepared; or the only column of lists, if none has floats.
     """
 
     width: int | None = None  # numbers in each list of the one feature column; None if columns are numbers
@@ -88,33 +87,33 @@ class Columns:
             features = list(free) if wanted.is_prepared else [n for n, k in free.items() if is_type(k, _NUMBERS)]
         self.is_prepared = wanted.is_prepared and embedding is None
         if embedding is not None:
-            self.width = _list_width(embedding, fields[embedding], first_entry)
-            features = [embedding]
+            features, kind = [embedding], fields[embedding]
+            if not _is_list(kind):
+                raise InvalidInputError(f"column {embedding!r} has type {kind}; lists of numbers are needed.")
+            is_fixed = is_type(kind, ("fixed_size_list",))
+            self.width = kind.list_size if is_fixed else len(first_entry(embedding) or ())
+            if not self.width:
+                raise InvalidInputError(f"the lists of column {embedding!r} are empty.")
         self.features = features
         self.kinds = {name: family(fields[name]) if is_typed else "text" for name in features}
         kinds = [fields[name] if self.width is None else fields[name].value_type for name in features]
-        if not self.is_prepared:
-            self._check_numbers(dict(zip(features, kinds, strict=True)), fields)
+        if not self.is_prepared and not features:
+            known = ", ".join(f"{name!r} ({kind})" for name, kind in list(fields.items())[:12])
+            raise InvalidInputError(f"no column of numbers; there are {known}. preparation='auto' reads such columns.")
+        wrong = [f"column {n!r} has type {k}" for n, k in zip(features, kinds, strict=True) if not is_type(k, _NUMBERS)]
+        if not self.is_prepared and wrong:
+            raise InvalidInputError(f"{', '.join(wrong)}, which is not a number; preparation='auto' reads them.")
         exact = all(is_type(kind, ("float32", "float16", "boolean")) for kind in kinds)
         self.dtype = np.dtype(np.float32 if exact and not self.is_prepared else np.float64)
         others = fields.keys() - set(features)
         self.left_out = {name: self._reason(name, fields[name]) for name in fields if name in others}
 
-    def _check_numbers(self, kinds: dict[str, Any], fields: dict[str, Any]) -> None:
-        if not kinds:
-            known = ", ".join(f"{name!r} ({kind})" for name, kind in list(fields.items())[:12])
-            raise InvalidInputError(f"no column of numbers; there are {known}. preparation='auto' reads such columns.")
-        if wrong := [f"column {name!r} has type {k}" for name, k in kinds.items() if not is_type(k, _NUMBERS)]:
-            raise InvalidInputError(f"{', '.join(wrong)}, which is not a number; preparation='auto' reads them.")
-
     @property
     def all(self) -> list[str]:
-        """The names of the columns that are read."""
         return list(dict.fromkeys([*self.features, *filter(None, self.wanted.others)]))
 
     @property
     def names(self) -> list[str]:
-        """The names of the features."""
         if self.width is None:
             return self.features
         return [f"{self.features[0]}[{i}]" for i in range(self.width)]
@@ -129,7 +128,6 @@ class Columns:
 
     @property
     def _complete(self) -> list[str]:
-        """Columns that may not have nulls."""
         return [name for name in self.all if not self.is_prepared or name in self.wanted.others]
 
     def refuse_nulls(self, nulls: dict[str, int]) -> None:
@@ -179,10 +177,8 @@ class Columns:
             if odd := [name for name in names if not float(name).is_integer()]:
                 if self.wanted.any_label:
                     return Labels(encoded.indices.to_numpy(zero_copy_only=False), [float(name) for name in names])
-                raise InvalidInputError(
-                    f"the label column {self.wanted.label!r} holds {odd[0]!r}, but classes are integers or strings. "
-                    "For a regression name the column as the target (coresift fit: --model squared)."
-                )
+                text = f"the label column {self.wanted.label!r} holds {odd[0]!r}, but classes are integers or strings."
+                raise InvalidInputError(f"{text} For a regression name it as the target (fit: --model squared).")
             names = [int(float(name)) for name in names]
         return Labels(encoded.indices.to_numpy(zero_copy_only=False), names)
 
@@ -191,20 +187,8 @@ def _is_list(kind: Any) -> bool:
     return is_type(kind, _LISTS) and is_type(kind.value_type, _NUMBERS)
 
 
-def _list_width(name: str, kind: Any, first_entry: Callable[[str], Any]) -> int:
-    if not _is_list(kind):
-        raise InvalidInputError(f"column {name!r} has type {kind}; lists of numbers are needed.")
-    width = kind.list_size if is_type(kind, ("fixed_size_list",)) else len(first_entry(name) or ())
-    if width < 1:
-        raise InvalidInputError(f"the lists of column {name!r} are empty.")
-    return int(width)
-
-
 class TableRows(Rows):
-    """Rows of tables with named columns; all files have those of the first.
-
-    Folders called ``name=value`` (Hive partitions) are columns of text, unless the files have a column of that name.
-    """
+    """Rows of tables with the columns of the first, and of folders called ``name=value`` (Hive partitions), as text."""
 
     is_typed: ClassVar[bool] = True  # whether files say the types of columns
     columns: Columns
@@ -279,11 +263,10 @@ class TableRows(Rows):
         wrong = []
         there, before = ({field.name: field.type for field in each} for each in (schema, first))
         for name in self.columns.all:
-            mine = there.get(name)
-            if mine is None:
+            if name not in there:
                 wrong.append(f"no column {name!r}, which {self.files[0]} has")
-            elif self.is_typed and mine != before[name]:
-                wrong.append(f"column {name!r} has type {mine}, in {self.files[0]} {before[name]}")
+            elif self.is_typed and there[name] != before[name]:
+                wrong.append(f"column {name!r} has type {there[name]}, in {self.files[0]} {before[name]}")
         if wrong:
             raise InvalidInputError(f"{'; '.join(wrong)}; files must be alike.")
 

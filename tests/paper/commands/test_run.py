@@ -10,7 +10,7 @@ import torch
 
 from coresift import InvalidInputError
 from coresift.cli.options import Settings
-from coresift.data.cifar import CIFAR10, CIFAR100
+from coresift.data.standard import CIFAR10, CIFAR100
 from paper.__main__ import main
 from paper.bench.protocol import load_protocol
 from paper.bench.runner import Job, Progress
