@@ -193,6 +193,20 @@ def test_the_neighbours_of_a_row(n):
     np.testing.assert_allclose(np.sort(far[:50], axis=1)[:, 1], true[:, 1], atol=2e-3)
 
 
+def test_equal_rows_make_no_large_matrix():
+    """All of them are in one cell: compared with all others they would take a matrix of 780 MB."""
+    X = np.concatenate((np.zeros((14_000, 2)), points(2000, 2))).astype(np.float32)
+    tracemalloc.start()
+    try:
+        core = chosen(FacilityLocation(features="raw", max_exact=1), X, 600)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert core.size == 600
+    assert 14_000 <= core.weights.max() < 14_200
+    assert peak < 2e8
+
+
 def test_a_pool_is_drawn_from_many_rows_and_weights_count_all():
     X = points(4000, 3)
     core = chosen(FacilityLocation(features="raw", max_exact=500), X, 5)  # 128 rows a pick are 640

@@ -2,7 +2,7 @@
 
 import heapq
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,7 @@ from .._validation import check_count
 from ..coresets.covering import cover_centers, nearest_centers
 from .context import SelectionContext
 from .craig import Distances, facility_location
-from .gradients import Gradients
+from .gradients import Array, Gradients
 from .inputs import Floats, Indices
 from .keeping import Geometric
 from .strategy import Checks
@@ -20,6 +20,7 @@ from .strategy import Checks
 _POOL = 9  # separates the stream of the pool and of the cells from others of the same seed
 _ROWS_PER_PICK = 128
 _MEMORY = 512 * 2**20  # bytes of the matrix of distances; it is computed in blocks if it is larger
+_AT_ONCE = 1024  # rows compared with others in one go
 _SEARCHED = 3000  # rows among which the neighbours of a row are searched, at least
 
 
@@ -48,8 +49,10 @@ class FacilityLocation(Geometric):
     name = "facility-location"
     checks: ClassVar[Checks] = {**Geometric.checks, "n_neighbors": check_count, "max_exact": check_count}
 
-    def _chosen(self, context: SelectionContext, size: int, include: Indices) -> tuple[Indices, Floats | None]:
-        X, rng = self.matrix(context), context.fixed_rng(_POOL)
+    def _picked(
+        self, context: SelectionContext, X: Array, size: int, include: Indices
+    ) -> tuple[Indices, Floats | None]:
+        rng = context.fixed_rng(_POOL)
         n_pool = min(len(X), max(self.max_exact, _ROWS_PER_PICK * size))
         pool = np.arange(len(X))
         if n_pool < len(X):
@@ -70,11 +73,14 @@ class FacilityLocation(Geometric):
         return rows, masses
 
 
-def neighbour_graph(X: NDArray[Any], n_neighbors: int, rng: np.random.Generator) -> tuple[Indices, NDArray[np.float32]]:
+def neighbour_graph(
+    X: Array, n_neighbors: int, rng: np.random.Generator
+) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
     """The nearest rows of each row, itself first, and their distances: (n, k) twice, approximately.
 
     Rows are put into about sqrt(n) cells of k-means. The neighbours of the rows of a cell are searched in it and in
-    the cells nearest to it, until these hold ``max(3000, 4 k)`` rows.
+    the cells nearest to it, until these hold ``max(3000, 4 k)`` rows; among that many at random if there are more than
+    twice as many, as where most rows are equal. So memory is O(n k), and time O(n k d) but for the cells.
     """
     n = len(X)
     n_cells = max(1, int(np.sqrt(n)))
@@ -82,32 +88,39 @@ def neighbour_graph(X: NDArray[Any], n_neighbors: int, rng: np.random.Generator)
     centers = cover_centers(X[rng.permutation(n)[: 40 * n_cells]], n_cells, rng)
     cells, _ = nearest_centers(X, centers)
     members = np.split(np.argsort(cells, kind="stable"), np.cumsum(np.bincount(cells, minlength=len(centers)))[:-1])
-    rows = np.empty((n, n_neighbors), dtype=np.int64)
+    rows = np.empty((n, n_neighbors), dtype=np.int32)
     far = np.empty((n, n_neighbors), dtype=np.float32)
     wanted = min(n, max(_SEARCHED, 4 * n_neighbors))
     counts = np.array(list(map(len, members)))
-    for cell, own in enumerate(members):
-        if not len(own):
-            continue
+    norms = np.einsum("ij,ij->i", X, X)
+    for cell, members_here in enumerate(members):
         near = np.argsort(((centers - centers[cell]) ** 2).sum(axis=1), kind="stable")
         n_near = int(np.searchsorted(np.cumsum(counts[near]), wanted)) + 1
-        others = np.concatenate([members[each] for each in near[:n_near]])
-        Y = X[others]
-        squares = np.einsum("ij,ij->i", Y, Y) - 2.0 * (X[own] @ Y.T) + np.einsum("ij,ij->i", X[own], X[own])[:, None]
-        squares[own[:, None] == others] = -1.0  # itself, exactly and first
-        found = np.argpartition(squares, n_neighbors - 1, axis=1)[:, :n_neighbors]
-        rows[own] = others[found]
-        far[own] = np.sqrt(np.maximum(np.take_along_axis(squares, found, axis=1), 0.0))
+        pool = np.concatenate([members[each] for each in near[:n_near]])
+        for start in range(0, len(members_here), _AT_ONCE):
+            own, others = members_here[start : start + _AT_ONCE], pool
+            if len(pool) > 2 * wanted:
+                others = np.union1d(own, rng.choice(pool, wanted, replace=False))
+            squares = X[own] @ X[others].T
+            squares *= -2.0
+            squares += norms[others]
+            squares += norms[own, None]
+            squares[own[:, None] == others] = -1.0  # itself, exactly and first
+            found = np.argpartition(squares, n_neighbors - 1, axis=1)[:, :n_neighbors]
+            rows[own] = others[found]
+            far[own] = np.sqrt(np.maximum(np.take_along_axis(squares, found, axis=1), 0.0))
     return rows, far
 
 
-def graph_facilities(rows: Indices, far: NDArray[np.float32], size: int, weights: Floats, include: Indices) -> Indices:
+def graph_facilities(
+    rows: NDArray[np.int32], far: NDArray[np.float32], size: int, weights: Floats, include: Indices
+) -> Indices:
     r"""Lazy greedy for :math:`\sum_i w_i \max_{j \in S} (c_i - d_{ij})_+` over the edges (i, ``rows[i]``)."""
     n, n_neighbors = rows.shape
     nearest = far.max(axis=1)  # c, and later the distance to the nearest pick, if that is smaller
     ends = np.arange(0, n * n_neighbors + 1, n_neighbors)
-    graph = sparse.csr_array((far.ravel() + np.float32(1.0), rows.ravel().astype(np.int32), ends), shape=(n, n)).tocsc()
-    served, gaps, starts = graph.indices, graph.data - np.float32(1.0), graph.indptr  # + 1: a distance 0 is an edge
+    graph = sparse.csr_array((far.ravel(), rows.ravel(), ends), shape=(n, n)).tocsc()  # a distance of 0 stays an edge
+    served, gaps, starts = graph.indices, graph.data, graph.indptr
 
     def edges(row: int) -> slice:
         return slice(starts[row], starts[row + 1])

@@ -8,6 +8,7 @@ import numpy as np
 
 from .._validation import check_number
 from .context import SelectionContext
+from .gradients import Array
 from .inputs import Floats, Indices
 from .keeping import Geometric, greedy_rows
 from .strategy import Checks
@@ -41,8 +42,9 @@ class GraphCut(Geometric):
     name = "graph-cut"
     checks: ClassVar[Checks] = {**Geometric.checks, "trade_off": partial(check_number, at_least=0.0, at_most=1e9)}
 
-    def _chosen(self, context: SelectionContext, size: int, include: Indices) -> tuple[Indices, Floats | None]:
-        X = self.matrix(context)
+    def _picked(
+        self, context: SelectionContext, X: Array, size: int, include: Indices
+    ) -> tuple[Indices, Floats | None]:
         U = X - X.mean(axis=0)
         norms = np.linalg.norm(U, axis=1)
         U /= np.where(norms > 0, norms, 1.0)[:, None]

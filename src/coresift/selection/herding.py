@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .context import SelectionContext
+from .gradients import Array
 from .inputs import Floats, Indices
 from .keeping import Geometric, greedy_rows
 
@@ -23,8 +24,9 @@ class Herding(Geometric):
     n / budget. Use it within classes: the registry's ``HERDING`` is ``PerClass(Herding())``. O(n d) for a pick.
     """
 
-    def _chosen(self, context: SelectionContext, size: int, include: Indices) -> tuple[Indices, Floats | None]:
-        X = self.matrix(context)
+    def _picked(
+        self, context: SelectionContext, X: Array, size: int, include: Indices
+    ) -> tuple[Indices, Floats | None]:
         mean = X.mean(axis=0, dtype=np.float64)
         squares = 0.5 * np.einsum("ij,ij->i", X, X, dtype=np.float64)
         target = mean.copy()  # (t + 1) mean - sum of the picks

@@ -24,8 +24,10 @@ class KCenter(Geometric):
 
     name = "k-center"
 
-    def _chosen(self, context: SelectionContext, size: int, include: Indices) -> tuple[Indices, Floats | None]:
-        return k_center(self.matrix(context), size, include), None
+    def _picked(
+        self, context: SelectionContext, X: Array, size: int, include: Indices
+    ) -> tuple[Indices, Floats | None]:
+        return k_center(X, size, include), None
 
 
 def k_center(X: Array, size: int, include: Indices | None = None) -> Indices:

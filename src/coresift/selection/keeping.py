@@ -1,5 +1,6 @@
 """What the strategies share that choose a subset once and keep it: rows that must stay, features, and the greedy."""
 
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -33,12 +34,7 @@ class Kept(Selector):
     include: Any = None
 
     def _select(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Coreset:
-        def chosen() -> tuple[Indices, Floats | None]:
-            include = self._included(context, size)
-            with context.accounted(self.name, context.n_samples), one_blas_thread():
-                return self._chosen(context, size, include)
-
-        rows, weights = self.once(context, chosen, size)
+        rows, weights = self.once(context, lambda: self._chosen(context, size, self._included(context, size)), size)
         return self.coreset(context, rows, scaled_weights(context, rows) if weights is None else weights)
 
     def _included(self, context: SelectionContext, size: int) -> Indices:
@@ -55,9 +51,9 @@ class Kept(Selector):
             raise InvalidInputError(f"include has {len(found)} rows to choose from, but the budget is {size}.")
         return found
 
+    @abstractmethod
     def _chosen(self, context: SelectionContext, size: int, include: Indices) -> tuple[Indices, Floats | None]:
         """Rows, those in ``include`` among them, and weights; None for equal ones that sum to n."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -78,7 +74,17 @@ class Geometric(Kept):
 
     checks: ClassVar[Checks] = {"n_components": check_count}
 
-    def matrix(self, context: SelectionContext) -> NDArray[Any]:
+    def _chosen(self, context: SelectionContext, size: int, include: Indices) -> tuple[Indices, Floats | None]:
+        X = self._matrix(context)
+        with context.accounted(self.name, len(X)), one_blas_thread():
+            return self._picked(context, X, size, include)
+
+    @abstractmethod
+    def _picked(
+        self, context: SelectionContext, X: NDArray[Any], size: int, include: Indices
+    ) -> tuple[Indices, Floats | None]: ...
+
+    def _matrix(self, context: SelectionContext) -> NDArray[Any]:
         """The features, dense, float32 or float64. A copy about the mean is made only where rounding asks for it."""
         found = context.features(self.features, self.n_components)
         if not isinstance(found, np.ndarray) or found.dtype not in (np.float32, np.float64):

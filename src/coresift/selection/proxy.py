@@ -31,7 +31,7 @@ class Scores:
 
     * ``el2n``: :math:`|p - e_y|_2` (Paul, Ganguli and Dziugaite, 2021); for numbers the norm of the residual.
     * ``grand``: the norm of the gradient (the same paper) in the last layer, :math:`|p - e_y| \sqrt{|h|^2 + 1}`. The
-      paper takes all parameters, at several hundred times the cost.
+      paper takes all parameters, which needs a backward pass for each sample.
     * ``margin``: :math:`p_{(1)} - p_{(2)}`; ``entropy``: :math:`-\sum_c p_c \ln p_c`; ``least-confidence``:
       :math:`1 - p_{(1)}` (Coleman et al., 2020).
     * ``distance``: from the last layer's input h to its mean over the class (Xia et al., 2023).
