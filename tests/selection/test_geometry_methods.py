@@ -6,6 +6,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 from scipy import sparse
+from scipy.spatial.distance import cdist
 
 from coresift import InvalidInputError
 from coresift.selection import FacilityLocation, GraphCut, Herding, KCenter, PerBatch, PerClass, SelectionContext
@@ -22,7 +23,7 @@ def points(n, d=4, seed=0, dtype=np.float64):
 
 
 def distance_matrix(X):
-    return np.linalg.norm(X[:, None] - X, axis=2)
+    return cdist(X, X)
 
 
 def chosen(strategy, X, size, y=None, **options):
@@ -186,7 +187,7 @@ def test_the_greedy_on_a_graph_is_the_plain_greedy_of_its_objective():
 def test_the_neighbours_of_a_row(n):
     X = points(n, 3, dtype=np.float32)
     rows, far = neighbour_graph(X, 10, rng())
-    true = np.sort(distance_matrix(X[:50].astype(np.float64)) if n == 50 else np.linalg.norm(X[:50, None] - X, axis=2))
+    true = np.sort(distance_matrix(X[:50].astype(np.float64)) if n == 50 else cdist(X[:50], X))
     share = [len(np.intersect1d(rows[i], np.argsort(np.linalg.norm(X - X[i], axis=1))[:10])) / 10 for i in range(50)]
     assert np.mean(share) > 0.95
     assert all(i in rows[i] for i in range(n))
@@ -212,7 +213,7 @@ def test_a_pool_is_drawn_from_many_rows_and_weights_count_all():
     core = chosen(FacilityLocation(features="raw", max_exact=500), X, 5)  # 128 rows a pick are 640
     assert core.size == 5
     assert core.weights.sum() == 4000
-    owner = np.linalg.norm(X[:, None] - X[core.indices], axis=2).argmin(axis=1)
+    owner = cdist(X, X[core.indices]).argmin(axis=1)
     np.testing.assert_array_equal(core.weights, np.bincount(owner, minlength=5))
 
 

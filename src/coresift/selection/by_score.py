@@ -12,7 +12,7 @@ from .._errors import InvalidInputError
 from .._validation import check_bool, check_choice, check_count, check_number, check_positive
 from .context import SelectionContext
 from .inputs import Floats, Indices
-from .keeping import Kept
+from .keeping import Chosen, Kept
 from .proxy import SCORES, Scores, proxy_scores
 from .strategy import Checks
 from .wrappers import even_counts
@@ -78,7 +78,7 @@ class ByScore(Kept):
         """Cost of the proxy in forward passes over the data: a step costs three."""
         return 0.0 if self.scores is not None else 3.0 * self.epochs + 1.0
 
-    def _chosen(self, context: SelectionContext, size: int, include: Indices) -> tuple[Indices, Floats | None]:
+    def _chosen(self, context: SelectionContext, size: int, include: Indices) -> Chosen:
         hard = self._hardness(context).astype(np.float64)
         rng = context.fixed_rng(_TIES)
         others = np.setdiff1d(np.arange(len(hard)), include, assume_unique=True)

@@ -14,7 +14,7 @@ from .context import SelectionContext
 from .craig import Distances, facility_location
 from .gradients import Array, Gradients
 from .inputs import Floats, Indices
-from .keeping import Geometric
+from .keeping import Chosen, Geometric
 from .strategy import Checks
 
 _POOL = 9  # separates the stream of the pool and of the cells from others of the same seed
@@ -49,9 +49,7 @@ class FacilityLocation(Geometric):
     name = "facility-location"
     checks: ClassVar[Checks] = {**Geometric.checks, "n_neighbors": check_count, "max_exact": check_count}
 
-    def _picked(
-        self, context: SelectionContext, X: Array, size: int, include: Indices
-    ) -> tuple[Indices, Floats | None]:
+    def _picked(self, context: SelectionContext, X: Array, size: int, include: Indices) -> Chosen:
         rng = context.fixed_rng(_POOL)
         n_pool = min(len(X), max(self.max_exact, _ROWS_PER_PICK * size))
         pool = np.arange(len(X))

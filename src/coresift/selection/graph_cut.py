@@ -9,8 +9,8 @@ import numpy as np
 from .._validation import check_number
 from .context import SelectionContext
 from .gradients import Array
-from .inputs import Floats, Indices
-from .keeping import Geometric, greedy_rows
+from .inputs import Indices
+from .keeping import Chosen, Geometric, greedy_rows
 from .strategy import Checks
 
 
@@ -42,9 +42,7 @@ class GraphCut(Geometric):
     name = "graph-cut"
     checks: ClassVar[Checks] = {**Geometric.checks, "trade_off": partial(check_number, at_least=0.0, at_most=1e9)}
 
-    def _picked(
-        self, context: SelectionContext, X: Array, size: int, include: Indices
-    ) -> tuple[Indices, Floats | None]:
+    def _picked(self, context: SelectionContext, X: Array, size: int, include: Indices) -> Chosen:
         U = X - X.mean(axis=0)
         norms = np.linalg.norm(U, axis=1)
         U /= np.where(norms > 0, norms, 1.0)[:, None]

@@ -6,8 +6,8 @@ import numpy as np
 
 from .context import SelectionContext
 from .gradients import Array
-from .inputs import Floats, Indices
-from .keeping import Geometric, greedy_rows
+from .inputs import Indices
+from .keeping import Chosen, Geometric, greedy_rows
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -24,9 +24,7 @@ class Herding(Geometric):
     n / budget. Use it within classes: the registry's ``HERDING`` is ``PerClass(Herding())``. O(n d) for a pick.
     """
 
-    def _picked(
-        self, context: SelectionContext, X: Array, size: int, include: Indices
-    ) -> tuple[Indices, Floats | None]:
+    def _picked(self, context: SelectionContext, X: Array, size: int, include: Indices) -> Chosen:
         mean = X.mean(axis=0, dtype=np.float64)
         squares = 0.5 * np.einsum("ij,ij->i", X, X, dtype=np.float64)
         target = mean.copy()  # (t + 1) mean - sum of the picks

@@ -6,8 +6,8 @@ import numpy as np
 
 from .context import SelectionContext
 from .gradients import Array
-from .inputs import Floats, Indices
-from .keeping import Geometric, greedy_rows
+from .inputs import Indices
+from .keeping import Chosen, Geometric, greedy_rows
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -24,9 +24,7 @@ class KCenter(Geometric):
 
     name = "k-center"
 
-    def _picked(
-        self, context: SelectionContext, X: Array, size: int, include: Indices
-    ) -> tuple[Indices, Floats | None]:
+    def _picked(self, context: SelectionContext, X: Array, size: int, include: Indices) -> Chosen:
         return k_center(X, size, include), None
 
 

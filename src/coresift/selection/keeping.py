@@ -6,17 +6,18 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .._errors import InvalidInputError
 from .._validation import as_numpy, check_count
 from ..coresets.coreset import Coreset
 from ..coresets.covering import dense_centred
 from .context import SelectionContext
+from .gradients import Array
 from .inputs import Floats, Indices
 from .simple import scaled_weights
 from .strategy import Checks, Selector, one_blas_thread
 
+Chosen = tuple[Indices, Floats | None]  # rows and weights; None for equal ones that sum to n
 _OFF_CENTRE = 100.0  # |mean|^2 over the variance from which float32 would lose distances
 
 
@@ -27,8 +28,8 @@ class Kept(Selector):
     Parameters
     ----------
     include : integers, optional
-        Rows of the data that must be chosen. They count towards the budget, which must be large enough, also within
-        a class under :class:`PerClass`.
+        Rows of the data that must be chosen. They count towards the budget, which must be large enough: under
+        :class:`PerClass`, that of each class, and a class without a budget loses its rows.
     """
 
     include: Any = None
@@ -52,8 +53,8 @@ class Kept(Selector):
         return found
 
     @abstractmethod
-    def _chosen(self, context: SelectionContext, size: int, include: Indices) -> tuple[Indices, Floats | None]:
-        """Rows, those in ``include`` among them, and weights; None for equal ones that sum to n."""
+    def _chosen(self, context: SelectionContext, size: int, include: Indices) -> Chosen:
+        """Choose ``size`` rows, those in ``include`` among them."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -74,17 +75,15 @@ class Geometric(Kept):
 
     checks: ClassVar[Checks] = {"n_components": check_count}
 
-    def _chosen(self, context: SelectionContext, size: int, include: Indices) -> tuple[Indices, Floats | None]:
+    def _chosen(self, context: SelectionContext, size: int, include: Indices) -> Chosen:
         X = self._matrix(context)
         with context.accounted(self.name, len(X)), one_blas_thread():
             return self._picked(context, X, size, include)
 
     @abstractmethod
-    def _picked(
-        self, context: SelectionContext, X: NDArray[Any], size: int, include: Indices
-    ) -> tuple[Indices, Floats | None]: ...
+    def _picked(self, context: SelectionContext, X: Array, size: int, include: Indices) -> Chosen: ...
 
-    def _matrix(self, context: SelectionContext) -> NDArray[Any]:
+    def _matrix(self, context: SelectionContext) -> Array:
         """The features, dense, float32 or float64. A copy about the mean is made only where rounding asks for it."""
         found = context.features(self.features, self.n_components)
         if not isinstance(found, np.ndarray) or found.dtype not in (np.float32, np.float64):
@@ -99,7 +98,7 @@ class Geometric(Kept):
         return found
 
 
-def greedy_rows(size: int, include: Indices, gains: Callable[[], NDArray[Any]], add: Callable[[int], None]) -> Indices:
+def greedy_rows(size: int, include: Indices, gains: Callable[[], Array], add: Callable[[int], None]) -> Indices:
     """Rows in the order in which they are picked: those to include, then always the largest gain, the first of equals.
 
     ``gains`` returns a value for each row given the picks so far, which is changed in place; ``add`` tells of a pick.
