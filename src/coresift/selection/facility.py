@@ -137,7 +137,8 @@ def graph_facilities(
     given = set(include.tolist())
     for pick in sorted(given):
         add(pick)
-    first = np.add.reduceat(np.maximum(nearest[served] - gaps, 0.0) * weights[served], starts[:-1])
+    graph.data = np.maximum(nearest[served] - gaps, 0.0)
+    first = weights @ graph
     bounds = [(-value, row) for row, value in enumerate(first.tolist()) if row not in given]
     heapq.heapify(bounds)
     while len(picks) < size:  # gains only fall, so an old one is an upper bound (Minoux, 1978)
