@@ -140,6 +140,7 @@ CALLS: dict[str, Callable[[Path], Any]] = {
     "strategy_named": lambda _: selection.strategy_named("rbf"),
     "phases": lambda _: selection.phases(selection.strategy_named("rbf-warm"), 10, 0.1),
     "registry": strategies,
+    "proxy_scores": lambda _: None,  # in "registry"
     "train": trained,
     "build_model": lambda _: training.build_model("mlp", n_classes=2, input_shape=(3,), width=4, seed=3),
     "CoresetSampler": sampled,

@@ -14,7 +14,7 @@ import torch
 from coresift.coresets.amounts import parse_budget
 from coresift.data import DatasetSplits
 from coresift.selection import phases, strategy_named
-from coresift.selection.strategy import rows_passed
+from coresift.selection.strategy import asks_for, rows_passed
 from coresift.training.run import device_named
 
 from .protocol import Protocol, Run
@@ -102,6 +102,7 @@ def _seconds(protocol: Protocol, run: Run, data: DatasetSplits, speed: Speed) ->
     trained = schedule.n_full * n + n_subset * size
     n_selections = math.ceil(n_subset / run.select_every)
     passed = n_selections * rows_passed(strategy, n, size, run.select_every) + len(data.test)
+    passed += (asks_for(strategy, "setup_passes") or 0.0) * n
     return trained / speed.training + passed / speed.forward
 
 

@@ -14,6 +14,7 @@ BENCHMARKS = PAGES | {
     "beat-random": "Compare model-aware coresets with uniform redraws.",
     "elsewhere": "Try the defaults on data that nothing was chosen on.",
     "experiments-page": "Write the tables of docs/experiments.md.",
+    "geometry": "Time k-center and facility location on many rows.",
     "label-noise": "Train on wrong labels.",
     "recorder-cost": "Time draws by the norms that training saw.",
     "models": "Fit linear models, k-means and trees on subsets.",

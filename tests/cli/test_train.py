@@ -42,16 +42,19 @@ def test_a_run_its_files_and_its_second_start(tmp_path: Path, capsys: pytest.Cap
 
 
 @pytest.mark.slow
-def test_an_interrupted_run_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch) -> None:
+@pytest.mark.parametrize("strategy", ["rbf", "ccs", "facility-location"])
+def test_an_interrupted_run_goes_on(
+    strategy: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     def stop(metrics: dict[str, int]) -> None:
         if metrics["epoch"] == 2:
             raise KeyboardInterrupt
 
     whole, cut = tmp_path / "whole", tmp_path / "cut"
-    assert main([*QUICK, "-q", "--out", str(whole)]) == 0
+    assert main([*QUICK, "-s", strategy, "-q", "--out", str(whole)]) == 0
     with monkeypatch.context() as patch:
         patch.setattr("coresift.training.loop.summary", stop)
-        assert main([*QUICK, "--out", str(cut), "--checkpoint-seconds", "0"]) == 130
+        assert main([*QUICK, "-s", strategy, "--out", str(cut), "--checkpoint-seconds", "0"]) == 130
     assert "coresift train --resume" in capsys.readouterr().err
     assert len((cut / "metrics.jsonl").read_text().splitlines()) == 2
     assert main(["train", "--resume", str(cut), "--json"]) == 0

@@ -12,7 +12,7 @@ from coresift.training.models import MODELS, build_model
 
 torch.set_num_threads(1)
 
-SHAPES = {"lenet": (1, 28, 28), "resnet18": (3, 32, 32), "mlp": (54,)}
+SHAPES = {"lenet": (1, 28, 28), "mnist-net": (1, 28, 28), "resnet9": (3, 32, 32), "resnet18": (3, 32, 32), "mlp": (54,)}
 
 
 def n_parameters(model: nn.Module) -> int:
@@ -25,6 +25,9 @@ def n_parameters(model: nn.Module) -> int:
     [
         ("lenet", 10, (1, 28, 28), {}, 61_706),
         ("lenet", 10, (3, 32, 32), {}, 61_706 + 2 * 6 * 25),
+        ("mnist-net", 10, (1, 28, 28), {}, 320 + 18_496 + (9216 * 128 + 128) + 1290),
+        ("resnet9", 10, (3, 32, 32), {}, 412_954),
+        ("resnet9", 10, (3, 32, 32), {"width": 64}, 6_573_130),
         ("resnet18", 10, (3, 32, 32), {}, 11_173_962),
         ("resnet18", 100, (3, 32, 32), {}, 11_173_962 + 90 * 513),
         ("resnet18", 1000, (3, 224, 224), {}, 11_689_512),
@@ -40,7 +43,7 @@ def test_parameters_are_counted(name, n_classes, shape, options, expected) -> No
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("n_classes", [None, 1, 7])
 def test_every_model_maps_a_batch_to_its_outputs_and_learns(name: str, n_classes: int | None) -> None:
-    options = {"width": 8} if name != "lenet" else {}
+    options = {} if name in ("lenet", "mnist-net") else {"width": 8}
     model = build_model(name, n_classes=n_classes, input_shape=SHAPES[name], **options)
     outputs = model(torch.randn(3, *SHAPES[name], generator=torch.Generator().manual_seed(0)))
     assert outputs.shape == (3, n_classes or 1)
@@ -86,6 +89,35 @@ def test_lenet_takes_images_of_two_sizes() -> None:
     for size in (28, 32):
         model = build_model("lenet", n_classes=4, input_shape=(3, size, size))
         assert model(torch.zeros(2, 3, size, size)).shape == (2, 4)
+
+
+def test_the_network_of_mnist_is_that_of_the_issue() -> None:
+    model = build_model("mnist-net", n_classes=10, input_shape=(1, 28, 28))
+    kinds = [type(layer).__name__ for layer in model]
+    assert kinds[:7] == ["Conv2d", "ReLU", "Conv2d", "ReLU", "MaxPool2d", "Dropout", "Flatten"]
+    assert kinds[7:] == ["Linear", "ReLU", "Dropout", "Linear"]
+    assert [layer.p for layer in model if isinstance(layer, nn.Dropout)] == [0.25, 0.5]
+    assert model[7].weight.shape == (128, 9216)
+    assert model.eval()(torch.zeros(2, 1, 28, 28)).shape == (2, 10)
+
+
+@pytest.mark.parametrize("name", ["mnist-net", "resnet9"])
+def test_images_that_are_too_small_are_refused(name: str) -> None:
+    for shape in ((54,), (1, 5, 28)):
+        with pytest.raises(InvalidInputError, match="at least"):
+            build_model(name, n_classes=2, input_shape=shape)
+
+
+def test_a_residual_pair_adds_its_input() -> None:
+    model = build_model("resnet9", n_classes=3, input_shape=(3, 8, 8), width=4).eval()
+    x = torch.randn(2, 3, 8, 8, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        for pair in (model.pair, model.last_pair):
+            pair[1][1].weight.zero_()  # a batch norm that returns nothing: the pair adds nothing
+        plain = model.second(model.first(x)).amax((2, 3))
+        assert torch.allclose(model(x), model.fc(plain), atol=1e-6)
+        sizes = [tuple(part.shape[1:]) for part in (model.first(x), model.second(model.first(x)))]
+    assert sizes == [(8, 4, 4), (32, 1, 1)]
 
 
 def test_a_block_adds_its_input() -> None:
@@ -164,7 +196,7 @@ def test_a_users_model_has_weights_of_the_seed(user: str) -> None:
 @pytest.mark.parametrize(
     ("name", "complaint"),
     [
-        ("nosuch", "model = 'nosuch' must be lenet, resnet18, mlp or package.module:factory"),
+        ("nosuch", "model = 'nosuch' must be lenet, mnist-net, resnet9, resnet18, mlp or package.module:factory"),
         ("my_networks", "must be lenet"),
         ("my networks:Net", "must have the form package.module:factory"),
         (":Net", "must have the form"),

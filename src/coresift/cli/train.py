@@ -15,7 +15,7 @@ from coresift.coresets.options import option
 from coresift.training.options import TrainOptions
 
 _TASKS = ("classification", "regression")
-_MODELS = ["lenet", "resnet18", "mlp"]
+_MODELS = ["lenet", "mnist-net", "resnet9", "resnet18", "mlp"]
 
 
 def _datasets() -> list[str]:
@@ -36,7 +36,7 @@ class Subject(Preparing):
     task: str | None = option(None, "Your own data. [default: regression if targets have a point]", choices=_TASKS)
     model: str = option("lenet", f"{', '.join(_MODELS)} or module:factory.", flags=("-m",), choices=lambda: _MODELS)
     image_size: int | None = option(None, "Your own images: height and width. [default: their own, at most 224]", min=1)
-    width: int | None = option(None, "Width of resnet18 (64) or mlp (256).", min=1)
+    width: int | None = option(None, "Width of resnet9 (16), resnet18 (64) or mlp (256).", min=1)
     columns: str | None = option(None, "Your own table: feature columns, separated by commas. Default: all.")
 
 

@@ -84,6 +84,8 @@ class SelectionContext:
     20
     """
 
+    is_batched = False  # whether the items are mini-batches
+
     def __init__(
         self,
         X: Any,
@@ -249,6 +251,18 @@ class SelectionContext:
         """Whether there is a model, or gradients were given."""
         return self.model is not None or self._given[0] is not None
 
+    @property
+    def has_own_forward(self) -> bool:
+        """Whether the model is called by a function of the user's."""
+        return self._forward is not None
+
+    @property
+    def needed_model(self) -> torch.nn.Module:
+        """The model; an error if there is none."""
+        if self.model is None:
+            raise InvalidInputError("this strategy needs gradients: give the context a model (or gradients).")
+        return self.model
+
     def gradients(self, *, bias_only: bool = False, output: int | None = None) -> Gradients:
         """Last-layer gradients of the samples at the current model, or only those of the bias, or of one output."""
 
@@ -318,12 +332,26 @@ class SelectionContext:
         _check_length("features", found.shape[0], n_rows(self._X))
         return found
 
-    def _pass(self, X: Any, y: Any, rows: Indices) -> Any:
-        from .hooks import device_of, layer_pass
+    def whole(self) -> Self:
+        """The context of all data of the run; itself, unless it is that of a class."""
+        if self._is_whole:
+            return self
+        rows = np.arange(n_rows(self._X))
+        own = {"_kept": self.shared, "_now": {}, "_path": (), "_is_whole": True, "is_part": False, "class_output": None}
+        return self.derived(rows=rows, sizes=np.ones(len(rows)), **own)
 
-        torch, model = load_torch(), self.model
-        if model is None:
-            raise InvalidInputError("this strategy needs gradients: give the context a model (or gradients).")
+    def proxy_pass(self, model: torch.nn.Module) -> Any:
+        """A pass of another model over the data, as a :class:`LayerPass`."""
+        return self.derived(model=model)._pass(self._X, self._y, self.rows)
+
+    def batches(self, rows: Indices, size: int) -> Iterator[tuple[Any, Any]]:
+        """Inputs and targets of some rows of the data, in batches, on the device of the model."""
+        return self._batches(self._X, self._y, rows, size)
+
+    def _batches(self, X: Any, y: Any, rows: Indices, size: int) -> Iterator[tuple[Any, Any]]:
+        from .hooks import device_of
+
+        torch, model = load_torch(), self.needed_model
         device = device_of(model)
         kind = next((each.dtype for each in model.parameters()), torch.get_default_dtype())
 
@@ -335,13 +363,18 @@ class SelectionContext:
             tensor = as_tensor(x, "X")
             return tensor.to(device, kind) if tensor.is_floating_point() else tensor.to(device)
 
-        def batches() -> Iterator[tuple[Any, Any]]:
-            how = {"collate": self._collate, "whole": self._forward is not None, "num_workers": self._workers}
-            for x, target in batches_of(X, y, rows, self._batch_size, **how):
-                x = placed(x) if self._transform is None else self._transform(placed(x))
-                yield x, placed(with_class_numbers(as_tensor(target, "y"), self.loss))
+        how = {"collate": self._collate, "whole": self._forward is not None, "num_workers": self._workers}
+        for x, target in batches_of(X, y, rows, size, **how):
+            x = placed(x) if self._transform is None else self._transform(placed(x))
+            yield x, placed(with_class_numbers(as_tensor(target, "y"), self.loss))
 
-        return layer_pass(model, batches, self.loss, self.layer, self._forward)
+    def _pass(self, X: Any, y: Any, rows: Indices) -> Any:
+        from .hooks import layer_pass
+
+        def batches() -> Iterator[tuple[Any, Any]]:
+            return self._batches(X, y, rows, self._batch_size)
+
+        return layer_pass(self.needed_model, batches, self.loss, self.layer, self._forward)
 
 
 def _check_length(name: str, length: int, n_samples: int) -> None:

@@ -100,27 +100,39 @@ class Facilities(NamedTuple):
     n_evaluated: int  # distance rows that were evaluated
 
 
-def facility_location(distances: Distances, size: int, weights: Floats) -> Facilities:
+def facility_location(distances: Distances, size: int, weights: Floats, include: Indices | None = None) -> Facilities:
     r"""Greedy for :math:`\max_{|S| = k} \sum_i w_i \max_{j \in S} (d_{\max} - d_{ij})`.
 
     A gain is :math:`\sum_i w_i (\delta_i - d_{ij})_+`, with :math:`\delta_i` the distance to the nearest pick so far.
     The first pick has the least sum of distances; from then on :math:`d_{\max}` cancels. Gains only fall, so an old
     gain is an upper bound: candidates are tried from the largest bound down, until the best gain exceeds the remaining
     bounds (Minoux, 1978). The picks are those of the plain greedy; the value is at least 1 - 1/e of the best. Two
-    passes over all distances, then rows as needed; O(n) memory in addition to ``distances``.
+    passes over all distances, then rows as needed; O(n) memory in addition to ``distances``. Candidates in ``include``
+    are picked first.
     """
     m, block = len(distances.candidates), distances.block_rows
     blocks = [slice(start, start + block) for start in range(0, m, block)]
-    picks = [int(np.argmin(np.concatenate([distances(rows) @ weights for rows in blocks])))]
-    nearest = distances(np.array(picks))[0].copy()
-    owner = np.zeros(distances.n, dtype=np.int64)
+    if include is None or not len(include):
+        include = np.array([np.argmin(np.concatenate([distances(rows) @ weights for rows in blocks]))])
+    picks: list[int] = []
+    nearest, owner = np.full(distances.n, np.inf), np.zeros(distances.n, dtype=np.int64)
+
+    def add(pick: int) -> None:
+        row = distances(np.array([pick]))[0]
+        closer = row < nearest
+        nearest[closer] = row[closer]
+        owner[closer] = len(picks)
+        picks.append(pick)
+
+    for pick in include.tolist():
+        add(pick)
 
     def gains_of(rows: Floats) -> Floats:
         gap = nearest - rows
         return np.maximum(gap, 0.0, out=gap) @ weights
 
     bounds = np.concatenate([gains_of(distances(rows)) for rows in blocks])
-    bounds[picks[0]] = -np.inf
+    bounds[picks] = -np.inf
     n_evaluated, is_fresh = 2 * m, np.ones(m, dtype=bool)
     while len(picks) < size:
         best = float(np.max(bounds, where=is_fresh, initial=-np.inf))
@@ -138,11 +150,7 @@ def facility_location(distances: Distances, size: int, weights: Floats) -> Facil
             best = max(best, float(bounds[stale].max()))
             tries *= 2
         pick = int(np.argmax(np.where(is_fresh, bounds, -np.inf)))
-        row = distances(np.array([pick]))[0]
-        closer = row < nearest
-        nearest[closer] = row[closer]
-        owner[closer] = len(picks)
-        picks.append(pick)
+        add(pick)
         bounds[pick] = -np.inf
         is_fresh[:] = False
     rows = distances.candidates[np.array(picks)]

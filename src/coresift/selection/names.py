@@ -5,10 +5,15 @@ from typing import Any
 from .._errors import InvalidInputError, InvalidTypeError
 from .adaptive import AdaptiveCoreset
 from .auto import Auto
+from .by_score import ByScore
 from .craig import Craig
+from .facility import FacilityLocation
 from .fixed import Cover, FixedCoreset
 from .glister import Glister
 from .gradmatch import GradMatch
+from .graph_cut import GraphCut
+from .herding import Herding
+from .k_center import KCenter
 from .pruning import InfoBatch, Lossless, Trim
 from .sensitivity import RBF
 from .simple import RS2, AdaptiveRandom, Full, Random
@@ -30,6 +35,20 @@ _PLAIN: dict[str, Strategy] = {
     "FIXED-CORESET": FixedCoreset(),
     "COVER": PerClass(Cover(), power=0.5),
     "RS2": RS2(),
+    "STRATIFIED": PerClass(Random()),
+    "EL2N": ByScore(score="el2n"),
+    "GRAND": ByScore(score="grand"),
+    "FORGETTING": ByScore(score="forgetting"),
+    "MARGIN": ByScore(score="margin"),
+    "ENTROPY": ByScore(score="entropy"),
+    "LEAST-CONFIDENCE": ByScore(score="least-confidence"),
+    "AUM": ByScore(score="aum", keep="easy"),  # its paper leaves out the samples with a small AUM
+    "CCS": ByScore(score="aum", keep="ccs"),
+    "MODERATE": ByScore(score="distance", keep="moderate"),
+    "K-CENTER": KCenter(),
+    "HERDING": PerClass(Herding()),
+    "FACILITY-LOCATION": PerClass(FacilityLocation()),
+    "GRAPH-CUT": PerClass(GraphCut()),
 }
 _REGISTRY: dict[str, Strategy] = {
     "FULL": Full(),

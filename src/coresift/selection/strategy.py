@@ -24,11 +24,12 @@ class Strategy(Protocol):
     """Anything that selects. :class:`Selector` is a convenient base, but not required.
 
     Optional attributes of a strategy, or of the strategy it wraps (``.strategy``): ``needs_validation`` (hold out a
-    validation split), ``reuses_norms`` and ``reuses_losses`` (record gradient norms, or losses and predictions, while
-    training), ``every`` and ``own_budget`` (default epochs between two selections, and budget), ``repeats`` (weights
-    are how often a row is served), ``divides_by_count`` (a step divides by the number of samples, not by their weight),
-    ``phases(n_epochs, fraction)`` (train on all data first), ``rows_passed(n_samples, size, every)`` (the estimated
-    cost of a selection) and ``ball(context)`` (the ball of queries of a selection made within each class).
+    validation split), ``reuses_norms`` and ``reuses_losses`` (record gradient norms, or losses and predictions,
+    while training), ``every`` and ``own_budget`` (default epochs between two selections, and budget), ``repeats``
+    (weights are how often a row is served), ``divides_by_count`` (a step divides by the number of samples, not by
+    their weight), ``phases(n_epochs, fraction)`` (train on all data first), ``rows_passed(n_samples, size, every)``
+    (the estimated cost of a selection), ``setup_passes`` (forward passes over the data, once in a run) and
+    ``ball(context)`` (the ball of queries of a selection made within each class).
     """
 
     def select(self, context: SelectionContext, budget: int | float, rng: np.random.Generator) -> Coreset:

@@ -113,7 +113,7 @@ class PerBatch(_Wrapper):
 class BatchContext(SelectionContext):
     """Groups of samples as items: gradients and features are means, ``sizes`` counts members; there are no labels."""
 
-    has_labels = False
+    has_labels, is_batched = False, True
 
     def __init__(self, samples: SelectionContext, groups: Sequence[Indices]) -> None:
         vars(self).update(vars(samples))

@@ -8,7 +8,7 @@ import torch
 
 from coresift.data import ArrayDataset, DatasetSplits
 from coresift.selection import AdaptiveCoreset, Laplacian, PerClass, registry
-from coresift.selection.strategy import rows_passed
+from coresift.selection.strategy import asks_for, rows_passed
 from coresift.training.models import MLP
 from paper.bench.planning import Speed, estimated_seconds, looks_at_model, probe
 from paper.bench.protocol import load_protocol
@@ -81,3 +81,12 @@ def test_every_strategy_declares_what_its_selection_costs():
     assert rows_passed(AdaptiveCoreset(pool_factor=2.0), n, size, every) == 2 * size
     assert rows_passed(PerClass(Laplacian()), n, size, every) == 0
     assert rows_passed(object(), n, size, every) == 0  # declares nothing
+
+
+def test_scores_are_paid_for_once():
+    protocol = load_protocol("covtype", "smoke").narrowed(["random", "el2n", "el2n-warm"], [0.5], 1)
+    speed = Speed(1e3, 1e3, "cpu")
+    plain, scored, warm = estimated_seconds(protocol, protocol.runs(), four_rows(), speed, [])
+    assert scored - plain == pytest.approx(16 * 4 / 1e3)  # five epochs of steps, each of three passes, and a pass
+    assert asks_for(registry()["EL2N-WARM"], "setup_passes") == 16
+    assert warm > 0

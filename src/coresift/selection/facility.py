@@ -1,0 +1,149 @@
+"""Medoids of the features: facility location, exactly for some thousands of rows, through a neighbour graph above."""
+
+import heapq
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from .._validation import check_count
+from ..coresets.covering import cover_centers, nearest_centers
+from .context import SelectionContext
+from .craig import Distances, facility_location
+from .gradients import Array, Gradients
+from .inputs import Floats, Indices
+from .keeping import Chosen, Geometric
+from .strategy import Checks
+
+_POOL = 9  # separates the stream of the pool and of the cells from others of the same seed
+_ROWS_PER_PICK = 128
+_MEMORY = 512 * 2**20  # bytes of the matrix of distances; it is computed in blocks if it is larger
+_AT_ONCE = 1024  # rows compared with others in one go
+_SEARCHED = 3000  # rows among which the neighbours of a row are searched, at least
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class FacilityLocation(Geometric):
+    r"""Facility location over features, by greedy (Wei, Iyer and Bilmes, ICML 2015, for data subsets).
+
+    .. math:: \max_{|S| = k} \sum_i \max_{j \in S} \bigl(c_i - |x_i - x_j|\bigr)_+
+
+    Each pick weighs the number of rows that it is nearest to; the weights sum to n. Up to ``max_exact`` rows, c is the
+    largest distance: the picks are those of the plain greedy, within 1 - 1/e of the best. Above, each row knows its
+    ``n_neighbors`` nearest rows only, and :math:`c_i` is the distance to the last of them: the same guarantee holds for
+    this objective. At most 128 rows per pick enter the greedy, drawn at random; weights count all rows. Rows are
+    never compared all with all. The registry's ``FACILITY-LOCATION`` is ``PerClass(FacilityLocation())``.
+
+    Parameters
+    ----------
+    n_neighbors : int, optional
+        By default twice the rows per pick, at least 32.
+    max_exact : int, default 20000
+    """
+
+    n_neighbors: int | None = None
+    max_exact: int = 20_000
+
+    name = "facility-location"
+    checks: ClassVar[Checks] = {**Geometric.checks, "n_neighbors": check_count, "max_exact": check_count}
+
+    def _picked(self, context: SelectionContext, X: Array, size: int, include: Indices) -> Chosen:
+        rng = context.fixed_rng(_POOL)
+        n_pool = min(len(X), max(self.max_exact, _ROWS_PER_PICK * size))
+        pool = np.arange(len(X))
+        if n_pool < len(X):
+            others = np.setdiff1d(pool, include, assume_unique=True)
+            pool = np.sort(np.concatenate((include, rng.permutation(others)[: n_pool - len(include)])))
+        own, sizes, kept = X[pool], context.sizes[pool], np.searchsorted(pool, include)
+        if n_pool <= self.max_exact:
+            distances = Distances(Gradients(own), np.arange(n_pool), _MEMORY)
+            picks = facility_location(distances, size, sizes, kept).rows
+        else:
+            n_neighbors = self.n_neighbors or max(32, 2 * n_pool // size)
+            graph = neighbour_graph(own, min(n_neighbors, n_pool), rng)
+            picks = graph_facilities(*graph, size, sizes, kept)
+        rows = pool[picks]
+        owner, _ = nearest_centers(X, X[rows])
+        owner[rows] = np.arange(size)  # even if another pick is as near
+        masses: Floats = np.bincount(owner, weights=context.sizes, minlength=size).astype(np.float64, copy=False)
+        return rows, masses
+
+
+def neighbour_graph(
+    X: Array, n_neighbors: int, rng: np.random.Generator
+) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    """The nearest rows of each row, itself first, and their distances: (n, k) twice, approximately.
+
+    Rows are put into about sqrt(n) cells of k-means. The neighbours of the rows of a cell are searched in it and in
+    the cells nearest to it, until these hold ``max(3000, 4 k)`` rows; among that many at random if there are more than
+    twice as many, as where most rows are equal. So memory is O(n k), and time O(n k d) but for the cells.
+    """
+    n = len(X)
+    n_cells = max(1, int(np.sqrt(n)))
+    X = X.astype(np.float32, copy=False)
+    centers = cover_centers(X[rng.permutation(n)[: 40 * n_cells]], n_cells, rng)
+    cells, _ = nearest_centers(X, centers)
+    members = np.split(np.argsort(cells, kind="stable"), np.cumsum(np.bincount(cells, minlength=len(centers)))[:-1])
+    rows = np.empty((n, n_neighbors), dtype=np.int32)
+    far = np.empty((n, n_neighbors), dtype=np.float32)
+    wanted = min(n, max(_SEARCHED, 4 * n_neighbors))
+    counts = np.array(list(map(len, members)))
+    norms = np.einsum("ij,ij->i", X, X)
+    for cell, members_here in enumerate(members):
+        near = np.argsort(((centers - centers[cell]) ** 2).sum(axis=1), kind="stable")
+        n_near = int(np.searchsorted(np.cumsum(counts[near]), wanted)) + 1
+        pool = np.concatenate([members[each] for each in near[:n_near]])
+        for start in range(0, len(members_here), _AT_ONCE):
+            own, others = members_here[start : start + _AT_ONCE], pool
+            if len(pool) > 2 * wanted:
+                others = np.union1d(own, rng.choice(pool, wanted, replace=False))
+            squares = X[own] @ X[others].T
+            squares *= -2.0
+            squares += norms[others]
+            squares += norms[own, None]
+            squares[own[:, None] == others] = -1.0  # itself, exactly and first
+            found = np.argpartition(squares, n_neighbors - 1, axis=1)[:, :n_neighbors]
+            rows[own] = others[found]
+            far[own] = np.sqrt(np.maximum(np.take_along_axis(squares, found, axis=1), 0.0))
+    return rows, far
+
+
+def graph_facilities(
+    rows: NDArray[np.int32], far: NDArray[np.float32], size: int, weights: Floats, include: Indices
+) -> Indices:
+    r"""Lazy greedy for :math:`\sum_i w_i \max_{j \in S} (c_i - d_{ij})_+` over the edges (i, ``rows[i]``)."""
+    n, n_neighbors = rows.shape
+    nearest = far.max(axis=1)  # c, and later the distance to the nearest pick, if that is smaller
+    ends = np.arange(0, n * n_neighbors + 1, n_neighbors)
+    graph = sparse.csr_array((far.ravel(), rows.ravel(), ends), shape=(n, n)).tocsc()  # a distance of 0 stays an edge
+    served, gaps, starts = graph.indices, graph.data, graph.indptr
+
+    def edges(row: int) -> slice:
+        return slice(starts[row], starts[row + 1])
+
+    def gain(row: int) -> float:
+        at = edges(row)
+        return float(np.maximum(nearest[served[at]] - gaps[at], 0.0) @ weights[served[at]])
+
+    picks: list[int] = []
+
+    def add(pick: int) -> None:
+        at = edges(pick)
+        nearest[served[at]] = np.minimum(nearest[served[at]], gaps[at])
+        picks.append(pick)
+
+    given = set(include.tolist())
+    for pick in sorted(given):
+        add(pick)
+    graph.data = np.maximum(nearest[served] - gaps, 0.0)
+    first = weights @ graph
+    bounds = [(-value, row) for row, value in enumerate(first.tolist()) if row not in given]
+    heapq.heapify(bounds)
+    while len(picks) < size:  # gains only fall, so an old one is an upper bound (Minoux, 1978)
+        fresh = -gain(bounds[0][1]), bounds[0][1]
+        heapq.heapreplace(bounds, fresh)
+        if bounds[0] is fresh:
+            add(heapq.heappop(bounds)[1])
+    return np.array(picks, dtype=np.int64)

@@ -1,0 +1,115 @@
+"""What the strategies share that choose a subset once and keep it: rows that must stay, features, and the greedy."""
+
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from .._errors import InvalidInputError
+from .._validation import as_numpy, check_count
+from ..coresets.coreset import Coreset
+from ..coresets.covering import dense_centred
+from .context import SelectionContext
+from .gradients import Array
+from .inputs import Floats, Indices
+from .simple import scaled_weights
+from .strategy import Checks, Selector, one_blas_thread
+
+Chosen = tuple[Indices, Floats | None]  # rows and weights; None for equal ones that sum to n
+_OFF_CENTRE = 100.0  # |mean|^2 over the variance from which float32 would lose distances
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Kept(Selector):
+    """Base of the strategies whose subset is chosen at the first selection of a run and kept.
+
+    Parameters
+    ----------
+    include : integers, optional
+        Rows of the data that must be chosen. They count towards the budget, which must be large enough: under
+        :class:`PerClass`, that of each class, and a class without a budget loses its rows.
+    """
+
+    include: Any = None
+
+    def _select(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Coreset:
+        rows, weights = self.once(context, lambda: self._chosen(context, size, self._included(context, size)), size)
+        return self.coreset(context, rows, scaled_weights(context, rows) if weights is None else weights)
+
+    def _included(self, context: SelectionContext, size: int) -> Indices:
+        if self.include is None:
+            return np.zeros(0, dtype=np.int64)
+        if context.is_batched:
+            raise InvalidInputError("include names samples, but the items of this selection are mini-batches.")
+        given = np.unique(as_numpy(self.include))
+        n = context.whole().n_samples
+        if given.size and (given.dtype.kind not in "iu" or given.min() < 0 or given.max() >= n):
+            raise InvalidInputError(f"include must hold integers from 0 to {n - 1}.")
+        found = np.flatnonzero(np.isin(context.rows, given))
+        if len(found) > size:
+            raise InvalidInputError(f"include has {len(found)} rows to choose from, but the budget is {size}.")
+        return found
+
+    @abstractmethod
+    def _chosen(self, context: SelectionContext, size: int, include: Indices) -> Chosen:
+        """Choose ``size`` rows, those in ``include`` among them."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Geometric(Kept):
+    """Base of the strategies that see features alone.
+
+    Parameters
+    ----------
+    features : "raw", "pca", array or callable, default "pca"
+        As in :class:`RBF`; for features of a network pass a function of the inputs, or an array.
+    n_components : int, default 50
+    include : integers, optional
+        Rows that must be chosen.
+    """
+
+    features: Any = "pca"
+    n_components: int = 50
+
+    checks: ClassVar[Checks] = {"n_components": check_count}
+
+    def _chosen(self, context: SelectionContext, size: int, include: Indices) -> Chosen:
+        X = self._matrix(context)
+        with context.accounted(self.name, len(X)), one_blas_thread():
+            return self._picked(context, X, size, include)
+
+    @abstractmethod
+    def _picked(self, context: SelectionContext, X: Array, size: int, include: Indices) -> Chosen: ...
+
+    def _matrix(self, context: SelectionContext) -> Array:
+        """The features, dense, float32 or float64. A copy about the mean is made only where rounding asks for it."""
+        found = context.features(self.features, self.n_components)
+        if not isinstance(found, np.ndarray) or found.dtype not in (np.float32, np.float64):
+            return dense_centred(found)
+        mean = found.mean(axis=0, dtype=np.float64)
+        square = float(np.einsum("ij,ij->", found, found, dtype=np.float64)) / len(found)
+        if not np.isfinite(square):
+            return dense_centred(found)  # explains what is wrong
+        variance = square - float(mean @ mean)
+        if float(mean @ mean) > _OFF_CENTRE * variance:
+            return (found - mean).astype(found.dtype)
+        return found
+
+
+def greedy_rows(size: int, include: Indices, gains: Callable[[], Array], add: Callable[[int], None]) -> Indices:
+    """Rows in the order in which they are picked: those to include, then always the largest gain, the first of equals.
+
+    ``gains`` returns a value for each row given the picks so far, which is changed in place; ``add`` tells of a pick.
+    """
+    picks = np.empty(size, dtype=np.int64)
+    for t in range(size):
+        if t < len(include):
+            picks[t] = include[t]
+        else:
+            values = gains()
+            values[picks[:t]] = -np.inf
+            picks[t] = np.argmax(values)
+        add(int(picks[t]))
+    return picks

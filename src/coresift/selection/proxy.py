@@ -1,0 +1,201 @@
+"""Scores of all samples from one short training of a copy of the model: trained once in a run, shared, and saved."""
+
+import copy
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._errors import InvalidInputError
+from .._npz import array_names, read_arrays
+from .._threads import RANDOM_STATES
+from ..coresets.files import write_npz, write_whole
+from .context import SelectionContext
+from .hooks import called, device_of, only_tensor, softmax_residuals, undisturbed
+from .inputs import load_torch
+from .losses import Kind, kind_of, per_sample_loss
+
+SCORES = ("el2n", "grand", "forgetting", "margin", "entropy", "least-confidence", "aum", "distance")
+LOW_IS_HARD = ("margin", "aum")
+_PROXY = 7  # separates the stream of the proxy's training from others of the same seed
+_BATCH = 8, 128  # a fiftieth of the rows, within these
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    r"""Scores of n samples by name, as float32. With logits z, :math:`p = \mathrm{softmax}(z)` and label y:
+
+    * ``el2n``: :math:`|p - e_y|_2` (Paul, Ganguli and Dziugaite, 2021); for numbers the norm of the residual.
+    * ``grand``: the norm of the gradient (the same paper) in the last layer, :math:`|p - e_y| \sqrt{|h|^2 + 1}`. The
+      paper takes all parameters, which needs a backward pass for each sample.
+    * ``margin``: :math:`p_{(1)} - p_{(2)}`; ``entropy``: :math:`-\sum_c p_c \ln p_c`; ``least-confidence``:
+      :math:`1 - p_{(1)}` (Coleman et al., 2020).
+    * ``distance``: from the last layer's input h to its mean over the class (Xia et al., 2023).
+    * ``forgetting``: how often the sample was predicted wrongly right after it was predicted correctly (Toneva et al.,
+      2019); the number of epochs, more than can be counted, if it was never predicted correctly.
+    * ``aum``: mean of :math:`z_y - \max_{c \ne y} z_c` over the epochs (Pleiss et al., 2020).
+
+    The last two are recorded in training, when a sample is used; the others after it, in evaluation mode. A small
+    margin or AUM is hard; of the others, large values are. For regression there are the first two alone.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> scores = Scores({"el2n": np.array([0.1, 1.2], dtype=np.float32)})
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     scores.save(Path(folder) / "scores.npz")
+    ...     Scores.load(Path(folder) / "scores.npz")["el2n"]
+    array([0.1, 1.2], dtype=float32)
+    """
+
+    columns: Mapping[str, NDArray[np.float32]]
+
+    def __getitem__(self, name: str) -> NDArray[np.float32]:
+        if name not in self.columns:
+            raise InvalidInputError(f"there is no score {name!r}, only {', '.join(self.columns)}: it needs classes.")
+        return self.columns[name]
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values())))
+
+    def hardness(self, name: str) -> NDArray[np.float32]:
+        """Scores with a sign that makes the hard samples those with large values."""
+        return -self[name] if name in LOW_IS_HARD else self[name]
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write a ``.npz`` file with an array for each score."""
+        write_whole(Path(path), lambda file: write_npz(file, {}, self.columns))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read what :meth:`save` wrote."""
+        names = [name for name in array_names(Path(path)) if name in SCORES]
+        if not names:
+            raise InvalidInputError(f"{path} holds none of {', '.join(SCORES)}.")
+        found = [each.astype(np.float32) for each in read_arrays(Path(path), *names)]
+        if any(each.ndim != 1 or len(each) != len(found[0]) or not np.isfinite(each).all() for each in found):
+            raise InvalidInputError(f"{path}: scores must be finite, one number for each sample.")
+        return cls(dict(zip(names, found, strict=True)))
+
+
+def proxy_scores(context: SelectionContext, epochs: int = 5, lr: float = 1e-3, fresh: bool = True) -> Scores:
+    """Scores of all data of the run, from a copy of the model that is trained for a few epochs; computed once.
+
+    Adam, with batches of a fiftieth of the rows (8 to 128), without augmentation. With ``fresh`` the layers that are
+    trained start anew, from the seed of the run, so the scores do not depend on the epoch in which they are asked for.
+    The model, its gradients, and all random states stay as they were.
+    """
+    whole = context.whole()
+    return whole.kept(("scores", epochs, lr, fresh), lambda: _scored(whole, epochs, lr, fresh))
+
+
+def _scored(context: SelectionContext, epochs: int, lr: float, fresh: bool) -> Scores:
+    torch, n = load_torch(), context.n_samples
+    if context.has_own_forward:
+        raise InvalidInputError("scores need a copy of the model, which forward= does not call: pass scores= instead.")
+    rng = context.fixed_rng(_PROXY)
+    proxy = copy.deepcopy(context.needed_model)
+    compute, size = per_sample_loss(context.loss), min(_BATCH[1], max(_BATCH[0], n // 50))
+    dynamics = Dynamics(n)
+    with context.accounted("scores", (epochs + 1) * n), RANDOM_STATES, undisturbed(proxy), torch.enable_grad():
+        torch.default_generator.manual_seed(seed := int(rng.integers(2**62)))
+        if (device := device_of(proxy)).type != "cpu":
+            torch.get_device_module(device).manual_seed(seed)
+        if fresh:
+            _restart(proxy)
+        proxy.train()
+        trained = [each for each in proxy.parameters() if each.requires_grad]
+        optimizer = torch.optim.Adam(trained, lr=lr)
+        for _ in range(epochs):
+            order = rng.permutation(n)
+            parts = np.array_split(order, max(1, n // size))  # no batch of one row, which batch norms refuse
+            for part in parts:
+                ((x, y),) = context.batches(part, len(part))
+                outputs = only_tensor(called(proxy, x))
+                optimizer.zero_grad()
+                compute(outputs, y).mean().backward()
+                optimizer.step()
+                if (known := _classified(outputs, y, context.loss)) is not None:
+                    dynamics.update(part, *known)
+        found = context.proxy_pass(proxy)
+    columns = {"el2n": np.linalg.norm(found.gradients.residuals, axis=1), "grand": np.sqrt(found.gradients.sq_norms())}
+    if (known := _classified(torch.as_tensor(found.outputs), found.targets, context.loss)) is not None:
+        features = found.outputs if found.gradients.inputs is None else found.gradients.inputs
+        columns |= prediction_scores(*known) | class_distances(features, known[1]) | dynamics.scores()
+    return Scores({name: np.asarray(values, dtype=np.float32) for name, values in columns.items()})
+
+
+def _restart(model: Any) -> None:
+    for module in model.modules():
+        is_trained = all(each.requires_grad for each in module.parameters(recurse=False))
+        if is_trained and callable(getattr(module, "reset_parameters", None)):
+            module.reset_parameters()
+
+
+def _classified(outputs: Any, targets: Any, loss: Any) -> tuple[NDArray[Any], NDArray[np.int64]] | None:
+    """Logits (n, C) and labels; None if the task is not to tell classes apart. One output of a BCE means two logits."""
+    logits, labels = outputs.detach().float().cpu().numpy(), targets.cpu().numpy()
+    if kind_of(loss) is Kind.SWITCHES and logits.size == len(logits) == labels.size:
+        logits, labels = np.column_stack((np.zeros(len(logits)), logits.ravel())), labels.ravel().astype(np.int64)
+    if kind_of(loss) is Kind.NUMBERS or logits.ndim != 2 or labels.ndim != 1 or labels.dtype.kind not in "iu":
+        return None
+    return None if logits.shape[1] < 2 or labels.min() < 0 or labels.max() >= logits.shape[1] else (logits, labels)
+
+
+class Dynamics:
+    """Count forgetting events and sum margins while a model is trained."""
+
+    def __init__(self, n: int) -> None:
+        self.margins, self.met, self.forgotten = np.zeros(n), np.zeros(n), np.zeros(n)
+        self.was_right, self.was_ever = np.zeros(n, dtype=bool), np.zeros(n, dtype=bool)
+
+    def update(self, rows: NDArray[np.int64], logits: NDArray[Any], labels: NDArray[np.int64]) -> None:
+        """Record the logits (b, C) of a step."""
+        margins = label_margins(logits, labels)
+        is_right = margins > 0
+        self.margins[rows] += margins
+        self.met[rows] += 1
+        self.forgotten[rows] += self.was_right[rows] & ~is_right
+        self.was_right[rows] = is_right
+        self.was_ever[rows] |= is_right
+
+    def scores(self) -> dict[str, NDArray[Any]]:
+        """The scores ``forgetting`` and ``aum``."""
+        counts = np.where(self.was_ever, self.forgotten, self.met)
+        return {"forgetting": counts, "aum": self.margins / np.maximum(self.met, 1)}
+
+
+def label_margins(logits: NDArray[Any], labels: NDArray[np.int64]) -> NDArray[Any]:
+    """The logit of the label minus the largest other one."""
+    rows, others = np.arange(len(labels)), np.array(logits, dtype=np.float64)
+    own = others[rows, labels]
+    others[rows, labels] = -np.inf
+    return own - others.max(axis=1)
+
+
+def prediction_scores(logits: NDArray[Any], labels: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
+    """The scores that follow from the logits of a trained model."""
+    residuals = softmax_residuals(logits.astype(np.float64), labels)
+    chances = residuals.copy()
+    chances[np.arange(len(labels)), labels] += 1.0
+    top = np.partition(chances, -2, axis=1)[:, -2:]
+    logs = np.log(np.maximum(chances, np.finfo(np.float64).tiny))
+    return {
+        "el2n": np.linalg.norm(residuals, axis=1),
+        "margin": top[:, 1] - top[:, 0],
+        "entropy": -(chances * logs).sum(axis=1),
+        "least-confidence": 1.0 - top[:, 1],
+    }
+
+
+def class_distances(features: NDArray[Any], labels: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
+    """The distance of each row to the mean of its class."""
+    found = np.empty(len(features))
+    for label in np.unique(labels):
+        own = features[labels == label].astype(np.float64)
+        found[labels == label] = np.linalg.norm(own - own.mean(axis=0), axis=1)
+    return {"distance": found}
