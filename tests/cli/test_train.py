@@ -189,7 +189,7 @@ def test_whole_numbers_are_targets_where_the_task_says_so(tmp_path: Path, capsys
     table = np.column_stack([x, np.rint(50 * x[:, 0])])
     file, out = tmp_path / "prices.csv", tmp_path / "run"
     np.savetxt(file, table, delimiter=",", header="a,b,c,price", comments="", fmt=["%f"] * 3 + ["%d"])
-    given = ["train", "-d", str(file), "--label", "price", "-m", "mlp", "--epochs", "2", "--select-every", "1"]
+    given = ["train", "-d", str(file), "--label", "price", "-m", "mlp", "--epochs", "2", "--lr", "0.0001"]
     assert main([*given, "--task", "regression", "-o", str(out)]) == 0
     assert "RMS error" in capsys.readouterr().out
     assert json.loads((out / "config.json").read_text())["about"]["options"]["task"] == "regression"

@@ -50,7 +50,7 @@ class TrainResult:
 def train(
     model: nn.Module,
     data: Any,
-    strategy: str | Strategy = "rbf",
+    strategy: str | Strategy = "auto",
     budget: int | float | str | None = None,
     *,
     test: Any = None,

@@ -29,7 +29,7 @@ class TrainOptions:
     result and so does not tell one run from another.
     """
 
-    strategy: Any = option("rbf", "Strategy; 'full' trains on all data.", flags=("-s",), choices=_strategies)
+    strategy: Any = option("auto", "Strategy; 'full' trains on all data.", flags=("-s",), choices=_strategies)
     budget: int | float | str | None = option(
         None,
         "Samples to train on: 1%, 0.01 or 600. [default: the strategy's: all for auto, 10% for most]",

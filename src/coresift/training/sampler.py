@@ -83,7 +83,7 @@ class CoresetSampler(Sampler[int]):
     Parameters
     ----------
     data : SelectionContext, data set, array, tensor, or pair ``(X, y)``
-    strategy : str or Strategy, default "rbf"
+    strategy : str or Strategy, default "auto"
     budget : int, float or str, optional
         Number of samples, or fraction of the samples, such as 0.1 or "10%". By default the strategy's own: all samples
         for "auto" and others that prune, else 10 %.
@@ -112,7 +112,7 @@ class CoresetSampler(Sampler[int]):
     def __init__(
         self,
         data: Any,
-        strategy: str | Strategy = "rbf",
+        strategy: str | Strategy = "auto",
         budget: int | float | str | None = None,
         *,
         select_every: int | None = None,
