@@ -176,3 +176,14 @@ def test_an_estimate_tells_a_better_subset_from_a_worse_one():
     assert not found["blind"].is_better
     assert found["blind"].mine < found["blind"].stratified
     assert estimates({"blind": blind}, Examples(X[:900], is_rare[:900], 2), 50, "linear", rng) == {}
+
+
+@pytest.mark.parametrize("strategy", ["auto", "stratified", "fixed"])
+def test_numbers_are_not_classes(strategy, tmp_path):
+    X, _ = table(n=1500)
+    frame = pd.DataFrame(X, columns=["a", "b", "c"]).assign(y=X[:, 0], z=np.arange(1500))
+    path = tmp_path / "t.csv"
+    frame.to_csv(path, index=False)
+    for data, label in ((frame, "y"), (frame, "z"), (path, "y"), (path, "z")):  # a label of a CSV file may be text
+        with pytest.raises(InvalidInputError, match="name it as the target"):
+            select(data, "5%", label=label, model="boosting", strategy=strategy)

@@ -17,7 +17,7 @@ from ..rows.rows import BadRow, Block, Rows, check_block, recode
 from .fitting import Runner, given_rows, serial_runner
 
 S = TypeVar("S", bound=LossSums)
-_MOST_CLASSES = 1000
+MOST_CLASSES = 1000
 LARGEST_ALPHA = 1e100
 _LARGEST_COLUMN = 1e140  # products of two columns and a weight must have finite sums
 
@@ -264,9 +264,9 @@ def linear_rows(
     if len(names) < 2:
         only = names[0] if classes is None else classes.tolist()[names[0]]
         raise InvalidInputError(f"{rows.name}: the label is always {only!r}: 1 class, but at least 2 are needed.")
-    if len(names) > _MOST_CLASSES:
+    if len(names) > MOST_CLASSES:
         raise InvalidInputError(
-            f"{rows.name}: the label has {len(names):,} different values, more than the {_MOST_CLASSES:,} classes that "
+            f"{rows.name}: the label has {len(names):,} different values, more than the {MOST_CLASSES:,} classes that "
             "are possible. For numbers use a loss for targets, such as 'squared'."
         )
     numbers = {name: i for i, name in enumerate(names)} | dict.fromkeys(set(moments.labels) - set(names), 0)

@@ -22,6 +22,7 @@ from .fitting import OnPass, Runner
 from .growing import Growth, proxy_targets
 from .judging import Chooser, Examples, estimates, rare_classes
 from .linear_coreset import LinearCoreset
+from .linear_rows import MOST_CLASSES
 from .options import LINEAR_LOSSES, Plan, SelectOptions, priced
 from .selecting import Report, Selection
 from .uniform import even_draw
@@ -140,6 +141,11 @@ def _table(runner: Runner, options: SelectOptions, display: Display) -> _Table:
         found = join_labels(list(labels))
         order = sorted(range(len(found.names)), key=lambda i: str(found.names[i]))  # the same from files and arrays
         y, names = np.argsort(order)[found.codes], [found.names[i] for i in order]
+        if len(names) > MOST_CLASSES:
+            raise InvalidInputError(
+                f"{rows.name}: the label has {len(names):,} different values, such as {names[0]!r}, more than the "
+                f"{MOST_CLASSES:,} classes that are possible. For a regression name it as the target."
+            )
     return _Table(rows, options, display, np.concatenate(weights), y, names)
 
 
