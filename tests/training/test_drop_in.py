@@ -384,3 +384,14 @@ def test_lightning_is_kept_in_step(tmp_path: Path) -> None:
     assert float(trainer.callback_metrics["coreset_samples"]) == 90
     kept = torch.load(trainer.checkpoint_callback.best_model_path, weights_only=False)["callbacks"]["CoresetCallback"]
     assert kept["epoch"] == 2
+
+
+def test_sift_removes_duplicates_of_tensors():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(500, 6)).astype(np.float32)
+    X[350:] = X[:150]
+    data = TensorDataset(torch.tensor(X), torch.tensor((X[:, 0] > 0).astype(np.int64)))
+    loader = sift(DataLoader(data, batch_size=50), nn.Linear(6, 2), n_epochs=3)
+    rows = [int(row) for _ in loader for row in loader.rows]
+    assert len({tuple(X[row]) for row in rows}) == len(set(rows))  # one row of each group
+    assert loader.coreset_sampler.strategy.regime(loader.coreset_sampler.context).removed == 150

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import distributed
 from torch.nn.functional import cross_entropy, one_hot
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import Dataset, Sampler, TensorDataset
+from torch.utils.data import DataLoader, Dataset, Sampler, TensorDataset, default_collate
 
 from .._containers import n_rows
 from .._errors import CoresiftError, InvalidInputError
@@ -337,7 +337,9 @@ def with_defaults(strategy: Any, budget: Any, every: Any) -> tuple[Any, Any]:
 
 
 def inputs_and_targets(data: Any) -> tuple[Any, Any]:
-    """Return X and y of a pair or a data set of tensors; of anything else, itself and None."""
+    """Return X and y of a pair or a data set of tensors, also in a plain loader; of anything else, itself and None."""
+    if isinstance(data, DataLoader) and isinstance(data.dataset, TensorDataset) and data.collate_fn is default_collate:
+        data = data.dataset
     if isinstance(data, WeightedDataset):
         data = data.dataset
     if isinstance(data, TensorDataset):
