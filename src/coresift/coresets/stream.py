@@ -89,7 +89,7 @@ class StreamingCoreset:
     labels_, ids_ : ndarrays of shape (m,), or None
         The labels and ids of those rows, if rows came with them.
     error_, deviation_ : float
-        Of the last :meth:`coreset`: a bound on the relative error at each single query fixed beforehand, with chance
+        A bound on the relative error of the last :meth:`coreset` at any one query fixed beforehand, with probability
         ``1 - delta`` (1 or more says nothing); and about the largest standard deviation of that error, without a proof.
 
     Examples
