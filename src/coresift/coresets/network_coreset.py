@@ -184,7 +184,7 @@ class RBFNetworkCoreset(RBFCoreset):
         return eps if eps < np.inf else None
 
     def _promised(self, core: Coreset, delta: float) -> float | None:
-        """The least eps below 1 that the draws of ``core`` guarantee with probability ``1 - delta``; None if there is none."""
+        """The least eps below 1 that the draws of ``core`` guarantee with probability ``1 - delta``, or None."""
         if core.n_draws is None or core.adjustments or not self.is_certified_:
             return None
         if (core.total_sensitivity, core.bound) != (self.total_sensitivity_, self.bound_):
