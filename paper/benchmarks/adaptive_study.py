@@ -24,6 +24,7 @@ from coresift.data import load_dataset
 from coresift.selection import strategy_named
 from coresift.training import build_model, normalize, train
 
+from ..automatic import AutomaticCoreset
 from .measure import Log, data_dir, markdown, timed
 
 RUNS = Path(__file__).parents[1] / "results" / "adaptive-study" / "runs.jsonl"
@@ -188,7 +189,11 @@ def strategy_of(name: str, settings: dict[str, Any]) -> Any:
     if "pool" in settings:
         settings = {**settings, "pool": strategy_named(settings["pool"])}
     kind = getattr(selection, name, None)
-    return strategy_named(name) if kind is None else kind(**settings)
+    if kind is None:
+        return strategy_named(name)
+    is_automatic = settings.get("automatic", False)
+    settings = {key: value for key, value in settings.items() if key != "automatic"}
+    return (AutomaticCoreset if is_automatic else kind)(**settings)
 
 
 def run(of: dict[str, Any]) -> dict[str, Any]:

@@ -73,11 +73,6 @@ class ByScore(Kept):
     def name(self) -> str:
         return self.score if self.keep == "hard" else f"{self.score}-{self.keep}"
 
-    @property
-    def setup_passes(self) -> float:
-        """Cost of the proxy in forward passes over the data: a step costs three."""
-        return 0.0 if self.scores is not None else 3.0 * self.epochs + 1.0
-
     def _chosen(self, context: SelectionContext, size: int, include: Indices) -> Chosen:
         hard = self._hardness(context).astype(np.float64)
         rng = context.fixed_rng(_TIES)

@@ -53,7 +53,6 @@ GRADMATCH | labels, model | 1 pass, greedy | of the match | a weighted sum of gr
 GRADMATCHPB | labels, model | 1 pass, greedy | the batch's | the same, with mini-batches as items | Match
 GLISTER | labels, model, validation | 1 pass, greedy | 1 | steps that reduce the validation loss | Match
 ADAPTIVE-CORESET | labels, model | a pass over a pool | unbiased, tempered | draws by gradient norms | ours
-ADAPTIVE-CORESET-AUTO | labels, model | the same, or less | the same | the same where it pays, else uniform | ours
 ADAPTIVE-CORESET-SEEN | labels, model | - | the same | draws by the norms that training saw | ours
 LOSSLESS | labels, model | - | 1 or 2 | all with large gradients, half of the others | ours
 INFOBATCH | labels, model | - | 1 or 2 | all with large losses, half of the others | Qin et al. 2024

@@ -128,7 +128,7 @@ class SelectionContext:
         self._seed = check_count(seed, "seed", 0)
         # numbers from 1 of the classes that lead to this part: NumPy treats (s, t) and (s, t, 0) as the same seed
         self._path: tuple[int, ...] = ()
-        self._is_whole, self.is_part = True, False  # a part is the context of one class
+        self._is_whole = True  # no part, such as the context of one class
         self._batch_size = check_count(batch_size, "batch_size")
         self._transform, self._forward = transform, forward
         self._collate = reader.get("collate")
@@ -158,10 +158,9 @@ class SelectionContext:
         vars(twin).update(changes)
         return twin
 
-    def fixed_rng(self, tag: int, seed: int | None = None) -> np.random.Generator:
+    def fixed_rng(self, tag: int) -> np.random.Generator:
         """A generator that is the same throughout a run, for draws that are made once and kept."""
-        seed = self._seed if seed is None else check_count(seed, "seed", 0)
-        return np.random.default_rng((seed, tag, *self._path))
+        return np.random.default_rng((self._seed, tag, *self._path))
 
     @property
     def late(self) -> float:
@@ -228,7 +227,7 @@ class SelectionContext:
             if "gradients" in now:
                 now["gradients"] = now["gradients"].take(positions)
             part = self._part(positions, _kept=self.kept(("part", number), dict), _now=now)
-            part._path, part.is_part = (*self._path, number + 1), True
+            part._path = (*self._path, number + 1)
             part.class_output = label if isinstance(label, int) and label >= 0 else None
             yield positions, part
 
@@ -263,8 +262,8 @@ class SelectionContext:
             raise InvalidInputError("this strategy needs gradients: give the context a model (or gradients).")
         return self.model
 
-    def gradients(self, *, bias_only: bool = False, output: int | None = None) -> Gradients:
-        """Last-layer gradients of the samples at the current model, or only those of the bias, or of one output."""
+    def gradients(self, *, output: int | None = None) -> Gradients:
+        """Last-layer gradients of the samples at the current model, or only those of one output."""
 
         def compute() -> Gradients:
             if self._given[0] is not None:
@@ -273,9 +272,9 @@ class SelectionContext:
                 return self._pass(self._X, self._y, self.rows).gradients
 
         found: Gradients = self.now("gradients", compute)
-        if output is not None and found.inputs is not None and output < found.shape[0]:
-            found = found.of_output(output)
-        return found.of_bias() if bias_only else found
+        if output is None or found.inputs is None or output >= found.shape[0]:
+            return found
+        return found.of_output(output)
 
     def gradients_of(self, positions: Indices) -> Gradients:
         """Gradients of the given items only, sliced from the cache if present."""
@@ -337,7 +336,7 @@ class SelectionContext:
         if self._is_whole:
             return self
         rows = np.arange(n_rows(self._X))
-        own = {"_kept": self.shared, "_now": {}, "_path": (), "_is_whole": True, "is_part": False, "class_output": None}
+        own = {"_kept": self.shared, "_now": {}, "_path": (), "_is_whole": True, "class_output": None}
         return self.derived(rows=rows, sizes=np.ones(len(rows)), **own)
 
     def proxy_pass(self, model: torch.nn.Module) -> Any:

@@ -29,23 +29,19 @@ class Craig(Selector):
 
     Parameters
     ----------
-    bias_only : bool, default False
-        Use the gradients of the layer's bias only.
     memory_limit : float, default 512 MiB
     max_pairs : float, default 1e10
         Distances that take more bytes are computed when needed, not stored; with more pairs, picks come from random
         candidates, and a warning and ``method`` say so.
     """
 
-    bias_only: bool = False
     memory_limit: float = 512 * 2**20
     max_pairs: float = 1e10
 
-    n_passes: ClassVar[float] = 4.0
     checks: ClassVar[Checks] = {"memory_limit": check_positive, "max_pairs": check_positive}
 
     def _select(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Coreset:
-        gradients = context.gradients(bias_only=self.bias_only)
+        gradients = context.gradients()
         n, remark = len(gradients), ""
         candidates = np.arange(n)
         n_candidates = max(size, int(self.max_pairs / n))

@@ -53,7 +53,6 @@ class FixedCoreset(Selector):
     labels, check : bool, default True
         Whether to use the targets; and to estimate out of sample, with two more selections, whether a kernel regression
         does better than on a stratified draw. If not, select that; the log and ``coreset.method`` say so.
-    seed : int, by default that of the run, ``SelectionContext(seed=)``
     """
 
     features: Any = "pca"
@@ -67,7 +66,6 @@ class FixedCoreset(Selector):
     max_pool: int = 100_000
     labels: bool = True
     check: bool = True
-    seed: int | None = None
 
     name = "fixed-coreset"
     checks: ClassVar[Checks] = {
@@ -84,7 +82,7 @@ class FixedCoreset(Selector):
 
     def _grown(self, context: SelectionContext, size: int) -> tuple[Indices, str]:
         """The rows, and a remark if they are not those that were grown."""
-        own = context.fixed_rng(_GROW, self.seed)
+        own = context.fixed_rng(_GROW)
         pool = own.permutation(context.n_samples)[: max(size, self.max_pool)]
         features = dense_centred(context.features(self.features, self.n_components)[pool])
         growth = Growth(**{each.name: getattr(self, each.name) for each in fields(Growth)})
@@ -128,13 +126,11 @@ class Cover(Selector):
         Features in which distances are measured, as in :class:`RBF`; by default 50 principal components.
     per_cell : int, default 64
         The centres are found from a random part of the data, with at most this many samples per cell.
-    seed : int, by default that of the run, ``SelectionContext(seed=)``
     """
 
     features: Any = "pca"
     n_components: int = 50
     per_cell: int = 64
-    seed: int | None = None
 
     checks: ClassVar[Checks] = {"n_components": check_count, "per_cell": check_count}
 
@@ -143,6 +139,6 @@ class Cover(Selector):
 
     def _covered(self, context: SelectionContext, size: int) -> tuple[Indices, Floats]:
         features = dense_centred(context.features(self.features, self.n_components))
-        own = context.fixed_rng(_CELLS, self.seed)
+        own = context.fixed_rng(_CELLS)
         with context.accounted(f"cells ({self.name})", len(features)), one_blas_thread():
             return cover_rows(features, size, own, weights=context.sizes, per_cell=self.per_cell)

@@ -1,24 +1,23 @@
 """The paper's method: sensitivities of the inputs, fitted once, and a fresh draw at every selection."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .._validation import check_choice, check_count, check_features
+from .._validation import check_choice, check_features
 from ..core.draw import METHODS
 from ..coresets import LaplacianCoreset, RBFCoreset
 from ..coresets.coreset import Coreset, QueryBall
 from ..coresets.fitting import array_runner, geometry_of
 from .context import SelectionContext
 from .strategy import Checks, Selector
-from .wrappers import PerClass
 
 _FIT = 2  # separates the stream of the fit from others of the same seed
 _OF_THE_FIT = ("bound", "bandwidth", "n_cells", "max_exact")  # settings that the estimators share
-_OF_THE_DRAW = ("method", "per_class", "min_per_class")  # settings that the fit does not depend on
+_OF_THE_DRAW = ("method",)  # settings that the fit does not depend on
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -27,28 +26,20 @@ class _Sensitivity(Selector):
     bandwidth: Any = None
     features: Any = "raw"
     n_components: int = 50
-    per_class: bool = False
-    min_per_class: int = 0
     method: str | None = None
     n_cells: int = 64
     max_exact: int | None = 20_000
 
     _kind: ClassVar[Any]
     _own: ClassVar[str]  # a setting that only this estimator has
-    checks: ClassVar[Checks] = {
-        "method": partial(check_choice, choices=METHODS),
-        "min_per_class": partial(check_count, minimum=0),
-    }
+    checks: ClassVar[Checks] = {"method": partial(check_choice, choices=METHODS)}
 
     def _select(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Coreset:
-        if self.per_class:
-            inside = replace(self, per_class=False, min_per_class=0)
-            return PerClass(inside, self.min_per_class).select(context, size, rng)
         return self._fitted(context).sample(size, method=self.method, random_state=rng)
 
-    def shares(self, context: SelectionContext) -> NDArray[np.float64] | None:
-        """The probabilities of one draw, which sum to 1; None with ``per_class``, where each class has its own."""
-        return None if self.per_class else self._fitted(context).draw_shares()
+    def shares(self, context: SelectionContext) -> NDArray[np.float64]:
+        """The probabilities of one draw, which sum to 1."""
+        return self._fitted(context).draw_shares()
 
     def ball(self, context: SelectionContext) -> QueryBall | None:
         """The ball of queries of all samples, with which :class:`PerClass` joins classes; None for another metric."""
@@ -80,7 +71,8 @@ class RBF(_Sensitivity):
     """Draws by the sensitivities of the Gaussian loss (:class:`coresift.RBFCoreset`) of the inputs.
 
     The sensitivities depend neither on labels nor on the model: they are fitted once for the data of a run, and a
-    selection is a draw. Weights are unbiased; their sum is n on average.
+    selection is a draw. Weights are unbiased; their sum is n on average. ``PerClass(RBF())`` fits and draws within each
+    class, which preserves its sums.
 
     Parameters
     ----------
@@ -90,10 +82,6 @@ class RBF(_Sensitivity):
     n_components : int, default 50
         What the sensitivities are computed from: the inputs, their first ``n_components`` principal components, the
         given rows, or a function of the inputs.
-    per_class : bool, default False
-    min_per_class : int, default 0
-        Whether to fit and draw within each class, which preserves its sums, and at least this many samples of each.
-        The scores are those of the class; the ball of queries of the result is that of all samples.
     method : {"systematic", "iid", "keys"}, optional
         As in :meth:`coresift.RBFCoreset.sample`. "iid" merges repeats and may return fewer samples.
     """

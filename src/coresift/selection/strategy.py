@@ -8,7 +8,6 @@ from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
-from .._errors import InvalidInputError
 from .._progress import logger
 from .._threads import ONE_BLAS_THREAD
 from .._validation import check_budget, check_count, check_generator
@@ -27,9 +26,8 @@ class Strategy(Protocol):
     validation split), ``reuses_norms`` and ``reuses_losses`` (record gradient norms, or losses and predictions,
     while training), ``every`` and ``own_budget`` (default epochs between two selections, and budget), ``repeats``
     (weights are how often a row is served), ``divides_by_count`` (a step divides by the number of samples, not by
-    their weight), ``phases(n_epochs, fraction)`` (train on all data first), ``rows_passed(n_samples, size, every)``
-    (the estimated cost of a selection), ``setup_passes`` (forward passes over the data, once in a run) and
-    ``ball(context)`` (the ball of queries of a selection made within each class).
+    their weight), ``phases(n_epochs, fraction)`` (train on all data first) and ``ball(context)`` (the ball of queries
+    of a selection made within each class).
     """
 
     def select(self, context: SelectionContext, budget: int | float, rng: np.random.Generator) -> Coreset:
@@ -55,12 +53,7 @@ class Selector(ABC):
     """
 
     checks: ClassVar[Checks] = {}
-    n_passes: ClassVar[float] = 0.0  # cost of a selection in forward passes over the data; 0: no model
     prunes: ClassVar[bool] = False  # whether it may leave out samples if the budget is everything
-
-    def rows_passed(self, n_samples: int, size: int, every: int) -> float:
-        """Estimate the cost of one selection, in samples passed through the model; 0 if it does not use the model."""
-        return self.n_passes * n_samples
 
     def select(self, context: SelectionContext, budget: int | float, rng: np.random.Generator) -> Coreset:
         """Select ``budget`` items of the context: a number, or a fraction in (0, 1], rounded up.
@@ -119,9 +112,6 @@ class Selector(ABC):
         for name, check in self.checks.items():
             if getattr(self, name) is not None:
                 check(getattr(self, name), name)
-        if (least := getattr(self, "min_per_class", 0)) and not getattr(self, "per_class", True):
-            why = "a draw from all classes guarantees no minimum."
-            raise InvalidInputError(f"min_per_class = {least} needs per_class=True: {why}")
 
     @abstractmethod
     def _select(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Coreset: ...
@@ -178,12 +168,6 @@ def asks_for(strategy: Any, what: str) -> Any:
             return found
         strategy = getattr(strategy, "strategy", None)
     return False
-
-
-def rows_passed(strategy: Any, n_samples: int, size: int, every: int) -> float:
-    """The cost of a selection that a strategy declares, in samples passed through the model; 0 if it declares none."""
-    own = getattr(strategy, "rows_passed", None)
-    return 0.0 if own is None else own(n_samples, size, every)
 
 
 def name_of(strategy: Any) -> str:

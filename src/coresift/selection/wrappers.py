@@ -17,7 +17,7 @@ from .context import SelectionContext
 from .gradients import Gradients, Validation
 from .inputs import Indices
 from .simple import Full
-from .strategy import Checks, Phases, Selector, Strategy, name_of, rows_passed
+from .strategy import Checks, Phases, Selector, Strategy, name_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,9 +28,6 @@ class _Wrapper(Selector):
     @property
     def name(self) -> str:
         return name_of(self.strategy) + self.suffix
-
-    def rows_passed(self, n_samples: int, size: int, every: int) -> float:
-        return rows_passed(self.strategy, n_samples, size, every)
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,9 +127,8 @@ class BatchContext(SelectionContext):
         whole = self._samples.features(embedding, n_components)
         return np.stack([np.asarray(whole[group].mean(axis=0)).ravel() for group in self._groups])
 
-    def gradients(self, *, bias_only: bool = False, output: int | None = None) -> Gradients:
-        whole = self._samples.gradients
-        return self.now((bias_only, output), lambda: whole(bias_only=bias_only, output=output).means(self._groups))
+    def gradients(self, *, output: int | None = None) -> Gradients:
+        return self.now(output, lambda: self._samples.gradients(output=output).means(self._groups))
 
     def gradients_of(self, positions: Indices) -> Gradients:
         return self.gradients().take(positions)
