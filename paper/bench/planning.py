@@ -24,6 +24,7 @@ from .store import Record
 
 _PROBE_BATCHES, _PROBE_SECONDS = 40, 5.0
 _FORWARD_BATCH = 256
+_PROXY_EPOCHS = 5
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,7 @@ def rows_passed(strategy: Any, n: int, size: int, every: int) -> float:
 def setup_passes(strategy: Any) -> float:
     """Cost of what is computed once in a run, in forward passes over the data: a step of a proxy costs three."""
     strategy = _innermost(strategy)
-    return 3.0 * strategy.epochs + 1.0 if isinstance(strategy, ByScore) and strategy.scores is None else 0.0
+    return 3.0 * _PROXY_EPOCHS + 1.0 if isinstance(strategy, ByScore) and strategy.scores is None else 0.0
 
 
 def looks_at_model(method: str) -> bool:

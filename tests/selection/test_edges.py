@@ -146,7 +146,7 @@ def test_a_warm_start_ends_where_its_plan_says():
     assert sizes == [30, 6, 6]
     with pytest.raises(InvalidInputError, match="n_epochs"):
         warm.select(SelectionContext(X), 6, rng())
-    assert [phases.selects_at(epoch, 2) for epoch in range(6)] == [True, True, False, True, False, True]
+    assert [phases.selection_epoch(epoch, 2) for epoch in range(6)] == [0, 1, 1, 3, 3, 5]
 
 
 def test_mini_batches_that_are_larger_than_the_data_are_the_data():

@@ -18,7 +18,7 @@ from . import standard
 from .hugging_face import from_hugging_face, is_hugging_face
 from .splits import DEFAULT_TEST_FRACTION, DatasetSplits, Task
 from .standard import VARIABLE, Download, check_published, data_folder, fetch
-from .user_sets import Options, find_imagenet, from_arrays, from_npz, from_table, load_image_folder, load_imagenet
+from .user_sets import Options, from_arrays, from_npz, from_table, load_image_folder, load_imagenet
 
 
 @dataclass(frozen=True)
@@ -213,7 +213,7 @@ _NAMED = {
     "imagenet": _Named(
         "a thousand kinds of things, 1,281,167 + 50,000 photographs, decoded when needed",
         ("imagenet/train/CLASS/*.JPEG", "imagenet/val/CLASS/*.JPEG"),
-        find_imagenet,
+        lambda root: standard.find_files((root / "imagenet", root / "ILSVRC2012", root), ("train", "val")),
         load_imagenet,
         n_samples=(1_281_167, 50_000),
         advice="Register at image-net.org, download ILSVRC2012_img_train.tar and ILSVRC2012_img_val.tar, and unpack "
@@ -221,7 +221,7 @@ _NAMED = {
     ),
     "covtype": _Named(
         "forest cover types, up to 581,012 rows of 54 numbers, seven classes of very unequal size",
-        ("covtype/covtype*.npz (arrays X and y)", "covtype/covtype.data.gz", "scikit-learn's own cache"),
+        ("covtype/covtype*.npz (arrays X and y)", "covtype/covtype.data.gz"),
         standard.find_covtype,
         standard.load_covtype,
         standard.COVTYPE_FILES,

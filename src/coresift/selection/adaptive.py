@@ -2,13 +2,11 @@
 
 import math
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from .._errors import InvalidInputError, InvalidTypeError
-from .._validation import LARGEST_MAGNITUDE, check_choice, check_count, check_number, check_positive
 from ..core.draw import DrawTable, default_method
 from ..coresets.coreset import Coreset, Guarantee
 from .context import SelectionContext
@@ -16,7 +14,7 @@ from .gradients import Gradients
 from .inputs import Floats, Indices
 from .losses import has_bounded_slope
 from .simple import AdaptiveRandom
-from .strategy import Checks, Selector, Strategy
+from .strategy import Selector, Strategy, setting
 
 _UNKNOWN_EVERY = 4  # epochs between two draws if unknown: the geometric mean of 1 and the usual 20, about
 _FORWARD = 3.0  # forward passes that cost as much as a training step: a backward pass costs two
@@ -66,23 +64,15 @@ class AdaptiveCoreset(Selector):
         As in :meth:`coresift.RBFCoreset.sample`.
     """
 
-    mix: float | None = None
-    correction: float | None = None
-    pool_factor: float | None = None
+    mix: float | None = setting(None, above=0.0, at_most=1.0)
+    correction: float | None = setting(None, at_least=0.0, at_most=1.0)
+    pool_factor: float | None = setting(None, at_least=1.0)
     pool: Strategy | None = None
-    scores: str = "fresh"
-    select_every: int | None = None
-    method: str | None = None
+    scores: str = setting("fresh", choices=("fresh", "seen"))
+    select_every: int | None = setting(None, least=1)
+    method: str | None = setting(None, choices=("systematic", "keys"))
 
     name = "adaptive-coreset"
-    checks: ClassVar[Checks] = {
-        "mix": partial(check_positive, at_most=1.0),
-        "correction": partial(check_number, at_least=0.0, at_most=1.0),
-        "pool_factor": partial(check_number, at_least=1.0, at_most=LARGEST_MAGNITUDE),
-        "scores": partial(check_choice, choices=("fresh", "seen")),
-        "select_every": check_count,
-        "method": partial(check_choice, choices=("systematic", "keys")),
-    }
 
     @property
     def reuses_norms(self) -> bool:

@@ -1,17 +1,16 @@
 """CRAIG: medoids of the gradients, found by facility location over distances that need not fit into memory."""
 
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from .._progress import logger
-from .._validation import check_positive
 from ..coresets.coreset import Coreset
 from .context import SelectionContext
 from .gradients import Gradients
 from .inputs import Floats, Indices
-from .strategy import Checks, Selector, one_blas_thread
+from .strategy import Selector, one_blas_thread, setting
 
 _BLOCK_BYTES = 1 << 24  # size of the temporaries: they stay near the cache
 _FIRST_TRIES = 8  # candidates evaluated together at first; doubled while none is good enough
@@ -35,10 +34,8 @@ class Craig(Selector):
         candidates, and a warning and ``method`` say so.
     """
 
-    memory_limit: float = 512 * 2**20
-    max_pairs: float = 1e10
-
-    checks: ClassVar[Checks] = {"memory_limit": check_positive, "max_pairs": check_positive}
+    memory_limit: float = setting(512 * 2**20, above=0.0)
+    max_pairs: float = setting(1e10, above=0.0)
 
     def _select(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Coreset:
         gradients = context.gradients()

@@ -1,13 +1,11 @@
 """Subsets that are chosen once, without a model: grown by a proxy (FixedCoreset), or covering the data (Cover)."""
 
 from dataclasses import dataclass, fields
-from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from .._progress import logger
-from .._validation import check_bool, check_count, check_positive
 from ..coresets.coreset import Coreset
 from ..coresets.covering import cover_rows, dense_centred
 from ..coresets.growing import Growth, proxy_targets
@@ -16,7 +14,7 @@ from ..coresets.uniform import even_draw
 from .context import SelectionContext
 from .inputs import Floats, Indices
 from .simple import scaled_weights
-from .strategy import Checks, Selector, one_blas_thread
+from .strategy import Selector, one_blas_thread, setting
 
 _GROW, _CELLS = 3, 5  # separate the streams of the draws and of the centres from others of the same seed
 
@@ -56,25 +54,18 @@ class FixedCoreset(Selector):
     """
 
     features: Any = "pca"
-    n_components: int = 50
-    rounds: int = 12
-    power: float = 2.0
-    mix: float = 0.1
-    ridge: float = 0.01
-    bandwidth: float | None = None
-    max_centers: int = 2000
-    max_pool: int = 100_000
+    n_components: int = setting(50, least=1)
+    rounds: int = setting(12, least=1)
+    power: float = setting(2.0, above=0.0, at_most=100.0)
+    mix: float = setting(0.1, above=0.0, at_most=1.0)
+    ridge: float = setting(0.01, above=0.0)
+    bandwidth: float | None = setting(None, above=0.0)
+    max_centers: int = setting(2000, least=1)
+    max_pool: int = setting(100_000, least=1)
     labels: bool = True
     check: bool = True
 
     name = "fixed-coreset"
-    checks: ClassVar[Checks] = {
-        **dict.fromkeys(("rounds", "max_centers", "max_pool", "n_components"), check_count),
-        **dict.fromkeys(("ridge", "bandwidth"), check_positive),
-        "power": partial(check_positive, at_most=100.0),
-        "mix": partial(check_positive, at_most=1.0),
-        "check": check_bool,
-    }
 
     def _select(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Coreset:
         rows, remark = self.once(context, lambda: self._grown(context, size), size)
@@ -129,10 +120,8 @@ class Cover(Selector):
     """
 
     features: Any = "pca"
-    n_components: int = 50
-    per_cell: int = 64
-
-    checks: ClassVar[Checks] = {"n_components": check_count, "per_cell": check_count}
+    n_components: int = setting(50, least=1)
+    per_cell: int = setting(64, least=1)
 
     def _select(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Coreset:
         return self.coreset(context, *self.once(context, lambda: self._covered(context, size), size))

@@ -8,12 +8,11 @@ import numpy as np
 
 from .._errors import InvalidInputError
 from .._progress import logger
-from .._validation import check_count, check_positive, check_probability
 from ..coresets.coreset import Coreset
 from .context import SelectionContext
 from .gradients import Array, Gradients, Validation
 from .inputs import Indices
-from .strategy import Checks, Selector, one_blas_thread
+from .strategy import Selector, one_blas_thread, setting
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,11 +34,10 @@ class Glister(Selector):
         Step size, usually the learning rate; and the numbers above.
     """
 
-    eta: float = 0.01
-    epsilon: float | None = 0.01
-    refresh: int = 1
+    eta: float = setting(0.01, above=0.0)
+    epsilon: float | None = setting(0.01, above=0.0, below=1.0)
+    refresh: int = setting(1, least=1)
     needs_validation: ClassVar[bool] = True
-    checks: ClassVar[Checks] = {"eta": check_positive, "refresh": check_count, "epsilon": check_probability}
 
     def _select(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Coreset:
         gradients, validation = context.gradients(), context.validation()

@@ -1,18 +1,15 @@
 """GradMatch: a weighted subset whose gradient is that of all data, by orthogonal matching pursuit."""
 
 from dataclasses import dataclass
-from functools import partial
-from typing import ClassVar
 
 import numpy as np
 
 from .._progress import logger
-from .._validation import LARGEST_MAGNITUDE, check_number
 from ..coresets.coreset import Coreset
 from .context import SelectionContext
 from .gradients import Array, Gradients
 from .inputs import Floats, Indices
-from .strategy import Checks, Selector, one_blas_thread
+from .strategy import Selector, one_blas_thread, setting
 
 _REFRESH = 64  # changes after which an inverse is recomputed, as rounding errors accumulate
 _DEPENDENT = 1e-10  # an atom with a smaller part (squared) outside the span of the others adds nothing
@@ -34,9 +31,7 @@ class GradMatch(Selector):
         The :math:`\lambda` above.
     """
 
-    ridge: float = 0.5
-
-    checks: ClassVar[Checks] = {"ridge": partial(check_number, at_least=0.0, at_most=LARGEST_MAGNITUDE)}
+    ridge: float = setting(0.5, at_least=0.0)
 
     def _select(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Coreset:
         atoms, sizes = context.gradients(output=context.class_output).double(), context.sizes

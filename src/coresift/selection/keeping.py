@@ -3,19 +3,19 @@
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from .._errors import InvalidInputError
-from .._validation import as_numpy, check_count
+from .._validation import as_numpy
 from ..coresets.coreset import Coreset
 from ..coresets.covering import dense_centred
 from .context import SelectionContext
 from .gradients import Array
 from .inputs import Floats, Indices
 from .simple import scaled_weights
-from .strategy import Checks, Selector, one_blas_thread
+from .strategy import Selector, one_blas_thread, setting
 
 Chosen = tuple[Indices, Floats | None]  # rows and weights; None for equal ones that sum to n
 _OFF_CENTRE = 100.0  # |mean|^2 over the variance from which float32 would lose distances
@@ -71,9 +71,7 @@ class Geometric(Kept):
     """
 
     features: Any = "pca"
-    n_components: int = 50
-
-    checks: ClassVar[Checks] = {"n_components": check_count}
+    n_components: int = setting(50, least=1)
 
     def _chosen(self, context: SelectionContext, size: int, include: Indices) -> Chosen:
         X = self._matrix(context)

@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 
 from .._errors import InvalidInputError
 from .._npz import array_names, read_arrays
-from .._threads import RANDOM_STATES
 from ..coresets.files import write_npz, write_whole
 from .context import SelectionContext
-from .hooks import called, device_of, only_tensor, softmax_residuals, undisturbed
+from .hooks import called, device_of, only_tensor, own_randomness, softmax_residuals
 from .inputs import load_torch
 from .losses import Kind, kind_of, per_sample_loss
 
@@ -101,10 +100,8 @@ def _scored(context: SelectionContext, epochs: int, lr: float, fresh: bool) -> S
     proxy = copy.deepcopy(context.needed_model)
     compute, size = per_sample_loss(context.loss), min(_BATCH[1], max(_BATCH[0], n // 50))
     dynamics = Dynamics(n)
-    with context.accounted("scores", (epochs + 1) * n), RANDOM_STATES, undisturbed(proxy), torch.enable_grad():
-        torch.default_generator.manual_seed(seed := int(rng.integers(2**62)))
-        if (device := device_of(proxy)).type != "cpu":
-            torch.get_device_module(device).manual_seed(seed)
+    own = own_randomness(device_of(proxy), int(rng.integers(2**62)))
+    with context.accounted("scores", (epochs + 1) * n), own, torch.enable_grad():
         if fresh:
             _restart(proxy)
         proxy.train()

@@ -1,19 +1,18 @@
 """The paper's method: sensitivities of the inputs, fitted once, and a fresh draw at every selection."""
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .._validation import check_choice, check_features
+from .._validation import check_features
 from ..core.draw import METHODS
 from ..coresets import LaplacianCoreset, RBFCoreset
 from ..coresets.coreset import Coreset, QueryBall
 from ..coresets.fitting import array_runner, geometry_of
 from .context import SelectionContext
-from .strategy import Checks, Selector
+from .strategy import Selector, setting
 
 _FIT = 2  # separates the stream of the fit from others of the same seed
 _OF_THE_FIT = ("bound", "bandwidth", "n_cells", "max_exact")  # settings that the estimators share
@@ -26,13 +25,12 @@ class _Sensitivity(Selector):
     bandwidth: Any = None
     features: Any = "raw"
     n_components: int = 50
-    method: str | None = None
+    method: str | None = setting(None, choices=METHODS)
     n_cells: int = 64
     max_exact: int | None = 20_000
 
     _kind: ClassVar[Any]
     _own: ClassVar[str]  # a setting that only this estimator has
-    checks: ClassVar[Checks] = {"method": partial(check_choice, choices=METHODS)}
 
     def _select(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Coreset:
         return self._fitted(context).sample(size, method=self.method, random_state=rng)

@@ -1,21 +1,20 @@
 """What a strategy is: one verb, from a context and a budget to a coreset."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import Field, dataclass, field, fields, is_dataclass
 from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
 from .._progress import logger
 from .._threads import ONE_BLAS_THREAD
-from .._validation import check_budget, check_count, check_generator
+from .._validation import LARGEST_MAGNITUDE, check_budget, check_choice, check_count, check_generator, check_number
 from ..coresets.coreset import Coreset
 from .context import SelectionContext
 
 T = TypeVar("T")
-Checks = Mapping[str, Callable[[Any, str], Any]]  # validators of settings, which may be None
 
 
 @runtime_checkable
@@ -35,12 +34,22 @@ class Strategy(Protocol):
         ...
 
 
+def setting(default: Any, *, least: int | None = None, choices: tuple[str, ...] | None = None, **limits: float) -> Any:
+    """Make a field of a strategy whose values are checked, unless they are None.
+
+    They are integers of at least ``least``, one of ``choices``, or finite numbers within limits: ``above=0``.
+    """
+    if limits and not limits.keys() & {"below", "at_most"}:
+        limits["at_most"] = LARGEST_MAGNITUDE
+    return field(default=default, metadata={"least": least, "choices": choices, "limits": limits})
+
+
 class Selector(ABC):
     """Base class of the strategies.
 
-    A new strategy is a frozen dataclass of its settings with one method, ``_select``, which returns ``size`` distinct
-    items, wrapped by :meth:`coreset`. ``checks`` maps settings to validators ``(value, name)``. Strategies have no
-    state: one object serves many runs, and what is computed once in a run (:meth:`once`) is kept in the context.
+    A new strategy is a frozen dataclass of its settings (:func:`setting`) with one method, ``_select``, which returns
+    ``size`` distinct items, wrapped by :meth:`coreset`. Strategies have no state: one object serves many runs, and what
+    is computed once in a run (:meth:`once`) is kept in the context.
 
     Examples
     --------
@@ -52,7 +61,6 @@ class Selector(ABC):
     array([1, 2, 3])
     """
 
-    checks: ClassVar[Checks] = {}
     prunes: ClassVar[bool] = False  # whether it may leave out samples if the budget is everything
 
     def select(self, context: SelectionContext, budget: int | float, rng: np.random.Generator) -> Coreset:
@@ -109,9 +117,17 @@ class Selector(ABC):
         return found[0]
 
     def _check(self) -> None:
-        for name, check in self.checks.items():
-            if getattr(self, name) is not None:
-                check(getattr(self, name), name)
+        settings: tuple[Field[Any], ...] = fields(self) if is_dataclass(self) else ()
+        for each in settings:
+            value, known = getattr(self, each.name), each.metadata
+            if value is None or not known:
+                continue
+            if known["choices"]:
+                check_choice(value, each.name, known["choices"])
+            elif known["least"] is not None:
+                check_count(value, each.name, known["least"])
+            else:
+                check_number(value, each.name, **known["limits"])
 
     @abstractmethod
     def _select(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Coreset: ...
@@ -149,10 +165,6 @@ class Phases:
         if self.n_last and since >= self.n_subset:
             return self.n_full + self.n_subset
         return 0 if since < 0 else epoch - since % check_count(every, "every")
-
-    def selects_at(self, epoch: int, every: int) -> bool:
-        """Whether to select before this epoch: at the start, after the warm start, and every ``every`` epochs then."""
-        return epoch == 0 or epoch == self.selection_epoch(epoch, every)
 
 
 def phases(strategy: Any, n_epochs: int, fraction: float) -> Phases:
