@@ -53,6 +53,17 @@ class AutomaticCoreset(AdaptiveCoreset):
         return gain_of(gradients, np.ones(len(gradients)), settled.mix)
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PooledCoreset(AdaptiveCoreset):
+    """Adaptive draws inside a pool that another strategy draws; the study found no gain over a uniform one."""
+
+    pool: Strategy
+
+    def _draw(self, context: SelectionContext, size: int, rng: np.random.Generator, factor: float) -> Coreset:
+        core = self.pool.select(context, min(context.n_samples, max(size, math.ceil(factor * size))), rng)
+        return self._drawn(context, size, rng, core.indices, core.weights)
+
+
 _OWN = {"ADAPTIVE-CORESET-AUTO": AutomaticCoreset(), "ADAPTIVE-CORESET-AUTO-WARM": Warm(AutomaticCoreset())}
 
 

@@ -11,10 +11,11 @@ from torch import nn
 
 from coresift import CoresiftError
 from coresift.core.draw import DrawTable
-from coresift.selection import Gradients, SelectionContext
+from coresift.selection import RBF, Gradients, SelectionContext
 from coresift.selection.adaptive import draw_probabilities, gradient_norms
 from paper.automatic import (
     AutomaticCoreset,
+    PooledCoreset,
     Variance,
     best_pool_factor,
     draw_variance,
@@ -379,3 +380,10 @@ def test_the_gain_is_the_ratio_of_the_variances_between_one_and_the_rows():
     expected = (np.sum(values**2) * 4 - 144) / (np.sum(values[:, 0] ** 2 / shares) - 144)
     assert expected < 3.0
     assert gain_of(Gradients(values), one, 0.75) == pytest.approx(expected)
+
+
+def test_sums_are_unbiased_in_a_pool_of_another_draw():
+    context, f = SelectionContext(gradients_of(150).inputs, gradients=gradients_of(150)), np.arange(150.0)
+    strategy = PooledCoreset(pool=RBF(), pool_factor=4.0, correction=1.0, mix=0.2)
+    sums = [core.weights @ f[core.indices] for core in (strategy.select(context, 20, rng(seed)) for seed in range(400))]
+    assert abs(np.mean(sums) - f.sum()) < 4 * np.std(sums) / 20

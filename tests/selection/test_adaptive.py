@@ -8,9 +8,8 @@ import pytest
 import torch
 from torch import nn
 
-from coresift import CoresiftError, RBFCoreset
-from coresift.selection import RBF, AdaptiveCoreset, PerBatch, PerClass, SelectionContext, Warm, registry
-from coresift.selection.adaptive import draw_probabilities
+from coresift import CoresiftError
+from coresift.selection import AdaptiveCoreset, PerBatch, PerClass, SelectionContext, Warm, registry
 from coresift.training import train
 
 N, D, CLASSES = 150, 5, 3
@@ -47,11 +46,7 @@ def of(**changes):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "strategy",
-    [PLAIN, of(pool_factor=1000.0), of(method="keys"), of(pool=RBF())],
-    ids=["pool", "all", "keys", "RBF pool"],
-)
+@pytest.mark.parametrize("strategy", [PLAIN, of(pool_factor=1000.0), of(method="keys")], ids=["pool", "all", "keys"])
 def test_sums_are_unbiased_and_partly_corrected_ones_are_not(strategy):
     context, repeats = context_of(), 200
     whole = context.gradients().double()
@@ -154,24 +149,6 @@ def test_a_warm_start_knows_how_long_it_runs():
     context.select_every = 10
     Warm(AdaptiveCoreset()).select(context, 40, rng())
     assert context.costs["gradients"].samples == 40 * 3 * 3  # 26 epochs for so few samples
-
-
-def test_the_floor_of_a_pool_of_all_rows_is_the_model_free_draw():
-    """By sensitivities: with a share of 1 the draw is theirs, whatever the gradients."""
-    X = data()[0]
-    context = SelectionContext(X, gradients=rng().lognormal(0, 2, (N, 3)))
-    pool = RBF(bandwidth="median")
-    found = draw_probabilities(np.ones(N), np.ones(N), 1.0, pool.shares(context))
-    scores = RBFCoreset(bandwidth="median", random_state=context.fixed_rng(2)).fit(X).sensitivities_
-    np.testing.assert_allclose(found, scores / scores.sum(), rtol=0.3)
-    assert found.max() > 1.5 * found.min()  # power: a uniform floor would be noticed
-    counts = np.zeros(N)
-    strategy = AdaptiveCoreset(pool=pool, pool_factor=1000.0, mix=1.0)
-    for seed in range(800):
-        counts[strategy.select(context, 5, rng(seed)).indices] += 1
-    wanted = 5 * found * 800
-    assert 5 * found.max() < 1  # no row is certain, so these are the inclusion probabilities
-    assert (np.abs(counts - wanted) < 5 * np.sqrt(wanted) + 1).all()
 
 
 def test_what_the_context_knows_of_redraws_is_used():
@@ -295,10 +272,6 @@ def test_without_a_model_the_draw_is_the_model_free_one():
     X, y = data()
     core = AdaptiveCoreset().select(SelectionContext(X, y), 30, rng())
     np.testing.assert_allclose(core.weights, N / 30)
-    core = AdaptiveCoreset(pool=RBF()).select(SelectionContext(X), 30, rng())
-    alone = RBF().select(SelectionContext(X), 30, rng())
-    np.testing.assert_array_equal(core.indices, alone.indices)
-    np.testing.assert_array_equal(core.weights, alone.weights)
     assert "there is no model" in core.method
 
 
@@ -365,7 +338,6 @@ def test_a_resumed_run_ends_with_the_same_weights(tmp_path):
         ({"pool_factor": 0.5}, "pool_factor"),
         ({"pool_factor": math.inf}, "pool_factor"),
         ({"pool_factor": "all"}, "pool_factor"),
-        ({"pool": 3}, "pool"),
         ({"select_every": 0}, "select_every"),
         ({"method": "iid"}, "method"),
     ],

@@ -197,7 +197,6 @@ def test_settings_of_adaptive_draws_have_the_limits_that_are_stated(setting, all
         PerClass(RBF(), -1),
         AdaptiveCoreset(method="iid"),
         AdaptiveCoreset(select_every=0),
-        AdaptiveCoreset(pool="uniform"),
         Glister(eta=-1.0),
         Glister(epsilon=0.0),
         Glister(epsilon=1.0),

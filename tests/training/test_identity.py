@@ -223,9 +223,7 @@ def test_runs_whose_strategy_had_settings_that_are_gone_are_still_read(tmp_path:
     before = run(tmp_path / "run", strategy=PerClass(AdaptiveCoreset()))
     path = tmp_path / "run" / "config.json"
     text = path.read_text()
-    old = text.replace(
-        "pool=None, scores='fresh', select", "overhead=1.0, pool=None, scores='fresh', automatic=False, select"
-    )
+    old = text.replace("scores='fresh', select", "overhead=1.0, pool=None, scores='fresh', automatic=False, select")
     assert old != text
     path.write_text(old)
     assert run(tmp_path / "run", strategy=PerClass(AdaptiveCoreset())).test == before.test

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._errors import InvalidInputError, InvalidTypeError
+from .._errors import InvalidInputError
 from ..core.draw import DrawTable, default_method
 from ..coresets.coreset import Coreset, Guarantee
 from .context import SelectionContext
@@ -14,7 +14,7 @@ from .gradients import Gradients
 from .inputs import Floats, Indices
 from .losses import has_bounded_slope
 from .simple import AdaptiveRandom
-from .strategy import Selector, Strategy, setting
+from .strategy import Selector, setting
 
 _UNKNOWN_EVERY = 4  # epochs between two draws if unknown: the geometric mean of 1 and the usual 20, about
 _FORWARD = 3.0  # forward passes that cost as much as a training step: a backward pass costs two
@@ -38,8 +38,7 @@ class AdaptiveCoreset(Selector):
               |a_i| = |r_i| \sqrt{|h_i|^2 + 1}
 
     where u are the weights of the M rows of the pool. No row is drawn twice, and row i weighs :math:`u_i / \pi_i`,
-    which makes all weighted sums unbiased; no weight exceeds :math:`\max(u_i, u_i M / (\mu m))`, with m the budget. If
-    the pool is all rows and ``pool`` has shares, such as sensitivities, they replace :math:`1/M`.
+    which makes all weighted sums unbiased; no weight exceeds :math:`\max(u_i, u_i M / (\mu m))`, with m the budget.
 
     Parameters
     ----------
@@ -53,8 +52,6 @@ class AdaptiveCoreset(Selector):
     pool_factor : float, optional
         Number of rows to score, in units of the budget; by default 3 R, which costs as much as training between two
         draws.
-    pool : Strategy, optional
-        The model-free draw, with its weights, for example ``RBF()``. By default uniform.
     scores : {"fresh", "seen"}, default "fresh"
         "fresh": norms at the current model, from a forward pass over a pool. "seen": norms that training computed when
         it last used a sample (:meth:`SelectionContext.record`); they cost nothing, and all rows are the pool.
@@ -67,7 +64,6 @@ class AdaptiveCoreset(Selector):
     mix: float | None = setting(None, above=0.0, at_most=1.0)
     correction: float | None = setting(None, at_least=0.0, at_most=1.0)
     pool_factor: float | None = setting(None, at_least=1.0)
-    pool: Strategy | None = None
     scores: str = setting("fresh", choices=("fresh", "seen"))
     select_every: int | None = setting(None, least=1)
     method: str | None = setting(None, choices=("systematic", "keys"))
@@ -80,10 +76,8 @@ class AdaptiveCoreset(Selector):
 
     def _check(self) -> None:
         super()._check()
-        if self.pool is not None and not isinstance(self.pool, Strategy):
-            raise InvalidTypeError(f"pool = {self.pool!r} is not a strategy: it must have a method select.")
-        if self.reuses_norms and (self.pool is not None or self.pool_factor is not None):
-            raise InvalidInputError("pool and pool_factor do not apply to scores = 'seen': all rows count.")
+        if self.reuses_norms and self.pool_factor is not None:
+            raise InvalidInputError("pool_factor does not apply to scores = 'seen': all rows count.")
 
     def settled(self, context: SelectionContext) -> _Settled:
         """The settings, with None replaced by the defaults for this loss and number of epochs between two draws."""
@@ -114,9 +108,8 @@ class AdaptiveCoreset(Selector):
         """Draw by the norms of a pool of ``factor`` budgets, all rows at most."""
         n = context.n_samples
         n_pool = min(n, max(size, math.ceil(min(factor, n / size) * size)))
-        rows, weights, model_free = self._pooled(context, n_pool, rng)
-        norms = gradient_norms(context.gradients_of(rows).double(), context.rows[rows])
-        return self._drawn(context, size, rng, rows, weights, norms, model_free)
+        rows = rng.permutation(n)[:n_pool]
+        return self._drawn(context, size, rng, rows, context.sizes[rows] * (n / n_pool))
 
     def _draw_by_seen(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Coreset:
         """Draw by norms of earlier models: weights are unbiased for any scores."""
@@ -124,8 +117,7 @@ class AdaptiveCoreset(Selector):
         if seen is None or np.isnan(seen).all():
             self.warn_unless_recorded(context, None)
             return self._model_free(context, size, rng, "model-free: training has met no sample yet")
-        rows, norms = np.arange(len(seen)), known_or_mean(seen)
-        return self._drawn(context, size, rng, rows, context.sizes, norms, remark="by what training saw")
+        return self._drawn(context, size, rng, np.arange(len(seen)), context.sizes, known_or_mean(seen))
 
     def _drawn(
         self,
@@ -134,13 +126,13 @@ class AdaptiveCoreset(Selector):
         rng: np.random.Generator,
         rows: Indices,
         inputs: Floats,
-        norms: Floats,
-        model_free: Floats | None = None,
-        remark: str = "",
+        seen: Floats | None = None,
     ) -> Coreset:
         r"""Draw rows of a pool, whose weights u become :math:`u \pi^{-c}`, with the sum that they have at c = 1."""
+        norms = gradient_norms(context.gradients_of(rows).double(), context.rows[rows]) if seen is None else seen
+        remark = "" if seen is None else "by what training saw"
         settled = self.settled(context)
-        shares = draw_probabilities(norms, inputs, settled.mix, model_free)
+        shares = draw_probabilities(norms, inputs, settled.mix)
         method = self.method or default_method(len(rows))
         drawn = DrawTable(shares, inputs).draw(min(size, len(rows)), method, rng)
         chosen, weights, inputs = rows[drawn.indices], drawn.weights, inputs[drawn.indices]
@@ -149,18 +141,8 @@ class AdaptiveCoreset(Selector):
         powers = inputs * (weights / inputs) ** settled.correction
         return self.coreset(context, chosen, powers * (weights.sum() / powers.sum()), remark)
 
-    def _pooled(self, context: SelectionContext, n_pool: int, rng: np.random.Generator) -> tuple[Any, Any, Any]:
-        """Rows and weights of the pool, and the model-free shares; None if equal, or if they drew the pool already."""
-        n = context.n_samples
-        if self.pool is None:
-            rows = rng.permutation(n)[:n_pool]
-            return rows, context.sizes[rows] * (n / n_pool), None
-        shares = getattr(self.pool, "shares", None)
-        core = self.pool.select(context, n_pool, rng)
-        return core.indices, core.weights, shares(context) if shares is not None and n_pool == n else None
-
     def _model_free(self, context: SelectionContext, size: int, rng: np.random.Generator, why: str) -> Coreset:
-        core = (AdaptiveRandom() if self.pool is None else self.pool).select(context, size, rng)
+        core = AdaptiveRandom().select(context, size, rng)
         return self.coreset(context, core.indices, core.weights, why)
 
 
@@ -180,13 +162,12 @@ def known_or_mean(norms: Any) -> Floats:
     return np.where(met, norms, norms[met].mean(dtype=np.float64)).astype(np.float64)
 
 
-def draw_probabilities(norms: Floats, weights: Floats, mix: float, model_free: Floats | None = None) -> Floats:
-    r"""Shares of a draw: :math:`p_i = (1 - \mu)\, u_i |a_i| / \sum u |a| + \mu q_i`; q alone if all gradients are zero.
+def draw_probabilities(norms: Floats, weights: Floats, mix: float) -> Floats:
+    r"""Shares of a draw: :math:`p_i = (1 - \mu)\, u_i |a_i| / \sum u |a| + \mu / n`; equal if all gradients are zero.
 
-    The q are the shares of the model-free draw, by default :math:`1/n`. No shares give a smaller variance than
-    :math:`p \propto u |a|` (Cauchy-Schwarz); the floor :math:`\mu q` bounds every weight.
+    No shares give a smaller variance than :math:`p \propto u |a|` (Cauchy-Schwarz); the floor bounds every weight.
     """
     masses = weights * (norms / (norms.max(initial=0.0) or 1.0))  # scaled: no overflow, no denormal numbers
     total = masses.sum()
-    floor = np.full(len(norms), 1.0 / len(norms)) if model_free is None else model_free
+    floor = np.full(len(norms), 1.0 / len(norms))
     return floor if total <= 0 else (1.0 - mix) * (masses / total) + mix * floor

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -130,7 +131,7 @@ class SelectionContext:
         self._path: tuple[int, ...] = ()
         self._is_whole = True  # no part, such as the context of one class
         self._batch_size = check_count(batch_size, "batch_size")
-        self._transform, self._forward = transform, forward
+        self._transform, self.forward = transform, forward
         self._collate = reader.get("collate")
         self._workers = reader.get("workers", 0) if workers is None else check_count(workers, "workers", 0)
         self._given = (gradients, validation)
@@ -251,11 +252,6 @@ class SelectionContext:
         return self.model is not None or self._given[0] is not None
 
     @property
-    def has_own_forward(self) -> bool:
-        """Whether the model is called by a function of the user's."""
-        return self._forward is not None
-
-    @property
     def needed_model(self) -> torch.nn.Module:
         """The model; an error if there is none."""
         if self.model is None:
@@ -269,7 +265,7 @@ class SelectionContext:
             if self._given[0] is not None:
                 return self._given[0] if self._is_whole else self._given[0].take(self.rows)
             with self.accounted("gradients", self.n_samples):
-                return self._pass(self._X, self._y, self.rows).gradients
+                return self.layer_pass().gradients
 
         found: Gradients = self.now("gradients", compute)
         if output is None or found.inputs is None or output >= found.shape[0]:
@@ -299,7 +295,8 @@ class SelectionContext:
 
             n = n_rows(self._X_val)
             with self.accounted("validation gradients", n):
-                return validation_of(self._pass(self._X_val, self._y_val, np.arange(n)), self.loss)
+                held_out = self.derived(_X=self._X_val, _y=self._y_val, rows=np.arange(n))
+                return validation_of(held_out.layer_pass(), self.loss)
 
         return self.now("validation", compute)
 
@@ -339,15 +336,15 @@ class SelectionContext:
         own = {"_kept": self.shared, "_now": {}, "_path": (), "_is_whole": True, "class_output": None}
         return self.derived(rows=rows, sizes=np.ones(len(rows)), **own)
 
-    def proxy_pass(self, model: torch.nn.Module) -> Any:
-        """A pass of another model over the data, as a :class:`LayerPass`."""
-        return self.derived(model=model)._pass(self._X, self._y, self.rows)
+    def layer_pass(self) -> Any:
+        """A pass of the model over the samples, as a :class:`LayerPass`."""
+        from .hooks import layer_pass
+
+        read = partial(self.batches, self.rows, self._batch_size)
+        return layer_pass(self.needed_model, read, self.loss, self.layer, self.forward)
 
     def batches(self, rows: Indices, size: int) -> Iterator[tuple[Any, Any]]:
         """Inputs and targets of some rows of the data, in batches, on the device of the model."""
-        return self._batches(self._X, self._y, rows, size)
-
-    def _batches(self, X: Any, y: Any, rows: Indices, size: int) -> Iterator[tuple[Any, Any]]:
         from .hooks import device_of
 
         torch, model = load_torch(), self.needed_model
@@ -357,23 +354,15 @@ class SelectionContext:
         def placed(x: Any) -> Any:
             if isinstance(x, Mapping):
                 return {key: placed(value) for key, value in x.items()}
-            if isinstance(x, tuple | list) and self._forward is not None:  # a batch of any kind
+            if isinstance(x, tuple | list) and self.forward is not None:  # a batch of any kind
                 return type(x)(map(placed, x))
             tensor = as_tensor(x, "X")
             return tensor.to(device, kind) if tensor.is_floating_point() else tensor.to(device)
 
-        how = {"collate": self._collate, "whole": self._forward is not None, "num_workers": self._workers}
-        for x, target in batches_of(X, y, rows, size, **how):
+        how = {"collate": self._collate, "whole": self.forward is not None, "num_workers": self._workers}
+        for x, target in batches_of(self._X, self._y, rows, size, **how):
             x = placed(x) if self._transform is None else self._transform(placed(x))
             yield x, placed(with_class_numbers(as_tensor(target, "y"), self.loss))
-
-    def _pass(self, X: Any, y: Any, rows: Indices) -> Any:
-        from .hooks import layer_pass
-
-        def batches() -> Iterator[tuple[Any, Any]]:
-            return self._batches(X, y, rows, self._batch_size)
-
-        return layer_pass(self.needed_model, batches, self.loss, self.layer, self._forward)
 
 
 def _check_length(name: str, length: int, n_samples: int) -> None:

@@ -94,7 +94,7 @@ def proxy_scores(context: SelectionContext, epochs: int = 5, lr: float = 1e-3, f
 
 def _scored(context: SelectionContext, epochs: int, lr: float, fresh: bool) -> Scores:
     torch, n = load_torch(), context.n_samples
-    if context.has_own_forward:
+    if context.forward is not None:
         raise InvalidInputError("scores need a copy of the model, which forward= does not call: pass scores= instead.")
     rng = context.fixed_rng(_PROXY)
     proxy = copy.deepcopy(context.needed_model)
@@ -118,7 +118,7 @@ def _scored(context: SelectionContext, epochs: int, lr: float, fresh: bool) -> S
                 optimizer.step()
                 if (known := _classified(outputs, y, context.loss)) is not None:
                     dynamics.update(part, *known)
-        found = context.proxy_pass(proxy)
+        found = context.derived(model=proxy).layer_pass()
     columns = {"el2n": np.linalg.norm(found.gradients.residuals, axis=1), "grand": np.sqrt(found.gradients.sq_norms())}
     if (known := _classified(torch.as_tensor(found.outputs), found.targets, context.loss)) is not None:
         features = found.outputs if found.gradients.inputs is None else found.gradients.inputs

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .._validation import check_features
 from ..core.draw import METHODS
@@ -34,10 +33,6 @@ class _Sensitivity(Selector):
 
     def _select(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Coreset:
         return self._fitted(context).sample(size, method=self.method, random_state=rng)
-
-    def shares(self, context: SelectionContext) -> NDArray[np.float64]:
-        """The probabilities of one draw, which sum to 1."""
-        return self._fitted(context).draw_shares()
 
     def ball(self, context: SelectionContext) -> QueryBall | None:
         """The ball of queries of all samples, with which :class:`PerClass` joins classes; None for another metric."""

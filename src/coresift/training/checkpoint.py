@@ -36,7 +36,7 @@ MODEL, RESULT = "model.safetensors", "result.json"
 _LOCK, _HOLDER = ".lock", ".lock-holder"
 # settings of strategies that are gone, at their defaults, as the configurations of older runs have them
 _GONE = (
-    "automatic=False|bias_only=False|(min_)?per_class=(0|False)|overhead=1.0|own_output=True|seed=None|tol=1e-10|"
+    "automatic=False|bias_only=False|(min_)?per_class=(0|False)|overhead=1.0|own_output=True|pool=None|seed=None|tol=1e-10|"
     "n_strata=50|epochs=5|lr=0.001|fresh=True|n_neighbors=None"
 )
 
