@@ -195,7 +195,6 @@ def test_settings_of_adaptive_draws_have_the_limits_that_are_stated(setting, all
         RBF(method="x"),
         Laplacian(method="x"),
         PerClass(RBF(), -1),
-        AdaptiveCoreset(method="iid"),
         AdaptiveCoreset(select_every=0),
         Glister(eta=-1.0),
         Glister(epsilon=0.0),

@@ -57,8 +57,6 @@ class AdaptiveCoreset(Selector):
         it last used a sample (:meth:`SelectionContext.record`); they cost nothing, and all rows are the pool.
     select_every : int, optional
         The R above; by default taken from the context.
-    method : {"systematic", "keys"}, optional
-        As in :meth:`coresift.RBFCoreset.sample`.
     """
 
     mix: float | None = setting(None, above=0.0, at_most=1.0)
@@ -66,7 +64,6 @@ class AdaptiveCoreset(Selector):
     pool_factor: float | None = setting(None, at_least=1.0)
     scores: str = setting("fresh", choices=("fresh", "seen"))
     select_every: int | None = setting(None, least=1)
-    method: str | None = setting(None, choices=("systematic", "keys"))
 
     name = "adaptive-coreset"
 
@@ -133,8 +130,7 @@ class AdaptiveCoreset(Selector):
         remark = "" if seen is None else "by what training saw"
         settled = self.settled(context)
         shares = draw_probabilities(norms, inputs, settled.mix)
-        method = self.method or default_method(len(rows))
-        drawn = DrawTable(shares, inputs).draw(min(size, len(rows)), method, rng)
+        drawn = DrawTable(shares, inputs).draw(min(size, len(rows)), default_method(len(rows)), rng)
         chosen, weights, inputs = rows[drawn.indices], drawn.weights, inputs[drawn.indices]
         if settled.correction == 1:
             return self.coreset(context, chosen, weights, remark, guarantee=Guarantee("sums"))

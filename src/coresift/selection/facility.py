@@ -54,7 +54,7 @@ class FacilityLocation(Geometric):
         own, sizes, kept = X[pool], context.sizes[pool], np.searchsorted(pool, include)
         if n_pool <= self.max_exact:
             distances = Distances(Gradients(own), np.arange(n_pool), _MEMORY)
-            picks = facility_location(distances, size, sizes, kept).rows
+            picks, _ = facility_location(distances, size, sizes, kept)
         else:
             graph = neighbour_graph(own, min(max(32, 2 * n_pool // size), n_pool), rng)
             picks = graph_facilities(*graph, size, sizes, kept)
