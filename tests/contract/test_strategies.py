@@ -53,7 +53,7 @@ STRATEGIES = {
     **registry(),
     "LAPLACIAN": Laplacian(),
     "RBF per class": PerClass(RBF(), min_per_class=1),
-    "RBF systematic, PCA": RBF(method="systematic", features="pca", n_components=3),
+    "RBF systematic, PCA": RBF(method="systematic", features="pca"),
     "RBF of an embedding": RBF(features=lambda X: X[:, :2]),
     "GLISTER, all": Glister(epsilon=None),
     "GRADMATCH of all classes": GradMatch(),

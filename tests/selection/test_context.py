@@ -98,13 +98,13 @@ def test_per_class_sensitivities_are_fitted_once_for_each_class():
 def test_features():
     context = SelectionContext(X.reshape(60, 2, 2), Y)
     np.testing.assert_array_equal(context.features(), X)
-    assert context.features("pca", 2).shape == (60, 2)
+    assert context.features("pca").shape == (60, 4)
     own = RNG.normal(size=(60, 7))
     np.testing.assert_array_equal(context.features(own), own)
     np.testing.assert_array_equal(context.features(lambda X: X[:, 0]), X[:, :2])
     for positions, part in context.parts():
         np.testing.assert_array_equal(part.features(own), own[positions])
-        np.testing.assert_array_equal(part.features("pca", 2), context.features("pca", 2)[positions])
+        np.testing.assert_array_equal(part.features("pca"), context.features("pca")[positions])
     with pytest.raises(InvalidInputError, match="features has 5 rows, but X has 60"):
         context.features(own[:5])
     with pytest.raises(InvalidInputError, match="'raw', 'pca'"):
@@ -119,7 +119,7 @@ def test_sparse_inputs_stay_sparse():
     S = sp.random(80, 30, density=0.1, random_state=0, format="coo")
     context = SelectionContext(S)
     assert sp.issparse(context.features())
-    assert context.features("pca", 3).shape == (80, 3)
+    assert context.features("pca").shape == (80, 29)
     assert RBF().select(context, 9, RNG).size == 9
 
 

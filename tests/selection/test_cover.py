@@ -111,7 +111,7 @@ def test_powers_outside_are_refused(power):
         PerClass(Cover(), power=power).select(context, 2, rng())
 
 
-@pytest.mark.parametrize("settings", [{"per_cell": 0}, {"n_components": 0}])
+@pytest.mark.parametrize("settings", [{"per_cell": 0}])
 def test_settings_that_cannot_be_used(settings):
     with pytest.raises(InvalidInputError, match=next(iter(settings))):
         Cover(**settings).select(SelectionContext(np.zeros((6, 2))), 2, rng())

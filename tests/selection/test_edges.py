@@ -323,12 +323,6 @@ def test_the_mode_of_every_module_is_false_inside_and_restored():
     assert (model.training, model.last.training) == (True, False)
 
 
-def test_fifty_principal_components_unless_others_are_asked_for():
-    wide = rng().normal(size=(80, 70)).astype(np.float32)
-    assert SelectionContext(wide).features("pca").shape == (80, 50)
-    assert SelectionContext(wide).features("pca", 7).shape == (80, 7)
-
-
 def test_a_last_batch_of_one_item_has_its_target():
     items = TensorDataset(torch.from_numpy(X), torch.from_numpy(Y))
     model = nn.Linear(4, 3)
@@ -346,7 +340,7 @@ def test_the_first_gradient_that_is_not_finite_is_named():
 
 def test_accounts_begin_with_nothing():
     context, start = SelectionContext(X), time.perf_counter()
-    context.features("pca", 2)
+    context.features("pca")
     cost = context.costs["features"]
     assert (cost.calls, cost.samples) == (1, 30)
     assert 0.0 < cost.seconds <= time.perf_counter() - start
@@ -442,6 +436,6 @@ def test_classes_of_another_metric_have_no_ball():
         core.certify(X)
 
 
-def test_features_keep_fifty_components_unless_told():
+def test_features_keep_fifty_components():
     wide = np.random.default_rng(0).normal(size=(70, 60)).astype(np.float32)
     assert SelectionContext(wide).features("pca").shape == (70, 50)

@@ -5,8 +5,10 @@ import hashlib
 import math
 import os
 import tarfile
+import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, cast
 
@@ -27,24 +29,18 @@ class Download:
     """A published file and its checksum."""
 
     file: str
-    urls: tuple[str, ...]  # tried in this order
+    urls: Sequence[str]  # tried in this order
     checksum: str  # md5:... or sha256:...
 
 
-_MIRRORS = ("https://ossci-datasets.s3.amazonaws.com/mnist/", "https://storage.googleapis.com/cvdf-datasets/mnist/")
-MNIST_FILES = tuple(
-    Download(file, tuple(mirror + file for mirror in _MIRRORS), checksum)
-    for file, checksum in (
-        ("train-images-idx3-ubyte.gz", "md5:f68b3c2dcbeaaa9fbdd348bbdeb94873"),
-        ("train-labels-idx1-ubyte.gz", "md5:d53e105ee54ea40749a09fcbcd1e9432"),
-        ("t10k-images-idx3-ubyte.gz", "md5:9fb629c4189551a2d022fa330f9573f3"),
-        ("t10k-labels-idx1-ubyte.gz", "md5:ec29112dd5afa0611ce80d1b7f02629c"),
-    )
-)
-_FIGSHARE = "https://ndownloader.figshare.com/files/5976039"
-_UCI = "https://archive.ics.uci.edu/ml/machine-learning-databases/covtype/covtype.data.gz"
-_SHA256 = "sha256:614360d0257557dd1792834a85a1cdebfadc3c4f30b011d56afee7ffb5b15771"
-COVTYPE_FILES = (Download("covtype.data.gz", (_FIGSHARE, _UCI), _SHA256),)
+def _published() -> dict[str, dict[str, Any]]:
+    found = tomllib.loads((files(__package__) / "published.toml").read_text(encoding="utf-8"))
+    for known in found.values():
+        known["downloads"] = tuple(Download(**each) for each in known.get("downloads", ()))
+    return found
+
+
+PUBLISHED = _published()
 _COVTYPE_COLUMNS = 54
 _TREES = "Spruce/Fir, Lodgepole Pine, Ponderosa Pine, Cottonwood/Willow, Aspen, Douglas-fir, Krummholz"
 _COVTYPE_NAMES = tuple(_TREES.split(", "))
@@ -52,11 +48,14 @@ _DIGIT_NAMES = tuple("0123456789")
 _IDX_TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 _MOST_BYTES = 1 << 30  # of an unpacked file: more than ten times what is published
 _LONGEST_LINE = 1 << 12
-CIFAR_SIZES = 50_000, 10_000
 _PIXELS = 3 * 32 * 32
 _TEXT_LIMIT = 1 << 16
 _MOST_MEMBERS = 1000
 _SLACK = 1 << 24  # bytes of an archive besides the needed files
+
+
+def _files_of(name: str) -> list[str]:
+    return [each.file for each in PUBLISHED[name]["downloads"]]
 
 
 def data_folder(data_dir: str | os.PathLike[str] | None) -> Path:
@@ -102,11 +101,11 @@ def check_published(path: Path, files: Sequence[Download]) -> None:
 
 def find_mnist(root: Path) -> tuple[list[Path], list[str]]:
     """Those of the four published files that are there, and the names of the missing ones."""
-    return find_files((root / "mnist", root / "MNIST" / "raw", root), [file.file for file in MNIST_FILES])
+    return find_files((root / "mnist", root / "MNIST" / "raw", root), _files_of("mnist"))
 
 
 def load_mnist(paths: list[Path], _: Options) -> DatasetSplits:
-    """60,000 and 10,000 images of 28x28, from the four files in the order of ``MNIST_FILES``."""
+    """60,000 and 10,000 images of 28x28, from the four files in the order of ``published.toml``."""
     train, test = (_images_and_labels(*part) for part in (paths[:2], paths[2:]))
     return array_splits("mnist", train, test, mean=(0.1307,), std=(0.3081,), class_names=_DIGIT_NAMES)
 
@@ -166,7 +165,7 @@ def find_covtype(root: Path) -> tuple[list[Path], list[str]]:
     found = [path for folder in folders for path in sorted(folder.glob("covtype*.npz"))]
     if len(found) > 1:
         raise InvalidInputError(f"{found[0].parent}: one file covtype*.npz is needed, not {len(found)}")
-    return (found, []) if found else find_files(folders, [file.file for file in COVTYPE_FILES])
+    return (found, []) if found else find_files(folders, _files_of("covtype"))
 
 
 def load_covtype(found: list[Path], options: Options) -> DatasetSplits:
@@ -210,13 +209,12 @@ class Cifar:
     """CIFAR-10 or CIFAR-100: a record is label bytes (100: coarse, fine), then 3,072 of channels, rows, columns."""
 
     n_classes: int
-    md5: str  # of the archive
     folder: str
-    files: tuple[str, ...]  # the last one is the test part
+    files: Sequence[str]  # the last one is the test part
     names_file: str
     label_bytes: int
-    mean: tuple[float, float, float]
-    std: tuple[float, float, float]
+    mean: Sequence[float]
+    std: Sequence[float]
 
     @property
     def name(self) -> str:
@@ -224,34 +222,14 @@ class Cifar:
 
     @property
     def archive(self) -> Download:
-        file = f"cifar-{self.n_classes}-binary.tar.gz"
-        return Download(file, (f"https://www.cs.toronto.edu/~kriz/{file}",), f"md5:{self.md5}")
+        return PUBLISHED[self.name]["downloads"][0]
 
     @property
     def record(self) -> int:
         return self.label_bytes + _PIXELS
 
 
-CIFAR10 = Cifar(
-    10,
-    "c32a1d4ab5d03f1284b67883e8d87530",
-    "cifar-10-batches-bin",
-    (*(f"data_batch_{i}.bin" for i in range(1, 6)), "test_batch.bin"),
-    "batches.meta.txt",
-    label_bytes=1,
-    mean=(0.4914, 0.4822, 0.4465),
-    std=(0.2470, 0.2435, 0.2616),
-)
-CIFAR100 = Cifar(
-    100,
-    "03b5dce01913d631647c71ecec9e9cb8",
-    "cifar-100-binary",
-    ("train.bin", "test.bin"),
-    "fine_label_names.txt",
-    label_bytes=2,
-    mean=(0.5071, 0.4865, 0.4409),
-    std=(0.2673, 0.2564, 0.2762),
-)
+CIFAR10, CIFAR100 = (Cifar(**PUBLISHED[name].pop("layout")) for name in ("cifar10", "cifar100"))
 
 
 def find_cifar(layout: Cifar, root: Path) -> tuple[list[Path], list[str]]:
@@ -266,7 +244,7 @@ def find_cifar(layout: Cifar, root: Path) -> tuple[list[Path], list[str]]:
 
 def load_cifar(layout: Cifar, found: list[Path], _: Any) -> DatasetSplits:
     """The data set in files or in an archive, which is read without being unpacked."""
-    most = CIFAR_SIZES[0] // len(layout.files[:-1]) * layout.record
+    most = PUBLISHED[layout.name]["n_samples"][0] // len(layout.files[:-1]) * layout.record
     limits = {**dict.fromkeys(layout.files, most), layout.names_file: _TEXT_LIMIT}
     paths = [*found, *found[0].parent.glob(layout.names_file)]
     if len(found) > 1 and (long := [path for path in paths if path.stat().st_size > limits[path.name]]):
@@ -277,7 +255,7 @@ def load_cifar(layout: Cifar, found: list[Path], _: Any) -> DatasetSplits:
     *train, test = (_records(layout, read[file], found[0].with_name(file)) for file in layout.files)
     names = read.get(layout.names_file, b"").decode("utf-8", "replace").split()
     joined = np.concatenate([x for x, _ in train]), np.concatenate([y for _, y in train])
-    known = {name: getattr(layout, name) for name in ("n_classes", "mean", "std")}
+    known: dict[str, Any] = {"n_classes": layout.n_classes, "mean": tuple(layout.mean), "std": tuple(layout.std)}
     known |= {"class_names": tuple(names) if len(names) == layout.n_classes else None}
     return array_splits(layout.name, joined, test, augmentation="crop-flip", **known)
 

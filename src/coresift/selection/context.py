@@ -25,7 +25,7 @@ from .seen import Seen
 if TYPE_CHECKING:
     import torch
 
-_EMBEDDINGS = ("raw", "pca")
+_EMBEDDINGS, _N_COMPONENTS = ("raw", "pca"), 50
 _CPU_BATCH = 256  # larger batches leave the cache: LeNet-5 takes a third more time per sample at 1,024
 
 
@@ -232,18 +232,18 @@ class SelectionContext:
             part.class_output = label if isinstance(label, int) and label >= 0 else None
             yield positions, part
 
-    def features(self, embedding: Any = "raw", n_components: int = 50) -> Any:
+    def features(self, embedding: Any = "raw") -> Any:
         """A matrix of the inputs, (n, d), dense or sparse; computed once for the whole data, even in a part of it.
 
-        ``embedding`` is "raw" (the flattened inputs), "pca" (their first ``n_components`` principal components), an
+        ``embedding`` is "raw" (the flattened inputs), "pca" (their first 50 principal components), an
         array of n rows, or a function of the inputs.
         """
         key: tuple[Any, ...] = ("features", id(embedding))
         if isinstance(embedding, str):
             check_choice(embedding, "features", _EMBEDDINGS)
-            key = ("features", embedding, n_components if embedding == "pca" else 0)
+            key = ("features", embedding)
         # the embedding is stored too, so that its id is not reused
-        found, _ = _once(self.shared, key, lambda: (self._embedded(embedding, n_components), embedding))
+        found, _ = _once(self.shared, key, lambda: (self._embedded(embedding), embedding))
         return self._own(found)
 
     @property
@@ -318,11 +318,11 @@ class SelectionContext:
     def _own(self, whole: Any) -> Any:
         return whole if self._is_whole else whole[self.rows]
 
-    def _embedded(self, embedding: Any, n_components: int) -> Any:
+    def _embedded(self, embedding: Any) -> Any:
         with self.accounted("features", n_rows(self._X)):
             if isinstance(embedding, str):
                 found = flattened(self._X, self._workers)
-                found = principal(found, n_components) if embedding == "pca" else found
+                found = principal(found, _N_COMPONENTS) if embedding == "pca" else found
             else:
                 found = flattened(embedding(self._X) if callable(embedding) else embedding)
         _check_length("features", found.shape[0], n_rows(self._X))

@@ -23,7 +23,6 @@ class _Sensitivity(Selector):
     bound: str = "auto"
     bandwidth: Any = None
     features: Any = "raw"
-    n_components: int = 50
     method: str | None = setting(None, choices=METHODS)
     n_cells: int = 64
     max_exact: int | None = 20_000
@@ -41,7 +40,7 @@ class _Sensitivity(Selector):
             spec, rng = self._estimator(np.random.default_rng(0)).spec(), context.fixed_rng(_FIT)
             if spec.metric != "euclidean":
                 return None
-            matrix = check_features(context.features(self.features, self.n_components))
+            matrix = check_features(context.features(self.features))
             found = geometry_of(array_runner(matrix, context.sizes), spec, rng)
             return QueryBall(spec.loss, found.center, found.scale, spec.radius)
 
@@ -49,7 +48,7 @@ class _Sensitivity(Selector):
 
     def _fitted(self, context: SelectionContext) -> Any:
         def fit() -> Any:
-            matrix = context.features(self.features, self.n_components)
+            matrix = context.features(self.features)
             with context.accounted(f"sensitivities ({self.name})", context.n_samples):
                 return self._estimator(context.fixed_rng(_FIT)).fit(matrix, sample_weight=context.sizes)
 
@@ -72,9 +71,8 @@ class RBF(_Sensitivity):
     bound, radius, bandwidth, n_cells, max_exact
         As in :class:`coresift.RBFCoreset`; the bound "paper" is the paper's Algorithm 1.
     features : "raw", "pca", array or callable, default "raw"
-    n_components : int, default 50
-        What the sensitivities are computed from: the inputs, their first ``n_components`` principal components, the
-        given rows, or a function of the inputs.
+        What the sensitivities are computed from: the inputs, their first 50 principal components, the given rows, or a
+        function of the inputs.
     method : {"systematic", "iid", "keys"}, optional
         As in :meth:`coresift.RBFCoreset.sample`. "iid" merges repeats and may return fewer samples.
     """

@@ -116,8 +116,8 @@ class BatchContext(SelectionContext):
     def labels(self) -> NDArray[Any]:
         raise InvalidInputError("a mini-batch has no class: use PerClass(PerBatch(...)), not PerBatch(PerClass(...)).")
 
-    def features(self, embedding: Any = "raw", n_components: int = 50) -> Any:
-        whole = self._samples.features(embedding, n_components)
+    def features(self, embedding: Any = "raw") -> Any:
+        whole = self._samples.features(embedding)
         return np.stack([np.asarray(whole[group].mean(axis=0)).ravel() for group in self._groups])
 
     def gradients(self, *, output: int | None = None) -> Gradients:

@@ -2,7 +2,7 @@
 
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import partial
 from typing import Any, Self
 
@@ -21,7 +21,6 @@ from .sampler import inputs_and_targets
 Batch = tuple[Tensor, Tensor, Tensor]  # inputs (b, ...), targets (b, ...), weights (b,), on the device
 Transform = Callable[[Tensor], Tensor]
 Augment = Callable[[Tensor, torch.Generator], Tensor]
-_CROP_SEED = 13
 RESIZED_CROP = "resized-crop-flip"
 
 
@@ -60,7 +59,7 @@ class Feed:
     def _loaded(self, rows: Any, size: int, seed: int, augmented: Any) -> Iterator[tuple[Any, Tensor]]:
         dataset = self.X
         if isinstance(dataset, LazyDataset) and getattr(augmented, "args", None) == (RESIZED_CROP,):
-            dataset = _RandomCrops(dataset, seed)  # cropped as they are read, at their full size
+            dataset = replace(dataset, crop_seed=seed)  # cropped as they are read, at their full size
         loading: dict[str, Any] = {
             "num_workers": self.workers,  # they live for an epoch, and their seeds follow from its seed
             "pin_memory": self.device.type == "cuda",
@@ -91,21 +90,6 @@ class Feed:
         for tensor in (self.X, self.y):
             found = zlib.crc32(tensor.cpu().contiguous().flatten().view(torch.uint8).numpy().data, found)
         return f"{tuple(self.X.shape)} {self.X.dtype} {found:08x}"
-
-
-@dataclass(frozen=True)
-class _RandomCrops:
-    """Images on disk, each cropped by its own random generator, whichever worker loads it."""
-
-    dataset: LazyDataset
-    seed: int
-
-    def __len__(self) -> int:
-        return len(self.dataset)
-
-    def __getitem__(self, index: int) -> tuple[np.ndarray, Any]:
-        rng = np.random.default_rng((self.seed, _CROP_SEED, index))
-        return self.dataset.load(index, rng), self.dataset.y[index]
 
 
 def feeds_of(
