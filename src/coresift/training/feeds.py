@@ -2,7 +2,7 @@
 
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Self
 
@@ -24,18 +24,23 @@ Augment = Callable[[Tensor, torch.Generator], Tensor]
 RESIZED_CROP = "resized-crop-flip"
 
 
+@dataclass
 class Feed:
     """Samples ``X`` with targets ``y`` (None if unknown), served in batches on a device.
 
     ``X`` is a tensor, which stays on the device, or a map-style data set, read by worker processes if there are any.
     """
 
-    def __init__(
-        self, X: Any, y: Any, device: torch.device, transform: Transform | None, workers: int = 0, collate: Any = None
-    ) -> None:
-        self.X, self.y, self.device, self.transform = X, y, device, transform
-        self.workers, self.collate = workers, collate
-        self.is_held = isinstance(X, Tensor)
+    X: Any
+    y: Any
+    device: torch.device
+    transform: Transform | None
+    workers: int = 0
+    collate: Any = None
+
+    @property
+    def is_held(self) -> bool:
+        return isinstance(self.X, Tensor)
 
     def __len__(self) -> int:
         return len(self.X)
@@ -76,10 +81,9 @@ class Feed:
     def take(self, rows: NDArray[np.int64]) -> Self:
         if self.is_held:
             chosen = torch.tensor(rows).to(self.device)
-            return type(self)(self.X[chosen], self.y[chosen], self.device, self.transform)
+            return replace(self, X=self.X[chosen], y=self.y[chosen])
         X = self.X.take(rows) if hasattr(self.X, "take") else torch.utils.data.Subset(self.X, rows.tolist())
-        y = None if self.y is None else np.asarray(self.y)[rows]
-        return type(self)(X, y, self.device, self.transform, self.workers, self.collate)
+        return replace(self, X=X, y=None if self.y is None else np.asarray(self.y)[rows])
 
     def fingerprint(self) -> str:
         """Return a checksum, so that a run is not resumed on other data; of items that must be read, of the targets."""
