@@ -61,7 +61,6 @@ class RowsEstimator(BaseEstimator):
     """Base of estimators that are fitted to rows in memory or of files."""
 
     random_state: Any
-    verbose: int
     takes_targets = False
     _not_pickled: tuple[str, ...] = ()
 
@@ -79,7 +78,7 @@ class RowsEstimator(BaseEstimator):
             Non-negative weights of the rows; a row of weight zero is never drawn. None for Rows, as for ``y``.
         """
         rows = given_rows(X, sample_weight, estimator=self, y=y if self.takes_targets else None)
-        self._fit_given(serial_runner(rows, self.verbose), X, y)
+        self._fit_given(serial_runner(rows), X, y)
         return self
 
     @abstractmethod
@@ -138,11 +137,9 @@ class SensitivityCoreset(RowsEstimator):
     loss: str
     _not_pickled = ("_rows", "_targets")
 
-    def __init__(
-        self, bandwidth: Any, bound: str, n_cells: int, max_exact: int | None, random_state: Any, verbose: int
-    ) -> None:
+    def __init__(self, bandwidth: Any, bound: str, n_cells: int, max_exact: int | None, random_state: Any) -> None:
         self.bandwidth, self.bound, self.n_cells, self.max_exact = bandwidth, bound, n_cells, max_exact
-        self.random_state, self.verbose = random_state, verbose
+        self.random_state = random_state
 
     def _fit_given(self, runner: Runner, X: Any, y: Any) -> None:
         self.fit_rows(runner=runner, spec=self.spec(), X=X, y=y)
@@ -250,7 +247,7 @@ class SensitivityCoreset(RowsEstimator):
         if pool is not None or reweight:
             wide = None if pool is None else self._table.draw(pool, method, seed).indices
             with self._loaded("reweight and refine") as (points, shares):
-                core = improved(core, points, shares, count, wide, self.verbose)
+                core = improved(core, points, shares, count, wide)
         return normalized(core) if normalize else core
 
     def sample_size(self, eps: float, delta: float = 0.05, *, n_queries: int | None = None) -> SampleSize:
@@ -345,7 +342,7 @@ class SensitivityCoreset(RowsEstimator):
             rows, geometry = self._fitted_rows("sample sizes"), self._geometry
             most = max(min(rows.d, int(geometry.counts.sum()) - 1), 1)
             if most > 1 and float(rows.n + rows.d) * rows.d**2 <= _RANK_OPERATIONS:
-                most = min(most, serial_runner(rows, self.verbose).run("dimension", Span(geometry)).rank())
+                most = min(most, serial_runner(rows).run("dimension", Span(geometry)).rank())
             self._dimension = most
         return self._dimension
 

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
-from functools import partial
 from numbers import Integral
 from typing import Any, NamedTuple
 
@@ -60,13 +59,12 @@ def certified(
     n_sampled: int = 20_000,
     delta: float = 0.05,
     rng: np.random.Generator,
-    verbose: int,
     on_pass: OnPass | None = None,
 ) -> Certificate:
     """Certify a weighted subset of the points for the queries of the ball; see :meth:`Coreset.certify`."""
     problem = (points, shares, subset, subset_shares, ball.radius, ball.loss)
     cost = float(points.n) ** 2 * (points.d + 100)  # an exponential costs about as much as a hundred columns
-    display: Any = on_pass or partial(Progress, verbose=verbose)
+    display: Any = on_pass or Progress
     # n^2/2 pairs against some N^2 of two samples of N and N/2 rows
     if method == "exact" or (method == "auto" and (cost <= _AFFORDABLE_PAIRS or points.n <= n_sampled)):
         label = "certificate from all pairs of rows (method 'sampled' is faster)"
@@ -249,7 +247,6 @@ def improved(
     shares: Any,
     size: int,
     pool: np.ndarray | None,
-    verbose: int,
     rng: np.random.Generator | None = None,
 ) -> Coreset:
     """Fit weights for the points drawn, or for ``size`` chosen from ``pool`` if these do better, and certify."""
@@ -267,7 +264,7 @@ def improved(
             choices.clear()  # only a few heavy rows make the draw, which takes them all, hard to beat
             pool = mixed_pool(pool, given[1], _generator(core, len(pool)))
         wanted, is_exact = _pool_potentials(core, points, shares, pool, drawn)
-        progress = Progress("choice of points", size, verbose, unit="points")
+        progress = Progress("choice of points", size, unit="points")
         picks = chosen_rows(points, pool, size, shares, loss, wanted, progress)
         known = wanted[picks] if is_exact else potential(points, pool[picks], shares, loss)
         choices.append((pool[picks], factors[pool[picks]] / size, known))
@@ -276,7 +273,7 @@ def improved(
     indices = choices[best][0]
     weights = fits[best].weights / factors[indices]
     rng = np.random.default_rng(0) if rng is None else rng
-    certificate = certified(*given, indices, weights, core.ball, rng=rng, verbose=verbose)
+    certificate = certified(*given, indices, weights, core.ball, rng=rng)
     return replace(
         core,
         indices=indices,

@@ -93,9 +93,9 @@ def given_rows(X: Any, sample_weight: Any, *, estimator: Any = None, y: Any = No
     return ArrayRows(checked, sample_weight, labels, names=columns, targets=None if targets is None else targets[:, 0])
 
 
-def serial_runner(rows: Rows, verbose: int = 0) -> Runner:
-    """Runs passes in this process; logs progress if ``verbose``."""
-    return Runner(rows, Engine(rows), partial(Progress, verbose=verbose))
+def serial_runner(rows: Rows) -> Runner:
+    """Runs passes in this process."""
+    return Runner(rows, Engine(rows))
 
 
 def array_runner(X: Matrix, weights: np.ndarray, name: str = "X") -> Runner:

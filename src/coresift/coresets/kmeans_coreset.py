@@ -63,7 +63,7 @@ class KMeansCoreset(PassCoreset):
     ----------
     n_clusters : int
         The number of centres that are to be fitted.
-    random_state, verbose
+    random_state
         As in :class:`RBFCoreset`.
 
     Attributes
@@ -86,8 +86,8 @@ class KMeansCoreset(PassCoreset):
     True
     """
 
-    def __init__(self, n_clusters: int, *, random_state: Any = None, verbose: int = 0) -> None:
-        self.n_clusters, self.random_state, self.verbose = n_clusters, random_state, verbose
+    def __init__(self, n_clusters: int, *, random_state: Any = None) -> None:
+        self.n_clusters, self.random_state = n_clusters, random_state
 
     def _find(self, runner: Runner, rng: np.random.Generator) -> None:
         k, rows = check_count(self.n_clusters, "n_clusters"), runner.rows

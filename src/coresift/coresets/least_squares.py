@@ -74,7 +74,7 @@ class LeastSquaresCoreset(PassCoreset):
 
     Parameters
     ----------
-    random_state, verbose
+    random_state
         As in :class:`RBFCoreset`.
 
     Attributes
@@ -102,8 +102,8 @@ class LeastSquaresCoreset(PassCoreset):
 
     takes_targets = True
 
-    def __init__(self, *, random_state: Any = None, verbose: int = 0) -> None:
-        self.random_state, self.verbose = random_state, verbose
+    def __init__(self, *, random_state: Any = None) -> None:
+        self.random_state = random_state
 
     def _find(self, runner: Runner, rng: np.random.Generator) -> None:
         self._space = _whitening(runner)

@@ -48,7 +48,7 @@ class LinearCoreset(PassCoreset):
         Whether the model has an intercept, which is not penalised.
     threshold : float, optional
         For "huber": the residual above which the loss is linear, in the units of ``y``.
-    random_state, verbose
+    random_state
         As in :class:`RBFCoreset`.
 
     Attributes
@@ -98,10 +98,9 @@ class LinearCoreset(PassCoreset):
         fit_intercept: bool = True,
         threshold: float | None = None,
         random_state: Any = None,
-        verbose: int = 0,
     ) -> None:
         self.loss, self.alpha, self.fit_intercept, self.threshold = loss, alpha, fit_intercept, threshold
-        self.random_state, self.verbose = random_state, verbose
+        self.random_state = random_state
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Survey the rows and find the leverage, in one pass.
@@ -111,7 +110,7 @@ class LinearCoreset(PassCoreset):
         X, y, sample_weight
             As in :meth:`RBFCoreset.fit`; ``y`` are labels or, for a regression, targets. ``sample`` needs them again.
         """
-        self._fit(X, y, sample_weight, estimator=self, verbose=self.verbose)
+        self._fit(X, y, sample_weight, estimator=self)
         return self
 
     def fit_rows(self, *, runner: Runner, X: Any = None) -> None:

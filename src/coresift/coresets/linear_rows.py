@@ -186,10 +186,6 @@ class LinearRows:
         """One pass: ``sums`` of the same problem over all rows."""
         return self.runner.run(label, SumsPass(self.response, list(sums))).sums
 
-    def sums(self, problem: LinearProblem, theta: np.ndarray, order: int = 2, label: str = "loss") -> LossSums:
-        """One pass: the loss over all rows at ``theta``, its gradient (order 1) and Hessian (order 2)."""
-        return self.run(label, LossSums(problem, theta, order))[0]
-
     def gram(self, problem: LinearProblem) -> np.ndarray:
         """The weighted Gram matrix in the columns of a problem, without a pass; the survey must have summed it."""
         moments, offset = self.moments, (self.moments.mean - problem.shift) / problem.spread
@@ -203,7 +199,8 @@ class LinearRows:
 
     def least_squares(self, problem: LinearProblem) -> LossSums:
         """Sums of squares at zero; their Hessian is the Gram matrix of the columns."""
-        return self.sums(replace(problem, loss=Squared()), np.zeros((1, problem.n_columns)), label="least squares")
+        squares = replace(problem, loss=Squared())
+        return self.run("least squares", LossSums(squares, np.zeros((1, problem.n_columns))))[0]
 
 
 @dataclass
@@ -235,7 +232,6 @@ def linear_rows(
     is_classifier: bool,
     estimator: BaseEstimator | None = None,
     runner: Runner | None = None,
-    verbose: int = 0,
     most_columns: int = 0,
 ) -> LinearRows:
     """Open and survey rows with a response, in one pass; a ``runner`` brings its own engine and progress.
@@ -248,7 +244,7 @@ def linear_rows(
     rows = given_rows(X, sample_weight, estimator=estimator, y=y, labels=labels)
     if not (rows.has_labels if is_classifier else rows.has_targets):
         raise InvalidInputError(f"{rows.name}: there is no {what}; name its column with open_rows(..., {what}=...).")
-    runner = runner or serial_runner(rows, verbose)
+    runner = runner or serial_runner(rows)
     moments = runner.run("columns", ColumnMoments(rows.d, rows.d <= most_columns))
     if not moments.mass > 0:
         raise InvalidInputError(f"{rows.name}: the weights are all zero.")

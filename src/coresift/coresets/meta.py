@@ -157,8 +157,8 @@ class CoresetClassifier(_CoresetModel, ClassifierMixin, BaseEstimator):
 
     1. All rows, if ``size`` is a fraction and there are at most 1,000 of positive weight.
     2. A linear model of scikit-learn of up to 1,000 parameters: the draw of :class:`LinearCoreset` for the model's own
-       loss and penalty. ``LogisticRegression``, ``LinearSVC``, ``RidgeClassifier`` and ``SGDClassifier``; with an L1
-       penalty, the hinge, or more than two classes where the loss has no such form, the nearest loss is used.
+       loss and penalty: ``LogisticRegression``, and for two classes ``LinearSVC``, ``RidgeClassifier`` and
+       ``SGDClassifier``, but not with the hinge or an L1 penalty.
     3. Anything else, and a model that takes no ``sample_weight``: a draw stratified by class. For trees and boosting no
        other was found to be better. A pipeline takes weights only by metadata routing: put it around the
        meta-estimator.
@@ -212,9 +212,7 @@ class CoresetRegressor(_CoresetModel, RegressorMixin, BaseEstimator):
     """Fit a regressor on a coreset that is chosen for it.
 
     The rules are those of :class:`CoresetClassifier`, with a uniform draw in place of a stratified one. Linear models
-    are ``Ridge``, ``LinearRegression``, ``PoissonRegressor`` and ``SGDRegressor``; ``Lasso`` and ``ElasticNet`` use the
-    squared loss, and ``HuberRegressor`` the Huber loss at a scale of the residuals that 2,000 rows give. With several
-    outputs the draw is uniform.
+    are ``Ridge``, ``LinearRegression``, ``PoissonRegressor`` and ``SGDRegressor``, with an L2 penalty and one output.
 
     Parameters
     ----------
