@@ -25,7 +25,7 @@ import numpy as np
 from coresift import Coreset, RBFCoreset, audit
 from coresift.core.certificate import certify_exact, log_floor
 from coresift.core.discrepancy import kernel_tile, quadratic_form
-from coresift.core.points import Block, Points
+from coresift.core.points import Block, Points, Subset as WeightedSubset
 from coresift.core.quadrature import chosen_rows, pivoted_weights
 from coresift.coresets.coreset import QueryBall
 from paper.benchmarks.peers.data import Data
@@ -177,7 +177,7 @@ def certified_error(ref: Reference, positions: np.ndarray, v: np.ndarray, square
     farthest = float(np.linalg.norm(rows, axis=1).max())
     shares = np.concatenate((np.full(n, 1.0 / n), np.zeros(len(v))))
     points = Points(rows, np.zeros(d), 1.0, max_norm=farthest)
-    return certify_exact(points, shares, np.arange(n, n + len(v)), v, radius, "gaussian").eps
+    return certify_exact(WeightedSubset(points, shares, np.arange(n, n + len(v)), v, radius, "gaussian")).eps
 
 
 def found_error(data: Data, subset: Subset, ref: Reference) -> float:

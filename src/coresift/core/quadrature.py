@@ -33,7 +33,7 @@ def tilted(points: Points, radius: float, loss: str) -> tuple[Points, np.ndarray
     squares = np.concatenate([block.sq_norms for _, block in points.blocks()])
     root = float(np.sqrt(stretch))
     factors = np.exp(np.clip((stretch - 1.0) * squares, -_LARGEST_TILT, _LARGEST_TILT))
-    return Points(points.X, points.center, points.scale / root, points.max_norm * root), factors
+    return points.rescaled(root), factors
 
 
 class Fit(NamedTuple):

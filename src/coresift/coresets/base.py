@@ -5,6 +5,7 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -25,10 +26,11 @@ from .._validation import (
 )
 from ..core.draw import METHODS, DrawTable, default_method
 from ..core.gaussian import CELLS_TOLERANCE, EXACT_TOLERANCE
+from ..core.lewis_passes import Triangle
 from ..core.points import Points, SensitivityBound
 from ..core.sizes import SampleSize, bernstein_error, finite, rounded_up
 from ..rows.rows import Rows
-from .bounds import Geometry, Span, draw_scores, log_unit_of, uniform_factor, uniform_in_words
+from .bounds import Geometry, draw_scores, log_unit_of, rank_of, spanning_rows, uniform_factor, uniform_in_words
 from .certifying import improved, normalized, pool_size
 from .coreset import Coreset, Guarantee, QueryBall
 from .fitting import Prepared, Runner, all_bounds, children, given_rows, prepare, serial_runner
@@ -342,7 +344,8 @@ class SensitivityCoreset(RowsEstimator):
             rows, geometry = self._fitted_rows("sample sizes"), self._geometry
             most = max(min(rows.d, int(geometry.counts.sum()) - 1), 1)
             if most > 1 and float(rows.n + rows.d) * rows.d**2 <= _RANK_OPERATIONS:
-                most = min(most, serial_runner(rows).run("dimension", Span(geometry)).rank())
+                spanning = Triangle(partial(spanning_rows, geometry=geometry), np.ones(rows.d))
+                most = min(most, rank_of(serial_runner(rows).run("dimension", spanning).finish()))
             self._dimension = most
         return self._dimension
 

@@ -17,7 +17,6 @@ import scipy.sparse as sp
 from .._threads import SCIKIT_LEARN, one_thread
 from ..core.gaussian import Cells, CellSums, Problem, cells_bound, closed_form, exact, row_atoms
 from ..core.laplacian import laplacian_cells, laplacian_exact
-from ..core.lewis_passes import stacked_qr
 from ..core.points import (
     BLOCK_BYTES,
     LARGEST_EXPONENT,
@@ -311,27 +310,17 @@ def uniform_in_words(factor: float) -> str:
     return f"Plain sampling may need up to {factor:.3g} times as many points for the same guarantee."
 
 
-class Span:
-    """R of the scaled rows of positive weight, by QR of stacked blocks. Its rank is the dimension of their hull.
+def spanning_rows(block: Block, geometry: Geometry) -> tuple[np.ndarray, np.ndarray]:
+    """Scaled rows, and 1 for those of positive weight: a row of little weight spans a direction too."""
+    return geometry.points(block.X).gather(slice(None)).dense(), (block.weights > 0).astype(np.float64)
 
-    Not weighted: a row of little weight spans a direction too. And by QR: in squares, as the Gram matrix has them,
-    directions below a part in 10^7 of the widest are lost, and a column with a value of 10^6 for "missing" has one.
+
+def rank_of(R: np.ndarray) -> int:
+    """The dimension that rows span, at least 1, from the R of their QR.
+
+    By QR: in squares, as the Gram matrix has them, directions below a part in 10^7 of the widest are lost, and a column
+    with a value of 10^6 for "missing" has one.
     """
-
-    def __init__(self, geometry: Geometry) -> None:
-        self.geometry = geometry
-        self.R = np.zeros((0, len(geometry.center)))
-
-    def update(self, block: Block) -> None:
-        d = self.R.shape[1]
-        for part, rows in self.geometry.points(block.X).blocks(extra_columns=d):
-            self.R = stacked_qr([self.R, rows.dense()[block.weights[part] > 0]], d)
-
-    def merge(self, other: Self) -> None:
-        self.R = stacked_qr([self.R, other.R], self.R.shape[1])
-
-    def rank(self) -> int:
-        """The dimension, at least 1."""
-        spectrum = np.linalg.svd(self.R, compute_uv=False)
-        noise = 1e-13 * np.sqrt(self.R.shape[1]) * spectrum.max(initial=0.0)
-        return max(1, int(np.sum(spectrum > noise)))
+    spectrum = np.linalg.svd(R, compute_uv=False)
+    noise = 1e-13 * np.sqrt(R.shape[1]) * spectrum.max(initial=0.0)
+    return max(1, int(np.sum(spectrum > noise)))

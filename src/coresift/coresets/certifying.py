@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from numbers import Integral
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from .._validation import (
 from ..core.audit import AuditResult, worst_query
 from ..core.certificate import Certificate, certify_exact, certify_sampled
 from ..core.discrepancy import potential
-from ..core.points import Matrix, Points
+from ..core.points import Matrix, Points, Subset
 from ..core.quadrature import DENSE_LIMIT, chosen_rows, fitted_weights, interpolated_potentials, tilted
 from ..rows.rows import Rows
 from .amounts import parse_bytes
@@ -49,11 +49,7 @@ def certify_options(method: Any, n_sampled: Any, delta: Any, random_state: Any) 
 
 
 def certified(
-    points: Points,
-    shares: np.ndarray,
-    subset: np.ndarray,
-    subset_shares: np.ndarray,
-    ball: QueryBall,
+    subset: Subset,
     *,
     method: str = "auto",
     n_sampled: int = 20_000,
@@ -62,34 +58,27 @@ def certified(
     on_pass: OnPass | None = None,
 ) -> Certificate:
     """Certify a weighted subset of the points for the queries of the ball; see :meth:`Coreset.certify`."""
-    problem = (points, shares, subset, subset_shares, ball.radius, ball.loss)
+    points = subset.points
     cost = float(points.n) ** 2 * (points.d + 100)  # an exponential costs about as much as a hundred columns
     display: Any = on_pass or Progress
     # n^2/2 pairs against some N^2 of two samples of N and N/2 rows
     if method == "exact" or (method == "auto" and (cost <= _AFFORDABLE_PAIRS or points.n <= n_sampled)):
         label = "certificate from all pairs of rows (method 'sampled' is faster)"
-        return certify_exact(*problem, display(label, points.n))
+        return certify_exact(subset, display(label, points.n))
     # the confidence needs samples independent of the subset, which may have been drawn from the same seed
     rng = np.random.default_rng(rng.integers(2**63, size=4))
-    progress = display("certificate", min(n_sampled + len(subset), points.n))
-    return certify_sampled(*problem, n_sampled, delta, rng, progress)
-
-
-class Asked(NamedTuple):
-    """The rows that a coreset was drawn from, in the coordinates of the ball, with the weights of both as shares."""
-
-    points: Points
-    shares: np.ndarray
-    subset: np.ndarray
-    subset_shares: np.ndarray
-    ball: QueryBall
+    progress = display("certificate", min(n_sampled + len(subset.rows), points.n))
+    return certify_sampled(subset, n_sampled, delta, rng, progress)
 
 
 @contextmanager
 def asked(
     X: Any, core: Coreset, sample_weight: Any, radius: Any, max_memory: Any, loss: Any = None, bandwidth: Any = None
-) -> Iterator[tuple[Asked, float]]:
-    """Check a coreset against the data that it was drawn from, an array or ``Rows``; also give their total weight."""
+) -> Iterator[tuple[Subset, Coreset]]:
+    """Check a coreset against the data that it was drawn from, an array or ``Rows``.
+
+    Yields both in the coordinates of the ball, with weights as shares, and the coreset with this ball and total weight.
+    """
     check_euclidean(core)
     if isinstance(X, Rows):
         _check_rows(core, X.n, X.name)
@@ -105,7 +94,8 @@ def asked(
         counted = weights > 0
         counted[core.indices[core.weights > 0]] = True  # a subset given by hand may hold rows without weight
         points = _scaled_points(X, counted, ball)
-        yield Asked(points, weights / total, core.indices, subset_shares, ball), total
+        subset = Subset(points, weights / total, core.indices, subset_shares, ball.radius, ball.loss)
+        yield subset, replace(core, ball=ball, total_weight=total)
 
 
 def _check_rows(core: Coreset, n: int, name: str) -> None:
@@ -225,11 +215,10 @@ def audit(
     if max_evaluations is not None:
         limits["max_evaluations"] = check_positive(max_evaluations, "max_evaluations")
     rng = check_generator(random_state)
-    with asked(X, core, sample_weight, radius, max_memory, loss, bandwidth) as (problem, _):
-        ball = problem.ball
-        if ball.loss == "laplacian" and np.isfinite(ball.radius):
+    with asked(X, core, sample_weight, radius, max_memory, loss, bandwidth) as (subset, _):
+        if subset.loss == "laplacian" and np.isfinite(subset.radius):
             raise InvalidInputError(f"radius = {radius!r} does not apply: the Laplacian is searched over all of space.")
-        return worst_query(*problem[:-1], ball.radius, ball.loss, rng, **limits)
+        return worst_query(subset, rng, **limits)
 
 
 def pool_size(refine: Any, size: int, n_samples: int) -> int | None:
@@ -273,7 +262,7 @@ def improved(
     indices = choices[best][0]
     weights = fits[best].weights / factors[indices]
     rng = np.random.default_rng(0) if rng is None else rng
-    certificate = certified(*given, indices, weights, core.ball, rng=rng)
+    certificate = certified(Subset(*given, indices, weights, core.ball.radius, loss), rng=rng)
     return replace(
         core,
         indices=indices,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from dataclasses import KW_ONLY, dataclass, fields, replace
+from dataclasses import KW_ONLY, dataclass, fields
 from pathlib import Path
 from typing import Any, Self
 
@@ -304,8 +304,8 @@ class Coreset(Value):
         from .certifying import asked, certified, certify_options
 
         options = certify_options(method, n_sampled, delta, random_state)
-        with asked(X, self, sample_weight, radius, max_memory) as (problem, _):
-            return certified(*problem, **options, on_pass=on_pass)
+        with asked(X, self, sample_weight, radius, max_memory) as (subset, _):
+            return certified(subset, **options, on_pass=on_pass)
 
     def reweight(
         self,
@@ -324,9 +324,8 @@ class Coreset(Value):
         from .certifying import asked, improved
 
         rng = check_generator(random_state)
-        with asked(X, self, sample_weight, radius, max_memory) as (problem, total):
-            core = replace(self, ball=problem.ball, total_weight=total)
-            return improved(core, problem.points, problem.shares, self.size, None, rng)
+        with asked(X, self, sample_weight, radius, max_memory) as (subset, core):
+            return improved(core, subset.points, subset.shares, self.size, None, rng)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write to ``path``, ending in ``.npz`` or ``.parquet`` (the latter needs the extra ``io``).

@@ -2,7 +2,8 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Self
+from functools import partial
+from typing import Any
 
 import numpy as np
 from scipy.linalg import eigvalsh, svd
@@ -232,31 +233,21 @@ def _whitening(runner: Runner) -> _Whitening:
     return _Whitening(columns, factor, R[0, 1:] / R[0, 0] @ factor, float(R[0, 0] ** 2), slack)
 
 
-class _IntervalSums:
-    """Gram matrices of the whitened rows in each of some intervals, as vectors."""
+def _block_sums(block: Block, space: _Whitening, starts: np.ndarray, ends: np.ndarray) -> dict[int, np.ndarray]:
+    """Gram matrices of the whitened rows of a block in each of the intervals that it meets, as vectors."""
+    first = int(np.searchsorted(ends, block.start, side="right"))
+    last = int(np.searchsorted(starts, block.start + block.n))
+    if first >= last:
+        return {}
+    here = np.maximum(starts[first:last] - block.start, 0), np.minimum(ends[first:last] - block.start, block.n)
+    U = space.of(block) * np.sqrt(block.weights)[:, None]
+    return dict(zip(range(first, last), gram_vectors(U, *here), strict=True))
 
-    def __init__(self, space: _Whitening, starts: np.ndarray, ends: np.ndarray) -> None:
-        self.space, self.starts, self.ends = space, starts, ends
-        self.sums: dict[int, np.ndarray] = {}
 
-    def update(self, block: Block) -> None:
-        first = int(np.searchsorted(self.ends, block.start, side="right"))
-        last = int(np.searchsorted(self.starts, block.start + block.n))
-        if first < last:
-            starts = np.maximum(self.starts[first:last] - block.start, 0)
-            ends = np.minimum(self.ends[first:last] - block.start, block.n)
-            U = self.space.of(block) * np.sqrt(block.weights)[:, None]
-            self._add(dict(zip(range(first, last), gram_vectors(U, starts, ends), strict=True)))
-
-    def merge(self, other: Self) -> None:
-        self._add(other.sums)
-
-    def _add(self, sums: dict[int, np.ndarray]) -> None:
-        for interval, vector in sums.items():
-            self.sums[interval] = self.sums[interval] + vector if interval in self.sums else vector
-
-    def finish(self) -> np.ndarray:
-        return np.stack([self.sums[interval] for interval in range(len(self.starts))])
+def _added(sums: dict[int, np.ndarray], more: dict[int, np.ndarray]) -> dict[int, np.ndarray]:
+    for interval, vector in more.items():
+        sums[interval] = sums[interval] + vector if interval in sums else vector
+    return sums
 
 
 def _interval_sums(runner: Runner, space: _Whitening) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
@@ -269,7 +260,9 @@ def _interval_sums(runner: Runner, space: _Whitening) -> Callable[[np.ndarray, n
             block = runner.rows.take(left)
             loaded.extend((left, space.of(block) * np.sqrt(block.weights)[:, None]))
         if not loaded:
-            return runner.run("exact subset", _IntervalSums(space, starts, ends)).finish()
+            in_block = partial(_block_sums, space=space, starts=starts, ends=ends)
+            found = runner.reduce("exact subset", in_block, _added)
+            return np.stack([found[interval] for interval in range(len(starts))])
         at = np.searchsorted(loaded[0], starts)
         return gram_vectors(loaded[1], at, at + ends - starts)
 

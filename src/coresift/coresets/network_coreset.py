@@ -9,7 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._errors import InvalidInputError, InvalidTypeError
 from .._validation import check_choice, check_count, check_generator, check_positive, check_probability, check_targets
 from ..core.network import NetworkAudit, network_sums, worst_network
-from ..core.points import Matrix, SensitivityBound, log_shares
+from ..core.points import Matrix, SensitivityBound, Subset, log_shares
 from ..core.sizes import covering, paper_formula, vc
 from ..rows.arrays import ArrayRows
 from .base import LOADED_BYTES, Fit
@@ -158,10 +158,8 @@ class RBFNetworkCoreset(RBFCoreset):
         merged = self._merged(core)
         options = certify_options(method, n_sampled, delta, random_state)
         with self._loaded("certify") as (points, shares):
-            drawn = np.zeros(points.n)
-            drawn[merged.indices] = merged.weights / self._input_weight
-            problem = (points, shares, drawn, self._targets, self.radius_)
-            return certified_network(*problem, **options)
+            subset = Subset(points, shares, merged.indices, merged.weights / self._input_weight, self.radius_)
+            return certified_network(subset, self._targets, **options)
 
     def guaranteed_error(self, core: Coreset | SignedCoreset | None = None, *, delta: float = 0.05) -> float | None:
         """The least eps that is guaranteed for the whole loss and all networks with probability ``1 - delta``.
@@ -194,10 +192,9 @@ class RBFNetworkCoreset(RBFCoreset):
         merged, rng = self._merged(core), check_generator(random_state)
         counts = {"n_neurons": n_neurons, "n_starts": n_starts, "max_iter": max_iter}
         counts = {name: check_count(count, name) for name, count in counts.items()}
-        rows, drawn, radius = merged.indices, merged.weights, self.radius_
         with self._loaded("audit") as (points, shares):
-            weights, targets = shares * self._input_weight, self._targets
-            return worst_network(points, weights, targets, rows, drawn, radius, rng=rng, **counts)
+            subset = Subset(points, shares * self._input_weight, merged.indices, merged.weights, self.radius_)
+            return worst_network(subset, self._targets, rng=rng, **counts)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
