@@ -80,12 +80,12 @@ class RowsEstimator(BaseEstimator):
             Non-negative weights of the rows; a row of weight zero is never drawn. None for Rows, as for ``y``.
         """
         rows = given_rows(X, sample_weight, estimator=self, y=y if self.takes_targets else None)
-        self._fit_given(serial_runner(rows), X, y)
+        self.fit_rows(runner=serial_runner(rows), X=X, y=y)
         return self
 
     @abstractmethod
-    def _fit_given(self, runner: Runner, X: Any, y: Any) -> None:
-        """Fit to the rows of ``runner``; ``X`` and ``y`` are as the caller gave them."""
+    def fit_rows(self, *, runner: Runner, X: Any = None, y: Any = None) -> Any:
+        """Fit with the engine and the progress of ``runner``; ``X`` and ``y`` are as the caller gave them."""
 
     def _record_columns(self, rows: Rows, X: Any) -> None:
         if X is None or isinstance(X, Rows):
@@ -107,11 +107,7 @@ class PassCoreset(RowsEstimator):
 
     _not_pickled = ("_runner",)
 
-    def _fit_given(self, runner: Runner, X: Any, y: Any) -> None:
-        self.fit_rows(runner=runner, X=X)
-
-    def fit_rows(self, *, runner: Runner, X: Any = None) -> None:
-        """Fit with the engine and the progress of ``runner``; ``X`` are the rows as the caller gave them."""
+    def fit_rows(self, *, runner: Runner, X: Any = None, y: Any = None) -> None:
         fit_rng, draw_rng = children(check_generator(self.random_state), 2)
         self._find(runner, fit_rng)
         self._record_columns(runner.rows, X)
@@ -143,11 +139,9 @@ class SensitivityCoreset(RowsEstimator):
         self.bandwidth, self.bound, self.n_cells, self.max_exact = bandwidth, bound, n_cells, max_exact
         self.random_state = random_state
 
-    def _fit_given(self, runner: Runner, X: Any, y: Any) -> None:
-        self.fit_rows(runner=runner, spec=self.spec(), X=X, y=y)
-
-    def fit_rows(self, *, runner: Runner, spec: Any, X: Any = None, y: Any = None, is_sampled: bool = False) -> Fit:
-        """Fit with the engine and the progress of ``runner``; ``X`` are the rows as the caller gave them."""
+    def fit_rows(self, *, runner: Runner, X: Any = None, y: Any = None, is_sampled: bool = False) -> Fit:
+        """As in the base; ``is_sampled``: keep a sample of the rows even if the bound needs none."""
+        spec = self.spec()
         fit_rng, draw_rng = children(check_generator(self.random_state), 2)
         fit = self._find(runner, spec, fit_rng, y, is_sampled)
         bound, geometry = fit.bound, fit.geometry

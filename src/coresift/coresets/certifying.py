@@ -23,9 +23,8 @@ from .._validation import (
 )
 from ..core.audit import AuditResult, worst_query
 from ..core.certificate import Certificate, certify_exact, certify_sampled
-from ..core.discrepancy import potential
 from ..core.points import Matrix, Points, Subset
-from ..core.quadrature import DENSE_LIMIT, chosen_rows, fitted_weights, interpolated_potentials, tilted
+from ..core.quadrature import DENSE_LIMIT, Quadrature, tilted
 from ..rows.rows import Rows
 from .amounts import parse_bytes
 from .coreset import MAX_MEMORY, Coreset, Guarantee, QueryBall
@@ -243,26 +242,25 @@ def improved(
     assert core.ball is not None
     assert core.total_weight is not None
     loss, total = core.ball.loss, core.total_weight
-    given = (points, shares)
-    points, factors = tilted(points, core.ball.radius, loss)
-    shares = shares * factors
-    drawn = potential(points, core.indices, shares, loss)
+    narrow, factors = tilted(points, core.ball.radius, loss)
+    quadrature = Quadrature(narrow, shares * factors, loss)
+    drawn = quadrature.potential(core.indices)
     choices = [(core.indices, core.weights / total * factors[core.indices], drawn)]
     if pool is not None and size < len(pool):
         if core.total_sensitivity is not None and core.total_sensitivity <= _SMALL_TOTAL:
             choices.clear()  # only a few heavy rows make the draw, which takes them all, hard to beat
-            pool = mixed_pool(pool, given[1], _generator(core, len(pool)))
-        wanted, is_exact = _pool_potentials(core, points, shares, pool, drawn)
+            pool = mixed_pool(pool, shares, _generator(core, len(pool)))
+        wanted, is_exact = _pool_potentials(core, quadrature, pool, drawn)
         progress = Progress("choice of points", size, unit="points")
-        picks = chosen_rows(points, pool, size, shares, loss, wanted, progress)
-        known = wanted[picks] if is_exact else potential(points, pool[picks], shares, loss)
+        picks = quadrature.chosen(pool, size, wanted, progress)
+        known = wanted[picks] if is_exact else quadrature.potential(pool[picks])
         choices.append((pool[picks], factors[pool[picks]] / size, known))
-    fits = [fitted_weights(points, rows, shares, start, loss, known) for rows, start, known in choices]
+    fits = [quadrature.fitted(*choice) for choice in choices]
     best = min(range(len(fits)), key=lambda i: fits[i].value)
     indices = choices[best][0]
     weights = fits[best].weights / factors[indices]
     rng = np.random.default_rng(0) if rng is None else rng
-    certificate = certified(Subset(*given, indices, weights, core.ball.radius, loss), rng=rng)
+    certificate = certified(Subset(points, shares, indices, weights, core.ball.radius, loss), rng=rng)
     return replace(
         core,
         indices=indices,
@@ -273,15 +271,13 @@ def improved(
     )
 
 
-def _pool_potentials(core: Coreset, points: Points, shares: Any, pool: Any, drawn: Any) -> tuple[np.ndarray, bool]:
+def _pool_potentials(core: Coreset, quadrature: Quadrature, pool: Any, drawn: Any) -> tuple[np.ndarray, bool]:
     """Return the pool's potentials, and whether they are exact or, for large data, interpolated from the draw's."""
-    assert core.ball is not None
     n_sampled = max(_SAMPLED_ROWS, _SAMPLED_FACTOR * core.size)
-    if points.n < _LARGE_FACTOR * n_sampled or core.size > DENSE_LIMIT:
-        return potential(points, pool, shares, core.ball.loss), True
-    known = (core.indices, drawn)
+    if quadrature.points.n < _LARGE_FACTOR * n_sampled or core.size > DENSE_LIMIT:
+        return quadrature.potential(pool), True
     rng = _generator(core, len(pool), n_sampled)
-    return interpolated_potentials(points, pool, shares, core.ball.loss, known, n_sampled, rng), False
+    return quadrature.interpolated(pool, (core.indices, drawn), n_sampled, rng), False
 
 
 def mixed_pool(pool: np.ndarray, shares: np.ndarray, rng: np.random.Generator) -> np.ndarray:

@@ -14,17 +14,16 @@ from .._validation import (
     check_number,
     check_positive,
     check_seed,
-    record_features,
 )
+from ..core.duality import ModelCertificate
 from ..core.linear import Leverage, LinearProblem, LossSums, fit_linear
-from ..rows.rows import Rows
 from .base import PassCoreset
 from .coreset import Coreset
 from .fit_options import TOLERANCE
 from .fitting import Runner, children
 from .linear_draw import MOST_FEATURES, calibrate_draw, draw_two_steps
 from .linear_rows import LARGEST_ALPHA, LinearRows, linear_rows
-from .model_certificate import ModelCertificate, certify_linear
+from .model_certificate import certify_linear
 from .options import CLASSIFIERS, LINEAR_LOSSES
 
 _MOST_PARAMETERS = 10_000
@@ -113,8 +112,7 @@ class LinearCoreset(PassCoreset):
         self._fit(X, y, sample_weight, estimator=self)
         return self
 
-    def fit_rows(self, *, runner: Runner, X: Any = None) -> None:
-        """Fit with the engine and the progress of ``runner``, whose rows have a label or a target."""
+    def fit_rows(self, *, runner: Runner, X: Any = None, y: Any = None) -> None:
         self._fit(runner.rows, None, runner=runner)
 
     def _fit(self, X: Any, y: Any, sample_weight: Any = None, **how: Any) -> None:
@@ -135,10 +133,7 @@ class LinearCoreset(PassCoreset):
         leverage = Leverage(rows.gram(problem))
         for name in ("classes_", "model_", "n_rounds_", "objective_"):  # of an earlier fit
             self.__dict__.pop(name, None)
-        if isinstance(X, Rows):
-            self.n_features_in_ = rows.runner.rows.d
-        else:
-            record_features(self, X)
+        self._record_columns(rows.runner.rows, X)
         if rows.response.classes is not None:
             self.classes_ = rows.response.classes
         self._runner, self._draw_rng, self._survey = rows.runner, draw_rng, (rows.response, rows.moments)
