@@ -401,7 +401,7 @@ def test_workers_give_the_coreset_and_the_certificate_of_memory(tmp_path, monkey
         est.fit_rows(runner=runner)
         assert est.sample(1500) == expected
         surveyed = linear_rows(rows, None, is_classifier=True, runner=runner)
-        problem = surveyed.problem("logistic", 0.1)
+        problem = surveyed.problem(surveyed.loss("logistic"), 0.1)
         found = certify_linear(surveyed, problem, problem.from_data(*est.model_))
     assert found.excess == proved.excess
 

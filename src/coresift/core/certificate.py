@@ -14,7 +14,7 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 
 from .branching import span_coordinates, worst_in_ball
-from .discrepancy import Progress, first_equal, laplacian_form, potential, quadratic_form, rounding_of_form
+from .discrepancy import Progress, first_equal, laplacian_form, potential, quadratic_form, rounding_of_form, silent
 from .gaussian import Atoms, ascend
 from .moments import WIDEST_MATRIX, HighOrders, chosen_stretch, log_low_orders, pair_sums
 from .points import Points, Subset, log_shares, rounding_slack
@@ -100,7 +100,7 @@ def _farthest_mean_distance(spread: tuple[float, float], radius: float) -> float
     return float(np.sqrt(second + 2.0 * radius * mean + radius**2))
 
 
-def certify_exact(subset: Subset, progress: Progress | None = None) -> Certificate:
+def certify_exact(subset: Subset, progress: Progress = silent) -> Certificate:
     """The certificate with all pairs summed: O(n^2 d / 2) time, a few tiles of memory."""
     points, shares, difference = subset.points, subset.shares, subset.difference
     radius, loss = subset.radius, subset.loss
@@ -131,7 +131,7 @@ def certify_exact(subset: Subset, progress: Progress | None = None) -> Certifica
 
 
 def certify_sampled(
-    subset: Subset, n_sampled: int, delta: float, rng: np.random.Generator, progress: Progress | None = None
+    subset: Subset, n_sampled: int, delta: float, rng: np.random.Generator, progress: Progress = silent
 ) -> Certificate:
     """The certificate with sums over pairs from two samples; of a Gaussian, low moments stay exact."""
     points, radius, loss, sampling = subset.points, subset.radius, subset.loss, (n_sampled, delta, rng, progress)
@@ -150,7 +150,7 @@ def certify_sampled(
 
 
 def _sampled_norm(
-    subset: Subset, kernel: str | HighOrders, n: int, delta: float, rng: np.random.Generator, progress: Progress | None
+    subset: Subset, kernel: str | HighOrders, n: int, delta: float, rng: np.random.Generator, progress: Progress
 ) -> float:
     r"""A bound on :math:`\|\mu_P - \mu_S\|` that holds with probability ``1 - delta``, in O(N (N + m) d).
 

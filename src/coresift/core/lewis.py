@@ -11,13 +11,13 @@ Q\,\mathrm{diag}(\lambda)\,Q^\top`, which gives the next T and :math:`\kappa = (
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import scipy.linalg
 
-from .lewis_passes import Reduced, Run, Space, Step, Survey, Triangle, WeightedRows, any_outside, row_norms, run_over
+from .lewis_passes import Outside, Run, Space, Step, Survey, Triangle, WeightedRows, row_norms, run_over
 from .points import Matrix, as_dense, log_shares, row_slices
 
 BLOCK_BYTES = 1 << 21  # a block, its product with a small matrix, and that matrix stay in cache
@@ -124,10 +124,10 @@ def _from_rows(
         if len(Vt) == np.count_nonzero(units) and not has_hidden:
             return rows, equilibrated, T
         space = Space(Vt, equilibrated, T, noise)
-        is_any, is_any_in_m = run("rank", Reduced(partial(any_outside, rows=rows, space=space), np.logical_or)).value
-        if is_any:
+        found = run("rank", Outside(rows, space))
+        if found.any:
             rows = WeightedRows(rows.read, rows.log_unit, (*rows.spaces, space))
-        if not is_any_in_m:
+        if not found.any_in_m:
             return rows, equilibrated, T
 
 

@@ -31,25 +31,6 @@ def run_over(blocks: Callable[[], Iterator[Any]]) -> Run:
     return run
 
 
-@dataclass
-class Reduced:
-    """A pass that is one function of a block: ``combine`` joins what it makes of each, in the order of the rows."""
-
-    function: Callable[[Any], Any]
-    combine: Callable[[Any, Any], Any]
-    value: Any = None
-
-    def update(self, block: Any) -> None:
-        self._add(self.function(block))
-
-    def merge(self, other: Self) -> None:
-        if other.value is not None:
-            self._add(other.value)
-
-    def _add(self, value: Any) -> None:
-        self.value = value if self.value is None else self.combine(self.value, value)
-
-
 class Survey:
     """The first pass: range of the weights, largest entries, and for tall data every ``stride``-th row."""
 
@@ -162,11 +143,22 @@ class Triangle:
             self.finish()
 
 
-def any_outside(block: Any, rows: WeightedRows, space: Space) -> np.ndarray:
-    """(2,) whether any row of positive weight is outside a space, and whether any of those is in M."""
-    points, weights = rows(block)
-    outside = space.outside(points)
-    return np.array([np.any(outside & (rows.read(block)[1] > -np.inf)), np.any(outside & (weights > 0))])
+class Outside:
+    """Whether any row of positive weight is outside a space, and whether any of those is in M."""
+
+    def __init__(self, rows: WeightedRows, space: Space) -> None:
+        self.rows, self.space = rows, space
+        self.any = self.any_in_m = False
+
+    def update(self, block: Any) -> None:
+        rows, weights = self.rows(block)
+        outside = self.space.outside(rows)
+        self.any_in_m |= bool(np.any(outside & (weights > 0)))
+        self.any |= bool(np.any(outside & (self.rows.read(block)[1] > -np.inf)))
+
+    def merge(self, other: Self) -> None:
+        self.any |= other.any
+        self.any_in_m |= other.any_in_m
 
 
 class Step:

@@ -12,7 +12,7 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
 from scipy.optimize import Bounds, minimize
 
-from .discrepancy import Progress, kernel_matrix, kernel_tile, potential, rounding_of_form, symmetric_tiles
+from .discrepancy import Progress, kernel_matrix, kernel_tile, potential, rounding_of_form, silent, symmetric_tiles
 from .moments import chosen_stretch
 from .points import Points, Subset
 
@@ -102,14 +102,14 @@ class Quadrature:
         return potential(self.points, at, sampled, self.loss)
 
     def chosen(
-        self, pool: np.ndarray, size: int, wanted: np.ndarray | None = None, progress: Progress | None = None
+        self, pool: np.ndarray, size: int, wanted: np.ndarray | None = None, progress: Progress = silent
     ) -> np.ndarray:
         """Positions in ``pool`` of the rows to keep: greedy if its factorisation fits into memory, else by herding."""
         wanted = self.potential(pool) if wanted is None else wanted
         choose = self.greedy if 8.0 * (size + self.points.d) * len(pool) <= _GREEDY_BYTES else self.herded
         return choose(pool, size, wanted, progress)
 
-    def greedy(self, pool: np.ndarray, size: int, wanted: np.ndarray, progress: Progress | None = None) -> np.ndarray:
+    def greedy(self, pool: np.ndarray, size: int, wanted: np.ndarray, progress: Progress = silent) -> np.ndarray:
         r"""Positions in ``pool`` of ``size`` rows, each lowering the discrepancy most, given the best signed weights.
 
         With the residual r of the potentials ``wanted``, row s lowers :math:`\|r\|^2` by :math:`r(s)^2 /
@@ -134,11 +134,10 @@ class Quadrature:
             columns[now] = new = solve_triangular(left, new, lower=True, overwrite_b=True)
             residual -= factors @ new
             distance -= np.einsum("ij,ij->j", new, new)
-            if progress is not None:
-                progress(now.stop - start)
+            progress(now.stop - start)
         return np.sort(chosen)
 
-    def herded(self, pool: np.ndarray, size: int, wanted: np.ndarray, progress: Progress | None = None) -> np.ndarray:
+    def herded(self, pool: np.ndarray, size: int, wanted: np.ndarray, progress: Progress = silent) -> np.ndarray:
         """Positions in ``pool`` of ``size`` rows by kernel herding (Chen, Welling and Smola 2010), in O(M m d)."""
         block = self.points.gather(pool)
         given = np.zeros(len(pool))
@@ -148,8 +147,7 @@ class Quadrature:
             pick = int(np.where(open_, wanted - given / (step + 1), -np.inf).argmax())
             chosen[step], open_[pick] = pick, False
             given += kernel_tile(self.loss, self.points.gather(pool[pick : pick + 1]), block)[0]
-            if progress is not None:
-                progress(1)
+            progress(1)
         return np.sort(chosen)
 
 

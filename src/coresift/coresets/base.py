@@ -139,9 +139,11 @@ class SensitivityCoreset(RowsEstimator):
         self.bandwidth, self.bound, self.n_cells, self.max_exact = bandwidth, bound, n_cells, max_exact
         self.random_state = random_state
 
-    def fit_rows(self, *, runner: Runner, X: Any = None, y: Any = None, is_sampled: bool = False) -> Fit:
-        """As in the base; ``is_sampled``: keep a sample of the rows even if the bound needs none."""
-        spec = self.spec()
+    def fit_rows(
+        self, *, runner: Runner, X: Any = None, y: Any = None, spec: BoundSpec | None = None, is_sampled: bool = False
+    ) -> Fit:
+        """As in the base; ``spec`` is checked already, ``is_sampled`` keeps a sample of the rows in any case."""
+        spec = self.spec() if spec is None else spec
         fit_rng, draw_rng = children(check_generator(self.random_state), 2)
         fit = self._find(runner, spec, fit_rng, y, is_sampled)
         bound, geometry = fit.bound, fit.geometry

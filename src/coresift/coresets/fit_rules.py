@@ -17,7 +17,7 @@ from sklearn.utils.metadata_routing import get_routing_for_object
 from sklearn.utils.validation import has_fit_parameter
 
 from .._containers import n_rows, take_rows
-from .._errors import InvalidInputError
+from .._errors import InvalidInputError, InvalidTypeError
 from .._validation import check_budget, check_choice, check_count, check_features, check_generator, check_weights
 from .certifying import normalized
 from .coreset import Coreset
@@ -134,6 +134,14 @@ def objective(task: Task) -> Objective | None:
         return None  # another loss; or bad parameters, which the model itself refuses best
     n_classes = 0 if task.classes is None else len(task.classes)
     return goal if is_usable and (n_classes <= 2 or goal.loss == "logistic") else None
+
+
+def check_model(estimator: Any, y: Any, kind: str) -> None:
+    """Refuse what cannot be fitted, and a missing ``y``."""
+    if not hasattr(estimator, "fit") or isinstance(estimator, type):
+        raise InvalidTypeError(f"estimator = {estimator!r:.80} must be a {kind}.")
+    if y is None:
+        raise InvalidInputError("This estimator requires y to be passed, but the target y is None.")
 
 
 def takes_weights(estimator: Any) -> bool:

@@ -19,14 +19,13 @@ from .._containers import column_names
 from .._errors import InvalidInputError
 from .._progress import Progress
 from .._validation import LARGEST_MAGNITUDE, LARGEST_RATIO, check_features, check_targets
-from ..core.lewis_passes import Reduced
 from ..core.points import Matrix, SensitivityBound, squared_norms
 from ..rows.arrays import ArrayRows
 from ..rows.engines import Engine, Pass, run_pass
 from ..rows.rows import Block, Rows
-from .bounds import ClosedForm, Geometry, GroupCells, RowBound, by_all_rows, by_cells, cell_centers, label_numbers
+from .bounds import ClosedForm, Geometry, RowBound, by_all_rows, by_cells, by_paper, label_numbers
 from .options import PAPER_BOUNDS, BoundSpec
-from .passes import LARGEST_SHIFT, Survey, extent, largest_distance
+from .passes import LARGEST_SHIFT, Reduced, Survey, extent, largest_distance
 
 if TYPE_CHECKING:
     from .coreset import QueryBall
@@ -363,9 +362,8 @@ def _choose_bound(runner: Runner, spec: BoundSpec, geometry: Geometry, sample: S
     elif chosen == "auto":
         chosen = cheapest(spec, n, d)
     if chosen in PAPER_BOUNDS:
-        from .lewis_bound import lewis_bound
-
-        return lewis_bound(runner.run, geometry, chosen if is_gaussian else "laplacian", radius if is_gaussian else 1.0)
+        how = (chosen, radius) if is_gaussian else ("laplacian", 1.0)
+        return by_paper(runner.run, geometry, *how)
     if chosen == "exact":
         check_exact(spec, n)
         with runner.rows.load() as everything:
@@ -374,12 +372,7 @@ def _choose_bound(runner: Runner, spec: BoundSpec, geometry: Geometry, sample: S
         raise NotImplementedError(f"bound = {chosen!r} is listed and not made here")
     seed = int(rng.integers(2**31))
     members = [sample.X[np.flatnonzero(sample.groups == group)] for group in range(len(geometry.mass))]
-    centers = [
-        cell_centers(X, geometry, spec.n_cells, seed) if X.shape[0] else mean[None]
-        for X, mean in zip(members, geometry.offsets, strict=True)
-    ]
-    summaries = [sums.finish() for sums in runner.run("cells", GroupCells(geometry, centers)).sums]
-    return by_cells(geometry, spec.loss, radius, summaries)
+    return by_cells(runner.run, geometry, spec.loss, radius, members, spec.n_cells, seed)
 
 
 def check_exact(spec: BoundSpec, n: int) -> None:

@@ -124,11 +124,9 @@ class KMeansCoreset(PassCoreset):
 
         Parameters
         ----------
-        size : int or float
-            A number of points, or a fraction of the rows in (0, 1], rounded up. For a fit as good as on all rows use
-            some 80 for each cluster; see :meth:`expected_excess`.
-        random_state : None, int or Generator
-            None draws afresh at each call. The seed used is kept in the result.
+        size, random_state
+            As in :meth:`RBFCoreset.sample`. For a fit as good as on all rows use some 80 points for each cluster; see
+            :meth:`expected_excess`.
         """
         runner = self._fitted_runner()
         count, seed = check_budget(size, runner.rows.n), check_seed(random_state, self._draw_rng)

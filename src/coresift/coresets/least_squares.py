@@ -115,13 +115,11 @@ class LeastSquaresCoreset(PassCoreset):
 
         Parameters
         ----------
-        size : int or float
-            A number of points, or a fraction of the rows in (0, 1], rounded up. Not with ``exact``.
+        size, random_state
+            As in :meth:`RBFCoreset.sample`; not with ``exact``.
         exact : bool
             Return at most D (D + 1) / 2 rows, D = ``rank_``, whose weighted Gram matrix is that of all rows up to
             rounding. Takes at most 64 columns, and time linear in the rows plus O(D^6) for each halving of them.
-        random_state : None, int or Generator
-            None draws afresh at each call. The seed used is kept in the result.
 
         Returns
         -------

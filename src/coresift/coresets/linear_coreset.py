@@ -146,16 +146,14 @@ class LinearCoreset(PassCoreset):
 
         Parameters
         ----------
-        size : int or float
-            A number of points, or a fraction of the rows in (0, 1], rounded up.
+        size, random_state
+            As in :meth:`RBFCoreset.sample`.
         calibrate : bool
             Adjust the weights until the fit of the subset is close to the fit of all rows. Each round is one pass, and
             is dropped if it does not lower the loss of all rows. This gives up exact unbiasedness: sums of other
             functions of the rows may be biased, by less than the noise of the draw as a rule.
         tolerance : float, default 3e-6
             Calibration stops when the loss of all rows is expected to be within this share of the least one.
-        random_state : None, int or Generator
-            None draws afresh at each call, in a sequence that the estimator's own ``random_state`` repeats.
         """
         rows, problem = self.fitted()
         count = check_budget(size, rows.runner.rows.n)

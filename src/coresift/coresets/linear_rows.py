@@ -14,6 +14,7 @@ from ..core.linear import LinearProblem, LossSums, weighted_gram
 from ..core.linear_losses import Huber, LinearLoss, Logistic, Multinomial, Poisson, Squared, SquaredHinge
 from ..core.points import float_rows
 from ..rows.rows import BadRow, Block, Rows, check_block, recode
+from .bounds import label_numbers
 from .fitting import Runner, given_rows, serial_runner
 
 S = TypeVar("S", bound=LossSums)
@@ -51,11 +52,9 @@ class Response:
 
     def of(self, block: Block) -> np.ndarray:
         """(b,) numbers of classes, or targets."""
-        if self.numbers is None:
-            assert block.targets is not None
-            return block.targets
-        assert block.labels is not None
-        return np.array([self.numbers[name] for name in block.labels.names], dtype=np.int64)[block.labels.codes]
+        found = block.targets if self.numbers is None else label_numbers(block, self.numbers)
+        assert found is not None
+        return found
 
 
 class ColumnMoments:
@@ -158,7 +157,7 @@ class LinearRows:
     moments: ColumnMoments
 
     def problem(
-        self, loss: str | LinearLoss, alpha: float, *, fit_intercept: bool = True, intercept_penalty: float = 0.0
+        self, loss: LinearLoss, alpha: float, *, fit_intercept: bool = True, intercept_penalty: float = 0.0
     ) -> LinearProblem:
         """The problem of fitting ``loss``, in columns of mean 0 (if they can be shifted) and variance 1."""
         mean, variance = self.moments.mean, self.moments.scatter / self.moments.mass
@@ -167,8 +166,7 @@ class LinearRows:
         # a column that is constant but for rounding has no spread: it is left as it is
         is_plain = square <= 1e-24 * mean**2 if is_shifted else square == 0.0
         spread = np.sqrt(np.where(is_plain | (square == 0.0), 1.0, square))
-        made = loss if isinstance(loss, LinearLoss) else self.loss(loss)
-        return LinearProblem(made, alpha, mean * is_shifted, spread, fit_intercept, intercept_penalty)
+        return LinearProblem(loss, alpha, mean * is_shifted, spread, fit_intercept, intercept_penalty)
 
     def loss(self, name: str, threshold: float | None = None) -> LinearLoss:
         """The loss called ``name`` for this response."""

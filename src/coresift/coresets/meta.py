@@ -14,12 +14,12 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from .._containers import n_rows, take_rows
-from .._errors import InvalidInputError, InvalidTypeError
+from .._errors import InvalidInputError
 from .._validation import check_generator, check_weights
 from ..rows.rows import Rows
 from .base import LOADED_BYTES
 from .coreset import Coreset
-from .fit_rules import Task, choose, cut, takes_weights
+from .fit_rules import Task, check_model, choose, cut, takes_weights
 from .fitting import given_rows
 from .linear_rows import check_labels
 from .model_certificate import ModelCertificate, certify_model
@@ -76,12 +76,9 @@ class _CoresetModel(MetaEstimatorMixin, BaseEstimator):
             self._data = (X, None, None)
             return self
         kind = "classifier" if isinstance(self, ClassifierMixin) else "regressor"
-        if not hasattr(self.estimator, "fit") or isinstance(self.estimator, type):
-            raise InvalidTypeError(f"estimator = {self.estimator!r:.80} must be a {kind}.")
+        check_model(self.estimator, y, kind)
         if get_tags(self.estimator).estimator_type not in (kind, None):
             raise InvalidInputError(f"estimator = {self.estimator!r:.80} is not a {kind}.")
-        if y is None:
-            raise InvalidInputError("This estimator requires y to be passed, but the target y is None.")
         if fit_params and not get_config()["enable_metadata_routing"]:
             raise InvalidInputError(
                 f"fit() takes {', '.join(fit_params)} only with sklearn.set_config(enable_metadata_routing=True)."

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,25 @@ _FARTHEST_KEPT = 128
 # an origin this much farther (squared) than the rows are wide costs two digits, not more
 LARGEST_SHIFT = 100.0
 _SAFE_SQUARES = (1e-120, 1e120)  # squares inside are free of overflow and underflow, and so are sums of them
+
+
+@dataclass
+class Reduced:
+    """A pass that is one function of a block."""
+
+    function: Callable[[Block], Any]
+    combine: Callable[[Any, Any], Any]
+    value: Any = None
+
+    def update(self, block: Block) -> None:
+        self._add(self.function(block))
+
+    def merge(self, other: Reduced) -> None:
+        if other.value is not None:
+            self._add(other.value)
+
+    def _add(self, value: Any) -> None:
+        self.value = value if self.value is None else self.combine(self.value, value)
 
 
 class GroupMoments:

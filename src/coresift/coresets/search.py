@@ -19,7 +19,7 @@ from sklearn.utils.metadata_routing import MetadataRouter, process_routing
 from sklearn.utils.parallel import Parallel, delayed
 
 from .._containers import n_rows, take_rows
-from .._errors import InvalidInputError, InvalidTypeError
+from .._errors import InvalidInputError
 from .._progress import Progress, logger
 from .._validation import check_bool, check_count, check_features, check_generator, check_weights
 from ..core.racing import Fidelity, extrapolated, is_behind, rank_agreement, survivors
@@ -27,6 +27,7 @@ from .fit_rules import (
     Choice,
     Task,
     check_ladder,
+    check_model,
     cut,
     nested_choices,
     objective,
@@ -298,12 +299,9 @@ class CoresetSearchCV(GridSearchCV):
             routing enabled, whatever was requested. Those with one entry a row are cut to the rows of a subset.
         """
         check_bool(self.refit, "refit")
-        if not hasattr(self.estimator, "fit") or isinstance(self.estimator, type):
-            raise InvalidTypeError(f"estimator = {self.estimator!r:.80} must be a classifier or a regressor.")
+        check_model(self.estimator, y, "classifier or a regressor")
         if isinstance(self.scoring, Mapping | list | tuple | set):
             raise InvalidInputError(f"scoring = {self.scoring!r:.80} must be one score, or None for the estimator's.")
-        if y is None:
-            raise InvalidInputError("This estimator requires y to be passed, but the target y is None.")
         X, y = indexable(X, y)
         rng = check_generator(self.random_state)
         candidates = self._candidates(rng)

@@ -349,7 +349,7 @@ def _joined(
 def _by_table(runner: Runner, made: Plan[SelectOptions]) -> _Drawn:
     """Fit the estimator, which keeps the scores of all rows, and sample; the size may follow from the error."""
     options, estimator = made.options, made.options.estimator()
-    fit = estimator.fit_rows(runner=runner, is_sampled=bool(options.n_queries))
+    fit = estimator.fit_rows(runner=runner, spec=options.spec, is_sampled=bool(options.n_queries))
     assert fit.prepared is not None
     size, guarantee = made.budget or 0, None
     if options.eps is not None:
