@@ -1,5 +1,6 @@
 """Passes over pieces find what the estimators find in memory, for any workers, blocks and layouts of the files."""
 
+import operator
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -344,3 +345,16 @@ def test_a_guessed_bar_saves_rows_and_a_low_one_is_noticed() -> None:
     low = KeyPool(1, np.array([1000]), bars / 10)
     low.update(0, scores, scores)
     assert not low.is_complete()
+
+
+def test_a_function_of_blocks_is_reduced_in_the_order_of_the_rows() -> None:
+    X = np.arange(2_000_000.0).reshape(-1, 20)
+    runner = array_runner(X, np.ones(len(X)))
+    starts = runner.collect("starts", lambda block: block.start)
+    assert starts == sorted(starts)
+    assert len(starts) > 1
+    assert runner.reduce("largest", lambda block: float(block.X.max()), max) == X.max()
+    assert runner.reduce("text", lambda block: f"{block.start} ", operator.add).split() == [
+        str(start) for start in starts
+    ]
+    assert [name for name, _ in runner.seconds] == ["starts", "largest", "text"]
