@@ -6,6 +6,7 @@
 #   make bench   the benchmarks                  make format  let ruff rewrite what it can
 #   make quick   the quick tests                  make coverage     branches of core that tests reach, at least 95 %
 #   make mutants do tests notice planted faults?  make audit-deps   known vulnerabilities of what is installed
+#   make release-check  build what would be published, install it into empty environments, try every extra
 #   make clean   remove the environment and everything that was built
 #
 # Variables: PYTHON (which Python makes the environment), VENV (where), PYTEST_ARGS, SEED (of make mutants), BENCH (of make bench).
@@ -21,7 +22,7 @@ ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick coverage mutants audit-deps lint format types docs bench clean setup-demo setup-dev
+.PHONY: help demo test quick coverage mutants audit-deps lint format types docs bench release-check clean setup-demo setup-dev
 
 help:
 	@sed -n '/^$$/q; s/^# \{0,1\}//p' Makefile
@@ -72,6 +73,9 @@ docs: setup-dev
 
 bench: setup-dev
 	for name in $(BENCH); do $(ONE_THREAD) $(PY) -m paper benchmark $$name || exit 1; done
+
+release-check: setup-dev
+	$(PY) tools/release_check.py
 
 clean:
 	rm -rf "$(VENV)" build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis
