@@ -17,6 +17,7 @@ from scipy.special import expit, softmax
 from .._containers import column_names
 from .._errors import InvalidInputError
 from .._validation import check_choice, check_finite, check_number, naming
+from ..core.duality import ModelCertificate, percent
 from ..core.linear_losses import LinearLoss
 from ..rows.columns import need_pyarrow
 from ..rows.engines import OnRows
@@ -26,7 +27,6 @@ from ..rows.rows import BadRow, Block, Rows, check_block
 from .coreset import Value
 from .files import as_plain, check_types, from_plain, stamped, verified, write_whole
 from .linear_rows import loss_named
-from .model_certificate import ModelCertificate, percent
 from .options import CLASSIFIERS, LINEAR_LOSSES
 
 _VERSION = 1
