@@ -75,8 +75,8 @@ pip_install() {
 
 install_locked() { # the lock names every package that is needed, so pip adds none; wheels only, as builds run code
     if ! pip_install --require-hashes --no-deps --only-binary :all: --force-reinstall -r "$lock"; then
-        say "error: $lock has hashes for Linux on x86-64 and $("$venv/bin/python" --version) may not be among them;" \
-            "docs/security.md (Dependencies) says what to do"
+        say "error: pip found no file with a hash of $lock: either it was changed, or there is none for" \
+            "$("$venv/bin/python" --version) on this system; docs/security.md (Dependencies) says what is covered"
         exit 1
     fi
     pip_install --no-deps --no-build-isolation -e .

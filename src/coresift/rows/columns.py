@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,8 @@ def need_pyarrow(what: str = "a table") -> Any:
     return need("pyarrow", "io", what)
 
 
-def is_type(kind: Any, names: Sequence[str]) -> bool:
+@cache  # asked for every column of every block
+def is_type(kind: Any, names: tuple[str, ...]) -> bool:
     """Whether an Arrow type is one of those that ``pyarrow.types`` names."""
     types = need_pyarrow().types
     return any(getattr(types, f"is_{name}")(kind) for name in names)
@@ -67,8 +69,8 @@ def check_distinct(names: Sequence[str]) -> None:
 
 def check_names(wanted: Iterable[str], known: Sequence[str]) -> None:
     """Refuse columns that are not there, all in one message, with the names that are close."""
-    said = []
-    for name in (name for name in dict.fromkeys(wanted) if name not in known):
+    said, there = [], set(known)
+    for name in (name for name in dict.fromkeys(wanted) if name not in there):
         close = get_close_matches(name, known, n=1)
         said.append(f"{name!r} (did you mean {close[0]!r}?)" if close else repr(name))
     if said:
