@@ -420,6 +420,15 @@ def test_prepared_rows_are_written_with_the_columns_that_are_left_out(tmp_path: 
     pd.testing.assert_frame_equal(back[table.columns.tolist()], expected, check_dtype=False)
 
 
+def test_only_close_names_are_suggested() -> None:
+    for wrong, meant in (("lable", "label"), ("AGE", "age"), ("incom", "income")):
+        with pytest.raises(InvalidInputError, match=rf"did you mean '{meant}'\?"):
+            check_names([wrong], ["age", "income", "label"])
+    for wrong in ("target", "y", "rest"):
+        with pytest.raises(InvalidInputError, match=rf"no column '{wrong}'; there are"):
+            check_names([wrong], ["age", "income", "label", "height"])
+
+
 def test_names_of_many_columns_are_found_at_once() -> None:
     names = [f"column {i}" for i in range(30_000)]
     began = time.process_time()

@@ -39,13 +39,14 @@ def fit(
     The file has the coefficients, the names of columns and classes, the certificate, and how columns of a table were
     prepared: 'predict' does the same with new rows. With --raw coefficients are in the units of the data.
     """
-    from coresift.coresets.linear_fit import open_labelled, run_fit
+    from coresift.coresets.linear_fit import LinearFit, open_labelled, run_fit
 
     check_out(out, dry_run, (".json",), force=force)
     with settings.bars(transient=True) as on_pass:
         rows = open_labelled(data, options, label, **reading.names(), on_pass=on_pass)
     made = plan_fit(rows, options)
-    carry_out(settings, made, run_fit, lambda fitted: fitted.model.save(out), out, dry_run, as_json)
+    save = lambda fitted: fitted.model.save(out)  # noqa: E731
+    carry_out(settings, made, run_fit, save, out, dry_run, as_json, LinearFit.times)
 
 
 def predict(
@@ -90,6 +91,5 @@ def predict(
             deque(parts, maxlen=0)
     figures = {} if evaluation is None else evaluation.figures()
     lines = [", ".join(f"{name} {value:.6g}" for name, value in figures.items())] if figures else []
-    if out is not None:
-        lines.append(f"Written: {out}, {rows.n:,} predictions")
-    settings.show(lines, {"rows": rows.n, "out": out and str(out), **figures} if as_json else None)
+    notes = [] if out is None else [f"Written: {out}, {rows.n:,} predictions"]
+    settings.show(lines, {"rows": rows.n, "out": out and str(out), **figures} if as_json else None, notes)

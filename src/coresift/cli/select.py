@@ -94,6 +94,7 @@ def carry_out(
     out: Path | None,
     dry_run: bool,
     as_json: bool,
+    notes: Callable[[Any], list[str]] = lambda found: [],
 ) -> None:
     """Print the plan; unless it is a dry run, run it with progress bars, save and print the result."""
     from coresift.coresets.files import check_output, refuse_input
@@ -110,4 +111,5 @@ def carry_out(
     with settings.bars() as on_pass:
         found = run(made, on_pass=on_pass)
     save(found)
-    settings.show([*found.lines(), f"Written: {out}"], {**found.as_dict(), "out": str(out)} if as_json else None)
+    figures = {**found.as_dict(), "out": str(out)} if as_json else None
+    settings.show(found.lines(), figures, [*notes(found), f"Written: {out}"])

@@ -3,14 +3,13 @@
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
-from functools import partial
 from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from .._errors import InvalidInputError
-from .._progress import Progress
+from .._progress import OnPass, Progress, display_of
 from .._validation import (
     LARGEST_RATIO,
     check_choice,
@@ -30,7 +29,7 @@ from ..core.quadrature import DENSE_LIMIT, chosen_rows, fitted_weights, interpol
 from ..rows.rows import Rows
 from .amounts import parse_bytes
 from .coreset import MAX_MEMORY, Coreset, Guarantee, QueryBall
-from .fitting import OnPass, array_runner, geometry_of
+from .fitting import array_runner, geometry_of
 from .options import LOSSES, BoundSpec
 
 _AFFORDABLE_PAIRS = 5e11  # pairs of rows times columns: about a minute on one core
@@ -66,7 +65,7 @@ def certified(
     """Certify a weighted subset of the points for the queries of the ball; see :meth:`Coreset.certify`."""
     problem = (points, shares, subset, subset_shares, ball.radius, ball.loss)
     cost = float(points.n) ** 2 * (points.d + 100)  # an exponential costs about as much as a hundred columns
-    display: Any = on_pass or partial(Progress, verbose=verbose)
+    display = display_of(on_pass, verbose)
     # n^2/2 pairs against some N^2 of two samples of N and N/2 rows
     if method == "exact" or (method == "auto" and (cost <= _AFFORDABLE_PAIRS or points.n <= n_sampled)):
         label = "certificate from all pairs of rows (method 'sampled' is faster)"

@@ -27,7 +27,7 @@ from .._errors import CoresiftError, InvalidInputError
 from .._npz import open_arrays
 from .._validation import check_count, naming
 from ..rows.columns import need_pyarrow
-from ..rows.disk import is_hidden
+from ..rows.opening import is_hidden
 from ..rows.rows import Rows
 from ..rows.tables import TableRows
 from .materialize import write_rows

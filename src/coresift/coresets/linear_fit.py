@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .._progress import Progress
+from .._progress import OnPass
 from .._threads import one_thread
 from ..core.linear import LinearProblem, fit_linear
 from ..rows.engines import open_engine
@@ -18,7 +18,7 @@ from ..rows.rows import Rows
 from .coreset import Coreset
 from .files import run_record
 from .fit_options import FitOptions, plan_fit
-from .fitting import OnPass, Runner
+from .fitting import Runner
 from .linear_coreset import LinearCoreset
 from .linear_result import LinearModel
 from .linear_rows import LinearRows
@@ -58,8 +58,12 @@ class LinearFit:
         if self.uniform_objective is not None and model.objective:
             above = percent((self.uniform_objective - model.objective) / model.objective)
             text.append(f"A uniform sample of the same size: {self.uniform_objective:.6g}, {above} above this model.")
+        return text
+
+    def times(self) -> list[str]:
+        """How long the passes took, in words."""
         parts = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in self.seconds.items())
-        return [*text, f"{sum(self.seconds.values()):.1f} s in passes: {parts}."]
+        return [f"{sum(self.seconds.values()):.1f} s in passes: {parts}."]
 
     def as_dict(self) -> dict[str, Any]:
         """What came out, for programs."""
@@ -134,7 +138,7 @@ def run_fit(made: Plan[FitOptions], *, on_pass: OnPass | None = None) -> LinearF
         options.model, alpha=options.alpha, fit_intercept=options.fit_intercept, threshold=options.threshold
     )
     with open_engine(options.engine, rows, options.workers) as engine, one_thread():
-        runner = Runner(rows, engine, on_pass or Progress)
+        runner = Runner(rows, engine, on_pass)
         chooser.fit_rows(runner=runner)
         core = chooser.sample(
             int(made.budget or 0), calibrate=options.calibrate, tolerance=options.tolerance, random_state=options.seed

@@ -42,7 +42,7 @@ _MOST_NAMES = 8  # that are printed
 _PROCESS_BYTES = 190e6  # an interpreter with NumPy, SciPy, scikit-learn and PyArrow
 _CANDIDATE_BYTES = 3 * 44  # of a row that may win, kept about three times
 _TABLE_BYTES = 100  # of a row, where the scores of all rows are kept
-_FLOPS = 4e9  # of one core, in products of small matrices
+FLOPS = 4e9  # of one core, in products of small matrices
 
 
 @dataclass(frozen=True)
@@ -183,6 +183,8 @@ class SelectOptions(RunOptions):
         check_probability(self.delta, "delta")
         if (self.budget is None) == (self.eps is None):
             raise InvalidInputError("give either a budget or eps: how many rows, or which error.")
+        if self.budget is not None:
+            parse_budget(self.budget, LARGEST_COUNT)  # the number of rows is not known yet
         if self.min_per_class and not self.per_class:
             raise InvalidInputError(f"min_per_class = {self.min_per_class} needs per_class: else none is promised.")
         if self.per_class and (method == "iid" or bound in PAPER_BOUNDS):
@@ -379,7 +381,7 @@ def priced(
             "needs: use fewer workers, a smaller budget or, where there is a choice, method='keys'."
         )
     per_row = _reading_seconds(rows) + 12e-9 + 4e-9 * rows.d
-    seconds = (len(passes) * rows.n * per_row + work / _FLOPS) / n_workers + (1.5 if n_workers > 1 else 0.0)
+    seconds = (len(passes) * rows.n * per_row + work / FLOPS) / n_workers + (1.5 if n_workers > 1 else 0.0)
     return Plan(rows, options, budget, aim, tuple(passes), memory, seconds)
 
 

@@ -16,9 +16,8 @@ from .._progress import logger
 from .._validation import as_numpy, check_features
 from ..core.points import as_dense
 from ..rows.columns import as_table
-from ..rows.disk import is_hidden
-from ..rows.images import find_images, need_pillow
-from ..rows.opening import open_wanted
+from ..rows.images import need_pillow
+from ..rows.opening import find_images, is_hidden, open_wanted
 from ..rows.preparation import Preparation
 from ..rows.rows import Rows, encode_labels
 from ..rows.table_files import CsvRows

@@ -14,6 +14,7 @@ from .._errors import InvalidInputError, InvalidTypeError
 from .._imports import need
 from .._validation import as_numpy
 
+_CLOSE = 0.75  # similarity from which on a name may be a slip of another
 _LARGEST = 1e150  # squares of larger numbers overflow: such entries count as missing
 
 
@@ -69,10 +70,10 @@ def check_distinct(names: Sequence[str]) -> None:
 
 def check_names(wanted: Iterable[str], known: Sequence[str]) -> None:
     """Refuse columns that are not there, all in one message, with the names that are close."""
-    said, there = [], set(known)
+    said, there, lower = [], set(known), {name.lower(): name for name in known}
     for name in (name for name in dict.fromkeys(wanted) if name not in there):
-        close = get_close_matches(name, known, n=1)
-        said.append(f"{name!r} (did you mean {close[0]!r}?)" if close else repr(name))
+        close = get_close_matches(name.lower(), lower, n=1, cutoff=_CLOSE)
+        said.append(f"{name!r} (did you mean {lower[close[0]]!r}?)" if close else repr(name))
     if said:
         listed = ", ".join(map(repr, list(known)[:12])) + (f" and {len(known) - 12} more" if len(known) > 12 else "")
         raise InvalidInputError(f"no column {', '.join(said)}; there are {listed}.")

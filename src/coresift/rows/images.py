@@ -11,8 +11,7 @@ import numpy as np
 from .._errors import InvalidInputError
 from .._imports import need
 from .._validation import naming
-from .disk import Fingerprint, files_below, fingerprint
-from .rows import Block, Piece, Rows, encode_labels
+from .rows import Block, Fingerprint, Piece, Rows, encode_labels, fingerprint
 
 SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".pgm", ".ppm"})
 DEFAULT_SIZE = 32
@@ -64,11 +63,6 @@ class ImageRows(Rows):
         if not below:
             raise InvalidInputError(f"{path}: is not in a folder of its own, which would be its label.")
         return folder
-
-
-def find_images(folder: str) -> list[str]:
-    """All images below a folder, in the order of their paths."""
-    return [file for file in files_below(folder) if Path(file).suffix.lower() in SUFFIXES]
 
 
 def need_pillow() -> Any:
