@@ -19,7 +19,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.experimental import enable_halving_search_cv  # noqa: F401  (HalvingGridSearchCV asks for it)
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import get_scorer
-from sklearn.model_selection import GridSearchCV, HalvingGridSearchCV, StratifiedKFold, train_test_split
+from sklearn.model_selection import GridSearchCV, HalvingGridSearchCV, StratifiedKFold
 from sklearn.neural_network import MLPClassifier
 from sklearn.svm import SVC
 
@@ -43,24 +43,29 @@ TABLES = {
 
 # rows are capped so that a search on all of them takes minutes: model, grid, rows
 MODELS: dict[str, tuple[Any, dict[str, list[Any]], int]] = {
-    "logistic": (LogisticRegression(max_iter=300), {"C": np.logspace(-5, 3, 9).tolist()}, 60_000),
-    "SVC": (SVC(cache_size=500), {"C": [0.1, 1.0, 10.0, 100.0], "gamma": [0.003, 0.03, 0.3]}, 6_000),
+    "logistic": (
+        LogisticRegression(max_iter=300),
+        {"C": np.logspace(-5, 3, 9).tolist(), "class_weight": [None, "balanced"]},
+        42_000,
+    ),
+    "SVC": (SVC(cache_size=500), {"C": [0.1, 1.0, 10.0, 100.0], "gamma": [0.003, 0.03, 0.3]}, 7_000),
     "forest": (
-        RandomForestClassifier(30, random_state=0),
+        RandomForestClassifier(20, random_state=0),
         {"max_features": [0.1, 0.3, 0.8], "min_samples_leaf": [1, 3, 10, 30]},
-        8_000,
+        10_000,
     ),
     "boosting": (
         HistGradientBoostingClassifier(max_iter=40, random_state=0),
         {"learning_rate": [0.03, 0.1, 0.3], "max_leaf_nodes": [4, 10, 31, 80]},
-        12_000,
+        20_000,
     ),
     "MLP": (
         MLPClassifier(max_iter=20, random_state=0),
         {"hidden_layer_sizes": [(16,), (64,)], "learning_rate_init": [1e-4, 1e-3, 1e-2], "alpha": [1e-4, 1.0]},
-        6_000,
+        15_000,
     ),
 }
+TEST_ROWS = 10_000
 
 
 def runs() -> Iterator[Record]:
@@ -78,12 +83,11 @@ def run(each: Record, folder: Path) -> Record:
     model, grid, most = MODELS[each["model"]]
     scoring, seed = TABLES[each["table"]], each["seed"]
     X, y = load(each["table"], folder)
-    rng = np.random.default_rng(seed)
-    if len(X) > most:
-        rows = rng.choice(len(X), most, replace=False)
-        X, y = X[rows], y[rows]
-    kept = np.isin(y, np.flatnonzero(np.bincount(y) >= 30))  # so that each fold of each subset can have a row
-    X, X_test, y, y_test = train_test_split(X[kept], y[kept], test_size=0.3, stratify=y[kept], random_state=seed)
+    rows = np.random.default_rng(seed).permutation(len(X))
+    n = min(most, round(0.7 * len(X)))
+    kept = np.isin(y, np.flatnonzero(np.bincount(y[rows[:n]]) >= 40))  # so that each fold of each subset can have a row
+    train, test = (part[kept[part]] for part in (rows[:n], rows[n : n + TEST_ROWS]))
+    X, X_test, y, y_test = X[train], X[test], y[train], y[test]
     folds = StratifiedKFold(3, shuffle=True, random_state=seed)
     how = {"scoring": scoring, "cv": folds}
     least, largest = round(LADDER[0] * len(X)), round(LADDER[-1] * len(X))

@@ -22,6 +22,7 @@ from coresift.rows import summary
 from coresift.rows.columns import as_table, check_names, family
 from coresift.rows.rows import Block
 from coresift.rows.summary import TableSummary
+from coresift.rows.table_files import ParquetRows
 
 N = 400
 
@@ -144,6 +145,40 @@ def test_numbers_are_scikit_learns_and_categories_are_one_hot() -> None:
     np.testing.assert_allclose(X[:, :2], StandardScaler().fit_transform(frame[["amount", "count"]]), rtol=1e-9)
     encoder = OneHotEncoder(categories=[["blue", "green", "red", "?"]], sparse_output=False)
     np.testing.assert_array_equal(X[:, 2:], encoder.fit_transform(frame[["colour"]].fillna("?")))
+
+
+def test_complete_floats_stay_what_they_are_and_files_are_read_twice(tmp_path: Path, monkeypatch: Any) -> None:
+    """Once to learn, once for features, which stay in memory: a selection without a preparation reads them thrice."""
+    values = np.random.default_rng(0).normal(5.0, [0.1, 10.0, 1e4], size=(3000, 3)).astype(np.float32)
+    table = pa.table(dict(zip("abc", np.ascontiguousarray(values.T), strict=True)))
+    parquet.write_table(table, tmp_path / "t.parquet", row_group_size=1000)
+    read, once = [], ParquetRows.read
+    monkeypatch.setattr(ParquetRows, "read", lambda self, piece: read.append(piece) or once(self, piece))
+    found = select(tmp_path / "t.parquet", 100, strategy="rbf", random_state=0)
+    assert len(read) <= 2 * 3 + 2  # and a look at the first block
+    rows = open_rows(tmp_path / "t.parquet", preparation="auto")
+    (block,) = rows.blocks()
+    assert block.X.dtype == rows.dtype == rows.preparation.transform(table).dtype == np.float32
+    np.testing.assert_allclose(block.X, StandardScaler().fit_transform(values.astype(np.float64)), atol=1e-5)
+    assert np.array_equal(found.coreset.indices, select(table, 100, strategy="rbf", random_state=0).coreset.indices)
+    mixed = table.set_column(0, "a", table["a"].cast(pa.float64()))
+    assert rows.preparation.transform(mixed).dtype == np.float64
+    gone = table.set_column(0, "a", pa.array([None, *table["a"].to_pylist()[1:]], pa.float32()))
+    new = rows.preparation.transform(gone)
+    assert abs(new[0, 0]) < 0.1
+    assert np.isfinite(new).all()
+    np.testing.assert_allclose(new[1:], block.X[1:], atol=1e-5)
+
+
+def test_columns_that_differ_in_two_rows_are_no_copies() -> None:
+    """The sums that tell copies apart see every bit of a number: 0 and 1 differ in the highest ones only."""
+    base = (np.arange(4000) % 7 == 0).astype(np.float64)
+    frames = {"a": base, "copy": base.copy()}
+    for i in range(40):
+        frames[f"x{i}"] = base.copy()
+        frames[f"x{i}"][[7 * i, 7 * i + 1]] = base[[7 * i + 1, 7 * i]]
+    left_out = [column.name for column in Preparation().fit(pa.table(frames)).columns_ if column.kind == "left out"]
+    assert left_out == ["copy"]
 
 
 def test_missing_numbers_are_the_median_and_say_so() -> None:

@@ -15,9 +15,9 @@ from .._errors import InvalidInputError
 from .._progress import OnPass, display_of
 from .._validation import check_count, check_instance
 from ..core.points import Matrix
-from .columns import as_table, categories, check_names, flat, hashes, numbers
+from .columns import as_table, categories, check_names, flat, hashes, is_type, numbers
 from .engines import open_engine, run_pass
-from .rows import Block, Fingerprint, Piece, Rows, block_rows
+from .rows import Block, Fingerprint, Piece, Rows, as_type, block_rows
 from .summary import CYCLES, Column, TableSummary
 from .tables import FrameRows, Wanted
 
@@ -120,13 +120,16 @@ class Preparation(TransformerMixin, BaseEstimator):
         return [column for column in self.columns_ if column.kind != "left out"]
 
     def transform(self, X: Any) -> Matrix:
-        """The features of any rows with these columns: (n, d) float64, or a CSR matrix if most entries are zero.
+        """The features of any rows with these columns: (n, d), or a CSR matrix if most entries are zero.
 
-        Other columns are ignored. Categories that were not learnt have no feature, and entries that are missing where
-        none were are filled in without one.
+        They are float64, or float32 if all columns are and none has missing entries. Other columns are ignored.
+        Categories that were not learnt have no feature, and entries that are missing where none were are filled in
+        without one.
         """
         table, used = as_table(X), self.used_
         check_names([column.name for column in used], table.column_names)
+        if (plain := self._plain_features(table)) is not None:
+            return plain
         is_sparse, wrong = self.is_sparse_, []
         parts: list[Any] = [np.zeros((table.num_rows, 0))]
         for column in used:
@@ -139,6 +142,27 @@ class Preparation(TransformerMixin, BaseEstimator):
         if wrong:
             raise InvalidInputError(f"columns that are not as they were: {'; '.join(wrong)}.")
         return sp.csr_array(sp.hstack(parts)) if is_sparse else np.hstack(parts)
+
+    @property
+    def is_plain_(self) -> bool:
+        """Whether features are numbers of which none was missing: those of floats then keep their type."""
+        return all(column.kind == "number" and not column.has_missing for column in self.used_)
+
+    def _plain_features(self, table: Any) -> np.ndarray | None:
+        """The features of columns of floats; None if there are others, or if an entry is missing or very large."""
+        kinds = [table.schema.field(column.name).type for column in self.used_]
+        if not self.is_plain_ or not all(is_type(kind, ("floating",)) for kind in kinds):
+            return None
+        is_double = any(is_type(kind, ("float64",)) for kind in kinds)
+        made = np.empty((len(kinds), table.num_rows), dtype=np.float64 if is_double else np.float32)
+        with np.errstate(over="ignore", invalid="ignore"):
+            for row, column in zip(made, self.used_, strict=True):
+                row[:] = table.column(column.name).to_numpy()  # nulls are NaN there
+                row -= column.shift
+                row *= 1.0 / column.scale
+                if not np.isfinite(row @ row):
+                    return None
+        return made.T
 
     def _features(self, column: Column, array: Any) -> Iterator[np.ndarray]:
         if column.kind in ("one-hot", "hashed"):
@@ -258,7 +282,7 @@ class PreparedRows(Rows):
         self.preparation, self.is_dense = preparation, not preparation.is_sparse_
         self._kept: dict[Piece, list[Block]] = {}
         self.names = [str(name) for name in preparation.get_feature_names_out()]
-        self.d, self.dtype = len(self.names), np.dtype(np.float64)
+        self.d, self.dtype = len(self.names), self._raw.dtype if preparation.is_plain_ else np.dtype(np.float64)
         self.left_out = {c.name: c.why for c in preparation.columns_ if c.kind == "left out"} | dict(raw.left_out)
         for name in ("name", "n", "files", "file_starts", "pieces", "is_portable", "opened_with", "opened_as"):
             setattr(self, name, getattr(raw, name))
@@ -288,7 +312,8 @@ class PreparedRows(Rows):
         for block in self._raw.read(piece):
             for first in range(0, block.n, step):
                 part = block.part(slice(first, first + step))
-                prepared = part._replace(X=self.preparation.transform(part.X))
+                made_of = self.preparation.transform(part.X)
+                prepared = part._replace(X=made_of if sp.issparse(made_of) else as_type(made_of, self.dtype))
                 if self.kept_bytes:
                     made.append(prepared)
                 yield prepared

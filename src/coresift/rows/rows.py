@@ -206,12 +206,13 @@ class Rows(ABC):
                 if block.start >= last:
                     break
                 own = block.part(slice(max(first - block.start, 0), last - block.start))
+                missing = step - sum(part.n for part in kept)
+                if own.n >= missing:
+                    yield _joined([*kept, own.part(slice(0, missing))])
+                    full = own.n - (own.n - missing) % step
+                    yield from (own.part(slice(i, i + step)) for i in range(missing, full, step))
+                    kept, own = [], own.part(slice(full, None))
                 kept += [own] if own.n else []
-                if sum(part.n for part in kept) >= step:
-                    joined = _joined(kept)
-                    full = joined.n - joined.n % step
-                    yield from (joined.part(slice(i, i + step)) for i in range(0, full, step))
-                    kept = [joined.part(slice(full, None))] if full < joined.n else []
         if kept:
             yield _joined(kept)
 

@@ -121,7 +121,7 @@ class TableSummary:
 
     def update(self, block: Block) -> None:
         table, n = as_table(block.X), block.n
-        rows = _mixed(np.arange(block.start, block.start + n, dtype=np.uint64))
+        rows = _mixed(np.arange(block.start, block.start + n, dtype=np.uint64))  # factors of fingerprints
         values = np.full((n, len(self.kinds)), np.nan, order="F")
         for i, (name, kind) in enumerate(self.kinds.items()):
             array = flat(table.column(name))
@@ -134,7 +134,7 @@ class TableSummary:
                     text.add(set(names), hashed)
                     text.n += int(np.count_nonzero(codes >= 0))
                     each = np.append(hashed, np.uint64(0))[codes]
-                    text.fingerprint = (text.fingerprint + int(_mixed(each + rows).sum())) % 2**64
+                    text.fingerprint = (text.fingerprint + int(_folded(each) @ rows)) % 2**64
             elif kind is not None:
                 values[:, i] = numbers(array, kind)
         self._add_values(values, rows)
@@ -160,19 +160,22 @@ class TableSummary:
         counts, mean, scatter, low, high = np.zeros((5, len(self.kinds)))
         is_rising, fingerprints = np.zeros(len(self.kinds), dtype=bool), np.zeros(len(self.kinds), dtype=np.uint64)
         for i, column in enumerate(values.T):  # which are contiguous
-            is_missing = np.isnan(column)
-            is_full = not is_missing.any()
-            known = column if is_full else column[~is_missing]
-            # 0.0 and -0.0 are one value, and so are all kinds of NaN
-            bits = ((column if is_full else np.where(is_missing, np.nan, column)) + 0.0).view(np.uint64)
-            fingerprints[i] = _mixed(bits + rows).sum(dtype=np.uint64)
-            low[i], high[i], counts[i] = known.min(initial=np.inf), known.max(initial=-np.inf), len(known)
+            low[i], high[i], known = column.min(), column.max(), column
+            is_full = not np.isnan(low[i])
+            if not is_full:
+                is_missing = np.isnan(column)
+                known, column = column[~is_missing], np.where(is_missing, np.nan, column)
+                low[i], high[i] = known.min(initial=np.inf), known.max(initial=-np.inf)
+            bits = (column + 0.0).view(np.uint64)  # 0.0 and -0.0 are one value, and so are all kinds of NaN
+            fingerprints[i] = _folded(bits) @ rows
+            counts[i] = len(known)
             if len(known):
                 mean[i] = known.mean()
-                scatter[i] = np.square(known - mean[i]).sum()
-            is_rising[i] = is_full and self.is_rising[i] and bool((np.diff(column) > 0).all())
+                way = known - mean[i]
+                scatter[i] = way @ way
             self.is_whole[i] &= all(bool((part == np.rint(part)).all()) for part in (known[:64], known))
             if self.is_whole[i]:
+                is_rising[i] = is_full and self.is_rising[i] and bool((np.diff(column) > 0).all())
                 self.distinct[i].add(_mixed(bits if is_full else bits[~is_missing]))
         self._combine(counts, mean, scatter, low, high, is_rising, values[0], values[-1], fingerprints)
 
@@ -266,6 +269,11 @@ class TableSummary:
 
 def _and_missing(count: int) -> str:
     return f", {count:,} missing" if count else ""
+
+
+def _folded(words: np.ndarray) -> np.ndarray:
+    """Words whose low bits depend on all bits: products modulo 2**64 lose the high ones."""
+    return words ^ (words >> np.uint64(32))
 
 
 def _mixed(words: np.ndarray) -> np.ndarray:

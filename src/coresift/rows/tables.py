@@ -102,10 +102,13 @@ class Columns:
         wrong = [f"column {n!r} has type {k}" for n, k in zip(features, kinds, strict=True) if not is_type(k, _NUMBERS)]
         if not self.is_prepared and wrong:
             raise InvalidInputError(f"{', '.join(wrong)}, which is not a number; preparation='auto' reads them.")
-        exact = all(is_type(kind, ("float32", "float16", "boolean")) for kind in kinds)
-        self.dtype = np.dtype(np.float32 if exact and not self.is_prepared else np.float64)
+        self._exact = {n for n, k in zip(features, kinds, strict=True) if is_type(k, ("float32", "float16", "boolean"))}
         others = fields.keys() - set(features)
         self.left_out = {name: self._reason(name, fields[name]) for name in fields if name in others}
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return np.dtype(np.float32 if self._exact.issuperset(self.features) else np.float64)
 
     @property
     def all(self) -> list[str]:
