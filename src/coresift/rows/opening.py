@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from .._containers import column_names
 from .._errors import InvalidInputError, InvalidTypeError
+from .._imports import Late
 from .._progress import OnPass
 from .._validation import as_numpy, check_choice, check_instance
 from .arrays import ArrayRows, NpyRows, open_npz
-from .columns import as_table, need_pyarrow
+from .columns import as_table, pa
 from .images import DEFAULT_SIZE, SUFFIXES, ImageRows
 from .rows import Rows
 from .table_files import CsvRows, FeatherRows, ParquetRows
@@ -23,6 +24,8 @@ from .tables import FrameRows, TableRows, Wanted
 
 if TYPE_CHECKING:
     from .preparation import Preparation
+
+fs: Any = Late("pyarrow.fs", "io", "a table")
 
 _TABLES: dict[str, type[TableRows]] = {
     **dict.fromkeys((".parquet", ".pq"), ParquetRows),
@@ -216,10 +219,7 @@ def _open_files(paths: list[str], wanted: Wanted, name: str, image_size: int, ro
         raise InvalidInputError(f"{name}: files of different kinds, {' and '.join(kinds)}; name one kind.")
     kind = kinds[0]
     if kind in _TABLES:
-        need_pyarrow()
-        from pyarrow.fs import LocalFileSystem
-
-        return _table(LocalFileSystem(), paths, wanted, name)
+        return _table(fs.LocalFileSystem(), paths, wanted, name)
     if kind == ".npy":
         _refuse_columns(wanted, name, also_label=True)
         return NpyRows(paths, name)
@@ -250,9 +250,6 @@ def _table(filesystem: Any, paths: list[str], wanted: Wanted, name: str) -> Rows
 
 def _remote_files(address: str, filesystem: Any) -> tuple[Any, list[str]]:
     """The file system of an address, and the tables that it names: itself, those of a folder or of a pattern."""
-    pa = need_pyarrow("an address")
-    from pyarrow import fs
-
     head, pattern = address, ""
     while glob.has_magic(head):  # a pattern is not part of an address, but what is above it is
         head, _, last = head.rpartition("/")

@@ -21,6 +21,7 @@ import numpy as np
 from .._errors import CoresiftError, InvalidInputError
 from .._validation import MUST_BE_FINITE, bad_value, first_bad_value
 from ..core.points import Matrix, stacked
+from .columns import pa
 
 READ_BYTES = 1 << 23  # read at a time: the memory of a pass, besides its own
 PIECE_BYTES = 1 << 26
@@ -369,9 +370,7 @@ def _joined(blocks: list[Block]) -> Block:
         return blocks[0]
     X: list[Any] = [block.X for block in blocks]
     if hasattr(X[0], "column_names"):  # tables, which are not prepared yet
-        from pyarrow import concat_tables
-
-        X = [concat_tables(X, promote_options="permissive")]
+        X = [pa.concat_tables(X, promote_options="permissive")]
     weights = np.concatenate([block.weights for block in blocks])
     labels = [block.labels for block in blocks if block.labels is not None]
     targets = [block.targets for block in blocks if block.targets is not None]

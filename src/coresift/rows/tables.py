@@ -15,7 +15,7 @@ import numpy as np
 
 from .._errors import InvalidInputError
 from .._validation import naming
-from .columns import as_table, check_distinct, check_names, family, flat, is_type, need_pyarrow
+from .columns import as_table, check_distinct, check_names, family, flat, is_type, pa
 from .rows import Block, Fingerprint, Labels, Piece, Rows, as_type
 
 _NUMBERS = ("floating", "integer", "boolean")
@@ -197,7 +197,6 @@ class TableRows(Rows):
     numeric: frozenset[str] = frozenset()  # columns of text that are known to hold numbers
 
     def __init__(self, files: Sequence[str], filesystem: Any, wanted: Wanted, name: str) -> None:
-        pa = need_pyarrow()
         self.name, self.files, self._filesystem = name, list(files), filesystem
         self.pieces, self.n = [], 0
         starts: list[int] = []
@@ -252,8 +251,6 @@ class TableRows(Rows):
 
     def _completed(self, batch: Any, file: int) -> Any:
         """A batch with the columns that the folders of its file name."""
-        import pyarrow as pa
-
         there = set(batch.schema.names)
         for name in self.columns.all:
             if name not in there:
