@@ -6,6 +6,7 @@
 #   make bench   the benchmarks                  make format  let ruff rewrite what it can
 #   make quick   the quick tests                  make coverage     branches of core that tests reach, at least 95 %
 #   make mutants do tests notice planted faults?  make audit-deps   known vulnerabilities of what is installed
+#   make release-check  build what would be published, install it into empty environments, try every extra
 #   make clean   remove the environment and everything that was built
 #   make lock    renew the lock files from constraints.txt (PYTHONS="python3.12 python3.13": hashes for these too)
 #
@@ -24,7 +25,7 @@ ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick coverage mutants audit-deps lint format types docs bench clean lock setup-demo setup-dev
+.PHONY: help demo test quick coverage mutants audit-deps lint format types docs bench release-check clean lock setup-demo setup-dev
 
 help:
 	@sed -n '/^$$/q; s/^# \{0,1\}//p' Makefile
@@ -78,6 +79,9 @@ bench: setup-dev
 
 lock: setup-dev
 	$(PY) tools/lock.py $(PYTHONS)
+
+release-check: setup-dev
+	$(PY) tools/release_check.py
 
 clean:
 	rm -rf "$(VENV)" build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis
