@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from coresift.coresets.amounts import parse_budget
+from coresift._validation import parse_budget
 from coresift.data import DatasetSplits
 from coresift.selection import phases, strategy_named
 from coresift.selection.strategy import asks_for, rows_passed

@@ -140,8 +140,7 @@ def train(
 
 def _check(subject: Subject, options: TrainOptions) -> None:
     from coresift._errors import InvalidInputError
-    from coresift._validation import check_choice
-    from coresift.coresets.amounts import parse_budget
+    from coresift._validation import check_choice, parse_budget
     from coresift.selection import strategy_named
 
     try:

@@ -20,6 +20,7 @@ from .._validation import (
     check_positive,
     check_probability,
     check_weights,
+    parse_bytes,
 )
 from ..core.audit import AuditResult, worst_query
 from ..core.certificate import Certificate, certify_exact, certify_sampled
@@ -27,7 +28,6 @@ from ..core.discrepancy import potential
 from ..core.points import Matrix, Points
 from ..core.quadrature import DENSE_LIMIT, chosen_rows, fitted_weights, interpolated_potentials, tilted
 from ..rows.rows import Rows
-from .amounts import parse_bytes
 from .coreset import MAX_MEMORY, Coreset, Guarantee, QueryBall
 from .fitting import array_runner, geometry_of
 from .options import LOSSES, BoundSpec

@@ -12,10 +12,10 @@ import numpy as np
 from .._errors import InvalidInputError
 from .._progress import Display, OnPass, logger
 from .._threads import one_thread
+from .._validation import parse_budget
 from ..core.budgets import random_budgets
 from ..rows.engines import open_engine
 from ..rows.rows import Block, Labels, Rows, check_block, join_labels
-from .amounts import parse_budget
 from .coreset import Coreset
 from .covering import Floats, cover_rows, dense_centred, principal
 from .files import run_record
