@@ -190,6 +190,12 @@ def test_numbers_are_not_classes(strategy, tmp_path):
             select(data, "5%", label=label, model="boosting", strategy=strategy)
 
 
+def test_a_class_without_a_name_is_told():
+    X, y = table()
+    lines = select(X, 60, labels=np.where(y == "left", "", y), strategy="stratified").lines()
+    assert lines[1].startswith("Classes: (empty) 4")
+
+
 def test_the_plan_counts_the_comparison():
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((30_000, 10)), rng.integers(0, 2, 30_000)

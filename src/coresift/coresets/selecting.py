@@ -184,7 +184,7 @@ class Selection(ChosenRows):
         if report.total_sensitivity is None:
             text = [f"{chosen}, strategy {report.strategy}{report.reason and f': {report.reason}'}."]
             if report.class_sizes:
-                shown = [f"{name} {count:,}" for name, count in report.class_sizes.items()]
+                shown = [f"{name or '(empty)'} {count:,}" for name, count in report.class_sizes.items()]
                 text.append(f"Classes: {', '.join(shown[:_MOST_CLASSES])}{' ...' * (len(shown) > _MOST_CLASSES)}.")
             return text
         text = [
