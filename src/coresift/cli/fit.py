@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from coresift.cli.options import AsJson, Config, Force, Input, Reading, Settings, Weight
-from coresift.cli.select import DryRun, carry_out, check_out
+from coresift.cli.select import Output
 from coresift.coresets.fit_options import FitOptions, plan_fit
 
 
@@ -19,12 +19,9 @@ def fit(
     *,
     data: Input,
     label: Annotated[str, typer.Option(help="The column of the classes or, for a regression, of the targets.")],
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="The .json file to write, unless --dry-run.")] = None,
+    output: Output,
     reading: Reading,
     options: FitOptions,
-    force: Force = False,
-    dry_run: DryRun = False,
-    as_json: AsJson = False,
     config: Config = None,
 ) -> None:
     """Fit a linear model to a few well-chosen rows, and bound how far it is from the best one.
@@ -41,12 +38,11 @@ def fit(
     """
     from coresift.coresets.linear_fit import LinearFit, open_labelled, run_fit
 
-    check_out(out, dry_run, (".json",), force=force)
+    output.check(".json")
     with settings.bars(transient=True) as on_pass:
         rows = open_labelled(data, options, label, **reading.names(), on_pass=on_pass)
     made = plan_fit(rows, options)
-    save = lambda fitted: fitted.model.save(out)  # noqa: E731
-    carry_out(settings, made, run_fit, save, out, dry_run, as_json, LinearFit.times)
+    output.carry_out(settings, made, run_fit, lambda fitted: fitted.model.save(output.out), LinearFit.times)
 
 
 def predict(
@@ -75,7 +71,7 @@ def predict(
     from coresift.coresets.linear_result import Evaluation, LinearModel, predicted, write_predictions
 
     if out is not None:
-        check_out(out, suffixes=(".parquet", ".csv", ".npy"), force=force)
+        Output(out, force).check(".parquet", ".csv", ".npy")
     fitted = LinearModel.load(model)
     rows = fitted.open(data, label=label, weight=weight)
     evaluation = None if label is None else Evaluation(fitted)
