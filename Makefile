@@ -6,6 +6,7 @@
 #   make bench   the benchmarks                  make format  let ruff rewrite what it can
 #   make quick   the quick tests                  make coverage     branches of core that tests reach, at least 95 %
 #   make mutants do tests notice planted faults?  make audit-deps   known vulnerabilities of what is installed
+#   make bench-gate     fail if a ratio of times is more than 30 % above the committed one
 #   make release-check  build what would be published, install it into empty environments, try every extra
 #   make clean   remove the environment and everything that was built
 #   make lock    renew the lock files from constraints.txt (PYTHONS="python3.12 python3.13": hashes for these too)
@@ -18,14 +19,14 @@ export HASHES
 PY := "$(VENV)/bin/python"
 PYTEST_ARGS ?= -n 2
 SEED ?= 5
-BENCH ?= foundation certificates selection scale training load
+BENCH ?= foundation certificates selection scale training load growth
 
 # One thread per process: the tests and the figures use processes, and sums come out the same everywhere.
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick coverage mutants audit-deps lint format types docs bench release-check clean lock setup-demo setup-dev
+.PHONY: help demo test quick coverage mutants audit-deps lint format types docs bench bench-gate release-check clean lock setup-demo setup-dev
 
 help:
 	@sed -n '/^$$/q; s/^# \{0,1\}//p' Makefile
@@ -79,6 +80,9 @@ bench: setup-dev
 
 lock: setup-dev
 	$(PY) tools/lock.py $(PYTHONS)
+
+bench-gate: setup-dev
+	$(ONE_THREAD) $(PY) -m paper benchmark gate
 
 release-check: setup-dev
 	$(PY) tools/release_check.py

@@ -18,7 +18,7 @@ import pandas as pd
 
 from coresift import __version__
 from coresift.core.points import Points
-from coresift.core.quadrature import fitted_weights
+from coresift.core.quadrature import Quadrature
 from coresift.coresets import RBFCoreset, audit
 from coresift.coresets.coreset import Coreset, QueryBall
 from coresift.coresets.uniform import uniform_coreset
@@ -88,7 +88,9 @@ class _Setting:
     def reweighted(self, core: Coreset) -> Coreset:
         """The weights of least discrepancy; no certificate, which would cost more than everything else here."""
         n = self.points.n
-        weights = fitted_weights(self.points, core.indices, np.full(n, 1.0 / n), core.weights / n, "gaussian").weights
+        weights = (
+            Quadrature(self.points, np.full(n, 1.0 / n), "gaussian").fitted(core.indices, core.weights / n).weights
+        )
         return replace(core, weights=weights * n, adjustments=("reweighted",), guarantee=None)
 
 

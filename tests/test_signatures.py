@@ -39,7 +39,7 @@ FIRST = {
     "get_feature_names_out": {"input_features"},  # scikit-learn's convention
     "certify_model": {"model"},
 }
-ORDER = ["sample_weight", "radius", "random_state", "verbose"]
+ORDER = ["sample_weight", "radius", "random_state"]
 SYNONYMS = {"coreset", "subset", "sample_weights", "rng", "fraction", "n_jobs"}
 
 

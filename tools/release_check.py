@@ -103,8 +103,11 @@ def try_out(archive: Path, extras: list[str], folder: Path) -> list[str]:
     python = str(home / "bin" / "python")
     for extra in extras:
         wanted = f"{archive}[{extra}]" if extra else str(archive)
-        install = [python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "-c", ROOT / "constraints.txt"]
-        for command in ([*install, wanted], [python, "-W", "error::DeprecationWarning:coresift", "-c", SMOKE[extra]]):
+        install = [python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "-c"]
+        for command in (
+            [*install, str(ROOT / "constraints.txt"), wanted],
+            [python, "-W", "error::DeprecationWarning:coresift", "-c", SMOKE[extra]],
+        ):
             done = subprocess.run(command, cwd=away, capture_output=True, text=True)
             if done.returncode:
                 problems.append(f"{archive.name}[{extra}]: {done.stderr.strip().splitlines()[-1]}")
@@ -122,7 +125,7 @@ def main() -> int:
     problems = check_versions(ROOT) + check_links(ROOT)
     with TemporaryDirectory(prefix="coresift-release-") as name:
         folder = Path(name)
-        build = [sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, ROOT]
+        build = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), str(ROOT)]
         subprocess.run(build, check=True, stdout=subprocess.DEVNULL)
         (wheel,), (sdist,) = folder.glob("*.whl"), folder.glob("*.tar.gz")
         problems += check_wheel(wheel) + check_sdist(sdist)

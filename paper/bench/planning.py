@@ -7,22 +7,24 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 
 from coresift._validation import parse_budget
 from coresift.data import DatasetSplits
-from coresift.selection import phases, strategy_named
-from coresift.selection.strategy import asks_for, rows_passed
+from coresift.selection import AdaptiveCoreset, ByScore, Craig, Glister, GradMatch, phases
 from coresift.training.run import device_named
 
+from ..automatic import FORWARD_SHARE, strategies
 from .protocol import Protocol, Run
 from .run import clock_of, model_of
 from .store import Record
 
 _PROBE_BATCHES, _PROBE_SECONDS = 40, 5.0
 _FORWARD_BATCH = 256
+_PROXY_EPOCHS = 5
 
 
 @dataclass(frozen=True)
@@ -88,21 +90,44 @@ def estimated_seconds(
     ]
 
 
+def _innermost(strategy: Any) -> Any:
+    while hasattr(strategy, "strategy"):
+        strategy = strategy.strategy
+    return strategy
+
+
+def rows_passed(strategy: Any, n: int, size: int, every: int) -> float:
+    """Estimate the cost of one selection, in samples passed through the model; 0 if it does not use the model."""
+    strategy = _innermost(strategy)
+    if isinstance(strategy, Craig | Glister | GradMatch):
+        return 4.0 * n  # a forward pass, and three more for the greedy
+    if not isinstance(strategy, AdaptiveCoreset) or strategy.reuses_norms:
+        return 0.0
+    factor = every / FORWARD_SHARE if strategy.pool_factor is None else strategy.pool_factor
+    return min(n, factor * size)
+
+
+def setup_passes(strategy: Any) -> float:
+    """Cost of what is computed once in a run, in forward passes over the data: a step of a proxy costs three."""
+    strategy = _innermost(strategy)
+    return 3.0 * _PROXY_EPOCHS + 1.0 if isinstance(strategy, ByScore) and strategy.scores is None else 0.0
+
+
 def looks_at_model(method: str) -> bool:
     """Whether a method runs the model over the data to select."""
-    return rows_passed(strategy_named(method), 1, 1, 1) > 0
+    return rows_passed(strategies()[method], 1, 1, 1) > 0
 
 
 def _seconds(protocol: Protocol, run: Run, data: DatasetSplits, speed: Speed) -> float:
     n = len(data.train)
     size = parse_budget(run.budget, n)
-    strategy = strategy_named(run.method)
+    strategy = strategies()[run.method]
     schedule = phases(strategy, protocol.training["epochs"], size / n)
     n_subset = schedule.total - schedule.n_full
     trained = schedule.n_full * n + n_subset * size
     n_selections = math.ceil(n_subset / run.select_every)
     passed = n_selections * rows_passed(strategy, n, size, run.select_every) + len(data.test)
-    passed += (asks_for(strategy, "setup_passes") or 0.0) * n
+    passed += setup_passes(strategy) * n
     return trained / speed.training + passed / speed.forward
 
 

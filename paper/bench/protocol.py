@@ -87,11 +87,11 @@ class Protocol:
 
     def method(self, text: str) -> Method:
         """Parse ``RBF`` or ``RBF@1``, in any case."""
-        from coresift.selection import registry
+        from ..automatic import strategies
 
         name, _, every = text.strip().upper().replace("_", "-").partition("@")
-        if name not in registry():
-            raise InvalidInputError(f"method {text!r} is unknown; choose from {', '.join(registry())}.")
+        if name not in strategies():
+            raise InvalidInputError(f"method {text!r} is unknown; choose from {', '.join(strategies())}.")
         if every and not every.isdecimal():
             raise InvalidInputError(f"method {text!r}: the @ takes a number of epochs, as in {name}@1.")
         select_every = check_count(int(every), f"select_every of {text!r}") if every else self.select_every

@@ -16,12 +16,13 @@ import torch
 from coresift import __version__
 from coresift._validation import parse_budget
 from coresift.data import DatasetSplits
-from coresift.selection import RBF, Warm, strategy_named
+from coresift.selection import RBF, Warm
 from coresift.training import build_model, evaluate, train
 from coresift.training.checkpoint import write_text
 from coresift.training.feeds import feeds_of
 from coresift.training.run import device_named
 
+from ..automatic import strategies
 from .protocol import CURVE_SAMPLES, Protocol, Run
 from .store import Record, Store
 
@@ -67,7 +68,7 @@ def run_one(
     result = train(
         model,
         data,
-        _AS_STORED.get(run.method) or strategy_named(run.method),
+        _AS_STORED.get(run.method) or strategies()[run.method],
         parse_budget(run.budget, len(data.train)),
         select_every=run.select_every,
         seed=run.seed,

@@ -6,6 +6,7 @@ PAGES = {  # write tables into RESULTS.md
     "selection": "Time the strategies against plain NumPy versions.",
     "scale": "Time passes over 20 million rows of Parquet.",
     "training": "Train on subsets of MNIST, and time the loop against a bare one.",
+    "growth": "Measure how time grows with rows and columns.",
     "load": "Draw and redraw for long, and watch the memory.",
 }
 BENCHMARKS = PAGES | {
@@ -14,6 +15,7 @@ BENCHMARKS = PAGES | {
     "beat-random": "Compare model-aware coresets with uniform redraws.",
     "elsewhere": "Try the defaults on data that nothing was chosen on.",
     "experiments-page": "Write the tables of docs/experiments.md.",
+    "gate": "Compare ratios of times with the committed ones.",
     "geometry": "Time k-center and facility location on many rows.",
     "label-noise": "Train on wrong labels.",
     "recorder-cost": "Time draws by the norms that training saw.",

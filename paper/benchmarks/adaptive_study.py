@@ -24,6 +24,7 @@ from coresift.data import load_dataset
 from coresift.selection import strategy_named
 from coresift.training import build_model, normalize, train
 
+from ..automatic import AutomaticCoreset, PooledCoreset
 from .measure import Log, data_dir, markdown, timed
 
 RUNS = Path(__file__).parents[1] / "results" / "adaptive-study" / "runs.jsonl"
@@ -185,10 +186,14 @@ def splits(name: str) -> tuple[Any, tuple[np.ndarray, np.ndarray], tuple[np.ndar
 
 
 def strategy_of(name: str, settings: dict[str, Any]) -> Any:
-    if "pool" in settings:
-        settings = {**settings, "pool": strategy_named(settings["pool"])}
     kind = getattr(selection, name, None)
-    return strategy_named(name) if kind is None else kind(**settings)
+    if kind is None:
+        return strategy_named(name)
+    if settings.get("automatic", False):
+        kind = AutomaticCoreset
+    if "pool" in settings:
+        settings, kind = {**settings, "pool": strategy_named(settings["pool"])}, PooledCoreset
+    return kind(**{key: value for key, value in settings.items() if key != "automatic"})
 
 
 def run(of: dict[str, Any]) -> dict[str, Any]:

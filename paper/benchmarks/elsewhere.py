@@ -24,6 +24,7 @@ from coresift.cli.options import Settings
 from coresift.data import DatasetSplits, load_dataset
 from coresift.training import build_model, train
 
+from ..automatic import strategies
 from ..bench.store import RESULTS
 from .beat_random import ADAPTIVE, AUTOMATIC, FIXED, HEAD, SEEN, UNIFORM, Runs, above, family, not_below
 from .measure import Log, timed
@@ -119,7 +120,7 @@ def run(of: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     shape = {"n_classes": data.n_classes, "input_shape": data.input_shape}
     model = build_model(task.model, seed=of["seed"], **shape, **width)
     options = {"epochs": round(task.epochs * of["times"]), "select_every": of["every"], "seed": of["seed"]}
-    strategy = of["strategy"].lower()
+    strategy = strategies()[of["strategy"]]
     spent, result = timed(lambda: train(model, data, strategy, task.budget, device="cpu", **options))
     found = {name: result.test[name] for name in ("accuracy", "macro_f1") if name in result.test}
     if data.task == "regression":

@@ -99,7 +99,7 @@ def look_at(
         )
     logger.log(_level(verbose), "%s: sensitivities of %s rows", name, f"{len(train):,}")
     X = matrix(train)
-    estimator = RBFCoreset(random_state=_SEED, verbose=verbose).fit(X)
+    estimator = RBFCoreset(random_state=_SEED).fit(X)
     # a certificate of all of MNIST takes about ten seconds: only the smallest and the largest budget get one
     shares = sorted(budget for budget in budgets if budget < 1.0)
     proofs = prove(estimator, X, sorted({*shares[:1], *shares[-1:]}), verbose=verbose)
@@ -143,7 +143,7 @@ def prove(estimator: RBFCoreset, X: np.ndarray, budgets: Sequence[float], verbos
         # normalised as in training, where the mean of the weights does not matter; otherwise the total is noise
         core = estimator.sample(budget, method="keys", random_state=_SEED, normalize=True)
         uniform = uniform_coreset(n, core.size, rng, ball=core.ball)
-        options: dict[str, Any] = {"n_sampled": n_sampled, "random_state": _SEED, "verbose": verbose}
+        options: dict[str, Any] = {"n_sampled": n_sampled, "random_state": _SEED}
         options["method"] = "sampled" if n > 2 * n_sampled else "exact"
         logger.log(_level(verbose), "certificates of %s of %s rows", f"{core.size:,}", f"{n:,}")
         ours, theirs = core.certify(X, **options), uniform.certify(X, **options)

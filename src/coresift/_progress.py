@@ -74,11 +74,11 @@ class _Told(Progress):
             self._told = int(self.done)
 
 
-def display_of(on_pass: OnPass | None, verbose: int = 0) -> Display:
+def display_of(on_pass: OnPass | None) -> Display:
     """Make a display of what users pass as ``on_pass``: nothing, a function of their own, or what `bars` yields."""
     if on_pass is None:
-        return partial(Progress, verbose=verbose)
-    is_ours = on_pass is Progress or getattr(on_pass, "func", None) in (Progress, _Bar, _Told)
+        return Progress
+    is_ours = on_pass is Progress or getattr(on_pass, "func", None) is _Bar
     return on_pass if is_ours else partial(_Told, on_pass)
 
 

@@ -52,10 +52,10 @@ class Farthest(Selector):
 STRATEGIES = {
     **registry(),
     "LAPLACIAN": Laplacian(),
-    "RBF per class": RBF(per_class=True, min_per_class=1),
-    "RBF systematic, PCA": RBF(method="systematic", features="pca", n_components=3),
+    "RBF per class": PerClass(RBF(), min_per_class=1),
+    "RBF systematic, PCA": RBF(method="systematic", features="pca"),
     "RBF of an embedding": RBF(features=lambda X: X[:, :2]),
-    "GLISTER, all, bias": Glister(epsilon=None, bias_only=True),
+    "GLISTER, all": Glister(epsilon=None),
     "GRADMATCH of all classes": GradMatch(),
     "CRAIG by blocks": Craig(memory_limit=1.0),
     "CRAIG per class and batch": PerClass(PerBatch(Craig(), 4)),
@@ -210,7 +210,7 @@ FINDERS = {
     "GRADMATCHPB": PerBatch(GradMatch(ridge=0.0), 2),
     "GLISTER": Glister(epsilon=None),
     "RBF": RBF(bandwidth=100.0, radius=5.0, bound="exact", method="systematic"),
-    "RBF per class": RBF(bandwidth=100.0, radius=5.0, bound="exact", method="systematic", per_class=True),
+    "RBF per class": PerClass(RBF(bandwidth=100.0, radius=5.0, bound="exact", method="systematic")),
     "LAPLACIAN": Laplacian(bandwidth=50.0, method="systematic"),
 }
 
@@ -233,7 +233,7 @@ def test_random_does_not_find_them_so_the_test_above_can_fail():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["CRAIG", "GRADMATCH", "CRAIG by blocks", "GLISTER, all, bias", "FULL"])
+@pytest.mark.parametrize("name", ["CRAIG", "GRADMATCH", "CRAIG by blocks", "GLISTER, all", "FULL"])
 @pytest.mark.parametrize("seed", range(3))
 def test_a_permutation_of_the_input_permutes_the_output(name, seed):
     X, y = data()
@@ -276,7 +276,7 @@ def test_one_class(name):
 def test_more_classes_than_budget(name):
     X, _ = data()
     y = np.arange(N) % 40
-    strategy = RBF(per_class=True) if name == "RBF per class" else STRATEGIES[name]
+    strategy = PerClass(RBF()) if name == "RBF per class" else STRATEGIES[name]
     core = strategy.select(context_of(X, y, outputs=40), 7, rng())
     assert core.size == (N if name == "FULL" else 7)
     assert len(np.unique(y[core.indices])) == 7 or not isinstance(strategy, PerClass)
@@ -354,7 +354,6 @@ def test_a_strategy_needs_only_select():
     "strategy",
     [
         RBF(method="x"),
-        RBF(min_per_class=2),
         RBF(features="x"),
         RBF(bound="x"),
         GradMatch(ridge=-1.0),
@@ -364,7 +363,6 @@ def test_a_strategy_needs_only_select():
         Craig(memory_limit=0),
         PerBatch(Craig(), 0),
         PerClass(Full(), -1),
-        Random(-1),
         PerBatch(PerClass(Craig()), 4),
     ],
     ids=repr,

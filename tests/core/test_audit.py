@@ -7,7 +7,7 @@ from scipy.optimize import minimize
 from scipy.special import logsumexp
 
 from coresift.core.audit import AuditResult, _both_ways, _Search, _spread_best, worst_query
-from coresift.core.points import Points
+from coresift.core.points import Points, Subset
 from coresift.core.ratio import GaussianKernel, LaplacianKernel, LogRatio
 
 LOSSES = ["gaussian", "laplacian"]
@@ -35,7 +35,7 @@ def search(points, weights, rows, subset_weights, loss, seed=0, radius=None, **o
         radius = points.max_norm
     radius = radius if loss == "gaussian" else np.inf
     rng = np.random.default_rng(seed)
-    return worst_query(points, weights, rows, subset_weights, radius, loss, rng, **options)
+    return worst_query(Subset(points, weights, rows, subset_weights, radius, loss), rng, **options)
 
 
 def drawn(rng, n, m, spread):
@@ -241,7 +241,7 @@ def test_random_queries_are_half_uniform_and_half_rows_by_weight():
     points = Points(X, np.zeros(2), 0.05, 20.0)
     weights = np.concatenate((np.full(99, 0.2 / 99), [0.8]))
     rows, v = np.arange(99), weights[:99]
-    found = worst_query(points, weights, rows, v, 20.0, "gaussian", rng, n_random=20_000)
+    found = worst_query(Subset(points, weights, rows, v, 20.0, "gaussian"), rng, n_random=20_000)
     # Of the disc of radius 20 the part beyond x = 10 has the share (arccos(1/2) - sqrt(3)/4) / pi = 0.1955.
     expected = 0.5 * 0.8 + 0.5 * (np.arccos(0.5) - np.sqrt(3.0) / 4.0) / np.pi
     # Five standard deviations of a mean of 20,000 numbers of [0, 1]; the border strip has less than 0.3 % of the disc.
@@ -278,7 +278,7 @@ def test_chosen_queries_hold_the_rows_where_the_ratio_may_be_extreme():
     rows = np.arange(6, 4000, 40)
     v = np.full(len(rows), 40.0)
     v[50] = 41.0  # the largest v/w
-    ratio = LogRatio(points, np.ones(4000), rows, v, GaussianKernel())
+    ratio = LogRatio(Subset(points, np.ones(4000), rows, v), GaussianKernel())
     queries = _Search(ratio, 20.0, rng, None).chosen_queries(8)  # one row of each kind
     for row in (5, 6, rows[50]):
         assert np.isclose(queries, X[row]).all(axis=1).any()
@@ -374,7 +374,7 @@ def test_paths_of_one_hill_meet_in_few_steps(seed, most):
     rng = np.random.default_rng(seed)
     points = scaled(rng.standard_normal((300, 8)), 1.0)
     weights, rows, v = drawn(rng, 300, 30, 0.5)
-    state = _Search(LogRatio(points, weights, rows, v, GaussianKernel()), 0.5, rng, None)
+    state = _Search(LogRatio(Subset(points, weights, rows, v), GaussianKernel()), 0.5, rng, None)
     starts, signs = state.project(points.take(np.arange(6))), np.array([1.0, -1.0] * 3)
     ends, values = state._ascend(state.ratio, starts, signs, state.project, 1.0)
     np.testing.assert_allclose(state.ratio(ends), values, rtol=1e-9)
@@ -387,7 +387,7 @@ def test_paths_of_one_hill_meet_in_few_steps(seed, most):
 
 def test_what_is_left_is_counted_in_evaluations_and_pays_for_at_least_four_queries():
     points = scaled(np.random.default_rng(0).standard_normal((20, 2)))
-    ratio = LogRatio(points, np.ones(20), np.arange(5), np.full(5, 4.0), GaussianKernel())
+    ratio = LogRatio(Subset(points, np.ones(20), np.arange(5), np.full(5, 4.0)), GaussianKernel())
     state = _Search(ratio, 1.0, np.random.default_rng(1), 20 * 50)
     assert [state.affordable(100), state.affordable(30), state.affordable(100, share=0.25)] == [50, 30, 12]
     state.spend(10)
@@ -402,7 +402,8 @@ def test_what_is_left_is_counted_in_evaluations_and_pays_for_at_least_four_queri
 def test_the_fewest_chosen_queries_hold_one_row_of_each_kind():
     X = np.arange(40.0)[:, None] - 20.0
     ratio = LogRatio(
-        Points(X, np.zeros(1), 1.0, 20.0), np.ones(40), np.array([20, 25]), np.array([20.0, 22.0]), GaussianKernel()
+        Subset(Points(X, np.zeros(1), 1.0, 20.0), np.ones(40), np.array([20, 25]), np.array([20.0, 22.0])),
+        GaussianKernel(),
     )
     queries = _Search(ratio, 30.0, np.random.default_rng(0), None).chosen_queries(2)
     assert {0.0, 5.0, -20.0} <= set(queries.ravel().tolist())  # the centre, the largest v/w, the farthest
@@ -412,7 +413,9 @@ def test_the_fewest_chosen_queries_hold_one_row_of_each_kind():
 def test_cover_is_the_distance_from_the_subset_even_from_a_single_row():
     X = np.random.default_rng(3).standard_normal((30, 4))
     for rows in (np.array([7]), np.array([2, 7, 19])):
-        ratio = LogRatio(Points(X, np.zeros(4), 1.0, 9.0), np.ones(30), rows, np.ones(len(rows)), GaussianKernel())
+        ratio = LogRatio(
+            Subset(Points(X, np.zeros(4), 1.0, 9.0), np.ones(30), rows, np.ones(len(rows))), GaussianKernel()
+        )
         norms, cover = _Search(ratio, 1.0, np.random.default_rng(0), None)._norms_and_cover()
         np.testing.assert_allclose(norms, np.linalg.norm(X, axis=1), rtol=1e-12)
         nearest = ((X[:, None] - X[rows]) ** 2).sum(axis=2).min(axis=1)
@@ -433,7 +436,7 @@ class Recorded:
 def ascent_of(function, starts, signs, *, radius=9.0, length=1.0, max_iter=50, left=None):
     """The points that the ascent looks at, the ends, their values, and what it spent."""
     points = Points(np.zeros((10, starts.shape[1])), np.zeros(starts.shape[1]), 1.0, 1.0)
-    ratio = LogRatio(points, np.ones(10), np.arange(2), np.ones(2), GaussianKernel())
+    ratio = LogRatio(Subset(points, np.ones(10), np.arange(2), np.ones(2)), GaussianKernel())
     state = _Search(ratio, radius, np.random.default_rng(0), left, max_iter)
     recorded = Recorded(function)
     ends, values = state._ascend(recorded, starts, np.array(signs), state.project, length)
@@ -503,7 +506,7 @@ def test_a_path_that_gains_nothing_leaves_the_others_going():
 @pytest.mark.parametrize("n_starts, expected", [(1, 3), (2, 3), (3, 3), (6, 6), (20, 20)])
 def test_the_centre_is_two_of_the_starts_and_one_other_there_always_is(n_starts, expected, monkeypatch):
     points = scaled(np.random.default_rng(0).standard_normal((40, 2)), 0.1)
-    ratio = LogRatio(points, np.ones(40), np.arange(5), np.full(5, 8.0), GaussianKernel())
+    ratio = LogRatio(Subset(points, np.ones(40), np.arange(5), np.full(5, 8.0)), GaussianKernel())
     state = _Search(ratio, 1.0, np.random.default_rng(1), None, 5)
     state.evaluate(state.random_queries(60))
     seen = []
@@ -535,7 +538,7 @@ def test_every_query_is_counted(loss, monkeypatch):
 
 def test_directions_at_infinity_are_half_random_and_half_of_the_outermost_queries(monkeypatch):
     points = scaled(np.random.default_rng(0).standard_normal((50, 2)), 0.5)
-    ratio = LogRatio(points, np.ones(50), np.arange(8), np.full(8, 6.0), LaplacianKernel())
+    ratio = LogRatio(Subset(points, np.ones(50), np.arange(8), np.full(8, 6.0)), LaplacianKernel())
     state = _Search(ratio, np.inf, np.random.default_rng(1), None, 3)
     state.evaluate(np.array([[0.1, 0.0], [0.0, -7.0], [5.0, 0.0], [0.2, 0.2]]))
     seen = []
@@ -558,7 +561,7 @@ def test_queries_are_projected_on_the_ball_and_left_alone_without_one():
     queries = rng.normal(size=(50, 3)) * rng.uniform(0.1, 4.0, (50, 1))
     for radius in (0.7, np.inf):
         kernel = GaussianKernel() if np.isfinite(radius) else LaplacianKernel()
-        ratio = LogRatio(points, np.ones(20), np.arange(5), np.full(5, 4.0), kernel)
+        ratio = LogRatio(Subset(points, np.ones(20), np.arange(5), np.full(5, 4.0)), kernel)
         found = _Search(ratio, radius, rng, None).project(queries)
         lengths = np.linalg.norm(queries, axis=1)
         outside = lengths > radius
@@ -570,7 +573,7 @@ def test_the_rows_next_to_the_worst_queries_are_tried():
     """Sixty-four queries are looked around at, those of the largest error, whether the ratio is too high or too low."""
     rng = np.random.default_rng(0)
     points = scaled(rng.normal(size=(300, 2)))
-    ratio = LogRatio(points, np.ones(300), np.arange(5), np.full(5, 60.0), LaplacianKernel())
+    ratio = LogRatio(Subset(points, np.ones(300), np.arange(5), np.full(5, 60.0)), LaplacianKernel())
     search = _Search(ratio, np.inf, rng, None)
     search.queries = points.take(np.arange(10, 210))  # a row is the nearest to itself
     search.values = np.full(200, 1e-3)

@@ -10,7 +10,7 @@ from hypothesis import given, settings, strategies as st
 from coresift import RBFCoreset, audit
 from coresift.core import branching
 from coresift.core.certificate import certify_exact
-from coresift.core.points import Points
+from coresift.core.points import Points, Subset
 
 GRID = {1: 401, 2: 41, 3: 13}
 
@@ -67,7 +67,7 @@ def test_never_below_a_dense_grid(problem, radius, storage):
     points = Points(X, center, 1.0, float(np.sqrt((Z**2).sum(axis=1).max())))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(branching, "_MOST_VALUES", 2e5)  # what is left is bounded as well
-        found = certify_exact(points, w, subset, v, radius, "gaussian")
+        found = certify_exact(Subset(points, w, subset, v, radius, "gaussian"))
     rounding = 1e-13 if storage == "wide" else 0.0  # of the rotation
     assert largest_error(grid(Z.shape[1], radius), Z, w, subset, v) <= found.eps + rounding
 

@@ -7,7 +7,7 @@ from hypothesis import assume, given, strategies as st
 from scipy.spatial.distance import cdist
 
 from coresift.core.certificate import Certificate, certify_exact, certify_sampled, log_floor
-from coresift.core.points import Points
+from coresift.core.points import Points, Subset
 
 LOSSES = ("gaussian", "laplacian")
 POWER = {"gaussian": "sqeuclidean", "laplacian": "euclidean"}
@@ -47,7 +47,7 @@ def problems(draw):
 @given(problems(), st.sampled_from([0.3, 1.0, 2.0]), st.sampled_from(LOSSES))
 def test_no_query_of_a_dense_grid_is_above_the_bound_or_below_the_floor(problem, radius, loss):
     Z, w, subset, v = problem
-    found = certify_exact(make_points(Z), w, subset, v, radius, loss)
+    found = certify_exact(Subset(make_points(Z), w, subset, v, radius, loss))
     x = grid(radius)
     F, S = sums(x, Z, w, loss), sums(x, Z[subset], v, loss)
     assert (found.floor * (1 - 1e-12) <= F).all()
@@ -59,7 +59,7 @@ def test_no_query_of_a_dense_grid_is_above_the_bound_or_below_the_floor(problem,
 @given(problems(), st.sampled_from(LOSSES))
 def test_the_discrepancy_is_that_of_the_dense_matrix(problem, loss):
     Z, w, subset, v = problem
-    found = certify_exact(make_points(Z), w, subset, v, 1.0, loss)
+    found = certify_exact(Subset(make_points(Z), w, subset, v, 1.0, loss))
     K_SS, K_SP, K_PP = (np.exp(-cdist(a, b, POWER[loss])) for a, b in ((Z[subset], Z[subset]), (Z[subset], Z), (Z, Z)))
     square = v @ K_SS @ v - 2 * v @ K_SP @ w + w @ K_PP @ w
     # what is added for rounding: 1e-14 (4e-8 of the Laplacian) of (1 + |z|^2) times the squared mass
@@ -77,7 +77,7 @@ def test_the_discrepancy_is_that_of_the_dense_matrix(problem, loss):
 def test_never_above_the_closed_formula(problem, radius):
     Z, w, subset, v = problem
     Z = Z - w @ Z  # the ball around the mean
-    found = certify_exact(make_points(Z), w, subset, v, radius, "gaussian")
+    found = certify_exact(Subset(make_points(Z), w, subset, v, radius, "gaussian"))
     variance = w @ (Z**2).sum(axis=1)
     formula = np.exp(variance + radius**2) * found.discrepancy
     assert found.eps <= formula * (1 + 1e-9)
@@ -86,7 +86,9 @@ def test_never_above_the_closed_formula(problem, radius):
 def test_the_closed_formula_is_reached_by_points_of_one_norm():
     # L(0) = -V then: duality can gain nothing over Jensen
     Z = np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
-    found = certify_exact(make_points(Z), np.full(4, 0.25), np.array([0, 1]), np.array([0.4, 0.6]), 1.0, "gaussian")
+    found = certify_exact(
+        Subset(make_points(Z), np.full(4, 0.25), np.array([0, 1]), np.array([0.4, 0.6]), 1.0, "gaussian")
+    )
     assert found.floor == pytest.approx(np.exp(-2.0), rel=1e-10)
     assert found.eps <= np.exp(2.0) * found.discrepancy
 
@@ -115,7 +117,7 @@ def test_laplacian_over_all_of_space(seed, d, width, noise):
     w = np.full(15, 1 / 15)
     v = w * np.exp(noise * rng.normal(size=15))
     points = make_points(Z)
-    found = certify_exact(points, w, np.arange(15), v, np.inf, "laplacian")
+    found = certify_exact(Subset(points, w, np.arange(15), v, np.inf, "laplacian"))
     assert found.radius == np.inf
     assert found.eps >= found.discrepancy / max(found.floor, 1e-300) * (1 - 1e-9) or found.floor == 0 or noise == 0
     # from inside the data to a million radii away, and the limit at infinity: sum v e^{q.u} / sum w e^{q.u}
@@ -152,7 +154,7 @@ def test_laplacian_over_all_of_space_is_the_best_of_all_radii(width, noise):
     w = np.full(30, 1 / 30)
     v = w * np.exp(noise * rng.normal(size=30))
     points = make_points(Z)
-    found = certify_exact(points, w, np.arange(30), v, np.inf, "laplacian")
+    found = certify_exact(Subset(points, w, np.arange(30), v, np.inf, "laplacian"))
     mean, second = np.linalg.norm(w @ Z), w @ (Z**2).sum(axis=1)
     A = points.max_norm * np.geomspace(0.4, 1e6, 20_001)
     with np.errstate(over="ignore"):
@@ -165,7 +167,7 @@ def test_laplacian_over_all_of_space_is_the_best_of_all_radii(width, noise):
 def test_rounding_is_added_to_the_discrepancy(loss):
     # two rows that are almost one: the discrepancy is below what rounding leaves of it
     Z = np.array([[0.6, 0.8], [0.6, 0.8 + 1e-9]])
-    found = certify_exact(make_points(Z), np.array([0.5, 0.5]), np.array([0]), np.array([1.0]), 1.0, loss)
+    found = certify_exact(Subset(make_points(Z), np.array([0.5, 0.5]), np.array([0]), np.array([1.0]), 1.0, loss))
     least = 1e-14 if loss == "gaussian" else 1e-8  # of a kernel value
     assert least <= found.discrepancy**2 <= 10 * least
 
@@ -184,14 +186,14 @@ def test_how_little_changes_is_reached():
 @given(problems(), st.sampled_from(LOSSES), st.integers(0, 2**32 - 1))
 def test_order_and_storage_do_not_matter(problem, loss, seed):
     Z, w, subset, v = problem
-    found = certify_exact(make_points(Z), w, subset, v, 1.0, loss)
+    found = certify_exact(Subset(make_points(Z), w, subset, v, 1.0, loss))
     order = np.random.default_rng(seed).permutation(len(Z))
     place = np.argsort(order)
     rows = place[subset]
-    again = certify_exact(make_points(Z[order]), w[order], rows, v, 1.0, loss)
+    again = certify_exact(Subset(make_points(Z[order]), w[order], rows, v, 1.0, loss))
     sparse = make_points(Z)
     sparse.X = sp.csr_array(Z)
-    for other in (again, certify_exact(sparse, w, subset, v, 1.0, loss)):
+    for other in (again, certify_exact(Subset(sparse, w, subset, v, 1.0, loss))):
         assert other.floor == pytest.approx(found.floor, rel=1e-9)
         rounding = (1 + v.sum()) ** 2 * (1 + sparse.max_norm**2) * (1e-14 if loss == "gaussian" else 4e-8)
         assert other.discrepancy**2 == pytest.approx(found.discrepancy**2, rel=1e-9, abs=2 * rounding)
@@ -201,10 +203,10 @@ def test_order_and_storage_do_not_matter(problem, loss, seed):
 @given(problems())
 def test_rows_of_no_weight_change_nothing(problem):
     Z, w, subset, v = problem
-    found = certify_exact(make_points(Z), w, subset, v, 1.0, "gaussian")
+    found = certify_exact(Subset(make_points(Z), w, subset, v, 1.0, "gaussian"))
     more = np.concatenate([Z, [[1e6, 1e6]]])
     points = Points(more, np.zeros(2), 1.0, make_points(Z).max_norm)
-    again = certify_exact(points, np.append(w, 0.0), subset, v, 1.0, "gaussian")
+    again = certify_exact(Subset(points, np.append(w, 0.0), subset, v, 1.0, "gaussian"))
     assert again.eps == pytest.approx(found.eps, rel=1e-9)
 
 
@@ -212,8 +214,8 @@ def test_arguments_are_left_alone():
     Z = np.random.default_rng(0).normal(size=(9, 2))
     w, subset, v = np.full(9, 1 / 9), np.array([1, 4]), np.array([0.3, 0.7])
     copies = [a.copy() for a in (Z, w, subset, v)]
-    certify_exact(make_points(Z), w, subset, v, 1.0, "gaussian")
-    certify_sampled(make_points(Z), w, subset, v, 1.0, "gaussian", 10, 0.1, np.random.default_rng(0))
+    certify_exact(Subset(make_points(Z), w, subset, v, 1.0, "gaussian"))
+    certify_sampled(Subset(make_points(Z), w, subset, v, 1.0, "gaussian"), 10, 0.1, np.random.default_rng(0))
     assert all((a == b).all() for a, b in zip(copies, (Z, w, subset, v), strict=True))
 
 
@@ -224,7 +226,7 @@ def test_the_sampled_form_is_the_stated_formula(loss):
     w = rng.random(40)
     w /= w.sum()
     subset, v, N, delta = np.arange(0, 40, 3), np.full(14, 1 / 13), 60, 0.07
-    found = certify_sampled(make_points(Z), w, subset, v, 1.0, loss, N, delta, np.random.default_rng(8))
+    found = certify_sampled(Subset(make_points(Z), w, subset, v, 1.0, loss), N, delta, np.random.default_rng(8))
     assert (found.is_exact, found.confidence, found.n_sampled) == (False, 1 - delta, N)
     squares = (Z**2).sum(axis=1)
     if loss == "gaussian":  # moments from order 3 on, with inner products stretched by 0.75
@@ -283,7 +285,7 @@ def test_a_floor_that_underflows_says_nothing():
     Z = 1000.0 * np.random.default_rng(0).normal(size=(20, 5))
     w = np.full(20, 0.05)
     for loss, radius in (("gaussian", 1.0), ("laplacian", 1.0), ("laplacian", np.inf)):
-        found = certify_exact(make_points(Z), w, np.array([0]), np.array([1.0]), radius, loss)
+        found = certify_exact(Subset(make_points(Z), w, np.array([0]), np.array([1.0]), radius, loss))
         assert found.eps == np.inf
         assert found.floor == 0.0
 
@@ -299,7 +301,7 @@ def test_a_certificate_says_what_it_is():
 def test_equal_rows_have_the_error_of_their_total_weight():
     """All of space, Laplacian: one place, so the ratio is the same everywhere."""
     points = Points(np.full((4, 2), 3.0), np.full(2, 3.0), 1.0, 0.0)
-    found = certify_exact(points, np.full(4, 0.25), np.array([1]), np.array([1.3]), np.inf, "laplacian")
+    found = certify_exact(Subset(points, np.full(4, 0.25), np.array([1]), np.array([1.3]), np.inf, "laplacian"))
     assert found.eps == pytest.approx(0.3, abs=1e-6)
     assert found.eps >= 0.3
     assert found.floor == 1.0

@@ -71,7 +71,7 @@ def test_the_bound_is_never_below_the_true_excess(loss, intercept, penalty, data
         theta[:, -1] += 3.0 * np.arange(1, 1 + len(theta))
     found = excess(problem, X, y, weights, theta)
     true = found.objective - best.objective
-    assert found.bound >= true
+    assert found.excess >= true
     assert found.lower_bound <= best.objective * (1 + 1e-14)
     assert found.found <= true + 1e-11 * found.objective
 
@@ -88,10 +88,10 @@ def test_the_bound_is_tight_and_takes_few_passes(loss, seed):
         theta = best.theta + away * rng.normal(size=problem.shape)
         found = excess(problem, X, y, weights, theta)
         true = found.objective - best.objective
-        assert true <= found.bound <= 1.1 * true + 1e-12
+        assert true <= found.excess <= 1.1 * true + 1e-12
         assert found.n_passes <= 4
     at_best = excess(problem, X, y, weights, best.theta)
-    assert 0 <= at_best.bound <= 1e-11 * (1 + best.objective)  # the fit stops at a fall of 1e-12
+    assert 0 <= at_best.excess <= 1e-11 * (1 + best.objective)  # the fit stops at a fall of 1e-12
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=names)
@@ -121,7 +121,7 @@ def test_the_same_formula_is_wrong_for_a_free_intercept():
     sums.add(X, y, weights)
     gradient = (sums.gradient / sums.weight + theta * problem.penalties)[:, :-1]
     true = sums.objective - best.objective
-    assert np.sum(gradient**2) / 2.0 < true <= excess(problem, X, y, weights, theta).bound <= 1.1 * true
+    assert np.sum(gradient**2) / 2.0 < true <= excess(problem, X, y, weights, theta).excess <= 1.1 * true
 
 
 @pytest.mark.parametrize("loss", [Logistic(), SquaredHinge(), Multinomial(3)], ids=["logistic", "hinge", "multinomial"])
@@ -137,7 +137,7 @@ def test_separable_imbalanced_rows(loss, alpha):
         theta = best.theta + away * rng.normal(size=problem.shape)
         found = excess(problem, X, y, np.ones(500), theta)
         true = found.objective - best.objective
-        assert true <= found.bound <= 1.2 * true + 1e-11
+        assert true <= found.excess <= 1.2 * true + 1e-11
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=names)
@@ -154,7 +154,7 @@ def test_without_hessians(loss):
     for gram in (None, A.T @ A / 300):
         found = excess(problem, sparse, y, weights, theta, order=1, gram=gram)
         true = found.objective - best.objective
-        assert true <= found.bound <= 2 * true
+        assert true <= found.excess <= 2 * true
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=names)
@@ -192,4 +192,4 @@ def test_rounding_is_covered_in_long_double():
         return np.logaddexp(0, np.where(y == 1, -z, z)).mean() + np.longdouble(0.0005) * np.sum(coef**2)
 
     found = excess(problem, X, y, np.ones(3000), problem.from_data(coef, intercept))
-    assert abs(objective(coef[0], intercept) - found.objective) <= found.bound <= 1e-8
+    assert abs(objective(coef[0], intercept) - found.objective) <= found.excess <= 1e-8

@@ -7,7 +7,8 @@ from hypothesis import given, strategies as st
 
 from coresift.core import moments
 from coresift.core.certificate import certify_exact, log_floor
-from coresift.core.points import Points
+from coresift.core.discrepancy import silent
+from coresift.core.points import Points, Subset
 
 
 def make_points(Z, is_sparse=False):
@@ -36,7 +37,7 @@ def test_norms_are_those_of_dense_tensors(is_sparse, side, monkeypatch):
     c = nu * np.exp(-(Z**2).sum(axis=1))
     sums = moments._PairSums(make_points(Z, is_sparse), nu)
     sums.start(7)
-    sums.run(None)
+    sums.run(silent)
     c = c / np.exp(sums.top)
     assert sums.form == pytest.approx(nu @ np.exp(-((Z[:, None] - Z) ** 2).sum(axis=2)) @ nu)
     for k in range(7):
@@ -109,7 +110,7 @@ def test_no_query_is_above_the_bound(seed, d, width, apart, radius, is_sparse):
     w = np.concatenate([w, w]) / (2 * w.sum())
     v = 2.0 * w[:8] * (1.0 + rng.choice([0.0, 1e-12, 0.1]) * rng.normal(size=8))
     v = np.maximum(v, 0.0)
-    found = certify_exact(make_points(Z, is_sparse), w, np.arange(8), v, radius, "gaussian")
+    found = certify_exact(Subset(make_points(Z, is_sparse), w, np.arange(8), v, radius, "gaussian"))
     assert longest_error(Z, w, np.arange(8), v, radius, rng) <= found.eps
 
 

@@ -11,7 +11,7 @@ from coresift.core.network import (
     ridge_outputs,
     worst_network,
 )
-from coresift.core.points import Block, Points
+from coresift.core.points import Block, Points, Subset
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -177,8 +177,7 @@ def test_ridge_outputs_of_equal_neurons_share_the_weight():
 @given(seeds)
 def test_gradient_of_the_search(seed):
     points, w, y, centers, a, rows, v = draw_problem(seed, n=12, n_neurons=2)
-    subset = Points(points.X[rows], points.center, 1.0, np.inf)
-    problem = _Problem(points, w, y, subset, v, y[rows], radius=1.5)
+    problem = _Problem(Subset(points, w, rows, v, 1.5), y)
     a = np.where(np.abs(a) < 0.1, 0.1, a)  # |a| has a kink at 0
     vector = problem.joined(centers, a)
     inside = problem.network(vector)[0].centers
@@ -200,9 +199,9 @@ def test_the_search_finds_a_planted_hole():
     X = np.concatenate((rng.normal(size=(200, 2)) * 0.2, rng.normal(size=(20, 2)) * 0.1 + [3.0, 0.0]))
     y = rng.normal(size=(220, 1))
     points = Points(X, np.zeros(2), 1.0, 3.5)
-    found = worst_network(points, np.ones(220), y, np.arange(200), np.ones(200), 3.5, 2, rng, n_starts=4)
+    found = worst_network(Subset(points, np.ones(220), np.arange(200), np.ones(200), 3.5), y, 2, rng, n_starts=4)
     assert 0.9 < found.worst_error <= 1.0
     assert found.mean_error < 0.5 * found.worst_error
     assert np.linalg.norm(found.centers - [3.0, 0.0], axis=1).min() < 1.0
-    exact = worst_network(points, np.ones(220), y, np.arange(220), np.ones(220), 3.5, 2, rng, n_starts=2)
+    exact = worst_network(Subset(points, np.ones(220), np.arange(220), np.ones(220), 3.5), y, 2, rng, n_starts=2)
     assert exact.worst_error < 1e-9

@@ -1,12 +1,14 @@
 """The search for the worst network: where it begins, what it reports, and that both agree with the definition."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from scipy import stats
 
 from coresift.core.audit import worst_query
-from coresift.core.network import _Problem, _starts, worst_network
-from coresift.core.points import Points
+from coresift.core.network import _Problem, worst_network
+from coresift.core.points import Points, Subset
 
 
 def setting(seed=0, n=40, d=3, n_outputs=2, radius=2.5):
@@ -19,42 +21,41 @@ def setting(seed=0, n=40, d=3, n_outputs=2, radius=2.5):
     rows = np.arange(0, n, 4)
     subset_weights = 4.0 * rng.exponential(size=len(rows))
     points = Points(X, np.zeros(d), 1.0, float(np.linalg.norm(X, axis=1).max()))
-    subset = Points(X[rows], np.zeros(d), 1.0, points.max_norm)
-    return _Problem(points, weights, y, subset, subset_weights, y[rows], radius), rows
+    return _Problem(Subset(points, weights, rows, subset_weights, radius), y), rows
 
 
-def started(problem, rows, n_neurons, n_random, seed=0):
+def started(problem, n_neurons, n_random, seed=0):
     """Centres and outputs of the networks that a search begins with, before they are put into one vector."""
     given, plain = [], problem.joined
     problem.joined = lambda centers, alphas: given.append((centers, alphas)) or plain(centers, alphas)
-    starts = _starts(problem, rows, n_neurons, n_random, np.random.default_rng(seed))
+    starts = problem.starts(n_neurons, n_random, np.random.default_rng(seed))
     del problem.joined
     assert len(starts) == len(given)
     return given
 
 
 def test_random_networks_have_half_of_their_centres_at_rows_and_half_uniform_in_the_ball():
-    problem, rows = setting()
-    given = started(problem, rows, n_neurons=10, n_random=200)[:200]
+    problem, _ = setting()
+    given = started(problem, n_neurons=10, n_random=200)[:200]
     centers = np.concatenate([centers for centers, _ in given])
-    squares = np.sum((centers[:, None] - problem.points.X) ** 2, axis=2)
+    squares = np.sum((centers[:, None] - problem.given.points.X) ** 2, axis=2)
     at_row = squares.min(axis=1) < 1e-20
     assert abs(at_row.mean() - 0.5) < 5 * 0.5 / np.sqrt(2000)
     met = np.bincount(squares[at_row].argmin(axis=1), minlength=40)
-    expected = at_row.sum() * problem.weights / problem.weights.sum()
+    expected = at_row.sum() * problem.given.shares / problem.given.shares.sum()
     assert met[3] == 0  # the row without weight
     assert np.all(np.abs(met - expected) < 5 * np.sqrt(expected) + 1)
     # uniform in a ball of dimension 3: the cube of the distance is uniform, and so is each direction's sign
-    share = (np.linalg.norm(centers[~at_row], axis=1) / problem.radius) ** 3
+    share = (np.linalg.norm(centers[~at_row], axis=1) / problem.given.radius) ** 3
     assert stats.kstest(share, "uniform").pvalue > 1e-4
     assert stats.kstest(share ** (1 / 3), "uniform").pvalue < 1e-4  # power: distances that are uniform
     assert np.all(np.abs(np.sign(centers[~at_row]).mean(axis=0)) < 5 / np.sqrt(np.sum(~at_row)))
 
 
 def test_random_outputs_are_from_a_tenth_to_a_hundred_of_the_typical_target():
-    problem, rows = setting()
-    given = started(problem, rows, n_neurons=40, n_random=300)[:300]
-    y, w = problem.targets, problem.weights
+    problem, _ = setting()
+    given = started(problem, n_neurons=40, n_random=300)[:300]
+    y, w = problem.targets, problem.given.shares
     typical = np.sqrt(w @ (y**2).sum(axis=1) / w.sum())
     size = np.log10([np.sqrt(np.mean(alphas**2)) / typical for _, alphas in given])
     # of 80 normal numbers the root mean square is off by 8 %, 0.035 in the logarithm
@@ -67,15 +68,14 @@ def test_random_outputs_are_from_a_tenth_to_a_hundred_of_the_typical_target():
 @pytest.mark.parametrize("radius", [0.5, 2.5])
 def test_three_networks_stand_at_the_worst_single_query_of_the_narrow_kernel(radius):
     """The square term sees sums with half the squared bandwidth: a ball of sqrt(2) R in its units."""
-    problem, rows = setting(radius=radius)
-    points = problem.points
-    given = started(problem, rows, n_neurons=200, n_random=0)
+    problem, _ = setting(radius=radius)
+    points = problem.given.points
+    given = started(problem, n_neurons=200, n_random=0)
     narrow = Points(points.X, points.center, 2**-0.5, 2**0.5 * points.max_norm)
-    worst = worst_query(
-        narrow, problem.weights, rows, problem.subset_weights, 2**0.5 * radius, "gaussian", np.random.default_rng(0)
-    )
+    of_square = dataclasses.replace(problem.given, points=narrow, radius=2**0.5 * radius)
+    worst = worst_query(of_square, np.random.default_rng(0))
     assert len(given) == 3
-    y, w = problem.targets, problem.weights
+    y, w = problem.targets, problem.given.shares
     typical = np.sqrt(w @ (y**2).sum(axis=1) / w.sum())
     for (centers, alphas), size in zip(given, (1.0, 100.0, 10_000.0), strict=True):
         np.testing.assert_allclose(alphas, size * typical)
@@ -86,9 +86,9 @@ def test_three_networks_stand_at_the_worst_single_query_of_the_narrow_kernel(rad
 
 
 def test_targets_that_are_zero_leave_outputs_of_ordinary_size():
-    problem, rows = setting()
+    problem, _ = setting()
     problem.targets = np.zeros_like(problem.targets)
-    given = started(problem, rows, n_neurons=2, n_random=0)
+    given = started(problem, n_neurons=2, n_random=0)
     assert [alphas[0, 0] for _, alphas in given] == [1.0, 1e2, 1e4]
 
 
@@ -108,22 +108,22 @@ def test_centres_survive_the_way_into_the_vector_and_back_but_for_those_on_the_b
 
 def losses_by_definition(problem, rows, centers, alphas):
     """Of the data and of the subset, and the magnitude."""
-    X, y = problem.points.X, problem.targets
+    X, y = problem.given.points.X, problem.targets
     phi = np.exp(-((X[:, None] - centers) ** 2).sum(axis=2))
     each = np.sum((y - phi @ alphas) ** 2, axis=1)
-    magnitude = problem.weights @ np.sum((np.abs(y) + phi @ np.abs(alphas)) ** 2, axis=1)
-    return problem.weights @ each, problem.subset_weights @ each[rows], magnitude
+    magnitude = problem.given.shares @ np.sum((np.abs(y) + phi @ np.abs(alphas)) ** 2, axis=1)
+    return problem.given.shares @ each, problem.given.weights @ each[rows], magnitude
 
 
 @pytest.mark.parametrize("seed", range(2))
 def test_what_is_reported_is_true_of_the_network_that_is_reported(seed):
     problem, rows = setting(seed)
-    points = problem.points
+    points = problem.given.points
     # the same data in other units: the centres that are reported are in those of the data
     shift = np.array([1.0, -2.0, 0.5])
     moved = Points(3.0 * points.X + shift, shift, 3.0, points.max_norm)
-    data = (problem.weights, problem.targets, rows, problem.subset_weights, 2.5, 2)
-    found = worst_network(moved, *data, np.random.default_rng(seed), n_starts=2, max_iter=15)
+    subset = dataclasses.replace(problem.given, points=moved)
+    found = worst_network(subset, problem.targets, 2, np.random.default_rng(seed), n_starts=2, max_iter=15)
     truth, drawn, magnitude = losses_by_definition(problem, rows, (found.centers - shift) / 3.0, found.alphas)
     assert found.loss_data == pytest.approx(truth, rel=1e-9)
     assert found.loss_coreset == pytest.approx(drawn, rel=1e-9)
@@ -131,7 +131,7 @@ def test_what_is_reported_is_true_of_the_network_that_is_reported(seed):
     assert found.worst_error == pytest.approx(abs(drawn - truth) / magnitude, rel=1e-9)
     assert np.linalg.norm((found.centers - shift) / 3.0, axis=1).max() <= 2.5
     # the mean is that of eight random networks for each start, and no network is worse than the one returned
-    given = started(problem, rows, 2, 16, seed)
+    given = started(problem, 2, 16, seed)
     errors = np.array([abs(s - p) / m for p, s, m in (losses_by_definition(problem, rows, *one) for one in given[:16])])
     assert found.mean_error == pytest.approx(errors.mean(), rel=0.02)  # some were drawn in from the border
     assert found.worst_error >= errors.max() * 0.98
@@ -139,15 +139,14 @@ def test_what_is_reported_is_true_of_the_network_that_is_reported(seed):
 
 
 def test_more_steps_only_help_and_none_is_below_the_best_of_the_first():
-    problem, rows = setting(4)
-    data = (problem.weights, problem.targets, rows, problem.subset_weights, 2.5, 2)
+    problem, _ = setting(4)
     found = [
-        worst_network(problem.points, *data, np.random.default_rng(0), n_starts=2, max_iter=steps)
+        worst_network(problem.given, problem.targets, 2, np.random.default_rng(0), n_starts=2, max_iter=steps)
         for steps in (0, 3, 40)
     ]
     values = [one.worst_error for one in found]
     assert values[0] < values[1] < values[2]
-    vectors = _starts(problem, rows, 2, 16, np.random.default_rng(0))
+    vectors = problem.starts(2, 16, np.random.default_rng(0))
     first = max(abs(problem.negative(vector, 1.0)[0]) for vector in vectors)
     assert first <= values[0] <= 1.1 * first
 
@@ -158,7 +157,8 @@ def test_both_signs_of_the_error_are_climbed(heavy):
     network contradicts every target."""
     problem, _ = setting(5)
     factor = 1.5 if heavy else 0.5
-    data = (problem.weights, problem.targets, np.arange(40), factor * problem.weights, 2.5, 3)
-    found = worst_network(problem.points, *data, np.random.default_rng(0), n_starts=2, max_iter=30)
+    weights = problem.given.shares
+    subset = dataclasses.replace(problem.given, rows=np.arange(40), weights=factor * weights)
+    found = worst_network(subset, problem.targets, 3, np.random.default_rng(0), n_starts=2, max_iter=30)
     assert 0.4 < found.worst_error <= 0.5 * (1 + 1e-9)
     assert (found.loss_coreset > found.loss_data) == heavy

@@ -9,22 +9,14 @@ from scipy.spatial.distance import cdist
 from coresift.core import quadrature
 from coresift.core.discrepancy import rounding_of_form
 from coresift.core.points import Points
-from coresift.core.quadrature import (
-    chosen_rows,
-    descended_weights,
-    fitted_weights,
-    greedy_rows,
-    herded_rows,
-    interpolated_potentials,
-    pivoted_weights,
-)
+from coresift.core.quadrature import Quadrature, descended_weights, pivoted_weights
 
 LOSSES = ("gaussian", "laplacian")
 LARGEST_RIDGE = 1e-4
 
 
-def best_weights(*arguments):
-    return fitted_weights(*arguments).weights
+def best_weights(points, rows, shares, start, loss, wanted=None):
+    return Quadrature(points, shares, loss).fitted(rows, start, wanted).weights
 
 
 def kernel(a, b, loss):
@@ -209,31 +201,31 @@ def by_trying_every_row(K, wanted, size):
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("seed", range(6))
 def test_greedy_takes_the_row_that_lowers_the_discrepancy_most(seed, loss):
-    points, pool, _, K, b = problem(seed, n=40, m=16, d=2, width=1.0, loss=loss)
+    points, pool, w, K, b = problem(seed, n=40, m=16, d=2, width=1.0, loss=loss)
     for size in (1, 2, 3, 5, 7):
-        kept = greedy_rows(points, pool, size, b, loss)
+        kept = Quadrature(points, w, loss).greedy(pool, size, b)
         assert (np.diff(kept) > 0).all()
         assert (kept == by_trying_every_row(K, b, size)[0]).all()
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_herding_follows_its_rule(seed):
-    points, pool, _, K, b = problem(seed, n=40, m=16, d=2)
+    points, pool, w, K, b = problem(seed, n=40, m=16, d=2)
     chosen = []
     for step in range(6):
         score = b - K[:, chosen].sum(axis=1) / (step + 1)
         score[chosen] = -np.inf
         chosen.append(int(score.argmax()))
-    assert (herded_rows(points, pool, 6, b, "gaussian") == np.sort(chosen)).all()
+    assert (Quadrature(points, w, "gaussian").herded(pool, 6, b) == np.sort(chosen)).all()
 
 
-@pytest.mark.parametrize("choose", [greedy_rows, herded_rows])
+@pytest.mark.parametrize("choose", [Quadrature.greedy, Quadrature.herded])
 @pytest.mark.parametrize("Z", [np.zeros((12, 2)), np.repeat(np.eye(3), 4, axis=0), np.linspace(0, 1e-3, 12)[:, None]])
 def test_choices_are_distinct_whatever_the_pool(choose, Z):
     pool = np.arange(1, 12)
     for size in (1, 5, 11):
         wanted = kernel(Z[pool], Z, "gaussian").mean(axis=1)
-        kept = choose(make_points(Z), pool, size, wanted, "gaussian")
+        kept = choose(Quadrature(make_points(Z), np.full(12, 1 / 12), "gaussian"), pool, size, wanted)
         assert len(np.unique(kept)) == size
         assert kept.min() >= 0
         assert kept.max() < 11
@@ -241,28 +233,31 @@ def test_choices_are_distinct_whatever_the_pool(choose, Z):
 
 def test_duplicates_are_taken_last():
     Z = np.concatenate([np.eye(4), np.eye(4)]) * 2.0
-    kept = greedy_rows(make_points(Z), np.arange(8), 4, kernel(Z, Z, "gaussian").mean(axis=1), "gaussian")
+    given = Quadrature(make_points(Z), np.full(8, 1 / 8), "gaussian")
+    kept = given.greedy(np.arange(8), 4, kernel(Z, Z, "gaussian").mean(axis=1))
     assert len(np.unique(kept % 4)) == 4
 
 
 def test_herding_takes_over_where_memory_ends(monkeypatch):
     points, pool, w, _, b = problem(5, n=60, m=40, d=2)
-    greedy, herded = (choose(points, pool, 8, b, "gaussian") for choose in (greedy_rows, herded_rows))
+    given = Quadrature(points, w, "gaussian")
+    greedy, herded = given.greedy(pool, 8, b), given.herded(pool, 8, b)
     assert not np.array_equal(greedy, herded)
-    assert (chosen_rows(points, pool, 8, w, "gaussian") == greedy).all()
+    assert (given.chosen(pool, 8) == greedy).all()
     monkeypatch.setattr(quadrature, "_GREEDY_BYTES", 8 * (8 + 2) * 40)
-    assert (chosen_rows(points, pool, 8, w, "gaussian") == greedy).all()
+    assert (given.chosen(pool, 8) == greedy).all()
     monkeypatch.setattr(quadrature, "_GREEDY_BYTES", 8 * (8 + 2) * 40 - 1)
-    assert (chosen_rows(points, pool, 8, w, "gaussian") == herded).all()
-    assert (chosen_rows(points, pool, 8, w, "gaussian", b) == herded).all()
+    assert (given.chosen(pool, 8) == herded).all()
+    assert (given.chosen(pool, 8, b) == herded).all()
 
 
 def test_known_potentials_are_used():
     points, rows, w, K, b = problem(3)
     start = np.full(15, 1 / 15)
-    found = fitted_weights(points, rows, w, start, "gaussian", 2 * b).weights
+    given = Quadrature(points, w, "gaussian")
+    found = given.fitted(rows, start, 2 * b).weights
     assert found == pytest.approx(pivoted_weights(K, 2 * b), rel=1e-6, abs=1e-9)
-    assert (chosen_rows(points, rows, 3, w, "gaussian", K[7]) != chosen_rows(points, rows, 3, w, "gaussian")).any()
+    assert (given.chosen(rows, 3, K[7]) != given.chosen(rows, 3)).any()
 
 
 @pytest.mark.parametrize("loss", LOSSES)
@@ -283,9 +278,8 @@ def test_interpolation_removes_most_of_the_noise_of_a_sample(seed, loss):
     outside = 1.0 - np.einsum("ij,ij->j", K[rows], np.linalg.solve(K_S, K[rows]))  # squared distances from the span
     squares, plain = [], []
     for repeat in range(20):
-        found = interpolated_potentials(
-            points, everyone, w, loss, (rows, exact[rows]), n_sampled, np.random.default_rng((seed, repeat))
-        )
+        rng = np.random.default_rng((seed, repeat))
+        found = Quadrature(points, w, loss).interpolated(everyone, (rows, exact[rows]), n_sampled, rng)
         assert found[rows] == pytest.approx(exact[rows], abs=1e-6)
         squares.append(np.mean((found - exact) ** 2))
         drawn = np.random.default_rng((seed, repeat)).choice(n, n_sampled, p=w)
@@ -304,7 +298,7 @@ def test_interpolated_potentials_are_exact_where_they_are_known_and_follow_the_f
     Z = points.X
     exact = kernel(Z[rows], Z, loss) @ w
     everywhere = np.arange(80)
-    found = interpolated_potentials(points, everywhere, w, loss, (rows, exact), 50, np.random.default_rng(0))
+    found = Quadrature(points, w, loss).interpolated(everywhere, (rows, exact), 50, np.random.default_rng(0))
     # the error is that of 1e-8 on the diagonal of a matrix whose least eigenvalue is not small
     assert np.linalg.eigvalsh(K)[0] > 1e-2
     np.testing.assert_allclose(found[rows], exact, atol=1e-7)
@@ -324,7 +318,7 @@ def test_a_fit_says_what_it_achieves(loss, limit, monkeypatch):
     rows = np.arange(15)
     K, b = kernel(Z[rows], Z[rows], loss), kernel(Z[rows], Z, loss) @ w
     points = make_points(Z)
-    fit = fitted_weights(points, rows, w, np.full(15, 1 / 15), loss)
+    fit = Quadrature(points, w, loss).fitted(rows, np.full(15, 1 / 15))
     difference = -w
     difference[rows] += fit.weights
     wanted = value(K, b, fit.weights) + rounding_of_form(points, difference, loss)

@@ -7,7 +7,7 @@ from hypothesis import given, settings, strategies as st
 from scipy.special import logsumexp
 
 from coresift.core import ratio as ratio_module
-from coresift.core.points import Points
+from coresift.core.points import Points, Subset
 from coresift.core.ratio import DirectionKernel, GaussianKernel, LaplacianKernel, LogRatio
 
 EXPONENTS = {
@@ -50,7 +50,7 @@ def test_value_is_the_definition(kernel, seed, d):
     weights[rng.random(len(weights)) < 0.2] = 0.0
     queries = rng.standard_normal((7, d))
     expected = direct(kernel, X, weights, rows, v, queries)
-    np.testing.assert_allclose(LogRatio(plain(X), weights, rows, v, kernel())(queries), expected, atol=1e-9)
+    np.testing.assert_allclose(LogRatio(Subset(plain(X), weights, rows, v), kernel())(queries), expected, atol=1e-9)
 
 
 @pytest.mark.slow
@@ -60,7 +60,7 @@ def test_value_is_the_definition(kernel, seed, d):
 def test_gradient_is_that_of_central_differences(kernel, seed, d):
     rng = np.random.default_rng(seed)
     X, weights, rows, v = problem(rng, d=d)
-    ratio = LogRatio(plain(X), weights, rows, v, kernel())
+    ratio = LogRatio(Subset(plain(X), weights, rows, v), kernel())
     queries = rng.standard_normal((5, d))
     distance = np.sqrt(((X[:, None] - queries) ** 2).sum(axis=2)).min(axis=0)
     queries = queries[distance > 0.01]  # the Laplacian has no gradient at the points themselves
@@ -80,12 +80,12 @@ def test_gradient_is_that_of_central_differences(kernel, seed, d):
 def test_blocks_and_query_chunks_do_not_matter(kernel, rng, monkeypatch):
     X, weights, rows, v = problem(rng, n=500)
     queries = rng.standard_normal((20, 3))
-    whole = LogRatio(plain(X), weights, rows, v, kernel())
+    whole = LogRatio(Subset(plain(X), weights, rows, v), kernel())
     values, gradient = whole.with_gradient(queries)
     nearest = whole.nearest(queries)
     monkeypatch.setattr(ratio_module, "_PASS_BYTES", 3000)  # about ten rows a block
     monkeypatch.setattr(ratio_module, "_MAX_COLUMNS", 7)
-    parts = LogRatio(plain(X), weights, rows, v, kernel())
+    parts = LogRatio(Subset(plain(X), weights, rows, v), kernel())
     np.testing.assert_allclose(parts.with_gradient(queries)[0], values, atol=1e-11)
     np.testing.assert_allclose(parts.with_gradient(queries)[1], gradient, atol=1e-10)
     np.testing.assert_array_equal(parts.nearest(queries), nearest)
@@ -106,7 +106,7 @@ def test_sparse_and_float32_data_give_the_same(kernel, convert, rng):
     queries = rng.standard_normal((9, 6))
     answers = []
     for data in (X, convert(X)):
-        ratio = LogRatio(Points(data, center, scale, max_norm=4.0), np.ones(200), rows, v, kernel())
+        ratio = LogRatio(Subset(Points(data, center, scale, max_norm=4.0), np.ones(200), rows, v), kernel())
         answers.append(ratio.with_gradient(queries))
     np.testing.assert_allclose(answers[1][0], answers[0][0], atol=1e-12)
     np.testing.assert_allclose(answers[1][1], answers[0][1], atol=1e-11)
@@ -117,7 +117,7 @@ def test_nothing_underflows_far_away_or_at_tiny_bandwidths(kernel, rng):
     X, weights, rows, v = problem(rng)
     X *= 1e3  # distances of thousands of bandwidths: every kernel value is zero in floating point
     queries = 1e3 * rng.standard_normal((6, 3))
-    ratio = LogRatio(plain(X), weights, rows, v, kernel())
+    ratio = LogRatio(Subset(plain(X), weights, rows, v), kernel())
     values, gradient = ratio.with_gradient(queries)
     expected = direct(kernel, X, weights, rows, v, queries)
     assert np.isfinite(values).all()
@@ -128,10 +128,10 @@ def test_nothing_underflows_far_away_or_at_tiny_bandwidths(kernel, rng):
 
 def test_the_laplacian_far_out_is_its_limit(rng):
     X, weights, rows, v = problem(rng)
-    ratio = LogRatio(plain(X), weights, rows, v, LaplacianKernel())
+    ratio = LogRatio(Subset(plain(X), weights, rows, v), LaplacianKernel())
     u = rng.standard_normal((10, 3))
     u /= np.linalg.norm(u, axis=1, keepdims=True)
-    limit = LogRatio(plain(X), weights, rows, v, DirectionKernel())(u)
+    limit = LogRatio(Subset(plain(X), weights, rows, v), DirectionKernel())(u)
     rho_sq = float(np.max(np.sum(X**2, axis=1)))
     for distance in (1e4, 1e6):
         # |t u| - |z - t u| = z.u - (|z|^2 - (z.u)^2) / (2t) + ...: both sums move by at most rho^2 / 2t
@@ -143,17 +143,17 @@ def test_the_laplacian_far_out_is_its_limit(rng):
 def test_repeats_and_zero_weights_in_the_subset(kernel, rng):
     X, weights, rows, v = problem(rng)
     queries = rng.standard_normal((4, 3))
-    plain_ratio = LogRatio(plain(X), weights, rows, v, kernel())(queries)
+    plain_ratio = LogRatio(Subset(plain(X), weights, rows, v), kernel())(queries)
     spare = np.setdiff1d(np.arange(len(X)), rows)[:3]
     messy_rows = np.concatenate((rows[::-1], rows, spare))
     messy_v = np.concatenate((0.25 * v[::-1], 0.75 * v, np.zeros(3)))
-    messy = LogRatio(plain(X), weights, messy_rows, messy_v, kernel())(queries)
+    messy = LogRatio(Subset(plain(X), weights, messy_rows, messy_v), kernel())(queries)
     np.testing.assert_allclose(messy, plain_ratio, atol=1e-12)
 
 
 def test_an_empty_subset_has_ratio_zero(rng):
     X, weights, _, _ = problem(rng)
-    ratio = LogRatio(plain(X), weights, np.array([3]), np.array([0.0]), GaussianKernel())
+    ratio = LogRatio(Subset(plain(X), weights, np.array([3]), np.array([0.0])), GaussianKernel())
     values, gradient = ratio.with_gradient(np.zeros((2, 3)))
     assert np.isneginf(values).all()
     assert np.isfinite(gradient).all()
@@ -167,7 +167,7 @@ def test_precise_repairs_what_cancellation_loses(kernel):
     X = np.concatenate((rng.standard_normal((30, 3)) + 1e7, -1e7 - rng.standard_normal((30, 3))))
     weights, rows, v = np.ones(60), np.arange(0, 60, 4), np.full(15, 4.0)
     queries = X[:5] + 0.1 * rng.standard_normal((5, 3))
-    ratio = LogRatio(plain(X), weights, rows, v, kernel())
+    ratio = LogRatio(Subset(plain(X), weights, rows, v), kernel())
     expected = direct(kernel, X, weights, rows, v, queries)
     np.testing.assert_allclose(ratio.precise(queries), expected, atol=1e-9)
     assert np.abs(ratio(queries) - expected).max() > 1e-4  # power: there was something to repair
@@ -183,7 +183,7 @@ def test_precise_repairs_what_the_shift_of_sparse_rows_loses(kernel):
     queries = rng.standard_normal((9, 3))
     expected = direct(kernel, X - center, weights, rows, v, queries)
     points = Points(sp.csr_array(X), center, 1.0, max_norm=float(np.linalg.norm(X - center, axis=1).max()))
-    ratio = LogRatio(points, weights, rows, v, kernel())
+    ratio = LogRatio(Subset(points, weights, rows, v), kernel())
     np.testing.assert_allclose(ratio.precise(queries), expected, atol=1e-6)
     assert np.abs(ratio(queries) - expected).max() > 1e-3  # power
 
@@ -191,7 +191,7 @@ def test_precise_repairs_what_the_shift_of_sparse_rows_loses(kernel):
 @pytest.mark.parametrize("kernel", [GaussianKernel, LaplacianKernel])
 def test_precise_agrees_where_there_is_nothing_to_repair(kernel, rng):
     X, weights, rows, v = problem(rng)
-    ratio = LogRatio(plain(X), weights, rows, v, kernel())
+    ratio = LogRatio(Subset(plain(X), weights, rows, v), kernel())
     queries = np.concatenate((rng.standard_normal((4, 3)), X[rows[:3]], X[:3]))
     expected = direct(kernel, X, weights, rows, v, queries)
     np.testing.assert_allclose(ratio.precise(queries), expected, atol=1e-11)
@@ -202,7 +202,7 @@ def test_nearest_rows_are_the_nearest(rng):
     weights[:40] = 0.0
     queries = rng.standard_normal((9, 3))
     squares = np.sum((X[:, None] - queries) ** 2, axis=2)
-    data, subset = LogRatio(plain(X), weights, rows, v, LaplacianKernel()).nearest(queries)
+    data, subset = LogRatio(Subset(plain(X), weights, rows, v), LaplacianKernel()).nearest(queries)
     np.testing.assert_array_equal(data, 40 + squares[40:].argmin(axis=0))
     np.testing.assert_array_equal(subset, np.sort(rows)[squares[np.sort(rows)].argmin(axis=0)])
 
@@ -219,7 +219,7 @@ def test_precise_repairs_rows_that_matter_to_either_sum(side, scale):
     if side == "data":
         weights[:20], rows = 0.0, np.arange(40)
     v = np.full(len(rows), 3.0 * scale)
-    ratio = LogRatio(plain(X), weights, rows, v, GaussianKernel())
+    ratio = LogRatio(Subset(plain(X), weights, rows, v), GaussianKernel())
     expected = direct(GaussianKernel, X, weights, rows, v, query)
     np.testing.assert_allclose(ratio.precise(query), expected, atol=1e-9)
     assert np.abs(ratio(query) - expected).max() > 1e-4  # power
@@ -231,7 +231,7 @@ def test_equal_weights_count(kernel, weight, rng):
     """Weights of one have a way of their own; other equal weights must not take it."""
     X, _, rows, v = problem(rng)
     weights, queries = np.full(len(X), weight), rng.standard_normal((5, X.shape[1]))
-    found, slopes = LogRatio(plain(X), weights, rows, v, kernel()).with_gradient(queries)
+    found, slopes = LogRatio(Subset(plain(X), weights, rows, v), kernel()).with_gradient(queries)
     np.testing.assert_allclose(found, direct(kernel, X, weights, rows, v, queries), atol=1e-9)
-    unit = LogRatio(plain(X), np.ones(len(X)), rows, v / weight, kernel()).with_gradient(queries)[1]
+    unit = LogRatio(Subset(plain(X), np.ones(len(X)), rows, v / weight), kernel()).with_gradient(queries)[1]
     np.testing.assert_allclose(slopes, unit, atol=1e-9)

@@ -9,8 +9,6 @@ import scipy.sparse as sp
 from coresift import InvalidInputError
 from coresift.coresets.fitting import array_runner, geometry_of
 from coresift.coresets.options import BoundSpec
-from coresift.coresets.passes import Extent
-from coresift.rows.rows import Block
 
 
 def array_geometry(X, w):
@@ -106,15 +104,3 @@ def test_whatever_is_not_finite_is_named(container, value, weight):
     X[7, 1], w[7] = value, weight
     with pytest.raises(InvalidInputError, match="in column 1, row 7"):
         array_geometry(container(X), w)
-
-
-@pytest.mark.parametrize("container", [np.array, sp.csr_array])
-def test_the_extent_is_that_of_the_rows_with_weight(container):
-    X = np.array([[7.0, 7.0, 7.0], [1.0, 0.0, -2.0], [1.0, 0.0, -2.0]])
-    some, everything = Extent(3), Extent(3)
-    some.update(Block(0, container(X), np.array([0.0, 1.0, 1.0])))
-    everything.update(Block(0, container(X), np.ones(3)))
-    assert some.low.tolist() == some.high.tolist() == [1.0, 0.0, -2.0]
-    assert some.unit == 2.0
-    assert everything.low.tolist() == [1.0, 0.0, -2.0]
-    assert everything.unit == 8.0

@@ -3,7 +3,6 @@
 import copy
 import logging
 import pickle
-from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +13,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 
 from coresift import CoresiftError, InvalidInputError, LinearCoreset, certify_model, open_rows
-from coresift.core.linear import Leverage, newton
+from coresift.core.linear import Leverage, LossSums, newton
 from coresift.coresets import linear_coreset, linear_draw
 from coresift.coresets.fitting import Runner
 from coresift.coresets.linear_draw import DrawPass, draw_two_steps
@@ -52,12 +51,19 @@ def full_problem(kind, X, y, sample_weight=None, alpha=1e-4, **options):
     return rows, rows.problem(loss, alpha, **options)
 
 
+def best(rows, problem):
+    def sums_at(theta, order):
+        return rows.run("loss", LossSums(problem, theta, order))[0]
+
+    return newton(sums_at, np.zeros(problem.shape))
+
+
 def minimum(rows, problem):
-    return newton(partial(rows.sums, problem), np.zeros(problem.shape)).objective
+    return best(rows, problem).objective
 
 
 def objective(rows, problem, model):
-    return rows.sums(problem, problem.from_data(*model), 0).objective
+    return rows.run("loss", LossSums(problem, problem.from_data(*model), 0))[0].objective
 
 
 def standard_errors(kind, draws, size=14, n=40):
@@ -122,7 +128,7 @@ def test_calibration_beats_uniform_fifty_times_from_fifty_rows_a_parameter_on(ki
         chosen = np.random.default_rng(seed).choice(len(X), size, replace=False)
         rival, _ = full_problem(kind, X[chosen], y[chosen])
         own = rival.problem(problem.loss, problem.alpha)
-        theta = newton(partial(rival.sums, own), np.zeros(own.shape)).theta
+        theta = best(rival, own).theta
         gains.append((objective(rows, problem, own.to_data(theta)) - least) / (est.objective_ - least))
     assert np.exp(np.mean(np.log(gains))) > 50
     assert min(gains) > 1
@@ -395,7 +401,7 @@ def test_workers_give_the_coreset_and_the_certificate_of_memory(tmp_path, monkey
         est.fit_rows(runner=runner)
         assert est.sample(1500) == expected
         surveyed = linear_rows(rows, None, is_classifier=True, runner=runner)
-        problem = surveyed.problem("logistic", 0.1)
+        problem = surveyed.problem(surveyed.loss("logistic"), 0.1)
         found = certify_linear(surveyed, problem, problem.from_data(*est.model_))
     assert found.excess == proved.excess
 

@@ -216,7 +216,7 @@ def test_files_and_workers_say_the_same_as_memory(tmp_path):
     assert certify_model(model, stored) == memory
     with open_engine("local", stored, 2) as engine:
         rows = linear_rows(stored, None, is_classifier=True, runner=Runner(stored, engine))
-        problem = rows.problem("logistic", 1e3 / n)
+        problem = rows.problem(rows.loss("logistic"), 1e3 / n)
         workers = certify_linear(rows, problem, problem.from_data(model.coef_, model.intercept_))
     assert workers.excess == memory.excess
     assert workers.n_passes == memory.n_passes - 1  # the survey was made before

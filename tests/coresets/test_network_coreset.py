@@ -1,11 +1,11 @@
 import copy
-import dataclasses
 import pickle
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 from hypothesis import given, settings, strategies as st
+from scipy.optimize import brentq
 from sklearn.datasets import load_digits
 
 from coresift import (
@@ -142,18 +142,12 @@ def test_right_hand_sides():
 
 
 @pytest.mark.slow
-def test_guaranteed_error_inverts_the_sample_size():
+def test_the_draw_at_hand_is_better_than_its_size_promises():
     X, y, w = draw_data(1, n=3000)
     est = RBFNetworkCoreset(0.5, bandwidth=10.0, random_state=0).fit(X, y, w)
     needed = est.sample_size(0.5, 0.1)
     core = est.sample(min(needed.size, 3000), method="iid")
-    core = dataclasses.replace(core, n_draws=needed.size)
-    assert est._promised(core, 0.1) == pytest.approx(0.5, abs=2e-3)
-    assert est._promised(est.sample(200), 0.1) is None  # systematic: no theorem
-    assert est._promised(est.sample(2, method="iid"), 0.1) is None  # too few
     assert est.guaranteed_error(core, delta=0.1) == est.certify(core).eps < 0.1  # of the draw at hand
-    core = dataclasses.replace(core, n_draws=10**9)  # as if: the smaller of both counts
-    assert est.guaranteed_error(core, delta=0.1) == est._promised(core, 0.1)
     fewer = (
         RBFNetworkCoreset(0.5, bandwidth=10.0, construction="paper", random_state=0).fit(X, y, w).sample_size(0.5, 0.1)
     )
@@ -162,7 +156,10 @@ def test_guaranteed_error_inverts_the_sample_size():
 
 @pytest.mark.slow
 def test_the_guarantee_holds_over_draws():
-    """eps for delta = 0.2 and 40 draws: all of 30 random networks within the bound in at least 32 - 4 sigma of them."""
+    """eps for delta = 0.2 and 40 draws: all of 30 random networks within the bound in at least 32 - 4 sigma of them.
+
+    The eps is the least one for which ``sample_size`` asks for no more draws.
+    """
     X, y, w = draw_data(2, n=2000)
     est = RBFNetworkCoreset(0.3, bandwidth=20.0, random_state=0).fit(X, y, w)
     rng = np.random.default_rng(0)
@@ -170,7 +167,7 @@ def test_the_guarantee_holds_over_draws():
         (ball_queries(est, rng, 3) * est.scale_ + est.center_, rng.normal(size=3) * 10.0 ** rng.uniform(-1, 1))
         for _ in range(30)
     ]
-    eps = est._promised(est.sample(500, method="iid"), 0.2)  # of the number of draws alone
+    eps = brentq(lambda eps: est.sample_size(eps, 0.2).size - 500, 0.01, 0.999)
     kept, worst = 0, 0.0
     for seed in range(40):
         core = est.sample(500, method="iid", random_state=seed)
@@ -214,14 +211,14 @@ def test_certificates_of_drawn_networks_are_of_use():
     core = est.sample(400, method="iid", random_state=1)
     certificate = est.certify(core)
     # the figures of docs/rbf-networks.md
-    assert est._promised(core, 0.05) == pytest.approx(0.62, abs=0.005)
+    assert est.sample_size(0.62, 0.05).size == pytest.approx(400, rel=0.02)
     assert certificate.eps == pytest.approx(0.119, abs=0.001)
     assert est.audit(n_starts=3).worst_error == pytest.approx(0.090, abs=0.002)
     digits = load_digits()
     of_digits = RBFNetworkCoreset(random_state=0).fit(digits.data, digits.target - 4.5)
     for method, expected in (("iid", 0.56), ("systematic", 0.51)):
         drawn = of_digits.sample(400, method=method, random_state=1)
-        assert of_digits._promised(drawn, 0.05) is None
+        assert of_digits.sample_size(0.999, 0.05).size > 400
         assert of_digits.certify(drawn).eps == pytest.approx(expected, abs=0.006)
     assert "all networks with centres in the ball" in str(certificate)
     sampled = est.certify(core, method="sampled", n_sampled=500)

@@ -1,5 +1,6 @@
 """Passes over pieces find what the estimators find in memory, for any workers, blocks and layouts of the files."""
 
+import operator
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from coresift.coresets import passes
 from coresift.coresets.bounds import Geometry
 from coresift.coresets.fitting import array_runner, geometry_of
 from coresift.coresets.options import BoundSpec
-from coresift.coresets.passes import Extent, Survey
+from coresift.coresets.passes import Survey, extent
 from coresift.rows import rows as blocks
 from coresift.rows.arrays import ArrayRows
 from coresift.rows.engines import Engine, run_pass
@@ -242,12 +243,11 @@ def test_whatever_is_not_finite_is_refused(container: Any, value: float, weight:
 @pytest.mark.parametrize("sign", [1.0, -1.0])
 def test_the_extent_is_that_of_the_rows_with_weight(container: Any, sign: float) -> None:
     X = sign * np.array([[1.0, -3.0], [2.0, 0.0], [0.0, 50.0]])
-    for w, unit in ((np.ones(3), 64.0), (np.array([1.0, 1.0, 0.0]), 4.0)):
-        found = Extent(2)
-        found.update(blocks.Block(0, container(X), w))
-        np.testing.assert_array_equal(found.low, X[w > 0].min(axis=0))
-        np.testing.assert_array_equal(found.high, X[w > 0].max(axis=0))
-        assert found.unit == unit
+    for w in (np.ones(3), np.array([1.0, 1.0, 0.0])):
+        low, high = extent(blocks.Block(0, container(X), w))
+        np.testing.assert_array_equal(low, X[w > 0].min(axis=0))
+        np.testing.assert_array_equal(-high, X[w > 0].max(axis=0))
+    assert (extent(blocks.Block(0, container(X), np.zeros(3))) == np.inf).all()
 
 
 @given(seed=st.integers(0, 30), n=st.integers(1, 3000), off=st.floats(0, 3))
@@ -345,3 +345,16 @@ def test_a_guessed_bar_saves_rows_and_a_low_one_is_noticed() -> None:
     low = KeyPool(1, np.array([1000]), bars / 10)
     low.update(0, scores, scores)
     assert not low.is_complete()
+
+
+def test_a_function_of_blocks_is_reduced_in_the_order_of_the_rows() -> None:
+    X = np.arange(2_000_000.0).reshape(-1, 20)
+    runner = array_runner(X, np.ones(len(X)))
+    starts = runner.collect("starts", lambda block: block.start)
+    assert starts == sorted(starts)
+    assert len(starts) > 1
+    assert runner.reduce("largest", lambda block: float(block.X.max()), max) == X.max()
+    assert runner.reduce("text", lambda block: f"{block.start} ", operator.add).split() == [
+        str(start) for start in starts
+    ]
+    assert [name for name, _ in runner.seconds] == ["starts", "largest", "text"]

@@ -18,8 +18,7 @@ from tests.tiny_data import MNIST, cifar_files, idx, write_files, write_images, 
 
 
 @pytest.fixture(autouse=True)
-def nothing_of_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SCIKIT_LEARN_DATA", str(tmp_path / "no-cache"))
+def nothing_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CORESIFT_DATA_DIR", raising=False)
 
 
@@ -242,22 +241,6 @@ def test_covtype_from_the_published_table(tmp_path: Path) -> None:
     np.testing.assert_array_equal(table.test.y, npz.test.y)
 
 
-def test_covtype_from_the_cache_of_scikit_learn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import joblib
-
-    X, y = write_covtype(tmp_path / "npz")
-    cache = tmp_path / "cache" / "covertype"
-    cache.mkdir(parents=True)
-    joblib.dump(X.astype(np.float64), cache / "samples_py3")
-    joblib.dump(y.astype(np.int32), cache / "targets_py3")
-    monkeypatch.setenv("SCIKIT_LEARN_DATA", str(tmp_path / "cache"))
-    found = load_dataset("covtype", tmp_path / "empty")
-    np.testing.assert_array_equal(found.train.x, load_dataset("covtype", tmp_path / "npz").train.x)
-    (cache / "samples_py3").write_bytes(b"nonsense")
-    with pytest.raises(InvalidInputError, match="cannot be read"):
-        load_dataset("covtype", tmp_path / "empty")
-
-
 @pytest.mark.parametrize(
     ("arrays", "complaint"),
     [
@@ -314,7 +297,7 @@ def test_single_missing_files_are_named(tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match=r"data_batch_4\.bin missing"):
         load_dataset("cifar10", tmp_path)
     (tmp_path / "imagenet" / "train").mkdir(parents=True)
-    with pytest.raises(InvalidInputError, match=r"imagenet/val/ missing"):
+    with pytest.raises(InvalidInputError, match=r": val missing.*imagenet/val/CLASS"):
         load_dataset("imagenet", tmp_path)
 
 

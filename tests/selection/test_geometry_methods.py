@@ -11,7 +11,6 @@ from scipy.spatial.distance import cdist
 from coresift import InvalidInputError
 from coresift.selection import FacilityLocation, GraphCut, Herding, KCenter, PerBatch, PerClass, SelectionContext
 from coresift.selection.facility import graph_facilities, neighbour_graph
-from coresift.selection.k_center import k_center
 
 
 def rng(seed=0):
@@ -56,7 +55,7 @@ def greedy(n, size, gain):
 def test_k_center_is_farthest_first_and_within_twice_the_best(seed):
     X = points(13, 2, seed)
     D = distance_matrix(X)
-    picks = k_center(X, 4).tolist()
+    picks = KCenter()._picked(SelectionContext(X), X, 4, np.zeros(0, dtype=np.int64))[0].tolist()
     assert picks[0] == np.argmin(np.linalg.norm(X - X.mean(axis=0), axis=1))
     for t in range(1, 4):
         assert picks[t] == np.argmax(D[:, picks[:t]].min(axis=1))

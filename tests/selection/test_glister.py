@@ -129,13 +129,12 @@ def test_a_model_with_more_behind_its_last_layer_is_selected_for_without_refresh
     assert "not refreshed" in caplog.text
 
 
-def test_mini_batches_and_bias_only():
+def test_mini_batches():
     model, y, y_val, _, loss = setting("cross_entropy")
     context = context_of(model, y, y_val, loss)
-    for bias_only in (False, True):
-        core = PerBatch(Glister(bias_only=bias_only), 5).select(context, 10, np.random.default_rng(0))
-        assert core.size == 10
-        assert set(core.weights) == {1.0}
+    core = PerBatch(Glister(), 5).select(context, 10, np.random.default_rng(0))
+    assert core.size == 10
+    assert set(core.weights) == {1.0}
 
 
 def test_without_a_validation_split_it_says_what_is_missing():
@@ -194,8 +193,8 @@ def test_a_pick_is_the_best_of_a_pool_without_repeats():
     assert set(whole[-3:].tolist()) >= {0, 1}  # whatever is drawn, two of the last three are the worst
 
 
-@pytest.mark.parametrize(("has_bias", "bias_only"), [(True, False), (False, False), (True, True)])
-def test_the_outputs_move_as_those_of_the_layer(has_bias, bias_only):
+@pytest.mark.parametrize("has_bias", [True, False])
+def test_the_outputs_move_as_those_of_the_layer(has_bias):
     rng = np.random.default_rng(7)
     weight, bias = rng.normal(size=(2, 3)), rng.normal(size=2) * has_bias
     inputs, one = rng.normal(size=(6, 3)), np.ones((6, int(has_bias)))
@@ -205,12 +204,10 @@ def test_the_outputs_move_as_those_of_the_layer(has_bias, bias_only):
     validation = Validation(
         Gradients(rng.normal(size=(6, 2)), np.hstack([inputs, one])), outputs, lambda out: seen.append(out) or out - 1.0
     )
-    ahead = LookAhead(validation, 0.1, bias_only=bias_only)
-    ahead.move(step.of_bias() if bias_only else step)
-    if not bias_only:
-        weight = weight - 0.1 * step.residuals.T @ step.inputs[:, :3]
+    ahead = LookAhead(validation, 0.1)
+    ahead.move(step)
+    weight = weight - 0.1 * step.residuals.T @ step.inputs[:, :3]
     moved = inputs @ weight.T + bias - 0.1 * has_bias * step.residuals.sum(axis=0)
     np.testing.assert_allclose(seen[0], moved, atol=1e-12)
-    expected = Gradients(moved - 1.0, np.hstack([inputs, one]))
-    expected = (expected.of_bias() if bias_only else expected).dense().mean(axis=0)
+    expected = Gradients(moved - 1.0, np.hstack([inputs, one])).dense().mean(axis=0)
     np.testing.assert_allclose(ahead.gradient(), expected, atol=1e-12)

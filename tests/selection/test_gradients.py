@@ -34,7 +34,6 @@ def test_parts_of_a_layer():
     a = some()
     whole = a.dense().reshape(7, 3, 5)
     np.testing.assert_array_equal(a.of_output(1).dense(), whole[:, 1])
-    np.testing.assert_array_equal(a.of_bias().dense(), whole[:, :, -1])
     np.testing.assert_array_equal(a.take(np.array([4, 2])).dense(), a.dense()[[4, 2]])
 
 

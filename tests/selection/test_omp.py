@@ -88,9 +88,11 @@ def test_within_a_class_only_its_own_row_of_the_layer_is_matched():
     a = Gradients(rng.normal(size=(40, 2)), rng.normal(size=(40, 4)))
     context = SelectionContext(np.zeros((40, 1)), y, gradients=a)
     for output, (positions, part) in enumerate(context.parts()):
-        own = GradMatch().atoms(part).dense()
-        np.testing.assert_array_equal(own, a.dense().reshape(40, 2, 4)[positions, output])
-        assert GradMatch(own_output=False).atoms(part).width == 8
+        own = a.dense().reshape(40, 2, 4)[positions, output]
+        alone = GradMatch().select(SelectionContext(np.zeros((20, 1)), gradients=own), 2, np.random.default_rng(1))
+        found = GradMatch().select(part, 2, np.random.default_rng(1))
+        np.testing.assert_array_equal(found.indices, alone.indices)
+        np.testing.assert_allclose(found.weights, alone.weights)
 
 
 def test_the_weighted_gradient_is_close_and_closer_than_that_of_a_random_subset():

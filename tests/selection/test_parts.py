@@ -16,9 +16,9 @@ from coresift.selection import (
     Gradients,
     GradMatch,
     Laplacian,
+    PerClass,
     SelectionContext,
 )
-from coresift.selection.adaptive import gain_of
 from coresift.selection.glister import LookAhead
 from coresift.selection.gradients import Validation
 from coresift.selection.hooks import _numpy, device_of, layer_pass, only_tensor, softmax_residuals, validation_of
@@ -176,7 +176,6 @@ def test_the_device_of_a_model_is_that_of_its_first_parameter():
         ("mix", [1e-300, 0.5, 1.0], [0.0, -0.1, 1.0 + 1e-9, 1.5]),
         ("correction", [0.0, 0.5, 1.0], [-1e-9, 1.0 + 1e-9, 2.0]),
         ("pool_factor", [1.0, 1e9], [1.0 - 1e-9, 0.5, 0.0, np.inf]),
-        ("overhead", [1e-300, 3.0], [0.0, -1.0, np.inf]),
     ],
 )
 def test_settings_of_adaptive_draws_have_the_limits_that_are_stated(setting, allowed, refused):
@@ -195,13 +194,8 @@ def test_settings_of_adaptive_draws_have_the_limits_that_are_stated(setting, all
     [
         RBF(method="x"),
         Laplacian(method="x"),
-        RBF(min_per_class=-1),
-        RBF(min_per_class=1),
-        AdaptiveCoreset(method="iid"),
-        AdaptiveCoreset(min_per_class=-1),
-        AdaptiveCoreset(min_per_class=1),
+        PerClass(RBF(), -1),
         AdaptiveCoreset(select_every=0),
-        AdaptiveCoreset(pool="uniform"),
         Glister(eta=-1.0),
         Glister(epsilon=0.0),
         Glister(epsilon=1.0),
@@ -214,21 +208,6 @@ def test_settings_are_refused_even_where_all_samples_are_asked_for(strategy):
     context = SelectionContext(np.zeros((4, 2)), np.array([0, 0, 1, 1]), gradients=Gradients(np.ones((4, 2))))
     with pytest.raises((InvalidInputError, InvalidTypeError)):
         strategy.select(context, 4, np.random.default_rng(0))
-
-
-def test_the_gain_is_the_ratio_of_the_variances_between_one_and_the_rows():
-    one = np.ones(4)
-    assert gain_of(Gradients(np.zeros((4, 2))), one, 0.2) == 1.0  # nothing varies
-    assert gain_of(Gradients(np.ones((4, 2))), one, 0.2) == pytest.approx(1.0)
-    # numbers of one sign: a draw by the norms has no variance, a uniform one has; four rows show a gain of four
-    values = np.array([[1.0], [2.0], [3.0], [6.0]])
-    assert gain_of(Gradients(values), one, 0.0) == 4.0
-    assert gain_of(Gradients(values), one, 0.5) == 4.0  # 4.24 by the formula below
-    shares = 0.25 * values[:, 0] / 12 + 0.75 / 4
-    # with repeats, of one draw: E (a / p)^2 - (sum a)^2
-    expected = (np.sum(values**2) * 4 - 144) / (np.sum(values[:, 0] ** 2 / shares) - 144)
-    assert expected < 3.0
-    assert gain_of(Gradients(values), one, 0.75) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("max_pool, size, expected", [(30, 20, 30), (30, 50, 50), (1000, 20, 60)])

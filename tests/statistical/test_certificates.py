@@ -6,7 +6,7 @@ from scipy.spatial.distance import cdist
 from scipy.stats import binom
 
 from coresift.core.certificate import certify_exact, certify_sampled
-from coresift.core.points import Points
+from coresift.core.points import Points, Subset
 
 REPEATS = 300
 DELTA = 0.1
@@ -34,11 +34,14 @@ class Problem:
             rows = np.sort(np.argsort(Z[:, 0])[: n // 2])
             v = np.full(len(rows), 1 / len(rows))
         self.rows, self.v = rows, v
-        self.truth = certify_exact(self.points, self.shares, rows, v, 1.0, loss).discrepancy
+        self.truth = certify_exact(Subset(self.points, self.shares, rows, v, 1.0, loss)).discrepancy
 
     def sampled(self, seed):
         return certify_sampled(
-            self.points, self.shares, self.rows, self.v, 1.0, self.loss, N_SAMPLED, DELTA, np.random.default_rng(seed)
+            Subset(self.points, self.shares, self.rows, self.v, 1.0, self.loss),
+            N_SAMPLED,
+            DELTA,
+            np.random.default_rng(seed),
         ).discrepancy
 
     def without_deviations(self, seed):

@@ -5,7 +5,7 @@ import pytest
 
 from coresift import select
 from coresift.core.budgets import class_budgets, class_quotas, random_budgets
-from coresift.selection import RBF, SelectionContext
+from coresift.selection import RBF, PerClass, SelectionContext
 
 COUNTS = np.array([1, 1, 2, 3, 3, 4, 5, 5, 6, 8, 9, 13])
 LABELS = np.repeat(np.arange(len(COUNTS)), COUNTS)
@@ -48,7 +48,7 @@ def test_every_row_has_its_own_weight_on_average(budget: int) -> None:
     context, rng = SelectionContext(rows(0), LABELS), np.random.default_rng(budget)
     drawn = np.zeros((600, len(LABELS)))
     for weights in drawn:
-        core = RBF(per_class=True, method="systematic", bound="closed-form").select(context, budget, rng)
+        core = PerClass(RBF(method="systematic", bound="closed-form")).select(context, budget, rng)
         assert core.size == budget
         weights[core.indices] = core.weights
     assert means_are_right(drawn)

@@ -25,8 +25,8 @@ import numpy as np
 from coresift import Coreset, RBFCoreset, audit
 from coresift.core.certificate import certify_exact, log_floor
 from coresift.core.discrepancy import kernel_tile, quadratic_form
-from coresift.core.points import Block, Points
-from coresift.core.quadrature import chosen_rows, pivoted_weights
+from coresift.core.points import Block, Points, Subset as WeightedSubset
+from coresift.core.quadrature import Quadrature, pivoted_weights
 from coresift.coresets.coreset import QueryBall
 from paper.benchmarks.peers.data import Data
 from paper.benchmarks.peers.methods import Subset, nearest
@@ -120,7 +120,8 @@ def estimated_square(points: Points, seed: int = 0) -> tuple[float, float]:
     few = np.sort(rng.choice(points.n, min(_REFERENCE_SAMPLE, points.n), replace=False))
     some = Points(points.X[few], points.center, points.scale, points.max_norm)
     pool = np.arange(min(_REFERENCE_POOL, some.n))
-    rows = chosen_rows(some, pool, min(_REFERENCE_SIZE, len(pool)), np.full(some.n, 1.0 / some.n), "gaussian")
+    mean = Quadrature(some, np.full(some.n, 1.0 / some.n), "gaussian")
+    rows = mean.chosen(pool, min(_REFERENCE_SIZE, len(pool)))
     positions, sample = some.take(rows), points.take(rng.choice(points.n, _REFERENCE_ROWS))
     b = potentials(points, positions)
     v = pivoted_weights(kernel(positions, positions), b)
@@ -177,7 +178,7 @@ def certified_error(ref: Reference, positions: np.ndarray, v: np.ndarray, square
     farthest = float(np.linalg.norm(rows, axis=1).max())
     shares = np.concatenate((np.full(n, 1.0 / n), np.zeros(len(v))))
     points = Points(rows, np.zeros(d), 1.0, max_norm=farthest)
-    return certify_exact(points, shares, np.arange(n, n + len(v)), v, radius, "gaussian").eps
+    return certify_exact(WeightedSubset(points, shares, np.arange(n, n + len(v)), v, radius, "gaussian")).eps
 
 
 def found_error(data: Data, subset: Subset, ref: Reference) -> float:

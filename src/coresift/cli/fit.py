@@ -30,7 +30,7 @@ def fit(
     Examples:
       coresift fit train.parquet --label y --model logistic --budget 1% --out model.json
       coresift fit "shards/*.parquet" --label price -m squared --alpha 0.01 -b 20000 -j 8 -o model.json
-      coresift fit claims.csv --label count -m poisson --compare -o model.json
+      coresift fit claims.csv --label count -m poisson -o model.json
       coresift fit train.parquet --label y --dry-run
 
     The file has the coefficients, the names of columns and classes, the certificate, and how columns of a table were

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .gaussian import into_ball
-from .points import Points, squared_distances, squared_norms
+from .points import Subset, squared_distances, squared_norms
 from .ratio import DirectionKernel, GaussianKernel, LaplacianKernel, LogRatio
 
 QUANTILES = (0.5, 0.9, 0.99)
@@ -51,12 +51,7 @@ class AuditResult:
 
 
 def worst_query(
-    points: Points,
-    weights: np.ndarray,
-    subset_rows: np.ndarray,
-    subset_weights: np.ndarray,
-    radius: float,
-    loss: str,
+    subset: Subset,
     rng: np.random.Generator,
     *,
     n_starts: int = 32,
@@ -68,18 +63,18 @@ def worst_query(
 
     The queries are ``n_random`` random ones, about as many chosen ones, the ends of projected gradient ascents on
     ``|log(S/F)|`` from the best ``n_starts``, and for the Laplacian nearby rows and far-away directions. The best are
-    computed again without cancellation. Coordinates are scaled, and the ball is around their origin; ``radius`` is
-    ``inf`` for the Laplacian. The work is at most about ``n (2 n_random + n_starts max_iter)`` kernel evaluations
-    (Laplacian: twice as many), each O(d), and about ``max_evaluations``, but not below about 200 n.
+    computed again without cancellation. The radius is ``inf`` for the Laplacian. The work is at most about ``n (2
+    n_random + n_starts max_iter)`` kernel evaluations (Laplacian: twice as many), each O(d), and about
+    ``max_evaluations``, but not below about 200 n.
     """
-    kernel = LaplacianKernel() if loss == "laplacian" else GaussianKernel()
-    ratio = LogRatio(points, weights, subset_rows, subset_weights, kernel)
-    search = _Search(ratio, radius, rng, max_evaluations, max_iter)
+    is_laplacian, points = subset.loss == "laplacian", subset.points
+    ratio = LogRatio(subset, LaplacianKernel() if is_laplacian else GaussianKernel())
+    search = _Search(ratio, subset.radius, rng, max_evaluations, max_iter)
     n_random = max(2, min(search.affordable(n_random, share=0.25), _QUERY_BYTES // (8 * points.d)))
     random_errors = _error(search.evaluate(search.random_queries(n_random)))
     search.evaluate(search.chosen_queries(n_random))
     search.climb(n_starts)
-    if loss == "laplacian":
+    if is_laplacian:
         search.try_nearest_rows()
         search.climb_at_infinity(n_starts)
     order = np.argsort(search.values, kind="stable")
@@ -90,7 +85,8 @@ def worst_query(
     quantiles = {level: float(np.quantile(random_errors, level)) for level in QUANTILES}
     with np.errstate(over="ignore"):
         worst = float(np.abs(np.expm1(log_ratio))), points.to_data(query), float(np.exp(log_ratio))
-    return AuditResult(*worst, float(random_errors.mean()), quantiles, search.n_queries, loss, float(radius))
+    mean = float(random_errors.mean())
+    return AuditResult(*worst, mean, quantiles, search.n_queries, subset.loss, float(subset.radius))
 
 
 def _error(log_ratio: np.ndarray) -> np.ndarray:
@@ -189,8 +185,7 @@ class _Search:
 
     def climb_at_infinity(self, n_starts: int) -> None:
         """Ascend over directions on the limit of the Laplacian ratio, and evaluate the queries far out."""
-        ratio = self.ratio
-        limit = LogRatio(ratio.points, ratio.weights, ratio.rows, ratio.subset_weights, DirectionKernel())
+        limit = LogRatio(self.ratio.subset, DirectionKernel())
         count = self.affordable(8 * n_starts)
         random = self.rng.standard_normal((count // 2, self.points.d))
         outer = np.argsort(-squared_norms(self.queries), kind="stable")[: count - count // 2]

@@ -10,7 +10,7 @@ the others are halved along every axis. docs/theory.md ("In one, two and three d
 import numpy as np
 
 from .gaussian import into_ball
-from .points import Points, rounding_slack, row_slices, squared_norms
+from .points import Points, Subset, rounding_slack, row_slices, squared_norms
 
 MOST_DIMENSIONS = 3
 _GAP = 0.02  # of the largest error met: boxes that cannot be worse by more than that are done
@@ -119,22 +119,16 @@ class _Ratio:
 
 
 def worst_in_ball(
-    points: Points,
-    rows: np.ndarray,
-    coordinates: np.ndarray,
-    shares: np.ndarray,
-    nu: np.ndarray,
-    radius: float,
-    log_bounds: np.ndarray,
-    known: float,
+    subset: Subset, rows: np.ndarray, coordinates: np.ndarray, log_bounds: np.ndarray, known: float
 ) -> float:
     """An upper bound on the error over the ball, at most ``known``, from about ``4e7 + n^2/4`` kernel values.
 
     ``rows`` are those of either measure, ``log_bounds`` on the derivatives of N of order 0 to 3.
     """
+    points, radius = subset.points, subset.radius
     squares = np.concatenate([points.gather(rows[part]).sq_norms for part in row_slices(len(rows), 8.0 * points.d)])
     slack = 2.0 * rounding_slack(points.rounding_norm, radius)
-    ratio = _Ratio(coordinates, squares, shares[rows], nu[rows], radius, slack)
+    ratio = _Ratio(coordinates, squares, subset.shares[rows], subset.difference[rows], radius, slack)
     r = coordinates.shape[1]
     corners = np.stack(np.meshgrid(*[[-1.0, 1.0]] * r, indexing="ij"), axis=-1).reshape(-1, r)
     values_left = _MOST_VALUES + 0.25 * float(ratio.n) ** 2

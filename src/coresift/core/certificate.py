@@ -14,10 +14,10 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 
 from .branching import span_coordinates, worst_in_ball
-from .discrepancy import Progress, first_equal, laplacian_form, potential, quadratic_form, rounding_of_form
+from .discrepancy import Progress, first_equal, laplacian_form, potential, quadratic_form, rounding_of_form, silent
 from .gaussian import Atoms, ascend
 from .moments import WIDEST_MATRIX, HighOrders, chosen_stretch, log_low_orders, pair_sums
-from .points import Points, log_shares, rounding_slack
+from .points import Points, Subset, log_shares, rounding_slack
 
 _FLOOR_TOLERANCE = 1e-3  # of log F: a thousandth of eps
 _FLOOR_STEPS = 50
@@ -25,7 +25,6 @@ _LARGEST_EXPONENT = 50.0  # of a kernel of higher moments, whose digits cancel b
 _SMALL_BYTES = 1 << 26  # data that may be scaled once instead of at every step
 _SECOND = 0.5  # size of the second sample over that of the first: half of it adds one per cent to the bound
 _ROUNDED = 1e-12  # relative difference of weights by rounding
-_Pair = tuple[Points, np.ndarray, np.ndarray, np.ndarray]  # shares of the points; rows of the subset, their shares
 
 
 @dataclass(frozen=True)
@@ -101,18 +100,10 @@ def _farthest_mean_distance(spread: tuple[float, float], radius: float) -> float
     return float(np.sqrt(second + 2.0 * radius * mean + radius**2))
 
 
-def certify_exact(
-    points: Points,
-    shares: np.ndarray,
-    subset: np.ndarray,
-    subset_shares: np.ndarray,
-    radius: float,
-    loss: str,
-    progress: Progress | None = None,
-) -> Certificate:
+def certify_exact(subset: Subset, progress: Progress = silent) -> Certificate:
     """The certificate with all pairs summed: O(n^2 d / 2) time, a few tiles of memory."""
-    difference = -shares
-    difference[subset] += subset_shares
+    points, shares, difference = subset.points, subset.shares, subset.difference
+    radius, loss = subset.radius, subset.loss
     log_least = log_floor(points, shares, radius, loss)
     if loss == "laplacian":
         first = first_equal(points)
@@ -125,8 +116,8 @@ def certify_exact(
         square, log_bounds = pair_sums(points, difference, radius, log_least + radius**2, progress, order)
         square += rounding_of_form(points, difference, loss)
     # rounding of the weights moves it by at most the sum of their changes
-    discrepancy = float(np.sqrt(max(square, 0.0))) + 1e-15 * (1.0 + float(subset_shares.sum()))
-    eps, floor = _over_floor(points, shares, discrepancy, radius, loss, log_least)
+    discrepancy = float(np.sqrt(max(square, 0.0))) + 1e-15 * (1.0 + float(subset.weights.sum()))
+    eps, floor = _over_floor(subset, discrepancy, log_least)
     if loss == "laplacian":
         eps = min(eps, _ROUNDED) if (abs(added) <= 0.9 * _ROUNDED * own).all() else eps
     else:
@@ -135,42 +126,31 @@ def certify_exact(
         # the weights' own rounding moves S and F by a part in 10^15
         eps = min(eps, by_moments + 1e-15 * (2.0 + by_moments))
         if coordinates is not None:
-            eps = worst_in_ball(points, rows, coordinates, shares, difference, radius, log_bounds, eps)
+            eps = worst_in_ball(subset, rows, coordinates, log_bounds, eps)
     return Certificate(eps, discrepancy, floor, loss, radius, True, 1.0)
 
 
 def certify_sampled(
-    points: Points,
-    shares: np.ndarray,
-    subset: np.ndarray,
-    subset_shares: np.ndarray,
-    radius: float,
-    loss: str,
-    n_sampled: int,
-    delta: float,
-    rng: np.random.Generator,
-    progress: Progress | None = None,
+    subset: Subset, n_sampled: int, delta: float, rng: np.random.Generator, progress: Progress = silent
 ) -> Certificate:
     """The certificate with sums over pairs from two samples; of a Gaussian, low moments stay exact."""
-    problem = (points, shares, subset, subset_shares)
+    points, radius, loss, sampling = subset.points, subset.radius, subset.loss, (n_sampled, delta, rng, progress)
     stretch = chosen_stretch(radius, loss)
     if loss == "laplacian" or 2.0 * stretch * points.max_norm**2 > _LARGEST_EXPONENT:
-        norm = _sampled_norm(problem, loss, n_sampled, delta, rng, progress)
+        norm = _sampled_norm(subset, loss, *sampling)
     else:
         first = 3 if points.d <= WIDEST_MATRIX else 2
         kernel = HighOrders(first, radius, stretch)
-        high = kernel.factor * _sampled_norm(problem, kernel, n_sampled, delta, rng, progress)
-        difference = -shares
-        difference[subset] += subset_shares
-        low = float(np.exp(log_low_orders(points, difference, radius, first)))
+        high = kernel.factor * _sampled_norm(subset, kernel, *sampling)
+        low = float(np.exp(log_low_orders(points, subset.difference, radius, first)))
         norm = (low + high) * float(np.exp(-(radius**2)))
-    discrepancy = norm + 1e-15 * (1.0 + float(subset_shares.sum()))
-    eps, floor = _over_floor(points, shares, discrepancy, radius, loss, log_floor(points, shares, radius, loss))
+    discrepancy = norm + 1e-15 * (1.0 + float(subset.weights.sum()))
+    eps, floor = _over_floor(subset, discrepancy, log_floor(points, subset.shares, radius, loss))
     return Certificate(eps, discrepancy, floor, loss, radius, False, 1.0 - delta, n_sampled)
 
 
 def _sampled_norm(
-    problem: _Pair, kernel: str | HighOrders, n: int, delta: float, rng: np.random.Generator, progress: Progress | None
+    subset: Subset, kernel: str | HighOrders, n: int, delta: float, rng: np.random.Generator, progress: Progress
 ) -> float:
     r"""A bound on :math:`\|\mu_P - \mu_S\|` that holds with probability ``1 - delta``, in O(N (N + m) d).
 
@@ -179,7 +159,7 @@ def _sampled_norm(
     2009), Bernstein the second by :math:`c \|b\|`: :math:`\|b\| \le (c + \sqrt{c^2 + 4U})/2` (docs/theory.md, "From a
     sample of the rows"). ``width`` is the range of a term over the norm, ``spread`` the root of its variance.
     """
-    points, shares, subset, subset_shares = problem
+    points, shares = subset.points, subset.shares
     if isinstance(kernel, str):
         mean, square = _spread(points, shares)
         twice = 2.0 * max(square - mean * mean, 0.0)
@@ -189,7 +169,7 @@ def _sampled_norm(
     else:
         squares = np.concatenate([block.sq_norms for _, block in points.blocks()])
         is_used = shares > 0
-        is_used[subset] |= subset_shares > 0
+        is_used[subset.rows] |= subset.weights > 0
         squares[~is_used] = 0.0  # their kernel values may overflow, and count nothing
         lengths = np.where(shares > 0, kernel.lengths(squares), 0.0)
         largest, loss = kernel.largest(squares), "gaussian"
@@ -203,7 +183,7 @@ def _sampled_norm(
     first, second = (rng.choice(points.n, count, p=scores / total) for count in (n, n_second))
     worth = np.divide(total, lengths, out=np.zeros(points.n), where=lengths > 0)
     known = np.bincount(first, minlength=points.n) * worth / n
-    known[subset] -= subset_shares
+    known[subset.rows] -= subset.weights
     rounding = rounding_of_form(points, known * largest, loss)
     norm_a = float(np.sqrt(max(quadratic_form(points, known, kernel, progress), 0.0) + rounding))
 
@@ -211,25 +191,23 @@ def _sampled_norm(
     log_term = float(np.log(4.0 / delta))
     deviation = np.sqrt(2.0 * float(values.var(ddof=1)) * log_term / n_second)
     deviation += 7.0 * width * norm_a * log_term / (3.0 * (n_second - 1))
-    upper = float(values.mean()) + deviation - float(subset_shares @ potential(points, subset, known, kernel))
+    upper = float(values.mean()) + deviation - float(subset.weights @ potential(points, subset.rows, known, kernel))
     upper += rounding
     log_term = float(np.log(2.0 / delta))
     c = spread * np.sqrt(2.0 * log_term / n) + width * log_term / (3.0 * n)
     return float(0.5 * (c + np.sqrt(c * c + 4.0 * max(upper, 0.0))))
 
 
-def _over_floor(
-    points: Points, shares: np.ndarray, discrepancy: float, radius: float, loss: str, log_least: float
-) -> tuple[float, float]:
+def _over_floor(subset: Subset, discrepancy: float, log_least: float) -> tuple[float, float]:
     r"""The bound from the discrepancy, and the floor that it rests on.
 
     For the Laplacian over all of space :math:`(1 + \epsilon_A) e^\tau - 1`, with the error :math:`\epsilon_A` within
     the radius A, chosen best, and :math:`\tau = \rho^2/(2A)`: what the logarithm of the ratio changes beyond it.
     """
-    if np.isfinite(radius) or loss != "laplacian":
+    if np.isfinite(subset.radius) or subset.loss != "laplacian":
         floor = float(np.exp(log_least))
         return discrepancy / floor if floor > 0 else np.inf, floor  # a floor that underflows says nothing
-    spread, max_norm = _spread(points, shares), points.max_norm
+    spread, max_norm = _spread(subset.points, subset.shares), subset.points.max_norm
     if max_norm == 0.0:  # the ratio is the same everywhere
         return discrepancy, 1.0
 

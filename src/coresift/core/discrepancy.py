@@ -7,6 +7,7 @@ rows, :math:`\mathrm{MMD}^2 = \nu^\top K \nu`: one symmetric sweep over pairs of
 
 from collections.abc import Callable, Iterator
 from hashlib import blake2b
+from typing import Any
 
 import numpy as np
 
@@ -16,9 +17,13 @@ _NARROW = 256  # columns up to which copying the rows costs less than the passes
 _SIDE = 1024  # rows and columns of a tile of kernel values: three such tiles fit into the last-level cache
 _ROWS_BYTES = 1 << 26  # most that the rows of one side of a tile may take
 
-Progress = Callable[[int], None]
+Progress = Callable[[int], Any]
 Kernel = Callable[[Block, Block], np.ndarray]
 """Kernel values of two blocks of rows; a loss by its name, or any other positive definite kernel."""
+
+
+def silent(_rows: int) -> None:
+    """Progress that nobody wants to know of."""
 
 
 def kernel_tile(loss: str | Kernel, a: Block, b: Block) -> np.ndarray:
@@ -61,7 +66,7 @@ def symmetric_tiles(points: Points, rows: np.ndarray, loss: str | Kernel) -> Ite
 
 
 def quadratic_form(
-    points: Points, coefficients: np.ndarray, loss: str | Kernel, progress: Progress | None = None, error: float = 0.0
+    points: Points, coefficients: np.ndarray, loss: str | Kernel, progress: Progress = silent, error: float = 0.0
 ) -> float:
     r""":math:`\sum_{ij} c_i c_j k(z_i, z_j)` in O(n^2 d / 2) time, with an allowance for an ``error`` of squares."""
     rows = np.flatnonzero(coefficients)
@@ -75,7 +80,7 @@ def quadratic_form(
                 np.fill_diagonal(allowed, 0.0)
             pairs += float(sizes[left] @ (allowed @ sizes[right]))
         total += pairs if left == right else 2.0 * pairs
-        if progress is not None and right.stop == len(rows):
+        if right.stop == len(rows):
             progress(left.stop - left.start)
     return total
 
@@ -100,7 +105,7 @@ def kernel_matrix(points: Points, rows: np.ndarray, loss: str) -> np.ndarray:
     return out
 
 
-def laplacian_form(points: Points, coefficients: np.ndarray, progress: Progress | None = None) -> float:
+def laplacian_form(points: Points, coefficients: np.ndarray, progress: Progress = silent) -> float:
     r"""An upper bound on the form of the Laplacian kernel, rounding included; cost as :func:`quadratic_form`.
 
     A squared distance errs by at most :math:`\delta`, its root r by :math:`\min(\sqrt\delta, \delta/r)`, and

@@ -155,14 +155,54 @@ class DualSums(LossSums):
 
 
 @dataclass(frozen=True)
-class Excess:
-    """What was proved and found about ``F(theta) - F*``: it is between ``found`` and ``bound``."""
+class ModelCertificate:
+    """A proved bound on ``F(theta) - F*``, the excess of the penalised mean loss over its minimum.
 
-    bound: float
-    found: float
+    Parameters
+    ----------
+    excess, relative : float
+        Proved: ``F(theta) - F*`` is at most ``excess``, rounding included, and over ``F*`` at most ``relative``,
+        which is infinite if ``F*`` may be zero.
+    objective, lower_bound : float
+        F at the model, and what ``F*`` is at least: proved.
+    found : float
+        By search: a model was met whose F is lower by this much, so the excess is at least that.
+    n_passes : int
+        Passes over the rows.
+    loss, alpha : str, float
+        F is the weighted mean of the loss plus ``alpha / 2`` times the squared coefficients.
+    """
+
+    excess: float
+    relative: float
     objective: float
     lower_bound: float
+    found: float
     n_passes: int
+    loss: str
+    alpha: float
+
+    def __str__(self) -> str:
+        passes = f"in {self.n_passes} pass{'es' if self.n_passes != 1 else ''}"
+        if np.isfinite(self.relative):
+            return f"At most {percent(self.relative)} above the smallest possible loss; proved, {passes}."
+        if np.isfinite(self.excess):
+            return f"At most {self.excess:.3g} above the smallest possible loss, which may be 0; proved, {passes}."
+        return f"The loss is infinite, so nothing can be proved ({passes})."
+
+
+def percent(share: float) -> str:
+    """A share in words, as in "0.012 %"."""
+    return f"{100 * share:{',.0f' if 1 <= share < 1e4 else '.2g'}} %"
+
+
+def _certificate(
+    problem: LinearProblem, bound: float, found: float, value: float, lower: float, n_passes: int
+) -> ModelCertificate:
+    """What was proved and found about ``F(theta) - F*``, for a value ``F(theta)`` and a lower bound on ``F*``."""
+    excess = max(bound, value - lower)
+    relative = 0.0 if excess == 0 else float(excess / lower) if lower > 0 else np.inf
+    return ModelCertificate(excess, relative, value, lower, found, n_passes, problem.loss.name, problem.alpha)
 
 
 SumsAt = Callable[[np.ndarray, np.ndarray, "np.ndarray | None"], DualSums]
@@ -178,7 +218,7 @@ def bound_excess(
     anew: Callable[[], np.ndarray] | None = None,
     gram: np.ndarray | None = None,
     max_passes: int = 30,
-) -> Excess:
+) -> ModelCertificate:
     """Search for a lower bound close to the minimum, by steps from ``theta``; ``step`` is a first guess.
 
     Each ``sums_at(theta, base, step)`` is a pass over the rows. Steps are Newton's if the sums have Hessians, else
@@ -187,7 +227,7 @@ def bound_excess(
     start = best = sums_at(theta, theta, step)
     value, value_slack = start.objective, start.rounding(theta, rms)
     if not np.isfinite(value + value_slack):
-        return Excess(np.inf, 0.0, np.inf, 0.0, 1)
+        return _certificate(start.problem, np.inf, 0.0, np.inf, 0.0, 1)
     lower, slack = start.lower_bound(rms)
     lower = max(lower, 0.0)
     directions = None if start.order > 1 else _Directions(start, gram)
@@ -225,7 +265,7 @@ def bound_excess(
         rise = tried.objective - best.objective + length * fall
         length *= float(np.clip(0.5 * length * fall / rise, 0.1, 0.5)) if np.isfinite(rise) else 0.1
     bound = value + value_slack - lower
-    return Excess(bound, max(value - best.objective, 0.0), value, lower, n_passes)
+    return _certificate(start.problem, bound, max(value - best.objective, 0.0), value, lower, n_passes)
 
 
 def _start_over(sums_at: SumsAt, theta: np.ndarray, anew: Callable[[], np.ndarray] | None) -> DualSums:
@@ -276,7 +316,7 @@ class _Directions:
         return np.asarray(solve_triangular(self.factor, values.T, lower=True, trans=trans).T)
 
 
-def exact_excess(sums: DualSums, rms: np.ndarray) -> Excess:
+def exact_excess(sums: DualSums, rms: np.ndarray) -> ModelCertificate:
     """Squared loss without a penalty: ``F(theta) - F* = g^T H^-1 g / 2`` for the gradient g and the Hessian H."""
     size = sums.problem.n_columns
     hessian = sums.hessian.reshape(size, size) / sums.weight
@@ -293,4 +333,4 @@ def exact_excess(sums: DualSums, rms: np.ndarray) -> Excess:
     bound = 0.5 * (np.sqrt(exact * (1.0 + 4.0 * size * per_sum / least)) + error * np.sqrt(size / least)) ** 2
     bound += sums.rounding(sums.theta, rms)
     value = sums.objective
-    return Excess(float(bound), 0.5 * exact, value, max(value - float(bound), 0.0), 1)
+    return _certificate(sums.problem, float(bound), 0.5 * exact, value, max(value - float(bound), 0.0), 1)

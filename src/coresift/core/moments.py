@@ -16,7 +16,7 @@ matrices are off by at most :math:`2 (n + k(d+2) + 10) u A_k^2`; the terms of k 
 import numpy as np
 from scipy.linalg import eigvalsh, norm
 
-from .discrepancy import Progress, tile_slices
+from .discrepancy import Progress, silent, tile_slices
 from .points import Block, Points
 
 _STRETCH, _LEAST_STRETCH, _MOST_STRETCH = 0.75, 1e-4, 2.0  # best or nearly so on digits, tables and normal data
@@ -87,7 +87,7 @@ def pair_sums(
     coefficients: np.ndarray,
     radius: float,
     log_least: float,
-    progress: Progress | None = None,
+    progress: Progress = silent,
     order: int = 0,
 ) -> tuple[float, np.ndarray]:
     r"""The quadratic form of the Gaussian kernel, and logarithms of bounds on N and its derivatives over the ball.
@@ -150,7 +150,7 @@ class _PairSums:
         self.folded = {k: np.zeros((d, d)) for k in (2, 3, 4) if self.is_folded and k < n_terms}
         self.quartic = np.zeros((d**2, d**2)) if d <= _WIDEST_SQUARE and n_terms > 4 else None
 
-    def run(self, progress: Progress | None) -> None:
+    def run(self, progress: Progress) -> None:
         parts = tile_slices(self.points, len(self.rows))
         for i, left in enumerate(parts):
             mine = self.points.gather(self.rows[left])
@@ -161,8 +161,7 @@ class _PairSums:
             for k, sums in weighted.items():
                 half = (scaled * self.c[left][:, None]).T @ sums
                 self.folded[k] += half + half.T
-            if progress is not None:
-                progress(left.stop - left.start)
+            progress(left.stop - left.start)
 
     def add_rows(self, mine: Block, c: np.ndarray) -> np.ndarray:
         """Add what is summed over rows, not pairs; returns the scaled rows if tensors are folded."""

@@ -5,14 +5,15 @@ and on targets y (n, K) the loss :math:`\sum_p w_p |y_p - \phi(p)|^2`. Multiplie
 the centres alone (docs/theory.md, "Networks of Gaussians"): a subset that keeps these keeps the loss.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Self
 
 import numpy as np
 from scipy.optimize import minimize
 
 from .audit import uniform_in_ball, worst_query
-from .points import Block, Points, squared_distances, squared_norms
+from .points import Block, Points, Subset, squared_distances, squared_norms
 
 _RANDOM_PER_START = 8  # random networks tried for each local search
 
@@ -181,12 +182,8 @@ class NetworkAudit:
 
 
 def worst_network(
-    points: Points,
-    weights: np.ndarray,
+    subset: Subset,
     targets: np.ndarray,
-    rows: np.ndarray,
-    subset_weights: np.ndarray,
-    radius: float,
     n_neurons: int,
     rng: np.random.Generator,
     *,
@@ -199,8 +196,8 @@ def worst_network(
     the square term. Centres are :math:`c = R u / \sqrt{1 + |u|^2}`. About ``n_starts * (max_iter + 8)`` evaluations.
     """
     n_random = _RANDOM_PER_START * n_starts
-    problem = _Problem(points, weights, targets, points.subset(rows), subset_weights, targets[rows], radius)
-    starts = _starts(problem, rows, n_neurons, n_random, rng)
+    problem = _Problem(subset, targets)
+    starts = problem.starts(n_neurons, n_random, rng)
     values = np.array([-problem.negative(start, 1.0)[0] for start in starts])
     order = np.argsort(-np.abs(values), kind="stable")[:n_starts]
     best, best_value = starts[order[0]], values[order[0]]
@@ -210,41 +207,40 @@ def worst_network(
         if -found.fun > abs(best_value):
             best, best_value = found.x, -sign * found.fun
     network, _, _ = problem.network(best)
-    truth = network_sums(points, weights, targets, network.centers)
-    drawn = network_sums(points, subset_weights, targets, network.centers, rows)
+    truth = network_sums(subset.points, subset.shares, targets, network.centers)
+    drawn = network_sums(subset.points, subset.weights, targets, network.centers, subset.rows)
     magnitude = truth.magnitude(network.alphas)
     loss_data, loss_coreset = truth.loss(network.alphas), drawn.loss(network.alphas)
     mean_error = float(np.abs(values[:n_random]).mean())
     about = (loss_data, loss_coreset, magnitude, mean_error, problem.n_evaluations)
     error = abs(loss_coreset - loss_data) / magnitude
-    return NetworkAudit(error, points.to_data(network.centers), network.alphas, *about)
+    return NetworkAudit(error, subset.points.to_data(network.centers), network.alphas, *about)
 
 
 @dataclass(eq=False)
 class _Problem:
     """The signed error of a network as a function of one vector: coordinates ``u`` of the centres, then outputs."""
 
-    points: Points
-    weights: np.ndarray
+    given: Subset
     targets: np.ndarray
-    subset: Points
-    subset_weights: np.ndarray
-    subset_targets: np.ndarray
-    radius: float
     n_evaluations: int = 0
+
+    @cached_property
+    def subset(self) -> Points:
+        return self.given.points.subset(self.given.rows)
 
     def network(self, vector: np.ndarray) -> tuple[Network, np.ndarray, np.ndarray]:
         """The network, the coordinates ``u`` of its centres, and ``1 / sqrt(1 + |u|^2)``."""
-        d, n_outputs = self.points.d, self.targets.shape[1]
+        d, n_outputs = self.given.points.d, self.targets.shape[1]
         free, alphas = np.split(vector, [len(vector) // (d + n_outputs) * d])
         free = free.reshape(-1, d)
         shrink = 1.0 / np.sqrt(1.0 + squared_norms(free))[:, None]
-        made = Network(self.radius * free * shrink, alphas.reshape(-1, n_outputs), np.zeros(n_outputs))
+        made = Network(self.given.radius * free * shrink, alphas.reshape(-1, n_outputs), np.zeros(n_outputs))
         return made, free, shrink
 
     def joined(self, centers: np.ndarray, alphas: np.ndarray) -> np.ndarray:
         """The vector of a network; centres on the boundary are drawn in a little, for there u is infinite."""
-        ratio = centers / self.radius
+        ratio = centers / self.given.radius
         length = np.sqrt(squared_norms(ratio))[:, None]
         ratio = ratio * np.minimum(1.0, 0.999 / np.maximum(length, 1e-300))
         free = ratio / np.sqrt(1.0 - squared_norms(ratio))[:, None]
@@ -254,38 +250,36 @@ class _Problem:
         self.n_evaluations += 1
         network, free, shrink = self.network(vector)
         plus = Network(network.centers, -np.abs(network.alphas), network.intercept)
-        of_data, slope = loss_and_gradient(self.points, self.weights, self.targets, network)
-        of_subset, subset_slope = loss_and_gradient(self.subset, self.subset_weights, self.subset_targets, network)
-        magnitude, magnitude_slope = loss_and_gradient(self.points, self.weights, np.abs(self.targets), plus)
+        given, data = self.given, (self.given.points, self.given.shares)
+        of_data, slope = loss_and_gradient(*data, self.targets, network)
+        of_subset, subset_slope = loss_and_gradient(self.subset, given.weights, self.targets[given.rows], network)
+        magnitude, magnitude_slope = loss_and_gradient(*data, np.abs(self.targets), plus)
         value = (of_subset - of_data) / magnitude
         d_centers = subset_slope.centers - slope.centers - value * magnitude_slope.centers
         d_alphas = subset_slope.alphas - slope.alphas + value * magnitude_slope.alphas * np.sign(network.alphas)
         # dc/du = R (I - u u^T / (1 + |u|^2)) / sqrt(1 + |u|^2)
         along = np.sum(free * d_centers, axis=1, keepdims=True)
-        d_free = self.radius * shrink * (d_centers - free * along * shrink**2)
+        d_free = given.radius * shrink * (d_centers - free * along * shrink**2)
         gradient = np.concatenate((d_free.ravel(), d_alphas.ravel())) / magnitude
         return -sign * value, -sign * gradient
 
-
-def _starts(
-    problem: _Problem, rows: np.ndarray, n_neurons: int, n_random: int, rng: np.random.Generator
-) -> list[np.ndarray]:
-    """Random networks with centres at rows and in the ball, outputs from negligible to dominant; then chosen ones."""
-    points, n_outputs = problem.points, problem.targets.shape[1]
-    typical = np.sqrt(problem.weights @ squared_norms(problem.targets) / problem.weights.sum()) or 1.0
-    starts = []
-    for _ in range(n_random):
-        at_rows = points.take(rng.choice(points.n, n_neurons, p=problem.weights / problem.weights.sum()))
-        in_ball = problem.radius * uniform_in_ball(n_neurons, points.d, rng)
-        centers = np.where(rng.random((n_neurons, 1)) < 0.5, at_rows, in_ball)
-        alphas = typical * 10.0 ** rng.uniform(-1, 2) * rng.standard_normal((n_neurons, n_outputs))
-        starts.append(problem.joined(centers, alphas))
-    root = np.sqrt(2.0)
-    scaled = Points(points.X, points.center, points.scale / root, points.max_norm * root)
-    subset = (rows, problem.subset_weights, root * problem.radius)
-    worst = worst_query(scaled, problem.weights, *subset, "gaussian", rng, n_starts=8, n_random=200, max_iter=25)
-    center = points.to_scaled(worst.worst_query)
-    for size in (1.0, 1e2, 1e4):
-        centers = center + 1e-2 * problem.radius * rng.standard_normal((n_neurons, points.d))
-        starts.append(problem.joined(centers, np.full((n_neurons, n_outputs), size * typical)))
-    return starts
+    def starts(self, n_neurons: int, n_random: int, rng: np.random.Generator) -> list[np.ndarray]:
+        """Random networks with centres at rows and in the ball, outputs from negligible to dominant; chosen ones."""
+        points, weights, radius = self.given.points, self.given.shares, self.given.radius
+        n_outputs = self.targets.shape[1]
+        typical = np.sqrt(weights @ squared_norms(self.targets) / weights.sum()) or 1.0
+        starts = []
+        for _ in range(n_random):
+            at_rows = points.take(rng.choice(points.n, n_neurons, p=weights / weights.sum()))
+            in_ball = radius * uniform_in_ball(n_neurons, points.d, rng)
+            centers = np.where(rng.random((n_neurons, 1)) < 0.5, at_rows, in_ball)
+            alphas = typical * 10.0 ** rng.uniform(-1, 2) * rng.standard_normal((n_neurons, n_outputs))
+            starts.append(self.joined(centers, alphas))
+        root = float(np.sqrt(2.0))
+        of_square = replace(self.given, points=points.rescaled(root), radius=root * radius)
+        worst = worst_query(of_square, rng, n_starts=8, n_random=200, max_iter=25)
+        center = points.to_scaled(worst.worst_query)
+        for size in (1.0, 1e2, 1e4):
+            centers = center + 1e-2 * radius * rng.standard_normal((n_neurons, points.d))
+            starts.append(self.joined(centers, np.full((n_neurons, n_outputs), size * typical)))
+        return starts

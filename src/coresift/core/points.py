@@ -163,6 +163,10 @@ class Points:
             total += block.weighted_sum(coefficients[rows])
         return total
 
+    def rescaled(self, factor: float) -> Points:
+        """The same rows where every length is ``factor`` times as many bandwidths."""
+        return Points(self.X, self.center, self.scale / factor, self.max_norm * factor)
+
     def subset(self, rows: np.ndarray) -> Points:
         return Points(self.X[rows], self.center, self.scale, self.max_norm)
 
@@ -185,6 +189,25 @@ class Points:
         if self.scale != 1.0:
             scaled = np.divide(scaled, self.scale, out=None if scaled is rows else scaled)
         return scaled
+
+
+@dataclass(frozen=True, eq=False)
+class Subset:
+    """A weighted subset of weighted points, and the ball of queries at which the sums of both are compared."""
+
+    points: Points
+    shares: np.ndarray  # (n,) weights of the points, over their total where sums are certified
+    rows: np.ndarray  # (m,)
+    weights: np.ndarray  # (m,) of these rows, over the same total
+    radius: float = np.inf
+    loss: str = "gaussian"
+
+    @cached_property
+    def difference(self) -> np.ndarray:
+        """(n,) the weights of the subset minus those of the points."""
+        difference = -self.shares
+        difference[self.rows] += self.weights
+        return difference
 
 
 @dataclass(frozen=True)

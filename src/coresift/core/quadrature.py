@@ -5,15 +5,16 @@ is :math:`v^\top K v - 2 b^\top v` plus a constant: convex in :math:`v \ge 0`; t
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
 from scipy.optimize import Bounds, minimize
 
-from .discrepancy import Progress, kernel_matrix, kernel_tile, potential, rounding_of_form, symmetric_tiles
+from .discrepancy import Progress, kernel_matrix, kernel_tile, potential, rounding_of_form, silent, symmetric_tiles
 from .moments import chosen_stretch
-from .points import Points
+from .points import Points, Subset
 
 DENSE_LIMIT = 4000  # rows up to which the kernel matrix is held: 128 MB, and as much again to factor it
 _LARGEST_TILT = 20.0
@@ -33,7 +34,7 @@ def tilted(points: Points, radius: float, loss: str) -> tuple[Points, np.ndarray
     squares = np.concatenate([block.sq_norms for _, block in points.blocks()])
     root = float(np.sqrt(stretch))
     factors = np.exp(np.clip((stretch - 1.0) * squares, -_LARGEST_TILT, _LARGEST_TILT))
-    return Points(points.X, points.center, points.scale / root, points.max_norm * root), factors
+    return points.rescaled(root), factors
 
 
 class Fit(NamedTuple):
@@ -43,36 +44,111 @@ class Fit(NamedTuple):
     value: float
 
 
-def fitted_weights(
-    points: Points, rows: np.ndarray, shares: np.ndarray, start: np.ndarray, loss: str, wanted: np.ndarray | None = None
-) -> Fit:
-    """Non-negative weights of ``rows`` that minimise the discrepancy, never worse than ``start``, and its value.
+@dataclass(frozen=True, eq=False)
+class Quadrature:
+    """Weighted points whose kernel sums a few weighted rows are to reproduce."""
 
-    ``wanted`` are the potentials, where they are known. The value counts the rounding that a certificate will add.
-    """
-    b = potential(points, rows, shares, loss) if wanted is None else wanted
-    K = kernel_matrix(points, rows, loss) if len(rows) <= DENSE_LIMIT else None
+    points: Points
+    shares: np.ndarray
+    loss: str
 
-    def product(v: np.ndarray) -> np.ndarray:
-        if K is not None:
-            return K @ v
-        out = np.zeros(len(rows))
-        for left, right, tile in symmetric_tiles(points, rows, loss):
-            out[left] += tile @ v[right]
-            if left != right:
-                out[right] += v[left] @ tile
-        return out
+    def potential(self, at: np.ndarray) -> np.ndarray:
+        """(m,) kernel sums over all points, at the rows ``at``; O(m n d) time."""
+        return potential(self.points, at, self.shares, self.loss)
 
-    found = None if K is None else pivoted_weights(K, b)
-    if found is None:
-        found = descended_weights(product, b, start, _DESCENT_STEPS * (1 if K is None else 10))
+    def fitted(self, rows: np.ndarray, start: np.ndarray, wanted: np.ndarray | None = None) -> Fit:
+        """Non-negative weights of ``rows`` that minimise the discrepancy, never worse than ``start``, and its value.
 
-    def value(v: np.ndarray) -> float:
-        difference = -shares
-        difference[rows] += v
-        return float(v @ (product(v) - 2.0 * b)) + rounding_of_form(points, difference, loss)
+        ``wanted`` are the potentials, where they are known. The value counts the rounding that a certificate will add.
+        """
+        b = self.potential(rows) if wanted is None else wanted
+        K = kernel_matrix(self.points, rows, self.loss) if len(rows) <= DENSE_LIMIT else None
 
-    return min((Fit(v, value(v)) for v in (start, found)), key=lambda fit: fit.value)
+        def product(v: np.ndarray) -> np.ndarray:
+            if K is not None:
+                return K @ v
+            out = np.zeros(len(rows))
+            for left, right, tile in symmetric_tiles(self.points, rows, self.loss):
+                out[left] += tile @ v[right]
+                if left != right:
+                    out[right] += v[left] @ tile
+            return out
+
+        found = None if K is None else pivoted_weights(K, b)
+        if found is None:
+            found = descended_weights(product, b, start, _DESCENT_STEPS * (1 if K is None else 10))
+
+        def value(v: np.ndarray) -> float:
+            difference = Subset(self.points, self.shares, rows, v).difference
+            return float(v @ (product(v) - 2.0 * b)) + rounding_of_form(self.points, difference, self.loss)
+
+        return min((Fit(v, value(v)) for v in (start, found)), key=lambda fit: fit.value)
+
+    def interpolated(
+        self, at: np.ndarray, known: tuple[np.ndarray, np.ndarray], n_sampled: int, rng: np.random.Generator
+    ) -> np.ndarray:
+        r"""Estimates of the potentials at rows, from those of a few: O((M + m) N d) time instead of O(M n d).
+
+        The error e of the mean :math:`\mu_N` over N sampled rows is known at the m rows S of ``known`` (numbers and
+        exact potentials), and interpolated: :math:`\hat b(x) = \mu_N(x) + k(x, S) K_{SS}^{-1} e(S)`.
+        """
+        (rows, exact), total = known, self.shares.sum()
+        drawn = rng.choice(self.points.n, n_sampled, p=self.shares / total)
+        sampled = np.bincount(drawn, minlength=self.points.n) * (total / n_sampled)
+        error = exact - potential(self.points, rows, sampled, self.loss)
+        K = kernel_matrix(self.points, rows, self.loss)
+        K.flat[:: len(rows) + 1] += _RIDGES[1]
+        sampled[rows] += cho_solve(cho_factor(K, overwrite_a=True), error)
+        return potential(self.points, at, sampled, self.loss)
+
+    def chosen(
+        self, pool: np.ndarray, size: int, wanted: np.ndarray | None = None, progress: Progress = silent
+    ) -> np.ndarray:
+        """Positions in ``pool`` of the rows to keep: greedy if its factorisation fits into memory, else by herding."""
+        wanted = self.potential(pool) if wanted is None else wanted
+        choose = self.greedy if 8.0 * (size + self.points.d) * len(pool) <= _GREEDY_BYTES else self.herded
+        return choose(pool, size, wanted, progress)
+
+    def greedy(self, pool: np.ndarray, size: int, wanted: np.ndarray, progress: Progress = silent) -> np.ndarray:
+        r"""Positions in ``pool`` of ``size`` rows, each lowering the discrepancy most, given the best signed weights.
+
+        With the residual r of the potentials ``wanted``, row s lowers :math:`\|r\|^2` by :math:`r(s)^2 /
+        \mathrm{dist}(k_s, \mathrm{span})^2`: a Cholesky factorisation with pivots by that gain (Schaback and Wendland's
+        f/P-greedy rule). O(M m (m + d)) time and O(M m) memory. Rows are picked ``_PICKS`` at a time among the
+        ``_LIKELY`` of largest gain.
+        """
+        block, residual = self.points.gather(pool), wanted.copy()
+        distance = np.ones(len(pool))  # squared, from the span
+        columns, chosen = np.empty((size, len(pool))), np.empty(size, dtype=np.int64)
+        for start in range(0, size, _PICKS):
+            now = slice(start, min(start + _PICKS, size))
+            gain = residual * residual / np.maximum(distance, _RIDGES[1])
+            gain[chosen[:start]] = -1.0
+            likely = np.argpartition(-gain, min(_LIKELY, len(gain)) - 1)[:_LIKELY]
+            near = self.points.gather(pool[likely])
+            K = kernel_tile(self.loss, near, near) - columns[:start, likely].T @ columns[:start, likely]
+            picks, left, factors = _picked(K, residual[likely], distance[likely], gain[likely] >= 0, now.stop - start)
+            chosen[now] = picks = likely[picks]
+            new = kernel_tile(self.loss, self.points.gather(pool[picks]), block)
+            new -= columns[:start, picks].T @ columns[:start]
+            columns[now] = new = solve_triangular(left, new, lower=True, overwrite_b=True)
+            residual -= factors @ new
+            distance -= np.einsum("ij,ij->j", new, new)
+            progress(now.stop - start)
+        return np.sort(chosen)
+
+    def herded(self, pool: np.ndarray, size: int, wanted: np.ndarray, progress: Progress = silent) -> np.ndarray:
+        """Positions in ``pool`` of ``size`` rows by kernel herding (Chen, Welling and Smola 2010), in O(M m d)."""
+        block = self.points.gather(pool)
+        given = np.zeros(len(pool))
+        chosen = np.empty(size, dtype=np.int64)
+        open_ = np.ones(len(pool), dtype=bool)
+        for step in range(size):
+            pick = int(np.where(open_, wanted - given / (step + 1), -np.inf).argmax())
+            chosen[step], open_[pick] = pick, False
+            given += kernel_tile(self.loss, self.points.gather(pool[pick : pick + 1]), block)[0]
+            progress(1)
+        return np.sort(chosen)
 
 
 def pivoted_weights(K: np.ndarray, b: np.ndarray) -> np.ndarray | None:
@@ -120,75 +196,6 @@ def descended_weights(
     return np.asarray(found.x)
 
 
-def interpolated_potentials(
-    points: Points,
-    at: np.ndarray,
-    shares: np.ndarray,
-    loss: str,
-    known: tuple[np.ndarray, np.ndarray],
-    n_sampled: int,
-    rng: np.random.Generator,
-) -> np.ndarray:
-    r"""Estimates of the potentials at rows, from those of a few: O((M + m) N d) time instead of O(M n d).
-
-    The error e of the mean :math:`\mu_N` over N sampled rows is known at the m rows S of ``known`` (numbers and exact
-    potentials), and interpolated: :math:`\hat b(x) = \mu_N(x) + k(x, S) K_{SS}^{-1} e(S)`.
-    """
-    rows, exact = known
-    drawn = rng.choice(points.n, n_sampled, p=shares / shares.sum())
-    sampled = np.bincount(drawn, minlength=points.n) * (shares.sum() / n_sampled)
-    error = exact - potential(points, rows, sampled, loss)
-    K = kernel_matrix(points, rows, loss)
-    K.flat[:: len(rows) + 1] += _RIDGES[1]
-    sampled[rows] += cho_solve(cho_factor(K, overwrite_a=True), error)
-    return potential(points, at, sampled, loss)
-
-
-def chosen_rows(
-    points: Points,
-    pool: np.ndarray,
-    size: int,
-    shares: np.ndarray,
-    loss: str,
-    wanted: np.ndarray | None = None,
-    progress: Progress | None = None,
-) -> np.ndarray:
-    """Positions in ``pool`` of the rows to keep: greedy if its factorisation fits into memory, else by herding."""
-    if wanted is None:
-        wanted = potential(points, pool, shares, loss)
-    choose = greedy_rows if 8.0 * (size + points.d) * len(pool) <= _GREEDY_BYTES else herded_rows
-    return choose(points, pool, size, wanted, loss, progress)
-
-
-def greedy_rows(
-    points: Points, pool: np.ndarray, size: int, wanted: np.ndarray, loss: str, progress: Progress | None = None
-) -> np.ndarray:
-    r"""Positions in ``pool`` of ``size`` rows, each lowering the discrepancy most, given the best signed weights.
-
-    With the residual r of the potentials ``wanted``, row s lowers :math:`\|r\|^2` by :math:`r(s)^2 / \mathrm{dist}(k_s,
-    \mathrm{span})^2`: a Cholesky factorisation with pivots by that gain (Schaback and Wendland's f/P-greedy rule).
-    O(M m (m + d)) time and O(M m) memory. Rows are picked ``_PICKS`` at a time among the ``_LIKELY`` of largest gain.
-    """
-    block, residual, distance = points.gather(pool), wanted.copy(), np.ones(len(pool))  # squared, from the span
-    columns, chosen = np.empty((size, len(pool))), np.empty(size, dtype=np.int64)
-    for start in range(0, size, _PICKS):
-        now = slice(start, min(start + _PICKS, size))
-        gain = residual * residual / np.maximum(distance, _RIDGES[1])
-        gain[chosen[:start]] = -1.0
-        likely = np.argpartition(-gain, min(_LIKELY, len(gain)) - 1)[:_LIKELY]
-        near = points.gather(pool[likely])
-        K = kernel_tile(loss, near, near) - columns[:start, likely].T @ columns[:start, likely]
-        picks, left, factors = _picked(K, residual[likely], distance[likely], gain[likely] >= 0, now.stop - start)
-        chosen[now] = picks = likely[picks]
-        new = kernel_tile(loss, points.gather(pool[picks]), block) - columns[:start, picks].T @ columns[:start]
-        columns[now] = new = solve_triangular(left, new, lower=True, overwrite_b=True)
-        residual -= factors @ new
-        distance -= np.einsum("ij,ij->j", new, new)
-        if progress is not None:
-            progress(now.stop - start)
-    return np.sort(chosen)
-
-
 def _picked(
     K: np.ndarray, residual: np.ndarray, distance: np.ndarray, is_open: np.ndarray, count: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -204,20 +211,3 @@ def _picked(
         residual = residual - columns[step] * factors[step]
         distance = distance - columns[step] * columns[step]
     return picks, np.tril(columns[:, picks].T), factors
-
-
-def herded_rows(
-    points: Points, pool: np.ndarray, size: int, wanted: np.ndarray, loss: str, progress: Progress | None = None
-) -> np.ndarray:
-    """Positions in ``pool`` of ``size`` rows by kernel herding (Chen, Welling and Smola 2010), in O(M m d)."""
-    block = points.gather(pool)
-    given = np.zeros(len(pool))
-    chosen = np.empty(size, dtype=np.int64)
-    open_ = np.ones(len(pool), dtype=bool)
-    for step in range(size):
-        pick = int(np.where(open_, wanted - given / (step + 1), -np.inf).argmax())
-        chosen[step], open_[pick] = pick, False
-        given += kernel_tile(loss, points.gather(pool[pick : pick + 1]), block)[0]
-        if progress is not None:
-            progress(1)
-    return np.sort(chosen)

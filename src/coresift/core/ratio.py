@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from .points import Block, Points, row_slices, squared_distances, squared_norms
+from .points import Block, Subset, row_slices, squared_distances, squared_norms
 
 _EPS = float(np.finfo(np.float64).eps)
 _PASS_BYTES = 1 << 22  # a block of exponents is read about eight times: it should stay in the cache
@@ -118,16 +118,11 @@ class LogRatio:
     Rows may come in any order, also twice. A pass for k queries costs O(n k d), and memory of a few blocks.
     """
 
-    def __init__(
-        self, points: Points, weights: np.ndarray, subset_rows: np.ndarray, subset_weights: np.ndarray, kernel: Kernel
-    ) -> None:
-        rows, position = np.unique(np.asarray(subset_rows, dtype=np.int64), return_inverse=True)
-        merged = np.bincount(position, weights=subset_weights, minlength=len(rows))
-        self.points = points
-        self.kernel = kernel
-        self.rows = rows[merged > 0.0]
-        self.subset_weights = merged[merged > 0.0]
-        self.weights = np.asarray(weights, dtype=np.float64)
+    def __init__(self, subset: Subset, kernel: Kernel) -> None:
+        rows, position = np.unique(subset.rows, return_inverse=True)
+        merged = np.bincount(position, weights=subset.weights, minlength=len(rows))
+        self.subset, self.points, self.weights, self.kernel = subset, subset.points, subset.shares, kernel
+        self.rows, self.subset_weights = rows[merged > 0.0], merged[merged > 0.0]
 
     def __call__(self, queries: np.ndarray) -> np.ndarray:
         """g at ``queries`` (k, d); minus infinity where the subset has no mass at all."""

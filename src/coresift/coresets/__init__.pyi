@@ -1,3 +1,4 @@
+from .bounds import l1_svd as l1_svd
 from .certifying import audit as audit
 from .coreset import Coreset as Coreset, Guarantee as Guarantee, QueryBall as QueryBall
 from .estimators import LaplacianCoreset as LaplacianCoreset, RBFCoreset as RBFCoreset
@@ -5,7 +6,6 @@ from .files import check_output as check_output, load_run as load_run
 from .fit_rules import nested_coresets as nested_coresets
 from .kmeans_coreset import ExpectedExcess as ExpectedExcess, KMeansCoreset as KMeansCoreset, KMeansCost as KMeansCost
 from .least_squares import LeastSquaresCoreset as LeastSquaresCoreset, SquaresCertificate as SquaresCertificate
-from .lewis_bound import l1_svd as l1_svd
 from .linear_coreset import LinearCoreset as LinearCoreset
 from .linear_fit import fit_model as fit_model
 from .linear_result import LinearModel as LinearModel

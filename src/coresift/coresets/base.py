@@ -5,6 +5,7 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -25,10 +26,11 @@ from .._validation import (
 )
 from ..core.draw import METHODS, DrawTable, default_method
 from ..core.gaussian import CELLS_TOLERANCE, EXACT_TOLERANCE
+from ..core.lewis_passes import Triangle
 from ..core.points import Points, SensitivityBound
 from ..core.sizes import SampleSize, bernstein_error, finite, rounded_up
 from ..rows.rows import Rows
-from .bounds import Geometry, Span, draw_scores, log_unit_of, uniform_factor, uniform_in_words
+from .bounds import Geometry, draw_scores, log_unit_of, rank_of, spanning_rows, uniform_factor, uniform_in_words
 from .certifying import improved, normalized, pool_size
 from .coreset import Coreset, Guarantee, QueryBall
 from .fitting import Prepared, Runner, all_bounds, children, given_rows, prepare, serial_runner
@@ -61,7 +63,6 @@ class RowsEstimator(BaseEstimator):
     """Base of estimators that are fitted to rows in memory or of files."""
 
     random_state: Any
-    verbose: int
     takes_targets = False
     _not_pickled: tuple[str, ...] = ()
 
@@ -79,12 +80,12 @@ class RowsEstimator(BaseEstimator):
             Non-negative weights of the rows; a row of weight zero is never drawn. None for Rows, as for ``y``.
         """
         rows = given_rows(X, sample_weight, estimator=self, y=y if self.takes_targets else None)
-        self._fit_given(serial_runner(rows, self.verbose), X, y)
+        self.fit_rows(runner=serial_runner(rows), X=X, y=y)
         return self
 
     @abstractmethod
-    def _fit_given(self, runner: Runner, X: Any, y: Any) -> None:
-        """Fit to the rows of ``runner``; ``X`` and ``y`` are as the caller gave them."""
+    def fit_rows(self, *, runner: Runner, X: Any = None, y: Any = None) -> Any:
+        """Fit with the engine and the progress of ``runner``; ``X`` and ``y`` are as the caller gave them."""
 
     def _record_columns(self, rows: Rows, X: Any) -> None:
         if X is None or isinstance(X, Rows):
@@ -106,11 +107,7 @@ class PassCoreset(RowsEstimator):
 
     _not_pickled = ("_runner",)
 
-    def _fit_given(self, runner: Runner, X: Any, y: Any) -> None:
-        self.fit_rows(runner=runner, X=X)
-
-    def fit_rows(self, *, runner: Runner, X: Any = None) -> None:
-        """Fit with the engine and the progress of ``runner``; ``X`` are the rows as the caller gave them."""
+    def fit_rows(self, *, runner: Runner, X: Any = None, y: Any = None) -> None:
         fit_rng, draw_rng = children(check_generator(self.random_state), 2)
         self._find(runner, fit_rng)
         self._record_columns(runner.rows, X)
@@ -138,17 +135,15 @@ class SensitivityCoreset(RowsEstimator):
     loss: str
     _not_pickled = ("_rows", "_targets")
 
-    def __init__(
-        self, bandwidth: Any, bound: str, n_cells: int, max_exact: int | None, random_state: Any, verbose: int
-    ) -> None:
+    def __init__(self, bandwidth: Any, bound: str, n_cells: int, max_exact: int | None, random_state: Any) -> None:
         self.bandwidth, self.bound, self.n_cells, self.max_exact = bandwidth, bound, n_cells, max_exact
-        self.random_state, self.verbose = random_state, verbose
+        self.random_state = random_state
 
-    def _fit_given(self, runner: Runner, X: Any, y: Any) -> None:
-        self.fit_rows(runner=runner, spec=self.spec(), X=X, y=y)
-
-    def fit_rows(self, *, runner: Runner, spec: Any, X: Any = None, y: Any = None, is_sampled: bool = False) -> Fit:
-        """Fit with the engine and the progress of ``runner``; ``X`` are the rows as the caller gave them."""
+    def fit_rows(
+        self, *, runner: Runner, X: Any = None, y: Any = None, spec: BoundSpec | None = None, is_sampled: bool = False
+    ) -> Fit:
+        """As in the base; ``spec`` is checked already, ``is_sampled`` keeps a sample of the rows in any case."""
+        spec = self.spec() if spec is None else spec
         fit_rng, draw_rng = children(check_generator(self.random_state), 2)
         fit = self._find(runner, spec, fit_rng, y, is_sampled)
         bound, geometry = fit.bound, fit.geometry
@@ -250,7 +245,7 @@ class SensitivityCoreset(RowsEstimator):
         if pool is not None or reweight:
             wide = None if pool is None else self._table.draw(pool, method, seed).indices
             with self._loaded("reweight and refine") as (points, shares):
-                core = improved(core, points, shares, count, wide, self.verbose)
+                core = improved(core, points, shares, count, wide)
         return normalized(core) if normalize else core
 
     def sample_size(self, eps: float, delta: float = 0.05, *, n_queries: int | None = None) -> SampleSize:
@@ -345,7 +340,8 @@ class SensitivityCoreset(RowsEstimator):
             rows, geometry = self._fitted_rows("sample sizes"), self._geometry
             most = max(min(rows.d, int(geometry.counts.sum()) - 1), 1)
             if most > 1 and float(rows.n + rows.d) * rows.d**2 <= _RANK_OPERATIONS:
-                most = min(most, serial_runner(rows, self.verbose).run("dimension", Span(geometry)).rank())
+                spanning = Triangle(partial(spanning_rows, geometry=geometry), np.ones(rows.d))
+                most = min(most, rank_of(serial_runner(rows).run("dimension", spanning).finish()))
             self._dimension = most
         return self._dimension
 

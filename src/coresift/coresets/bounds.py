@@ -14,10 +14,14 @@ from typing import Any, Self
 import numpy as np
 import scipy.sparse as sp
 
+from .._errors import InvalidInputError
 from .._threads import SCIKIT_LEARN, one_thread
-from ..core.gaussian import Cells, CellSums, Problem, cells_bound, closed_form, exact, row_atoms
+from .._validation import check_features, check_positive, check_weights
+from ..core import lewis
+from ..core.gaussian import CellSums, Problem, cells_bound, closed_form, exact, row_atoms
 from ..core.laplacian import laplacian_cells, laplacian_exact
-from ..core.lewis_passes import stacked_qr
+from ..core.lewis_passes import Run
+from ..core.paper import PaperBound, paper_bound
 from ..core.points import (
     BLOCK_BYTES,
     LARGEST_EXPONENT,
@@ -25,6 +29,7 @@ from ..core.points import (
     Points,
     SensitivityBound,
     float_rows,
+    log_shares,
     rounding_slack,
     squared_norms,
 )
@@ -198,8 +203,15 @@ class LaplacianBound(RowBound):
         return log_values, None
 
 
-def by_cells(geometry: Geometry, loss: str, radius: float, summaries: list[Cells]) -> RowBound:
-    """The certificate of k atoms: :func:`.cells_bound`, or :func:`.laplacian_cells`."""
+def by_cells(
+    run: Run, geometry: Geometry, loss: str, radius: float, samples: list[Matrix], n_cells: int, seed: int
+) -> RowBound:
+    """The certificate of k atoms, :func:`.cells_bound` or :func:`.laplacian_cells`, from a sample of each group."""
+    centers = [
+        cell_centers(X, geometry, n_cells, seed) if X.shape[0] else mean[None]
+        for X, mean in zip(samples, geometry.offsets, strict=True)
+    ]
+    summaries = [sums.finish() for sums in run("cells", GroupCells(geometry, centers)).sums]
     k = max(len(summary.mass) for summary in summaries)
     function = cells_bound if loss == "gaussian" else laplacian_cells
     own = {group: partial(function, summary=summary) for group, summary in enumerate(summaries)}
@@ -226,6 +238,28 @@ def by_all_rows(geometry: Geometry, loss: str, radius: float, metric: Any, every
         return GaussianBound(geometry, radius, "exact", note, own)
     note = "The triangle inequality, an equality at the point itself; valid for every query."
     return LaplacianBound(geometry, "exact", note, own)
+
+
+class LewisBound(RowBound):
+    """One of the paper's bounds (:mod:`coresift.core.paper`), not capped at 1."""
+
+    def __init__(self, geometry: Geometry, bound: PaperBound) -> None:
+        self.geometry, self._bound = geometry, bound
+        self.name, self.is_certified, self.note = bound.name, bound.is_certified, bound.note
+
+    def with_gap(self, block: Block, groups: np.ndarray | None) -> tuple[np.ndarray, None]:
+        return self._bound.log_values(block), None
+
+
+def by_paper(run: Run, geometry: Geometry, kind: str, radius: float) -> LewisBound:
+    """Find the paper's bound of a kind ("paper", "lemma" or "laplacian") in passes over blocks of rows."""
+    read, shape = partial(_lifted_input, geometry=geometry), (int(geometry.counts.sum()), len(geometry.center))
+    return LewisBound(geometry, paper_bound(run, read, shape, kind=kind, radius=radius, max_norm=geometry.max_norm))
+
+
+def _lifted_input(block: Block, geometry: Geometry) -> tuple[np.ndarray, np.ndarray]:
+    """A block as dense scaled points, with the logarithms of their shares."""
+    return geometry.points(block.X).gather(slice(None)).dense(), log_shares(block.weights / geometry.mass.sum())
 
 
 def cell_centers(X: Matrix, geometry: Geometry, n_cells: int, seed: int) -> np.ndarray:
@@ -311,27 +345,45 @@ def uniform_in_words(factor: float) -> str:
     return f"Plain sampling may need up to {factor:.3g} times as many points for the same guarantee."
 
 
-class Span:
-    """R of the scaled rows of positive weight, by QR of stacked blocks. Its rank is the dimension of their hull.
+def spanning_rows(block: Block, geometry: Geometry) -> tuple[np.ndarray, np.ndarray]:
+    """Scaled rows, and 1 for those of positive weight: a row of little weight spans a direction too."""
+    return geometry.points(block.X).gather(slice(None)).dense(), (block.weights > 0).astype(np.float64)
 
-    Not weighted: a row of little weight spans a direction too. And by QR: in squares, as the Gram matrix has them,
-    directions below a part in 10^7 of the widest are lost, and a column with a value of 10^6 for "missing" has one.
+
+def rank_of(R: np.ndarray) -> int:
+    """The dimension that rows span, at least 1, from the R of their QR.
+
+    By QR: in squares, as the Gram matrix has them, directions below a part in 10^7 of the widest are lost, and a column
+    with a value of 10^6 for "missing" has one.
     """
+    spectrum = np.linalg.svd(R, compute_uv=False)
+    noise = 1e-13 * np.sqrt(R.shape[1]) * spectrum.max(initial=0.0)
+    return max(1, int(np.sum(spectrum > noise)))
 
-    def __init__(self, geometry: Geometry) -> None:
-        self.geometry = geometry
-        self.R = np.zeros((0, len(geometry.center)))
 
-    def update(self, block: Block) -> None:
-        d = self.R.shape[1]
-        for part, rows in self.geometry.points(block.X).blocks(extra_columns=d):
-            self.R = stacked_qr([self.R, rows.dense()[block.weights[part] > 0]], d)
+def l1_svd(X: Any, *, sample_weight: Any = None, tol: float = 1e-3) -> lewis.L1SVD:
+    r"""Compute the l1-SVD (f-SVD) of a weighted set of points, by Lewis weights.
 
-    def merge(self, other: Self) -> None:
-        self.R = stacked_qr([self.R, other.R], self.R.shape[1])
+    Finds an orthonormal V and a diagonal D such that for every x, with r the rank of X,
 
-    def rank(self) -> int:
-        """The dimension, at least 1."""
-        spectrum = np.linalg.svd(self.R, compute_uv=False)
-        noise = 1e-13 * np.sqrt(self.R.shape[1]) * spectrum.max(initial=0.0)
-        return max(1, int(np.sum(spectrum > noise)))
+    .. math:: \|D V^\top x\|_2 \;\le\; \sum_p w_p |p \cdot x| \;\le\; \sqrt{r}\,(1 + \mathrm{tol})\, \|D V^\top x\|_2 .
+
+    Parameters
+    ----------
+    X, sample_weight : array-like, frame or sparse matrix of shape (n, d), of any rank; array-like of shape (n,)
+    tol : float, default 1e-3
+        Relative error at which the fixed point stops; the weights dominate at any tolerance.
+
+    Returns
+    -------
+    L1SVD
+        ``.U`` (n, r), ``.D`` (r, r), ``.V`` (d, r) with :math:`U(p) = p V D^{-1}`, and ``.lewis_weights``, which bound
+        the sensitivities :math:`\sup_x w_p|p \cdot x| / \sum_q w_q |q \cdot x|` and sum to the rank.
+    """
+    X = check_features(X)
+    weights = check_weights(sample_weight, X.shape[0]) if sample_weight is not None else None
+    with np.errstate(all="ignore"):  # overflow and underflow are refused below
+        found = lewis.l1_svd(X, weights, check_positive(tol, "tol"))
+        if not all(np.isfinite(part).all() for part in (found.D, found.V, found.to_u)):
+            raise InvalidInputError("X spans more orders of magnitude than floats can hold: scale its columns first.")
+    return found

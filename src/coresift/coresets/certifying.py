@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from numbers import Integral
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -24,9 +24,8 @@ from .._validation import (
 )
 from ..core.audit import AuditResult, worst_query
 from ..core.certificate import Certificate, certify_exact, certify_sampled
-from ..core.discrepancy import potential
-from ..core.points import Matrix, Points
-from ..core.quadrature import DENSE_LIMIT, chosen_rows, fitted_weights, interpolated_potentials, tilted
+from ..core.points import Matrix, Points, Subset
+from ..core.quadrature import DENSE_LIMIT, Quadrature, tilted
 from ..rows.rows import Rows
 from .coreset import MAX_MEMORY, Coreset, Guarantee, QueryBall
 from .fitting import array_runner, geometry_of
@@ -49,48 +48,36 @@ def certify_options(method: Any, n_sampled: Any, delta: Any, random_state: Any) 
 
 
 def certified(
-    points: Points,
-    shares: np.ndarray,
-    subset: np.ndarray,
-    subset_shares: np.ndarray,
-    ball: QueryBall,
+    subset: Subset,
     *,
     method: str = "auto",
     n_sampled: int = 20_000,
     delta: float = 0.05,
     rng: np.random.Generator,
-    verbose: int,
     on_pass: OnPass | None = None,
 ) -> Certificate:
     """Certify a weighted subset of the points for the queries of the ball; see :meth:`Coreset.certify`."""
-    problem = (points, shares, subset, subset_shares, ball.radius, ball.loss)
+    points = subset.points
     cost = float(points.n) ** 2 * (points.d + 100)  # an exponential costs about as much as a hundred columns
-    display = display_of(on_pass, verbose)
+    display = display_of(on_pass)
     # n^2/2 pairs against some N^2 of two samples of N and N/2 rows
     if method == "exact" or (method == "auto" and (cost <= _AFFORDABLE_PAIRS or points.n <= n_sampled)):
         label = "certificate from all pairs of rows (method 'sampled' is faster)"
-        return certify_exact(*problem, display(label, points.n))
+        return certify_exact(subset, display(label, points.n))
     # the confidence needs samples independent of the subset, which may have been drawn from the same seed
     rng = np.random.default_rng(rng.integers(2**63, size=4))
-    progress = display("certificate", min(n_sampled + len(subset), points.n))
-    return certify_sampled(*problem, n_sampled, delta, rng, progress)
-
-
-class Asked(NamedTuple):
-    """The rows that a coreset was drawn from, in the coordinates of the ball, with the weights of both as shares."""
-
-    points: Points
-    shares: np.ndarray
-    subset: np.ndarray
-    subset_shares: np.ndarray
-    ball: QueryBall
+    progress = display("certificate", min(n_sampled + len(subset.rows), points.n))
+    return certify_sampled(subset, n_sampled, delta, rng, progress)
 
 
 @contextmanager
 def asked(
     X: Any, core: Coreset, sample_weight: Any, radius: Any, max_memory: Any, loss: Any = None, bandwidth: Any = None
-) -> Iterator[tuple[Asked, float]]:
-    """Check a coreset against the data that it was drawn from, an array or ``Rows``; also give their total weight."""
+) -> Iterator[tuple[Subset, Coreset]]:
+    """Check a coreset against the data that it was drawn from, an array or ``Rows``.
+
+    Yields both in the coordinates of the ball, with weights as shares, and the coreset with this ball and total weight.
+    """
     check_euclidean(core)
     if isinstance(X, Rows):
         _check_rows(core, X.n, X.name)
@@ -106,7 +93,8 @@ def asked(
         counted = weights > 0
         counted[core.indices[core.weights > 0]] = True  # a subset given by hand may hold rows without weight
         points = _scaled_points(X, counted, ball)
-        yield Asked(points, weights / total, core.indices, subset_shares, ball), total
+        subset = Subset(points, weights / total, core.indices, subset_shares, ball.radius, ball.loss)
+        yield subset, replace(core, ball=ball, total_weight=total)
 
 
 def _check_rows(core: Coreset, n: int, name: str) -> None:
@@ -226,11 +214,10 @@ def audit(
     if max_evaluations is not None:
         limits["max_evaluations"] = check_positive(max_evaluations, "max_evaluations")
     rng = check_generator(random_state)
-    with asked(X, core, sample_weight, radius, max_memory, loss, bandwidth) as (problem, _):
-        ball = problem.ball
-        if ball.loss == "laplacian" and np.isfinite(ball.radius):
+    with asked(X, core, sample_weight, radius, max_memory, loss, bandwidth) as (subset, _):
+        if subset.loss == "laplacian" and np.isfinite(subset.radius):
             raise InvalidInputError(f"radius = {radius!r} does not apply: the Laplacian is searched over all of space.")
-        return worst_query(*problem[:-1], ball.radius, ball.loss, rng, **limits)
+        return worst_query(subset, rng, **limits)
 
 
 def pool_size(refine: Any, size: int, n_samples: int) -> int | None:
@@ -248,7 +235,6 @@ def improved(
     shares: Any,
     size: int,
     pool: np.ndarray | None,
-    verbose: int,
     rng: np.random.Generator | None = None,
 ) -> Coreset:
     """Fit weights for the points drawn, or for ``size`` chosen from ``pool`` if these do better, and certify."""
@@ -256,26 +242,25 @@ def improved(
     assert core.ball is not None
     assert core.total_weight is not None
     loss, total = core.ball.loss, core.total_weight
-    given = (points, shares)
-    points, factors = tilted(points, core.ball.radius, loss)
-    shares = shares * factors
-    drawn = potential(points, core.indices, shares, loss)
+    narrow, factors = tilted(points, core.ball.radius, loss)
+    quadrature = Quadrature(narrow, shares * factors, loss)
+    drawn = quadrature.potential(core.indices)
     choices = [(core.indices, core.weights / total * factors[core.indices], drawn)]
     if pool is not None and size < len(pool):
         if core.total_sensitivity is not None and core.total_sensitivity <= _SMALL_TOTAL:
             choices.clear()  # only a few heavy rows make the draw, which takes them all, hard to beat
-            pool = mixed_pool(pool, given[1], _generator(core, len(pool)))
-        wanted, is_exact = _pool_potentials(core, points, shares, pool, drawn)
-        progress = Progress("choice of points", size, verbose, unit="points")
-        picks = chosen_rows(points, pool, size, shares, loss, wanted, progress)
-        known = wanted[picks] if is_exact else potential(points, pool[picks], shares, loss)
+            pool = mixed_pool(pool, shares, _generator(core, len(pool)))
+        wanted, is_exact = _pool_potentials(core, quadrature, pool, drawn)
+        progress = Progress("choice of points", size, unit="points")
+        picks = quadrature.chosen(pool, size, wanted, progress)
+        known = wanted[picks] if is_exact else quadrature.potential(pool[picks])
         choices.append((pool[picks], factors[pool[picks]] / size, known))
-    fits = [fitted_weights(points, rows, shares, start, loss, known) for rows, start, known in choices]
+    fits = [quadrature.fitted(*choice) for choice in choices]
     best = min(range(len(fits)), key=lambda i: fits[i].value)
     indices = choices[best][0]
     weights = fits[best].weights / factors[indices]
     rng = np.random.default_rng(0) if rng is None else rng
-    certificate = certified(*given, indices, weights, core.ball, rng=rng, verbose=verbose)
+    certificate = certified(Subset(points, shares, indices, weights, core.ball.radius, loss), rng=rng)
     return replace(
         core,
         indices=indices,
@@ -286,15 +271,13 @@ def improved(
     )
 
 
-def _pool_potentials(core: Coreset, points: Points, shares: Any, pool: Any, drawn: Any) -> tuple[np.ndarray, bool]:
+def _pool_potentials(core: Coreset, quadrature: Quadrature, pool: Any, drawn: Any) -> tuple[np.ndarray, bool]:
     """Return the pool's potentials, and whether they are exact or, for large data, interpolated from the draw's."""
-    assert core.ball is not None
     n_sampled = max(_SAMPLED_ROWS, _SAMPLED_FACTOR * core.size)
-    if points.n < _LARGE_FACTOR * n_sampled or core.size > DENSE_LIMIT:
-        return potential(points, pool, shares, core.ball.loss), True
-    known = (core.indices, drawn)
+    if quadrature.points.n < _LARGE_FACTOR * n_sampled or core.size > DENSE_LIMIT:
+        return quadrature.potential(pool), True
     rng = _generator(core, len(pool), n_sampled)
-    return interpolated_potentials(points, pool, shares, core.ball.loss, known, n_sampled, rng), False
+    return quadrature.interpolated(pool, (core.indices, drawn), n_sampled, rng), False
 
 
 def mixed_pool(pool: np.ndarray, shares: np.ndarray, rng: np.random.Generator) -> np.ndarray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from dataclasses import KW_ONLY, dataclass, fields, replace
+from dataclasses import KW_ONLY, dataclass, fields
 from pathlib import Path
 from typing import Any, Self
 
@@ -279,7 +279,6 @@ class Coreset(Value):
         delta: float = 0.05,
         max_memory: Any = MAX_MEMORY,
         random_state: Any = 0,
-        verbose: int = 0,
         on_pass: Any = None,
     ) -> Certificate:
         """Prove a bound on the relative error of this subset for all queries of the ball, in any dimension.
@@ -299,14 +298,14 @@ class Coreset(Value):
             Options of the sampled form.
         max_memory : number or str
             Bytes up to which ``Rows`` are loaded into memory; above, they are kept in a temporary file.
-        verbose, on_pass : int, callable, optional
-            As in :class:`RBFCoreset` and, instead of the log, in :func:`select`.
+        on_pass : callable, optional
+            As in :func:`select`.
         """
         from .certifying import asked, certified, certify_options
 
         options = certify_options(method, n_sampled, delta, random_state)
-        with asked(X, self, sample_weight, radius, max_memory) as (problem, _):
-            return certified(*problem, **options, verbose=verbose, on_pass=on_pass)
+        with asked(X, self, sample_weight, radius, max_memory) as (subset, _):
+            return certified(subset, **options, on_pass=on_pass)
 
     def reweight(
         self,
@@ -316,7 +315,6 @@ class Coreset(Value):
         radius: float | None = None,
         max_memory: Any = MAX_MEMORY,
         random_state: Any = 0,
-        verbose: int = 0,
     ) -> Coreset:
         """Return the same points with the non-negative weights that minimise the discrepancy, certified.
 
@@ -326,9 +324,8 @@ class Coreset(Value):
         from .certifying import asked, improved
 
         rng = check_generator(random_state)
-        with asked(X, self, sample_weight, radius, max_memory) as (problem, total):
-            core = replace(self, ball=problem.ball, total_weight=total)
-            return improved(core, problem.points, problem.shares, self.size, None, verbose, rng)
+        with asked(X, self, sample_weight, radius, max_memory) as (subset, core):
+            return improved(core, subset.points, subset.shares, self.size, None, rng)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write to ``path``, ending in ``.npz`` or ``.parquet`` (the latter needs the extra ``io``).

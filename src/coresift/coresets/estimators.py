@@ -47,8 +47,6 @@ class RBFCoreset(SensitivityCoreset):
         Maximum number of rows for "exact"; None for no limit.
     random_state : None, int or Generator
         Seed for the cells and for the draws.
-    verbose : int, default 0
-        Above 0, log progress at WARNING level.
 
     Attributes
     ----------
@@ -90,9 +88,8 @@ class RBFCoreset(SensitivityCoreset):
         n_cells: int = 64,
         max_exact: int | None = 20_000,
         random_state: Any = None,
-        verbose: int = 0,
     ) -> None:
-        super().__init__(bandwidth, bound, n_cells, max_exact, random_state, verbose)
+        super().__init__(bandwidth, bound, n_cells, max_exact, random_state)
         self.radius = radius
 
     def _ball_sizes(self, t: float, dimension: int, eps: float, delta: float) -> dict[str, float]:
@@ -122,7 +119,7 @@ class RBFCoreset(SensitivityCoreset):
         else:
             with self._loaded("sample sizes") as (points, weights):
                 floor = log_floor(points, weights, radius, "gaussian")
-        norms = serial_runner(rows, self.verbose).collect("norms", lambda block: geometry.sq_norms(block.X))
+        norms = serial_runner(rows).collect("norms", lambda block: geometry.sq_norms(block.X))
         shift = float(np.linalg.norm(self.center_)) / self.scale_ if geometry.is_short else 0.0  # squares are expanded
         slack = rounding_slack(geometry.rounding_norm + shift, radius)
         problem = (dimension, radius, floor + radius**2, slack)
@@ -143,7 +140,7 @@ class LaplacianCoreset(SensitivityCoreset):
     bound : {"auto", "exact", "cells", "paper"}, default "auto"
         "exact": :math:`s(p) = w_p / \sum_q w_q e^{-|p-q|}`, O(n^2 d). "cells": a certificate in O(n k d). "paper": the
         lemma of the paper's appendix. "auto": exact when that takes about a second, else cells.
-    n_cells, max_exact, verbose, random_state
+    n_cells, max_exact, random_state
         As in :class:`RBFCoreset`, whose fitted attributes this estimator has too.
     """
 
@@ -158,9 +155,8 @@ class LaplacianCoreset(SensitivityCoreset):
         n_cells: int = 64,
         max_exact: int | None = 20_000,
         random_state: Any = None,
-        verbose: int = 0,
     ) -> None:
-        super().__init__(bandwidth, bound, n_cells, max_exact, random_state, verbose)
+        super().__init__(bandwidth, bound, n_cells, max_exact, random_state)
         self.metric = metric
 
     def __sklearn_tags__(self) -> Any:

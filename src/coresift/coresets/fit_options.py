@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 # As in `options`, everything else is imported where it is used.
 
 TOLERANCE = 3e-6  # relative excess that is not worth another pass
-_TYPICAL_PASSES = {"columns": 1, "pilot": 1, "scores": 1, "calibration": 3, "certificate": 3, "uniform": 2}
+_TYPICAL_PASSES = {"columns": 1, "pilot": 1, "scores": 1, "calibration": 3, "certificate": 3}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +31,6 @@ class FitOptions(RunOptions):
     calibrate: bool = option(True, "Adjust the weights of the chosen rows to the sums over all rows.")
     certify: bool = option(True, "Bound how far the loss is above the best possible.")
     tolerance: float = option(TOLERANCE, "Stop when the loss is within this share of the best possible.")
-    compare: bool = option(False, "Fit a uniform sample of the same size as well, in two more passes.")
 
     def __post_init__(self) -> None:
         from .._validation import check_choice, check_number, check_positive, parse_budget
@@ -55,7 +54,7 @@ def plan_fit(rows: Rows, options: FitOptions) -> Plan[FitOptions]:
     from .._validation import parse_budget
 
     budget, width = parse_budget(options.budget, rows.n), rows.d + 1
-    is_done = {"calibration": options.calibrate, "certificate": options.certify, "uniform": options.compare}
+    is_done = {"calibration": options.calibrate, "certificate": options.certify}
     passes = [name for name, count in _TYPICAL_PASSES.items() if is_done.get(name, True) for _ in range(count)]
     aim = f"Choosing {budget:,} rows and fitting them: {options.model} loss, alpha {options.alpha:g}."
     kept = 4.0 * budget * (8.0 * width + 60.0)  # candidates and copies of the rows chosen

@@ -17,7 +17,7 @@ from sklearn.utils.metadata_routing import get_routing_for_object
 from sklearn.utils.validation import has_fit_parameter
 
 from .._containers import n_rows, take_rows
-from .._errors import InvalidInputError
+from .._errors import InvalidInputError, InvalidTypeError
 from .._validation import check_budget, check_choice, check_count, check_features, check_generator, check_weights
 from .certifying import normalized
 from .coreset import Coreset
@@ -30,16 +30,7 @@ from .uniform import even_draw
 _FEW_ROWS = 1000  # a fit to so few takes no time
 _MOST_PARAMETERS = 1000  # of a linear model, whose Hessian is formed
 _ROWS_PER_CLASS = 3  # so that the pilot of a draw has a row of each class
-_PILOT_ROWS = 2000
 _NESTED = ("stratified", "uniform")
-_SIMILAR = {
-    "LogisticRegression": "logistic",
-    "LinearSVC": "squared_hinge",
-    "SGDClassifier": "squared_hinge",
-    "SGDRegressor": "squared",
-    "Lasso": "squared",
-    "ElasticNet": "squared",
-}
 
 
 @dataclass(frozen=True)
@@ -82,7 +73,7 @@ def choose(task: Task, size: Any, rng: np.random.Generator) -> Choice:
         core = Coreset(used, task.weights[used], len(task.weights), method="all", total_weight=mass)
         why = "X has a column for each" if is_pairwise else "they are few"
         return Choice(core, f"all rows: {why}", task.model)
-    goal = objective(task, rng) if task.is_weighted else None
+    goal = objective(task) if task.is_weighted else None
     made = None if goal is None else linear_choice(task, goal, count, rng)
     if made is None:
         n_classes = 1 if task.codes is None else len(np.unique(task.codes[task.weights > 0]))
@@ -109,18 +100,15 @@ def linear_choice(task: Task, goal: Objective, size: int, rng: np.random.Generat
     if task.classes is not None and codes is not None and n_classes < 2:
         only = task.classes[codes[weights > 0]][:1].tolist()[0]
         raise InvalidInputError(f"y: the label is always {only!r}: 1 class, but at least 2 are needed.")
-    loss = "logistic" if n_classes > 2 else goal.loss
-    target = task.y if codes is None else codes if loss in CLASSIFIERS else 2.0 * codes - 1.0
+    target = task.y if codes is None else codes if goal.loss in CLASSIFIERS else 2.0 * codes - 1.0
     factors, model = row_factors(task)
     seen = weights * factors
     alpha = goal.alpha(float(seen.sum()), len(weights))
-    maker = LinearCoreset(
-        loss, alpha=alpha, fit_intercept=bool(task.model.fit_intercept), threshold=goal.threshold, random_state=rng
-    )
+    how: dict[str, Any] = {"fit_intercept": bool(task.model.fit_intercept), "threshold": goal.threshold}
+    maker = LinearCoreset(goal.loss, alpha=alpha, **how, random_state=rng)
     core = normalized(maker.fit(X, target, seen).sample(size))
     core = replace(core, weights=core.weights / factors[core.indices], total_weight=float(weights.sum()))
-    also = f", the nearest to what {task.kind} minimises" if goal.is_similar or loss != goal.loss else ""
-    return Choice(core, f"two-step draw for the {loss} loss, alpha = {alpha:.3g}{also}", model)
+    return Choice(core, f"two-step draw for the {goal.loss} loss, alpha = {alpha:.3g}", model)
 
 
 def row_factors(task: Task) -> tuple[np.ndarray, Any]:
@@ -135,34 +123,25 @@ def row_factors(task: Task) -> tuple[np.ndarray, Any]:
     return by_class[task.codes], clone(task.model).set_params(class_weight=dict(zip(names, by_class, strict=True)))
 
 
-def objective(task: Task, rng: np.random.Generator) -> Objective | None:
-    """What a linear model minimises, or something similar that rows can be drawn for."""
+def objective(task: Task) -> Objective | None:
+    """What a linear model minimises, if :class:`LinearCoreset` has its loss; else None."""
     if task.kind.endswith("CV") or (task.codes is None and np.prod(np.shape(task.y)[1:]) > 1):
         return None  # several penalties, or several targets
     try:
-        try:
-            goal: Objective | None = penalised_loss(task.model)
-        except InvalidInputError:
-            goal = _similar(task, rng)
-        return goal if goal is not None and 0 <= goal.alpha(1.0, 1) < np.inf else None
+        goal = penalised_loss(task.model)
+        is_usable = 0 <= goal.alpha(1.0, 1) < np.inf
     except (ArithmeticError, TypeError, ValueError):
-        return None  # bad parameters, which the model itself refuses best
+        return None  # another loss; or bad parameters, which the model itself refuses best
+    n_classes = 0 if task.classes is None else len(task.classes)
+    return goal if is_usable and (n_classes <= 2 or goal.loss == "logistic") else None
 
 
-def _similar(task: Task, rng: np.random.Generator) -> Objective | None:
-    """For a hinge the squared hinge, for an L1 penalty an L2 penalty of that strength."""
-    model, kind = task.model, task.kind
-    if kind == "HuberRegressor":  # it also fits a scale of the residuals, which a few rows can tell
-        some = even_draw(task.weights, None, min(_PILOT_ROWS, int(np.count_nonzero(task.weights))), rng)
-        X, y = (take_rows(given, some.indices) for given in (task.X, task.y))
-        sigma = float(clone(model).fit(X, y, sample_weight=some.weights).scale_)
-        return Objective("huber", model.alpha * sigma, "sum", model.epsilon * sigma, is_similar=True)
-    if kind not in _SIMILAR:
-        return None
-    loss = "logistic" if getattr(model, "loss", None) == "log_loss" else _SIMILAR[kind]
-    if hasattr(model, "C"):
-        return Objective(loss, 1.0 / model.C, "sum", is_similar=True)
-    return Objective(loss, model.alpha, "rows" if kind.startswith("SGD") else "mean", is_similar=True)
+def check_model(estimator: Any, y: Any, kind: str) -> None:
+    """Refuse what cannot be fitted, and a missing ``y``."""
+    if not hasattr(estimator, "fit") or isinstance(estimator, type):
+        raise InvalidTypeError(f"estimator = {estimator!r:.80} must be a {kind}.")
+    if y is None:
+        raise InvalidInputError("This estimator requires y to be passed, but the target y is None.")
 
 
 def takes_weights(estimator: Any) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import time
 from collections.abc import Callable
 from contextlib import closing
@@ -16,15 +17,15 @@ from scipy.linalg import norm
 
 from .._containers import column_names
 from .._errors import InvalidInputError
-from .._progress import Display, OnPass, Progress, display_of
+from .._progress import Display, OnPass, display_of
 from .._validation import LARGEST_MAGNITUDE, LARGEST_RATIO, check_features, check_targets
 from ..core.points import Matrix, SensitivityBound, squared_norms
 from ..rows.arrays import ArrayRows
 from ..rows.engines import Engine, Pass, run_pass
 from ..rows.rows import Block, Rows
-from .bounds import ClosedForm, Geometry, GroupCells, RowBound, by_all_rows, by_cells, cell_centers, label_numbers
+from .bounds import ClosedForm, Geometry, RowBound, by_all_rows, by_cells, by_paper, label_numbers
 from .options import PAPER_BOUNDS, BoundSpec
-from .passes import LARGEST_SHIFT, Extent, Reach, Survey
+from .passes import LARGEST_SHIFT, Reduced, Survey, extent, largest_distance
 
 if TYPE_CHECKING:
     from .coreset import QueryBall
@@ -59,21 +60,18 @@ class Runner:
         self.seconds.append((label, time.perf_counter() - started))
         return found
 
+    def reduce(self, label: str, function: Callable[[Block], Any], combine: Callable[[Any, Any], Any]) -> Any:
+        """What ``combine`` makes of ``function(block)`` for all blocks, in order."""
+        return self.run(label, Reduced(function, combine)).value
+
     def collect(self, label: str, function: Callable[[Block], Any]) -> list[Any]:
         """What ``function`` makes of each block, in order."""
-        return self.run(label, _Collected(function)).parts
+        found: list[Any] = self.reduce(label, partial(_listed, function), operator.iadd)
+        return found
 
 
-@dataclass
-class _Collected:
-    function: Callable[[Block], Any]
-    parts: list[Any] = field(default_factory=list)
-
-    def update(self, block: Block) -> None:
-        self.parts.append(self.function(block))
-
-    def merge(self, other: _Collected) -> None:
-        self.parts += other.parts
+def _listed(function: Callable[[Block], Any], block: Block) -> list[Any]:
+    return [function(block)]
 
 
 def given_rows(X: Any, sample_weight: Any, *, estimator: Any = None, y: Any = None, labels: Any = None) -> Rows:
@@ -93,9 +91,9 @@ def given_rows(X: Any, sample_weight: Any, *, estimator: Any = None, y: Any = No
     return ArrayRows(checked, sample_weight, labels, names=columns, targets=None if targets is None else targets[:, 0])
 
 
-def serial_runner(rows: Rows, verbose: int = 0) -> Runner:
-    """Runs passes in this process; logs progress if ``verbose``."""
-    return Runner(rows, Engine(rows), partial(Progress, verbose=verbose))
+def serial_runner(rows: Rows) -> Runner:
+    """Runs passes in this process."""
+    return Runner(rows, Engine(rows))
 
 
 def array_runner(X: Matrix, weights: np.ndarray, name: str = "X") -> Runner:
@@ -167,10 +165,10 @@ def survey_rows(runner: Runner, samples: dict[str, tuple[int, int]], by_label: b
         raise InvalidInputError(f"{rows.name}: weights sum to {mass:g}; above 0 to {LARGEST_MAGNITUDE:g} is allowed.")
     if found.is_ordinary:
         return found
-    extent = runner.run("extent", Extent(rows.d))
-    all_equal = np.array_equal(extent.low, extent.high)
-    near = extent.low.astype(np.float64) if all_equal else near
-    again = Survey(near, samples, by_label, unit=extent.unit, all_equal=all_equal)
+    ends = runner.reduce("extent", extent, np.minimum)
+    all_equal, peak = np.array_equal(ends[0], -ends[1]), -float(ends.min())
+    unit = 2.0 ** min(float(np.ceil(np.log2(peak))), 1023.0) if peak > 0 else 1.0  # of the magnitude of the largest
+    again = Survey(ends[0] if all_equal else near, samples, by_label, unit=unit, all_equal=all_equal)
     return runner.run("survey again", again)
 
 
@@ -267,7 +265,7 @@ def find_geometry(runner: Runner, spec: BoundSpec, survey: Survey, order: Any, b
     center = survey.near + unit * survey.center() if ball is None else ball.center
     reach, is_exact = survey.farthest(center)
     if not is_exact and ball is None and spec.bandwidth is None:
-        reach = runner.run("farthest row", Reach(center, unit)).distance * unit
+        reach = runner.reduce("farthest row", partial(largest_distance, center=center, unit=unit), max) * unit
     scale = _scale(runner, spec, survey, center, reach) if ball is None else ball.scale
     farthest = max(reach, float(np.sqrt(survey.reach)) * unit)
     if not farthest <= LARGEST_RATIO * scale:
@@ -309,7 +307,8 @@ def _scale(runner: Runner, spec: BoundSpec, survey: Survey, center: np.ndarray, 
         raise InvalidInputError(f"metric = {spec.metric!r} needs dense rows; for sparse rows it is 'euclidean'.")
     if spec.bandwidth is None:
         if spec.metric != "euclidean":
-            reach = runner.run("farthest row", Reach(center, metric=spec.metric)).distance
+            farthest = partial(largest_distance, center=center, metric=spec.metric)
+            reach = runner.reduce("farthest row", farthest, max)
         return reach or 1.0  # all rows equal: any unit will do
     if isinstance(spec.bandwidth, str):
         columns, _ = survey.samples["median"].winners()
@@ -363,9 +362,8 @@ def _choose_bound(runner: Runner, spec: BoundSpec, geometry: Geometry, sample: S
     elif chosen == "auto":
         chosen = cheapest(spec, n, d)
     if chosen in PAPER_BOUNDS:
-        from .lewis_bound import lewis_bound
-
-        return lewis_bound(runner.run, geometry, chosen if is_gaussian else "laplacian", radius if is_gaussian else 1.0)
+        how = (chosen, radius) if is_gaussian else ("laplacian", 1.0)
+        return by_paper(runner.run, geometry, *how)
     if chosen == "exact":
         check_exact(spec, n)
         with runner.rows.load() as everything:
@@ -374,12 +372,7 @@ def _choose_bound(runner: Runner, spec: BoundSpec, geometry: Geometry, sample: S
         raise NotImplementedError(f"bound = {chosen!r} is listed and not made here")
     seed = int(rng.integers(2**31))
     members = [sample.X[np.flatnonzero(sample.groups == group)] for group in range(len(geometry.mass))]
-    centers = [
-        cell_centers(X, geometry, spec.n_cells, seed) if X.shape[0] else mean[None]
-        for X, mean in zip(members, geometry.offsets, strict=True)
-    ]
-    summaries = [sums.finish() for sums in runner.run("cells", GroupCells(geometry, centers)).sums]
-    return by_cells(geometry, spec.loss, radius, summaries)
+    return by_cells(runner.run, geometry, spec.loss, radius, members, spec.n_cells, seed)
 
 
 def check_exact(spec: BoundSpec, n: int) -> None:

@@ -1,7 +1,9 @@
 """Coresets of k-means: draws by the sensitivities of a rough solution."""
 
+import operator
 from dataclasses import dataclass
-from typing import Any, Self
+from functools import partial
+from typing import Any
 
 import numpy as np
 from scipy.spatial.distance import cdist
@@ -63,7 +65,7 @@ class KMeansCoreset(PassCoreset):
     ----------
     n_clusters : int
         The number of centres that are to be fitted.
-    random_state, verbose
+    random_state
         As in :class:`RBFCoreset`.
 
     Attributes
@@ -86,8 +88,8 @@ class KMeansCoreset(PassCoreset):
     True
     """
 
-    def __init__(self, n_clusters: int, *, random_state: Any = None, verbose: int = 0) -> None:
-        self.n_clusters, self.random_state, self.verbose = n_clusters, random_state, verbose
+    def __init__(self, n_clusters: int, *, random_state: Any = None) -> None:
+        self.n_clusters, self.random_state = n_clusters, random_state
 
     def _find(self, runner: Runner, rng: np.random.Generator) -> None:
         k, rows = check_count(self.n_clusters, "n_clusters"), runner.rows
@@ -107,12 +109,14 @@ class KMeansCoreset(PassCoreset):
         else:  # sparse rows stay sparse
             sample = pilot - mean if is_dense else pilot.astype(np.float64)
             centers = kmeans_centers(sample, k, seed, drawn.weights, _PILOT_STARTS) - (0.0 if is_dense else mean)
-        found = runner.run("clusters", _Clusters(mean, centers))
-        used = found.mass > 0
-        self.cost_ = float(found.cost.sum())
+        masses, costs, spreads = runner.reduce(
+            "clusters", partial(cluster_sums, mean=mean, centers=centers), operator.add
+        )
+        used = masses > 0
+        self.cost_ = float(costs.sum())
         self.centers_ = centers[used] + mean
-        self._scores = scores = _Scores(mean, mass, spread, centers[used], found.mass[used], self.cost_)
-        self._clusters = found.cost[used], found.spread[used], scores.mean_rates(pilot, drawn.weights)
+        self._scores = scores = _Scores(mean, mass, spread, centers[used], masses[used], self.cost_)
+        self._clusters = costs[used], spreads[used], scores.mean_rates(pilot, drawn.weights)
         self._n_samples = rows.n
 
     def sample(self, size: int | float, *, random_state: Any = None) -> Coreset:
@@ -120,11 +124,9 @@ class KMeansCoreset(PassCoreset):
 
         Parameters
         ----------
-        size : int or float
-            A number of points, or a fraction of the rows in (0, 1], rounded up. For a fit as good as on all rows use
-            some 80 for each cluster; see :meth:`expected_excess`.
-        random_state : None, int or Generator
-            None draws afresh at each call. The seed used is kept in the result.
+        size, random_state
+            As in :meth:`RBFCoreset.sample`. For a fit as good as on all rows use some 80 points for each cluster; see
+            :meth:`expected_excess`.
         """
         runner = self._fitted_runner()
         count, seed = check_budget(size, runner.rows.n), check_seed(random_state, self._draw_rng)
@@ -149,7 +151,7 @@ class KMeansCoreset(PassCoreset):
         if not (largest := float(np.abs(given).max())) <= LARGEST_TARGET:
             raise InvalidInputError(f"centers has an entry of magnitude {largest:g}, above {LARGEST_TARGET:g}.")
         mean = self._scores.mean
-        over_all = runner.run("cost", _Clusters(mean, given - mean)).cost.sum()
+        over_all = runner.reduce("cost", partial(cluster_sums, mean=mean, centers=given - mean), operator.add)[1].sum()
         squares = nearest(runner.rows.take(core.indices).X, mean, given - mean)[1]
         return KMeansCost(float(over_all), float(core.weights @ squares))
 
@@ -236,19 +238,7 @@ class _Scores:
         return np.divide(above, below, out=least * self.total, where=below > 0) / self.total
 
 
-class _Clusters:
-    """Mass, cost and squared distance from the mean of the rows nearest to each centre."""
-
-    def __init__(self, mean: np.ndarray, centers: np.ndarray) -> None:
-        self.mean, self.centers = mean, centers
-        self.mass, self.cost, self.spread = np.zeros((3, len(centers)))
-
-    def update(self, block: Block) -> None:
-        labels, squares, spread = nearest(block.X, self.mean, self.centers)
-        for sums, values in ((self.mass, 1.0), (self.cost, squares), (self.spread, spread)):
-            sums += np.bincount(labels, block.weights * values, len(sums))
-
-    def merge(self, other: Self) -> None:
-        self.mass += other.mass
-        self.cost += other.cost
-        self.spread += other.spread
+def cluster_sums(block: Block, mean: np.ndarray, centers: np.ndarray) -> np.ndarray:
+    """(3, k) mass, cost and squared distance from the mean of the rows nearest to each centre."""
+    labels, squares, spread = nearest(block.X, mean, centers)
+    return np.array([np.bincount(labels, block.weights * values, len(centers)) for values in (1.0, squares, spread)])

@@ -2,7 +2,8 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Self
+from functools import partial
+from typing import Any
 
 import numpy as np
 from scipy.linalg import eigvalsh, svd
@@ -74,7 +75,7 @@ class LeastSquaresCoreset(PassCoreset):
 
     Parameters
     ----------
-    random_state, verbose
+    random_state
         As in :class:`RBFCoreset`.
 
     Attributes
@@ -102,8 +103,8 @@ class LeastSquaresCoreset(PassCoreset):
 
     takes_targets = True
 
-    def __init__(self, *, random_state: Any = None, verbose: int = 0) -> None:
-        self.random_state, self.verbose = random_state, verbose
+    def __init__(self, *, random_state: Any = None) -> None:
+        self.random_state = random_state
 
     def _find(self, runner: Runner, rng: np.random.Generator) -> None:
         self._space = _whitening(runner)
@@ -114,13 +115,11 @@ class LeastSquaresCoreset(PassCoreset):
 
         Parameters
         ----------
-        size : int or float
-            A number of points, or a fraction of the rows in (0, 1], rounded up. Not with ``exact``.
+        size, random_state
+            As in :meth:`RBFCoreset.sample`; not with ``exact``.
         exact : bool
             Return at most D (D + 1) / 2 rows, D = ``rank_``, whose weighted Gram matrix is that of all rows up to
             rounding. Takes at most 64 columns, and time linear in the rows plus O(D^6) for each halving of them.
-        random_state : None, int or Generator
-            None draws afresh at each call. The seed used is kept in the result.
 
         Returns
         -------
@@ -232,31 +231,21 @@ def _whitening(runner: Runner) -> _Whitening:
     return _Whitening(columns, factor, R[0, 1:] / R[0, 0] @ factor, float(R[0, 0] ** 2), slack)
 
 
-class _IntervalSums:
-    """Gram matrices of the whitened rows in each of some intervals, as vectors."""
+def _block_sums(block: Block, space: _Whitening, starts: np.ndarray, ends: np.ndarray) -> dict[int, np.ndarray]:
+    """Gram matrices of the whitened rows of a block in each of the intervals that it meets, as vectors."""
+    first = int(np.searchsorted(ends, block.start, side="right"))
+    last = int(np.searchsorted(starts, block.start + block.n))
+    if first >= last:
+        return {}
+    here = np.maximum(starts[first:last] - block.start, 0), np.minimum(ends[first:last] - block.start, block.n)
+    U = space.of(block) * np.sqrt(block.weights)[:, None]
+    return dict(zip(range(first, last), gram_vectors(U, *here), strict=True))
 
-    def __init__(self, space: _Whitening, starts: np.ndarray, ends: np.ndarray) -> None:
-        self.space, self.starts, self.ends = space, starts, ends
-        self.sums: dict[int, np.ndarray] = {}
 
-    def update(self, block: Block) -> None:
-        first = int(np.searchsorted(self.ends, block.start, side="right"))
-        last = int(np.searchsorted(self.starts, block.start + block.n))
-        if first < last:
-            starts = np.maximum(self.starts[first:last] - block.start, 0)
-            ends = np.minimum(self.ends[first:last] - block.start, block.n)
-            U = self.space.of(block) * np.sqrt(block.weights)[:, None]
-            self._add(dict(zip(range(first, last), gram_vectors(U, starts, ends), strict=True)))
-
-    def merge(self, other: Self) -> None:
-        self._add(other.sums)
-
-    def _add(self, sums: dict[int, np.ndarray]) -> None:
-        for interval, vector in sums.items():
-            self.sums[interval] = self.sums[interval] + vector if interval in self.sums else vector
-
-    def finish(self) -> np.ndarray:
-        return np.stack([self.sums[interval] for interval in range(len(self.starts))])
+def _added(sums: dict[int, np.ndarray], more: dict[int, np.ndarray]) -> dict[int, np.ndarray]:
+    for interval, vector in more.items():
+        sums[interval] = sums[interval] + vector if interval in sums else vector
+    return sums
 
 
 def _interval_sums(runner: Runner, space: _Whitening) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
@@ -269,7 +258,9 @@ def _interval_sums(runner: Runner, space: _Whitening) -> Callable[[np.ndarray, n
             block = runner.rows.take(left)
             loaded.extend((left, space.of(block) * np.sqrt(block.weights)[:, None]))
         if not loaded:
-            return runner.run("exact subset", _IntervalSums(space, starts, ends)).finish()
+            in_block = partial(_block_sums, space=space, starts=starts, ends=ends)
+            found = runner.reduce("exact subset", in_block, _added)
+            return np.stack([found[interval] for interval in range(len(starts))])
         at = np.searchsorted(loaded[0], starts)
         return gram_vectors(loaded[1], at, at + ends - starts)
 

@@ -14,17 +14,16 @@ from .._validation import (
     check_number,
     check_positive,
     check_seed,
-    record_features,
 )
+from ..core.duality import ModelCertificate
 from ..core.linear import Leverage, LinearProblem, LossSums, fit_linear
-from ..rows.rows import Rows
 from .base import PassCoreset
 from .coreset import Coreset
 from .fit_options import TOLERANCE
 from .fitting import Runner, children
 from .linear_draw import MOST_FEATURES, calibrate_draw, draw_two_steps
 from .linear_rows import LARGEST_ALPHA, LinearRows, linear_rows
-from .model_certificate import ModelCertificate, certify_linear
+from .model_certificate import certify_linear
 from .options import CLASSIFIERS, LINEAR_LOSSES
 
 _MOST_PARAMETERS = 10_000
@@ -48,7 +47,7 @@ class LinearCoreset(PassCoreset):
         Whether the model has an intercept, which is not penalised.
     threshold : float, optional
         For "huber": the residual above which the loss is linear, in the units of ``y``.
-    random_state, verbose
+    random_state
         As in :class:`RBFCoreset`.
 
     Attributes
@@ -98,10 +97,9 @@ class LinearCoreset(PassCoreset):
         fit_intercept: bool = True,
         threshold: float | None = None,
         random_state: Any = None,
-        verbose: int = 0,
     ) -> None:
         self.loss, self.alpha, self.fit_intercept, self.threshold = loss, alpha, fit_intercept, threshold
-        self.random_state, self.verbose = random_state, verbose
+        self.random_state = random_state
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Survey the rows and find the leverage, in one pass.
@@ -111,11 +109,10 @@ class LinearCoreset(PassCoreset):
         X, y, sample_weight
             As in :meth:`RBFCoreset.fit`; ``y`` are labels or, for a regression, targets. ``sample`` needs them again.
         """
-        self._fit(X, y, sample_weight, estimator=self, verbose=self.verbose)
+        self._fit(X, y, sample_weight, estimator=self)
         return self
 
-    def fit_rows(self, *, runner: Runner, X: Any = None) -> None:
-        """Fit with the engine and the progress of ``runner``, whose rows have a label or a target."""
+    def fit_rows(self, *, runner: Runner, X: Any = None, y: Any = None) -> None:
         self._fit(runner.rows, None, runner=runner)
 
     def _fit(self, X: Any, y: Any, sample_weight: Any = None, **how: Any) -> None:
@@ -136,10 +133,7 @@ class LinearCoreset(PassCoreset):
         leverage = Leverage(rows.gram(problem))
         for name in ("classes_", "model_", "n_rounds_", "objective_"):  # of an earlier fit
             self.__dict__.pop(name, None)
-        if isinstance(X, Rows):
-            self.n_features_in_ = rows.runner.rows.d
-        else:
-            record_features(self, X)
+        self._record_columns(rows.runner.rows, X)
         if rows.response.classes is not None:
             self.classes_ = rows.response.classes
         self._runner, self._draw_rng, self._survey = rows.runner, draw_rng, (rows.response, rows.moments)
@@ -152,16 +146,14 @@ class LinearCoreset(PassCoreset):
 
         Parameters
         ----------
-        size : int or float
-            A number of points, or a fraction of the rows in (0, 1], rounded up.
+        size, random_state
+            As in :meth:`RBFCoreset.sample`.
         calibrate : bool
             Adjust the weights until the fit of the subset is close to the fit of all rows. Each round is one pass, and
             is dropped if it does not lower the loss of all rows. This gives up exact unbiasedness: sums of other
             functions of the rows may be biased, by less than the noise of the draw as a rule.
         tolerance : float, default 3e-6
             Calibration stops when the loss of all rows is expected to be within this share of the least one.
-        random_state : None, int or Generator
-            None draws afresh at each call, in a sequence that the estimator's own ``random_state`` repeats.
         """
         rows, problem = self.fitted()
         count = check_budget(size, rows.runner.rows.n)

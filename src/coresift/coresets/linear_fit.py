@@ -6,11 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from .._progress import OnPass
 from .._threads import one_thread
-from ..core.linear import LinearProblem, fit_linear
 from ..rows.engines import open_engine
 from ..rows.opening import open_rows
 from ..rows.preparation import Preparation
@@ -21,8 +18,6 @@ from .fit_options import FitOptions, plan_fit
 from .fitting import Runner
 from .linear_coreset import LinearCoreset
 from .linear_result import LinearModel
-from .linear_rows import LinearRows
-from .model_certificate import percent
 from .options import CLASSIFIERS, Plan
 
 _POOR = 0.01  # relative excess above which advice is due
@@ -37,8 +32,6 @@ class LinearFit:
     model: LinearModel
     n_rounds: int
     """Rounds of calibration that were kept."""
-    uniform_objective: float | None
-    """Loss over all rows, with penalty, of a fit to a uniform sample of the same size."""
     seconds: dict[str, float]
 
     def lines(self) -> list[str]:
@@ -55,9 +48,6 @@ class LinearFit:
             text.append(f"Guaranteed: {model.certificate}")
             if model.certificate.relative > _POOR and core.size < (few := _ROWS_PER_COEFFICIENT * model.coef.size):
                 text.append(f"More rows give a closer fit: {few:,} are {_ROWS_PER_COEFFICIENT} for each coefficient.")
-        if self.uniform_objective is not None and model.objective:
-            above = percent((self.uniform_objective - model.objective) / model.objective)
-            text.append(f"A uniform sample of the same size: {self.uniform_objective:.6g}, {above} above this model.")
         return text
 
     def times(self) -> list[str]:
@@ -67,8 +57,7 @@ class LinearFit:
 
     def as_dict(self) -> dict[str, Any]:
         """What came out, for programs."""
-        beside = {"n_rounds": self.n_rounds, "uniform_objective": self.uniform_objective, "seconds": self.seconds}
-        return {**self.model.as_dict(), **beside}
+        return {**self.model.as_dict(), "n_rounds": self.n_rounds, "seconds": self.seconds}
 
 
 def open_labelled(data: Any, options: FitOptions, label: str | None, **names: Any) -> Rows:
@@ -143,17 +132,13 @@ def run_fit(made: Plan[FitOptions], *, on_pass: OnPass | None = None) -> LinearF
         core = chooser.sample(
             int(made.budget or 0), calibrate=options.calibrate, tolerance=options.tolerance, random_state=options.seed
         )
-        linear, problem = chooser.fitted()
-        coef, intercept = chooser.model_
         certificate = chooser.certified(tolerance=options.tolerance) if options.certify else None
-        uniform = _uniform(linear, problem, core.size, options.seed) if options.compare else None
     model = LinearModel(
-        coef,
-        intercept,
+        *chooser.model_,
         options.model,
         options.alpha,
         threshold=options.threshold,
-        classes=linear.response.classes,
+        classes=getattr(chooser, "classes_", None),
         names=rows.names,
         size=core.size,
         n_samples=rows.n,
@@ -164,14 +149,4 @@ def run_fit(made: Plan[FitOptions], *, on_pass: OnPass | None = None) -> LinearF
     seconds: dict[str, float] = {}
     for name, taken in runner.seconds:
         seconds[name] = seconds.get(name, 0.0) + taken
-    return LinearFit(core, model, chooser.n_rounds_, uniform, seconds)
-
-
-def _uniform(linear: LinearRows, problem: LinearProblem, size: int, seed: int) -> float | None:
-    """The loss over all rows of a fit to ``size`` of them, drawn alike; None if they have no weight."""
-    rows = linear.runner.rows
-    block = rows.take(np.sort(np.random.default_rng(seed).choice(rows.n, size, replace=False)))
-    if not block.weights.sum() > 0:
-        return None
-    theta = fit_linear(problem, block.X, linear.response.of(block), block.weights).theta
-    return linear.sums(problem, theta, order=0, label="uniform").objective
+    return LinearFit(core, model, chooser.n_rounds_, seconds)

@@ -36,7 +36,6 @@ class Objective:
     per: str = "mean"  # or "sum" or "rows"
     threshold: float | None = None
     intercept_penalty: float = 0.0
-    is_similar: bool = False  # the model has another loss or penalty
 
     def alpha(self, mass: float, n: int) -> float:
         """The penalty of the mean loss of n rows of total weight ``mass``."""

@@ -17,6 +17,7 @@ from scipy.special import expit, softmax
 from .._containers import column_names
 from .._errors import InvalidInputError
 from .._validation import check_choice, check_finite, check_number, naming
+from ..core.duality import ModelCertificate, percent
 from ..core.linear_losses import LinearLoss
 from ..rows.columns import pa
 from ..rows.engines import OnRows
@@ -27,7 +28,6 @@ from ..rows.table_files import csv, parquet
 from .coreset import Value
 from .files import as_plain, check_types, from_plain, stamped, verified, write_whole
 from .linear_rows import loss_named
-from .model_certificate import ModelCertificate, percent
 from .options import CLASSIFIERS, LINEAR_LOSSES
 
 _VERSION = 1

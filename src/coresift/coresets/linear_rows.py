@@ -14,6 +14,7 @@ from ..core.linear import LinearProblem, LossSums, weighted_gram
 from ..core.linear_losses import Huber, LinearLoss, Logistic, Multinomial, Poisson, Squared, SquaredHinge
 from ..core.points import float_rows
 from ..rows.rows import BadRow, Block, Rows, check_block, recode
+from .bounds import label_numbers
 from .fitting import Runner, given_rows, serial_runner
 
 S = TypeVar("S", bound=LossSums)
@@ -51,11 +52,9 @@ class Response:
 
     def of(self, block: Block) -> np.ndarray:
         """(b,) numbers of classes, or targets."""
-        if self.numbers is None:
-            assert block.targets is not None
-            return block.targets
-        assert block.labels is not None
-        return np.array([self.numbers[name] for name in block.labels.names], dtype=np.int64)[block.labels.codes]
+        found = block.targets if self.numbers is None else label_numbers(block, self.numbers)
+        assert found is not None
+        return found
 
 
 class ColumnMoments:
@@ -158,7 +157,7 @@ class LinearRows:
     moments: ColumnMoments
 
     def problem(
-        self, loss: str | LinearLoss, alpha: float, *, fit_intercept: bool = True, intercept_penalty: float = 0.0
+        self, loss: LinearLoss, alpha: float, *, fit_intercept: bool = True, intercept_penalty: float = 0.0
     ) -> LinearProblem:
         """The problem of fitting ``loss``, in columns of mean 0 (if they can be shifted) and variance 1."""
         mean, variance = self.moments.mean, self.moments.scatter / self.moments.mass
@@ -167,8 +166,7 @@ class LinearRows:
         # a column that is constant but for rounding has no spread: it is left as it is
         is_plain = square <= 1e-24 * mean**2 if is_shifted else square == 0.0
         spread = np.sqrt(np.where(is_plain | (square == 0.0), 1.0, square))
-        made = loss if isinstance(loss, LinearLoss) else self.loss(loss)
-        return LinearProblem(made, alpha, mean * is_shifted, spread, fit_intercept, intercept_penalty)
+        return LinearProblem(loss, alpha, mean * is_shifted, spread, fit_intercept, intercept_penalty)
 
     def loss(self, name: str, threshold: float | None = None) -> LinearLoss:
         """The loss called ``name`` for this response."""
@@ -186,10 +184,6 @@ class LinearRows:
         """One pass: ``sums`` of the same problem over all rows."""
         return self.runner.run(label, SumsPass(self.response, list(sums))).sums
 
-    def sums(self, problem: LinearProblem, theta: np.ndarray, order: int = 2, label: str = "loss") -> LossSums:
-        """One pass: the loss over all rows at ``theta``, its gradient (order 1) and Hessian (order 2)."""
-        return self.run(label, LossSums(problem, theta, order))[0]
-
     def gram(self, problem: LinearProblem) -> np.ndarray:
         """The weighted Gram matrix in the columns of a problem, without a pass; the survey must have summed it."""
         moments, offset = self.moments, (self.moments.mean - problem.shift) / problem.spread
@@ -203,7 +197,8 @@ class LinearRows:
 
     def least_squares(self, problem: LinearProblem) -> LossSums:
         """Sums of squares at zero; their Hessian is the Gram matrix of the columns."""
-        return self.sums(replace(problem, loss=Squared()), np.zeros((1, problem.n_columns)), label="least squares")
+        squares = replace(problem, loss=Squared())
+        return self.run("least squares", LossSums(squares, np.zeros((1, problem.n_columns))))[0]
 
 
 @dataclass
@@ -235,7 +230,6 @@ def linear_rows(
     is_classifier: bool,
     estimator: BaseEstimator | None = None,
     runner: Runner | None = None,
-    verbose: int = 0,
     most_columns: int = 0,
 ) -> LinearRows:
     """Open and survey rows with a response, in one pass; a ``runner`` brings its own engine and progress.
@@ -248,7 +242,7 @@ def linear_rows(
     rows = given_rows(X, sample_weight, estimator=estimator, y=y, labels=labels)
     if not (rows.has_labels if is_classifier else rows.has_targets):
         raise InvalidInputError(f"{rows.name}: there is no {what}; name its column with open_rows(..., {what}=...).")
-    runner = runner or serial_runner(rows, verbose)
+    runner = runner or serial_runner(rows)
     moments = runner.run("columns", ColumnMoments(rows.d, rows.d <= most_columns))
     if not moments.mass > 0:
         raise InvalidInputError(f"{rows.name}: the weights are all zero.")

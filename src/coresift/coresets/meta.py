@@ -14,12 +14,12 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from .._containers import n_rows, take_rows
-from .._errors import InvalidInputError, InvalidTypeError
+from .._errors import InvalidInputError
 from .._validation import check_generator, check_weights
 from ..rows.rows import Rows
 from .base import LOADED_BYTES
 from .coreset import Coreset
-from .fit_rules import Task, choose, cut, takes_weights
+from .fit_rules import Task, check_model, choose, cut, takes_weights
 from .fitting import given_rows
 from .linear_rows import check_labels
 from .model_certificate import ModelCertificate, certify_model
@@ -76,12 +76,9 @@ class _CoresetModel(MetaEstimatorMixin, BaseEstimator):
             self._data = (X, None, None)
             return self
         kind = "classifier" if isinstance(self, ClassifierMixin) else "regressor"
-        if not hasattr(self.estimator, "fit") or isinstance(self.estimator, type):
-            raise InvalidTypeError(f"estimator = {self.estimator!r:.80} must be a {kind}.")
+        check_model(self.estimator, y, kind)
         if get_tags(self.estimator).estimator_type not in (kind, None):
             raise InvalidInputError(f"estimator = {self.estimator!r:.80} is not a {kind}.")
-        if y is None:
-            raise InvalidInputError("This estimator requires y to be passed, but the target y is None.")
         if fit_params and not get_config()["enable_metadata_routing"]:
             raise InvalidInputError(
                 f"fit() takes {', '.join(fit_params)} only with sklearn.set_config(enable_metadata_routing=True)."
@@ -157,8 +154,8 @@ class CoresetClassifier(_CoresetModel, ClassifierMixin, BaseEstimator):
 
     1. All rows, if ``size`` is a fraction and there are at most 1,000 of positive weight.
     2. A linear model of scikit-learn of up to 1,000 parameters: the draw of :class:`LinearCoreset` for the model's own
-       loss and penalty. ``LogisticRegression``, ``LinearSVC``, ``RidgeClassifier`` and ``SGDClassifier``; with an L1
-       penalty, the hinge, or more than two classes where the loss has no such form, the nearest loss is used.
+       loss and penalty: ``LogisticRegression``, and for two classes ``LinearSVC``, ``RidgeClassifier`` and
+       ``SGDClassifier``, but not with the hinge or an L1 penalty.
     3. Anything else, and a model that takes no ``sample_weight``: a draw stratified by class. For trees and boosting no
        other was found to be better. A pipeline takes weights only by metadata routing: put it around the
        meta-estimator.
@@ -212,9 +209,7 @@ class CoresetRegressor(_CoresetModel, RegressorMixin, BaseEstimator):
     """Fit a regressor on a coreset that is chosen for it.
 
     The rules are those of :class:`CoresetClassifier`, with a uniform draw in place of a stratified one. Linear models
-    are ``Ridge``, ``LinearRegression``, ``PoissonRegressor`` and ``SGDRegressor``; ``Lasso`` and ``ElasticNet`` use the
-    squared loss, and ``HuberRegressor`` the Huber loss at a scale of the residuals that 2,000 rows give. With several
-    outputs the draw is uniform.
+    are ``Ridge``, ``LinearRegression``, ``PoissonRegressor`` and ``SGDRegressor``, with an L2 penalty and one output.
 
     Parameters
     ----------

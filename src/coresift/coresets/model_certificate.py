@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from .._errors import InvalidInputError
 from .._validation import check_number
-from ..core.duality import DualSums, bound_excess, exact_excess
+from ..core.duality import DualSums, ModelCertificate as ModelCertificate, bound_excess, exact_excess
 from ..core.linear import LinearProblem
 from ..core.linear_losses import Huber, Squared
 from .linear_models import DescribedModel, class_factors, read_model
@@ -17,48 +17,6 @@ from .linear_rows import LinearRows, linear_rows
 
 _MOST_PARAMETERS = 2000  # for which a Hessian is formed
 _MOST_PASSES = {2: 30, 1: 60}  # with Hessians, and without
-
-
-@dataclass(frozen=True)
-class ModelCertificate:
-    """A proved bound on ``F(theta) - F*``, the excess of the penalised mean loss over its minimum.
-
-    Parameters
-    ----------
-    excess, relative : float
-        Proved: ``F(theta) - F*`` is at most ``excess``, rounding included, and over ``F*`` at most ``relative``,
-        which is infinite if ``F*`` may be zero.
-    objective, lower_bound : float
-        F at the model, and what ``F*`` is at least: proved.
-    found : float
-        By search: a model was met whose F is lower by this much, so the excess is at least that.
-    n_passes : int
-        Passes over the rows.
-    loss, alpha : str, float
-        F is the weighted mean of the loss plus ``alpha / 2`` times the squared coefficients.
-    """
-
-    excess: float
-    relative: float
-    objective: float
-    lower_bound: float
-    found: float
-    n_passes: int
-    loss: str
-    alpha: float
-
-    def __str__(self) -> str:
-        passes = f"in {self.n_passes} pass{'es' if self.n_passes != 1 else ''}"
-        if np.isfinite(self.relative):
-            return f"At most {percent(self.relative)} above the smallest possible loss; proved, {passes}."
-        if np.isfinite(self.excess):
-            return f"At most {self.excess:.3g} above the smallest possible loss, which may be 0; proved, {passes}."
-        return f"The loss is infinite, so nothing can be proved ({passes})."
-
-
-def percent(share: float) -> str:
-    """A share in words, as in "0.012 %"."""
-    return f"{100 * share:{',.0f' if 1 <= share < 1e4 else '.2g'}} %"
 
 
 def certify_model(
@@ -181,10 +139,7 @@ def certify_linear(
         anew = (lambda: rows.least_squares(problem).newton_step()[0]) if is_huber else None
         limits: dict[str, Any] = {"max_passes": _MOST_PASSES[order], "tolerance": tolerance}
         found = bound_excess(sums_at, theta, rms, step=step, anew=anew, gram=gram, **limits)
-    excess = max(found.bound, found.objective - found.lower_bound)
-    relative = 0.0 if excess == 0 else float(excess / found.lower_bound) if found.lower_bound > 0 else np.inf
-    about = (found.objective, found.lower_bound, found.found, found.n_passes + (gram is not None))
-    return ModelCertificate(excess, relative, *about, problem.loss.name, problem.alpha)
+    return replace(found, n_passes=found.n_passes + (gram is not None))
 
 
 def _check_columns(model: DescribedModel, rows: LinearRows) -> None:

@@ -4,13 +4,12 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from scipy.optimize import brentq
 from sklearn.utils.validation import check_is_fitted
 
 from .._errors import InvalidInputError, InvalidTypeError
 from .._validation import check_choice, check_count, check_generator, check_positive, check_probability, check_targets
 from ..core.network import NetworkAudit, network_sums, worst_network
-from ..core.points import Matrix, SensitivityBound, log_shares
+from ..core.points import Matrix, SensitivityBound, Subset, log_shares
 from ..core.sizes import covering, paper_formula, vc
 from ..rows.arrays import ArrayRows
 from .base import LOADED_BYTES, Fit
@@ -50,7 +49,7 @@ class RBFNetworkCoreset(RBFCoreset):
 
     Parameters
     ----------
-    radius, bandwidth, bound, n_cells, max_exact, verbose, random_state
+    radius, bandwidth, bound, n_cells, max_exact, random_state
         As for :class:`RBFCoreset`. The ball, of the centres, is around the weighted mean of the rows.
     construction : {"whole-loss", "paper"}, default "whole-loss"
         "whole-loss": one sample, drawn by the largest of the sensitivities of the four families. "paper": a
@@ -89,10 +88,9 @@ class RBFNetworkCoreset(RBFCoreset):
         n_cells: int = 64,
         max_exact: int | None = 20_000,
         random_state: Any = None,
-        verbose: int = 0,
     ) -> None:
         shared = {"bandwidth": bandwidth, "bound": bound, "n_cells": n_cells, "max_exact": max_exact}
-        super().__init__(radius, **shared, random_state=random_state, verbose=verbose)
+        super().__init__(radius, **shared, random_state=random_state)
         self.construction = construction
 
     def sample(  # type: ignore[override]  # the paper's construction is a pair
@@ -134,7 +132,8 @@ class RBFNetworkCoreset(RBFCoreset):
             weights, targets = shares * self._input_weight, self._targets
             network_centers, outputs = checked_network(self, centers, alphas, targets.shape[1])
             if eps is None:
-                eps, cross_eps = (self._guaranteed(merged, delta, term) for term in ("eps", "cross"))
+                found = self._certificate(merged, delta)
+                eps, cross_eps = _finite(found.eps), _finite(found.cross)
             else:
                 cross_eps = check_positive(eps, "eps")
                 eps = cross_eps if is_whole else None
@@ -159,46 +158,22 @@ class RBFNetworkCoreset(RBFCoreset):
         merged = self._merged(core)
         options = certify_options(method, n_sampled, delta, random_state)
         with self._loaded("certify") as (points, shares):
-            drawn = np.zeros(points.n)
-            drawn[merged.indices] = merged.weights / self._input_weight
-            problem = (points, shares, drawn, self._targets, self.radius_)
-            return certified_network(*problem, **options, verbose=self.verbose)
+            subset = Subset(points, shares, merged.indices, merged.weights / self._input_weight, self.radius_)
+            return certified_network(subset, self._targets, **options)
 
     def guaranteed_error(self, core: Coreset | SignedCoreset | None = None, *, delta: float = 0.05) -> float | None:
         """The least eps that is guaranteed for the whole loss and all networks with probability ``1 - delta``.
 
-        By the certificate of this draw or, for independent draws by this fit, by their number; None if it is infinite.
+        It is that of the certificate of this draw; None if it is infinite.
         """
-        return self._guaranteed(self._merged(core), check_probability(delta, "delta"), "eps")
+        return _finite(self._certificate(self._merged(core), check_probability(delta, "delta")).eps)
 
-    def _guaranteed(self, core: Coreset, delta: float, term: str) -> float | None:
-        """The same for a term of the certificate; what was certified last is kept."""
+    def _certificate(self, core: Coreset, delta: float) -> NetworkCertificate:
+        """The certificate, which is kept for the next call."""
         kept = self._certified
         if kept is None or kept[0] != core or kept[1] != delta:
-            # half of delta each for the draw and for a sampled certificate
-            self._certified = kept = (core, delta, self.certify(core, delta=0.5 * delta))
-        promised = None
-        if term == "cross" or self.construction == "whole-loss":
-            promised = self._promised(core, delta if kept[2].is_exact else 0.5 * delta)
-        eps = min(float(getattr(kept[2], term)), np.inf if promised is None else promised)
-        return eps if eps < np.inf else None
-
-    def _promised(self, core: Coreset, delta: float) -> float | None:
-        """The least eps below 1 that the draws of ``core`` guarantee with probability ``1 - delta``, or None."""
-        if core.n_draws is None or core.adjustments or not self.is_certified_:
-            return None
-        if (core.total_sensitivity, core.bound) != (self.total_sensitivity_, self.bound_):
-            return None  # drawn by something else
-        draws = float(core.n_draws)
-
-        def excess(eps: float) -> float:
-            sizes = self._sizes(eps, delta, None)
-            return float(np.log(min(sizes["covering"], sizes["vc"]) / draws))
-
-        low, high = 1e-6, 1.0 - 1e-9
-        if excess(high) > 0:
-            return None
-        return float(brentq(excess, low, high, xtol=1e-6)) if excess(low) > 0 else low
+            self._certified = kept = (core, delta, self.certify(core, delta=delta))
+        return kept[2]
 
     def audit(
         self,
@@ -217,10 +192,9 @@ class RBFNetworkCoreset(RBFCoreset):
         merged, rng = self._merged(core), check_generator(random_state)
         counts = {"n_neurons": n_neurons, "n_starts": n_starts, "max_iter": max_iter}
         counts = {name: check_count(count, name) for name, count in counts.items()}
-        rows, drawn, radius = merged.indices, merged.weights, self.radius_
         with self._loaded("audit") as (points, shares):
-            weights, targets = shares * self._input_weight, self._targets
-            return worst_network(points, weights, targets, rows, drawn, radius, rng=rng, **counts)
+            subset = Subset(points, shares * self._input_weight, merged.indices, merged.weights, self.radius_)
+            return worst_network(subset, self._targets, rng=rng, **counts)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -252,7 +226,7 @@ class RBFNetworkCoreset(RBFCoreset):
         def bounded(X: Matrix, family: np.ndarray, factor: float = 1.0) -> SensitivityBound:
             wide = replace(spec, radius=factor * spec.radius)
             ball = QueryBall("gaussian", geometry.center, geometry.scale / factor, wide.radius)
-            return bound_of(serial_runner(ArrayRows(X, family), self.verbose), wide, rng, ball)
+            return bound_of(serial_runner(ArrayRows(X, family)), wide, rng, ball)
 
         families: dict[str, SensitivityBound] = {}  # at least one: the square term's, or one of the signs
         with rows.load(LOADED_BYTES) as everything:
@@ -325,3 +299,7 @@ class RBFNetworkCoreset(RBFCoreset):
                 f"the coreset was drawn from {coreset.n_samples} rows, the estimator fitted on {self._table.n_samples}."
             )
         return coreset
+
+
+def _finite(eps: float) -> float | None:
+    return eps if eps < np.inf else None

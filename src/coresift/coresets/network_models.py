@@ -177,7 +177,7 @@ class RBFNetworkRegressor(RegressorMixin, _RBFNetwork):
         Whether there is a b. The coresets of :class:`RBFNetworkCoreset` are for networks without.
     solver : "lbfgs" or callable, default "lbfgs"
         What learns: L-BFGS with analytic gradients, or a function of ``(network, points, weights, targets, ridge,
-        max_iter)`` that returns a network, such as ``coresift.training.rbf_layer.torch_solver``.
+        max_iter)`` that returns a network, such as ``torch_solver`` in ``examples/rbf_layer.py``.
     max_iter : int, default 200
         Steps of the solver.
     random_state : None, int or Generator

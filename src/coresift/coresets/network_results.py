@@ -9,9 +9,9 @@ import numpy as np
 from .._errors import InvalidInputError
 from .._validation import check_features, check_targets
 from ..core.network import NetworkSums
-from ..core.points import Points, SensitivityBound, squared_norms
+from ..core.points import SensitivityBound, Subset, squared_norms
 from .certifying import certified
-from .coreset import Coreset, QueryBall
+from .coreset import Coreset
 
 ROOT = float(np.sqrt(2.0))
 _ROUNDED = 1e-12  # of a sum of positive terms
@@ -130,20 +130,14 @@ def target_sizes(targets: np.ndarray) -> np.ndarray:
     return np.sqrt(squared_norms(targets / (np.abs(targets).max() or 1.0)))
 
 
-def certified_network(
-    points: Points,
-    shares: np.ndarray,
-    drawn: np.ndarray,
-    targets: np.ndarray,
-    radius: float,
-    delta: float,
-    **options: Any,
-) -> NetworkCertificate:
+def certified_network(subset: Subset, targets: np.ndarray, delta: float, **options: Any) -> NetworkCertificate:
     """Certify each family of the loss of a network by itself, as Gaussian sums of the rows in it.
 
-    ``drawn`` are the weights of the draw, 0 for other rows. Those of a family are multiplied by the sizes of its
-    targets, over the family's total over the data. ``options`` go to :func:`.certified`.
+    The weights of the draw in a family are multiplied by the sizes of its targets, over the family's total over the
+    data. ``options`` go to :func:`.certified`.
     """
+    points, shares, drawn = subset.points, subset.shares, np.zeros(subset.points.n)
+    drawn[subset.rows] = subset.weights
     sizes = dict(signed_sizes(targets)) | {"square": np.ones(points.n)}
     lengths = target_sizes(targets)
     families, is_exact = {}, True
@@ -161,10 +155,9 @@ def certified_network(
                 families[name] = np.inf
             continue
         factor = ROOT if name == "square" else 1.0  # the square of the kernel has bandwidth 1/sqrt 2
-        scaled = Points(points.X, points.center, points.scale / factor, points.max_norm * factor)
-        ball = QueryBall("gaussian", points.center, scaled.scale, factor * radius)
         weights = drawn[chosen] * (own[chosen] / peak) / total
-        found_here = certified(scaled, mass / total, chosen, weights, ball, delta=delta / len(sizes), **options)
+        of_family = Subset(points.rescaled(factor), mass / total, chosen, weights, factor * subset.radius)
+        found_here = certified(of_family, delta=delta / len(sizes), **options)
         families[name], is_exact = found_here.eps, is_exact and found_here.is_exact
     return NetworkCertificate(families, is_exact, 1.0 if is_exact else 1.0 - delta)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,25 @@ _FARTHEST_KEPT = 128
 # an origin this much farther (squared) than the rows are wide costs two digits, not more
 LARGEST_SHIFT = 100.0
 _SAFE_SQUARES = (1e-120, 1e120)  # squares inside are free of overflow and underflow, and so are sums of them
+
+
+@dataclass
+class Reduced:
+    """A pass that is one function of a block."""
+
+    function: Callable[[Block], Any]
+    combine: Callable[[Any, Any], Any]
+    value: Any = None
+
+    def update(self, block: Block) -> None:
+        self._add(self.function(block))
+
+    def merge(self, other: Reduced) -> None:
+        if other.value is not None:
+            self._add(other.value)
+
+    def _add(self, value: Any) -> None:
+        self.value = value if self.value is None else self.combine(self.value, value)
 
 
 class GroupMoments:
@@ -178,48 +199,25 @@ class Survey:
             self._bar = float(self._far_squares.min())
 
 
-class Extent:
-    """The smallest and the largest number in each column, over the rows of positive weight."""
-
-    def __init__(self, d: int) -> None:
-        self.low, self.high = np.full(d, np.inf), np.full(d, -np.inf)
-
-    def update(self, block: Block) -> None:
-        kept = block.X[block.weights > 0]
-        if kept.shape[0]:
-            low, high = kept.min(axis=0), kept.max(axis=0)
-            if sp.issparse(low):
-                low, high = low.toarray().ravel(), high.toarray().ravel()
-            self.low, self.high = np.minimum(self.low, low), np.maximum(self.high, high)
-
-    def merge(self, other: Extent) -> None:
-        self.low, self.high = np.minimum(self.low, other.low), np.maximum(self.high, other.high)
-
-    @property
-    def unit(self) -> float:
-        """A power of two of the magnitude of the largest number."""
-        peak = max(float(self.high.max()), -float(self.low.min()))
-        return 2.0 ** min(float(np.ceil(np.log2(peak))), 1023.0) if peak > 0 else 1.0
+def extent(block: Block) -> np.ndarray:
+    """(2, d) the smallest number in each column and minus the largest, over the rows of positive weight."""
+    kept = block.X[block.weights > 0]
+    if not kept.shape[0]:
+        return np.full((2, block.X.shape[1]), np.inf)
+    ends = (kept.min(axis=0), -kept.max(axis=0))
+    return np.array([end.toarray().ravel() if sp.issparse(end) else end for end in ends], dtype=np.float64)
 
 
-class Reach:
-    """The largest distance from a centre of a row of positive weight, in units of ``unit``, in any metric."""
+def largest_distance(block: Block, center: np.ndarray, unit: float = 1.0, metric: Any = "euclidean") -> float:
+    """The largest distance from a centre of a row of positive weight, in units of ``unit``; 0 if there is none."""
+    if metric == "euclidean":
+        parts = Points(float_rows(block.X), center, unit, np.inf).blocks(budget=BLOCK_BYTES)
+        distances = np.sqrt(np.concatenate([rows.sq_norms for _, rows in parts]))
+    else:
+        from scipy.spatial.distance import cdist
 
-    def __init__(self, center: np.ndarray, unit: float = 1.0, metric: Any = "euclidean") -> None:
-        self.center, self.unit, self.metric, self.distance = center, unit, metric, 0.0
-
-    def update(self, block: Block) -> None:
-        if self.metric == "euclidean":
-            parts = Points(float_rows(block.X), self.center, self.unit, np.inf).blocks(budget=BLOCK_BYTES)
-            distances = np.sqrt(np.concatenate([rows.sq_norms for _, rows in parts]))
-        else:
-            from scipy.spatial.distance import cdist
-
-            distances = cdist(block.X, self.center[None], metric=self.metric)[:, 0]
-        self.distance = max(self.distance, float(distances.max(where=block.weights > 0, initial=0.0)))
-
-    def merge(self, other: Reach) -> None:
-        self.distance = max(self.distance, other.distance)
+        distances = cdist(block.X, center[None], metric=metric)[:, 0]
+    return float(distances.max(where=block.weights > 0, initial=0.0))
 
 
 class Scores:

@@ -19,7 +19,7 @@ from sklearn.utils.metadata_routing import MetadataRouter, process_routing
 from sklearn.utils.parallel import Parallel, delayed
 
 from .._containers import n_rows, take_rows
-from .._errors import InvalidInputError, InvalidTypeError
+from .._errors import InvalidInputError
 from .._progress import Progress, logger
 from .._validation import check_bool, check_count, check_features, check_generator, check_weights
 from ..core.racing import Fidelity, extrapolated, is_behind, rank_agreement, survivors
@@ -27,6 +27,7 @@ from .fit_rules import (
     Choice,
     Task,
     check_ladder,
+    check_model,
     cut,
     nested_choices,
     objective,
@@ -159,7 +160,7 @@ class SearchRun:
 
 def _enough(task: Task, counts: list[int]) -> list[int]:
     """For a linear model the first size with 50 rows a parameter, from which on more rows change nothing."""
-    if not task.is_weighted or objective(task, np.random.default_rng(0)) is None:
+    if not task.is_weighted or objective(task) is None:
         return counts
     n_outputs = 1 if task.classes is None else max(1, len(task.classes) - 1)
     n_parameters = (check_features(task.X, finite=False).shape[1] + 1) * n_outputs
@@ -173,8 +174,7 @@ def _last(model: Any) -> Any:
 
 def _middle(models: list[Any]) -> Any:
     """The model that subsets are chosen for: of linear ones that of the median penalty, otherwise the first."""
-    rng = np.random.default_rng(0)
-    goals = [objective(Task(_last(model), None, np.zeros(1), np.ones(1), True), rng) for model in models]
+    goals = [objective(Task(_last(model), None, np.zeros(1), np.ones(1), True)) for model in models]
     alphas = [np.nan if goal is None else goal.alpha(1.0, 1) for goal in goals]
     order = np.argsort(alphas)  # NaN last
     n_linear = int(np.count_nonzero(~np.isnan(alphas)))
@@ -236,8 +236,6 @@ class CoresetSearchCV(GridSearchCV):
         Processes, as in scikit-learn.
     random_state : None, int or Generator
         Seed for the subsets and the candidates that ``n_iter`` draws. Folds have their own, in ``cv``.
-    verbose : int
-        As in :class:`RBFCoreset`.
 
     Attributes
     ----------
@@ -282,11 +280,10 @@ class CoresetSearchCV(GridSearchCV):
         refit: bool = True,
         n_jobs: int | None = None,
         random_state: Any = None,
-        verbose: int = 0,
     ) -> None:
         self.estimator, self.params, self.ladder, self.n_iter = estimator, params, ladder, n_iter
         self.cv, self.scoring, self.refit, self.n_jobs = cv, scoring, refit, n_jobs
-        self.random_state, self.verbose = random_state, verbose
+        self.random_state = random_state
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, **fit_params: Any) -> Self:
         """Run the search, and refit the best candidate on all rows.
@@ -302,12 +299,9 @@ class CoresetSearchCV(GridSearchCV):
             routing enabled, whatever was requested. Those with one entry a row are cut to the rows of a subset.
         """
         check_bool(self.refit, "refit")
-        if not hasattr(self.estimator, "fit") or isinstance(self.estimator, type):
-            raise InvalidTypeError(f"estimator = {self.estimator!r:.80} must be a classifier or a regressor.")
+        check_model(self.estimator, y, "classifier or a regressor")
         if isinstance(self.scoring, Mapping | list | tuple | set):
             raise InvalidInputError(f"scoring = {self.scoring!r:.80} must be one score, or None for the estimator's.")
-        if y is None:
-            raise InvalidInputError("This estimator requires y to be passed, but the target y is None.")
         X, y = indexable(X, y)
         rng = check_generator(self.random_state)
         candidates = self._candidates(rng)
@@ -351,7 +345,7 @@ class CoresetSearchCV(GridSearchCV):
         sizes = [min(step.core.size for step in steps) for steps in zip(*(fold.ladder for fold in folds), strict=True)]
         n = min(len(fold.train) for fold in folds)
         work = len(folds) * sum(len(candidates) / (_KEPT if step > 1 else 1) for step in range(len(sizes)))
-        progress = Progress("search", work, self.verbose, unit="fits")
+        progress = Progress("search", work, unit="fits")
         records: list[dict[str, Any]] = []
         self.fidelity_: list[Fidelity] = []
         self.n_candidates_: list[int] = []

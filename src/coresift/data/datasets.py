@@ -1,7 +1,7 @@
 """Data sets for training, by name or from the user's own data."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,7 @@ from . import standard
 from .hugging_face import from_hugging_face, is_hugging_face
 from .splits import DEFAULT_TEST_FRACTION, DatasetSplits, Task
 from .standard import VARIABLE, Download, check_published, data_folder, fetch
-from .user_sets import Options, find_imagenet, from_arrays, from_npz, from_table, load_image_folder, load_imagenet
+from .user_sets import Options, from_arrays, from_npz, from_table, load_image_folder, load_imagenet
 
 
 @dataclass(frozen=True)
@@ -34,12 +34,12 @@ class DatasetInfo:
 
 @dataclass(frozen=True)
 class _Named:
-    description: str
-    files: tuple[str, ...]
     find: Callable[[Path], tuple[list[Path], list[str]]]  # what is there, and the names of what is missing
     load: Callable[[list[Path], Options], DatasetSplits]
-    downloads: tuple[Download, ...] = ()
-    n_samples: tuple[int, int] | None = None  # of the published parts
+    description: str
+    downloads: tuple[Download, ...]
+    files: Sequence[str] = ()
+    n_samples: Sequence[int] | None = None  # of the published parts
     advice: str = ""
 
 
@@ -98,7 +98,7 @@ def load_dataset(
             check_published(path, known.downloads)
         splits = known.load(found, options)
         sizes = len(splits.train), len(splits.test)
-        if known.n_samples is not None and sizes != known.n_samples:
+        if known.n_samples is not None and list(sizes) != known.n_samples:
             text = "%s: %d + %d samples, but %d + %d are published: this is not the whole data set"
             logger.warning(text, data, *sizes, *known.n_samples)
         return splits
@@ -117,7 +117,7 @@ def available_datasets(data_dir: str | os.PathLike[str] | None = None) -> list[D
             found, missing, where = [], [name], str(error)
         if not missing:
             where = str(found[0].parent if len(found) > 1 else found[0] if found else "comes with scikit-learn")
-        about = known.description, known.files, bool(known.downloads)
+        about = known.description, tuple(known.files), bool(known.downloads)
         infos.append(DatasetInfo(name, *about, not missing, where))
     return infos
 
@@ -180,50 +180,18 @@ def _refuse(name: str, **options: Any) -> None:
             raise InvalidInputError(f"{name}: {option} = {value!r} does not apply to such data.")
 
 
-def _cifar(layout: standard.Cifar, number: str) -> _Named:
-    return _Named(
-        f"{number} kinds of things, 50,000 + 10,000 colour images of 32x32",
-        (f"{layout.name}/{layout.folder}/*.bin", f"{layout.name}/{layout.archive.file}"),
-        partial(standard.find_cifar, layout),
-        partial(standard.load_cifar, layout),
-        (layout.archive,),
-        standard.CIFAR_SIZES,
-        "The binary version is needed; the Python version is a pickle, which is not read. ",
-    )
-
-
-_NAMED = {
-    "digits": _Named(
-        "handwritten digits, 1,797 grey images of 8x8, resized to 28x28; comes with scikit-learn",
-        (),
-        lambda root: ([], []),
-        standard.load_digits_splits,
-    ),
-    "mnist": _Named(
-        "handwritten digits, 60,000 + 10,000 grey images of 28x28",
-        tuple(f"mnist/{file.file}" for file in standard.MNIST_FILES),
-        standard.find_mnist,
-        standard.load_mnist,
-        standard.MNIST_FILES,
-        (60_000, 10_000),
-    ),
-    "cifar10": _cifar(standard.CIFAR10, "ten"),
-    "cifar100": _cifar(standard.CIFAR100, "a hundred"),
-    "imagenet": _Named(
-        "a thousand kinds of things, 1,281,167 + 50,000 photographs, decoded when needed",
-        ("imagenet/train/CLASS/*.JPEG", "imagenet/val/CLASS/*.JPEG"),
-        find_imagenet,
+_WAYS: dict[str, tuple[Any, Any]] = {  # to find the files of a data set below a folder, and to load it
+    "digits": (lambda root: ([], []), standard.load_digits_splits),
+    "mnist": (standard.find_mnist, standard.load_mnist),
+    **{
+        each.name: (partial(standard.find_cifar, each), partial(standard.load_cifar, each))
+        for each in (standard.CIFAR10, standard.CIFAR100)
+    },
+    "imagenet": (
+        lambda root: standard.find_files((root / "imagenet", root / "ILSVRC2012", root), ("train", "val")),
         load_imagenet,
-        n_samples=(1_281_167, 50_000),
-        advice="Register at image-net.org, download ILSVRC2012_img_train.tar and ILSVRC2012_img_val.tar, and unpack "
-        "them into imagenet/train/CLASS/*.JPEG and imagenet/val/CLASS/*.JPEG in the data folder. ",
     ),
-    "covtype": _Named(
-        "forest cover types, up to 581,012 rows of 54 numbers, seven classes of very unequal size",
-        ("covtype/covtype*.npz (arrays X and y)", "covtype/covtype.data.gz", "scikit-learn's own cache"),
-        standard.find_covtype,
-        standard.load_covtype,
-        standard.COVTYPE_FILES,
-    ),
+    "covtype": (standard.find_covtype, standard.load_covtype),
 }
+_NAMED = {name: _Named(*ways, **standard.PUBLISHED[name]) for name, ways in _WAYS.items()}
 DATASETS = tuple(_NAMED)

@@ -23,12 +23,11 @@ def is_hugging_face(data: Any) -> bool:
 def from_hugging_face(data: Any, test: Any, options: Options) -> DatasetSplits:
     """A ``Dataset``, with a second one as ``test`` or split here; or a ``DatasetDict`` with ``train`` and ``test``."""
     if isinstance(data, Mapping):
-        parts = dict(data)
-        if "train" not in parts:
-            raise InvalidInputError(f"the data set has the parts {', '.join(parts)}; 'train' is needed.")
-        data = parts["train"]
+        if "train" not in data:
+            raise InvalidInputError(f"the data set has the parts {', '.join(data)}; 'train' is needed.")
         if test is None:
-            test = next((parts[part] for part in _TEST_PARTS if part in parts), None)
+            test = next((data[part] for part in _TEST_PARTS if part in data), None)
+        data = data["train"]
     there = data.column_names
     if options.label is not None and options.label not in there:
         raise InvalidInputError(f"label = {options.label!r}: there are the columns {', '.join(there)}.")

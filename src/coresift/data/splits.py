@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal, TypeAlias
 
@@ -14,6 +14,7 @@ from ..rows.images import decode, middle, random_resized_crop
 from ..rows.preparation import Preparation
 
 DEFAULT_TEST_FRACTION = 0.2
+_CROPS = 13  # separates the streams of the crops from others of the same seed
 Pair = tuple[np.ndarray, np.ndarray]
 Task = Literal["classification", "regression"]
 Augmentation = Literal["crop-flip", "resized-crop-flip"]
@@ -50,13 +51,15 @@ class LazyDataset:
     """Images on disk, decoded one by one when needed. It holds names, not pixels, so it can be sent to workers.
 
     ``y`` holds int64 labels from 0 on, ``size`` is the height and width of a loaded image, and ``share`` the share of
-    the shorter side that ``load`` keeps without ``rng``.
+    the shorter side that ``load`` keeps without ``rng``. With a ``crop_seed`` items are random parts, each by its own
+    generator, whichever worker loads it.
     """
 
     paths: Sequence[str]
     y: np.ndarray
     size: int
     share: float = 1.0
+    crop_seed: int | None = None
 
     def __post_init__(self) -> None:
         if len(self.paths) != len(self.y):
@@ -71,11 +74,12 @@ class LazyDataset:
         return decode(self.paths[index], self.size, crop)
 
     def __getitem__(self, index: int) -> tuple[np.ndarray, Any]:
-        return self.load(index), self.y[index]
+        rng = None if self.crop_seed is None else np.random.default_rng((self.crop_seed, _CROPS, index))
+        return self.load(index, rng), self.y[index]
 
     def take(self, rows: np.ndarray) -> LazyDataset:
         """The given images, in that order."""
-        return LazyDataset([self.paths[int(row)] for row in rows], self.y[rows], self.size, self.share)
+        return replace(self, paths=[self.paths[int(row)] for row in rows], y=self.y[rows])
 
 
 AnyDataset: TypeAlias = ArrayDataset | LazyDataset

@@ -5,8 +5,10 @@ import hashlib
 import math
 import os
 import tarfile
+import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, cast
 
@@ -27,24 +29,18 @@ class Download:
     """A published file and its checksum."""
 
     file: str
-    urls: tuple[str, ...]  # tried in this order
+    urls: Sequence[str]  # tried in this order
     checksum: str  # md5:... or sha256:...
 
 
-_MIRRORS = ("https://ossci-datasets.s3.amazonaws.com/mnist/", "https://storage.googleapis.com/cvdf-datasets/mnist/")
-MNIST_FILES = tuple(
-    Download(file, tuple(mirror + file for mirror in _MIRRORS), checksum)
-    for file, checksum in (
-        ("train-images-idx3-ubyte.gz", "md5:f68b3c2dcbeaaa9fbdd348bbdeb94873"),
-        ("train-labels-idx1-ubyte.gz", "md5:d53e105ee54ea40749a09fcbcd1e9432"),
-        ("t10k-images-idx3-ubyte.gz", "md5:9fb629c4189551a2d022fa330f9573f3"),
-        ("t10k-labels-idx1-ubyte.gz", "md5:ec29112dd5afa0611ce80d1b7f02629c"),
-    )
-)
-_FIGSHARE = "https://ndownloader.figshare.com/files/5976039"
-_UCI = "https://archive.ics.uci.edu/ml/machine-learning-databases/covtype/covtype.data.gz"
-_SHA256 = "sha256:614360d0257557dd1792834a85a1cdebfadc3c4f30b011d56afee7ffb5b15771"
-COVTYPE_FILES = (Download("covtype.data.gz", (_FIGSHARE, _UCI), _SHA256),)
+def _published() -> dict[str, dict[str, Any]]:
+    found = tomllib.loads((files(__package__) / "published.toml").read_text(encoding="utf-8"))
+    for known in found.values():
+        known["downloads"] = tuple(Download(**each) for each in known.get("downloads", ()))
+    return found
+
+
+PUBLISHED = _published()
 _COVTYPE_COLUMNS = 54
 _TREES = "Spruce/Fir, Lodgepole Pine, Ponderosa Pine, Cottonwood/Willow, Aspen, Douglas-fir, Krummholz"
 _COVTYPE_NAMES = tuple(_TREES.split(", "))
@@ -52,12 +48,14 @@ _DIGIT_NAMES = tuple("0123456789")
 _IDX_TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 _MOST_BYTES = 1 << 30  # of an unpacked file: more than ten times what is published
 _LONGEST_LINE = 1 << 12
-_PIECE = 1 << 24  # bytes
-CIFAR_SIZES = 50_000, 10_000
 _PIXELS = 3 * 32 * 32
 _TEXT_LIMIT = 1 << 16
 _MOST_MEMBERS = 1000
 _SLACK = 1 << 24  # bytes of an archive besides the needed files
+
+
+def _files_of(name: str) -> list[str]:
+    return [each.file for each in PUBLISHED[name]["downloads"]]
 
 
 def data_folder(data_dir: str | os.PathLike[str] | None) -> Path:
@@ -68,9 +66,12 @@ def data_folder(data_dir: str | os.PathLike[str] | None) -> Path:
     return Path(named).expanduser() if named else Path.home() / "coresift_data"
 
 
-def first_file(folders: Iterable[Path], names: Sequence[str]) -> Path | None:
-    """The first of these files that exists."""
-    return next((folder / name for folder in folders for name in names if (folder / name).is_file()), None)
+def find_files(folders: Iterable[Path], names: Iterable[str]) -> tuple[list[Path], list[str]]:
+    """The files of these names, unpacked or not, each in the first folder that has it; and the names of the others."""
+    places = list(folders)
+    found = {name: [path / each for path in places for each in (name, name.removesuffix(".gz"))] for name in names}
+    there = {name: next((path for path in paths if path.exists()), None) for name, paths in found.items()}
+    return [path for path in there.values() if path], [name for name, path in there.items() if not path]
 
 
 def fetch(file: Download, folder: Path) -> Path:
@@ -100,20 +101,17 @@ def check_published(path: Path, files: Sequence[Download]) -> None:
 
 def find_mnist(root: Path) -> tuple[list[Path], list[str]]:
     """Those of the four published files that are there, and the names of the missing ones."""
-    folders = (root / "mnist", root / "MNIST" / "raw", root)
-    names = [file.file for file in MNIST_FILES]
-    found = {name: first_file(folders, (name, name.removesuffix(".gz"))) for name in names}
-    return [path for path in found.values() if path], [name for name, path in found.items() if not path]
+    return find_files((root / "mnist", root / "MNIST" / "raw", root), _files_of("mnist"))
 
 
 def load_mnist(paths: list[Path], _: Options) -> DatasetSplits:
-    """60,000 and 10,000 images of 28x28, from the four files in the order of ``MNIST_FILES``."""
+    """60,000 and 10,000 images of 28x28, from the four files in the order of ``published.toml``."""
     train, test = (_images_and_labels(*part) for part in (paths[:2], paths[2:]))
     return array_splits("mnist", train, test, mean=(0.1307,), std=(0.3081,), class_names=_DIGIT_NAMES)
 
 
 def _images_and_labels(images: Path, labels: Path) -> Pair:
-    x, y = (read_idx(path, max_bytes=_MOST_BYTES) for path in (images, labels))
+    x, y = (read_idx(path) for path in (images, labels))
     if x.dtype != np.uint8 or x.shape[1:] != (28, 28):
         raise InvalidInputError(f"{images}: {x.dtype} of shape {x.shape}; bytes (n, 28, 28) are needed")
     if y.dtype != np.uint8 or y.ndim != 1:
@@ -125,31 +123,24 @@ def _images_and_labels(images: Path, labels: Path) -> Pair:
     return x[:, None], y.astype(np.int64)
 
 
-def read_idx(path: str | Path, *, max_bytes: int | None = None) -> np.ndarray:
-    """Read an array in the IDX format of MNIST, also in ``.gz``; a damaged or too large file is refused."""
+def read_idx(path: str | Path) -> np.ndarray:
+    """Read an array of at most 1 GiB in the IDX format of MNIST, also in ``.gz``; a damaged file is refused."""
     path = Path(path)
     with naming(path, "damaged or cut off"), _opened(path) as file:
         magic = file.read(4)
         if len(magic) < 4 or magic[:2] != b"\0\0" or magic[2] not in _IDX_TYPES or magic[3] == 0:
             raise InvalidInputError(f"not an IDX file: it begins with {magic.hex(' ') or 'nothing'}")
-        dtype, n_dimensions = np.dtype(_IDX_TYPES[magic[2]]), magic[3]
-        header = file.read(4 * n_dimensions)
-        if len(header) < 4 * n_dimensions:
+        dtype, header = np.dtype(_IDX_TYPES[magic[2]]), file.read(4 * magic[3])
+        if len(header) < 4 * magic[3]:
             raise InvalidInputError("cut off within its header")
         shape = tuple(int(size) for size in np.frombuffer(header, ">u4"))
         expected = math.prod(shape) * dtype.itemsize
-        announced = f"its header announces {shape} entries, {expected:,} bytes"
-        unpacked = os.stat(path).st_size * MOST_DEFLATED if path.suffix == ".gz" else math.inf
-        most = min(unpacked, math.inf if max_bytes is None else max_bytes)
-        if expected > most:
-            raise InvalidInputError(f"{announced}, but at most {most:,} can follow")
-        body = bytearray()  # piece by piece: less may be there than announced, and one byte more is too long
-        while piece := file.read(min(expected + 1 - len(body), _PIECE)):
-            body += piece
+        # no more memory than a file of this size can fill; one byte more than announced is too long
+        body = file.read(min(expected, os.stat(path).st_size * MOST_DEFLATED, _MOST_BYTES) + 1)
         if len(body) != expected:
             found = f"{len(body):,}" if len(body) < expected else "more"
-            raise InvalidInputError(f"{announced}, but {found} follow")
-        return np.frombuffer(body, dtype).reshape(shape).astype(dtype.newbyteorder("="), copy=False)
+            raise InvalidInputError(f"its header announces {shape} entries, {expected:,} bytes, but {found} follow")
+        return np.frombuffer(body, dtype).reshape(shape).astype(dtype.newbyteorder("="))
 
 
 def _opened(path: Path) -> IO[bytes]:
@@ -169,21 +160,12 @@ def load_digits_splits(_: list[Path], options: Options) -> DatasetSplits:
 
 
 def find_covtype(root: Path) -> tuple[list[Path], list[str]]:
-    """A file ``covtype*.npz``, the published table or scikit-learn's cache; else the name of what is missing."""
+    """A file ``covtype*.npz`` or the published table; else the name of what is missing."""
     folders = [root / "covtype", root]
     found = [path for folder in folders for path in sorted(folder.glob("covtype*.npz"))]
     if len(found) > 1:
         raise InvalidInputError(f"{found[0].parent}: one file covtype*.npz is needed, not {len(found)}")
-    table = first_file(folders, ("covtype.data.gz", "covtype.data"))
-    for path in (*found, table, _sklearn_cache()):
-        if path is not None and path.is_file():
-            return [path], []
-    return [], [COVTYPE_FILES[0].file]
-
-
-def _sklearn_cache() -> Path:
-    home = os.environ.get("SCIKIT_LEARN_DATA", str(Path.home() / "scikit_learn_data"))
-    return Path(home).expanduser() / "covertype" / "samples_py3"
+    return (found, []) if found else find_files(folders, _files_of("covtype"))
 
 
 def load_covtype(found: list[Path], options: Options) -> DatasetSplits:
@@ -196,11 +178,6 @@ def read_covtype(path: Path) -> Pair:
     """Rows of 54 numbers, as they are stored, and labels from 1 to 7, from a file of :func:`find_covtype`."""
     if path.suffix == ".npz":
         X, y = read_arrays(path, "X", "y")
-    elif path == _sklearn_cache():
-        from sklearn.datasets import fetch_covtype
-
-        with naming(path, "scikit-learn's cache cannot be read"):
-            X, y = fetch_covtype(download_if_missing=False, return_X_y=True)
     else:
         with naming(path, "not a table of integers, or damaged"), _opened(path) as file:
             table = np.loadtxt(_lines(file), delimiter=",", dtype=np.int16, ndmin=2)
@@ -232,13 +209,12 @@ class Cifar:
     """CIFAR-10 or CIFAR-100: a record is label bytes (100: coarse, fine), then 3,072 of channels, rows, columns."""
 
     n_classes: int
-    md5: str  # of the archive
     folder: str
-    files: tuple[str, ...]  # the last one is the test part
+    files: Sequence[str]  # the last one is the test part
     names_file: str
     label_bytes: int
-    mean: tuple[float, float, float]
-    std: tuple[float, float, float]
+    mean: Sequence[float]
+    std: Sequence[float]
 
     @property
     def name(self) -> str:
@@ -246,63 +222,40 @@ class Cifar:
 
     @property
     def archive(self) -> Download:
-        file = f"cifar-{self.n_classes}-binary.tar.gz"
-        return Download(file, (f"https://www.cs.toronto.edu/~kriz/{file}",), f"md5:{self.md5}")
+        return PUBLISHED[self.name]["downloads"][0]
 
     @property
     def record(self) -> int:
         return self.label_bytes + _PIXELS
 
 
-CIFAR10 = Cifar(
-    10,
-    "c32a1d4ab5d03f1284b67883e8d87530",
-    "cifar-10-batches-bin",
-    (*(f"data_batch_{i}.bin" for i in range(1, 6)), "test_batch.bin"),
-    "batches.meta.txt",
-    label_bytes=1,
-    mean=(0.4914, 0.4822, 0.4465),
-    std=(0.2470, 0.2435, 0.2616),
-)
-CIFAR100 = Cifar(
-    100,
-    "03b5dce01913d631647c71ecec9e9cb8",
-    "cifar-100-binary",
-    ("train.bin", "test.bin"),
-    "fine_label_names.txt",
-    label_bytes=2,
-    mean=(0.5071, 0.4865, 0.4409),
-    std=(0.2673, 0.2564, 0.2762),
-)
+CIFAR10, CIFAR100 = (Cifar(**PUBLISHED[name].pop("layout")) for name in ("cifar10", "cifar100"))
 
 
 def find_cifar(layout: Cifar, root: Path) -> tuple[list[Path], list[str]]:
-    """The folder with all files, or the archive; else the names of what is missing."""
-    missing = [layout.archive.file]
-    for folder in (root / layout.name / layout.folder, root / layout.name, root / layout.folder):
-        absent = [file for file in layout.files if not (folder / file).is_file()]
-        if not absent:
-            return [folder], []
-        if len(absent) < len(layout.files):
-            missing = [str(folder / file) for file in absent]
-    archive = first_file((root / layout.name, root), (layout.archive.file,))
-    return ([archive], []) if archive else ([], missing)
+    """All files, or the archive; else the names of what is missing."""
+    own = root / layout.name
+    found, missing = find_files((own / layout.folder, own, root / layout.folder), layout.files)
+    if not missing:
+        return found, []
+    archive, absent = find_files((own, root), [layout.archive.file])
+    return archive, absent and (missing if found else absent)
 
 
 def load_cifar(layout: Cifar, found: list[Path], _: Any) -> DatasetSplits:
-    """The data set in a folder or an archive, which is read without being unpacked."""
-    place, most = found[0], CIFAR_SIZES[0] // len(layout.files[:-1]) * layout.record
+    """The data set in files or in an archive, which is read without being unpacked."""
+    most = PUBLISHED[layout.name]["n_samples"][0] // len(layout.files[:-1]) * layout.record
     limits = {**dict.fromkeys(layout.files, most), layout.names_file: _TEXT_LIMIT}
-    there = [place / name for name in limits if (place / name).is_file()]
-    if long := [path for path in there if path.stat().st_size > limits[path.name]]:
+    paths = [*found, *found[0].parent.glob(layout.names_file)]
+    if len(found) > 1 and (long := [path for path in paths if path.stat().st_size > limits[path.name]]):
         raise InvalidInputError(f"{long[0]}: longer than {limits[long[0].name]:,} bytes")
-    read = {path.name: path.read_bytes() for path in there} if place.is_dir() else _read_archive(place, limits)
+    read = _read_archive(found[0], limits) if len(found) == 1 else {path.name: path.read_bytes() for path in paths}
     if missing := [file for file in layout.files if file not in read]:
-        raise InvalidInputError(f"{place}: holds no {missing[0]}")
-    *train, test = (_records(layout, read[file], place / file) for file in layout.files)
+        raise InvalidInputError(f"{found[0]}: holds no {missing[0]}")
+    *train, test = (_records(layout, read[file], found[0].with_name(file)) for file in layout.files)
     names = read.get(layout.names_file, b"").decode("utf-8", "replace").split()
     joined = np.concatenate([x for x, _ in train]), np.concatenate([y for _, y in train])
-    known = {name: getattr(layout, name) for name in ("n_classes", "mean", "std")}
+    known: dict[str, Any] = {"n_classes": layout.n_classes, "mean": tuple(layout.mean), "std": tuple(layout.std)}
     known |= {"class_names": tuple(names) if len(names) == layout.n_classes else None}
     return array_splits(layout.name, joined, test, augmentation="crop-flip", **known)
 

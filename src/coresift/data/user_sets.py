@@ -1,6 +1,5 @@
 """Data in the hands of the user, for training: arrays, ``.npz`` files, tables, and images in class folders."""
 
-import os
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -248,23 +247,11 @@ def _features_and_labels(table: Rows) -> tuple[Any, np.ndarray]:
         return loaded.X, names[loaded.labels.codes]
 
 
-def find_imagenet(root: Path) -> tuple[list[Path], list[str]]:
-    """The folder that holds ``train`` and ``val``; else what is missing."""
-    missing: list[str] = []
-    for folder in (root / "imagenet", root / "ILSVRC2012", root):
-        absent = [f"{folder / part}{os.sep}" for part in ("train", "val") if not (folder / part).is_dir()]
-        if not absent:
-            return [folder], []
-        if folder.is_dir() and folder != root:
-            missing = missing or absent
-    return [], missing or [f"train{os.sep}", f"val{os.sep}"]
-
-
 def load_imagenet(found: list[Path], options: Options) -> DatasetSplits:
     """ImageNet from ``train/CLASS/*.JPEG`` and ``val/CLASS/*.JPEG``; ``val`` is the test part, as in the literature."""
     size = options.image_size or _SIZE
-    train, classes = _class_folders(found[0] / "train", size, _IMAGENET_SHARE)
-    test, _ = _class_folders(found[0] / "val", size, _IMAGENET_SHARE, classes)
+    train, classes = _class_folders(found[0], size, _IMAGENET_SHARE)
+    test, _ = _class_folders(found[1], size, _IMAGENET_SHARE, classes)
     how = f"the published training and validation parts, at {size}x{size}"
     return _splits("imagenet", train, test, classes, preparation=how, augmentation="resized-crop-flip")
 

@@ -8,13 +8,13 @@ from numpy.typing import NDArray
 
 from .._progress import logger
 from ..coresets.coreset import Coreset
+from .adaptive import draw_probabilities, known_or_mean
 from .context import SelectionContext
 from .inputs import Floats, Indices
 from .pruning import LEAST, MOST, kept
 from .seen import wrong_labels
 from .simple import filled, turn
 from .strategy import Watcher
-from .variance import draw_probabilities, known_or_mean
 
 _NEAR, _EQUAL = 0.03, 1e-6  # distances of near-duplicates, over the median distance
 _ALL = 0.95  # share of near-duplicates from which there is no gap to see

@@ -2,19 +2,17 @@
 
 import os
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .._errors import InvalidInputError
-from .._validation import check_bool, check_choice, check_count, check_number, check_positive
 from .context import SelectionContext
 from .inputs import Floats, Indices
 from .keeping import Chosen, Kept
 from .proxy import SCORES, Scores, proxy_scores
-from .strategy import Checks
+from .strategy import setting
 from .wrappers import even_counts
 
 KEEP = ("hard", "easy", "ccs", "moderate")
@@ -29,8 +27,8 @@ class ByScore(Kept):
 
     * ``"hard"``, ``"easy"``: the largest, or the smallest h.
     * ``"ccs"``: coverage-centric selection (Zheng et al., ICLR 2023). The share ``cut`` of the hardest samples, which
-      may have wrong labels, is left out. The range of h of the others is cut into ``n_strata`` intervals of equal
-      length, the budget is split among these as evenly as their sizes allow, and drawn uniformly within each.
+      may have wrong labels, is left out. The range of h of the others is cut into 50 intervals of equal length,
+       the budget is split among these as evenly as their sizes allow, and drawn uniformly within each.
     * ``"moderate"``: the smallest :math:`|h - \mathrm{median}(h)|` (Xia et al., ICLR 2023, with the score "distance").
 
     Ties are broken at random, by the seed of the run.
@@ -42,47 +40,26 @@ class ByScore(Kept):
     keep : {"hard", "easy", "ccs", "moderate"}, default "hard"
     cut : float in [0, 1), default 0.1
         Less is cut where the budget would not be left otherwise.
-    n_strata : int, default 50
-    epochs, lr, fresh : int, float, bool, defaults 5, 0.001 and True
-        Training of the proxy: its length, its learning rate, and whether its layers start anew.
     scores : Scores or path, optional
-        Scores of all samples, instead of training a proxy.
+        Scores of all samples, such as those of a longer training; by default :func:`proxy_scores` of the context.
     include : integers, optional
         Rows that must be chosen.
     """
 
-    score: str = "el2n"
-    keep: str = "hard"
-    cut: float = 0.1
-    n_strata: int = 50
-    epochs: int = 5
-    lr: float = 1e-3
-    fresh: bool = True
+    score: str = setting("el2n", choices=SCORES)
+    keep: str = setting("hard", choices=KEEP)
+    cut: float = setting(0.1, at_least=0.0, below=1.0)
     scores: Any = None
-
-    checks: ClassVar[Checks] = {
-        "score": partial(check_choice, choices=SCORES),
-        "keep": partial(check_choice, choices=KEEP),
-        "cut": partial(check_number, at_least=0.0, below=1.0),
-        **dict.fromkeys(("n_strata", "epochs"), check_count),
-        "lr": check_positive,
-        "fresh": check_bool,
-    }
 
     @property
     def name(self) -> str:
         return self.score if self.keep == "hard" else f"{self.score}-{self.keep}"
 
-    @property
-    def setup_passes(self) -> float:
-        """Cost of the proxy in forward passes over the data: a step costs three."""
-        return 0.0 if self.scores is not None else 3.0 * self.epochs + 1.0
-
     def _chosen(self, context: SelectionContext, size: int, include: Indices) -> Chosen:
         hard = self._hardness(context).astype(np.float64)
         rng = context.fixed_rng(_TIES)
         others = np.setdiff1d(np.arange(len(hard)), include, assume_unique=True)
-        rows = others[ranked(hard[others], size - len(include), self.keep, rng, self.cut, self.n_strata)]
+        rows = others[ranked(hard[others], size - len(include), self.keep, rng, self.cut)]
         return np.concatenate((include, rows)), None
 
     def _hardness(self, context: SelectionContext) -> NDArray[np.float32]:
@@ -90,7 +67,7 @@ class ByScore(Kept):
             raise InvalidInputError("scores belong to samples: PerBatch has no use for them.")
         found = self.scores
         if found is None:
-            found = proxy_scores(context, self.epochs, self.lr, self.fresh)
+            found = proxy_scores(context)
         elif isinstance(found, str | os.PathLike):
             found = Scores.load(found)
         if len(found) != (n := context.whole().n_samples):

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -24,7 +25,7 @@ from .seen import Seen
 if TYPE_CHECKING:
     import torch
 
-_EMBEDDINGS = ("raw", "pca")
+_EMBEDDINGS, _N_COMPONENTS = ("raw", "pca"), 50
 _CPU_BATCH = 256  # larger batches leave the cache: LeNet-5 takes a third more time per sample at 1,024
 
 
@@ -128,9 +129,9 @@ class SelectionContext:
         self._seed = check_count(seed, "seed", 0)
         # numbers from 1 of the classes that lead to this part: NumPy treats (s, t) and (s, t, 0) as the same seed
         self._path: tuple[int, ...] = ()
-        self._is_whole, self.is_part = True, False  # a part is the context of one class
+        self._is_whole = True  # no part, such as the context of one class
         self._batch_size = check_count(batch_size, "batch_size")
-        self._transform, self._forward = transform, forward
+        self._transform, self.forward = transform, forward
         self._collate = reader.get("collate")
         self._workers = reader.get("workers", 0) if workers is None else check_count(workers, "workers", 0)
         self._given = (gradients, validation)
@@ -158,10 +159,9 @@ class SelectionContext:
         vars(twin).update(changes)
         return twin
 
-    def fixed_rng(self, tag: int, seed: int | None = None) -> np.random.Generator:
+    def fixed_rng(self, tag: int) -> np.random.Generator:
         """A generator that is the same throughout a run, for draws that are made once and kept."""
-        seed = self._seed if seed is None else check_count(seed, "seed", 0)
-        return np.random.default_rng((seed, tag, *self._path))
+        return np.random.default_rng((self._seed, tag, *self._path))
 
     @property
     def late(self) -> float:
@@ -228,22 +228,22 @@ class SelectionContext:
             if "gradients" in now:
                 now["gradients"] = now["gradients"].take(positions)
             part = self._part(positions, _kept=self.kept(("part", number), dict), _now=now)
-            part._path, part.is_part = (*self._path, number + 1), True
+            part._path = (*self._path, number + 1)
             part.class_output = label if isinstance(label, int) and label >= 0 else None
             yield positions, part
 
-    def features(self, embedding: Any = "raw", n_components: int = 50) -> Any:
+    def features(self, embedding: Any = "raw") -> Any:
         """A matrix of the inputs, (n, d), dense or sparse; computed once for the whole data, even in a part of it.
 
-        ``embedding`` is "raw" (the flattened inputs), "pca" (their first ``n_components`` principal components), an
+        ``embedding`` is "raw" (the flattened inputs), "pca" (their first 50 principal components), an
         array of n rows, or a function of the inputs.
         """
         key: tuple[Any, ...] = ("features", id(embedding))
         if isinstance(embedding, str):
             check_choice(embedding, "features", _EMBEDDINGS)
-            key = ("features", embedding, n_components if embedding == "pca" else 0)
+            key = ("features", embedding)
         # the embedding is stored too, so that its id is not reused
-        found, _ = _once(self.shared, key, lambda: (self._embedded(embedding, n_components), embedding))
+        found, _ = _once(self.shared, key, lambda: (self._embedded(embedding), embedding))
         return self._own(found)
 
     @property
@@ -252,30 +252,25 @@ class SelectionContext:
         return self.model is not None or self._given[0] is not None
 
     @property
-    def has_own_forward(self) -> bool:
-        """Whether the model is called by a function of the user's."""
-        return self._forward is not None
-
-    @property
     def needed_model(self) -> torch.nn.Module:
         """The model; an error if there is none."""
         if self.model is None:
             raise InvalidInputError("this strategy needs gradients: give the context a model (or gradients).")
         return self.model
 
-    def gradients(self, *, bias_only: bool = False, output: int | None = None) -> Gradients:
-        """Last-layer gradients of the samples at the current model, or only those of the bias, or of one output."""
+    def gradients(self, *, output: int | None = None) -> Gradients:
+        """Last-layer gradients of the samples at the current model, or only those of one output."""
 
         def compute() -> Gradients:
             if self._given[0] is not None:
                 return self._given[0] if self._is_whole else self._given[0].take(self.rows)
             with self.accounted("gradients", self.n_samples):
-                return self._pass(self._X, self._y, self.rows).gradients
+                return self.layer_pass().gradients
 
         found: Gradients = self.now("gradients", compute)
-        if output is not None and found.inputs is not None and output < found.shape[0]:
-            found = found.of_output(output)
-        return found.of_bias() if bias_only else found
+        if output is None or found.inputs is None or output >= found.shape[0]:
+            return found
+        return found.of_output(output)
 
     def gradients_of(self, positions: Indices) -> Gradients:
         """Gradients of the given items only, sliced from the cache if present."""
@@ -300,7 +295,8 @@ class SelectionContext:
 
             n = n_rows(self._X_val)
             with self.accounted("validation gradients", n):
-                return validation_of(self._pass(self._X_val, self._y_val, np.arange(n)), self.loss)
+                held_out = self.derived(_X=self._X_val, _y=self._y_val, rows=np.arange(n))
+                return validation_of(held_out.layer_pass(), self.loss)
 
         return self.now("validation", compute)
 
@@ -322,11 +318,11 @@ class SelectionContext:
     def _own(self, whole: Any) -> Any:
         return whole if self._is_whole else whole[self.rows]
 
-    def _embedded(self, embedding: Any, n_components: int) -> Any:
+    def _embedded(self, embedding: Any) -> Any:
         with self.accounted("features", n_rows(self._X)):
             if isinstance(embedding, str):
                 found = flattened(self._X, self._workers)
-                found = principal(found, n_components) if embedding == "pca" else found
+                found = principal(found, _N_COMPONENTS) if embedding == "pca" else found
             else:
                 found = flattened(embedding(self._X) if callable(embedding) else embedding)
         _check_length("features", found.shape[0], n_rows(self._X))
@@ -337,18 +333,18 @@ class SelectionContext:
         if self._is_whole:
             return self
         rows = np.arange(n_rows(self._X))
-        own = {"_kept": self.shared, "_now": {}, "_path": (), "_is_whole": True, "is_part": False, "class_output": None}
+        own = {"_kept": self.shared, "_now": {}, "_path": (), "_is_whole": True, "class_output": None}
         return self.derived(rows=rows, sizes=np.ones(len(rows)), **own)
 
-    def proxy_pass(self, model: torch.nn.Module) -> Any:
-        """A pass of another model over the data, as a :class:`LayerPass`."""
-        return self.derived(model=model)._pass(self._X, self._y, self.rows)
+    def layer_pass(self) -> Any:
+        """A pass of the model over the samples, as a :class:`LayerPass`."""
+        from .hooks import layer_pass
+
+        read = partial(self.batches, self.rows, self._batch_size)
+        return layer_pass(self.needed_model, read, self.loss, self.layer, self.forward)
 
     def batches(self, rows: Indices, size: int) -> Iterator[tuple[Any, Any]]:
         """Inputs and targets of some rows of the data, in batches, on the device of the model."""
-        return self._batches(self._X, self._y, rows, size)
-
-    def _batches(self, X: Any, y: Any, rows: Indices, size: int) -> Iterator[tuple[Any, Any]]:
         from .hooks import device_of
 
         torch, model = load_torch(), self.needed_model
@@ -358,23 +354,15 @@ class SelectionContext:
         def placed(x: Any) -> Any:
             if isinstance(x, Mapping):
                 return {key: placed(value) for key, value in x.items()}
-            if isinstance(x, tuple | list) and self._forward is not None:  # a batch of any kind
+            if isinstance(x, tuple | list) and self.forward is not None:  # a batch of any kind
                 return type(x)(map(placed, x))
             tensor = as_tensor(x, "X")
             return tensor.to(device, kind) if tensor.is_floating_point() else tensor.to(device)
 
-        how = {"collate": self._collate, "whole": self._forward is not None, "num_workers": self._workers}
-        for x, target in batches_of(X, y, rows, size, **how):
+        how = {"collate": self._collate, "whole": self.forward is not None, "num_workers": self._workers}
+        for x, target in batches_of(self._X, self._y, rows, size, **how):
             x = placed(x) if self._transform is None else self._transform(placed(x))
             yield x, placed(with_class_numbers(as_tensor(target, "y"), self.loss))
-
-    def _pass(self, X: Any, y: Any, rows: Indices) -> Any:
-        from .hooks import layer_pass
-
-        def batches() -> Iterator[tuple[Any, Any]]:
-            return self._batches(X, y, rows, self._batch_size)
-
-        return layer_pass(self.needed_model, batches, self.loss, self.layer, self._forward)
 
 
 def _check_length(name: str, length: int, n_samples: int) -> None:

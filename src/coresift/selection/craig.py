@@ -1,17 +1,15 @@
 """CRAIG: medoids of the gradients, found by facility location over distances that need not fit into memory."""
 
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
 
 import numpy as np
 
 from .._progress import logger
-from .._validation import check_positive
 from ..coresets.coreset import Coreset
 from .context import SelectionContext
 from .gradients import Gradients
 from .inputs import Floats, Indices
-from .strategy import Checks, Selector, one_blas_thread
+from .strategy import Selector, one_blas_thread, setting
 
 _BLOCK_BYTES = 1 << 24  # size of the temporaries: they stay near the cache
 _FIRST_TRIES = 8  # candidates evaluated together at first; doubled while none is good enough
@@ -29,23 +27,17 @@ class Craig(Selector):
 
     Parameters
     ----------
-    bias_only : bool, default False
-        Use the gradients of the layer's bias only.
     memory_limit : float, default 512 MiB
     max_pairs : float, default 1e10
         Distances that take more bytes are computed when needed, not stored; with more pairs, picks come from random
         candidates, and a warning and ``method`` say so.
     """
 
-    bias_only: bool = False
-    memory_limit: float = 512 * 2**20
-    max_pairs: float = 1e10
-
-    n_passes: ClassVar[float] = 4.0
-    checks: ClassVar[Checks] = {"memory_limit": check_positive, "max_pairs": check_positive}
+    memory_limit: float = setting(512 * 2**20, above=0.0)
+    max_pairs: float = setting(1e10, above=0.0)
 
     def _select(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Coreset:
-        gradients = context.gradients(bias_only=self.bias_only)
+        gradients = context.gradients()
         n, remark = len(gradients), ""
         candidates = np.arange(n)
         n_candidates = max(size, int(self.max_pairs / n))
@@ -57,8 +49,8 @@ class Craig(Selector):
             distances = Distances(gradients, candidates, self.memory_limit)
             if not distances.is_held:
                 logger.info("Craig: %d x %d distances exceed memory_limit; computing in blocks.", len(candidates), n)
-            found = facility_location(distances, size, context.sizes)
-        return self.coreset(context, found.rows, found.served, remark)
+            rows, served = facility_location(distances, size, context.sizes)
+        return self.coreset(context, rows, served, remark)
 
 
 class Distances:
@@ -91,17 +83,10 @@ class Distances:
         return np.sqrt(distances, out=distances)
 
 
-class Facilities(NamedTuple):
-    """Picks in greedy order, and for each the weight of the points nearest to it."""
-
-    rows: Indices
-    served: Floats
-    cost: float  # sum of the weighted distances from every point to the nearest pick
-    n_evaluated: int  # distance rows that were evaluated
-
-
-def facility_location(distances: Distances, size: int, weights: Floats, include: Indices | None = None) -> Facilities:
-    r"""Greedy for :math:`\max_{|S| = k} \sum_i w_i \max_{j \in S} (d_{\max} - d_{ij})`.
+def facility_location(
+    distances: Distances, size: int, weights: Floats, include: Indices | None = None
+) -> tuple[Indices, Floats]:
+    r"""Greedy for :math:`\max_{|S| = k} \sum_i w_i \max_{j \in S} (d_{\max} - d_{ij})`: picks, and what each serves.
 
     A gain is :math:`\sum_i w_i (\delta_i - d_{ij})_+`, with :math:`\delta_i` the distance to the nearest pick so far.
     The first pick has the least sum of distances; from then on :math:`d_{\max}` cancels. Gains only fall, so an old
@@ -133,7 +118,7 @@ def facility_location(distances: Distances, size: int, weights: Floats, include:
 
     bounds = np.concatenate([gains_of(distances(rows)) for rows in blocks])
     bounds[picks] = -np.inf
-    n_evaluated, is_fresh = 2 * m, np.ones(m, dtype=bool)
+    is_fresh = np.ones(m, dtype=bool)
     while len(picks) < size:
         best = float(np.max(bounds, where=is_fresh, initial=-np.inf))
         tries = _FIRST_TRIES
@@ -146,7 +131,6 @@ def facility_location(distances: Distances, size: int, weights: Floats, include:
             lots = (stale[at : at + block] for at in range(0, len(stale), block))
             bounds[stale] = np.concatenate([gains_of(distances(lot)) for lot in lots])
             is_fresh[stale] = True
-            n_evaluated += len(stale)
             best = max(best, float(bounds[stale].max()))
             tries *= 2
         pick = int(np.argmax(np.where(is_fresh, bounds, -np.inf)))
@@ -156,4 +140,4 @@ def facility_location(distances: Distances, size: int, weights: Floats, include:
     rows = distances.candidates[np.array(picks)]
     owner[rows] = np.arange(size)  # even if another pick is as near: each represents at least itself
     served: Floats = np.bincount(owner, weights=weights, minlength=size).astype(np.float64, copy=False)
-    return Facilities(rows, served, float(nearest @ weights), n_evaluated)
+    return rows, served

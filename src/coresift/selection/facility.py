@@ -2,20 +2,18 @@
 
 import heapq
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from .._validation import check_count
 from ..coresets.covering import cover_centers, nearest_centers
 from .context import SelectionContext
 from .craig import Distances, facility_location
 from .gradients import Array, Gradients
 from .inputs import Floats, Indices
 from .keeping import Chosen, Geometric
-from .strategy import Checks
+from .strategy import setting
 
 _POOL = 9  # separates the stream of the pool and of the cells from others of the same seed
 _ROWS_PER_PICK = 128
@@ -32,22 +30,19 @@ class FacilityLocation(Geometric):
 
     Each pick weighs the number of rows that it is nearest to; the weights sum to n. Up to ``max_exact`` rows, c is the
     largest distance: the picks are those of the plain greedy, within 1 - 1/e of the best. Above, each row knows its
-    ``n_neighbors`` nearest rows only, and :math:`c_i` is the distance to the last of them: the same guarantee holds for
-    this objective. At most 128 rows per pick enter the greedy, drawn at random; weights count all rows. Rows are
-    never compared all with all. The registry's ``FACILITY-LOCATION`` is ``PerClass(FacilityLocation())``.
+    nearest rows only, twice as many as there are rows per pick and at least 32, and :math:`c_i` is the distance to the
+    last of them: the same guarantee holds for this objective. At most 128 rows per pick enter the greedy, drawn at
+    random; weights count all rows. Rows are never compared all with all. The registry's ``FACILITY-LOCATION`` is
+    ``PerClass(FacilityLocation())``.
 
     Parameters
     ----------
-    n_neighbors : int, optional
-        By default twice the rows per pick, at least 32.
     max_exact : int, default 20000
     """
 
-    n_neighbors: int | None = None
-    max_exact: int = 20_000
+    max_exact: int = setting(20_000, least=1)
 
     name = "facility-location"
-    checks: ClassVar[Checks] = {**Geometric.checks, "n_neighbors": check_count, "max_exact": check_count}
 
     def _picked(self, context: SelectionContext, X: Array, size: int, include: Indices) -> Chosen:
         rng = context.fixed_rng(_POOL)
@@ -59,10 +54,9 @@ class FacilityLocation(Geometric):
         own, sizes, kept = X[pool], context.sizes[pool], np.searchsorted(pool, include)
         if n_pool <= self.max_exact:
             distances = Distances(Gradients(own), np.arange(n_pool), _MEMORY)
-            picks = facility_location(distances, size, sizes, kept).rows
+            picks, _ = facility_location(distances, size, sizes, kept)
         else:
-            n_neighbors = self.n_neighbors or max(32, 2 * n_pool // size)
-            graph = neighbour_graph(own, min(n_neighbors, n_pool), rng)
+            graph = neighbour_graph(own, min(max(32, 2 * n_pool // size), n_pool), rng)
             picks = graph_facilities(*graph, size, sizes, kept)
         rows = pool[picks]
         owner, _ = nearest_centers(X, X[rows])

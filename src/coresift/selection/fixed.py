@@ -1,13 +1,11 @@
 """Subsets that are chosen once, without a model: grown by a proxy (FixedCoreset), or covering the data (Cover)."""
 
-from dataclasses import dataclass, fields
-from functools import partial
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from .._progress import logger
-from .._validation import check_bool, check_count, check_positive
 from ..coresets.coreset import Coreset
 from ..coresets.covering import cover_rows, dense_centred
 from ..coresets.growing import Growth, proxy_targets
@@ -16,7 +14,7 @@ from ..coresets.uniform import even_draw
 from .context import SelectionContext
 from .inputs import Floats, Indices
 from .simple import scaled_weights
-from .strategy import Checks, Selector, one_blas_thread
+from .strategy import Selector, one_blas_thread, setting
 
 _GROW, _CELLS = 3, 5  # separate the streams of the draws and of the centres from others of the same seed
 
@@ -26,7 +24,7 @@ class FixedCoreset(Selector):
     r"""A subset that is selected once, without a model, and serves every network.
 
     It grows in rounds. A proxy, Gaussian kernel ridge regression from the features to the targets (one-hot for
-    classes), is fitted to the samples chosen so far,
+    classes), is fitted to the samples chosen so far, at most 2000 of them, with :math:`\lambda = 0.01`,
 
     .. math:: F(x) = \bar y + \sum_{j \in S} \alpha_j e^{-|x - x_j|^2 / (2 \sigma^2)}, \qquad
               \alpha = (K_{SS} + \lambda I)^{-1} (y_S - \bar y),
@@ -37,46 +35,32 @@ class FixedCoreset(Selector):
 
     Parameters
     ----------
-    features, n_components
-        Inputs of the kernel, as in :class:`RBF`; by default 50 principal components.
+    features : "raw", "pca", array or callable, default "pca"
+        Inputs of the kernel, as in :class:`RBF`.
     rounds : int, default 12
         Number of rounds; the first draws without a proxy.
     power : float, default 2
     mix : float, default 0.1
         The :math:`\gamma` above, of which larger values favour the hardest samples; share of the uniform draw.
-    ridge : float, default 0.01
     bandwidth : float, optional
-        The :math:`\lambda` and :math:`\sigma` above; by default :math:`\sigma` is half the median distance.
-    max_centers : int, default 2000
+        The :math:`\sigma` above; by default half the median distance.
     max_pool : int, default 100000
-        Maximum number of samples to fit the proxy to, drawn from those chosen; and of candidates, drawn at random.
+        Maximum number of candidates, drawn at random.
     labels, check : bool, default True
         Whether to use the targets; and to estimate out of sample, with two more selections, whether a kernel regression
         does better than on a stratified draw. If not, select that; the log and ``coreset.method`` say so.
-    seed : int, by default that of the run, ``SelectionContext(seed=)``
     """
 
     features: Any = "pca"
-    n_components: int = 50
-    rounds: int = 12
-    power: float = 2.0
-    mix: float = 0.1
-    ridge: float = 0.01
-    bandwidth: float | None = None
-    max_centers: int = 2000
-    max_pool: int = 100_000
+    rounds: int = setting(12, least=1)
+    power: float = setting(2.0, above=0.0, at_most=100.0)
+    mix: float = setting(0.1, above=0.0, at_most=1.0)
+    bandwidth: float | None = setting(None, above=0.0)
+    max_pool: int = setting(100_000, least=1)
     labels: bool = True
     check: bool = True
-    seed: int | None = None
 
     name = "fixed-coreset"
-    checks: ClassVar[Checks] = {
-        **dict.fromkeys(("rounds", "max_centers", "max_pool", "n_components"), check_count),
-        **dict.fromkeys(("ridge", "bandwidth"), check_positive),
-        "power": partial(check_positive, at_most=100.0),
-        "mix": partial(check_positive, at_most=1.0),
-        "check": check_bool,
-    }
 
     def _select(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Coreset:
         rows, remark = self.once(context, lambda: self._grown(context, size), size)
@@ -84,10 +68,10 @@ class FixedCoreset(Selector):
 
     def _grown(self, context: SelectionContext, size: int) -> tuple[Indices, str]:
         """The rows, and a remark if they are not those that were grown."""
-        own = context.fixed_rng(_GROW, self.seed)
+        own = context.fixed_rng(_GROW)
         pool = own.permutation(context.n_samples)[: max(size, self.max_pool)]
-        features = dense_centred(context.features(self.features, self.n_components)[pool])
-        growth = Growth(**{each.name: getattr(self, each.name) for each in fields(Growth)})
+        features = dense_centred(context.features(self.features)[pool])
+        growth = Growth(rounds=self.rounds, power=self.power, mix=self.mix, bandwidth=self.bandwidth)
         targets, classes = None, np.zeros(len(pool), dtype=np.int64)
         with context.accounted(f"proxy ({self.name})", len(pool)), one_blas_thread():
             if self.labels and context.has_labels:
@@ -124,25 +108,20 @@ class Cover(Selector):
 
     Parameters
     ----------
-    features, n_components
-        Features in which distances are measured, as in :class:`RBF`; by default 50 principal components.
+    features : "raw", "pca", array or callable, default "pca"
+        Features in which distances are measured, as in :class:`RBF`.
     per_cell : int, default 64
         The centres are found from a random part of the data, with at most this many samples per cell.
-    seed : int, by default that of the run, ``SelectionContext(seed=)``
     """
 
     features: Any = "pca"
-    n_components: int = 50
-    per_cell: int = 64
-    seed: int | None = None
-
-    checks: ClassVar[Checks] = {"n_components": check_count, "per_cell": check_count}
+    per_cell: int = setting(64, least=1)
 
     def _select(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Coreset:
         return self.coreset(context, *self.once(context, lambda: self._covered(context, size), size))
 
     def _covered(self, context: SelectionContext, size: int) -> tuple[Indices, Floats]:
-        features = dense_centred(context.features(self.features, self.n_components))
-        own = context.fixed_rng(_CELLS, self.seed)
+        features = dense_centred(context.features(self.features))
+        own = context.fixed_rng(_CELLS)
         with context.accounted(f"cells ({self.name})", len(features)), one_blas_thread():
             return cover_rows(features, size, own, weights=context.sizes, per_cell=self.per_cell)

@@ -8,12 +8,11 @@ import numpy as np
 
 from .._errors import InvalidInputError
 from .._progress import logger
-from .._validation import check_count, check_positive, check_probability
 from ..coresets.coreset import Coreset
 from .context import SelectionContext
 from .gradients import Array, Gradients, Validation
 from .inputs import Indices
-from .strategy import Checks, Selector, one_blas_thread
+from .strategy import Selector, one_blas_thread, setting
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,22 +32,17 @@ class Glister(Selector):
     ----------
     eta, epsilon, refresh : float, float or None, int
         Step size, usually the learning rate; and the numbers above.
-    bias_only : bool, default False
-        Use the gradients of the layer's bias only.
     """
 
-    eta: float = 0.01
-    epsilon: float | None = 0.01
-    refresh: int = 1
-    bias_only: bool = False
+    eta: float = setting(0.01, above=0.0)
+    epsilon: float | None = setting(0.01, above=0.0, below=1.0)
+    refresh: int = setting(1, least=1)
     needs_validation: ClassVar[bool] = True
-    n_passes: ClassVar[float] = 4.0
-    checks: ClassVar[Checks] = {"eta": check_positive, "refresh": check_count, "epsilon": check_probability}
 
     def _select(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Coreset:
-        gradients, validation = context.gradients(bias_only=self.bias_only), context.validation()
+        gradients, validation = context.gradients(), context.validation()
         n, remark = len(gradients), ""
-        loss = LookAhead(validation, self.eta, bias_only=self.bias_only)
+        loss = LookAhead(validation, self.eta)
         if (own := gradients.width) != (width := loss.width):
             raise InvalidInputError(f"gradients have length {own}, and {width} in validation: the layers must agree.")
         if not loss.can_move:
@@ -63,27 +57,24 @@ class Glister(Selector):
 class LookAhead:
     """The gradient of the mean validation loss as the last layer moves, from outputs that are kept up to date."""
 
-    def __init__(self, validation: Validation, eta: float, *, bias_only: bool = False) -> None:
-        given = validation.gradients
-        self._gradients = given.of_bias() if bias_only else given
+    def __init__(self, validation: Validation, eta: float) -> None:
+        self._gradients = validation.gradients
         self.width = self._gradients.width
         # sums thousands of small steps: in double precision, although each step has the model's
         self._outputs = validation.outputs.astype(np.float64)
         self._residuals_at = validation.residuals_at
         self.eta = eta
-        self.can_move = validation.residuals_at is not None and (bias_only or given.inputs is not None)
+        self.can_move = validation.residuals_at is not None and self._gradients.inputs is not None
 
     def gradient(self) -> Array:
         return self._gradients.total() / len(self._gradients)
 
     def move(self, step: Gradients) -> None:
         """Take a step of size eta against the sum of some gradients."""
-        if not self.can_move or self._residuals_at is None:
-            return
         inputs = self._gradients.inputs
-        if inputs is None:
-            self._outputs -= self.eta * step.total()
-        elif step.inputs is not None:  # of low rank
+        if inputs is None or self._residuals_at is None:
+            return
+        if step.inputs is not None:  # of low rank
             self._outputs -= inputs @ step.inputs.T @ (self.eta * step.residuals)
         else:
             self._outputs -= inputs @ (self.eta * step.total()).reshape(self._gradients.shape).T

@@ -68,10 +68,6 @@ class Gradients:
         inputs = None if self.inputs is None else self.inputs.astype(np.float64, copy=False)
         return Gradients(self.residuals.astype(np.float64, copy=False), inputs)
 
-    def of_bias(self) -> Gradients:
-        """Gradients with respect to the bias only."""
-        return Gradients(self.residuals)
-
     def of_output(self, output: int) -> Gradients:
         """Gradients with respect to one row of the layer."""
         return Gradients(self.residuals[:, output : output + 1], self.inputs)

@@ -1,18 +1,15 @@
 """GradMatch: a weighted subset whose gradient is that of all data, by orthogonal matching pursuit."""
 
 from dataclasses import dataclass
-from functools import partial
-from typing import ClassVar
 
 import numpy as np
 
 from .._progress import logger
-from .._validation import LARGEST_MAGNITUDE, check_number
 from ..coresets.coreset import Coreset
 from .context import SelectionContext
 from .gradients import Array, Gradients
 from .inputs import Floats, Indices
-from .strategy import Checks, Selector, one_blas_thread
+from .strategy import Selector, one_blas_thread, setting
 
 _REFRESH = 64  # changes after which an inverse is recomputed, as rounding errors accumulate
 _DEPENDENT = 1e-10  # an atom with a smaller part (squared) outside the span of the others adds nothing
@@ -24,38 +21,22 @@ class GradMatch(Selector):
 
     .. math:: \min_{|S| \le k,\; x \ge 0} \; \Bigl|\sum_i a_i - \sum_{j \in S} x_j a_j\Bigr|^2 + \lambda |x|^2
 
-    by orthogonal matching pursuit, with the weights x solved for exactly after each pick. If it ends early (the
-    gradient is matched, or no sample helps) or gives a pick no weight, random samples of weight 1 fill the budget.
+    by orthogonal matching pursuit, with the weights x solved for exactly after each pick; within a class, only its own
+    row of the layer is matched. If the pursuit ends early (the gradient is matched, or no sample helps) or gives a pick
+    no weight, random samples of weight 1 fill the budget.
 
     Parameters
     ----------
     ridge : float, default 0.5
-    tol : float, default 1e-10
-        The :math:`\lambda` above; relative residual at which the gradient counts as matched.
-    bias_only : bool, default False
-    own_output : bool, default True
-        Use the gradients of the layer's bias only; within a class, only those of that class's row of the layer.
+        The :math:`\lambda` above.
     """
 
-    ridge: float = 0.5
-    bias_only: bool = False
-    own_output: bool = True
-    tol: float = 1e-10
-
-    n_passes: ClassVar[float] = 4.0
-    checks: ClassVar[Checks] = dict.fromkeys(
-        ("ridge", "tol"), partial(check_number, at_least=0.0, at_most=LARGEST_MAGNITUDE)
-    )
-
-    def atoms(self, context: SelectionContext) -> Gradients:
-        """The gradients to match."""
-        output = context.class_output if self.own_output else None
-        return context.gradients(bias_only=self.bias_only, output=output)
+    ridge: float = setting(0.5, at_least=0.0)
 
     def _select(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Coreset:
-        atoms, sizes = self.atoms(context).double(), context.sizes
+        atoms, sizes = context.gradients(output=context.class_output).double(), context.sizes
         with one_blas_thread():
-            rows, weights = nonnegative_omp(atoms, atoms.total(sizes), size, self.ridge, self.tol)
+            rows, weights = nonnegative_omp(atoms, atoms.total(sizes), size, self.ridge)
         rows, weights = rows[weights > 0], weights[weights > 0]
         remark = "in part filled at random" if len(rows) < size else ""
         if remark:

@@ -1,17 +1,14 @@
 """Samples that are like all samples and unlike each other: graph cut, without the graph."""
 
 from dataclasses import dataclass
-from functools import partial
-from typing import ClassVar
 
 import numpy as np
 
-from .._validation import check_number
 from .context import SelectionContext
 from .gradients import Array
 from .inputs import Indices
 from .keeping import Chosen, Geometric, greedy_rows
-from .strategy import Checks
+from .strategy import setting
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -37,10 +34,9 @@ class GraphCut(Geometric):
         The :math:`\lambda` above; below 2 picks differ more from each other.
     """
 
-    trade_off: float = 2.0
+    trade_off: float = setting(2.0, at_least=0.0, at_most=1e9)
 
     name = "graph-cut"
-    checks: ClassVar[Checks] = {**Geometric.checks, "trade_off": partial(check_number, at_least=0.0, at_most=1e9)}
 
     def _picked(self, context: SelectionContext, X: Array, size: int, include: Indices) -> Chosen:
         U = X - X.mean(axis=0)

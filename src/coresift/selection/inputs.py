@@ -7,7 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._containers import take_rows
-from .._errors import InvalidInputError, InvalidTypeError, MissingExtraError
+from .._errors import InvalidInputError, InvalidTypeError
+from .._imports import need
 from .._validation import as_numpy
 from ..data.splits import LazyDataset
 
@@ -18,11 +19,7 @@ TARGETS = ("labels", "targets", "y", "label")  # names of fields and attributes
 
 def load_torch() -> Any:
     """Import torch, or say what to install. Called inside functions: without gradients, torch is not needed."""
-    try:
-        import torch
-    except ImportError as error:
-        raise MissingExtraError("gradients of a model need PyTorch: pip install 'coresift[train]'") from error
-    return torch
+    return need("torch", "train", "a model")
 
 
 def as_tensor(values: Any, what: str) -> Any:

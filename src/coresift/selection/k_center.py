@@ -25,26 +25,20 @@ class KCenter(Geometric):
     name = "k-center"
 
     def _picked(self, context: SelectionContext, X: Array, size: int, include: Indices) -> Chosen:
-        return k_center(X, size, include), None
+        squares = np.einsum("ij,ij->i", X, X)
+        near, gaps = np.full(len(X), np.inf, dtype=X.dtype), np.empty(len(X), dtype=X.dtype)
 
+        def gains() -> Array:
+            if near[0] < np.inf:
+                return near
+            mean = X.mean(axis=0, dtype=np.float64).astype(X.dtype)
+            return 2.0 * (X @ mean) - squares  # nothing is picked yet: the nearest to the mean
 
-def k_center(X: Array, size: int, include: Indices | None = None) -> Indices:
-    """Rows in farthest-first order, after those to include. ``X`` has its mean near zero, or is float64."""
-    squares = np.einsum("ij,ij->i", X, X)
-    near, gaps = np.full(len(X), np.inf, dtype=X.dtype), np.empty(len(X), dtype=X.dtype)
+        def add(pick: int) -> None:
+            np.matmul(X, X[pick], out=gaps)
+            np.multiply(gaps, -2.0, out=gaps)
+            np.add(gaps, squares, out=gaps)
+            np.add(gaps, squares[pick], out=gaps)
+            np.minimum(near, gaps, out=near)
 
-    def gains() -> Array:
-        if near[0] < np.inf:
-            return near
-        mean = X.mean(axis=0, dtype=np.float64).astype(X.dtype)
-        return 2.0 * (X @ mean) - squares  # nothing is picked yet: the nearest to the mean
-
-    def add(pick: int) -> None:
-        np.matmul(X, X[pick], out=gaps)
-        np.multiply(gaps, -2.0, out=gaps)
-        np.add(gaps, squares, out=gaps)
-        np.add(gaps, squares[pick], out=gaps)
-        np.minimum(near, gaps, out=near)
-
-    none = np.zeros(0, dtype=np.int64)
-    return greedy_rows(size, none if include is None else include, gains, add)
+        return greedy_rows(size, include, gains, add), None

@@ -3,19 +3,19 @@
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from .._errors import InvalidInputError
-from .._validation import as_numpy, check_count
+from .._validation import as_numpy
 from ..coresets.coreset import Coreset
 from ..coresets.covering import dense_centred
 from .context import SelectionContext
 from .gradients import Array
 from .inputs import Floats, Indices
 from .simple import scaled_weights
-from .strategy import Checks, Selector, one_blas_thread
+from .strategy import Selector, one_blas_thread
 
 Chosen = tuple[Indices, Floats | None]  # rows and weights; None for equal ones that sum to n
 _OFF_CENTRE = 100.0  # |mean|^2 over the variance from which float32 would lose distances
@@ -65,15 +65,11 @@ class Geometric(Kept):
     ----------
     features : "raw", "pca", array or callable, default "pca"
         As in :class:`RBF`; for features of a network pass a function of the inputs, or an array.
-    n_components : int, default 50
     include : integers, optional
         Rows that must be chosen.
     """
 
     features: Any = "pca"
-    n_components: int = 50
-
-    checks: ClassVar[Checks] = {"n_components": check_count}
 
     def _chosen(self, context: SelectionContext, size: int, include: Indices) -> Chosen:
         X = self._matrix(context)
@@ -85,7 +81,7 @@ class Geometric(Kept):
 
     def _matrix(self, context: SelectionContext) -> Array:
         """The features, dense, float32 or float64. A copy about the mean is made only where rounding asks for it."""
-        found = context.features(self.features, self.n_components)
+        found = context.features(self.features)
         if not isinstance(found, np.ndarray) or found.dtype not in (np.float32, np.float64):
             return dense_centred(found)
         mean = found.mean(axis=0, dtype=np.float64)

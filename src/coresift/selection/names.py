@@ -30,7 +30,6 @@ _PLAIN: dict[str, Strategy] = {
     "GRADMATCHPB": PerBatch(GradMatch(ridge=0.0)),
     "RBF": RBF(),
     "ADAPTIVE-CORESET": AdaptiveCoreset(),
-    "ADAPTIVE-CORESET-AUTO": AdaptiveCoreset(automatic=True),
     "ADAPTIVE-CORESET-SEEN": AdaptiveCoreset(scores="seen"),
     "FIXED-CORESET": FixedCoreset(),
     "COVER": PerClass(Cover(), power=0.5),

@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 
 from .._errors import InvalidInputError
 from .._npz import array_names, read_arrays
-from .._threads import RANDOM_STATES
 from ..coresets.files import write_npz, write_whole
 from .context import SelectionContext
-from .hooks import called, device_of, only_tensor, softmax_residuals, undisturbed
+from .hooks import called, device_of, only_tensor, own_randomness, softmax_residuals
 from .inputs import load_torch
 from .losses import Kind, kind_of, per_sample_loss
 
@@ -95,16 +94,14 @@ def proxy_scores(context: SelectionContext, epochs: int = 5, lr: float = 1e-3, f
 
 def _scored(context: SelectionContext, epochs: int, lr: float, fresh: bool) -> Scores:
     torch, n = load_torch(), context.n_samples
-    if context.has_own_forward:
+    if context.forward is not None:
         raise InvalidInputError("scores need a copy of the model, which forward= does not call: pass scores= instead.")
     rng = context.fixed_rng(_PROXY)
     proxy = copy.deepcopy(context.needed_model)
     compute, size = per_sample_loss(context.loss), min(_BATCH[1], max(_BATCH[0], n // 50))
     dynamics = Dynamics(n)
-    with context.accounted("scores", (epochs + 1) * n), RANDOM_STATES, undisturbed(proxy), torch.enable_grad():
-        torch.default_generator.manual_seed(seed := int(rng.integers(2**62)))
-        if (device := device_of(proxy)).type != "cpu":
-            torch.get_device_module(device).manual_seed(seed)
+    own = own_randomness(device_of(proxy), int(rng.integers(2**62)))
+    with context.accounted("scores", (epochs + 1) * n), own, torch.enable_grad():
         if fresh:
             _restart(proxy)
         proxy.train()
@@ -121,7 +118,7 @@ def _scored(context: SelectionContext, epochs: int, lr: float, fresh: bool) -> S
                 optimizer.step()
                 if (known := _classified(outputs, y, context.loss)) is not None:
                     dynamics.update(part, *known)
-        found = context.proxy_pass(proxy)
+        found = context.derived(model=proxy).layer_pass()
     columns = {"el2n": np.linalg.norm(found.gradients.residuals, axis=1), "grand": np.sqrt(found.gradients.sq_norms())}
     if (known := _classified(torch.as_tensor(found.outputs), found.targets, context.loss)) is not None:
         features = found.outputs if found.gradients.inputs is None else found.gradients.inputs

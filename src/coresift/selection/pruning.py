@@ -1,18 +1,15 @@
 """Pruning by what training saw: easy samples softly (Lossless, InfoBatch), suspicious ones wholly (Trim)."""
 
 from dataclasses import dataclass
-from functools import partial
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .._validation import check_choice, check_number, check_probability
 from ..coresets.coreset import Coreset
 from .context import SelectionContext
 from .seen import wrong_labels
 from .simple import filled, scaled_weights, turn
-from .strategy import Checks, Watcher
+from .strategy import Watcher, setting
 
 MOST = 0.5  # rows that are left out at most, of all and of each class
 RAMP = 1 / 3  # share of the run in which the share that is left out grows
@@ -36,15 +33,9 @@ class Lossless(Watcher):
         What training saw of a sample last: the norm of its gradient, or its loss.
     """
 
-    share: float = 0.5
-    last: float = 0.125
-    scores: str = "norms"
-
-    checks: ClassVar[Checks] = {
-        "share": check_probability,
-        "last": partial(check_number, at_least=0.0, below=1.0),
-        "scores": partial(check_choice, choices=("norms", "losses")),
-    }
+    share: float = setting(0.5, above=0.0, below=1.0)
+    last: float = setting(0.125, at_least=0.0, below=1.0)
+    scores: str = setting("norms", choices=("norms", "losses"))
 
     @property
     def reuses_norms(self) -> bool:
@@ -93,9 +84,7 @@ class Trim(Watcher):
         predictions that training made (for four classes or more); nothing is left out if that is below 0.15.
     """
 
-    share: float | None = None
-
-    checks: ClassVar[Checks] = {"share": partial(check_number, at_least=0.0, at_most=MOST)}
+    share: float | None = setting(None, at_least=0.0, at_most=MOST)
 
     def _select(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Coreset:
         share, losses = self.share, context.seen("means")

@@ -1,24 +1,21 @@
 """The paper's method: sensitivities of the inputs, fitted once, and a fresh draw at every selection."""
 
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from .._validation import check_choice, check_count, check_features
+from .._validation import check_features
 from ..core.draw import METHODS
 from ..coresets import LaplacianCoreset, RBFCoreset
 from ..coresets.coreset import Coreset, QueryBall
 from ..coresets.fitting import array_runner, geometry_of
 from .context import SelectionContext
-from .strategy import Checks, Selector
-from .wrappers import PerClass
+from .strategy import Selector, setting
 
 _FIT = 2  # separates the stream of the fit from others of the same seed
 _OF_THE_FIT = ("bound", "bandwidth", "n_cells", "max_exact")  # settings that the estimators share
-_OF_THE_DRAW = ("method", "per_class", "min_per_class")  # settings that the fit does not depend on
+_OF_THE_DRAW = ("method",)  # settings that the fit does not depend on
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -26,29 +23,15 @@ class _Sensitivity(Selector):
     bound: str = "auto"
     bandwidth: Any = None
     features: Any = "raw"
-    n_components: int = 50
-    per_class: bool = False
-    min_per_class: int = 0
-    method: str | None = None
+    method: str | None = setting(None, choices=METHODS)
     n_cells: int = 64
     max_exact: int | None = 20_000
 
     _kind: ClassVar[Any]
     _own: ClassVar[str]  # a setting that only this estimator has
-    checks: ClassVar[Checks] = {
-        "method": partial(check_choice, choices=METHODS),
-        "min_per_class": partial(check_count, minimum=0),
-    }
 
     def _select(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Coreset:
-        if self.per_class:
-            inside = replace(self, per_class=False, min_per_class=0)
-            return PerClass(inside, self.min_per_class).select(context, size, rng)
         return self._fitted(context).sample(size, method=self.method, random_state=rng)
-
-    def shares(self, context: SelectionContext) -> NDArray[np.float64] | None:
-        """The probabilities of one draw, which sum to 1; None with ``per_class``, where each class has its own."""
-        return None if self.per_class else self._fitted(context).draw_shares()
 
     def ball(self, context: SelectionContext) -> QueryBall | None:
         """The ball of queries of all samples, with which :class:`PerClass` joins classes; None for another metric."""
@@ -57,7 +40,7 @@ class _Sensitivity(Selector):
             spec, rng = self._estimator(np.random.default_rng(0)).spec(), context.fixed_rng(_FIT)
             if spec.metric != "euclidean":
                 return None
-            matrix = check_features(context.features(self.features, self.n_components))
+            matrix = check_features(context.features(self.features))
             found = geometry_of(array_runner(matrix, context.sizes), spec, rng)
             return QueryBall(spec.loss, found.center, found.scale, spec.radius)
 
@@ -65,7 +48,7 @@ class _Sensitivity(Selector):
 
     def _fitted(self, context: SelectionContext) -> Any:
         def fit() -> Any:
-            matrix = context.features(self.features, self.n_components)
+            matrix = context.features(self.features)
             with context.accounted(f"sensitivities ({self.name})", context.n_samples):
                 return self._estimator(context.fixed_rng(_FIT)).fit(matrix, sample_weight=context.sizes)
 
@@ -80,20 +63,16 @@ class RBF(_Sensitivity):
     """Draws by the sensitivities of the Gaussian loss (:class:`coresift.RBFCoreset`) of the inputs.
 
     The sensitivities depend neither on labels nor on the model: they are fitted once for the data of a run, and a
-    selection is a draw. Weights are unbiased; their sum is n on average.
+    selection is a draw. Weights are unbiased; their sum is n on average. ``PerClass(RBF())`` fits and draws within each
+    class, which preserves its sums.
 
     Parameters
     ----------
     bound, radius, bandwidth, n_cells, max_exact
         As in :class:`coresift.RBFCoreset`; the bound "paper" is the paper's Algorithm 1.
     features : "raw", "pca", array or callable, default "raw"
-    n_components : int, default 50
-        What the sensitivities are computed from: the inputs, their first ``n_components`` principal components, the
-        given rows, or a function of the inputs.
-    per_class : bool, default False
-    min_per_class : int, default 0
-        Whether to fit and draw within each class, which preserves its sums, and at least this many samples of each.
-        The scores are those of the class; the ball of queries of the result is that of all samples.
+        What the sensitivities are computed from: the inputs, their first 50 principal components, the given rows, or a
+        function of the inputs.
     method : {"systematic", "iid", "keys"}, optional
         As in :meth:`coresift.RBFCoreset.sample`. "iid" merges repeats and may return fewer samples.
     """

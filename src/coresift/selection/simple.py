@@ -35,14 +35,12 @@ class AdaptiveRandom(Selector):
 class Random(Selector):
     """A uniform draw without repeats, made once: the same at every selection of a run.
 
-    It depends on ``seed`` alone, by default the run's own (``SelectionContext(seed=)``), not on the generator of the
-    selection, so a resumed run has no state to lose. A smaller budget selects a part of a larger one.
+    It depends on the seed of the run alone (``SelectionContext(seed=)``), not on the generator of the selection, so a
+    resumed run has no state to lose. A smaller budget selects a part of a larger one.
     """
 
-    seed: int | None = None
-
     def _select(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Coreset:
-        own, sizes = context.fixed_rng(_FIXED, self.seed), context.sizes
+        own, sizes = context.fixed_rng(_FIXED), context.sizes
         return uniform_coreset(context.n_samples, size, own, sample_weight=sizes, nested=True, method=self.name)
 
 

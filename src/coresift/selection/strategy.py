@@ -1,22 +1,20 @@
 """What a strategy is: one verb, from a context and a budget to a coreset."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import Field, dataclass, field, fields, is_dataclass
 from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
-from .._errors import InvalidInputError
 from .._progress import logger
 from .._threads import ONE_BLAS_THREAD
-from .._validation import check_budget, check_count, check_generator
+from .._validation import LARGEST_MAGNITUDE, check_budget, check_choice, check_count, check_generator, check_number
 from ..coresets.coreset import Coreset
 from .context import SelectionContext
 
 T = TypeVar("T")
-Checks = Mapping[str, Callable[[Any, str], Any]]  # validators of settings, which may be None
 
 
 @runtime_checkable
@@ -27,9 +25,8 @@ class Strategy(Protocol):
     validation split), ``reuses_norms`` and ``reuses_losses`` (record gradient norms, or losses and predictions,
     while training), ``every`` and ``own_budget`` (default epochs between two selections, and budget), ``repeats``
     (weights are how often a row is served), ``divides_by_count`` (a step divides by the number of samples, not by
-    their weight), ``phases(n_epochs, fraction)`` (train on all data first), ``rows_passed(n_samples, size, every)``
-    (the estimated cost of a selection), ``setup_passes`` (forward passes over the data, once in a run) and
-    ``ball(context)`` (the ball of queries of a selection made within each class).
+    their weight), ``phases(n_epochs, fraction)`` (train on all data first) and ``ball(context)`` (the ball of queries
+    of a selection made within each class).
     """
 
     def select(self, context: SelectionContext, budget: int | float, rng: np.random.Generator) -> Coreset:
@@ -37,12 +34,22 @@ class Strategy(Protocol):
         ...
 
 
+def setting(default: Any, *, least: int | None = None, choices: tuple[str, ...] | None = None, **limits: float) -> Any:
+    """Make a field of a strategy whose values are checked, unless they are None.
+
+    They are integers of at least ``least``, one of ``choices``, or finite numbers within limits: ``above=0``.
+    """
+    if limits and not limits.keys() & {"below", "at_most"}:
+        limits["at_most"] = LARGEST_MAGNITUDE
+    return field(default=default, metadata={"least": least, "choices": choices, "limits": limits})
+
+
 class Selector(ABC):
     """Base class of the strategies.
 
-    A new strategy is a frozen dataclass of its settings with one method, ``_select``, which returns ``size`` distinct
-    items, wrapped by :meth:`coreset`. ``checks`` maps settings to validators ``(value, name)``. Strategies have no
-    state: one object serves many runs, and what is computed once in a run (:meth:`once`) is kept in the context.
+    A new strategy is a frozen dataclass of its settings (:func:`setting`) with one method, ``_select``, which returns
+    ``size`` distinct items, wrapped by :meth:`coreset`. Strategies have no state: one object serves many runs, and what
+    is computed once in a run (:meth:`once`) is kept in the context.
 
     Examples
     --------
@@ -54,13 +61,7 @@ class Selector(ABC):
     array([1, 2, 3])
     """
 
-    checks: ClassVar[Checks] = {}
-    n_passes: ClassVar[float] = 0.0  # cost of a selection in forward passes over the data; 0: no model
     prunes: ClassVar[bool] = False  # whether it may leave out samples if the budget is everything
-
-    def rows_passed(self, n_samples: int, size: int, every: int) -> float:
-        """Estimate the cost of one selection, in samples passed through the model; 0 if it does not use the model."""
-        return self.n_passes * n_samples
 
     def select(self, context: SelectionContext, budget: int | float, rng: np.random.Generator) -> Coreset:
         """Select ``budget`` items of the context: a number, or a fraction in (0, 1], rounded up.
@@ -116,12 +117,17 @@ class Selector(ABC):
         return found[0]
 
     def _check(self) -> None:
-        for name, check in self.checks.items():
-            if getattr(self, name) is not None:
-                check(getattr(self, name), name)
-        if (least := getattr(self, "min_per_class", 0)) and not getattr(self, "per_class", True):
-            why = "a draw from all classes guarantees no minimum."
-            raise InvalidInputError(f"min_per_class = {least} needs per_class=True: {why}")
+        settings: tuple[Field[Any], ...] = fields(self) if is_dataclass(self) else ()
+        for each in settings:
+            value, known = getattr(self, each.name), each.metadata
+            if value is None or not known:
+                continue
+            if known["choices"]:
+                check_choice(value, each.name, known["choices"])
+            elif known["least"] is not None:
+                check_count(value, each.name, known["least"])
+            else:
+                check_number(value, each.name, **known["limits"])
 
     @abstractmethod
     def _select(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Coreset: ...
@@ -160,10 +166,6 @@ class Phases:
             return self.n_full + self.n_subset
         return 0 if since < 0 else epoch - since % check_count(every, "every")
 
-    def selects_at(self, epoch: int, every: int) -> bool:
-        """Whether to select before this epoch: at the start, after the warm start, and every ``every`` epochs then."""
-        return epoch == 0 or epoch == self.selection_epoch(epoch, every)
-
 
 def phases(strategy: Any, n_epochs: int, fraction: float) -> Phases:
     """The phases of a run of ``n_epochs`` on a fraction of the data: those of the strategy, or the subset only."""
@@ -178,12 +180,6 @@ def asks_for(strategy: Any, what: str) -> Any:
             return found
         strategy = getattr(strategy, "strategy", None)
     return False
-
-
-def rows_passed(strategy: Any, n_samples: int, size: int, every: int) -> float:
-    """The cost of a selection that a strategy declares, in samples passed through the model; 0 if it declares none."""
-    own = getattr(strategy, "rows_passed", None)
-    return 0.0 if own is None else own(n_samples, size, every)
 
 
 def name_of(strategy: Any) -> str:

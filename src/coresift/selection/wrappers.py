@@ -3,21 +3,20 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .._errors import InvalidInputError
-from .._validation import check_budget, check_count, check_positive, check_probability
+from .._validation import check_budget, check_count
 from ..core.budgets import class_quotas, random_budgets
 from ..coresets.coreset import Coreset
 from .context import SelectionContext
 from .gradients import Gradients, Validation
 from .inputs import Indices
 from .simple import Full
-from .strategy import Checks, Phases, Selector, Strategy, name_of, rows_passed
+from .strategy import Phases, Selector, Strategy, name_of, setting
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,9 +27,6 @@ class _Wrapper(Selector):
     @property
     def name(self) -> str:
         return name_of(self.strategy) + self.suffix
-
-    def rows_passed(self, n_samples: int, size: int, every: int) -> float:
-        return rows_passed(self.strategy, n_samples, size, every)
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,13 +45,8 @@ class PerClass(_Wrapper):
         ``n_c ** power``, up to the size of the class.
     """
 
-    min_per_class: int = 0
-    power: float = 1.0
-
-    checks: ClassVar[Checks] = {
-        "min_per_class": partial(check_count, minimum=0),
-        "power": partial(check_positive, at_most=1.0),
-    }
+    min_per_class: int = setting(0, least=0)
+    power: float = setting(1.0, above=0.0, at_most=1.0)
 
     def _select(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Coreset:
         if not context.has_classes:
@@ -91,9 +82,8 @@ class PerBatch(_Wrapper):
     equally, so a sum of weights that the strategy promises is kept.
     """
 
-    batch_size: int = 20
+    batch_size: int = setting(20, least=1)
     suffix = "pb"
-    checks: ClassVar[Checks] = {"batch_size": check_count}
 
     def _select(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Coreset:
         n, sizes = context.n_samples, context.sizes
@@ -126,13 +116,12 @@ class BatchContext(SelectionContext):
     def labels(self) -> NDArray[Any]:
         raise InvalidInputError("a mini-batch has no class: use PerClass(PerBatch(...)), not PerBatch(PerClass(...)).")
 
-    def features(self, embedding: Any = "raw", n_components: int = 50) -> Any:
-        whole = self._samples.features(embedding, n_components)
+    def features(self, embedding: Any = "raw") -> Any:
+        whole = self._samples.features(embedding)
         return np.stack([np.asarray(whole[group].mean(axis=0)).ravel() for group in self._groups])
 
-    def gradients(self, *, bias_only: bool = False, output: int | None = None) -> Gradients:
-        whole = self._samples.gradients
-        return self.now((bias_only, output), lambda: whole(bias_only=bias_only, output=output).means(self._groups))
+    def gradients(self, *, output: int | None = None) -> Gradients:
+        return self.now(output, lambda: self._samples.gradients(output=output).means(self._groups))
 
     def gradients_of(self, positions: Indices) -> Gradients:
         return self.gradients().take(positions)
@@ -156,9 +145,8 @@ class Warm(_Wrapper):
     ``ceil(T - kappa * T)`` on the subset. A training loop must follow :meth:`phases`; the context's ``n_epochs`` is T.
     """
 
-    kappa: float = 0.5
+    kappa: float = setting(0.5, above=0.0, below=1.0)
     suffix = "-warm"
-    checks: ClassVar[Checks] = {"kappa": check_probability}
 
     def phases(self, n_epochs: int, fraction: float) -> Phases:
         """Number of epochs on all data, and on the subset."""

@@ -2,7 +2,7 @@
 
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Self
 
@@ -21,22 +21,26 @@ from .sampler import inputs_and_targets
 Batch = tuple[Tensor, Tensor, Tensor]  # inputs (b, ...), targets (b, ...), weights (b,), on the device
 Transform = Callable[[Tensor], Tensor]
 Augment = Callable[[Tensor, torch.Generator], Tensor]
-_CROP_SEED = 13
 RESIZED_CROP = "resized-crop-flip"
 
 
+@dataclass
 class Feed:
     """Samples ``X`` with targets ``y`` (None if unknown), served in batches on a device.
 
     ``X`` is a tensor, which stays on the device, or a map-style data set, read by worker processes if there are any.
     """
 
-    def __init__(
-        self, X: Any, y: Any, device: torch.device, transform: Transform | None, workers: int = 0, collate: Any = None
-    ) -> None:
-        self.X, self.y, self.device, self.transform = X, y, device, transform
-        self.workers, self.collate = workers, collate
-        self.is_held = isinstance(X, Tensor)
+    X: Any
+    y: Any
+    device: torch.device
+    transform: Transform | None
+    workers: int = 0
+    collate: Any = None
+
+    @property
+    def is_held(self) -> bool:
+        return isinstance(self.X, Tensor)
 
     def __len__(self) -> int:
         return len(self.X)
@@ -60,7 +64,7 @@ class Feed:
     def _loaded(self, rows: Any, size: int, seed: int, augmented: Any) -> Iterator[tuple[Any, Tensor]]:
         dataset = self.X
         if isinstance(dataset, LazyDataset) and getattr(augmented, "args", None) == (RESIZED_CROP,):
-            dataset = _RandomCrops(dataset, seed)  # cropped as they are read, at their full size
+            dataset = replace(dataset, crop_seed=seed)  # cropped as they are read, at their full size
         loading: dict[str, Any] = {
             "num_workers": self.workers,  # they live for an epoch, and their seeds follow from its seed
             "pin_memory": self.device.type == "cuda",
@@ -77,10 +81,9 @@ class Feed:
     def take(self, rows: NDArray[np.int64]) -> Self:
         if self.is_held:
             chosen = torch.tensor(rows).to(self.device)
-            return type(self)(self.X[chosen], self.y[chosen], self.device, self.transform)
+            return replace(self, X=self.X[chosen], y=self.y[chosen])
         X = self.X.take(rows) if hasattr(self.X, "take") else torch.utils.data.Subset(self.X, rows.tolist())
-        y = None if self.y is None else np.asarray(self.y)[rows]
-        return type(self)(X, y, self.device, self.transform, self.workers, self.collate)
+        return replace(self, X=X, y=None if self.y is None else np.asarray(self.y)[rows])
 
     def fingerprint(self) -> str:
         """Return a checksum, so that a run is not resumed on other data; of items that must be read, of the targets."""
@@ -91,21 +94,6 @@ class Feed:
         for tensor in (self.X, self.y):
             found = zlib.crc32(tensor.cpu().contiguous().flatten().view(torch.uint8).numpy().data, found)
         return f"{tuple(self.X.shape)} {self.X.dtype} {found:08x}"
-
-
-@dataclass(frozen=True)
-class _RandomCrops:
-    """Images on disk, each cropped by its own random generator, whichever worker loads it."""
-
-    dataset: LazyDataset
-    seed: int
-
-    def __len__(self) -> int:
-        return len(self.dataset)
-
-    def __getitem__(self, index: int) -> tuple[np.ndarray, Any]:
-        rng = np.random.default_rng((self.seed, _CROP_SEED, index))
-        return self.dataset.load(index, rng), self.dataset.y[index]
 
 
 def feeds_of(

@@ -8,9 +8,11 @@ import torch
 
 from coresift.data import ArrayDataset, DatasetSplits
 from coresift.selection import AdaptiveCoreset, Laplacian, PerClass, registry
-from coresift.selection.strategy import asks_for, rows_passed
+from coresift.selection.catalog import METHODS
+from coresift.selection.strategy import asks_for
 from coresift.training.models import MLP
-from paper.bench.planning import Speed, estimated_seconds, looks_at_model, probe
+from paper.automatic import strategies
+from paper.bench.planning import Speed, estimated_seconds, looks_at_model, probe, rows_passed, setup_passes
 from paper.bench.protocol import load_protocol
 
 
@@ -67,10 +69,10 @@ def test_an_estimate_believes_records_of_the_same_clock_only():
         assert (found == 5000.0) == is_believed
 
 
-def test_every_strategy_declares_what_its_selection_costs():
+def test_every_strategy_has_the_cost_of_its_selection():
     """In samples passed through the model: a forward pass and three more for the greedy ones, or the pool."""
     n, size, every = 10_000, 100, 5
-    cost = {name: rows_passed(strategy, n, size, every) for name, strategy in registry().items()}
+    cost = {name: rows_passed(strategy, n, size, every) for name, strategy in strategies().items()}
     greedy = {"GLISTER", "CRAIG", "CRAIGPB", "GRADMATCH", "GRADMATCHPB"}
     pools = {"ADAPTIVE-CORESET", "ADAPTIVE-CORESET-AUTO"}
     for name, found in cost.items():
@@ -88,5 +90,15 @@ def test_scores_are_paid_for_once():
     speed = Speed(1e3, 1e3, "cpu")
     plain, scored, warm = estimated_seconds(protocol, protocol.runs(), four_rows(), speed, [])
     assert scored - plain == pytest.approx(16 * 4 / 1e3)  # five epochs of steps, each of three passes, and a pass
-    assert asks_for(registry()["EL2N-WARM"], "setup_passes") == 16
+    assert setup_passes(registry()["EL2N-WARM"]) == 16
     assert warm > 0
+
+
+@pytest.mark.parametrize("method", METHODS[:-1], ids=lambda method: method.name)
+def test_what_a_method_needs_is_what_its_strategy_declares(method) -> None:
+    strategy = registry()[method.name]
+    assert ("scores" in method.needs) == bool(setup_passes(strategy))
+    assert ("validation" in method.needs) == bool(asks_for(strategy, "needs_validation"))
+    passes = rows_passed(strategy, 1000, 10, 1) > 0
+    records = asks_for(strategy, "reuses_norms") or asks_for(strategy, "reuses_losses")
+    assert ("model" in method.needs) == bool(passes or records or setup_passes(strategy))

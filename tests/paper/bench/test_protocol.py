@@ -5,6 +5,7 @@ from hypothesis import given, strategies as st
 
 from coresift import InvalidInputError
 from coresift.selection import registry
+from paper.automatic import strategies
 from paper.bench.protocol import Run, load_protocol, table_names
 
 OF_THE_PAPER = ("mnist", "cifar10", "cifar100", "imagenet")
@@ -39,7 +40,7 @@ def test_the_default_is_what_the_paper_prints(table: str, epochs: int, budgets: 
 def test_every_table_can_be_run_in_all_its_scales(table: str) -> None:
     for scale in ("paper", "smoke"):
         protocol = load_protocol(table, scale)
-        assert {method.name for method in protocol.methods} <= registry().keys()
+        assert {method.name for method in protocol.methods} <= strategies().keys()
         assert protocol.assumptions
         assert bool(protocol.scale_note) == (scale != "paper")
 
@@ -69,13 +70,12 @@ def test_what_the_paper_does_not_print_is_declared_as_it_is(table: str) -> None:
     said = " ".join(load_protocol(table).assumptions)
     assert "RANDOM is drawn once and kept" in said
     rbf, match, batches = (registry()[name] for name in ("RBF", "GRADMATCH", "GRADMATCHPB"))
-    assert (rbf.bound, rbf.bandwidth, rbf.radius, rbf.features, rbf.per_class) == (*("auto", None, 1.0, "raw", False),)
+    assert (rbf.bound, rbf.bandwidth, rbf.radius, rbf.features) == ("auto", None, 1.0, "raw")
     for words in ("raw pixels and no classes", "distance from the mean to the farthest", "within one bandwidth"):
         assert words in said
     ridges = (match.strategy.ridge, batches.strategy.ridge)
     assert f"the ridge of GRADMATCH is {ridges[0]:g}, of GRADMATCHPB {ridges[1]:g}" in said
     assert f"batches of {batches.batch_size}" in said
-    assert not match.strategy.bias_only
     glister = registry()["GLISTER"]
     is_run = any(method.name == "GLISTER" for method in load_protocol(table).methods)
     assert ("GLISTER takes steps of 0.01 and the best of pools of (n/k) ln 100" in said) == is_run

@@ -1,4 +1,4 @@
-"""Networks of Gaussians in PyTorch: a layer for models, and a solver for the estimators."""
+"""Networks of Gaussians in PyTorch: a layer for models, and a solver for the estimators. Copy it into your project."""
 
 from typing import Any, Self
 
@@ -6,8 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ..core.network import Network
-from ..core.points import Points
+from coresift.core.network import Network
+from coresift.core.points import Points
 
 
 class RBFLayer(nn.Module):

@@ -5,18 +5,24 @@ import math
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, strategies as st
+from torch import nn
 
 from coresift import CoresiftError
 from coresift.core.draw import DrawTable
-from coresift.selection import Gradients
-from coresift.selection.variance import (
+from coresift.selection import RBF, Gradients, SelectionContext
+from coresift.selection.adaptive import draw_probabilities, gradient_norms
+from paper.automatic import (
+    AutomaticCoreset,
+    PooledCoreset,
+    Variance,
     best_pool_factor,
-    draw_probabilities,
     draw_variance,
-    gradient_norms,
+    gain_of,
     inclusion_probabilities,
     replacement_variance,
+    strategies,
     two_stage_variance,
     variance_times_time,
 )
@@ -255,3 +261,129 @@ def test_old_scores_cost_at_most_what_they_have_changed_by(kappa, mix):
             worst = max(worst, found / least)
     if kappa > 1:
         assert worst > 1.0 + 0.5 * (min(kappa, 2.0) - 1.0) ** 2 * (1 - mix)  # power: the changes do cost something
+
+
+def context_of(n, scale=1.0):
+    """Rows of signs, which are features of one length, and a linear model; zero if the scale is."""
+    rows, torch_rng = np.sign(np.random.default_rng(0).normal(size=(n, 5))).astype(np.float32), torch.Generator()
+    model = nn.Linear(5, 3, bias=False)
+    with torch.no_grad():
+        model.weight.copy_(scale * torch.randn(3, 5, generator=torch_rng.manual_seed(0)))
+    return SelectionContext(rows, np.arange(n) % 3, model=model)
+
+
+def rng(seed=1):
+    return np.random.default_rng(seed)
+
+
+def test_scores_that_do_not_pay_are_not_computed():
+    """At a fresh model that says the same of every sample, all gradients have one length."""
+    context = context_of(2000, scale=0.0)
+    core = AutomaticCoreset(select_every=20).select(context, 400, rng())
+    assert context.costs["gradients"].samples == 100  # the probe, a quarter of the budget
+    assert "would not pay" in core.method
+    np.testing.assert_allclose(core.weights, 5.0)
+
+
+@pytest.mark.parametrize("every", [20, 50])
+def test_an_automatic_pool_follows_the_gain(every):
+    context = context_of(4000, scale=20.0)
+    AutomaticCoreset(select_every=every, mix=0.1).select(context, 40, rng())
+    gain = gain_of(context.gradients_of(rng().permutation(4000)[:64]).double(), np.ones(64), 0.1)
+    factor = min(best_pool_factor(gain, every, 0.01), 3 * every)
+    assert context.costs["gradients"].samples == math.ceil(factor * 40) + 2 * 64  # one probe is this test's own
+
+
+def test_an_automatic_draw_is_unbiased_where_it_decides_now_so_now_so():
+    """The rows that decide whether scores pay are not those of the pool: a probe of hard rows would bring them in."""
+    given = np.full((2000, 1), 0.05)
+    hard = np.arange(2000) % 50 == 0
+    given[hard] = 1.0
+    context = SelectionContext(np.zeros((2000, 1)), gradients=given)
+    strategy = AutomaticCoreset(correction=1.0, select_every=2)
+    cores = [strategy.select(context, 64, rng(seed)) for seed in range(2500)]
+    fell_back = np.mean(["would not pay" in core.method for core in cores])
+    assert 0.1 < fell_back < 0.9
+    counts = np.array([core.weights[hard[core.indices]].sum() for core in cores])
+    error = counts.std(ddof=1) / np.sqrt(len(counts))
+    assert abs(counts.mean() - 40) < 4 * error
+    assert error < 0.5  # power: the rows of the probe kept in the pool gave 42.4
+
+
+@pytest.mark.parametrize(("n", "size", "every"), [(1000, 500, 1), (400, 200, 1), (1000, 100, 20)])
+def test_an_automatic_draw_knows_that_all_rows_are_no_more_than_all(n, size, every):
+    """A pool of all rows leaves nothing out, and costs no more than all."""
+    context = SelectionContext(np.zeros((n, 1)), gradients=rng().lognormal(0, 1.5, (n, 1)))
+    settings = {} if every == 1 else {"pool_factor": 1000.0}
+    strategy = AutomaticCoreset(correction=1.0, mix=0.2, select_every=every, **settings)
+    assert "would not pay" not in strategy.select(context, size, rng()).method
+
+
+def test_automatic_draws_of_small_budgets_probe_no_more_than_pays():
+    context = context_of(4000)
+    assert "would not pay" in AutomaticCoreset(select_every=1).select(context, 40, rng()).method
+    assert context.costs == {}  # a probe of 64 rows would be half of the training
+
+
+@pytest.mark.parametrize(("size", "probe"), [(100, 64), (259, 64), (260, 65), (2000, 500), (2052, 512), (2900, 512)])
+def test_a_probe_is_a_quarter_of_the_budget_within_limits(size, probe):
+    """Gradients of one length gain nothing, so the cost is that of the probe alone."""
+    context = context_of(3000, scale=0.0)
+    assert "would not pay" in AutomaticCoreset(select_every=1).select(context.at(4), size, rng()).method
+    assert context.costs["gradients"].samples == probe
+
+
+def test_it_has_a_name_with_and_without_a_warm_start():
+    assert isinstance(strategies()["ADAPTIVE-CORESET-AUTO"], AutomaticCoreset)
+    assert isinstance(strategies()["ADAPTIVE-CORESET-AUTO-WARM"].strategy, AutomaticCoreset)
+
+
+def test_variances_of_nothing_and_of_a_hand_made_draw():
+    assert Variance(0.0, 0.0, 0.0).ratio == 1.0
+    assert Variance(4.0, 1.0, 2.0).ratio == 0.75
+    a = Gradients(np.array([[1.0], [3.0], [8.0]]))
+    norms, one = a.residuals[:, 0], np.ones(3)
+    # two of three without repeats, each with probability 2/3: n^2 (1/m - 1/n) S^2 = 9 (1/2 - 1/3) 13
+    assert draw_variance(a, norms, one, np.full(3, 2 / 3)) == pytest.approx(19.5)
+    assert draw_variance(a, norms, one, one) == 0.0
+    assert draw_variance(a.take(np.array([0])), norms[:1], one[:1], np.array([0.5])) == 0.0
+    found = two_stage_variance(a, norms, one * 2, np.full(3, 2 / 3), 6, 2)
+    assert found.uniform == pytest.approx(36 * (1 / 2 - 1 / 6) * 13)
+    assert found.pool == pytest.approx(36 * (1 / 3 - 1 / 6) * 13)
+    assert found.inside == pytest.approx(4 * 19.5)
+    single = two_stage_variance(a.take(np.array([2])), norms[2:], one[:1], np.ones(1), 6, 1)
+    assert (single.uniform, single.pool, single.inside) == (0.0, 0.0, 0.0)
+
+
+def test_the_variance_of_mini_batches_counts_their_members():
+    """Groups of b equal rows are those rows: their sums vary as those of b times the rows."""
+    gradients = Gradients(rng().normal(size=(40, 3)))
+    norms = gradient_norms(gradients)
+    inclusion = np.full(25, 0.2)
+    part = gradients.take(np.arange(25))
+    single = two_stage_variance(part, norms[:25], np.full(25, 40 / 25), inclusion, 40, 5)
+    groups = two_stage_variance(part, norms[:25], np.full(25, 6 * 40 / 25), inclusion, 40, 5)
+    assert groups.ratio == pytest.approx(single.ratio)
+    assert groups.uniform == pytest.approx(36 * single.uniform)
+
+
+def test_the_gain_is_the_ratio_of_the_variances_between_one_and_the_rows():
+    one = np.ones(4)
+    assert gain_of(Gradients(np.zeros((4, 2))), one, 0.2) == 1.0  # nothing varies
+    assert gain_of(Gradients(np.ones((4, 2))), one, 0.2) == pytest.approx(1.0)
+    # numbers of one sign: a draw by the norms has no variance, a uniform one has; four rows show a gain of four
+    values = np.array([[1.0], [2.0], [3.0], [6.0]])
+    assert gain_of(Gradients(values), one, 0.0) == 4.0
+    assert gain_of(Gradients(values), one, 0.5) == 4.0  # 4.24 by the formula below
+    shares = 0.25 * values[:, 0] / 12 + 0.75 / 4
+    # with repeats, of one draw: E (a / p)^2 - (sum a)^2
+    expected = (np.sum(values**2) * 4 - 144) / (np.sum(values[:, 0] ** 2 / shares) - 144)
+    assert expected < 3.0
+    assert gain_of(Gradients(values), one, 0.75) == pytest.approx(expected)
+
+
+def test_sums_are_unbiased_in_a_pool_of_another_draw():
+    context, f = SelectionContext(gradients_of(150).inputs, gradients=gradients_of(150)), np.arange(150.0)
+    strategy = PooledCoreset(pool=RBF(), pool_factor=4.0, correction=1.0, mix=0.2)
+    sums = [core.weights @ f[core.indices] for core in (strategy.select(context, 20, rng(seed)) for seed in range(400))]
+    assert abs(np.mean(sums) - f.sum()) < 4 * np.std(sums) / 20

@@ -6,7 +6,7 @@ torch = pytest.importorskip("torch", reason='PyTorch is not installed: pip insta
 from coresift import RBFNetworkClassifier, RBFNetworkRegressor  # noqa: E402
 from coresift.core.network import Network, loss_and_gradient  # noqa: E402
 from coresift.core.points import Points  # noqa: E402
-from coresift.training.rbf_layer import RBFLayer, torch_solver  # noqa: E402
+from examples.rbf_layer import RBFLayer, torch_solver  # noqa: E402
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-r"""Variance of a weighted draw as an estimate of a sum of vectors, and when a draw by scores pays.
+r"""The variance of a weighted draw as an estimate of a sum of vectors, and draws by scores only where they pay.
 
 The vectors are last-layer gradients :math:`a_i` of n rows of weight :math:`u_i`; :math:`A = \sum u_i a_i`. A draw of m
 rows with inclusion probabilities :math:`\pi_i` and weights :math:`u_i / \pi_i` has the expectation A. The derivations
@@ -10,42 +10,74 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from .._errors import InvalidInputError
-from .gradients import Array, Gradients
-from .inputs import Floats, Indices
+from coresift.coresets.coreset import Coreset
+from coresift.selection import AdaptiveCoreset, Gradients, SelectionContext, Strategy, Warm, registry
+from coresift.selection.adaptive import draw_probabilities, gradient_norms
 
+Floats = NDArray[np.float64]
+
+_PROBE = 64, 512  # the gain is estimated from a quarter of the budget, within these numbers of rows
 _ROUNDING = 1e-12  # a difference of sums below this share of the squares counts as zero
 
 FORWARD_SHARE = 1 / 3  # cost of a forward pass in training steps: a backward pass costs two forward passes
 
 
-def gradient_norms(gradients: Gradients, rows: Indices | None = None) -> Floats:
-    """Norms of the gradients in float64; raise an error that names the row if one is not finite."""
-    norms = np.sqrt(gradients.sq_norms().astype(np.float64))
-    if not np.isfinite(norms).all():
-        place = int(np.flatnonzero(~np.isfinite(norms))[0])
-        row = place if rows is None else int(rows[place])
-        raise InvalidInputError(f"the gradient of row {row} has the norm {norms[place]}; the model may have diverged.")
-    return norms
+@dataclass(frozen=True, eq=False, kw_only=True)
+class AutomaticCoreset(AdaptiveCoreset):
+    r"""Adaptive draws that spend no more on scores than they gain (``ADAPTIVE-CORESET-AUTO``).
 
-
-def known_or_mean(norms: Any) -> Floats:
-    """Norms in float64, with the mean of the others in place of NaN."""
-    met = np.isfinite(norms)
-    return np.where(met, norms, norms[met].mean(dtype=np.float64)).astype(np.float64)
-
-
-def draw_probabilities(norms: Floats, weights: Floats, mix: float, model_free: Floats | None = None) -> Floats:
-    r"""Shares of a draw: :math:`p_i = (1 - \mu)\, u_i |a_i| / \sum u |a| + \mu q_i`; q alone if all gradients are zero.
-
-    The q are the shares of the model-free draw, by default :math:`1/n`. No shares give a smaller variance than
-    :math:`p \propto u |a|` (Cauchy-Schwarz); the floor :math:`\mu q` bounds every weight.
+    A probe of the gradients measures the gain g; the default pool is then at most :math:`\sqrt{3 R g}`, and the draw is
+    model-free if uniform redraws in the same time are as good.
     """
-    masses = weights * (norms / (norms.max(initial=0.0) or 1.0))  # scaled: no overflow, no denormal numbers
-    total = masses.sum()
-    floor = np.full(len(norms), 1.0 / len(norms)) if model_free is None else model_free
-    return floor if total <= 0 else (1.0 - mix) * (masses / total) + mix * floor
+
+    def _select(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Coreset:
+        if not context.has_gradients or self.reuses_norms:
+            return super()._select(context, size, rng)
+        settled, share = self.settled(context), size / context.n_samples
+        gain = self.probed_gain(context, size, rng)
+        factor = min(settled.pool_factor, 1 / share)
+        if self.pool_factor is None:
+            factor = min(factor, best_pool_factor(gain, settled.every, share))
+        if variance_times_time(factor, gain, settled.every, share) >= 1:
+            return self._model_free(context, size, rng, "model-free: scores would not pay")
+        return self._draw(context, size, rng, factor)
+
+    def probed_gain(self, context: SelectionContext, size: int, rng: np.random.Generator) -> float:
+        """Estimate the gain of scores from rows that decide nothing else; 1 if even these cost too much."""
+        settled, count = self.settled(context), max(_PROBE[0], min(_PROBE[1], size // 4))
+        if count > settled.pool_factor * size / 4:
+            return 1.0
+        gradients = context.gradients_of(rng.permutation(context.n_samples)[:count]).double()
+        return gain_of(gradients, np.ones(len(gradients)), settled.mix)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PooledCoreset(AdaptiveCoreset):
+    """Adaptive draws inside a pool that another strategy draws; the study found no gain over a uniform one."""
+
+    pool: Strategy
+
+    def _draw(self, context: SelectionContext, size: int, rng: np.random.Generator, factor: float) -> Coreset:
+        core = self.pool.select(context, min(context.n_samples, max(size, math.ceil(factor * size))), rng)
+        return self._drawn(context, size, rng, core.indices, core.weights)
+
+
+_OWN = {"ADAPTIVE-CORESET-AUTO": AutomaticCoreset(), "ADAPTIVE-CORESET-AUTO-WARM": Warm(AutomaticCoreset())}
+
+
+def strategies() -> dict[str, Strategy]:
+    """The strategies of the library by name, and the paper's own."""
+    return registry() | _OWN
+
+
+def gain_of(gradients: Gradients, weights: Floats, mix: float) -> float:
+    """Variance of uniform draws over that of draws by these scores; n rows cannot show a gain above n."""
+    n, norms = len(gradients), gradient_norms(gradients)
+    uniform = replacement_variance(gradients, norms, weights, np.full(n, 1 / n))
+    own = replacement_variance(gradients, norms, weights, draw_probabilities(norms, weights, mix))
+    return max(1.0, min(n, uniform / own)) if own > 0 else float(n if uniform > 0 else 1)
 
 
 def inclusion_probabilities(shares: Floats, size: int) -> Floats:
@@ -85,7 +117,7 @@ def draw_variance(gradients: Gradients, norms: Floats, weights: Floats, inclusio
     return _spread(squares, gradients.total(weights * (1.0 - inclusion)), total) * n / (n - 1)
 
 
-def _spread(squares: float, total: Array, count: float) -> float:
+def _spread(squares: float, total: NDArray[np.floating[Any]], count: float) -> float:
     """Sum of squares minus the square of a sum over a count; zero if it may be rounding."""
     spread = float(squares - total @ total / count)
     return spread if spread > _ROUNDING * squares else 0.0
