@@ -103,11 +103,17 @@ def try_out(archive: Path, extras: list[str], folder: Path) -> list[str]:
     python = str(home / "bin" / "python")
     for extra in extras:
         wanted = f"{archive}[{extra}]" if extra else str(archive)
-        install = [python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "-c"]
-        for command in (
-            [*install, str(ROOT / "constraints.txt"), wanted],
-            [python, "-W", "error::DeprecationWarning:coresift", "-c", SMOKE[extra]],
-        ):
+        install = [
+            python,
+            "-m",
+            "pip",
+            "install",
+            "-q",
+            "--disable-pip-version-check",
+            "-c",
+            str(ROOT / "constraints.txt"),
+        ]
+        for command in ([*install, wanted], [python, "-W", "error::DeprecationWarning:coresift", "-c", SMOKE[extra]]):
             done = subprocess.run(command, cwd=away, capture_output=True, text=True)
             if done.returncode:
                 problems.append(f"{archive.name}[{extra}]: {done.stderr.strip().splitlines()[-1]}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +51,7 @@ def reference(task: Task, folder: Path) -> Reference:
     rows = linear_rows(X, y, is_classifier=task.loss in CLASSIFIERS)
     problem = rows.problem(rows.loss(task.loss, task.threshold), ALPHA)
     best = fit_linear(problem, X, y, np.ones(len(y)))
-    best = newton(partial(rows.sums, problem), best.theta, tol=1e-15)
+    best = newton(lambda *at: rows.run("loss", LossSums(problem, *at))[0], best.theta, tol=1e-15)
     return Reference(problem, X, y, best.objective)
 
 
