@@ -1,5 +1,7 @@
 """Strategies for tables: what each promises, the same from files and arrays, and ``auto`` that follows the evidence."""
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -204,7 +206,7 @@ def test_the_plan_counts_the_comparison():
         return plan(open_rows(X, **(given or {"labels": y})), SelectOptions(budget=size, model=model, strategy="auto"))
 
     assert "comparison" not in planned("boosting").passes  # unless a class is rare, which is not known yet
-    assert "If a class is rare, more is compared, which takes about 5 s more." in planned("boosting").aim
+    assert re.search(r"If a class is rare, more is compared, which takes about \d s more\.", planned("boosting").aim)
     assert "rare" not in planned("boosting", targets=X[:, 0]).aim
     compared = planned("kernel")
     assert compared.passes[-1] == "comparison"

@@ -7,19 +7,18 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
+from scipy.linalg import solve
 from scipy.spatial.distance import pdist
-from sklearn.metrics.pairwise import rbf_kernel
 
 from .._errors import InvalidInputError
 from .._progress import Display, Progress
-from .._threads import SCIKIT_LEARN
 from ..core.draw import DrawTable
 from .bounds import kmeans_centers
 from .covering import Floats, Rows, nearest_centers
 from .fitting import MEDIAN_SAMPLE
 
 _ROUNDING = 1e-12
-_BLOCK = 4096  # rows of the kernel computed at once
+_ENTRIES = 1 << 19  # of the kernel computed at once: they stay in the cache
 _CELLS = 64  # strata within a class
 _MANY = 10  # with this many rows per distinct value, float labels count as classes
 
@@ -46,13 +45,13 @@ class Growth:
     ) -> Rows:
         """Choose ``size`` rows of ``features``; without targets uniformly over the cells."""
         strata = _strata(features, classes, size, rng)
-        scale = self.bandwidth or 0.5 * median_distance(features, rng)
+        scaled = _with_norms(features / (self.bandwidth or 0.5 * median_distance(features, rng)))
         chosen, scores = np.zeros(len(features), dtype=bool), np.ones(len(features))
         rounds = min(self.rounds, size) if targets is not None else 1
         progress = display("rounds", rounds, unit="rounds")
         for count in np.diff(np.linspace(0, size, rounds + 1).astype(np.int64)):
             if targets is not None and chosen.any():
-                residuals = self._residuals(features, targets, np.flatnonzero(chosen), scale, rng)
+                residuals = self._residuals(scaled, targets, np.flatnonzero(chosen), rng)
                 scores = (residuals / (residuals.max() or 1.0)) ** self.power
             chosen[self._drawn(scores, chosen, strata, int(count), rng)] = True
             progress(1)
@@ -68,23 +67,31 @@ class Growth:
         table = DrawTable(shares[order], np.ones(len(free)))
         return free[order[table.systematic(count, rng, in_steps=True).indices]]
 
-    def _residuals(self, features: Floats, targets: Floats, chosen: Rows, scale: float, rng: Generator) -> Floats:
+    def _residuals(self, scaled: NDArray[np.float32], targets: Floats, chosen: Rows, rng: Generator) -> Floats:
         """Distances of the targets from the predictions of the proxy, (n,)."""
         if len(chosen) > self.max_centers:
             chosen = rng.choice(chosen, self.max_centers, replace=False)
-        centers, mean, gamma = features[chosen], targets[chosen].mean(axis=0), 0.5 / scale**2
-        with SCIKIT_LEARN:
-            kernel = rbf_kernel(centers, gamma=gamma)
+        mean, kernel = targets[chosen].mean(axis=0), _gaussian(scaled[chosen], scaled[chosen]).astype(np.float64)
         kernel[np.diag_indices(len(chosen))] += self.ridge  # now positive definite
-        slopes = np.linalg.solve(kernel, targets[chosen] - mean)
-        found = np.empty(len(features))
-        for start in range(0, len(features), _BLOCK):
-            block = slice(start, start + _BLOCK)
-            with SCIKIT_LEARN:
-                near = rbf_kernel(features[block], centers, gamma=gamma)
-            predicted = near @ slopes + mean
+        slopes = solve(kernel, targets[chosen] - mean, assume_a="pos", overwrite_a=True).astype(np.float32)
+        found, step = np.empty(len(scaled)), max(1, _ENTRIES // len(chosen))
+        for start in range(0, len(scaled), step):
+            block = slice(start, start + step)
+            predicted = _gaussian(scaled[block], scaled[chosen]) @ slopes + mean
             found[block] = np.linalg.norm(targets[block] - predicted, axis=1)
         return found
+
+
+def _with_norms(X: Floats) -> NDArray[np.float32]:
+    """Rows in single precision, which scores need no more of, with minus half their squares and a one, (n, d + 2)."""
+    return np.column_stack([X, -0.5 * np.einsum("ij,ij->i", X, X), np.ones(len(X))]).astype(np.float32)
+
+
+def _gaussian(X: NDArray[np.float32], centers: NDArray[np.float32]) -> NDArray[np.float32]:
+    """``exp(-|x - c|^2 / 2)``, (n, m), of rows with norms: the exponent is one product."""
+    d = X.shape[1] - 2
+    exponents = X @ centers[:, [*range(d), d + 1, d]].T
+    return np.asarray(np.exp(exponents, out=exponents))
 
 
 def proxy_targets(labels: NDArray[np.generic], are_classes: bool) -> tuple[Floats, Rows]:

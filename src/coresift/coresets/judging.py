@@ -20,6 +20,8 @@ from .uniform import even_draw
 RARE = 0.02  # share of the rows below which a class is rare
 _LEAST_ROWS = 1000  # with fewer, held-out rows say nothing
 _MOST_ROWS = 40_000  # of which a fifth is held out
+_MOST_CHOSEN = 4000  # of them; more if that is a smaller share than the one that is asked for
+_MOST_TREES = 120  # of boosting, over all classes
 _FOLDS = 5
 _REPEATS = 2
 _KERNEL_ROWS = 4000  # most that a kernel regression is fitted to
@@ -83,6 +85,7 @@ def estimates(
     result is empty where there are too few rows to hold some out.
     """
     n = min(len(examples.y), _MOST_ROWS)
+    size = compared_size(size, len(examples.y))
     rare = rare_classes(np.bincount(examples.y)) if examples.n_classes else np.zeros(0, dtype=np.int64)
     if n < max(_LEAST_ROWS, 2 * size):
         return {}
@@ -106,6 +109,11 @@ def estimates(
     return {name: Estimate(score, means[name], float(plain.mean()), errors[name], len(held)) for name in scores}
 
 
+def compared_size(size: int, n: int) -> int:
+    """Rows that are chosen from the pool to compare; of many rows, fewer than are asked for."""
+    return min(size, max(_MOST_CHOSEN, round(size * min(1.0, _MOST_ROWS / n))))
+
+
 def comparison_operations(costs: Sequence[Callable[[int], float]], n: int, size: int, model: str) -> float:
     """Operations of `estimates`, roughly; ``costs`` are those of each chooser, by its number of candidates."""
     n_used = min(n, _MOST_ROWS)
@@ -127,7 +135,7 @@ def _predicted(examples: Examples, held: Rows, rows: Rows, weights: Floats, mode
         some = rng.choice(len(rows), _KERNEL_ROWS, replace=False)
         rows, weights = rows[some], weights[some]
     X, y, weights = examples.X[rows], examples.y[rows], weights / weights.mean()
-    made = _models(model, bool(examples.n_classes), X, rng)
+    made = _models(model, examples.n_classes, X, rng)
     if examples.n_classes and len(np.unique(y)) < 2:
         return np.eye(examples.n_classes)[np.full(len(held), y[0])]
     given: dict[str, Any] = {} if model == "neighbours" else {"sample_weight": weights}
@@ -142,7 +150,7 @@ def _predicted(examples: Examples, held: Rows, rows: Rows, weights: Floats, mode
         return found
 
 
-def _models(model: str, is_classifier: bool, X: Floats, rng: Generator) -> Any:
+def _models(model: str, n_classes: int, X: Floats, rng: Generator) -> Any:
     """A model of the kind, with scikit-learn's defaults as far as they serve."""
     from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
     from sklearn.kernel_ridge import KernelRidge
@@ -152,12 +160,13 @@ def _models(model: str, is_classifier: bool, X: Floats, rng: Generator) -> Any:
     if model in ("kernel", "network"):
         return KernelRidge(alpha=0.01, kernel="rbf", gamma=2.0 / median_distance(X, rng) ** 2)
     if model == "linear":
-        return LogisticRegression() if is_classifier else Ridge()
+        return LogisticRegression() if n_classes else Ridge()
     if model == "neighbours":
         n_neighbors = min(5, len(X))
-        return KNeighborsClassifier(n_neighbors) if is_classifier else KNeighborsRegressor(n_neighbors)
-    kind = HistGradientBoostingClassifier if is_classifier else HistGradientBoostingRegressor
-    return kind(max_iter=30, max_bins=63, early_stopping=False, random_state=0)
+        return KNeighborsClassifier(n_neighbors) if n_classes else KNeighborsRegressor(n_neighbors)
+    kind = HistGradientBoostingClassifier if n_classes else HistGradientBoostingRegressor
+    rounds = min(30, max(10, _MOST_TREES // max(n_classes, 1)))
+    return kind(max_iter=rounds, max_bins=63, early_stopping=False, random_state=0)
 
 
 def _score(examples: Examples, held: Rows, found: np.ndarray, rare: Rows) -> float:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
-from functools import partial
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from .files import run_record
 from .fit_options import FitOptions, plan_fit
 from .fitting import Runner
 from .growing import Growth, proxy_targets
-from .judging import Chooser, Examples, comparison_operations, estimates, rare_classes
+from .judging import Chooser, Examples, compared_size, comparison_operations, estimates, rare_classes
 from .linear_coreset import LinearCoreset
 from .linear_rows import MOST_CLASSES
 from .options import FLOPS, LINEAR_LOSSES, Plan, SelectOptions, priced
@@ -30,6 +30,8 @@ from .selecting import Report, Selection
 from .uniform import even_draw
 
 _N_COMPONENTS = 50  # more columns are projected before distances are computed
+_ENOUGH_ROWS, _ENOUGH_TIMES = 20_000, 3  # that a subset grows from: rows, and times its size
+_CENTERS = 1500  # of the kernel regression that says where it grows
 _COVER_POWER = 0.5
 _CANDIDATES = {  # what may beat a stratified draw; where a class is rare, "fixed" as well
     "boosting": (),
@@ -59,11 +61,11 @@ def plan_strategy(rows: Rows, options: SelectOptions) -> Plan[SelectOptions]:
         loaded, work = 3.0 * n * d * 8, _operations(name, n, d, budget)
         why = " Distances between rows need them in memory."
     elif name == "auto":
-        kind = _kind(options)
-        costs = {each: partial(_operations, each, d=d, budget=budget) for each in (*_CANDIDATES[kind], "fixed")}
-        work = comparison_operations([costs[each] for each in _CANDIDATES[kind]], n, budget, kind)
+        kind, fewer = _kind(options), compared_size(budget, n)
+        costs = {each: partial(_operations, each, d=d, budget=fewer) for each in (*_CANDIDATES[kind], "fixed")}
+        work = comparison_operations([costs[each] for each in _CANDIDATES[kind]], n, fewer, kind)
         passes += ["comparison"] if work else []
-        rare = comparison_operations(list(costs.values()), n, budget, kind)
+        rare = comparison_operations(list(costs.values()), n, fewer, kind)
         if rows.has_labels and (seconds := (rare - work) / FLOPS) >= 1.0:
             why = f" If a class is rare, more is compared, which takes about {seconds:.0f} s more."
     model = "" if options.model is None else f" for {options.model}"
@@ -113,7 +115,8 @@ def _columns(block: Block) -> tuple[np.ndarray, Labels | None, np.ndarray | None
     return block.weights.copy(), block.labels, None if block.targets is None else block.targets.copy()
 
 
-class _Table(NamedTuple):
+@dataclass(frozen=True)
+class _Table:
     """What strategies choose from: rows with weights, and class numbers with their names, or targets."""
 
     rows: Rows
@@ -136,8 +139,16 @@ class _Table(NamedTuple):
         """Rows of each class that have weight, if there are classes."""
         return None if self.codes is None else np.bincount(self.codes[self.used])
 
-    def examples(self, X: Floats) -> Examples:
+    @cached_property
+    def examples(self) -> Examples:
+        """All rows, in memory."""
+        with self.rows.load() as block:
+            X = dense_centred(block.X)
         return Examples(X, np.zeros(len(X)) if self.y is None else self.y, len(self.names or ()))
+
+    @cached_property
+    def ways(self) -> dict[str, Chooser]:
+        return choosers(self)
 
 
 def _table(runner: Runner, options: SelectOptions) -> _Table:
@@ -167,16 +178,15 @@ def _choose(name: str, table: _Table, size: int) -> Coreset:
     if name in ("uniform", "stratified"):
         codes = table.codes if name == "stratified" else None
         return replace(even_draw(table.weights, codes, size, rng, power=options.power or 1.0), method=name, **about)
-    with table.rows.load() as block:
-        X = dense_centred(block.X)
-        rows, weights = choosers(table, X)[name](used, size, rng)
+    rows, weights = table.ways[name](used, size, rng)
     return Coreset(rows, weights, table.rows.n, method=name, **about)
 
 
-def choosers(table: _Table, X: Floats) -> dict[str, Chooser]:
+def choosers(table: _Table) -> dict[str, Chooser]:
     """Ways to choose rows in memory, by name."""
+    examples, w, power = table.examples, table.weights, table.options.power
+    X = examples.X
     features = X if X.shape[1] <= _N_COMPONENTS else principal(X, _N_COMPONENTS)
-    examples, w, power = table.examples(X), table.weights, table.options.power
 
     def cover(pool: np.ndarray, size: int, rng: np.random.Generator) -> Any:
         codes = np.zeros(len(pool), dtype=np.int64) if examples.codes is None else examples.codes[pool]
@@ -189,9 +199,13 @@ def choosers(table: _Table, X: Floats) -> dict[str, Chooser]:
         return tuple(np.concatenate(each) for each in zip(*parts, strict=True))
 
     def fixed(pool: np.ndarray, size: int, rng: np.random.Generator) -> tuple[Any, Any]:
+        total, enough = w[pool].sum(), max(_ENOUGH_ROWS, _ENOUGH_TIMES * size)
+        if len(pool) > enough:  # others add time, not quality
+            codes = None if examples.codes is None else examples.codes[pool]
+            pool = pool[even_draw(w[pool], codes, enough, rng, power=_COVER_POWER).indices]
         targets, classes = proxy_targets(examples.y[pool], bool(examples.n_classes))
-        rows = pool[Growth().rows(features[pool], targets, classes, size, rng, table.display)]
-        return rows, w[rows] * (w[pool].sum() / w[rows].sum())
+        rows = pool[Growth(max_centers=_CENTERS).rows(features[pool], targets, classes, size, rng, table.display)]
+        return rows, w[rows] * (total / w[rows].sum())
 
     def linear(pool: np.ndarray, size: int, rng: np.random.Generator) -> tuple[Any, Any]:
         maker = LinearCoreset(_asked(table.rows, table.options).model, random_state=rng)
@@ -203,7 +217,8 @@ def choosers(table: _Table, X: Floats) -> dict[str, Chooser]:
 
 def _operations(name: str, n: int, d: int, budget: int) -> float:
     """Operations of a chooser, roughly."""
-    of_a_row = {"cover": 3.0 * budget, "fixed": 12.0 * min(budget, 2000), "linear": 100.0}
+    of_a_row = {"cover": 3.0 * budget, "fixed": 12.0 * min(budget, _CENTERS), "linear": 100.0}
+    n = min(n, max(_ENOUGH_ROWS, _ENOUGH_TIMES * budget)) if name == "fixed" else n
     return n * min(d, _N_COMPONENTS) * of_a_row[name]
 
 
@@ -228,11 +243,8 @@ def decide(table: _Table, size: int, runner: Runner) -> tuple[str, str]:
     if table.rows.n * table.rows.row_bytes > largest:
         return plain, f"the rows take more than {largest / 1e9:.3g} GB of memory, which comparing {candidates} needs"
     started = time.perf_counter()
-    with table.rows.load() as block:
-        X, rng = dense_centred(block.X), np.random.default_rng([table.options.seed, 1])
-        ways = choosers(table, X)
-        compared = {name: ways[name] for name in candidates}
-        found = estimates(compared, table.examples(X), size, model, rng, runner.display)
+    rng, compared = np.random.default_rng([table.options.seed, 1]), {name: table.ways[name] for name in candidates}
+    found = estimates(compared, table.examples, size, model, rng, runner.display)
     runner.seconds.append(("comparison", time.perf_counter() - started))
     if not found:
         return plain, "there are too few rows to hold some out and compare"
