@@ -235,6 +235,35 @@ def test_formulas_become_mathml_or_an_error() -> None:
 
 
 @pytest.mark.usefixtures("tools")
+def test_links_out_of_the_docs_are_redirected() -> None:
+    from docs_records import address, published, redirect
+
+    page = ROOT / "docs/how-to/own-loop.md"
+    assert redirect("[a](../../examples/own_loop.py)", page) == "[a](../repository/examples/own_loop.md)"
+    record = ROOT / "paper/results/README.md"
+    assert redirect("[a](../../docs/theory.md#drawing)", record) == "[a](../../../theory.md#drawing)"
+    for same in ("[a](parquet.md#run)", "[a](../../src/nosuch.md)", "[a](https://example.org/a.md)", "[a](#b)"):
+        assert redirect(same, page) == same  # MkDocs checks them
+    assert address(ROOT / "paper/results/acceleration.md") in {address(path) for path in published()}
+
+
+@pytest.mark.usefixtures("tools")
+def test_figures_show_what_the_records_say() -> None:
+    from docs_figures import excess, flow_chart, gains, memory
+
+    found = gains()
+    n_cells = sum(len(values) for values in found.values())
+    assert (n_cells, min(min(values) for values in found.values())) == (38, -0.44)  # as docs/index.md says
+    assert [len(values["uniform"]) for values in excess().values()] == [5, 5, 5]
+    assert sorted(peak for _, _, peak in memory()) == [341.0, 346.0]
+    page = (ROOT / "docs/choosing.md").read_text(encoding="utf-8")
+    names = re.findall(r'font-weight="bold">([\w-]+)<', flow_chart())
+    assert len(names) == 5
+    assert all(f"`{name}`" in page for name in names)
+    assert (ROOT / "docs/figures/choosing.svg").read_text(encoding="utf-8") == flow_chart()
+
+
+@pytest.mark.usefixtures("tools")
 def test_docstrings_are_translated_to_markdown() -> None:
     from docs_docstrings import to_markdown
 
