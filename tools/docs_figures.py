@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from html import escape
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -62,7 +63,7 @@ def draw_table(out: Path) -> None:
     sizes = list(found)
     with new_figure(5.6, 2.7) as figure:
         ax = figure.subplots()
-        lines = {
+        lines: dict[str, tuple[str, dict[str, Any]]] = {
             "uniform": ("fit to a uniform sample", {"color": BLACK, "marker": "o", "linestyle": ":"}),
             "calibrated": ("fit to a coreset", {"color": BLUE, "marker": "^"}),
             "certificate": (
