@@ -3,8 +3,12 @@
 import doctest
 import importlib
 import inspect
+import os
 import pkgutil
 import re
+import subprocess
+import sys
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
@@ -21,6 +25,7 @@ from tests.docs_blocks import (
     run_page,
     spans,
 )
+from tests.docs_install import brought, install_line
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(
@@ -31,11 +36,12 @@ MODULES = sorted(
     for module in pkgutil.walk_packages(coresift.__path__, "coresift.")
     if not module.name.endswith(".__main__") and ">>>" in (inspect.getsource(importlib.import_module(module.name)))
 )
+HOW_TO = [page for page in PAGES if page.parent.name == "how-to" and page.name != "index.md"]
 SLOW = {"docs/tutorial.md"}  # it trains a dozen networks
 
 
-def each_page(*slow: str) -> pytest.MarkDecorator:
-    names = {page.relative_to(ROOT).as_posix(): page for page in PAGES}
+def each_page(*slow: str, without: Collection[Path] = ()) -> pytest.MarkDecorator:
+    names = {page.relative_to(ROOT).as_posix(): page for page in PAGES if page not in without}
     marks = {name: [pytest.mark.slow] if name in slow else [] for name in names}
     return pytest.mark.parametrize(
         "page", [pytest.param(page, id=name, marks=marks[name]) for name, page in names.items()]
@@ -43,7 +49,7 @@ def each_page(*slow: str) -> pytest.MarkDecorator:
 
 
 @pytest.mark.slow
-@each_page(*SLOW)
+@each_page(*SLOW, without=HOW_TO)
 def test_code_blocks_run_and_print_what_the_page_shows(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -52,6 +58,28 @@ def test_code_blocks_run_and_print_what_the_page_shows(
     left_out = run_page(page.read_text(encoding="utf-8"), str(page))
     if left_out:
         pytest.skip(f"blocks that need {', '.join(sorted(set(left_out)))} were left out")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", HOW_TO, ids=lambda page: page.name)
+def test_how_to_pages_run_with_their_own_install_line(page: Path, tmp_path: Path) -> None:
+    """In a process of its own that sees no other package."""
+    where = {"PYTHONPATH": os.pathsep.join((str(ROOT / "src"), str(ROOT))), "NO_COLOR": "1"}
+    command = [sys.executable, "-m", "tests.docs_install", str(page)]
+    done = subprocess.run(command, cwd=tmp_path, env=os.environ | where, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    if done.stdout:
+        pytest.skip(f"blocks that need {done.stdout} were left out")
+
+
+def test_install_lines() -> None:
+    assert all(install_line(page.read_text(encoding="utf-8")) for page in HOW_TO)
+    assert install_line('# A\n\nIn a clone: `pip install ".[io]" pandas`.') == ['".[io]"', "pandas"]
+    assert {"numpy", "pyarrow", "joblib"} <= brought(['".[io]"'])
+    assert not {"pandas", "torch", "typer"} & brought(['".[io]"'])
+    for wrong in ("nothing", '`pip install "coresift[io]"`'):
+        with pytest.raises(ValueError, match="pip install"):
+            install_line(wrong)
 
 
 @each_page()
