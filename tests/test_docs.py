@@ -275,6 +275,11 @@ def test_links_out_of_the_docs_are_redirected() -> None:
     assert address(ROOT / "paper/results/acceleration.md") in {address(path) for path in published()}
 
 
+def test_gallery_has_all_examples() -> None:
+    page = (ROOT / "docs/gallery.md").read_text(encoding="utf-8")
+    assert [path.name for path in (ROOT / "examples").glob("*.py") if f"(../examples/{path.name})" not in page] == []
+
+
 @pytest.mark.usefixtures("tools")
 def test_figures_show_what_the_records_say() -> None:
     from docs_figures import excess, flow_chart, gains, memory
