@@ -3,6 +3,7 @@
 import doctest
 import importlib
 import inspect
+import json
 import os
 import pkgutil
 import re
@@ -294,6 +295,37 @@ def test_figures_show_what_the_records_say() -> None:
     assert len(names) == 5
     assert all(f"`{name}`" in page for name in names)
     assert (ROOT / "docs/figures/choosing.svg").read_text(encoding="utf-8") == flow_chart()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("tools")
+@pytest.mark.parametrize("name", ["table", "training", "files"])
+def test_notebooks_print_the_same_again(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from notebooks import FOLDER, parse, printed, run
+
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    stored = json.loads((FOLDER / f"{name}.ipynb").read_text(encoding="utf-8"))["cells"]
+    cells = parse((FOLDER / f"{name}.py").read_text(encoding="utf-8"))
+    assert [cell["source"] for cell in stored] == [cell["source"] for cell in cells], "run tools/notebooks.py"
+    differ = [cell["metadata"].get("differ", "numbers may differ by 5 %") for cell in cells if "outputs" in cell]
+    found = zip(printed(stored), printed(run(cells)), differ, strict=True)
+    for number, (shown, again, how_far) in enumerate(found, 1):
+        compare(shown, again, f"{name}.ipynb, cell {number}", f"<!-- {how_far} -->")
+
+
+@pytest.mark.usefixtures("tools")
+def test_notebooks_are_parsed_run_and_shown() -> None:
+    from notebooks import notebook, page, parse, printed, run
+
+    cells = run(parse("# %% [markdown]\n# # A\n\n# %%\nx = 2\nprint('b')\nx + 1\n# %% numbers may differ by 9 %\nx\n"))
+    assert (cells[0]["source"], printed(cells)) == ("# A", ["b\n3", "2"])
+    assert json.loads(notebook(cells))["cells"][2]["metadata"] == {"differ": "numbers may differ by 9 %"}
+    assert page(cells, "c").split("\n")[:3] == ["# A", "", "```python"]
+    assert '```text title="Output"\nb\n```' in page(cells, "c")
+    with pytest.raises(ValueError, match="a cell begins"):
+        parse("# %% [raw]\n")
+    with pytest.raises(ZeroDivisionError):
+        run(parse("# %%\n1 / 0\n"))
 
 
 @pytest.mark.usefixtures("tools")
