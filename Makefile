@@ -9,10 +9,13 @@
 #   make bench-gate     fail if a ratio of times is more than 30 % above the committed one
 #   make release-check  build what would be published, install it into empty environments, try every extra
 #   make clean   remove the environment and everything that was built
+#   make lock    renew the lock files from constraints.txt (PYTHONS="python3.12 python3.13": hashes for these too)
 #
-# Variables: PYTHON (which Python makes the environment), VENV (where), PYTEST_ARGS, SEED (of make mutants), BENCH (of make bench).
+# Variables: PYTHON (which Python makes the environment), VENV (where), HASHES=1 (install only files whose hashes are in locks/),
+# PYTEST_ARGS, SEED (of make mutants), BENCH (of make bench).
 
 export VENV ?= .venv
+export HASHES
 PY := "$(VENV)/bin/python"
 PYTEST_ARGS ?= -n 2
 SEED ?= 5
@@ -23,7 +26,7 @@ ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick coverage mutants audit-deps lint format types docs bench bench-gate release-check clean setup-demo setup-dev
+.PHONY: help demo test quick coverage mutants audit-deps lint format types docs bench bench-gate release-check clean lock setup-demo setup-dev
 
 help:
 	@sed -n '/^$$/q; s/^# \{0,1\}//p' Makefile
@@ -74,6 +77,9 @@ docs: setup-dev
 
 bench: setup-dev
 	for name in $(BENCH); do $(ONE_THREAD) $(PY) -m paper benchmark $$name || exit 1; done
+
+lock: setup-dev
+	$(PY) tools/lock.py $(PYTHONS)
 
 bench-gate: setup-dev
 	$(ONE_THREAD) $(PY) -m paper benchmark gate

@@ -321,6 +321,17 @@ def cells(records: Sequence[Record]) -> list[Cell]:
     return found
 
 
+def samples_saved(every: Sequence[Cell], cell: Cell) -> float:
+    """Samples that FULL would need for the accuracy of a cell, over those of the cell.
+
+    At the long end the curve of FULL goes on as over its last doubling, at the short end as over the next one.
+    """
+    full = _of(every, cell.data, cell.state, "FULL")
+    first = min(cell.epochs, FULL_EPOCHS[-2])
+    doubling = full[2 * first].accuracy - full[first].accuracy
+    return float(2.0 ** (cell.difference / doubling)) if doubling > 0 else 1.0
+
+
 def no_worse(differences: Sequence[float], margin: float = MARGIN) -> float:
     """One-sided p-value of the hypothesis that the mean difference is at most ``-margin`` (t test)."""
     shifted = np.asarray(differences) + margin
@@ -368,7 +379,22 @@ def page(records: Sequence[Record]) -> str:
             p = no_worse([difference for cell in mine for difference in cell.differences])
             body.append([name, f"{np.mean(means):+.2f}", f"{min(means):+.2f}", f"{p:.2g}", _speed(every, mine)])
     head = ["", "mean", "worst cell", f"p that the mean is {MARGIN} or more below FULL", "seconds per sample, FULL = 1"]
-    lines += [*markdown(head, body), "", "Accuracy of FULL (and processor seconds), by epochs:", ""]
+    lines += [*markdown(head, body), "", "Samples that FULL would need for the accuracy of AUTO, over those of AUTO,"]
+    lines += ["short / long (the curve of FULL is extended by its doublings); means are geometric:", ""]
+    body = []
+    for state in STATES:
+        saved = {
+            (cell.data, cell.epochs): samples_saved(every, cell)
+            for cell in every
+            if (cell.method, cell.state) == ("AUTO", state) and {2, 4, 8} <= set(_of(every, cell.data, state, "FULL"))
+        }
+        if saved:
+            each = [[saved.get((data, epochs)) for epochs in EPOCHS] for data in ALL]
+            logs = {epochs: [np.log(saved[key]) for key in saved if key[1] == epochs] for epochs in EPOCHS}
+            means = [float(np.exp(np.mean(found))) for found in logs.values() if found]
+            shown = [" / ".join(f"{found:.2f}" for found in pair if found) for pair in (*each, means)]
+            body.append([state, *shown])
+    lines += [*markdown(["", *ALL, "mean"], body), "", "Accuracy of FULL (and processor seconds), by epochs:", ""]
     body = []
     for data, state in itertools.product(ALL, STATES):
         if full := _of(every, data, state, "FULL"):

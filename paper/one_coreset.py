@@ -18,9 +18,8 @@ import numpy as np
 
 from coresift import __version__
 from coresift._errors import InvalidInputError
-from coresift._validation import check_choice, check_count
+from coresift._validation import check_choice, check_count, parse_budget
 from coresift.core.draw import DrawTable
-from coresift.coresets.amounts import parse_budget
 from coresift.coresets.coreset import Coreset
 from coresift.coresets.files import write_whole
 from coresift.data import DatasetSplits

@@ -1,5 +1,6 @@
 """Every supported Python that is installed here reads the source; and paths with spaces work in make."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -20,12 +21,22 @@ print(sys.version_info[:2])
 """
 
 
+def find_python(version: tuple[int, int]) -> str | None:
+    """This one, one that is on the path, or one that pyenv has installed (its shims work for active versions only)."""
+    if sys.version_info[:2] == version:
+        return sys.executable
+    name = f"python{version[0]}.{version[1]}"
+    shims = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    found = [shutil.which(name), *shims.glob(f"{version[0]}.{version[1]}.*/bin/{name}")]
+    works = (path for path in found if path and not subprocess.run([path, "-c", ""], capture_output=True).returncode)
+    return next(map(str, works), None)
+
+
 @pytest.mark.parametrize("version", [(3, 11), (3, 12), (3, 13)])
 def test_supported_pythons_read_the_source(version: tuple[int, int]) -> None:
-    name = f"python{version[0]}.{version[1]}"
-    path = sys.executable if sys.version_info[:2] == version else shutil.which(name)
-    if path is None or subprocess.run([path, "-c", ""], capture_output=True).returncode:
-        pytest.skip(f"{name} is not installed")
+    path = find_python(version)
+    if path is None:
+        pytest.skip(f"Python {version[0]}.{version[1]} is not installed")
     done = subprocess.run([path, "-W", "error", "-c", SCRIPT, str(ROOT)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == str(version)

@@ -3,11 +3,15 @@
 # pyproject.toml, constraints.txt or the place of this directory changed).
 #
 #   tools/setup.sh EXTRAS       such as cli,train,plots or dev; VENV and PYTHON may be set in the environment
+#
+# With HASHES=1, only files whose hashes are in locks/ are installed (docs/security.md).
 set -eu
 
 extra=${1:?usage: tools/setup.sh EXTRA}
 cd "$(dirname "$0")/.."
 venv=${VENV:-.venv}
+case "$extra" in dev) lock=locks/dev.txt ;; *) lock=locks/demo.txt ;; esac
+[ "${HASHES:-}" = 0 ] && HASHES=
 
 say() { printf 'coresift: %s\n' "$*" >&2; }
 
@@ -33,7 +37,7 @@ find_python() {
 }
 
 state() { # what an installation depends on; the path is part of it, as an editable install holds it
-    { pwd; cat pyproject.toml constraints.txt; } | cksum
+    { pwd; cat pyproject.toml constraints.txt; [ -z "${HASHES:-}" ] || cat locks/*.txt; } | cksum
 }
 
 is_installed() {
@@ -55,11 +59,27 @@ install() {
     fi
     "$venv/bin/python" -m pip --version >/dev/null 2>&1 || "$venv/bin/python" -m ensurepip >/dev/null
     say "installing coresift[$extra] into $venv (the first time takes a minute or two)"
-    # The build backend goes in first, pinned as well, so that the install needs no build environment of its own.
-    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check -c constraints.txt hatchling editables
-    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check -c constraints.txt \
-        --no-build-isolation -e ".[$extra]"
+    if [ -n "${HASHES:-}" ]; then
+        install_locked
+    else
+        # The build backend goes in first, pinned as well, so that the install needs no build environment of its own.
+        pip_install -c constraints.txt hatchling editables
+        pip_install -c constraints.txt --no-build-isolation -e ".[$extra]"
+    fi
     state >"$venv/.coresift-$extra"
+}
+
+pip_install() {
+    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "$@"
+}
+
+install_locked() { # the lock names every package that is needed, so pip adds none; wheels only, as builds run code
+    if ! pip_install --require-hashes --no-deps --only-binary :all: --force-reinstall -r "$lock"; then
+        say "error: pip found no file with a hash of $lock: either it was changed, or there is none for" \
+            "$("$venv/bin/python" --version) on this system; docs/security.md (Dependencies) says what is covered"
+        exit 1
+    fi
+    pip_install --no-deps --no-build-isolation -e .
 }
 
 is_installed && exit 0

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from coresift.coresets.amounts import parse_budget
+from coresift._validation import parse_budget
 from coresift.data import DatasetSplits
 from coresift.selection import AdaptiveCoreset, ByScore, Craig, Glister, GradMatch, phases
 from coresift.training.run import device_named

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from coresift import __version__
-from coresift.coresets.amounts import parse_budget
+from coresift._validation import parse_budget
 from coresift.data import DatasetSplits
 from coresift.selection import RBF, Warm
 from coresift.training import build_model, evaluate, train

@@ -1,7 +1,7 @@
 """The commands of the laboratory."""
 
 from coresift import InvalidInputError
-from coresift.coresets.amounts import share
+from coresift._validation import share
 
 
 def parse_shares(text: str) -> list[float]:

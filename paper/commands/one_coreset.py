@@ -41,8 +41,7 @@ def one_coreset(
 
     OUT holds one-coreset.md, one-coreset.json, sensitivities.npz, and the folder of each run in runs.
     """
-    from coresift._validation import check_choice
-    from coresift.coresets.amounts import parse_budget
+    from coresift._validation import check_choice, parse_budget
     from coresift.data import load_dataset
 
     from .. import one_coreset as experiment, one_coreset_report as report

@@ -37,3 +37,13 @@ def need(module: str, extra: str, what: str) -> Any:
         package = module.partition(".")[0]
         package = {"PIL": "Pillow", "ray": "Ray"}.get(package, package)
         raise MissingExtraError(f'{what} needs {package}: pip install "coresift[{extra}]"') from error
+
+
+class Late:
+    """An optional module that is imported when it is used: ``pa: Any = Late("pyarrow", "io", "a table")``."""
+
+    def __init__(self, module: str, extra: str, what: str) -> None:
+        self._about = module, extra, what
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(need(*self._about), name)

@@ -13,6 +13,11 @@ logger = logging.getLogger("coresift")
 
 _LOG_SECONDS = 2.0
 
+OnPass = Callable[..., Any]
+"""Called with the name of a pass and its number of rows when it begins. If it returns a callable, that is called with
+the number of rows that were finished, again and again."""
+Display = Callable[..., "Progress"]  # from label, total and unit: the class Progress, which logs, or what bars yields
+
 
 class Progress:
     """Work in ``unit``, logged every two seconds; it warns once when more than ``warn_after`` seconds are ahead."""
@@ -56,7 +61,25 @@ class _Bar(Progress):
         self._update(description=self.label, total=self.total, completed=self.done, note=self.note)
 
 
-Display = Callable[..., Progress]  # from label, total and unit: the class Progress, which logs, or what bars yields
+class _Told(Progress):
+    """Work that is told to a function of the user; see :func:`display_of`."""
+
+    def __init__(self, on_pass: OnPass, label: str, total: float, *, unit: str = "rows") -> None:
+        super().__init__(label, total, unit=unit)
+        self._tell, self._told = on_pass(label, int(total)), 0
+
+    def _show(self) -> None:
+        if callable(self._tell):
+            self._tell(int(self.done) - self._told)
+            self._told = int(self.done)
+
+
+def display_of(on_pass: OnPass | None) -> Display:
+    """Make a display of what users pass as ``on_pass``: nothing, a function of their own, or what `bars` yields."""
+    if on_pass is None:
+        return Progress
+    is_ours = on_pass is Progress or getattr(on_pass, "func", None) is _Bar
+    return on_pass if is_ours else partial(_Told, on_pass)
 
 
 @contextmanager

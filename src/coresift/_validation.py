@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from decimal import Decimal
 from numbers import Integral, Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +26,7 @@ MUST_BE_FINITE = f"; entries must be finite and at most {LARGEST_MAGNITUDE:g}. D
 LARGEST_COUNT = 2**63 - 1
 LARGEST_TARGET = 1e140  # squares of targets times weights must have a finite sum
 LARGEST_RATIO = 1e70  # of a length to the bandwidth: fourth powers occur (squares of lifted points)
+_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 
 
 def check_features(X: Any, *, estimator: BaseEstimator | None = None, finite: bool = True, name: str = "X") -> Matrix:
@@ -255,6 +258,35 @@ def check_budget(size: Any, n_samples: int, name: str = "size") -> int:
     kind = np.asarray(size).dtype
     slack = 2.0 * float(np.finfo(kind).eps) if kind in (np.float32, np.float16) else 1e-12
     return max(1, int(np.ceil(float(size) * n_samples * (1.0 - slack))))
+
+
+def parse_budget(budget: Any, n_rows: int) -> int:
+    """A number of rows from ``"5%"``, ``"0.05"``, ``"1000"``, or a number."""
+    if isinstance(budget, str):
+        text = budget.strip().replace("_", "")
+        if re.fullmatch(r"[+-]?[1-9]\d{0,2}(,\d{3})+", text):  # 1,000,000; elsewhere a comma may mean a point
+            text = text.replace(",", "")
+        try:
+            budget = int(text) if re.fullmatch(r"[+-]?\d+", text) else share(text)
+        except (ValueError, ArithmeticError):
+            raise InvalidInputError(
+                f"budget = {budget!r} must be a number of rows, a fraction such as 0.05 or a percentage such as 5%."
+            ) from None
+    return check_budget(budget, n_rows, "budget")
+
+
+def share(text: str) -> float:
+    """A share from ``"5%"`` or ``"0.05"``; 0.7% is the float 0.007, which 0.7 / 100 is not."""
+    return float(Decimal(text[:-1]) / 100) if text.endswith("%") else float(text)
+
+
+def parse_bytes(text: Any, name: str) -> float:
+    """A number of bytes from ``"2GB"``, ``"500M"``, or a number."""
+    found = re.fullmatch(r"\s*([0-9]+\.?[0-9]*|\.[0-9]+)\s*([kmgt]?)i?b?\s*", str(text).lower())
+    value = float(found[1]) * _UNITS[found[2]] if found else 0.0
+    if value <= 0:
+        raise InvalidInputError(f"{name} = {text!r} must be a size such as 500MB or 4GB.")
+    return value
 
 
 def _is_a(kind: type, value: Any) -> bool:

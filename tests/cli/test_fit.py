@@ -331,3 +331,30 @@ def test_an_interrupt_leaves_no_file(tmp_path: Path) -> None:
     process.communicate(timeout=60)
     assert process.returncode == 130
     assert os.listdir(tmp_path) == ["rows.npz"]
+
+
+def test_quiet_prints_neither_times_nor_where(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "model.json"
+    command = ["fit", str(file), "--label", "y", *COLUMNS, "-b", "200", "-o", str(out)]
+    assert main(command) == 0
+    said = capsys.readouterr().out
+    assert " s in passes: " in said
+    assert "comparison" not in said  # nothing was compared: --compare was not given
+    assert "Written: " in said
+    for arguments in ([*command, "--force", "-q"], ["predict", str(out), str(file), "-o", f"{tmp_path}/p.csv", "-q"]):
+        assert main(arguments) == 0
+        said, told = capsys.readouterr()
+        assert "Written" not in said
+        assert " s in passes" not in said
+        assert told == ""
+
+
+@pytest.mark.parametrize("budget", ["0", "-3", "0%", "200%", "lots"])
+def test_a_budget_that_is_none_is_wrong_usage(file: Path, budget: str, capsys: pytest.CaptureFixture[str]) -> None:
+    said = []
+    for command in (["fit", "--label", "y"], ["select"], ["train", "-d", "digits", "-o", "run"]):
+        data = [] if command[0] == "train" else [str(file), "--dry-run"]
+        assert main([*command, *data, "--budget", budget]) == 2
+        said.append(capsys.readouterr().err.rpartition(" Try ")[0])
+    assert said[0].startswith("coresift: error: Invalid value: --budget = ")
+    assert len(set(said)) == 1

@@ -508,7 +508,8 @@ def test_parquet_without_pyarrow_names_the_extra(tmp_path, monkeypatch):
     path = tmp_path / "core.parquet"
     example_coreset().save(path)
     before = path.read_bytes()
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    for name in ("pyarrow", "pyarrow.parquet"):
+        monkeypatch.setitem(sys.modules, name, None)
     for task in (example_coreset(seed=1).save, Coreset.load):
         with pytest.raises(MissingExtraError, match=r'pip install "coresift\[io\]"'):
             task(path)

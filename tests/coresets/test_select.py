@@ -16,9 +16,9 @@ from pyarrow import parquet
 
 import coresift
 from coresift import Coreset, InvalidInputError, RBFCoreset, open_rows
+from coresift._validation import parse_budget, parse_bytes
 from coresift.core.budgets import class_budgets
 from coresift.coresets import SelectOptions, load_run, run
-from coresift.coresets.amounts import parse_budget, parse_bytes
 from coresift.coresets.options import plan
 from coresift.rows.arrays import ArrayRows
 

@@ -4,9 +4,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from coresift import InvalidInputError, LinearCoreset, select
+from coresift import InvalidInputError, LinearCoreset, open_rows, select
 from coresift.coresets.covering import cover_centers, cover_rows, nearest_centers
 from coresift.coresets.judging import Examples, estimates
+from coresift.coresets.options import SelectOptions, plan
 
 N = 3000
 STRATEGIES = ["uniform", "stratified", "cover", "fixed", "linear"]
@@ -187,3 +188,25 @@ def test_numbers_are_not_classes(strategy, tmp_path):
     for data, label in ((frame, "y"), (frame, "z"), (path, "y"), (path, "z")):  # a label of a CSV file may be text
         with pytest.raises(InvalidInputError, match="name it as the target"):
             select(data, "5%", label=label, model="boosting", strategy=strategy)
+
+
+def test_a_class_without_a_name_is_told():
+    X, y = table()
+    lines = select(X, 60, labels=np.where(y == "left", "", y), strategy="stratified").lines()
+    assert lines[1].startswith("Classes: (empty) 4")
+
+
+def test_the_plan_counts_the_comparison():
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((30_000, 10)), rng.integers(0, 2, 30_000)
+
+    def planned(model, size=3000, **given):
+        return plan(open_rows(X, **(given or {"labels": y})), SelectOptions(budget=size, model=model, strategy="auto"))
+
+    assert "comparison" not in planned("boosting").passes  # unless a class is rare, which is not known yet
+    assert "If a class is rare, more is compared, which takes about 5 s more." in planned("boosting").aim
+    assert "rare" not in planned("boosting", targets=X[:, 0]).aim
+    compared = planned("kernel")
+    assert compared.passes[-1] == "comparison"
+    assert compared.seconds > 5  # eight fits of 3000 rows are some 10 s
+    assert "comparison" not in planned("kernel", 20_000).passes  # too few are left to hold some out

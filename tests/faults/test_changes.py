@@ -97,6 +97,22 @@ def test_on_pass_is_called_before_each_pass_and_counts_the_rows(tmp_path: Path) 
     fit_model(pd.DataFrame(X, columns=list("abc")), label="a", budget=500, model="squared", on_pass=lambda *_: None)
 
 
+@pytest.mark.parametrize("strategy", ["uniform", "stratified", "cover", "fixed", "linear", "auto"])
+@pytest.mark.parametrize("told", [None, lambda rows: None])
+def test_every_strategy_takes_a_plain_function(strategy: str, told: Any) -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((2000, 3)), np.arange(2000) % 60 == 0  # a rare class, so that "auto" compares
+    names = []
+
+    def on_pass(name: str, rows: int) -> Any:
+        names.append(name)
+        return told
+
+    found = select(X, 400, labels=y, strategy=strategy, on_pass=on_pass)
+    assert names
+    assert ("comparison" in names) == (strategy == "auto") == ("comparison" in found.report.seconds)
+
+
 def test_the_result_names_the_input(tmp_path: Path) -> None:
     """The same bytes have the same fingerprint, under any name and time; rows in memory have none."""
     for name in ("a", "b"):

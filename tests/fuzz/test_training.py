@@ -9,7 +9,7 @@ from hypothesis import given, settings, strategies as st
 from torch import nn
 
 from coresift import CoresiftError
-from coresift.coresets.amounts import parse_budget, parse_bytes
+from coresift._validation import parse_budget, parse_bytes
 from coresift.training import build_model, train
 
 torch.set_num_threads(1)

@@ -1,7 +1,9 @@
 """Who does the work does not matter: one process, several, or a Ray cluster of which a worker is killed."""
 
+import json
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -59,6 +61,20 @@ def test_there_are_several_tasks(folder: Path) -> None:
 
 def test_a_pool_of_processes_finds_the_same(folder: Path, alone: Any) -> None:
     same(select(folder, 500, workers=2, **OPTIONS), alone)
+
+
+def test_workers_run_where_the_temporary_folder_has_a_long_name(tmp_path: Path) -> None:
+    """The path of a socket has about 100 bytes at most, and the server that forks workers has one there."""
+    for i in range(2):
+        np.save(tmp_path / f"{i}.npy", np.random.default_rng(i).standard_normal((9_000, 256)))
+    scratch = tmp_path / ("long" * 30)
+    scratch.mkdir()
+    script = "import sys, coresift; print(coresift.select(sys.argv[1], 5, workers=2).coreset.indices.tolist())"
+    command = [sys.executable, "-c", script, str(tmp_path)]
+    done = subprocess.run(command, env={**os.environ, "TMPDIR": str(scratch)}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == select(tmp_path, 5).coreset.indices.tolist()
+    assert list(scratch.iterdir()) == []
 
 
 class Killed:

@@ -2,6 +2,7 @@
 
 import datetime as dt
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from coresift import InvalidInputError, Preparation, fit_model, open_rows, select
 from coresift.data import load_dataset
 from coresift.rows import summary
-from coresift.rows.columns import as_table, family
+from coresift.rows.columns import as_table, check_names, family
 from coresift.rows.rows import Block
 from coresift.rows.summary import TableSummary
 from coresift.rows.table_files import ParquetRows
@@ -452,3 +453,19 @@ def test_prepared_rows_are_written_with_the_columns_that_are_left_out(tmp_path: 
     back = parquet.read_table(tmp_path / "core.parquet").to_pandas()
     expected = table.iloc[chosen.coreset.indices].reset_index(drop=True)
     pd.testing.assert_frame_equal(back[table.columns.tolist()], expected, check_dtype=False)
+
+
+def test_only_close_names_are_suggested() -> None:
+    for wrong, meant in (("lable", "label"), ("AGE", "age"), ("incom", "income")):
+        with pytest.raises(InvalidInputError, match=rf"did you mean '{meant}'\?"):
+            check_names([wrong], ["age", "income", "label"])
+    for wrong in ("target", "y", "rest"):
+        with pytest.raises(InvalidInputError, match=rf"no column '{wrong}'; there are"):
+            check_names([wrong], ["age", "income", "label", "height"])
+
+
+def test_names_of_many_columns_are_found_at_once() -> None:
+    names = [f"column {i}" for i in range(30_000)]
+    began = time.process_time()
+    check_names(names, names)
+    assert time.process_time() - began < 1.0  # a search for each took 10 s

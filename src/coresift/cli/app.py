@@ -80,7 +80,7 @@ app = lazy_app(
         "fit": ("coresift.cli.fit", "Fit a linear model to few rows, with a certificate."),
         "predict": ("coresift.cli.fit", "Predict with a model of 'fit'."),
         "train": ("coresift.cli.train", "Train a network on a subset of a data set."),
-        "strategies": ("coresift.cli.strategies", "List the methods that choose what to train on."),
+        "strategies": ("coresift.cli.train", "List the methods that choose what to train on."),
         "datasets": ("coresift.cli.train", "List the data sets known by name."),
     },
 )

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from coresift.cli.options import AsJson, Config, Force, Input, Reading, Settings, Weight
-from coresift.cli.select import DryRun, carry_out, check_out
+from coresift.cli.select import Output
 from coresift.coresets.fit_options import FitOptions, plan_fit
 
 
@@ -19,12 +19,9 @@ def fit(
     *,
     data: Input,
     label: Annotated[str, typer.Option(help="The column of the classes or, for a regression, of the targets.")],
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="The .json file to write, unless --dry-run.")] = None,
+    output: Output,
     reading: Reading,
     options: FitOptions,
-    force: Force = False,
-    dry_run: DryRun = False,
-    as_json: AsJson = False,
     config: Config = None,
 ) -> None:
     """Fit a linear model to a few well-chosen rows, and bound how far it is from the best one.
@@ -39,13 +36,13 @@ def fit(
     The file has the coefficients, the names of columns and classes, the certificate, and how columns of a table were
     prepared: 'predict' does the same with new rows. With --raw coefficients are in the units of the data.
     """
-    from coresift.coresets.linear_fit import open_labelled, run_fit
+    from coresift.coresets.linear_fit import LinearFit, open_labelled, run_fit
 
-    check_out(out, dry_run, (".json",), force=force)
+    output.check(".json")
     with settings.bars(transient=True) as on_pass:
         rows = open_labelled(data, options, label, **reading.names(), on_pass=on_pass)
     made = plan_fit(rows, options)
-    carry_out(settings, made, run_fit, lambda fitted: fitted.model.save(out), out, dry_run, as_json)
+    output.carry_out(settings, made, run_fit, lambda fitted: fitted.model.save(output.out), LinearFit.times)
 
 
 def predict(
@@ -74,7 +71,7 @@ def predict(
     from coresift.coresets.linear_result import Evaluation, LinearModel, predicted, write_predictions
 
     if out is not None:
-        check_out(out, suffixes=(".parquet", ".csv", ".npy"), force=force)
+        Output(out, force).check(".parquet", ".csv", ".npy")
     fitted = LinearModel.load(model)
     rows = fitted.open(data, label=label, weight=weight)
     evaluation = None if label is None else Evaluation(fitted)
@@ -90,6 +87,5 @@ def predict(
             deque(parts, maxlen=0)
     figures = {} if evaluation is None else evaluation.figures()
     lines = [", ".join(f"{name} {value:.6g}" for name, value in figures.items())] if figures else []
-    if out is not None:
-        lines.append(f"Written: {out}, {rows.n:,} predictions")
-    settings.show(lines, {"rows": rows.n, "out": out and str(out), **figures} if as_json else None)
+    notes = [] if out is None else [f"Written: {out}, {rows.n:,} predictions"]
+    settings.show(lines, {"rows": rows.n, "out": out and str(out), **figures} if as_json else None, notes)

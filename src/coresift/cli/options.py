@@ -50,12 +50,12 @@ class Settings:
 
         return bars(self.err, disable=not self.shows_progress, transient=transient)
 
-    def show(self, lines: Iterable[str], figures: dict[str, Any] | None = None) -> None:
-        """Print a result: its figures as JSON if they are given, else in words."""
+    def show(self, lines: Iterable[str], figures: dict[str, Any] | None = None, notes: Iterable[str] = ()) -> None:
+        """Print a result: its figures as JSON if they are given, else in words; notes only if that is wanted."""
         if figures is not None:
             typer.echo(json.dumps(figures, allow_nan=False))
             return
-        for line in lines:
+        for line in [*lines, *([] if self.quiet else notes)]:
             self.out.print(line)
 
     def configure_logging(self) -> None:

@@ -1,28 +1,74 @@
 """``coresift select``: the rows worth keeping, from files of any size."""
 
+# ruff: noqa: RUF009 - the function called returns a field
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from coresift.cli.options import AsJson, Config, Force, Input, Label, Reading, Settings
-from coresift.coresets.options import CLASSIFIERS, LINEAR_LOSSES, SelectOptions
+from coresift.cli.options import Config, Input, Label, Reading, Settings
+from coresift.coresets.options import CLASSIFIERS, LINEAR_LOSSES, SelectOptions, option
 
 if TYPE_CHECKING:
     from coresift.coresets.options import Plan
 
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and stop.")]
+
+@dataclass(frozen=True)
+class Output:
+    """Where the result goes, of commands that print a plan first."""
+
+    out: Path | None = option(None, "The file to write: .parquet or .npz ('fit': .json).", flags=("--out", "-o"))
+    force: bool = option(False, "Overwrite the output if it exists.")
+    dry_run: bool = option(False, "Say what would be done, and stop.")
+    as_json: bool = option(False, "Print the result as JSON.", flags=("--json",))
+
+    def check(self, *suffixes: str) -> None:
+        """Refuse a missing or unusable output before anything is read."""
+        if self.out is None and not self.dry_run:
+            raise typer.BadParameter("--out FILE is needed (or --dry-run)")
+        if self.out is not None:
+            from coresift.coresets.files import check_output
+
+            check_output(self.out, suffixes=suffixes)
+            if self.out.exists() and not self.force and not self.dry_run:
+                raise typer.BadParameter(f"{self.out}: exists already; --force overwrites it")
+
+    def carry_out(
+        self,
+        settings: Settings,
+        made: Plan[Any],
+        run: Callable[..., Any],
+        save: Callable[[Any], None],
+        notes: Callable[[Any], list[str]] = lambda found: [],
+    ) -> None:
+        """Print the plan; unless it is a dry run, run it with progress bars, save and print the result."""
+        from coresift.coresets.files import check_output, refuse_input
+
+        if self.dry_run:
+            settings.show(made.lines(), made.as_dict() if self.as_json else None)
+            return
+        assert self.out is not None
+        refuse_input(self.out, made.rows)
+        check_output(self.out, n_rows=made.budget or 0, suffixes=(self.out.suffix.lower(),))
+        if not settings.quiet:
+            for line in made.lines():
+                settings.err.print(line)
+        with settings.bars() as on_pass:
+            found = run(made, on_pass=on_pass)
+        save(found)
+        figures = {**found.as_dict(), "out": str(self.out)} if self.as_json else None
+        settings.show(found.lines(), figures, [*notes(found), f"Written: {self.out}"])
 
 
 def select(
     settings: Settings,
     *,
     data: Input,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="The .parquet or .npz file to write.")] = None,
+    output: Output,
     label: Label = None,
     target: Annotated[str | None, typer.Option(help="The column of the numbers that a regression predicts.")] = None,
     reading: Reading,
@@ -30,9 +76,6 @@ def select(
     materialize: Annotated[
         bool, typer.Option("--materialize", help="Write the chosen rows and their weights.")
     ] = False,
-    force: Force = False,
-    dry_run: DryRun = False,
-    as_json: AsJson = False,
     config: Config = None,
 ) -> None:
     """Choose rows of files of any size, with weights.
@@ -55,7 +98,7 @@ def select(
     from coresift.coresets.selecting import run
     from coresift.rows.opening import open_rows
 
-    check_out(out, dry_run, force=force)
+    output.check(".parquet", ".npz")
     if options.strategy == "linear" and options.model in LINEAR_LOSSES:
         if (label is None) == (target is None):
             raise typer.BadParameter("--for needs --label, the column of the classes, or --target, that of the targets")
@@ -69,45 +112,6 @@ def select(
     with settings.bars(transient=True) as on_pass:
         rows = open_rows(data, **reading.names(), **names, on_pass=on_pass)
     made = plan(rows, options)
-    if materialize and out is not None and out.suffix.lower() == ".parquet":
+    if materialize and output.out is not None and output.out.suffix.lower() == ".parquet":
         check_materialize(made.rows)  # before the passes, not after them
-    carry_out(settings, made, run, lambda chosen: chosen.save(out, materialize=materialize), out, dry_run, as_json)
-
-
-def check_out(out: Path | None, dry_run: bool = False, suffixes: Any = (".parquet", ".npz"), *, force: bool) -> None:
-    """Refuse a missing or unusable output before anything is read."""
-    if out is None and not dry_run:
-        raise typer.BadParameter("--out FILE is needed (or --dry-run)")
-    if out is not None:
-        from coresift.coresets.files import check_output
-
-        check_output(out, suffixes=suffixes)
-        if out.exists() and not force and not dry_run:
-            raise typer.BadParameter(f"{out}: exists already; --force overwrites it")
-
-
-def carry_out(
-    settings: Settings,
-    made: Plan[Any],
-    run: Callable[..., Any],
-    save: Callable[[Any], None],
-    out: Path | None,
-    dry_run: bool,
-    as_json: bool,
-) -> None:
-    """Print the plan; unless it is a dry run, run it with progress bars, save and print the result."""
-    from coresift.coresets.files import check_output, refuse_input
-
-    if dry_run:
-        settings.show(made.lines(), made.as_dict() if as_json else None)
-        return
-    assert out is not None
-    refuse_input(out, made.rows)
-    check_output(out, n_rows=made.budget or 0, suffixes=(out.suffix.lower(),))
-    if not settings.quiet:
-        for line in made.lines():
-            settings.err.print(line)
-    with settings.bars() as on_pass:
-        found = run(made, on_pass=on_pass)
-    save(found)
-    settings.show([*found.lines(), f"Written: {out}"], {**found.as_dict(), "out": str(out)} if as_json else None)
+    output.carry_out(settings, made, run, lambda chosen: chosen.save(output.out, materialize=materialize))

@@ -1,4 +1,4 @@
-"""``coresift train`` and ``datasets``: train a network on a subset that is selected again every few epochs."""
+"""``coresift train``, ``datasets`` and ``strategies``: train a network on a subset, selected again every few epochs."""
 
 # ruff: noqa: RUF009 - the function called returns a field
 import json
@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from coresift.cli.options import AsJson, Config, Preparing, Settings
+from coresift.cli.options import AsJson, Config, Preparing, Settings, as_option
 from coresift.coresets.options import option
 from coresift.training.options import TrainOptions
 
@@ -67,6 +67,29 @@ def datasets(
         )
 
 
+def strategies(settings: Settings, as_json: AsJson = False) -> None:
+    """List the strategies of 'coresift train': what each needs, costs and chooses, and where it comes from.
+
+    k of n samples in d columns are chosen; a pass runs the model over all data. Scores come from a short training.
+    """
+    from rich import box
+    from rich.table import Table
+
+    from coresift.selection.catalog import METHODS
+
+    if as_json:
+        settings.out.print_json(json.dumps([method._asdict() for method in METHODS]))
+        return
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table.add_column("name", no_wrap=True)
+    table.add_column("what it chooses (paper)")
+    for method in METHODS:
+        what = method.line if method.paper == "-" else f"{method.line} ({method.paper})"
+        about = {"needs": method.needs, "costs": method.cost, "weights": method.weights}
+        table.add_row(method.name, f"{what}\n{'; '.join(f'{k} {v}' for k, v in about.items() if v != '-')}")
+    settings.out.print(table)
+
+
 def train(
     settings: Settings,
     *,
@@ -117,8 +140,7 @@ def train(
 
 def _check(subject: Subject, options: TrainOptions) -> None:
     from coresift._errors import InvalidInputError
-    from coresift._validation import check_choice
-    from coresift.coresets.amounts import parse_budget
+    from coresift._validation import check_choice, parse_budget
     from coresift.selection import strategy_named
 
     try:
@@ -129,7 +151,7 @@ def _check(subject: Subject, options: TrainOptions) -> None:
         if subject.task is not None:
             check_choice(subject.task, "task", _TASKS)
     except InvalidInputError as error:
-        raise typer.BadParameter(str(error)) from error
+        raise typer.BadParameter(as_option(str(error), TrainOptions)) from error
 
 
 def _run(settings: Settings, subject: Subject, options: TrainOptions, out: Path, threads: int | None) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .._errors import InvalidInputError
-from .._progress import Progress
+from .._progress import OnPass, Progress, display_of
 from .._validation import (
     LARGEST_RATIO,
     check_choice,
@@ -20,15 +20,15 @@ from .._validation import (
     check_positive,
     check_probability,
     check_weights,
+    parse_bytes,
 )
 from ..core.audit import AuditResult, worst_query
 from ..core.certificate import Certificate, certify_exact, certify_sampled
 from ..core.points import Matrix, Points, Subset
 from ..core.quadrature import DENSE_LIMIT, Quadrature, tilted
 from ..rows.rows import Rows
-from .amounts import parse_bytes
 from .coreset import MAX_MEMORY, Coreset, Guarantee, QueryBall
-from .fitting import OnPass, array_runner, geometry_of
+from .fitting import array_runner, geometry_of
 from .options import LOSSES, BoundSpec
 
 _AFFORDABLE_PAIRS = 5e11  # pairs of rows times columns: about a minute on one core
@@ -59,7 +59,7 @@ def certified(
     """Certify a weighted subset of the points for the queries of the ball; see :meth:`Coreset.certify`."""
     points = subset.points
     cost = float(points.n) ** 2 * (points.d + 100)  # an exponential costs about as much as a hundred columns
-    display: Any = on_pass or Progress
+    display = display_of(on_pass)
     # n^2/2 pairs against some N^2 of two samples of N and N/2 rows
     if method == "exact" or (method == "auto" and (cost <= _AFFORDABLE_PAIRS or points.n <= n_sampled)):
         label = "certificate from all pairs of rows (method 'sampled' is faster)"

@@ -24,11 +24,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._errors import CoresiftError, InvalidInputError
+from .._imports import need
 from .._npz import open_arrays
 from .._validation import check_count, naming
-from ..rows.columns import need_pyarrow
-from ..rows.disk import is_hidden
+from ..rows.columns import pa
+from ..rows.opening import is_hidden
 from ..rows.rows import Rows
+from ..rows.table_files import parquet
 from ..rows.tables import TableRows
 from .materialize import write_rows
 
@@ -197,10 +199,6 @@ def _read_npz(path: Path) -> tuple[str, Indices, Weights]:
 
 
 def _write_parquet(file: IO[bytes], notes: Mapping[str, str], arrays: Mapping[str, Any]) -> None:
-    need_pyarrow()
-    import pyarrow as pa
-    from pyarrow import parquet
-
     parquet.write_table(pa.table(dict(arrays)).replace_schema_metadata(parquet_metadata(**notes)), file)
 
 
@@ -211,9 +209,6 @@ def parquet_metadata(header: str, run: str | None = None) -> dict[bytes, bytes]:
 
 
 def _read_parquet(path: Path) -> tuple[str, Indices, Weights]:
-    need_pyarrow()
-    from pyarrow import parquet
-
     with path.open("rb") as file:
         opened = parquet.ParquetFile(file)
         n, size = opened.metadata.num_rows, path.stat().st_size
@@ -291,7 +286,7 @@ def _encodable(values: list[Any]) -> np.ndarray:
 def check_output(path: Path, *, n_rows: int = 0, suffixes: tuple[str, ...] = SUFFIXES) -> None:
     """Refuse a file that could not be written, before the work is done."""
     if _for_suffix(path, {suffix: suffix for suffix in suffixes}) == ".parquet":
-        need_pyarrow()
+        need("pyarrow", "io", "a Parquet file")
     if path.is_dir():
         raise InvalidInputError(f"{path}: is a folder; name a file.")
     folder = path.parent
@@ -351,9 +346,6 @@ def load_run(path: str | os.PathLike[str]) -> dict[str, Any]:
             with open_arrays(target, is_packed=False) as members:
                 text = str(members["run"]) if "run" in members else "{}"
         else:
-            need_pyarrow()
-            from pyarrow import parquet
-
             text = (parquet.read_schema(target).metadata or {}).get(_PARQUET_RUN, b"{}").decode()
         found = parse_json(text)
         if not isinstance(found, dict):

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from .._errors import InvalidInputError
-from .amounts import parse_budget
 from .options import LINEAR_LOSSES, Plan, RunOptions, option, priced
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ class FitOptions(RunOptions):
     tolerance: float = option(TOLERANCE, "Stop when the loss is within this share of the best possible.")
 
     def __post_init__(self) -> None:
-        from .._validation import check_choice, check_number, check_positive
+        from .._validation import check_choice, check_number, check_positive, parse_budget
 
         super().__post_init__()
         check_choice(self.model, "model", LINEAR_LOSSES)
@@ -52,6 +51,8 @@ class FitOptions(RunOptions):
 
 def plan_fit(rows: Rows, options: FitOptions) -> Plan[FitOptions]:
     """What a fit will do, before it is done."""
+    from .._validation import parse_budget
+
     budget, width = parse_budget(options.budget, rows.n), rows.d + 1
     is_done = {"calibration": options.calibrate, "certificate": options.certify}
     passes = [name for name, count in _TYPICAL_PASSES.items() if is_done.get(name, True) for _ in range(count)]

@@ -17,7 +17,7 @@ from scipy.linalg import norm
 
 from .._containers import column_names
 from .._errors import InvalidInputError
-from .._progress import Progress
+from .._progress import Display, OnPass, display_of
 from .._validation import LARGEST_MAGNITUDE, LARGEST_RATIO, check_features, check_targets
 from ..core.points import Matrix, SensitivityBound, squared_norms
 from ..rows.arrays import ArrayRows
@@ -31,9 +31,6 @@ if TYPE_CHECKING:
     from .coreset import QueryBall
 
 P = TypeVar("P", bound=Pass)
-OnPass = Callable[[str, int], Any]
-"""Called with the name of a pass and its number of rows when it begins. If it returns a callable, that is called with
-the number of rows that were finished, again and again."""
 
 MEDIAN_SAMPLE = 1000
 _SAMPLES_PER_CLASS = 4
@@ -50,13 +47,16 @@ class Runner:
 
     rows: Rows
     engine: Engine
-    on_pass: OnPass = Progress
+    on_pass: OnPass | None = None
     seconds: list[tuple[str, float]] = field(default_factory=list)
+
+    @property
+    def display(self) -> Display:
+        return display_of(self.on_pass)
 
     def run(self, label: str, prototype: P) -> P:
         started = time.perf_counter()
-        told = self.on_pass(label, self.rows.n)
-        found = run_pass(self.engine, self.rows, prototype, told if callable(told) else lambda _: None)
+        found = run_pass(self.engine, self.rows, prototype, self.display(label, self.rows.n))
         self.seconds.append((label, time.perf_counter() - started))
         return found
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator
 
+from .._progress import Display, Progress
 from .._threads import SCIKIT_LEARN
 from .covering import Floats, Rows
 from .growing import median_distance
@@ -22,6 +23,7 @@ _MOST_ROWS = 40_000  # of which a fifth is held out
 _FOLDS = 5
 _REPEATS = 2
 _KERNEL_ROWS = 4000  # most that a kernel regression is fitted to
+_FIT_OPERATIONS = 2e9  # half a second: a fit of another model, and its scores
 
 Chooser = Callable[[Rows, int, Generator], tuple[Rows, Floats]]
 """From candidates (row numbers), a size and a generator to chosen candidates and their weights."""
@@ -68,7 +70,12 @@ def rare_classes(counts: np.ndarray) -> Rows:
 
 
 def estimates(
-    choosers: Mapping[str, Chooser], examples: Examples, size: int, model: str, rng: Generator
+    choosers: Mapping[str, Chooser],
+    examples: Examples,
+    size: int,
+    model: str,
+    rng: Generator,
+    display: Display = Progress,
 ) -> dict[str, Estimate]:
     """Choose rows of four fifths of the examples, fit a model of the kind to them, and score it on the others.
 
@@ -81,6 +88,7 @@ def estimates(
         return {}
     ways: dict[str, Chooser] = {"stratified": partial(_stratified, examples), **choosers}
     scores: dict[str, list[float]] = {name: [] for name in ways}
+    progress = display("comparison", _REPEATS * len(ways), unit="fits")
     for _ in range(_REPEATS):
         order = rng.permutation(len(examples.y))[:n]
         if examples.n_classes:  # in every fold as many rows of a class
@@ -90,11 +98,22 @@ def estimates(
             found = _predicted(examples, held, *choose(pool, size, rng), model, rng)
             parts = (slice(fold, None, _FOLDS) for fold in range(_FOLDS))
             scores[name] += [_score(examples, held[part], found[part], rare) for part in parts]
+            progress()
     score = "average precision of the rare classes" if len(rare) else "accuracy" if examples.n_classes else "R squared"
     plain = np.array(scores.pop("stratified"))
     errors = {name: float(np.std(own - plain, ddof=1) / np.sqrt(len(plain))) for name, own in scores.items()}
     means = {name: float(np.mean(own)) for name, own in scores.items()}
     return {name: Estimate(score, means[name], float(plain.mean()), errors[name], len(held)) for name in scores}
+
+
+def comparison_operations(costs: Sequence[Callable[[int], float]], n: int, size: int, model: str) -> float:
+    """Operations of `estimates`, roughly; ``costs`` are those of each chooser, by its number of candidates."""
+    n_used = min(n, _MOST_ROWS)
+    if not costs or n_used < max(_LEAST_ROWS, 2 * size):
+        return 0.0
+    fit = min(size, _KERNEL_ROWS) ** 3 / 3.0 if model in ("kernel", "network") else _FIT_OPERATIONS
+    pool = n_used - n_used // _FOLDS
+    return _REPEATS * (sum(cost(pool) for cost in costs) + (1 + len(costs)) * fit)
 
 
 def _stratified(examples: Examples, pool: Rows, size: int, rng: Generator) -> tuple[Rows, Floats]:

@@ -177,7 +177,7 @@ class LinearCoreset(PassCoreset):
             theta, self.objective_ = best.theta, best.objective
         if even is not None:
             rival = fit_linear(problem, even.X, even.y, even.weights).theta
-            ours, theirs = rows.run("comparison", *(LossSums(problem, at, order=0) for at in (theta, rival)))
+            ours, theirs = rows.run("calibration", *(LossSums(problem, at, order=0) for at in (theta, rival)))
             self.objective_ = ours.objective
             if not ours.objective <= theirs.objective:
                 drawn, theta, self.objective_, self.n_rounds_, self._step = even, rival, theirs.objective, 0, None

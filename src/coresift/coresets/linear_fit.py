@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .._progress import Progress
+from .._progress import OnPass
 from .._threads import one_thread
 from ..rows.engines import open_engine
 from ..rows.opening import open_rows
@@ -15,7 +15,7 @@ from ..rows.rows import Rows
 from .coreset import Coreset
 from .files import run_record
 from .fit_options import FitOptions, plan_fit
-from .fitting import OnPass, Runner
+from .fitting import Runner
 from .linear_coreset import LinearCoreset
 from .linear_result import LinearModel
 from .options import CLASSIFIERS, Plan
@@ -48,8 +48,12 @@ class LinearFit:
             text.append(f"Guaranteed: {model.certificate}")
             if model.certificate.relative > _POOR and core.size < (few := _ROWS_PER_COEFFICIENT * model.coef.size):
                 text.append(f"More rows give a closer fit: {few:,} are {_ROWS_PER_COEFFICIENT} for each coefficient.")
+        return text
+
+    def times(self) -> list[str]:
+        """How long the passes took, in words."""
         parts = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in self.seconds.items())
-        return [*text, f"{sum(self.seconds.values()):.1f} s in passes: {parts}."]
+        return [f"{sum(self.seconds.values()):.1f} s in passes: {parts}."]
 
     def as_dict(self) -> dict[str, Any]:
         """What came out, for programs."""
@@ -123,7 +127,7 @@ def run_fit(made: Plan[FitOptions], *, on_pass: OnPass | None = None) -> LinearF
         options.model, alpha=options.alpha, fit_intercept=options.fit_intercept, threshold=options.threshold
     )
     with open_engine(options.engine, rows, options.workers) as engine, one_thread():
-        runner = Runner(rows, engine, on_pass or Progress)
+        runner = Runner(rows, engine, on_pass)
         chooser.fit_rows(runner=runner)
         core = chooser.sample(
             int(made.budget or 0), calibrate=options.calibrate, tolerance=options.tolerance, random_state=options.seed

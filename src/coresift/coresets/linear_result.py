@@ -19,11 +19,12 @@ from .._errors import InvalidInputError
 from .._validation import check_choice, check_finite, check_number, naming
 from ..core.duality import ModelCertificate, percent
 from ..core.linear_losses import LinearLoss
-from ..rows.columns import need_pyarrow
+from ..rows.columns import pa
 from ..rows.engines import OnRows
 from ..rows.opening import open_rows
 from ..rows.preparation import Preparation
 from ..rows.rows import BadRow, Block, Rows, check_block
+from ..rows.table_files import csv, parquet
 from .coreset import Value
 from .files import as_plain, check_types, from_plain, stamped, verified, write_whole
 from .linear_rows import loss_named
@@ -237,9 +238,6 @@ def write_predictions(parts: Iterator[dict[str, np.ndarray]], file: IO[bytes], s
     if suffix == ".npy":
         np.lib.format.write_array(file, np.concatenate([part["prediction"] for part in parts]), allow_pickle=False)
         return
-    pa = need_pyarrow()
-    from pyarrow import csv, parquet
-
     first = pa.table(next(parts))
     with (csv.CSVWriter if suffix == ".csv" else parquet.ParquetWriter)(file, first.schema) as writer:
         writer.write_table(first)

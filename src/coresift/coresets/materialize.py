@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .._errors import InvalidInputError
-from ..rows.columns import need_pyarrow
+from ..rows.columns import pa
 from ..rows.rows import Block, Rows
-from ..rows.table_files import ParquetRows
+from ..rows.table_files import ParquetRows, parquet
 
 if TYPE_CHECKING:
     from .files import ChosenRows
@@ -20,7 +20,7 @@ _GROUP_BYTES = 1 << 25  # of the rows of a row group
 
 def check_materialize(rows: Rows) -> Any:
     """Return the Arrow schema of the rows; files whose columns differ too much for one table are refused."""
-    pa, rows = need_pyarrow(), rows.whole
+    rows = rows.whole
     if isinstance(rows, ParquetRows):
         whole = pa.schema([])
         for file, own in rows.schemas():
@@ -35,7 +35,6 @@ def check_materialize(rows: Rows) -> Any:
 
 def _table(rows: Rows, block: Block) -> Any:
     """The columns of a block, and its targets; labels are written anyway."""
-    pa = need_pyarrow()
     names = rows.names or [f"x{i}" for i in range(rows.d)]
     table: Any = block.X if not rows.is_dense else pa.table([np.ascontiguousarray(x) for x in block.X.T], names=names)
     return table if block.targets is None else table.append_column(rows.opened_with["target"], pa.array(block.targets))
@@ -43,7 +42,6 @@ def _table(rows: Rows, block: Block) -> Any:
 
 def _tables(selection: ChosenRows, schema: Any) -> Iterator[Any]:
     """The chosen rows in order, as Arrow tables of ``schema``."""
-    pa = need_pyarrow()
     rows, chosen = selection.rows.whole, selection.coreset.indices
     if not isinstance(rows, ParquetRows):
         yield _table(rows, rows.take(chosen)).cast(schema)
@@ -59,7 +57,6 @@ def _tables(selection: ChosenRows, schema: Any) -> Iterator[Any]:
 
 def _grouped(tables: Iterator[Any]) -> Iterator[Any]:
     """Tables one after another, as fewer of about ``_GROUP_BYTES``."""
-    pa = need_pyarrow()
     kept: list[Any] = []
     for table in tables:
         kept.append(table)
@@ -84,9 +81,6 @@ def _distinct(names: list[str], taken: set[str]) -> list[str]:
 
 def write_rows(file: Any, selection: ChosenRows, metadata: dict[bytes, bytes]) -> None:
     """Write row numbers, weights and whatever is known of the chosen rows, then the rows themselves."""
-    pa = need_pyarrow()
-    from pyarrow import parquet
-
     core, schema, at = selection.coreset, check_materialize(selection.rows), 0
     own = pa.table({"row": core.indices, **selection.columns(), "weight": core.weights})
     names = _distinct(schema.names, set(own.column_names))

@@ -12,7 +12,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from .._errors import InvalidInputError
-from .amounts import parse_budget, parse_bytes
 
 if TYPE_CHECKING:
     from ..rows.rows import Rows
@@ -42,7 +41,7 @@ _MOST_NAMES = 8  # that are printed
 _PROCESS_BYTES = 190e6  # an interpreter with NumPy, SciPy, scikit-learn and PyArrow
 _CANDIDATE_BYTES = 3 * 44  # of a row that may win, kept about three times
 _TABLE_BYTES = 100  # of a row, where the scores of all rows are kept
-_FLOPS = 4e9  # of one core, in products of small matrices
+FLOPS = 4e9  # of one core, in products of small matrices
 
 
 @dataclass(frozen=True)
@@ -107,7 +106,7 @@ class RunOptions:
     max_memory: str | float | None = option(None, "Refuse to start if more is needed, such as 2GB.")
 
     def __post_init__(self) -> None:
-        from .._validation import check_choice, check_count
+        from .._validation import check_choice, check_count, parse_bytes
 
         check_choice(self.engine, "engine", _ENGINES)
         check_count(self.seed, "seed", minimum=0)
@@ -158,7 +157,7 @@ class SelectOptions(RunOptions):
     n_queries: int = option(32, "Random queries to compare at, in a last pass; 0: none.", flags=("--queries",), min=0)
 
     def __post_init__(self) -> None:
-        from .._validation import LARGEST_COUNT, check_choice, check_count, check_positive, check_probability
+        from .._validation import check_choice, check_count, check_positive, check_probability, parse_budget
 
         super().__post_init__()
         if isinstance(self.bandwidth, str):
@@ -170,7 +169,7 @@ class SelectOptions(RunOptions):
             object.__setattr__(self, "method", check_choice(method, "method", _methods()))
         for name in ("n_queries", "min_per_class"):
             check_count(getattr(self, name), name, minimum=0)
-        if self.n_queries > LARGEST_COUNT:
+        if self.n_queries >= 2**63:
             raise InvalidInputError(f"n_queries = {str(self.n_queries)[:20]}... must be below 2**63.")
         for name, known in (("strategy", STRATEGIES), ("model", (*MODELS, *LINEAR_LOSSES))):
             if getattr(self, name) is not None:
@@ -183,6 +182,8 @@ class SelectOptions(RunOptions):
         check_probability(self.delta, "delta")
         if (self.budget is None) == (self.eps is None):
             raise InvalidInputError("give either a budget or eps: how many rows, or which error.")
+        if self.budget is not None:
+            parse_budget(self.budget, 2**53)  # the number of rows is not known yet
         if self.min_per_class and not self.per_class:
             raise InvalidInputError(f"min_per_class = {self.min_per_class} needs per_class: else none is promised.")
         if self.per_class and (method == "iid" or bound in PAPER_BOUNDS):
@@ -317,6 +318,7 @@ def _shortened(names: Sequence[str]) -> str:
 
 def plan(rows: Rows, options: SelectOptions) -> Plan[SelectOptions]:
     """What a selection will do, before it is done; refuse what cannot be done with these rows, or in this memory."""
+    from .._validation import parse_budget
     from ..core.draw import default_method
     from .fitting import cheapest, check_exact, operations
 
@@ -379,7 +381,7 @@ def priced(
             "needs: use fewer workers, a smaller budget or, where there is a choice, method='keys'."
         )
     per_row = _reading_seconds(rows) + 12e-9 + 4e-9 * rows.d
-    seconds = (len(passes) * rows.n * per_row + work / _FLOPS) / n_workers + (1.5 if n_workers > 1 else 0.0)
+    seconds = (len(passes) * rows.n * per_row + work / FLOPS) / n_workers + (1.5 if n_workers > 1 else 0.0)
     return Plan(rows, options, budget, aim, tuple(passes), memory, seconds)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.random import Generator
 
 from .._errors import InvalidInputError
-from .._progress import Progress, logger
+from .._progress import OnPass, logger
 from .._threads import one_thread
 from .._validation import check_seed
 from ..core.budgets import random_budgets
@@ -22,7 +22,7 @@ from ..rows.opening import open_rows
 from .bounds import AS_GOOD, Geometry, draw_scores, log_unit_of, uniform_factor, uniform_in_words
 from .coreset import Coreset, Guarantee, QueryBall
 from .files import ChosenRows, run_record
-from .fitting import OnPass, Prepared, Runner, Sample, all_bounds, children, prepare
+from .fitting import Prepared, Runner, Sample, all_bounds, children, prepare
 from .options import Plan, SelectOptions, plan
 from .passes import QuerySums, Scores
 
@@ -184,7 +184,7 @@ class Selection(ChosenRows):
         if report.total_sensitivity is None:
             text = [f"{chosen}, strategy {report.strategy}{report.reason and f': {report.reason}'}."]
             if report.class_sizes:
-                shown = [f"{name} {count:,}" for name, count in report.class_sizes.items()]
+                shown = [f"{name or '(empty)'} {count:,}" for name, count in report.class_sizes.items()]
                 text.append(f"Classes: {', '.join(shown[:_MOST_CLASSES])}{' ...' * (len(shown) > _MOST_CLASSES)}.")
             return text
         text = [
@@ -243,7 +243,7 @@ def run(made: Plan[SelectOptions], *, on_pass: OnPass | None = None) -> Selectio
 
         return run_strategy(made, on_pass=on_pass)
     with open_engine(options.engine, rows, options.workers) as engine, one_thread():
-        runner = Runner(rows, engine, on_pass or Progress)
+        runner = Runner(rows, engine, on_pass)
         draw = _by_keys if options.method == "keys" else _by_class if options.per_class else _by_table
         drawn = draw(runner, made)
         errors = _errors(runner, options, drawn) if options.n_queries else np.zeros(0)

@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from .._errors import InvalidInputError
-from .._progress import Display, Progress, logger
+from .._progress import Display, OnPass, logger
 from .._threads import one_thread
+from .._validation import parse_budget
 from ..core.budgets import random_budgets
 from ..rows.engines import open_engine
 from ..rows.rows import Block, Labels, Rows, check_block, join_labels
-from .amounts import parse_budget
 from .coreset import Coreset
 from .covering import Floats, cover_rows, dense_centred, principal
 from .files import run_record
 from .fit_options import FitOptions, plan_fit
-from .fitting import OnPass, Runner
+from .fitting import Runner
 from .growing import Growth, proxy_targets
-from .judging import Chooser, Examples, estimates, rare_classes
+from .judging import Chooser, Examples, comparison_operations, estimates, rare_classes
 from .linear_coreset import LinearCoreset
 from .linear_rows import MOST_CLASSES
-from .options import LINEAR_LOSSES, Plan, SelectOptions, priced
+from .options import FLOPS, LINEAR_LOSSES, Plan, SelectOptions, priced
 from .selecting import Report, Selection
 from .uniform import even_draw
 
@@ -51,13 +53,20 @@ def plan_strategy(rows: Rows, options: SelectOptions) -> Plan[SelectOptions]:
     if name == "linear":
         fit: Plan[Any] = plan_fit(rows, _asked(rows, options))
         return replace(fit, options=options)
-    passes, loaded, work = ["labels and weights"], 0.0, 0.0
+    passes, loaded, work, why = ["labels and weights"], 0.0, 0.0, ""
     if name in ("cover", "fixed"):
         passes += ["load"]
-        loaded = 3.0 * n * d * 8
-        work = n * min(d, 50) * (3.0 * budget if name == "cover" else 12.0 * min(budget, 2000))
+        loaded, work = 3.0 * n * d * 8, _operations(name, n, d, budget)
+        why = " Distances between rows need them in memory."
+    elif name == "auto":
+        kind = _kind(options)
+        costs = {each: partial(_operations, each, d=d, budget=budget) for each in (*_CANDIDATES[kind], "fixed")}
+        work = comparison_operations([costs[each] for each in _CANDIDATES[kind]], n, budget, kind)
+        passes += ["comparison"] if work else []
+        rare = comparison_operations(list(costs.values()), n, budget, kind)
+        if rows.has_labels and (seconds := (rare - work) / FLOPS) >= 1.0:
+            why = f" If a class is rare, more is compared, which takes about {seconds:.0f} s more."
     model = "" if options.model is None else f" for {options.model}"
-    why = " Distances between rows need them in memory." if loaded else ""
     aim = f"Choosing {budget:,} rows{model}: strategy {name}.{why}"
     return priced(rows, options, budget, aim, passes, kept=n * 24.0, loaded=loaded, work=work)
 
@@ -65,18 +74,17 @@ def plan_strategy(rows: Rows, options: SelectOptions) -> Plan[SelectOptions]:
 def run_strategy(made: Plan[SelectOptions], *, on_pass: OnPass | None = None) -> Selection:
     """Do what was planned: choose rows by a strategy that is not a draw by sensitivity."""
     rows, options = made.rows, made.options
-    display: Any = on_pass or Progress
     name, reason, size = str(options.strategy), "", int(made.budget or 0)
     with open_engine(options.engine, rows, options.workers) as engine:
-        runner = Runner(rows, engine, display)
+        runner = Runner(rows, engine, on_pass)
         if name == "linear":  # nothing is kept per row
             core, reason = _linear(runner, options, size), f"{_asked(rows, options).model} loss"
             own = rows.take(core.indices).labels
             codes, names = (None, None) if own is None else (own.codes, own.names)
         else:
-            table = _table(runner, options, display)
+            table = _table(runner, options)
             if name == "auto":
-                name, reason = decide(table, size)
+                name, reason = decide(table, size, runner)
                 logger.info("auto: %s, %s", name, reason)
             core = _linear(runner, options, size) if name == "linear" else _choose(name, table, size)
             codes, names = None if table.codes is None else table.codes[core.indices], table.names
@@ -132,7 +140,7 @@ class _Table(NamedTuple):
         return Examples(X, np.zeros(len(X)) if self.y is None else self.y, len(self.names or ()))
 
 
-def _table(runner: Runner, options: SelectOptions, display: Display) -> _Table:
+def _table(runner: Runner, options: SelectOptions) -> _Table:
     """Weights, and labels or targets, of all rows: one pass."""
     rows = runner.rows
     weights, labels, targets = zip(*runner.collect("labels and weights", _columns), strict=True)
@@ -146,7 +154,7 @@ def _table(runner: Runner, options: SelectOptions, display: Display) -> _Table:
                 f"{rows.name}: the label has {len(names):,} different values, such as {names[0]!r}, more than the "
                 f"{MOST_CLASSES:,} classes that are possible. For a regression name it as the target."
             )
-    return _Table(rows, options, display, np.concatenate(weights), y, names)
+    return _Table(rows, options, runner.display, np.concatenate(weights), y, names)
 
 
 def _choose(name: str, table: _Table, size: int) -> Coreset:
@@ -193,10 +201,20 @@ def choosers(table: _Table, X: Floats) -> dict[str, Chooser]:
     return {"cover": cover, "fixed": fixed, "linear": linear}
 
 
-def decide(table: _Table, size: int) -> tuple[str, str]:
+def _operations(name: str, n: int, d: int, budget: int) -> float:
+    """Operations of a chooser, roughly."""
+    of_a_row = {"cover": 3.0 * budget, "fixed": 12.0 * min(budget, 2000), "linear": 100.0}
+    return n * min(d, _N_COMPONENTS) * of_a_row[name]
+
+
+def _kind(options: SelectOptions) -> str:
+    """The kind of model that is asked for; boosting unless it is said."""
+    return "linear" if options.model in LINEAR_LOSSES else options.model or "boosting"
+
+
+def decide(table: _Table, size: int, runner: Runner) -> tuple[str, str]:
     """Which strategy serves the model, and why: candidates by rule, and the choice by evidence from held-out rows."""
-    model, counts = table.options.model or "boosting", table.counts
-    model = "linear" if model in LINEAR_LOSSES else model
+    model, counts = _kind(table.options), table.counts
     plain, largest = "uniform" if counts is None else "stratified", float(table.options.max_memory or _LARGEST)
     candidates = list(_CANDIDATES[model])
     if counts is not None and len(rare_classes(counts)) and "fixed" not in candidates:
@@ -209,10 +227,13 @@ def decide(table: _Table, size: int) -> tuple[str, str]:
         return plain, f"{why}, and nothing else was found to help {model}"
     if table.rows.n * table.rows.row_bytes > largest:
         return plain, f"the rows take more than {largest / 1e9:.3g} GB of memory, which comparing {candidates} needs"
+    started = time.perf_counter()
     with table.rows.load() as block:
         X, rng = dense_centred(block.X), np.random.default_rng([table.options.seed, 1])
         ways = choosers(table, X)
-        found = estimates({name: ways[name] for name in candidates}, table.examples(X), size, model, rng)
+        compared = {name: ways[name] for name in candidates}
+        found = estimates(compared, table.examples(X), size, model, rng, runner.display)
+    runner.seconds.append(("comparison", time.perf_counter() - started))
     if not found:
         return plain, "there are too few rows to hold some out and compare"
     best = max(found, key=lambda name: found[name].mine)

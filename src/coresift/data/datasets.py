@@ -11,8 +11,7 @@ from .._containers import column_names
 from .._errors import InvalidInputError, InvalidTypeError
 from .._progress import logger
 from .._validation import check_choice, check_count
-from ..rows.disk import files_below
-from ..rows.opening import TABLES, suffix_of
+from ..rows.opening import TABLES, files_below, suffix_of
 from ..rows.preparation import Preparation
 from . import standard
 from .hugging_face import from_hugging_face, is_hugging_face

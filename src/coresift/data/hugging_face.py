@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from .._errors import InvalidInputError
-from ..rows.images import in_bytes, middle, need_pillow
+from ..rows.images import Image, in_bytes, middle
 from .splits import DatasetSplits
 from .user_sets import Options, from_arrays
 
@@ -74,7 +74,7 @@ def _inputs(data: Any, label: str) -> tuple[list[str], bool]:
 
 
 def _images(data: Any, column: str, size: int | None) -> np.ndarray:
-    bilinear = need_pillow().Resampling.BILINEAR
+    bilinear = Image.Resampling.BILINEAR
     first = in_bytes(data[0][column], "image 0")
     mode = "L" if first.mode in ("1", "L") else "RGB"
     width, height = first.size if size is None else (size, size)

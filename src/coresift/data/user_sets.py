@@ -10,14 +10,14 @@ from sklearn.base import clone
 
 from .._containers import column_names, take_rows
 from .._errors import InvalidInputError, InvalidTypeError
+from .._imports import need
 from .._npz import array_names, read_arrays
 from .._progress import logger
 from .._validation import as_numpy, check_features
 from ..core.points import as_dense
 from ..rows.columns import as_table
-from ..rows.disk import is_hidden
-from ..rows.images import find_images, need_pillow
-from ..rows.opening import open_wanted
+from ..rows.images import Image
+from ..rows.opening import find_images, is_hidden, open_wanted
 from ..rows.preparation import Preparation
 from ..rows.rows import Rows, encode_labels
 from ..rows.table_files import CsvRows
@@ -258,7 +258,6 @@ def load_imagenet(found: list[Path], options: Options) -> DatasetSplits:
 
 def load_image_folder(folder: Path, test: Path | None, options: Options) -> DatasetSplits:
     """A user's images in class folders; the test part is ``test``, or a folder beside ``train``, or split off here."""
-    Image = need_pillow()
     if test is None and (folder / "train").is_dir():
         test = next((folder / name for name in _TEST_FOLDERS if (folder / name).is_dir()), None)
         if test is None:
@@ -294,7 +293,7 @@ def _class_folders(
     root: Path, size: int, share: float = 1.0, classes: tuple[str, ...] = ()
 ) -> tuple[LazyDataset, tuple[str, ...]]:
     """All images below the folders of ``root``, by name, and classes: as given, or the folders that hold images."""
-    need_pillow()
+    need("PIL.Image", "io", "an image file")
     if not root.is_dir():
         raise InvalidInputError(f"{root}: no such folder.")
     folders = sorted(path.name for path in root.iterdir() if path.is_dir() and not is_hidden([path.name]))

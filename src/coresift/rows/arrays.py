@@ -12,7 +12,6 @@ from .._errors import InvalidInputError
 from .._npz import find_matrix, open_arrays
 from .._validation import as_numpy, check_features, check_weights
 from ..core.points import Matrix
-from .disk import Fingerprint, fingerprint
 from .rows import Block, Piece, Rows, as_type, block_rows, check_numeric, check_targets, encode_labels, pieces_of
 
 
@@ -90,9 +89,6 @@ class NpyRows(Rows):
             n_rows = min(self.read_rows, piece.n_rows - first)
             X = self._stored[piece.file].read(piece.first + first, n_rows)
             yield Block(piece.start + first, as_type(X, self.dtype), np.ones(n_rows))
-
-    def fingerprints(self) -> list[Fingerprint]:
-        return [fingerprint(file) for file in self.files]
 
 
 def _check_matrix(shape: tuple[int, ...], dtype: np.dtype[Any], where: str) -> None:

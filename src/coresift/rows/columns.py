@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -10,26 +11,24 @@ import scipy.sparse as sp
 
 from .._containers import column_names
 from .._errors import InvalidInputError, InvalidTypeError
-from .._imports import need
+from .._imports import Late
 from .._validation import as_numpy
 
+pa: Any = Late("pyarrow", "io", "a table")
+pc: Any = Late("pyarrow.compute", "io", "a table")
+
+_CLOSE = 0.75  # similarity from which on a name may be a slip of another
 _LARGEST = 1e150  # squares of larger numbers overflow: such entries count as missing
 
 
-def need_pyarrow(what: str = "a table") -> Any:
-    """The module ``pyarrow``."""
-    return need("pyarrow", "io", what)
-
-
-def is_type(kind: Any, names: Sequence[str]) -> bool:
+@cache  # asked for every column of every block
+def is_type(kind: Any, names: tuple[str, ...]) -> bool:
     """Whether an Arrow type is one of those that ``pyarrow.types`` names."""
-    types = need_pyarrow().types
-    return any(getattr(types, f"is_{name}")(kind) for name in names)
+    return any(getattr(pa.types, f"is_{name}")(kind) for name in names)
 
 
 def as_table(data: Any) -> Any:
     """An Arrow table from a frame, a dictionary of columns or a dense array (columns ``x0``, ``x1``, ...)."""
-    pa = need_pyarrow("a table with columns of several types")
     if isinstance(data, pa.Table | pa.RecordBatch | dict):
         table = pa.Table.from_batches([data]) if isinstance(data, pa.RecordBatch) else pa.table(data)
     elif column_names(data) is None:
@@ -50,8 +49,6 @@ def as_table(data: Any) -> Any:
 
 
 def _from_pandas(series: Any) -> Any:
-    import pyarrow as pa
-
     try:
         return pa.array(series, from_pandas=getattr(series.dtype, "kind", "") != "f")  # NaN among floats stays NaN
     except (pa.ArrowException, TypeError):  # objects of several types
@@ -67,10 +64,10 @@ def check_distinct(names: Sequence[str]) -> None:
 
 def check_names(wanted: Iterable[str], known: Sequence[str]) -> None:
     """Refuse columns that are not there, all in one message, with the names that are close."""
-    said = []
-    for name in (name for name in dict.fromkeys(wanted) if name not in known):
-        close = get_close_matches(name, known, n=1)
-        said.append(f"{name!r} (did you mean {close[0]!r}?)" if close else repr(name))
+    said, there, lower = [], set(known), {name.lower(): name for name in known}
+    for name in (name for name in dict.fromkeys(wanted) if name not in there):
+        close = get_close_matches(name.lower(), lower, n=1, cutoff=_CLOSE)
+        said.append(f"{name!r} (did you mean {lower[close[0]]!r}?)" if close else repr(name))
     if said:
         listed = ", ".join(map(repr, list(known)[:12])) + (f" and {len(known) - 12} more" if len(known) > 12 else "")
         raise InvalidInputError(f"no column {', '.join(said)}; there are {listed}.")
@@ -100,9 +97,6 @@ def flat(column: Any) -> Any:
 
 def numbers(array: Any, kind: str) -> np.ndarray:
     """(n,) float64 with NaN for missing and infinite entries: numbers, 0 and 1, or seconds; text is parsed."""
-    import pyarrow as pa
-    from pyarrow import compute as pc
-
     of = family(array.type)
     if of == "text":
         array = _parsed(pc.utf8_trim_whitespace(array), kind)
@@ -118,9 +112,6 @@ def numbers(array: Any, kind: str) -> np.ndarray:
 
 
 def _parsed(text: Any, kind: str) -> Any:
-    import pyarrow as pa
-    from pyarrow import compute as pc
-
     if kind == "boolean":
         lower = pc.utf8_lower(text)
         if not set(lower.unique().to_pylist()) <= {"true", "false", None}:

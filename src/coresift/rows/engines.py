@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
 from multiprocessing import forkserver, resource_tracker
 from typing import Any, Protocol, Self, TypeVar
@@ -112,14 +112,15 @@ class PoolEngine(Engine):
 
     def __init__(self, rows: Rows, workers: int) -> None:
         self.n_workers = workers
+        context: Any = multiprocessing.get_context("spawn")
         if "forkserver" in multiprocessing.get_all_start_methods():
-            context: Any = multiprocessing.get_context("forkserver")
-            context.set_forkserver_preload(["coresift.coresets.estimators", "coresift.rows.opening"])  # import once
+            server = multiprocessing.get_context("forkserver")
+            server.set_forkserver_preload(["coresift.coresets.estimators", "coresift.rows.opening"])  # import once
             resource_tracker.ensure_running()  # first: it unblocks interrupts when it starts
-            with _blocked_interrupts():
+            # the server has a socket in the temporary folder: where TMPDIR is too long for that, workers are spawned
+            with suppress(OSError), _blocked_interrupts():
                 forkserver.ensure_running()
-        else:
-            context = multiprocessing.get_context("spawn")
+                context = server
         self._pool = ProcessPoolExecutor(workers, context, initializer=_Worker.start, initargs=(rows,))
 
     def results(self, prototype: Any, tasks: list[Task], on_rows: OnRows) -> Iterator[Any]:

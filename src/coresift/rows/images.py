@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from .._errors import InvalidInputError
-from .._imports import need
+from .._imports import Late
 from .._validation import naming
-from .disk import Fingerprint, files_below, fingerprint
-from .rows import Block, Piece, Rows, encode_labels
+from .rows import Block, Fingerprint, Piece, Rows, encode_labels, fingerprint
+
+Image: Any = Late("PIL.Image", "io", "an image file")
 
 SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".pgm", ".ppm"})
 DEFAULT_SIZE = 32
@@ -28,7 +29,7 @@ class ImageRows(Rows):
     """Images as rows: resized to ``size`` by ``size`` pixels in three colours, divided by 255, in float32."""
 
     def __init__(self, paths: Sequence[str], root: str, name: str, size: int, with_labels: bool) -> None:
-        self._resampling = need_pillow().Resampling.BOX
+        self._resampling = Image.Resampling.BOX
         self.name, self.names, self.files = name, None, list(paths)
         self.n, self.size = len(paths), size
         self.d, self.dtype = 3 * size * size, np.dtype(np.float32)
@@ -66,20 +67,9 @@ class ImageRows(Rows):
         return folder
 
 
-def find_images(folder: str) -> list[str]:
-    """All images below a folder, in the order of their paths."""
-    return [file for file in files_below(folder) if Path(file).suffix.lower() in SUFFIXES]
-
-
-def need_pillow() -> Any:
-    """The module ``PIL.Image``."""
-    return need("PIL.Image", "io", "an image file")
-
-
 @contextmanager
 def opened_image(path: str) -> Iterator[Any]:
     """Open an image with Pillow; errors name the file. Images of more than 89 million pixels are refused."""
-    Image = need_pillow()
     with naming(Path(path), "damaged, or not an image"), Image.open(path) as image:
         if image.width * image.height > (most := Image.MAX_IMAGE_PIXELS or math.inf):
             raise InvalidInputError(f"{image.width} x {image.height} pixels; at most {most:,} are read.")
@@ -89,7 +79,7 @@ def opened_image(path: str) -> Iterator[Any]:
 def in_bytes(image: Any, name: str) -> Any:
     """Convert 16 bits per pixel to 8; Pillow would make everything above 255 white."""
     if image.mode.startswith("I;16"):
-        return need_pillow().fromarray((np.asarray(image) >> 8).astype(np.uint8))
+        return Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
     if image.mode in ("I", "F"):
         raise InvalidInputError(f"{name}: pixels of 32 bits (mode {image.mode}); save it with 8 or 16 bits.")
     if image.mode == "P" and "transparency" in image.info:
@@ -99,7 +89,7 @@ def in_bytes(image: Any, name: str) -> Any:
 
 def decode(path: str, size: int, crop: Crop) -> np.ndarray:
     """The part of an image that ``crop`` names, as (3, size, size) uint8."""
-    bilinear = need_pillow().Resampling.BILINEAR
+    bilinear = Image.Resampling.BILINEAR
     with opened_image(path) as image:
         width, height = image.size
         box, mirror = crop(width, height)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from fnmatch import fnmatch
 from pathlib import Path, PurePosixPath
@@ -12,18 +12,20 @@ from typing import TYPE_CHECKING, Any
 
 from .._containers import column_names
 from .._errors import InvalidInputError, InvalidTypeError
-from .._progress import Progress
+from .._imports import Late
+from .._progress import OnPass
 from .._validation import as_numpy, check_choice, check_instance
 from .arrays import ArrayRows, NpyRows, open_npz
-from .columns import as_table, need_pyarrow
-from .disk import files_below, is_hidden
-from .images import DEFAULT_SIZE, SUFFIXES, ImageRows, find_images
+from .columns import as_table, pa
+from .images import DEFAULT_SIZE, SUFFIXES, ImageRows
 from .rows import Rows
 from .table_files import CsvRows, FeatherRows, ParquetRows
 from .tables import FrameRows, TableRows, Wanted
 
 if TYPE_CHECKING:
     from .preparation import Preparation
+
+fs: Any = Late("pyarrow.fs", "io", "a table")
 
 _TABLES: dict[str, type[TableRows]] = {
     **dict.fromkeys((".parquet", ".pq"), ParquetRows),
@@ -50,7 +52,7 @@ def open_rows(
     image_size: int = DEFAULT_SIZE,
     engine: str = "local",
     workers: int = 1,
-    on_pass: Callable[[str, int], Any] | None = None,
+    on_pass: OnPass | None = None,
 ) -> Rows:
     """Open rows of data. Files are not read yet, unless a preparation is learnt from them.
 
@@ -103,7 +105,7 @@ def open_rows(
     rows.opened_with = {"columns": None if columns is None else list(columns), **names}
     if not is_prepared or (isinstance(preparation, str) and rows.is_dense):
         return rows
-    return _prepared(rows, preparation, columns, engine=engine, workers=workers, on_pass=on_pass or Progress)
+    return _prepared(rows, preparation, columns, engine=engine, workers=workers, on_pass=on_pass)
 
 
 def _prepared(rows: Rows, preparation: Any, columns: Sequence[str] | None = None, **learning: Any) -> Rows:
@@ -173,6 +175,25 @@ def _open_memory(data: Any, wanted: Wanted, given: dict[str, Any]) -> Rows:
     return FrameRows(table, replace(wanted, **beside))
 
 
+def is_hidden(parts: Sequence[str]) -> bool:
+    """Whether a path below the data folder is a leftover such as ``_SUCCESS``, ``_temporary/`` or ``.snapshot/``."""
+    return any(part[0] in "._" for part in parts)
+
+
+def files_below(folder: str) -> list[str]:
+    """All files below a folder that are not hidden, in the order of their paths."""
+    found = []
+    for place, folders, files in os.walk(folder):
+        folders[:] = [name for name in folders if not is_hidden([name])]
+        found += [os.path.join(place, name) for name in files if not is_hidden([name])]
+    return sorted(found)
+
+
+def find_images(folder: str) -> list[str]:
+    """All images below a folder, in the order of their paths."""
+    return [file for file in files_below(folder) if Path(file).suffix.lower() in SUFFIXES]
+
+
 def _data_below(folder: str) -> list[str]:
     images = find_images(folder)
     data = [file for file in files_below(folder) if suffix_of(file) in (*_TABLES, ".npy")]
@@ -198,10 +219,7 @@ def _open_files(paths: list[str], wanted: Wanted, name: str, image_size: int, ro
         raise InvalidInputError(f"{name}: files of different kinds, {' and '.join(kinds)}; name one kind.")
     kind = kinds[0]
     if kind in _TABLES:
-        need_pyarrow()
-        from pyarrow.fs import LocalFileSystem
-
-        return _table(LocalFileSystem(), paths, wanted, name)
+        return _table(fs.LocalFileSystem(), paths, wanted, name)
     if kind == ".npy":
         _refuse_columns(wanted, name, also_label=True)
         return NpyRows(paths, name)
@@ -232,9 +250,6 @@ def _table(filesystem: Any, paths: list[str], wanted: Wanted, name: str) -> Rows
 
 def _remote_files(address: str, filesystem: Any) -> tuple[Any, list[str]]:
     """The file system of an address, and the tables that it names: itself, those of a folder or of a pattern."""
-    pa = need_pyarrow("an address")
-    from pyarrow import fs
-
     head, pattern = address, ""
     while glob.has_magic(head):  # a pattern is not part of an address, but what is above it is
         head, _, last = head.rpartition("/")

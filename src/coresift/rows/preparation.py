@@ -12,13 +12,12 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator, TransformerMixin
 
 from .._errors import InvalidInputError
-from .._progress import Progress
+from .._progress import OnPass, display_of
 from .._validation import check_count, check_instance
 from ..core.points import Matrix
 from .columns import as_table, categories, check_names, flat, hashes, is_type, numbers
-from .disk import Fingerprint
 from .engines import open_engine, run_pass
-from .rows import Block, Piece, Rows, as_type, block_rows
+from .rows import Block, Fingerprint, Piece, Rows, as_type, block_rows
 from .summary import CYCLES, Column, TableSummary
 from .tables import FrameRows, Wanted
 
@@ -83,7 +82,7 @@ class Preparation(TransformerMixin, BaseEstimator):
         """Learn from a frame, an Arrow table or a dense array; ``y`` is ignored."""
         return self.learn(FrameRows(X, Wanted(is_prepared=True)))
 
-    def learn(self, rows: Rows, *, engine: str = "local", workers: int = 1, on_pass: Any = Progress) -> Self:
+    def learn(self, rows: Rows, *, engine: str = "local", workers: int = 1, on_pass: OnPass | None = None) -> Self:
         """Learn from rows whose blocks are tables, in one pass; seldom in two."""
         self._check()
         kinds = rows.kinds
@@ -98,8 +97,7 @@ class Preparation(TransformerMixin, BaseEstimator):
             with open_engine(engine, rows, workers) as opened:
                 for label in ("columns", "columns again"):
                     summary = TableSummary(used, self.max_categories, again)
-                    told = on_pass(label, rows.n)
-                    summary = run_pass(opened, rows, summary, told if callable(told) else lambda _: None)
+                    summary = run_pass(opened, rows, summary, display_of(on_pass)(label, rows.n))
                     if not summary.unsettled:
                         break
                     again += summary.unsettled

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import os
+import shutil
 from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -15,10 +18,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._errors import InvalidInputError
+from .._errors import CoresiftError, InvalidInputError
 from .._validation import MUST_BE_FINITE, bad_value, first_bad_value
 from ..core.points import Matrix, stacked
-from .disk import Fingerprint, allocated
+from .columns import pa
 
 READ_BYTES = 1 << 23  # read at a time: the memory of a pass, besides its own
 PIECE_BYTES = 1 << 26
@@ -27,6 +30,27 @@ BLOCK_BYTES = 1 << 22  # of a block in float64: a few of them stay in the cache
 _LARGEST_BLOCK = 1 << 15
 _SMALLEST_BLOCK = 1 << 8
 _BLOCKS_OF_A_GROUP = 4
+_END_BYTES = 1 << 12  # of a fingerprint
+
+
+class Fingerprint(NamedTuple):
+    """What tells a file from another: its size in bytes, its time, and its first and last bytes, or none of them."""
+
+    size: int
+    time: int
+    ends: bytes = b""
+
+
+def fingerprint(path: str, n_bytes: int = _END_BYTES) -> Fingerprint:
+    """The fingerprint of a file on this machine; a file that is gone has a size of -1."""
+    try:
+        with open(path, "rb", buffering=0) as file:
+            about = os.fstat(file.fileno())
+            ends = file.read(n_bytes)
+            file.seek(max(about.st_size - n_bytes, 0))
+            return Fingerprint(about.st_size, about.st_mtime_ns, ends + file.read(n_bytes))
+    except FileNotFoundError:
+        return Fingerprint(-1, 0)
 
 
 class Labels(NamedTuple):
@@ -124,7 +148,7 @@ class Rows(ABC):
 
     def fingerprints(self) -> list[Fingerprint]:
         """What each file looks like now; none of rows in memory."""
-        return []
+        return [fingerprint(file) for file in self.files] if self.is_portable else []
 
     def check_unchanged(self) -> None:
         """Refuse files that are not what they were when they were opened."""
@@ -209,7 +233,7 @@ class Rows(ABC):
             if self.n * self.row_bytes <= max_bytes:
                 X = np.empty(shape, dtype=self.dtype)
             else:
-                place = allocated(Path(folder) / "rows", self.n * self.row_bytes)
+                place = _allocated(Path(folder) / "rows", self.n * self.row_bytes)
                 X = np.memmap(place, mode="r+", dtype=self.dtype, shape=shape)
             weights, labels, at = np.ones(self.n), [], 0
             targets = np.empty(self.n) if self.has_targets else None
@@ -264,6 +288,21 @@ class Rows(ABC):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}: {self.n:,} rows, {self.d} columns)"
+
+
+def _allocated(path: Path, size: int) -> Path:
+    """Take disk space for a file that is to be mapped: a process dies when it writes to a map and the disk is full."""
+    try:
+        with path.open("wb") as file:
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(file.fileno(), 0, size)
+            elif shutil.disk_usage(path.parent).free < size:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            file.truncate(size)
+    except OSError as error:
+        text = f"{path.parent.parent}: no room for {size / 1e9:.3g} GB of rows ({error.strerror})"
+        raise CoresiftError(f"{text}; make room, set TMPDIR to another folder, or raise max_memory.") from error
+    return path
 
 
 def block_rows(n_columns: int) -> int:
@@ -331,9 +370,7 @@ def _joined(blocks: list[Block]) -> Block:
         return blocks[0]
     X: list[Any] = [block.X for block in blocks]
     if hasattr(X[0], "column_names"):  # tables, which are not prepared yet
-        from pyarrow import concat_tables
-
-        X = [concat_tables(X, promote_options="permissive")]
+        X = [pa.concat_tables(X, promote_options="permissive")]
     weights = np.concatenate([block.weights for block in blocks])
     labels = [block.labels for block in blocks if block.labels is not None]
     targets = [block.targets for block in blocks if block.targets is not None]

@@ -11,7 +11,7 @@ import numpy as np
 from .._errors import InvalidInputError
 from .._validation import LARGEST_MAGNITUDE, check_bool, check_choice, check_instance, check_number
 from ..core.keys import KeyPool
-from .columns import as_table, categories, flat, hashes, numbers
+from .columns import as_table, categories, flat, hashes, numbers, pa
 from .rows import Block
 
 SAMPLE = 2047  # rows whose median stands for that of all rows: it is within 5 % of the middle rank (4 deviations)
@@ -142,8 +142,6 @@ class TableSummary:
         self.n += n
 
     def _parsed(self, array: Any, text: _Text) -> np.ndarray | None:
-        import pyarrow as pa
-
         if len(array) == array.null_count:
             return np.full(len(array), np.nan)
         for kind in text.parses_as:

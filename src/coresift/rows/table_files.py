@@ -8,9 +8,14 @@ from typing import Any
 import numpy as np
 
 from .._errors import InvalidInputError
-from .columns import check_distinct, need_pyarrow, numbers
+from .._imports import Late
+from .columns import check_distinct, numbers, pa
 from .rows import READ_BYTES, Block, Piece
 from .tables import TableRows, naming_file
+
+csv: Any = Late("pyarrow.csv", "io", "a CSV file")
+ipc: Any = Late("pyarrow.ipc", "io", "a Feather file")
+parquet: Any = Late("pyarrow.parquet", "io", "a Parquet file")
 
 _LARGE_COLUMN = 1 << 25  # a column of a row group above this is read page by page, not as a whole
 _MOST_WHOLE_ROWS = 1 << 10  # at a time: a dictionary of long strings is small in the file, and large in memory
@@ -32,7 +37,7 @@ class ParquetRows(TableRows):
 
     def whole_rows(self, piece: Piece, wanted: np.ndarray) -> Iterator[Any]:
         """Read some rows of a row group with all its columns, in slices, as Arrow tables."""
-        pa, file, first = need_pyarrow(), self.files[piece.file], 0
+        file, first = self.files[piece.file], 0
         if len(wanted) == 0:
             return
         with naming_file(file):
@@ -77,8 +82,6 @@ class ParquetRows(TableRows):
     def _open(self, file: int) -> Any:
         """The reader of a file; the last one is kept, because pieces of a file are mostly read in order."""
         if self._opened is None or self._opened[0] != file:
-            from pyarrow import parquet
-
             handle = self._filesystem.open_input_file(self.files[file])
             reader = parquet.ParquetFile(handle, pre_buffer=False)
             groups = (reader.metadata.row_group(g) for g in range(min(reader.num_row_groups, 4)))  # others are alike
@@ -118,8 +121,6 @@ class FeatherRows(TableRows):
                 yield self.columns.block(batch.slice(first, self.read_rows), piece.start + first)
 
     def _open(self, file: int, names: list[str] | None = None) -> Any:
-        from pyarrow import ipc
-
         handle = self._filesystem.open_input_file(self.files[file])
         fields = None if names is None else [self._schema(file).get_field_index(name) for name in names]
         return ipc.open_file(handle, options=ipc.IpcReadOptions(included_fields=fields))
@@ -150,16 +151,11 @@ class CsvRows(TableRows):
                 start += block.n
 
     def _options(self, file: int) -> tuple[Any, Any]:
-        from pyarrow import csv
-
         is_tabbed = Path(self.files[file].lower().removesuffix(".gz")).suffix == ".tsv"
         parse = csv.ParseOptions(newlines_in_values=True, delimiter="\t" if is_tabbed else ",")
         return csv.ReadOptions(block_size=READ_BYTES), parse
 
     def _schema(self, file: int) -> Any:
-        import pyarrow as pa
-        from pyarrow import csv
-
         with self._filesystem.open_input_stream(self.files[file]) as stream:
             try:
                 schema = csv.open_csv(stream, *self._options(file)).schema
@@ -170,8 +166,6 @@ class CsvRows(TableRows):
 
     def _count(self, file: int) -> list[int]:
         """Read the file once: nulls, text among numbers, and labels that are not numbers are found here."""
-        import pyarrow as pa
-
         columns, label, rows = self.columns, self.columns.wanted.label, 0
         stored = self._stored(file)
         names = [name for name in stored if not columns.is_prepared or name in columns.wanted.others] or stored[:1]
@@ -191,9 +185,6 @@ class CsvRows(TableRows):
         return [rows]
 
     def _batches(self, file: int, names: list[str]) -> Iterator[Any]:
-        import pyarrow as pa
-        from pyarrow import csv
-
         columns = self.columns
         text = {columns.wanted.label, *((set(columns.features) if columns.is_prepared else set()) - self.numeric)}
         kinds = {name: pa.string() if name in text else pa.float64() for name in names}

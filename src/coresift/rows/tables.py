@@ -15,9 +15,8 @@ import numpy as np
 
 from .._errors import InvalidInputError
 from .._validation import naming
-from .columns import as_table, check_distinct, check_names, family, flat, is_type, need_pyarrow
-from .disk import Fingerprint, fingerprint
-from .rows import Block, Labels, Piece, Rows, as_type
+from .columns import as_table, check_distinct, check_names, family, flat, is_type, pa
+from .rows import Block, Fingerprint, Labels, Piece, Rows, as_type
 
 _NUMBERS = ("floating", "integer", "boolean")
 _LISTS = ("fixed_size_list", "list", "large_list")
@@ -198,7 +197,6 @@ class TableRows(Rows):
     numeric: frozenset[str] = frozenset()  # columns of text that are known to hold numbers
 
     def __init__(self, files: Sequence[str], filesystem: Any, wanted: Wanted, name: str) -> None:
-        pa = need_pyarrow()
         self.name, self.files, self._filesystem = name, list(files), filesystem
         self.pieces, self.n = [], 0
         starts: list[int] = []
@@ -253,8 +251,6 @@ class TableRows(Rows):
 
     def _completed(self, batch: Any, file: int) -> Any:
         """A batch with the columns that the folders of its file name."""
-        import pyarrow as pa
-
         there = set(batch.schema.names)
         for name in self.columns.all:
             if name not in there:
@@ -274,8 +270,8 @@ class TableRows(Rows):
             raise InvalidInputError(f"{'; '.join(wrong)}; files must be alike.")
 
     def fingerprints(self) -> list[Fingerprint]:
-        if self._filesystem.type_name == "local":
-            return [fingerprint(file) for file in self.files]
+        if self._filesystem is None or self._filesystem.type_name == "local":
+            return super().fingerprints()
         found = self._filesystem.get_file_info(self.files)
         return [Fingerprint(-1 if info.size is None else info.size, info.mtime_ns or 0) for info in found]
 
@@ -299,9 +295,6 @@ class FrameRows(TableRows):
     def __init__(self, data: Any, wanted: Wanted, name: str = "frame") -> None:
         self._table = as_table(data)
         super().__init__([name], None, wanted, name)
-
-    def fingerprints(self) -> list[Fingerprint]:
-        return []
 
     def read(self, piece: Piece) -> Iterator[Block]:
         table = self._table.select(self.columns.all)

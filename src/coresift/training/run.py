@@ -16,8 +16,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from .. import __version__
 from .._errors import InvalidInputError, InvalidTypeError
-from .._validation import check_budget
-from ..coresets.amounts import parse_budget
+from .._validation import check_budget, parse_budget
 from ..data.splits import DatasetSplits
 from ..selection import Strategy, strategy_named
 from ..selection.hooks import linear_layer, own_randomness, undisturbed

@@ -16,8 +16,7 @@ from torch.utils.data import DataLoader, Dataset, Sampler, TensorDataset, defaul
 from .._containers import n_rows
 from .._errors import CoresiftError, InvalidInputError
 from .._progress import logger
-from .._validation import as_numpy, check_count
-from ..coresets.amounts import parse_budget
+from .._validation import as_numpy, check_count, parse_budget
 from ..coresets.coreset import Coreset, Guarantee
 from ..selection import SelectionContext, Selector, Strategy, phases, strategy_named
 from ..selection.inputs import is_dataset, known_targets, unwrapped

@@ -13,9 +13,8 @@ from torch import nn
 
 from .._errors import DivergedError, InvalidInputError
 from .._progress import logger
-from .._validation import check_count
+from .._validation import check_count, parse_budget
 from ..core.racing import Fidelity, rank_agreement, survivors
-from ..coresets.amounts import parse_budget
 from ..selection.hooks import own_randomness
 from .loop import train
 from .options import TrainOptions
