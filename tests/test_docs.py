@@ -276,6 +276,19 @@ def test_links_out_of_the_docs_are_redirected() -> None:
     assert address(ROOT / "paper/results/acceleration.md") in {address(path) for path in published()}
 
 
+def test_page_of_the_paper_repeats_its_table() -> None:
+    rows = re.findall(
+        r"(?m)^\| .*\(([A-Z@1-]+)[^)|]*\) \| ([^|]+) \| ([^|]+) \|$", (ROOT / "docs/paper.md").read_text("utf-8")
+    )
+    table = (ROOT / "docs/experiments.md").read_text("utf-8")
+    table = table[: table.index("end of mnist accuracy")]
+    assert len(rows) == 5
+    for name, *shown in rows:
+        (cells,) = re.findall(rf"(?m)^\|[^|]*\| \**{name}\** \|(.*)\|$", table)
+        found = [cell.strip() for cell in cells.split("|")]
+        assert (shown, found[4]) == ([found[0], found[3]], "5")
+
+
 def test_gallery_has_all_examples() -> None:
     page = (ROOT / "docs/gallery.md").read_text(encoding="utf-8")
     assert [path.name for path in (ROOT / "examples").glob("*.py") if f"(../examples/{path.name})" not in page] == []
