@@ -3,8 +3,13 @@
 import doctest
 import importlib
 import inspect
+import json
+import os
 import pkgutil
 import re
+import subprocess
+import sys
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
@@ -21,6 +26,7 @@ from tests.docs_blocks import (
     run_page,
     spans,
 )
+from tests.docs_install import brought, install_line
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(
@@ -31,11 +37,12 @@ MODULES = sorted(
     for module in pkgutil.walk_packages(coresift.__path__, "coresift.")
     if not module.name.endswith(".__main__") and ">>>" in (inspect.getsource(importlib.import_module(module.name)))
 )
+HOW_TO = [page for page in PAGES if page.parent.name == "how-to" and page.name != "index.md"]
 SLOW = {"docs/tutorial.md"}  # it trains a dozen networks
 
 
-def each_page(*slow: str) -> pytest.MarkDecorator:
-    names = {page.relative_to(ROOT).as_posix(): page for page in PAGES}
+def each_page(*slow: str, without: Collection[Path] = ()) -> pytest.MarkDecorator:
+    names = {page.relative_to(ROOT).as_posix(): page for page in PAGES if page not in without}
     marks = {name: [pytest.mark.slow] if name in slow else [] for name in names}
     return pytest.mark.parametrize(
         "page", [pytest.param(page, id=name, marks=marks[name]) for name, page in names.items()]
@@ -43,7 +50,7 @@ def each_page(*slow: str) -> pytest.MarkDecorator:
 
 
 @pytest.mark.slow
-@each_page(*SLOW)
+@each_page(*SLOW, without=HOW_TO)
 def test_code_blocks_run_and_print_what_the_page_shows(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -52,6 +59,28 @@ def test_code_blocks_run_and_print_what_the_page_shows(
     left_out = run_page(page.read_text(encoding="utf-8"), str(page))
     if left_out:
         pytest.skip(f"blocks that need {', '.join(sorted(set(left_out)))} were left out")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", HOW_TO, ids=lambda page: page.name)
+def test_how_to_pages_run_with_their_own_install_line(page: Path, tmp_path: Path) -> None:
+    """In a process of its own that sees no other package."""
+    where = {"PYTHONPATH": os.pathsep.join((str(ROOT / "src"), str(ROOT))), "NO_COLOR": "1"}
+    command = [sys.executable, "-m", "tests.docs_install", str(page)]
+    done = subprocess.run(command, cwd=tmp_path, env=os.environ | where, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    if done.stdout:
+        pytest.skip(f"blocks that need {done.stdout} were left out")
+
+
+def test_install_lines() -> None:
+    assert all(install_line(page.read_text(encoding="utf-8")) for page in HOW_TO)
+    assert install_line('# A\n\nIn a clone: `pip install ".[io]" pandas`.') == ['".[io]"', "pandas"]
+    assert {"numpy", "pyarrow", "joblib"} <= brought(['".[io]"'])
+    assert not {"pandas", "torch", "typer"} & brought(['".[io]"'])
+    for wrong in ("nothing", '`pip install "coresift[io]"`'):
+        with pytest.raises(ValueError, match="pip install"):
+            install_line(wrong)
 
 
 @each_page()
@@ -232,6 +261,84 @@ def test_formulas_become_mathml_or_an_error() -> None:
     for wrong in (r"\nosuchcommand x", r"\frac{a", r"\operatorname*{rank}", r"\begin{nosuch} a & b \end{nosuch}"):
         with pytest.raises(ValueError, match=r"formula|converter"):
             to_mathml(wrong, display=False)
+
+
+@pytest.mark.usefixtures("tools")
+def test_links_out_of_the_docs_are_redirected() -> None:
+    from docs_records import address, published, redirect
+
+    page = ROOT / "docs/how-to/own-loop.md"
+    assert redirect("[a](../../examples/own_loop.py)", page) == "[a](../repository/examples/own_loop.md)"
+    record = ROOT / "paper/results/README.md"
+    assert redirect("[a](../../docs/theory.md#drawing)", record) == "[a](../../../theory.md#drawing)"
+    for same in ("[a](parquet.md#run)", "[a](../../src/nosuch.md)", "[a](https://example.org/a.md)", "[a](#b)"):
+        assert redirect(same, page) == same  # MkDocs checks them
+    assert address(ROOT / "paper/results/acceleration.md") in {address(path) for path in published()}
+
+
+def test_page_of_the_paper_repeats_its_table() -> None:
+    rows = re.findall(
+        r"(?m)^\| .*\(([A-Z@1-]+)[^)|]*\) \| ([^|]+) \| ([^|]+) \|$", (ROOT / "docs/paper.md").read_text("utf-8")
+    )
+    table = (ROOT / "docs/experiments.md").read_text("utf-8")
+    table = table[: table.index("end of mnist accuracy")]
+    assert len(rows) == 5
+    for name, *shown in rows:
+        (cells,) = re.findall(rf"(?m)^\|[^|]*\| \**{name}\** \|(.*)\|$", table)
+        found = [cell.strip() for cell in cells.split("|")]
+        assert (shown, found[4]) == ([found[0], found[3]], "5")
+
+
+def test_gallery_has_all_examples() -> None:
+    page = (ROOT / "docs/gallery.md").read_text(encoding="utf-8")
+    assert [path.name for path in (ROOT / "examples").glob("*.py") if f"(../examples/{path.name})" not in page] == []
+
+
+@pytest.mark.usefixtures("tools")
+def test_figures_show_what_the_records_say() -> None:
+    from docs_figures import excess, flow_chart, gains, memory
+
+    found = gains()
+    n_cells = sum(len(values) for values in found.values())
+    assert (n_cells, min(min(values) for values in found.values())) == (38, -0.44)  # as docs/index.md says
+    assert [len(values["uniform"]) for values in excess().values()] == [5, 5, 5]
+    assert sorted(peak for _, _, peak in memory()) == [341.0, 346.0]
+    page = (ROOT / "docs/choosing.md").read_text(encoding="utf-8")
+    names = re.findall(r'font-weight="bold">([\w-]+)<', flow_chart())
+    assert len(names) == 5
+    assert all(f"`{name}`" in page for name in names)
+    assert (ROOT / "docs/figures/choosing.svg").read_text(encoding="utf-8") == flow_chart()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("tools")
+@pytest.mark.parametrize("name", ["table", "training", "files"])
+def test_notebooks_print_the_same_again(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from notebooks import FOLDER, parse, printed, run
+
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    stored = json.loads((FOLDER / f"{name}.ipynb").read_text(encoding="utf-8"))["cells"]
+    cells = parse((FOLDER / f"{name}.py").read_text(encoding="utf-8"))
+    assert [cell["source"] for cell in stored] == [cell["source"] for cell in cells], "run tools/notebooks.py"
+    differ = [cell["metadata"].get("differ", "numbers may differ by 5 %") for cell in cells if "outputs" in cell]
+    found = zip(printed(stored), printed(run(cells)), differ, strict=True)
+    for number, (shown, again, how_far) in enumerate(found, 1):
+        compare(shown, again, f"{name}.ipynb, cell {number}", f"<!-- {how_far} -->")
+
+
+@pytest.mark.usefixtures("tools")
+def test_notebooks_are_parsed_run_and_shown() -> None:
+    from notebooks import notebook, page, parse, printed, run
+
+    cells = run(parse("# %% [markdown]\n# # A\n\n# %%\nx = 2\nprint('b')\nx + 1\n# %% numbers may differ by 9 %\nx\n"))
+    assert (cells[0]["source"], printed(cells)) == ("# A", ["b\n3", "2"])
+    assert json.loads(notebook(cells))["cells"][2]["metadata"] == {"differ": "numbers may differ by 9 %"}
+    assert page(cells, "c").split("\n")[:3] == ["# A", "", "```python"]
+    assert '```text title="Output"\nb\n```' in page(cells, "c")
+    with pytest.raises(ValueError, match="a cell begins"):
+        parse("# %% [raw]\n")
+    with pytest.raises(ZeroDivisionError):
+        run(parse("# %%\n1 / 0\n"))
 
 
 @pytest.mark.usefixtures("tools")
