@@ -389,10 +389,10 @@ def page(records: Sequence[Record]) -> str:
             if (cell.method, cell.state) == ("AUTO", state) and {2, 4, 8} <= set(_of(every, cell.data, state, "FULL"))
         }
         if saved:
-            each = [[saved.get((data, epochs)) for epochs in EPOCHS] for data in ALL]
+            each = [[saved[data, epochs] for epochs in EPOCHS if (data, epochs) in saved] for data in ALL]
             logs = {epochs: [np.log(saved[key]) for key in saved if key[1] == epochs] for epochs in EPOCHS}
             means = [float(np.exp(np.mean(found))) for found in logs.values() if found]
-            shown = [" / ".join(f"{found:.2f}" for found in pair if found) for pair in (*each, means)]
+            shown = [" / ".join(f"{found:.2f}" for found in pair) for pair in (*each, means)]
             body.append([state, *shown])
     lines += [*markdown(["", *ALL, "mean"], body), "", "Accuracy of FULL (and processor seconds), by epochs:", ""]
     body = []
