@@ -367,7 +367,12 @@ def page(records: Sequence[Record]) -> str:
             row.append(" / ".join(f"{cell.difference:+.2f} ({cell.samples:.1f})" for _, cell in of))
         if any(row):
             body.append([f"{data}, {state}", *row])
-    lines += [*markdown(["", *METHODS], body), "", "All cells together:", ""]
+    lines += [
+        *markdown(["", *METHODS], body),
+        "",
+        "Over the cells of mnist, covtype and reviews; AUTO also over the other sets:",
+        "",
+    ]
     body = []
     for name, method, among in (
         *((each, each, DATA) for each in METHODS),

@@ -256,6 +256,10 @@ class StreamingCoreset:
             return node, None
         rng = np.random.default_rng([self.random_state, number])
         bound = bound_of(array_runner(node.X, node.weights, "the stream"), self._spec, rng, ball)
+        if not bound.is_certified:
+            raise InvalidInputError(
+                f"bound = {self.bound!r} is not a certificate, and the error of a stream rests on one."
+            )
         scores = draw_scores(bound.log_values, node.weights / node.weights.sum(), 0.0)
         total = float(scores.sum())
         drawn = DrawTable(scores, node.weights).iid(size, rng)
