@@ -77,6 +77,23 @@ def test_a_search_finds_what_a_full_search_finds_with_few_fits_on_many_rows():
     assert len(ours.fidelity_) == 2
 
 
+def test_a_search_says_where_small_subsets_tell_nothing(caplog):
+    """Candidates that differ by noise alone are ranked anew at each step; those of the digits above are not."""
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((2000, 5)), rng.integers(0, 2, 2000)
+    search = CoresetSearchCV(
+        DecisionTreeClassifier(random_state=0), {"max_depth": [1, 2, 3, 4, 5, 6, 7]}, random_state=2
+    )
+    search.set_params(ladder=(0.05, 0.2, 1.0)).fit(X, y)
+    assert search.fidelity_[0].correlation < 0.3
+    assert "say little of this model" in caplog.text
+    assert search.n_resources_[-1] == 1600  # the last candidates on all rows
+    caplog.clear()
+    X, y = load_digits(return_X_y=True)
+    CoresetSearchCV(SVC(), {"gamma": [1e-5, 1e-4, 1e-3, 1e-1]}, ladder=(0.1, 0.3), random_state=0).fit(X, y)
+    assert caplog.text == ""
+
+
 class Recorder(ClassifierMixin, BaseEstimator):
     """Remembers the rows of its fits and scores."""
 

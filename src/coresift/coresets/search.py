@@ -39,6 +39,7 @@ from .linear_rows import check_labels
 
 _ROWS_PER_PARAMETER = 50
 _KEPT = 3  # at most a third of the candidates goes on
+_LITTLE = 0.3  # rank agreement below which small subsets say little of large ones
 
 
 class Fold(NamedTuple):
@@ -224,7 +225,8 @@ class CoresetSearchCV(GridSearchCV):
     params : dict or list of dicts
         Values to try, as in ``GridSearchCV``; with ``n_iter``, lists or distributions, as in ``RandomizedSearchCV``.
     ladder : sequence of int or float
-        Increasing sizes of the subsets: fractions of a training fold, or numbers of rows.
+        Increasing sizes of the subsets: fractions of a training fold, or numbers of rows. A last size of 1.0 compares
+        the candidates that are left on all rows.
     n_iter : int, optional
         Number of candidates to draw from ``params``; by default all combinations.
     cv : int, splitter or iterable
@@ -369,6 +371,12 @@ class CoresetSearchCV(GridSearchCV):
             if before is not None:  # after one step nothing is known about many rows, and only failures are dropped
                 kept = np.union1d(survivors(hoped, ceil(len(alive) / _KEPT)), survivors(expected, 1))
             before, alive = scores[kept], alive[kept]
+        if self.fidelity_ and self.fidelity_[0].correlation < _LITTLE:
+            logger.warning(
+                "search: ranks on %d and %d rows agree by %.2f only, so small subsets say little of this model; "
+                "search on all rows, or with a ladder that begins higher and ends with 1.0.",
+                *(*sizes[:2], self.fidelity_[0].correlation),
+            )
         self.n_resources_ = sizes[: len(self.n_candidates_)]
         self.rule_, self.n_splits_ = folds[0].ladder[0].rule, len(folds)
         self.cv_results_ = as_results(records, self.n_splits_)
