@@ -36,4 +36,4 @@ def test_spoilt_data() -> None:
     copies, labels = spoilt(X, y, "duplicates", 0)
     assert len(np.unique(np.rint(copies), axis=0)) == 300
     np.testing.assert_array_equal(labels, np.rint(copies[:, 0]) // 2 % 4)
-    assert len(list(runs(3))) == len(set(runs(3))) == 3 * (9 * 12 + 9 * 6 + 12)
+    assert len(list(runs(3))) == len(set(runs(3))) == 3 * (9 * 12 + 12 * 6 + 12)

@@ -150,19 +150,18 @@ class Preparation(TransformerMixin, BaseEstimator):
 
     def _plain_features(self, table: Any) -> np.ndarray | None:
         """The features of columns of floats; None if there are others, or if an entry is missing or very large."""
-        kinds = [table.schema.field(column.name).type for column in self.used_]
+        used = self.used_
+        kinds = {table.schema.field(column.name).type for column in used}
         if not self.is_plain_ or not all(is_type(kind, ("floating",)) for kind in kinds):
             return None
         is_double = any(is_type(kind, ("float64",)) for kind in kinds)
-        made = np.empty((len(kinds), table.num_rows), dtype=np.float64 if is_double else np.float32)
+        made = np.empty((len(used), table.num_rows), dtype=np.float64 if is_double else np.float32)
+        for row, column in zip(made, used, strict=True):
+            row[:] = table.column(column.name).to_numpy()  # nulls are NaN there
         with np.errstate(over="ignore", invalid="ignore"):
-            for row, column in zip(made, self.used_, strict=True):
-                row[:] = table.column(column.name).to_numpy()  # nulls are NaN there
-                row -= column.shift
-                row *= 1.0 / column.scale
-                if not np.isfinite(row @ row):
-                    return None
-        return made.T
+            made -= np.array([column.shift for column in used], dtype=made.dtype)[:, None]
+            made *= np.array([1.0 / column.scale for column in used], dtype=made.dtype)[:, None]
+            return made.T if np.isfinite(np.einsum("ij,ij->", made, made)) else None
 
     def _features(self, column: Column, array: Any) -> Iterator[np.ndarray]:
         if column.kind in ("one-hot", "hashed"):

@@ -155,26 +155,27 @@ class TableSummary:
         return None
 
     def _add_values(self, values: np.ndarray, rows: np.ndarray) -> None:
-        counts, mean, scatter, low, high = np.zeros((5, len(self.kinds)))
-        is_rising, fingerprints = np.zeros(len(self.kinds), dtype=bool), np.zeros(len(self.kinds), dtype=np.uint64)
-        for i, column in enumerate(values.T):  # which are contiguous
-            low[i], high[i], known = column.min(), column.max(), column
-            is_full = not np.isnan(low[i])
-            if not is_full:
-                is_missing = np.isnan(column)
-                known, column = column[~is_missing], np.where(is_missing, np.nan, column)
-                low[i], high[i] = known.min(initial=np.inf), known.max(initial=-np.inf)
-            bits = (column + 0.0).view(np.uint64)  # 0.0 and -0.0 are one value, and so are all kinds of NaN
-            fingerprints[i] = _folded(bits) @ rows
-            counts[i] = len(known)
-            if len(known):
-                mean[i] = known.mean()
-                way = known - mean[i]
-                scatter[i] = way @ way
-            self.is_whole[i] &= all(bool((part == np.rint(part)).all()) for part in (known[:64], known))
+        low, high, mean = values.min(axis=0), values.max(axis=0), values.mean(axis=0)  # NaN where entries are missing
+        way, is_full = values - mean, ~np.isnan(low)
+        counts, scatter = np.full(len(self.kinds), float(len(values))), np.einsum("ij,ij->j", way, way)
+        for i in np.flatnonzero(~is_full):
+            is_missing = np.isnan(values[:, i])
+            known = values[~is_missing, i]
+            values[is_missing, i] = np.nan  # one kind of NaN
+            low[i], high[i], counts[i] = known.min(initial=np.inf), known.max(initial=-np.inf), len(known)
+            mean[i] = known.mean() if len(known) else 0.0
+            scatter[i] = np.square(known - mean[i]).sum()
+        bits = (values + 0.0).view(np.uint64)  # 0.0 and -0.0 are one value
+        is_rising = np.zeros(len(self.kinds), dtype=bool)
+        start = values[:64]
+        self.is_whole &= ((start == np.rint(start)) | np.isnan(start)).all(axis=0)  # most that are not show it here
+        for i in np.flatnonzero(self.is_whole):
+            known = values[:, i] if is_full[i] else values[~np.isnan(values[:, i]), i]
+            self.is_whole[i] = bool((known == np.rint(known)).all())
             if self.is_whole[i]:
-                is_rising[i] = is_full and self.is_rising[i] and bool((np.diff(column) > 0).all())
-                self.distinct[i].add(_mixed(bits if is_full else bits[~is_missing]))
+                is_rising[i] = is_full[i] and self.is_rising[i] and bool((np.diff(known) > 0).all())
+                self.distinct[i].add(_mixed((known + 0.0).view(np.uint64)))
+        fingerprints = rows @ _folded(bits)
         self._combine(counts, mean, scatter, low, high, is_rising, values[0], values[-1], fingerprints)
 
     def _combine(self, counts: Any, mean: Any, scatter: Any, low: Any, high: Any, is_rising: Any, first: Any,
