@@ -35,7 +35,7 @@ def excess(table: str = "covtype", loss: str = "logistic") -> Excess:
 def gains(method: str = "AUTO") -> dict[str, list[float]]:
     """Points above all data at equal samples, by condition, from the first table of paper/results/acceleration.md."""
     text = (ROOT / "paper/results/acceleration.md").read_text(encoding="utf-8")
-    lines = [line for line in text.split("All cells together")[0].splitlines() if line.startswith("|")]
+    lines = [line for line in text.split("Over the cells of")[0].splitlines() if line.startswith("|")]
     column = [cell.strip() for cell in lines[0].split("|")].index(method)
     found: dict[str, list[float]] = defaultdict(list)
     for line in lines[2:]:
