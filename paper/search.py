@@ -188,7 +188,8 @@ def _draw(records: list[Record], path: Path) -> None:
                 if mine := [r for r in records if r["model"] == model]:
                     (mean, error), share = regrets(mine, name), share_of_time(mine, name)
                     axes.errorbar(share, mean, error, fmt=marker, color=colour)
-                    axes.annotate(model, (share, mean), xytext=(5, 4), textcoords="offset points", fontsize=8)
+                    where = (5, 4 if name == METHODS[-1] else -11)
+                    axes.annotate(model, (share, mean), xytext=where, textcoords="offset points", fontsize=8)
             axes.plot([], [], marker, color=colour, label=name)
         axes.axhline(0, color=GREY, lw=0.8)
         axes.set(xscale="log", xlabel="time over that of the search on all rows", ylabel="regret in points")
