@@ -223,7 +223,7 @@ class TableSummary:
 
     def _of_names(self, name: str, is_named: bool) -> Column:
         text = self.text[name]
-        missing, count = self.n - text.n, text.distinct.count()
+        missing, count = self.n - text.n, min(text.distinct.count(), float(text.n))
         if text.n == 0:
             return Column(name, "left out", "empty")
         if not is_named and count == 1 and not missing:
