@@ -52,7 +52,11 @@ IMAGES = idx_bytes(np.arange(24, dtype=np.uint8).reshape(2, 3, 4))
         ("a", IMAGES[:10], "cut off within its header"),
         ("a", IMAGES[:-1], r"24 bytes, but 23 follow"),
         ("a", IMAGES + b"x", r"24 bytes, but more follow"),
-        ("a", b"\0\0\x08\x03" + b"\xff" * 12, "but 0 follow"),  # announces 2^96 bytes: nothing is allocated
+        (
+            "a",
+            b"\0\0\x08\x03" + b"\xff" * 12,
+            "but [0-9,]+ (can )?follow",
+        ),  # announces 2^96 bytes: nothing is allocated
         ("a.gz", IMAGES, "damaged or cut off"),
         ("a.gz", gzip.compress(IMAGES, mtime=0)[:-9], "damaged or cut off"),
         ("a.gz", gzip.compress(IMAGES, mtime=0)[:15] + b"\0" * 8, "damaged or cut off"),

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
+from scipy.spatial.distance import pdist
 from sklearn.decomposition import PCA
 from torch import nn
 from torch.utils.data import TensorDataset
@@ -279,7 +280,12 @@ def test_a_fixed_subset_grows_in_equal_rounds(rounds, size, expected, monkeypatc
 
     residuals = np.linspace(0.5, 2.0, 30)
     monkeypatch.setattr(Growth, "_drawn", recorded)
-    monkeypatch.setattr(Growth, "_residuals", lambda self, X, y, chosen, scale, own: scales.append(scale) or residuals)
+
+    def proxy(self, scaled, targets, chosen, own):
+        scales.append(np.median(pdist(X)) / np.median(pdist(scaled[:, :-2])))  # the rows come in another order
+        return residuals
+
+    monkeypatch.setattr(Growth, "_residuals", proxy)
     for bandwidth in (None, 0.3):
         drawn.clear(), scales.clear()
         strategy = FixedCoreset(rounds=rounds, power=3.0, bandwidth=bandwidth, features="raw")

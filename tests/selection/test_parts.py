@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from coresift._errors import InvalidInputError, InvalidTypeError
-from coresift.coresets.growing import Growth, _strata, median_distance, proxy_targets
+from coresift.coresets.growing import Growth, _strata, _with_norms, median_distance, proxy_targets
 from coresift.selection import (
     RBF,
     AdaptiveCoreset,
@@ -221,7 +221,7 @@ def test_a_fixed_subset_is_chosen_among_so_many_samples_and_not_one_more(max_poo
 def test_a_fixed_subset_weighs_the_proxys_samples_and_keeps_to_its_centres():
     """More are chosen than there may be centres: the proxy of seven of them is another one, and of seven at most."""
     rng = np.random.default_rng(1)
-    features, targets = rng.normal(size=(50, 2)), rng.normal(size=(50, 1))
+    features, targets = _with_norms(rng.normal(size=(50, 2)) / 1.5), rng.normal(size=(50, 1))
     seen = []
 
     class Own:
@@ -230,9 +230,9 @@ def test_a_fixed_subset_weighs_the_proxys_samples_and_keeps_to_its_centres():
             return rows[:count]
 
     strategy = Growth(max_centers=7)
-    found = strategy._residuals(features, targets, np.arange(20), 1.5, Own())
+    found = strategy._residuals(features, targets, np.arange(20), Own())
     assert seen == [(20, 7, False)]
-    np.testing.assert_allclose(found, strategy._residuals(features, targets, np.arange(7), 1.5, Own()))
+    np.testing.assert_allclose(found, strategy._residuals(features, targets, np.arange(7), Own()))
     assert len(seen) == 1  # seven are not too many
 
 

@@ -135,8 +135,12 @@ def read_idx(path: str | Path) -> np.ndarray:
             raise InvalidInputError("cut off within its header")
         shape = tuple(int(size) for size in np.frombuffer(header, ">u4"))
         expected = math.prod(shape) * dtype.itemsize
-        # no more memory than a file of this size can fill; one byte more than announced is too long
-        body = file.read(min(expected, os.stat(path).st_size * MOST_DEFLATED, _MOST_BYTES) + 1)
+        # no more memory than a file of this size can fill
+        if expected > (most := min(os.stat(path).st_size * MOST_DEFLATED, _MOST_BYTES)):
+            raise InvalidInputError(
+                f"its header announces {shape} entries, {expected:,} bytes, but {most:,} can follow"
+            )
+        body = file.read(expected + 1)  # one byte more than announced is too long
         if len(body) != expected:
             found = f"{len(body):,}" if len(body) < expected else "more"
             raise InvalidInputError(f"its header announces {shape} entries, {expected:,} bytes, but {found} follow")
