@@ -234,6 +234,16 @@ def test_an_interrupt_leaves_no_file(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["rows.npy"]
 
 
+def test_an_interrupt_inside_exec_has_the_same_code(tmp_path: Path) -> None:
+    """Modules that are imported late make classes by ``exec``; CPython would then end by the signal."""
+    script = tmp_path / "interrupted.py"
+    script.write_text(
+        "import sys, typer\nfrom coresift.cli.app import run\napp = typer.Typer(name='t')\n"
+        "@app.command()\ndef go():\n    exec('raise KeyboardInterrupt')\nsys.exit(run(app, []))\n"
+    )
+    assert subprocess.run([sys.executable, "-m", "interrupted"], cwd=tmp_path).returncode == 130
+
+
 @pytest.mark.slow
 def test_audit_and_certify_take_columns_from_the_coreset(
     file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]

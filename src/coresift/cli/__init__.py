@@ -23,6 +23,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         return run(app, argv)
     except KeyboardInterrupt:  # during the imports
+        exec("")  # as in ``run``
         return 130
     except ModuleNotFoundError as error:
         if error.name not in ("rich", "typer"):

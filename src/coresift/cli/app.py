@@ -128,6 +128,8 @@ def run(app: typer.Typer, argv: Sequence[str] | None = None) -> int:
         return stop.code if isinstance(stop.code, int) else EXIT_ERROR
     except Exception as error:
         return _report(error, settings, program)
+    finally:
+        exec("")  # CPython dies by a signal, whatever is returned, if an interrupt was met in its last exec
 
 
 def _discard_stdout() -> None:
