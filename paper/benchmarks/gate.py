@@ -55,7 +55,7 @@ def works(folder: Path) -> Iterator[tuple[str, Work, Work]]:
     weighted = lambda: small.sample(200, reweight=True, random_state=0)  # noqa: E731
     yield "reweight over one product", weighted, lambda: X[:20_000] @ X[:200].T
 
-    core = small.sample(500, random_state=0)
+    core = RBFCoreset(bound="closed-form", random_state=0).fit(X[:4000]).sample(500, random_state=0)
     yield "exact certificate over a Gram matrix", lambda: core.certify(X[:4000]), lambda: X[:4000] @ X[:4000].T
 
     import pyarrow as pa
