@@ -27,10 +27,10 @@ STORED = HERE / "gate.json"
 Work = Callable[[], Any]
 
 
-def works(folder: Path) -> Iterator[tuple[str, Work, Work]]:
-    """The names of ratios, and for each what we do and what it is compared with."""
+def works(folder: Path, n: int = 200_000) -> Iterator[tuple[str, Work, Work]]:
+    """The names of ratios, and for each what we do and what it is compared with, on n rows."""
     rng = np.random.default_rng(0)
-    X = rng.standard_normal((200_000, 64))
+    X = rng.standard_normal((n, 64))
     single = X.astype(np.float32)
     closed = RBFCoreset(bound="closed-form", random_state=0)
     yield "closed-form fit over a bare pass", lambda: closed.fit(X), lambda: bare_pass(X)

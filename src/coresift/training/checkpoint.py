@@ -182,7 +182,11 @@ class RunFolder:
 
 def _current(value: Any) -> Any:
     """An entry of a configuration, without settings that are gone."""
-    return re.sub(r"(?<=\()(, )+|(, )+(?=, |\))", "", re.sub(_GONE, "", value)) if isinstance(value, str) else value
+    return (
+        re.sub(r"(?<=\()(, )+|(, )+(?=, |\))", "", re.sub(rf"\b({_GONE})(?=[,)])", "", value))
+        if isinstance(value, str)
+        else value
+    )
 
 
 def tensors_of(model: nn.Module) -> Tensors:
