@@ -42,7 +42,7 @@ def _of_call(node: ast.Call) -> Iterator[str]:
     name = ast.unparse(node.func)
     last = name.rpartition(".")[2]
     keywords = {keyword.arg: keyword.value for keyword in node.keywords}
-    if name in _CALLS:
+    if name in _CALLS and not (name == "exec" and ast.unparse(node.args[0]) == "''"):  # nothing is not foreign code
         yield f"line {node.lineno}: {name} {_CALLS[name]}"
     for word, value in (("allow_pickle", False), ("weights_only", True)):
         if word in keywords and getattr(keywords[word], "value", None) is not value:
@@ -84,6 +84,7 @@ def test_no_module_can_run_foreign_code(file: str) -> None:
         "import xml.etree.ElementTree",
         "eval(text)",
         "exec(text)",
+        "exec('print()')",
         "os.system(text)",
         "subprocess.run(text, shell=True)",
         "subprocess.run(text, shell=flag)",
