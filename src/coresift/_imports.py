@@ -4,6 +4,7 @@ import ast
 import importlib
 import sys
 from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -45,5 +46,9 @@ class Late:
     def __init__(self, module: str, extra: str, what: str) -> None:
         self._about = module, extra, what
 
+    @cached_property
+    def _module(self) -> Any:
+        return need(*self._about)
+
     def __getattr__(self, name: str) -> Any:
-        return getattr(need(*self._about), name)
+        return getattr(self._module, name)

@@ -469,3 +469,16 @@ def test_names_of_many_columns_are_found_at_once() -> None:
     began = time.process_time()
     check_names(names, names)
     assert time.process_time() - began < 1.0  # a search for each took 10 s
+
+
+def test_wide_tables_are_read_by_the_thousand_rows(tmp_path: Path) -> None:
+    names = [f"c{i}" for i in range(5000)]
+    X = np.random.default_rng(0).normal(size=(1300, len(names))).astype(np.float32)
+    parquet.write_table(pa.table(list(X.T.copy()), names=names), tmp_path / "t.parquet", row_group_size=1100)
+    raw = open_rows(tmp_path / "t.parquet", preparation=Preparation()).raw.raw
+    assert raw.read_rows == 1024
+    assert [block.n for block in raw.blocks()] == [1024, 276]
+    from_file, from_frame = (open_rows(data, preparation="auto") for data in (tmp_path, pd.DataFrame(X, columns=names)))
+    assert from_file.preparation.to_json() == from_frame.preparation.to_json()
+    kept = TableSummary(dict.fromkeys(names, "number"), 10).sample.sizes
+    assert 500 < kept[0] < summary.SAMPLE  # the sample of a wide table is smaller, so that memory is bounded

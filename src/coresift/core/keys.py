@@ -80,14 +80,14 @@ def smallest(keys: Floats, count: int) -> NDArray[np.intp]:
 class KeyPool:
     """The ``sizes[g] + 1`` smallest keys of every group, whatever guess ``bars`` is, unless it was too low."""
 
-    def __init__(self, seed: int, sizes: np.ndarray, bars: np.ndarray | None = None) -> None:
+    def __init__(self, seed: int, sizes: np.ndarray, bars: np.ndarray | None = None, slack: int = _SLACK) -> None:
         self.seed, self.sizes = seed, sizes
         self.bars = np.full(len(sizes), np.inf) if bars is None else bars.copy()
         self.counts = np.zeros(len(sizes), dtype=np.int64)  # rows seen that could be drawn
         self._parts: list[dict[str, Any]] = []
         self._pending = 0
         self._is_compact = False
-        self._limit = 2 * int(sizes.sum()) + _SLACK
+        self._limit = 2 * int(sizes.sum()) + slack
 
     def update(
         self, start: int, scores: np.ndarray, weights: np.ndarray, groups: np.ndarray | None = None, **attached: Any

@@ -105,7 +105,9 @@ def numbers(array: Any, kind: str) -> np.ndarray:
         clock = next((to for name, to in clocks.items() if is_type(array.type, (name,))), None)
         to = clock or pa.timestamp("us", getattr(array.type, "tz", None))
         array = pc.divide(pc.cast(array.cast(to, safe=False), pa.int64()).cast(pa.float64(), safe=False), 1e6)
-    values = np.asarray(array.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), dtype=np.float64)
+    if not is_type(array.type, ("floating", "integer")):
+        array = array.cast(pa.float64(), safe=False)
+    values = np.asarray(array.to_numpy(zero_copy_only=False), dtype=np.float64)
     if values.min(initial=0.0) >= -_LARGEST and values.max(initial=0.0) <= _LARGEST:  # and none is missing
         return values
     return np.where(np.abs(values) <= _LARGEST, values, np.nan)

@@ -179,6 +179,11 @@ class Rows(ABC):
         """Rows to read at a time."""
         return max(1, READ_BYTES // self.row_bytes)
 
+    @property
+    def block_rows(self) -> int:
+        """Rows of a block."""
+        return block_rows(self.d)
+
     def tasks(self) -> list[list[Piece]]:
         """Consecutive pieces that one worker reads together, about ``TASK_BYTES`` each."""
         tasks, size = list[list[Piece]](), TASK_BYTES
@@ -195,7 +200,7 @@ class Rows(ABC):
 
         A task has the groups that begin in its pieces, and reads on into the next pieces to complete the last one.
         """
-        step, pieces, first, last = block_rows(self.d), self.pieces, 0, self.n
+        step, pieces, first, last = self.block_rows, self.pieces, 0, self.n
         if task is not None:
             first, last = self._owned(task)
             pieces = pieces[bisect_left(pieces, task[0].start, key=lambda piece: piece.start) :]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +16,7 @@ from .columns import as_table, categories, flat, hashes, numbers, pa
 from .rows import Block
 
 SAMPLE = 2047  # rows whose median stands for that of all rows: it is within 5 % of the middle rank (4 deviations)
+_SAMPLE_ENTRIES = 1 << 23  # of a sample: that of a wide table has fewer rows
 CYCLES = {"day": 86_400.0, "week": 604_800.0, "year": 31_556_952.0}  # seconds
 _SKETCH = 1024  # smallest hashes kept to estimate a number of distinct values, to about 3 %
 _MANY = 0.9  # share of distinct values above which a column identifies rows
@@ -116,8 +118,9 @@ class TableSummary:
         self.is_whole, self.is_rising = np.ones(c, dtype=bool), np.ones(c, dtype=bool)
         self.first, self.last = np.full(c, np.nan), np.full(c, np.nan)
         self.fingerprints = np.zeros(c, dtype=np.uint64)
-        self.distinct = [Distinct() for _ in range(c)]
-        self.sample = KeyPool(0, np.array([SAMPLE]))
+        self.distinct: defaultdict[int, Distinct] = defaultdict(Distinct)  # of columns of whole numbers
+        size = min(SAMPLE, max(SAMPLE // 8, _SAMPLE_ENTRIES // max(c, 1)))
+        self.sample = KeyPool(0, np.array([size]), slack=size)
 
     def update(self, block: Block) -> None:
         table, n = as_table(block.X), block.n
@@ -192,8 +195,8 @@ class TableSummary:
 
     def merge(self, other: TableSummary) -> None:
         self.is_whole &= other.is_whole
-        for mine, theirs in zip(self.distinct, other.distinct, strict=True):
-            mine.add(theirs.smallest)
+        for i, theirs in other.distinct.items():
+            self.distinct[i].add(theirs.smallest)
         for name, text in self.text.items():
             text.merge(other.text[name])
         self._combine(other.counts, other.mean, other.scatter, other.low, other.high, other.is_rising, other.first,

@@ -16,10 +16,11 @@ import numpy as np
 from .._errors import InvalidInputError
 from .._validation import naming
 from .columns import as_table, check_distinct, check_names, family, flat, is_type, pa
-from .rows import Block, Fingerprint, Labels, Piece, Rows, as_type
+from .rows import Block, Fingerprint, Labels, Piece, Rows, as_type, group_rows
 
 _NUMBERS = ("floating", "integer", "boolean")
 _LISTS = ("fixed_size_list", "list", "large_list")
+_LONG_COLUMN, _MOST_BYTES = 1 << 10, 1 << 27  # rows of wide tables that are read at a time, and their bytes
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 
 
@@ -222,6 +223,15 @@ class TableRows(Rows):
         self._name_columns()
         self.has_labels, self.has_weights, self.has_targets = (name is not None for name in wanted.others)
         self.file_starts = np.array(starts, dtype=np.int64)
+
+    @property
+    def read_rows(self) -> int:  # reading a column costs more than a few rows of it
+        return max(super().read_rows, min(_LONG_COLUMN, _MOST_BYTES // self.row_bytes))
+
+    @property
+    def block_rows(self) -> int:
+        usual = super().block_rows
+        return usual if self.is_dense else max(usual, min(_LONG_COLUMN, group_rows(self.d)))
 
     def _name_columns(self) -> None:
         self.names, self.dtype, self.d = self.columns.names, self.columns.dtype, len(self.columns.names)
