@@ -104,14 +104,12 @@ def test_every_model(
         assert figures["intercept"] == [0.0, 0.0, 0.0]
     else:
         assert 0 <= figures["certificate"]["relative"] < 0.05
-    assert main(["predict", str(out), str(file), "--label", label, "--json"]) == 0
-    scores = json.loads(capsys.readouterr().out)
-    if "accuracy" in scores:
-        shares = np.unique(TABLE[label].to_numpy(zero_copy_only=False), return_counts=True)[1] / N
-        assert scores["accuracy"] > shares.max() + 0.02
+    assert main(["predict", str(out), str(file), "--out", str(tmp_path / "p.npy"), "-q"]) == 0
+    found, y = np.load(tmp_path / "p.npy"), TABLE[label].to_numpy(zero_copy_only=False)
+    if label in ("y", "kind"):
+        assert np.mean(found == y) > np.unique(y, return_counts=True)[1].max() / N + 0.02
     else:
-        y = TABLE[label].to_numpy()
-        assert scores["rmse"] < 0.9 * y.std()
+        assert np.sqrt(np.mean((found - y) ** 2)) < 0.9 * y.std()
 
 
 def test_parquet_csv_and_npz_give_one_model(file: Path, tmp_path: Path) -> None:
@@ -166,8 +164,6 @@ def test_predict_finds_columns_by_name_and_writes_every_kind(
     np.testing.assert_array_equal(np.load(tmp_path / "p.npy"), labels)
     assert main(["predict", str(model), str(other)]) == 0
     assert capsys.readouterr().out == (tmp_path / "p.csv").read_text()
-    assert main(["predict", str(model), str(other), "--label", "y"]) == 0
-    assert re.match(r"loss 0\.\d+, accuracy 0\.\d+", capsys.readouterr().out)
 
 
 def test_select_for_a_model_writes_a_coreset(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -300,8 +296,6 @@ def test_predict_refuses_what_does_not_fit(file: Path, tmp_path: Path, capsys: p
     for arguments, message in (
         ([model, lacking, "-o", out], "no column 'b'"),
         ([model, holed, "-o", out], "NaN in column 0 ('a'), row 7"),
-        ([model, strange, "--label", "y", "-o", out], "is not a class of the model: no, yes"),
-        ([model, strange, "--label", "nosuch"], "no column 'nosuch'"),
         ([file, model], "rows.parquet: not a model file"),
         ([tmp_path / "nosuch.json", file], "nosuch.json: no such file"),
         ([model, file, "-o", tmp_path / "p.txt"], "unknown suffix"),

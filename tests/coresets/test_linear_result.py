@@ -11,10 +11,8 @@ import pytest
 import scipy.sparse as sp
 from pyarrow import parquet
 from sklearn.linear_model import LogisticRegression, PoissonRegressor, Ridge
-from sklearn.metrics import log_loss, mean_poisson_deviance
 
 from coresift import InvalidInputError, LinearModel, fit_model, open_rows
-from coresift.coresets.linear_result import Evaluation, predicted
 
 N = 3000
 
@@ -56,9 +54,6 @@ def test_a_classifier_predicts_as_scikit_learn_does(table: pd.DataFrame, label: 
     np.testing.assert_array_equal(ours.predict(X), theirs.predict(X))
     np.testing.assert_allclose(ours.predict_proba(X), theirs.predict_proba(X), rtol=1e-9)
     np.testing.assert_array_equal(ours.predict(sp.csr_array(X.to_numpy())), theirs.predict(X))
-    found = evaluated(ours, open_rows(table, columns=FEATURES, label=label, weight="w"))
-    assert found["accuracy"] == pytest.approx(theirs.score(X, table[label], table["w"]))
-    assert found["loss"] == pytest.approx(log_loss(table[label], theirs.predict_proba(X), sample_weight=table["w"]))
 
 
 @pytest.mark.parametrize(
@@ -68,19 +63,8 @@ def test_a_regression_predicts_as_scikit_learn_does(table: pd.DataFrame, estimat
     theirs, ours = fitted(estimator, table, label, loss)
     means = theirs.predict(table[FEATURES])
     np.testing.assert_allclose(ours.predict(table), means, rtol=1e-9)
-    found = evaluated(ours, open_rows(table, columns=FEATURES, target=label))
-    assert found["rmse"] == pytest.approx(np.sqrt(np.mean((means - table[label]) ** 2)))
-    expected = mean_poisson_deviance(table[label], means) if loss == "poisson" else found["rmse"] ** 2
-    assert 2 * found["loss"] == pytest.approx(expected)
     with pytest.raises(InvalidInputError, match="gives no probabilities"):
         ours.predict_proba(table)
-
-
-def evaluated(model: LinearModel, rows: Any) -> dict[str, float]:
-    found = Evaluation(model)
-    for _ in predicted(model, rows, found):
-        pass
-    return found.figures()
 
 
 def test_columns_are_found_by_name(table: pd.DataFrame, file: Path, tmp_path: Path) -> None:
@@ -101,18 +85,6 @@ def test_columns_are_found_by_name(table: pd.DataFrame, file: Path, tmp_path: Pa
     holed.loc[7, "b"] = np.nan
     with pytest.raises(InvalidInputError, match=r"NaN in column 1 \('b'\), row 7"):
         MODEL.predict(holed)
-
-
-def test_labels_of_other_types_and_unknown_ones() -> None:
-    model = LinearModel([[1.0]], [0.0], "logistic", 0.1, classes=[0, 1])
-    X = np.array([[-1.0], [1.0], [2.0]])
-    for labels in (np.array([0, 1, 0]), np.array(["0", "1", "0"])):
-        assert evaluated(model, open_rows(X, labels=labels))["accuracy"] == pytest.approx(2 / 3)
-    with pytest.raises(InvalidInputError, match="the label '2' is not a class of the model: 0, 1"):
-        evaluated(model, open_rows(X, labels=[0, 1, 2]))
-    counts = LinearModel([[1.0]], [0.0], "poisson", 0.1)
-    with pytest.raises(InvalidInputError, match="-1 is below 0"):
-        evaluated(counts, open_rows(X, targets=[0, 1, -1]))
 
 
 def test_a_file_holds_the_model(file: Path, tmp_path: Path) -> None:

@@ -301,13 +301,6 @@ def test_single_missing_files_are_named(tmp_path: Path) -> None:
         load_dataset("imagenet", tmp_path)
 
 
-def test_a_checksum_that_is_not_the_published_one_is_refused_when_asked(tmp_path: Path) -> None:
-    write_mnist(tmp_path / "mnist")
-    load_dataset("mnist", tmp_path)
-    with pytest.raises(InvalidInputError, match=r"train-images-idx3-ubyte\.gz: its md5 is .*, but f68b3c2d"):
-        load_dataset("mnist", tmp_path, verify=True)
-
-
 def test_available_datasets_say_what_is_there(tmp_path: Path) -> None:
     write_mnist(tmp_path / "mnist")
     infos = {info.name: info for info in available_datasets(tmp_path)}

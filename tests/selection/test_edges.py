@@ -19,7 +19,6 @@ from coresift.selection import (
     RBF,
     AdaptiveCoreset,
     AdaptiveRandom,
-    Craig,
     FixedCoreset,
     Gradients,
     GradMatch,
@@ -97,16 +96,6 @@ def test_a_pool_has_so_many_budgets_rounded_up_and_no_more_than_all(factor, expe
     core = AdaptiveCoreset(pool_factor=factor, correction=1.0).select(context, 10, rng())
     assert context.costs["gradients"].samples == expected
     assert str(core.guarantee) == "Weighted sums are unbiased."
-
-
-@pytest.mark.parametrize(("pairs", "is_bounded"), [(900, False), (899, True), (30 * 7, True)])
-def test_craig_takes_as_many_candidates_as_pairs_allow(pairs, is_bounded):
-    context = SelectionContext(X, gradients=RNG.normal(size=(30, 2)))
-    method = Craig(max_pairs=pairs).select(context, 5, rng()).method
-    assert method == (f"craig (picks among {pairs // 30} of 30 samples)" if is_bounded else "craig")
-    few = Craig(max_pairs=30).select(context, 5, rng())
-    assert few.method == "craig (picks among 5 of 30 samples)"  # as many as are asked for, at least
-    assert few.size == 5
 
 
 def test_gradmatch_refuses_what_is_no_number_of_at_least_zero():

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from coresift.selection import Craig, Gradients, SelectionContext
-from coresift.selection.craig import Distances, facility_location
+from coresift.selection.facility import Distances, facility_location
 
 
 def gradients(seed, n, outputs=2, inputs=3):
@@ -40,7 +40,7 @@ def test_lazy_picks_are_those_of_the_plain_greedy(seed, n, data):
     D = distance_matrix(a)
     picks, value = naive_greedy(D, size, weights)
     for limit in (0.0, 1e9):  # by blocks, and as a matrix
-        distances = Distances(a, np.arange(n), limit)
+        distances = Distances(a, limit)
         assert distances.is_held == (limit > 0)
         rows, served = facility_location(distances, size, weights)
         assert rows.tolist() == picks
@@ -54,7 +54,7 @@ def test_the_value_reaches_one_minus_one_over_e_of_the_best(seed, size):
     a = gradients(seed, 11)
     D = distance_matrix(a)
     best = max((D.max() - D)[list(chosen)].max(axis=0).sum() for chosen in combinations(range(11), size))
-    rows, _ = facility_location(Distances(a, np.arange(11), 1e9), size, np.ones(11))
+    rows, _ = facility_location(Distances(a, 1e9), size, np.ones(11))
     value = D.max() * 11 - D[rows].min(axis=0).sum()
     assert (1 - 1 / np.e) * best <= value <= best * (1 + 1e-12)
     if size == 1:
@@ -78,23 +78,12 @@ def test_equal_points_are_picked_once_each_and_every_pick_stands_for_itself():
     assert core.weights.sum() == 9
 
 
-def test_a_bounded_candidate_set_says_so_and_still_represents_all(caplog):
-    a = gradients(0, 200)
-    context = SelectionContext(np.zeros((200, 1)), gradients=a)
-    core = Craig(max_pairs=200 * 50).select(context, 10, np.random.default_rng(0))
-    assert core.method == "craig (picks among 50 of 200 samples)"
-    assert core.weights.sum() == 200
-    assert "max_pairs" in caplog.text
-    again = Craig(max_pairs=200 * 50).select(context, 10, np.random.default_rng(0))
-    assert again == core
-
-
 def test_no_matrix_above_the_memory_limit(monkeypatch):
     import tracemalloc
 
     n, limit = 4000, 2**20
     a = gradients(0, n)
-    monkeypatch.setattr("coresift.selection.craig._BLOCK_BYTES", limit)
+    monkeypatch.setattr("coresift.selection.facility._BLOCK_BYTES", limit)
     tracemalloc.start()
     Craig(memory_limit=limit).select(SelectionContext(np.zeros((n, 1)), gradients=a), 5, np.random.default_rng(0))
     peak = tracemalloc.get_traced_memory()[1]
@@ -107,7 +96,7 @@ def test_few_gains_are_computed_anew(limit, monkeypatch):
     """In separate clumps a pick changes the gains of its own clump only: of each step some eight are looked at."""
     rng = np.random.default_rng(0)
     a = Gradients(np.repeat(10.0 * rng.normal(size=(20, 3)), 20, axis=0) + rng.normal(size=(400, 3)))
-    distances, asked = Distances(a, np.arange(400), limit), []
+    distances, asked = Distances(a, limit), []
     plain = Distances.__call__
 
     def counted(self, positions):
@@ -121,32 +110,18 @@ def test_few_gains_are_computed_anew(limit, monkeypatch):
     assert 800 < sum(asked) - 40 < 800 + 40 * 40  # the row of each pick is not a gain
 
 
-def test_candidates_are_places_and_picks_are_rows():
-    a = gradients(5, 30)
-    candidates = np.array([3, 8, 15, 22, 29])
-    rows, served = facility_location(Distances(a, candidates, 1e9), 3, np.ones(30))
-    picks, best = [], np.zeros(30)
-    similarity = distance_matrix(a).max() - distance_matrix(a)
-    for _ in range(3):
-        gains = {row: np.maximum(similarity[row] - best, 0).sum() for row in candidates if row not in picks}
-        picks.append(max(gains, key=gains.get))
-        best = np.maximum(best, similarity[picks[-1]])
-    assert rows.tolist() == picks
-    np.testing.assert_array_equal(served, np.bincount(distance_matrix(a)[picks].argmin(axis=0), minlength=3))
-
-
 @pytest.mark.parametrize("limit", [0.0, 1e9])
 @pytest.mark.parametrize("block_bytes", [1, 1 << 24])
 def test_distances_are_those_of_the_gradients(limit, block_bytes, monkeypatch):
-    monkeypatch.setattr("coresift.selection.craig._BLOCK_BYTES", block_bytes)
+    monkeypatch.setattr("coresift.selection.facility._BLOCK_BYTES", block_bytes)
     a = gradients(6, 12)
-    distances = Distances(a, np.array([1, 5, 7]), limit)
+    distances = Distances(a, limit)
     assert distances.block_rows == (1 if block_bytes == 1 else (1 << 24) // 96)
-    np.testing.assert_allclose(distances(slice(0, 3)), distance_matrix(a)[[1, 5, 7]], atol=1e-12)
-    np.testing.assert_allclose(distances(np.array([2])), distance_matrix(a)[[7]], atol=1e-12)
-    assert distances(np.array([1]))[0, 5] == 0.0
+    np.testing.assert_allclose(distances(slice(1, 4)), distance_matrix(a)[1:4], atol=1e-12)
+    np.testing.assert_allclose(distances(np.array([7])), distance_matrix(a)[[7]], atol=1e-12)
+    assert distances(np.array([5]))[0, 5] == 0.0
 
 
 @pytest.mark.parametrize("spare, is_held", [(0.0, True), (-1.0, False)])
 def test_a_matrix_that_just_fits_is_held(spare, is_held):
-    assert Distances(gradients(0, 10), np.arange(4), 8.0 * 10 * 4 + spare).is_held == is_held
+    assert Distances(gradients(0, 10), 8.0 * 10 * 10 + spare).is_held == is_held

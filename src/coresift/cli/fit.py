@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections import deque
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from coresift.cli.options import AsJson, Config, Force, Input, Reading, Settings, Weight
+from coresift.cli.options import Config, Force, Input, Reading, Settings
 from coresift.cli.select import Output
 from coresift.coresets.fit_options import FitOptions, plan_fit
 
@@ -53,39 +52,29 @@ def predict(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="The file to write: .parquet, .csv, or .npy (no probabilities).")
     ] = None,
-    label: Annotated[str | None, typer.Option(help="The column of the truth, to find loss and accuracy.")] = None,
-    weight: Weight = None,
     force: Force = False,
-    as_json: AsJson = False,
 ) -> None:
     """Predict with a model of 'fit'; its columns are found by name.
 
     \b
     Examples:
       coresift predict model.json new.parquet --out predictions.parquet
-      coresift predict model.json test.csv --label y
+      coresift predict model.json new.csv
 
-    Without --out and --label the predictions are printed as CSV. Probabilities are those of a logistic regression.
+    Without --out the predictions are printed as CSV. Probabilities are those of a logistic regression.
     """
     from coresift.coresets.files import refuse_input, write_whole
-    from coresift.coresets.linear_result import Evaluation, LinearModel, predicted, write_predictions
+    from coresift.coresets.linear_result import LinearModel, predicted, write_predictions
 
     if out is not None:
         Output(out, force).check(".parquet", ".csv", ".npy")
     fitted = LinearModel.load(model)
-    rows = fitted.open(data, label=label, weight=weight)
-    evaluation = None if label is None else Evaluation(fitted)
+    rows = fitted.open(data)
     with settings.bars(transient=True) as on_pass:
-        parts = predicted(fitted, rows, evaluation, on_pass("predict", rows.n))
-        if out is not None:
-            refuse_input(out, rows)
-            write_whole(out, lambda file: write_predictions(parts, file, out.suffix.lower()))
-        elif evaluation is None and not as_json:
+        parts = predicted(fitted, rows, on_pass("predict", rows.n))
+        if out is None:
             write_predictions(parts, sys.stdout.buffer, ".csv")
             return
-        else:
-            deque(parts, maxlen=0)
-    figures = {} if evaluation is None else evaluation.figures()
-    lines = [", ".join(f"{name} {value:.6g}" for name, value in figures.items())] if figures else []
-    notes = [] if out is None else [f"Written: {out}, {rows.n:,} predictions"]
-    settings.show(lines, {"rows": rows.n, "out": out and str(out), **figures} if as_json else None, notes)
+        refuse_input(out, rows)
+        write_whole(out, lambda file: write_predictions(parts, file, out.suffix.lower()))
+    settings.show([], notes=[f"Written: {out}, {rows.n:,} predictions"])

@@ -191,7 +191,6 @@ Input = Annotated[
     ),
 ]
 Label = Annotated[str | None, typer.Option(help="The column of the labels; for images any word: folders are labels.")]
-Weight = Annotated[str | None, typer.Option(help="The column of the input weights.")]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite the output if it exists.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 

@@ -177,53 +177,9 @@ class LinearModel(Value):
             return cls(**about)
 
 
-class Evaluation:
-    """How good a model is on labelled rows: mean loss, and accuracy or the root of the mean squared error."""
-
-    def __init__(self, model: LinearModel) -> None:
-        self.model, self.mass, self.sums = model, 0.0, np.zeros(2)  # weight; loss, and right rows or squared errors
-        self.numbers = {} if model.classes is None else {_key(name): i for i, name in enumerate(model.classes.tolist())}
-
-    def add(self, rows: Rows, block: Block, z: np.ndarray) -> None:
-        """Add a block of rows with their scores."""
-        w, y, outcomes = block.weights, block.targets, self.model._outcomes(z)
-        if block.labels is not None and self.model.classes is not None:
-            keys = [_key(name) for name in block.labels.names]
-            if unknown := {keys[code] for code in np.unique(block.labels.codes)} - set(self.numbers):
-                known = ", ".join(self.numbers)
-                raise InvalidInputError(
-                    f"{rows.name}: the label {min(unknown)!r} is not a class of the model: {known}."
-                )
-            y = np.array([self.numbers.get(key, 0) for key in keys])[block.labels.codes]
-            merits = outcomes == self.model.classes[y]
-        else:
-            assert y is not None
-            if self.model.loss == "poisson" and (y < 0).any():
-                raise InvalidInputError(f"{rows.name}: loss='poisson' takes counts; {y.min():g} is below 0.")
-            merits = (outcomes - y) ** 2
-        self.sums += [w @ self.model._loss.values(z, y), w @ merits]
-        self.mass += float(w.sum())
-
-    def figures(self) -> dict[str, float]:
-        """Mean loss, and accuracy or root mean squared error."""
-        if not self.mass > 0:
-            raise InvalidInputError("the weights are all zero: there is nothing to compare with.")
-        loss, merit = (self.sums / self.mass).tolist()
-        return {"loss": loss, "accuracy": merit} if self.numbers else {"loss": loss, "rmse": merit**0.5}
-
-
-def _key(label: Any) -> str:
-    """1, 1.0 and "1" are one class: Parquet files have numbers where CSV files have text."""
-    return str(int(label)) if isinstance(label, float) and label.is_integer() else str(label)
-
-
-def predicted(
-    model: LinearModel, rows: Rows, evaluation: Evaluation | None = None, on_rows: OnRows = lambda _: None
-) -> Iterator[dict[str, np.ndarray]]:
+def predicted(model: LinearModel, rows: Rows, on_rows: OnRows = lambda _: None) -> Iterator[dict[str, np.ndarray]]:
     """Yield row numbers, predictions and, for a logistic regression, probabilities of the classes, block by block."""
     for block, z in model._scores(rows):
-        if evaluation is not None:
-            evaluation.add(rows, block, z)
         part = {"row": np.arange(block.start, block.start + block.n), "prediction": model._outcomes(z)}
         if model.loss == "logistic" and model.classes is not None:
             columns = zip(model.classes, model._probabilities(z).T, strict=True)

@@ -16,7 +16,7 @@ from ..rows.preparation import Preparation
 from . import standard
 from .hugging_face import from_hugging_face, is_hugging_face
 from .splits import DEFAULT_TEST_FRACTION, DatasetSplits, Task
-from .standard import VARIABLE, Download, check_published, data_folder, fetch
+from .standard import VARIABLE, Download, data_folder, fetch
 from .user_sets import Options, from_arrays, from_npz, from_table, load_image_folder, load_imagenet
 
 
@@ -48,7 +48,6 @@ def load_dataset(
     data_dir: str | os.PathLike[str] | None = None,
     *,
     download: bool = False,
-    verify: bool = False,
     label: str | None = None,
     test: Any = None,
     task: Task | None = None,
@@ -67,8 +66,8 @@ def load_dataset(
         ``.tsv``), or a folder of them; a folder of images in one folder per class, also in ``train`` and ``test``.
     data_dir : path, optional
         The folder of all named data sets. Default: ``$CORESIFT_DATA_DIR``, or ``coresift_data`` in the home folder.
-    download, verify : bool, default False
-        Download missing files (extra ``io``), verify existing ones; both use the published checksums.
+    download : bool, default False
+        Download missing files (extra ``io``), and compare them with the published checksums.
     label : str, optional
         The column of the labels or targets in a table or a Hugging Face data set.
     test : like ``data``, optional
@@ -94,8 +93,6 @@ def load_dataset(
         if image_size is not None and data != "imagenet":
             raise InvalidInputError(f"image_size = {image_size}: {data!r} has one size only.")
         known, found = _NAMED[data], find_dataset(data, data_dir, download=download)
-        for path in found if verify else ():
-            check_published(path, known.downloads)
         splits = known.load(found, options)
         sizes = len(splits.train), len(splits.test)
         if known.n_samples is not None and list(sizes) != known.n_samples:

@@ -2,8 +2,7 @@ from .adaptive import AdaptiveCoreset as AdaptiveCoreset
 from .auto import Auto as Auto, Regime as Regime
 from .by_score import ByScore as ByScore
 from .context import Cost as Cost, SelectionContext as SelectionContext
-from .craig import Craig as Craig
-from .facility import FacilityLocation as FacilityLocation
+from .facility import Craig as Craig, FacilityLocation as FacilityLocation
 from .fixed import Cover as Cover, FixedCoreset as FixedCoreset
 from .glister import Glister as Glister
 from .gradients import Gradients as Gradients, Validation as Validation

@@ -1,4 +1,4 @@
-"""Medoids of the features: facility location, exactly for some thousands of rows, through a neighbour graph above."""
+"""Medoids by facility location: of the gradients (CRAIG), or of the features, through a neighbour graph if many."""
 
 import heapq
 from dataclasses import dataclass
@@ -7,19 +7,48 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from .._progress import logger
+from ..coresets.coreset import Coreset
 from ..coresets.covering import cover_centers, nearest_centers
 from .context import SelectionContext
-from .craig import Distances, facility_location
 from .gradients import Array, Gradients
 from .inputs import Floats, Indices
 from .keeping import Chosen, Geometric
-from .strategy import setting
+from .strategy import Selector, one_blas_thread, setting
 
+_BLOCK_BYTES = 1 << 24  # size of the temporaries: they stay near the cache
+_FIRST_TRIES = 8  # candidates evaluated together at first; doubled while none is good enough
 _POOL = 9  # separates the stream of the pool and of the cells from others of the same seed
 _ROWS_PER_PICK = 128
 _MEMORY = 512 * 2**20  # bytes of the matrix of distances; it is computed in blocks if it is larger
 _AT_ONCE = 1024  # rows compared with others in one go
 _SEARCHED = 3000  # rows among which the neighbours of a row are searched, at least
+
+
+@dataclass(frozen=True, eq=False)
+class Craig(Selector):
+    r"""Samples whose gradients are close to all others (Mirzasoleiman, Bilmes and Leskovec, ICML 2020).
+
+    .. math:: \max_{|S| = k} \sum_i \max_{j \in S} \bigl(d_{\max} - |a_i - a_j|\bigr)
+
+    with :math:`a_i` the last-layer gradient of sample i, by greedy. A pick weighs the number of samples that it is
+    nearest to, at least 1; the weights sum to n. By the triangle inequality the weighted gradient is within
+    :math:`\sum_i \min_{j \in S} |a_i - a_j|` of the full one.
+
+    Parameters
+    ----------
+    memory_limit : float, default 512 MiB
+        Distances that take more bytes are computed when needed, not stored.
+    """
+
+    memory_limit: float = setting(_MEMORY, above=0.0)
+
+    def _select(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Coreset:
+        with one_blas_thread():
+            distances = Distances(context.gradients(), self.memory_limit)
+            if not distances.is_held:
+                logger.info("Craig: the distances of %d samples exceed memory_limit; using blocks.", distances.n)
+            return self.coreset(context, *facility_location(distances, size, context.sizes))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -53,8 +82,7 @@ class FacilityLocation(Geometric):
             pool = np.sort(np.concatenate((include, rng.permutation(others)[: n_pool - len(include)])))
         own, sizes, kept = X[pool], context.sizes[pool], np.searchsorted(pool, include)
         if n_pool <= self.max_exact:
-            distances = Distances(Gradients(own), np.arange(n_pool), _MEMORY)
-            picks, _ = facility_location(distances, size, sizes, kept)
+            picks, _ = facility_location(Distances(Gradients(own), _MEMORY), size, sizes, kept)
         else:
             graph = neighbour_graph(own, min(max(32, 2 * n_pool // size), n_pool), rng)
             picks = graph_facilities(*graph, size, sizes, kept)
@@ -63,6 +91,94 @@ class FacilityLocation(Geometric):
         owner[rows] = np.arange(size)  # even if another pick is as near
         masses: Floats = np.bincount(owner, weights=context.sizes, minlength=size).astype(np.float64, copy=False)
         return rows, masses
+
+
+class Distances:
+    """Distances between all points; stored if the matrix takes at most ``memory_limit`` bytes."""
+
+    def __init__(self, gradients: Gradients, memory_limit: float) -> None:
+        self._gradients = gradients.double()
+        self._squares = self._gradients.sq_norms()
+        self.n = len(gradients)
+        self.block_rows = max(1, _BLOCK_BYTES // (8 * self.n))
+        self.blocks = [slice(start, start + self.block_rows) for start in range(0, self.n, self.block_rows)]
+        self.is_held = 8.0 * self.n**2 <= memory_limit
+        if self.is_held:
+            self._matrix = np.empty((self.n, self.n))
+            for rows in self.blocks:
+                self._compute(rows, self._matrix[rows])
+
+    def __call__(self, rows: Indices | slice) -> Floats:
+        """Distances from some points to all, (m, n). Do not modify them."""
+        return self._matrix[rows] if self.is_held else self._compute(rows)
+
+    def _compute(self, rows: Indices | slice, out: Floats | None = None) -> Floats:
+        distances = self._gradients.products(self._gradients.take(rows), out)
+        distances *= -2.0
+        distances += self._squares[rows, None]
+        distances += self._squares
+        np.maximum(distances, 0.0, out=distances)
+        distances[np.arange(len(distances)), np.arange(self.n)[rows]] = 0.0  # exactly, in spite of rounding
+        return np.sqrt(distances, out=distances)
+
+
+def facility_location(
+    distances: Distances, size: int, weights: Floats, include: Indices | None = None
+) -> tuple[Indices, Floats]:
+    r"""Greedy for :math:`\max_{|S| = k} \sum_i w_i \max_{j \in S} (d_{\max} - d_{ij})`: picks, and what each serves.
+
+    A gain is :math:`\sum_i w_i (\delta_i - d_{ij})_+`, with :math:`\delta_i` the distance to the nearest pick so far.
+    The first pick has the least sum of distances; from then on :math:`d_{\max}` cancels. Gains only fall, so an old
+    gain is an upper bound: candidates are tried from the largest bound down, until the best gain exceeds the remaining
+    bounds (Minoux, 1978). The picks are those of the plain greedy; the value is at least 1 - 1/e of the best. Two
+    passes over all distances, then rows as needed; O(n) memory in addition to ``distances``. Rows in ``include`` are
+    picked first.
+    """
+    n, blocks, at_once = distances.n, distances.blocks, distances.block_rows
+    if include is None or not len(include):
+        include = np.array([np.argmin(np.concatenate([distances(rows) @ weights for rows in blocks]))])
+    picks: list[int] = []
+    nearest, owner = np.full(n, np.inf), np.zeros(n, dtype=np.int64)
+
+    def add(pick: int) -> None:
+        row = distances(np.array([pick]))[0]
+        closer = row < nearest
+        nearest[closer] = row[closer]
+        owner[closer] = len(picks)
+        picks.append(pick)
+
+    for pick in include.tolist():
+        add(pick)
+
+    def gains_of(rows: Floats) -> Floats:
+        gap = nearest - rows
+        return np.maximum(gap, 0.0, out=gap) @ weights
+
+    bounds = np.concatenate([gains_of(distances(rows)) for rows in blocks])
+    bounds[picks] = -np.inf
+    is_fresh = np.ones(n, dtype=bool)
+    while len(picks) < size:
+        best = float(np.max(bounds, where=is_fresh, initial=-np.inf))
+        tries = _FIRST_TRIES
+        while True:
+            stale = np.flatnonzero(~is_fresh & (bounds >= best) & (bounds > -np.inf))
+            if not len(stale):
+                break
+            if len(stale) > tries:
+                stale = stale[np.argpartition(bounds[stale], len(stale) - tries)[-tries:]]
+            lots = (stale[at : at + at_once] for at in range(0, len(stale), at_once))
+            bounds[stale] = np.concatenate([gains_of(distances(lot)) for lot in lots])
+            is_fresh[stale] = True
+            best = max(best, float(bounds[stale].max()))
+            tries *= 2
+        pick = int(np.argmax(np.where(is_fresh, bounds, -np.inf)))
+        add(pick)
+        bounds[pick] = -np.inf
+        is_fresh[:] = False
+    rows = np.array(picks)
+    owner[rows] = np.arange(size)  # even if another pick is as near: each represents at least itself
+    served: Floats = np.bincount(owner, weights=weights, minlength=size).astype(np.float64, copy=False)
+    return rows, served
 
 
 def neighbour_graph(

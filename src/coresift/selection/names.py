@@ -6,8 +6,7 @@ from .._errors import InvalidInputError, InvalidTypeError
 from .adaptive import AdaptiveCoreset
 from .auto import Auto
 from .by_score import ByScore
-from .craig import Craig
-from .facility import FacilityLocation
+from .facility import Craig, FacilityLocation
 from .fixed import Cover, FixedCoreset
 from .glister import Glister
 from .gradmatch import GradMatch

@@ -37,7 +37,8 @@ _LOCK, _HOLDER = ".lock", ".lock-holder"
 # settings of strategies that are gone, at their defaults, as the configurations of older runs have them
 _GONE = (
     "automatic=False|bias_only=False|(min_)?per_class=(0|False)|overhead=1.0|own_output=True|pool=None|seed=None|tol=1e-10|"
-    "n_strata=50|epochs=5|lr=0.001|fresh=True|n_neighbors=None|method=None|n_components=50|ridge=0.01|max_centers=2000"
+    "n_strata=50|epochs=5|lr=0.001|fresh=True|n_neighbors=None|method=None|n_components=50|ridge=0.01|max_centers=2000|"
+    "max_pairs=10000000000.0"
 )
 
 Tensors = dict[str, Tensor]
