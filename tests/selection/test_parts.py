@@ -20,8 +20,15 @@ from coresift.selection import (
     SelectionContext,
 )
 from coresift.selection.glister import LookAhead
-from coresift.selection.gradients import Validation
-from coresift.selection.hooks import _numpy, device_of, layer_pass, only_tensor, softmax_residuals, validation_of
+from coresift.selection.gradients import (
+    Validation,
+    _numpy,
+    device_of,
+    layer_pass,
+    only_tensor,
+    softmax_residuals,
+    validation_of,
+)
 from coresift.selection.inputs import batches_of, class_positions, flattened
 
 

@@ -8,8 +8,7 @@ from hypothesis import given, strategies as st
 from coresift import InvalidInputError
 from coresift.data import DatasetSplits
 from coresift.data.splits import ArrayDataset
-from coresift.training.augment import normalize, random_crop_flip
-from coresift.training.feeds import feeds_of
+from coresift.training.feeds import feeds_of, normalize, random_crop_flip
 
 torch.set_num_threads(1)
 

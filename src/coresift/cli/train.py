@@ -75,18 +75,19 @@ def strategies(settings: Settings, as_json: AsJson = False) -> None:
     from rich import box
     from rich.table import Table
 
-    from coresift.selection.catalog import METHODS
+    from coresift.selection.names import methods
 
     if as_json:
-        settings.out.print_json(json.dumps([method._asdict() for method in METHODS]))
+        settings.out.print_json(json.dumps(methods()))
         return
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     table.add_column("name", no_wrap=True)
     table.add_column("what it chooses (paper)")
-    for method in METHODS:
-        what = method.line if method.paper == "-" else f"{method.line} ({method.paper})"
-        about = {"needs": method.needs, "costs": method.cost, "weights": method.weights}
-        table.add_row(method.name, f"{what}\n{'; '.join(f'{k} {v}' for k, v in about.items() if v != '-')}")
+    for method in methods():
+        name, paper, what = (method[key] for key in ("name", "paper", "what it chooses"))
+        about = {"needs": method["needs"], "costs": method["cost"], "weights": method["weights"]}
+        told = "; ".join(f"{key} {value}" for key, value in about.items() if value != "-")
+        table.add_row(name, f"{what}\n{told}" if paper == "-" else f"{what} ({paper})\n{told}")
     settings.out.print(table)
 
 

@@ -17,7 +17,7 @@ from .._containers import n_rows
 from .._errors import InvalidInputError
 from .._validation import as_numpy, check_choice, check_count
 from ..coresets.covering import principal
-from .gradients import Gradients, Validation
+from .gradients import Gradients, LayerPass, Validation, device_of, layer_pass, validation_of
 from .inputs import Indices, as_tensor, batches_of, class_positions, flattened, is_dataset, load_torch, unwrapped
 from .losses import Kind, kind_of, with_class_numbers
 from .seen import Seen
@@ -291,8 +291,6 @@ class SelectionContext:
             raise InvalidInputError("this strategy needs a validation split: give the context X_val and y_val.")
 
         def compute() -> Validation:
-            from .hooks import validation_of
-
             n = n_rows(self._X_val)
             with self.accounted("validation gradients", n):
                 held_out = self.derived(_X=self._X_val, _y=self._y_val, rows=np.arange(n))
@@ -336,17 +334,13 @@ class SelectionContext:
         own = {"_kept": self.shared, "_now": {}, "_path": (), "_is_whole": True, "class_output": None}
         return self.derived(rows=rows, sizes=np.ones(len(rows)), **own)
 
-    def layer_pass(self) -> Any:
-        """A pass of the model over the samples, as a :class:`LayerPass`."""
-        from .hooks import layer_pass
-
+    def layer_pass(self) -> LayerPass:
+        """A pass of the model over the samples."""
         read = partial(self.batches, self.rows, self._batch_size)
         return layer_pass(self.needed_model, read, self.loss, self.layer, self.forward)
 
     def batches(self, rows: Indices, size: int) -> Iterator[tuple[Any, Any]]:
         """Inputs and targets of some rows of the data, in batches, on the device of the model."""
-        from .hooks import device_of
-
         torch, model = load_torch(), self.needed_model
         device = device_of(model)
         kind = next((each.dtype for each in model.parameters()), torch.get_default_dtype())

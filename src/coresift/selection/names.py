@@ -1,5 +1,7 @@
-"""Strategies by name."""
+"""Strategies by name, and all methods in one table, for ``coresift strategies`` and the page "All methods"."""
 
+import csv
+from importlib.resources import files
 from typing import Any
 
 from .._errors import InvalidInputError, InvalidTypeError
@@ -86,3 +88,8 @@ def _key(name: str) -> str:
     if not isinstance(name, str) or not name.strip():
         raise InvalidTypeError(f"name = {name!r} must be a string.")
     return name.strip().upper().replace("_", "-")
+
+
+def methods() -> list[dict[str, str]]:
+    """All methods as ``methods.csv`` has them: k of n samples in d columns; a pass runs the model over all data."""
+    return list(csv.DictReader((files(__package__) / "methods.csv").read_text(encoding="utf-8").splitlines()))

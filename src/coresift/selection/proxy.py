@@ -14,7 +14,7 @@ from .._errors import InvalidInputError
 from .._npz import array_names, read_arrays
 from ..coresets.files import write_npz, write_whole
 from .context import SelectionContext
-from .hooks import called, device_of, only_tensor, own_randomness, softmax_residuals
+from .gradients import called, device_of, only_tensor, own_randomness, softmax_residuals
 from .inputs import load_torch
 from .losses import Kind, kind_of, per_sample_loss
 

@@ -1,5 +1,5 @@
-from .augment import normalize as normalize
 from .checkpoint import DamagedCheckpointError as DamagedCheckpointError, RunFolder as RunFolder
+from .feeds import normalize as normalize
 from .loop import TrainResult as TrainResult, train as train
 from .metrics import Seconds as Seconds, evaluate as evaluate, weighted_loss as weighted_loss
 from .models import build_model as build_model

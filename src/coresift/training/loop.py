@@ -20,7 +20,7 @@ from .._validation import check_choice
 from ..coresets.coreset import Coreset
 from ..data.splits import DatasetSplits
 from ..selection import Regime, Strategy
-from ..selection.hooks import called, only_tensor
+from ..selection.gradients import called, only_tensor
 from ..selection.losses import per_sample_loss
 from .checkpoint import RunFolder
 from .metrics import CLOCKS, Seconds, are_classes, weighted_loss

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from .._errors import InvalidInputError
-from ..selection.hooks import called, only_tensor
+from ..selection.gradients import called, only_tensor
 from ..selection.losses import Kind, kind_of, per_sample_loss
 from .feeds import Feed
 

@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from .._errors import InvalidInputError, InvalidTypeError
 from .._validation import check_choice, check_count
-from ..selection.hooks import own_randomness
+from ..selection.gradients import own_randomness
 
 
 def build_model(

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from .._errors import InvalidInputError
-from ..selection.gradients import Gradients
-from ..selection.hooks import layer_factors, only_tensor
+from ..selection.gradients import Gradients, layer_factors, only_tensor
 
 _HELD_ROWS = 4096  # computed together: one large product is cheaper than many small ones
 _FEW = 4  # classes below which the ranking of a label says little

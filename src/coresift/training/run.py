@@ -19,7 +19,7 @@ from .._errors import InvalidInputError, InvalidTypeError
 from .._validation import check_budget, parse_budget
 from ..data.splits import DatasetSplits
 from ..selection import Strategy, strategy_named
-from ..selection.hooks import linear_layer, own_randomness, undisturbed
+from ..selection.gradients import linear_layer, own_randomness, undisturbed
 from ..selection.losses import per_sample_loss, with_class_numbers
 from ..selection.strategy import asks_for
 from .checkpoint import RunFolder, load_tensors, tensors_of

@@ -15,7 +15,7 @@ from .._errors import DivergedError, InvalidInputError
 from .._progress import logger
 from .._validation import check_count, parse_budget
 from ..core.racing import Fidelity, rank_agreement, survivors
-from ..selection.hooks import own_randomness
+from ..selection.gradients import own_randomness
 from .loop import train
 from .options import TrainOptions
 

@@ -12,7 +12,7 @@ from torch.utils.data import BatchSampler, DataLoader
 
 from .._errors import InvalidInputError, InvalidTypeError
 from ..selection import Strategy
-from ..selection.hooks import only_tensor
+from ..selection.gradients import only_tensor
 from ..selection.inputs import split_batch
 from ..selection.losses import per_sample_loss
 from .recorder import NormRecorder

@@ -8,7 +8,7 @@ import torch
 
 from coresift.data import ArrayDataset, DatasetSplits
 from coresift.selection import AdaptiveCoreset, Laplacian, PerClass, registry
-from coresift.selection.catalog import METHODS
+from coresift.selection.names import methods
 from coresift.selection.strategy import asks_for
 from coresift.training.models import MLP
 from paper.automatic import strategies
@@ -94,11 +94,11 @@ def test_scores_are_paid_for_once():
     assert warm > 0
 
 
-@pytest.mark.parametrize("method", METHODS[:-1], ids=lambda method: method.name)
+@pytest.mark.parametrize("method", methods()[:-1], ids=lambda method: method["name"])
 def test_what_a_method_needs_is_what_its_strategy_declares(method) -> None:
-    strategy = registry()[method.name]
-    assert ("scores" in method.needs) == bool(setup_passes(strategy))
-    assert ("validation" in method.needs) == bool(asks_for(strategy, "needs_validation"))
+    strategy = registry()[method["name"]]
+    assert ("scores" in method["needs"]) == bool(setup_passes(strategy))
+    assert ("validation" in method["needs"]) == bool(asks_for(strategy, "needs_validation"))
     passes = rows_passed(strategy, 1000, 10, 1) > 0
     records = asks_for(strategy, "reuses_norms") or asks_for(strategy, "reuses_losses")
-    assert ("model" in method.needs) == bool(passes or records or setup_passes(strategy))
+    assert ("model" in method["needs"]) == bool(passes or records or setup_passes(strategy))
