@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 
 from .._errors import CoresiftError, InvalidInputError
 from .._imports import need
-from .._npz import open_arrays
 from .._validation import check_count, naming
+from ..rows.arrays import open_arrays
 from ..rows.columns import pa
 from ..rows.opening import is_hidden
 from ..rows.rows import Rows

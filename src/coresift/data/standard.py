@@ -15,8 +15,8 @@ import numpy as np
 
 from .._errors import InvalidInputError
 from .._imports import need
-from .._npz import MOST_DEFLATED, read_arrays
 from .._validation import naming
+from ..rows.arrays import MOST_DEFLATED, read_arrays
 from .splits import DatasetSplits, Pair, array_splits
 from .user_sets import Options, from_arrays
 

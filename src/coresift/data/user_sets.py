@@ -11,10 +11,10 @@ from sklearn.base import clone
 from .._containers import column_names, take_rows
 from .._errors import InvalidInputError, InvalidTypeError
 from .._imports import need
-from .._npz import array_names, read_arrays
 from .._progress import logger
 from .._validation import as_numpy, check_features
 from ..core.points import as_dense
+from ..rows.arrays import array_names, read_arrays
 from ..rows.columns import as_table
 from ..rows.images import Image
 from ..rows.opening import find_images, is_hidden, open_wanted

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._errors import InvalidInputError
-from .._npz import array_names, read_arrays
 from ..coresets.files import write_npz, write_whole
+from ..rows.arrays import array_names, read_arrays
 from .context import SelectionContext
 from .gradients import called, device_of, only_tensor, own_randomness, softmax_residuals
 from .inputs import load_torch

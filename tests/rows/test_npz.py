@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 from hypothesis.extra import numpy as hnp
 
 from coresift import InvalidInputError
-from coresift._npz import find_matrix, open_arrays
+from coresift.rows.arrays import find_matrix, open_arrays
 from tools.fuzz_files.hostile import npy_header
 
 ARRAYS = hnp.arrays(
