@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,12 +18,9 @@ from .._errors import InvalidInputError
 from .._validation import as_numpy, check_choice, check_count
 from ..coresets.covering import principal
 from .gradients import Gradients, LayerPass, Validation, device_of, layer_pass, validation_of
-from .inputs import Indices, as_tensor, batches_of, class_positions, flattened, is_dataset, load_torch, unwrapped
+from .inputs import Indices, as_tensor, batches_of, class_positions, flattened, is_dataset, torch, unwrapped
 from .losses import Kind, kind_of, with_class_numbers
 from .seen import Seen
-
-if TYPE_CHECKING:
-    import torch
 
 _EMBEDDINGS, _N_COMPONENTS = ("raw", "pca"), 50
 _CPU_BATCH = 256  # larger batches leave the cache: LeNet-5 takes a third more time per sample at 1,024
@@ -341,7 +338,7 @@ class SelectionContext:
 
     def batches(self, rows: Indices, size: int) -> Iterator[tuple[Any, Any]]:
         """Inputs and targets of some rows of the data, in batches, on the device of the model."""
-        torch, model = load_torch(), self.needed_model
+        model = self.needed_model
         device = device_of(model)
         kind = next((each.dtype for each in model.parameters()), torch.get_default_dtype())
 

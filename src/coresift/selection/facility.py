@@ -14,7 +14,7 @@ from .context import SelectionContext
 from .gradients import Array, Gradients
 from .inputs import Floats, Indices
 from .keeping import Chosen, Geometric
-from .strategy import Selector, one_blas_thread, setting
+from .strategy import ONE_BLAS_THREAD, Selector, setting
 
 _BLOCK_BYTES = 1 << 24  # size of the temporaries: they stay near the cache
 _FIRST_TRIES = 8  # candidates evaluated together at first; doubled while none is good enough
@@ -44,7 +44,7 @@ class Craig(Selector):
     memory_limit: float = setting(_MEMORY, above=0.0)
 
     def _select(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Coreset:
-        with one_blas_thread():
+        with ONE_BLAS_THREAD:
             distances = Distances(context.gradients(), self.memory_limit)
             if not distances.is_held:
                 logger.info("Craig: the distances of %d samples exceed memory_limit; using blocks.", distances.n)

@@ -14,7 +14,7 @@ from ..coresets.uniform import even_draw
 from .context import SelectionContext
 from .inputs import Floats, Indices
 from .simple import scaled_weights
-from .strategy import Selector, one_blas_thread, setting
+from .strategy import ONE_BLAS_THREAD, Selector, setting
 
 _GROW, _CELLS = 3, 5  # separate the streams of the draws and of the centres from others of the same seed
 
@@ -73,7 +73,7 @@ class FixedCoreset(Selector):
         features = dense_centred(context.features(self.features)[pool])
         growth = Growth(rounds=self.rounds, power=self.power, mix=self.mix, bandwidth=self.bandwidth)
         targets, classes = None, np.zeros(len(pool), dtype=np.int64)
-        with context.accounted(f"proxy ({self.name})", len(pool)), one_blas_thread():
+        with context.accounted(f"proxy ({self.name})", len(pool)), ONE_BLAS_THREAD:
             if self.labels and context.has_labels:
                 targets, classes = proxy_targets(context.labels[pool], context.has_classes)
             rows = growth.rows(features, targets, classes, size, own)
@@ -123,5 +123,5 @@ class Cover(Selector):
     def _covered(self, context: SelectionContext, size: int) -> tuple[Indices, Floats]:
         features = dense_centred(context.features(self.features))
         own = context.fixed_rng(_CELLS)
-        with context.accounted(f"cells ({self.name})", len(features)), one_blas_thread():
+        with context.accounted(f"cells ({self.name})", len(features)), ONE_BLAS_THREAD:
             return cover_rows(features, size, own, weights=context.sizes, per_cell=self.per_cell)

@@ -12,7 +12,7 @@ from ..coresets.coreset import Coreset
 from .context import SelectionContext
 from .gradients import Array, Gradients, Validation
 from .inputs import Indices
-from .strategy import Selector, one_blas_thread, setting
+from .strategy import ONE_BLAS_THREAD, Selector, setting
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +49,7 @@ class Glister(Selector):
             remark = "validation gradient not refreshed"
             logger.warning("Glister: %s, as more layers follow, or the gradients have no factors.", remark)
         pool = n if self.epsilon is None else math.ceil(n / size * math.log(1.0 / self.epsilon))
-        with one_blas_thread():
+        with ONE_BLAS_THREAD:
             rows = greedy(gradients, loss, size, pool, self.refresh, rng)
         return self.coreset(context, rows, remark=remark)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,11 +16,8 @@ from numpy.typing import NDArray
 from .._errors import InvalidInputError, InvalidTypeError
 from .._progress import logger
 from .._threads import RANDOM_STATES
-from .inputs import load_torch
+from .inputs import torch
 from .losses import Loss, per_sample_loss
-
-if TYPE_CHECKING:
-    import torch
 
 Array = NDArray[np.floating[Any]]
 Batches = Callable[[], Iterator[tuple[Any, Any]]]
@@ -147,7 +144,6 @@ def linear_layer(model: torch.nn.Module, name: str | None, example: Any, forward
     Activations and normalisations may follow, but no other weight matrix, such as a convolution: the layer would only
     compute features for it, and its gradients say little about the loss.
     """
-    torch = load_torch()
     linear = {path: module for path, module in model.named_modules() if isinstance(module, torch.nn.Linear)}
     if name is not None:
         if name not in linear:
@@ -169,13 +165,12 @@ def linear_layer(model: torch.nn.Module, name: str | None, example: Any, forward
 def _first_two(x: Any) -> Any:
     if isinstance(x, Mapping):
         return {key: _first_two(value) for key, value in x.items()}
-    return x[:2] if isinstance(x, load_torch().Tensor) and x.ndim else x
+    return x[:2] if isinstance(x, torch.Tensor) and x.ndim else x
 
 
 @contextmanager
 def own_randomness(device: torch.device, seed: int | None = None) -> Iterator[None]:
     """Restore the global generators (dropout uses no others) after the block; seed them in it if a seed is given."""
-    torch = load_torch()
     generators = [torch.default_generator]
     if device.type == "cuda":
         generators.append(torch.cuda.default_generators[device.index or 0])
@@ -213,7 +208,7 @@ def undisturbed(model: torch.nn.Module) -> Iterator[None]:
 def device_of(model: torch.nn.Module) -> torch.device:
     """Device of the model's first parameter."""
     first = next(model.parameters(), None)
-    return load_torch().device("cpu") if first is None else first.device
+    return torch.device("cpu") if first is None else first.device
 
 
 class LayerPass(NamedTuple):
@@ -232,7 +227,6 @@ def layer_pass(
 
     The graph starts at the layer's output. Parameters get no ``.grad``; ``requires_grad`` is not needed or changed.
     """
-    torch = load_torch()
     compute, forward = per_sample_loss(loss), forward or partial(called, model)
     # calls of the layer: its input, its output as a leaf of the graph, and the copy that is passed on
     calls: list[tuple[Any, Any, Any]] = []
@@ -263,7 +257,6 @@ def _batch_pass(
     model: Any, forward: Forward, layer: Any, calls: list[Any], compute: Loss, x: Any, y: Any
 ) -> tuple[Any, ...]:
     """Residuals, inputs, outputs of the layer, targets, and whether these outputs are the model's."""
-    torch = load_torch()
     calls.clear()
     with torch.no_grad():  # restores the mode that the hook changes
         output = only_tensor(forward(x))
@@ -285,7 +278,6 @@ def _batch_pass(
 
 def layer_factors(layer: Any, given: Sequence[Any], slopes: Sequence[Any], n: int) -> tuple[Any, Any]:
     """Factors if a layer ran once on vectors, else products summed over calls; without a layer, the last residuals."""
-    torch = load_torch()
     if not isinstance(layer, torch.nn.Linear):
         return _numpy(slopes[-1].reshape(n, -1)), None
     for tensor in given:
@@ -303,7 +295,6 @@ def layer_factors(layer: Any, given: Sequence[Any], slopes: Sequence[Any], n: in
 
 def validation_of(found: LayerPass, loss: str | Loss) -> Validation:
     """The validation loss as a function of the last layer, with residuals computed from the outputs alone."""
-    torch = load_torch()
     if not found.is_output:
         return Validation(found.gradients, found.outputs)
     if loss == "cross_entropy" and found.targets.ndim == 1:
@@ -331,7 +322,6 @@ def softmax_residuals(outputs: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
 def only_tensor(output: Any) -> Any:
     """The tensor in a model's output: itself, its ``logits``, or the first of several."""
-    torch = load_torch()
     found = output.get("logits") if isinstance(output, Mapping) else getattr(output, "logits", output)
     if isinstance(found, tuple | list) and found:
         found = found[0]
@@ -342,6 +332,5 @@ def only_tensor(output: Any) -> Any:
 
 def _numpy(tensor: Any) -> np.ndarray:
     """Convert a tensor to NumPy; half precision, which NumPy lacks or sums badly, becomes single."""
-    torch = load_torch()
     tensor = tensor.detach().cpu()
     return (tensor if tensor.dtype in (torch.float32, torch.float64) else tensor.float()).numpy()

@@ -9,7 +9,7 @@ from ..coresets.coreset import Coreset
 from .context import SelectionContext
 from .gradients import Array, Gradients
 from .inputs import Floats, Indices
-from .strategy import Selector, one_blas_thread, setting
+from .strategy import ONE_BLAS_THREAD, Selector, setting
 
 _REFRESH = 64  # changes after which an inverse is recomputed, as rounding errors accumulate
 _DEPENDENT = 1e-10  # an atom with a smaller part (squared) outside the span of the others adds nothing
@@ -35,7 +35,7 @@ class GradMatch(Selector):
 
     def _select(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Coreset:
         atoms, sizes = context.gradients(output=context.class_output).double(), context.sizes
-        with one_blas_thread():
+        with ONE_BLAS_THREAD:
             rows, weights = nonnegative_omp(atoms, atoms.total(sizes), size, self.ridge)
         rows, weights = rows[weights > 0], weights[weights > 0]
         remark = "in part filled at random" if len(rows) < size else ""

@@ -1,30 +1,29 @@
 """Samples in any container: as matrices for the strategies, as batches of tensors for a model."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .._containers import take_rows
 from .._errors import InvalidInputError, InvalidTypeError
-from .._imports import need
+from .._imports import Late
 from .._validation import as_numpy
 from ..data.splits import LazyDataset
+
+if TYPE_CHECKING:
+    import torch as torch
+else:
+    torch = Late("torch", "train", "a model")  # without gradients it is not needed
 
 Indices = NDArray[np.int64]
 Floats = NDArray[np.float64]
 TARGETS = ("labels", "targets", "y", "label")  # names of fields and attributes
 
 
-def load_torch() -> Any:
-    """Import torch, or say what to install. Called inside functions: without gradients, torch is not needed."""
-    return need("torch", "train", "a model")
-
-
 def as_tensor(values: Any, what: str) -> Any:
     """Convert numbers in any container to a tensor."""
-    torch = load_torch()
     if isinstance(values, torch.Tensor):
         return values
     array = as_numpy(values)
@@ -74,7 +73,6 @@ def loaded(
 ) -> Iterator[tuple[Any, Any]]:
     """Read rows of a data set once, in batches, by a ``DataLoader``; with ``whole``, inputs include the targets."""
     parts = [rows[start : start + size] for start in range(0, len(rows), size)]
-    torch = load_torch()
     only_inputs = y is not None and collate is None and not whole  # targets that do not collate are no trouble
     loading.setdefault("generator", torch.Generator())  # a loader draws a seed, by default from the global generator
     collate = _collated_inputs if only_inputs else collate
@@ -101,7 +99,7 @@ def split_batch(batch: Any) -> tuple[Any, Any]:
 
 
 def _collated_inputs(items: Any) -> Any:
-    return load_torch().utils.data.default_collate([split_batch(item)[0] for item in items])
+    return torch.utils.data.default_collate([split_batch(item)[0] for item in items])
 
 
 def known_targets(dataset: Any) -> Any:
@@ -122,7 +120,7 @@ def unwrapped(data: Any) -> tuple[Any, dict[str, Any]]:
     """The data set of a ``DataLoader``, with its way to read; other data as they are."""
     names = {each.__name__ for each in type(data).__mro__}
     if "DataLoader" in names and hasattr(data, "collate_fn"):
-        collate = None if data.collate_fn is load_torch().utils.data.default_collate else data.collate_fn
+        collate = None if data.collate_fn is torch.utils.data.default_collate else data.collate_fn
         return unwrapped(data.dataset)[0], {"collate": collate, "workers": data.num_workers}
     if "IterableDataset" in names:
         raise InvalidTypeError(

@@ -15,7 +15,7 @@ from .context import SelectionContext
 from .gradients import Array
 from .inputs import Floats, Indices
 from .simple import scaled_weights
-from .strategy import Selector, one_blas_thread
+from .strategy import ONE_BLAS_THREAD, Selector
 
 Chosen = tuple[Indices, Floats | None]  # rows and weights; None for equal ones that sum to n
 _OFF_CENTRE = 100.0  # |mean|^2 over the variance from which float32 would lose distances
@@ -73,7 +73,7 @@ class Geometric(Kept):
 
     def _chosen(self, context: SelectionContext, size: int, include: Indices) -> Chosen:
         X = self._matrix(context)
-        with context.accounted(self.name, len(X)), one_blas_thread():
+        with context.accounted(self.name, len(X)), ONE_BLAS_THREAD:
             return self._picked(context, X, size, include)
 
     @abstractmethod

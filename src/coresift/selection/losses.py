@@ -6,7 +6,7 @@ from enum import Enum
 from typing import Any
 
 from .._errors import InvalidInputError
-from .inputs import load_torch
+from .inputs import torch
 
 Loss = Callable[[Any, Any], Any]
 LOSSES = {  # with their names in PyTorch
@@ -53,9 +53,8 @@ def has_bounded_slope(loss: Any) -> bool:
 
 def per_sample_loss(loss: str | Loss) -> Loss:
     """A function of outputs and targets that returns one loss per sample."""
-    nn = load_torch().nn
     if isinstance(loss, str) and loss in LOSSES:
-        return _guarded(getattr(nn, LOSSES[loss])(reduction="none"))
+        return _guarded(getattr(torch.nn, LOSSES[loss])(reduction="none"))
     if not callable(loss):
         known = ", ".join(map(repr, LOSSES))
         raise InvalidInputError(f"loss = {loss!r} is not one of {known}, nor a function of outputs and targets.")

@@ -15,7 +15,7 @@ from ..coresets.files import write_npz, write_whole
 from ..rows.arrays import array_names, read_arrays
 from .context import SelectionContext
 from .gradients import called, device_of, only_tensor, own_randomness, softmax_residuals
-from .inputs import load_torch
+from .inputs import torch
 from .losses import Kind, kind_of, per_sample_loss
 
 SCORES = ("el2n", "grand", "forgetting", "margin", "entropy", "least-confidence", "aum", "distance")
@@ -93,7 +93,7 @@ def proxy_scores(context: SelectionContext, epochs: int = 5, lr: float = 1e-3, f
 
 
 def _scored(context: SelectionContext, epochs: int, lr: float, fresh: bool) -> Scores:
-    torch, n = load_torch(), context.n_samples
+    n = context.n_samples
     if context.forward is not None:
         raise InvalidInputError("scores need a copy of the model, which forward= does not call: pass scores= instead.")
     rng = context.fixed_rng(_PROXY)

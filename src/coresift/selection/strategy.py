@@ -2,14 +2,13 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import Field, dataclass, field, fields, is_dataclass
 from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
 from .._progress import logger
-from .._threads import ONE_BLAS_THREAD
+from .._threads import ONE_BLAS_THREAD as ONE_BLAS_THREAD  # for many small products: more would wait for each other
 from .._validation import LARGEST_MAGNITUDE, check_budget, check_choice, check_count, check_generator, check_number
 from ..coresets.coreset import Coreset
 from .context import SelectionContext
@@ -140,11 +139,6 @@ class Watcher(Selector):
     own_budget = 1.0
     prunes = True
     reuses_losses = True
-
-
-def one_blas_thread() -> AbstractContextManager[None]:
-    """Use one BLAS thread for many small products: more gain nothing, wait for each other and affect the results."""
-    return ONE_BLAS_THREAD
 
 
 @dataclass(frozen=True)
