@@ -13,7 +13,7 @@ from sklearn.datasets import load_digits
 from coresift import InvalidInputError
 from coresift.data import DATASETS, ArrayDataset, DatasetSplits, LazyDataset, available_datasets, load_dataset
 from coresift.data.splits import split_rows
-from coresift.data.standard import CIFAR10, CIFAR100
+from coresift.data.standard import CIFAR10, CIFAR100, PUBLISHED
 from tests.tiny_data import MNIST, cifar_files, idx, write_files, write_images, write_mnist
 
 
@@ -114,12 +114,13 @@ def test_a_bad_mnist_file_is_named(tmp_path: Path, file: int, content: bytes, co
 @pytest.mark.parametrize("layout", [CIFAR10, CIFAR100])
 @pytest.mark.parametrize("place", ["folder", "files", "beside", "archive"])
 def test_cifar_is_read_as_written(tmp_path: Path, layout, place: str) -> None:
-    files = cifar_files(layout)
+    files, published = cifar_files(layout), PUBLISHED[layout.name]
+    beside = published["folders"][2]
     if place == "archive":
-        inside = {f"{layout.folder}/{name}": content for name, content in files.items()}
-        write_archive(tmp_path / layout.name / layout.archive.file, inside)
+        inside = {f"{beside}/{name}": content for name, content in files.items()}
+        write_archive(tmp_path / layout.name / published["choices"][1][0], inside)
     else:
-        folders = {"folder": f"{layout.name}/{layout.folder}", "files": layout.name, "beside": layout.folder}
+        folders = {"folder": f"{layout.name}/{beside}", "files": layout.name, "beside": beside}
         write_files(tmp_path / folders[place], files)
     before = sorted(tmp_path.rglob("*"))
     cifar = load_dataset(layout.name, tmp_path)

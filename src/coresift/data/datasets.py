@@ -16,7 +16,7 @@ from ..rows.preparation import Preparation
 from . import standard
 from .hugging_face import from_hugging_face, is_hugging_face
 from .splits import DEFAULT_TEST_FRACTION, DatasetSplits, Task
-from .standard import VARIABLE, Download, data_folder, fetch
+from .standard import VARIABLE, Download, data_folder, fetch, find_files
 from .user_sets import Options, from_arrays, from_npz, from_table, load_image_folder, load_imagenet
 
 
@@ -34,13 +34,18 @@ class DatasetInfo:
 
 @dataclass(frozen=True)
 class _Named:
-    find: Callable[[Path], tuple[list[Path], list[str]]]  # what is there, and the names of what is missing
     load: Callable[[list[Path], Options], DatasetSplits]
     description: str
     downloads: tuple[Download, ...]
     files: Sequence[str] = ()
     n_samples: Sequence[int] | None = None  # of the published parts
     advice: str = ""
+    folders: Sequence[str] = ()  # below the data folder
+    choices: Sequence[Sequence[str]] = ()  # files that are needed, or others instead; by default the downloads
+
+    def find(self, root: Path) -> tuple[list[Path], list[str]]:
+        """What is there, or the names of what is missing."""
+        return find_files(root, self.folders, self.choices or [[each.file for each in self.downloads]])
 
 
 def load_dataset(
@@ -177,18 +182,15 @@ def _refuse(name: str, **options: Any) -> None:
             raise InvalidInputError(f"{name}: {option} = {value!r} does not apply to such data.")
 
 
-_WAYS: dict[str, tuple[Any, Any]] = {  # to find the files of a data set below a folder, and to load it
-    "digits": (lambda root: ([], []), standard.load_digits_splits),
-    "mnist": (standard.find_mnist, standard.load_mnist),
-    **{
-        each.name: (partial(standard.find_cifar, each), partial(standard.load_cifar, each))
-        for each in (standard.CIFAR10, standard.CIFAR100)
-    },
-    "imagenet": (
-        lambda root: standard.find_files((root / "imagenet", root / "ILSVRC2012", root), ("train", "val")),
-        load_imagenet,
-    ),
-    "covtype": (standard.find_covtype, standard.load_covtype),
+_NAMED = {
+    name: _Named(load, **standard.PUBLISHED[name])
+    for name, load in (
+        ("digits", standard.load_digits_splits),
+        ("mnist", standard.load_mnist),
+        ("cifar10", partial(standard.load_cifar, standard.CIFAR10)),
+        ("cifar100", partial(standard.load_cifar, standard.CIFAR100)),
+        ("imagenet", load_imagenet),
+        ("covtype", standard.load_covtype),
+    )
 }
-_NAMED = {name: _Named(*ways, **standard.PUBLISHED[name]) for name, ways in _WAYS.items()}
 DATASETS = tuple(_NAMED)

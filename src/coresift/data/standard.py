@@ -5,7 +5,7 @@ import math
 import os
 import tarfile
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path, PurePosixPath
@@ -53,10 +53,6 @@ _MOST_MEMBERS = 1000
 _SLACK = 1 << 24  # bytes of an archive besides the needed files
 
 
-def _files_of(name: str) -> list[str]:
-    return [each.file for each in PUBLISHED[name]["downloads"]]
-
-
 def data_folder(data_dir: str | os.PathLike[str] | None) -> Path:
     """The folder of all data sets: as given, else ``$CORESIFT_DATA_DIR``, else ``coresift_data`` in the home folder."""
     if data_dir is not None:
@@ -65,12 +61,25 @@ def data_folder(data_dir: str | os.PathLike[str] | None) -> Path:
     return Path(named).expanduser() if named else Path.home() / "coresift_data"
 
 
-def find_files(folders: Iterable[Path], names: Iterable[str]) -> tuple[list[Path], list[str]]:
-    """The files of these names, unpacked or not, each in the first folder that has it; and the names of the others."""
-    places = list(folders)
-    found = {name: [path / each for path in places for each in (name, name.removesuffix(".gz"))] for name in names}
-    there = {name: next((path for path in paths if path.exists()), None) for name, paths in found.items()}
-    return [path for path in there.values() if path], [name for name, path in there.items() if not path]
+def find_files(root: Path, folders: Sequence[str], choices: Sequence[Sequence[str]]) -> tuple[list[Path], list[str]]:
+    """The files of the first choice that is complete, packed or not; else none, and the names of what is missing.
+
+    A name may be a pattern for one file. Missing are files of the choice of which some are there, else of the last one.
+    """
+    missing: list[str] = []
+    for names in choices:
+        found: list[Path] = []
+        missing = []
+        for name in names:
+            wanted = dict.fromkeys((name, name.removesuffix(".gz")))
+            there = [path for folder in folders for each in wanted for path in sorted((root / folder).glob(each))]
+            if "*" in name and len(there) > 1:
+                raise InvalidInputError(f"{there[0].parent}: one file {name} is needed, not {len(there)}")
+            found += there[:1]
+            missing += [] if there else [name]
+        if found or not missing:
+            break
+    return ([], missing) if missing else (found, [])
 
 
 def fetch(file: Download, folder: Path) -> Path:
@@ -86,11 +95,6 @@ def fetch(file: Download, folder: Path) -> Path:
             failures.append(f"{url}: {str(error).splitlines()[0] if str(error) else type(error).__name__}")
     text = f"{folder / file.file}: could not be downloaded ({'; '.join(failures)})"
     raise InvalidInputError(f"{text}. Without a network, put the file there by hand.")
-
-
-def find_mnist(root: Path) -> tuple[list[Path], list[str]]:
-    """Those of the four published files that are there, and the names of the missing ones."""
-    return find_files((root / "mnist", root / "MNIST" / "raw", root), _files_of("mnist"))
 
 
 def load_mnist(paths: list[Path], _: Options) -> DatasetSplits:
@@ -152,15 +156,6 @@ def load_digits_splits(_: list[Path], options: Options) -> DatasetSplits:
     return from_arrays("digits", (x, digits.target), None, options, _DIGIT_NAMES, notes)
 
 
-def find_covtype(root: Path) -> tuple[list[Path], list[str]]:
-    """A file ``covtype*.npz`` or the published table; else the name of what is missing."""
-    folders = [root / "covtype", root]
-    found = [path for folder in folders for path in sorted(folder.glob("covtype*.npz"))]
-    if len(found) > 1:
-        raise InvalidInputError(f"{found[0].parent}: one file covtype*.npz is needed, not {len(found)}")
-    return (found, []) if found else find_files(folders, _files_of("covtype"))
-
-
 def load_covtype(found: list[Path], options: Options) -> DatasetSplits:
     """Rows of 54 standardised numbers, seven classes."""
     X, y = read_covtype(found[0])
@@ -168,7 +163,7 @@ def load_covtype(found: list[Path], options: Options) -> DatasetSplits:
 
 
 def read_covtype(path: Path) -> Pair:
-    """Rows of 54 numbers, as they are stored, and labels from 1 to 7, from a file of :func:`find_covtype`."""
+    """Rows of 54 numbers, as they are stored, and labels from 1 to 7, from the ``.npz`` file or the published table."""
     if path.suffix == ".npz":
         X, y = read_arrays(path, "X", "y")
     else:
@@ -201,9 +196,8 @@ def _lines(file: IO[bytes]) -> Iterator[bytes]:
 class Cifar:
     """CIFAR-10 or CIFAR-100: a record is label bytes (100: coarse, fine), then 3,072 of channels, rows, columns."""
 
-    n_classes: int
-    folder: str
     files: Sequence[str]  # the last one is the test part
+    n_classes: int
     names_file: str
     label_bytes: int
     mean: Sequence[float]
@@ -214,25 +208,13 @@ class Cifar:
         return f"cifar{self.n_classes}"
 
     @property
-    def archive(self) -> Download:
-        return PUBLISHED[self.name]["downloads"][0]
-
-    @property
     def record(self) -> int:
         return self.label_bytes + _PIXELS
 
 
-CIFAR10, CIFAR100 = (Cifar(**PUBLISHED[name].pop("layout")) for name in ("cifar10", "cifar100"))
-
-
-def find_cifar(layout: Cifar, root: Path) -> tuple[list[Path], list[str]]:
-    """All files, or the archive; else the names of what is missing."""
-    own = root / layout.name
-    found, missing = find_files((own / layout.folder, own, root / layout.folder), layout.files)
-    if not missing:
-        return found, []
-    archive, absent = find_files((own, root), [layout.archive.file])
-    return archive, absent and (missing if found else absent)
+CIFAR10, CIFAR100 = (
+    Cifar(PUBLISHED[name]["choices"][0], **PUBLISHED[name].pop("layout")) for name in ("cifar10", "cifar100")
+)
 
 
 def load_cifar(layout: Cifar, found: list[Path], _: Any) -> DatasetSplits:

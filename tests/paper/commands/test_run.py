@@ -35,7 +35,7 @@ def records(results: Path, table: str) -> list[dict]:
 )
 def test_cifar_end_to_end(table: str, methods: str, tmp_path: Path, capsys) -> None:
     layout = {"cifar10": CIFAR10, "cifar100": CIFAR100}[table]
-    write_files(tmp_path / layout.folder, cifar_files(layout, 40))
+    write_files(tmp_path / table, cifar_files(layout, 40))
     command = ["run", table, "--data-dir", str(tmp_path), "--results", str(tmp_path / "results")]
     command += ["--scale", "smoke", "--methods", methods, "--budgets", "50%"]
     assert main(command) == 0
