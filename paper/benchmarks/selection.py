@@ -244,7 +244,7 @@ def glister_picks(strategy: Glister, context: SelectionContext, size: int, count
 
     pool = int(np.ceil(N / size * np.log(100.0)))
     loss = LookAhead(context.validation(), strategy.eta)
-    return greedy(context.gradients(), loss, count, pool, 1, np.random.default_rng(0))
+    return greedy(context.gradients(), loss, count, pool, np.random.default_rng(0))
 
 
 def whole() -> Table:

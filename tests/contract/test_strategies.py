@@ -359,7 +359,6 @@ def test_a_strategy_needs_only_select():
         GradMatch(ridge=-1.0),
         Glister(eta=0.0),
         Glister(epsilon=1.0),
-        Glister(refresh=0),
         Craig(memory_limit=0),
         PerBatch(Craig(), 0),
         PerClass(Full(), -1),

@@ -6,6 +6,7 @@ from hypothesis import given, strategies as st
 
 from coresift import InvalidInputError
 from coresift.core.budgets import class_budgets
+from coresift.coresets.covering import cover_rows
 from coresift.selection import Cover, PerClass, SelectionContext, registry
 
 
@@ -23,11 +24,11 @@ def clusters(counts, d=3, seed=0):
 def test_every_cluster_is_represented_by_its_middle_and_weighs_what_it_holds():
     """Well separated clusters are the cells, so that the answer is known: the row nearest to each mean."""
     X, labels = clusters([500, 300, 1, 7, 92])
-    core = Cover(features="raw", per_cell=180).select(SelectionContext(X), 5, rng())
-    order = np.argsort(labels[core.indices])
-    assert labels[core.indices][order].tolist() == [0, 1, 2, 3, 4]
-    assert core.weights[order] == pytest.approx([500, 300, 1, 7, 92])
-    for row in core.indices:
+    rows, weights = cover_rows(X, 5, rng(), per_cell=180)
+    order = np.argsort(labels[rows])
+    assert labels[rows][order].tolist() == [0, 1, 2, 3, 4]
+    assert weights[order] == pytest.approx([500, 300, 1, 7, 92])
+    for row in rows:
         mine = np.flatnonzero(labels == labels[row])
         middle = X[mine].mean(axis=0)
         assert row == mine[np.argmin(((X[mine] - middle) ** 2).sum(axis=1))]
@@ -46,8 +47,8 @@ def test_a_uniform_draw_misses_the_rare_cluster():
 
 def test_centres_come_from_a_part_of_the_data_and_all_rows_are_counted():
     X, _ = clusters([4000, 2000])
-    core = Cover(per_cell=20, features="raw").select(SelectionContext(X), 2, rng())
-    assert sorted(core.weights) == pytest.approx([2000, 4000])
+    _, weights = cover_rows(X, 2, rng(), per_cell=20)
+    assert sorted(weights) == pytest.approx([2000, 4000])
 
 
 def test_repeated_points_still_give_the_budget_in_distinct_rows():
@@ -109,12 +110,6 @@ def test_powers_outside_are_refused(power):
     context = SelectionContext(np.zeros((6, 2)), np.arange(6) % 2)
     with pytest.raises(InvalidInputError, match="power"):
         PerClass(Cover(), power=power).select(context, 2, rng())
-
-
-@pytest.mark.parametrize("settings", [{"per_cell": 0}])
-def test_settings_that_cannot_be_used(settings):
-    with pytest.raises(InvalidInputError, match=next(iter(settings))):
-        Cover(**settings).select(SelectionContext(np.zeros((6, 2))), 2, rng())
 
 
 def test_numbers_are_needed():

@@ -14,7 +14,7 @@ from torch.utils.data import TensorDataset
 from coresift import CoresiftError, InvalidInputError, InvalidTypeError, audit
 from coresift.core.budgets import class_budgets, random_budgets
 from coresift.coresets.covering import principal
-from coresift.coresets.growing import Growth
+from coresift.coresets.growing import Growth, proxy_targets
 from coresift.selection import (
     RBF,
     AdaptiveCoreset,
@@ -277,8 +277,8 @@ def test_a_fixed_subset_grows_in_equal_rounds(rounds, size, expected, monkeypatc
     monkeypatch.setattr(Growth, "_residuals", proxy)
     for bandwidth in (None, 0.3):
         drawn.clear(), scales.clear()
-        strategy = FixedCoreset(rounds=rounds, power=3.0, bandwidth=bandwidth, features="raw")
-        assert strategy.select(SelectionContext(X, Y), size, rng()).size == size
+        growth = Growth(rounds=rounds, power=3.0, bandwidth=bandwidth)
+        assert len(growth.rows(X.astype(np.float64), *proxy_targets(Y, True), size, rng())) == size
         assert [count for *_, count in drawn] == expected
         assert [known for _, known, _ in drawn] == [0, *np.cumsum(expected)[:-1]]
         np.testing.assert_array_equal(drawn[0][0], 1.0)
@@ -390,7 +390,7 @@ def test_whole_targets_of_a_regression_are_no_classes_of_the_proxy():
     y = rng(1).permutation(3000)
     context = SelectionContext(rng(2).normal(size=(3000, 3)), y, loss="mse")
     same = SelectionContext(context._X, y.astype(np.float64), loss="mse")
-    assert FixedCoreset(rounds=2).select(context, 20, rng()) == FixedCoreset(rounds=2).select(same, 20, rng())
+    assert FixedCoreset().select(context, 20, rng()) == FixedCoreset().select(same, 20, rng())
 
 
 def test_gradients_that_are_given_are_numbers():

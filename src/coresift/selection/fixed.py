@@ -14,49 +14,37 @@ from ..coresets.uniform import even_draw
 from .context import SelectionContext
 from .inputs import Floats, Indices
 from .simple import scaled_weights
-from .strategy import ONE_BLAS_THREAD, Selector, setting
+from .strategy import ONE_BLAS_THREAD, Selector
 
 _GROW, _CELLS = 3, 5  # separate the streams of the draws and of the centres from others of the same seed
+_MOST = 100_000  # candidates, drawn at random
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class FixedCoreset(Selector):
     r"""A subset that is selected once, without a model, and serves every network.
 
-    It grows in rounds. A proxy, Gaussian kernel ridge regression from the features to the targets (one-hot for
-    classes), is fitted to the samples chosen so far, at most 2000 of them, with :math:`\lambda = 0.01`,
+    It grows in twelve rounds, from at most 100,000 samples. A proxy, Gaussian kernel ridge regression from the features
+    to the targets (one-hot for classes), is fitted to the samples chosen so far, at most 2000 of them, with
+    :math:`\lambda = 0.01` and half the median distance as :math:`\sigma`,
 
     .. math:: F(x) = \bar y + \sum_{j \in S} \alpha_j e^{-|x - x_j|^2 / (2 \sigma^2)}, \qquad
               \alpha = (K_{SS} + \lambda I)^{-1} (y_S - \bar y),
 
-    and the next samples are drawn with probabilities proportional to :math:`|y_i - F(x_i)|^\gamma`, plus a uniform
-    share. The draw is stratified by class and, within a class, by k-means cell. Every sample weighs n / budget, so
+    and the next samples are drawn with probabilities proportional to :math:`|y_i - F(x_i)|^2`, a tenth of them
+    uniformly. The draw is stratified by class and, within a class, by k-means cell. Every sample weighs n / budget, so
     weighted sums are biased, by design. Without targets (``labels=False``, or no y) it is uniform over the cells.
 
     Parameters
     ----------
     features : "raw", "pca", array or callable, default "pca"
         Inputs of the kernel, as in :class:`RBF`.
-    rounds : int, default 12
-        Number of rounds; the first draws without a proxy.
-    power : float, default 2
-    mix : float, default 0.1
-        The :math:`\gamma` above, of which larger values favour the hardest samples; share of the uniform draw.
-    bandwidth : float, optional
-        The :math:`\sigma` above; by default half the median distance.
-    max_pool : int, default 100000
-        Maximum number of candidates, drawn at random.
     labels, check : bool, default True
         Whether to use the targets; and to estimate out of sample, with two more selections, whether a kernel regression
         does better than on a stratified draw. If not, select that; the log and ``coreset.method`` say so.
     """
 
     features: Any = "pca"
-    rounds: int = setting(12, least=1)
-    power: float = setting(2.0, above=0.0, at_most=100.0)
-    mix: float = setting(0.1, above=0.0, at_most=1.0)
-    bandwidth: float | None = setting(None, above=0.0)
-    max_pool: int = setting(100_000, least=1)
     labels: bool = True
     check: bool = True
 
@@ -69,10 +57,9 @@ class FixedCoreset(Selector):
     def _grown(self, context: SelectionContext, size: int) -> tuple[Indices, str]:
         """The rows, and a remark if they are not those that were grown."""
         own = context.fixed_rng(_GROW)
-        pool = own.permutation(context.n_samples)[: max(size, self.max_pool)]
+        pool = own.permutation(context.n_samples)[: max(size, _MOST)]
         features = dense_centred(context.features(self.features)[pool])
-        growth = Growth(rounds=self.rounds, power=self.power, mix=self.mix, bandwidth=self.bandwidth)
-        targets, classes = None, np.zeros(len(pool), dtype=np.int64)
+        growth, targets, classes = Growth(), None, np.zeros(len(pool), dtype=np.int64)
         with context.accounted(f"proxy ({self.name})", len(pool)), ONE_BLAS_THREAD:
             if self.labels and context.has_labels:
                 targets, classes = proxy_targets(context.labels[pool], context.has_classes)
@@ -110,12 +97,9 @@ class Cover(Selector):
     ----------
     features : "raw", "pca", array or callable, default "pca"
         Features in which distances are measured, as in :class:`RBF`.
-    per_cell : int, default 64
-        The centres are found from a random part of the data, with at most this many samples per cell.
     """
 
     features: Any = "pca"
-    per_cell: int = setting(64, least=1)
 
     def _select(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Coreset:
         return self.coreset(context, *self.once(context, lambda: self._covered(context, size), size))
@@ -124,4 +108,4 @@ class Cover(Selector):
         features = dense_centred(context.features(self.features))
         own = context.fixed_rng(_CELLS)
         with context.accounted(f"cells ({self.name})", len(features)), ONE_BLAS_THREAD:
-            return cover_rows(features, size, own, weights=context.sizes, per_cell=self.per_cell)
+            return cover_rows(features, size, own, weights=context.sizes)

@@ -23,20 +23,19 @@ class Glister(Selector):
 
     .. math:: L(\theta_S) - L(\theta_S - \eta a_e) \approx \eta \, a_e \cdot \nabla L(\theta_S),
 
-    with the mean validation loss L. Its gradient is recomputed at :math:`\theta_S` after every ``refresh`` picks,
+    with the mean validation loss L. Its gradient is recomputed at :math:`\theta_S` after every pick,
     without a pass through the model: the outputs of the layer change by :math:`-\eta r_e (h_e \cdot h_v + 1)`. Each
     pick is the best of a random pool of :math:`(n/k) \ln(1/\varepsilon)` samples (stochastic greedy), or of all if
     ``epsilon`` is None. Weights are 1.
 
     Parameters
     ----------
-    eta, epsilon, refresh : float, float or None, int
-        Step size, usually the learning rate; and the numbers above.
+    eta, epsilon : float, float or None
+        Step size, usually the learning rate; and the number above.
     """
 
     eta: float = setting(0.01, above=0.0)
     epsilon: float | None = setting(0.01, above=0.0, below=1.0)
-    refresh: int = setting(1, least=1)
     needs_validation: ClassVar[bool] = True
 
     def _select(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Coreset:
@@ -50,7 +49,7 @@ class Glister(Selector):
             logger.warning("Glister: %s, as more layers follow, or the gradients have no factors.", remark)
         pool = n if self.epsilon is None else math.ceil(n / size * math.log(1.0 / self.epsilon))
         with ONE_BLAS_THREAD:
-            rows = greedy(gradients, loss, size, pool, self.refresh, rng)
+            rows = greedy(gradients, loss, size, pool, rng)
         return self.coreset(context, rows, remark=remark)
 
 
@@ -83,9 +82,7 @@ class LookAhead:
         self._gradients = Gradients(residuals, inputs)
 
 
-def greedy(
-    gradients: Gradients, loss: LookAhead, size: int, pool: int, refresh: int, rng: np.random.Generator
-) -> Indices:
+def greedy(gradients: Gradients, loss: LookAhead, size: int, pool: int, rng: np.random.Generator) -> Indices:
     """Picks in order, each the best of a pool drawn from the remaining samples, the first among equal gains."""
     left, direction = np.arange(len(gradients)), loss.gradient()
     picks: list[int] = []
@@ -99,7 +96,6 @@ def greedy(
             place = int(places[np.argmax(gradients.take(left[places]).along(direction))])
         picks.append(int(left[place]))
         left[place] = left[count - 1]
-        if len(picks) % refresh == 0:
-            loss.move(gradients.take(np.array(picks[-refresh:])))
-            direction = loss.gradient()
+        loss.move(gradients.take(np.array(picks[-1:])))
+        direction = loss.gradient()
     return np.array(picks, dtype=np.int64)

@@ -38,7 +38,7 @@ _LOCK, _HOLDER = ".lock", ".lock-holder"
 _GONE = (
     "automatic=False|bias_only=False|(min_)?per_class=(0|False)|overhead=1.0|own_output=True|pool=None|seed=None|tol=1e-10|"
     "n_strata=50|epochs=5|lr=0.001|fresh=True|n_neighbors=None|method=None|n_components=50|ridge=0.01|max_centers=2000|"
-    "max_pairs=10000000000.0"
+    "max_pairs=10000000000.0|rounds=12|power=2.0|mix=0.1|bandwidth=None|max_pool=100000|per_cell=64|refresh=1"
 )
 
 Tensors = dict[str, Tensor]
