@@ -11,8 +11,11 @@ from typing import Any
 from ._errors import MissingExtraError
 
 
-def attach(package: str, file: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
-    """Return ``__getattr__``, ``__dir__`` and ``__all__`` for a package whose stub is ``file`` with the suffix pyi."""
+def attach(package: str, file: str, **extras: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """Return ``__getattr__``, ``__dir__`` and ``__all__`` for a package whose stub is ``file`` with the suffix pyi.
+
+    ``extras`` are modules that the whole package needs, and the extras that install them.
+    """
     home: dict[str, str] = {}  # name -> module that defines it; "" for a submodule of the package
     for node in ast.parse(Path(file).with_suffix(".pyi").read_text(encoding="utf-8")).body:
         if isinstance(node, ast.ImportFrom) and node.level == 1:
@@ -23,7 +26,12 @@ def attach(package: str, file: str) -> tuple[Callable[[str], Any], Callable[[], 
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         if not home[name]:
             return importlib.import_module(f"{package}.{name}")
-        value = getattr(importlib.import_module(f"{package}.{home[name]}"), name)
+        try:
+            value = getattr(importlib.import_module(f"{package}.{home[name]}"), name)
+        except ModuleNotFoundError as error:
+            if error.name in extras:
+                need(error.name, extras[error.name], package)  # says which extra is missing
+            raise
         setattr(sys.modules[package], name, value)  # the next access does not come here
         return value
 

@@ -148,7 +148,7 @@ def test_members_of_npz(tmp_path: Path) -> None:
     assert open_rows(tmp_path / "a.npz", embedding="two", label="y").d == 2
     with pytest.raises(InvalidInputError, match="no array 'z'"):
         open_rows(tmp_path / "a.npz", embedding="one", label="z")
-    with pytest.raises(InvalidInputError, match=r"weight has shape \(2,\), but there are 3 rows"):
+    with pytest.raises(InvalidInputError, match=r"a\.npz: sample_weight has length 2, but X has 3 rows"):
         open_rows(tmp_path / "a.npz", embedding="one", weight="short")
 
 

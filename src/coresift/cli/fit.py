@@ -1,7 +1,5 @@
 """``coresift fit`` and ``coresift predict``: a linear model from few rows, with a certificate, and its predictions."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Annotated

@@ -1,11 +1,9 @@
 """Data sets for training: a training and a test part, in memory or on disk, and how they are prepared."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, Self, TypeAlias
 
 import numpy as np
 
@@ -41,9 +39,9 @@ class ArrayDataset:
     def __getitem__(self, index: Any) -> tuple[np.ndarray, Any]:
         return self.x[index], self.y[index]
 
-    def take(self, rows: np.ndarray) -> ArrayDataset:
+    def take(self, rows: np.ndarray) -> Self:
         """The given rows, in that order."""
-        return ArrayDataset(self.x[rows], self.y[rows])
+        return replace(self, x=self.x[rows], y=self.y[rows])
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +75,7 @@ class LazyDataset:
         rng = None if self.crop_seed is None else np.random.default_rng((self.crop_seed, _CROPS, index))
         return self.load(index, rng), self.y[index]
 
-    def take(self, rows: np.ndarray) -> LazyDataset:
+    def take(self, rows: np.ndarray) -> Self:
         """The given images, in that order."""
         return replace(self, paths=[self.paths[int(row)] for row in rows], y=self.y[rows])
 
@@ -138,13 +136,13 @@ class DatasetSplits:
     def described(self) -> dict[str, Any]:
         """Everything but the samples, for JSON: what a trained network needs to be used on other data."""
         names = ("name", "task", "input_shape", "class_names", "mean", "std", "preparation")
-        columns, means, deviations = None, None, None
-        if self.scaling is not None:
-            columns = self.scaling.columns
-            means, deviations = self.scaling.mean.tolist(), self.scaling.deviation.tolist()
-        scaling = {"columns": columns, "column_means": means, "column_deviations": deviations}
-        table = None if self.table is None else self.table.to_dict()
-        return {name: getattr(self, name) for name in names} | scaling | {"table": table}
+        scaling, table = self.scaling, self.table
+        return {name: getattr(self, name) for name in names} | {
+            "columns": scaling and scaling.columns,
+            "column_means": scaling and scaling.mean.tolist(),
+            "column_deviations": scaling and scaling.deviation.tolist(),
+            "table": None if table is None else table.to_dict(),
+        }
 
     @property
     def n_outputs(self) -> int:

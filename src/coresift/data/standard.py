@@ -41,9 +41,7 @@ def _published() -> dict[str, dict[str, Any]]:
 
 PUBLISHED = _published()
 _COVTYPE_COLUMNS = 54
-_TREES = "Spruce/Fir, Lodgepole Pine, Ponderosa Pine, Cottonwood/Willow, Aspen, Douglas-fir, Krummholz"
-_COVTYPE_NAMES = tuple(_TREES.split(", "))
-_DIGIT_NAMES = tuple("0123456789")
+_COVTYPE_NAMES = tuple(PUBLISHED["covtype"].pop("class_names"))
 _IDX_TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 _MOST_BYTES = 1 << 30  # of an unpacked file: more than ten times what is published
 _LONGEST_LINE = 1 << 12
@@ -100,7 +98,7 @@ def fetch(file: Download, folder: Path) -> Path:
 def load_mnist(paths: list[Path], _: Options) -> DatasetSplits:
     """60,000 and 10,000 images of 28x28, from the four files in the order of ``published.toml``."""
     train, test = (_images_and_labels(*part) for part in (paths[:2], paths[2:]))
-    return array_splits("mnist", train, test, mean=(0.1307,), std=(0.3081,), class_names=_DIGIT_NAMES)
+    return array_splits("mnist", train, test, mean=(0.1307,), std=(0.3081,), class_names=tuple("0123456789"))
 
 
 def _images_and_labels(images: Path, labels: Path) -> Pair:
@@ -153,7 +151,7 @@ def load_digits_splits(_: list[Path], options: Options) -> DatasetSplits:
     large = zoom(digits.images, (1, 3.5, 3.5), order=1, mode="nearest", grid_mode=True)  # 0 to 16
     x = np.rint(large * (255 / 16)).astype(np.uint8)
     notes = ("resized from 8x8 linearly",)
-    return from_arrays("digits", (x, digits.target), None, options, _DIGIT_NAMES, notes)
+    return from_arrays("digits", (x, digits.target), None, options, tuple("0123456789"), notes)
 
 
 def load_covtype(found: list[Path], options: Options) -> DatasetSplits:

@@ -121,10 +121,8 @@ def open_npz(path: Path, features: str | None, label: str | None, weight: str | 
             raise InvalidInputError(f"holds {found}; name one with --embedding.")
         X = members[candidates[0]]
         labels, weights, targets = (None if name is None else members[name] for name in (label, weight, target))
-    _check_matrix(X.shape, X.dtype, str(path))
-    if weights is not None and weights.shape != (len(X),):
-        raise InvalidInputError(f"{path}: weight has shape {weights.shape}, but there are {len(X)} rows.")
-    return ArrayRows(X, weights, labels, name=str(path), targets=targets)
+        _check_matrix(X.shape, X.dtype, str(path))
+        return ArrayRows(X, weights, labels, name=str(path), targets=targets)
 
 
 class Members:

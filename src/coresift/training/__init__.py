@@ -1,18 +1,6 @@
 """Training with PyTorch (extra ``train``): a loop, a sampler for your own loop, and models."""
 
-from typing import Any
-
-from .._errors import MissingExtraError
 from .._imports import attach
 
-_load, __dir__, __all__ = attach(__name__, __file__)
+__getattr__, __dir__, __all__ = attach(__name__, __file__, torch="train", safetensors="train")
 del attach
-
-
-def __getattr__(name: str) -> Any:
-    try:
-        return _load(name)
-    except ModuleNotFoundError as error:
-        if error.name not in ("torch", "safetensors"):
-            raise
-        raise MissingExtraError('training needs PyTorch: pip install "coresift[train]"') from error
