@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.random import Generator
 
 from .._errors import InvalidInputError
 from ..core.draw import DrawTable, default_method
@@ -93,37 +94,28 @@ class AdaptiveCoreset(Selector):
             every,
         )
 
-    def _select(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Coreset:
-        if self.reuses_norms:
-            return self._draw_by_seen(context, size, rng)
-        if not context.has_gradients:
+    def _select(self, context: SelectionContext, size: int, rng: Generator) -> Coreset:
+        if not self.reuses_norms:
+            if context.has_gradients:
+                return self._draw(context, size, rng, self.settled(context).pool_factor)
             self.warn_once(context, "no model", "there is no model; the draw is model-free.")
             return self._model_free(context, size, rng, "model-free: there is no model")
-        return self._draw(context, size, rng, self.settled(context).pool_factor)
+        seen = context.seen()
+        if seen is None or np.isnan(seen).all():
+            self.warn_unless_recorded(context, None)
+            return self._model_free(context, size, rng, "model-free: training has met no sample yet")
+        # by norms of earlier models: weights are unbiased for any scores
+        return self._drawn(context, size, rng, np.arange(len(seen)), context.sizes, known_or_mean(seen))
 
-    def _draw(self, context: SelectionContext, size: int, rng: np.random.Generator, factor: float) -> Coreset:
+    def _draw(self, context: SelectionContext, size: int, rng: Generator, factor: float) -> Coreset:
         """Draw by the norms of a pool of ``factor`` budgets, all rows at most."""
         n = context.n_samples
         n_pool = min(n, max(size, math.ceil(min(factor, n / size) * size)))
         rows = rng.permutation(n)[:n_pool]
         return self._drawn(context, size, rng, rows, context.sizes[rows] * (n / n_pool))
 
-    def _draw_by_seen(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Coreset:
-        """Draw by norms of earlier models: weights are unbiased for any scores."""
-        seen = context.seen()
-        if seen is None or np.isnan(seen).all():
-            self.warn_unless_recorded(context, None)
-            return self._model_free(context, size, rng, "model-free: training has met no sample yet")
-        return self._drawn(context, size, rng, np.arange(len(seen)), context.sizes, known_or_mean(seen))
-
     def _drawn(
-        self,
-        context: SelectionContext,
-        size: int,
-        rng: np.random.Generator,
-        rows: Indices,
-        inputs: Floats,
-        seen: Floats | None = None,
+        self, context: SelectionContext, size: int, rng: Generator, rows: Indices, inputs: Floats, seen: Any = None
     ) -> Coreset:
         r"""Draw rows of a pool, whose weights u become :math:`u \pi^{-c}`, with the sum that they have at c = 1."""
         norms = gradient_norms(context.gradients_of(rows).double(), context.rows[rows]) if seen is None else seen
@@ -137,7 +129,7 @@ class AdaptiveCoreset(Selector):
         powers = inputs * (weights / inputs) ** settled.correction
         return self.coreset(context, chosen, powers * (weights.sum() / powers.sum()), remark)
 
-    def _model_free(self, context: SelectionContext, size: int, rng: np.random.Generator, why: str) -> Coreset:
+    def _model_free(self, context: SelectionContext, size: int, rng: Generator, why: str) -> Coreset:
         core = AdaptiveRandom().select(context, size, rng)
         return self.coreset(context, core.indices, core.weights, why)
 

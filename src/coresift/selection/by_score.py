@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import NDArray
 
 from .._errors import InvalidInputError
@@ -75,9 +76,7 @@ class ByScore(Kept):
         return found.hardness(self.score)[context.rows]
 
 
-def ranked(
-    hard: Floats, size: int, keep: str, rng: np.random.Generator, cut: float = 0.1, n_strata: int = 50
-) -> Indices:
+def ranked(hard: Floats, size: int, keep: str, rng: Generator, cut: float = 0.1, n_strata: int = 50) -> Indices:
     """Positions of ``size`` values, by one of the rules of :class:`ByScore`."""
     key = {"hard": -hard, "easy": hard, "ccs": -hard, "moderate": np.abs(hard - np.median(hard))}[keep]
     order = np.lexsort((rng.permutation(len(hard)), key))

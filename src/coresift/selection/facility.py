@@ -4,6 +4,7 @@ import heapq
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import NDArray
 from scipy import sparse
 
@@ -43,7 +44,7 @@ class Craig(Selector):
 
     memory_limit: float = setting(_MEMORY, above=0.0)
 
-    def _select(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Coreset:
+    def _select(self, context: SelectionContext, size: int, rng: Generator) -> Coreset:
         with ONE_BLAS_THREAD:
             distances = Distances(context.gradients(), self.memory_limit)
             if not distances.is_held:
@@ -181,9 +182,7 @@ def facility_location(
     return rows, served
 
 
-def neighbour_graph(
-    X: Array, n_neighbors: int, rng: np.random.Generator
-) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+def neighbour_graph(X: Array, n_neighbors: int, rng: Generator) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
     """The nearest rows of each row, itself first, and their distances: (n, k) twice, approximately.
 
     Rows are put into about sqrt(n) cells of k-means. The neighbours of the rows of a cell are searched in it and in
