@@ -9,8 +9,7 @@ from torch import nn
 
 from coresift import InvalidInputError
 from coresift.selection import ByScore, PerBatch, PerClass, Scores, SelectionContext, proxy_scores, registry
-from coresift.selection.by_score import ranked
-from coresift.selection.proxy import SCORES, Dynamics, class_distances, label_margins, prediction_scores
+from coresift.selection.scores import SCORES, Dynamics, class_distances, label_margins, prediction_scores, ranked
 
 WRONG = [3, 50, 131, 260]
 NAMES = ["EL2N", "GRAND", "FORGETTING", "MARGIN", "ENTROPY", "LEAST-CONFIDENCE", "AUM", "CCS", "MODERATE"]

@@ -1,6 +1,5 @@
 from .adaptive import AdaptiveCoreset as AdaptiveCoreset
 from .auto import Auto as Auto, Regime as Regime
-from .by_score import ByScore as ByScore
 from .context import Cost as Cost, SelectionContext as SelectionContext
 from .facility import Craig as Craig, FacilityLocation as FacilityLocation
 from .fixed import Cover as Cover, FixedCoreset as FixedCoreset
@@ -11,8 +10,8 @@ from .graph_cut import GraphCut as GraphCut
 from .herding import Herding as Herding
 from .k_center import KCenter as KCenter
 from .names import register as register, registry as registry, strategy_named as strategy_named
-from .proxy import Scores as Scores, proxy_scores as proxy_scores
 from .pruning import InfoBatch as InfoBatch, Lossless as Lossless, Trim as Trim
+from .scores import ByScore as ByScore, Scores as Scores, proxy_scores as proxy_scores
 from .sensitivity import RBF as RBF, Laplacian as Laplacian
 from .simple import RS2 as RS2, AdaptiveRandom as AdaptiveRandom, Full as Full, Random as Random
 from .strategy import Phases as Phases, Selector as Selector, Strategy as Strategy, phases as phases

@@ -7,7 +7,6 @@ from typing import Any
 from .._errors import InvalidInputError, InvalidTypeError
 from .adaptive import AdaptiveCoreset
 from .auto import Auto
-from .by_score import ByScore
 from .facility import Craig, FacilityLocation
 from .fixed import Cover, FixedCoreset
 from .glister import Glister
@@ -16,6 +15,7 @@ from .graph_cut import GraphCut
 from .herding import Herding
 from .k_center import KCenter
 from .pruning import InfoBatch, Lossless, Trim
+from .scores import ByScore
 from .sensitivity import RBF
 from .simple import RS2, AdaptiveRandom, Full, Random
 from .strategy import Strategy
