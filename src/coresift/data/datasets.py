@@ -5,12 +5,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from .._containers import column_names
 from .._errors import InvalidInputError, InvalidTypeError
 from .._progress import logger
-from .._validation import check_choice, check_count
 from ..rows.opening import TABLES, files_below, suffix_of
 from ..rows.preparation import Preparation
 from . import standard
@@ -92,9 +91,11 @@ def load_dataset(
         A folder for a file of decoded images: they are decoded once, not in every epoch. Random parts are then taken
         from the square in the middle of an image.
     """
-    splits = _load(
-        data, data_dir, download, verify, test, Options(label, task, image_size, test_fraction, seed, preparation)
-    )
+    options = Options(label, task, image_size, test_fraction, seed, preparation)
+    if isinstance(data, str) and data in _NAMED:
+        splits = _load_named(data, find_dataset(data, data_dir, download=download), test, options)
+    else:
+        splits = _load_own(data, test, options)
     if cache is None:
         return splits
     if not isinstance(splits.train, LazyDataset) or not isinstance(splits.test, LazyDataset):
@@ -105,26 +106,17 @@ def load_dataset(
     return replace(splits, train=cached(splits.train, folder), test=cached(splits.test, folder))
 
 
-def _load(data: Any, data_dir: Any, download: bool, verify: bool, test: Any, options: Options) -> DatasetSplits:
-    label, task, image_size, seed = options.label, options.task, options.image_size, options.seed
-    if task is not None:
-        check_choice(task, "task", get_args(Task))
-    if image_size is not None:
-        check_count(image_size, "image_size")
-    check_count(seed, "seed", 0)
-    if isinstance(data, str) and data in _NAMED:
-        if test is not None or label is not None or task is not None:
-            raise InvalidInputError(f"label, test and task are for your own data; {data!r} brings its own.")
-        if image_size is not None and data != "imagenet":
-            raise InvalidInputError(f"image_size = {image_size}: {data!r} has one size only.")
-        known, found = _NAMED[data], find_dataset(data, data_dir, download=download)
-        splits = known.load(found, options)
-        sizes = len(splits.train), len(splits.test)
-        if known.n_samples is not None and list(sizes) != known.n_samples:
-            text = "%s: %d + %d samples, but %d + %d are published: this is not the whole data set"
-            logger.warning(text, data, *sizes, *known.n_samples)
-        return splits
-    return _load_own(data, test, options)
+def _load_named(name: str, found: list[Path], test: Any, options: Options) -> DatasetSplits:
+    if test is not None or options.label is not None or options.task is not None:
+        raise InvalidInputError(f"label, test and task are for your own data; {name!r} brings its own.")
+    if options.image_size is not None and name != "imagenet":
+        raise InvalidInputError(f"image_size = {options.image_size}: {name!r} has one size only.")
+    published, splits = _NAMED[name].n_samples, _NAMED[name].load(found, options)
+    sizes = len(splits.train), len(splits.test)
+    if published is not None and list(sizes) != published:
+        text = "%s: %d + %d samples, but %d + %d are published: this is not the whole data set"
+        logger.warning(text, name, *sizes, *published)
+    return splits
 
 
 def available_datasets(data_dir: str | os.PathLike[str] | None = None) -> list[DatasetInfo]:

@@ -3,7 +3,7 @@
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from sklearn.base import clone
@@ -12,7 +12,7 @@ from .._containers import column_names, take_rows
 from .._errors import InvalidInputError, InvalidTypeError
 from .._imports import need
 from .._progress import logger
-from .._validation import as_numpy, check_features
+from .._validation import as_numpy, check_choice, check_count, check_features
 from ..core.points import as_dense
 from ..rows.arrays import array_names, read_arrays
 from ..rows.columns import as_table
@@ -43,6 +43,13 @@ class Options:
     test_fraction: float = DEFAULT_TEST_FRACTION
     seed: int = 0
     preparation: Any = "auto"  # of tables: "auto", None or one that is not fitted
+
+    def __post_init__(self) -> None:
+        if self.task is not None:
+            check_choice(self.task, "task", get_args(Task))
+        if self.image_size is not None:
+            check_count(self.image_size, "image_size")
+        check_count(self.seed, "seed", 0)
 
 
 def from_arrays(
