@@ -29,7 +29,7 @@ from coresift import (
     MissingExtraError,
     QueryBall,
 )
-from coresift.rows import columns, table_files
+from coresift.rows import columns, tables
 
 SUFFIXES = [".npz", ".parquet"]
 
@@ -509,7 +509,7 @@ def test_parquet_without_pyarrow_names_the_extra(tmp_path, monkeypatch):
     path = tmp_path / "core.parquet"
     example_coreset().save(path)
     before = path.read_bytes()
-    for name, late in (("pyarrow", columns.pa), ("pyarrow.parquet", table_files.parquet)):
+    for name, late in (("pyarrow", columns.pa), ("pyarrow.parquet", tables.parquet)):
         monkeypatch.setitem(sys.modules, name, None)
         monkeypatch.delitem(vars(late), "_module")
     for task in (example_coreset(seed=1).save, Coreset.load):

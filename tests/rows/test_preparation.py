@@ -22,7 +22,7 @@ from coresift.rows import summary, tables
 from coresift.rows.columns import as_table, check_names, family
 from coresift.rows.rows import Block
 from coresift.rows.summary import TableSummary
-from coresift.rows.table_files import ParquetRows
+from coresift.rows.tables import ParquetRows
 
 N = 400
 

@@ -30,8 +30,7 @@ from ..rows.arrays import open_arrays
 from ..rows.columns import pa
 from ..rows.opening import is_hidden
 from ..rows.rows import Rows
-from ..rows.table_files import parquet
-from ..rows.tables import TableRows
+from ..rows.tables import TableRows, parquet
 from .materialize import write_rows
 
 if TYPE_CHECKING:

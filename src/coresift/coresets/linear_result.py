@@ -24,7 +24,7 @@ from ..rows.engines import OnRows
 from ..rows.opening import open_rows
 from ..rows.preparation import Preparation
 from ..rows.rows import BadRow, Block, Rows, check_block
-from ..rows.table_files import csv, parquet
+from ..rows.tables import csv, parquet
 from .coreset import Value
 from .files import as_plain, check_types, from_plain, stamped, verified, write_whole
 from .linear_rows import loss_named

@@ -10,7 +10,7 @@ import numpy as np
 from .._errors import InvalidInputError
 from ..rows.columns import pa
 from ..rows.rows import Block, Rows
-from ..rows.table_files import ParquetRows, parquet
+from ..rows.tables import ParquetRows, parquet
 
 if TYPE_CHECKING:
     from .files import ChosenRows

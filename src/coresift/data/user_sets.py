@@ -15,13 +15,12 @@ from .._progress import logger
 from .._validation import as_numpy, check_choice, check_count, check_features
 from ..core.points import as_dense
 from ..rows.arrays import array_names, read_arrays
-from ..rows.columns import as_table
+from ..rows.columns import Wanted, as_table
 from ..rows.images import Image
 from ..rows.opening import find_images, is_hidden, open_wanted
 from ..rows.preparation import Preparation
 from ..rows.rows import Rows, encode_labels
-from ..rows.table_files import CsvRows
-from ..rows.tables import Wanted
+from ..rows.tables import CsvRows
 from .splits import DEFAULT_TEST_FRACTION, DatasetSplits, LazyDataset, Scaling, Task, array_splits, split_rows
 
 _CHANNELS = (1, 3, 4)

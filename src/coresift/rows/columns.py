@@ -1,7 +1,8 @@
-"""Columns of a table as numbers or as names of categories, whatever their type: Arrow arrays in, NumPy arrays out."""
+"""Columns of a table: which of them are read, and as what: numbers or names of categories, in NumPy arrays."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
 from typing import Any
@@ -13,11 +14,13 @@ from .._containers import column_names
 from .._errors import InvalidInputError, InvalidTypeError
 from .._imports import Late
 from .._validation import as_numpy
+from .rows import Block, Labels, as_type, pa as pa
 
-pa: Any = Late("pyarrow", "io", "a table")
 pc: Any = Late("pyarrow.compute", "io", "a table")
 
 _CLOSE = 0.75  # similarity from which on a name may be a slip of another
+_NUMBERS = ("floating", "integer", "boolean")
+_LISTS = ("fixed_size_list", "list", "large_list")
 _LARGEST = 1e150  # squares of larger numbers overflow: such entries count as missing
 
 
@@ -156,3 +159,164 @@ def hashes(names: Sequence[str]) -> np.ndarray:
 
     hasher = FeatureHasher(2**31 - 1, input_type="string", alternate_sign=False)
     return hasher.transform([[name] for name in names]).indices.astype(np.int64)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The requested columns."""
+
+    columns: Sequence[str] | None = None
+    embedding: str | None = None
+    label: str | None = None
+    weight: str | None = None
+    target: str | None = None
+    is_prepared: bool = False  # whether columns of all types are read, as tables, for a preparation
+    any_label: bool = False  # whether labels may be any numbers: targets of a regression
+
+    def __post_init__(self) -> None:
+        if self.columns is not None and self.embedding is not None:
+            raise InvalidInputError("columns and embedding exclude each other: give one of them.")
+        if self.columns is not None and not self.columns:
+            raise InvalidInputError("columns names no column.")
+        for name in {self.label, self.target} & {*(self.columns or ()), self.embedding} - {None}:
+            raise InvalidInputError(f"columns: {name!r} is the label, so it cannot be a feature.")
+
+    @property
+    def others(self) -> tuple[str | None, str | None, str | None]:
+        """The columns that are not features: label, weight and target."""
+        return self.label, self.weight, self.target
+
+    @property
+    def all(self) -> list[str]:
+        named = (*self.others, self.embedding, *(self.columns or ()))
+        return [name for name in named if name is not None]
+
+
+class Columns:
+    """The columns of a table that are read: features (or one column of lists of them), label, weight, target.
+
+    By default all columns of numbers, or all that are prepared; or the only column of lists, if none has floats.
+    """
+
+    width: int | None = None  # numbers in each list of the one feature column; None if columns are numbers
+    whole_labels = False  # whether labels are whole numbers that are stored as text or as floats
+
+    def __init__(self, schema: Any, wanted: Wanted, first_entry: Callable[[str], Any], is_typed: bool) -> None:
+        self.wanted = wanted
+        check_distinct(schema.names)
+        fields = {field.name: field.type for field in schema}
+        check_names(wanted.all, list(fields))
+        for what in ("weight", "target"):
+            name = getattr(wanted, what)
+            if name is not None and not is_type(fields[name], _NUMBERS):
+                raise InvalidInputError(f"the {what} column {name!r} has type {fields[name]}, not a number.")
+        free = {name: kind for name, kind in fields.items() if name not in wanted.others}
+        features, embedding = list(wanted.columns or ()), wanted.embedding
+        if wanted.columns is None and embedding is None:
+            lists = [name for name, kind in free.items() if _is_list(kind)]
+            has_floats = any(is_type(kind, ("floating",)) for kind in free.values())
+            embedding = lists[0] if len(lists) == 1 and not has_floats else None
+            features = list(free) if wanted.is_prepared else [n for n, k in free.items() if is_type(k, _NUMBERS)]
+        self.is_prepared = wanted.is_prepared and embedding is None
+        if embedding is not None:
+            features, kind = [embedding], fields[embedding]
+            if not _is_list(kind):
+                raise InvalidInputError(f"column {embedding!r} has type {kind}; lists of numbers are needed.")
+            is_fixed = is_type(kind, ("fixed_size_list",))
+            self.width = kind.list_size if is_fixed else len(first_entry(embedding) or ())
+            if not self.width:
+                raise InvalidInputError(f"the lists of column {embedding!r} are empty.")
+        self.features = features
+        self.kinds = {name: family(fields[name]) if is_typed else "text" for name in features}
+        kinds = [fields[name] if self.width is None else fields[name].value_type for name in features]
+        if not self.is_prepared and not features:
+            known = ", ".join(f"{name!r} ({kind})" for name, kind in list(fields.items())[:12])
+            raise InvalidInputError(f"no column of numbers; there are {known}. preparation='auto' reads such columns.")
+        wrong = [f"column {n!r} has type {k}" for n, k in zip(features, kinds, strict=True) if not is_type(k, _NUMBERS)]
+        if not self.is_prepared and wrong:
+            raise InvalidInputError(f"{', '.join(wrong)}, which is not a number; preparation='auto' reads them.")
+        self._exact = {n for n, k in zip(features, kinds, strict=True) if is_type(k, ("float32", "float16", "boolean"))}
+        others = fields.keys() - set(features)
+        self.left_out = {name: self._reason(name, fields[name]) for name in fields if name in others}
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return np.dtype(np.float32 if self._exact.issuperset(self.features) else np.float64)
+
+    @property
+    def all(self) -> list[str]:
+        return list(dict.fromkeys([*self.features, *filter(None, self.wanted.others)]))
+
+    @property
+    def names(self) -> list[str]:
+        if self.width is None:
+            return self.features
+        return [f"{self.features[0]}[{i}]" for i in range(self.width)]
+
+    def _reason(self, name: str, kind: Any) -> str:
+        for what in ("label", "weight", "target"):
+            if name == getattr(self.wanted, what):
+                return what
+        if self.wanted.columns is not None or self.wanted.embedding is not None:
+            return "not named"
+        return f"{kind}, not named" if is_type(kind, _NUMBERS) else "not numeric"
+
+    @property
+    def _complete(self) -> list[str]:
+        return [name for name in self.all if not self.is_prepared or name in self.wanted.others]
+
+    def refuse_nulls(self, nulls: dict[str, int]) -> None:
+        wrong = {name: nulls[name] for name in self._complete if nulls.get(name)}
+        if wrong:
+            what = {self.wanted.label: "the label column"}
+            found = (f"{what.get(name, 'column')} {name!r} has {count:,} nulls" for name, count in wrong.items())
+            raise InvalidInputError(f"{', '.join(found)}; drop or fill such rows first.")
+
+    def block(self, batch: Any, start: int) -> Block:
+        self.refuse_nulls({name: batch.column(name).null_count for name in self._complete})
+        X: Any
+        if self.is_prepared:
+            X = as_table(batch).select(self.features)
+        elif self.width is not None:
+            X = self._rows_of_lists(batch.column(self.features[0]))
+        else:
+            table = np.empty((len(self.features), batch.num_rows), dtype=self.dtype)  # contiguous copies
+            for row, name in zip(table, self.features, strict=True):
+                row[:] = as_type(batch.column(name).to_numpy(zero_copy_only=False), self.dtype)
+            X = table.T
+        weights, targets = (
+            None if name is None else as_type(batch.column(name).to_numpy(zero_copy_only=False), np.dtype(np.float64))
+            for name in (self.wanted.weight, self.wanted.target)
+        )
+        labels = None if self.wanted.label is None else self._labels(batch.column(self.wanted.label))
+        return Block(start, X, np.ones(batch.num_rows) if weights is None else weights, labels, targets)
+
+    def _rows_of_lists(self, column: Any) -> np.ndarray:
+        name, values = self.features[0], column.flatten()
+        if len(values) != len(column) * (self.width or 0) or (
+            hasattr(column, "offsets") and np.any(np.diff(column.offsets.to_numpy()) != self.width)
+        ):
+            raise InvalidInputError(f"lists of column {name!r} differ in length; the first has {self.width}.")
+        if values.null_count:
+            raise InvalidInputError(f"lists of column {name!r} hold {values.null_count} nulls.")
+        numbers = as_type(values.to_numpy(zero_copy_only=False), self.dtype)
+        return np.asarray(numbers.reshape(len(column), -1))
+
+    def _labels(self, column: Any) -> Labels:
+        encoded = flat(column).dictionary_encode()
+        names, kind = encoded.dictionary.to_pylist(), family(encoded.type)
+        if kind not in ("number", "boolean", "text"):
+            what = f"the label column {self.wanted.label!r} has type {column.type}"
+            raise InvalidInputError(f"{what}; integers or strings are needed.")
+        if self.whole_labels or is_type(encoded.type.value_type, ("floating", "decimal")):
+            if odd := [name for name in names if not float(name).is_integer()]:
+                if self.wanted.any_label:
+                    return Labels(encoded.indices.to_numpy(zero_copy_only=False), [float(name) for name in names])
+                text = f"the label column {self.wanted.label!r} holds {odd[0]!r}, but classes are integers or strings."
+                raise InvalidInputError(f"{text} For a regression name it as the target (fit: --model squared).")
+            names = [int(float(name)) for name in names]
+        return Labels(encoded.indices.to_numpy(zero_copy_only=False), names)
+
+
+def _is_list(kind: Any) -> bool:
+    return is_type(kind, _LISTS) and is_type(kind.value_type, _NUMBERS)

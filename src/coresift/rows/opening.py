@@ -16,11 +16,10 @@ from .._imports import Late
 from .._progress import OnPass
 from .._validation import as_numpy, check_choice, check_instance
 from .arrays import ArrayRows, NpyRows, open_npz
-from .columns import as_table, pa
+from .columns import Wanted, as_table, pa
 from .images import DEFAULT_SIZE, SUFFIXES, ImageRows
 from .rows import Rows
-from .table_files import CsvRows, FeatherRows, ParquetRows
-from .tables import FrameRows, TableRows, Wanted
+from .tables import CsvRows, FeatherRows, FrameRows, ParquetRows, TableRows
 
 if TYPE_CHECKING:
     from .preparation import Preparation

@@ -15,11 +15,11 @@ from .._errors import InvalidInputError
 from .._progress import OnPass, display_of
 from .._validation import check_count, check_instance
 from ..core.points import Matrix
-from .columns import as_table, categories, check_names, flat, hashes, is_type, numbers
+from .columns import Wanted, as_table, categories, check_names, flat, hashes, is_type, numbers
 from .engines import open_engine, run_pass
 from .rows import Block, Fingerprint, Piece, Rows, as_type, block_rows
 from .summary import CYCLES, Column, TableSummary
-from .tables import KEPT_BYTES, FrameRows, TableRows, Wanted
+from .tables import KEPT_BYTES, FrameRows, TableRows
 
 _VERSION = 1
 _WIDE, _SPARSE = 256, 0.1  # more features than this, and a smaller share of them not zero: a sparse matrix

@@ -1,7 +1,5 @@
 """Rows of data: pieces that any worker can read, in any order, and blocks that every pass sees alike."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import os
@@ -14,14 +12,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from .._errors import CoresiftError, InvalidInputError
+from .._imports import Late
 from .._validation import MUST_BE_FINITE, bad_value, first_bad_value
 from ..core.points import Matrix, stacked
-from .columns import pa
+
+pa: Any = Late("pyarrow", "io", "a table")
 
 READ_BYTES = 1 << 23  # read at a time: the memory of a pass, besides its own
 PIECE_BYTES = 1 << 26
@@ -73,14 +73,15 @@ class Block(NamedTuple):
     def n(self) -> int:
         return int(self.X.shape[0])
 
-    def part(self, rows: slice | np.ndarray) -> Block:
+    def part(self, rows: slice | np.ndarray) -> Self:
         """Some of the rows: a slice, as views, or row numbers, as a block that starts at 0."""
         labels = None if self.labels is None else Labels(self.labels.codes[rows], self.labels.names)
         start = self.start + rows.start if isinstance(rows, slice) else 0
         targets = None if self.targets is None else self.targets[rows]
         X: Any = self.X
         is_taken = hasattr(X, "column_names") and not isinstance(rows, slice)  # a table, which is not prepared yet
-        return Block(start, X.take(rows) if is_taken else X[rows], self.weights[rows], labels, targets)
+        X = X.take(rows) if is_taken else X[rows]
+        return self._replace(start=start, X=X, weights=self.weights[rows], labels=labels, targets=targets)
 
 
 @dataclass(frozen=True)
@@ -128,12 +129,12 @@ class Rows(ABC):
         """Read a piece in order, in blocks of any bounded size."""
 
     @property
-    def raw(self) -> Rows:
+    def raw(self) -> "Rows":
         """The rows as they are stored."""
         return self
 
     @property
-    def whole(self) -> Rows:
+    def whole(self) -> "Rows":
         """The rows with all their columns."""
         return self
 
@@ -142,7 +143,7 @@ class Rows(ABC):
         """How the columns of a table can be read; see :func:`coresift.rows.columns.family`."""
         return {f"x{i}": "number" for i in range(self.d)}
 
-    def keep(self, names: list[str], numeric: Sequence[str] = ()) -> Rows:
+    def keep(self, names: list[str], numeric: Sequence[str] = ()) -> "Rows":
         """Read only some columns of a table, of which those that are ``numeric`` are known to hold numbers."""
         return self
 

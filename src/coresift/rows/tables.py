@@ -1,12 +1,12 @@
-"""Tables with named columns: which of them are read, and rows of frames in memory."""
+"""Rows of tables: frames in memory, and Parquet, Feather and CSV files on any file system that PyArrow knows."""
 
 from __future__ import annotations
 
 import copy
+import re
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import unquote
@@ -14,12 +14,17 @@ from urllib.parse import unquote
 import numpy as np
 
 from .._errors import InvalidInputError
+from .._imports import Late
 from .._validation import naming
-from .columns import as_table, check_distinct, check_names, family, flat, is_type, pa
-from .rows import Block, Fingerprint, Labels, Piece, Rows, as_type, group_rows
+from .columns import Columns, Wanted, as_table, check_distinct, numbers, pa
+from .rows import READ_BYTES, Block, Fingerprint, Piece, Rows, group_rows
 
-_NUMBERS = ("floating", "integer", "boolean")
-_LISTS = ("fixed_size_list", "list", "large_list")
+csv: Any = Late("pyarrow.csv", "io", "a CSV file")
+ipc: Any = Late("pyarrow.ipc", "io", "a Feather file")
+parquet: Any = Late("pyarrow.parquet", "io", "a Parquet file")
+
+_LARGE_COLUMN = 1 << 25  # a column of a row group above this is read page by page, not as a whole
+_MOST_WHOLE_ROWS = 1 << 10  # at a time: a dictionary of long strings is small in the file, and large in memory
 _LONG_COLUMN, _MOST_BYTES = 1 << 10, 1 << 27  # rows of wide tables that are read at a time, and their bytes
 KEPT_BYTES = 1 << 29  # a table that is no larger stays in memory once it was read
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
@@ -28,167 +33,6 @@ _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 def naming_file(file: str) -> AbstractContextManager[None]:
     """Put the name of a file in front of what its reader complains about."""
     return naming(Path(file), "damaged, or not what its name says")
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """The requested columns."""
-
-    columns: Sequence[str] | None = None
-    embedding: str | None = None
-    label: str | None = None
-    weight: str | None = None
-    target: str | None = None
-    is_prepared: bool = False  # whether columns of all types are read, as tables, for a preparation
-    any_label: bool = False  # whether labels may be any numbers: targets of a regression
-
-    def __post_init__(self) -> None:
-        if self.columns is not None and self.embedding is not None:
-            raise InvalidInputError("columns and embedding exclude each other: give one of them.")
-        if self.columns is not None and not self.columns:
-            raise InvalidInputError("columns names no column.")
-        for name in {self.label, self.target} & {*(self.columns or ()), self.embedding} - {None}:
-            raise InvalidInputError(f"columns: {name!r} is the label, so it cannot be a feature.")
-
-    @property
-    def others(self) -> tuple[str | None, str | None, str | None]:
-        """The columns that are not features: label, weight and target."""
-        return self.label, self.weight, self.target
-
-    @property
-    def all(self) -> list[str]:
-        named = (*self.others, self.embedding, *(self.columns or ()))
-        return [name for name in named if name is not None]
-
-
-class Columns:
-    """The columns of a table that are read: features (or one column of lists of them), label, weight, target.
-
-    By default all columns of numbers, or all that are prepared; or the only column of lists, if none has floats.
-    """
-
-    width: int | None = None  # numbers in each list of the one feature column; None if columns are numbers
-    whole_labels = False  # whether labels are whole numbers that are stored as text or as floats
-
-    def __init__(self, schema: Any, wanted: Wanted, first_entry: Callable[[str], Any], is_typed: bool) -> None:
-        self.wanted = wanted
-        check_distinct(schema.names)
-        fields = {field.name: field.type for field in schema}
-        check_names(wanted.all, list(fields))
-        for what in ("weight", "target"):
-            name = getattr(wanted, what)
-            if name is not None and not is_type(fields[name], _NUMBERS):
-                raise InvalidInputError(f"the {what} column {name!r} has type {fields[name]}, not a number.")
-        free = {name: kind for name, kind in fields.items() if name not in wanted.others}
-        features, embedding = list(wanted.columns or ()), wanted.embedding
-        if wanted.columns is None and embedding is None:
-            lists = [name for name, kind in free.items() if _is_list(kind)]
-            has_floats = any(is_type(kind, ("floating",)) for kind in free.values())
-            embedding = lists[0] if len(lists) == 1 and not has_floats else None
-            features = list(free) if wanted.is_prepared else [n for n, k in free.items() if is_type(k, _NUMBERS)]
-        self.is_prepared = wanted.is_prepared and embedding is None
-        if embedding is not None:
-            features, kind = [embedding], fields[embedding]
-            if not _is_list(kind):
-                raise InvalidInputError(f"column {embedding!r} has type {kind}; lists of numbers are needed.")
-            is_fixed = is_type(kind, ("fixed_size_list",))
-            self.width = kind.list_size if is_fixed else len(first_entry(embedding) or ())
-            if not self.width:
-                raise InvalidInputError(f"the lists of column {embedding!r} are empty.")
-        self.features = features
-        self.kinds = {name: family(fields[name]) if is_typed else "text" for name in features}
-        kinds = [fields[name] if self.width is None else fields[name].value_type for name in features]
-        if not self.is_prepared and not features:
-            known = ", ".join(f"{name!r} ({kind})" for name, kind in list(fields.items())[:12])
-            raise InvalidInputError(f"no column of numbers; there are {known}. preparation='auto' reads such columns.")
-        wrong = [f"column {n!r} has type {k}" for n, k in zip(features, kinds, strict=True) if not is_type(k, _NUMBERS)]
-        if not self.is_prepared and wrong:
-            raise InvalidInputError(f"{', '.join(wrong)}, which is not a number; preparation='auto' reads them.")
-        self._exact = {n for n, k in zip(features, kinds, strict=True) if is_type(k, ("float32", "float16", "boolean"))}
-        others = fields.keys() - set(features)
-        self.left_out = {name: self._reason(name, fields[name]) for name in fields if name in others}
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return np.dtype(np.float32 if self._exact.issuperset(self.features) else np.float64)
-
-    @property
-    def all(self) -> list[str]:
-        return list(dict.fromkeys([*self.features, *filter(None, self.wanted.others)]))
-
-    @property
-    def names(self) -> list[str]:
-        if self.width is None:
-            return self.features
-        return [f"{self.features[0]}[{i}]" for i in range(self.width)]
-
-    def _reason(self, name: str, kind: Any) -> str:
-        for what in ("label", "weight", "target"):
-            if name == getattr(self.wanted, what):
-                return what
-        if self.wanted.columns is not None or self.wanted.embedding is not None:
-            return "not named"
-        return f"{kind}, not named" if is_type(kind, _NUMBERS) else "not numeric"
-
-    @property
-    def _complete(self) -> list[str]:
-        return [name for name in self.all if not self.is_prepared or name in self.wanted.others]
-
-    def refuse_nulls(self, nulls: dict[str, int]) -> None:
-        wrong = {name: nulls[name] for name in self._complete if nulls.get(name)}
-        if wrong:
-            what = {self.wanted.label: "the label column"}
-            found = (f"{what.get(name, 'column')} {name!r} has {count:,} nulls" for name, count in wrong.items())
-            raise InvalidInputError(f"{', '.join(found)}; drop or fill such rows first.")
-
-    def block(self, batch: Any, start: int) -> Block:
-        self.refuse_nulls({name: batch.column(name).null_count for name in self._complete})
-        X: Any
-        if self.is_prepared:
-            X = as_table(batch).select(self.features)
-        elif self.width is not None:
-            X = self._rows_of_lists(batch.column(self.features[0]))
-        else:
-            table = np.empty((len(self.features), batch.num_rows), dtype=self.dtype)  # contiguous copies
-            for row, name in zip(table, self.features, strict=True):
-                row[:] = as_type(batch.column(name).to_numpy(zero_copy_only=False), self.dtype)
-            X = table.T
-        weights, targets = (
-            None if name is None else as_type(batch.column(name).to_numpy(zero_copy_only=False), np.dtype(np.float64))
-            for name in (self.wanted.weight, self.wanted.target)
-        )
-        labels = None if self.wanted.label is None else self._labels(batch.column(self.wanted.label))
-        return Block(start, X, np.ones(batch.num_rows) if weights is None else weights, labels, targets)
-
-    def _rows_of_lists(self, column: Any) -> np.ndarray:
-        name, values = self.features[0], column.flatten()
-        if len(values) != len(column) * (self.width or 0) or (
-            hasattr(column, "offsets") and np.any(np.diff(column.offsets.to_numpy()) != self.width)
-        ):
-            raise InvalidInputError(f"lists of column {name!r} differ in length; the first has {self.width}.")
-        if values.null_count:
-            raise InvalidInputError(f"lists of column {name!r} hold {values.null_count} nulls.")
-        numbers = as_type(values.to_numpy(zero_copy_only=False), self.dtype)
-        return np.asarray(numbers.reshape(len(column), -1))
-
-    def _labels(self, column: Any) -> Labels:
-        encoded = flat(column).dictionary_encode()
-        names, kind = encoded.dictionary.to_pylist(), family(encoded.type)
-        if kind not in ("number", "boolean", "text"):
-            what = f"the label column {self.wanted.label!r} has type {column.type}"
-            raise InvalidInputError(f"{what}; integers or strings are needed.")
-        if self.whole_labels or is_type(encoded.type.value_type, ("floating", "decimal")):
-            if odd := [name for name in names if not float(name).is_integer()]:
-                if self.wanted.any_label:
-                    return Labels(encoded.indices.to_numpy(zero_copy_only=False), [float(name) for name in names])
-                text = f"the label column {self.wanted.label!r} holds {odd[0]!r}, but classes are integers or strings."
-                raise InvalidInputError(f"{text} For a regression name it as the target (fit: --model squared).")
-            names = [int(float(name)) for name in names]
-        return Labels(encoded.indices.to_numpy(zero_copy_only=False), names)
-
-
-def _is_list(kind: Any) -> bool:
-    return is_type(kind, _LISTS) and is_type(kind.value_type, _NUMBERS)
 
 
 class TableRows(Rows):
@@ -330,3 +174,188 @@ class FrameRows(TableRows):
 
     def _first_entry(self, column: str) -> Any:
         return self._table.column(column)[0].as_py() if self._table.num_rows else None
+
+
+class ParquetRows(TableRows):
+    """Rows of Parquet files; a piece is a row group."""
+
+    _opened: tuple[int, Any] | None = None
+
+    def read(self, piece: Piece) -> Iterator[Block]:
+        file, rows, names = self.files[piece.file], 0, self._stored(piece.file)
+        kept, how = self.kept.get(piece, []), {"batch_size": self.read_rows, "row_groups": [piece.part]}
+        is_kept = bool(kept) and set(names).issubset(kept[0].schema.names)
+        read = []
+        with naming_file(file):
+            for batch in kept if is_kept else self._open(piece.file).iter_batches(columns=names, **how):
+                yield self.columns.block(self._completed(batch, piece.file), piece.start + rows)
+                rows += batch.num_rows
+                if self.is_kept:
+                    read.append(batch)
+        _check_announced(rows, piece, file)
+        if read:
+            self.kept[piece] = read
+
+    def whole_rows(self, piece: Piece, wanted: np.ndarray) -> Iterator[Any]:
+        """Read some rows of a row group with all its columns, in slices, as Arrow tables."""
+        file, first = self.files[piece.file], 0
+        if len(wanted) == 0:
+            return
+        with naming_file(file):
+            reader = self._open(piece.file)
+            size = reader.metadata.row_group(piece.part).total_byte_size
+            step = min(max(1, READ_BYTES * piece.n_rows // max(size, 1)), _MOST_WHOLE_ROWS)
+            for batch in reader.iter_batches(batch_size=step, row_groups=[piece.part]):
+                begin, end = np.searchsorted(wanted, (first, first + batch.num_rows))
+                if begin < end:
+                    yield pa.Table.from_batches([batch]).take(wanted[begin:end] - first)
+                first += batch.num_rows
+        _check_announced(first, piece, file)
+
+    def schemas(self) -> Iterator[tuple[str, Any]]:
+        """The files, and all columns of each."""
+        return ((file, self._schema(at).remove_metadata()) for at, file in enumerate(self.files))
+
+    def _schema(self, file: int) -> Any:
+        schema = self._open(file).schema_arrow
+        check_distinct(schema.names)
+        return schema
+
+    def _count(self, file: int) -> list[int]:
+        metadata = self._open(file).metadata
+        groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
+        where = {metadata.schema.column(i).path: i for i in range(metadata.num_columns)}
+        nulls = {}
+        # not lists: their paths are longer, and their nulls are found when they are read
+        for name in filter(where.__contains__, self.columns.all):
+            statistics = [group.column(where[name]).statistics for group in groups]
+            nulls[name] = sum(s.null_count for s in statistics if s is not None and s.has_null_count)
+        self.columns.refuse_nulls(nulls)
+        return [group.num_rows for group in groups]
+
+    def _first_entry(self, column: str) -> Any:
+        for file in range(len(self.files)):  # the first ones may have no rows
+            for batch in self._open(file).iter_batches(batch_size=1, columns=[column]):
+                if batch.num_rows:
+                    return batch.column(0)[0].as_py()
+        return None
+
+    def _open(self, file: int) -> Any:
+        """The reader of a file; the last one is kept, because pieces of a file are mostly read in order."""
+        if self._opened is None or self._opened[0] != file:
+            handle = self._filesystem.open_input_file(self.files[file])
+            reader = parquet.ParquetFile(handle, pre_buffer=False)
+            groups = (reader.metadata.row_group(g) for g in range(min(reader.num_row_groups, 4)))  # others are alike
+            sizes = (group.column(c).total_uncompressed_size for group in groups for c in range(group.num_columns))
+            if max(sizes, default=0) > _LARGE_COLUMN:
+                reader = parquet.ParquetFile(handle, pre_buffer=False, buffer_size=1 << 20)
+            self._opened = (file, reader)
+        return self._opened[1]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_opened": None, "kept": {}}
+
+
+def _check_announced(rows: int, piece: Piece, file: str) -> None:
+    """Arrow reads as many rows as the pages hold, whatever the metadata say."""
+    if rows != piece.n_rows:
+        text = f"row group {piece.part} announces {piece.n_rows:,} rows and holds {rows:,}"
+        raise InvalidInputError(f"{file}: {text}; the file is damaged.")
+
+
+def _too_long(error: Exception) -> Exception:
+    """The error of PyArrow; of a line that is longer than what it reads at a time, the reason."""
+    is_long = any(words in str(error) for words in ("straddl", "file or block"))
+    text = f"the file is empty, or a line is longer than {READ_BYTES:,} bytes, which are read at a time"
+    return InvalidInputError(text) if is_long else error
+
+
+class FeatherRows(TableRows):
+    """Rows of Feather (Arrow IPC) files; a piece is a record batch."""
+
+    def read(self, piece: Piece) -> Iterator[Block]:
+        with naming_file(self.files[piece.file]):
+            names = self._stored(piece.file)
+            batch = self._open(piece.file, names).get_batch(piece.part).select(names)
+            batch = self._completed(batch, piece.file)
+            for first in range(0, batch.num_rows, self.read_rows):
+                yield self.columns.block(batch.slice(first, self.read_rows), piece.start + first)
+
+    def _open(self, file: int, names: list[str] | None = None) -> Any:
+        handle = self._filesystem.open_input_file(self.files[file])
+        fields = None if names is None else [self._schema(file).get_field_index(name) for name in names]
+        return ipc.open_file(handle, options=ipc.IpcReadOptions(included_fields=fields))
+
+    def _schema(self, file: int) -> Any:
+        return self._open(file).schema
+
+    def _count(self, file: int) -> list[int]:
+        reader = self._open(file, self._stored(file)[:1])
+        return [reader.get_batch(i).num_rows for i in range(reader.num_record_batches)]
+
+    def _first_entry(self, column: str) -> Any:
+        return self._open(0).get_batch(0).column(column)[0].as_py()
+
+
+class CsvRows(TableRows):
+    """Rows of CSV and TSV files with a header, also compressed; columns that are prepared are text, others float64."""
+
+    is_typed = False
+
+    def read(self, piece: Piece) -> Iterator[Block]:
+        start = piece.start
+        for batch in self._batches(piece.file, self._stored(piece.file)):
+            if batch.num_rows:
+                with naming_file(self.files[piece.file]):
+                    block = self.columns.block(self._completed(batch, piece.file), start)
+                yield block
+                start += block.n
+
+    def _options(self, file: int) -> tuple[Any, Any]:
+        is_tabbed = Path(self.files[file].lower().removesuffix(".gz")).suffix == ".tsv"
+        parse = csv.ParseOptions(newlines_in_values=True, delimiter="\t" if is_tabbed else ",")
+        return csv.ReadOptions(block_size=READ_BYTES), parse
+
+    def _schema(self, file: int) -> Any:
+        with self._filesystem.open_input_stream(self.files[file]) as stream:
+            try:
+                schema = csv.open_csv(stream, *self._options(file)).schema
+            except pa.ArrowInvalid as error:
+                raise _too_long(error) from error
+        check_distinct(schema.names)
+        return schema
+
+    def _count(self, file: int) -> list[int]:
+        """Read the file once: nulls, text among numbers, and labels that are not numbers are found here."""
+        columns, label, rows = self.columns, self.columns.wanted.label, 0
+        stored = self._stored(file)
+        names = [name for name in stored if not columns.is_prepared or name in columns.wanted.others] or stored[:1]
+        nulls = dict.fromkeys(names, 0)
+        columns.whole_labels = (columns.whole_labels or file == 0) and label is not None
+        for batch in self._batches(file, names):
+            rows += batch.num_rows
+            for name in nulls:
+                nulls[name] += batch.column(name).null_count
+            if columns.whole_labels and label in names:
+                try:
+                    found = numbers(batch.column(label), "number")
+                    columns.whole_labels = bool((found == np.rint(found)).all())
+                except pa.ArrowInvalid:
+                    columns.whole_labels = False
+        columns.refuse_nulls(nulls)
+        return [rows]
+
+    def _batches(self, file: int, names: list[str]) -> Iterator[Any]:
+        columns = self.columns
+        text = {columns.wanted.label, *((set(columns.features) if columns.is_prepared else set()) - self.numeric)}
+        kinds = {name: pa.string() if name in text else pa.float64() for name in names}
+        convert = csv.ConvertOptions(include_columns=names, column_types=kinds, strings_can_be_null=True)
+        with naming_file(self.files[file]), self._filesystem.open_input_stream(self.files[file]) as stream:
+            try:
+                yield from csv.open_csv(stream, *self._options(file), convert)
+            except pa.ArrowInvalid as error:
+                if (place := re.search(r"CSV column #(\d+)", str(error))) is None:
+                    raise _too_long(error) from error
+                name = self._schema(file).names[int(place[1])]
+                what = f"column {name!r} begins as numbers and then is not ({str(error).rpartition(': ')[2]})"
+                raise InvalidInputError(f"{what}; clean it, or leave it out.") from error
