@@ -11,8 +11,8 @@ import pytest
 from PIL import Image
 
 from coresift import InvalidInputError
-from coresift.data import LazyDataset, image_cache, load_dataset, splits
-from coresift.data.image_cache import cached, pixels_of
+from coresift.data import LazyDataset, load_dataset, splits
+from coresift.data.splits import cached, pixels_of
 from coresift.training import build_model, train
 
 
@@ -35,7 +35,6 @@ def test_items_are_equal_and_decoded_once(folder: Path, monkeypatch: pytest.Monk
     names = sorted(path.name for path in (folder / "cache").iterdir())
     assert len(names) == 2  # one for each part, and no draft
     monkeypatch.setattr(splits, "decode", None)  # nothing is decoded any more
-    monkeypatch.setattr(image_cache, "decode", None)
     again = load_dataset(folder / "images", image_size=16, cache=folder / "cache")
     assert sorted(path.name for path in (folder / "cache").iterdir()) == names
     monkeypatch.undo()
@@ -101,7 +100,7 @@ def test_what_cannot_be_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> N
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(image_cache, "_write", full)
+    monkeypatch.setattr(splits, "_write", full)
     with pytest.raises(OSError, match="No space left"):
         load_dataset(folder / "images", cache=folder / "cache")
     assert not list((folder / "cache").iterdir())

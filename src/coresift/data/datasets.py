@@ -14,8 +14,7 @@ from ..rows.opening import TABLES, files_below, suffix_of
 from ..rows.preparation import Preparation
 from . import standard
 from .hugging_face import from_hugging_face, is_hugging_face
-from .image_cache import cached
-from .splits import DEFAULT_TEST_FRACTION, DatasetSplits, LazyDataset, Task
+from .splits import DEFAULT_TEST_FRACTION, DatasetSplits, LazyDataset, Task, cached
 from .standard import VARIABLE, Download, data_folder, fetch, find_files
 from .user_sets import Options, from_arrays, from_npz, from_table, load_image_folder, load_imagenet
 

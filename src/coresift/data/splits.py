@@ -1,18 +1,27 @@
-"""Data sets for training: a training and a test part, in memory or on disk, and how they are prepared."""
+"""Data sets for training: a training and a test part, in memory or on disk, decoded once or when needed."""
 
-from collections.abc import Sequence
+import hashlib
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any, Literal, Self, TypeAlias
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import IO, Any, Literal, Self, TypeAlias
 
 import numpy as np
+from numpy.lib import format as npy
 
 from .._errors import InvalidInputError
+from .._progress import Progress
+from .._validation import naming
+from ..coresets.files import write_whole
 from ..rows.images import cut, decode, middle, random_resized_crop
 from ..rows.preparation import Preparation
-from .image_cache import pixels_of
+from ..rows.rows import fingerprint
 
 DEFAULT_TEST_FRACTION = 0.2
+_AT_ONCE = 256  # images that are decoded and then written
 _CROPS = 13  # separates the streams of the crops from others of the same seed
 Pair = tuple[np.ndarray, np.ndarray]
 Task = Literal["classification", "regression"]
@@ -84,6 +93,52 @@ class LazyDataset:
         """The given images, in that order."""
         places = None if self.places is None else self.places[rows]
         return replace(self, paths=[self.paths[int(row)] for row in rows], y=self.y[rows], places=places)
+
+
+def cached(dataset: LazyDataset, folder: Path) -> LazyDataset:
+    """The same images from a file in ``folder``, which is written if it is not there yet.
+
+    It holds the square in the middle of each image, as bytes, and is named after the paths, sizes and times of the
+    image files: images that change get a new file. Random parts are parts of that square.
+    """
+    if not folder.is_dir():
+        raise InvalidInputError(f"cache = {str(folder)!r}: no such folder; make it first.")
+    side = dataset.size + 2 * round(dataset.size * (1.0 / dataset.share - 1.0) / 2.0)
+    known = hashlib.sha256(f"1 {side}".encode())
+    for path in dataset.paths:
+        known.update(repr((os.path.abspath(path), *fingerprint(path, 0)[:2])).encode("utf-8", "surrogatepass"))
+    target = folder / f"coresift-images-{known.hexdigest()[:24]}.npy"
+    if not target.exists():
+        write_whole(target, partial(_write, dataset.paths, side))
+    found = replace(dataset, cache=str(target), places=np.arange(len(dataset)))
+    if pixels_of(str(target)).shape != (len(dataset), 3, side, side):
+        raise InvalidInputError(f"{target}: damaged; delete it, and it is written again.")
+    return found
+
+
+def _write(paths: Any, side: int, file: IO[bytes]) -> None:
+    head = {"descr": "|u1", "fortran_order": False, "shape": (len(paths), 3, side, side)}
+    npy.write_array_header_1_0(file, head)
+    progress = Progress("decode", len(paths), unit="images")
+    for pixels in _decoded(paths, side):
+        file.write(pixels.tobytes())
+        progress(1)
+
+
+def _decoded(paths: Any, side: int) -> Iterator[np.ndarray]:
+    with ThreadPoolExecutor(os.cpu_count()) as threads:  # Pillow decodes without the lock
+        for first in range(0, len(paths), _AT_ONCE):
+            yield from threads.map(
+                lambda path: decode(path, side, partial(middle, 1.0)), paths[first : first + _AT_ONCE]
+            )
+
+
+@lru_cache(maxsize=8)
+def pixels_of(path: str) -> np.ndarray:
+    """The images of a cache, (n, 3, side, side) bytes; each process maps the file once."""
+    with naming(Path(path), "damaged; delete it, and it is written again"):
+        found: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)
+    return found
 
 
 AnyDataset: TypeAlias = ArrayDataset | LazyDataset
