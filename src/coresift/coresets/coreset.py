@@ -11,7 +11,6 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from .._containers import n_rows, take_rows
 from .._errors import InvalidInputError, InvalidTypeError
 from .._validation import (
     check_choice,
@@ -25,6 +24,7 @@ from .._validation import (
     naming,
 )
 from ..core.certificate import Certificate
+from ..rows.columns import n_rows, take_rows
 from .files import as_plain, check_types, from_plain, read_coreset, write_coreset
 from .options import LOSSES
 

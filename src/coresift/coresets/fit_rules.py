@@ -16,9 +16,9 @@ from sklearn.utils import get_tags, indexable
 from sklearn.utils.metadata_routing import get_routing_for_object
 from sklearn.utils.validation import has_fit_parameter
 
-from .._containers import n_rows, take_rows
 from .._errors import InvalidInputError, InvalidTypeError
 from .._validation import check_budget, check_choice, check_count, check_features, check_generator, check_weights
+from ..rows.columns import n_rows, take_rows
 from .certifying import normalized
 from .coreset import Coreset
 from .linear_coreset import LinearCoreset

@@ -15,12 +15,12 @@ import scipy.sparse as sp
 from numpy.random import Generator
 from scipy.linalg import norm
 
-from .._containers import column_names
 from .._errors import InvalidInputError
 from .._progress import Display, OnPass, display_of
 from .._validation import LARGEST_MAGNITUDE, LARGEST_RATIO, check_features, check_targets
 from ..core.points import Matrix, SensitivityBound, squared_norms
 from ..rows.arrays import ArrayRows
+from ..rows.columns import column_names
 from ..rows.engines import Engine, Pass, run_pass
 from ..rows.rows import Block, Rows
 from .bounds import ClosedForm, Geometry, RowBound, by_all_rows, by_cells, by_paper, label_numbers

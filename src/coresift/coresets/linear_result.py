@@ -14,12 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, softmax
 
-from .._containers import column_names
 from .._errors import InvalidInputError
 from .._validation import check_choice, check_finite, check_number, naming
 from ..core.duality import ModelCertificate, percent
 from ..core.linear_losses import LinearLoss
-from ..rows.columns import pa
+from ..rows.columns import column_names, pa
 from ..rows.engines import OnRows
 from ..rows.opening import open_rows
 from ..rows.preparation import Preparation

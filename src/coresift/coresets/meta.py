@@ -13,9 +13,9 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, proces
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from .._containers import n_rows, take_rows
 from .._errors import InvalidInputError
 from .._validation import check_generator, check_weights
+from ..rows.columns import n_rows, take_rows
 from ..rows.rows import Rows
 from .base import LOADED_BYTES
 from .coreset import Coreset

@@ -18,11 +18,11 @@ from sklearn.utils import Bunch, get_tags, indexable
 from sklearn.utils.metadata_routing import MetadataRouter, process_routing
 from sklearn.utils.parallel import Parallel, delayed
 
-from .._containers import n_rows, take_rows
 from .._errors import InvalidInputError
 from .._progress import Progress, logger
 from .._validation import check_bool, check_count, check_features, check_generator, check_weights
 from ..core.racing import Fidelity, extrapolated, is_behind, rank_agreement, survivors
+from ..rows.columns import n_rows, take_rows
 from .fit_rules import (
     Choice,
     Task,

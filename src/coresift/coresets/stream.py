@@ -11,7 +11,6 @@ from typing import Any, Self
 import numpy as np
 import scipy.sparse as sp
 
-from .._containers import column_names
 from .._errors import InvalidInputError, InvalidTypeError
 from .._validation import (
     LARGEST_MAGNITUDE,
@@ -30,6 +29,7 @@ from .._validation import (
 from ..core.draw import DrawTable
 from ..core.sizes import bernstein_error
 from ..rows.arrays import open_arrays
+from ..rows.columns import column_names
 from ..rows.preparation import Preparation
 from .bounds import draw_scores
 from .coreset import Coreset, Guarantee, QueryBall

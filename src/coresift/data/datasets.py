@@ -7,9 +7,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from .._containers import column_names
 from .._errors import InvalidInputError, InvalidTypeError
 from .._progress import logger
+from ..rows.columns import column_names
 from ..rows.opening import TABLES, files_below, suffix_of
 from ..rows.preparation import Preparation
 from . import standard

@@ -8,14 +8,13 @@ from typing import Any, get_args
 import numpy as np
 from sklearn.base import clone
 
-from .._containers import column_names, take_rows
 from .._errors import InvalidInputError, InvalidTypeError
 from .._imports import need
 from .._progress import logger
 from .._validation import as_numpy, check_choice, check_count, check_features
 from ..core.points import as_dense
 from ..rows.arrays import array_names, read_arrays
-from ..rows.columns import Wanted, as_table
+from ..rows.columns import Wanted, as_table, column_names, take_rows
 from ..rows.images import Image
 from ..rows.opening import find_images, is_hidden, open_wanted
 from ..rows.preparation import Preparation

@@ -1,7 +1,8 @@
-"""Columns of a table: which of them are read, and as what: numbers or names of categories, in NumPy arrays."""
+"""Rows and columns of containers: which columns of a table are read, and as what, numbers or names of categories."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
@@ -9,8 +10,8 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
-from .._containers import column_names
 from .._errors import InvalidInputError, InvalidTypeError
 from .._imports import Late
 from .._validation import as_numpy
@@ -28,6 +29,41 @@ _LARGEST = 1e150  # squares of larger numbers overflow: such entries count as mi
 def is_type(kind: Any, names: tuple[str, ...]) -> bool:
     """Whether an Arrow type is one of those that ``pyarrow.types`` names."""
     return any(getattr(pa.types, f"is_{name}")(kind) for name in names)
+
+
+def n_rows(array: Any) -> int:
+    """Number of rows of a container."""
+    shape = getattr(array, "shape", None)
+    with suppress(TypeError, IndexError):
+        return int(shape[0]) if isinstance(shape, tuple) else len(array)  # torch.Size is a tuple
+    raise InvalidTypeError(f"take() needs arrays with rows; {type(array).__name__} has none")
+
+
+def take_rows(array: Any, indices: NDArray[np.int64]) -> Any:
+    """Return some rows of a container, as the same kind of container where possible."""
+    if isinstance(array, list | tuple):
+        return [array[i] for i in indices.tolist()]
+    if hasattr(array, "iloc"):
+        return array.iloc[indices]
+    if _is_arrow(array):
+        return array.take(indices)
+    if hasattr(array, "tocsr") and array.format not in ("csr", "csc"):
+        array = array.tocsr()  # the other sparse formats index rows slowly or not at all
+    try:
+        return array[indices.copy()]  # torch complains about indices that it could not write to
+    except (TypeError, KeyError, IndexError, ValueError) as error:
+        kind = type(array).__name__
+        raise InvalidTypeError(f"{kind} cannot be indexed by an array of rows: {error}") from error
+
+
+def column_names(X: Any) -> list[Any] | None:
+    """Return the names of the columns of a frame of pandas, Polars or PyArrow; None for anything else."""
+    names = X.column_names if _is_arrow(X) else getattr(X, "columns", None)
+    return None if names is None else list(names)
+
+
+def _is_arrow(frame: Any) -> bool:
+    return hasattr(frame, "column_names") and not hasattr(frame, "iloc")  # pandas' columns are attributes
 
 
 def as_table(data: Any) -> Any:

@@ -10,13 +10,12 @@ from fnmatch import fnmatch
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from .._containers import column_names
 from .._errors import InvalidInputError, InvalidTypeError
 from .._imports import Late
 from .._progress import OnPass
 from .._validation import as_numpy, check_choice, check_instance
 from .arrays import ArrayRows, NpyRows, open_npz
-from .columns import Wanted, as_table, pa
+from .columns import Wanted, as_table, column_names, pa
 from .images import DEFAULT_SIZE, SUFFIXES, ImageRows
 from .rows import Rows
 from .tables import CsvRows, FeatherRows, FrameRows, ParquetRows, TableRows

@@ -13,10 +13,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from .._containers import n_rows
 from .._errors import InvalidInputError
 from .._validation import as_numpy, check_choice, check_count
 from ..coresets.covering import principal
+from ..rows.columns import n_rows
 from .gradients import Gradients, LayerPass, Validation, device_of, layer_pass, validation_of
 from .inputs import Indices, as_tensor, batches_of, class_positions, flattened, is_dataset, torch, unwrapped
 from .losses import Kind, kind_of, with_class_numbers

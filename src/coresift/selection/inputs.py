@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._containers import take_rows
 from .._errors import InvalidInputError, InvalidTypeError
 from .._imports import Late
 from .._validation import as_numpy
 from ..data.splits import LazyDataset
+from ..rows.columns import take_rows
 
 if TYPE_CHECKING:
     import torch as torch

@@ -13,11 +13,11 @@ from torch.nn.functional import cross_entropy, one_hot
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, Dataset, Sampler, TensorDataset, default_collate
 
-from .._containers import n_rows
 from .._errors import CoresiftError, InvalidInputError
 from .._progress import logger
 from .._validation import as_numpy, check_count, parse_budget
 from ..coresets.coreset import Coreset, Guarantee
+from ..rows.columns import n_rows
 from ..selection import SelectionContext, Selector, Strategy, phases, strategy_named
 from ..selection.inputs import is_dataset, known_targets, unwrapped
 from ..selection.strategy import asks_for, name_of
