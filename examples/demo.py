@@ -17,8 +17,7 @@ from scipy import stats
 from sklearn.datasets import load_digits
 
 from coresift import RBFCoreset, audit
-from coresift.cli.app import run
-from coresift.cli.options import Settings, with_common_options
+from coresift.cli.app import Settings, run, with_common_options
 from coresift.coresets.uniform import uniform_coreset
 from examples import demo_models, demo_training
 

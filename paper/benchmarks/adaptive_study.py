@@ -19,7 +19,7 @@ import typer
 from sklearn.metrics import f1_score
 
 from coresift import selection
-from coresift.cli.options import Settings
+from coresift.cli.app import Settings
 from coresift.data import load_dataset
 from coresift.selection import strategy_named
 from coresift.training import build_model, normalize, train

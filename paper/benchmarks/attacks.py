@@ -20,7 +20,7 @@ import scipy.sparse as sp
 import typer
 
 from coresift import Coreset, LaplacianCoreset, RBFCoreset, StreamingCoreset, select
-from coresift.cli.options import Settings
+from coresift.cli.app import Settings
 from coresift.coresets.coreset import QueryBall
 
 from .measure import Log, Record, markdown

@@ -15,7 +15,7 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from coresift.cli.options import Settings
+from coresift.cli.app import Settings
 
 from ..bench.statistics import Comparison, compare_pairs, corrected, mean_and_deviation
 from ..bench.store import RESULTS, Store

@@ -20,7 +20,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from coresift.cli.options import Settings
+from coresift.cli.app import Settings
 from coresift.data import DatasetSplits, load_dataset
 from coresift.training import build_model, train
 

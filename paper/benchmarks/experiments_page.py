@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from coresift.cli.options import Settings
+from coresift.cli.app import Settings
 
 from ..bench.protocol import load_protocol
 from ..bench.store import RESULTS, Store

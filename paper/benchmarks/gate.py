@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from coresift import Preparation, RBFCoreset, select
-from coresift.cli.options import Settings
+from coresift.cli.app import Settings
 
 from .foundation import bare_pass
 from .measure import HERE, seconds

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from coresift.cli.options import Settings
+from coresift.cli.app import Settings
 from coresift.coresets.covering import nearest_centers, principal
 from coresift.selection import FacilityLocation, KCenter, SelectionContext
 

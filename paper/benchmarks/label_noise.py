@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from coresift.cli.options import Settings
+from coresift.cli.app import Settings
 from coresift.data import load_dataset
 from coresift.selection import AdaptiveCoreset, AdaptiveRandom, Strategy
 from coresift.training import build_model, train

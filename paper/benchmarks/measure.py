@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from coresift import __version__
-from coresift.cli.options import Settings
+from coresift.cli.app import Settings
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results.json"

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from coresift.cli.options import Settings
+from coresift.cli.app import Settings
 from coresift.data import load_dataset
 from coresift.selection import AdaptiveCoreset, AdaptiveRandom
 from coresift.training import build_model, train

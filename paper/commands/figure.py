@@ -12,7 +12,7 @@ from rich.table import Table as RichTable
 
 from coresift._errors import InvalidInputError
 from coresift._validation import check_budget, check_positive
-from coresift.cli.options import Settings, with_common_options
+from coresift.cli.app import Settings, with_common_options
 
 from .figures import Files, Out, Seed, Source, Table, measured
 

@@ -13,7 +13,7 @@ import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from coresift._errors import InvalidInputError
-from coresift.cli.options import Settings
+from coresift.cli.app import Settings
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

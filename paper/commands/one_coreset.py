@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from coresift.cli.options import AsJson, Settings
+from coresift.cli.app import AsJson, Settings
 
 from .figures import progress_bar
 

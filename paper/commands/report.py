@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from coresift._errors import InvalidInputError
-from coresift.cli.options import Settings
+from coresift.cli.app import Settings
 
 _COMMITTED = Path(__file__).parents[1] / "results"
 _SUFFIXES = (".html", ".htm")

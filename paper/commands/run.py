@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from coresift.cli.options import Settings
+from coresift.cli.app import Settings
 
 if TYPE_CHECKING:
     from ..bench.protocol import Run

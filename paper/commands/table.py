@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from coresift._errors import InvalidInputError
-from coresift.cli.options import AsJson, Settings
+from coresift.cli.app import AsJson, Settings
 
 from .run import Results, Scale, TableName
 

@@ -16,21 +16,21 @@ import pytest
 
 import coresift
 from coresift import InvalidInputError
-from coresift.cli import app as _app, main, options as _options
+from coresift.cli import app as _app, main
 
 COMMAND = [sys.executable, "-m", "coresift"]
 
 
 @pytest.fixture
-def with_command(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[_options.Settings], None]], None]:
+def with_command(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[_app.Settings], None]], None]:
     """Add a command ``probe`` to the application for one test."""
     monkeypatch.setattr(_app.app, "registered_commands", list(_app.app.registered_commands))
     logger = logging.getLogger("coresift")
     for name in ("handlers", "level", "propagate"):
         monkeypatch.setattr(logger, name, getattr(logger, name))
 
-    def add(function: Callable[[_options.Settings], None]) -> None:
-        _app.app.command(name="probe")(_options.with_common_options(function))
+    def add(function: Callable[[_app.Settings], None]) -> None:
+        _app.app.command(name="probe")(_app.with_common_options(function))
 
     return add
 
@@ -118,7 +118,7 @@ def test_the_hint_names_the_help_of_the_command(
     ],
 )
 def test_errors_are_one_line(error: Exception, line: str, with_command, capsys: pytest.CaptureFixture[str]) -> None:
-    def probe(settings: _options.Settings) -> None:
+    def probe(settings: _app.Settings) -> None:
         raise error
 
     with_command(probe)
@@ -128,7 +128,7 @@ def test_errors_are_one_line(error: Exception, line: str, with_command, capsys: 
 
 @pytest.mark.parametrize("arguments", [["--debug", "probe"], ["probe", "--debug"]])
 def test_debug_shows_the_traceback(arguments, with_command, capsys: pytest.CaptureFixture[str]) -> None:
-    def probe(settings: _options.Settings) -> None:
+    def probe(settings: _app.Settings) -> None:
         raise InvalidInputError("radius")
 
     with_command(probe)
@@ -151,7 +151,7 @@ def test_debug_shows_the_traceback(arguments, with_command, capsys: pytest.Captu
     ],
 )
 def test_verbosity_is_that_of_the_logger(arguments, expected, with_command, capsys: pytest.CaptureFixture[str]) -> None:
-    def probe(settings: _options.Settings) -> None:
+    def probe(settings: _app.Settings) -> None:
         logger = logging.getLogger("coresift.somewhere")
         for level in ("debug", "info", "warning", "error"):
             getattr(logger, level)("a message of level %s.", level)
@@ -164,7 +164,7 @@ def test_verbosity_is_that_of_the_logger(arguments, expected, with_command, caps
 
 
 def test_interrupt_is_130(with_command) -> None:
-    def probe(settings: _options.Settings) -> None:
+    def probe(settings: _app.Settings) -> None:
         raise KeyboardInterrupt
 
     with_command(probe)

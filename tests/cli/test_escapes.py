@@ -12,7 +12,7 @@ from pyarrow import parquet
 
 from coresift._errors import MissingExtraError
 from coresift.cli import main
-from coresift.cli.options import Settings, plain_console, printable
+from coresift.cli.app import Settings, plain_console, printable
 
 X = np.random.default_rng(0).standard_normal((60, 2))
 EVIL = "\x1b]0;owned\x07[red]a[/b]:smile:"

@@ -7,8 +7,7 @@ from typing import Annotated, Any
 import pytest
 import typer
 
-from coresift.cli.app import run
-from coresift.cli.options import Config, Settings, with_common_options
+from coresift.cli.app import Config, Settings, run, with_common_options
 
 
 @dataclass(frozen=True)

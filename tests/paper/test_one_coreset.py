@@ -9,7 +9,7 @@ import pytest
 
 from coresift import training
 from coresift._errors import InvalidInputError
-from coresift.cli.options import Settings
+from coresift.cli.app import Settings
 from coresift.data import load_dataset
 from coresift.selection import RBF, SelectionContext
 from paper import one_coreset

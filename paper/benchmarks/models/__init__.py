@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from coresift.cli.options import Settings
+from coresift.cli.app import Settings
 
 from ...bench.store import RESULTS
 

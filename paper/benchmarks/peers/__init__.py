@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from coresift.cli.options import Settings
+from coresift.cli.app import Settings
 
 _HERE = Path(__file__).parent
 _FIGURES = _HERE.parents[2] / "docs" / "figures"

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from coresift.cli.options import Input, Settings, listed
+from coresift.cli.app import Settings
+from coresift.cli.select import Input, listed
 from coresift.coresets.options import option
 
 if TYPE_CHECKING:

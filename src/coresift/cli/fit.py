@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from coresift.cli.options import Config, Force, Input, Reading, Settings
-from coresift.cli.select import Output
+from coresift.cli.app import Config, Settings
+from coresift.cli.select import Force, Input, Output, Reading
 from coresift.coresets.fit_options import FitOptions, plan_fit
 
 

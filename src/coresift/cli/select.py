@@ -10,11 +10,63 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from coresift.cli.options import Config, Input, Label, Reading, Settings
+from coresift.cli.app import Config, Settings
 from coresift.coresets.options import CLASSIFIERS, LINEAR_LOSSES, SelectOptions, option
 
 if TYPE_CHECKING:
     from coresift.coresets.options import Plan
+
+
+Input = Annotated[
+    str,
+    typer.Argument(
+        metavar="INPUT",
+        help="A .npy, .npz, .csv, .tsv, .parquet or .feather file, a folder or a quoted pattern of them, a folder of "
+        "images, or an address such as s3://bucket/folder.",
+    ),
+]
+Label = Annotated[str | None, typer.Option(help="The column of the labels; for images any word: folders are labels.")]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite the output if it exists.")]
+
+
+@dataclass(frozen=True)
+class Preparing:
+    """How the columns of a table are read."""
+
+    categorical: str | None = option(None, "Columns to read as categories, separated by commas.")
+    drop: str | None = option(None, "Columns of a table to leave out.")
+    id: str | None = option(None, "Columns that identify rows: left out as well.")
+    raw: bool = option(False, "Take numbers as they are: nothing is encoded, filled in or standardised.")
+
+    def preparation(self, columns: str | None = None) -> Any:
+        """What :func:`coresift.open_rows` takes: None, "auto" or a preparation that is not fitted."""
+        given: dict[str, Any] = {name: listed(getattr(self, name)) or [] for name in ("categorical", "drop", "id")}
+        if not any(given.values()) and (columns is None or self.raw):
+            return None if self.raw else "auto"
+        if self.raw:
+            raise typer.BadParameter("--raw does not go with --categorical, --drop or --id")
+        from coresift import Preparation
+
+        return Preparation(columns=listed(columns), **given)
+
+
+@dataclass(frozen=True)
+class Reading(Preparing):
+    """Which columns of the input are read, and how."""
+
+    columns: str | None = option(None, "Feature columns, separated by commas. Default: all that can be read.")
+    embedding: str | None = option(None, "A column of lists of numbers; for .npz files, the array.")
+    weight: str | None = option(None, "The column of the input weights.")
+    image_size: int = option(32, "Height and width in pixels to which images are resized.", min=1)
+
+    def names(self) -> dict[str, Any]:
+        given = {"embedding": self.embedding, "weight": self.weight, "image_size": self.image_size}
+        return {**given, "columns": listed(self.columns), "preparation": self.preparation(self.columns)}
+
+
+def listed(columns: str | None) -> list[str] | None:
+    """Names that are separated by commas."""
+    return None if columns is None else [name.strip() for name in columns.split(",") if name.strip()]
 
 
 @dataclass(frozen=True)

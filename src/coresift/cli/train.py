@@ -10,7 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
-from coresift.cli.options import AsJson, Config, Preparing, Settings, as_option
+from coresift.cli.app import AsJson, Config, Settings, as_option
+from coresift.cli.select import Preparing
 from coresift.coresets.options import option
 from coresift.training.options import TrainOptions
 

@@ -86,7 +86,7 @@ def check_bandwidth(bandwidth: Any) -> Any:
 
 
 def option(default: Any, text: str, **more: Any) -> Any:
-    """Make a field with a help text; ``more`` is described in :func:`coresift.cli.options.field_options`."""
+    """Make a field with a help text; ``more`` is described in :func:`coresift.cli.app.field_options`."""
     return field(default=default, metadata={"help": text, **more})
 
 

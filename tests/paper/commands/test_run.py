@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from coresift import InvalidInputError
-from coresift.cli.options import Settings
+from coresift.cli.app import Settings
 from coresift.data.standard import CIFAR10, CIFAR100
 from paper.__main__ import main
 from paper.bench.protocol import load_protocol
