@@ -13,6 +13,14 @@ from .names import register as register, registry as registry, strategy_named as
 from .pruning import InfoBatch as InfoBatch, Lossless as Lossless, Trim as Trim
 from .scores import ByScore as ByScore, Scores as Scores, proxy_scores as proxy_scores
 from .sensitivity import RBF as RBF, Laplacian as Laplacian
-from .simple import RS2 as RS2, AdaptiveRandom as AdaptiveRandom, Full as Full, Random as Random
-from .strategy import Phases as Phases, Selector as Selector, Strategy as Strategy, phases as phases
+from .strategy import (
+    RS2 as RS2,
+    AdaptiveRandom as AdaptiveRandom,
+    Full as Full,
+    Phases as Phases,
+    Random as Random,
+    Selector as Selector,
+    Strategy as Strategy,
+    phases as phases,
+)
 from .wrappers import PerBatch as PerBatch, PerClass as PerClass, Warm as Warm, WarmEnd as WarmEnd

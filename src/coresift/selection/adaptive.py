@@ -14,8 +14,7 @@ from .context import SelectionContext
 from .gradients import Gradients
 from .inputs import Floats, Indices
 from .losses import has_bounded_slope
-from .simple import AdaptiveRandom
-from .strategy import Selector, setting
+from .strategy import AdaptiveRandom, Selector, setting
 
 _UNKNOWN_EVERY = 4  # epochs between two draws if unknown: the geometric mean of 1 and the usual 20, about
 _FORWARD = 3.0  # forward passes that cost as much as a training step: a backward pass costs two

@@ -13,8 +13,7 @@ from .context import SelectionContext
 from .inputs import Floats, Indices
 from .pruning import LEAST, MOST, kept
 from .seen import wrong_labels
-from .simple import filled, turn
-from .strategy import Watcher
+from .strategy import Watcher, filled, turn
 
 _NEAR, _EQUAL = 0.03, 1e-6  # distances of near-duplicates, over the median distance
 _ALL = 0.95  # share of near-duplicates from which there is no gap to see

@@ -13,8 +13,7 @@ from ..coresets.judging import Estimate, Examples, estimates
 from ..coresets.uniform import even_draw
 from .context import SelectionContext
 from .inputs import Floats, Indices
-from .simple import scaled_weights
-from .strategy import ONE_BLAS_THREAD, Selector
+from .strategy import ONE_BLAS_THREAD, Selector, scaled_weights
 
 _GROW, _CELLS = 3, 5  # separate the streams of the draws and of the centres from others of the same seed
 _MOST = 100_000  # candidates, drawn at random

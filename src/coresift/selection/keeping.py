@@ -14,8 +14,7 @@ from ..coresets.covering import dense_centred
 from .context import SelectionContext
 from .gradients import Array
 from .inputs import Floats, Indices
-from .simple import scaled_weights
-from .strategy import ONE_BLAS_THREAD, Selector
+from .strategy import ONE_BLAS_THREAD, Selector, scaled_weights
 
 Chosen = tuple[Indices, Floats | None]  # rows and weights; None for equal ones that sum to n
 _OFF_CENTRE = 100.0  # |mean|^2 over the variance from which float32 would lose distances

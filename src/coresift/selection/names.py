@@ -17,8 +17,7 @@ from .k_center import KCenter
 from .pruning import InfoBatch, Lossless, Trim
 from .scores import ByScore
 from .sensitivity import RBF
-from .simple import RS2, AdaptiveRandom, Full, Random
-from .strategy import Strategy
+from .strategy import RS2, AdaptiveRandom, Full, Random, Strategy
 from .wrappers import PerBatch, PerClass, Warm
 
 _PLAIN: dict[str, Strategy] = {

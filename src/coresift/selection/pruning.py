@@ -8,8 +8,7 @@ from numpy.typing import NDArray
 from ..coresets.coreset import Coreset
 from .context import SelectionContext
 from .seen import wrong_labels
-from .simple import filled, scaled_weights, turn
-from .strategy import Watcher, setting
+from .strategy import Watcher, filled, scaled_weights, setting, turn
 
 MOST = 0.5  # rows that are left out at most, of all and of each class
 RAMP = 1 / 3  # share of the run in which the share that is left out grows

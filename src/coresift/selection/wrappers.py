@@ -15,8 +15,7 @@ from ..coresets.coreset import Coreset
 from .context import SelectionContext
 from .gradients import Gradients, Validation
 from .inputs import Indices
-from .simple import Full
-from .strategy import Phases, Selector, Strategy, name_of, setting
+from .strategy import Full, Phases, Selector, Strategy, name_of, setting
 
 
 @dataclass(frozen=True, eq=False)
