@@ -309,7 +309,6 @@ def test_available_datasets_say_what_is_there(tmp_path: Path) -> None:
     assert {name for name, info in infos.items() if info.is_present} == {"digits", "mnist"}
     assert infos["mnist"].where == str(tmp_path / "mnist")
     assert infos["cifar10"].where == str(tmp_path / "cifar10")
-    assert {name for name, info in infos.items() if info.can_download} == {"mnist", "cifar10", "cifar100", "covtype"}
     assert all(info.description and "\n" not in info.description for info in infos.values())
     for number in (1, 2):  # which of them is it? said, and no reason not to list the others
         (tmp_path / f"covtype{number}.npz").touch()
@@ -318,7 +317,6 @@ def test_available_datasets_say_what_is_there(tmp_path: Path) -> None:
     assert "one file covtype*.npz is needed" in again.where
     with pytest.raises(InvalidInputError, match="not 2"):
         load_dataset("covtype", tmp_path)
-    assert all(info.files for name, info in infos.items() if name != "digits")
 
 
 @pytest.mark.slow
