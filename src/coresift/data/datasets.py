@@ -82,6 +82,16 @@ def load_dataset(
     preparation : "auto", None or Preparation
         How the columns of a table become numbers (:class:`coresift.Preparation`), learnt from the training part. None:
         only columns of numbers, standardised.
+
+    Returns
+    -------
+    DatasetSplits
+
+    Examples
+    --------
+    >>> data = load_dataset("digits")
+    >>> len(data.train), data.n_classes, data.input_shape
+    (1438, 10, (1, 28, 28))
     """
     if task is not None:
         check_choice(task, "task", get_args(Task))
