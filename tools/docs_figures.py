@@ -125,9 +125,9 @@ def draw_files(out: Path) -> None:
 
 QUESTIONS = (  # question, the answer that leads to the right, and where it leads
     (("Is the model a network", "that you train?"), "no", ("see “Which subset", "for my model?”")),
-    (("Is there time for all of the", "data, if for fewer epochs?"), "yes", ("auto", "the default")),
-    (("Must one subset serve for", "many networks?"), "yes", ("fixed-coreset", "labels must be clean")),
-    (("Can you draw anew", "before every epoch?"), "no", ("adaptive-coreset", "select_every=20")),
+    (("Do you have time for all the", "data, with fewer epochs?"), "yes", ("auto", "the default")),
+    (("Do you need one subset", "for many networks?"), "yes", ("fixed-coreset", "labels must be clean")),
+    (("Can you redraw", "before every epoch?"), "no", ("adaptive-coreset", "select_every=20")),
     (("Does the loop record what", "it sees? train, sift: yes"), "yes", ("adaptive-coreset-seen", "select_every=1")),
 )
 LAST = ("adaptive-random", "select_every=1")
