@@ -106,13 +106,7 @@ def _resident() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
 
 
-# Not ru_maxrss, which a process inherits from the one that started it.
-_PEAK = """
-import sys, time
-def peak():
-    (line,) = (line for line in open("/proc/self/status") if line.startswith("VmHWM"))
-    return int(line.split()[1]) / 1024
-"""
+_PEAK = "import sys, time; from paper.benchmarks.measure import peak_resident_mb as peak"
 _COMMAND = f"""{_PEAK}
 from coresift.cli import main
 assert main(sys.argv[1:]) == 0
