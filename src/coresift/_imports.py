@@ -4,7 +4,6 @@ import ast
 import importlib
 import sys
 from collections.abc import Callable
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +37,11 @@ def attach(package: str, file: str, **extras: str) -> tuple[Callable[[str], Any]
     return load, lambda: sorted(home), sorted(home)
 
 
+def how_to_install(extra: str) -> str:
+    """Name an extra and the command that installs it; true before coresift is published, and after."""
+    return f'install coresift[{extra}] (in a clone: pip install ".[{extra}]")'
+
+
 def need(module: str, extra: str, what: str) -> Any:
     """Import an optional module that ``what`` needs; if it is missing, name the extra that installs it."""
     try:
@@ -45,7 +49,7 @@ def need(module: str, extra: str, what: str) -> Any:
     except ImportError as error:
         package = module.partition(".")[0]
         package = {"PIL": "Pillow", "ray": "Ray"}.get(package, package)
-        raise MissingExtraError(f'{what} needs {package}: pip install "coresift[{extra}]"') from error
+        raise MissingExtraError(f"{what} needs {package}: {how_to_install(extra)}") from error
 
 
 class Late:
@@ -54,9 +58,6 @@ class Late:
     def __init__(self, module: str, extra: str, what: str) -> None:
         self._about = module, extra, what
 
-    @cached_property
-    def _module(self) -> Any:
-        return need(*self._about)
-
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._module, name)
+        found = getattr(sys.modules.get(self._about[0]), name, None)  # asked for every column of every block
+        return getattr(need(*self._about), name) if found is None else found

@@ -156,7 +156,8 @@ def test_without_torch_the_extra_is_named(tmp_path: Path) -> None:
     command = [sys.executable, "-c", WITHOUT_TORCH, "train", "-d", "digits", "-o", str(tmp_path / "run")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 1
-    assert done.stderr == 'coresift: error: coresift.training needs torch: pip install "coresift[train]"\n'
+    text = 'coresift.training needs torch: install coresift[train] (in a clone: pip install ".[train]")'
+    assert done.stderr == f"coresift: error: {text}\n"
 
 
 @pytest.mark.slow

@@ -296,7 +296,7 @@ class RBFNetworkCoreset(RBFCoreset):
             raise InvalidTypeError(f"core = {type(coreset).__name__} must be a Coreset or a SignedCoreset.")
         if coreset.n_samples != self._table.n_samples:
             raise InvalidInputError(
-                f"the coreset was drawn from {coreset.n_samples} rows, the estimator fitted on {self._table.n_samples}."
+                f"the coreset was drawn from {coreset.n_samples} rows, the estimator fitted to {self._table.n_samples}."
             )
         return coreset
 

@@ -1,6 +1,7 @@
 """Strategies by name, and all methods in one table, for ``coresift strategies`` and the page "All methods"."""
 
 import csv
+from difflib import get_close_matches
 from importlib.resources import files
 from typing import Any
 
@@ -79,7 +80,9 @@ def strategy_named(name: str) -> Strategy:
     """Look up a strategy by name, ignoring case, with ``-`` or ``_``."""
     found = _REGISTRY.get(_key(name))
     if found is None:
-        raise InvalidInputError(f"strategy {name!r} is unknown; choose one of {', '.join(_REGISTRY)}.")
+        close = get_close_matches(_key(name), _REGISTRY, n=1)
+        hint = f"did you mean {close[0]}?" if close else f"choose one of {', '.join(_REGISTRY)}."
+        raise InvalidInputError(f"strategy {name!r} is unknown; {hint}")
     return found
 
 
