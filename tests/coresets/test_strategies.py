@@ -212,3 +212,6 @@ def test_the_plan_counts_the_comparison():
     assert compared.passes[-1] == "comparison"
     assert compared.seconds > 5  # eight fits of 3000 rows are some 10 s
     assert "comparison" not in planned("kernel", 20_000).passes  # too few are left to hold some out
+    assert "comparison" not in planned("kernel", targets=X[:, 0]).passes  # nothing was found to help
+    found = select(X[:2000], 50, targets=X[:2000, 0], model="kernel", strategy="auto")
+    assert (found.report.strategy, "nothing else was found to help kernel" in found.report.reason) == ("uniform", True)

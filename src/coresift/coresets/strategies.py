@@ -62,8 +62,9 @@ def plan_strategy(rows: Rows, options: SelectOptions) -> Plan[SelectOptions]:
         why = " Distances between rows need them in memory."
     elif name == "auto":
         kind, fewer = _kind(options), compared_size(budget, n)
-        costs = {each: partial(_operations, each, d=d, budget=fewer) for each in (*_CANDIDATES[kind], "fixed")}
-        work = comparison_operations([costs[each] for each in _CANDIDATES[kind]], n, fewer, kind)
+        usual = _candidates(kind, is_regression=rows.has_targets)
+        costs = {each: partial(_operations, each, d=d, budget=fewer) for each in (*usual, "fixed")}
+        work = comparison_operations([costs[each] for each in usual], n, fewer, kind)
         passes += ["comparison"] if work else []
         rare = comparison_operations(list(costs.values()), n, fewer, kind)
         if rows.has_labels and (seconds := (rare - work) / FLOPS) >= 1.0:
@@ -227,11 +228,16 @@ def _kind(options: SelectOptions) -> str:
     return "linear" if options.model in LINEAR_LOSSES else options.model or "boosting"
 
 
+def _candidates(kind: str, is_regression: bool) -> tuple[str, ...]:
+    """What is tried where no class is rare; covers did not help kernel regressions."""
+    return () if kind == "kernel" and is_regression else _CANDIDATES[kind]
+
+
 def decide(table: _Table, size: int, runner: Runner) -> tuple[str, str]:
     """Which strategy serves the model, and why: candidates by rule, and the choice by evidence from held-out rows."""
     model, counts = _kind(table.options), table.counts
     plain, largest = "uniform" if counts is None else "stratified", float(table.options.max_memory or _LARGEST)
-    candidates = list(_CANDIDATES[model])
+    candidates = list(_candidates(model, is_regression=counts is None))
     if counts is not None and len(rare_classes(counts)) and "fixed" not in candidates:
         candidates.append("fixed")
     n_parameters = (table.rows.d + 1) * (1 if counts is None else max(len(counts) - 1, 1))
