@@ -87,6 +87,17 @@ def test_auto_takes_what_held_out_rows_favour_and_says_why():
     assert "too few rows" in few.report.reason
 
 
+def test_auto_falls_back_on_more_rows_of_rare_classes():
+    X, _ = table()
+    y = (np.arange(800) % 100 == 0).astype(int)  # eight rows
+    found = select(X[:800], "5%", labels=y, model="boosting")
+    assert (found.report.strategy, found.report.class_sizes) == ("stratified", {"0": 36, "1": 4})
+    assert "to the power of 0.5, so that rare ones get more" in found.report.reason
+    assert found.coreset.weights[y[found.coreset.indices] == 1].sum() == pytest.approx(8)
+    asked = select(X[:800], "5%", labels=y, model="boosting", power=1.0)
+    assert asked.report.class_sizes == select(X[:800], "5%", labels=y, strategy="stratified").report.class_sizes
+
+
 def test_auto_in_a_regression():
     rng = np.random.default_rng(0)
     X = rng.standard_t(2.5, size=(N, 6))
