@@ -310,10 +310,6 @@ class SensitivityCoreset(RowsEstimator):
         reached = self.sensitivities_ * np.exp(0.0 if self.duality_gap_ is None else -self.duality_gap_)
         return int(np.sum(1.0 - reached < 0.499 * reached.min())) if self.bound_ == "exact" else 0  # 1/2, rounded
 
-    def draw_shares(self) -> np.ndarray:
-        """The probabilities of one draw, which sum to 1."""
-        return self._table.scores / self._table.scores.sum()
-
     def spec(self) -> BoundSpec:
         """Return the parameters of the bound; refuse those that are wrong whatever the data."""
         return BoundSpec(**{f.name: getattr(self, f.name) for f in fields(BoundSpec) if hasattr(self, f.name)})
