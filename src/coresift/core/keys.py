@@ -5,10 +5,8 @@ the (m+1)-th smallest key tau, the weight is :math:`w_p / (1 - e^{-s_p \tau})`: 
 is below tau.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -106,7 +104,7 @@ class KeyPool:
         part["group"] = np.zeros(len(kept), np.int32) if groups is None else groups[kept].astype(np.int32)
         self._add(part)
 
-    def merge(self, other: KeyPool, **renumbered: np.ndarray) -> None:
+    def merge(self, other: Self, **renumbered: np.ndarray) -> None:
         """Add what was kept of later rows; ``renumbered`` maps the entries of attached columns."""
         self.counts += other.counts
         for part in other._parts:
@@ -172,7 +170,7 @@ class KeyDraw:
         scores, attached = self.score(block)
         self.pool.update(block.start, scores, block.weights, **attached)
 
-    def merge(self, other: KeyDraw) -> None:
+    def merge(self, other: Self) -> None:
         self.pool.merge(other.pool)
 
     def finish(self) -> tuple[dict[str, Any], Draw]:

@@ -1,7 +1,5 @@
 """Cover rows by the cells of k-means, found from coarse to fine: the row nearest to each centre."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Which rows a model is fitted on: the rules of the meta-estimators, and ladders of nested subsets by these rules."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

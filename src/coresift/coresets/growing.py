@@ -1,7 +1,5 @@
 """Grow a subset in rounds, from what a kernel regression on the rows chosen so far does not yet explain."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

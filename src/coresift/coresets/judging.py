@@ -1,7 +1,5 @@
 """Out-of-sample estimates: whether a way to choose rows serves a kind of model better than a stratified draw."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

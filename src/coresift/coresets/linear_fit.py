@@ -1,7 +1,5 @@
 """Fit a linear model to a few rows of arrays or files of any size, and say how far it is from the best."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """What a fitted linear model minimises: its loss, penalty and intercept, read from the model."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from types import SimpleNamespace

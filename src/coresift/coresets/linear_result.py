@@ -1,14 +1,12 @@
 """A fitted linear model as a value: predictions block by block, and a JSON file that says what it is and how good."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -163,7 +161,7 @@ class LinearModel(Value):
         write_whole(Path(path), lambda file: file.write(text.encode()))
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> LinearModel:
+    def load(cls, path: str | os.PathLike[str]) -> Self:
         """Read what :meth:`save` wrote; refuse anything else with a message that names the file."""
         with naming(Path(path), "not a model file, or damaged"), Path(path).open("rb") as file:
             if (start := file.read(1)) != b"{":

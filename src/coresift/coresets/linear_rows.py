@@ -1,9 +1,7 @@
 """Rows with a response: what a linear model is fitted to, from arrays, frames or files, and passes over them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -98,8 +96,7 @@ class ColumnMoments:
             scatter = w @ np.square(centred) if gram is None else gram.diagonal()
         self._add(mass, mean, scatter, gram, int(np.count_nonzero(w)))
 
-    def merge(self, other: ColumnMoments) -> None:
-        """Add the moments of later rows."""
+    def merge(self, other: Self) -> None:
         to = np.array([self.labels.setdefault(name, len(self.labels)) for name in other.labels], dtype=np.int64)
         self._grow_labels()
         self.label_mass[to] += other.label_mass
@@ -209,15 +206,13 @@ class SumsPass(Generic[S]):
     sums: list[S]
 
     def update(self, block: Block) -> None:
-        """Add a block of rows."""
         y, weights = self.response.of(block), block.weights
         if self.response.factors is not None:
             weights = weights * self.response.factors[y]
         y = 2.0 * y - 1.0 if self.response.signed else y
         self.sums[0].add(block.X, y, weights, *self.sums[1:])
 
-    def merge(self, other: SumsPass[S]) -> None:
-        """Add the sums of later rows."""
+    def merge(self, other: Self) -> None:
         for mine, theirs in zip(self.sums, other.sums, strict=True):
             mine.merge(theirs)
 

@@ -1,7 +1,5 @@
 """Models fitted on a coreset: meta-estimators that choose the rows for the model they wrap."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from typing import Any, Self
 
@@ -28,7 +26,7 @@ from .model_certificate import ModelCertificate, certify_model
 def _delegated(name: str, about: str) -> Any:
     """A method of the fitted model, present if the model has it."""
 
-    def method(self: _CoresetModel, X: Any) -> np.ndarray:
+    def method(self: Any, X: Any) -> np.ndarray:
         return getattr(self._fitted(), name)(X)
 
     method.__name__, method.__doc__ = name, about

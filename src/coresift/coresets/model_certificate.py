@@ -1,7 +1,5 @@
 """Certify a fitted linear model: a proved bound on how far its loss is above the smallest possible one."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

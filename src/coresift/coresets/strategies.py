@@ -1,7 +1,5 @@
 """Strategies for tables: uniform, stratified, covering, grown and linear subsets; ``auto`` decides by evidence."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
