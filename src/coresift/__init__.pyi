@@ -16,7 +16,6 @@ from .coresets import (
     CoresetClassifier as CoresetClassifier,
     CoresetRegressor as CoresetRegressor,
     CoresetSearchCV as CoresetSearchCV,
-    ExpectedExcess as ExpectedExcess,
     Guarantee as Guarantee,
     KMeansCoreset as KMeansCoreset,
     KMeansCost as KMeansCost,

@@ -4,7 +4,7 @@ from .coreset import Coreset as Coreset, Guarantee as Guarantee, QueryBall as Qu
 from .estimators import LaplacianCoreset as LaplacianCoreset, RBFCoreset as RBFCoreset
 from .files import check_output as check_output, load_run as load_run
 from .fit_rules import nested_coresets as nested_coresets
-from .kmeans_coreset import ExpectedExcess as ExpectedExcess, KMeansCoreset as KMeansCoreset, KMeansCost as KMeansCost
+from .kmeans_coreset import KMeansCoreset as KMeansCoreset, KMeansCost as KMeansCost
 from .least_squares import LeastSquaresCoreset as LeastSquaresCoreset, SquaresCertificate as SquaresCertificate
 from .linear_coreset import LinearCoreset as LinearCoreset
 from .linear_fit import fit_model as fit_model

@@ -39,14 +39,6 @@ class KMeansCost:
         return abs(self.coreset / self.all_rows - 1.0) if self.all_rows > 0 else float(self.coreset > 0)
 
 
-@dataclass(frozen=True)
-class ExpectedExcess:
-    """How much more than the best centres those of a draw are expected to cost, as a share of the cost."""
-
-    uniform: float
-    coreset: float
-
-
 class KMeansCoreset(PassCoreset):
     r"""A weighted subset for k-means: the cost of any centres on it stands for their cost on all rows.
 
@@ -126,7 +118,7 @@ class KMeansCoreset(PassCoreset):
         ----------
         size, random_state
             As in :meth:`RBFCoreset.sample`. For a fit as good as on all rows use some 80 points for each cluster; see
-            :meth:`expected_excess`.
+            :meth:`advice`.
         """
         runner = self._fitted_runner()
         count, seed = check_budget(size, runner.rows.n), check_seed(random_state, self._draw_rng)
@@ -155,22 +147,34 @@ class KMeansCoreset(PassCoreset):
         squares = nearest(runner.rows.take(core.indices).X, mean, given - mean)[1]
         return KMeansCost(float(over_all), float(core.weights @ squares))
 
-    def expected_excess(self, size: int | float) -> ExpectedExcess:
-        r"""How much more than the best centres those fitted to ``size`` rows are expected to cost.
+    def advice(self, size: int | float | None = None) -> str:
+        r"""Whether this draw helps, in plain words; by default for 80 rows for each cluster.
 
-        An estimate at the rough centres, not a bound: a cluster without a row goes to the next centre, the others are
-        off by the error of a weighted mean. For rows drawn in proportion to q, with :math:`D_c` the squared distance to
-        the next centre, the sum over all clusters of
+        It compares how much more than the best centres those fitted to ``size`` rows are expected to cost. That is an
+        estimate at the rough centres, not a bound: a cluster without a row goes to the next centre, the others are off
+        by the error of a weighted mean. For rows drawn in proportion to q, with :math:`D_c` the squared distance to the
+        next centre, it is the sum over all clusters of
 
         .. math:: e^{-m Q_c} W_c D_c + \min(W_c D_c, \sum_{i \in c} w_i^2 |x_i - c|^2 / (m q_i W_c))
         """
         check_is_fitted(self, "centers_")
-        m = check_budget(size, self._n_samples)
-        cost, spread, rates = self._clusters
-        scores = self._scores
+        size = min(_ADVISED * len(self.centers_), self._n_samples) if size is None else size
+        size = check_budget(size, self._n_samples)
+        uniform, coreset = self._expected_excess(size)
+        text = (
+            f"With {size:,} rows, centres fitted to a uniform sample are expected to cost {uniform:.2%} more than the "
+            f"best, those fitted to this coreset {coreset:.2%}."
+        )
+        if uniform <= max(coreset + _AS_GOOD[0], coreset * _AS_GOOD[1]):
+            return f"{text} Uniform sampling is as good here."
+        return f"{text} Uniform samples miss small or distant clusters: draw the coreset."
+
+    def _expected_excess(self, m: int) -> list[float]:
+        """For m uniform draws, and for m draws of the coreset, as shares of the cost; see :meth:`advice`."""
+        (cost, spread, rates), scores = self._clusters, self._scores
         mass, total = scores.masses, scores.total
         if self.cost_ <= 1e-14 * scores.spread:  # none, but for rounding
-            return ExpectedExcess(0.0, 0.0)
+            return [0.0, 0.0]
         gaps = cdist(scores.centers, scores.centers, "sqeuclidean")
         np.fill_diagonal(gaps, np.inf)
         next_best = mass * gaps.min(axis=1)  # infinite for a single cluster
@@ -179,22 +183,7 @@ class KMeansCoreset(PassCoreset):
         for hit, rate in ((mass / total, 1.0 / total), (chance, rates)):
             missed = np.where(np.isfinite(next_best), np.exp(-m * hit) * next_best, 0.0)
             excess.append(float((missed + np.minimum(cost / (m * rate * mass), next_best)).sum()) / self.cost_)
-        return ExpectedExcess(*excess)
-
-    def advice(self, size: int | float | None = None) -> str:
-        """Whether this draw helps, in plain words; by default for 80 rows for each cluster."""
-        check_is_fitted(self, "centers_")
-        size = min(_ADVISED * len(self.centers_), self._n_samples) if size is None else size
-        size = check_budget(size, self._n_samples)
-        found = self.expected_excess(size)
-        uniform, coreset = found.uniform, found.coreset
-        text = (
-            f"With {size:,} rows, centres fitted to a uniform sample are expected to cost {uniform:.2%} more than the "
-            f"best, those fitted to this coreset {coreset:.2%}."
-        )
-        if uniform <= max(coreset + _AS_GOOD[0], coreset * _AS_GOOD[1]):
-            return f"{text} Uniform sampling is as good here."
-        return f"{text} Uniform samples miss small or distant clusters: draw the coreset."
+        return excess
 
 
 def nearest(X: Matrix, mean: np.ndarray, centers: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
