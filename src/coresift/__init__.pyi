@@ -33,7 +33,6 @@ from .coresets import (
     RBFNetworkRegressor as RBFNetworkRegressor,
     Report as Report,
     Selection as Selection,
-    SignedCoreset as SignedCoreset,
     SquaresCertificate as SquaresCertificate,
     StreamingCoreset as StreamingCoreset,
     audit as audit,

@@ -13,11 +13,7 @@ from .meta import CoresetClassifier as CoresetClassifier, CoresetRegressor as Co
 from .model_certificate import ModelCertificate as ModelCertificate, certify_model as certify_model
 from .network_coreset import RBFNetworkCoreset as RBFNetworkCoreset
 from .network_models import RBFNetworkClassifier as RBFNetworkClassifier, RBFNetworkRegressor as RBFNetworkRegressor
-from .network_results import (
-    NetworkCertificate as NetworkCertificate,
-    NetworkComparison as NetworkComparison,
-    SignedCoreset as SignedCoreset,
-)
+from .network_results import NetworkCertificate as NetworkCertificate, NetworkComparison as NetworkComparison
 from .options import SelectOptions as SelectOptions
 from .search import CoresetSearchCV as CoresetSearchCV
 from .selecting import Report as Report, Selection as Selection, run as run, select as select

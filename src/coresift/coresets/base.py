@@ -56,7 +56,7 @@ class Fit:
     prepared: Prepared | None = None
     codes: np.ndarray | None = None  # numbers of the labels, if they were asked for
     targets: np.ndarray | None = None  # (n, K), if the loss has targets
-    totals: dict[str, float] | None = None  # of each family, if the loss has several
+    families: dict[str, SensitivityBound] | None = None  # of sums, if the loss has several
 
 
 class RowsEstimator(BaseEstimator):
