@@ -18,7 +18,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from coresift import InvalidInputError, Preparation, fit_model, open_rows, select
 from coresift.data import load_dataset
-from coresift.rows import summary
+from coresift.rows import summary, tables
 from coresift.rows.columns import as_table, check_names, family
 from coresift.rows.rows import Block
 from coresift.rows.summary import TableSummary
@@ -147,15 +147,24 @@ def test_numbers_are_scikit_learns_and_categories_are_one_hot() -> None:
     np.testing.assert_array_equal(X[:, 2:], encoder.fit_transform(frame[["colour"]].fillna("?")))
 
 
-def test_complete_floats_stay_what_they_are_and_files_are_read_twice(tmp_path: Path, monkeypatch: Any) -> None:
-    """Once to learn, once for features, which stay in memory: a selection without a preparation reads them thrice."""
+def test_complete_floats_stay_what_they_are_and_files_are_read_once(tmp_path: Path, monkeypatch: Any) -> None:
+    """What was read to learn stays in memory until it is prepared, and then the features do."""
     values = np.random.default_rng(0).normal(5.0, [0.1, 10.0, 1e4], size=(3000, 3)).astype(np.float32)
     table = pa.table(dict(zip("abc", np.ascontiguousarray(values.T), strict=True)))
     parquet.write_table(table, tmp_path / "t.parquet", row_group_size=1000)
-    read, once = [], ParquetRows.read
-    monkeypatch.setattr(ParquetRows, "read", lambda self, piece: read.append(piece) or once(self, piece))
-    found = select(tmp_path / "t.parquet", 100, strategy="rbf", random_state=0)
-    assert len(read) <= 2 * 3 + 2  # and a look at the first block
+    read, once = [], parquet.ParquetFile.iter_batches
+    with monkeypatch.context() as patched:
+        patched.setattr(
+            parquet.ParquetFile, "iter_batches", lambda *a, **k: read.append(k["row_groups"]) or once(*a, **k)
+        )
+        found = select(tmp_path / "t.parquet", 100, strategy="rbf", random_state=0)
+        assert sorted(read) == [[0], [1], [2]]
+        assert isinstance(found.rows.raw, ParquetRows)
+        assert not found.rows.raw.kept  # one copy is enough
+        patched.setattr(tables, "KEPT_BYTES", 1000)
+        again = select(tmp_path / "t.parquet", 100, strategy="rbf", random_state=0)
+        assert len(read) > 2 * 3
+        assert np.array_equal(again.coreset.indices, found.coreset.indices)
     rows = open_rows(tmp_path / "t.parquet", preparation="auto")
     (block,) = rows.blocks()
     assert block.X.dtype == rows.dtype == rows.preparation.transform(table).dtype == np.float32

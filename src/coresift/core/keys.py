@@ -97,6 +97,8 @@ class KeyPool:
         else:
             self.counts += np.bincount(groups[drawable], minlength=len(self.sizes))
         kept = np.flatnonzero((keys <= self.bars[0 if groups is None else groups]) & drawable)
+        if groups is None and len(kept) > self.sizes[0] + 1:
+            kept = kept[smallest(keys[kept], int(self.sizes[0]) + 1)]
         if len(kept) == 0:
             return
         part = {name: values[kept] for name, values in attached.items()}

@@ -19,10 +19,9 @@ from .columns import as_table, categories, check_names, flat, hashes, is_type, n
 from .engines import open_engine, run_pass
 from .rows import Block, Fingerprint, Piece, Rows, as_type, block_rows
 from .summary import CYCLES, Column, TableSummary
-from .tables import FrameRows, Wanted
+from .tables import KEPT_BYTES, FrameRows, TableRows, Wanted
 
 _VERSION = 1
-_KEPT_BYTES = 1 << 29  # features up to this size are kept in memory after the first pass
 _WIDE, _SPARSE = 256, 0.1  # more features than this, and a smaller share of them not zero: a sparse matrix
 
 
@@ -301,7 +300,7 @@ class PreparedRows(Rows):
     @property
     def kept_bytes(self) -> int:
         size = self.n * self.row_bytes
-        return size if size <= _KEPT_BYTES else 0
+        return size if size <= KEPT_BYTES else 0
 
     def read(self, piece: Piece) -> Iterator[Block]:
         if piece in self._kept:
@@ -318,6 +317,8 @@ class PreparedRows(Rows):
                 yield prepared
         if made:
             self._kept[piece] = made
+            if isinstance(self._raw, TableRows):
+                self._raw.kept.pop(piece, None)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_kept": {}}

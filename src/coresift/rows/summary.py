@@ -117,7 +117,7 @@ class TableSummary:
         self.low, self.high = np.full(c, np.inf), np.full(c, -np.inf)
         self.is_whole, self.is_rising = np.ones(c, dtype=bool), np.ones(c, dtype=bool)
         self.first, self.last = np.full(c, np.nan), np.full(c, np.nan)
-        self.fingerprints = np.zeros(c, dtype=np.uint64)
+        self.fingerprints = np.zeros(c)
         self.distinct: defaultdict[int, Distinct] = defaultdict(Distinct)  # of columns of whole numbers
         size = min(SAMPLE, max(SAMPLE // 8, _SAMPLE_ENTRIES // max(c, 1)))
         self.sample = KeyPool(0, np.array([size]), slack=size)
@@ -125,21 +125,21 @@ class TableSummary:
     def update(self, block: Block) -> None:
         table, n = as_table(block.X), block.n
         rows = _mixed(np.arange(block.start, block.start + n, dtype=np.uint64))  # factors of fingerprints
-        values = np.full((n, len(self.kinds)), np.nan, order="F")
+        values = np.empty((n, len(self.kinds)), order="F")
         for i, (name, kind) in enumerate(self.kinds.items()):
             array = flat(table.column(name))
             if name in self.text:
-                if (found := self._parsed(array, self.text[name])) is not None:
-                    values[:, i] = found
-                else:
+                found = self._parsed(array, self.text[name])
+                values[:, i] = np.nan if found is None else found
+                if found is None:
                     text, (codes, names) = self.text[name], categories(array)
                     hashed = _mixed(hashes(names).astype(np.uint64)) if names else np.zeros(0, dtype=np.uint64)
                     text.add(set(names), hashed)
                     text.n += int(np.count_nonzero(codes >= 0))
                     each = np.append(hashed, np.uint64(0))[codes]
                     text.fingerprint = (text.fingerprint + int(_folded(each) @ rows)) % 2**64
-            elif kind is not None:
-                values[:, i] = numbers(array, kind)
+            else:
+                values[:, i] = np.nan if kind is None else numbers(array, kind)
         self._add_values(values, rows)
         self.sample.update(block.start, np.ones(n), np.ones(n), X=values)
         self.n += n
@@ -158,18 +158,20 @@ class TableSummary:
         return None
 
     def _add_values(self, values: np.ndarray, rows: np.ndarray) -> None:
-        low, high, mean = values.min(axis=0), values.max(axis=0), values.mean(axis=0)  # NaN where entries are missing
-        way, is_full = values - mean, ~np.isnan(low)
-        counts, scatter = np.full(len(self.kinds), float(len(values))), np.einsum("ij,ij->j", way, way)
-        for i in np.flatnonzero(~is_full):
-            is_missing = np.isnan(values[:, i])
-            known = values[~is_missing, i]
-            values[is_missing, i] = np.nan  # one kind of NaN
-            low[i], high[i], counts[i] = known.min(initial=np.inf), known.max(initial=-np.inf), len(known)
-            mean[i] = known.mean() if len(known) else 0.0
-            scatter[i] = np.square(known - mean[i]).sum()
-        bits = (values + 0.0).view(np.uint64)  # 0.0 and -0.0 are one value
-        is_rising = np.zeros(len(self.kinds), dtype=bool)
+        low, high = values.min(axis=0), values.max(axis=0)  # NaN where entries are missing
+        is_full, c = ~np.isnan(low), len(self.kinds)
+        counts, mean, scatter, fingerprints = np.zeros(c), np.zeros(c), np.zeros(c), np.zeros(c)
+        factors = rows * 2.0**-64
+        for i, column in enumerate(values.T):  # equal columns have equal sums, to the last bit
+            known, own = column, factors
+            if not is_full[i]:
+                is_known = ~np.isnan(column)
+                known, own = column[is_known], factors[is_known]
+                low[i], high[i] = known.min(initial=np.inf), known.max(initial=-np.inf)
+            counts[i], mean[i] = len(known), known.mean() if len(known) else 0.0
+            way = known - mean[i]
+            scatter[i], fingerprints[i] = way @ way, way @ own
+        is_rising = np.zeros(c, dtype=bool)
         start = values[:64]
         self.is_whole &= ((start == np.rint(start)) | np.isnan(start)).all(axis=0)  # most that are not show it here
         for i in np.flatnonzero(self.is_whole):
@@ -178,7 +180,6 @@ class TableSummary:
             if self.is_whole[i]:
                 is_rising[i] = is_full[i] and self.is_rising[i] and bool((np.diff(known) > 0).all())
                 self.distinct[i].add(_mixed((known + 0.0).view(np.uint64)))
-        fingerprints = rows @ _folded(bits)
         self._combine(counts, mean, scatter, low, high, is_rising, values[0], values[-1], fingerprints)
 
     def _combine(self, counts: Any, mean: Any, scatter: Any, low: Any, high: Any, is_rising: Any, first: Any,
@@ -216,7 +217,8 @@ class TableSummary:
         for i, (name, kind) in enumerate(self.kinds.items()):
             is_names = name in self.text and not self.text[name].parses_as
             column = self._of_names(name, name in named) if is_names else self._of_numbers(i, name, name in named)
-            key = (is_names, self.text[name].fingerprint if is_names else int(self.fingerprints[i]))
+            numeric = (self.counts[i], self.mean[i], self.low[i], self.high[i], self.fingerprints[i])
+            key = self.text[name].fingerprint if is_names else numeric
             if kind is None:
                 column = Column(name, "left out", "a type that is not read; lists of numbers are named as an embedding")
             elif column.kind != "left out" and name not in named and seen.setdefault(key, name) != name:

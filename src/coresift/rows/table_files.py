@@ -27,13 +27,19 @@ class ParquetRows(TableRows):
     _opened: tuple[int, Any] | None = None
 
     def read(self, piece: Piece) -> Iterator[Block]:
-        file, rows = self.files[piece.file], 0
-        how: dict[str, Any] = {"batch_size": self.read_rows, "row_groups": [piece.part]}
+        file, rows, names = self.files[piece.file], 0, self._stored(piece.file)
+        kept, how = self.kept.get(piece, []), {"batch_size": self.read_rows, "row_groups": [piece.part]}
+        is_kept = bool(kept) and set(names).issubset(kept[0].schema.names)
+        read = []
         with naming_file(file):
-            for batch in self._open(piece.file).iter_batches(columns=self._stored(piece.file), **how):
+            for batch in kept if is_kept else self._open(piece.file).iter_batches(columns=names, **how):
                 yield self.columns.block(self._completed(batch, piece.file), piece.start + rows)
                 rows += batch.num_rows
+                if self.is_kept:
+                    read.append(batch)
         _check_announced(rows, piece, file)
+        if read:
+            self.kept[piece] = read
 
     def whole_rows(self, piece: Piece, wanted: np.ndarray) -> Iterator[Any]:
         """Read some rows of a row group with all its columns, in slices, as Arrow tables."""
@@ -92,7 +98,7 @@ class ParquetRows(TableRows):
         return self._opened[1]
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_opened": None}
+        return {**self.__dict__, "_opened": None, "kept": {}}
 
 
 def _check_announced(rows: int, piece: Piece, file: str) -> None:

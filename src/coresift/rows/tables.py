@@ -21,6 +21,7 @@ from .rows import Block, Fingerprint, Labels, Piece, Rows, as_type, group_rows
 _NUMBERS = ("floating", "integer", "boolean")
 _LISTS = ("fixed_size_list", "list", "large_list")
 _LONG_COLUMN, _MOST_BYTES = 1 << 10, 1 << 27  # rows of wide tables that are read at a time, and their bytes
+KEPT_BYTES = 1 << 29  # a table that is no larger stays in memory once it was read
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 
 
@@ -199,6 +200,7 @@ class TableRows(Rows):
 
     def __init__(self, files: Sequence[str], filesystem: Any, wanted: Wanted, name: str) -> None:
         self.name, self.files, self._filesystem = name, list(files), filesystem
+        self.kept: dict[Piece, list[Any]] = {}  # batches of pieces that were read, until they are prepared
         self.pieces, self.n = [], 0
         starts: list[int] = []
         first: Any = None
@@ -240,8 +242,15 @@ class TableRows(Rows):
     def kinds(self) -> dict[str, str | None]:
         return self.columns.kinds
 
+    @property
+    def is_kept(self) -> bool:
+        """Whether batches stay in memory: those of numbers that are read once more, after a pass over the columns."""
+        is_small = self.n * self.row_bytes <= KEPT_BYTES
+        return is_small and self.columns.is_prepared and set(self.kinds.values()) == {"number"}
+
     def keep(self, names: list[str], numeric: Sequence[str] = ()) -> TableRows:
         kept = copy.copy(self)
+        kept.kept = self.kept
         kept.numeric = frozenset(numeric)
         kept.columns = copy.copy(self.columns)
         kept.columns.features = names
