@@ -10,8 +10,18 @@ import pytest
 from hypothesis import example, given, strategies as st
 
 from coresift import InvalidInputError
-from coresift.core.draw import METHODS, DrawTable, _Line
-from coresift.core.keys import Draw, KeyPool, _exponentials, exponential_keys, finish_keys, keys_of, smallest
+from coresift.core.draw import (
+    METHODS,
+    Draw,
+    DrawTable,
+    KeyPool,
+    _exponentials,
+    _Line,
+    exponential_keys,
+    finish_keys,
+    keys_of,
+    smallest,
+)
 
 EPS = np.finfo(float).eps
 

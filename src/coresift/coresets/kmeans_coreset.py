@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._errors import InvalidInputError
 from .._validation import LARGEST_TARGET, check_budget, check_count, check_features, check_instance, check_seed
-from ..core.keys import KeyDraw
+from ..core.draw import KeyDraw
 from ..core.points import BLOCK_BYTES, Matrix, Points, as_dense, float_rows, squared_distances
 from ..rows.rows import Block
 from .base import PassCoreset

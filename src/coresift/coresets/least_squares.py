@@ -10,7 +10,7 @@ from scipy.linalg import eigvalsh, svd
 from .._errors import InvalidInputError
 from .._validation import check_budget, check_instance, check_seed
 from ..core.caratheodory import few_rows
-from ..core.keys import KeyDraw
+from ..core.draw import KeyDraw
 from ..core.lewis_passes import Triangle
 from ..core.points import as_dense
 from ..rows.rows import Block, check_block

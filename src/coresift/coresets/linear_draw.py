@@ -8,7 +8,7 @@ import scipy.sparse as sp
 
 from ..core.budgets import class_budgets, random_budgets
 from ..core.calibration import Calibration, SlopeTotals, medians
-from ..core.keys import KeyPool
+from ..core.draw import KeyPool
 from ..core.linear import Leverage, LinearProblem, LossSums, fit_linear
 from ..core.points import GEMM_BLOCK_BYTES, Matrix, row_slices, stacked
 from ..rows.rows import Block

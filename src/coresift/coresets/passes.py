@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.linalg import norm
 
-from ..core.keys import KeyPool, smallest
+from ..core.draw import KeyPool, smallest
 from ..core.points import BLOCK_BYTES, LARGEST_EXPONENT, Matrix, Points, float_rows, squared_norms, stacked
 from ..rows.rows import Block, check_block, recode
 from .bounds import Geometry, RowBound, by_group, draw_scores, excess_over, label_numbers
