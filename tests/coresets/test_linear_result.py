@@ -108,7 +108,7 @@ def test_labels_of_other_types_and_unknown_ones() -> None:
     X = np.array([[-1.0], [1.0], [2.0]])
     for labels in (np.array([0, 1, 0]), np.array(["0", "1", "0"])):
         assert evaluated(model, open_rows(X, labels=labels))["accuracy"] == pytest.approx(2 / 3)
-    with pytest.raises(InvalidInputError, match="the label '2' is not a class of the model: 0, 1"):
+    with pytest.raises(InvalidInputError, match="label '2' is not a class of the model: 0, 1"):
         evaluated(model, open_rows(X, labels=[0, 1, 2]))
     counts = LinearModel([[1.0]], [0.0], "poisson", 0.1)
     with pytest.raises(InvalidInputError, match="-1 is below 0"):

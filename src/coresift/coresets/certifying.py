@@ -97,9 +97,7 @@ def asked(X: Any, core: Coreset, sample_weight: Any, radius: Any, max_memory: An
 
 def _check_rows(core: Coreset, n: int, name: str) -> None:
     if n != core.n_samples:
-        raise InvalidInputError(
-            f"{name} has {n:,} rows, but the coreset was drawn from {core.n_samples:,}; pass the same data."
-        )
+        raise InvalidInputError(f"{name} has {n:,} rows, but the coreset was drawn from {core.n_samples:,}.")
 
 
 def _subset_shares(core: Coreset, total: float, is_given: bool) -> np.ndarray:

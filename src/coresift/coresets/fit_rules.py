@@ -224,14 +224,11 @@ def check_ladder(sizes: Any, n_samples: int, n_classes: int, name: str) -> list[
     counts = [check_budget(size, n_samples, f"{name}[{i}]") for i, size in enumerate(sizes)]
     for i, (small, large) in enumerate(itertools.pairwise(counts)):
         if small >= large:
-            raise InvalidInputError(
-                f"{name} = {tuple(sizes)} must increase: {name}[{i}] is {small} of {n_samples} rows, the next {large}."
-            )
+            steps = f"{name}[{i}] is {small} of {n_samples} rows, the next {large}"
+            raise InvalidInputError(f"{name} = {tuple(sizes)} must increase: {steps}.")
     if counts[0] < n_classes:
-        raise InvalidInputError(
-            f"{name}[0] = {sizes[0]} is {counts[0]} of {n_samples} rows, fewer than the {n_classes} classes. "
-            "Begin with a larger subset."
-        )
+        few = f"{counts[0]} of {n_samples} rows, fewer than the {n_classes} classes"
+        raise InvalidInputError(f"{name}[0] = {sizes[0]} is {few}. Begin with a larger subset.")
     return counts
 
 

@@ -87,9 +87,7 @@ class KMeansCoreset(PassCoreset):
         k, rows = check_count(self.n_clusters, "n_clusters"), runner.rows
         moments = runner.run("columns", ColumnMoments(rows.d))
         if moments.n_rows < k:
-            raise InvalidInputError(
-                f"n_samples={moments.n_rows} rows of positive weight in {rows.name} should be >= n_clusters={k}."
-            )
+            raise InvalidInputError(f"{rows.name}: n_samples={moments.n_rows} with weight should be >= n_clusters={k}.")
         mean, mass, spread = moments.mean, moments.mass, float(moments.scatter.sum())
         light = _Scores(mean, mass, spread, np.zeros((1, rows.d)), np.full(1, mass), spread)
         size = min(max(_PILOT[0], _PILOT[1] * k), rows.n)

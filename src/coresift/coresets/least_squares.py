@@ -151,9 +151,8 @@ class LeastSquaresCoreset(PassCoreset):
     def _exact(self, runner: Runner) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         rows, space = runner.rows, self._space
         if rows.d > MOST_EXACT_COLUMNS:
-            raise InvalidInputError(
-                f"exact=True takes at most {MOST_EXACT_COLUMNS} columns, but X has {rows.d}; pass a size instead."
-            )
+            limit = f"exact=True takes at most {MOST_EXACT_COLUMNS} columns"
+            raise InvalidInputError(f"{limit}, but X has {rows.d}; pass a size instead.")
         with rows.load(LOADED_BYTES) as block:
 
             def rows_of(start: int, end: int) -> np.ndarray:

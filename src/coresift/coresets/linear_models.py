@@ -162,18 +162,14 @@ def _matrix(coef: Any) -> np.ndarray:
 def _vector(intercept: Any, outputs: int) -> np.ndarray:
     made = check_numbers(intercept, "intercept").reshape(-1)
     if len(made) not in (1, outputs) or not np.isfinite(made).all():
-        raise InvalidInputError(
-            f"intercept = {intercept!r:.60} must be finite, one number for each of {outputs} rows of coef."
-        )
+        raise InvalidInputError(f"intercept = {intercept!r:.60} must be finite, one number for each row of coef.")
     return np.broadcast_to(made, outputs).copy()
 
 
 def _refuse_l1(model: Any, share: Any) -> None:
     if share:
-        raise InvalidInputError(
-            f"model: this {type(model).__name__} has an L1 penalty, which is not strongly convex; only L2 penalties "
-            "can be certified."
-        )
+        name = type(model).__name__
+        raise InvalidInputError(f"model: this {name} has an L1 penalty; only L2, strongly convex, can be certified.")
 
 
 def _logistic(model: Any) -> Objective:
@@ -208,9 +204,7 @@ def _squared(model: Any) -> Objective:
 def _sgd(model: Any) -> Objective:
     if model.loss not in _SGD_LOSSES:
         known = ", ".join(map(repr, _SGD_LOSSES))
-        raise InvalidInputError(
-            f"model: loss={model.loss!r} of {type(model).__name__} cannot be certified; {known} can."
-        )
+        raise InvalidInputError(f"model: {type(model).__name__}(loss={model.loss!r}) cannot be certified; {known} can.")
     _refuse_l1(model, model.penalty == "l1" or (model.penalty == "elasticnet" and model.l1_ratio > 0))
     # it minimises the sum of the weighted losses over the number of rows
     strength = 0.0 if model.penalty is None else float(model.alpha)

@@ -77,10 +77,8 @@ class LinearModel(Value):
             raise InvalidInputError(f"loss = {self.loss!r} does not go with {n_classes} classes.")
         n_outputs = self._loss.n_outputs
         if coef.ndim != 2 or len(coef) != n_outputs or intercept.shape != (n_outputs,) or coef.shape[1] == 0:
-            raise InvalidInputError(
-                f"coef has shape {coef.shape} and intercept {intercept.shape}; {n_outputs} rows of coefficients and as "
-                "many intercepts are needed."
-            )
+            shapes = f"coef has shape {coef.shape} and intercept {intercept.shape}"
+            raise InvalidInputError(f"{shapes}; {n_outputs} rows of coefficients and as many intercepts are needed.")
         if self.names is not None and len(self.names) != coef.shape[1]:
             raise InvalidInputError(f"{len(self.names)} names, but {coef.shape[1]} coefficients.")
         check_finite(coef, name="coef")
@@ -189,9 +187,7 @@ class Evaluation:
             keys = [_key(name) for name in block.labels.names]
             if unknown := {keys[code] for code in np.unique(block.labels.codes)} - set(self.numbers):
                 known = ", ".join(self.numbers)
-                raise InvalidInputError(
-                    f"{rows.name}: the label {min(unknown)!r} is not a class of the model: {known}."
-                )
+                raise InvalidInputError(f"{rows.name}: label {min(unknown)!r} is not a class of the model: {known}.")
             y = np.array([self.numbers.get(key, 0) for key in keys])[block.labels.codes]
             merits = outcomes == self.model.classes[y]
         else:

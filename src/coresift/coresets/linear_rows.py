@@ -18,16 +18,15 @@ from .fitting import Runner, given_rows, serial_runner
 S = TypeVar("S", bound=LossSums)
 MOST_CLASSES = 1000
 LARGEST_ALPHA = 1e100
+_FOR_NUMBERS = "For numbers use a loss for targets, such as 'squared'."
 _LARGEST_COLUMN = 1e140  # products of two columns and a weight must have finite sums
 
 
 def loss_named(name: str, n_classes: int = 0, threshold: float | None = None) -> LinearLoss:
     """The loss called ``name``, for classes or (``n_classes`` 0) targets."""
     if name == "squared_hinge" and n_classes > 2:
-        raise InvalidInputError(
-            f"loss='squared_hinge' takes two classes, but there are {n_classes}; fit each class against the rest, or "
-            "use loss='logistic'."
-        )
+        advice = "fit each class against the rest, or use loss='logistic'"
+        raise InvalidInputError(f"loss='squared_hinge' takes two classes, but there are {n_classes}; {advice}.")
     if name == "logistic" and n_classes > 2:
         return Multinomial(n_classes)
     if name == "huber":
@@ -245,19 +244,15 @@ def linear_rows(
         return LinearRows(runner, Response(), moments)
     present = [name for name, number in moments.labels.items() if moments.label_mass[number] > 0]
     if odd := [name for name in present if isinstance(name, float) and not name.is_integer()]:
-        raise InvalidInputError(
-            f"{rows.name}: the label has values such as {odd[0]:g}, which are not classes. For numbers use a loss for "
-            "targets, such as 'squared'."
-        )
+        text = f"{rows.name}: the label has values such as {odd[0]:g}, which are not classes."
+        raise InvalidInputError(f"{text} {_FOR_NUMBERS}")
     names = sorted(present, key=str if len({type(name) for name in present}) > 1 else None)
     if len(names) < 2:
         only = names[0] if classes is None else classes.tolist()[names[0]]
         raise InvalidInputError(f"{rows.name}: the label is always {only!r}: 1 class, but at least 2 are needed.")
     if len(names) > MOST_CLASSES:
-        raise InvalidInputError(
-            f"{rows.name}: the label has {len(names):,} different values, more than the {MOST_CLASSES:,} classes that "
-            "are possible. For numbers use a loss for targets, such as 'squared'."
-        )
+        text = f"{rows.name}: the label has {len(names):,} different values, more than the {MOST_CLASSES:,} classes"
+        raise InvalidInputError(f"{text} that are possible. {_FOR_NUMBERS}")
     numbers = {name: i for i, name in enumerate(names)} | dict.fromkeys(set(moments.labels) - set(names), 0)
     found = np.array(names) if classes is None else classes[names]
     return LinearRows(runner, Response(found, numbers), moments)
@@ -277,7 +272,7 @@ def check_labels(y: Any) -> tuple[np.ndarray, np.ndarray]:
             raise InvalidInputError(f"y contains NaN or infinity, first in row {np.argmin(np.isfinite(given))}.")
         if (given != np.floor(given)).any():
             raise InvalidInputError(
-                "y: Unknown label type: continuous numbers are not classes. For a regression use a loss for targets."
+                "y: Unknown label type: continuous numbers are not classes; use a loss for targets."
             )
     elif given.dtype.kind == "O":
         if any(value is None or value != value for value in given):

@@ -78,9 +78,8 @@ class _CoresetModel(MetaEstimatorMixin, BaseEstimator):
         if get_tags(self.estimator).estimator_type not in (kind, None):
             raise InvalidInputError(f"estimator = {self.estimator!r:.80} is not a {kind}.")
         if fit_params and not get_config()["enable_metadata_routing"]:
-            raise InvalidInputError(
-                f"fit() takes {', '.join(fit_params)} only with sklearn.set_config(enable_metadata_routing=True)."
-            )
+            how = "sklearn.set_config(enable_metadata_routing=True)"
+            raise InvalidInputError(f"fit() takes {', '.join(fit_params)} only with {how}.")
         X, y = indexable(X, y)
         is_weighted = takes_weights(self.estimator)
         if sample_weight is not None and not is_weighted:

@@ -152,10 +152,8 @@ def _check_columns(model: DescribedModel, rows: LinearRows) -> None:
         )
     classes = rows.response.classes
     if model.classes is not None and classes is not None and not np.array_equal(model.classes, classes):
-        raise InvalidInputError(
-            f"{ours.name}: the labels are {_listed(classes)}, but the classes of the model are "
-            f"{_listed(model.classes)}."
-        )
+        known = f"the classes of the model are {_listed(model.classes)}"
+        raise InvalidInputError(f"{ours.name}: the labels are {_listed(classes)}, but {known}.")
 
 
 def _listed(classes: np.ndarray) -> str:

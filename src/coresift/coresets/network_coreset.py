@@ -229,9 +229,8 @@ class RBFNetworkCoreset(RBFCoreset):
         if coreset is None:
             raise InvalidInputError("there is no coreset yet: call sample(), or pass one.")
         if check_instance(coreset, "core", Coreset).n_samples != self._table.n_samples:
-            raise InvalidInputError(
-                f"the coreset was drawn from {coreset.n_samples} rows, the estimator fitted on {self._table.n_samples}."
-            )
+            n = self._table.n_samples
+            raise InvalidInputError(f"core was drawn from {coreset.n_samples} rows, but {n} were fitted.")
         return coreset
 
 

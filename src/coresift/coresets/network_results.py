@@ -192,7 +192,6 @@ def checked_network(est: Any, centers: Any, alphas: Any, n_outputs: int) -> tupl
     scaled = (rows.astype(np.float64) - est.center_) / est.scale_
     farthest = float(np.sqrt(squared_norms(scaled).max()))
     if farthest > est.radius_ * (1.0 + _ON_THE_BALL):
-        raise InvalidInputError(
-            f"centers has a row {farthest:.4g} bandwidths from the mean; radius = {est.radius_} is the limit."
-        )
+        away = f"{farthest:.4g} bandwidths from the mean"
+        raise InvalidInputError(f"centers has a row {away}; radius = {est.radius_} is the limit.")
     return scaled, outputs
