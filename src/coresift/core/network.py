@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Self
 
 import numpy as np
+from numpy.random import Generator
 from scipy.optimize import minimize
 
 from .audit import uniform_in_ball, worst_query
@@ -182,13 +183,7 @@ class NetworkAudit:
 
 
 def worst_network(
-    subset: Subset,
-    targets: np.ndarray,
-    n_neurons: int,
-    rng: np.random.Generator,
-    *,
-    n_starts: int = 8,
-    max_iter: int = 60,
+    subset: Subset, targets: np.ndarray, n_neurons: int, rng: Generator, *, n_starts: int = 8, max_iter: int = 60
 ) -> NetworkAudit:
     r"""Search for the network of ``n_neurons`` with centres in the ball whose loss a subset gets most wrong.
 
@@ -263,7 +258,7 @@ class _Problem:
         gradient = np.concatenate((d_free.ravel(), d_alphas.ravel())) / magnitude
         return -sign * value, -sign * gradient
 
-    def starts(self, n_neurons: int, n_random: int, rng: np.random.Generator) -> list[np.ndarray]:
+    def starts(self, n_neurons: int, n_random: int, rng: Generator) -> list[np.ndarray]:
         """Random networks with centres at rows and in the ball, outputs from negligible to dominant; chosen ones."""
         points, weights, radius = self.given.points, self.given.shares, self.given.radius
         n_outputs = self.targets.shape[1]

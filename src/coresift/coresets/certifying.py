@@ -7,6 +7,7 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
+from numpy.random import Generator
 
 from .._errors import InvalidInputError
 from .._progress import OnPass, Progress, display_of
@@ -53,7 +54,7 @@ def certified(
     method: str = "auto",
     n_sampled: int = 20_000,
     delta: float = 0.05,
-    rng: np.random.Generator,
+    rng: Generator,
     on_pass: OnPass | None = None,
 ) -> Certificate:
     """Certify a weighted subset of the points for the queries of the ball; see :meth:`Coreset.certify`."""
@@ -218,12 +219,7 @@ def pool_size(refine: Any, size: int, n_samples: int) -> int | None:
 
 
 def improved(
-    core: Coreset,
-    points: Points,
-    shares: Any,
-    size: int,
-    pool: np.ndarray | None,
-    rng: np.random.Generator | None = None,
+    core: Coreset, points: Points, shares: Any, size: int, pool: np.ndarray | None, rng: Generator | None = None
 ) -> Coreset:
     """Fit weights for the points drawn, or for ``size`` chosen from ``pool`` if these do better, and certify."""
     check_euclidean(core)
@@ -268,7 +264,7 @@ def _pool_potentials(core: Coreset, quadrature: Quadrature, pool: Any, drawn: An
     return quadrature.interpolated(pool, (core.indices, drawn), n_sampled, rng), False
 
 
-def mixed_pool(pool: np.ndarray, shares: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def mixed_pool(pool: np.ndarray, shares: np.ndarray, rng: Generator) -> np.ndarray:
     """Return as many rows as ``pool``, half of them from it, the others drawn by their weights; sorted.
 
     Draws by sensitivity leave out rows that no query of the ball sees well. The certified discrepancy counts every
@@ -283,7 +279,7 @@ def mixed_pool(pool: np.ndarray, shares: np.ndarray, rng: np.random.Generator) -
     return np.sort(np.concatenate((kept, np.argpartition(keys, n_more)[:n_more] if n_more > 0 else kept[:0])))
 
 
-def _generator(core: Coreset, *words: int) -> np.random.Generator:
+def _generator(core: Coreset, *words: int) -> Generator:
     """Return a generator that the seed of the draw repeats, independent of the draw itself."""
     return np.random.default_rng((0 if core.seed is None else core.seed, *words))
 
