@@ -19,12 +19,6 @@ from .points import Block, Points, Subset, squared_distances, squared_norms
 _RANDOM_PER_START = 8  # random networks tried for each local search
 
 
-def activations(block: Block, centers: np.ndarray) -> np.ndarray:
-    """(b, L) values ``exp(-|p - c|^2)``."""
-    squares = squared_distances(block, centers)
-    return np.exp(np.negative(squares, out=squares), out=squares)
-
-
 @dataclass(frozen=True, eq=False)
 class NetworkSums:
     """The sums that the loss of every network with given centres is made of."""
@@ -79,7 +73,7 @@ def network_sums(
     if rows is not None:
         points, targets = points.subset(rows), targets[rows]
     for span, block in points.blocks(extra_columns=3 * n_centers + 3 * n_outputs):
-        values, w, y = activations(block, centers), weights[span, None], targets[span]
+        values, w, y = np.exp(-squared_distances(block, centers)), weights[span, None], targets[span]
         totals += np.sum(w * y**2, axis=0)
         positive += values.T @ (w * np.maximum(y, 0.0))
         negative += values.T @ (w * np.maximum(-y, 0.0))

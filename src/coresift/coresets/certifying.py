@@ -218,9 +218,7 @@ def pool_size(refine: Any, size: int, n_samples: int) -> int | None:
     return min(int(refine) * size, n_samples)
 
 
-def improved(
-    core: Coreset, points: Points, shares: Any, size: int, pool: np.ndarray | None, rng: Generator | None = None
-) -> Coreset:
+def improved(core: Coreset, points: Points, shares: Any, size: int, pool: np.ndarray | None) -> Coreset:
     """Fit weights for the points drawn, or for ``size`` chosen from ``pool`` if these do better, and certify."""
     check_euclidean(core)
     assert core.ball is not None
@@ -243,8 +241,8 @@ def improved(
     best = min(range(len(fits)), key=lambda i: fits[i].value)
     indices = choices[best][0]
     weights = fits[best].weights / factors[indices]
-    rng = np.random.default_rng(0) if rng is None else rng
-    certificate = certified(Subset(points, shares, indices, weights, core.ball.radius, loss), rng=rng)
+    subset = Subset(points, shares, indices, weights, core.ball.radius, loss)
+    certificate = certified(subset, rng=np.random.default_rng(0))
     return replace(
         core,
         indices=indices,

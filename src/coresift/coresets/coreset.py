@@ -16,7 +16,6 @@ from .._validation import (
     check_chosen,
     check_count,
     check_finite,
-    check_generator,
     check_instance,
     check_number,
     check_vector,
@@ -306,13 +305,7 @@ class Coreset(Value):
             return certified(subset, **options, on_pass=on_pass)
 
     def reweight(
-        self,
-        X: Any,
-        *,
-        sample_weight: Any = None,
-        radius: float | None = None,
-        max_memory: Any = MAX_MEMORY,
-        random_state: Any = 0,
+        self, X: Any, *, sample_weight: Any = None, radius: float | None = None, max_memory: Any = MAX_MEMORY
     ) -> "Coreset":
         """Return the same points with the non-negative weights that minimise the discrepancy, certified.
 
@@ -321,9 +314,8 @@ class Coreset(Value):
         """
         from .certifying import asked, improved
 
-        rng = check_generator(random_state)
         with asked(X, self, sample_weight, radius, max_memory) as (subset, core):
-            return improved(core, subset.points, subset.shares, self.size, None, rng)
+            return improved(core, subset.points, subset.shares, self.size, None)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write to ``path``, ending in ``.npz`` or ``.parquet`` (the latter needs the extra ``io``).
