@@ -3,7 +3,7 @@
 Sums are kept as a largest exponent and a sum relative to it, so that nothing underflows however far the query is.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -28,14 +28,9 @@ class _TiltedSum:
         self.moment = None if d is None else np.zeros((k, d))  # the same with c_p z_p
 
     def add(
-        self,
-        columns: slice,
-        exponents: np.ndarray,
-        weights: np.ndarray,
-        pull: np.ndarray | None,
-        weighted_sum: Callable[[np.ndarray], np.ndarray],
+        self, columns: slice, exponents: np.ndarray, weights: np.ndarray, pull: np.ndarray | None, block: Block
     ) -> None:
-        """Add rows of ``exponents`` (b, columns), which are overwritten, and ``weights`` (b,)."""
+        """Add the rows of a block, with ``exponents`` (b, columns), which are overwritten, and ``weights`` (b,)."""
         top = np.maximum(self.top[columns], exponents.max(axis=0, initial=-np.inf))
         finite_top = np.where(np.isfinite(top), top, 0.0)  # minus infinity: only rows of weight zero so far
         decay = np.exp(self.top[columns] - finite_top)
@@ -49,7 +44,7 @@ class _TiltedSum:
                 terms *= pull
                 self.pulled[columns] = self.pulled[columns] * decay + terms.sum(axis=0)
             self.moment[columns] *= decay[:, None]
-            self.moment[columns] += weighted_sum(terms)
+            self.moment[columns] += block.weighted_sum(terms)
 
     def log(self) -> np.ndarray:
         with np.errstate(divide="ignore"):
@@ -127,11 +122,11 @@ class LogRatio:
                 if local.size:
                     own_pull = None if pull is None else pull[local]
                     own_weights = self.subset_weights[inside]
-                    own = replace(block, rows=block.rows[local]).weighted_sum
+                    own = replace(block, rows=block.rows[local])
                     subset.add(columns, exponents[local], own_weights, own_pull, own)
                 weights = self.weights[span]
                 exponents[weights == 0.0] = -np.inf  # such a row must not be the top
-                data.add(columns, exponents, weights, pull, block.weighted_sum)
+                data.add(columns, exponents, weights, pull, block)
         return subset, data
 
     def _exponents(self, square: np.ndarray) -> np.ndarray:

@@ -70,12 +70,7 @@ def rare_classes(counts: np.ndarray) -> Rows:
 
 
 def estimates(
-    choosers: Mapping[str, Chooser],
-    examples: Examples,
-    size: int,
-    model: str,
-    rng: Generator,
-    display: Display = Progress,
+    ways: Mapping[str, Chooser], examples: Examples, size: int, model: str, rng: Generator, display: Display = Progress
 ) -> dict[str, Estimate]:
     """Choose rows of four fifths of the examples, fit a model of the kind to them, and score it on the others.
 
@@ -87,7 +82,7 @@ def estimates(
     rare = rare_classes(np.bincount(examples.y)) if examples.n_classes else np.zeros(0, dtype=np.int64)
     if n < max(_LEAST_ROWS, 2 * size):
         return {}
-    ways: dict[str, Chooser] = {"stratified": partial(_stratified, examples), **choosers}
+    ways = {"stratified": partial(_stratified, examples), **ways}
     scores: dict[str, list[float]] = {name: [] for name in ways}
     progress = display("comparison", _REPEATS * len(ways), unit="fits")
     for _ in range(_REPEATS):

@@ -99,12 +99,7 @@ def certify_model(
 
 @np.errstate(over="ignore", invalid="ignore")  # a loss may be infinite
 def certify_linear(
-    rows: LinearRows,
-    problem: LinearProblem,
-    theta: np.ndarray,
-    *,
-    tolerance: float = 0.0,
-    step: np.ndarray | None = None,
+    rows: LinearRows, problem: LinearProblem, theta: np.ndarray, tolerance: float = 0.0, step: np.ndarray | None = None
 ) -> ModelCertificate:
     """Certify ``theta``, in the columns of ``problem``, over rows that are open and surveyed already.
 
