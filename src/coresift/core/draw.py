@@ -49,7 +49,8 @@ class DrawTable:
     """Scores and weights of n rows, prepared in O(n) for draws in O(m log n); ``keys`` cost O(n).
 
     Both are finite, not negative, and zero for the same rows: one of positive weight that can never be drawn would bias
-    every estimate. They are referred to, not copied, unless the largest score is outside 1e-150 to 1e150.
+    every estimate. Some row has a positive score, the largest is within 1e-150 to 1e150, and sizes are at least 1. They
+    are referred to, not copied.
     """
 
     def __init__(self, scores: Floats, weights: Floats) -> None:
@@ -59,12 +60,6 @@ class DrawTable:
             what = f"row {row} has score {scores[row]} and weight {weights[row]}"
             raise InvalidInputError(f"scores must be positive exactly where weights are; {what}")
         self.n_samples, self.n_drawable = int(scores.size), int(np.count_nonzero(drawable))
-        if self.n_drawable == 0:
-            raise InvalidInputError(f"none of the {scores.size} rows has a positive weight: there is nothing to draw")
-        largest = float(scores.max())
-        if not 1e-150 <= largest <= 1e150:  # their sum could overflow, or quotients underflow; positive stays so
-            scores = np.ldexp(scores, -int(np.frexp(largest)[1]))
-            np.maximum(scores, np.finfo(np.float64).tiny, where=drawable, out=scores)
         self.scores, self.weights = scores, weights
         self._base = _Line(self.scores)
         self._largest = float(self.scores.max())
@@ -76,14 +71,11 @@ class DrawTable:
             if isinstance(seed_or_rng, np.random.Generator):
                 seed_or_rng = int(seed_or_rng.integers(2**63))
             return self.keys(size, seed_or_rng)
-        if method not in METHODS:
-            raise InvalidInputError(f"method={method!r} is unknown; choose one of {', '.join(METHODS)}")
         rng = np.random.default_rng(seed_or_rng)  # a Generator stays what it is
         return self.iid(size, rng) if method == "iid" else self.systematic(size, rng)
 
     def iid(self, size: int, rng: np.random.Generator) -> Draw:
         """``size`` independent draws with probability s/t, from sorted uniforms; c of them weigh ``c w t / (m s)``."""
-        check_size(size)
         spacings = rng.standard_exponential(size + 1)
         at = np.cumsum(spacings, out=spacings)
         rows = self._base.locate(at[:-1] * (self._base.total / at[-1]))
@@ -98,7 +90,6 @@ class DrawTable:
         ``in_steps``: the owners of u, u + 1, ... on a line of m parts, for one uniform u (Madow); more even if
         neighbours are alike.
         """
-        check_size(size)
         if size >= self.n_drawable:
             rows = np.flatnonzero(self.scores > 0)
             return Draw(rows, self.weights[rows], None)
@@ -123,7 +114,6 @@ class DrawTable:
 
     def keys(self, size: int, seed: int) -> Draw:
         """The ``size`` rows with the smallest keys E/s: the same from any chunks of these rows with this seed."""
-        check_size(size)
         keys = keys_of(self.scores, seed, 0)
         kept = np.flatnonzero(self.scores > 0)
         kept = kept[smallest(keys[kept], size + 1)]
@@ -201,12 +191,6 @@ def _cap(scores: Floats, n_drawable: int, size: int) -> tuple[Ints, _Line]:
     free = scores.copy()
     free[certain] = 0.0
     return certain, _Line(free)
-
-
-def check_size(size: int) -> None:
-    """Refuse to draw nothing."""
-    if size < 1:
-        raise InvalidInputError(f"size={size} must be at least 1")
 
 
 def exponential_keys(seed: int, start: int, stop: int) -> Floats:

@@ -99,9 +99,8 @@ class KMeansCoreset(PassCoreset):
         else:  # sparse rows stay sparse
             sample = pilot - mean if is_dense else pilot.astype(np.float64)
             centers = kmeans_centers(sample, k, seed, drawn.weights, _PILOT_STARTS) - (0.0 if is_dense else mean)
-        masses, costs, spreads = runner.reduce(
-            "clusters", partial(cluster_sums, mean=mean, centers=centers), operator.add
-        )
+        sums_of = partial(cluster_sums, mean=mean, centers=centers)
+        masses, costs, spreads = runner.reduce("clusters", sums_of, operator.add)
         used = masses > 0
         self.cost_ = float(costs.sum())
         self.centers_ = centers[used] + mean

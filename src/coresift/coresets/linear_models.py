@@ -169,7 +169,7 @@ def _vector(intercept: Any, outputs: int) -> np.ndarray:
 def _refuse_l1(model: Any, share: Any) -> None:
     if share:
         name = type(model).__name__
-        raise InvalidInputError(f"model: this {name} has an L1 penalty; only L2, strongly convex, can be certified.")
+        raise InvalidInputError(f"model: this {name} has an L1 penalty; only L2 penalties can be certified.")
 
 
 def _logistic(model: Any) -> Objective:
