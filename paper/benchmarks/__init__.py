@@ -7,6 +7,7 @@ PAGES = {  # write tables into RESULTS.md
     "scale": "Time passes over 20 million rows of Parquet.",
     "training": "Train on subsets of MNIST, and time the loop against a bare one.",
     "growth": "Measure how time grows with rows and columns.",
+    "kernels": "Measure what compiled loops would gain.",
     "load": "Draw and redraw for long, and watch the memory.",
 }
 BENCHMARKS = PAGES | {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import resource
 import shutil
 import subprocess
 import sys
@@ -107,10 +106,11 @@ def _resident() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
 
 
-_PEAK = """
-import resource, sys, time
-def peak():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+_PEAK = "import sys, time; from paper.benchmarks.measure import peak_resident_mb as peak"
+_COMMAND = f"""{_PEAK}
+from coresift.cli import main
+assert main(sys.argv[1:]) == 0
+print(time.process_time(), peak())
 """
 _SELECT = f"""{_PEAK}
 from coresift import select
@@ -185,14 +185,13 @@ def _together(folder: Path, n: int = 8) -> dict[str, str]:
     data = _shards(folder / "shared", 1_000_000, 16, 100_000)
     outputs = [folder / ("same.npz" if i % 2 else f"own-{i}.npz") for i in range(n)]
     options = ["--budget", "1000", "--bound", "closed-form", "--method", "keys", "--quiet"]
-    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
-    command = [sys.executable, "-m", "coresift", "select", data, *options, "--out"]
-    running = [subprocess.Popen([*command, str(out)]) for out in outputs]
-    assert [each.wait() for each in running] == [0] * n
-    spent = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
+    command = [sys.executable, "-c", _COMMAND, "select", data, *options, "--out"]
+    running = [subprocess.Popen([*command, str(out)], stdout=subprocess.PIPE, text=True) for out in outputs]
+    printed = [each.communicate()[0].split()[-2:] for each in running]
+    assert [each.returncode for each in running] == [0] * n
+    spent, peak = sum(float(each[0]) for each in printed), max(float(each[1]) for each in printed)
     assert len({out.read_bytes() for out in outputs}) == 1
     assert sorted(each.name for each in folder.iterdir() if each.is_file()) == sorted({each.name for each in outputs})
-    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
     core = Coreset.load(outputs[0])
     share = core.weights.sum() / core.n_samples
     return _figures(f"{n} commands at once, equal bytes", f"{spent} {peak} {core.n_samples} {share}")

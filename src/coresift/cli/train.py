@@ -36,6 +36,7 @@ class Subject(Preparing):
     task: str | None = option(None, "Your own data. [default: regression if targets have a point]", choices=_TASKS)
     model: str = option("lenet", f"{', '.join(_MODELS)} or module:factory.", flags=("-m",), choices=lambda: _MODELS)
     image_size: int | None = option(None, "Your own images: height and width. [default: their own, at most 224]", min=1)
+    cache: Path | None = option(None, "Image files: decode them once, into a file in this folder.")
     width: int | None = option(None, "Width of resnet9 (16), resnet18 (64) or mlp (256).", min=1)
     columns: str | None = option(None, "Your own table: feature columns, separated by commas. Default: all.")
 
@@ -165,7 +166,7 @@ def _run(settings: Settings, subject: Subject, options: TrainOptions, out: Path,
     if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not torch.distributed.is_initialized():
         is_on_gpu = options.device != "cpu" and torch.cuda.is_available()
         torch.distributed.init_process_group("nccl" if is_on_gpu else "gloo")
-    names = ("data_dir", "download", "label", "test", "task", "image_size")
+    names = ("data_dir", "download", "label", "test", "task", "image_size", "cache")
     given = {name: getattr(subject, name) for name in names}
     data = load_dataset(subject.dataset, **given, preparation=subject.preparation(subject.columns))
     if data.table is not None and not settings.quiet:

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, get_args
@@ -15,7 +15,8 @@ from ..rows.opening import TABLES, files_below, suffix_of
 from ..rows.preparation import Preparation
 from . import standard
 from .hugging_face import from_hugging_face, is_hugging_face
-from .splits import DEFAULT_TEST_FRACTION, DatasetSplits, Task
+from .image_cache import cached
+from .splits import DEFAULT_TEST_FRACTION, DatasetSplits, LazyDataset, Task
 from .standard import VARIABLE, Download, check_published, data_folder, fetch
 from .user_sets import Options, from_arrays, from_npz, from_table, load_image_folder, load_imagenet
 
@@ -56,6 +57,7 @@ def load_dataset(
     test_fraction: float = DEFAULT_TEST_FRACTION,
     seed: int = 0,
     preparation: Preparation | str | None = "auto",
+    cache: str | os.PathLike[str] | None = None,
 ) -> DatasetSplits:
     """Load a data set for training, by name or from your own data.
 
@@ -82,12 +84,30 @@ def load_dataset(
     preparation : "auto", None or Preparation
         How the columns of a table become numbers (:class:`coresift.Preparation`), learnt from the training part. None:
         only columns of numbers, standardised.
+    cache : path, optional
+        A folder for a file of decoded images: they are decoded once, not in every epoch. Random parts are then taken
+        from the square in the middle of an image.
     """
+    splits = _load(
+        data, data_dir, download, verify, test, Options(label, task, image_size, test_fraction, seed, preparation)
+    )
+    if cache is None:
+        return splits
+    if not isinstance(splits.train, LazyDataset) or not isinstance(splits.test, LazyDataset):
+        raise InvalidInputError(
+            f"cache = {os.fspath(cache)!r}: {splits.name} is in memory; a cache is for image files."
+        )
+    folder = Path(cache).expanduser()
+    return replace(splits, train=cached(splits.train, folder), test=cached(splits.test, folder))
+
+
+def _load(data: Any, data_dir: Any, download: bool, verify: bool, test: Any, options: Options) -> DatasetSplits:
+    label, task, image_size, seed = options.label, options.task, options.image_size, options.seed
     if task is not None:
         check_choice(task, "task", get_args(Task))
     if image_size is not None:
         check_count(image_size, "image_size")
-    options = Options(label, task, image_size, test_fraction, check_count(seed, "seed", 0), preparation)
+    check_count(seed, "seed", 0)
     if isinstance(data, str) and data in _NAMED:
         if test is not None or label is not None or task is not None:
             raise InvalidInputError(f"label, test and task are for your own data; {data!r} brings its own.")

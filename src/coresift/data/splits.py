@@ -10,8 +10,9 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from .._errors import InvalidInputError
-from ..rows.images import decode, middle, random_resized_crop
+from ..rows.images import cut, decode, middle, random_resized_crop
 from ..rows.preparation import Preparation
+from .image_cache import pixels_of
 
 DEFAULT_TEST_FRACTION = 0.2
 _CROPS = 13  # separates the streams of the crops from others of the same seed
@@ -52,7 +53,7 @@ class LazyDataset:
 
     ``y`` holds int64 labels from 0 on, ``size`` is the height and width of a loaded image, and ``share`` the share of
     the shorter side that ``load`` keeps without ``rng``. With a ``crop_seed`` items are random parts, each by its own
-    generator, whichever worker loads it.
+    generator, whichever worker loads it. Those of a ``cache`` are at ``places`` in that file of decoded images.
     """
 
     paths: Sequence[str]
@@ -60,6 +61,8 @@ class LazyDataset:
     size: int
     share: float = 1.0
     crop_seed: int | None = None
+    cache: str | None = None
+    places: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         if len(self.paths) != len(self.y):
@@ -71,7 +74,9 @@ class LazyDataset:
     def load(self, index: int, rng: np.random.Generator | None = None) -> np.ndarray:
         """The image at ``index``, (3, size, size) uint8: the square in the middle, or with ``rng`` a random part."""
         crop = partial(middle, self.share) if rng is None else partial(random_resized_crop, rng)
-        return decode(self.paths[index], self.size, crop)
+        if self.cache is None or self.places is None:
+            return decode(self.paths[index], self.size, crop)
+        return cut(pixels_of(self.cache)[self.places[index]], self.size, crop)
 
     def __getitem__(self, index: int) -> tuple[np.ndarray, Any]:
         rng = None if self.crop_seed is None else np.random.default_rng((self.crop_seed, _CROPS, index))
@@ -79,7 +84,8 @@ class LazyDataset:
 
     def take(self, rows: np.ndarray) -> LazyDataset:
         """The given images, in that order."""
-        return replace(self, paths=[self.paths[int(row)] for row in rows], y=self.y[rows])
+        places = None if self.places is None else self.places[rows]
+        return replace(self, paths=[self.paths[int(row)] for row in rows], y=self.y[rows], places=places)
 
 
 AnyDataset: TypeAlias = ArrayDataset | LazyDataset

@@ -103,6 +103,18 @@ def decode(path: str, size: int, crop: Crop) -> np.ndarray:
     return np.ascontiguousarray(pixels[:, :, ::-1] if mirror else pixels)
 
 
+def cut(pixels: np.ndarray, size: int, crop: Crop) -> np.ndarray:
+    """The part of decoded pixels (3, h, w) that ``crop`` names, as (3, size, size) uint8."""
+    (left, upper, right, lower), mirror = crop(pixels.shape[2], pixels.shape[1])
+    if (right - left, lower - upper, left % 1, upper % 1) == (size, size, 0, 0):
+        part = pixels[:, int(upper) : int(lower), int(left) : int(right)]
+    else:
+        image = Image.fromarray(pixels.transpose(1, 2, 0))
+        box = (left, upper, right, lower)
+        part = np.asarray(image.resize((size, size), Image.Resampling.BILINEAR, box=box)).transpose(2, 0, 1)
+    return np.array(part[:, :, ::-1] if mirror else part, order="C")
+
+
 def middle(share: float, width: int, height: int) -> tuple[Box, bool]:
     """The square in the middle whose side is this share of the shorter side."""
     side = min(width, height) * share

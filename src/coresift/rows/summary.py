@@ -174,7 +174,7 @@ class TableSummary:
         is_rising = np.zeros(c, dtype=bool)
         start = values[:64]
         self.is_whole &= ((start == np.rint(start)) | np.isnan(start)).all(axis=0)  # most that are not show it here
-        for i in np.flatnonzero(self.is_whole):
+        for i in map(int, np.flatnonzero(self.is_whole)):
             known = values[:, i] if is_full[i] else values[~np.isnan(values[:, i]), i]
             self.is_whole[i] = bool((known == np.rint(known)).all())
             if self.is_whole[i]:
