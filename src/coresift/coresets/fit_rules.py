@@ -20,8 +20,8 @@ from .._validation import check_budget, check_choice, check_count, check_feature
 from .certifying import normalized
 from .coreset import Coreset
 from .linear_coreset import LinearCoreset
-from .linear_models import Objective, class_factors, penalised_loss
 from .linear_rows import check_labels
+from .model_certificate import Objective, class_factors, penalised_loss
 from .options import CLASSIFIERS
 from .uniform import even_draw
 

@@ -11,8 +11,7 @@ from numpy.random import Generator
 
 from .._progress import Display, Progress
 from .._threads import SCIKIT_LEARN
-from .covering import Floats, Rows
-from .growing import median_distance
+from .covering import Floats, Rows, median_distance
 from .uniform import even_draw
 
 RARE = 0.02  # share of the rows below which a class is rare
