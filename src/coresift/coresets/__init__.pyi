@@ -7,8 +7,7 @@ from .fit_rules import nested_coresets as nested_coresets
 from .kmeans_coreset import KMeansCoreset as KMeansCoreset, KMeansCost as KMeansCost
 from .least_squares import LeastSquaresCoreset as LeastSquaresCoreset, SquaresCertificate as SquaresCertificate
 from .linear_coreset import LinearCoreset as LinearCoreset
-from .linear_fit import fit_model as fit_model
-from .linear_result import LinearModel as LinearModel
+from .linear_result import LinearModel as LinearModel, fit_model as fit_model
 from .meta import CoresetClassifier as CoresetClassifier, CoresetRegressor as CoresetRegressor
 from .model_certificate import ModelCertificate as ModelCertificate, certify_model as certify_model
 from .network_coreset import RBFNetworkCoreset as RBFNetworkCoreset
