@@ -1,4 +1,4 @@
-"""Accelerate shards the batches itself: give the sampler ``num_replicas=1``, and let it fill no batch with repeats."""
+"""Accelerate shards the batches itself: use ``num_replicas=1``, and do not let it fill up batches with repeats."""
 
 import torch
 from accelerate import Accelerator

@@ -1,4 +1,4 @@
-"""``make demo``: a model fitted to 1 % of a table, coresets of digits beside uniform samples, and a network."""
+"""``make demo``: a model fitted to 1 % of a table, coresets of digits compared with uniform samples, and a network."""
 
 from __future__ import annotations
 

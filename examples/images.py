@@ -1,4 +1,4 @@
-"""Images: a convolutional network with Adam, on all digits or on what ``auto`` finds worth it."""
+"""Images: a convolutional network with Adam, on all digits or on what ``auto`` chooses."""
 
 import torch
 from sklearn.datasets import load_digits

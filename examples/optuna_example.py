@@ -1,6 +1,6 @@
 """Tune a model with Optuna on nested coresets: a trial reports after each subset, and a pruner stops bad ones early.
 
-python examples/optuna_example.py      needs pip install "coresift" optuna
+python examples/optuna_example.py      needs coresift and pip install optuna
 """
 
 import optuna

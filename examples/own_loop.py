@@ -1,4 +1,4 @@
-"""Your own PyTorch loop, on a tenth of the digits, drawn anew every epoch: ``python examples/own_loop.py``."""
+"""Your own PyTorch loop, on a tenth of the digits, redrawn every epoch: ``python examples/own_loop.py``."""
 
 import torch
 from sklearn.datasets import load_digits

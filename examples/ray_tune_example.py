@@ -1,6 +1,6 @@
 """Tune a model with Ray Tune on nested coresets: a trial reports after each subset, and ASHA stops bad ones early.
 
-python examples/ray_tune_example.py      needs pip install "coresift" "ray[tune]"
+python examples/ray_tune_example.py      needs coresift and pip install "ray[tune]"
 """
 
 from ray import tune

@@ -1,4 +1,4 @@
-"""Train a network of Gaussians on 4 % of the points, and see what is known about the error of that.
+"""Train a network of Gaussians on 4 % of the points, and see what is known about its error.
 
 Run it with ``python examples/rbf_network.py``; it takes a few seconds.
 """

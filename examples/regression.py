@@ -1,4 +1,4 @@
-"""Regression: a scheduler of PyTorch, clipped gradients, and draws by the gradients that training saw."""
+"""Regression: a PyTorch scheduler, clipped gradients, and draws by the gradients that training saw."""
 
 import torch
 from torch import nn

@@ -1,4 +1,4 @@
-"""TensorBoard: the metrics of an epoch are a flat dictionary of numbers, which MLflow takes as it is."""
+"""TensorBoard: the metrics of an epoch are a flat dictionary of numbers, which also suits MLflow."""
 
 from torch.utils.tensorboard import SummaryWriter
 

@@ -1,4 +1,4 @@
-"""Text: word numbers stay integers, because the model has an embedding; an optimizer of your own, early stopping."""
+"""Text: word indices stay integers, because the model has an embedding; your own optimizer, early stopping."""
 
 import torch
 from torch import nn

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from coresift._errors import InvalidInputError, MissingExtraError
+from coresift._imports import how_to_install
 from coresift.coresets.files import write_whole
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def require_matplotlib() -> Any:
     try:
         import matplotlib as mpl
     except ModuleNotFoundError as error:
-        raise MissingExtraError('figures need Matplotlib: pip install "coresift[plots]"') from error
+        raise MissingExtraError(f"figures need Matplotlib: {how_to_install('plots')}") from error
     return mpl
 
 

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Collection
 from pathlib import Path
+from statistics import geometric_mean
 
 import pytest
 
@@ -302,6 +303,8 @@ def test_figures_show_what_the_records_say() -> None:
     n_cells = sum(len(values) for values in found.values())
     assert (n_cells, min(min(values) for values in found.values())) == (44, -0.44)  # as docs/index.md says
     assert [len(values["uniform"]) for values in excess().values()] == [5, 5, 5]
+    means = [100 * geometric_mean(excess()[5000][kind]) for kind in ("certificate", "uniform")]
+    assert [f"{mean:.1g}" if mean < 0.1 else f"{mean:.1f}" for mean in means] == ["0.002", "1.2"]  # as README.md says
     assert sorted(peak for _, _, peak in memory()) == [341.0, 346.0]
     page = (ROOT / "docs/choosing.md").read_text(encoding="utf-8")
     names = re.findall(r'font-weight="bold">([\w-]+)<', flow_chart())

@@ -27,7 +27,7 @@ def excess(table: str = "covtype", loss: str = "logistic") -> Excess:
     for line in (ROOT / "paper/results/models/excess.jsonl").read_text(encoding="utf-8").splitlines():
         record = json.loads(line)
         if (record["table"], record["loss"]) == (table, loss):
-            for kind in ("uniform", "calibrated", "certificate"):
+            for kind in ("uniform", "two-step", "calibrated", "certificate"):
                 found[record["size"]][kind].append(record[kind])
     return dict(sorted(found.items()))
 
@@ -55,23 +55,22 @@ def memory() -> list[tuple[str, float, float]]:
     ]
 
 
-def draw_table(out: Path) -> None:
-    """Draw the loss of fits to subsets, above the smallest possible one."""
-    from paper.plots import BLACK, BLUE, VERMILLION, new_figure, save_figure
+def draw_table(out: Path, height: float = 2.7, **labels: str) -> None:
+    """Draw the loss of fits to subsets, above the smallest possible one; ``labels`` names the lines."""
+    from paper.plots import BLACK, BLUE, ORANGE, VERMILLION, new_figure, save_figure
 
     found = excess()
     sizes = list(found)
-    with new_figure(5.6, 2.7) as figure:
+    styles: dict[str, dict[str, Any]] = {
+        "uniform": {"color": BLACK, "marker": "o", "linestyle": ":"},
+        "two-step": {"color": ORANGE, "marker": "D", "linestyle": "--"},
+        "calibrated": {"color": BLUE, "marker": "^"},
+        "certificate": {"color": VERMILLION, "marker": "_", "linestyle": "", "markersize": 18, "markeredgewidth": 2},
+    }
+    with new_figure(5.6, height) as figure:
         ax = figure.subplots()
-        lines: dict[str, tuple[str, dict[str, Any]]] = {
-            "uniform": ("fit to a uniform sample", {"color": BLACK, "marker": "o", "linestyle": ":"}),
-            "calibrated": ("fit to a coreset", {"color": BLUE, "marker": "^"}),
-            "certificate": (
-                "its certificate",
-                {"color": VERMILLION, "marker": "_", "linestyle": "", "markersize": 18, "markeredgewidth": 2},
-            ),
-        }
-        for kind, (label, style) in lines.items():
+        for kind, label in labels.items():
+            style = styles[kind]
             values = [found[size][kind] for size in sizes]
             ax.plot(sizes, [np.exp(np.mean(np.log(v))) for v in values], label=label, **style)
             if kind != "certificate":
@@ -126,9 +125,9 @@ def draw_files(out: Path) -> None:
 
 QUESTIONS = (  # question, the answer that leads to the right, and where it leads
     (("Is the model a network", "that you train?"), "no", ("see “Which subset", "for my model?”")),
-    (("Is there time for all of the", "data, if for fewer epochs?"), "yes", ("auto", "the default")),
-    (("Must one subset serve for", "many networks?"), "yes", ("fixed-coreset", "labels must be clean")),
-    (("Can you draw anew", "before every epoch?"), "no", ("adaptive-coreset", "select_every=20")),
+    (("Do you have time for all the", "data, with fewer epochs?"), "yes", ("auto", "the default")),
+    (("Do you need one subset", "for many networks?"), "yes", ("fixed-coreset", "labels must be clean")),
+    (("Can you redraw", "before every epoch?"), "no", ("adaptive-coreset", "select_every=20")),
     (("Does the loop record what", "it sees? train, sift: yes"), "yes", ("adaptive-coreset-seen", "select_every=1")),
 )
 LAST = ("adaptive-random", "select_every=1")
@@ -179,7 +178,19 @@ def flow_chart() -> str:
 
 
 FIGURES: dict[str, Callable[[Path], object]] = {
-    "path-table": draw_table,
+    "path-table": lambda out: draw_table(
+        out, uniform="fit to a uniform sample", calibrated="fit to a coreset", certificate="its certificate"
+    ),
+    "linear-models": lambda out: draw_table(
+        out,
+        height=3.4,
+        **{
+            "uniform": "uniform sample",
+            "two-step": "coreset, weights as drawn",
+            "calibrated": "coreset, calibrated weights (the default)",
+            "certificate": "proved bound on the calibrated fit",
+        },
+    ),
     "path-training": draw_training,
     "path-files": draw_files,
     "choosing": lambda out: out.write_text(flow_chart(), encoding="utf-8"),

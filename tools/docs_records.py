@@ -24,7 +24,7 @@ PATTERNS = (
     "paper/results/**/*.md",
     "paper/results/**/*.svg",
     "paper/benchmarks/RESULTS.md",
-    "paper/benchmarks/peers/RESULTS.md",
+    "paper/benchmarks/peers/**/RESULTS.md",
     "examples/*.py",
 )
 _LINK = re.compile(r"(?<=\]\()(?P<path>[^()\s#:]+)(?=(?:#[^()\s]*)?\))")

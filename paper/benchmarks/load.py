@@ -129,7 +129,7 @@ print(time.process_time(), peak() - X.nbytes / 2**20, core.n_samples, core.weigh
 """
 
 
-def _shards(folder: Path, n_rows: int, n_columns: int, group: int) -> str:
+def write_shards(folder: Path, n_rows: int, n_columns: int, group: int) -> str:
     """Write Parquet files of ten row groups each, of normal numbers that are shifted in each group."""
     import pyarrow as pa
     from pyarrow import parquet
@@ -161,11 +161,11 @@ def at_scale() -> Table:
     with TemporaryDirectory(dir=os.environ.get("LOAD_FOLDER")) as name:
         folder = Path(name)
         for n in (10_000_000, 100_000_000):
-            data = _shards(folder / str(n), n, 16, 1_000_000)
+            data = write_shards(folder / str(n), n, 16, 1_000_000)
             rows.append(_figures(f"select 10,000 of {n:,} x 16, Parquet", apart(_SELECT, data)))
             shutil.rmtree(data)
         for d in (5000, 20_000):
-            data = _shards(folder / str(d), 20_000, d, 2000)
+            data = write_shards(folder / str(d), 20_000, d, 2000)
             rows.append(_figures(f"select 10,000 of 20,000 x {d:,}, Parquet", apart(_SELECT, data)))
             shutil.rmtree(data)
         for n in (100_000, 1_000_000):
@@ -182,7 +182,7 @@ def at_scale() -> Table:
 
 def _together(folder: Path, n: int = 8) -> dict[str, str]:
     """Run commands at once over one folder, half of them to the same output: all write the same bytes."""
-    data = _shards(folder / "shared", 1_000_000, 16, 100_000)
+    data = write_shards(folder / "shared", 1_000_000, 16, 100_000)
     outputs = [folder / ("same.npz" if i % 2 else f"own-{i}.npz") for i in range(n)]
     options = ["--budget", "1000", "--bound", "closed-form", "--method", "keys", "--quiet"]
     command = [sys.executable, "-c", _COMMAND, "select", data, *options, "--out"]

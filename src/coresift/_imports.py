@@ -30,6 +30,11 @@ def attach(package: str, file: str) -> tuple[Callable[[str], Any], Callable[[], 
     return load, lambda: sorted(home), sorted(home)
 
 
+def how_to_install(extra: str) -> str:
+    """Name an extra and the command that installs it; true before coresift is published, and after."""
+    return f'install coresift[{extra}] (in a clone: pip install ".[{extra}]")'
+
+
 def need(module: str, extra: str, what: str) -> Any:
     """Import an optional module that ``what`` needs; if it is missing, name the extra that installs it."""
     try:
@@ -37,7 +42,7 @@ def need(module: str, extra: str, what: str) -> Any:
     except ImportError as error:
         package = module.partition(".")[0]
         package = {"PIL": "Pillow", "ray": "Ray"}.get(package, package)
-        raise MissingExtraError(f'{what} needs {package}: pip install "coresift[{extra}]"') from error
+        raise MissingExtraError(f"{what} needs {package}: {how_to_install(extra)}") from error
 
 
 class Late:

@@ -207,7 +207,9 @@ def test_without_the_extra_one_line_names_it(module: str) -> None:
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert result.returncode == 1
     assert result.stdout == ""
-    assert re.fullmatch(r'coresift: error: .*pip install "coresift\[cli\]"\n', result.stderr)
+    assert re.fullmatch(
+        r'coresift: error: .*install coresift\[cli\] \(in a clone: pip install "\.\[cli\]"\)\n', result.stderr
+    )
 
 
 @pytest.mark.slow

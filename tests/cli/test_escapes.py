@@ -43,7 +43,7 @@ def test_a_run_in_such_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[st
 
 def test_messages_keep_their_brackets(capsys: pytest.CaptureFixture[str]) -> None:
     settings = Settings()
-    text = str(MissingExtraError('training needs torch: pip install "coresift[train]"'))
+    text = str(MissingExtraError('training needs torch: install coresift[train] (in a clone: pip install ".[train]")'))
     settings.err.print(text)
     settings.configure_logging()
     logging.getLogger("coresift").warning("%s \x1b[31m", text)

@@ -156,7 +156,10 @@ def test_without_torch_the_extra_is_named(tmp_path: Path) -> None:
     command = [sys.executable, "-c", WITHOUT_TORCH, "train", "-d", "digits", "-o", str(tmp_path / "run")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 1
-    assert done.stderr == 'coresift: error: training needs PyTorch: pip install "coresift[train]"\n'
+    assert (
+        done.stderr
+        == 'coresift: error: training needs PyTorch: install coresift[train] (in a clone: pip install ".[train]")\n'
+    )
 
 
 @pytest.mark.slow

@@ -249,7 +249,7 @@ def test_a_size_speaks():
     assert list(range(3))[: SampleSize(2, "covering", "x", 0.1, 0.05, 9)] == [0, 1]
     assert not size.is_smaller_than_data
     assert "Plain sampling needs 450" in size.note
-    assert "no fewer than the 400 rows: no size below promises it before the draw" in str(size)
+    assert "only 400 rows, so no smaller subset is guaranteed in advance" in str(size)
     small = SampleSize(500, "finite", "3 queries", 0.1, 0.05, 501, {"finite": 500, "plain": 450})
     assert small.is_smaller_than_data
     assert "0.95" in small.note

@@ -271,7 +271,7 @@ def test_a_size_that_reaches_the_data_says_so(estimator):
     est = estimator(random_state=0).fit(cloud(100, 2))
     found = est.sample_size(0.05)
     assert not found.is_smaller_than_data
-    assert "no fewer than the 100 rows: no size below promises it before the draw" in found.note
+    assert "only 100 rows, so no smaller subset is guaranteed in advance" in found.note
     assert f"{found.size:,} draws" in found.note
     many = estimator(bound="cells", bandwidth=20.0, random_state=0).fit(cloud(3000, 2)).sample_size(0.3)
     assert many.is_smaller_than_data

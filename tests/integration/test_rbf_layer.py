@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-torch = pytest.importorskip("torch", reason='PyTorch is not installed: pip install "coresift[train]"')
+torch = pytest.importorskip("torch", reason='PyTorch is not installed: pip install ".[train]"')
 
 from coresift import RBFNetworkClassifier, RBFNetworkRegressor  # noqa: E402
 from coresift.core.network import Network, loss_and_gradient  # noqa: E402

@@ -1,6 +1,7 @@
 """The benchmark against other packages, with those of its methods that need none of them."""
 
 import json
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -149,6 +150,7 @@ def test_a_run_can_be_taken_up_and_says_what_is_absent(tmp_path, monkeypatch):
     page = (tmp_path / "RESULTS.md").read_text()
     assert "## tiny, m = 20" in page
     assert "absent: nowhere is not installed" in page
+    assert (tmp_path / re.search(r"discussed in .*\((.+)\)", page)[1]).resolve().is_file()
     assert json.loads((tmp_path / "runs.jsonl").read_text().splitlines()[0])["n"] == 400
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ from paper.benchmarks.peers.data import CASES
 from paper.benchmarks.peers.methods import METHODS
 
 Record = dict[str, Any]
+
+_PAGE = Path(__file__).resolve().parents[3] / "docs" / "peers.md"
 
 # column, measure, whether less is better
 MEASURES = (
@@ -24,7 +27,7 @@ MEASURES = (
 )
 
 INTRODUCTION = """\
-Written by `python -m paper benchmark peers` (extra `peers`); discussed in [docs/peers.md](../../../docs/peers.md).
+Written by `python -m paper benchmark peers` (extra `peers`); discussed in [docs/peers.md]({page}).
 Every method gets the same array (float32), the same size m and, where it has a kernel, the same kernel
 $e^{{-\\lVert p-x \\rVert^2/\\sigma^2}}$ with the median distance as $\\sigma$; each runs in a process of its own, one
 thread.
@@ -56,7 +59,8 @@ def write(records: list[Record], out: Path, figures: Path) -> None:
     """RESULTS.md, and the figure where Matplotlib is installed."""
     limits = [record["limit"] for record in records if "limit" in record]
     lines = ["# Other packages and coresift on the same arrays", ""]
-    lines += INTRODUCTION.format(limit=max(limits, default=60.0), seeds=3).splitlines()
+    page = Path(os.path.relpath(_PAGE, out.resolve())).as_posix()
+    lines += INTRODUCTION.format(limit=max(limits, default=60.0), seeds=3, page=page).splitlines()
     lines += ["", f"{platform.machine()}, Python {platform.python_version()}, NumPy {np.__version__}.", ""]
     lines += ["## Methods", "", *_methods(records), "", "## Data", "", *_data(records)]
     for case, size in cases(records):

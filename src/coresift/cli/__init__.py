@@ -4,6 +4,8 @@ import sys
 import warnings
 from collections.abc import Sequence
 
+from coresift._imports import how_to_install
+
 __all__ = ["main"]
 
 
@@ -28,5 +30,5 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ModuleNotFoundError as error:
         if error.name not in ("rich", "typer"):
             raise
-        sys.stderr.write('coresift: error: the command line needs the extra "cli": pip install "coresift[cli]"\n')
+        sys.stderr.write(f"coresift: error: the command line needs {error.name}: {how_to_install('cli')}\n")
         return 1

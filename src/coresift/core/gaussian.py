@@ -147,7 +147,7 @@ def ascend(
         ascent_direction = state.p - m  # half the gradient
         towards = np.einsum("ij,ij->i", state.y, ascent_direction)
         at_y = 2.0 * np.einsum("ij,ij->i", state.y, state.p) - (np.log(mass) + peak)
-        gap = 2.0 * (radius * np.linalg.norm(ascent_direction, axis=1) - towards)
+        gap = 2.0 * (radius * np.sqrt(squared_norms(ascent_direction)) - towards)
         # a point that is done keeps its certificate, whatever points share its block: blocks do not change results
         going = active[open_]
         lower[going] = np.maximum(lower[going], at_y[open_])
@@ -165,7 +165,7 @@ def ascend(
 
 def into_ball(x: np.ndarray, radius: float) -> np.ndarray:
     """Project rows on the ball around the origin."""
-    length = np.linalg.norm(x, axis=1)
+    length = np.sqrt(squared_norms(x))
     return x * (radius / np.maximum(length, radius))[:, None]
 
 
@@ -183,15 +183,15 @@ class _Momentum:
             self.curvature[:] = self.max_curvature / 16.0  # a guess; corrected by the first pair of gradients
         else:
             old_y, old_gradient = self.previous
-            moved = np.linalg.norm(self.y - old_y, axis=1)
-            bent = np.linalg.norm(gradient - old_gradient, axis=1)
+            moved = np.sqrt(squared_norms(self.y - old_y))
+            bent = np.sqrt(squared_norms(gradient - old_gradient))
             secant = np.divide(bent, moved, out=np.zeros_like(bent), where=moved > 0)
             # the secant underestimates the curvature ahead; the old estimate fades slowly
             self.curvature = np.minimum(np.maximum(1.2 * secant, 0.95 * self.curvature), self.max_curvature)
         self.previous = (self.y, gradient)
         step = 1.0 / np.maximum(self.curvature, max(1e-12 * self.max_curvature, 1e-300))
         # atoms at the centre have no curvature: no step needs to be longer than many times through the ball
-        length = np.linalg.norm(gradient, axis=1)
+        length = np.sqrt(squared_norms(gradient))
         through = np.divide(1e3 * radius, length, out=np.full_like(length, np.inf), where=length > 1e-200)
         step = np.minimum(step, through)
         new_x = into_ball(self.y + step[:, None] * gradient, radius)

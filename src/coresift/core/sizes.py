@@ -54,8 +54,8 @@ class SampleSize:
         if "plain" in self.candidates and self.argument != "finite":
             text += f" Plain sampling needs {self.candidates['plain']:,}."
         if not self.is_smaller_than_data:
-            text += f" That is no fewer than the {self.n_samples:,} rows: no size below promises it before the draw."
-            text += " A certificate of the subset at hand (certify, refine=True) may hold with far fewer."
+            text += f" The data have only {self.n_samples:,} rows, so no smaller subset is guaranteed in advance."
+            text += " The certificate of a drawn subset (certify, refine=True) may hold with far fewer."
         return text
 
     def __int__(self) -> int:

@@ -193,6 +193,14 @@ def audit(
     -------
     AuditResult
         ``worst_error``, ``worst_query`` (in the units of the data), ``worst_ratio``, ``mean_error``, ``quantiles``.
+
+    Examples
+    --------
+    >>> from coresift import RBFCoreset
+    >>> X = np.random.default_rng(0).normal(size=(1000, 3))
+    >>> core = RBFCoreset(random_state=0).fit(X).sample(100)
+    >>> audit(X, core).worst_error <= core.certify(X).eps
+    True
     """
     check_instance(core, "core", Coreset)
     limits: dict[str, Any] = {

@@ -140,6 +140,12 @@ class LaplacianCoreset(SensitivityCoreset):
         lemma of the paper's appendix. "auto": exact when that takes about a second, else cells.
     n_cells, max_exact, random_state
         As in :class:`RBFCoreset`, whose fitted attributes this estimator has too.
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).normal(size=(500, 2))
+    >>> LaplacianCoreset(random_state=0).fit(X).sample(50).size
+    50
     """
 
     loss = "laplacian"

@@ -29,8 +29,8 @@ class SquaresCertificate:
     r"""How far a weighted subset is from all rows, for every sum of squares at once.
 
     With A the columns [X, 1, y], :math:`lowest \le |A_S\theta|_V^2 / |A\theta|_W^2 \le highest` for every theta with
-    :math:`A\theta \ne 0`. These are extreme eigenvalues, with an allowance for rounding: no smaller interval is right,
-    and there is no probability. ``lowest`` is 0 if the subset does not span all columns; ``rank`` is that of A.
+    :math:`A\theta \ne 0`. These are extreme eigenvalues, with an allowance for rounding, so the interval is as small as
+    possible and holds with certainty. ``lowest`` is 0 if the subset does not span all columns; ``rank`` is that of A.
     """
 
     lowest: float

@@ -322,6 +322,10 @@ def fit_model(
         ``model``, ``alpha``, ``threshold`` and ``fit_intercept``, as in :class:`LinearCoreset` (where the model is
         called loss); ``calibrate`` and ``certify`` (True); ``seed`` (0), ``workers``, ``engine`` and ``max_memory``.
 
+    Returns
+    -------
+    LinearModel
+
     Examples
     --------
     >>> import numpy as np, pandas as pd

@@ -58,7 +58,7 @@ class _CoresetModel(MetaEstimatorMixin, BaseEstimator):
             Non-negative weights; a row of weight zero is never chosen. ``estimator`` must take weights, too.
         **fit_params
             Other arguments of the estimator's ``fit``, by scikit-learn's metadata routing, which must be enabled. Those
-            with one entry a row are cut to the rows of the coreset.
+            with one entry per row are restricted to the rows of the coreset.
         """
         kind = "classifier" if isinstance(self, ClassifierMixin) else "regressor"
         check_model(self.estimator, y, kind)
@@ -99,13 +99,13 @@ class _CoresetModel(MetaEstimatorMixin, BaseEstimator):
 
     @property
     def certificate_(self) -> ModelCertificate | None:
-        """A proved bound on how far ``estimator_`` is from the best fit of all rows; None if there is no proof."""
+        """A proved bound on the excess loss of ``estimator_`` over the best fit to all rows; None without a proof."""
         model = self._fitted()
         if self._certificate is None and hasattr(model, "coef_"):
             if self._data is None:
                 raise AttributeError("certificate_ needs the data, which a copy does not carry: use certify_model.")
             X, y, sample_weight = self._data
-            with suppress(InvalidInputError):  # what it minimises is not known
+            with suppress(InvalidInputError):  # its loss is unknown
                 self._certificate = certify_model(model, X, y, sample_weight=sample_weight)
         return self._certificate
 

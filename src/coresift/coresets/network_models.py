@@ -248,10 +248,10 @@ class RBFNetworkClassifier(ClassifierMixin, _RBFNetwork):
         return outputs[:, 1] - outputs[:, 0] if len(self.classes_) == 2 else outputs
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        r"""(n, K) probabilities of the classes: the point of the simplex that is nearest to the outputs.
+        r"""(n, K) probabilities of the classes: the outputs, projected onto the probability simplex.
 
-        Least squares on 0 and 1 estimates probabilities, but its outputs may be negative and need not sum to 1. The
-        projection (Duchi et al. 2008) is no farther from any probabilities than the outputs, and keeps their order.
+        Least squares on targets 0 and 1 estimates probabilities, but the outputs may be negative and need not sum to 1.
+        The projection (Duchi et al. 2008) is at least as close to the true probabilities, and keeps their order.
         """
         outputs = self._outputs(X)
         ordered = -np.sort(-outputs, axis=1)

@@ -87,6 +87,16 @@ def load_dataset(
     cache : path, optional
         A folder for a file of decoded images: they are decoded once, not in every epoch. Random parts are then taken
         from the square in the middle of an image.
+
+    Returns
+    -------
+    DatasetSplits
+
+    Examples
+    --------
+    >>> data = load_dataset("digits")
+    >>> len(data.train), data.n_classes, data.input_shape
+    (1438, 10, (1, 28, 28))
     """
     splits = _load(
         data, data_dir, download, verify, test, Options(label, task, image_size, test_fraction, seed, preparation)

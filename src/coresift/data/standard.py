@@ -305,7 +305,7 @@ def _read_archive(archive: Path, limits: Mapping[str, int]) -> dict[str, bytes]:
 
 
 class _Bounded:
-    """A stream of which only so many bytes can be read: a packed archive may hold any number."""
+    """A stream with a limit on the bytes that can be read from it: a compressed archive may expand to any size."""
 
     def __init__(self, file: Any, most: int) -> None:
         self._file, self._left, self._most = file, most, most

@@ -266,7 +266,7 @@ def load_image_folder(folder: Path, test: Path | None, options: Options) -> Data
         folder = folder / "train"
     train_part, classes = _class_folders(folder, options.image_size or _SIZE)
     size = options.image_size
-    if size is None:  # the shorter side of the smallest of some, at most 224: images are not enlarged unasked
+    if size is None:  # the shortest side of some images, at most 224, so that images are not enlarged by default
         size = _SIZE
         for path in train_part.paths[:: max(1, len(train_part.paths) // _LOOKED_AT)]:
             with suppress(OSError, ValueError), Image.open(path) as image:  # a damaged one raises in training

@@ -83,6 +83,17 @@ def open_rows(
         Resize images to this many pixels in height and width.
     engine, workers, on_pass
         Who learns a preparation, and who is told; see :func:`coresift.select`.
+
+    Returns
+    -------
+    Rows
+        What :func:`coresift.select` and the ``fit`` of every estimator take.
+
+    Examples
+    --------
+    >>> rows = open_rows([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
+    >>> rows.n, rows.d
+    (3, 2)
     """
     is_prepared = preparation is not None and embedding is None
     if isinstance(preparation, str):

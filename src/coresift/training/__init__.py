@@ -3,7 +3,7 @@
 from typing import Any
 
 from .._errors import MissingExtraError
-from .._imports import attach
+from .._imports import attach, how_to_install
 
 _load, __dir__, __all__ = attach(__name__, __file__)
 del attach
@@ -15,4 +15,4 @@ def __getattr__(name: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name not in ("torch", "safetensors"):
             raise
-        raise MissingExtraError('training needs PyTorch: pip install "coresift[train]"') from error
+        raise MissingExtraError(f"training needs PyTorch: {how_to_install('train')}") from error

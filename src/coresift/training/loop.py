@@ -131,6 +131,19 @@ def train(
         Called with the metrics of each epoch; whether to draw a bar on standard error (needs the extra ``cli``).
     clock : {"wall", "cpu"}, default "wall"
         How ``seconds`` are measured. "cpu" counts the processor time of this process, for busy machines.
+
+    Returns
+    -------
+    TrainResult
+
+    Examples
+    --------
+    >>> X = torch.randn(200, 4, generator=torch.Generator().manual_seed(0))
+    >>> y = (X[:, 0] > 0).long()
+    >>> model = torch.nn.Linear(4, 2)
+    >>> result = train(model, (X, y), "adaptive-random", "50%", epochs=2, select_every=1)
+    >>> result.subset_size
+    100
     """
     given = locals()
     check_choice(clock, "clock", tuple(CLOCKS))

@@ -45,6 +45,16 @@ def build_model(
         "cifar" for images of at most 64 pixels.
     seed : int, default 0
         Seed of the weights.
+
+    Returns
+    -------
+    torch.nn.Module
+
+    Examples
+    --------
+    >>> model = build_model("mlp", n_classes=3, input_shape=(8,))
+    >>> model(torch.zeros(2, 8)).shape
+    torch.Size([2, 3])
     """
     if not isinstance(name, str):
         raise InvalidTypeError(f"model = {name!r} must be a name.")

@@ -131,4 +131,7 @@ def test_without_matplotlib_one_line_names_the_extra(tmp_path: Path) -> None:
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert result.returncode == 1
     assert result.stdout == ""
-    assert re.fullmatch(r'python -m paper: error: .*pip install "coresift\[plots\]"\n', result.stderr)
+    assert re.fullmatch(
+        r'python -m paper: error: .*install coresift\[plots\] \(in a clone: pip install "\.\[plots\]"\)\n',
+        result.stderr,
+    )
