@@ -271,7 +271,7 @@ def check_labels(y: Any) -> tuple[np.ndarray, np.ndarray]:
         if not np.isfinite(given).all():
             raise InvalidInputError(f"y contains NaN or infinity, first in row {np.argmin(np.isfinite(given))}.")
         if (given != np.floor(given)).any():
-            raise InvalidInputError("y: Unknown label type: numbers that are not whole; use a loss for targets.")
+            raise InvalidInputError("y: Unknown label type: continuous. For such numbers use a loss for targets.")
     elif given.dtype.kind == "O":
         if any(value is None or value != value for value in given):
             raise InvalidInputError("y has missing values; drop such rows.")
