@@ -46,8 +46,8 @@ def commands() -> Table:
     return table(
         "whole commands",
         "`coresift select` of 1 % of float32 rows with 16 columns in Parquet. Processor time, start-up included, over "
-        "that of a bare PyArrow scan with its start-up; seconds by the clock with one process and with two. Wanted: 2.5 "
-        "(1.8 for the largest file), for cells 15; two processes 1.6 times as fast where the work is arithmetic.",
+        "that of a bare PyArrow scan with its start-up; seconds by the clock with one process and with two. Wanted: "
+        "2.5 (1.8 for the largest file), for cells 15; two processes 1.6 times as fast where the work is arithmetic.",
         rows,
     )
 

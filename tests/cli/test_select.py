@@ -40,7 +40,7 @@ def test_select_writes_what_python_selects(file: Path, tmp_path: Path, capsys: p
     arguments = ["--budget", "5%", "--columns", "a,b,c", "--weight", "w", "--bound", "cells", "--seed", "3"]
     assert main(["select", str(file), "--out", str(out), *arguments]) == 0
     shown, plan = capsys.readouterr()
-    assert "6,000 rows, 3 columns" in plan
+    assert "6,000 rows, 3 features" in plan
     assert "passes (survey," in plan
     text = " ".join(shown.split())
     assert "Chosen: 300 of 6,000 rows" in text

@@ -87,6 +87,17 @@ def test_auto_takes_what_held_out_rows_favour_and_says_why():
     assert "too few rows" in few.report.reason
 
 
+def test_auto_falls_back_on_more_rows_of_rare_classes():
+    X, _ = table()
+    y = (np.arange(800) % 100 == 0).astype(int)  # eight rows
+    found = select(X[:800], "5%", labels=y, model="boosting")
+    assert (found.report.strategy, found.report.class_sizes) == ("stratified", {"0": 36, "1": 4})
+    assert "to the power of 0.5, so that rare ones get more" in found.report.reason
+    assert found.coreset.weights[y[found.coreset.indices] == 1].sum() == pytest.approx(8)
+    asked = select(X[:800], "5%", labels=y, model="boosting", power=1.0)
+    assert asked.report.class_sizes == select(X[:800], "5%", labels=y, strategy="stratified").report.class_sizes
+
+
 def test_auto_in_a_regression():
     rng = np.random.default_rng(0)
     X = rng.standard_t(2.5, size=(N, 6))
@@ -212,3 +223,6 @@ def test_the_plan_counts_the_comparison():
     assert compared.passes[-1] == "comparison"
     assert compared.seconds > 5  # eight fits of 3000 rows are some 10 s
     assert "comparison" not in planned("kernel", 20_000).passes  # too few are left to hold some out
+    assert "comparison" not in planned("kernel", targets=X[:, 0]).passes  # nothing was found to help
+    found = select(X[:2000], 50, targets=X[:2000, 0], model="kernel", strategy="auto")
+    assert (found.report.strategy, "nothing else was found to help kernel" in found.report.reason) == ("uniform", True)

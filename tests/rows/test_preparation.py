@@ -491,3 +491,25 @@ def test_wide_tables_are_read_by_the_thousand_rows(tmp_path: Path) -> None:
     assert from_file.preparation.to_json() == from_frame.preparation.to_json()
     kept = TableSummary(dict.fromkeys(names, "number"), 10).sample.sizes
     assert 500 < kept[0] < summary.SAMPLE  # the sample of a wide table is smaller, so that memory is bounded
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "frame"])
+def test_chosen_rows_keep_the_names_of_label_weight_and_target(tmp_path: Path, kind: str) -> None:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"a": rng.normal(size=50), "y": rng.choice(["no", "yes"], 50), "w": rng.random(50) + 0.5})
+    data: Any = frame
+    if kind != "frame":
+        data = tmp_path / f"t.{kind}"
+        frame.to_csv(data, index=False) if kind == "csv" else frame.to_parquet(data)
+    chosen = select(data, 10, label="y", weight="w", strategy="stratified", random_state=0)
+    chosen.save(tmp_path / "chosen.parquet", materialize=True)
+    found = pd.read_parquet(tmp_path / "chosen.parquet")
+    expected = frame.iloc[found["row"]].reset_index(drop=True)
+    pd.testing.assert_frame_equal(found[["a", "y", "w"]], expected, check_dtype=False)
+
+
+def test_a_slip_in_the_name_of_a_strategy_is_noticed() -> None:
+    from coresift.selection import strategy_named
+
+    with pytest.raises(InvalidInputError, match="'gradmatchp' is unknown; did you mean GRADMATCHPB"):
+        strategy_named("gradmatchp")

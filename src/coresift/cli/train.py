@@ -34,7 +34,12 @@ class Subject(Preparing):
     label: str | None = option(None, "Your own table: column of the labels or targets.")
     test: str | None = option(None, "Your own data: file or folder of the test part.")
     task: str | None = option(None, "Your own data. [default: regression if targets have a point]", choices=_TASKS)
-    model: str = option("lenet", f"{', '.join(_MODELS)} or module:factory.", flags=("-m",), choices=lambda: _MODELS)
+    model: str | None = option(
+        None,
+        f"{', '.join(_MODELS)} or module:factory. [default: mlp for rows, lenet for 28x28 and 32x32, else resnet18]",
+        flags=("-m",),
+        choices=lambda: _MODELS,
+    )
     image_size: int | None = option(None, "Your own images: height and width. [default: their own, at most 224]", min=1)
     cache: Path | None = option(None, "Image files: decode them once, into a file in this folder.")
     width: int | None = option(None, "Width of resnet9 (16), resnet18 (64) or mlp (256).", min=1)
@@ -174,7 +179,8 @@ def _run(settings: Settings, subject: Subject, options: TrainOptions, out: Path,
             settings.err.print(line, markup=False)
     n_classes, about = None if data.n_outputs == 1 else data.n_outputs, {"options": _plain(subject, options)}
     sizes: dict[str, Any] = {"n_classes": n_classes, "input_shape": data.input_shape, "width": subject.width}
-    model = build_model(subject.model, **sizes, seed=options.seed)
+    usual = "mlp" if len(data.input_shape) < 3 else "lenet" if data.input_shape[1] in (28, 32) else "resnet18"
+    model = build_model(subject.model or usual, **sizes, seed=options.seed)
     try:
         with settings.bars(transient=True) as bars:
             result = run(model, data, **vars(options), out=out, progress=bars, about=about)

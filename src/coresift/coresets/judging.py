@@ -69,19 +69,26 @@ def rare_classes(counts: np.ndarray) -> Rows:
 
 
 def estimates(
-    ways: Mapping[str, Chooser], examples: Examples, size: int, model: str, rng: Generator, display: Display = Progress
+    choosers: Mapping[str, Chooser],
+    examples: Examples,
+    size: int,
+    model: str,
+    rng: Generator,
+    display: Display = Progress,
+    *,
+    power: float = 1.0,
 ) -> dict[str, Estimate]:
     """Choose rows of four fifths of the examples, fit a model of the kind to them, and score it on the others.
 
     The score is the average precision of the rare classes if there are any, else the accuracy, or R squared. The
-    result is empty where there are too few rows to hold some out.
+    result is empty where there are too few rows to hold some out. ``power`` is that of the stratified draw.
     """
     n = min(len(examples.y), _MOST_ROWS)
     size = compared_size(size, len(examples.y))
     rare = rare_classes(np.bincount(examples.y)) if examples.n_classes else np.zeros(0, dtype=np.int64)
     if n < max(_LEAST_ROWS, 2 * size):
         return {}
-    ways = {"stratified": partial(_stratified, examples), **ways}
+    ways: dict[str, Chooser] = {"stratified": partial(_stratified, examples, power), **choosers}
     scores: dict[str, list[float]] = {name: [] for name in ways}
     progress = display("comparison", _REPEATS * len(ways), unit="fits")
     for _ in range(_REPEATS):
@@ -116,8 +123,9 @@ def comparison_operations(costs: Sequence[Callable[[int], float]], n: int, size:
     return _REPEATS * (sum(cost(pool) for cost in costs) + (1 + len(costs)) * fit)
 
 
-def _stratified(examples: Examples, pool: Rows, size: int, rng: Generator) -> tuple[Rows, Floats]:
-    drawn = even_draw(np.ones(len(pool)), None if examples.codes is None else examples.codes[pool], size, rng)
+def _stratified(examples: Examples, power: float, pool: Rows, size: int, rng: Generator) -> tuple[Rows, Floats]:
+    codes = None if examples.codes is None else examples.codes[pool]
+    drawn = even_draw(np.ones(len(pool)), codes, size, rng, power=power)
     return pool[drawn.indices], drawn.weights
 
 

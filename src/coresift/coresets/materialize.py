@@ -34,10 +34,15 @@ def check_materialize(rows: Rows) -> Any:
 
 
 def _table(rows: Rows, block: Block) -> Any:
-    """The columns of a block, and its targets; labels are written anyway."""
+    """The columns of a block, and its label, weight or target, if they are columns too."""
     names = rows.names or [f"x{i}" for i in range(rows.d)]
     table: Any = block.X if not rows.is_dense else pa.table([np.ascontiguousarray(x) for x in block.X.T], names=names)
-    return table if block.targets is None else table.append_column(rows.opened_with["target"], pa.array(block.targets))
+    labels = None if block.labels is None else np.array(block.labels.names)[block.labels.codes]
+    for what, values in (("label", labels), ("weight", block.weights), ("target", block.targets)):
+        name = rows.opened_with.get(what)
+        if name is not None and values is not None and name not in table.column_names:
+            table = table.append_column(name, pa.array(values))
+    return table
 
 
 def _tables(selection: ChosenRows, schema: Any) -> Iterator[Any]:

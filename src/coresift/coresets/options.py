@@ -274,7 +274,7 @@ class Plan(Generic[Options]):
         files = f"{len(rows.files):,} file{'s' if len(rows.files) > 1 else ''}"
         made = rows.preparation
         return [
-            f"{rows.name}: {rows.n:,} rows, {rows.d} columns, {files}.",
+            f"{rows.name}: {rows.n:,} rows, {rows.d} {'columns' if made is None else 'features'}, {files}.",
             *(_columns_in_words(rows) if made is None else made.lines(others=rows.raw.left_out)),
             self.aim,
             f"{len(self.passes)} pass{'es' if len(self.passes) > 1 else ''} ({passes}), {where}; "

@@ -29,7 +29,7 @@ from .uniform import even_draw
 _N_COMPONENTS = 50  # more columns are projected before distances are computed
 _ENOUGH_ROWS, _ENOUGH_TIMES = 20_000, 3  # that a subset grows from: rows, and times its size
 _CENTERS = 1500  # of the kernel regression that says where it grows
-_COVER_POWER = 0.5
+_ROOT = 0.5  # the power of class sizes that serves rare classes: of covers, and of what "auto" falls back on
 _CANDIDATES = {  # what may beat a stratified draw; where a class is rare, "fixed" as well
     "boosting": (),
     "linear": ("linear",),
@@ -59,8 +59,9 @@ def plan_strategy(rows: Rows, options: SelectOptions) -> Plan[SelectOptions]:
         why = " Distances between rows need them in memory."
     elif name == "auto":
         kind, fewer = _kind(options), compared_size(budget, n)
-        costs = {each: partial(_operations, each, d=d, budget=fewer) for each in (*_CANDIDATES[kind], "fixed")}
-        work = comparison_operations([costs[each] for each in _CANDIDATES[kind]], n, fewer, kind)
+        usual = _candidates(kind, is_regression=rows.has_targets)
+        costs = {each: partial(_operations, each, d=d, budget=fewer) for each in (*usual, "fixed")}
+        work = comparison_operations([costs[each] for each in usual], n, fewer, kind)
         passes += ["comparison"] if work else []
         rare = comparison_operations(list(costs.values()), n, fewer, kind)
         if rows.has_labels and (seconds := (rare - work) / FLOPS) >= 1.0:
@@ -84,6 +85,8 @@ def run_strategy(made: Plan[SelectOptions], *, on_pass: OnPass | None = None) ->
             table = _table(runner, options)
             if name == "auto":
                 name, reason = decide(table, size, runner)
+                if name == "stratified" and table.power < 1.0:
+                    reason += f"; classes by their sizes to the power of {table.power:g}, so that rare ones get more"
                 logger.info("auto: %s, %s", name, reason)
             core = _linear(runner, options, size) if name == "linear" else _choose(name, table, size)
             codes, names = None if table.codes is None else table.codes[core.indices], table.names
@@ -136,6 +139,12 @@ class _Table:
         """Rows of each class that have weight, if there are classes."""
         return None if self.codes is None else np.bincount(self.codes[self.used])
 
+    @property
+    def power(self) -> float:
+        """Of the sizes of classes in a stratified draw; "auto" gives rare classes more than their share."""
+        is_rare = self.options.strategy == "auto" and self.counts is not None and len(rare_classes(self.counts)) > 0
+        return self.options.power or (_ROOT if is_rare else 1.0)
+
     @cached_property
     def examples(self) -> Examples:
         """All rows, in memory."""
@@ -174,7 +183,7 @@ def _choose(name: str, table: _Table, size: int) -> Coreset:
     about: dict[str, Any] = {"seed": options.seed, "total_weight": total}
     if name in ("uniform", "stratified"):
         codes = table.codes if name == "stratified" else None
-        return replace(even_draw(table.weights, codes, size, rng, power=options.power or 1.0), method=name, **about)
+        return replace(even_draw(table.weights, codes, size, rng, power=table.power), method=name, **about)
     rows, weights = table.ways[name](used, size, rng)
     return Coreset(rows, weights, table.rows.n, method=name, **about)
 
@@ -187,7 +196,7 @@ def choosers(table: _Table) -> dict[str, Chooser]:
 
     def cover(pool: np.ndarray, size: int, rng: np.random.Generator) -> Any:
         codes = np.zeros(len(pool), dtype=np.int64) if examples.codes is None else examples.codes[pool]
-        sizes, factors = random_budgets(np.bincount(codes), size, rng, power=power or _COVER_POWER)
+        sizes, factors = random_budgets(np.bincount(codes), size, rng, power=power or _ROOT)
         parts = []
         for group in np.flatnonzero(sizes):
             own = pool[codes == group]
@@ -199,7 +208,7 @@ def choosers(table: _Table) -> dict[str, Chooser]:
         total, enough = w[pool].sum(), max(_ENOUGH_ROWS, _ENOUGH_TIMES * size)
         if len(pool) > enough:  # others add time, not quality
             codes = None if examples.codes is None else examples.codes[pool]
-            pool = pool[even_draw(w[pool], codes, enough, rng, power=_COVER_POWER).indices]
+            pool = pool[even_draw(w[pool], codes, enough, rng, power=_ROOT).indices]
         targets, classes = proxy_targets(examples.y[pool], bool(examples.n_classes))
         rows = pool[Growth(max_centers=_CENTERS).rows(features[pool], targets, classes, size, rng, table.display)]
         return rows, w[rows] * (total / w[rows].sum())
@@ -224,11 +233,16 @@ def _kind(options: SelectOptions) -> str:
     return "linear" if options.model in LINEAR_LOSSES else options.model or "boosting"
 
 
+def _candidates(kind: str, is_regression: bool) -> tuple[str, ...]:
+    """What is tried where no class is rare; covers did not help kernel regressions."""
+    return () if kind == "kernel" and is_regression else _CANDIDATES[kind]
+
+
 def decide(table: _Table, size: int, runner: Runner) -> tuple[str, str]:
     """Which strategy serves the model, and why: candidates by rule, and the choice by evidence from held-out rows."""
     model, counts = _kind(table.options), table.counts
     plain, largest = "uniform" if counts is None else "stratified", float(table.options.max_memory or _LARGEST)
-    candidates = list(_CANDIDATES[model])
+    candidates = list(_candidates(model, is_regression=counts is None))
     if counts is not None and len(rare_classes(counts)) and "fixed" not in candidates:
         candidates.append("fixed")
     n_parameters = (table.rows.d + 1) * (1 if counts is None else max(len(counts) - 1, 1))
@@ -241,7 +255,7 @@ def decide(table: _Table, size: int, runner: Runner) -> tuple[str, str]:
         return plain, f"the rows take more than {largest / 1e9:.3g} GB of memory, which comparing {candidates} needs"
     started = time.perf_counter()
     rng, compared = np.random.default_rng([table.options.seed, 1]), {name: table.ways[name] for name in candidates}
-    found = estimates(compared, table.examples, size, model, rng, runner.display)
+    found = estimates(compared, table.examples, size, model, rng, runner.display, power=table.power)
     runner.seconds.append(("comparison", time.perf_counter() - started))
     if not found:
         return plain, "there are too few rows to hold some out and compare"

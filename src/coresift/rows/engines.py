@@ -22,7 +22,9 @@ from typing import Any, Protocol, Self, TypeVar
 from .._errors import CoresiftError, InvalidInputError
 from .._imports import need
 from .._threads import one_thread
+from .columns import pa
 from .rows import BadRow, Block, Piece, Rows, group_rows
+from .tables import TableRows
 
 Task = list[Piece]
 OnRows = Callable[[int], None]
@@ -161,6 +163,8 @@ class _Worker:
         cls.rows = rows
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the command, which then ends its workers
         warnings.simplefilter("ignore")  # a process of its own, whose warnings nobody would read
+        if isinstance(rows.raw, TableRows):
+            pa.set_cpu_count(1)  # the other workers are the other threads
         threading.Thread(target=cls.exit_with_parent, daemon=True).start()
 
     @classmethod

@@ -255,7 +255,7 @@ class SelectionContext:
     def needed_model(self) -> torch.nn.Module:
         """The model; an error if there is none."""
         if self.model is None:
-            raise InvalidInputError("this strategy needs gradients: give the context a model (or gradients).")
+            raise InvalidInputError("this strategy needs gradients: pass model= (or gradients= to the context).")
         return self.model
 
     def gradients(self, *, output: int | None = None) -> Gradients:

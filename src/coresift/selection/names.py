@@ -1,5 +1,6 @@
 """Strategies by name."""
 
+from difflib import get_close_matches
 from typing import Any
 
 from .._errors import InvalidInputError, InvalidTypeError
@@ -79,7 +80,9 @@ def strategy_named(name: str) -> Strategy:
     """Look up a strategy by name, ignoring case, with ``-`` or ``_``."""
     found = _REGISTRY.get(_key(name))
     if found is None:
-        raise InvalidInputError(f"strategy {name!r} is unknown; choose one of {', '.join(_REGISTRY)}.")
+        close = get_close_matches(_key(name), _REGISTRY, n=1)
+        hint = f"did you mean {close[0]}?" if close else f"choose one of {', '.join(_REGISTRY)}."
+        raise InvalidInputError(f"strategy {name!r} is unknown; {hint}")
     return found
 
 
