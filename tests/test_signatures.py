@@ -26,7 +26,6 @@ FIRST = {
     "select": {"budget"},
     "fit_model": {"budget"},
     "sample": {"size"},
-    "expected_excess": {"size"},
     "advice": {"size"},
     "cost": {"centers"},
     "sample_size": {"eps", "delta"},

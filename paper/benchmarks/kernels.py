@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from coresift.core.keys import keys_of
+from coresift.core.draw import keys_of
 from coresift.core.points import squared_norms
 from coresift.selection.facility import graph_facilities, neighbour_graph
 

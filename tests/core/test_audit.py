@@ -8,7 +8,7 @@ from scipy.special import logsumexp
 
 from coresift.core.audit import AuditResult, _both_ways, _Search, _spread_best, worst_query
 from coresift.core.points import Points, Subset
-from coresift.core.ratio import GaussianKernel, LaplacianKernel, LogRatio
+from coresift.core.ratio import LogRatio
 
 LOSSES = ["gaussian", "laplacian"]
 
@@ -278,7 +278,7 @@ def test_chosen_queries_hold_the_rows_where_the_ratio_may_be_extreme():
     rows = np.arange(6, 4000, 40)
     v = np.full(len(rows), 40.0)
     v[50] = 41.0  # the largest v/w
-    ratio = LogRatio(Subset(points, np.ones(4000), rows, v), GaussianKernel())
+    ratio = LogRatio(Subset(points, np.ones(4000), rows, v))
     queries = _Search(ratio, 20.0, rng, None).chosen_queries(8)  # one row of each kind
     for row in (5, 6, rows[50]):
         assert np.isclose(queries, X[row]).all(axis=1).any()
@@ -374,9 +374,9 @@ def test_paths_of_one_hill_meet_in_few_steps(seed, most):
     rng = np.random.default_rng(seed)
     points = scaled(rng.standard_normal((300, 8)), 1.0)
     weights, rows, v = drawn(rng, 300, 30, 0.5)
-    state = _Search(LogRatio(Subset(points, weights, rows, v), GaussianKernel()), 0.5, rng, None)
+    state = _Search(LogRatio(Subset(points, weights, rows, v)), 0.5, rng, None)
     starts, signs = state.project(points.take(np.arange(6))), np.array([1.0, -1.0] * 3)
-    ends, values = state._ascend(state.ratio, starts, signs, state.project, 1.0)
+    ends, values = state._ascend(starts, signs, state.project, 1.0)
     np.testing.assert_allclose(state.ratio(ends), values, rtol=1e-9)
     assert np.ptp(values[::2]) < 1e-4
     assert np.ptp(values[1::2]) < 1e-4
@@ -387,7 +387,7 @@ def test_paths_of_one_hill_meet_in_few_steps(seed, most):
 
 def test_what_is_left_is_counted_in_evaluations_and_pays_for_at_least_four_queries():
     points = scaled(np.random.default_rng(0).standard_normal((20, 2)))
-    ratio = LogRatio(Subset(points, np.ones(20), np.arange(5), np.full(5, 4.0)), GaussianKernel())
+    ratio = LogRatio(Subset(points, np.ones(20), np.arange(5), np.full(5, 4.0)))
     state = _Search(ratio, 1.0, np.random.default_rng(1), 20 * 50)
     assert [state.affordable(100), state.affordable(30), state.affordable(100, share=0.25)] == [50, 30, 12]
     state.spend(10)
@@ -401,10 +401,7 @@ def test_what_is_left_is_counted_in_evaluations_and_pays_for_at_least_four_queri
 
 def test_the_fewest_chosen_queries_hold_one_row_of_each_kind():
     X = np.arange(40.0)[:, None] - 20.0
-    ratio = LogRatio(
-        Subset(Points(X, np.zeros(1), 1.0, 20.0), np.ones(40), np.array([20, 25]), np.array([20.0, 22.0])),
-        GaussianKernel(),
-    )
+    ratio = LogRatio(Subset(Points(X, np.zeros(1), 1.0, 20.0), np.ones(40), np.array([20, 25]), np.array([20.0, 22.0])))
     queries = _Search(ratio, 30.0, np.random.default_rng(0), None).chosen_queries(2)
     assert {0.0, 5.0, -20.0} <= set(queries.ravel().tolist())  # the centre, the largest v/w, the farthest
     assert {30.0, -30.0} <= set(queries.ravel().tolist())  # where their rays leave the ball
@@ -413,9 +410,7 @@ def test_the_fewest_chosen_queries_hold_one_row_of_each_kind():
 def test_cover_is_the_distance_from_the_subset_even_from_a_single_row():
     X = np.random.default_rng(3).standard_normal((30, 4))
     for rows in (np.array([7]), np.array([2, 7, 19])):
-        ratio = LogRatio(
-            Subset(Points(X, np.zeros(4), 1.0, 9.0), np.ones(30), rows, np.ones(len(rows))), GaussianKernel()
-        )
+        ratio = LogRatio(Subset(Points(X, np.zeros(4), 1.0, 9.0), np.ones(30), rows, np.ones(len(rows))))
         norms, cover = _Search(ratio, 1.0, np.random.default_rng(0), None)._norms_and_cover()
         np.testing.assert_allclose(norms, np.linalg.norm(X, axis=1), rtol=1e-12)
         nearest = ((X[:, None] - X[rows]) ** 2).sum(axis=2).min(axis=1)
@@ -436,10 +431,10 @@ class Recorded:
 def ascent_of(function, starts, signs, *, radius=9.0, length=1.0, max_iter=50, left=None):
     """The points that the ascent looks at, the ends, their values, and what it spent."""
     points = Points(np.zeros((10, starts.shape[1])), np.zeros(starts.shape[1]), 1.0, 1.0)
-    ratio = LogRatio(Subset(points, np.ones(10), np.arange(2), np.ones(2)), GaussianKernel())
+    ratio = LogRatio(Subset(points, np.ones(10), np.arange(2), np.ones(2)))
     state = _Search(ratio, radius, np.random.default_rng(0), left, max_iter)
-    recorded = Recorded(function)
-    ends, values = state._ascend(recorded, starts, np.array(signs), state.project, length)
+    state.ratio = recorded = Recorded(function)
+    ends, values = state._ascend(starts, np.array(signs), state.project, length)
     return recorded.asked, ends, values, state
 
 
@@ -506,14 +501,12 @@ def test_a_path_that_gains_nothing_leaves_the_others_going():
 @pytest.mark.parametrize("n_starts, expected", [(1, 3), (2, 3), (3, 3), (6, 6), (20, 20)])
 def test_the_centre_is_two_of_the_starts_and_one_other_there_always_is(n_starts, expected, monkeypatch):
     points = scaled(np.random.default_rng(0).standard_normal((40, 2)), 0.1)
-    ratio = LogRatio(Subset(points, np.ones(40), np.arange(5), np.full(5, 8.0)), GaussianKernel())
+    ratio = LogRatio(Subset(points, np.ones(40), np.arange(5), np.full(5, 8.0)))
     state = _Search(ratio, 1.0, np.random.default_rng(1), None, 5)
     state.evaluate(state.random_queries(60))
     seen = []
     monkeypatch.setattr(
-        state,
-        "_ascend",
-        lambda ratio, starts, signs, *rest: seen.append((starts, signs)) or (starts, np.zeros(len(starts))),
+        state, "_ascend", lambda starts, signs, *rest: seen.append((starts, signs)) or (starts, np.zeros(len(starts)))
     )
     state.climb(n_starts)
     starts, signs = seen[0]
@@ -536,23 +529,26 @@ def test_every_query_is_counted(loss, monkeypatch):
     assert asked[0] == 30
 
 
-def test_directions_at_infinity_are_half_random_and_half_of_the_outermost_queries(monkeypatch):
+def test_far_away_queries_are_half_random_and_half_in_the_direction_of_the_outermost_queries(monkeypatch):
     points = scaled(np.random.default_rng(0).standard_normal((50, 2)), 0.5)
-    ratio = LogRatio(Subset(points, np.ones(50), np.arange(8), np.full(8, 6.0)), LaplacianKernel())
+    ratio = LogRatio(Subset(points, np.ones(50), np.arange(8), np.full(8, 6.0), loss="laplacian"))
     state = _Search(ratio, np.inf, np.random.default_rng(1), None, 3)
     state.evaluate(np.array([[0.1, 0.0], [0.0, -7.0], [5.0, 0.0], [0.2, 0.2]]))
     seen = []
     plain = LogRatio.__call__
     monkeypatch.setattr(LogRatio, "__call__", lambda self, x: seen.append(x.copy()) or plain(self, x))
     monkeypatch.setattr(state, "affordable", lambda wanted: min(wanted, 5))
-    state.climb_at_infinity(2)
-    directions, far = seen
+    state.climb_far_away(2)
+    (far,) = seen
+    directions = far / (1e6 * points.max_norm)
     np.testing.assert_allclose(np.linalg.norm(directions, axis=1), 1.0)
     np.testing.assert_allclose(directions[-3:-1], [[0.0, -1.0], [1.0, 0.0]], atol=1e-12)
     np.testing.assert_allclose(directions[-1], [0.5**0.5] * 2)
     assert len(directions) == 5
-    np.testing.assert_allclose(np.linalg.norm(far, axis=1), 1e6 * points.max_norm, rtol=1e-9)
-    assert len(far) == 2
+    ends = state.queries[9:]
+    np.testing.assert_allclose(np.linalg.norm(ends, axis=1), 1e6 * points.max_norm, rtol=1e-9)
+    assert len(ends) == 2
+    assert np.abs(state.values[9:]).max() >= np.abs(state.values[4:9]).max()  # the ascent starts from the best
 
 
 def test_queries_are_projected_on_the_ball_and_left_alone_without_one():
@@ -560,8 +556,7 @@ def test_queries_are_projected_on_the_ball_and_left_alone_without_one():
     points = scaled(rng.normal(size=(20, 3)))
     queries = rng.normal(size=(50, 3)) * rng.uniform(0.1, 4.0, (50, 1))
     for radius in (0.7, np.inf):
-        kernel = GaussianKernel() if np.isfinite(radius) else LaplacianKernel()
-        ratio = LogRatio(Subset(points, np.ones(20), np.arange(5), np.full(5, 4.0)), kernel)
+        ratio = LogRatio(Subset(points, np.ones(20), np.arange(5), np.full(5, 4.0)))
         found = _Search(ratio, radius, rng, None).project(queries)
         lengths = np.linalg.norm(queries, axis=1)
         outside = lengths > radius
@@ -573,7 +568,7 @@ def test_the_rows_next_to_the_worst_queries_are_tried():
     """Sixty-four queries are looked around at, those of the largest error, whether the ratio is too high or too low."""
     rng = np.random.default_rng(0)
     points = scaled(rng.normal(size=(300, 2)))
-    ratio = LogRatio(Subset(points, np.ones(300), np.arange(5), np.full(5, 60.0)), LaplacianKernel())
+    ratio = LogRatio(Subset(points, np.ones(300), np.arange(5), np.full(5, 60.0), loss="laplacian"))
     search = _Search(ratio, np.inf, rng, None)
     search.queries = points.take(np.arange(10, 210))  # a row is the nearest to itself
     search.values = np.full(200, 1e-3)

@@ -2,16 +2,8 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from coresift.core.network import (
-    Network,
-    _Problem,
-    activations,
-    loss_and_gradient,
-    network_sums,
-    ridge_outputs,
-    worst_network,
-)
-from coresift.core.points import Block, Points, Subset
+from coresift.core.network import Network, _Problem, loss_and_gradient, network_sums, ridge_outputs, worst_network
+from coresift.core.points import Block, Points, Subset, squared_distances
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -111,7 +103,7 @@ def test_the_printed_pairing_of_the_paper_is_wrong_and_ours_is_exact(seed):
     """Erratum 7, with exact signed sets."""
     points, w, y, centers, a, *_ = draw_problem(seed, n_outputs=1)
     sums = network_sums(points, w, y, centers)
-    truth = w @ (y[:, 0] * (activations(Block(points.X), centers) @ a)[:, 0])
+    truth = w @ (y[:, 0] * (np.exp(-squared_distances(Block(points.X), centers)) @ a)[:, 0])
     tol = 1e-10 * sums.cross_magnitude(a)
     assert sums.cross(a) == pytest.approx(truth, abs=tol)
     printed = np.sum(np.where(a > 0, a * sums.positive, a * sums.negative))

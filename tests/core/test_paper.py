@@ -10,6 +10,7 @@ from hypothesis import given, settings, strategies as st
 from scipy.special import logsumexp
 from sklearn.datasets import load_digits
 
+from coresift.core import paper
 from coresift.core.lewis import l1_svd
 from coresift.core.lewis_passes import run_over
 from coresift.core.paper import paper_bound
@@ -117,15 +118,16 @@ DATA = [
 @pytest.mark.slow
 @pytest.mark.parametrize("name", DATA)
 @pytest.mark.parametrize("radius, scale", [(1.0, 1.0), (2.0, 1.0), (1.0, 4.0), (0.1, 3.0), (0.7, 8.0)])
-def test_certified_gaussian_bounds_are_never_beaten(name, radius, scale):
+def test_certified_gaussian_bounds_are_never_beaten(name, radius, scale, monkeypatch):
     rng = np.random.default_rng(1)
     Z, weights = make(name, rng)
     Z = Z * scale
     worst = worst_found(Z, weights, radius, "gaussian", rng)
     points = as_points(Z)
-    bounds = [paper_scores(points, weights, variant, radius) for variant in ("lemma", "printed", "tight")]
-    bounds.append(paper_scores(points, weights, "paper", radius))
-    assert bounds[0].is_certified
+    bounds = [paper_scores(points, weights, variant, radius) for variant in ("paper", "lemma")]
+    monkeypatch.setattr(paper, "_STATED", np.inf)  # the tight lemma at every radius
+    bounds.append(paper_scores(points, weights, "lemma", radius))
+    assert bounds[1].is_certified
     assert bounds[2].is_certified
     for bound in bounds:
         assert np.array_equal(bound.log_values == -np.inf, weights == 0)
@@ -163,11 +165,7 @@ def test_no_certificate_is_beaten_on_any_small_set(seed, n, d, radius, scale, sp
     weights = 10.0 ** rng.uniform(-spread, spread, n)
     points = as_points(Z)
     worst = worst_found(Z, weights, radius, "gaussian", rng, n_steps=15)
-    for bound in (
-        paper_scores(points, weights, "paper", radius),
-        paper_scores(points, weights, "lemma", radius),
-        paper_scores(points, weights, "printed", radius),
-    ):
+    for bound in (paper_scores(points, weights, "paper", radius), paper_scores(points, weights, "lemma", radius)):
         if bound.is_certified:
             assert np.all(worst <= bound.log_values + 1e-9)
 
@@ -178,17 +176,19 @@ def far_ring():
     return Z, np.ones(len(Z))
 
 
-@pytest.mark.parametrize("kind", ["paper", "printed"])
-def test_printed_constants_fail_for_a_small_ball_and_far_points_and_say_so(kind):
+@pytest.mark.parametrize("kind", ["paper", "lemma"])
+def test_printed_constants_fail_for_a_small_ball_and_far_points(kind, monkeypatch):
     Z, weights = far_ring()
     radius = 0.1
     rng = np.random.default_rng(3)
+    valid = paper_scores(as_points(Z), weights, "lemma", radius)
+    monkeypatch.setattr(paper, "_STATED", 0.0)  # the lemma as printed, where the paper does not state it
     printed = paper_scores(as_points(Z), weights, kind, radius)
     worst = worst_found(Z, weights, radius, "gaussian", rng)
-    assert not printed.is_certified
-    assert "does not apply" in printed.note
+    if kind == "paper":
+        assert not printed.is_certified
+        assert "does not apply" in printed.note
     assert np.any(worst > printed.log_values + 0.1)  # refuted, not merely unproved
-    valid = paper_scores(as_points(Z), weights, "lemma", radius)
     assert valid.is_certified
     assert np.all(worst <= valid.log_values)
 
@@ -209,27 +209,31 @@ def test_certificate_of_algorithm1_begins_where_its_constant_suffices():
         assert paper_scores(as_points(np.array([[1.0], [-0.2]])), weights, "paper", radius).is_certified
 
 
-def test_printed_lemma_is_certified_from_065_on_whatever_the_points():
-    rng = np.random.default_rng(4)
-    Z = rng.standard_normal((200, 2)) * 10.0 ** rng.uniform(-2, 2, (200, 1))
-    weights = np.ones(200)
-    assert paper_scores(as_points(Z), weights, "printed", 0.65).is_certified
-    assert not paper_scores(as_points(Z), weights, "printed", 0.4).is_certified
-    assert paper_scores(as_points(np.zeros((3, 2))), np.ones(3), "printed", 0.1).is_certified  # 3R^2 >= R^2
+def test_the_printed_exponent_is_large_enough_from_065_on_whatever_the_points():
+    norms = np.r_[0.0, np.logspace(-3, 3, 4000)][:, None]
+    radii = np.r_[0.65, np.logspace(-0.1, 2, 400)]
+    printed = 3.0 * radii**2 * paper.lifted_norms(norms)
+    assert np.all(printed >= (norms + radii) ** 2)
+    assert np.all(printed[:, radii >= 1] >= 1.5 * (norms + radii[radii >= 1]) ** 2)  # where it is used, with room
+    assert np.any(3.0 * 0.6**2 * paper.lifted_norms(norms) < (norms + 0.6) ** 2)
 
 
-def test_auto_is_the_printed_lemma_from_radius_one():
-    Z, weights = make("gaussian", np.random.default_rng(5))
-    points = as_points(Z)
-    for radius, variant in ((1.0, "printed"), (0.9, "tight")):
-        auto, named = (paper_scores(points, weights, "lemma", radius), paper_scores(points, weights, variant, radius))
-        np.testing.assert_array_equal(auto.log_values, named.log_values)
-        assert auto.note == named.note
-    tight, printed = (paper_scores(points, weights, v, 1.0) for v in ("tight", "printed"))
+def test_the_lemma_is_the_printed_one_where_the_paper_states_it_and_the_tight_one_elsewhere(monkeypatch):
+    norms = np.array([0.0, 0.5, 3.0])
+    np.testing.assert_allclose(paper.exponents("lemma", norms, 1.0), 3.0 * np.sqrt(norms**4 + 4 * norms**2 + 1))
+    np.testing.assert_allclose(paper.exponents("lemma", norms, 0.99), (norms + 0.99) ** 2)
+    Z, weights = make("heavy-tailed", np.random.default_rng(5))
+    printed = paper_scores(as_points(Z), weights, "lemma", 1.0)
+    monkeypatch.setattr(paper, "_STATED", np.inf)
+    tight = paper_scores(as_points(Z), weights, "lemma", 1.0)
     assert tight.values.sum() < printed.values.sum()
+    assert "printed exponent" in printed.note
+    assert "for every R" in tight.note
+    assert printed.is_certified
+    assert tight.is_certified
 
 
-def test_formulas_as_printed():
+def test_formulas_as_printed(monkeypatch):
     """Each score once more, in plain arithmetic from the public l1-SVD of the lifted points."""
     rng = np.random.default_rng(6)
     Z, _ = make("gaussian", rng)
@@ -253,7 +257,9 @@ def test_formulas_as_printed():
     c = np.exp(B) * (1 + B)
     u = weights / c
     expected = c * (u / u.sum() + u * norm1(u))
-    np.testing.assert_allclose(paper_scores(points, weights, "tight", R).values, expected, rtol=1e-8)
+    with monkeypatch.context() as patch:
+        patch.setattr(paper, "_STATED", np.inf)
+        np.testing.assert_allclose(paper_scores(points, weights, "lemma", R).values, expected, rtol=1e-8)
 
     root = np.sqrt(size)
     c = np.exp(3 * root) * (1 + 3 * root)
@@ -338,20 +344,11 @@ def test_sparse_points_give_the_same():
         np.testing.assert_allclose(one, other, atol=1e-6)
 
 
-def test_points_without_weight_do_not_decide_whether_the_printed_lemma_holds():
-    # at R = 1/2: 0.75 |q| >= (|p| + R)^2 or not
-    near, mid = np.full((4, 2), 0.1), np.full((1, 2), np.sqrt(0.5))
-    Z = np.vstack([near, mid])
-    assert not paper_scores(as_points(Z), np.ones(5), "printed", 0.5).is_certified
-    assert paper_scores(as_points(Z), np.array([1.0, 1, 1, 1, 0]), "printed", 0.5).is_certified
-
-
-@pytest.mark.parametrize("kind", ["paper", "lemma", "printed", "laplacian"])
+@pytest.mark.parametrize("kind", ["paper", "lemma", "laplacian"])
 def test_passes_that_are_merged_find_the_same(kind):
     """Blocks of seven points, each read by a pass of its own that has been sent elsewhere."""
     rng = np.random.default_rng(12)
     Z, weights = make("zero weights", rng)
-    Z[-1] *= 1.5  # far enough that the printed lemma fails at R = 1/2, in the last block
     log_w = np.log(weights, where=weights > 0, out=np.full(40, -np.inf)) - np.log(weights.sum())
     blocks = [(Z[at : at + 7], log_w[at : at + 7]) for at in range(0, 40, 7)]
 
@@ -369,4 +366,3 @@ def test_passes_that_are_merged_find_the_same(kind):
     values = np.concatenate([found.log_values(block) for block in blocks])
     np.testing.assert_allclose(values, whole.log_values, rtol=1e-9)
     assert (found.is_certified, found.note) == (whole.is_certified, whole.note)
-    assert found.is_certified == (kind != "printed")

@@ -8,6 +8,7 @@ from scipy.spatial.distance import pdist
 from scipy.stats import ortho_group
 
 from coresift import LaplacianCoreset, RBFCoreset, RBFNetworkCoreset, audit
+from paper.signed_coreset import SignedNetworkCoreset
 
 CASES = [(RBFCoreset, b) for b in ("auto", "closed-form", "cells", "exact", "paper", "lemma")] + [
     (LaplacianCoreset, b) for b in ("auto", "cells", "exact", "paper")
@@ -298,9 +299,7 @@ def test_the_network_bounds_hold_near_the_mean_of_a_far_group():
     X = np.vstack([near * rng.standard_normal((4, 3)) + [far, 0, 0], rng.standard_normal((4, 3)) - [far, 0, 0]])
     y = np.r_[np.ones(4), -np.ones(4)]
     for bound in ("closed-form", "exact"):
-        fitted = RBFNetworkCoreset(radius=far, bandwidth=1.0, construction="paper", bound=bound, random_state=0).fit(
-            X, y
-        )
+        fitted = SignedNetworkCoreset(radius=far, bandwidth=1.0, bound=bound, random_state=0).fit(X, y)
         group = (X - fitted.center_).astype(np.longdouble)[:4]
         mean = group.mean(0)
         for row in range(4):

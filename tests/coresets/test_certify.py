@@ -335,8 +335,6 @@ DATA = np.arange(10.0).reshape(5, 2)
         ({"sample_weight": np.zeros(5)}, "sample_weight"),
         ({"sample_weight": -np.ones(5)}, "sample_weight"),
         ({"sample_weight": np.full(5, 1e-200)}, "sum to 5; sample_weight sums to 5e-200"),
-        ({"random_state": -1}, "random_state"),
-        ({"random_state": "x"}, "random_state"),
     ],
 )
 def test_bad_input_is_refused_by_both(arguments, message):
@@ -349,6 +347,8 @@ def test_bad_input_is_refused_by_both(arguments, message):
     ("arguments", "message"),
     [
         ({"method": "fast"}, "method = 'fast' is not one of"),
+        ({"random_state": -1}, "random_state"),
+        ({"random_state": "x"}, "random_state"),
         ({"method": None}, "method"),
         ({"delta": 0.0}, "delta"),
         ({"delta": 1.0}, "delta = 1.0 must be above 0 and below 1"),

@@ -8,18 +8,11 @@ from hypothesis import given, settings, strategies as st
 from scipy.optimize import brentq
 from sklearn.datasets import load_digits
 
-from coresift import (
-    Coreset,
-    CoresiftError,
-    NetworkAudit,
-    NetworkComparison,
-    RBFCoreset,
-    RBFNetworkCoreset,
-    SignedCoreset,
-)
+from coresift import Coreset, CoresiftError, NetworkAudit, NetworkComparison, RBFCoreset, RBFNetworkCoreset
+from paper.signed_coreset import SignedCoreset, SignedNetworkCoreset
 
 seeds = st.integers(0, 2**32 - 1)
-CONSTRUCTIONS = ("whole-loss", "paper")
+CONSTRUCTIONS = (RBFNetworkCoreset, SignedNetworkCoreset)
 BOUNDS = ("closed-form", "cells", "exact")
 
 
@@ -45,7 +38,7 @@ def family_shares(est, X, y, w, queries):
     z = (X - est.center_) / est.scale_
     squares = ((z[None] - queries[:, None]) ** 2).sum(axis=2)
     sums = [w * np.maximum(s * y, 0) * np.exp(-squares) for s in (1, -1) if np.any(w * s * y > 0)]
-    if est.construction == "whole-loss":
+    if type(est) is RBFNetworkCoreset:
         sums += [w * np.exp(-2 * squares), np.tile(w * y**2, (len(queries), 1))]
     return np.array([s / s.sum(axis=1, keepdims=True) for s in sums])
 
@@ -57,9 +50,7 @@ def family_shares(est, X, y, w, queries):
 @given(seed=seeds, radius=st.floats(0.1, 3.0))
 def test_no_query_of_any_family_beats_the_bound(construction, bound, seed, radius):
     X, y, w = draw_data(seed)
-    est = RBFNetworkCoreset(
-        radius, bandwidth="median", construction=construction, bound=bound, n_cells=5, random_state=0
-    ).fit(X, y, w)
+    est = construction(radius, bandwidth="median", bound=bound, n_cells=5, random_state=0).fit(X, y, w)
     assert est.is_certified_
     rng = np.random.default_rng(seed)
     queries = np.concatenate((ball_queries(est, rng, 40), np.zeros((1, 2))))
@@ -74,7 +65,7 @@ def test_exact_is_attained_by_some_family():
     """The largest share over families and a fine grid of queries comes close to every sensitivity."""
     X, y, w = draw_data(3, n=15)
     for construction in CONSTRUCTIONS:
-        est = RBFNetworkCoreset(1.0, bandwidth="median", construction=construction, bound="exact").fit(X, y, w)
+        est = construction(1.0, bandwidth="median", bound="exact").fit(X, y, w)
         grid = np.stack(np.meshgrid(*[np.linspace(-1, 1, 81)] * 2), axis=-1).reshape(-1, 2)
         norms = np.linalg.norm(grid, axis=1)
         grid = np.concatenate((grid[norms <= 1], grid[norms > 0.9] / norms[norms > 0.9, None]))
@@ -85,7 +76,7 @@ def test_exact_is_attained_by_some_family():
 def test_with_equal_targets_the_positive_family_is_the_gaussian_one():
     X, _, w = draw_data(0)
     plain = RBFCoreset(bound="closed-form").fit(X, sample_weight=w)
-    est = RBFNetworkCoreset(construction="paper", bound="closed-form").fit(X, np.full(60, 7.0), w)
+    est = SignedNetworkCoreset(bound="closed-form").fit(X, np.full(60, 7.0), w)
     np.testing.assert_allclose(est.sensitivities_, plain.sensitivities_, rtol=1e-9)
     assert list(est.family_totals_) == ["positive[0]"]
 
@@ -96,15 +87,13 @@ def test_with_equal_targets_the_positive_family_is_the_gaussian_one():
 def test_loss_error_is_the_direct_loss_and_keeps_the_inequalities(construction, seed):
     X, y, w = draw_data(seed)
     rng = np.random.default_rng(seed)
-    est = RBFNetworkCoreset(
-        1.5, bandwidth="median", construction=construction, bound="closed-form", random_state=0
-    ).fit(X, y, w)
+    est = construction(1.5, bandwidth="median", bound="closed-form", random_state=0).fit(X, y, w)
     core = est.sample(20, method="iid")
     centers = ball_queries(est, rng, 4) * est.scale_ + est.center_
     a = rng.normal(size=4) * 10.0 ** rng.uniform(-2, 2)
     found = est.loss_error(centers, a)
     phi = np.exp(-((X[:, None] - centers) ** 2).sum(axis=2) / est.scale_**2) @ a
-    merged = core if construction == "whole-loss" else core.merged()
+    merged = core if construction is RBFNetworkCoreset else core.merged()
     ys, phis, v = merged.take(y, phi)
     tol = 1e-10 * found.magnitude
     assert found.loss == pytest.approx(w @ (y - phi) ** 2, abs=tol)
@@ -115,7 +104,7 @@ def test_loss_error_is_the_direct_loss_and_keeps_the_inequalities(construction, 
     assert found.loss_error <= found.family_error * found.magnitude * slack
     assert found.cross_error <= found.family_error * found.cross_magnitude * slack
     assert found.relative_error == found.loss_error / found.magnitude
-    if construction == "paper":  # the pair's own formula: both sets for every neuron
+    if construction is SignedNetworkCoreset:  # the pair's own formula: both sets for every neuron
         g = [
             s.weights @ np.exp(-((X[s.indices, None] - centers) ** 2).sum(axis=2) / est.scale_**2)
             for s in (core.positive, core.negative)
@@ -131,7 +120,7 @@ def test_right_hand_sides():
     found = est.loss_error(*network, eps=0.25)
     assert (found.bound, found.cross_bound) == (0.25 * found.magnitude, 0.25 * found.cross_magnitude)
     assert est.loss_error(*network, eps=None, delta=0.5).eps == pytest.approx(est.guaranteed_error(delta=0.5))
-    pair = RBFNetworkCoreset(0.3, bandwidth=20.0, construction="paper", random_state=0).fit(X, y, w)
+    pair = SignedNetworkCoreset(0.3, bandwidth=20.0, random_state=0).fit(X, y, w)
     pair.sample(200, method="iid")
     certified = pair.loss_error(*network)
     assert certified.loss_error <= certified.bound  # the certificate covers the square term too
@@ -148,9 +137,7 @@ def test_the_draw_at_hand_is_better_than_its_size_promises():
     needed = est.sample_size(0.5, 0.1)
     core = est.sample(min(needed.size, 3000), method="iid")
     assert est.guaranteed_error(core, delta=0.1) == est.certify(core).eps < 0.1  # of the draw at hand
-    fewer = (
-        RBFNetworkCoreset(0.5, bandwidth=10.0, construction="paper", random_state=0).fit(X, y, w).sample_size(0.5, 0.1)
-    )
+    fewer = SignedNetworkCoreset(0.5, bandwidth=10.0, random_state=0).fit(X, y, w).sample_size(0.5, 0.1)
     assert fewer.size < needed.size
 
 
@@ -185,9 +172,9 @@ def test_the_guarantee_holds_over_draws():
 @settings(max_examples=6)
 @given(seed=seeds, d=st.sampled_from([2, 5]), n_outputs=st.integers(1, 2))
 def test_no_network_found_beats_the_certificate(construction, method, seed, d, n_outputs):
-    n_outputs = 1 if construction == "paper" else n_outputs
+    n_outputs = 1 if construction is SignedNetworkCoreset else n_outputs
     X, y, w = draw_data(seed, n=80, d=d, n_outputs=n_outputs)
-    est = RBFNetworkCoreset(0.8, construction=construction, random_state=0).fit(X, y, w)
+    est = construction(0.8, random_state=0).fit(X, y, w)
     est.sample(30, method=method)
     certificate = est.certify()
     assert certificate.is_exact
@@ -246,14 +233,14 @@ def test_unbiased(construction, method):
     """The mean of the estimates over draws, within five of their own standard errors; wrong weights are seen."""
     X, y, w = draw_data(5, n=80)
     y = np.where(y == 0, 1.0, y)  # rows of target zero are in neither set of the pair
-    est = RBFNetworkCoreset(1.0, bandwidth="median", construction=construction, random_state=0).fit(X, y, w)
+    est = construction(1.0, bandwidth="median", random_state=0).fit(X, y, w)
     a, centers = np.array([1.0, -2.0]), X[:2] * 0.3 + est.center_ * 0.7
     phi = np.exp(-((X[:, None] - centers) ** 2).sum(axis=2) / est.scale_**2) @ a
     loss = (y - phi) ** 2
     estimates, unweighted = [], []
     for seed in range(400):
         core = est.sample(20, method=method, random_state=seed)
-        core = core if construction == "whole-loss" else core.merged()
+        core = core if construction is RBFNetworkCoreset else core.merged()
         estimates.append(core.weights @ loss[core.indices])
         unweighted.append(w.sum() * loss[core.indices].mean())
     truth, tol = w @ loss, 5 * np.std(estimates) / 20
@@ -263,7 +250,7 @@ def test_unbiased(construction, method):
 
 def test_signed_pair():
     X, y, w = draw_data(4)
-    est = RBFNetworkCoreset(construction="paper", random_state=0).fit(X, y, w)
+    est = SignedNetworkCoreset(random_state=0).fit(X, y, w)
     pair = est.sample(25)
     assert isinstance(pair, SignedCoreset)
     assert len(pair) == pair.size == 25 == len(pair.positive) + len(pair.negative)
@@ -282,12 +269,12 @@ def test_signed_pair():
 @pytest.mark.parametrize("construction", CONSTRUCTIONS)
 def test_targets_of_one_sign_work(construction, sign):
     X, y, w = draw_data(6)
-    est = RBFNetworkCoreset(construction=construction, random_state=0).fit(X, sign * (np.abs(y) + 0.1), w)
+    est = construction(random_state=0).fit(X, sign * (np.abs(y) + 0.1), w)
     name, other = ("positive", "negative") if sign > 0 else ("negative", "positive")
     assert f"{name}[0]" in est.family_totals_
     assert f"{other}[0]" not in est.family_totals_
     core = est.sample(10, method="iid")
-    if construction == "paper":
+    if construction is SignedNetworkCoreset:
         assert len(getattr(core, other)) == 0
         assert len(getattr(core, name)) > 0
     assert est.loss_error([est.center_], [1.0]).family_error < np.inf
@@ -299,7 +286,7 @@ def test_targets_that_are_all_zero():
     assert list(est.family_totals_) == ["square"]
     assert est.sample(10).size == 10
     with pytest.raises(CoresiftError, match="y is zero in every row"):
-        RBFNetworkCoreset(construction="paper").fit(X, np.zeros(60), w)
+        SignedNetworkCoreset().fit(X, np.zeros(60), w)
 
 
 def test_vector_targets_sum_over_outputs():
@@ -316,8 +303,8 @@ def test_vector_targets_sum_over_outputs():
     for name in ("loss", "loss_coreset", "magnitude", "cross", "square"):
         assert getattr(found, name) == pytest.approx(sum(getattr(part, name) for part in parts), rel=1e-9)
     assert isinstance(est.audit(2, n_starts=2, max_iter=5), NetworkAudit)
-    with pytest.raises(CoresiftError, match="3 outputs; construction='paper' is for one"):
-        RBFNetworkCoreset(construction="paper").fit(X, y)
+    with pytest.raises(CoresiftError, match="3 outputs; the paper's pair is for one"):
+        SignedNetworkCoreset().fit(X, y)
 
 
 def test_audit_stays_in_the_ball_and_below_what_loss_error_says():
@@ -351,10 +338,10 @@ def test_sparse_rows_give_the_same():
 @pytest.mark.parametrize("copier", [copy.deepcopy, lambda est: pickle.loads(pickle.dumps(est))])
 def test_a_copy_draws_on_and_says_that_it_has_no_data(construction, copier):
     X, y, w = draw_data(11)
-    est = RBFNetworkCoreset(construction=construction, random_state=0).fit(X, y, w)
+    est = construction(random_state=0).fit(X, y, w)
     twin = copier(est)
     mine, theirs = est.sample(20), twin.sample(20)
-    if construction == "paper":
+    if construction is SignedNetworkCoreset:
         mine, theirs = mine.merged(), theirs.merged()
     assert mine == theirs
     with pytest.raises(CoresiftError, match="fit again"):
@@ -415,14 +402,12 @@ def test_bad_networks():
     ):
         with pytest.raises(CoresiftError, match=message):
             est.loss_error(centers, alphas)
-    with pytest.raises(CoresiftError, match="must be a Coreset"):
+    with pytest.raises(CoresiftError, match="must be of type Coreset"):
         est.loss_error([est.center_], [1.0], core="core")
     with pytest.raises(CoresiftError, match="drawn from 7 rows"):
         est.audit(core=Coreset([0], [1.0], 7))
     with pytest.raises(CoresiftError, match="n_neurons = 0"):
         est.audit(0, core=core)
-    with pytest.raises(CoresiftError, match="construction = 'half'"):
-        RBFNetworkCoreset(construction="half").fit(X, y)
     assert isinstance(est.loss_error([est.center_], [1.0]), NetworkComparison)
     est.fit(X, y)
     assert not hasattr(est, "coreset_")  # drawn from the last fit

@@ -13,8 +13,7 @@ from hypothesis import given, strategies as st
 from pyarrow import parquet
 
 from coresift import InvalidInputError, LaplacianCoreset, RBFCoreset, open_rows, select
-from coresift.core.draw import DrawTable
-from coresift.core.keys import KeyPool, guess_bars
+from coresift.core.draw import DrawTable, KeyPool, guess_bars
 from coresift.coresets import passes
 from coresift.coresets.bounds import Geometry
 from coresift.coresets.fitting import array_runner, geometry_of

@@ -18,7 +18,7 @@ import pytest
 from pyarrow import fs, parquet
 
 from coresift import CoresiftError, InvalidInputError, audit, open_rows, select
-from coresift.coresets.linear_fit import fit_model
+from coresift.coresets.linear_result import fit_model
 
 X = np.random.default_rng(0).standard_normal((5000, 3))
 

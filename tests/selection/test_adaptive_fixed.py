@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from sklearn.kernel_ridge import KernelRidge
 
 from coresift import CoresiftError
-from coresift.coresets.growing import Growth, _with_norms, proxy_targets
+from coresift.coresets.covering import Growth, _with_norms, proxy_targets
 from coresift.selection import FixedCoreset, PerBatch, SelectionContext, registry
 
 N, D = 400, 6

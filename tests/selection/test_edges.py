@@ -13,8 +13,7 @@ from torch.utils.data import TensorDataset
 
 from coresift import CoresiftError, InvalidInputError, InvalidTypeError, audit
 from coresift.core.budgets import class_budgets, random_budgets
-from coresift.coresets.covering import principal
-from coresift.coresets.growing import Growth, proxy_targets
+from coresift.coresets.covering import Growth, principal, proxy_targets
 from coresift.selection import (
     RBF,
     AdaptiveCoreset,

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from coresift._errors import InvalidInputError, InvalidTypeError
-from coresift.coresets.growing import Growth, _strata, _with_norms, median_distance, proxy_targets
+from coresift.coresets.covering import Growth, _strata, _with_norms, median_distance, proxy_targets
 from coresift.selection import (
     RBF,
     AdaptiveCoreset,

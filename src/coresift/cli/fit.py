@@ -33,7 +33,7 @@ def fit(
     The file has the coefficients, the names of columns and classes, the certificate, and how columns of a table were
     prepared: 'predict' does the same with new rows. With --raw coefficients are in the units of the data.
     """
-    from coresift.coresets.linear_fit import LinearFit, open_labelled, run_fit
+    from coresift.coresets.linear_result import LinearFit, open_labelled, run_fit
 
     output.check(".json")
     with settings.bars(transient=True) as on_pass:

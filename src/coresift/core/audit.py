@@ -7,7 +7,7 @@ import numpy as np
 
 from .gaussian import into_ball
 from .points import Subset, squared_distances, squared_norms
-from .ratio import DirectionKernel, GaussianKernel, LaplacianKernel, LogRatio
+from .ratio import LogRatio
 
 QUANTILES = (0.5, 0.9, 0.99)
 
@@ -68,7 +68,7 @@ def worst_query(
     ``max_evaluations``, but not below about 200 n.
     """
     is_laplacian, points = subset.loss == "laplacian", subset.points
-    ratio = LogRatio(subset, LaplacianKernel() if is_laplacian else GaussianKernel())
+    ratio = LogRatio(subset)
     search = _Search(ratio, subset.radius, rng, max_evaluations, max_iter)
     n_random = max(2, min(search.affordable(n_random, share=0.25), _QUERY_BYTES // (8 * points.d)))
     random_errors = _error(search.evaluate(search.random_queries(n_random)))
@@ -76,7 +76,7 @@ def worst_query(
     search.climb(n_starts)
     if is_laplacian:
         search.try_nearest_rows()
-        search.climb_at_infinity(n_starts)
+        search.climb_far_away(n_starts)
     order = np.argsort(search.values, kind="stable")
     few = np.unique(np.concatenate((order[:_N_VERIFIED], order[-_N_VERIFIED:])))  # of each side
     precise = ratio.precise(search.queries[few])
@@ -174,7 +174,7 @@ class _Search:
         starts, signs = _both_ways(self.queries, self.values, count, _SEPARATION * length)
         starts = np.concatenate((starts, np.zeros((2, self.points.d))))
         signs = np.concatenate((signs, (1.0, -1.0)))
-        self.remember(*self._ascend(self.ratio, starts, signs, self.project, length))
+        self.remember(*self._ascend(starts, signs, self.project, length))
 
     def try_nearest_rows(self) -> None:
         """Evaluate the rows next to the best queries: the Laplacian ratio has its kinks, and most extremes, there."""
@@ -183,23 +183,20 @@ class _Search:
         self.left -= order.size * self.points.n
         self.evaluate(self.points.take(rows))
 
-    def climb_at_infinity(self, n_starts: int) -> None:
-        """Ascend over directions on the limit of the Laplacian ratio, and evaluate the queries far out."""
-        limit = LogRatio(self.ratio.subset, DirectionKernel())
+    def climb_far_away(self, n_starts: int) -> None:
+        """Ascend on a sphere so far out that the Laplacian ratio is at its limit in each direction."""
+        far = _FAR * max(self.points.max_norm, 1.0)
         count = self.affordable(8 * n_starts)
         random = self.rng.standard_normal((count // 2, self.points.d))
         outer = np.argsort(-squared_norms(self.queries), kind="stable")[: count - count // 2]
-        directions = _directions(np.concatenate((random, self.queries[outer])))
-        values = limit(directions)
-        self.spend(len(directions))
-        starts, signs = _both_ways(directions, values, self.affordable(n_starts), _SEPARATION)
-        ends, _ = self._ascend(limit, starts, signs, _directions, 1.0)
-        self.evaluate(_FAR * max(self.points.max_norm, 1.0) * ends)
+        queries = far * _directions(np.concatenate((random, self.queries[outer])))
+        starts, signs = _both_ways(queries, self.evaluate(queries), self.affordable(n_starts), _SEPARATION * far)
+        self.remember(*self._ascend(starts, signs, lambda x: far * _directions(x), far))
 
-    def _ascend(self, ratio: LogRatio, starts: np.ndarray, signs: np.ndarray, project: Map, length: float) -> Paths:
+    def _ascend(self, starts: np.ndarray, signs: np.ndarray, project: Map, length: float) -> Paths:
         """Spectral projected gradient ascent on ``signs * g`` (Birgin et al. 2000): the best points and their g."""
         x = starts
-        values, gradient = self._signed(ratio, x, signs)
+        values, gradient = self._signed(x, signs)
         best, best_values = x.copy(), values.copy()
         step = 0.1 * length / _positive_norms(gradient)
         history = np.tile(values, (_MEMORY, 1))
@@ -212,7 +209,7 @@ class _Search:
                 break
             x, trial, gradient, history = x[going], trial[going], gradient[going], history[:, going]
             values, gain, step, path = values[going], gain[going], step[going], path[going]
-            new_values, new_gradient = self._signed(ratio, trial, signs[path])
+            new_values, new_gradient = self._signed(trial, signs[path])
             better = new_values > best_values[path]
             best[path[better]], best_values[path[better]] = trial[better], new_values[better]
             # Spectral steps need the freedom to be worse than the last, but not than the worst of the last few.
@@ -228,8 +225,8 @@ class _Search:
             step = np.minimum(step, length / _positive_norms(gradient))
         return best, signs * best_values
 
-    def _signed(self, ratio: LogRatio, x: np.ndarray, signs: np.ndarray) -> Paths:
-        values, gradient = ratio.with_gradient(x)
+    def _signed(self, x: np.ndarray, signs: np.ndarray) -> Paths:
+        values, gradient = self.ratio.with_gradient(x)
         self.spend(len(x))
         return signs * values, signs[:, None] * gradient
 

@@ -5,8 +5,6 @@ g(T_i \cdot \lambda) T_i + \rho \lambda = t`. The ratio g is a logistic curve be
 g'(0) = 1` (Deville and Sarndal, JASA 1992). The ridge :math:`\rho` leaves totals that only extreme weights could match.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import scipy.sparse as sp
 from scipy.linalg import cholesky, solve_triangular

@@ -17,19 +17,18 @@ _NO_PIVOT = 1e-14  # of an entry of a unit vector
 _PANEL = 48  # rows dropped before the other null vectors are updated
 
 
-def few_rows(
-    sums_of: Callable[[np.ndarray, np.ndarray], np.ndarray], n: int, rank: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Rows, ascending and at most ``rank``, and positive factors of their weights that keep the sum of all n rows.
+def few_rows(rows_of: Callable[[int, int], np.ndarray], n: int, rank: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rows, ascending and at most ``rank``, and positive factors of their weights that keep the Gram matrix of all.
 
-    ``sums_of(starts, ends)``, called about log2(n / rank) times, returns the (k, N) sums of intervals of rows.
+    ``rows_of(start, end)`` returns an interval of the n rows; each row is asked for about twice.
     """
     if n <= rank:
         return np.arange(n), np.ones(n)
     edges = np.unique(np.linspace(0, n, min(2 * rank, n) + 1).astype(np.int64))
     starts, ends, factors = edges[:-1], edges[1:], np.ones(len(edges) - 1)
     while True:
-        factors = reduced_weights(sums_of(starts, ends), factors)
+        vectors = [gram_vector(rows_of(start, end)) for start, end in zip(starts, ends, strict=True)]
+        factors = reduced_weights(np.array(vectors), factors)
         kept = factors > 0
         starts, ends, factors = starts[kept], ends[kept], factors[kept]
         if (ends - starts == 1).all():
@@ -91,15 +90,7 @@ def _drop_rows(panel: np.ndarray, x: np.ndarray) -> list[int]:
     return dropped
 
 
-def gram_vectors(U: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """(k, r (r + 1) / 2) Gram matrices of intervals of rows, as vectors with the same inner products."""
+def gram_vector(U: np.ndarray) -> np.ndarray:
+    """(r (r + 1) / 2,) the Gram matrix of the rows, as a vector with the same inner products."""
     i, j = np.triu_indices(U.shape[1])
-    root = np.where(i == j, 1.0, np.sqrt(2.0))
-    if (ends - starts == 1).all():
-        rows = U[starts]
-        return rows[:, i] * rows[:, j] * root
-    found = np.empty((len(starts), len(i)))
-    for k, (start, end) in enumerate(zip(starts, ends, strict=True)):
-        part = U[start:end]
-        found[k] = (part.T @ part)[i, j]
-    return found * root
+    return np.asarray((U.T @ U)[i, j] * np.where(i == j, 1.0, np.sqrt(2.0)))

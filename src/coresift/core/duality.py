@@ -10,10 +10,9 @@ The slopes are linearised ones of a Newton step: ``a_i = l'_i(x_i . base) + l''_
 falls with the fourth power of the step, whatever ``alpha``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, cholesky, eigvalsh, solve_triangular
@@ -87,7 +86,7 @@ class DualSums(LossSums):
                 self.pulls[i] += (A.T @ (weights[:, None] * part)).T
         self.n_sums += 1
 
-    def merge(self, other: DualSums) -> None:  # type: ignore[override]
+    def merge(self, other: Self) -> None:
         super().merge(other)
         self.n_sums = max(self.n_sums, other.n_sums) + 1
 
@@ -205,7 +204,7 @@ def _certificate(
     return ModelCertificate(excess, relative, value, lower, found, n_passes, problem.loss.name, problem.alpha)
 
 
-SumsAt = Callable[[np.ndarray, np.ndarray, "np.ndarray | None"], DualSums]
+SumsAt = Callable[[np.ndarray, np.ndarray, np.ndarray | None], DualSums]
 
 
 def bound_excess(

@@ -3,10 +3,9 @@
 Columns are scaled, and shifted if dense, for the numerics only: ``alpha`` is in the units of the data.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -86,7 +85,7 @@ class LossSums:
         self.gradient = np.zeros(problem.shape)
         self.hessian = np.zeros((outputs, width, outputs, width)) if order > 1 else np.zeros((0,) * 4)
 
-    def add(self, X: Matrix, y: np.ndarray, weights: np.ndarray, *others: LossSums) -> None:
+    def add(self, X: Matrix, y: np.ndarray, weights: np.ndarray, *others: "LossSums") -> None:
         """Add rows as they are in the data; also to ``others`` of the same problem."""
         for part in self._slices(X):
             A = self.problem.columns(X[part])
@@ -114,7 +113,7 @@ class LossSums:
     def _add_slopes(self, A: Matrix, z: np.ndarray, y: np.ndarray, weights: np.ndarray) -> None:
         self.gradient += (A.T @ (weights[:, None] * self.problem.loss.slopes(z, y))).T
 
-    def merge(self, other: LossSums) -> None:
+    def merge(self, other: Self) -> None:
         for name in self.summed:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 

@@ -1,7 +1,5 @@
 """Losses of linear models as functions of scores ``z = coef . x + intercept``, (b, K), with their conjugates."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 

@@ -83,21 +83,16 @@ def log_low_orders(points: Points, coefficients: np.ndarray, radius: float, firs
 
 
 def pair_sums(
-    points: Points,
-    coefficients: np.ndarray,
-    radius: float,
-    log_least: float,
-    progress: Progress = silent,
-    order: int = 0,
+    points: Points, nu: np.ndarray, radius: float, log_least: float, progress: Progress = silent, order: int = 0
 ) -> tuple[float, np.ndarray]:
     r"""The quadratic form of the Gaussian kernel, and logarithms of bounds on N and its derivatives over the ball.
 
     The j-th derivatives, j up to ``order``, are at most :math:`\sum_{k \ge j} 2^k R^{k-j} \sigma_k / (k-j)!`; infinite
     if the series would be too long. ``log_least`` is the logarithm of a lower bound on D.
     """
-    if not coefficients.any():
+    if not nu.any():
         return 0.0, np.full(order + 1, -np.inf)
-    sums = _PairSums(points, coefficients)
+    sums = _PairSums(points, nu)
     n_terms, least = 0, 2.0 * radius * float(sums.norms.max())
     if least < _MOST_TERMS - 1:
         tails = range(max(3, int(least) + 1), _MOST_TERMS)

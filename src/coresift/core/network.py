@@ -10,18 +10,13 @@ from functools import cached_property
 from typing import Self
 
 import numpy as np
+from numpy.random import Generator
 from scipy.optimize import minimize
 
 from .audit import uniform_in_ball, worst_query
 from .points import Block, Points, Subset, squared_distances, squared_norms
 
 _RANDOM_PER_START = 8  # random networks tried for each local search
-
-
-def activations(block: Block, centers: np.ndarray) -> np.ndarray:
-    """(b, L) values ``exp(-|p - c|^2)``."""
-    squares = squared_distances(block, centers)
-    return np.exp(np.negative(squares, out=squares), out=squares)
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +73,7 @@ def network_sums(
     if rows is not None:
         points, targets = points.subset(rows), targets[rows]
     for span, block in points.blocks(extra_columns=3 * n_centers + 3 * n_outputs):
-        values, w, y = activations(block, centers), weights[span, None], targets[span]
+        values, w, y = np.exp(-squared_distances(block, centers)), weights[span, None], targets[span]
         totals += np.sum(w * y**2, axis=0)
         positive += values.T @ (w * np.maximum(y, 0.0))
         negative += values.T @ (w * np.maximum(-y, 0.0))
@@ -182,13 +177,7 @@ class NetworkAudit:
 
 
 def worst_network(
-    subset: Subset,
-    targets: np.ndarray,
-    n_neurons: int,
-    rng: np.random.Generator,
-    *,
-    n_starts: int = 8,
-    max_iter: int = 60,
+    subset: Subset, targets: np.ndarray, n_neurons: int, rng: Generator, *, n_starts: int = 8, max_iter: int = 60
 ) -> NetworkAudit:
     r"""Search for the network of ``n_neurons`` with centres in the ball whose loss a subset gets most wrong.
 
@@ -263,7 +252,7 @@ class _Problem:
         gradient = np.concatenate((d_free.ravel(), d_alphas.ravel())) / magnitude
         return -sign * value, -sign * gradient
 
-    def starts(self, n_neurons: int, n_random: int, rng: np.random.Generator) -> list[np.ndarray]:
+    def starts(self, n_neurons: int, n_random: int, rng: Generator) -> list[np.ndarray]:
         """Random networks with centres at rows and in the ball, outputs from negligible to dominant; chosen ones."""
         points, weights, radius = self.given.points, self.given.shares, self.given.radius
         n_outputs = self.targets.shape[1]

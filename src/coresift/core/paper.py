@@ -10,10 +10,9 @@ handful of passes. docs/theory.md ("The paper's construction") has the proofs. T
 
 * "paper": Algorithm 1 as printed, :math:`s(p) = e^{12R^2}(1+8R^2)\,(w_p/W + w_p|U(q_p)|_1)`: a certificate if this
   constant is at least :math:`e^B(1+B)` for :math:`B = (\rho+R)^2`, :math:`\rho` the largest norm.
-* "printed": the lemma with the paper's :math:`H = 3R^2|q_p|`: a certificate if that is at least :math:`(|p|+R)^2` for
-  every point, as it is for :math:`R \ge 0.65`.
-* "tight": the lemma with :math:`H = (|p|+R)^2`, valid for every R by the same proof, and smaller.
-* "lemma": the printed lemma where the paper states it, :math:`R \ge 1`, and the tight one elsewhere.
+* "lemma": the lemma of the appendix. For :math:`R \ge 1`, where the paper states it, with the printed :math:`H =
+  3R^2|q_p|`, which is at least :math:`(|p|+R)^2` for every point (as it is for :math:`R \ge 0.65`). Elsewhere with
+  :math:`H = (|p|+R)^2`, valid for every R by the same proof, and smaller. Always a certificate.
 * "laplacian": the lemma for :math:`f = e^{-|p-x|}` and every x in R^d, with :math:`H_p = 3\sqrt{|q_p|}`, U for the
   weights :math:`u^2` and :math:`q^*` the longest lifted point; always a certificate: :math:`s(p) \le c_p (u_p / \sum u
   + u_p\sqrt{|U(q_p)|_1}) + e^{|p| + \sqrt{|q^*|}} w_p/W`.
@@ -30,7 +29,7 @@ from .lewis import Lewis, lewis_factor
 from .lewis_passes import Run, Survey
 from .points import log_shares, squared_norms
 
-TOLERANCE = 1e-3
+_STATED = 1.0  # the least radius for which the paper states its lemma
 ReadScaled = Callable[[Any], tuple[np.ndarray, np.ndarray]]
 """From a block to its points (b, d), centred and scaled, and the logarithms of their shares of the weight."""
 
@@ -40,11 +39,11 @@ def lifted_norms(norms: np.ndarray) -> np.ndarray:
     return np.asarray(np.hypot(norms**2, np.hypot(2.0 * norms, 1.0)))
 
 
-_EXPONENTS: dict[str, Callable[[np.ndarray, float], np.ndarray]] = {  # H_p; Algorithm 1 has one constant
-    "printed": lambda norms, radius: 3.0 * radius**2 * lifted_norms(norms),
-    "tight": lambda norms, radius: (norms + radius) ** 2,
-    "laplacian": lambda norms, _: 3.0 * np.sqrt(lifted_norms(norms)),
-}
+def exponents(kind: str, norms: np.ndarray, radius: float) -> np.ndarray:
+    """The H of points, for both lemmas; Algorithm 1 has one constant."""
+    if kind == "laplacian":
+        return 3.0 * np.sqrt(lifted_norms(norms))
+    return 3.0 * radius**2 * lifted_norms(norms) if radius >= _STATED else (norms + radius) ** 2
 
 
 @dataclass(frozen=True)
@@ -74,33 +73,26 @@ class Lift:
             norms = np.sqrt(lifted[:, 0])
             if self.kind == "paper":
                 return lifted, norms, log_w, np.zeros(len(norms))
-            exponent = _EXPONENTS[self.kind](norms, self.radius)
+            exponent = exponents(self.kind, norms, self.radius)
         return lifted, norms, log_w, exponent + np.log1p(exponent)
 
 
 class LiftSurvey(Survey):
-    """The survey of the lifted points, with the sum of u and whether the printed lemma holds for every point."""
+    """The survey of the lifted points, with the sum of u."""
 
     def __init__(self, lift: Lift, n_points: int, n_columns: int) -> None:
         super().__init__(lift, n_points, n_columns + 2)
         self.lift = lift
         self.log_sum = -np.inf
-        self.is_covered = True
 
     def update(self, block: Any) -> None:
-        lifted, norms, log_w, log_c = self.lift.parts(block)
-        log_u = log_w - log_c
-        self.add(lifted, self.lift.power * log_u)
-        self.log_sum = float(np.logaddexp(self.log_sum, logsumexp(log_u)))
-        if self.lift.kind == "printed":
-            held, R = norms[log_w > -np.inf], self.lift.radius
-            # at R >= 1 the inequality is strict by far: it needs no slack for rounding
-            self.is_covered &= bool(np.all(_EXPONENTS["printed"](held, R) >= (held + R) ** 2))
+        lifted, _, log_w, log_c = self.lift.parts(block)
+        self.add(lifted, self.lift.power * (log_w - log_c))
+        self.log_sum = float(np.logaddexp(self.log_sum, logsumexp(log_w - log_c)))
 
     def merge(self, other: Self) -> None:
         super().merge(other)
         self.log_sum = float(np.logaddexp(self.log_sum, other.log_sum))
-        self.is_covered &= other.is_covered
 
 
 class PaperBound:
@@ -109,13 +101,12 @@ class PaperBound:
     def __init__(self, lift: Lift, survey: LiftSurvey, lewis: Lewis, max_norm: float) -> None:
         self.lift, self.lewis, self.log_sum = lift, lewis, survey.log_sum
         _, _, self.to_u = lewis.svd  # (d + 2, r), for the weights over their maximum
-        self.name = "lemma" if lift.kind in ("printed", "tight") else "paper"
+        self.name = "lemma" if lift.kind == "lemma" else "paper"
         self.farthest = float(np.sqrt(lifted_norms(np.array(max_norm))))  # sqrt|q*|
         R = lift.radius
         self.log_constant = 12.0 * R**2 + np.log1p(8.0 * R**2) if lift.kind == "paper" else 0.0
         reach = (max_norm + R) ** 2
-        is_large = lift.kind != "paper" or bool(self.log_constant >= reach + np.log1p(reach))
-        self.is_certified = survey.is_covered and is_large
+        self.is_certified = lift.kind != "paper" or bool(self.log_constant >= reach + np.log1p(reach))
         self.note = _note(lift.kind, R, max_norm, self.is_certified)
 
     def log_values(self, block: Any) -> np.ndarray:
@@ -138,35 +129,24 @@ class PaperBound:
 
 
 def _note(kind: str, radius: float, max_norm: float, is_certified: bool) -> str:
-    verdict = "holds" if is_certified else "does not apply"
     if kind == "paper":
         return (
             f"At R = {radius:.4g} and largest norm rho = {max_norm:.4g} the constant e^(12R^2)(1+8R^2) "
-            f"{'is at least' if is_certified else 'is below'} e^B(1+B), B = (rho+R)^2, so the paper's proof {verdict}."
+            f"{'is at least' if is_certified else 'is below'} e^B(1+B), B = (rho+R)^2, so the paper's proof "
+            f"{'holds' if is_certified else 'does not apply'}."
         )
-    if kind == "printed":
-        return (
-            f"At R = {radius:.4g} the printed exponent 3R^2|q| {'is' if is_certified else 'is not'} at least "
-            f"(|p|+R)^2 for every point, so the paper's proof {verdict}."
-        )
-    if kind == "tight":
+    if kind == "laplacian":
+        return "The paper's lemma; its proof holds for every finite set of points and every query in R^d."
+    if radius < _STATED:
         return "The paper's lemma with the exponent (|p|+R)^2 for 3R^2|q|: its proof then holds for every R."
-    return "The paper's lemma; its proof holds for every finite set of points and every query in R^d."
+    exponent = f"At R = {radius:.4g} the printed exponent 3R^2|q| is at least (|p|+R)^2 for every point"
+    return f"{exponent}, so the paper's proof holds."
 
 
 def paper_bound(
-    run: Run,
-    read: ReadScaled,
-    shape: tuple[int, int],
-    *,
-    kind: str,
-    radius: float,
-    max_norm: float,
-    tol: float = TOLERANCE,
+    run: Run, read: ReadScaled, shape: tuple[int, int], *, kind: str, radius: float, max_norm: float, tol: float = 1e-3
 ) -> PaperBound:
     """Find one of the paper's bounds in passes over (n, d) points of norm at most ``max_norm``."""
-    if kind == "lemma":
-        kind = "printed" if radius >= 1.0 else "tight"
     lift = Lift(read, kind, radius)
     survey = run("lifted rows", LiftSurvey(lift, *shape))
     return PaperBound(lift, survey, lewis_factor(run, survey, tol), max_norm)

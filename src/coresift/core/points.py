@@ -3,12 +3,10 @@
 Dense arrays of either float width and sparse matrices share one code; the data are never copied whole.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -19,7 +17,7 @@ GEMM_BLOCK_BYTES = 1 << 25  # a pass that multiplies matrices wants blocks large
 
 _vecdot = getattr(np, "vecdot", partial(np.einsum, "ij,ij->i"))  # NumPy 2 has it, up to three times as fast
 
-Matrix: TypeAlias = "np.ndarray | sp.csr_array"
+Matrix: TypeAlias = np.ndarray | sp.csr_array
 
 
 def row_slices(n_rows: int, bytes_per_row: float, budget: int = BLOCK_BYTES) -> Iterator[slice]:
@@ -72,7 +70,7 @@ class Block:
         products: np.ndarray = self.rows @ others.T
         return products if self.shift is None else products - others @ self.shift
 
-    def gram(self, other: Block) -> np.ndarray:
+    def gram(self, other: Self) -> np.ndarray:
         """(b, b') inner products with the rows of another block of the same points."""
         products = as_dense(self.rows @ other.rows.T)
         if self.shift is None:
@@ -163,11 +161,11 @@ class Points:
             total += block.weighted_sum(coefficients[rows])
         return total
 
-    def rescaled(self, factor: float) -> Points:
+    def rescaled(self, factor: float) -> "Points":
         """The same rows where every length is ``factor`` times as many bandwidths."""
         return Points(self.X, self.center, self.scale / factor, self.max_norm * factor)
 
-    def subset(self, rows: np.ndarray) -> Points:
+    def subset(self, rows: np.ndarray) -> "Points":
         return Points(self.X[rows], self.center, self.scale, self.max_norm)
 
     def take(self, indices: np.ndarray) -> np.ndarray:

@@ -3,7 +3,7 @@
 Sums are kept as a largest exponent and a sum relative to it, so that nothing underflows however far the query is.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -18,56 +18,6 @@ _UNCERTAIN = 1e-12  # exponents less certain than this are recomputed by ``preci
 _NEGLIGIBLE = 50.0  # a row that is e^-50 of its sum does not matter, however wrong
 
 
-class Kernel:
-    """A loss ``exp(exponent(|z - x|^2))``, up to a factor that depends on x alone and cancels in the ratio."""
-
-    is_metric = True  # whether the argument of ``exponent`` is ``|z - x|^2``; otherwise it is ``-2 z.x``
-    slope = 1.0  # the factor of the tilted means in the gradient
-
-    def exponent(self, square: np.ndarray) -> np.ndarray:
-        """Return the exponents; ``square`` is overwritten."""
-        return np.negative(square, out=square)
-
-    def uncertainty(self, square: np.ndarray, error: np.ndarray) -> np.ndarray:
-        """Return the rounding error of the exponent when ``square`` has an absolute error of ``error``."""
-        return error
-
-    def pull(self, _square: np.ndarray) -> np.ndarray | None:
-        """Return c if the exponent has gradient ``c (z - x)``; None if it is ``slope z`` plus a term of x."""
-        return None
-
-
-class GaussianKernel(Kernel):
-    """``exp(-|z - x|^2)``: the exponent has gradient ``2 z - 2 x``, and the term of x cancels."""
-
-    slope = 2.0
-
-
-class LaplacianKernel(Kernel):
-    """``exp(-|z - x|)``: the exponent has gradient ``(z - x) / |z - x|``, and a kink at z where 0 is used."""
-
-    def exponent(self, square: np.ndarray) -> np.ndarray:
-        return np.negative(np.sqrt(square, out=square), out=square)
-
-    def uncertainty(self, square: np.ndarray, error: np.ndarray) -> np.ndarray:
-        """Use d sqrt(s) = ds / (2 sqrt(s)); below s = ``error`` the root is all error."""
-        return error / (2.0 * np.sqrt(np.maximum(square, error)) + np.finfo(np.float64).tiny)
-
-    def pull(self, square: np.ndarray) -> np.ndarray:
-        coefficients = np.sqrt(square)
-        coefficients[coefficients <= 1e-7] = np.inf  # the direction of so short a difference is noise
-        return np.divide(1.0, coefficients, out=coefficients)
-
-
-class DirectionKernel(Kernel):
-    """``exp(z.u)`` for a unit vector u, the Laplacian from infinity: ``|t u| - |z - t u| -> z.u`` as t grows."""
-
-    is_metric = False
-
-    def exponent(self, square: np.ndarray) -> np.ndarray:
-        return np.multiply(square, -0.5, out=square)
-
-
 class _TiltedSum:
     """``sum_p w_p exp(e_p)`` for k queries, with ``sum_p w_p exp(e_p) c_p (z_p - x)``, fed block by block."""
 
@@ -78,14 +28,9 @@ class _TiltedSum:
         self.moment = None if d is None else np.zeros((k, d))  # the same with c_p z_p
 
     def add(
-        self,
-        columns: slice,
-        exponents: np.ndarray,
-        weights: np.ndarray,
-        pull: np.ndarray | None,
-        weighted_sum: Callable[[np.ndarray], np.ndarray],
+        self, columns: slice, exponents: np.ndarray, weights: np.ndarray, pull: np.ndarray | None, block: Block
     ) -> None:
-        """Add rows of ``exponents`` (b, columns), which are overwritten, and ``weights`` (b,)."""
+        """Add the rows of a block, with ``exponents`` (b, columns), which are overwritten, and ``weights`` (b,)."""
         top = np.maximum(self.top[columns], exponents.max(axis=0, initial=-np.inf))
         finite_top = np.where(np.isfinite(top), top, 0.0)  # minus infinity: only rows of weight zero so far
         decay = np.exp(self.top[columns] - finite_top)
@@ -99,14 +44,14 @@ class _TiltedSum:
                 terms *= pull
                 self.pulled[columns] = self.pulled[columns] * decay + terms.sum(axis=0)
             self.moment[columns] *= decay[:, None]
-            self.moment[columns] += weighted_sum(terms)
+            self.moment[columns] += block.weighted_sum(terms)
 
     def log(self) -> np.ndarray:
         with np.errstate(divide="ignore"):
             return self.top + np.log(self.total)
 
     def gradient(self, queries: np.ndarray) -> np.ndarray:
-        """Gradient of ``log``, divided by the slope and up to a term of x alone."""
+        """Gradient of ``log``, for the Gaussian half of it and up to a term of x alone."""
         assert self.moment is not None
         total = np.where(self.total > 0.0, self.total, 1.0)[:, None]
         return (self.moment - self.pulled[:, None] * queries) / total
@@ -115,13 +60,15 @@ class _TiltedSum:
 class LogRatio:
     """``g(x) = log(S(x) / F(x))`` of a weighted subset against weighted data: 0 exactly if it is the data.
 
+    The loss is ``exp(-|z - x|^2)`` or ``exp(-|z - x|)``. The exponent of the first has the gradient ``2 z - 2 x``,
+    whose term of x cancels in the ratio; that of the second ``(z - x) / |z - x|``, with a kink at z, where 0 is used.
     Rows may come in any order, also twice. A pass for k queries costs O(n k d), and memory of a few blocks.
     """
 
-    def __init__(self, subset: Subset, kernel: Kernel) -> None:
+    def __init__(self, subset: Subset) -> None:
         rows, position = np.unique(subset.rows, return_inverse=True)
         merged = np.bincount(position, weights=subset.weights, minlength=len(rows))
-        self.subset, self.points, self.weights, self.kernel = subset, subset.points, subset.shares, kernel
+        self.points, self.weights, self.is_laplacian = subset.points, subset.shares, subset.loss == "laplacian"
         self.rows, self.subset_weights = rows[merged > 0.0], merged[merged > 0.0]
 
     def __call__(self, queries: np.ndarray) -> np.ndarray:
@@ -129,10 +76,10 @@ class LogRatio:
         return _log_ratio(*self._sweep(queries, with_gradient=False))
 
     def with_gradient(self, queries: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """g (k,) and its gradient (k, d): the slope times the difference of the two tilted means."""
+        """g (k,) and its gradient (k, d): a difference of two tilted means."""
         subset, data = self._sweep(queries, with_gradient=True)
-        gradient = self.kernel.slope * (subset.gradient(queries) - data.gradient(queries))
-        return _log_ratio(subset, data), gradient
+        slope = 1.0 if self.is_laplacian else 2.0
+        return _log_ratio(subset, data), slope * (subset.gradient(queries) - data.gradient(queries))
 
     def precise(self, queries: np.ndarray) -> np.ndarray:
         """g without cancellation: rows that matter and whose exponent is uncertain are recomputed from ``z - x``."""
@@ -167,20 +114,24 @@ class LogRatio:
             local = self.rows[inside] - span.start
             for columns in row_slices(k, 1.0, _MAX_COLUMNS):
                 at = queries[columns]
-                square = squared_distances(block, at) if self.kernel.is_metric else -2.0 * block.dot(at)
-                if floor is not None and self.kernel.is_metric:
+                square = squared_distances(block, at)
+                if floor is not None:
                     self._repair(square, span, block, at, floor[columns])
-                pull = self.kernel.pull(square) if with_gradient else None
-                exponents = self.kernel.exponent(square)
+                exponents = self._exponents(square)
+                pull = _inverses(exponents) if with_gradient and self.is_laplacian else None
                 if local.size:
                     own_pull = None if pull is None else pull[local]
                     own_weights = self.subset_weights[inside]
-                    own = replace(block, rows=block.rows[local]).weighted_sum
+                    own = replace(block, rows=block.rows[local])
                     subset.add(columns, exponents[local], own_weights, own_pull, own)
                 weights = self.weights[span]
                 exponents[weights == 0.0] = -np.inf  # such a row must not be the top
-                data.add(columns, exponents, weights, pull, block.weighted_sum)
+                data.add(columns, exponents, weights, pull, block)
         return subset, data
+
+    def _exponents(self, square: np.ndarray) -> np.ndarray:
+        """From squared distances, which are overwritten."""
+        return np.negative(np.sqrt(square, out=square) if self.is_laplacian else square, out=square)
 
     def _blocks(self, k: int) -> Iterator[tuple[slice, Block]]:
         return self.points.blocks(extra_columns=2 * min(k, _MAX_COLUMNS), budget=_PASS_BYTES)
@@ -192,14 +143,20 @@ class LogRatio:
     def _repair(self, square: np.ndarray, span: slice, block: Block, queries: np.ndarray, floor: np.ndarray) -> None:
         """Recompute from differences the entries of ``square`` that matter and have lost digits."""
         magnitude = block.sq_norms[:, None] + squared_norms(queries) + block.sq_shift
-        error = self.kernel.uncertainty(square, 4.0 * _EPS * magnitude)
-        exponent = self.kernel.exponent(square.copy())
+        error, exponent = 4.0 * _EPS * magnitude, self._exponents(square.copy())
+        if self.is_laplacian:  # d sqrt(s) = ds / (2 sqrt(s)); below s = error the root is all error
+            error /= 2.0 * np.sqrt(np.maximum(square, error)) + np.finfo(np.float64).tiny
         # A difference of nearby vectors is accurate to eps times itself: worth it only where much cancelled.
         lost = (error > _UNCERTAIN) & (square < 1e-2 * magnitude) & (exponent + error >= floor)
         local, column = np.nonzero(lost)
         for part in row_slices(local.size, 16.0 * self.points.d, _ROWS_BYTES):
             rows = self.points.take(span.start + local[part])
             square[local[part], column[part]] = squared_norms(rows - queries[column[part]])
+
+
+def _inverses(exponents: np.ndarray) -> np.ndarray:
+    """One over the distances of a Laplacian; 0 where a difference is so short that its direction is noise."""
+    return np.divide(-1.0, exponents, out=np.zeros_like(exponents), where=exponents < -1e-7)
 
 
 def _log_ratio(subset: _TiltedSum, data: _TiltedSum) -> np.ndarray:

@@ -4,20 +4,15 @@ from .coreset import Coreset as Coreset, Guarantee as Guarantee, QueryBall as Qu
 from .estimators import LaplacianCoreset as LaplacianCoreset, RBFCoreset as RBFCoreset
 from .files import check_output as check_output, load_run as load_run
 from .fit_rules import nested_coresets as nested_coresets
-from .kmeans_coreset import ExpectedExcess as ExpectedExcess, KMeansCoreset as KMeansCoreset, KMeansCost as KMeansCost
+from .kmeans_coreset import KMeansCoreset as KMeansCoreset, KMeansCost as KMeansCost
 from .least_squares import LeastSquaresCoreset as LeastSquaresCoreset, SquaresCertificate as SquaresCertificate
 from .linear_coreset import LinearCoreset as LinearCoreset
-from .linear_fit import fit_model as fit_model
-from .linear_result import LinearModel as LinearModel
+from .linear_result import LinearModel as LinearModel, fit_model as fit_model
 from .meta import CoresetClassifier as CoresetClassifier, CoresetRegressor as CoresetRegressor
 from .model_certificate import ModelCertificate as ModelCertificate, certify_model as certify_model
 from .network_coreset import RBFNetworkCoreset as RBFNetworkCoreset
 from .network_models import RBFNetworkClassifier as RBFNetworkClassifier, RBFNetworkRegressor as RBFNetworkRegressor
-from .network_results import (
-    NetworkCertificate as NetworkCertificate,
-    NetworkComparison as NetworkComparison,
-    SignedCoreset as SignedCoreset,
-)
+from .network_results import NetworkCertificate as NetworkCertificate, NetworkComparison as NetworkComparison
 from .options import SelectOptions as SelectOptions
 from .search import CoresetSearchCV as CoresetSearchCV
 from .selecting import Report as Report, Selection as Selection, run as run, select as select

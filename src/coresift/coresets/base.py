@@ -56,7 +56,7 @@ class Fit:
     prepared: Prepared | None = None
     codes: np.ndarray | None = None  # numbers of the labels, if they were asked for
     targets: np.ndarray | None = None  # (n, K), if the loss has targets
-    totals: dict[str, float] | None = None  # of each family, if the loss has several
+    families: dict[str, SensitivityBound] | None = None  # of sums, if the loss has several
 
 
 class RowsEstimator(BaseEstimator):
@@ -309,10 +309,6 @@ class SensitivityCoreset(RowsEstimator):
         """
         reached = self.sensitivities_ * np.exp(0.0 if self.duality_gap_ is None else -self.duality_gap_)
         return int(np.sum(1.0 - reached < 0.499 * reached.min())) if self.bound_ == "exact" else 0  # 1/2, rounded
-
-    def draw_shares(self) -> np.ndarray:
-        """The probabilities of one draw, which sum to 1."""
-        return self._table.scores / self._table.scores.sum()
 
     def spec(self) -> BoundSpec:
         """Return the parameters of the bound; refuse those that are wrong whatever the data."""

@@ -7,6 +7,7 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
+from numpy.random import Generator
 
 from .._errors import InvalidInputError
 from .._progress import OnPass, Progress, display_of
@@ -29,7 +30,7 @@ from ..core.quadrature import DENSE_LIMIT, Quadrature, tilted
 from ..rows.rows import Rows
 from .coreset import MAX_MEMORY, Coreset, Guarantee, QueryBall
 from .fitting import array_runner, geometry_of
-from .options import LOSSES, BoundSpec
+from .options import BoundSpec
 
 _AFFORDABLE_PAIRS = 5e11  # pairs of rows times columns: about a minute on one core
 _POOL_FACTOR = 4
@@ -53,7 +54,7 @@ def certified(
     method: str = "auto",
     n_sampled: int = 20_000,
     delta: float = 0.05,
-    rng: np.random.Generator,
+    rng: Generator,
     on_pass: OnPass | None = None,
 ) -> Certificate:
     """Certify a weighted subset of the points for the queries of the ball; see :meth:`Coreset.certify`."""
@@ -71,9 +72,7 @@ def certified(
 
 
 @contextmanager
-def asked(
-    X: Any, core: Coreset, sample_weight: Any, radius: Any, max_memory: Any, loss: Any = None, bandwidth: Any = None
-) -> Iterator[tuple[Subset, Coreset]]:
+def asked(X: Any, core: Coreset, sample_weight: Any, radius: Any, max_memory: Any) -> Iterator[tuple[Subset, Coreset]]:
     """Check a coreset against the data that it was drawn from, an array or ``Rows``.
 
     Yields both in the coordinates of the ball, with weights as shares, and the coreset with this ball and total weight.
@@ -89,7 +88,7 @@ def asked(
         weights = check_weights(sample_weight, X.shape[0])
         total = float(weights.sum())
         subset_shares = _subset_shares(core, total, sample_weight is not None)
-        ball = _chosen_ball(X, weights, core.ball, radius, loss, bandwidth)
+        ball = _chosen_ball(X, weights, core.ball, radius)
         counted = weights > 0
         counted[core.indices[core.weights > 0]] = True  # a subset given by hand may hold rows without weight
         points = _scaled_points(X, counted, ball)
@@ -99,9 +98,7 @@ def asked(
 
 def _check_rows(core: Coreset, n: int, name: str) -> None:
     if n != core.n_samples:
-        raise InvalidInputError(
-            f"{name} has {n:,} rows, but the coreset was drawn from {core.n_samples:,}; pass the same data."
-        )
+        raise InvalidInputError(f"{name} has {n:,} rows, but the coreset was drawn from {core.n_samples:,}.")
 
 
 def _subset_shares(core: Coreset, total: float, is_given: bool) -> np.ndarray:
@@ -133,25 +130,21 @@ def check_euclidean(core: Coreset) -> None:
         )
 
 
-def _chosen_ball(
-    X: Matrix, weights: np.ndarray, own: QueryBall | None, radius: Any, loss: Any, bandwidth: Any
-) -> QueryBall:
-    """What is given, else the coreset's own, else the paper's normalisation with radius 1."""
+def _chosen_ball(X: Matrix, weights: np.ndarray, own: QueryBall | None, radius: Any) -> QueryBall:
+    """The coreset's own, with the radius if one is given; without one the paper's normalisation with radius 1."""
     if own is None:
         spec = BoundSpec("gaussian", "closed-form", bandwidth=None)
         found = geometry_of(array_runner(X, weights), spec, np.random.default_rng(0))
         own = QueryBall("gaussian", found.center, found.scale, 1.0)
     elif X.shape[1] != len(own.center):
         raise InvalidInputError(f"X has {X.shape[1]} columns, but the coreset was drawn from {len(own.center)}.")
-    kind = own.loss if loss is None else check_choice(loss, "loss", LOSSES)
-    if kind == "laplacian" and (radius is None or (np.isscalar(radius) and radius == np.inf)):
+    if own.loss == "laplacian" and (radius is None or (np.isscalar(radius) and radius == np.inf)):
         reach = np.inf
     elif radius is not None:
         reach = check_positive(radius, "radius", at_most=LARGEST_RATIO)
     else:
         reach = check_positive(own.radius, "radius", at_most=LARGEST_RATIO) if np.isfinite(own.radius) else 1.0
-    scale = own.scale if bandwidth is None else check_positive(bandwidth, "bandwidth")
-    return QueryBall(kind, own.center, scale, reach)
+    return QueryBall(own.loss, own.center, own.scale, reach)
 
 
 def _scaled_points(X: Matrix, counted: np.ndarray, ball: QueryBall) -> Points:
@@ -172,8 +165,6 @@ def audit(
     *,
     sample_weight: Any = None,
     radius: float | None = None,
-    loss: str | None = None,
-    bandwidth: float | None = None,
     n_starts: int = 32,
     n_random: int = 1000,
     max_iter: int = 50,
@@ -188,12 +179,10 @@ def audit(
     Parameters
     ----------
     X, sample_weight, radius, max_memory
-        As in :meth:`Coreset.certify`; the radius is 1 if the coreset has none.
+        As in :meth:`Coreset.certify`.
     core : Coreset
-    loss : {"gaussian", "laplacian"}, optional
-        By default the coreset's own, else Gaussian.
-    bandwidth : float, optional
-        In the units of the data; by default the coreset's own, else the distance from the mean to the farthest row.
+        With its ``ball``; without one, Gaussian sums within a radius of 1, in units of the distance from the mean to
+        the farthest row.
     n_starts, n_random, max_iter : int
         Local searches, random queries (which also give mean and quantiles), steps of a search.
     max_evaluations : float, optional
@@ -222,7 +211,7 @@ def audit(
     if max_evaluations is not None:
         limits["max_evaluations"] = check_positive(max_evaluations, "max_evaluations")
     rng = check_generator(random_state)
-    with asked(X, core, sample_weight, radius, max_memory, loss, bandwidth) as (subset, _):
+    with asked(X, core, sample_weight, radius, max_memory) as (subset, _):
         if subset.loss == "laplacian" and np.isfinite(subset.radius):
             raise InvalidInputError(f"radius = {radius!r} does not apply: the Laplacian is searched over all of space.")
         return worst_query(subset, rng, **limits)
@@ -237,14 +226,7 @@ def pool_size(refine: Any, size: int, n_samples: int) -> int | None:
     return min(int(refine) * size, n_samples)
 
 
-def improved(
-    core: Coreset,
-    points: Points,
-    shares: Any,
-    size: int,
-    pool: np.ndarray | None,
-    rng: np.random.Generator | None = None,
-) -> Coreset:
+def improved(core: Coreset, points: Points, shares: Any, size: int, pool: np.ndarray | None) -> Coreset:
     """Fit weights for the points drawn, or for ``size`` chosen from ``pool`` if these do better, and certify."""
     check_euclidean(core)
     assert core.ball is not None
@@ -267,8 +249,8 @@ def improved(
     best = min(range(len(fits)), key=lambda i: fits[i].value)
     indices = choices[best][0]
     weights = fits[best].weights / factors[indices]
-    rng = np.random.default_rng(0) if rng is None else rng
-    certificate = certified(Subset(points, shares, indices, weights, core.ball.radius, loss), rng=rng)
+    subset = Subset(points, shares, indices, weights, core.ball.radius, loss)
+    certificate = certified(subset, rng=np.random.default_rng(0))
     return replace(
         core,
         indices=indices,
@@ -288,7 +270,7 @@ def _pool_potentials(core: Coreset, quadrature: Quadrature, pool: Any, drawn: An
     return quadrature.interpolated(pool, (core.indices, drawn), n_sampled, rng), False
 
 
-def mixed_pool(pool: np.ndarray, shares: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def mixed_pool(pool: np.ndarray, shares: np.ndarray, rng: Generator) -> np.ndarray:
     """Return as many rows as ``pool``, half of them from it, the others drawn by their weights; sorted.
 
     Draws by sensitivity leave out rows that no query of the ball sees well. The certified discrepancy counts every
@@ -303,7 +285,7 @@ def mixed_pool(pool: np.ndarray, shares: np.ndarray, rng: np.random.Generator) -
     return np.sort(np.concatenate((kept, np.argpartition(keys, n_more)[:n_more] if n_more > 0 else kept[:0])))
 
 
-def _generator(core: Coreset, *words: int) -> np.random.Generator:
+def _generator(core: Coreset, *words: int) -> Generator:
     """Return a generator that the seed of the draw repeats, independent of the draw itself."""
     return np.random.default_rng((0 if core.seed is None else core.seed, *words))
 

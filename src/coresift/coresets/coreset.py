@@ -1,7 +1,5 @@
 """A coreset as a value: which rows, with which weights, drawn how, which queries it answers, and what is proved."""
 
-from __future__ import annotations
-
 import math
 import os
 from dataclasses import KW_ONLY, dataclass, fields
@@ -17,7 +15,6 @@ from .._validation import (
     check_chosen,
     check_count,
     check_finite,
-    check_generator,
     check_instance,
     check_number,
     check_vector,
@@ -126,7 +123,7 @@ class Guarantee:
                 check_number(getattr(self, name), name, at_least=0.0)
 
     @classmethod
-    def from_certificate(cls, certificate: Certificate) -> Guarantee | None:
+    def from_certificate(cls, certificate: Certificate) -> Self | None:
         """Return what a certificate proves; None for an error of 1 or more, which says nothing."""
         if certificate.eps >= 1:
             return None
@@ -308,14 +305,8 @@ class Coreset(Value):
             return certified(subset, **options, on_pass=on_pass)
 
     def reweight(
-        self,
-        X: Any,
-        *,
-        sample_weight: Any = None,
-        radius: float | None = None,
-        max_memory: Any = MAX_MEMORY,
-        random_state: Any = 0,
-    ) -> Coreset:
+        self, X: Any, *, sample_weight: Any = None, radius: float | None = None, max_memory: Any = MAX_MEMORY
+    ) -> "Coreset":
         """Return the same points with the non-negative weights that minimise the discrepancy, certified.
 
         Often halves the guaranteed error. The weights are for kernel sums, no longer unbiased, and may be zero. Takes
@@ -323,9 +314,8 @@ class Coreset(Value):
         """
         from .certifying import asked, improved
 
-        rng = check_generator(random_state)
         with asked(X, self, sample_weight, radius, max_memory) as (subset, core):
-            return improved(core, subset.points, subset.shares, self.size, None, rng)
+            return improved(core, subset.points, subset.shares, self.size, None)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write to ``path``, ending in ``.npz`` or ``.parquet`` (the latter needs the extra ``io``).
@@ -339,7 +329,7 @@ class Coreset(Value):
         return {f.name: as_plain(getattr(self, f.name)) for f in fields(self)[2:]}
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Coreset:
+    def load(cls, path: str | os.PathLike[str]) -> Self:
         """Read what :meth:`save` wrote; refuse anything else with a message that names the file."""
         header, indices, weights = read_coreset(Path(path))
         with naming(Path(path), "not a coreset file"):

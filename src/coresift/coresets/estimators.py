@@ -1,7 +1,5 @@
 """Coresets of the Gaussian (RBF) and of the Laplacian loss."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

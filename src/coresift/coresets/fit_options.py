@@ -60,4 +60,4 @@ def plan_fit(rows: Rows, options: FitOptions) -> Plan[FitOptions]:
     kept = 4.0 * budget * (8.0 * width + 60.0)  # candidates and copies of the rows chosen
     # a Gram matrix in the passes for leverage and certificate; a few products with vectors in the others
     work = 2.0 * rows.n * width * (width * (1 + passes.count("certificate")) + 10.0 * len(passes))
-    return priced(rows, options, budget, aim, passes, kept=kept, work=work)
+    return priced(rows, options, budget, aim, passes, kept=kept, work=work, loaded=0.0)

@@ -1,7 +1,5 @@
 """Which rows a model is fitted on: the rules of the meta-estimators, and ladders of nested subsets by these rules."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -22,8 +20,8 @@ from ..rows.columns import n_rows, take_rows
 from .certifying import normalized
 from .coreset import Coreset
 from .linear_coreset import LinearCoreset
-from .linear_models import Objective, class_factors, penalised_loss
 from .linear_rows import check_labels
+from .model_certificate import Objective, class_factors, penalised_loss
 from .options import CLASSIFIERS
 from .uniform import even_draw
 
@@ -226,14 +224,11 @@ def check_ladder(sizes: Any, n_samples: int, n_classes: int, name: str) -> list[
     counts = [check_budget(size, n_samples, f"{name}[{i}]") for i, size in enumerate(sizes)]
     for i, (small, large) in enumerate(itertools.pairwise(counts)):
         if small >= large:
-            raise InvalidInputError(
-                f"{name} = {tuple(sizes)} must increase: {name}[{i}] is {small} of {n_samples} rows, the next {large}."
-            )
+            steps = f"{name}[{i}] is {small} of {n_samples} rows, the next {large}"
+            raise InvalidInputError(f"{name} = {tuple(sizes)} must increase: {steps}.")
     if counts[0] < n_classes:
-        raise InvalidInputError(
-            f"{name}[0] = {sizes[0]} is {counts[0]} of {n_samples} rows, fewer than the {n_classes} classes. "
-            "Begin with a larger subset."
-        )
+        few = f"{counts[0]} of {n_samples} rows, fewer than the {n_classes} classes"
+        raise InvalidInputError(f"{name}[0] = {sizes[0]} is {few}. Begin with a larger subset.")
     return counts
 
 

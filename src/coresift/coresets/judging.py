@@ -1,7 +1,5 @@
 """Out-of-sample estimates: whether a way to choose rows serves a kind of model better than a stratified draw."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,8 +11,7 @@ from numpy.random import Generator
 
 from .._progress import Display, Progress
 from .._threads import SCIKIT_LEARN
-from .covering import Floats, Rows
-from .growing import median_distance
+from .covering import Floats, Rows, median_distance
 from .uniform import even_draw
 
 RARE = 0.02  # share of the rows below which a class is rare

@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._errors import InvalidInputError
 from .._validation import LARGEST_TARGET, check_budget, check_count, check_features, check_instance, check_seed
-from ..core.keys import KeyDraw
+from ..core.draw import KeyDraw
 from ..core.points import BLOCK_BYTES, Matrix, Points, as_dense, float_rows, squared_distances
 from ..rows.rows import Block
 from .base import PassCoreset
@@ -37,14 +37,6 @@ class KMeansCost:
     def error(self) -> float:
         """Relative error of the estimate."""
         return abs(self.coreset / self.all_rows - 1.0) if self.all_rows > 0 else float(self.coreset > 0)
-
-
-@dataclass(frozen=True)
-class ExpectedExcess:
-    """How much more than the best centres those of a draw are expected to cost, as a share of the cost."""
-
-    uniform: float
-    coreset: float
 
 
 class KMeansCoreset(PassCoreset):
@@ -95,9 +87,7 @@ class KMeansCoreset(PassCoreset):
         k, rows = check_count(self.n_clusters, "n_clusters"), runner.rows
         moments = runner.run("columns", ColumnMoments(rows.d))
         if moments.n_rows < k:
-            raise InvalidInputError(
-                f"n_samples={moments.n_rows} rows of positive weight in {rows.name} should be >= n_clusters={k}."
-            )
+            raise InvalidInputError(f"{rows.name}: n_samples={moments.n_rows} with weight should be >= n_clusters={k}.")
         mean, mass, spread = moments.mean, moments.mass, float(moments.scatter.sum())
         light = _Scores(mean, mass, spread, np.zeros((1, rows.d)), np.full(1, mass), spread)
         size = min(max(_PILOT[0], _PILOT[1] * k), rows.n)
@@ -109,9 +99,8 @@ class KMeansCoreset(PassCoreset):
         else:  # sparse rows stay sparse
             sample = pilot - mean if is_dense else pilot.astype(np.float64)
             centers = kmeans_centers(sample, k, seed, drawn.weights, _PILOT_STARTS) - (0.0 if is_dense else mean)
-        masses, costs, spreads = runner.reduce(
-            "clusters", partial(cluster_sums, mean=mean, centers=centers), operator.add
-        )
+        sums_of = partial(cluster_sums, mean=mean, centers=centers)
+        masses, costs, spreads = runner.reduce("clusters", sums_of, operator.add)
         used = masses > 0
         self.cost_ = float(costs.sum())
         self.centers_ = centers[used] + mean
@@ -126,7 +115,7 @@ class KMeansCoreset(PassCoreset):
         ----------
         size, random_state
             As in :meth:`RBFCoreset.sample`. For a fit as good as on all rows use some 80 points for each cluster; see
-            :meth:`expected_excess`.
+            :meth:`advice`.
         """
         runner = self._fitted_runner()
         count, seed = check_budget(size, runner.rows.n), check_seed(random_state, self._draw_rng)
@@ -155,22 +144,34 @@ class KMeansCoreset(PassCoreset):
         squares = nearest(runner.rows.take(core.indices).X, mean, given - mean)[1]
         return KMeansCost(float(over_all), float(core.weights @ squares))
 
-    def expected_excess(self, size: int | float) -> ExpectedExcess:
-        r"""How much more than the best centres those fitted to ``size`` rows are expected to cost.
+    def advice(self, size: int | float | None = None) -> str:
+        r"""Whether this draw helps, in plain words; by default for 80 rows for each cluster.
 
-        An estimate at the rough centres, not a bound: a cluster without a row goes to the next centre, the others are
-        off by the error of a weighted mean. For rows drawn in proportion to q, with :math:`D_c` the squared distance to
-        the next centre, the sum over all clusters of
+        It compares how much more than the best centres those fitted to ``size`` rows are expected to cost. That is an
+        estimate at the rough centres, not a bound: a cluster without a row goes to the next centre, the others are off
+        by the error of a weighted mean. For rows drawn in proportion to q, with :math:`D_c` the squared distance to the
+        next centre, it is the sum over all clusters of
 
         .. math:: e^{-m Q_c} W_c D_c + \min(W_c D_c, \sum_{i \in c} w_i^2 |x_i - c|^2 / (m q_i W_c))
         """
         check_is_fitted(self, "centers_")
-        m = check_budget(size, self._n_samples)
-        cost, spread, rates = self._clusters
-        scores = self._scores
+        size = min(_ADVISED * len(self.centers_), self._n_samples) if size is None else size
+        size = check_budget(size, self._n_samples)
+        uniform, coreset = self._expected_excess(size)
+        text = (
+            f"With {size:,} rows, centres fitted to a uniform sample are expected to cost {uniform:.2%} more than the "
+            f"best, those fitted to this coreset {coreset:.2%}."
+        )
+        if uniform <= max(coreset + _AS_GOOD[0], coreset * _AS_GOOD[1]):
+            return f"{text} Uniform sampling is as good here."
+        return f"{text} Uniform samples miss small or distant clusters: draw the coreset."
+
+    def _expected_excess(self, m: int) -> list[float]:
+        """For m uniform draws, and for m draws of the coreset, as shares of the cost; see :meth:`advice`."""
+        (cost, spread, rates), scores = self._clusters, self._scores
         mass, total = scores.masses, scores.total
         if self.cost_ <= 1e-14 * scores.spread:  # none, but for rounding
-            return ExpectedExcess(0.0, 0.0)
+            return [0.0, 0.0]
         gaps = cdist(scores.centers, scores.centers, "sqeuclidean")
         np.fill_diagonal(gaps, np.inf)
         next_best = mass * gaps.min(axis=1)  # infinite for a single cluster
@@ -179,22 +180,7 @@ class KMeansCoreset(PassCoreset):
         for hit, rate in ((mass / total, 1.0 / total), (chance, rates)):
             missed = np.where(np.isfinite(next_best), np.exp(-m * hit) * next_best, 0.0)
             excess.append(float((missed + np.minimum(cost / (m * rate * mass), next_best)).sum()) / self.cost_)
-        return ExpectedExcess(*excess)
-
-    def advice(self, size: int | float | None = None) -> str:
-        """Whether this draw helps, in plain words; by default for 80 rows for each cluster."""
-        check_is_fitted(self, "centers_")
-        size = min(_ADVISED * len(self.centers_), self._n_samples) if size is None else size
-        size = check_budget(size, self._n_samples)
-        found = self.expected_excess(size)
-        uniform, coreset = found.uniform, found.coreset
-        text = (
-            f"With {size:,} rows, centres fitted to a uniform sample are expected to cost {uniform:.2%} more than the "
-            f"best, those fitted to this coreset {coreset:.2%}."
-        )
-        if uniform <= max(coreset + _AS_GOOD[0], coreset * _AS_GOOD[1]):
-            return f"{text} Uniform sampling is as good here."
-        return f"{text} Uniform samples miss small or distant clusters: draw the coreset."
+        return excess
 
 
 def nearest(X: Matrix, mean: np.ndarray, centers: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

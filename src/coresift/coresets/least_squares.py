@@ -1,6 +1,5 @@
 """Coresets of least squares and PCA: leverage draws with an exact certificate, and exactly equivalent subsets."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -10,18 +9,17 @@ from scipy.linalg import eigvalsh, svd
 
 from .._errors import InvalidInputError
 from .._validation import check_budget, check_instance, check_seed
-from ..core.caratheodory import few_rows, gram_vectors
-from ..core.keys import KeyDraw
+from ..core.caratheodory import few_rows
+from ..core.draw import KeyDraw
 from ..core.lewis_passes import Triangle
 from ..core.points import as_dense
 from ..rows.rows import Block, check_block
-from .base import PassCoreset
+from .base import LOADED_BYTES, PassCoreset
 from .coreset import Coreset, Guarantee
 from .fitting import Runner, first_block
 from .linear_rows import check_magnitude
 
 MOST_EXACT_COLUMNS = 64  # 2,211 rows are kept then, and a step takes ten seconds
-_LOADED_BYTES = 1 << 28  # rows that are left for the exact subset are read again until they are fewer than this
 _COLLINEAR = 1e-10  # singular values below this share of the largest, in standardised columns, count as zero
 _EPS = float(np.finfo(np.float64).eps)
 
@@ -119,7 +117,8 @@ class LeastSquaresCoreset(PassCoreset):
             As in :meth:`RBFCoreset.sample`; not with ``exact``.
         exact : bool
             Return at most D (D + 1) / 2 rows, D = ``rank_``, whose weighted Gram matrix is that of all rows up to
-            rounding. Takes at most 64 columns, and time linear in the rows plus O(D^6) for each halving of them.
+            rounding. Takes at most 64 columns, and time linear in the rows plus O(D^6) for each halving of them. Needs
+            all rows at once: those of files are loaded, above 2 GB into a temporary file.
 
         Returns
         -------
@@ -152,40 +151,41 @@ class LeastSquaresCoreset(PassCoreset):
     def _exact(self, runner: Runner) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         rows, space = runner.rows, self._space
         if rows.d > MOST_EXACT_COLUMNS:
-            raise InvalidInputError(
-                f"exact=True takes at most {MOST_EXACT_COLUMNS} columns, but X has {rows.d}; pass a size instead."
-            )
-        indices, factors = few_rows(_interval_sums(runner, space), rows.n, space.rank * (space.rank + 1) // 2)
-        block = rows.take(indices)
-        kept = block.weights > 0
-        return indices[kept], (block.weights * factors)[kept], space.of(block)[kept]
+            limit = f"exact=True takes at most {MOST_EXACT_COLUMNS} columns"
+            raise InvalidInputError(f"{limit}, but X has {rows.d}; pass a size instead.")
+        with rows.load(LOADED_BYTES) as block:
+
+            def rows_of(start: int, end: int) -> np.ndarray:
+                part = block.part(slice(start, end))
+                return space.of(part) * np.sqrt(part.weights)[:, None]
+
+            indices, factors = few_rows(rows_of, rows.n, space.rank * (space.rank + 1) // 2)
+            chosen = block.part(indices)
+        kept = chosen.weights > 0
+        return indices[kept], (chosen.weights * factors)[kept], space.of(chosen)[kept]
 
 
-@dataclass(frozen=True)
-class _Columns:
-    """Map a block to the columns [X, y] minus ``shift``, near the mean, in dense float64."""
+def _columns(block: Block, shift: np.ndarray) -> np.ndarray:
+    """The columns [X, y] minus ``shift``, near the mean, in dense float64."""
+    found = np.empty((block.n, len(shift)))  # in C order, so that equal rows give equal bits
+    found[:, : block.X.shape[1]] = as_dense(block.X)
+    if block.targets is not None:
+        found[:, -1] = block.targets
+    return np.subtract(found, shift, out=found)
 
-    shift: np.ndarray
 
-    def of(self, block: Block) -> np.ndarray:
-        found = np.empty((block.n, len(self.shift)))  # in C order, so that equal rows give equal bits
-        found[:, : block.X.shape[1]] = as_dense(block.X)
-        if block.targets is not None:
-            found[:, -1] = block.targets
-        return np.subtract(found, self.shift, out=found)
-
-    def __call__(self, block: Block) -> tuple[np.ndarray, np.ndarray]:
-        """Checked rows, with a leading 1, and the factors of a QR."""
-        check_block(block)
-        check_magnitude(block)
-        return np.insert(self.of(block), 0, 1.0, axis=1), np.sqrt(block.weights)
+def _checked_rows(block: Block, shift: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The same with a leading 1, and the factors of a QR."""
+    check_block(block)
+    check_magnitude(block)
+    return np.insert(_columns(block, shift), 0, 1.0, axis=1), np.sqrt(block.weights)
 
 
 @dataclass(frozen=True)
 class _Whitening:
     """Map rows a to u = T^T a with ``sum w u u^T = I``: the leverage of a row is ``w |u|^2``."""
 
-    columns: _Columns
+    shift: np.ndarray
     factor: np.ndarray  # (columns, rank - 1)
     origin: np.ndarray  # (rank - 1,)
     mass: float
@@ -197,7 +197,7 @@ class _Whitening:
 
     def of(self, block: Block) -> np.ndarray:
         """(b, rank)"""
-        return np.insert(self.columns.of(block) @ self.factor - self.origin, 0, self.mass**-0.5, axis=1)
+        return np.insert(_columns(block, self.shift) @ self.factor - self.origin, 0, self.mass**-0.5, axis=1)
 
     def scored(self, block: Block) -> tuple[np.ndarray, dict[str, Any]]:
         """Leverages, and the whitened rows that go with them."""
@@ -213,11 +213,10 @@ class _Whitening:
 def _whitening(runner: Runner) -> _Whitening:
     """One pass: the R of a QR of [1, X, y]. Without its first row and column it is the R of the centred columns."""
     rows = runner.rows
-    unshifted = _Columns(np.zeros(rows.d + rows.has_targets))
+    shift = np.zeros(rows.d + rows.has_targets)
     with np.errstate(over="ignore", invalid="ignore"):  # the pass refuses what is not finite
-        shift = np.nan_to_num(unshifted.of(first_block(rows)).mean(axis=0), posinf=0.0, neginf=0.0)
-    columns = _Columns(shift)
-    R = runner.run("Gram matrix", Triangle(columns, np.ones(len(shift) + 1))).finish()
+        shift = np.nan_to_num(_columns(first_block(rows), shift).mean(axis=0), posinf=0.0, neginf=0.0)
+    R = runner.run("Gram matrix", Triangle(partial(_checked_rows, shift=shift), np.ones(len(shift) + 1))).finish()
     R = np.vstack([R, np.zeros((len(shift) + 1 - len(R), len(shift) + 1))])
     if not R[0, 0] != 0:
         raise InvalidInputError(f"{rows.name}: the weights are all zero.")
@@ -228,40 +227,4 @@ def _whitening(runner: Runner) -> _Whitening:
     factor = Vt[kept].T / s[kept] / spread[:, None]
     condition = s[0] / s[kept].min(initial=s[0]) * np.max(lengths / spread, initial=1.0) if kept.any() else 1.0
     slack = 8.0 * _EPS * float(condition) * (len(shift) + 1 + float(np.sqrt(rows.n)))
-    return _Whitening(columns, factor, R[0, 1:] / R[0, 0] @ factor, float(R[0, 0] ** 2), slack)
-
-
-def _block_sums(block: Block, space: _Whitening, starts: np.ndarray, ends: np.ndarray) -> dict[int, np.ndarray]:
-    """Gram matrices of the whitened rows of a block in each of the intervals that it meets, as vectors."""
-    first = int(np.searchsorted(ends, block.start, side="right"))
-    last = int(np.searchsorted(starts, block.start + block.n))
-    if first >= last:
-        return {}
-    here = np.maximum(starts[first:last] - block.start, 0), np.minimum(ends[first:last] - block.start, block.n)
-    U = space.of(block) * np.sqrt(block.weights)[:, None]
-    return dict(zip(range(first, last), gram_vectors(U, *here), strict=True))
-
-
-def _added(sums: dict[int, np.ndarray], more: dict[int, np.ndarray]) -> dict[int, np.ndarray]:
-    for interval, vector in more.items():
-        sums[interval] = sums[interval] + vector if interval in sums else vector
-    return sums
-
-
-def _interval_sums(runner: Runner, space: _Whitening) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
-    """Sums over intervals of rows, each time in a pass; once few rows are left they are kept in memory."""
-    loaded: list[np.ndarray] = []
-
-    def sums(starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
-        if not loaded and float((ends - starts).sum()) * 8 * len(space.columns.shift) <= _LOADED_BYTES:
-            left = np.concatenate([np.arange(start, end) for start, end in zip(starts, ends, strict=True)])
-            block = runner.rows.take(left)
-            loaded.extend((left, space.of(block) * np.sqrt(block.weights)[:, None]))
-        if not loaded:
-            in_block = partial(_block_sums, space=space, starts=starts, ends=ends)
-            found = runner.reduce("exact subset", in_block, _added)
-            return np.stack([found[interval] for interval in range(len(starts))])
-        at = np.searchsorted(loaded[0], starts)
-        return gram_vectors(loaded[1], at, at + ends - starts)
-
-    return sums
+    return _Whitening(shift, factor, R[0, 1:] / R[0, 0] @ factor, float(R[0, 0] ** 2), slack)

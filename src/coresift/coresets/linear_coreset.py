@@ -1,7 +1,5 @@
 """Coresets of linear models: few weighted rows whose fit is close to the fit of all rows."""
 
-from __future__ import annotations
-
 from typing import Any, Self
 
 from .._errors import InvalidInputError

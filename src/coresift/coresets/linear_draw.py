@@ -1,15 +1,14 @@
 """Draw rows for a linear model in two steps, a pilot by leverage, the rest by slopes; calibrate their weights."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, fields, replace
+from typing import Self
 
 import numpy as np
 import scipy.sparse as sp
 
 from ..core.budgets import class_budgets, random_budgets
 from ..core.calibration import Calibration, SlopeTotals, medians
-from ..core.keys import KeyPool
+from ..core.draw import KeyPool
 from ..core.linear import Leverage, LinearProblem, LossSums, fit_linear
 from ..core.points import GEMM_BLOCK_BYTES, Matrix, row_slices, stacked
 from ..rows.rows import Block
@@ -40,7 +39,7 @@ class WeightedRows:
     weights: np.ndarray
     own: np.ndarray
 
-    def joined(self, other: WeightedRows) -> WeightedRows:
+    def joined(self, other: "WeightedRows") -> "WeightedRows":
         """These rows and others, in order."""
         order = np.argsort(np.concatenate([self.indices, other.indices]))
         pairs = ((getattr(self, part.name), getattr(other, part.name)) for part in fields(self))
@@ -80,7 +79,7 @@ class RowScores:
         slopes = self.problem.loss.slopes(A @ self.theta.T, y)
         return np.asarray(np.sqrt(np.square(slopes).sum(axis=1) * leverage))
 
-    def fitted_to(self, pilot: WeightedRows) -> RowScores:
+    def fitted_to(self, pilot: WeightedRows) -> "RowScores":
         """The scores of the rest, from the fit of the pilot.
 
         One half of the pilot estimates the total of the influence at the fit of the other: at their own fit slopes are
@@ -123,7 +122,7 @@ class DrawPass:
                 groups = y if len(pool.sizes) > 1 else None
                 pool.update(block.start, drawn_by, block.weights, groups, X=block.X, y=y)
 
-    def merge(self, other: DrawPass) -> None:
+    def merge(self, other: Self) -> None:
         self.pool.merge(other.pool)
         if self.even is not None and other.even is not None:
             self.even.merge(other.even)

@@ -1,35 +1,40 @@
-"""A fitted linear model as a value: predictions block by block, and a JSON file that says what it is and how good."""
-
-from __future__ import annotations
+"""A linear model as a value: fitted to a few rows of data of any size, its predictions, and its JSON file."""
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, softmax
 
 from .._errors import InvalidInputError
+from .._progress import OnPass
+from .._threads import one_thread
 from .._validation import check_choice, check_finite, check_number, naming
 from ..core.duality import ModelCertificate, percent
 from ..core.linear_losses import LinearLoss
 from ..rows.columns import column_names, pa
-from ..rows.engines import OnRows
+from ..rows.engines import OnRows, open_engine
 from ..rows.opening import open_rows
 from ..rows.preparation import Preparation
 from ..rows.rows import BadRow, Block, Rows, check_block
 from ..rows.tables import csv, parquet
-from .coreset import Value
-from .files import as_plain, check_types, from_plain, stamped, verified, write_whole
+from .coreset import Coreset, Value
+from .files import as_plain, check_types, from_plain, run_record, stamped, verified, write_whole
+from .fit_options import FitOptions, plan_fit
+from .fitting import Runner
+from .linear_coreset import LinearCoreset
 from .linear_rows import loss_named
-from .options import CLASSIFIERS, LINEAR_LOSSES
+from .options import CLASSIFIERS, LINEAR_LOSSES, Plan
 
 _VERSION = 1
+_POOR = 0.01  # relative excess above which advice is due
+_ROWS_PER_COEFFICIENT = 50  # from which on calibration gains reliably
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -78,10 +83,8 @@ class LinearModel(Value):
             raise InvalidInputError(f"loss = {self.loss!r} does not go with {n_classes} classes.")
         n_outputs = self._loss.n_outputs
         if coef.ndim != 2 or len(coef) != n_outputs or intercept.shape != (n_outputs,) or coef.shape[1] == 0:
-            raise InvalidInputError(
-                f"coef has shape {coef.shape} and intercept {intercept.shape}; {n_outputs} rows of coefficients and as "
-                "many intercepts are needed."
-            )
+            shapes = f"coef has shape {coef.shape} and intercept {intercept.shape}"
+            raise InvalidInputError(f"{shapes}; {n_outputs} rows of coefficients and as many intercepts are needed.")
         if self.names is not None and len(self.names) != coef.shape[1]:
             raise InvalidInputError(f"{len(self.names)} names, but {coef.shape[1]} coefficients.")
         check_finite(coef, name="coef")
@@ -162,7 +165,7 @@ class LinearModel(Value):
         write_whole(Path(path), lambda file: file.write(text.encode()))
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> LinearModel:
+    def load(cls, path: str | os.PathLike[str]) -> Self:
         """Read what :meth:`save` wrote; refuse anything else with a message that names the file."""
         with naming(Path(path), "not a model file, or damaged"), Path(path).open("rb") as file:
             if (start := file.read(1)) != b"{":
@@ -198,3 +201,135 @@ def write_predictions(parts: Iterator[dict[str, np.ndarray]], file: IO[bytes], s
         writer.write_table(first)
         for part in parts:
             writer.write_table(pa.table(part))
+
+
+@dataclass(frozen=True)
+class LinearFit:
+    """A linear model, and the rows that it was fitted to."""
+
+    coreset: Coreset
+    model: LinearModel
+    n_rounds: int
+    """Rounds of calibration that were kept."""
+    seconds: dict[str, float]
+
+    def lines(self) -> list[str]:
+        """What came out, in words."""
+        model, core = self.model, self.coreset
+        rounds = f"calibrated in {self.n_rounds} round{'s' if self.n_rounds > 1 else ''}"
+        text = [
+            f"Fitted: {model.loss} loss, {core.size:,} of {core.n_samples:,} rows, weights "
+            f"{rounds if self.n_rounds else 'as drawn'}."
+        ]
+        if model.objective is not None:
+            text.append(f"Loss over all rows, with penalty: {model.objective:.6g}.")
+        if model.certificate is not None:
+            text.append(f"Guaranteed: {model.certificate}")
+            if model.certificate.relative > _POOR and core.size < (few := _ROWS_PER_COEFFICIENT * model.coef.size):
+                text.append(f"More rows give a closer fit: {few:,} are {_ROWS_PER_COEFFICIENT} for each coefficient.")
+        return text
+
+    def times(self) -> list[str]:
+        """How long the passes took, in words."""
+        parts = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in self.seconds.items())
+        return [f"{sum(self.seconds.values()):.1f} s in passes: {parts}."]
+
+    def as_dict(self) -> dict[str, Any]:
+        """What came out, for programs."""
+        return {**self.model.as_dict(), "n_rounds": self.n_rounds, "seconds": self.seconds}
+
+
+def open_labelled(data: Any, options: FitOptions, label: str | None, **names: Any) -> Rows:
+    """Open data for a model: ``label`` names the classes, or the targets of a regression."""
+    what = "label" if options.model in CLASSIFIERS else "target"
+    return open_rows(data, **{what: label, **names}, engine=options.engine, workers=options.workers)
+
+
+def fit_model(
+    data: Any,
+    budget: str | int | float = "10%",
+    *,
+    label: str,
+    columns: Sequence[str] | None = None,
+    embedding: str | None = None,
+    weight: str | None = None,
+    filesystem: Any = None,
+    image_size: int = 32,
+    preparation: Preparation | str | None = "auto",
+    on_pass: OnPass | None = None,
+    **options: Any,
+) -> LinearModel:
+    """Fit a linear model to a few well-chosen rows of files or a frame, and bound its distance from the best.
+
+    For arrays see :class:`LinearCoreset` and :class:`CoresetClassifier`.
+
+    Parameters
+    ----------
+    data, columns, embedding, weight, filesystem, image_size
+        What to read; see :func:`open_rows`.
+    budget : int, float or str
+        Rows to fit to: a number, a fraction, or a percentage such as ``"1%"``.
+    label : str
+        The column of the classes or, for "squared", "poisson" and "huber", of the targets.
+    preparation : "auto", None or Preparation
+        As in :func:`select`. The model keeps it, and applies it to what it predicts.
+    on_pass : callable, optional
+        As in :func:`select`.
+    **options
+        ``model``, ``alpha``, ``threshold`` and ``fit_intercept``, as in :class:`LinearCoreset` (where the model is
+        called loss); ``calibrate`` and ``certify`` (True); ``seed`` (0), ``workers``, ``engine`` and ``max_memory``.
+
+    Returns
+    -------
+    LinearModel
+
+    Examples
+    --------
+    >>> import numpy as np, pandas as pd
+    >>> from coresift import fit_model
+    >>> rng = np.random.default_rng(0)
+    >>> table = pd.DataFrame(rng.normal(size=(20_000, 3)), columns=["a", "b", "c"])
+    >>> table["y"] = np.where(rng.random(20_000) < 1 / (1 + np.exp(2 - table["a"])), "yes", "no")
+    >>> model = fit_model(table, 500, label="y")
+    >>> model.certificate.relative < 1e-3
+    True
+    >>> model.predict(table[:2])
+    array(['no', 'no'], dtype='<U3')
+    """
+    asked = FitOptions(budget=budget, **options)
+    names = {"columns": columns, "embedding": embedding, "weight": weight, "filesystem": filesystem}
+    names |= {"image_size": image_size, "preparation": preparation, "on_pass": on_pass}
+    rows = open_labelled(data, asked, label, **names)
+    return run_fit(plan_fit(rows, asked), on_pass=on_pass).model
+
+
+def run_fit(made: Plan[FitOptions], *, on_pass: OnPass | None = None) -> LinearFit:
+    """Do what was planned: choose rows, fit and certify."""
+    rows, options = made.rows, made.options
+    chooser = LinearCoreset(
+        options.model, alpha=options.alpha, fit_intercept=options.fit_intercept, threshold=options.threshold
+    )
+    with open_engine(options.engine, rows, options.workers) as engine, one_thread():
+        runner = Runner(rows, engine, on_pass)
+        chooser.fit_rows(runner=runner)
+        core = chooser.sample(
+            int(made.budget or 0), calibrate=options.calibrate, tolerance=options.tolerance, random_state=options.seed
+        )
+        certificate = chooser.certified(tolerance=options.tolerance) if options.certify else None
+    model = LinearModel(
+        *chooser.model_,
+        options.model,
+        options.alpha,
+        threshold=options.threshold,
+        classes=getattr(chooser, "classes_", None),
+        names=rows.names,
+        size=core.size,
+        n_samples=rows.n,
+        objective=chooser.objective_ if certificate is None else certificate.objective,
+        certificate=certificate,
+        run=run_record(made),
+    )
+    seconds: dict[str, float] = {}
+    for name, taken in runner.seconds:
+        seconds[name] = seconds.get(name, 0.0) + taken
+    return LinearFit(core, model, chooser.n_rounds_, seconds)

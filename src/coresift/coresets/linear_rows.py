@@ -1,9 +1,7 @@
 """Rows with a response: what a linear model is fitted to, from arrays, frames or files, and passes over them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -20,16 +18,15 @@ from .fitting import Runner, given_rows, serial_runner
 S = TypeVar("S", bound=LossSums)
 MOST_CLASSES = 1000
 LARGEST_ALPHA = 1e100
+_FOR_NUMBERS = "For numbers use a loss for targets, such as 'squared'."
 _LARGEST_COLUMN = 1e140  # products of two columns and a weight must have finite sums
 
 
 def loss_named(name: str, n_classes: int = 0, threshold: float | None = None) -> LinearLoss:
     """The loss called ``name``, for classes or (``n_classes`` 0) targets."""
     if name == "squared_hinge" and n_classes > 2:
-        raise InvalidInputError(
-            f"loss='squared_hinge' takes two classes, but there are {n_classes}; fit each class against the rest, or "
-            "use loss='logistic'."
-        )
+        advice = "fit each class against the rest, or use loss='logistic'"
+        raise InvalidInputError(f"loss='squared_hinge' takes two classes, but there are {n_classes}; {advice}.")
     if name == "logistic" and n_classes > 2:
         return Multinomial(n_classes)
     if name == "huber":
@@ -98,8 +95,7 @@ class ColumnMoments:
             scatter = w @ np.square(centred) if gram is None else gram.diagonal()
         self._add(mass, mean, scatter, gram, int(np.count_nonzero(w)))
 
-    def merge(self, other: ColumnMoments) -> None:
-        """Add the moments of later rows."""
+    def merge(self, other: Self) -> None:
         to = np.array([self.labels.setdefault(name, len(self.labels)) for name in other.labels], dtype=np.int64)
         self._grow_labels()
         self.label_mass[to] += other.label_mass
@@ -209,15 +205,13 @@ class SumsPass(Generic[S]):
     sums: list[S]
 
     def update(self, block: Block) -> None:
-        """Add a block of rows."""
         y, weights = self.response.of(block), block.weights
         if self.response.factors is not None:
             weights = weights * self.response.factors[y]
         y = 2.0 * y - 1.0 if self.response.signed else y
         self.sums[0].add(block.X, y, weights, *self.sums[1:])
 
-    def merge(self, other: SumsPass[S]) -> None:
-        """Add the sums of later rows."""
+    def merge(self, other: Self) -> None:
         for mine, theirs in zip(self.sums, other.sums, strict=True):
             mine.merge(theirs)
 
@@ -250,19 +244,15 @@ def linear_rows(
         return LinearRows(runner, Response(), moments)
     present = [name for name, number in moments.labels.items() if moments.label_mass[number] > 0]
     if odd := [name for name in present if isinstance(name, float) and not name.is_integer()]:
-        raise InvalidInputError(
-            f"{rows.name}: the label has values such as {odd[0]:g}, which are not classes. For numbers use a loss for "
-            "targets, such as 'squared'."
-        )
+        text = f"{rows.name}: the label has values such as {odd[0]:g}, which are not classes."
+        raise InvalidInputError(f"{text} {_FOR_NUMBERS}")
     names = sorted(present, key=str if len({type(name) for name in present}) > 1 else None)
     if len(names) < 2:
         only = names[0] if classes is None else classes.tolist()[names[0]]
         raise InvalidInputError(f"{rows.name}: the label is always {only!r}: 1 class, but at least 2 are needed.")
     if len(names) > MOST_CLASSES:
-        raise InvalidInputError(
-            f"{rows.name}: the label has {len(names):,} different values, more than the {MOST_CLASSES:,} classes that "
-            "are possible. For numbers use a loss for targets, such as 'squared'."
-        )
+        text = f"{rows.name}: the label has {len(names):,} different values, more than the {MOST_CLASSES:,} classes"
+        raise InvalidInputError(f"{text} that are possible. {_FOR_NUMBERS}")
     numbers = {name: i for i, name in enumerate(names)} | dict.fromkeys(set(moments.labels) - set(names), 0)
     found = np.array(names) if classes is None else classes[names]
     return LinearRows(runner, Response(found, numbers), moments)
@@ -281,9 +271,7 @@ def check_labels(y: Any) -> tuple[np.ndarray, np.ndarray]:
         if not np.isfinite(given).all():
             raise InvalidInputError(f"y contains NaN or infinity, first in row {np.argmin(np.isfinite(given))}.")
         if (given != np.floor(given)).any():
-            raise InvalidInputError(
-                "y: Unknown label type: continuous numbers are not classes. For a regression use a loss for targets."
-            )
+            raise InvalidInputError("y: Unknown label type: continuous. For such numbers use a loss for targets.")
     elif given.dtype.kind == "O":
         if any(value is None or value != value for value in given):
             raise InvalidInputError("y has missing values; drop such rows.")

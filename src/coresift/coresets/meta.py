@@ -1,7 +1,5 @@
 """Models fitted on a coreset: meta-estimators that choose the rows for the model they wrap."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from typing import Any, Self
 
@@ -16,11 +14,8 @@ from sklearn.utils.validation import check_is_fitted
 from .._errors import InvalidInputError
 from .._validation import check_generator, check_weights
 from ..rows.columns import n_rows, take_rows
-from ..rows.rows import Rows
-from .base import LOADED_BYTES
 from .coreset import Coreset
 from .fit_rules import Task, check_model, choose, cut, takes_weights
-from .fitting import given_rows
 from .linear_rows import check_labels
 from .model_certificate import ModelCertificate, certify_model
 
@@ -28,7 +23,7 @@ from .model_certificate import ModelCertificate, certify_model
 def _delegated(name: str, about: str) -> Any:
     """A method of the fitted model, present if the model has it."""
 
-    def method(self: _CoresetModel, X: Any) -> np.ndarray:
+    def method(self: Any, X: Any) -> np.ndarray:
         return getattr(self._fitted(), name)(X)
 
     method.__name__, method.__doc__ = name, about
@@ -55,34 +50,23 @@ class _CoresetModel(MetaEstimatorMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : array-like, frame or sparse matrix of shape (n, d), or Rows
-            Anything that ``estimator`` takes. ``Rows`` have a label or a target; they are loaded, above 2 GB into a
-            mapped temporary file. :func:`fit_model` reads them in passes instead.
+        X : array-like, frame or sparse matrix of shape (n, d)
+            Anything that ``estimator`` takes. :func:`fit_model` reads files.
         y : array-like of shape (n,)
-            Labels or targets; None for ``Rows``.
+            Labels or targets.
         sample_weight : array-like of shape (n,), optional
             Non-negative weights; a row of weight zero is never chosen. ``estimator`` must take weights, too.
         **fit_params
             Other arguments of the estimator's ``fit``, by scikit-learn's metadata routing, which must be enabled. Those
             with one entry per row are restricted to the rows of the coreset.
         """
-        if isinstance(X, Rows):
-            given_rows(X, sample_weight, y=y)  # rejects both
-            if not (X.has_labels or X.has_targets):
-                raise InvalidInputError(f"{X.name}: there is no label; name its column with open_rows(..., label=...).")
-            with X.load(LOADED_BYTES) as block:
-                labels = block.targets if block.labels is None else np.array(block.labels.names)[block.labels.codes]
-                self.fit(block.X, labels, block.weights if X.has_weights else None, **fit_params)
-            self._data = (X, None, None)
-            return self
         kind = "classifier" if isinstance(self, ClassifierMixin) else "regressor"
         check_model(self.estimator, y, kind)
         if get_tags(self.estimator).estimator_type not in (kind, None):
             raise InvalidInputError(f"estimator = {self.estimator!r:.80} is not a {kind}.")
         if fit_params and not get_config()["enable_metadata_routing"]:
-            raise InvalidInputError(
-                f"fit() takes {', '.join(fit_params)} only with sklearn.set_config(enable_metadata_routing=True)."
-            )
+            how = "sklearn.set_config(enable_metadata_routing=True)"
+            raise InvalidInputError(f"fit() takes {', '.join(fit_params)} only with {how}.")
         X, y = indexable(X, y)
         is_weighted = takes_weights(self.estimator)
         if sample_weight is not None and not is_weighted:

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from .._errors import InvalidInputError, InvalidTypeError
-from .._validation import check_choice, check_count, check_generator, check_positive, check_probability, check_targets
+from .._errors import InvalidInputError
+from .._validation import check_count, check_generator, check_instance, check_positive, check_probability, check_targets
 from ..core.network import NetworkAudit, network_sums, worst_network
 from ..core.points import Matrix, SensitivityBound, Subset, log_shares
 from ..core.sizes import covering, paper_formula, vc
@@ -21,7 +21,6 @@ from .network_results import (
     ROOT,
     NetworkCertificate,
     NetworkComparison,
-    SignedCoreset,
     certified_network,
     checked_network,
     compared,
@@ -31,8 +30,6 @@ from .network_results import (
     target_sizes,
 )
 from .options import BoundSpec
-
-CONSTRUCTIONS = ("whole-loss", "paper")
 
 
 class RBFNetworkCoreset(RBFCoreset):
@@ -45,22 +42,19 @@ class RBFNetworkCoreset(RBFCoreset):
 
     .. math:: |loss_S - loss_P| \le \epsilon \sum_p w_p \Bigl( |y_p| + \sum_i |a_i| f(p, c_i) \Bigr)^2 .
 
-    A relative error of the loss itself is impossible: a network can interpolate a small subset.
+    One sample is drawn, by the largest of the sensitivities of a row in these families. A relative error of the loss
+    itself is impossible: a network can interpolate a small subset.
 
     Parameters
     ----------
     radius, bandwidth, bound, n_cells, max_exact, random_state
         As for :class:`RBFCoreset`. The ball, of the centres, is around the weighted mean of the rows.
-    construction : {"whole-loss", "paper"}, default "whole-loss"
-        "whole-loss": one sample, drawn by the largest of the sensitivities of the four families. "paper": a
-        :class:`SignedCoreset` for the cross term of a single output, drawn by the sensitivities of the two signed
-        families (pass ``bound="paper"`` for those of Algorithm 1).
 
     Attributes
     ----------
     family_totals_ : dict
         Total sensitivity of each family; ``positive[k]`` and ``negative[k]`` belong to output k.
-    coreset_ : Coreset or SignedCoreset
+    coreset_ : Coreset
         The last draw. Other attributes are those of :class:`RBFCoreset`, of the largest sensitivity of each row.
 
     Examples
@@ -78,40 +72,15 @@ class RBFNetworkCoreset(RBFCoreset):
 
     _certified: tuple[Coreset, float, NetworkCertificate] | None  # what was certified last, and for which delta
 
-    def __init__(
-        self,
-        radius: float = 1.0,
-        *,
-        bandwidth: Any = None,
-        construction: str = "whole-loss",
-        bound: str = "auto",
-        n_cells: int = 64,
-        max_exact: int | None = 20_000,
-        random_state: Any = None,
-    ) -> None:
-        shared = {"bandwidth": bandwidth, "bound": bound, "n_cells": n_cells, "max_exact": max_exact}
-        super().__init__(radius, **shared, random_state=random_state)
-        self.construction = construction
-
-    def sample(  # type: ignore[override]  # the paper's construction is a pair
+    def sample(  # type: ignore[override]  # weights for the discrepancy of one family would not serve the others
         self, size: int | float, *, method: str | None = None, random_state: Any = None, normalize: bool = False
-    ) -> Coreset | SignedCoreset:
-        """Draw a coreset: one for the whole loss, or the paper's pair, ``size`` points in both together.
-
-        The arguments are those of :meth:`RBFCoreset.sample`. A pair is one draw, split by the sign of the target.
-        """
-        core = super().sample(size, method=method, random_state=random_state, normalize=normalize)
-        self.coreset_ = core if self.construction == "whole-loss" else self._signed(core)
+    ) -> Coreset:
+        """Draw a coreset. The arguments are those of :meth:`RBFCoreset.sample`."""
+        self.coreset_ = super().sample(size, method=method, random_state=random_state, normalize=normalize)
         return self.coreset_
 
     def loss_error(
-        self,
-        centers: Any,
-        alphas: Any,
-        *,
-        core: Coreset | SignedCoreset | None = None,
-        eps: float | None = None,
-        delta: float = 0.05,
+        self, centers: Any, alphas: Any, *, core: Coreset | None = None, eps: float | None = None, delta: float = 0.05
     ) -> NetworkComparison:
         """How wrong a coreset is about one network, term by term, with the guarantee's right-hand side.
 
@@ -121,29 +90,28 @@ class RBFNetworkCoreset(RBFCoreset):
             In the units of the data, within the ball.
         alphas : array-like of shape (L,) or (L, K)
             Outputs of the neurons, of any sign.
-        core : Coreset or SignedCoreset, optional
+        core : Coreset, optional
             By default the last one drawn.
         eps : float, optional
-            The error of the families to state the right-hand sides for; for the paper's pair, that of the cross term.
-            By default what is guaranteed for this draw with probability ``1 - delta`` (:meth:`guaranteed_error`).
+            The error of the families to state the right-hand sides for. By default what is guaranteed for this draw
+            with probability ``1 - delta`` (:meth:`guaranteed_error`).
         """
-        merged, is_whole = self._merged(core), self.construction == "whole-loss"
+        core = self._judged(core)
         with self._loaded("loss_error") as (points, shares):
             weights, targets = shares * self._input_weight, self._targets
             network_centers, outputs = checked_network(self, centers, alphas, targets.shape[1])
             if eps is None:
-                found = self._certificate(merged, delta)
+                found = self._certificate(core, delta)
                 eps, cross_eps = _finite(found.eps), _finite(found.cross)
             else:
-                cross_eps = check_positive(eps, "eps")
-                eps = cross_eps if is_whole else None
+                eps = cross_eps = check_positive(eps, "eps")
             truth = network_sums(points, weights, targets, network_centers)
-            drawn = network_sums(points, merged.weights, targets, network_centers, merged.indices)
+            drawn = network_sums(points, core.weights, targets, network_centers, core.indices)
         return compared(truth, drawn, outputs, eps, cross_eps)
 
     def certify(
         self,
-        core: Coreset | SignedCoreset | None = None,
+        core: Coreset | None = None,
         *,
         method: str = "auto",
         n_sampled: int = 20_000,
@@ -152,21 +120,20 @@ class RBFNetworkCoreset(RBFCoreset):
     ) -> NetworkCertificate:
         """Prove bounds on the errors of a coreset for all networks, however it was drawn and weighted.
 
-        Each family of sums is certified as in :meth:`Coreset.certify`, with the same options. A pair is certified as
-        one set of rows (:meth:`SignedCoreset.merged`), square term and whole loss included.
+        Each family of sums is certified as in :meth:`Coreset.certify`, with the same options.
         """
-        merged = self._merged(core)
+        core = self._judged(core)
         options = certify_options(method, n_sampled, delta, random_state)
         with self._loaded("certify") as (points, shares):
-            subset = Subset(points, shares, merged.indices, merged.weights / self._input_weight, self.radius_)
+            subset = Subset(points, shares, core.indices, core.weights / self._input_weight, self.radius_)
             return certified_network(subset, self._targets, **options)
 
-    def guaranteed_error(self, core: Coreset | SignedCoreset | None = None, *, delta: float = 0.05) -> float | None:
+    def guaranteed_error(self, core: Coreset | None = None, *, delta: float = 0.05) -> float | None:
         """The least eps that is guaranteed for the whole loss and all networks with probability ``1 - delta``.
 
         It is that of the certificate of this draw; None if it is infinite.
         """
-        return _finite(self._certificate(self._merged(core), check_probability(delta, "delta")).eps)
+        return _finite(self._certificate(self._judged(core), check_probability(delta, "delta")).eps)
 
     def _certificate(self, core: Coreset, delta: float) -> NetworkCertificate:
         """The certificate, which is kept for the next call."""
@@ -179,7 +146,7 @@ class RBFNetworkCoreset(RBFCoreset):
         self,
         n_neurons: int = 3,
         *,
-        core: Coreset | SignedCoreset | None = None,
+        core: Coreset | None = None,
         n_starts: int = 8,
         max_iter: int = 60,
         random_state: Any = 0,
@@ -189,11 +156,11 @@ class RBFNetworkCoreset(RBFCoreset):
         The error is ``|loss_S - loss_P|`` over the magnitude in the guarantee: a lower bound on the least eps for which
         that holds. ``n_starts`` local searches of ``max_iter`` steps start at random and at the worst single query.
         """
-        merged, rng = self._merged(core), check_generator(random_state)
+        core, rng = self._judged(core), check_generator(random_state)
         counts = {"n_neurons": n_neurons, "n_starts": n_starts, "max_iter": max_iter}
         counts = {name: check_count(count, name) for name, count in counts.items()}
         with self._loaded("audit") as (points, shares):
-            subset = Subset(points, shares * self._input_weight, merged.indices, merged.weights, self.radius_)
+            subset = Subset(points, shares * self._input_weight, core.indices, core.weights, self.radius_)
             return worst_network(subset, self._targets, rng=rng, **counts)
 
     def __sklearn_tags__(self) -> Any:
@@ -201,16 +168,6 @@ class RBFNetworkCoreset(RBFCoreset):
         tags.target_tags.required = True
         tags.target_tags.multi_output = True
         return tags
-
-    def _checked_targets(self, y: Any, n_samples: int) -> np.ndarray:
-        targets = check_targets(y, n_samples)
-        if check_choice(self.construction, "construction", CONSTRUCTIONS) == "paper":
-            if targets.shape[1] > 1:
-                n = targets.shape[1]
-                raise InvalidInputError(f"y has {n} outputs; construction='paper' is for one. Use 'whole-loss'.")
-            if not targets.any():
-                raise InvalidInputError("y is zero in every row: neither signed set has a point to draw.")
-        return targets
 
     def _find(self, runner: Runner, spec: BoundSpec, rng: np.random.Generator, y: Any, is_sampled: bool) -> Fit:
         """The largest of the bounds of the families that are not empty; rows in no family keep ``-inf``.
@@ -220,7 +177,7 @@ class RBFNetworkCoreset(RBFCoreset):
         rows = runner.rows
         if y is None and rows.is_portable:
             raise InvalidInputError("y is missing: files carry labels, not targets. Pass a target for each row.")
-        targets = self._checked_targets(y, rows.n)
+        targets = check_targets(y, rows.n)
         geometry = geometry_of(runner, spec, rng)
 
         def bounded(X: Matrix, family: np.ndarray, factor: float = 1.0) -> SensitivityBound:
@@ -228,44 +185,33 @@ class RBFNetworkCoreset(RBFCoreset):
             ball = QueryBall("gaussian", geometry.center, geometry.scale / factor, wide.radius)
             return bound_of(serial_runner(ArrayRows(X, family)), wide, rng, ball)
 
-        families: dict[str, SensitivityBound] = {}  # at least one: the square term's, or one of the signs
+        families: dict[str, SensitivityBound] = {}
         with rows.load(LOADED_BYTES) as everything:
             weights = np.array(everything.weights)
-            floor = shares = weights / weights.sum()
-            signed = {name: family_shares(shares, sizes) for name, sizes in signed_sizes(targets)}
-            is_whole, of_targets = self.construction == "whole-loss", family_shares(shares, target_sizes(targets), 2)
-            if is_whole and of_targets is not None:
+            shares = weights / weights.sum()
+            if (of_targets := family_shares(shares, target_sizes(targets), 2)) is not None:
                 note = "One sum: the sensitivities are the shares."
                 families["targets"] = SensitivityBound(log_shares(of_targets), "exact", True, note)
-            families |= {name: bounded(everything.X, own) for name, own in signed.items() if own is not None}
-            if is_whole:  # the kernel of bandwidth 1/sqrt 2: every length is sqrt 2 times as many bandwidths
-                families["square"] = bounded(everything.X, shares, ROOT)
-        totals = {name: float(bound.values.sum()) for name, bound in families.items()}
-        carried = weights
-        if not is_whole:
-            floor = np.sum([own for own in signed.values() if own is not None], axis=0)
-            carried = weights * np.abs(targets[:, 0])
+            for name, sizes in signed_sizes(targets):
+                if (own := family_shares(shares, sizes)) is not None:
+                    families[name] = bounded(everything.X, own)
+            # the kernel of bandwidth 1/sqrt 2: every length is sqrt 2 times as many bandwidths
+            families["square"] = bounded(everything.X, shares, ROOT)
         bound = largest_bound(list(families.values()))
-        return Fit(geometry, bound, weights, floor, carried, targets=targets, totals=totals)
+        return Fit(geometry, bound, weights, shares, weights, targets=targets, families=families)
 
     def _record(self, fit: Fit) -> None:
         assert fit.targets is not None
-        assert fit.totals is not None
-        self.family_totals_, self._targets = fit.totals, fit.targets
-        # a pair is split by the sign of the targets, by a copy of this estimator too, which has no other data
-        self._column = fit.targets[:, 0] if self.construction == "paper" else None
-        if self._column is not None:
-            carried = fit.weights * self._column
-            self._signed_weights = carried[carried > 0].sum(), -carried[carried < 0].sum()
-        self._certified = None
+        assert fit.families is not None
+        self.family_totals_ = {name: float(bound.values.sum()) for name, bound in fit.families.items()}
+        self._targets, self._certified = fit.targets, None
         if hasattr(self, "coreset_"):  # of the last fit
             del self.coreset_
 
     def _ball_sizes(self, t: float, dimension: int, eps: float, delta: float) -> dict[str, float]:
         # A union over the families; that of the square term has the widest ball, sqrt 2 R, and the farthest points.
         each = delta / len(self.family_totals_)
-        factor = ROOT if self.construction == "whole-loss" else 1.0
-        radius, max_norm = factor * self.radius_, factor * self._geometry.max_norm
+        radius, max_norm = ROOT * self.radius_, ROOT * self._geometry.max_norm
         return {
             "covering": covering(t, dimension, radius, max_norm, eps, each),
             "vc": vc(t, dimension + 1, eps, each),
@@ -276,28 +222,15 @@ class RBFNetworkCoreset(RBFCoreset):
         proved = super()._guarantee(method, count)
         return proved and replace(proved, queries="families")
 
-    def _signed(self, core: Coreset) -> SignedCoreset:
-        assert self._column is not None
-        rows, weights, targets = core.indices, core.weights, self._column[core.indices]
-        positive, negative = (
-            replace(core, indices=rows[own], weights=weights[own], total_weight=float(total))
-            for own, total in zip((targets > 0, targets < 0), self._signed_weights, strict=True)
-        )
-        return SignedCoreset(positive, negative, np.abs(targets))
-
-    def _merged(self, coreset: Any) -> Coreset:
+    def _judged(self, coreset: Any) -> Coreset:
+        """The coreset that was given, or the last one drawn."""
         check_is_fitted(self, "sensitivities_")
         coreset = getattr(self, "coreset_", None) if coreset is None else coreset
         if coreset is None:
             raise InvalidInputError("there is no coreset yet: call sample(), or pass one.")
-        if isinstance(coreset, SignedCoreset):
-            coreset = coreset.merged()
-        if not isinstance(coreset, Coreset):
-            raise InvalidTypeError(f"core = {type(coreset).__name__} must be a Coreset or a SignedCoreset.")
-        if coreset.n_samples != self._table.n_samples:
-            raise InvalidInputError(
-                f"the coreset was drawn from {coreset.n_samples} rows, the estimator fitted to {self._table.n_samples}."
-            )
+        if check_instance(coreset, "core", Coreset).n_samples != self._table.n_samples:
+            n = self._table.n_samples
+            raise InvalidInputError(f"core was drawn from {coreset.n_samples} rows, but {n} were fitted.")
         return coreset
 
 

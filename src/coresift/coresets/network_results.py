@@ -1,7 +1,7 @@
-"""Results for the loss of a network: the paper's pair of coresets, certificates, and the errors of one network."""
+"""Results for the loss of a network: certificates, and the errors of one network."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,49 +11,10 @@ from .._validation import check_features, check_targets
 from ..core.network import NetworkSums
 from ..core.points import SensitivityBound, Subset, squared_norms
 from .certifying import certified
-from .coreset import Coreset
 
 ROOT = float(np.sqrt(2.0))
 _ROUNDED = 1e-12  # of a sum of positive terms
 _ON_THE_BALL = 1e-9  # a centre may be outside by rounding
-
-
-@dataclass(frozen=True, eq=False)
-class SignedCoreset:
-    r"""The paper's pair of coresets for the cross term of a network's loss; both serve neurons of either sign.
-
-    .. math:: \sum_p w_p y_p \phi(p) \approx \sum_i a_i \bigl( g_{S_1}(c_i) - g_{S_2}(c_i) \bigr), \qquad
-        g_S(c) = \sum_{p \in S} v_p f(p, c)
-
-    Attributes
-    ----------
-    positive, negative : Coreset
-        Rows with :math:`y > 0` and with :math:`y < 0`; their weights carry :math:`w |y|`, and ``total_weight`` is the
-        sum of that over such rows of the data. ``n_draws`` is that of the pair, which was drawn as one.
-    """
-
-    positive: Coreset
-    negative: Coreset
-    _magnitudes: np.ndarray = field(repr=False)  # |y| of the rows of both, in the order of the merged indices
-
-    @property
-    def size(self) -> int:
-        """Number of points in both."""
-        return self.positive.size + self.negative.size
-
-    def __len__(self) -> int:
-        return self.size
-
-    def merged(self) -> Coreset:
-        r"""Return both as one training set, with the weights :math:`v / |y|`; unbiased where :math:`y \ne 0`.
-
-        Its cross term is that of the pair; the paper proves nothing about its square term.
-        """
-        indices = np.concatenate((self.positive.indices, self.negative.indices))
-        weights = np.concatenate((self.positive.weights, self.negative.weights))
-        order = np.argsort(indices)
-        weights = weights[order] / self._magnitudes
-        return replace(self.positive, indices=indices[order], weights=weights, guarantee=None, total_weight=None)
 
 
 @dataclass(frozen=True)
@@ -231,7 +192,6 @@ def checked_network(est: Any, centers: Any, alphas: Any, n_outputs: int) -> tupl
     scaled = (rows.astype(np.float64) - est.center_) / est.scale_
     farthest = float(np.sqrt(squared_norms(scaled).max()))
     if farthest > est.radius_ * (1.0 + _ON_THE_BALL):
-        raise InvalidInputError(
-            f"centers has a row {farthest:.4g} bandwidths from the mean; radius = {est.radius_} is the limit."
-        )
+        away = f"{farthest:.4g} bandwidths from the mean"
+        raise InvalidInputError(f"centers has a row {away}; radius = {est.radius_} is the limit.")
     return scaled, outputs

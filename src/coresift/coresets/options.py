@@ -357,15 +357,7 @@ def plan(rows: Rows, options: SelectOptions) -> Plan[SelectOptions]:
 
 
 def priced(
-    rows: Rows,
-    options: Options,
-    budget: int | None,
-    aim: str,
-    passes: Any,
-    *,
-    kept: float,
-    work: float,
-    loaded: float = 0,
+    rows: Rows, options: Options, budget: int | None, aim: str, passes: Any, *, kept: float, work: float, loaded: float
 ) -> Plan[Options]:
     """Estimate memory (bytes ``kept`` once and ``loaded`` by each process) and time (``work`` operations)."""
     from ..rows.rows import BLOCK_BYTES, READ_BYTES

@@ -1,16 +1,14 @@
 """The passes of a selection: the survey of all rows, the draw by keys, and the check at random queries."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
 from scipy.linalg import norm
 
-from ..core.keys import KeyPool, smallest
+from ..core.draw import KeyPool, smallest
 from ..core.points import BLOCK_BYTES, LARGEST_EXPONENT, Matrix, Points, float_rows, squared_norms, stacked
 from ..rows.rows import Block, check_block, recode
 from .bounds import Geometry, RowBound, by_group, draw_scores, excess_over, label_numbers
@@ -32,7 +30,7 @@ class Reduced:
     def update(self, block: Block) -> None:
         self._add(self.function(block))
 
-    def merge(self, other: Reduced) -> None:
+    def merge(self, other: Self) -> None:
         if other.value is not None:
             self._add(other.value)
 
@@ -119,7 +117,7 @@ class Survey:
         for pool in self.samples.values():
             pool.update(block.start, w, w, X=X, **({} if codes is None else {"code": codes}))
 
-    def merge(self, other: Survey) -> None:
+    def merge(self, other: Self) -> None:
         to = np.array([self.labels.setdefault(name, len(self.labels)) for name in other.labels], dtype=np.int64)
         if self.by_label:
             self.moments.grow(len(self.labels))
@@ -248,7 +246,7 @@ class Scores:
         weights = np.where(shares > 0, block.weights, 0.0)
         self.pool.update(block.start, scores, weights, groups, **attached)
 
-    def merge(self, other: Scores) -> None:
+    def merge(self, other: Self) -> None:
         self.total += other.total
         self.score_total += other.score_total
         self.largest = np.maximum(self.largest, other.largest)
@@ -296,7 +294,7 @@ class QuerySums:
             here = slice(*np.searchsorted(own, (rows.start, rows.stop)))
             self.part += self.weights[first:last][here] @ values[own[here] - rows.start]
 
-    def merge(self, other: QuerySums) -> None:
+    def merge(self, other: Self) -> None:
         self.whole += other.whole
         self.part += other.part
 

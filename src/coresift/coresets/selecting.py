@@ -14,8 +14,7 @@ from .._progress import OnPass, logger
 from .._threads import one_thread
 from .._validation import check_seed
 from ..core.budgets import random_budgets
-from ..core.draw import DrawTable
-from ..core.keys import Draw, KeyPool, guess_bars
+from ..core.draw import Draw, DrawTable, KeyPool, guess_bars
 from ..core.points import squared_norms
 from ..rows.engines import open_engine
 from ..rows.opening import open_rows

@@ -1,7 +1,5 @@
 """Strategies for tables: uniform, stratified, covering, grown and linear subsets; ``auto`` decides by evidence."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -17,11 +15,10 @@ from ..core.budgets import random_budgets
 from ..rows.engines import open_engine
 from ..rows.rows import Block, Labels, Rows, check_block, join_labels
 from .coreset import Coreset
-from .covering import Floats, cover_rows, dense_centred, principal
+from .covering import Floats, Growth, cover_rows, dense_centred, principal, proxy_targets
 from .files import run_record
 from .fit_options import FitOptions, plan_fit
 from .fitting import Runner
-from .growing import Growth, proxy_targets
 from .judging import Chooser, Examples, compared_size, comparison_operations, estimates, rare_classes
 from .linear_coreset import LinearCoreset
 from .linear_rows import MOST_CLASSES

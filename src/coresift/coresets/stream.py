@@ -257,9 +257,7 @@ class StreamingCoreset:
         rng = np.random.default_rng([self.random_state, number])
         bound = bound_of(array_runner(node.X, node.weights, "the stream"), self._spec, rng, ball)
         if not bound.is_certified:
-            raise InvalidInputError(
-                f"bound = {self.bound!r} is not a certificate, and the error of a stream rests on one."
-            )
+            raise InvalidInputError(f"bound = {self.bound!r} is not a certificate, on which the error rests.")
         scores = draw_scores(bound.log_values, node.weights / node.weights.sum(), 0.0)
         total = float(scores.sum())
         drawn = DrawTable(scores, node.weights).iid(size, rng)
@@ -354,8 +352,6 @@ def _values(given: Any, n: int, name: str) -> np.ndarray:
     if values.dtype.kind == "O" and all(isinstance(value, str) for value in values.flat):
         values = values.astype(str)
     if values.shape != (n,) or values.dtype.kind not in "iubU":
-        raise InvalidInputError(
-            f"{name} has shape {values.shape} and type {values.dtype}; integers or strings are needed, one for each of "
-            f"{n} rows."
-        )
+        found = f"shape {values.shape} and type {values.dtype}"
+        raise InvalidInputError(f"{name} has {found}; integers or strings are needed, one for each of {n} rows.")
     return values if values.dtype.kind == "U" else values.astype(np.int64)

@@ -11,7 +11,7 @@ import numpy as np
 
 from .._errors import InvalidInputError
 from .._validation import LARGEST_MAGNITUDE, check_bool, check_choice, check_instance, check_number
-from ..core.keys import KeyPool
+from ..core.draw import KeyPool
 from .columns import as_table, categories, flat, hashes, numbers, pa
 from .rows import Block
 

@@ -7,8 +7,7 @@ import numpy as np
 
 from .._progress import logger
 from ..coresets.coreset import Coreset
-from ..coresets.covering import cover_rows, dense_centred
-from ..coresets.growing import Growth, proxy_targets
+from ..coresets.covering import Growth, cover_rows, dense_centred, proxy_targets
 from ..coresets.judging import Estimate, Examples, estimates
 from ..coresets.uniform import even_draw
 from .context import SelectionContext
