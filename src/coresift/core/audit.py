@@ -25,7 +25,10 @@ _MEMORY = 4  # values the non-monotone line search looks back on
 
 @dataclass(frozen=True, eq=False)
 class AuditResult:
-    """The worst query that a search found. The true worst error may be larger; it is never smaller."""
+    """The worst query that a search found. The true worst error may be larger; it is never smaller.
+
+    ``n_queries`` were compared, of this ``loss``, in the ball of this ``radius`` (in bandwidths; infinite for R^d).
+    """
 
     worst_error: float
     """``|S(x)/F(x) - 1|`` at ``worst_query``."""

@@ -223,6 +223,7 @@ class L1SVD:
 
     Attributes
     ----------
+    rank, n_passes : int, the rank r, and passes over the rows
     D : ndarray of shape (r, r), diagonal, positive
     V : ndarray of shape (d, r), orthonormal columns that span the rows of X
     U : ndarray of shape (n, r)

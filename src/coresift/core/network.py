@@ -153,7 +153,10 @@ def ridge_outputs(
 
 @dataclass(frozen=True, eq=False)
 class NetworkAudit:
-    """The worst network that a search found. The true worst error may be larger; it is never smaller."""
+    """The worst network that a search found. The true worst error may be larger; it is never smaller.
+
+    ``loss_data``, ``loss_coreset`` and ``magnitude`` are its sums; ``n_networks`` were compared.
+    """
 
     worst_error: float
     """``|loss_S - loss_P| / magnitude`` there, for the magnitude ``sum w (|y| + sum |a| f)^2``: what an eps bounds."""

@@ -11,9 +11,9 @@ _LEVEL = 0.05  # one-sided
 
 @dataclass(frozen=True)
 class Fidelity:
-    """How far the ranking of candidates on one subset agrees with that on the next larger one.
+    """How far the ranking of candidates on the subset of a ``step`` agrees with that on the next larger one.
 
-    ``correlation`` is Spearman's, between mean scores of the candidates that both steps scored; ``error`` its
+    ``correlation`` is Spearman's, between mean scores of the ``n_candidates`` that both steps scored; ``error`` is its
     jackknife standard error over folds. Both are NaN for fewer than three candidates or without variation.
     """
 

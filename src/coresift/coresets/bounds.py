@@ -379,6 +379,12 @@ def l1_svd(X: Any, *, sample_weight: Any = None, tol: float = 1e-3) -> lewis.L1S
     L1SVD
         ``.U`` (n, r), ``.D`` (r, r), ``.V`` (d, r) with :math:`U(p) = p V D^{-1}`, and ``.lewis_weights``, which bound
         the sensitivities :math:`\sup_x w_p|p \cdot x| / \sum_q w_q |q \cdot x|` and sum to the rank.
+
+    Examples
+    --------
+    >>> found = l1_svd([[1.0, 0.0], [1.0, 0.0], [0.0, 3.0]])
+    >>> found.rank, found.lewis_weights.round(2)
+    (2, array([0.5, 0.5, 1. ]))
     """
     X = check_features(X)
     weights = check_weights(sample_weight, X.shape[0]) if sample_weight is not None else None

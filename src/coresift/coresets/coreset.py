@@ -124,7 +124,7 @@ class Guarantee:
 
     @classmethod
     def from_certificate(cls, certificate: Certificate) -> Self | None:
-        """Return what a certificate proves; None for an error of 1 or more, which says nothing."""
+        """Return what a ``certificate`` proves; None for an error of 1 or more, which says nothing."""
         if certificate.eps >= 1:
             return None
         kind = "exact" if certificate.is_exact else "sampled"
@@ -153,7 +153,7 @@ class Guarantee:
 
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> Self:
-        """Return the value that :meth:`as_dict` described."""
+        """Return the value from ``plain``, a dictionary made by :meth:`as_dict`."""
         return cls(**from_plain(plain))
 
 
@@ -253,7 +253,7 @@ class Coreset(Value):
         ``weights="sum"`` gives them as they are: they sum to about the weight of all rows, as estimates of sums need.
         ``weights="mean"`` scales them to a mean of 1: a fixed ``C`` then means what it means for that many rows.
 
-        Each array has ``n_samples`` rows: a NumPy array, list or tuple (a list comes back), pandas or polars
+        Each of ``arrays`` has ``n_samples`` rows: a NumPy array, list or tuple (a list comes back), pandas or polars
         frame or series, SciPy sparse matrix (CSR and CSC keep their format, others come back as CSR), torch
         tensor, or anything else with a length that an integer array can index. The weights are a copy.
         """
@@ -278,7 +278,7 @@ class Coreset(Value):
         random_state: Any = 0,
         on_pass: Any = None,
     ) -> Certificate:
-        """Prove a bound on the relative error of this subset for all queries of the ball, in any dimension.
+        """Return a certificate: a proved bound on this subset's error for all queries of the ball, in any dimension.
 
         Parameters
         ----------
@@ -330,7 +330,7 @@ class Coreset(Value):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read what :meth:`save` wrote; refuse anything else with a message that names the file."""
+        """Read the file ``path`` that :meth:`save` wrote; refuse any other with a message that names it."""
         header, indices, weights = read_coreset(Path(path))
         with naming(Path(path), "not a coreset file"):
             about = from_plain({f.name: header[f.name] for f in fields(cls)[2:]})

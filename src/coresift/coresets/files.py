@@ -260,7 +260,7 @@ class ChosenRows:
         return beside
 
     def save(self, path: str | os.PathLike[str], *, materialize: bool = False) -> None:
-        """Write ``row``, ``file``, ``weight`` (and ``label``) to ``.parquet`` or ``.npz``, complete or not at all.
+        """Write ``row``, ``file``, ``weight`` (and ``label``) to ``path``, a ``.parquet`` or ``.npz`` file, or nothing.
 
         :meth:`Coreset.load` reads it. ``materialize`` writes the chosen rows themselves as well: all columns of a table
         in a ``.parquet`` file, else the features. A column whose name is taken is renamed to ``input_...``.
@@ -283,7 +283,7 @@ def _encodable(values: list[Any]) -> np.ndarray:
 
 
 def check_output(path: Path, *, n_rows: int = 0, suffixes: tuple[str, ...] = SUFFIXES) -> None:
-    """Refuse a file that could not be written, before the work is done."""
+    """Refuse a ``path`` without one of the ``suffixes``, or to which ``n_rows`` could not be written."""
     if _for_suffix(path, {suffix: suffix for suffix in suffixes}) == ".parquet":
         need("pyarrow", "io", "a Parquet file")
     if path.is_dir():
@@ -338,7 +338,7 @@ def run_record(plan: Plan[Any]) -> dict[str, Any]:
 
 
 def load_run(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """The record of the run that wrote a file of :meth:`Selection.save`; empty for other coreset files."""
+    """The record of the run in ``path``, a file of :meth:`Selection.save`; empty for other coreset files."""
     target = Path(path)
     with target.open("rb"), naming(target, "not a file of a selection, or damaged"):
         if target.suffix.lower() == ".npz":

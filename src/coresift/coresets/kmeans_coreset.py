@@ -28,7 +28,7 @@ _AS_GOOD = (0.01, 1.25)  # expected excess of uniform draws: above that of the c
 
 @dataclass(frozen=True)
 class KMeansCost:
-    """The cost of some centres: over all rows, and as a coreset estimates it."""
+    """The cost of some centres: over ``all_rows``, and as estimated from a ``coreset``."""
 
     all_rows: float
     coreset: float

@@ -28,9 +28,9 @@ _EPS = float(np.finfo(np.float64).eps)
 class SquaresCertificate:
     r"""How far a weighted subset is from all rows, for every sum of squares at once.
 
-    With A the columns [X, 1, y], :math:`lowest \le |A_S\theta|_V^2 / |A\theta|_W^2 \le highest` for every theta with
-    :math:`A\theta \ne 0`. These are extreme eigenvalues, with an allowance for rounding, so the interval is as small as
-    possible and holds with certainty. ``lowest`` is 0 if the subset does not span all columns; ``rank`` is that of A.
+    With A the columns [X, 1, y], :math:`|A_S\theta|_V^2 / |A\theta|_W^2` is from ``lowest`` to ``highest`` for every
+    theta with :math:`A\theta \ne 0`. These are extreme eigenvalues, with an allowance for rounding: the interval is as
+    small as possible, and certain. ``lowest`` is 0 if the subset does not span all columns; ``rank`` is that of A.
     """
 
     lowest: float
@@ -144,7 +144,7 @@ class LeastSquaresCoreset(PassCoreset):
         return Coreset(indices, weights, n, guarantee=proved, total_weight=self._space.mass, **about)
 
     def certify(self, core: Coreset) -> SquaresCertificate:
-        """How far a subset of the fitted rows is from all of them; it may have been chosen in any way."""
+        """How far ``core``, a subset of the fitted rows chosen in any way, is from all of them."""
         rows = self._fitted_runner(check_instance(core, "core", Coreset)).rows
         return self._space.certificate(self._space.of(rows.take(core.indices)), core.weights)
 

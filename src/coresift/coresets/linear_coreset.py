@@ -193,7 +193,7 @@ class LinearCoreset(PassCoreset):
         )
 
     def certified(self, *, tolerance: float = 0.0) -> ModelCertificate:
-        """Certify the last model; the step that calibration expects next mostly gives a good bound in one pass."""
+        """Return a certificate of the last model, often after one pass; stop at a gap below ``tolerance``."""
         rows, problem = self.fitted()
         return certify_linear(rows, problem, self._theta, tolerance=tolerance, step=self._step)
 

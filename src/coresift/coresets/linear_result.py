@@ -57,6 +57,11 @@ class LinearModel(Value):
         Mean loss over all rows plus penalty, and how far it is above the least possible, at most.
     run : dict
         What repeats the fit, such as the seed, the names of columns and the preparation.
+
+    Examples
+    --------
+    >>> LinearModel(np.array([[2.0, 0.0]]), np.array([1.0]), "squared", 1e-4).predict([[3.0, 9.0]])
+    array([7.])
     """
 
     coef: NDArray[np.float64]
@@ -108,7 +113,7 @@ class LinearModel(Value):
         return None if found is None else Preparation.from_dict(found)
 
     def open(self, data: Any, *, label: str | None = None, weight: str | None = None) -> Rows:
-        """Open data with the columns of the model, found by name; ``label`` names the classes or targets."""
+        """Open ``data`` with the model's columns, found by name; ``label`` and ``weight`` name two columns more."""
         options: dict[str, Any] = {"weight": weight, "target" if self.classes is None else "label": label}
         options["preparation"] = self.preparation
         first = data[0] if isinstance(data, list | tuple) and data else data
@@ -160,13 +165,13 @@ class LinearModel(Value):
         return {f.name: as_plain(getattr(self, f.name)) for f in fields(self)}
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write a JSON file with a checksum, complete or not at all."""
+        """Write the JSON file ``path`` with a checksum, complete or not at all."""
         text = json.dumps(json.loads(stamped("model", _VERSION, self.as_dict(), {})), indent=1)
         write_whole(Path(path), lambda file: file.write(text.encode()))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read what :meth:`save` wrote; refuse anything else with a message that names the file."""
+        """Read the file ``path`` that :meth:`save` wrote; refuse any other with a message that names it."""
         with naming(Path(path), "not a model file, or damaged"), Path(path).open("rb") as file:
             if (start := file.read(1)) != b"{":
                 raise InvalidInputError("not a model file")

@@ -94,7 +94,7 @@ class RBFNetworkCoreset(RBFCoreset):
             By default the last one drawn.
         eps : float, optional
             The error of the families to state the right-hand sides for. By default what is guaranteed for this draw
-            with probability ``1 - delta`` (:meth:`guaranteed_error`).
+            with a probability of 1 - ``delta`` (:meth:`guaranteed_error`).
         """
         core = self._judged(core)
         with self._loaded("loss_error") as (points, shares):
@@ -118,9 +118,9 @@ class RBFNetworkCoreset(RBFCoreset):
         delta: float = 0.05,
         random_state: Any = 0,
     ) -> NetworkCertificate:
-        """Prove bounds on the errors of a coreset for all networks, however it was drawn and weighted.
+        """Return proved bounds on the errors of ``core`` for all networks, however it was drawn and weighted.
 
-        Each family of sums is certified as in :meth:`Coreset.certify`, with the same options.
+        By default the last one drawn. Each family of sums is certified as in :meth:`Coreset.certify`, with its options.
         """
         core = self._judged(core)
         options = certify_options(method, n_sampled, delta, random_state)
@@ -129,9 +129,9 @@ class RBFNetworkCoreset(RBFCoreset):
             return certified_network(subset, self._targets, **options)
 
     def guaranteed_error(self, core: Coreset | None = None, *, delta: float = 0.05) -> float | None:
-        """The least eps that is guaranteed for the whole loss and all networks with probability ``1 - delta``.
+        """The least eps guaranteed for the whole loss and all networks with a probability of 1 - ``delta``.
 
-        It is that of the certificate of this draw; None if it is infinite.
+        It is that of the certificate of ``core``, by default the last one drawn; None if it is infinite.
         """
         return _finite(self._certificate(self._judged(core), check_probability(delta, "delta")).eps)
 
@@ -151,10 +151,11 @@ class RBFNetworkCoreset(RBFCoreset):
         max_iter: int = 60,
         random_state: Any = 0,
     ) -> NetworkAudit:
-        """Search for the network of ``n_neurons``, centres in the ball, about which a coreset is most wrong.
+        """Search for the network of ``n_neurons``, with centres in the ball, about which ``core`` is most wrong.
 
-        The error is ``|loss_S - loss_P|`` over the magnitude in the guarantee: a lower bound on the least eps for which
-        that holds. ``n_starts`` local searches of ``max_iter`` steps start at random and at the worst single query.
+        By default the last one drawn. The error is ``|loss_S - loss_P|`` over the magnitude in the guarantee: a lower
+        bound on the least eps for which that holds. Return the worst of ``n_starts`` local searches of ``max_iter``
+        steps, which start at random (``random_state``) and at the worst single query.
         """
         core, rng = self._judged(core), check_generator(random_state)
         counts = {"n_neurons": n_neurons, "n_starts": n_starts, "max_iter": max_iter}

@@ -127,10 +127,10 @@ def certified_network(subset: Subset, targets: np.ndarray, delta: float, **optio
 class NetworkComparison:
     """The sums of one network over a coreset and over the data. All errors are absolute differences of sums.
 
-    ``loss``, ``cross`` (``sum w y phi``) and ``square`` (``sum w phi^2``) are over the data. The error of the loss is
-    relative to ``magnitude``, ``sum w (|y| + sum |a_i| f(p, c_i))^2``, that of the cross term to ``cross_magnitude``,
-    ``sum |a_i| (phi+ + phi-)``. If all families of sums are kept within ``1 +- eps``, these errors are at most ``eps``
-    times them; and ``square_error <= eps * square`` if no two outputs of a column have opposite signs.
+    ``loss``, ``cross`` (``sum w y phi``) and ``square`` (``sum w phi^2``) are over the data, ``loss_coreset`` over the
+    coreset. ``magnitude`` is ``sum w (|y| + sum |a_i| f(p, c_i))^2``, ``cross_magnitude`` ``sum |a_i| (phi+ + phi-)``.
+    If all families of sums are kept within ``1 +- eps``, ``loss_error`` and ``cross_error`` are at most ``eps`` times
+    these, and ``square_error <= eps * square`` if no two outputs of a column have opposite signs.
     """
 
     loss: float

@@ -224,7 +224,7 @@ class SelectOptions(RunOptions):
         return FitOptions(**asked, certify=False)
 
     def resolved(self, rows: Rows) -> str:
-        """The strategy that these options mean for these rows."""
+        """The strategy that these options mean for these ``rows``."""
         if self.strategy not in (None, "auto"):
             return str(self.strategy)
         if self._given(_RBF_OPTIONS):

@@ -146,7 +146,12 @@ def select(
 
 @dataclass(frozen=True)
 class Report:
-    """Figures of a selection; those of sensitivities belong to the strategy "rbf"."""
+    """Figures of a selection by a ``strategy``; those of sensitivities and errors belong to the strategy "rbf".
+
+    ``bound_note`` and ``is_certified`` describe the bound on the sensitivities, whose sum is ``total_sensitivity``;
+    ``worst_error_found`` and ``mean_error_found`` are relative errors at ``n_queries`` random queries. ``class_sizes``
+    are the rows chosen of each class, and ``seconds`` the time of each pass.
+    """
 
     strategy: str = "rbf"
     reason: str = ""
@@ -172,7 +177,7 @@ class Report:
 
 @dataclass(frozen=True)
 class Selection(ChosenRows):
-    """Chosen rows with their weights, what is known of them, and how to repeat the choice."""
+    """The ``coreset`` chosen of ``rows`` with its ``labels``, a ``report``, and what repeats the choice (``run``)."""
 
     report: Report
 
@@ -235,7 +240,7 @@ class _Drawn(NamedTuple):
 
 
 def run(made: Plan[SelectOptions], *, on_pass: OnPass | None = None) -> Selection:
-    """Do what was planned: fit and draw, then compare with all rows at random queries."""
+    """Return the selection that was planned (``made``); ``on_pass`` is as in :func:`select`."""
     rows, options = made.rows, made.options
     if options.resolved(rows) != "rbf":
         from .strategies import run_strategy

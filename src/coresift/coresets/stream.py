@@ -268,7 +268,7 @@ class StreamingCoreset:
         return _Node(**{**part, "weights": drawn.weights}, error=error, variance=variance), total
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the whole state to a ``.npz`` file, from which :meth:`load` goes on as if nothing had happened."""
+        """Write the whole state to ``path``, a ``.npz`` file, from which :meth:`load` continues the stream."""
         target = Path(path)
         if target.suffix.lower() != ".npz":
             raise InvalidInputError(f"{target}: unknown suffix {target.suffix!r}; use .npz.")
@@ -287,7 +287,7 @@ class StreamingCoreset:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """A stream as it was when it was saved; a file that is damaged is refused by name."""
+        """The stream that was saved to ``path``; a damaged file is refused with a message that names it."""
         with open_arrays(Path(path), is_packed=False, what="not a stream, or damaged") as members:
             arrays = {name: members[name] for name in members.names}
             header = from_plain(verified(str(arrays.pop("header")), "stream", _VERSION, arrays))

@@ -26,7 +26,7 @@ _TEST_PARTS = ("test", "validation", "valid", "val")
 
 @dataclass(frozen=True)
 class DatasetInfo:
-    """A data set that can be loaded by name, and ``where`` its files are or belong."""
+    """A data set: its ``name``, a ``description``, ``where`` its files belong, and whether ``is_present`` there."""
 
     name: str
     description: str
@@ -131,7 +131,7 @@ def _load_named(name: str, found: list[Path], test: Any, options: Options) -> Da
 
 
 def available_datasets(data_dir: str | os.PathLike[str] | None = None) -> list[DatasetInfo]:
-    """List the data sets that can be loaded by name, and where their files are or belong."""
+    """List the data sets that can be loaded by name, and where in ``data_dir`` their files are or belong."""
     root = data_folder(data_dir)
     infos = []
     for name, known in _NAMED.items():

@@ -50,13 +50,13 @@ class ArrayDataset:
         return self.x[index], self.y[index]
 
     def take(self, rows: np.ndarray) -> Self:
-        """The given rows, in that order."""
+        """The given ``rows``, in that order."""
         return replace(self, x=self.x[rows], y=self.y[rows])
 
 
 @dataclass(frozen=True, eq=False)
 class LazyDataset:
-    """Images on disk, decoded one by one when needed. It holds names, not pixels, so it can be sent to workers.
+    """Images on disk, decoded one by one when needed. It holds ``paths``, not pixels, so it can be sent to workers.
 
     ``y`` holds int64 labels from 0 on, ``size`` is the height and width of a loaded image, and ``share`` the share of
     the shorter side that ``load`` keeps without ``rng``. With a ``crop_seed`` items are random parts, each by its own
@@ -90,7 +90,7 @@ class LazyDataset:
         return self.load(index, rng), self.y[index]
 
     def take(self, rows: np.ndarray) -> Self:
-        """The given images, in that order."""
+        """The images at ``rows``, in that order."""
         places = None if self.places is None else self.places[rows]
         return replace(self, paths=[self.paths[int(row)] for row in rows], y=self.y[rows], places=places)
 
@@ -146,7 +146,7 @@ AnyDataset: TypeAlias = ArrayDataset | LazyDataset
 
 @dataclass(frozen=True, eq=False)
 class Scaling:
-    """Standardises rows (n, d) by mean and deviation, (d,), of the training part; ``columns`` are names, or None."""
+    """Standardises rows (n, d) by ``mean`` and ``deviation`` (d,) of the training part; ``columns`` are their names."""
 
     mean: np.ndarray
     deviation: np.ndarray

@@ -82,7 +82,7 @@ class Preparation(TransformerMixin, BaseEstimator):
         return self.learn(FrameRows(X, Wanted(is_prepared=True)))
 
     def learn(self, rows: Rows, *, engine: str = "local", workers: int = 1, on_pass: OnPass | None = None) -> Self:
-        """Learn from rows whose blocks are tables, in one pass; seldom in two."""
+        """Learn from ``rows`` whose blocks are tables, in one pass or two; the options are those of :func:`select`."""
         self._check()
         kinds = rows.kinds
         check_names([*(self.columns or ()), *self.categorical, *self.drop, *self.id], list(kinds))
@@ -245,7 +245,7 @@ class Preparation(TransformerMixin, BaseEstimator):
 
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> Preparation:
-        """A preparation from what :meth:`to_dict` returned."""
+        """A preparation from ``plain``, what :meth:`to_dict` returned."""
         try:
             values = dict(plain)
             if (version := values.pop("version")) != _VERSION:
@@ -265,7 +265,7 @@ class Preparation(TransformerMixin, BaseEstimator):
 
     @classmethod
     def from_json(cls, text: str) -> Preparation:
-        """A preparation from the text of :meth:`to_json`."""
+        """A preparation from ``text``, what :meth:`to_json` returned."""
         return cls.from_dict(json.loads(text))
 
 

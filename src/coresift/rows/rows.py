@@ -126,7 +126,7 @@ class Rows(ABC):
 
     @abstractmethod
     def read(self, piece: Piece) -> Iterator[Block]:
-        """Read a piece in order, in blocks of any bounded size."""
+        """Read a ``piece`` in order, in blocks of any bounded size."""
 
     @property
     def raw(self) -> "Rows":
@@ -144,7 +144,7 @@ class Rows(ABC):
         return {f"x{i}": "number" for i in range(self.d)}
 
     def keep(self, names: list[str], numeric: Sequence[str] = ()) -> "Rows":
-        """Read only some columns of a table, of which those that are ``numeric`` are known to hold numbers."""
+        """The rows with only the columns ``names`` of a table; those that are ``numeric`` are known to be numbers."""
         return self
 
     def fingerprints(self) -> list[Fingerprint]:
@@ -186,7 +186,7 @@ class Rows(ABC):
         return block_rows(self.d)
 
     def tasks(self) -> list[list[Piece]]:
-        """Consecutive pieces that one worker reads together, about ``TASK_BYTES`` each."""
+        """Return lists of consecutive pieces that one worker reads together, about ``TASK_BYTES`` each."""
         tasks, size = list[list[Piece]](), TASK_BYTES
         for piece in self.pieces:
             if size >= TASK_BYTES:
@@ -197,7 +197,7 @@ class Rows(ABC):
         return [task for task in tasks if np.diff(self._owned(task)) > 0]
 
     def blocks(self, task: list[Piece] | None = None) -> Generator[Block, None, None]:
-        """All rows in order, or those of one task, in blocks that are cut at the same rows however the data are stored.
+        """All rows in order, or those of a ``task``, in blocks cut at the same rows however the data are stored.
 
         A task has the groups that begin in its pieces, and reads on into the next pieces to complete the last one.
         """
@@ -276,17 +276,17 @@ class Rows(ABC):
         return found if np.array_equal(wanted, indices) else found.part(back)
 
     def file_of(self, rows: np.ndarray) -> np.ndarray:
-        """Position in ``files`` of the file that each row is in."""
+        """Position in ``files`` of the file of each of these ``rows``."""
         return np.searchsorted(self.file_starts, rows, side="right") - 1
 
     def where(self, row: int) -> str:
-        """Name a row in a message; with several files also its file and its number there."""
+        """The name of a ``row`` in a message; with several files also its file and its number there."""
         file = int(self.file_of(np.array([row]))[0])
         inside = f" (row {row - int(self.file_starts[file])} of {self.files[file]})"
         return f"row {row}{inside if len(self.files) > 1 else ''}"
 
     def explain(self, bad: BadRow) -> InvalidInputError:
-        """The error to raise for a bad value: with its column and its place."""
+        """The error to raise for ``bad``, a value that cannot be used: with its column and its place."""
         column = "" if bad.column is None else f" in column {bad.column}"
         if bad.column is not None and self.names:
             column += f" ({self.names[bad.column]!r})"

@@ -69,6 +69,7 @@ class AdaptiveCoreset(Selector):
 
     @property
     def reuses_norms(self) -> bool:
+        """Whether training must record gradient norms."""
         return self.scores == "seen"
 
     def _check(self) -> None:
@@ -77,7 +78,7 @@ class AdaptiveCoreset(Selector):
             raise InvalidInputError("pool_factor does not apply to scores = 'seen': all rows count.")
 
     def settled(self, context: SelectionContext) -> _Settled:
-        """The settings, with None replaced by the defaults for this loss and number of epochs between two draws."""
+        """The settings, with None replaced by the defaults for the ``context``'s loss and epochs between two draws."""
         every = self.select_every or context.select_every or _UNKNOWN_EVERY
         # a bias that no later draw corrects is no smaller because the run ends before one is due
         correction = 0.5 - 0.5 / every if has_bounded_slope(context.loss) else 1.0

@@ -30,7 +30,7 @@ _REGIME = "regime of auto"
 
 @dataclass(frozen=True)
 class Regime:
-    """What :class:`Auto` saw and decided.
+    """What :class:`Auto` saw and decided, up to an ``epoch``.
 
     ``action`` is "look" (nothing is decided yet), "all data", "hard samples" (draws by gradient norms) or "trim" (the
     highest losses are left out). ``removed`` near-duplicates are left out; ``duplicates``, ``wrong`` and ``low`` are
@@ -68,19 +68,19 @@ class Auto(Watcher):
     name: ClassVar[str] = "auto"
 
     def regime(self, context: SelectionContext) -> Regime:
-        """What was seen and decided so far in a run."""
+        """What was seen and decided so far in the run of this ``context``."""
         return context.shared.get(_REGIME, Regime())
 
     def has_seen_enough(self, context: SelectionContext) -> bool:
-        """Whether nothing has to be recorded any more."""
+        """Whether nothing has to be recorded any more in the run of this ``context``."""
         return self.regime(context).action == "all data"
 
     def state(self, context: SelectionContext) -> dict[str, Any]:
-        """What a checkpoint stores beside the records."""
+        """What a checkpoint of this ``context``'s run stores beside the records."""
         return asdict(self.regime(context))
 
     def restore(self, context: SelectionContext, state: dict[str, Any]) -> None:
-        """Go back to a state."""
+        """Go back to a ``state`` of :meth:`state`, in the run of this ``context``."""
         context.shared[_REGIME] = Regime(**state)
 
     def _select(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Coreset:

@@ -28,7 +28,7 @@ _CPU_BATCH = 256  # larger batches leave the cache: LeNet-5 takes a third more t
 
 @dataclass
 class Cost:
-    """How often something was computed, on how many samples, and how long it took."""
+    """How often (``calls``) something was computed, on how many ``samples``, and how many ``seconds`` it took."""
 
     calls: int = 0
     samples: int = 0
@@ -146,18 +146,18 @@ class SelectionContext:
         return len(self.rows)
 
     def at(self, epoch: int, model: torch.nn.Module | None = None) -> Self:
-        """The context of a later moment: the same data and costs, but nothing known of the model."""
+        """The context of a later ``epoch`` and ``model``: the same data and costs, but nothing known of the model."""
         model = self.model if model is None else model
         return self.derived(epoch=check_count(epoch, "epoch", 0), model=model, _now={})
 
     def derived(self, **changes: Any) -> Self:
-        """A copy with other attributes. It shares what is kept and the costs."""
+        """A copy with ``changes`` of its attributes. It shares what is kept and the costs."""
         twin = copy.copy(self)
         vars(twin).update(changes)
         return twin
 
     def fixed_rng(self, tag: int) -> np.random.Generator:
-        """A generator that is the same throughout a run, for draws that are made once and kept."""
+        """A generator that is the same for a ``tag`` throughout a run, for draws that are made once and kept."""
         return np.random.default_rng((self._seed, tag, *self._path))
 
     @property
@@ -166,11 +166,11 @@ class SelectionContext:
         return 0.0 if self.n_epochs is None else min(1.0, max(0.0, 3.0 * (self.epoch + 0.5) / self.n_epochs - 2.0))
 
     def kept(self, key: Any, compute: Callable[[], Any]) -> Any:
-        """Compute something that depends on the data alone, once in a run. A key may be the strategy itself."""
+        """Return ``compute()``, which depends on the data alone, called once in a run for each ``key``."""
         return _once(self._kept, key, compute)
 
     def now(self, key: Any, compute: Callable[[], Any]) -> Any:
-        """Compute something that depends on the model, once at this moment."""
+        """Return ``compute()``, which depends on the model, called once at this moment for each ``key``."""
         return _once(self._now, key, compute)
 
     @property
@@ -198,19 +198,19 @@ class SelectionContext:
         return kind_of(self.loss) is not Kind.NUMBERS and not has_fractions
 
     def record(self, rows: Any, norms: Any = None, **columns: Any) -> None:
-        """Record what training saw of samples (positions in the data of the run): norms, and columns of `Seen`.
+        """Record what training saw of the samples at ``rows`` of the run's data: ``norms``, and ``columns`` of `Seen`.
 
         Any numbers proportional to the gradient norms will do, such as the norms of ``softmax - onehot``.
         """
         self.records.record(rows, norms=norms, **columns)
 
     def seen(self, name: str = "norms") -> NDArray[Any] | None:
-        """What was recorded last, NaN for samples that training has not met yet; None if nothing was recorded."""
+        """What was recorded last under ``name``, NaN for samples not met yet; None if nothing was recorded."""
         table = self.records.tables.get(name)
         return None if table is None or np.isnan(table).all() else table[self.rows]
 
     def restore(self, seed: int, tables: Mapping[str, NDArray[Any]]) -> None:
-        """Go back to the seed and the records of a checkpoint."""
+        """Go back to the ``seed`` and the records (``tables``) of a checkpoint."""
         self._seed = seed
         self.records.restore(tables)
 
@@ -256,7 +256,7 @@ class SelectionContext:
         return self.model
 
     def gradients(self, *, output: int | None = None) -> Gradients:
-        """Last-layer gradients of the samples at the current model, or only those of one output."""
+        """Last-layer gradients of the samples at the current model, or only those of one ``output``."""
 
         def compute() -> Gradients:
             if self._given[0] is not None:
@@ -270,7 +270,7 @@ class SelectionContext:
         return found.of_output(output)
 
     def gradients_of(self, positions: Indices) -> Gradients:
-        """Gradients of the given items only, sliced from the cache if present."""
+        """Gradients of the items at ``positions`` only, sliced from the cache if present."""
         if "gradients" in self._now:
             return self.gradients().take(positions)
         return self._pool(positions).gradients()
@@ -297,7 +297,7 @@ class SelectionContext:
 
     @contextmanager
     def accounted(self, name: str, samples: int) -> Iterator[None]:
-        """Add the time spent inside to the costs."""
+        """Add the time spent inside, and the number of ``samples``, to the costs under ``name``."""
         start = time.perf_counter()
         try:
             yield
@@ -337,7 +337,7 @@ class SelectionContext:
         return layer_pass(self.needed_model, read, self.loss, self.layer, self.forward)
 
     def batches(self, rows: Indices, size: int) -> Iterator[tuple[Any, Any]]:
-        """Inputs and targets of some rows of the data, in batches, on the device of the model."""
+        """Inputs and targets of ``rows`` of the data, in batches of ``size``, on the device of the model."""
         model = self.needed_model
         device = device_of(model)
         kind = next((each.dtype for each in model.parameters()), torch.get_default_dtype())

@@ -40,6 +40,12 @@ class FixedCoreset(Selector):
     labels, check : bool, default True
         Whether to use the targets; and to estimate out of sample, with two more selections, whether a kernel regression
         does better than on a stratified draw. If not, select that; the log and ``coreset.method`` say so.
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).normal(size=(500, 2))
+    >>> FixedCoreset().select(SelectionContext(X, X[:, 0] > 0), 0.1, np.random.default_rng(0)).size
+    50
     """
 
     features: Any = "pca"

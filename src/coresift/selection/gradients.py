@@ -69,16 +69,16 @@ class Gradients:
         return all(part is None or np.isfinite(part).all() for part in (self.residuals, self.inputs))
 
     def take(self, rows: NDArray[np.integer[Any]] | slice) -> Gradients:
-        """Gradients of some samples."""
+        """Gradients of the samples at ``rows``."""
         return Gradients(self.residuals[rows], None if self.inputs is None else self.inputs[rows])
 
     def double(self) -> Gradients:
-        """Convert to float64."""
+        """The same as float64."""
         inputs = None if self.inputs is None else self.inputs.astype(np.float64, copy=False)
         return Gradients(self.residuals.astype(np.float64, copy=False), inputs)
 
     def of_output(self, output: int) -> Gradients:
-        """Gradients with respect to one row of the layer."""
+        """Gradients with respect to one row of the layer, that of an ``output``."""
         return Gradients(self.residuals[:, output : output + 1], self.inputs)
 
     def dense(self) -> Array:
@@ -88,7 +88,7 @@ class Gradients:
         return (self.residuals[:, :, None] * self.inputs[:, None, :]).reshape(len(self), -1)
 
     def products(self, other: Gradients, out: Array | None = None) -> Array:
-        """Inner products with other gradients, (len(other), n)."""
+        """Inner products with the gradients ``other``, (len(other), n), written to ``out`` if that is given."""
         grams: Array = np.matmul(other.residuals, self.residuals.T, out=out)
         if self.inputs is not None and other.inputs is not None:
             grams *= other.inputs @ self.inputs.T
@@ -102,18 +102,18 @@ class Gradients:
         return squares
 
     def along(self, direction: Array) -> Array:
-        """Inner products with a vector of ``width`` numbers, (n,)."""
+        """Inner products with ``direction``, a vector of ``width`` numbers, (n,)."""
         if self.inputs is None:
             return self.residuals @ direction
         return np.einsum("ij,ij->i", self.residuals, self.inputs @ direction.reshape(self.shape).T)
 
     def total(self, weights: Array | None = None) -> Array:
-        """Sum, or weighted sum: a vector of ``width`` numbers."""
+        """Sum, weighted if there are ``weights``: a vector of ``width`` numbers."""
         residuals = self.residuals if weights is None else self.residuals * weights[:, None]
         return residuals.sum(axis=0) if self.inputs is None else (residuals.T @ self.inputs).reshape(-1)
 
     def means(self, groups: Sequence[NDArray[np.int64]]) -> Gradients:
-        """Mean gradient of each group of samples, as flat vectors: a mean of products is not a product."""
+        """Mean gradients of ``groups`` of samples, as flat vectors: a mean of products is not a product."""
         found = np.empty((len(groups), self.width))
         for mean, rows in zip(found, groups, strict=True):
             mean[:] = self.take(rows).double().total() / len(rows)

@@ -67,7 +67,10 @@ def registry() -> dict[str, Strategy]:
 
 
 def register(name: str, strategy: Any, *, replace: bool = False) -> None:
-    """Register a strategy, any object with ``select(context, budget, rng) -> Coreset``, under a name."""
+    """Register a ``strategy``, any object with ``select(context, budget, rng) -> Coreset``, under a ``name``.
+
+    A name that is taken is refused unless ``replace`` is true.
+    """
     key = _key(name)
     if not isinstance(strategy, Strategy) or isinstance(strategy, type):
         raise InvalidTypeError(f"{strategy!r} is not a strategy: it must be an object with a method select.")
@@ -77,7 +80,11 @@ def register(name: str, strategy: Any, *, replace: bool = False) -> None:
 
 
 def strategy_named(name: str) -> Strategy:
-    """Look up a strategy by name, ignoring case, with ``-`` or ``_``."""
+    """Look up a strategy by ``name``, ignoring case, with ``-`` or ``_``.
+
+    >>> strategy_named("random").name
+    'random'
+    """
     found = _REGISTRY.get(_key(name))
     if found is None:
         close = get_close_matches(_key(name), _REGISTRY, n=1)

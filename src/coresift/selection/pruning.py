@@ -38,6 +38,7 @@ class Lossless(Watcher):
 
     @property
     def reuses_norms(self) -> bool:
+        """Whether training must record gradient norms."""
         return self.scores == "norms"
 
     def _select(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Coreset:

@@ -108,7 +108,7 @@ def ranked(hard: Floats, size: int, keep: str, rng: Generator, cut: float = 0.1,
 
 @dataclass(frozen=True, eq=False)
 class Scores:
-    r"""Scores of n samples by name, as float32. With logits z, :math:`p = \mathrm{softmax}(z)` and label y:
+    r"""Scores of n samples: ``columns`` by name, as float32. With logits z, :math:`p = \mathrm{softmax}(z)`, label y:
 
     * ``el2n``: :math:`|p - e_y|_2` (Paul, Ganguli and Dziugaite, 2021); for numbers the norm of the residual.
     * ``grand``: the norm of the gradient (the same paper) in the last layer, :math:`|p - e_y| \sqrt{|h|^2 + 1}`. The
@@ -144,16 +144,16 @@ class Scores:
         return len(next(iter(self.columns.values())))
 
     def hardness(self, name: str) -> NDArray[np.float32]:
-        """Scores with a sign that makes the hard samples those with large values."""
+        """Scores ``name`` with a sign that makes the hard samples those with large values."""
         return -self[name] if name in LOW_IS_HARD else self[name]
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write a ``.npz`` file with an array for each score."""
+        """Write the ``.npz`` file ``path`` with an array for each score."""
         write_whole(Path(path), lambda file: write_npz(file, {}, self.columns))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read what :meth:`save` wrote."""
+        """Read the file ``path`` that :meth:`save` wrote."""
         names = [name for name in array_names(Path(path)) if name in SCORES]
         if not names:
             raise InvalidInputError(f"{path} holds none of {', '.join(SCORES)}.")
@@ -164,11 +164,11 @@ class Scores:
 
 
 def proxy_scores(context: SelectionContext, epochs: int = 5, lr: float = 1e-3, fresh: bool = True) -> Scores:
-    """Scores of all data of the run, from a copy of the model that is trained for a few epochs; computed once.
+    """Scores of all data of the ``context``'s run, from a copy of the model trained for some ``epochs``; computed once.
 
-    Adam, with batches of a fiftieth of the rows (8 to 128), without augmentation. With ``fresh`` the layers that are
-    trained start anew, from the seed of the run, so the scores do not depend on the epoch in which they are asked for.
-    The model, its gradients, and all random states stay as they were.
+    Adam with the learning rate ``lr`` and batches of a fiftieth of the rows (8 to 128), without augmentation. With
+    ``fresh`` the layers that are trained start anew, from the seed of the run, so the scores do not depend on the epoch
+    in which they are asked for. The model, its gradients, and all random states stay as they were.
     """
     whole = context.whole()
     return whole.kept(("scores", epochs, lr, fresh), lambda: _scored(whole, epochs, lr, fresh))

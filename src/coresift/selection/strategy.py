@@ -32,7 +32,7 @@ class Strategy(Protocol):
     """
 
     def select(self, context: SelectionContext, budget: int | float, rng: np.random.Generator) -> Coreset:
-        """Select ``budget`` of the context's items, and weigh them."""
+        """Select ``budget`` items of the ``context``, and weigh them; ``rng`` is for new draws."""
         ...
 
 
@@ -66,7 +66,7 @@ class Selector(ABC):
     prunes: ClassVar[bool] = False  # whether it may leave out samples if the budget is everything
 
     def select(self, context: SelectionContext, budget: int | float, rng: np.random.Generator) -> Coreset:
-        """Select ``budget`` items of the context: a number, or a fraction in (0, 1], rounded up.
+        """Select ``budget`` items of the ``context``: a number, or a fraction in (0, 1], rounded up.
 
         They are distinct; all of them, with their own weights, if the budget is everything. ``rng`` is for new draws.
         """
@@ -85,7 +85,10 @@ class Selector(ABC):
     def coreset(
         self, context: SelectionContext, rows: Any, weights: Any = None, remark: str = "", **fields: Any
     ) -> Coreset:
-        """Wrap selected rows, each with its own weight by default. A remark is added to the name in brackets."""
+        """Return the selected ``rows`` of the ``context`` as a coreset, by default with their own ``weights``.
+
+        A ``remark`` is added to the name in brackets; ``fields`` are other fields of the coreset.
+        """
         return Coreset(
             rows,
             context.sizes[rows] if weights is None else weights,
@@ -96,22 +99,22 @@ class Selector(ABC):
         )
 
     def everything(self, context: SelectionContext) -> Coreset:
-        """Select all items, each with its own weight."""
+        """Select all items of the ``context``, each with its own weight."""
         return self.coreset(context, np.arange(context.n_samples))
 
     def warn_once(self, context: SelectionContext, about: str, message: str) -> None:
-        """Log a warning that names the strategy, once in a run."""
+        """Log a ``message`` with the strategy's name as a warning, once for each ``about`` in a ``context``'s run."""
         if not context.shared.setdefault((self.name, about), False):
             context.shared[self.name, about] = True
             logger.warning("%s, epoch %d: %s", self.name, context.epoch, message)
 
     def warn_unless_recorded(self, context: SelectionContext, seen: Any) -> None:
-        """Warn if training has met samples, as the epoch tells, but recorded nothing of them."""
+        """Warn if the ``context`` is past the first epoch but training has recorded nothing (``seen`` is None)."""
         if seen is None and context.epoch > 0:
             self.warn_once(context, "no record", "nothing was recorded (CoresetSampler.record); the draw is uniform.")
 
     def once(self, context: SelectionContext, compute: Callable[[], T], *key: Any, ignore: tuple[str, ...] = ()) -> T:
-        """Compute something once in a run for these settings (except those in ``ignore``) and this key."""
+        """Return ``compute()``, called once in a ``context``'s run for this ``key`` and settings not in ``ignore``."""
         settings = (value for name, value in vars(self).items() if name not in ignore)
         values = (value if isinstance(value, str | int | float | None) else id(value) for value in settings)
         # the strategy is stored too, so that the ids in the key are not reused
@@ -146,7 +149,7 @@ class Watcher(Selector):
 
 @dataclass(frozen=True)
 class Phases:
-    """Number of epochs on all data, then on the subset, and on all data again."""
+    """Number of epochs on all data (``n_full``), then on the subset (``n_subset``), and on all data (``n_last``)."""
 
     n_full: int
     n_subset: int
@@ -154,6 +157,7 @@ class Phases:
 
     @property
     def total(self) -> int:
+        """Number of all epochs."""
         return self.n_full + self.n_subset + self.n_last
 
     def selection_epoch(self, epoch: int, every: int) -> int:
@@ -165,7 +169,7 @@ class Phases:
 
 
 def phases(strategy: Any, n_epochs: int, fraction: float) -> Phases:
-    """The phases of a run of ``n_epochs`` on a fraction of the data: those of the strategy, or the subset only."""
+    """The phases of a run of ``n_epochs`` on a ``fraction`` of the data: the ``strategy``'s, or the subset only."""
     own = getattr(strategy, "phases", None)
     return Phases(0, n_epochs) if own is None else own(n_epochs, fraction)
 

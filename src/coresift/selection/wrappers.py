@@ -30,7 +30,7 @@ class _Wrapper(Selector):
 
 @dataclass(frozen=True, eq=False)
 class PerClass(_Wrapper):
-    """Apply a strategy within each class: class c gets ``ceil(budget * n_c / n)``, trimmed to the budget in all.
+    """Apply a ``strategy`` within each class: class c gets ``ceil(budget * n_c / n)``, trimmed to the budget in all.
 
     If that leaves out classes, chance decides which: the quota q < 1 of a class is the probability that it gets a
     sample, whose weight is divided by q. The ball of queries of the result is that of the strategy on all samples. In a
@@ -42,6 +42,14 @@ class PerClass(_Wrapper):
     power : float in (0, 1], default 1
         Minimum number of samples of each class, or all of its samples if it has fewer; shares are proportional to
         ``n_c ** power``, up to the size of the class.
+
+    Examples
+    --------
+    >>> from coresift.selection import RBF
+    >>> y = np.repeat([0, 1], [90, 10])
+    >>> chosen = PerClass(RBF()).select(SelectionContext(np.eye(100), y), 10, np.random.default_rng(0))
+    >>> np.bincount(y[chosen.indices])
+    array([9, 1])
     """
 
     min_per_class: int = setting(0, least=0)
@@ -74,7 +82,7 @@ class PerClass(_Wrapper):
 
 @dataclass(frozen=True, eq=False)
 class PerBatch(_Wrapper):
-    """Apply a strategy to random mini-batches with their mean gradients.
+    """Apply a ``strategy`` to random mini-batches of ``batch_size`` with their mean gradients.
 
     The samples are shuffled and split into ``n // batch_size`` batches of nearly equal size. The strategy selects
     enough batches to cover the budget; a surplus is dropped at random, evenly. The members of a batch share its weight
@@ -138,7 +146,7 @@ class BatchContext(SelectionContext):
 
 @dataclass(frozen=True, eq=False)
 class Warm(_Wrapper):
-    """Train on all data first, then on the subset of a strategy: a share kappa of the compute goes to the full data.
+    """Train on all data first, then on the subset of a ``strategy``: a share ``kappa`` of the compute is for all data.
 
     Of a run of T epochs on a fraction f of the data, ``ceil(kappa * T * f)`` epochs are on all data and
     ``ceil(T - kappa * T)`` on the subset. A training loop must follow :meth:`phases`; the context's ``n_epochs`` is T.
@@ -148,14 +156,14 @@ class Warm(_Wrapper):
     suffix = "-warm"
 
     def phases(self, n_epochs: int, fraction: float) -> Phases:
-        """Number of epochs on all data, and on the subset."""
+        """Number of epochs on all data, and on the subset, of ``n_epochs`` on a ``fraction`` of the data."""
         self._check()
         check_count(n_epochs, "n_epochs")
         shares = self.kappa * fraction, 1.0 - self.kappa
         return Phases(*(check_budget(share, n_epochs, "share of the epochs") for share in shares))
 
     def select(self, context: SelectionContext, budget: int | float, rng: np.random.Generator) -> Coreset:
-        """All samples in the epochs on all data; in the others what the strategy selects."""
+        """All samples in the epochs on all data; otherwise as :meth:`Selector.select` of the strategy."""
         if context.n_epochs is None:
             raise InvalidInputError("a warm start needs the length of the run: give the context n_epochs.")
         size = check_budget(budget, context.n_samples, "budget")
@@ -175,7 +183,7 @@ class WarmEnd(Warm):
     suffix = "-warm-end"
 
     def phases(self, n_epochs: int, fraction: float) -> Phases:
-        """Number of epochs on the subset, and on all data."""
+        """Number of epochs on the subset, and on all data, of ``n_epochs`` on a ``fraction`` of the data."""
         warm = super().phases(n_epochs, fraction)
         return Phases(0, warm.n_subset, warm.n_full)
 

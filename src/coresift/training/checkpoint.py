@@ -51,12 +51,12 @@ class DamagedCheckpointError(CoresiftError, OSError):
 
 @dataclass(frozen=True)
 class RunFolder:
-    """The files of a run."""
+    """The files of a run, in the folder ``path``."""
 
     path: Path
 
     def begin(self, config: Mapping[str, Any], held: ExitStack | None = None) -> None:
-        """Write the configuration, or raise if there is another one already; lock the folder until ``held`` closes."""
+        """Write ``config``, or raise if there is a different one already; lock the folder until ``held`` closes."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
         except (FileExistsError, NotADirectoryError):
@@ -96,7 +96,7 @@ class RunFolder:
         return found
 
     def describe(self, data: Mapping[str, Any]) -> None:
-        """Write what the inputs and outputs of the network mean."""
+        """Write ``data``: what the inputs and outputs of the network mean."""
         if not (self.path / DATA).exists():
             _write_json(self.path / DATA, data)
 
@@ -114,7 +114,7 @@ class RunFolder:
         raise InvalidInputError(f"{path}: is damaged; remove it to repeat the last epochs.")
 
     def finish(self, model: nn.Module, result: Mapping[str, Any]) -> None:
-        """Write the weights, then the result; remove the checkpoints."""
+        """Write the weights of the ``model``, then the ``result``; remove the checkpoints."""
         write_tensors(self.path / MODEL, tensors_of(model), {})
         _write_json(self.path / RESULT, result)
         for path in self.checkpoints():
@@ -123,11 +123,11 @@ class RunFolder:
             self._checkpoints.rmdir()
 
     def load_model(self, model: nn.Module) -> None:
-        """Load the weights of the finished run."""
+        """Load the weights of the finished run into ``model``."""
         load_tensors(model, read_tensors(self.path / MODEL)[0], self.path / MODEL)
 
     def append(self, metrics: Mapping[str, Any]) -> None:
-        """Append a line to the metrics."""
+        """Append the ``metrics`` of an epoch as a line."""
         try:
             with (self.path / METRICS).open("a", encoding="utf-8") as file:
                 file.write(json.dumps(metrics) + "\n")
@@ -135,7 +135,7 @@ class RunFolder:
             raise unwritable(error, self.path / METRICS) from error
 
     def rewrite(self, history: list[State]) -> None:
-        """Write the metrics anew, up to the checkpoint from which a run resumes."""
+        """Replace the metrics by ``history``, up to the checkpoint from which a run resumes."""
         write_text(self.path / METRICS, "".join(json.dumps(line) + "\n" for line in history))
 
     @property
@@ -149,7 +149,7 @@ class RunFolder:
     def save(self, epoch: int, parts: State) -> None:
         """Write a checkpoint after ``epoch`` epochs, and keep the one before it.
 
-        A part is a dictionary of tensors and what JSON can hold, or something else that JSON can hold.
+        Each of ``parts`` is a dictionary of tensors and what JSON can hold, or something else that JSON can hold.
         """
         tensors: Tensors = {}
         state = {**parts, "epoch": epoch}

@@ -163,7 +163,7 @@ def targets_of(y: Any) -> Tensor:
 
 
 def normalize(x: Tensor, mean: Sequence[float] | None, std: Sequence[float] | None) -> Tensor:
-    """Divide bytes by 255, then normalise each channel of a batch (b, c, ...), if ``mean`` and ``std`` are given."""
+    """Return a batch ``x``, (b, c, ...), with bytes divided by 255 and, given ``mean`` and ``std``, normalised."""
     x = x.float() / 255 if x.dtype == torch.uint8 else x
     if mean is None and std is None:
         return x

@@ -34,7 +34,7 @@ class TrainResult:
 
     ``model`` is the model that was given, trained; ``history`` has the metrics of each epoch, ``test`` those on the
     test set, ``seconds`` the time spent; ``n_epochs`` were run (a warm start runs fewer). ``coreset`` is the subset of
-    the last epoch; None if the run had been finished before. ``regime`` is what "auto" decided; None for others.
+    the last epoch, of ``subset_size`` samples; None if the run had finished before. ``regime`` is what "auto" decided.
     """
 
     model: nn.Module

@@ -21,7 +21,7 @@ CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}  # "cpu" is for b
 
 @dataclass
 class Seconds:
-    """Time spent on the parts of a run, as wall-clock or processor time."""
+    """Time spent on ``selection``, ``training`` and ``evaluation``; ``clock`` is "wall" or "cpu"."""
 
     selection: float = 0.0
     training: float = 0.0
@@ -35,7 +35,7 @@ class Seconds:
 
     @contextmanager
     def counted(self, part: str, device: torch.device) -> Iterator[None]:
-        """Add the time of the block to a part; wait for the device at the end."""
+        """Add the time of the block to a ``part``; wait for the ``device`` at the end."""
         now = CLOCKS[self.clock]
         start = now()
         try:
@@ -114,7 +114,7 @@ def are_classes(outputs: Tensor, targets: Tensor, loss: Any) -> bool:
 
 @torch.no_grad()
 def evaluate(model: nn.Module, feed: Feed, loss: Any) -> dict[str, float]:
-    """Return the mean loss over a feed, with accuracy and macro-F1 or the root mean square error."""
+    """Return the mean ``loss`` of a ``model`` over a ``feed``, with accuracy and macro-F1 or root mean square error."""
     compute, n = per_sample_loss(loss), len(feed)
     has_distances = kind_of(loss) not in (Kind.CLASSES, Kind.SWITCHES)  # between outputs and targets
     loss_sum, squares = 0.0, 0.0

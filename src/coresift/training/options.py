@@ -65,7 +65,7 @@ class TrainOptions:
     checkpoint_seconds: float = option(30.0, "Seconds between two checkpoints.", limits={"at_least": 0}, recorded=False)
 
     def stops(self, history: Sequence[Mapping[str, Any]]) -> bool:
-        """Return whether to stop early, as a function says or after evaluations without an improvement."""
+        """Return whether to stop early after ``history``: as a function says, or for lack of improvement."""
         if self.early_stopping is None or callable(self.early_stopping):
             return self.early_stopping is not None and bool(self.early_stopping(history))
         losses = [line["val_loss"] for line in history if "val_loss" in line]
@@ -97,5 +97,5 @@ class TrainOptions:
         return replace(self, **values)
 
     def factor(self, epoch: int, n_epochs: int) -> float:
-        """Return the share of the learning rate in an epoch; it depends on nothing else: there is no state to save."""
+        """Return the share of the learning rate in an ``epoch`` of ``n_epochs``; there is no other state to save."""
         return 1.0 if self.schedule == "constant" else 0.5 * (1.0 + math.cos(math.pi * epoch / n_epochs))

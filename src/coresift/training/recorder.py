@@ -16,7 +16,7 @@ _FEW = 4  # classes below which the ranking of a label says little
 
 
 class NormRecorder:
-    r"""Record gradient norms of a layer from its inputs :math:`h_i` and the gradients in its outputs.
+    r"""Record gradient norms of a ``layer`` from its inputs :math:`h_i` and the gradients in its outputs.
 
     The loss of a step is :math:`\sum w_i l_i / t`, so these gradients are :math:`w_i r_i / t`, and the norm of a linear
     layer is :math:`|r_i| \sqrt{|h_i|^2 + 1}`; for other modules it is :math:`|r_i|`. Samples of weight 0 give NaN.
@@ -66,9 +66,10 @@ class NormRecorder:
         targets: Tensor | None = None,
         total: Any = None,
     ) -> None:
-        """Collect a batch after its ``backward``: its rows and weights, and what is known of losses and classes.
+        """Collect a batch after its ``backward``: its ``rows`` and ``weights``, and what is known of it.
 
-        ``total`` is what the loss was divided by, by default the sum of the weights.
+        That is its ``losses``, or the ``outputs`` and ``targets`` of a classifier. ``total`` is what the loss was
+        divided by, by default the sum of the weights.
         """
         calls, self._calls, n = self._calls, [], len(weights)
         told = {"rows": torch.as_tensor(rows)}

@@ -28,7 +28,7 @@ _BUDGET, _EVERY = 0.1, 20
 
 
 class WeightedIndex(int):
-    """A row number that carries its weight, without shared state, to a ``DataLoader``'s workers, persistent or not."""
+    """A ``row`` number that carries its ``weight``, without shared state, to a ``DataLoader``'s workers."""
 
     weight: float
 
@@ -42,11 +42,19 @@ class WeightedIndex(int):
 
 
 class WeightedDataset(Dataset[Any]):
-    """A map-style data set whose items carry a weight: ``(x, y)`` becomes ``(x, y, w)``.
+    """A map-style ``dataset`` whose items carry a weight: ``(x, y)`` becomes ``(x, y, w)``.
 
     The weight is that of the index from :class:`CoresetSampler`; a plain integer has weight 1. In items that are
     mappings it is stored under ``key``, which they must not have. With a ``row_key`` the row number follows in the same
     way, for :meth:`CoresetSampler.record`.
+
+    Examples
+    --------
+    >>> X, y = torch.eye(20), torch.arange(20) % 2
+    >>> data = torch.utils.data.TensorDataset(X, y)
+    >>> loader = torch.utils.data.DataLoader(WeightedDataset(data), 5, sampler=CoresetSampler((X, y), "random", 0.5))
+    >>> [weights.tolist() for _, _, weights in loader]
+    [[2.0, 2.0, 2.0, 2.0, 2.0], [2.0, 2.0, 2.0, 2.0, 2.0]]
     """
 
     made: ClassVar[weakref.WeakSet[Any]] = weakref.WeakSet()  # to notice weights that nobody carries
@@ -191,7 +199,7 @@ class CoresetSampler(Sampler[int]):
         return self.phases.selection_epoch(epoch, self.select_every)
 
     def set_epoch(self, epoch: int) -> None:
-        """Go to an epoch: a new order, and a new selection if one is due. A second call changes nothing."""
+        """Go to an ``epoch``: a new order, and a new selection if one is due. A second call changes nothing."""
         due = self.selection_epoch(check_count(epoch, "epoch", 0))
         if self._core is None or due != self._selected_at:
             self._core, self._selected_at = self._selected(due), due
@@ -218,10 +226,10 @@ class CoresetSampler(Sampler[int]):
         return int(self.coreset.weights.sum()) if asks_for(self.strategy, "repeats") else self.coreset.size
 
     def record(self, rows: Any, norms: Any = None, *, outputs: Any = None, targets: Any = None, **columns: Any) -> None:
-        """Record what training saw of rows, in any order: gradient norms, ``losses``, or the outputs of a classifier.
+        """Record what training saw of ``rows``, in any order: gradient ``norms``, or ``columns`` such as ``losses``.
 
-        Outputs (b, C) and targets (b,) give all that a strategy may want. :class:`NormRecorder` collects it without
-        them. Ranks that share a selection share the records too, so each must call this equally often.
+        A classifier's ``outputs`` (b, C) and ``targets`` (b,) give all that a strategy may want; :class:`NormRecorder`
+        collects it without them. Ranks that share a selection share records too: each must call this equally often.
         """
         if outputs is not None:
             outputs, targets = outputs.detach().float(), targets.to(outputs.device)
@@ -252,7 +260,7 @@ class CoresetSampler(Sampler[int]):
         self._served_at = self.epoch
 
     def warn(self, message: str) -> None:
-        """Log a warning that names the strategy, once."""
+        """Log a ``message`` with the strategy's name as a warning, once."""
         if message not in self._warned:
             self._warned.add(message)
             logger.warning("%s: %s", name_of(self.strategy), message)
@@ -278,7 +286,7 @@ class CoresetSampler(Sampler[int]):
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore a state of :meth:`state_dict`."""
+        """Restore a ``state`` of :meth:`state_dict`."""
         if (n := state["n_samples"]) != self.context.n_samples:
             raise InvalidInputError(f"the state has n_samples = {n}, but there are {self.context.n_samples}.")
         indices, weights = (state[key].cpu().numpy() for key in ("indices", "weights"))

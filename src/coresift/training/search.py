@@ -27,9 +27,9 @@ _OWN = {"strategy", "budget", "epochs", "seed", "val_fraction", "eval_every"}  #
 class NetworkSearch:
     """The result of a search: the best candidate and its model, all scores, and the agreement between steps.
 
-    ``records`` has a dictionary for each candidate and step: step, budget, params and score, more being better (NaN if
-    training diverged). ``fidelity`` is as in :class:`coresift.CoresetSearchCV`, without errors: there is one validation
-    set. ``model`` was trained up to the last step of the ladder.
+    ``best_params`` had ``best_score`` in the last step, to which ``model`` was trained. ``records`` has a dictionary
+    for each candidate and step: step, budget, params and score, more being better (NaN if training diverged).
+    ``fidelity`` is as in :class:`coresift.CoresetSearchCV`, without errors: there is one validation set.
     """
 
     best_params: dict[str, Any]
@@ -77,6 +77,13 @@ def search_networks(
         Called with each record. A true result stops the candidate, so that a tuner may prune it.
     **options
         Other options of :func:`train`, the same for all candidates.
+
+    Examples
+    --------
+    >>> X = torch.randn(400, 4, generator=torch.Generator().manual_seed(0))
+    >>> found = search_networks(lambda: nn.Linear(4, 2), {"lr": [1e-6, 0.1]}, (X, (X[:, 0] > 0).long()), epochs=5)
+    >>> found.best_params
+    {'lr': 0.1}
     """
     names = {each.name for each in fields(TrainOptions)}
     drawn = None if n_iter is None else ParameterSampler(params, check_count(n_iter, "n_iter"), random_state=seed)

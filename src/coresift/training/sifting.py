@@ -40,7 +40,7 @@ class SiftedLoader:
 
     A batch is what the loader would make of its rows; train on it before asking for the next. ``weights`` and ``rows``
     are those of the current batch; where the weights differ, use them: ``weighted_loss(losses, loader.weights)``. Each
-    iteration is the next epoch, unless :meth:`set_epoch` says otherwise. Made by :func:`sift`.
+    iteration is the next epoch, unless :meth:`set_epoch` says otherwise. Made by :func:`sift`; ``sampler`` selects.
     """
 
     def __init__(self, loader: DataLoader[Any], model: nn.Module, sampler: CoresetSampler) -> None:
@@ -63,7 +63,7 @@ class SiftedLoader:
         return self._weights
 
     def set_epoch(self, epoch: int) -> None:
-        """Say which epoch is next."""
+        """Go to an ``epoch``."""
         self._next = epoch
 
     def __len__(self) -> int:
@@ -123,7 +123,7 @@ class SiftedLoader:
         return {"sampler": self.coreset_sampler.state_dict(), "epoch": self._next - 1}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore a state of :meth:`state_dict`."""
+        """Restore a ``state`` of :meth:`state_dict`."""
         self.coreset_sampler.load_state_dict(state["sampler"])
         self._next = state["epoch"] + 1
 
@@ -137,7 +137,7 @@ def sift(
     n_epochs: int | None = None,
     **options: Any,
 ) -> SiftedLoader:
-    """Put a strategy between a ``DataLoader`` and the loop, which stays as it is: ``for batch in sift(loader, model)``.
+    """Return a loader whose batches a strategy chooses. The loop stays as it is: ``for batch in sift(loader, model)``.
 
     What the strategy needs of the model, its outputs and their gradients, is seen while the loop trains it.
 
@@ -167,10 +167,13 @@ def sift(
 
 
 class CoresetCallback:
-    """Keep a :class:`SiftedLoader` in step with Lightning or with the ``Trainer`` of transformers.
+    """Keep ``loader``, a :class:`SiftedLoader`, in step with Lightning or with the ``Trainer`` of transformers.
 
-    Lightning: ``Trainer(callbacks=[CoresetCallback(loader)])`` and ``fit(module, loader)``; metrics are logged, and the
-    state is in the checkpoints. Transformers: ``CoresetCallback(loader).attach(trainer)``.
+    Metrics are logged. With Lightning, which also keeps the state in its checkpoints (transformers: the last line):
+
+    >>> callback = CoresetCallback(sift(loader, network, n_epochs=10))  # doctest: +SKIP
+    >>> Trainer(callbacks=[callback]).fit(module, callback.loader)  # doctest: +SKIP
+    >>> callback.attach(trainer)  # doctest: +SKIP
     """
 
     state_key = "CoresetCallback"  # in a checkpoint of Lightning
@@ -190,7 +193,7 @@ class CoresetCallback:
         module.log_dict(self.loader.metrics())
 
     def attach(self, trainer: Any) -> None:
-        """Let a ``transformers.Trainer`` train on the loader."""
+        """Let ``trainer``, a ``transformers.Trainer``, train on the loader."""
         if not inspect.ismethod(getattr(trainer, "get_train_dataloader", None)):
             raise InvalidTypeError(f"trainer = {trainer!r} has no get_train_dataloader: give a transformers.Trainer.")
         trainer.get_train_dataloader = lambda: self.loader
