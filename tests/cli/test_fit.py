@@ -194,11 +194,19 @@ def test_select_for_a_model_writes_a_coreset(file: Path, tmp_path: Path, capsys:
         (["--for", "logistic", "--target", "price"], "name their column with --label"),
         (["--for", "xgboost", "--label", "y"], "--for = 'xgboost' is not one of"),
         (["--for", "svm", "--label", "y"], "--for = 'svm'"),
-        (["--for", "logistic", "--label", "y", "--bound", "cells"], "--bound = 'cells' goes with strategy='rbf' alone"),
+        (["--for", "logistic", "--label", "y", "--bound", "cells"], "--bound = 'cells' goes with --strategy rbf alone"),
         (["--alpha", "1"], "--alpha = 1.0 goes with the loss of a linear model"),
     ):
         assert main(["select", str(file), "-b", "9", "-o", str(out), "--force", *more]) == 2
         assert message in capsys.readouterr().err
+
+
+def test_a_target_means_a_regression(file: Path, tmp_path: Path) -> None:
+    ways = (["--target", "price"], ["--label", "price", "-m", "squared"], ["--target", "price", "-m", "squared"])
+    outs = [tmp_path / f"{k}.json" for k in range(len(ways))]
+    for way, out in zip(ways, outs, strict=True):
+        assert main(["fit", str(file), *way, "-b", "200", "-o", str(out), "-q", *COLUMNS]) == 0
+    assert outs[0].read_bytes() == outs[1].read_bytes() == outs[2].read_bytes()
 
 
 def test_few_rows_are_fitted_with_advice(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -244,7 +252,7 @@ def test_a_dry_run_plans_and_a_config_is_read(file: Path, tmp_path: Path, capsys
         (["--label", "holed", "-m", "squared"], "the target nan"),
         (["--label", "kind", "-m", "squared_hinge"], "takes two classes, but there are 3"),
         (["--label", "y", "-b", "0"], "budget = 0"),
-        (["--label", "y", "--max-memory", "1MB"], "max_memory = 1 MB is less"),
+        (["--label", "y", "--max-memory", "1MB"], "--max-memory = 1 MB is less"),
         (["--label", "y", "--raw", "--columns", "city"], "column 'city' has type string"),
         (["--label", "kind", "--columns", "a,kind"], "'kind' is the label"),
     ],
@@ -265,10 +273,15 @@ def test_bad_data_are_one_line_and_nothing_is_written(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "--label"),
+        ([], "classes with --label, numbers with --target"),
+        (["--label", "y", "--target", "y"], "classes with --label, numbers with --target"),
+        (["--target", "y", "-m", "logistic"], "name their column with --label"),
         (["--label", "y", "-m", "svm"], "--model = 'svm'"),
         (["--label", "y", "--alpha", "-1"], "--alpha = -1"),
-        (["--label", "y", "--alpha", "0"], "cannot be certified"),
+        (
+            ["--label", "y", "--alpha", "0"],
+            "cannot be certified for --model logistic: take a small penalty, or --no-certify",
+        ),
         (["--label", "y", "-m", "huber"], "--threshold = None"),
         (["--label", "y", "--threshold", "1"], "--threshold = 1.0"),
         (["--label", "y", "-b", "many"], "--budget = 'many'"),

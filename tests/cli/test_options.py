@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import pytest
 import typer
 
+from coresift import InvalidInputError
 from coresift.cli.app import Config, Settings, run, with_common_options
 
 
@@ -57,6 +58,29 @@ def test_wrong_values_are_wrong_usage(cook, capsys: pytest.CaptureFixture[str]) 
     assert cook("--help") == 0
     shown = capsys.readouterr().out
     assert all(words in shown for words in ("How long.", "low|high", "--no-salted", "[default: 10%]"))
+
+
+@pytest.mark.parametrize(
+    ("message", "shown"),
+    [
+        ("minutes = 3 is too few: heat='high' or limit=2.5.", "--minutes = 3 is too few: --heat high or --limit 2.5."),
+        ("burnt (salted=True, is_covered=True)", "burnt (--salted, --lid)"),
+        ("salted=False helps, is_covered=False does not", "--no-salted helps, is_covered=False does not"),
+        ("dish = 3 and sauce='red' are no options", "dish = 3 and sauce='red' are no options"),
+        ("heat=high/minutes=3/x.csv: no such file", "heat=high/minutes=3/x.csv: no such file"),
+        ("no column 'heat=high'", "no column 'heat=high'"),
+    ],
+)
+def test_messages_name_options_as_they_are_on_the_command_line(
+    message: str, shown: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def command(settings: Settings, dish: str, how: Cooking) -> None:
+        raise InvalidInputError(message)
+
+    app = typer.Typer(name="kitchen", rich_markup_mode=None)
+    app.command()(with_common_options(command))
+    assert run(app, ["soup"]) == 1
+    assert capsys.readouterr().err == f"kitchen: error: {shown}\n"
 
 
 def test_a_file_gives_defaults(cook, tmp_path: Path) -> None:

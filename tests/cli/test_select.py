@@ -114,7 +114,7 @@ def test_rows_themselves_and_an_error_instead_of_a_budget(file: Path, tmp_path: 
         (["nosuch.parquet", "-b", "5"], "nosuch.parquet: no such file or folder"),
         (["FILE", "-b", "5", "--columns", "a,zz"], "no column 'zz'"),
         (["FILE", "-b", "5", "--raw", "--columns", "y"], "column 'y' has type string"),
-        (["FILE", "-b", "5", "--max-memory", "1MB"], "max_memory = 1 MB is less"),
+        (["FILE", "-b", "5", "--max-memory", "1MB"], "--max-memory = 1 MB is less"),
     ],
 )
 def test_bad_input_is_one_line_and_code_1(
@@ -152,7 +152,7 @@ def test_wrong_usage_is_code_2(file: Path, arguments: list[str], capsys: pytest.
         (["--eps", "3"], "--eps = 3"),
         (["--eps", "0"], "--eps = 0"),
         (["--eps", "0.1", "--delta", "1"], "--delta = 1"),
-        (["--eps", "0.1", "--method", "keys"], "eps is guaranteed for method='iid'"),
+        (["--eps", "0.1", "--method", "keys"], "eps is guaranteed for --method iid"),
         (["--eps", "0.1", "-b", "5"], "either a budget or eps"),
         ([], "either a budget or eps"),
     ],

@@ -39,6 +39,7 @@ class Settings:
     verbose: int = 0
     debug: int = 0
     given: frozenset[str] = frozenset()  # options of the command that stood on the line or in a file
+    parameters: Sequence[Any] = ()  # of the command
 
     @cached_property
     def out(self) -> Console:
@@ -128,6 +129,7 @@ def with_common_options(function: Callable[..., None]) -> Callable[..., None]:
     def command(*, context: typer.Context, **options: Any) -> None:
         settings: Settings = context.find_root().obj
         settings.configure_logging()
+        settings.parameters = context.command.params
         sources = ((name, context.get_parameter_source(name)) for name in options)
         settings.given = frozenset(name for name, s in sources if s is not None and s.name != "DEFAULT")
         values = {}
@@ -137,21 +139,32 @@ def with_common_options(function: Callable[..., None]) -> Callable[..., None]:
                 try:
                     values[each.name] = each.annotation(**given)
                 except InvalidInputError as error:  # invalid whatever the data: wrong usage
-                    raise typer.BadParameter(as_option(str(error), each.annotation)) from error
+                    raise typer.BadParameter(as_option(str(error), settings.parameters)) from error
             else:
                 values[each.name] = options[each.name]
-        function(settings, **values)
+        try:
+            function(settings, **values)
+        except InvalidInputError as error:
+            error.args = (as_option(str(error), settings.parameters),)
+            raise
 
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return command
 
 
-def as_option(message: str, options: Any) -> str:
-    """Return a message about a field of a dataclass with the name that it has on the command line."""
-    flags = {each.name: flag for each in fields(options) for flag in each.metadata.get("flags", ()) if flag[1] == "-"}
-    plain = "--{}".format
-    return re.sub(r"^[a-z]\w*(?= ?= )", lambda name: flags.get(name[0], plain(name[0].replace("_", "-"))), message)
+def as_option(message: str, parameters: Sequence[Any]) -> str:
+    """Return a message in which ``name = ...`` at the start, and ``name=value`` anywhere, are options of a command."""
+    options = {str(each.name): each for each in parameters if each.opts[0].startswith("-")}
+
+    def spelt(found: re.Match[str]) -> str:
+        name, value = found["first"] or found["name"], found["value"]
+        flags = getattr(options.get(name), "secondary_opts" if value == "False" else "opts", ())
+        flag = max(flags, key=len, default=found[0])
+        return flag if not flags or value in (None, "True", "False") else f"{flag} {value}"
+
+    anywhere = r"(?<![^\s(])(?P<name>[a-z]\w*)='?(?P<value>[\w.%-]*\w)'?(?=[.,;:)]?(?:\s|$))"  # not in a path
+    return re.sub(rf"^(?P<first>[a-z]\w*)(?= = )|{anywhere}", spelt, message)
 
 
 def field_options(options: Any) -> Iterator[inspect.Parameter]:
@@ -217,7 +230,7 @@ def _on_config(context: typer.Context, path: Path | None) -> Path | None:
 
 Config = Annotated[
     Path | None,
-    typer.Option(is_eager=True, callback=_on_config, help="A TOML file of options; the command line takes precedence."),
+    typer.Option(is_eager=True, callback=_on_config, help="TOML file of options; the command line takes precedence."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
@@ -278,11 +291,11 @@ app = lazy_app(
     __version__,
     "Pick a small weighted subset of a data set, say how wrong it can be, and train on it.",
     {
-        "select": ("coresift.cli.select", "Choose rows of files of any size, with weights."),
+        "select": ("coresift.cli.select", "Choose a weighted subset of rows, from files of any size."),
         "audit": ("coresift.cli.audit", "Search for the query at which a coreset is most wrong."),
         "certify": ("coresift.cli.audit", "Prove a bound on the error of a coreset."),
-        "fit": ("coresift.cli.fit", "Fit a linear model to few rows, with a certificate."),
-        "predict": ("coresift.cli.fit", "Predict with a model of 'fit'."),
+        "fit": ("coresift.cli.fit", "Fit a linear model to a few rows, with a certificate."),
+        "predict": ("coresift.cli.fit", "Predict with a model made by 'fit'."),
         "train": ("coresift.cli.train", "Train a network on a subset of a data set."),
         "strategies": ("coresift.cli.train", "List the methods that choose what to train on."),
         "datasets": ("coresift.cli.train", "List the data sets known by name."),

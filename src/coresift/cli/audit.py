@@ -16,7 +16,7 @@ from coresift.coresets.options import option
 if TYPE_CHECKING:
     from coresift import Coreset, Rows
 
-CoresetFile = Annotated[Path, typer.Argument(metavar="CORESET", help="A .parquet or .npz file of 'select' or save.")]
+CoresetFile = Annotated[Path, typer.Argument(metavar="CORESET", help="A .parquet or .npz file written by 'select'.")]
 
 
 @dataclass(frozen=True)
@@ -24,11 +24,11 @@ class Question:
     """Options of both commands."""
 
     columns: str | None = option(None, "Feature columns, separated by commas. Default: those of the coreset.")
-    embedding: str | None = option(None, "A column of lists of numbers; for .npz files, the array.")
-    weight: str | None = option(None, "The column of the input weights.")
+    embedding: str | None = option(None, "Column of lists of numbers; for .npz files, the name of the array.")
+    weight: str | None = option(None, "Column of the weights of the rows.")
     radius: float | None = option(None, "Radius of the query ball, in bandwidths. Default: the coreset's.")
     seed: int = option(0, "Random seed.", min=0)
-    max_memory: str = option("2GB", "Rows beyond this are kept in a temporary file, mapped into memory.")
+    max_memory: str = option("2GB", "Rows that need more memory go to a temporary file.")
     as_json: bool = option(False, "Print the result as JSON.", flags=("--json",))
 
     def load(self, data: str, coreset: Path) -> tuple[Rows, Coreset]:
@@ -60,9 +60,9 @@ def audit(
     data: Input,
     coreset: CoresetFile,
     question: Question,
-    starts: Annotated[int, typer.Option(min=1, help="Local searches.")] = 32,
-    queries: Annotated[int, typer.Option(min=1, help="Random queries.")] = 1000,
-    effort: Annotated[float, typer.Option(help="Most kernel evaluations: rows times queries.")] = 1e10,
+    starts: Annotated[int, typer.Option(min=1, help="Number of local searches.")] = 32,
+    queries: Annotated[int, typer.Option(min=1, help="Number of random queries.")] = 1000,
+    effort: Annotated[float, typer.Option(help="Maximum number of kernel evaluations: rows times queries.")] = 1e10,
 ) -> None:
     """Search for the query at which a coreset is most wrong: a lower bound on its error.
 
@@ -71,7 +71,7 @@ def audit(
       coresift audit train.parquet coreset.parquet
       coresift audit embeddings.npy coreset.npz --starts 64 --json
 
-    Columns and weights are those that the coreset was chosen with, unless others are named.
+    Columns and weights are those that the coreset was chosen with, unless you name others.
     """
     from coresift import audit as search
 
@@ -94,17 +94,17 @@ def certify(
     coreset: CoresetFile,
     question: Question,
     method: Annotated[str, typer.Option(help="auto, exact (all pairs of rows) or sampled.")] = "auto",
-    sampled: Annotated[int, typer.Option(min=2, help="Rows to draw for 'sampled'.")] = 20_000,
-    delta: Annotated[float, typer.Option(help="Probability with which 'sampled' may fail.")] = 0.05,
+    sampled: Annotated[int, typer.Option(min=2, help="Number of rows to draw for 'sampled'.")] = 20_000,
+    delta: Annotated[float, typer.Option(help="Probability that the bound of 'sampled' fails.")] = 0.05,
 ) -> None:
-    """Prove a bound on the error of a coreset, for all queries of its ball.
+    """Prove a bound on the error of a coreset, for all queries in its ball.
 
     \b
     Examples:
       coresift certify train.parquet coreset.parquet
       coresift certify embeddings.npy coreset.npz --method sampled --sampled 50000 --json
 
-    Columns and weights are those that the coreset was chosen with, unless others are named.
+    Columns and weights are those that the coreset was chosen with, unless you name others.
     """
     rows, core = question.load(data, coreset)
     with settings.bars(transient=True) as on_pass:

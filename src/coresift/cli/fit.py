@@ -1,6 +1,7 @@
 """``coresift fit`` and ``coresift predict``: a linear model from few rows, with a certificate, and its predictions."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -9,13 +10,15 @@ import typer
 from coresift.cli.app import Config, Settings
 from coresift.cli.select import Force, Input, Output, Reading
 from coresift.coresets.fit_options import FitOptions, plan_fit
+from coresift.coresets.options import CLASSIFIERS
 
 
 def fit(
     settings: Settings,
     *,
     data: Input,
-    label: Annotated[str, typer.Option(help="The column of the classes or, for a regression, of the targets.")],
+    label: Annotated[str | None, typer.Option(help="Column of what to predict: classes, or numbers.")] = None,
+    target: Annotated[str | None, typer.Option(help="The same for numbers; the default model is then squared.")] = None,
     output: Output,
     reading: Reading,
     options: FitOptions,
@@ -26,18 +29,24 @@ def fit(
     \b
     Examples:
       coresift fit train.parquet --label y --model logistic --budget 1% --out model.json
-      coresift fit "shards/*.parquet" --label price -m squared --alpha 0.01 -b 20000 -j 8 -o model.json
-      coresift fit claims.csv --label count -m poisson -o model.json
+      coresift fit "shards/*.parquet" --target price --alpha 0.01 -b 20000 -j 8 -o model.json
+      coresift fit claims.csv --target count -m poisson -o model.json
       coresift fit train.parquet --label y --dry-run
 
-    The file has the coefficients, the names of columns and classes, the certificate, and how columns of a table were
-    prepared: 'predict' does the same with new rows. With --raw coefficients are in the units of the data.
+    The output has the coefficients, the names of columns and classes, the certificate, and how the columns of a table
+    were prepared, so that 'predict' can prepare new rows alike. With --raw, coefficients are in the units of the data.
     """
     from coresift.coresets.linear_result import LinearFit, open_labelled, run_fit
 
     output.check(".json")
+    if (label is None) == (target is None):
+        raise typer.BadParameter("name the column to predict: classes with --label, numbers with --target")
+    if target is not None and options.model in CLASSIFIERS:
+        if "model" in settings.given:
+            raise typer.BadParameter(f"--model {options.model} predicts classes: name their column with --label")
+        options = replace(options, model="squared")
     with settings.bars(transient=True) as on_pass:
-        rows = open_labelled(data, options, label, **reading.names(), on_pass=on_pass)
+        rows = open_labelled(data, options, label or target, **reading.names(), on_pass=on_pass)
     made = plan_fit(rows, options)
     output.carry_out(settings, made, run_fit, lambda fitted: fitted.model.save(output.out), LinearFit.times)
 
@@ -45,21 +54,21 @@ def fit(
 def predict(
     settings: Settings,
     *,
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A .json file of 'fit'.")],
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A .json file written by 'fit'.")],
     data: Input,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="The file to write: .parquet, .csv, or .npy (no probabilities).")
+        Path | None, typer.Option("--out", "-o", help="Output file: .parquet, .csv or .npy (without probabilities).")
     ] = None,
     force: Force = False,
 ) -> None:
-    """Predict with a model of 'fit'; its columns are found by name.
+    """Predict with a model made by 'fit'. Columns are found by name.
 
     \b
     Examples:
       coresift predict model.json new.parquet --out predictions.parquet
       coresift predict model.json new.csv
 
-    Without --out the predictions are printed as CSV. Probabilities are those of a logistic regression.
+    Without --out, the predictions are printed as CSV. Only a logistic regression gives probabilities.
     """
     from coresift.coresets.files import refuse_input, write_whole
     from coresift.coresets.linear_result import LinearModel, predicted, write_predictions

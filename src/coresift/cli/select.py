@@ -21,11 +21,11 @@ Input = Annotated[
     str,
     typer.Argument(
         metavar="INPUT",
-        help="A .npy, .npz, .csv, .tsv, .parquet or .feather file, a folder or a quoted pattern of them, a folder of "
-        "images, or an address such as s3://bucket/folder.",
+        help="A .npy, .npz, .csv, .tsv, .parquet or .feather file, a folder or a quoted pattern of such files, a "
+        "folder of images, or an address such as s3://bucket/folder.",
     ),
 ]
-Label = Annotated[str | None, typer.Option(help="The column of the labels; for images any word: folders are labels.")]
+Label = Annotated[str | None, typer.Option(help="Column of the labels; for folders of images, any word.")]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite the output if it exists.")]
 
 
@@ -34,9 +34,9 @@ class Preparing:
     """How the columns of a table are read."""
 
     categorical: str | None = option(None, "Columns to read as categories, separated by commas.")
-    drop: str | None = option(None, "Columns of a table to leave out.")
-    id: str | None = option(None, "Columns that identify rows: left out as well.")
-    raw: bool = option(False, "Take numbers as they are: nothing is encoded, filled in or standardised.")
+    drop: str | None = option(None, "Columns to leave out, separated by commas.")
+    id: str | None = option(None, "Columns that identify rows; they are left out as well.")
+    raw: bool = option(False, "Use the numbers as they are: encode, fill in and standardise nothing.")
 
     def preparation(self, columns: str | None = None) -> Any:
         """What :func:`coresift.open_rows` takes: None, "auto" or a preparation that is not fitted."""
@@ -54,10 +54,10 @@ class Preparing:
 class Reading(Preparing):
     """Which columns of the input are read, and how."""
 
-    columns: str | None = option(None, "Feature columns, separated by commas. Default: all that can be read.")
-    embedding: str | None = option(None, "A column of lists of numbers; for .npz files, the array.")
-    weight: str | None = option(None, "The column of the input weights.")
-    image_size: int = option(32, "Height and width in pixels to which images are resized.", min=1)
+    columns: str | None = option(None, "Feature columns, separated by commas. Default: all readable ones.")
+    embedding: str | None = option(None, "Column of lists of numbers; for .npz files, the name of the array.")
+    weight: str | None = option(None, "Column of the weights of the rows.")
+    image_size: int = option(32, "Height and width, in pixels, to which images are resized.", min=1)
 
     def names(self) -> dict[str, Any]:
         given = {"embedding": self.embedding, "weight": self.weight, "image_size": self.image_size}
@@ -73,9 +73,9 @@ def listed(columns: str | None) -> list[str] | None:
 class Output:
     """Where the result goes, of commands that print a plan first."""
 
-    out: Path | None = option(None, "The file to write: .parquet or .npz ('fit': .json).", flags=("--out", "-o"))
+    out: Path | None = option(None, "Output file: .parquet or .npz; for 'fit', .json.", flags=("--out", "-o"))
     force: bool = option(False, "Overwrite the output if it exists.")
-    dry_run: bool = option(False, "Say what would be done, and stop.")
+    dry_run: bool = option(False, "Show what would be done, then stop.")
     as_json: bool = option(False, "Print the result as JSON.", flags=("--json",))
 
     def check(self, *suffixes: str) -> None:
@@ -122,15 +122,13 @@ def select(
     data: Input,
     output: Output,
     label: Label = None,
-    target: Annotated[str | None, typer.Option(help="The column of the numbers that a regression predicts.")] = None,
+    target: Annotated[str | None, typer.Option(help="Column of the numbers that a regression predicts.")] = None,
     reading: Reading,
     options: SelectOptions,
-    materialize: Annotated[
-        bool, typer.Option("--materialize", help="Write the chosen rows and their weights.")
-    ] = False,
+    materialize: Annotated[bool, typer.Option("--materialize", help="Also write the chosen rows themselves.")] = False,
     config: Config = None,
 ) -> None:
-    """Choose rows of files of any size, with weights.
+    """Choose a weighted subset of rows, from files of any size.
 
     \b
     Examples:
@@ -143,7 +141,7 @@ def select(
       coresift select train.parquet --label y --strategy cover -b 1% -o coreset.parquet
       coresift select train.parquet --for logistic --label y -b 1% -o coreset.parquet
 
-    The output has the columns row, file and weight (and label); Coreset.load reads it.
+    The output has the columns row, file and weight (and label, if there is one); Coreset.load reads it.
     """
     from coresift.coresets.materialize import check_materialize
     from coresift.coresets.options import plan

@@ -29,30 +29,30 @@ def _datasets() -> list[str]:
 class Subject(Preparing):
     """What is trained, and on what."""
 
-    dataset: str | None = option(None, "A name (see 'datasets'), file or folder.", flags=("-d",), choices=_datasets)
-    data_dir: Path | None = option(None, "Folder of the named data sets.")
+    dataset: str | None = option(None, "A name (see 'datasets'), a file or a folder.", flags=("-d",), choices=_datasets)
+    data_dir: Path | None = option(None, "Folder that holds the named data sets.")
     download: bool = option(False, "Download the data set if it is missing.")
-    label: str | None = option(None, "Your own table: column of the labels or targets.")
-    test: str | None = option(None, "Your own data: file or folder of the test part.")
-    task: str | None = option(None, "Your own data. [default: regression if targets have a point]", choices=_TASKS)
+    label: str | None = option(None, "For your own table: column of the labels or targets.")
+    test: str | None = option(None, "For your own data: file or folder of the test set.")
+    task: str | None = option(None, "For your own data. [default: regression if targets have decimals]", choices=_TASKS)
     model: str | None = option(
         None,
         f"{', '.join(_MODELS)} or module:factory. [default: mlp for rows, lenet for 28x28 and 32x32, else resnet18]",
         flags=("-m",),
         choices=lambda: _MODELS,
     )
-    image_size: int | None = option(None, "Your own images: height and width. [default: their own, at most 224]", min=1)
-    cache: Path | None = option(None, "Image files: decode them once, into a file in this folder.")
-    width: int | None = option(None, "Width of resnet9 (16), resnet18 (64) or mlp (256).", min=1)
-    columns: str | None = option(None, "Your own table: feature columns, separated by commas. Default: all.")
+    image_size: int | None = option(None, "For your own images: height and width. [default: theirs, up to 224]", min=1)
+    cache: Path | None = option(None, "For image files: decode them once, into a file in this folder.")
+    width: int | None = option(None, "Width of resnet9 (default 16), resnet18 (64) or mlp (256).", min=1)
+    columns: str | None = option(None, "For your own table: feature columns, separated by commas. Default: all.")
 
 
 def datasets(
     settings: Settings,
-    data_dir: Annotated[Path | None, typer.Option(help="The folder of the named data sets.")] = None,
+    data_dir: Annotated[Path | None, typer.Option(help="Folder that holds the named data sets.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the data sets that 'coresift train' knows by name, and where their files are or belong."""
+    """List the data sets that 'coresift train' knows by name, and where their files are or should be."""
     from rich.table import Table
 
     from coresift.data.datasets import available_datasets
@@ -77,7 +77,7 @@ def datasets(
 def strategies(settings: Settings, as_json: AsJson = False) -> None:
     """List the strategies of 'coresift train': what each needs, costs and chooses, and where it comes from.
 
-    k of n samples in d columns are chosen; a pass runs the model over all data. Scores come from a short training.
+    Costs are for k of n samples with d features; a pass runs the model over all data. Scores take a short training run.
     """
     from rich import box
     from rich.table import Table
@@ -103,9 +103,9 @@ def train(
     *,
     subject: Subject,
     options: TrainOptions,
-    threads: Annotated[int | None, typer.Option(min=1, help="Threads of PyTorch.")] = None,
+    threads: Annotated[int | None, typer.Option(min=1, help="Number of PyTorch threads.")] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Folder of the run; resumed if it exists.")] = None,
-    resume: Annotated[Path | None, typer.Option(help="Resume the run in this folder, as it was.")] = None,
+    resume: Annotated[Path | None, typer.Option(help="Resume the run in this folder, with the options it had.")] = None,
     as_json: AsJson = False,
     config: Config = None,
 ) -> None:
@@ -118,7 +118,7 @@ def train(
       coresift train --resume run
       coresift train --config run.toml --seed 1 --out run-1
 
-    Started by torchrun, the processes share the run (DDP): 'torchrun --nproc-per-node 2 -m coresift train ...'.
+    Under torchrun, the processes share the run (DDP): 'torchrun --nproc-per-node 2 -m coresift train ...'.
 
     A run consists of config.json, data.json, metrics.jsonl (a line per epoch), model.safetensors and result.json.
     """
@@ -131,7 +131,7 @@ def train(
         raise typer.BadParameter("--dataset NAME is needed (or --resume RUN)")
     if out is None:
         raise typer.BadParameter("--out FOLDER is needed (or --resume RUN)")
-    _check(subject, options)
+    _check(settings, subject, options)
 
     from coresift.training import RunFolder
 
@@ -146,7 +146,7 @@ def train(
     _print(settings, options.strategy, found, out, as_json)
 
 
-def _check(subject: Subject, options: TrainOptions) -> None:
+def _check(settings: Settings, subject: Subject, options: TrainOptions) -> None:
     from coresift._errors import InvalidInputError
     from coresift._validation import check_choice, parse_budget
     from coresift.selection import strategy_named
@@ -159,7 +159,7 @@ def _check(subject: Subject, options: TrainOptions) -> None:
         if subject.task is not None:
             check_choice(subject.task, "task", _TASKS)
     except InvalidInputError as error:
-        raise typer.BadParameter(as_option(str(error), TrainOptions)) from error
+        raise typer.BadParameter(as_option(str(error), settings.parameters)) from error
 
 
 def _run(settings: Settings, subject: Subject, options: TrainOptions, out: Path, threads: int | None) -> dict[str, Any]:

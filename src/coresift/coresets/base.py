@@ -142,10 +142,7 @@ class SensitivityCoreset(RowsEstimator):
     def fit_rows(
         self, *, runner: Runner, X: Any = None, y: Any = None, spec: BoundSpec | None = None, is_sampled: bool = False
     ) -> Fit:
-        """Return what :meth:`RowsEstimator.fit_rows` finds with ``runner``, ``X`` and ``y``.
-
-        ``spec`` is checked already; ``is_sampled`` keeps a sample of the rows in any case.
-        """
+        """Return the fit of ``X``, ``y`` by ``runner``; ``spec`` is checked already, ``is_sampled`` keeps a sample."""
         spec = self.spec() if spec is None else spec
         fit_rng, draw_rng = children(check_generator(self.random_state), 2)
         fit = self._find(runner, spec, fit_rng, y, is_sampled)

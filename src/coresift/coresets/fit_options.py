@@ -22,14 +22,14 @@ class FitOptions(RunOptions):
     """How to fit a linear model; see :func:`coresift.fit_model`. What is wrong whatever the data is refused here."""
 
     model: str = option(
-        "logistic", "Or squared (ridge), squared_hinge, poisson, huber", flags=("-m",), choices=lambda: LINEAR_LOSSES
+        "logistic", "Or squared (ridge), squared_hinge, poisson, huber.", flags=("-m",), choices=lambda: LINEAR_LOSSES
     )
     budget: str | int | float = option("10%", "Rows to fit to: 1%, 0.01 or 1000.", flags=("-b",))
     alpha: float = option(1e-4, "Penalty: alpha / 2 times the squared coefficients is added to the mean loss.")
     threshold: float | None = option(None, "For huber: the residual above which the loss is linear.")
-    fit_intercept: bool = option(True, "Fit an intercept, not penalised.", flags=("--intercept/--no-intercept",))
-    calibrate: bool = option(True, "Adjust the weights of the chosen rows to the sums over all rows.")
-    certify: bool = option(True, "Bound how far the loss is above the best possible.")
+    fit_intercept: bool = option(True, "Fit an intercept, without penalty.", flags=("--intercept/--no-intercept",))
+    calibrate: bool = option(True, "Adjust the weights of the chosen rows to match sums over all rows.")
+    certify: bool = option(True, "Prove a bound on how far the loss is above the best possible.")
     tolerance: float = option(TOLERANCE, "Stop when the loss is within this share of the best possible.")
 
     def __post_init__(self) -> None:

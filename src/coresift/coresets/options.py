@@ -100,10 +100,10 @@ def _methods() -> tuple[str, ...]:
 class RunOptions:
     """Options of everything that runs passes over rows."""
 
-    seed: int = option(0, "Same seed, same rows, whatever the workers.", min=0)
-    workers: int = option(1, "Processes that read and compute.", flags=("--workers", "-j"), min=1)
-    engine: str = option("local", "local, or ray (joins RAY_ADDRESS or starts by itself).", choices=lambda: _ENGINES)
-    max_memory: str | float | None = option(None, "Refuse to start if more is needed, such as 2GB.")
+    seed: int = option(0, "Random seed. The same seed gives the same rows, with any number of workers.", min=0)
+    workers: int = option(1, "Number of worker processes.", flags=("--workers", "-j"), min=1)
+    engine: str = option("local", "local, or ray (joins RAY_ADDRESS, or starts a cluster).", choices=lambda: _ENGINES)
+    max_memory: str | float | None = option(None, "Memory limit, such as 2GB: refuse to start if more is needed.")
 
     def __post_init__(self) -> None:
         from .._validation import check_choice, check_count, parse_bytes
@@ -119,11 +119,11 @@ class RunOptions:
 class SelectOptions(RunOptions):
     """How to select; see :func:`coresift.select`. What is wrong whatever the data is refused here."""
 
-    budget: str | int | float | None = option(None, "Rows to choose: 5%, 0.05 or 1000. Or give --eps.", flags=("-b",))
+    budget: str | int | float | None = option(None, "Rows to choose: 5%, 0.05 or 1000. See also --eps.", flags=("-b",))
     strategy: str | None = option(
         None,
-        "auto (default with a label or target), uniform, stratified, cover, fixed, linear or rbf (implied by its "
-        "options: --loss to --queries).",
+        "auto (the default with a label or target), uniform, stratified, cover, fixed, linear, or rbf (implied by its "
+        "options, from --loss to --queries).",
         choices=STRATEGIES,
     )
     model: str | None = option(
@@ -133,28 +133,30 @@ class SelectOptions(RunOptions):
         flags=("--for",),
         choices=lambda: (*MODELS, *LINEAR_LOSSES),
     )
-    power: float | None = option(None, "Shares of classes by this power of their sizes; default 1, for 'cover' 0.5.")
-    alpha: float = option(1e-4, "With --for and a loss: the penalty, as in 'fit'.")
-    threshold: float | None = option(None, "With --for huber: the threshold of the loss.")
-    calibrate: bool = option(True, "With --for and a loss: adjust weights to sums of all rows.")
-    loss: str = option("gaussian", "The loss whose sums are kept.", choices=LOSSES)
-    bandwidth: str | float | None = option(None, "In the units of the data, 'median', or 'none': the farthest row.")
-    radius: float = option(1.0, "Radius of the ball of queries, in bandwidths.")
+    power: float | None = option(None, "Share of each class: its size to this power; default 1, or 0.5 for 'cover'.")
+    alpha: float = option(1e-4, "With the loss of a linear model in --for: its penalty, as in 'fit'.")
+    threshold: float | None = option(None, "With --for huber: the residual above which the loss is linear.")
+    calibrate: bool = option(True, "With such a loss: adjust the weights to match sums over all rows.")
+    loss: str = option("gaussian", "Loss whose sums the subset preserves.", choices=LOSSES)
+    bandwidth: str | float | None = option(
+        None, "A number in the units of the data, 'median', or 'none' (farthest row)."
+    )
+    radius: float = option(1.0, "Radius of the query ball, in bandwidths.")
     bound: str = option(
         "auto",
-        "auto, closed-form, cells, exact, paper or lemma; laplacian: auto, cells, exact or paper.",
+        "auto, closed-form, cells, exact, paper or lemma; for laplacian: auto, cells, exact or paper.",
         choices=lambda: BOUNDS["gaussian"],
     )
-    n_cells: int = option(64, "Cells of the bound 'cells'.", flags=("--cells",), min=1)
+    n_cells: int = option(64, "Number of cells of the bound 'cells'.", flags=("--cells",), min=1)
     method: str | None = option(
         None, "systematic (default), keys (default above 5 million rows) or iid (default with --eps).", choices=_methods
     )
-    eps: float | None = option(None, "Instead of a budget: a relative error to guarantee.")
-    delta: float = option(0.05, "With --eps: the probability of missing it.")
-    per_class: bool = option(False, "A coreset for each label, sizes in proportion to its rows.")
-    min_per_class: int = option(0, "With --per-class: the least rows of a class.", min=0)
-    normalize: bool = option(False, "Scale the weights to sum to the weight of the rows.")
-    n_queries: int = option(32, "Random queries to compare at, in a last pass; 0: none.", flags=("--queries",), min=0)
+    eps: float | None = option(None, "Relative error to guarantee, instead of a budget.")
+    delta: float = option(0.05, "With --eps: the probability that the error is larger.")
+    per_class: bool = option(False, "Choose rows for each label separately, in proportion to its rows.")
+    min_per_class: int = option(0, "With --per-class: minimum number of rows per class.", min=0)
+    normalize: bool = option(False, "Scale the weights to sum to the weight of all rows.")
+    n_queries: int = option(32, "Random queries to check in a last pass; 0 skips it.", flags=("--queries",), min=0)
 
     def __post_init__(self) -> None:
         from .._validation import check_choice, check_count, check_positive, check_probability, parse_budget
@@ -368,9 +370,10 @@ def priced(
     needed = _PROCESS_BYTES + 3 * READ_BYTES + 8 * BLOCK_BYTES + 2e8
     memory = processes * (needed + loaded + rows.kept_bytes) + kept
     if options.max_memory is not None and memory > float(options.max_memory):
+        keys = ", or method='keys'" if getattr(options, "method", "keys") != "keys" else ""
         raise InvalidInputError(
             f"max_memory = {float(options.max_memory) / 1e6:.0f} MB is less than the {memory / 1e6:.0f} MB that this "
-            "needs: use fewer workers, a smaller budget or, where there is a choice, method='keys'."
+            f"needs: use fewer workers or a smaller budget{keys}."
         )
     per_row = _reading_seconds(rows) + 12e-9 + 4e-9 * rows.d
     seconds = (len(passes) * rows.n * per_row + work / FLOPS) / n_workers + (1.5 if n_workers > 1 else 0.0)

@@ -67,10 +67,7 @@ def registry() -> dict[str, Strategy]:
 
 
 def register(name: str, strategy: Any, *, replace: bool = False) -> None:
-    """Register a ``strategy``, any object with ``select(context, budget, rng) -> Coreset``, under a ``name``.
-
-    A name that is taken is refused unless ``replace`` is true.
-    """
+    """Register a ``strategy``, any object with a method ``select``, under a ``name``; ``replace`` one that is taken."""
     key = _key(name)
     if not isinstance(strategy, Strategy) or isinstance(strategy, type):
         raise InvalidTypeError(f"{strategy!r} is not a strategy: it must be an object with a method select.")

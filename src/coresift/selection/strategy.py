@@ -85,10 +85,7 @@ class Selector(ABC):
     def coreset(
         self, context: SelectionContext, rows: Any, weights: Any = None, remark: str = "", **fields: Any
     ) -> Coreset:
-        """Return the selected ``rows`` of the ``context`` as a coreset, by default with their own ``weights``.
-
-        A ``remark`` is added to the name in brackets; ``fields`` are other fields of the coreset.
-        """
+        """Return ``rows`` with ``weights`` (by default the ``context``'s), a ``remark`` in the name, and ``fields``."""
         return Coreset(
             rows,
             context.sizes[rows] if weights is None else weights,

@@ -29,13 +29,13 @@ class TrainOptions:
     result and so does not tell one run from another.
     """
 
-    strategy: Any = option("auto", "Strategy; 'full' trains on all data.", flags=("-s",), choices=_strategies)
+    strategy: Any = option("auto", "See 'strategies'; 'full' trains on all data.", flags=("-s",), choices=_strategies)
     budget: int | float | str | None = option(
         None,
         "Samples to train on: 1%, 0.01 or 600. [default: the strategy's: all for auto, 10% for most]",
         flags=("-b",),
     )
-    epochs: int = option(200, "Epochs; a warm start runs fewer.", min=1)
+    epochs: int = option(200, "Number of epochs; a warm start runs fewer.", min=1)
     select_every: int | None = option(
         None, "Epochs between two selections. [default: the strategy's: 1 for auto, 20 for most]", min=1
     )
@@ -46,22 +46,22 @@ class TrainOptions:
     schedule: str = option("cosine", "Learning rate schedule.", choices=SCHEDULES)
     optimizer: Any = option("sgd", "sgd, adam or adamw.", choices=lambda: list(OPTIMIZERS))
     amp: Any = option(None, "Mixed precision: bf16, or fp16 on a GPU.", choices=lambda: list(AMP))
-    clip: float | None = option(None, "Largest norm of a step's gradient.", limits={"above": 0, "below": math.inf})
-    accumulate: int = option(1, "Batches whose gradients make one step.", min=1)
+    clip: float | None = option(None, "Clip gradients to this norm.", limits={"above": 0, "below": math.inf})
+    accumulate: int = option(1, "Number of batches for each step of the optimizer.", min=1)
     early_stopping: Any = option(
         None, "Stop after this many evaluations in a row without a smaller validation loss.", min=1
     )
     loss: Any = option(None, "cross_entropy, mse, l1, huber or bce. [default: cross_entropy, or mse for regression]")
     val_fraction: float | None = option(
         None,
-        "Fraction of the training data held out for validation. [default: 0.1 if it is used, else 0]",
+        "Fraction of the training data held out for validation. [default: 0.1 if needed, else 0]",
         limits={"at_least": 0, "below": 1},
     )
-    eval_every: int = option(0, "Epochs between two evaluations on the validation data; 0: never.", min=0)
-    augment: bool | Callable[..., Any] = option(True, "Augment images if the data set asks for it.")
+    eval_every: int = option(0, "Epochs between two evaluations on the validation data; 0 means never.", min=0)
+    augment: bool | Callable[..., Any] = option(True, "Augment images if the data set calls for it.")
     seed: int = option(0, "Random seed; the same seed gives the same run.", min=0)
     device: Any = option("auto", "auto, cpu, cuda, cuda:1 or mps.", recorded=False)
-    workers: int = option(0, "Processes that read images.", flags=("-j",), min=0, recorded=False)
+    workers: int = option(0, "Number of processes that read images.", flags=("-j",), min=0, recorded=False)
     checkpoint_seconds: float = option(30.0, "Seconds between two checkpoints.", limits={"at_least": 0}, recorded=False)
 
     def stops(self, history: Sequence[Mapping[str, Any]]) -> bool:
