@@ -13,7 +13,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import scale
 
 from coresift import LinearCoreset, certify_model
-from coresift.data.standard import find_covtype, read_covtype
+from coresift.data.datasets import find_dataset
+from coresift.data.standard import read_covtype
 
 ALPHA, SEEDS = 1e-4, range(3)
 LINES = {  # colours for colour-blind readers too
@@ -29,7 +30,7 @@ def load(folder: Path | None):
     if folder is None:
         X, y = load_digits(return_X_y=True)
         return "digits, even or odd", scale(X[:, X.std(axis=0) > 0]), y % 2, (300, 500, 800, 1200)
-    X, y = read_covtype(find_covtype(folder)[0][0])
+    X, y = read_covtype(find_dataset("covtype", folder)[0])
     return "CovType, lodgepole pine or not", scale(X[:, X.std(axis=0) > 0]), y == 2, (1000, 2000, 5000, 10_000, 20_000)
 
 

@@ -81,8 +81,10 @@ void greedy(const int64_t *start, const int32_t *served, const float *gap, float
 
 def _built(folder: Path) -> Any:
     (folder / "kernels.c").write_text(SOURCE, encoding="utf-8")
-    flags = ["-O3", "-march=native", "-ffast-math", "-shared", "-fPIC"]
-    subprocess.run(["cc", *flags, "kernels.c", "-o", "kernels.so", "-lm"], cwd=folder, check=True)
+    flags = ["-O3", "-march=native", "-ffast-math", "-fPIC"]
+    subprocess.run(["cc", *flags, "-c", "kernels.c"], cwd=folder, check=True)
+    # linked without these flags: the library would switch off subnormal numbers for the whole process
+    subprocess.run(["cc", "-shared", "kernels.o", "-o", "kernels.so", "-lm"], cwd=folder, check=True)
     return ctypes.CDLL(str(folder / "kernels.so"))
 
 

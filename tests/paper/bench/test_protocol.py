@@ -130,7 +130,7 @@ def test_what_cannot_be_run_is_refused(change: dict, complaint: str) -> None:
 def test_unknown_tables_and_scales_are_named_with_those_there_are() -> None:
     with pytest.raises(InvalidInputError, match=r"mnst.*mnist, cifar10"):
         load_protocol("mnst")
-    with pytest.raises(InvalidInputError, match=r"huge.*paper, equal-time, smoke"):
+    with pytest.raises(InvalidInputError, match=r"huge.*paper, equal-time, mnist-net, smoke"):
         load_protocol("mnist", "huge")
 
 
