@@ -17,8 +17,8 @@ def fit(
     settings: Settings,
     *,
     data: Input,
-    label: Annotated[str | None, typer.Option(help="Column of what to predict: classes, or numbers.")] = None,
-    target: Annotated[str | None, typer.Option(help="The same for numbers; the default model is then squared.")] = None,
+    label: Annotated[str | None, typer.Option(help="Column to predict: classes, or numbers for a regression.")] = None,
+    target: Annotated[str | None, typer.Option(help="Column of numbers to predict; squared loss by default.")] = None,
     output: Output,
     reading: Reading,
     options: FitOptions,
@@ -34,7 +34,7 @@ def fit(
       coresift fit train.parquet --label y --dry-run
 
     The output has the coefficients, the names of columns and classes, the certificate, and how the columns of a table
-    were prepared, so that 'predict' can prepare new rows alike. With --raw, coefficients are in the units of the data.
+    were prepared, for 'predict' to do the same. With --raw, the coefficients are in the units of the data.
     """
     from coresift.coresets.linear_result import LinearFit, open_labelled, run_fit
 

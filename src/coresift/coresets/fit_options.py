@@ -21,9 +21,7 @@ _TYPICAL_PASSES = {"columns": 1, "pilot": 1, "scores": 1, "calibration": 3, "cer
 class FitOptions(RunOptions):
     """How to fit a linear model; see :func:`coresift.fit_model`. What is wrong whatever the data is refused here."""
 
-    model: str = option(
-        "logistic", "Or squared (ridge), squared_hinge, poisson, huber.", flags=("-m",), choices=lambda: LINEAR_LOSSES
-    )
+    model: str = option("logistic", "Loss of the model; squared is ridge.", flags=("-m",), choices=LINEAR_LOSSES)
     budget: str | int | float = option("10%", "Rows to fit to: 1%, 0.01 or 1000.", flags=("-b",))
     alpha: float = option(1e-4, "Penalty: alpha / 2 times the squared coefficients is added to the mean loss.")
     threshold: float | None = option(None, "For huber: the residual above which the loss is linear.")
