@@ -113,7 +113,7 @@ class LinearModel(Value):
         return None if found is None else Preparation.from_dict(found)
 
     def open(self, data: Any, *, label: str | None = None, weight: str | None = None) -> Rows:
-        """Open ``data`` with the model's columns, found by name; ``label`` and ``weight`` name two columns more."""
+        """Open ``data`` with the model's columns, found by name; ``label`` and ``weight`` name further ones."""
         options: dict[str, Any] = {"weight": weight, "target" if self.classes is None else "label": label}
         options["preparation"] = self.preparation
         first = data[0] if isinstance(data, list | tuple) and data else data

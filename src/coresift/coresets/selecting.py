@@ -177,7 +177,7 @@ class Report:
 
 @dataclass(frozen=True)
 class Selection(ChosenRows):
-    """The ``coreset`` chosen of ``rows`` with its ``labels``, a ``report``, and what repeats the choice (``run``)."""
+    """The ``coreset`` chosen from ``rows`` with its ``labels``, a ``report``, and what repeats the choice (``run``)."""
 
     report: Report
 

@@ -115,7 +115,7 @@ def _images_and_labels(images: Path, labels: Path) -> Pair:
 
 
 def read_idx(path: str | Path) -> np.ndarray:
-    """Read the array in ``path``, an IDX file as of MNIST, also ``.gz``, of up to 1 GiB; damaged files are refused."""
+    """Read the array in ``path``, an IDX file like MNIST's (or its ``.gz``), up to 1 GiB; refuse a damaged one."""
     path = Path(path)
     with naming(path, "damaged or cut off"), _opened(path) as file:
         magic = file.read(4)

@@ -67,7 +67,7 @@ def registry() -> dict[str, Strategy]:
 
 
 def register(name: str, strategy: Any, *, replace: bool = False) -> None:
-    """Register a ``strategy``, any object with a method ``select``, under a ``name``; ``replace`` one that is taken."""
+    """Register a ``strategy``, any object with a method ``select``, under a ``name``; ``replace`` allows one in use."""
     key = _key(name)
     if not isinstance(strategy, Strategy) or isinstance(strategy, type):
         raise InvalidTypeError(f"{strategy!r} is not a strategy: it must be an object with a method select.")

@@ -34,7 +34,7 @@ class _Sensitivity(Selector):
         return self._fitted(context).sample(size, method=self.method, random_state=rng)
 
     def ball(self, context: SelectionContext) -> QueryBall | None:
-        """The ball of queries of a whole ``context``, by which :class:`PerClass` joins classes; or None."""
+        """The query ball of a whole ``context``, by which :class:`PerClass` joins classes; None for other metrics."""
 
         def find() -> QueryBall | None:
             spec, rng = self._estimator(np.random.default_rng(0)).spec(), context.fixed_rng(_FIT)

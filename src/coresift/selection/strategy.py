@@ -85,7 +85,7 @@ class Selector(ABC):
     def coreset(
         self, context: SelectionContext, rows: Any, weights: Any = None, remark: str = "", **fields: Any
     ) -> Coreset:
-        """Return ``rows`` with ``weights`` (by default the ``context``'s), a ``remark`` in the name, and ``fields``."""
+        """Return a coreset of ``rows`` and ``weights`` (default: the ``context``'s) with a ``remark`` and more ``fields``."""
         return Coreset(
             rows,
             context.sizes[rows] if weights is None else weights,
