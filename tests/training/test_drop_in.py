@@ -103,6 +103,15 @@ def test_settings_that_cannot_be(more: dict[str, Any]) -> None:
         train(network(), (X, Y), **PLAIN, **more)
 
 
+def test_steps_by_number_are_no_longer_within_a_budget() -> None:
+    """Before InfoBatch has seen anything it trains on a uniform turn, as RS2 does: the weights of a budget cancel."""
+    settings = {**PLAIN, "epochs": 1}
+    turns = [network() for _ in range(2)]
+    for model, strategy in zip(turns, ("infobatch", "rs2"), strict=True):
+        train(model, (X, Y), strategy, 0.25, **settings)
+    torch.testing.assert_close(flat(turns[0]), flat(turns[1]))
+
+
 @pytest.mark.parametrize("scheduler", [lambda o: torch.optim.lr_scheduler.StepLR(o, 2), None])
 def test_a_killed_run_with_adam_goes_on_as_if_it_had_not_been(scheduler: Any, tmp_path: Path) -> None:
     def run(out: Path | None = None, **more: Any) -> torch.Tensor:

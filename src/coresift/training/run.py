@@ -142,8 +142,13 @@ class Run:
         return box[0]
 
     def totals(self, weights: NDArray[np.float64]) -> Tensor:
-        """Return what each step divides by: the weight of its samples or, if the strategy says so, their number."""
-        counted = (weights > 0).astype(np.float64) if asks_for(self.options.strategy, "divides_by_count") else weights
+        """Return what each step divides by: the weight of its samples or, if the strategy says so, their number.
+
+        Within a budget of k of n samples, a sample that counts once has a weight of n/k.
+        """
+        counted = weights
+        if asks_for(self.options.strategy, "divides_by_count"):
+            counted = (weights > 0) * (len(self.feeds.train) / float(self.options.budget or len(self.feeds.train)))
         starts = np.arange(0, len(weights), self.batch_size * self.options.accumulate)
         found = torch.tensor(np.add.reduceat(counted, starts), dtype=torch.float32, device=self.options.device)
         if self.world > 1:  # the gradients are averaged over the processes
