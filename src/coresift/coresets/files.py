@@ -260,7 +260,7 @@ class ChosenRows:
         return beside
 
     def save(self, path: str | os.PathLike[str], *, materialize: bool = False) -> None:
-        """Write ``row``, ``file``, ``weight`` (and ``label``) to ``path``, ``.parquet`` or ``.npz``, completely or not at all.
+        """Write row, file, weight (and label) to ``path``, ``.parquet`` or ``.npz``, complete or not at all.
 
         :meth:`Coreset.load` reads it. ``materialize`` writes the chosen rows themselves as well: all columns of a table
         in a ``.parquet`` file, else the features. A column whose name is taken is renamed to ``input_...``.

@@ -193,7 +193,7 @@ class LinearCoreset(PassCoreset):
         )
 
     def certified(self, *, tolerance: float = 0.0) -> ModelCertificate:
-        """Return a certificate of the last model, often after one pass; stop when ``relative`` is within ``tolerance``."""
+        """Return a certificate of the last model, often after one pass; stop at an excess of ``tolerance``."""
         rows, problem = self.fitted()
         return certify_linear(rows, problem, self._theta, tolerance=tolerance, step=self._step)
 

@@ -26,7 +26,7 @@ _TEST_PARTS = ("test", "validation", "valid", "val")
 
 @dataclass(frozen=True)
 class DatasetInfo:
-    """A data set: ``name``, ``description``, ``where`` its files belong, and whether they are there (``is_present``)."""
+    """A data set: ``name``, ``description``, ``where`` its files belong, whether they are there (``is_present``)."""
 
     name: str
     description: str

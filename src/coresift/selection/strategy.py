@@ -85,7 +85,7 @@ class Selector(ABC):
     def coreset(
         self, context: SelectionContext, rows: Any, weights: Any = None, remark: str = "", **fields: Any
     ) -> Coreset:
-        """Return a coreset of ``rows`` and ``weights`` (default: the ``context``'s) with a ``remark`` and more ``fields``."""
+        """Return a coreset: ``rows``, ``weights`` (by default the ``context``'s), a ``remark``, other ``fields``."""
         return Coreset(
             rows,
             context.sizes[rows] if weights is None else weights,
