@@ -148,7 +148,8 @@ class Run:
         """
         counted = weights
         if asks_for(self.options.strategy, "divides_by_count"):
-            counted = (weights > 0) * (len(self.feeds.train) / float(self.options.budget or len(self.feeds.train)))
+            n = len(self.feeds.train)
+            counted = np.where(weights > 0, n / float(self.options.budget or n), 0.0)
         starts = np.arange(0, len(weights), self.batch_size * self.options.accumulate)
         found = torch.tensor(np.add.reduceat(counted, starts), dtype=torch.float32, device=self.options.device)
         if self.world > 1:  # the gradients are averaged over the processes
