@@ -133,7 +133,7 @@ class SelectOptions(RunOptions):
         flags=("--for",),
         choices=lambda: (*MODELS, *LINEAR_LOSSES),
     )
-    power: float | None = option(None, "Share of each class: its size to this power; default 1, or 0.5 for 'cover'.")
+    power: float | None = option(None, "Share of each class: its size to this power; default 1, or 0.5 for rare ones.")
     alpha: float = option(1e-4, "With the loss of a linear model in --for: its penalty, as in 'fit'.")
     threshold: float | None = option(None, "With --for huber: the residual above which the loss is linear.")
     calibrate: bool = option(True, "With such a loss: adjust the weights to match sums over all rows.")

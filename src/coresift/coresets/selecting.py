@@ -95,7 +95,7 @@ def select(
         What will be fitted to the rows, for "auto"; "boosting" by default. Or the loss of a linear model, which means
         the strategy "linear": ``alpha``, ``threshold`` and ``calibrate`` are then those of :class:`LinearCoreset`.
     power : float in (0, 1], optional
-        Classes get shares by this power of their sizes: 1 by default, 0.5 for "cover".
+        Classes get shares by this power of their sizes: 0.5 for "cover", and for "auto" if a class is rare, else 1.
     loss, bandwidth, radius, bound, n_cells
         "gaussian" as in :class:`RBFCoreset`, or "laplacian" as in :class:`LaplacianCoreset`.
     method : {"systematic", "keys", "iid"}, optional

@@ -141,7 +141,7 @@ class _Table:
 
     @property
     def power(self) -> float:
-        """Of the sizes of classes in a stratified draw; "auto" gives rare classes more than their share."""
+        """The power of class sizes in a stratified draw; "auto" gives rare classes more than their share."""
         is_rare = self.options.strategy == "auto" and self.counts is not None and len(rare_classes(self.counts)) > 0
         return self.options.power or (_ROOT if is_rare else 1.0)
 

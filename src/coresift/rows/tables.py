@@ -26,7 +26,7 @@ parquet: Any = Late("pyarrow.parquet", "io", "a Parquet file")
 _LARGE_COLUMN = 1 << 25  # a column of a row group above this is read page by page, not as a whole
 _MOST_WHOLE_ROWS = 1 << 10  # at a time: a dictionary of long strings is small in the file, and large in memory
 _LONG_COLUMN, _MOST_BYTES = 1 << 10, 1 << 27  # rows of wide tables that are read at a time, and their bytes
-KEPT_BYTES = 1 << 29  # a table that is no larger stays in memory once it was read
+KEPT_BYTES = 1 << 29  # tables of numbers up to this size stay in memory once they are read
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 
 
