@@ -191,11 +191,12 @@ class Rows(ABC):
         """Rows of a block."""
         return block_rows(self.d)
 
-    def tasks(self) -> list[list[Piece]]:
-        """Return lists of consecutive pieces that one worker reads together, about ``TASK_BYTES`` each."""
-        tasks, size = list[list[Piece]](), TASK_BYTES
+    def tasks(self, n_workers: int = 1) -> list[list[Piece]]:
+        """Return lists of consecutive pieces that one worker reads together: of ``TASK_BYTES``, or six for each."""
+        most = max(min(TASK_BYTES, self.n * self.row_bytes // (6 * n_workers)), READ_BYTES)
+        tasks, size = list[list[Piece]](), most
         for piece in self.pieces:
-            if size >= TASK_BYTES:
+            if size >= most:
                 tasks.append([])
                 size = 0
             tasks[-1].append(piece)
