@@ -27,10 +27,9 @@ HOOKS = {"on_epoch_end", "on_log", "on_train_epoch_end"}  # their arguments belo
 ENTRY_POINTS = {
     *("select", "fit_model", "certify_model", "audit", "nested_coresets", "l1_svd", "open_rows", "Preparation"),
     *("Coreset", "RBFCoreset", "LaplacianCoreset", "LinearCoreset", "LinearModel", "LeastSquaresCoreset"),
-    *("KMeansCoreset", "RBFNetworkCoreset", "RBFNetworkRegressor", "RBFNetworkClassifier", "StreamingCoreset"),
-    *("CoresetClassifier", "CoresetRegressor", "CoresetSearchCV", "load_dataset", "train", "sift", "CoresetSampler"),
-    *("WeightedDataset", "CoresetCallback", "search_networks", "strategy_named", "Selector", "FixedCoreset"),
-    *("PerClass",),
+    *("KMeansCoreset", "StreamingCoreset", "CoresetClassifier", "CoresetRegressor", "CoresetSearchCV", "load_dataset"),
+    *("train", "sift", "CoresetSampler", "WeightedDataset", "CoresetCallback", "search_networks", "strategy_named"),
+    *("Selector", "FixedCoreset", "PerClass"),
 }
 REFERENCE = re.compile(r":(?:func|meth|class):`~?(?:coresift\.)?([\w.]+)`")
 # The first words of a docstring whose object is the result ("Draw a coreset"), or a noun phrase that names it.
