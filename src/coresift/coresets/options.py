@@ -117,7 +117,11 @@ class RunOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class SelectOptions(RunOptions):
-    """How to select; see :func:`coresift.select`. What is wrong whatever the data is refused here."""
+    """How to select; see :func:`coresift.select`. What is wrong whatever the data is refused here.
+
+    >>> SelectOptions(budget="5%", strategy="uniform").budget
+    '5%'
+    """
 
     budget: str | int | float | None = option(None, "Rows to choose: 5%, 0.05 or 1000. See also --eps.", flags=("-b",))
     strategy: str | None = option(

@@ -151,6 +151,10 @@ class Report:
     ``bound_note`` and ``is_certified`` describe the bound on the sensitivities, whose sum is ``total_sensitivity``;
     ``worst_error_found`` and ``mean_error_found`` are relative errors at ``n_queries`` random queries. ``class_sizes``
     are the rows chosen of each class, and ``seconds`` the time of each pass.
+
+    >>> chosen = select(np.random.default_rng(0).normal(size=(1000, 3)), 100)
+    >>> chosen.report.strategy, chosen.report.uniform_is_as_good
+    ('rbf', True)
     """
 
     strategy: str = "rbf"
@@ -177,7 +181,12 @@ class Report:
 
 @dataclass(frozen=True)
 class Selection(ChosenRows):
-    """The ``coreset`` chosen from ``rows`` with its ``labels``, a ``report``, and what repeats the choice (``run``)."""
+    """The ``coreset`` chosen from ``rows`` with its ``labels``, a ``report``, and what repeats the choice (``run``).
+
+    >>> chosen = select(np.random.default_rng(0).normal(size=(1000, 3)), 100)
+    >>> print(chosen.lines()[0][:28])
+    Chosen: 100 of 1,000 rows. T
+    """
 
     report: Report
 
@@ -240,7 +249,12 @@ class _Drawn(NamedTuple):
 
 
 def run(made: Plan[SelectOptions], *, on_pass: OnPass | None = None) -> Selection:
-    """Return the selection that was planned (``made``); ``on_pass`` is as in :func:`select`."""
+    """Return the selection that was planned (``made``); ``on_pass`` is as in :func:`select`.
+
+    >>> planned = plan(open_rows(np.arange(40.0).reshape(20, 2)), SelectOptions(budget=5))
+    >>> run(planned).coreset.size
+    5
+    """
     rows, options = made.rows, made.options
     if options.resolved(rows) != "rbf":
         from .strategies import run_strategy

@@ -104,7 +104,13 @@ class BadRow(InvalidInputError):
 
 
 class Rows(ABC):
-    """Rows in pieces. A subclass sets the attributes below and implements :meth:`read`."""
+    """Rows in pieces. A subclass sets the attributes below and implements :meth:`read`.
+
+    >>> from coresift import open_rows
+    >>> rows = open_rows(np.eye(3))
+    >>> rows.n, rows.d, [block.X.shape for block in rows.blocks()]
+    (3, 3, [(3, 3)])
+    """
 
     name: str  # what it was opened from, for messages
     n: int
