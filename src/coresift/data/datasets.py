@@ -28,8 +28,8 @@ _TEST_PARTS = ("test", "validation", "valid", "val")
 class DatasetInfo:
     """A data set: ``name``, ``description``, ``where`` its files belong, whether they are there (``is_present``).
 
-    >>> [each.description[:18] for each in available_datasets() if each.name == "digits"]
-    ['handwritten digits']
+    >>> print(*(each.description[:18] for each in available_datasets() if each.name == "digits"))
+    handwritten digits
     """
 
     name: str
