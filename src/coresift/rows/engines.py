@@ -99,7 +99,12 @@ def open_engine(name: str, rows: Rows, workers: int) -> Engine:
 
 
 def _in_order(
-    tasks: list[Task], submit: Callable[[Task], Any], most: int, result: Callable[[Any], Any], on_rows: OnRows
+    rows: Rows,
+    tasks: list[Task],
+    submit: Callable[[Task], Any],
+    most: int,
+    result: Callable[[Any], Any],
+    on_rows: OnRows,
 ) -> Iterator[Any]:
     """Submit tasks in order and yield the parts they find; no more than ``most`` are submitted and not used yet."""
     waiting: deque[Any] = deque()
@@ -108,7 +113,8 @@ def _in_order(
         while len(waiting) < most and (following := next(ahead, None)) is not None:
             waiting.append(submit(following))
         yield from result(waiting.popleft())
-        on_rows(sum(piece.n_rows for piece in task))
+        first, last = rows.owned(task)
+        on_rows(last - first)
 
 
 class ThreadEngine(Engine):
@@ -123,8 +129,8 @@ class ThreadEngine(Engine):
         self._pool = ThreadPoolExecutor(workers, "coresift")
 
     def parts(self, prototype: Any, on_rows: OnRows) -> Iterator[Any]:
-        submit = partial(self._pool.submit, self._run, prototype)
-        return _in_order(self.rows.tasks(self.n_workers), submit, 2 * self.n_workers, Future.result, on_rows)
+        submit = partial(self._pool.submit, partial(self._run, prototype))
+        return _in_order(self.rows, self.rows.tasks(self.n_workers), submit, 2 * self.n_workers, Future.result, on_rows)
 
     def _run(self, prototype: Any, task: Task) -> Any:
         if not hasattr(self._own, "rows"):
@@ -142,6 +148,7 @@ class RayEngine(Engine):
     """
 
     def __init__(self, rows: Rows, workers: int) -> None:
+        super().__init__(rows)
         ray = self._ray = need("ray", "ray", 'engine="ray"')
         self._is_ours = not ray.is_initialized()
         if self._is_ours:
@@ -159,12 +166,12 @@ class RayEngine(Engine):
                 raise CoresiftError(text) from error
         cores = int(ray.cluster_resources().get("CPU", 1))
         self.n_workers = min(workers, cores) if workers > 1 else cores
-        self._rows, self._tasks = ray.put(rows), rows.tasks()
+        self._rows = ray.put(rows)
         self._remote = ray.remote(max_retries=5)(run_task)
 
     def parts(self, prototype: Any, on_rows: OnRows) -> Iterator[Any]:
         submit = partial(self._remote.remote, self._rows, self._ray.put(prototype))
-        parts = _in_order(self._tasks, submit, 2 * self.n_workers, self._result, on_rows)
+        parts = _in_order(self.rows, self.rows.tasks(), submit, 2 * self.n_workers, self._result, on_rows)
         yield copy.deepcopy(next(parts))  # arrays of Ray are read-only, and the others are merged into it
         yield from parts
 
