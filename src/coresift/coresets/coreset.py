@@ -164,14 +164,10 @@ _PARTS: dict[str, type] = {"ball": QueryBall, "certificate": Certificate, "guara
 class Coreset(Value):
     """Rows of a data set and weights such that weighted sums over them stand for sums over all of it.
 
-    Input is checked in O(m) and copied; indices out of order are sorted with their weights. The arrays are read-only.
-
     Parameters
     ----------
-    indices : (m,) integers in [0, n_samples), distinct
-        Kept as int64, strictly increasing.
-    weights : (m,) numbers >= 0
-        Kept as float64. They include the input weight of the row.
+    indices, weights : (m,) distinct integers in [0, n_samples), (m,) numbers >= 0
+        Kept as int64, strictly increasing, and float64. A weight includes the input weight of the row.
     n_samples, total_weight : int, float or None
         Number of rows of the data that the coreset was drawn from, and the sum of their input weights.
     method : str
@@ -185,8 +181,7 @@ class Coreset(Value):
     ball : QueryBall or None
         The queries that it answers.
     adjustments : tuple of str
-        What was done to the draw: "refined", "reweighted" (weights that minimise the discrepancy) or
-        "normalized" (weights that sum to ``total_weight``). Each of them gives up exact unbiasedness.
+        What was done to the draw and gives up exact unbiasedness: "refined", "reweighted", "normalized", "calibrated".
 
     Examples
     --------
@@ -253,9 +248,8 @@ class Coreset(Value):
         ``weights="sum"`` gives them as they are: they sum to about the weight of all rows, as estimates of sums need.
         ``weights="mean"`` scales them to a mean of 1: a fixed ``C`` then means what it means for that many rows.
 
-        Each of ``arrays`` has ``n_samples`` rows: a NumPy array, list or tuple (a list comes back), pandas or polars
-        frame or series, SciPy sparse matrix (CSR and CSC keep their format, others come back as CSR), torch
-        tensor, or anything else with a length that an integer array can index. The weights are a copy.
+        Each of ``arrays`` has ``n_samples`` rows: a list, frame, series, sparse matrix, tensor, or anything else with a
+        length that an integer array can index. A tuple comes back as a list, a sparse matrix as CSR unless it is CSC.
         """
         for position, array in enumerate(arrays):
             rows = n_rows(array)
@@ -291,12 +285,10 @@ class Coreset(Value):
         method : {"auto", "exact", "sampled"}
             "exact" sums over all pairs of rows, O(n^2 d / 2), and always holds. "sampled" estimates these sums from
             ``n_sampled`` rows, and holds with probability ``1 - delta``. "auto" is exact if that takes up to a minute.
-        n_sampled, delta, random_state
-            Options of the sampled form.
+        n_sampled, delta, random_state, on_pass
+            Options of the sampled form; progress as in :func:`select`.
         max_memory : number or str
             Bytes up to which ``Rows`` are loaded into memory; above, they are kept in a temporary file.
-        on_pass : callable, optional
-            As in :func:`select`.
         """
         from .certifying import asked, certified, certify_options
 
@@ -318,10 +310,7 @@ class Coreset(Value):
             return improved(core, subset.points, subset.shares, self.size, None)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write to ``path``, ending in ``.npz`` or ``.parquet`` (the latter needs the extra ``io``).
-
-        The file appears complete or not at all; equal coresets give equal bytes (with one version of the library).
-        """
+        """Write ``path``, ``.npz`` or ``.parquet`` (extra ``io``), whole or not at all; equal coresets, equal bytes."""
         write_coreset(Path(path), self, {}, {})
 
     def as_dict(self) -> dict[str, Any]:

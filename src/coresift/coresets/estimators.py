@@ -15,21 +15,18 @@ from .fitting import serial_runner
 class RBFCoreset(SensitivityCoreset):
     r"""A weighted subset that keeps every Gaussian sum over a ball of queries.
 
-    The sums are :math:`F(x) = \sum_p w_p e^{-|p-x|^2/\sigma^2}`.
-
-    ``fit`` bounds the sensitivity of every row, the largest share it can have in a sum,
-    :math:`s(p) = \sup_x w_p f(p,x)/F(x)`; ``sample`` draws rows in proportion to it, with weights that make every sum
-    unbiased.
+    The sums are :math:`F(x) = \sum_p w_p f(p,x)`, :math:`f(p,x) = e^{-|p-x|^2/\sigma^2}`. ``fit`` bounds the
+    sensitivity :math:`s(p) = \sup_x w_p f(p,x)/F(x)` of every row, its largest share in a sum; ``sample`` draws rows in
+    proportion to it, with weights that make every sum unbiased.
 
     Parameters
     ----------
     radius : float, default 1.0
         Radius of the ball of queries around the weighted mean, in units of the bandwidth.
     bandwidth : None, float or "median", default None
-        The :math:`\sigma` of the loss, in the units of the data. None is the paper's normalisation: the
-        distance from the mean to the farthest row. "median": the median distance in a sample of rows. It is the
-        main dial: at a very large bandwidth all rows are alike; at a very small one, with a ball that keeps its
-        size in the units of the data, every row is needed; in between sensitivities matter.
+        The :math:`\sigma` of the loss, in the units of the data. None is the paper's normalisation: the distance from
+        the mean to the farthest row. "median": the median distance in a sample of rows. At a very large bandwidth all
+        rows are alike, at a very small one every row is needed; in between sensitivities matter.
     bound : str, default "auto"
         ============== ===============================================================================================
         "closed-form"  one atom, O(n d): :math:`(w_p/W) e^{V + R^2 - (|p-\mu| - R)^2}`, total at most :math:`e^{V+R^2}`
@@ -39,30 +36,25 @@ class RBFCoreset(SensitivityCoreset):
         "paper"        Algorithm 1 as printed, uncapped; ``bound_note_`` says whether its assumptions hold
         "lemma"        the lemma of the paper's appendix, in logarithms
         ============== ===============================================================================================
-    n_cells : int, default 64
-        Cells of the "cells" bound.
-    max_exact : int or None, default 20000
-        Maximum number of rows for "exact"; None for no limit.
+    n_cells, max_exact : int, default 64, and int or None, default 20000
+        Cells of the "cells" bound, and maximum number of rows for "exact"; None for no limit.
     random_state : None, int or Generator
         Seed for the cells and for the draws.
 
     Attributes
     ----------
-    sensitivities_ : ndarray of shape (n,)
-        Upper bounds on the sensitivities (the sensitivities themselves to 1e-6 if exact); "paper" and "lemma"
-        may exceed 1.
-    total_sensitivity_ : float
-        Their sum, at least 1: the number of points needed for an error is proportional to it.
+    sensitivities_, total_sensitivity_ : ndarray of shape (n,), float
+        Upper bounds on the sensitivities (exact to 1e-6 if exact; "paper" and "lemma" may exceed 1), and their sum, at
+        least 1: the number of points needed for an error is proportional to it.
     uniform_factor_ : float
         How many times more points plain sampling (in proportion to the weights) needs for the same guarantee, at most.
     center_, scale_, radius_ : ndarray of shape (d,), float, float
         Centre of the ball, bandwidth and radius (in bandwidths) of the fit; the first two in the units of the data.
     bound_, is_certified_, bound_note_ : str, bool, str
         The bound used, whether it is proved for these data, and why.
-    duality_gap_ : ndarray of shape (n,) or None
-        For "cells" and "exact": logarithm of the bound minus that of the value reached.
-    n_unconverged_ : int or None
-        Rows whose gap is above the tolerance (1e-6 for "exact", 1e-3 for "cells"); their bounds hold but are loose.
+    duality_gap_, n_unconverged_ : ndarray of shape (n,) or None, int or None
+        For "cells" and "exact": logarithm of the bound minus that of the value reached; and rows whose gap is above the
+        tolerance (1e-6 for "exact", 1e-3 for "cells"), whose bounds hold but are loose.
 
     Examples
     --------

@@ -80,8 +80,8 @@ def estimates(
 ) -> dict[str, Estimate]:
     """Choose rows of four fifths of the examples, fit a model of the kind to them, and score it on the others.
 
-    The score is the average precision of the rare classes if there are any, else the accuracy, or R squared. The
-    result is empty where there are too few rows to hold some out. ``power`` is that of the stratified draw.
+    The score is the average precision of rare classes, else the accuracy, or R squared; ``power`` is that of the
+    stratified draw. The result is empty where there are too few rows to hold some out.
     """
     n = min(len(examples.y), _MOST_ROWS)
     size = compared_size(size, len(examples.y))

@@ -114,8 +114,7 @@ class KMeansCoreset(PassCoreset):
         Parameters
         ----------
         size, random_state
-            As in :meth:`RBFCoreset.sample`. For a fit as good as on all rows use some 80 points for each cluster; see
-            :meth:`advice`.
+            As in :meth:`RBFCoreset.sample`; some 80 points for each cluster fit as well as all rows (:meth:`advice`).
         """
         runner = self._fitted_runner()
         count, seed = check_budget(size, runner.rows.n), check_seed(random_state, self._draw_rng)
@@ -147,10 +146,9 @@ class KMeansCoreset(PassCoreset):
     def advice(self, size: int | float | None = None) -> str:
         r"""Whether this draw helps, in plain words; by default for 80 rows for each cluster.
 
-        It compares how much more than the best centres those fitted to ``size`` rows are expected to cost. That is an
-        estimate at the rough centres, not a bound: a cluster without a row goes to the next centre, the others are off
-        by the error of a weighted mean. For rows drawn in proportion to q, with :math:`D_c` the squared distance to the
-        next centre, it is the sum over all clusters of
+        It compares how much more than the best centres those fitted to ``size`` rows are expected to cost, estimated at
+        the rough centres: a cluster without a row goes to the next centre, the others are off by the error of a
+        weighted mean. For draws by q, with :math:`D_c` the squared distance to the next centre, clusters contribute
 
         .. math:: e^{-m Q_c} W_c D_c + \min(W_c D_c, \sum_{i \in c} w_i^2 |x_i - c|^2 / (m q_i W_c))
         """

@@ -44,10 +44,7 @@ class SquaresCertificate:
 
     @property
     def penalized_excess(self) -> float:
-        """Bound on ``(F(theta_S) - F*) / F*`` for squares plus any penalty >= 0 (lasso), and for PCA.
-
-        At most ``(1 + eps) / (1 - eps) - 1``. ``theta_S`` minimises the sum over the subset plus the same penalty.
-        """
+        """Bound on ``F(theta_S) / F* - 1``, squares plus any penalty >= 0 or PCA: at most ``2 eps / (1 - eps)``."""
         low, high = min(self.lowest, 1.0), max(self.highest, 1.0)
         return high / low - 1.0 if low > 0 else np.inf
 
@@ -117,8 +114,8 @@ class LeastSquaresCoreset(PassCoreset):
             As in :meth:`RBFCoreset.sample`; not with ``exact``.
         exact : bool
             Return at most D (D + 1) / 2 rows, D = ``rank_``, whose weighted Gram matrix is that of all rows up to
-            rounding. Takes at most 64 columns, and time linear in the rows plus O(D^6) for each halving of them. Needs
-            all rows at once: those of files are loaded, above 2 GB into a temporary file.
+            rounding. Takes at most 64 columns, and time linear in the rows plus O(D^6) for each halving of them. All
+            rows are loaded, those of files above 2 GB into a temporary file.
 
         Returns
         -------

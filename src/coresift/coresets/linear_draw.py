@@ -80,11 +80,8 @@ class RowScores:
         return np.asarray(np.sqrt(np.square(slopes).sum(axis=1) * leverage))
 
     def fitted_to(self, pilot: WeightedRows) -> "RowScores":
-        """The scores of the rest, from the fit of the pilot.
-
-        One half of the pilot estimates the total of the influence at the fit of the other: at their own fit slopes are
-        small, and with a total that is too low they would outweigh all else.
-        """
+        """The scores of the rest, from the fit of the pilot."""
+        # one half estimates the total of the influence at the fit of the other: at their own fit slopes are too small
         half = (pilot.X[::2], pilot.y[::2], pilot.weights[::2])
         rough = fit_linear(self.problem, *half, tol=_PILOT_TOLERANCE)
         trial = replace(self, theta=rough.theta)
@@ -200,10 +197,9 @@ def calibrate_draw(
 
     A subset with the sum of ``l' a`` of all rows at ``theta`` has their gradient there: its fit is a Newton step on the
     loss of all rows, with the Hessian of the subset. Where that overshoots, going part of the way helps. So each round
-    fits several weightings; one pass finds the loss of all rows at each, and the totals for the next round. A round
-    that does not lower the loss is dropped and ends the search; so does a loss that is expected to be within a relative
-    ``tolerance`` of the least. Returns the rows with their weights, the sums of all rows at the fit, the number of
-    rounds kept, and the expected step to the minimum.
+    fits several weightings; one pass finds the loss of all rows at each, and the totals for the next round. It ends
+    when a round, which is dropped, does not lower the loss, or when little (``tolerance``) is left. Returns the rows
+    with their weights, the sums of all rows at the fit, the rounds kept, and the expected step to the minimum.
     """
     problem = totals.problem
     A = problem.columns(drawn.X)
@@ -246,8 +242,7 @@ def calibrate_draw(
 def _features(totals: SlopeTotals, A: Matrix, drawn: WeightedRows) -> tuple[Matrix, np.ndarray]:
     """Features to be calibrated and their totals: ones, slopes, curvatures.
 
-    Dense columns are shifted by their medians: a category that is absent from the draw then has a feature that is zero,
-    and is left out. Shifted by its mean it would look constant.
+    Dense columns are shifted by their medians: a category that is absent from the draw is then zero, and left out.
     """
     features, sums = totals.features(A, drawn.y), totals.totals
     ones = np.ones((len(drawn.y), 1))

@@ -37,15 +37,12 @@ def loss_named(name: str, n_classes: int = 0, threshold: float | None = None) ->
 
 @dataclass(frozen=True)
 class Response:
-    """What is predicted: classes in ascending order, or targets.
-
-    ``factors`` multiply the weights of the rows of each class. ``signed``: classes as the targets -1 and 1.
-    """
+    """What is predicted: classes in ascending order, or targets."""
 
     classes: np.ndarray | None = None
     numbers: dict[Any, int] | None = None  # of the labels of the rows
-    factors: np.ndarray | None = None
-    signed: bool = False
+    factors: np.ndarray | None = None  # of the weights of the rows of each class
+    signed: bool = False  # classes as the targets -1 and 1
 
     def of(self, block: Block) -> np.ndarray:
         """(b,) numbers of classes, or targets."""

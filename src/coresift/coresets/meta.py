@@ -141,8 +141,7 @@ class CoresetClassifier(_CoresetModel, ClassifierMixin, BaseEstimator):
        loss and penalty: ``LogisticRegression``, and for two classes ``LinearSVC``, ``RidgeClassifier`` and
        ``SGDClassifier``, but not with the hinge or an L1 penalty.
     3. Anything else, and a model that takes no ``sample_weight``: a draw stratified by class. For trees and boosting no
-       other was found to be better. A pipeline takes weights only by metadata routing: put it around the
-       meta-estimator.
+       other was found to be better. A pipeline takes weights only by metadata routing: put it around this estimator.
 
     Every class gets at least one row. ``C``, ``alpha`` and ``class_weight="balanced"`` of a linear model mean what they
     mean on all rows. Choosing rows takes several passes: a single fit in memory may take as long as on all rows.
@@ -151,10 +150,8 @@ class CoresetClassifier(_CoresetModel, ClassifierMixin, BaseEstimator):
     ----------
     estimator : classifier
         The model; a clone is fitted.
-    size : int or float, default 0.1
-        Number of rows of the coreset, at most all; or a fraction of the rows.
-    random_state : None, int or Generator
-        Seed for the draw. The model has its own.
+    size, random_state : int or float, default 0.1; None, int or Generator
+        Number of rows of the coreset, at most all, or a fraction of the rows; and the seed for their draw.
 
     Attributes
     ----------
@@ -163,8 +160,8 @@ class CoresetClassifier(_CoresetModel, ClassifierMixin, BaseEstimator):
     coreset_, rule_ : Coreset, str
         The rows that it was fitted on with their weights, and how they were chosen.
     certificate_ : ModelCertificate or None
-        For a linear model with an L2 penalty: a proved bound on its excess loss over all rows. Computed when it is
-        first read, in a few passes over the data, of which a reference is kept, but not in pickles.
+        For a linear model with an L2 penalty: a proved bound on its excess loss over all rows, computed when first read
+        from the data, of which a reference is kept, but not in pickles.
     classes_, n_features_in_, feature_names_in_
         As in ``estimator_``.
 

@@ -263,8 +263,7 @@ class Scores:
 class QuerySums:
     """Sums of the loss at some queries, over all rows and over the chosen ones with their weights.
 
-    Exponents are taken relative to Jensen's lower bound on the sum at each query, so that the sums over all rows are at
-    least their mass and nothing underflows.
+    Exponents are relative to Jensen's lower bound on the sum at each query, so that nothing underflows.
     """
 
     def __init__(self, geometry: Geometry, loss: str, queries: np.ndarray, rows: np.ndarray, weights: Any) -> None:

@@ -210,13 +210,13 @@ class CoresetSearchCV(GridSearchCV):
     r"""Search hyper-parameters by cross-validation on nested coresets, and refit the best on all rows.
 
     All candidates are fitted on the two smallest subsets of each training fold, those that may still be the best on
-    the next larger one, and so on. Folds are split before subsets are chosen, and test folds are always complete. From
-    the second step on, scores are extrapolated to all rows, as :math:`a - b / \sqrt m`, and a step keeps the candidates
-    that are then not behind the leader beyond chance (a paired test over folds), at least two and at most a third. The
-    search ends early when one candidate leads two steps in a row with all others behind it.
+    the next larger one, and so on; test folds are always complete. From the second step on, scores are extrapolated to
+    all rows, as :math:`a - b / \sqrt m`, and a step keeps the candidates that are then not behind the leader beyond
+    chance (a paired test over folds), at least two and at most a third. The search ends early when one candidate leads
+    two steps in a row with all others behind it.
 
     Linear models get one step of :class:`LinearCoreset`, the first with 50 rows a parameter, as their fits are those of
-    all rows. Other models, and those without ``sample_weight``, get stratified or uniform draws, which need no weights.
+    all rows. Other models get stratified or uniform draws.
 
     Parameters
     ----------
@@ -229,13 +229,8 @@ class CoresetSearchCV(GridSearchCV):
         the candidates that are left on all rows.
     n_iter : int, optional
         Number of candidates to draw from ``params``; by default all combinations.
-    cv : int, splitter or iterable
-    scoring : str, callable or None
-        One score, where more is better; None uses the estimator's own.
-    refit : bool
-        Fit the best candidate on all rows.
-    n_jobs : int, optional
-        Processes, as in scikit-learn.
+    cv, scoring, refit, n_jobs
+        As in ``GridSearchCV``, with one score; ``refit`` fits the best candidate on all rows.
     random_state : None, int or Generator
         Seed for the subsets and the candidates that ``n_iter`` draws. Folds have their own, in ``cv``.
 
@@ -292,10 +287,8 @@ class CoresetSearchCV(GridSearchCV):
 
         Parameters
         ----------
-        X : array-like, frame or sparse matrix of shape (n, d)
-        y : array-like of shape (n,)
-        sample_weight : array-like of shape (n,), optional
-            Weights of the rows in fits; scores are not weighted.
+        X, y, sample_weight
+            As in :meth:`CoresetClassifier.fit`; scores are not weighted.
         **fit_params
             ``groups`` for the splitter, other arguments for the estimator's ``fit``; with scikit-learn's metadata
             routing enabled, whatever was requested. Those with one entry a row are cut to the rows of a subset.

@@ -70,13 +70,10 @@ class StreamingCoreset:
     loss : {"gaussian", "laplacian"}
     radius : float
         Radius of the ball of queries, in bandwidths; the Laplacian is bounded over all of space.
-    bandwidth : None, float or "median"
-        As in :class:`RBFCoreset`; None and "median" are taken from the first full buffer, and stay.
-    center : array of shape (d,), optional
-        Centre of the ball; by default the mean of the first full buffer.
-    bound, n_cells : {"auto", "closed-form", "cells"}, int
-    delta : float
-        Probability with which the stated error may be missed.
+    bandwidth, center : as in :class:`RBFCoreset`; array of shape (d,), optional
+        None and "median" are taken from the first full buffer, and stay; so is the centre of the ball, its mean.
+    bound, n_cells, delta : {"auto", "closed-form", "cells"}, int, float
+        As in :class:`RBFCoreset`; and the probability with which the stated error may be missed.
     random_state : int
         The same rows in the same order give the same coreset, however they are cut into batches.
     preparation : Preparation, optional

@@ -22,7 +22,6 @@ def uniform_coreset(
     """Draw rows uniformly without replacement; row i weighs ``w_i * n / size``, which makes weighted sums unbiased.
 
     ``nested`` takes the first rows of a permutation: from the same seed, a smaller size gives a part of a larger one.
-    ``method`` and ``ball`` are recorded in the coreset.
     """
     rng = check_generator(random_state)
     rows = rng.permutation(n_samples)[:size] if nested else rng.choice(n_samples, size, replace=False)

@@ -30,11 +30,10 @@ _REGIME = "regime of auto"
 
 @dataclass(frozen=True)
 class Regime:
-    """What :class:`Auto` saw and decided, up to an ``epoch``.
+    """What :class:`Auto` saw up to an ``epoch``, and its ``action``: "look", "all data", "hard samples" or "trim".
 
-    ``action`` is "look" (nothing is decided yet), "all data", "hard samples" (draws by gradient norms) or "trim" (the
-    highest losses are left out). ``removed`` near-duplicates are left out; ``duplicates``, ``wrong`` and ``low`` are
-    the shares of near-duplicates, of wrong labels, and of labels in the lower half of the model's ranking.
+    ``removed`` near-duplicates are left out; ``duplicates``, ``wrong`` and ``low`` are the shares of near-duplicates,
+    of wrong labels, and of labels in the lower half of the model's ranking.
     """
 
     action: str = "look"
@@ -161,11 +160,7 @@ def counts_of(shares: Floats, size: int, rng: np.random.Generator) -> Indices:
 
 
 def duplicate_share(X: NDArray[Any], rng: np.random.Generator) -> tuple[float, float]:
-    """Estimate the share of rows that have a near-duplicate, and return the largest distance of two of them.
-
-    Where rows are dense, as in a few columns, nearest neighbours are as close as near-duplicates, but most of them not
-    closer than a third of that: then only equal rows count.
-    """
+    """Estimate the share of rows that have a near-duplicate, and return the largest distance of two of them."""
     rows = rng.permutation(len(X))[:_POOL]
     mean = X[rows[:_BLOCK]].mean(axis=0, dtype=np.float64)
     probe = X[rows[:_PROBE]] - mean  # (p, d)
@@ -180,6 +175,7 @@ def duplicate_share(X: NDArray[Any], rng: np.random.Generator) -> tuple[float, f
             np.fill_diagonal(found, np.inf)
         nearest = np.minimum(nearest, found.min(axis=1))
     equal, third, near = (float(np.mean(np.sqrt(nearest) <= scale * median)) for scale in (_EQUAL, _NEAR / 3, _NEAR))
+    # where rows are dense, neighbours are as near, but few of them within a third of that: then only equal rows count
     return (near, _NEAR * median) if near / 2 <= third and near < _ALL else (equal, _EQUAL * median)
 
 

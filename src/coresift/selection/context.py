@@ -59,8 +59,7 @@ class SelectionContext:
         The moment, the length of the run if it is known, and a seed for what is drawn once in a run.
     batch_size, transform, forward, workers : optional
         For the forward passes. ``transform`` is applied to each batch of inputs; ``forward`` maps a batch, as the data
-        set makes it, to outputs, by default by calling the model with the inputs; ``workers`` processes read a data
-        set, by default as many as in the ``DataLoader``.
+        set makes it, to outputs; ``workers`` processes read a data set, by default as many as in the ``DataLoader``.
     gradients, validation : Gradients (or a flat (n, p) array), Validation, optional
         Given instead of a model, for example from another framework.
 
@@ -232,8 +231,7 @@ class SelectionContext:
     def features(self, embedding: Any = "raw") -> Any:
         """A matrix of the inputs, (n, d), dense or sparse; computed once for the whole data, even in a part of it.
 
-        ``embedding`` is "raw" (the flattened inputs), "pca" (their first 50 principal components), an
-        array of n rows, or a function of the inputs.
+        ``embedding`` is "raw", "pca" (the first 50 principal components), an array of n rows, or a function of inputs.
         """
         key: tuple[Any, ...] = ("features", id(embedding))
         if isinstance(embedding, str):

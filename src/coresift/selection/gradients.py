@@ -139,10 +139,9 @@ def called(model: torch.nn.Module, x: Any) -> Any:
 
 
 def linear_layer(model: torch.nn.Module, name: str | None, example: Any, forward: Forward | None = None) -> Any:
-    """The layer of that name, or the linear layer that runs last on an example; None if the model ends otherwise.
+    """The layer of that name, or the linear layer that runs last on an example; None if another weight matrix follows.
 
-    Activations and normalisations may follow, but no other weight matrix, such as a convolution: the layer would only
-    compute features for it, and its gradients say little about the loss.
+    Such a layer, a convolution say, would use it for features only: its gradients say little about the loss.
     """
     linear = {path: module for path, module in model.named_modules() if isinstance(module, torch.nn.Linear)}
     if name is not None:

@@ -19,14 +19,13 @@ LEAST = 0.15  # estimated share of wrong labels below which nothing is left out
 class Lossless(Watcher):
     """Keep every sample whose score is at least the mean, and a random share of the others, scaled up.
 
-    An easy sample is kept with probability ``share`` and then weighs 1 / ``share``, so weighted sums are unbiased. In
-    the last part of the run, and before training has seen anything, all data are used. A budget below 1 is the part of
-    the data that this is applied to, in turns. The number of samples differs from epoch to epoch.
+    An easy sample is kept with probability ``share`` and then weighs 1 / ``share``, so weighted sums are unbiased.
+    Before training has seen anything, all data are used. A budget below 1 is the part of the data that this is applied
+    to, in turns. The number of samples differs from epoch to epoch.
 
     Parameters
     ----------
-    share : float, default 0.5
-    last : float, default 0.125
+    share, last : float, default 0.5 and 0.125
         Share of the easy samples to keep; share of the epochs, at the end, that use all data.
     scores : {"norms", "losses"}, default "norms"
         What training saw of a sample last: the norm of its gradient, or its loss.
