@@ -32,8 +32,7 @@ _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 def check_features(X: Any, *, estimator: BaseEstimator | None = None, finite: bool = True, name: str = "X") -> Matrix:
     """Return a two-dimensional float32 or float64 array or CSR matrix without NaN or infinity.
 
-    Float arrays are not copied; lists, frames and integers become float64. ``estimator`` is named in messages. With
-    ``finite=False`` the caller detects values that are not finite, and then calls :func:`check_finite`.
+    Float arrays are not copied; lists, frames and integers become float64. With ``finite=False`` a pass looks for NaN.
     """
     from sklearn.utils.validation import check_array
 

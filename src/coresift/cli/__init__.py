@@ -10,10 +10,9 @@ __all__ = ["main"]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit code.
+    """Run the command line and return its exit code: 0, 1 for any error, 2 for wrong usage, 130 for an interrupt.
 
-    It is 0 for success, 1 for an error in the data or at run time (also a broken pipe), 2 for wrong usage, 130 for an
-    interrupt. Typer and Rich are imported here so that a missing extra gives one line, not a traceback.
+    Typer and Rich are imported here so that a missing extra gives one line, not a traceback.
     """
     if argv is None and not sys.warnoptions:
         warnings.simplefilter("ignore")  # a process of our own: those of Pillow and others are for programmers

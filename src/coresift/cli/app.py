@@ -170,8 +170,7 @@ def as_option(message: str, parameters: Sequence[Any]) -> str:
 def field_options(options: Any) -> Iterator[inspect.Parameter]:
     """Yield a parameter with a Typer option for each field of a dataclass that has a help text.
 
-    The metadata of a field holds ``help`` and, optionally, ``flags`` (such as ``("-b",)``), ``min``, and ``choices`` (a
-    tuple, or a function that returns the names to complete).
+    Its metadata hold ``help`` and, optionally, ``flags``, ``min``, and ``choices`` (a tuple, or a function for names).
     """
     hints = get_type_hints(options)
     for each in sorted(fields(options), key=lambda each: each.name not in options.__annotations__):  # own ones first

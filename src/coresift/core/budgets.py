@@ -32,8 +32,8 @@ def random_budgets(
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Split a budget so that no class is left out for good; return budgets, and factors for the weights of classes.
 
-    These are the :func:`class_budgets` if every class gets a row. Otherwise one systematic draw in random order rounds
-    each quota q up or down; a class with q < 1 gets its row with probability q, and the factor 1/q.
+    If not every class gets a row, one systematic draw in random order rounds each quota q up or down; a class with q <
+    1 gets its row with probability q, and the factor 1/q.
     """
     budgets = class_budgets(counts, budget, min_per_class=min_per_class, power=power)
     if np.all((budgets > 0) | (counts == 0)):

@@ -29,9 +29,9 @@ class Preparation(TransformerMixin, BaseEstimator):
     """Turn a table into a matrix of numbers in which no column dominates.
 
     Numbers, dates (seconds, and sine and cosine of the time of day, week and year) and text that holds them are
-    standardised; truth values become 0 and 1; other text becomes one feature for each value, or is hashed. Missing
-    and infinite numbers become the median, and a feature of their own says where. Constant columns, ids and
-    copies of other columns are left out. :attr:`columns_` says what was decided, and why.
+    standardised; truth values become 0 and 1; other text becomes one feature for each value, or is hashed. Missing and
+    infinite numbers become the median, and a feature of their own says where. Constant columns, ids and copies are left
+    out.
 
     Parameters
     ----------
@@ -39,15 +39,13 @@ class Preparation(TransformerMixin, BaseEstimator):
         The columns to use. They are left out only if they are empty.
     categorical, drop, id : sequence of str
         Columns to read as categories whatever they hold; to leave out; to leave out because they identify rows.
-    max_categories : int, default 32
-        Values up to which a column gets one feature for each; above, values are hashed.
-    n_buckets : int, default 32
-        Features of a hashed column.
+    max_categories, n_buckets : int, default 32
+        Values up to which a column gets one feature for each; above, they are hashed to that many features.
 
     Attributes
     ----------
     columns_ : list of Column
-        ``name``, ``kind`` (how it is read), ``why``, and what :meth:`transform` needs.
+        What was decided: ``name``, ``kind`` (how it is read), ``why``, and what :meth:`transform` needs.
 
     Examples
     --------
@@ -122,8 +120,7 @@ class Preparation(TransformerMixin, BaseEstimator):
         """The features of any rows with these columns: (n, d), or a CSR matrix if most entries are zero.
 
         They are float64, or float32 if all columns are and none has missing entries. Other columns are ignored.
-        Categories that were not learnt have no feature, and entries that are missing where none were are filled in
-        without one.
+        Categories that were not learnt, and entries missing where none were, have no feature.
         """
         table, used = as_table(X), self.used_
         check_names([column.name for column in used], table.column_names)
@@ -215,10 +212,7 @@ class Preparation(TransformerMixin, BaseEstimator):
     __hash__ = BaseEstimator.__hash__
 
     def lines(self, *, others: Mapping[str, str] | None = None) -> list[str]:
-        """What was decided, as a short table: columns that are read alike share a line if there are many.
-
-        ``others`` are columns that are not features, such as the label, and what they are.
-        """
+        """What was decided, as a table; ``others`` are columns that are not features, such as the label."""
         shown = [(name, what, "") for name, what in (others or {}).items()]
         shown += [(column.name, column.kind, column.why) for column in self.columns_]
         if len(shown) > 40:

@@ -197,10 +197,7 @@ class Rows(ABC):
         return [task for task in tasks if np.diff(self._owned(task)) > 0]
 
     def blocks(self, task: list[Piece] | None = None) -> Generator[Block, None, None]:
-        """All rows in order, or those of a ``task``, in blocks cut at the same rows however the data are stored.
-
-        A task has the groups that begin in its pieces, and reads on into the next pieces to complete the last one.
-        """
+        """All rows in order, or those of a ``task``, in blocks cut at the same rows however the data are stored."""
         step, pieces, first, last = self.block_rows, self.pieces, 0, self.n
         if task is not None:
             first, last = self._owned(task)
@@ -224,7 +221,7 @@ class Rows(ABC):
             yield _joined(kept)
 
     def _owned(self, task: list[Piece]) -> tuple[int, int]:
-        """The rows of the groups that begin in the pieces of a task: from the first up to the last."""
+        """The rows of the groups that begin in the pieces of a task, whose last one may end in the next pieces."""
         group, end = group_rows(self.d), task[-1].start + task[-1].n_rows
         return -(-task[0].start // group) * group, min(-(-end // group) * group, self.n)
 

@@ -137,7 +137,8 @@ class TableSummary:
                     text.add(set(names), hashed)
                     text.n += int(np.count_nonzero(codes >= 0))
                     each = np.append(hashed, np.uint64(0))[codes]
-                    text.fingerprint = (text.fingerprint + int(_folded(each) @ rows)) % 2**64
+                    each ^= each >> np.uint64(32)  # products modulo 2**64 lose the high bits
+                    text.fingerprint = (text.fingerprint + int(each @ rows)) % 2**64
             else:
                 values[:, i] = np.nan if kind is None else numbers(array, kind)
         self._add_values(values, rows)
@@ -273,11 +274,6 @@ class TableSummary:
 
 def _and_missing(count: int) -> str:
     return f", {count:,} missing" if count else ""
-
-
-def _folded(words: np.ndarray) -> np.ndarray:
-    """Words whose low bits depend on all bits: products modulo 2**64 lose the high ones."""
-    return words ^ (words >> np.uint64(32))
 
 
 def _mixed(words: np.ndarray) -> np.ndarray:

@@ -147,10 +147,7 @@ class RunFolder:
         return sorted(self._checkpoints.glob("epoch-*.safetensors"), reverse=True)
 
     def save(self, epoch: int, parts: State) -> None:
-        """Write a checkpoint after ``epoch`` epochs, and keep the one before it.
-
-        Each of ``parts`` is a dictionary of tensors and what JSON can hold, or something else that JSON can hold.
-        """
+        """Write a checkpoint after ``epoch`` epochs, and keep the one before it; ``parts`` are tensors and JSON."""
         tensors: Tensors = {}
         state = {**parts, "epoch": epoch}
         for part, values in parts.items():

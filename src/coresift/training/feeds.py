@@ -99,10 +99,7 @@ class Feed:
 def feeds_of(
     data: Any, test: Any, transform: Any, augmented: Any, device: torch.device, workers: int, integers: bool = False
 ) -> tuple[Feed, Feed | None, Augment | None]:
-    """Return feeds of the training and the test data, and the augmentation, for the arguments of :func:`train`.
-
-    ``integers`` says that whole numbers are meant for an embedding and stay what they are.
-    """
+    """Return feeds of training and test data, and the augmentation; ``integers``, meant for an embedding, stay so."""
     kind = None
     if isinstance(data, DatasetSplits):
         kind, test = data.augmentation, data.test if test is None else test
@@ -183,8 +180,7 @@ def normalize(x: Tensor, mean: Sequence[float] | None, std: Sequence[float] | No
 def random_crop_flip(x: Tensor, generator: torch.Generator, padding: int = 4) -> Tensor:
     """Crop each image (b, c, h, w), padded with zeros, at random to h x w, and mirror it with probability 1/2.
 
-    Zero must be black, so this comes before :func:`normalize`. Random numbers are drawn on the device of the generator:
-    the top rows of all crops, then the left columns, then the mirrors.
+    Zero must be black, so this comes before :func:`normalize`.
     """
     b, c, h, w = x.shape
 
