@@ -18,10 +18,7 @@ _PANEL = 48  # rows dropped before the other null vectors are updated
 
 
 def few_rows(rows_of: Callable[[int, int], np.ndarray], n: int, rank: int) -> tuple[np.ndarray, np.ndarray]:
-    """Rows, ascending and at most ``rank``, and positive factors of their weights that keep the Gram matrix of all.
-
-    ``rows_of(start, end)`` returns an interval of the n rows; each row is asked for about twice.
-    """
+    """Rows, ascending and at most ``rank``, and factors of their weights that keep the Gram matrix of all n rows."""
     if n <= rank:
         return np.arange(n), np.ones(n)
     edges = np.unique(np.linspace(0, n, min(2 * rank, n) + 1).astype(np.int64))

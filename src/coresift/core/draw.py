@@ -48,8 +48,7 @@ def default_method(n_rows: int) -> str:
 class DrawTable:
     """Scores and weights of n rows, prepared in O(n) for draws in O(m log n); ``keys`` cost O(n).
 
-    Both are finite, not negative, and zero for the same rows: one of positive weight that can never be drawn would bias
-    every estimate. Some row has a positive score, and the largest is within 1e-150 to 1e150.
+    Both are finite, not negative, zero for the same rows, but not for all; the largest score is in 1e-150 to 1e150.
     """
 
     def __init__(self, scores: Floats, weights: Floats) -> None:

@@ -120,10 +120,7 @@ class Ascent(NamedTuple):
 def ascend(
     p: np.ndarray, atoms: Atoms, radius: float, upper: np.ndarray, max_curvature: float, tol: float, max_steps: int
 ) -> Ascent:
-    """Maximise ``2 p.x - L(x)`` over ``|x| <= radius`` for each row of ``p``, to a duality gap of ``tol``.
-
-    ``upper`` are known bounds on the maximum; ``max_curvature``, ``4 max |mu|^2``, bounds the Hessian of L.
-    """
+    """Maximise ``2 p.x - L(x)``, at most ``upper``, over ``|x| <= radius`` for each row of p, to a gap of ``tol``."""
     upper = upper.copy()
     lower = np.full(len(p), -np.inf)
     active = np.arange(len(p))

@@ -109,11 +109,7 @@ class PaperBound:
         self.note = _note(lift.kind, R, max_norm, self.is_certified)
 
     def log_values(self, block: Any) -> np.ndarray:
-        r"""(b,) logarithms of the scores, uncapped; ``-inf`` for points of weight zero.
-
-        :math:`u_p|U(q_p)|_1` dominates :math:`\sup_y u_p|q_p\cdot y| / \sum_q u_q|q_q\cdot y|` at any tolerance; points
-        outside the numerical row space get 1, which their ratio cannot exceed.
-        """
+        """(b,) logarithms of the scores, uncapped; they dominate at any tolerance. ``-inf`` for points of weight 0."""
         lifted, norms, log_w, log_c = self.lift.parts(block)
         log_u, power = log_w - log_c, self.lift.power
         with np.errstate(over="ignore", invalid="ignore"):  # points of weight zero can be anywhere

@@ -1,7 +1,6 @@
 """Sensitivity bounds as maps: from a block of rows, in a known geometry, to the logarithms of their bounds.
 
-Rows are compared with their own group: one group for all, or one for each class. The ball of queries is common to the
-groups, so coresets of groups are together a coreset of all rows.
+Rows are compared with their group, all rows or a class; for one ball, coresets of groups are together one of all rows.
 """
 
 import warnings
@@ -312,11 +311,8 @@ def log_unit_of(log_values: np.ndarray) -> float:
 def draw_scores(
     log_values: np.ndarray, shares: np.ndarray, log_unit: float, values: np.ndarray | None = None
 ) -> np.ndarray:
-    """Scores to draw by, in units of ``exp(log_unit)``: the sensitivities, but never below the share of the weight.
-
-    The floor is still a certificate and adds at most 1 to the total. Without it a point far outside the ball would be
-    drawn once in ages with a weight to match. Units keep "paper" and "lemma" within floats. ``values`` are the bounds.
-    """
+    """Scores to draw by, in units of ``exp(log_unit)``: the sensitivities, but never below the share of the weight."""
+    # the floor adds at most 1 to the total; without it a point far away would be drawn once in ages, and weigh as much
     if log_unit == 0.0:
         scores = np.maximum(np.exp(log_values) if values is None else values, shares)
     else:

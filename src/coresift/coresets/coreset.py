@@ -61,10 +61,8 @@ class QueryBall(Value):
     ----------
     loss : {"gaussian", "laplacian"}
         ``exp(-|p - x|^2 / scale^2)`` or ``exp(-|p - x| / scale)``.
-    center, scale : (d,) array, float
-        Centre and bandwidth, in the units of the data.
-    radius : float
-        In units of ``scale``; infinite if every x of the space is a query.
+    center, scale, radius : (d,) array, float, float
+        Centre and bandwidth, in the units of the data; radius in bandwidths, infinite if every x is a query.
     """
 
     loss: str
@@ -174,12 +172,10 @@ class Coreset(Value):
         How it was drawn: "systematic", "iid", "keys", "two-step" or "exact"; otherwise "given".
     n_draws, seed : int or None
         Independent draws, before repeats were merged, and the seed that repeats them.
-    bound, total_sensitivity : str or None, float or None
-        Name and sum of the sensitivity bounds that drew it.
+    bound, total_sensitivity, ball : str or None, float or None, QueryBall or None
+        Name and sum of the sensitivity bounds that drew it, and the queries that it answers.
     guarantee, certificate : Guarantee or None, Certificate or None
         What is proved about it, and the proved bound on the error of this very subset, if one was computed.
-    ball : QueryBall or None
-        The queries that it answers.
     adjustments : tuple of str
         What was done to the draw and gives up exact unbiasedness: "refined", "reweighted", "normalized", "calibrated".
 

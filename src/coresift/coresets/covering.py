@@ -35,10 +35,7 @@ Floats = NDArray[np.float64]
 def cover_rows(
     features: np.ndarray, size: int, rng: Generator, *, weights: Floats | None = None, display: Display = Progress
 ) -> tuple[Rows, Floats]:
-    """Choose the row nearest to the centre of each of ``size`` k-means cells; it weighs as much as its cell.
-
-    Empty cells are replaced by the rows that are represented worst; these share the weight of their cell.
-    """
+    """Choose the row nearest to the centre of each of ``size`` k-means cells; it weighs as much as its cell."""
     small = features.astype(np.float32)
     sample = rng.permutation(len(small))[: _ROWS_PER_CELL * size]
     centers = cover_centers(small[sample], size, rng, display)
@@ -46,7 +43,7 @@ def cover_rows(
     order = np.lexsort((distances, cells))  # by cell, nearest first
     is_first = np.r_[True, cells[order][1:] != cells[order][:-1]]
     chosen = order[is_first]
-    if len(chosen) < size:
+    if len(chosen) < size:  # for empty cells, the rows that are represented worst; they share the weight of their cell
         others = order[~is_first]
         worst = np.argsort(-distances[others], kind="stable")[: size - len(chosen)]
         chosen = np.concatenate((chosen, others[worst]))

@@ -125,12 +125,10 @@ class LaplacianCoreset(SensitivityCoreset):
     metric : str or callable, default "euclidean"
         "euclidean", or with ``bound="exact"`` also "cityblock", "chebyshev", "canberra", "hamming", "jaccard" or a
         function of two rows. A function must be a metric: the bound rests on the triangle inequality.
-    bandwidth : None, float or "median", default None
-        As in :class:`RBFCoreset`; distances are divided by it.
     bound : {"auto", "exact", "cells", "paper"}, default "auto"
         "exact": :math:`s(p) = w_p / \sum_q w_q e^{-|p-q|}`, O(n^2 d). "cells": a certificate in O(n k d). "paper": the
         lemma of the paper's appendix. "auto": exact when that takes about a second, else cells.
-    n_cells, max_exact, random_state
+    bandwidth, n_cells, max_exact, random_state
         As in :class:`RBFCoreset`, whose fitted attributes this estimator has too.
 
     Examples

@@ -259,8 +259,7 @@ class ChosenRows:
     def save(self, path: str | os.PathLike[str], *, materialize: bool = False) -> None:
         """Write row, file, weight (and label) to ``path``, ``.parquet`` or ``.npz``, complete or not at all.
 
-        ``materialize`` writes the chosen rows as well: all columns of a table in a ``.parquet`` file, else the
-        features. A column whose name is taken is renamed to ``input_...``.
+        ``materialize`` adds the chosen rows, all columns of a table in ``.parquet``; taken names become ``input_...``.
         """
         target = Path(path)
         check_output(target, n_rows=self.coreset.size)

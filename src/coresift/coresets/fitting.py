@@ -1,14 +1,12 @@
 """From rows to a bound: the passes that find centre, bandwidth, cells and atoms. The same for arrays and files."""
 
-from __future__ import annotations
-
 import operator
 import time
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -24,11 +22,9 @@ from ..rows.columns import column_names
 from ..rows.engines import Engine, Pass, run_pass
 from ..rows.rows import Block, Rows
 from .bounds import ClosedForm, Geometry, RowBound, by_all_rows, by_cells, by_paper, label_numbers
+from .coreset import QueryBall
 from .options import PAPER_BOUNDS, BoundSpec
 from .passes import LARGEST_SHIFT, Reduced, Survey, extent, largest_distance
-
-if TYPE_CHECKING:
-    from .coreset import QueryBall
 
 P = TypeVar("P", bound=Pass)
 

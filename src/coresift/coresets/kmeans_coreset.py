@@ -109,12 +109,9 @@ class KMeansCoreset(PassCoreset):
         self._n_samples = rows.n
 
     def sample(self, size: int | float, *, random_state: Any = None) -> Coreset:
-        """Draw rows, in one pass. Weighted sums over them are unbiased.
+        """Draw rows, in one pass, some 80 for each cluster (:meth:`advice`). Weighted sums over them are unbiased.
 
-        Parameters
-        ----------
-        size, random_state
-            As in :meth:`RBFCoreset.sample`; some 80 points for each cluster fit as well as all rows (:meth:`advice`).
+        ``size`` and ``random_state`` are as in :meth:`RBFCoreset.sample`.
         """
         runner = self._fitted_runner()
         count, seed = check_budget(size, runner.rows.n), check_seed(random_state, self._draw_rng)
@@ -123,15 +120,7 @@ class KMeansCoreset(PassCoreset):
         return Coreset(drawn.indices, drawn.weights, runner.rows.n, total_weight=self._scores.total, **about)
 
     def cost(self, centers: Any, *, core: Coreset) -> KMeansCost:
-        """The cost of centres over all rows, in one pass, beside the estimate of a coreset.
-
-        Parameters
-        ----------
-        centers : array-like of shape (k, d)
-            In the units of the data; any number of them.
-        core : Coreset
-            A subset of the fitted rows, chosen in any way.
-        """
+        """The cost of any ``centers`` (k, d) over all rows, in one pass, beside the estimate of any ``core``."""
         runner = self._fitted_runner(check_instance(core, "core", Coreset))
         given, d = np.asarray(check_features(centers, name="centers"), dtype=np.float64), runner.rows.d
         if given.shape[1] != d:

@@ -106,7 +106,7 @@ class LeastSquaresCoreset(PassCoreset):
         self.rank_ = self._space.rank
 
     def sample(self, size: int | float | None = None, *, exact: bool = False, random_state: Any = None) -> Coreset:
-        """Draw rows by leverage, or find an exact subset.
+        """Draw rows by leverage (by keys, unbiased), or find an exact subset. The guarantee is for all sums of squares.
 
         Parameters
         ----------
@@ -116,12 +116,6 @@ class LeastSquaresCoreset(PassCoreset):
             Return at most D (D + 1) / 2 rows, D = ``rank_``, whose weighted Gram matrix is that of all rows up to
             rounding. Takes at most 64 columns, and time linear in the rows plus O(D^6) for each halving of them. All
             rows are loaded, those of files above 2 GB into a temporary file.
-
-        Returns
-        -------
-        Coreset
-            Drawn with ``method="keys"``, unbiased; its ``guarantee`` holds for all sums of squares, and is None if the
-            error may reach 1. :meth:`certify` says more.
         """
         runner = self._fitted_runner()
         n = runner.rows.n

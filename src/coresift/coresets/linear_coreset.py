@@ -88,13 +88,7 @@ class LinearCoreset(PassCoreset):
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Survey the rows and find the leverage, in one pass.
-
-        Parameters
-        ----------
-        X, y, sample_weight
-            As in :meth:`RBFCoreset.fit`; ``y`` are labels or, for a regression, targets. ``sample`` needs them again.
-        """
+        """Survey the rows and find the leverage, in one pass; the arguments are as in :meth:`RBFCoreset.fit`."""
         self._fit(X, y, sample_weight, estimator=self)
         return self
 

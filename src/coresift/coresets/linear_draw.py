@@ -240,15 +240,12 @@ def calibrate_draw(
 
 
 def _features(totals: SlopeTotals, A: Matrix, drawn: WeightedRows) -> tuple[Matrix, np.ndarray]:
-    """Features to be calibrated and their totals: ones, slopes, curvatures.
-
-    Dense columns are shifted by their medians: a category that is absent from the draw is then zero, and left out.
-    """
+    """Features to be calibrated and their totals: ones, slopes, curvatures."""
     features, sums = totals.features(A, drawn.y), totals.totals
     ones = np.ones((len(drawn.y), 1))
     if not isinstance(features, np.ndarray):
         return sp.csr_array(sp.hstack([ones, features])), np.append(totals.weight, sums)
-    if totals.problem.fit_intercept:
+    if totals.problem.fit_intercept:  # about medians: a category that is absent from the draw is zero, and left out
         middle = np.append(medians(A[:, :-1], drawn.weights), 0.0)
         for values in (features, sums):
             parts = values.reshape(len(values), -1, len(middle))

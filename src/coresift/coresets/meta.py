@@ -50,10 +50,8 @@ class _CoresetModel(MetaEstimatorMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : array-like, frame or sparse matrix of shape (n, d)
-            Anything that ``estimator`` takes. :func:`fit_model` reads files.
-        y : array-like of shape (n,)
-            Labels or targets.
+        X, y : array-like, frame or sparse matrix of shape (n, d), array-like of shape (n,)
+            Anything that ``estimator`` takes, and labels or targets. :func:`fit_model` reads files.
         sample_weight : array-like of shape (n,), optional
             Non-negative weights; a row of weight zero is never chosen. ``estimator`` must take weights, too.
         **fit_params

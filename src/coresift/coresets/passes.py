@@ -261,16 +261,13 @@ class Scores:
 
 
 class QuerySums:
-    """Sums of the loss at some queries, over all rows and over the chosen ones with their weights.
-
-    Exponents are relative to Jensen's lower bound on the sum at each query, so that nothing underflows.
-    """
+    """Sums of the loss at some queries, over all rows and over the chosen ones with their weights."""
 
     def __init__(self, geometry: Geometry, loss: str, queries: np.ndarray, rows: np.ndarray, weights: Any) -> None:
         self.geometry, self.loss, self.queries = geometry, loss, queries
         self.rows, self.weights = rows, weights
         mass = geometry.mass / geometry.mass.sum()
-        # mean square distance of the rows from a query: V + |x - mu|^2, over all groups
+        # mean square distance of the rows from a query, V + |x - mu|^2: relative to Jensen's bound nothing underflows
         spread = squared_norms(geometry.offsets) + geometry.variances
         squares = mass @ spread - 2.0 * queries @ (mass @ geometry.offsets) + squared_norms(queries)
         self.floor = squares if loss == "gaussian" else np.sqrt(np.maximum(squares, 0.0))

@@ -67,9 +67,8 @@ class StreamingCoreset:
     ----------
     size : int
         Rows of the result, at most.
-    loss : {"gaussian", "laplacian"}
-    radius : float
-        Radius of the ball of queries, in bandwidths; the Laplacian is bounded over all of space.
+    loss, radius : {"gaussian", "laplacian"}, float
+        As in :class:`RBFCoreset`; the Laplacian is bounded over all of space.
     bandwidth, center : as in :class:`RBFCoreset`; array of shape (d,), optional
         None and "median" are taken from the first full buffer, and stay; so is the centre of the ball, its mean.
     bound, n_cells, delta : {"auto", "closed-form", "cells"}, int, float

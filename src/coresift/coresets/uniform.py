@@ -35,8 +35,8 @@ def even_draw(
 ) -> Coreset:
     """Draw rows of positive weight uniformly; if there are classes, in proportion to a power of their rows.
 
-    Each class has a row if there are no more classes than rows to draw; else chance decides. Row i of a class of which
-    m of n rows are drawn weighs ``w_i n / m``, over the chance that the class is drawn: weighted sums are unbiased.
+    With more classes than rows, chance decides. Row i of a class of which m of n rows are drawn weighs ``w_i n / m``,
+    over the chance that the class is drawn: weighted sums are unbiased.
     """
     used = np.flatnonzero(weights)
     classes, numbers = np.unique(np.zeros(len(used)) if codes is None else codes[used], return_inverse=True)

@@ -96,10 +96,7 @@ class LazyDataset:
 
 
 def cached(dataset: LazyDataset, folder: Path) -> LazyDataset:
-    """The same images from a file in ``folder``, which is written if it is not there yet.
-
-    It holds the square in the middle of each image, and is named after the paths, sizes and times of the image files.
-    """
+    """The same images from a file in ``folder``, named after theirs and their times; it is written if it is missing."""
     if not folder.is_dir():
         raise InvalidInputError(f"cache = {str(folder)!r}: no such folder; make it first.")
     side = dataset.size + 2 * round(dataset.size * (1.0 / dataset.share - 1.0) / 2.0)
@@ -165,9 +162,8 @@ class DatasetSplits:
     n_classes, input_shape : int, or None for regression; (c, h, w) or (d,)
     mean, std : tuple of float or None
         Per channel, of bytes over 255 or of floats; batches become ``(x - mean) / std``. None for tables (``scaling``).
-    scaling : Scaling of rows of numbers, or None
-    table : Preparation of the columns of a table, or None
-        ``table.transform(frame)`` prepares new rows in the same way.
+    scaling, table : Scaling or None, Preparation or None
+        What was done to rows of numbers, or to the columns of a table: ``table.transform(frame)`` prepares new rows.
     augmentation : "crop-flip", "resized-crop-flip" or None
         Random crops after padding with four black pixels, and mirroring; for files ``train.load(index, rng)``.
     class_names, preparation : tuple of str or None, str

@@ -1,7 +1,5 @@
 """Tables of any columns as matrices of numbers: learnt once, saved as JSON, applied to new rows."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -238,7 +236,7 @@ class Preparation(TransformerMixin, BaseEstimator):
         return json.dumps(self.to_dict(), allow_nan=False)
 
     @classmethod
-    def from_dict(cls, plain: dict[str, Any]) -> Preparation:
+    def from_dict(cls, plain: dict[str, Any]) -> Self:
         """A preparation from ``plain``, what :meth:`to_dict` returned."""
         try:
             values = dict(plain)
@@ -258,7 +256,7 @@ class Preparation(TransformerMixin, BaseEstimator):
         return made
 
     @classmethod
-    def from_json(cls, text: str) -> Preparation:
+    def from_json(cls, text: str) -> Self:
         """A preparation from ``text``, what :meth:`to_json` returned."""
         return cls.from_dict(json.loads(text))
 
@@ -274,34 +272,23 @@ class PreparedRows(Rows):
         self.preparation, self.is_dense = preparation, not preparation.is_sparse_
         self._kept: dict[Piece, list[Block]] = {}
         self.names = [str(name) for name in preparation.get_feature_names_out()]
-        self.d, self.dtype = len(self.names), self._raw.dtype if preparation.is_plain_ else np.dtype(np.float64)
+        self.d, self.dtype = len(self.names), self.raw.dtype if preparation.is_plain_ else np.dtype(np.float64)
         self.left_out = {c.name: c.why for c in preparation.columns_ if c.kind == "left out"} | dict(raw.left_out)
         for name in ("name", "n", "files", "file_starts", "pieces", "is_portable", "opened_with", "opened_as"):
             setattr(self, name, getattr(raw, name))
         self.has_weights, self.has_labels, self.has_targets = raw.has_weights, raw.has_labels, raw.has_targets
-
-    @property
-    def raw(self) -> Rows:
-        return self._raw
-
-    @property
-    def whole(self) -> Rows:
-        return self._whole
+        size = self.n * self.row_bytes
+        self.kept_bytes = size if size <= KEPT_BYTES else 0
 
     def fingerprints(self) -> list[Fingerprint]:
-        return self._raw.fingerprints()
-
-    @property
-    def kept_bytes(self) -> int:
-        size = self.n * self.row_bytes
-        return size if size <= KEPT_BYTES else 0
+        return self.raw.fingerprints()
 
     def read(self, piece: Piece) -> Iterator[Block]:
         if piece in self._kept:
             yield from self._kept[piece]
             return
         made, step = [], max(self.read_rows, block_rows(self.d))
-        for block in self._raw.read(piece):
+        for block in self.raw.read(piece):
             for first in range(0, block.n, step):
                 part = block.part(slice(first, first + step))
                 made_of = self.preparation.transform(part.X)
@@ -311,8 +298,8 @@ class PreparedRows(Rows):
                 yield prepared
         if made:
             self._kept[piece] = made
-            if isinstance(self._raw, TableRows):
-                self._raw.kept.pop(piece, None)
+            if isinstance(self.raw, TableRows):
+                self.raw.kept.pop(piece, None)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_kept": {}}

@@ -123,6 +123,9 @@ class Rows(ABC):
     is_portable: bool = True  # whether other processes can read the rows
     opened_as: Sequence[Fingerprint] = ()  # the fingerprints of the files when they were opened
     preparation: Any = None  # the :class:`coresift.Preparation` that made the features, if there is one
+    kept_bytes: int = 0  # of features that stay in memory after the first pass
+    _raw: "Rows | None" = None  # what the features were made from: the columns that are used, and all of them
+    _whole: "Rows | None" = None
 
     @abstractmethod
     def read(self, piece: Piece) -> Iterator[Block]:
@@ -131,12 +134,12 @@ class Rows(ABC):
     @property
     def raw(self) -> "Rows":
         """The rows as they are stored."""
-        return self
+        return self if self._raw is None else self._raw
 
     @property
     def whole(self) -> "Rows":
         """The rows with all their columns."""
-        return self
+        return self if self._whole is None else self._whole
 
     @property
     def kinds(self) -> dict[str, str | None]:
@@ -169,11 +172,6 @@ class Rows(ABC):
     def row_bytes(self) -> int:
         """Bytes of the features of a row."""
         return int(self.d * self.dtype.itemsize)
-
-    @property
-    def kept_bytes(self) -> int:
-        """Bytes of features that stay in memory after the first pass."""
-        return 0
 
     @property
     def read_rows(self) -> int:

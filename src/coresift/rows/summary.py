@@ -1,11 +1,9 @@
 """What a preparation learns from a table: one pass over its columns, merged exactly, and the decisions that follow."""
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -94,7 +92,7 @@ class _Text:
         both = None if self.names is None or names is None else self.names | names
         self.names = None if both is None or len(both) > self.most else both
 
-    def merge(self, other: _Text) -> None:
+    def merge(self, other: Self) -> None:
         self.parses_as = tuple(kind for kind in self.parses_as if kind in other.parses_as)
         self.n_parsed += other.n_parsed
         self.add(other.names, other.distinct.smallest)
@@ -195,7 +193,7 @@ class TableSummary:
         self.first, self.last = np.where(self.counts > 0, self.first, first), last
         self.counts, self.fingerprints = total, self.fingerprints + fingerprints
 
-    def merge(self, other: TableSummary) -> None:
+    def merge(self, other: Self) -> None:
         self.is_whole &= other.is_whole
         for i, theirs in other.distinct.items():
             self.distinct[i].add(theirs.smallest)

@@ -1,14 +1,12 @@
 """Rows of tables: frames in memory, and Parquet, Feather and CSV files on any file system that PyArrow knows."""
 
-from __future__ import annotations
-
 import copy
 import re
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 from urllib.parse import unquote
 
 import numpy as np
@@ -92,7 +90,7 @@ class TableRows(Rows):
         is_small = self.n * self.row_bytes <= KEPT_BYTES
         return is_small and self.columns.is_prepared and set(self.kinds.values()) == {"number"}
 
-    def keep(self, names: list[str], numeric: Sequence[str] = ()) -> TableRows:
+    def keep(self, names: list[str], numeric: Sequence[str] = ()) -> Self:
         kept = copy.copy(self)
         kept.kept = self.kept
         kept.numeric = frozenset(numeric)

@@ -148,10 +148,7 @@ class Auto(Watcher):
 
 
 def counts_of(shares: Floats, size: int, rng: np.random.Generator) -> Indices:
-    r"""Draw how often each row occurs: :math:`E[c_i] = m p_i` and :math:`|c_i - m p_i| < 1`, with sum m.
-
-    One offset moves m equidistant points along the sums of the shares, whose order is random.
-    """
+    r"""Draw how often each row occurs: :math:`E[c_i] = m p_i` and :math:`|c_i - m p_i| < 1`, with sum m."""
     order = rng.permutation(len(shares))
     ends = np.cumsum(shares[order])
     points = (rng.random() + np.arange(size)) * (ends[-1] / size)
@@ -180,13 +177,9 @@ def duplicate_share(X: NDArray[Any], rng: np.random.Generator) -> tuple[float, f
 
 
 def without_duplicates(X: NDArray[Any], labels: Any, distance: float, rng: np.random.Generator) -> Indices:
-    """Rows such that every other row is within ``distance`` of one with the same label, as far as hashing finds them.
-
-    In each round a few random projections, cut into intervals, put near rows into the same cell, and the rows of a cell
-    are compared with its first one. O(n d) for a round; rows that a border separates meet in another round.
-    """
-    kept = rng.permutation(len(X))  # so the first row of a cell is any of them
-    for _ in range(_ROUNDS):
+    """Rows such that every other row is within ``distance`` of one of the same label, as far as hashing finds them."""
+    kept = rng.permutation(len(X))  # so the first row of a cell, with which the others are compared, is any of them
+    for _ in range(_ROUNDS):  # rows that the border of a cell separates meet in another round
         directions = rng.normal(size=(X.shape[1], _PROJECTIONS)) / (4.0 * distance + 1e-300)
         places = np.concatenate([X[kept[i : i + _BLOCK]] @ directions for i in range(0, len(kept), _BLOCK)])
         cells = np.floor(places + rng.random(_PROJECTIONS))

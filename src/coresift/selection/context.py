@@ -1,7 +1,5 @@
 """What a strategy may ask for when it selects: computed on demand, cached, and accounted for."""
 
-from __future__ import annotations
-
 import copy
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -48,13 +46,11 @@ class SelectionContext:
         ``(x, y)``, or a mapping with "labels".
     y, y_val : array or tensor, optional
         Labels (integers from 0, if a model is used) or regression targets.
-    model : torch.nn.Module, optional
-        Runs in evaluation mode; modes, statistics, random state, ``requires_grad`` and gradients are left unchanged.
+    model, layer : torch.nn.Module, str, optional
+        Runs in evaluation mode, and is left unchanged; the linear layer whose gradients are used, by default the last.
     loss : str or callable, default "cross_entropy"
         "cross_entropy", "mse", "l1", "huber", "bce" (with logits), a loss module, or a function of outputs and targets
         that returns one loss per sample.
-    layer : str, optional
-        Name of the linear layer whose gradients are used; by default the one that runs last.
     epoch, n_epochs, seed : int
         The moment, the length of the run if it is known, and a seed for what is drawn once in a run.
     batch_size, transform, forward, workers : optional

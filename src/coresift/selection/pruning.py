@@ -98,10 +98,7 @@ class Trim(Watcher):
 
 
 def kept(context: SelectionContext, share: float) -> NDArray[np.bool_]:
-    """Which samples are kept in this epoch if, in the end, ``share`` of them are left out.
-
-    The highest running means are left out, but no more than half of each class.
-    """
+    """Which samples are kept now if, in the end, ``share`` of them, the highest running means, are left out."""
     losses, n = context.seen("means"), context.n_samples
     if losses is None or share <= 0:
         return np.ones(n, dtype=bool)

@@ -1,7 +1,4 @@
-"""Samples chosen by a score: the hardest, the easiest, those near the median, or some of every degree.
-
-Scores come from one short training of a copy of the model: trained once in a run, shared, and saved.
-"""
+"""Samples chosen by scores of one short training of a copy of the model, made once in a run, shared, and saved."""
 
 import copy
 import os

@@ -36,10 +36,7 @@ class Strategy(Protocol):
 
 
 def setting(default: Any, *, least: int | None = None, choices: tuple[str, ...] | None = None, **limits: float) -> Any:
-    """Make a field of a strategy whose values are checked, unless they are None.
-
-    They are integers of at least ``least``, one of ``choices``, or finite numbers within limits: ``above=0``.
-    """
+    """Make a field whose values are checked: integers from ``least`` on, ``choices``, numbers in limits, or None."""
     if limits and not limits.keys() & {"below", "at_most"}:
         limits["at_most"] = LARGEST_MAGNITUDE
     return field(default=default, metadata={"least": least, "choices": choices, "limits": limits})

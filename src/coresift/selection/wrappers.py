@@ -83,8 +83,7 @@ class PerClass(_Wrapper):
 class PerBatch(_Wrapper):
     """Apply a ``strategy`` to random mini-batches of ``batch_size`` with their mean gradients.
 
-    The strategy selects enough batches to cover the budget; a surplus is dropped at random, evenly. The members of a
-    batch share its weight equally, so a sum of weights that the strategy promises is kept.
+    A surplus over the budget is dropped at random, evenly. The members of a batch share its weight equally.
     """
 
     batch_size: int = setting(20, least=1)

@@ -1,7 +1,4 @@
-"""The folder of a run: configuration, two checkpoints, metrics and result, as safetensors and JSON, never pickle.
-
-``config.json`` is written first, ``result.json`` last; a checkpoint completely or not at all, with a SHA-256 checksum.
-"""
+"""The folder of a run: configuration, two checkpoints, metrics and result, as safetensors and JSON, never pickle."""
 
 import contextlib
 import hashlib

@@ -294,11 +294,9 @@ class CoresetSampler(Sampler[int]):
             self.strategy.restore(self.context, state["state"])  # type: ignore[attr-defined]
 
     def recall(self) -> None:
-        """After :meth:`load_state_dict`, compute what the strategy keeps for a run (a fit, say) and no state holds.
-
-        Otherwise the next selection would, and the run's clock would count it twice.
-        """
-        if isinstance(self.strategy, Selector) and not self.watches:  # a user's own may not expect an extra call
+        """After :meth:`load_state_dict`, compute what the strategy keeps for a run (a fit, say) and no state holds."""
+        # else the next selection would, and the run's clock count it twice; a user's own may not expect an extra call
+        if isinstance(self.strategy, Selector) and not self.watches:
             with suppress(Exception):  # the next selection raises it again
                 self._select(self._selected_at, needs_model=False)
 
