@@ -167,6 +167,15 @@ class ModelCertificate:
         By how much the F of a model met in the search is lower: the excess is no less. Passes over the rows.
     loss, alpha : str, float
         F is the weighted mean of the loss plus ``alpha / 2`` times the squared coefficients.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import LinearRegression
+    >>> from coresift import certify_model
+    >>> X = np.random.default_rng(0).normal(size=(1000, 3))
+    >>> proof = certify_model(LinearRegression().fit(X[:99], X[:99, 0] ** 2), X, X[:, 0] ** 2)
+    >>> bool(0 < proof.found <= proof.excess)
+    True
     """
 
     excess: float

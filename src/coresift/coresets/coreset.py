@@ -63,6 +63,11 @@ class QueryBall(Value):
         ``exp(-|p - x|^2 / scale^2)`` or ``exp(-|p - x| / scale)``.
     center, scale, radius : (d,) array, float, float
         Centre and bandwidth, in the units of the data; radius in bandwidths, infinite if every x is a query.
+
+    Examples
+    --------
+    >>> QueryBall("gaussian", center=np.zeros(2), scale=3.0, radius=1.0)
+    QueryBall('gaussian', 2 dimensions, scale=3, radius=1)
     """
 
     loss: str

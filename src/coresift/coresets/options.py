@@ -117,7 +117,11 @@ class RunOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class SelectOptions(RunOptions):
-    """How to select; see :func:`coresift.select`. What is wrong whatever the data is refused here."""
+    """How to select; see :func:`coresift.select`. What is wrong whatever the data is refused here.
+
+    >>> SelectOptions(budget="5%", strategy="uniform").budget
+    '5%'
+    """
 
     budget: str | int | float | None = option(None, "Rows to choose: 5%, 0.05 or 1000. See also --eps.", flags=("-b",))
     strategy: str | None = option(
@@ -183,7 +187,8 @@ class SelectOptions(RunOptions):
         object.__setattr__(self, "bandwidth", self.spec.bandwidth)  # a plain number
         check_probability(self.delta, "delta")
         if (self.budget is None) == (self.eps is None):
-            raise InvalidInputError("give either a budget or eps: how many rows, or which error.")
+            given = f"budget = {self.budget!r}: give either budget=0.05 or eps=0.1"
+            raise InvalidInputError(f"{given}, how many rows or which error.")
         if self.budget is not None:
             parse_budget(self.budget, 2**53)  # the number of rows is not known yet
         if self.min_per_class and not self.per_class:
@@ -331,7 +336,7 @@ def plan(rows: Rows, options: SelectOptions) -> Plan[SelectOptions]:
     if options.method is None:
         options = replace(options, method=default_method(rows.n))
     if options.per_class and not rows.has_labels:
-        raise InvalidInputError("per_class needs labels: pass labels, or label, the name of their column.")
+        raise InvalidInputError("per_class=True needs labels: pass them, or name their column.")
     n, d, spec = rows.n, rows.d, options.spec
     budget = None if options.budget is None else parse_budget(options.budget, n)
     # whether the closed form leaves something to gain is found out by the survey

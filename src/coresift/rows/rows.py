@@ -104,7 +104,13 @@ class BadRow(InvalidInputError):
 
 
 class Rows(ABC):
-    """Rows in pieces. A subclass sets the attributes below and implements :meth:`read`."""
+    """Rows in pieces. A subclass sets the attributes below and implements :meth:`read`.
+
+    >>> from coresift import open_rows
+    >>> rows = open_rows(np.eye(3))
+    >>> rows.n, rows.d, [block.X.shape for block in rows.blocks()]
+    (3, 3, [(3, 3)])
+    """
 
     name: str  # what it was opened from, for messages
     n: int
@@ -383,13 +389,3 @@ def as_type(values: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
     """Convert numbers; of a signalling NaN, which a pass refuses, NumPy would warn."""
     with np.errstate(invalid="ignore"):
         return values.astype(dtype, copy=False)
-
-
-def check_numeric(dtype: np.dtype[Any], what: str) -> np.dtype[Any]:
-    """The float type in which numbers of this type are kept; refuse anything that is not a number."""
-    if dtype.kind == "O":
-        raise InvalidInputError(f"{what} is an array of Python objects; an array of numbers is needed.")
-    if dtype.kind not in "fiub":
-        raise InvalidInputError(f"{what} has type {dtype}; numbers are needed.")
-    exact = dtype.itemsize <= (4 if dtype.kind == "f" else 1)  # half floats and bytes are exact in float32
-    return np.dtype(np.float32 if exact and dtype.kind in "fub" else np.float64)

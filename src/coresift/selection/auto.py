@@ -34,6 +34,9 @@ class Regime:
 
     ``removed`` near-duplicates are left out; ``duplicates``, ``wrong`` and ``low`` are the shares of near-duplicates,
     of wrong labels, and of labels in the lower half of the model's ranking.
+
+    >>> print(Regime("trim", duplicates=0.0, wrong=0.2, low=0.1))
+    near-duplicates 0.0%, wrong labels 20.0%, labels ranked low 10.0%: trim
     """
 
     action: str = "look"

@@ -29,7 +29,7 @@ def as_tensor(values: Any, what: str) -> Any:
     array = as_numpy(values)
     if array.dtype.kind not in "biufc":
         how = "numpy.unique(y, return_inverse=True)[1]"
-        raise InvalidInputError(f"{what} holds {array.dtype}; the model needs numbers. For text labels use {how}.")
+        raise InvalidTypeError(f"{what} holds {array.dtype}; the model needs numbers. For text labels use {how}.")
     return torch.as_tensor(np.require(array, requirements=["C", "W"]))  # torch warns about read-only memory
 
 

@@ -26,6 +26,9 @@ class TrainOptions:
     """Options of a training run; :func:`train` describes those that need more than a line.
 
     The metadata of a field has its help text, limits and choices; ``recorded=False`` if it does not change the result.
+
+    >>> TrainOptions(strategy="random", budget="10%").epochs
+    200
     """
 
     strategy: Any = option("auto", "See 'strategies'; 'full' trains on all data.", flags=("-s",), choices=_strategies)

@@ -29,6 +29,11 @@ class NetworkSearch:
 
     ``records`` has step, budget, params and score (NaN if training diverged) of each candidate and step; ``fidelity``
     is as in :class:`coresift.CoresetSearchCV`, without errors: there is one validation set.
+
+    >>> data = torch.eye(2).repeat(99, 1), torch.arange(198) % 2
+    >>> found = search_networks(lambda: nn.Linear(2, 2), {"lr": [0.1]}, data)
+    >>> found.best_params, found.best_score
+    ({'lr': 0.1}, 1.0)
     """
 
     best_params: dict[str, Any]
