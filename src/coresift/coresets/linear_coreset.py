@@ -40,10 +40,8 @@ class LinearCoreset(PassCoreset):
 
     Attributes
     ----------
-    classes_ : (K,) array
-        Classes in ascending order, for a classifier.
-    model_ : (coef, intercept)
-        Arrays of shape (1 or K, d) and (1 or K,): the fit of the last coreset, in the units of the data.
+    classes_, model_ : (K,) array, (coef, intercept)
+        Classes in ascending order; the fit of the last coreset in the units of the data, (1 or K, d) and (1 or K,).
     n_rounds_, objective_ : int, float or None
         Rounds of calibration that were kept, and F of all rows at ``model_``, if a pass found it.
 

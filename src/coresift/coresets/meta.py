@@ -153,15 +153,13 @@ class CoresetClassifier(_CoresetModel, ClassifierMixin, BaseEstimator):
 
     Attributes
     ----------
-    estimator_ : classifier
-        The fitted model. Predictions and ``score`` are its own.
+    estimator_, classes_, n_features_in_, feature_names_in_
+        The fitted model, whose predictions and ``score`` are used, and attributes of it.
     coreset_, rule_ : Coreset, str
         The rows that it was fitted on with their weights, and how they were chosen.
     certificate_ : ModelCertificate or None
         For a linear model with an L2 penalty: a proved bound on its excess loss over all rows, computed when first read
         from the data, of which a reference is kept, but not in pickles.
-    classes_, n_features_in_, feature_names_in_
-        As in ``estimator_``.
 
     Examples
     --------

@@ -232,12 +232,10 @@ class CoresetSearchCV(GridSearchCV):
         The best candidate of the last step by its expected score; ``best_estimator_`` only with ``refit``.
     fidelity_ : list of Fidelity
         Rank agreement of each step with the next: Spearman's correlation and its standard error over folds.
-    is_separated_ : bool
-        Whether all candidates of the last step but the best are behind beyond chance.
+    is_separated_, rule_ : bool, str
+        Whether all candidates of the last step but the best are behind beyond chance; how the rows were chosen.
     n_resources_, n_candidates_ : list of int
         Rows of a training subset, and candidates, in each step.
-    rule_ : str
-        How the rows were chosen, and why.
     scorer_, n_splits_, refit_time_, classes_, n_features_in_, feature_names_in_
         As in scikit-learn.
 

@@ -360,7 +360,12 @@ def _joined(
 
 def _by_estimator(runner: Runner, made: Plan[SelectOptions]) -> _Drawn:
     """Fit the estimator and draw independently, with its guarantee; the size may follow from the error."""
-    options, estimator = made.options, made.options.estimator()
+    from .estimators import LaplacianCoreset, RBFCoreset
+
+    options = made.options
+    estimator = LaplacianCoreset() if options.loss == "laplacian" else RBFCoreset(options.radius)
+    known = {name: getattr(options, name) for name in ("bandwidth", "bound", "n_cells")}
+    estimator.set_params(**known, random_state=options.seed)
     fit = estimator.fit_rows(runner=runner, spec=options.spec, is_sampled=bool(options.n_queries))
     assert fit.prepared is not None
     size, guarantee = made.budget or 0, None

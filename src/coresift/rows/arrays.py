@@ -217,13 +217,13 @@ def find_matrix(path: Path) -> StoredMatrix:
 
 def read_arrays(path: Path, *names: str) -> tuple[np.ndarray, ...]:
     """Arrays of a ``.npz`` file, by name."""
-    with open_arrays(path) as members:
+    with naming(path, _NOT_NPZ), open_arrays(path) as members:
         return tuple(members[name] for name in names)
 
 
 def array_names(path: Path) -> list[str]:
     """The names of the arrays of a ``.npz`` file."""
-    with open_arrays(path) as members:
+    with naming(path, _NOT_NPZ), open_arrays(path) as members:
         return members.names
 
 
