@@ -2,8 +2,7 @@ r"""Few rows with the same Gram matrix: Caratheodory's theorem, computed.
 
 A sum :math:`\sum_i w_i f_i` of vectors of rank N, w > 0, is also a sum over at most N of them: moving w along a null
 vector drops a row. For the products :math:`f_i = a_i a_i^\top` of rows with r columns N is at most r (r + 1) / 2. In
-groups of rows this is linear in their number (Maalouf, Jubran and Feldman 2019): the sums of 2 N intervals are reduced
-to N of them, each that is left is split in two, and so on down to single rows.
+groups this is linear in the rows (Maalouf, Jubran and Feldman 2019): 2 N intervals are reduced to N, which are halved.
 """
 
 from collections.abc import Callable

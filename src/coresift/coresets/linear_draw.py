@@ -147,10 +147,9 @@ def draw_two_steps(
 ) -> tuple[WeightedRows, SlopeTotals | None, WeightedRows | None]:
     """Draw ``size`` rows, unbiased; also the totals of all rows at the parameters that the pilot gave.
 
-    ``with_even`` adds a plain draw of the same size by weight, stratified by class, in the pass of the pilot.
-
     The pilot with its own weights and a draw from all other rows are unbiased together, whatever the scores. So is the
-    pilot alone. The weights are the mean of both, by shares that depend on sizes alone.
+    pilot alone. The weights are the mean of both, by shares that depend on sizes alone. ``with_even`` adds a plain
+    draw by weight, stratified by class.
     """
     seeds = [int(number) for number in np.random.SeedSequence(seed).generate_state(3, np.uint64)]
     n_rows = rows.moments.n_rows

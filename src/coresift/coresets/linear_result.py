@@ -49,12 +49,10 @@ class LinearModel(Value):
         As in :class:`LinearCoreset`.
     classes, names : (K,) array or None, list of str or None
         Integers or strings, in ascending order, None for a regression; names of the columns, if they have names.
-    size, n_samples : int or None
-        Rows that the model was fitted to, with weights, of how many.
+    size, n_samples, run : int or None, int or None, dict
+        Rows that the model was fitted to, of how many; and what repeats the fit, such as the seed.
     objective, certificate : float or None, ModelCertificate or None
         Mean loss over all rows plus penalty, and how far it is above the least possible, at most.
-    run : dict
-        What repeats the fit, such as the seed, the names of columns and the preparation.
 
     Examples
     --------

@@ -72,10 +72,9 @@ class GroupMoments:
 class Survey:
     """Counts, mass, mean and variance of each group; the rows farthest from ``near``; samples by keys; the labels.
 
-    ``near`` is a guess of the mean. If the mean turns out to be ``e`` away, the row farthest from it is among those
-    within ``2e`` of the farthest from ``near``, so that mostly no second pass is needed to find it (:meth:`farthest`).
-    Lengths are in units of ``unit``, a power of two, and positions relative to ``near``. ``all_equal``: the rows of
-    positive weight are known to be equal to ``near``.
+    ``near`` is a guess of the mean. If that turns out to be ``e`` away, the row farthest from it is among those within
+    ``2e`` of the farthest from ``near``, so that mostly no second pass is needed (:meth:`farthest`). Lengths are in
+    units of ``unit``, a power of two. ``all_equal``: the rows of positive weight are known to equal ``near``.
     """
 
     def __init__(

@@ -80,10 +80,8 @@ class StreamingCoreset:
 
     Attributes
     ----------
-    n_seen_, points_ : int, ndarray of shape (m, d)
-        Number of rows seen, and the rows of the last :meth:`coreset`, in its order.
-    labels_, ids_ : ndarrays of shape (m,), or None
-        The labels and ids of those rows, if rows came with them.
+    n_seen_, points_, labels_, ids_ : int, (m, d) array, (m,) arrays or None
+        Number of rows seen, and the rows of the last :meth:`coreset` in its order, with their labels and ids.
     error_, deviation_ : float
         A bound on the relative error of the last :meth:`coreset` at any one query fixed beforehand, with probability
         ``1 - delta`` (1 or more says nothing); and about the largest standard deviation of that error, without a proof.

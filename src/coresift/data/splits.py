@@ -62,9 +62,9 @@ class ArrayDataset:
 class LazyDataset:
     """Images on disk, decoded one by one when needed. It holds ``paths``, not pixels, so it can be sent to workers.
 
-    ``y`` holds int64 labels from 0 on, ``size`` is the height and width of a loaded image, and ``share`` the share of
-    the shorter side that ``load`` keeps without ``rng``. With a ``crop_seed`` items are random parts, each by its own
-    generator, whichever worker loads it. Those of a ``cache`` are at ``places`` in that file of decoded images.
+    ``y`` holds int64 labels from 0 on, ``size`` is the height and width of a loaded image, ``share`` that of the
+    shorter side that ``load`` keeps without ``rng``. With a ``crop_seed`` items are random parts, whichever worker
+    loads them. Those of a ``cache`` are at ``places`` in that file of decoded images.
 
     >>> pictures = LazyDataset(["cat.jpg", "dog.jpg"], np.array([0, 1]), size=224)
     >>> len(pictures), pictures.take(np.array([1])).paths

@@ -236,7 +236,6 @@ class Columns:
 
     def __init__(self, schema: Any, wanted: Wanted, first_entry: Callable[[str], Any], is_typed: bool) -> None:
         self.wanted = wanted
-        check_distinct(schema.names)
         fields = {field.name: field.type for field in schema}
         check_names(wanted.all, list(fields))
         for what in ("weight", "target"):

@@ -50,6 +50,7 @@ class TableRows(Rows):
             starts.append(self.n)
             with naming_file(file):
                 schema = self._schema(at)
+                check_distinct(schema.names)
                 for key in (key for key in self._partition(at) if key not in schema.names):
                     schema = schema.append(pa.field(key, pa.string()))
                 if first is None:
@@ -215,9 +216,7 @@ class ParquetRows(TableRows):
         return ((file, self._schema(at).remove_metadata()) for at, file in enumerate(self.files))
 
     def _schema(self, file: int) -> Any:
-        schema = self._open(file).schema_arrow
-        check_distinct(schema.names)
-        return schema
+        return self._open(file).schema_arrow
 
     def _count(self, file: int) -> list[int]:
         metadata = self._open(file).metadata
@@ -317,11 +316,9 @@ class CsvRows(TableRows):
     def _schema(self, file: int) -> Any:
         with self._filesystem.open_input_stream(self.files[file]) as stream:
             try:
-                schema = csv.open_csv(stream, *self._options(file)).schema
+                return csv.open_csv(stream, *self._options(file)).schema
             except pa.ArrowInvalid as error:
                 raise _too_long(error) from error
-        check_distinct(schema.names)
-        return schema
 
     def _count(self, file: int) -> list[int]:
         """Read the file once: nulls, text among numbers, and labels that are not numbers are found here."""

@@ -33,8 +33,7 @@ class Craig(Selector):
     .. math:: \max_{|S| = k} \sum_i \max_{j \in S} \bigl(d_{\max} - |a_i - a_j|\bigr)
 
     with :math:`a_i` the last-layer gradient of sample i, by greedy. A pick weighs the number of samples that it is
-    nearest to, at least 1; the weights sum to n. By the triangle inequality the weighted gradient is within
-    :math:`\sum_i \min_{j \in S} |a_i - a_j|` of the full one.
+    nearest to; the weights sum to n. The weighted gradient is within :math:`\sum_i \min_{j \in S} |a_i - a_j|` of all.
 
     Parameters
     ----------

@@ -93,9 +93,8 @@ class FixedCoreset(Selector):
 class Cover(Selector):
     """The sample nearest to the centre of each k-means cell, with as many cells as the budget; kept for the run.
 
-    A cluster with a thousandth of the samples hardly changes a sum over the data, so draws made for sums miss it. A
-    cover finds it: use it for nearest neighbours and rare groups, and :class:`FixedCoreset` to train networks. A sample
-    weighs as much as its cell. The registry's ``COVER`` is ``PerClass(Cover(), power=0.5)``.
+    Use it for nearest neighbours and for rare groups, which draws made for sums miss, and :class:`FixedCoreset` to
+    train networks. A sample weighs as much as its cell. The registry's ``COVER`` is ``PerClass(Cover(), power=0.5)``.
 
     Parameters
     ----------

@@ -62,8 +62,7 @@ class _Sensitivity(Selector):
 class RBF(_Sensitivity):
     """Draws by the sensitivities of the Gaussian loss (:class:`coresift.RBFCoreset`) of the inputs.
 
-    They depend neither on labels nor on the model: they are fitted once in a run, and a selection is a draw. Weights
-    are unbiased; their sum is n on average. ``PerClass(RBF())`` fits and draws within each class.
+    They are fitted once in a run, without labels or a model, and a selection is a draw. Weights are unbiased.
 
     Parameters
     ----------

@@ -38,11 +38,9 @@ def build_model(
         Number of outputs (None, for regression, means one), and shape of one sample: (c, h, w) or (d,).
     width : int, optional
         Feature maps in the first stage of a ResNet (64; 16 for "resnet9"), units in a hidden layer of "mlp" (256).
-    stem : "cifar" or "imagenet", optional
+    stem, seed : "cifar" or "imagenet", optional; int, default 0
         First layers of "resnet18": a 3x3 convolution with stride 1, by default for images of at most 64 pixels, or 7x7
-        with stride 2 and a max-pool.
-    seed : int, default 0
-        Seed of the weights.
+        with stride 2 and a max-pool; seed of the weights.
 
     Returns
     -------

@@ -99,7 +99,7 @@ class CoresetSampler(Sampler[int]):
     seed, shuffle : int, default 0, bool, default True
         Random seed; whether the order changes from epoch to epoch.
     num_replicas, rank : int, optional
-        By default those of ``torch.distributed``. Use ``num_replicas=1`` with Accelerate, which shards the batches.
+        By default as in ``torch.distributed``. Use ``num_replicas=1`` with Accelerate, which shards the batches.
     **context
         Further arguments of :class:`coresift.selection.SelectionContext`: ``model``, ``loss``, ``n_epochs``, ...
 
