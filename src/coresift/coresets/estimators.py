@@ -36,8 +36,10 @@ class RBFCoreset(SensitivityCoreset):
         "paper"        Algorithm 1 as printed, uncapped; ``bound_note_`` says whether its assumptions hold
         "lemma"        the lemma of the paper's appendix, in logarithms
         ============== ===============================================================================================
-    n_cells, max_exact : int, default 64, and int or None, default 20000
-        Cells of the "cells" bound, and maximum number of rows for "exact"; None for no limit.
+    n_cells : int, default 64
+        Cells of the "cells" bound.
+    max_exact : int or None, default 20000
+        Maximum number of rows for "exact"; None for no limit.
     random_state : None, int or Generator
         Seed for the cells and for the draws.
 

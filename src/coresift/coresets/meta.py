@@ -148,8 +148,10 @@ class CoresetClassifier(_CoresetModel, ClassifierMixin, BaseEstimator):
     ----------
     estimator : classifier
         The model; a clone is fitted.
-    size, random_state : int or float, default 0.1; None, int or Generator
-        Number of rows of the coreset, at most all, or a fraction of the rows; and the seed for their draw.
+    size : int or float, default 0.1
+        Number of rows of the coreset, at most all; or a fraction of the rows.
+    random_state : None, int or Generator
+        Seed for the draw. The model has its own.
 
     Attributes
     ----------

@@ -73,8 +73,10 @@ def open_rows(
         Turn columns of any type into standardised numbers; see :class:`coresift.Preparation`. None, the default here,
         takes numbers as they are and refuses missing ones; "auto" prepares tables, but not arrays or embeddings. One
         that is not fitted is learnt in a pass over the rows.
-    filesystem, image_size : pyarrow.fs.FileSystem, optional, int, default 32
-        The file system that ``data`` is a path on; height and width, in pixels, to which images are resized.
+    filesystem : pyarrow.fs.FileSystem, optional
+        The file system that ``data`` is a path on.
+    image_size : int, default 32
+        Height and width, in pixels, to which images are resized.
     engine, workers, on_pass
         Who learns a preparation, and who is told; see :func:`coresift.select`.
 

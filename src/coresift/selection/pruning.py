@@ -25,7 +25,8 @@ class Lossless(Watcher):
 
     Parameters
     ----------
-    share, last : float, default 0.5 and 0.125
+    share : float, default 0.5
+    last : float, default 0.125
         Share of the easy samples to keep; share of the epochs, at the end, that use all data.
     scores : {"norms", "losses"}, default "norms"
         What training saw of a sample last: the norm of its gradient, or its loss.
