@@ -100,7 +100,7 @@ class RunOptions:
     """Options of everything that runs passes over rows."""
 
     seed: int = option(0, "Random seed. The same seed gives the same rows, with any number of workers.", min=0)
-    workers: int = option(1, "Number of worker processes.", flags=("--workers", "-j"), min=1)
+    workers: int = option(1, "Number of threads, or with ray of tasks at a time.", flags=("--workers", "-j"), min=1)
     engine: str = option("local", "local, or ray (joins RAY_ADDRESS, or starts a cluster).", choices=lambda: _ENGINES)
     max_memory: str | float | None = option(None, "Memory limit, such as 2GB: refuse to start if more is needed.")
 
@@ -260,7 +260,7 @@ class Plan(Generic[Options]):
     aim: str
     passes: tuple[str, ...]
     memory: float
-    """Bytes, about, of all processes together."""
+    """Bytes, about."""
     seconds: float
     """A rough estimate."""
 
@@ -358,14 +358,13 @@ def plan(rows: Rows, options: SelectOptions) -> Plan[SelectOptions]:
 def priced(
     rows: Rows, options: Options, budget: int | None, aim: str, passes: Any, *, kept: float, work: float, loaded: float
 ) -> Plan[Options]:
-    """Estimate memory (bytes ``kept`` once and ``loaded`` by each process) and time (``work`` operations)."""
+    """Estimate memory (bytes ``kept`` once and ``loaded`` by each worker) and time (``work`` operations)."""
     from ..rows.rows import BLOCK_BYTES, READ_BYTES
 
     n_workers = options.workers if rows.is_portable else 1
-    processes = 1 + (n_workers if n_workers > 1 else 0)
     # chunks, copies of a block; what readers and products by cells need
-    needed = _PROCESS_BYTES + 3 * READ_BYTES + 8 * BLOCK_BYTES + 2e8
-    memory = processes * (needed + loaded + rows.kept_bytes) + kept
+    needed = 3 * READ_BYTES + 8 * BLOCK_BYTES + 2e8
+    memory = _PROCESS_BYTES + n_workers * (needed + loaded + rows.kept_bytes) + kept
     if options.max_memory is not None and memory > float(options.max_memory):
         keys = ", or method='keys'" if getattr(options, "method", "keys") != "keys" else ""
         raise InvalidInputError(
@@ -373,7 +372,7 @@ def priced(
             f"needs: use fewer workers or a smaller budget{keys}."
         )
     per_row = _reading_seconds(rows) + 12e-9 + 4e-9 * rows.d
-    seconds = (len(passes) * rows.n * per_row + work / FLOPS) / n_workers + (1.5 if n_workers > 1 else 0.0)
+    seconds = (len(passes) * rows.n * per_row + work / FLOPS) / n_workers
     return Plan(rows, options, budget, aim, tuple(passes), memory, seconds)
 
 

@@ -113,8 +113,8 @@ def select(
     random_state : None, int or Generator, default 0
         The same seed gives the same rows, from memory or files, whatever the workers.
     workers, engine : int, {"local", "ray"}
-        Processes; with more than one, a script must guard its own start by ``if __name__ == "__main__"``. "ray" joins
-        ``RAY_ADDRESS`` or the program's cluster, or starts one; one worker means all cores.
+        Threads that read and compute. "ray" joins ``RAY_ADDRESS``, or what the program has joined, or starts its own
+        cluster; one worker means all its cores.
     max_memory : str or number of bytes, optional
         Refuse to start if more would be needed.
     on_pass : callable, optional

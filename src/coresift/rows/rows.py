@@ -189,22 +189,23 @@ class Rows(ABC):
         """Rows of a block."""
         return block_rows(self.d)
 
-    def tasks(self) -> list[list[Piece]]:
-        """Return lists of consecutive pieces that one worker reads together, about ``TASK_BYTES`` each."""
-        tasks, size = list[list[Piece]](), TASK_BYTES
+    def tasks(self, n_workers: int = 1) -> list[list[Piece]]:
+        """Return lists of consecutive pieces, read together: of ``TASK_BYTES``, or four for each of ``n_workers``."""
+        most = min(TASK_BYTES, max(self.n * self.row_bytes // (4 * n_workers), READ_BYTES))
+        tasks, size = list[list[Piece]](), most
         for piece in self.pieces:
-            if size >= TASK_BYTES:
+            if size >= most:
                 tasks.append([])
                 size = 0
             tasks[-1].append(piece)
             size += piece.n_rows * self.row_bytes
-        return [task for task in tasks if np.diff(self._owned(task)) > 0]
+        return [task for task in tasks if np.diff(self.owned(task)) > 0]
 
     def blocks(self, task: list[Piece] | None = None) -> Generator[Block, None, None]:
         """All rows in order, or those of a ``task``, in blocks cut at the same rows however the data are stored."""
         step, pieces, first, last = self.block_rows, self.pieces, 0, self.n
         if task is not None:
-            first, last = self._owned(task)
+            first, last = self.owned(task)
             pieces = pieces[bisect_left(pieces, task[0].start, key=lambda piece: piece.start) :]
         kept: list[Block] = []
         for piece in pieces:
@@ -224,8 +225,8 @@ class Rows(ABC):
         if kept:
             yield _joined(kept)
 
-    def _owned(self, task: list[Piece]) -> tuple[int, int]:
-        """The rows of the groups that begin in the pieces of a task, whose last one may end in the next pieces."""
+    def owned(self, task: list[Piece]) -> tuple[int, int]:
+        """The rows of the groups that begin in the pieces of a ``task``; the last group may end in the next pieces."""
         group, end = group_rows(self.d), task[-1].start + task[-1].n_rows
         return -(-task[0].start // group) * group, min(-(-end // group) * group, self.n)
 
