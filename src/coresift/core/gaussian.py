@@ -108,6 +108,33 @@ class Atoms:
     rows: Block | Points  # k rows; points are read block by block, without a copy of the data
     offsets: np.ndarray  # (k,)
 
+    @cached_property
+    def moments(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """Mean (d,) and covariance (d, d) of the mass at the centre of the ball; not for points, to save a pass."""
+        if isinstance(self.rows, Points):
+            return None
+        rows, share = self.rows.dense(), np.exp(self.offsets - self.offsets.max())
+        share /= share.sum()
+        mean = share @ rows
+        return mean, (share[:, None] * (rows - mean)).T @ (rows - mean)
+
+    def first_queries(self, p: np.ndarray, radius: float) -> np.ndarray:
+        """Near the maxima of ``2 p.x - L(x)``: these are along ``p - m(x)``, and ``m(x)`` is about ``mean + 2 C x``.
+
+        Where the second term is large, it is no guide, and a point's own query is where its ascent begins.
+        """
+        found = into_ball(p, radius)
+        if self.moments is None:
+            return found
+        mean, covariance = self.moments
+        pull = p - mean
+        length = np.sqrt(squared_norms(pull))
+        drift = (pull * (2.0 * radius / np.maximum(length, _TINY))[:, None]) @ covariance
+        near = np.flatnonzero(np.sqrt(squared_norms(drift)) < 0.5 * length)
+        towards = pull[near] - drift[near]
+        found[near] = towards * (radius / np.sqrt(squared_norms(towards)))[:, None]
+        return found
+
 
 class Ascent(NamedTuple):
     """Bounds on ``max_x 2 p.x - L(x)`` for a block of points."""
@@ -125,7 +152,7 @@ def ascend(
     lower = np.full(len(p), -np.inf)
     active = np.arange(len(p))
     open_ = np.ones(len(p), dtype=bool)
-    state = _Momentum(p, into_ball(p, radius), max_curvature)
+    state = _Momentum(p, atoms.first_queries(p, radius), max_curvature)
     n_steps = 0
     while n_steps < max_steps:
         n_steps += 1
