@@ -75,9 +75,10 @@ def datasets(
 
 
 def strategies(settings: Settings, as_json: AsJson = False) -> None:
-    """List the strategies of 'coresift train': what each needs, costs and chooses, and where it comes from.
+    """List the strategies of 'coresift train': what each needs, costs and chooses, and where it won.
 
-    Costs are for k of n samples with d features; a pass runs the model over all data. Scores take a short training run.
+    k of n samples in d columns are chosen, n_c are in the largest class. The model has P parameters, its last layer H
+    inputs and C outputs; a pass runs it over all data. A method won where it beat uniform redraws, or what is named.
     """
     from rich import box
     from rich.table import Table
@@ -92,8 +93,9 @@ def strategies(settings: Settings, as_json: AsJson = False) -> None:
     table.add_column("what it chooses (paper)")
     for method in methods():
         name, paper, what = (method[key] for key in ("name", "paper", "what it chooses"))
-        about = {"needs": method["needs"], "costs": method["cost"], "weights": method["weights"]}
-        told = "; ".join(f"{key} {value}" for key, value in about.items() if value != "-")
+        keys = [key for key in ("needs", "cost", "memory", "weights") if method[key] != "-"]
+        told = "; ".join(f"{key} {method[key]}" for key in keys)
+        told += "" if method["where it won"] == "-" else f"\nwon: {method['where it won']}"
         table.add_row(name, f"{what}\n{told}" if paper == "-" else f"{what} ({paper})\n{told}")
     settings.out.print(table)
 
