@@ -81,22 +81,20 @@ def strategies(settings: Settings, as_json: AsJson = False) -> None:
     inputs and C outputs; a pass runs it over all data. A method won where it beat uniform redraws, or what is named.
     """
     from rich import box
-    from rich.table import Table
+    from rich.table import Column, Table
 
     from coresift.selection.names import methods
 
     if as_json:
         settings.out.print_json(json.dumps(methods()))
         return
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    table.add_column("name", no_wrap=True)
-    table.add_column("what it chooses (paper)")
+    columns = Column("name", no_wrap=True), Column("what it chooses (paper)")
+    table = Table(*columns, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for method in methods():
-        name, paper, what = (method[key] for key in ("name", "paper", "what it chooses"))
-        keys = [key for key in ("needs", "cost", "memory", "weights") if method[key] != "-"]
-        told = "; ".join(f"{key} {method[key]}" for key in keys)
-        told += "" if method["where it won"] == "-" else f"\nwon: {method['where it won']}"
-        table.add_row(name, f"{what}\n{told}" if paper == "-" else f"{what} ({paper})\n{told}")
+        name, what, paper, won = (method[key] for key in ("name", "what it chooses", "paper", "where it won"))
+        told = "; ".join(f"{key} {method[key]}" for key in ("needs", "cost", "memory", "weights") if method[key] != "-")
+        source, wins = "" if paper == "-" else f" ({paper})", "" if won == "-" else f"\nwon: {won}"
+        table.add_row(name, f"{what}{source}\n{told}{wins}")
     settings.out.print(table)
 
 
