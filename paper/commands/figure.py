@@ -15,6 +15,7 @@ from coresift._validation import check_budget, check_positive
 from coresift.cli.app import Settings, with_common_options
 
 from .figures import Files, Out, Seed, Source, Table, measured
+from .run import Results
 
 if TYPE_CHECKING:
     from .. import function_approximation as approximation, gradients as gradient
@@ -234,6 +235,23 @@ def _gradient_errors(rows: list[gradient.Measurement]) -> RichTable:
     return table
 
 
-for _command in (bandwidth, function_approximation, covtype, lower_bound, gradients):
+def methods(settings: Settings, out: Out, results: Results = None) -> None:
+    """Accuracy of all methods against their time, on CovType at 1 %, from the stored records; nothing is measured."""
+    from ..methods_figure import draw
+    from ..plots import check_writable, figure_paths, require_matplotlib, save_figure
+    from .table import stored_summary
+
+    paths = figure_paths(out)
+    for path in paths:
+        check_writable(path)
+    require_matplotlib()
+    drawn = draw(stored_summary(results, "covtype", "all-methods"), 0.01)
+    for path in paths:
+        save_figure(drawn, path)
+    if not settings.quiet:
+        settings.out.print(f"Wrote {', '.join(map(str, paths))}.", soft_wrap=True)
+
+
+for _command in (bandwidth, function_approximation, covtype, lower_bound, gradients, methods):
     app.command(name=_command.__name__.replace("_", "-"))(with_common_options(_command))
 figure = app

@@ -72,7 +72,7 @@ def table(
     if as_json and (format_ is not None or out is not None):
         raise typer.BadParameter("--json prints; it cannot be combined with --format or --out")
     kind = _format(format_, out)
-    summary = _summary(results, name, scale, metric)
+    summary = stored_summary(results, name, scale, metric)
     if as_json:
         typer.echo(json.dumps(formats.as_json(summary), allow_nan=False))
         return
@@ -109,7 +109,8 @@ def _format(chosen: Format | None, out: Path | None) -> Format:
     return chosen or _SUFFIXES[out.suffix.lower()]
 
 
-def _summary(results: Path | None, name: str, scale: str, metric: Measure) -> Summary:
+def stored_summary(results: Path | None, name: str, scale: str, metric: Measure = Measure.ACCURACY) -> Summary:
+    """Summarise the stored records of a table; warn about those that cannot be read."""
     from ..bench.protocol import load_protocol
     from ..bench.store import RESULTS, Store
     from ..bench.summary import summarise

@@ -75,26 +75,26 @@ def datasets(
 
 
 def strategies(settings: Settings, as_json: AsJson = False) -> None:
-    """List the strategies of 'coresift train': what each needs, costs and chooses, and where it comes from.
+    """List the strategies of 'coresift train': what each needs, costs and chooses, and where it won.
 
-    Costs are for k of n samples with d features; a pass runs the model over all data. Scores take a short training run.
+    k of n samples in d columns are chosen, n_c are in the largest class. The model has P parameters, its last layer H
+    inputs and C outputs; a pass runs it over all data. A method won where it beat uniform redraws, or what is named.
     """
     from rich import box
-    from rich.table import Table
+    from rich.table import Column, Table
 
     from coresift.selection.names import methods
 
     if as_json:
         settings.out.print_json(json.dumps(methods()))
         return
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    table.add_column("name", no_wrap=True)
-    table.add_column("what it chooses (paper)")
+    columns = Column("name", no_wrap=True), Column("what it chooses (paper)")
+    table = Table(*columns, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for method in methods():
-        name, paper, what = (method[key] for key in ("name", "paper", "what it chooses"))
-        about = {"needs": method["needs"], "costs": method["cost"], "weights": method["weights"]}
-        told = "; ".join(f"{key} {value}" for key, value in about.items() if value != "-")
-        table.add_row(name, f"{what}\n{told}" if paper == "-" else f"{what} ({paper})\n{told}")
+        name, what, paper, won = (method[key] for key in ("name", "what it chooses", "paper", "where it won"))
+        told = "; ".join(f"{key} {method[key]}" for key in ("needs", "cost", "memory", "weights") if method[key] != "-")
+        source, wins = "" if paper == "-" else f" ({paper})", "" if won == "-" else f"\nwon: {won}"
+        table.add_row(name, f"{what}{source}\n{told}{wins}")
     settings.out.print(table)
 
 
