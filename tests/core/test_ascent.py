@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from coresift.core.gaussian import Atoms, ascend
+from coresift.core.gaussian import Atoms, ascend, into_ball
 from coresift.core.points import Block, Points
 
 
@@ -57,8 +57,23 @@ def test_sparse_atoms_and_points_answer_like_dense_ones():
     shift, offsets, p = rng.normal(size=5), rng.normal(size=12), rng.normal(size=(7, 5))
     sparse = Points(sp.csr_array(rows), shift, 1.0, 9.0)
     upper = [
-        ascend(p, Atoms(means, offsets), 1.0, np.full(7, np.inf), 100.0, 1e-3, 5).upper
+        ascend(p, Atoms(means, offsets), 1.0, np.full(7, np.inf), 100.0, 1e-11, 500).upper
         for means in (Block(rows - shift), sparse.gather(slice(0, 12)), sparse)
     ]
-    np.testing.assert_allclose(upper[1], upper[0], atol=1e-12)
-    np.testing.assert_allclose(upper[2], upper[0], atol=1e-12)
+    np.testing.assert_allclose(upper[1], upper[0], atol=1e-10)
+    np.testing.assert_allclose(upper[2], upper[0], atol=1e-10)
+
+
+def test_the_first_query_is_nearly_the_best_where_the_ball_is_small():
+    """Power: from the points themselves, no ascent is done after one step."""
+    rng = np.random.default_rng(6)
+    means, p = 0.3 * rng.normal(size=(20, 4)), rng.normal(size=(50, 4))
+    atoms = Atoms(Block(means), -(means**2).sum(axis=1))
+    best = ascend(p, atoms, 0.5, np.full(50, np.inf), 10.0, 1e-10, 1000).lower
+
+    def value(x):
+        return 2.0 * (p * x).sum(axis=1) - np.log(np.exp(2.0 * x @ means.T + atoms.offsets).sum(axis=1))
+
+    near = best - value(atoms.first_queries(p, 0.5))
+    assert near.max() < 0.02
+    assert near.mean() < 0.1 * (best - value(into_ball(p, 0.5))).mean()

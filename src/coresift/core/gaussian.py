@@ -25,6 +25,7 @@ from .points import Block, Points, SensitivityBound, log_shares, rounding_slack,
 CELLS_TOLERANCE = 1e-3  # a certificate within 0.1 % of the best one that these cells can give
 EXACT_TOLERANCE = 1e-6
 MAX_STEPS = 1000
+_MOST_COLUMNS = 1024  # of a covariance: 8 MB
 _TINY = np.finfo(np.float64).tiny
 
 
@@ -110,8 +111,8 @@ class Atoms:
 
     @cached_property
     def moments(self) -> tuple[np.ndarray, np.ndarray] | None:
-        """Mean (d,) and covariance (d, d) of the mass at the centre of the ball; not for points, to save a pass."""
-        if isinstance(self.rows, Points):
+        """Mean (d,) and covariance (d, d) of the mass at the centre of the ball; not of sparse, wide or unread rows."""
+        if isinstance(self.rows, Points) or self.rows.shift is not None or self.rows.rows.shape[1] > _MOST_COLUMNS:
             return None
         rows, share = self.rows.dense(), np.exp(self.offsets - self.offsets.max())
         share /= share.sum()
@@ -129,7 +130,7 @@ class Atoms:
         mean, covariance = self.moments
         pull = p - mean
         length = np.sqrt(squared_norms(pull))
-        drift = (pull * (2.0 * radius / np.maximum(length, _TINY))[:, None]) @ covariance
+        drift = (pull * (2.0 * radius / np.maximum(length, 1e-100))[:, None]) @ covariance
         near = np.flatnonzero(np.sqrt(squared_norms(drift)) < 0.5 * length)
         towards = pull[near] - drift[near]
         found[near] = towards * (radius / np.sqrt(squared_norms(towards)))[:, None]
