@@ -171,7 +171,7 @@ class RayEngine(Engine):
 
     def parts(self, prototype: Any, on_rows: OnRows) -> Iterator[Any]:
         submit = partial(self._remote.remote, self._rows, self._ray.put(prototype))
-        parts = _in_order(self.rows, self.rows.tasks(), submit, 2 * self.n_workers, self._result, on_rows)
+        parts = _in_order(self.rows, self.rows.tasks(self.n_workers), submit, 2 * self.n_workers, self._result, on_rows)
         yield copy.deepcopy(next(parts))  # arrays of Ray are read-only, and the others are merged into it
         yield from parts
 

@@ -25,7 +25,7 @@ pa: Any = Late("pyarrow", "io", "a table")
 
 READ_BYTES = 1 << 23  # read at a time: the memory of a pass, besides its own
 PIECE_BYTES = 1 << 26
-TASK_BYTES = 1 << 26  # of a task as stored: enough to pay for a worker's start, few enough to balance
+TASK_BYTES = 1 << 28  # of a task as stored: tasks read a little of the next one, so they should be few
 BLOCK_BYTES = 1 << 22  # of a block in float64: a few of them stay in the cache
 _LARGEST_BLOCK = 1 << 15
 _SMALLEST_BLOCK = 1 << 8
@@ -190,8 +190,8 @@ class Rows(ABC):
         return block_rows(self.d)
 
     def tasks(self, n_workers: int = 1) -> list[list[Piece]]:
-        """Return lists of consecutive pieces, read together: of ``TASK_BYTES``, or four for each of ``n_workers``."""
-        most = min(TASK_BYTES, max(self.n * self.row_bytes // (4 * n_workers), READ_BYTES))
+        """Return lists of consecutive pieces, read together: of ``TASK_BYTES``, or three for each of ``n_workers``."""
+        most = min(TASK_BYTES, max(self.n * self.row_bytes // (3 * n_workers), READ_BYTES))
         tasks, size = list[list[Piece]](), most
         for piece in self.pieces:
             if size >= most:
