@@ -18,9 +18,10 @@ import numpy as np
 from scipy import stats
 
 from coresift import __version__
-from coresift.coresets import RBFCoreset, RBFNetworkCoreset, RBFNetworkRegressor
+from coresift.coresets import RBFCoreset
 from coresift.coresets.coreset import Coreset
 from coresift.coresets.uniform import uniform_coreset
+from paper.networks import RBFNetworkCoreset, RBFNetworkRegressor
 
 RIDGE = 1e-8  # far below every error here; it keeps overlapping Gaussians apart from rounding
 SURFACE_RADIUS = 3.0  # beyond it lie about 1 % of the normal points

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from coresift import Coreset, NetworkComparison, RBFNetworkCoreset
+from coresift import Coreset
 from coresift._errors import InvalidInputError
+from coresift.core.draw import DrawTable
 from coresift.core.sizes import covering, paper_formula, vc
-from coresift.coresets.base import Fit
-from coresift.coresets.network_results import family_shares, largest_bound, signed_sizes
+from coresift.coresets.bounds import draw_scores, log_unit_of, uniform_factor
+from coresift.coresets.certifying import normalized
+from paper.networks import NetworkComparison, RBFNetworkCoreset
+from paper.networks.coreset import NetworkFit
+from paper.networks.results import family_shares, largest_bound, signed_sizes
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,17 +57,27 @@ class SignedCoreset:
         return replace(self.positive, indices=indices[order], weights=weights, guarantee=None, total_weight=None)
 
 
+@dataclass(frozen=True, kw_only=True)
+class SignedFit(NetworkFit):
+    """The result of the passes, with what the pair is drawn by."""
+
+    floor: np.ndarray  # the least scores, as shares
+    table: DrawTable  # of weights times sizes of targets
+
+
 class SignedNetworkCoreset(RBFNetworkCoreset):
     """A pair of coresets for the cross term of a network with one output, drawn by the two signed families.
 
-    Parameters, attributes and methods are those of :class:`coresift.RBFNetworkCoreset`, which keeps the whole loss with
-    one sample; pass ``bound="paper"`` for the sensitivities of Algorithm 1. Where a method takes a coreset it takes a
-    pair, too, as one set of rows (:meth:`SignedCoreset.merged`).
+    Parameters, attributes and methods are those of :class:`RBFNetworkCoreset`, which keeps the whole loss with one
+    sample; pass ``bound="paper"`` for the sensitivities of Algorithm 1. Where a method takes a coreset it takes a pair,
+    too, as one set of rows (:meth:`SignedCoreset.merged`).
     """
 
     def sample(self, size: int | float, **options: Any) -> SignedCoreset:  # type: ignore[override]
         """Draw a pair, ``size`` points in both together: one draw, split by the sign of the target."""
-        core = super().sample(size, **options)
+        is_normalized = options.pop("normalize", False)
+        core = replace(super().sample(size, **options), total_weight=float(self._table.weights.sum()))
+        core = normalized(core) if is_normalized else core
         targets = self._column[core.indices]
         positive, negative = (
             replace(core, indices=core.indices[own], weights=core.weights[own], total_weight=float(total))
@@ -76,26 +91,33 @@ class SignedNetworkCoreset(RBFNetworkCoreset):
         found = super().loss_error(*network, eps=eps, **options)
         return found if eps is None else replace(found, eps=None)
 
-    def _find(self, *arguments: Any) -> Fit:
+    def fit_rows(self, **arguments: Any) -> NetworkFit:
+        fit = super().fit_rows(**arguments)
+        assert isinstance(fit, SignedFit)
+        scores = fit.table.scores
+        self._table, self.uniform_factor_ = fit.table, uniform_factor(scores, fit.floor)
+        self._draw_total = float(scores.sum()) * math.exp(min(log_unit_of(fit.bound.log_values), 700.0))
+        # a copy of this estimator, which has no other data, splits by the sign of the targets too
+        self._column = fit.targets[:, 0]
+        carried = fit.weights * self._column
+        self._signed_weights = float(carried[carried > 0].sum()), -float(carried[carried < 0].sum())
+        return fit
+
+    def _find(self, *arguments: Any) -> SignedFit:
         fit = super()._find(*arguments)
-        assert fit.targets is not None
-        assert fit.families is not None
         if (n := fit.targets.shape[1]) > 1:
             raise InvalidInputError(f"y has {n} outputs; the paper's pair is for one. Use RBFNetworkCoreset.")
         families = {name: bound for name, bound in fit.families.items() if name not in ("targets", "square")}
         if not families:
             raise InvalidInputError("y is zero in every row: neither signed set has a point to draw.")
-        shares = (family_shares(fit.floor, sizes) for _, sizes in signed_sizes(fit.targets))
-        floor = np.sum([own for own in shares if own is not None], axis=0)
+        shares = fit.weights / fit.weights.sum()
+        signed = (family_shares(shares, sizes) for _, sizes in signed_sizes(fit.targets))
+        floor = np.sum([own for own in signed if own is not None], axis=0)
         bound, carried = largest_bound(list(families.values())), fit.weights * np.abs(fit.targets[:, 0])
-        return replace(fit, bound=bound, floor=floor, carried=carried, families=families)
-
-    def _record(self, fit: Fit) -> None:
-        super()._record(fit)
-        # a copy of this estimator, which has no other data, splits by the sign of the targets too
-        self._column = self._targets[:, 0]
-        carried = fit.weights * self._column
-        self._signed_weights = carried[carried > 0].sum(), -carried[carried < 0].sum()
+        scores = draw_scores(bound.log_values, floor, log_unit_of(bound.log_values), bound.values)
+        table = DrawTable(scores, np.where(floor > 0, carried, 0.0))
+        known = (fit.geometry, bound, fit.weights)
+        return SignedFit(*known, targets=fit.targets, families=families, floor=floor, table=table)
 
     def _ball_sizes(self, t: float, dimension: int, eps: float, delta: float) -> dict[str, float]:
         each = delta / len(self.family_totals_)

@@ -14,7 +14,6 @@ import coresift.coresets
 DATA = {"X", "y", "data", "core", "path", "made", "rows", "source", "indices", "weights", "n_samples", "arrays"}
 FIRST = {
     "RBFCoreset": {"radius"},
-    "RBFNetworkCoreset": {"radius"},
     "LinearCoreset": {"loss"},
     "KMeansCoreset": {"n_clusters"},
     "StreamingCoreset": {"size"},
@@ -29,8 +28,6 @@ FIRST = {
     "advice": {"size"},
     "cost": {"centers"},
     "sample_size": {"eps", "delta"},
-    "audit": {"n_neurons"},  # of a network's coreset, which holds the data
-    "loss_error": {"centers", "alphas"},
     "fit": {"sample_weight"},  # scikit-learn's convention
     "from_certificate": {"certificate"},
     "from_dict": {"plain"},
@@ -84,5 +81,5 @@ def test_one_name_and_one_order(name):
 
 def test_the_walk_sees_the_public_interface():
     assert len(CALLABLES) > 30
-    assert {"audit", "Coreset.certify", "RBFCoreset", "RBFCoreset.fit", "RBFNetworkCoreset.audit"} <= set(CALLABLES)
-    assert {"Certificate", "SampleSize", "Guarantee", "NetworkComparison"} <= set(coresift.__all__)
+    assert {"audit", "Coreset.certify", "RBFCoreset", "RBFCoreset.fit", "LeastSquaresCoreset.certify"} <= set(CALLABLES)
+    assert {"Certificate", "SampleSize", "Guarantee", "SquaresCertificate"} <= set(coresift.__all__)

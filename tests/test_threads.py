@@ -24,6 +24,7 @@ from threadpoolctl import ThreadpoolController
 import coresift as cs
 from coresift import coresets, data, selection, training
 from coresift._threads import ONE_BLAS_THREAD, one_thread
+from paper import networks
 
 N_THREADS = 8
 RNG = np.random.default_rng(0)
@@ -116,9 +117,9 @@ CALLS: dict[str, Callable[[Path], Any]] = {
     "KMeansCoreset": lambda _: fitted(cs.KMeansCoreset(5)),
     "LeastSquaresCoreset": lambda _: fitted(cs.LeastSquaresCoreset(), T),
     "LinearCoreset": lambda _: fitted(cs.LinearCoreset("squared"), T),
-    "RBFNetworkCoreset": lambda _: cs.RBFNetworkCoreset(bandwidth=2.0).fit(X, T).sample(30),
-    "RBFNetworkClassifier": lambda _: cs.RBFNetworkClassifier(n_centers=4).fit(X, Y).predict(X),
-    "RBFNetworkRegressor": lambda _: cs.RBFNetworkRegressor(n_centers=4).fit(X, T).predict(X),
+    "RBFNetworkCoreset": lambda _: networks.RBFNetworkCoreset(bandwidth=2.0).fit(X, T).sample(30),
+    "RBFNetworkClassifier": lambda _: networks.RBFNetworkClassifier(n_centers=4).fit(X, Y).predict(X),
+    "RBFNetworkRegressor": lambda _: networks.RBFNetworkRegressor(n_centers=4).fit(X, T).predict(X),
     "CoresetClassifier": lambda _: cs.CoresetClassifier(Constant(), size=60).fit(X, Y),
     "CoresetRegressor": lambda _: cs.CoresetRegressor(Mean(), size=60).fit(X, T),
     "Coreset": lambda _: (CORE.certify(X), CORE.reweight(X)),

@@ -25,6 +25,8 @@ PATTERNS = (
     "paper/results/**/*.svg",
     "paper/benchmarks/RESULTS.md",
     "paper/benchmarks/peers/**/RESULTS.md",
+    "paper/networks/example.py",
+    "paper/networks/layer.py",
     "examples/*.py",
 )
 _LINK = re.compile(r"(?<=\]\()(?P<path>[^()\s#:]+)(?=(?:#[^()\s]*)?\))")

@@ -150,13 +150,14 @@ def load_protocol(table: str, scale: str = PAPER_SCALE) -> Protocol:
         raise InvalidInputError(f"scale {scale!r} is unknown to the table {table}; choose from {known}.")
     changes = {"title": "scaled down", **scales[scale]}
     title, note = changes.pop("title"), changes.pop("note")
+    stored_as = changes.pop("scale", scale)  # records keep the name that a scale had when they were made
     training = {**_DEFAULT_TRAINING, **declared.pop("training"), **changes.pop("training", {})}
     declared |= changes
     methods = declared.pop("methods")
     protocol = Protocol(
         table=table,
         version=declared.pop("protocol"),
-        scale=scale,
+        scale=stored_as,
         scale_title=title,
         scale_note=note,
         methods=(),

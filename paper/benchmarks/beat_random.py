@@ -1,7 +1,7 @@
 """Does a coreset that knows the model beat uniform redraws, and at what price? The aims, checked against the records.
 
 ``python -m paper benchmark beat-random [--results FOLDER]`` reads what ``python -m paper run`` has finished (``mnist``,
-``cifar10 --scale cpu``, ``covtype``, and ``--scale equal-time``, where uniform redraws get more epochs) and writes
+``cifar10 --scale early``, ``covtype``, and ``--scale equal-time``, where uniform redraws get more epochs) and writes
 ``beat-random.md`` there. Nothing is trained. The settings were chosen on validation data (``adaptive-study``).
 """
 
@@ -98,7 +98,8 @@ class Records:
         self, table: str, method: str, every: int, budget: float, scale: str = "paper", metric: str = "accuracy"
     ) -> Runs:
         """Those of one cell of a table, all seeds."""
-        wanted = {"table": table, "method": method, "select_every": every, "budget": budget, "scale": scale}
+        cell = {"table": table, "method": method, "select_every": every, "budget": budget}
+        wanted = {**cell, "scale": scale, "protocol": 1}
         found = [r for r in self.records if all(r["cell"][name] == value for name, value in wanted.items())]
         return Runs(
             {r["cell"]["seed"]: 100 * r["test"][metric] for r in found},

@@ -138,7 +138,7 @@ def covtype(results: Path) -> list[str]:
 
 def tables(results: Path) -> dict[str, list[str]]:
     """By the name of their place in the page."""
-    mnist, cifar = summary_of(results, "mnist"), summary_of(results, "cifar10", "cpu")
+    mnist, cifar = summary_of(results, "mnist"), summary_of(results, "cifar10", "early")
     return {
         "mnist accuracy": grid(mnist, MNIST, accuracy),
         "mnist seconds": grid(mnist, MNIST, seconds),

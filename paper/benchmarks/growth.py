@@ -21,7 +21,6 @@ from coresift import (
     LinearCoreset,
     Preparation,
     RBFCoreset,
-    RBFNetworkCoreset,
     StreamingCoreset,
     audit,
     certify_model,
@@ -30,6 +29,7 @@ from coresift import (
     select,
 )
 from coresift.selection import SelectionContext, strategy_named
+from paper.networks import RBFNetworkCoreset
 
 from .measure import Table, seconds, section, table
 

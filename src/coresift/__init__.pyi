@@ -8,7 +8,6 @@ from ._errors import (
 from .core.audit import AuditResult as AuditResult
 from .core.certificate import Certificate as Certificate
 from .core.lewis import L1SVD as L1SVD
-from .core.network import NetworkAudit as NetworkAudit
 from .core.racing import Fidelity as Fidelity
 from .core.sizes import SampleSize as SampleSize
 from .coresets import (
@@ -24,13 +23,8 @@ from .coresets import (
     LinearCoreset as LinearCoreset,
     LinearModel as LinearModel,
     ModelCertificate as ModelCertificate,
-    NetworkCertificate as NetworkCertificate,
-    NetworkComparison as NetworkComparison,
     QueryBall as QueryBall,
     RBFCoreset as RBFCoreset,
-    RBFNetworkClassifier as RBFNetworkClassifier,
-    RBFNetworkCoreset as RBFNetworkCoreset,
-    RBFNetworkRegressor as RBFNetworkRegressor,
     Report as Report,
     Selection as Selection,
     SquaresCertificate as SquaresCertificate,

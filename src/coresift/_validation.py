@@ -228,8 +228,6 @@ def check_chosen(indices: Any, weights: Any, n_samples: int) -> tuple[np.ndarray
 
 def check_targets(y: Any, n_samples: int, name: str = "y") -> np.ndarray:
     """Return float64 targets of shape (n, K): finite numbers, one or K for each row."""
-    if y is None:
-        raise InvalidInputError("This estimator requires y to be passed, but the target y is None.")
     targets = check_numbers(y, name)
     if targets.ndim not in (1, 2) or targets.size == 0:
         raise InvalidInputError(f"{name} has shape {targets.shape}; it must be ({n_samples},) or ({n_samples}, K).")

@@ -247,7 +247,7 @@ def test_a_dry_run_plans_and_a_config_is_read(file: Path, tmp_path: Path, capsys
         (["--label", "same"], "the label is always 'one'"),
         (["--label", "price"], "but classes are integers or strings"),
         (["--label", "y", "--model", "squared"], "the target column 'y' has type string"),
-        (["--label", "below", "-m", "poisson"], "loss='poisson' takes counts; the smallest target is -1"),
+        (["--label", "below", "-m", "poisson"], "poisson loss takes counts; the smallest target is -1"),
         (["--label", "y", "--raw", "--columns", "a,holed"], "NaN in column 1 ('holed'), row 7"),
         (["--label", "holed", "-m", "squared"], "the target nan"),
         (["--label", "kind", "-m", "squared_hinge"], "takes two classes, but there are 3"),
@@ -280,7 +280,7 @@ def test_bad_data_are_one_line_and_nothing_is_written(
         (["--label", "y", "--alpha", "-1"], "--alpha = -1"),
         (
             ["--label", "y", "--alpha", "0"],
-            "cannot be certified for --model logistic: take a small penalty, or --no-certify",
+            "cannot be certified for --model logistic: take a small penalty, --model squared, or --no-certify",
         ),
         (["--label", "y", "-m", "huber"], "--threshold = None"),
         (["--label", "y", "--threshold", "1"], "--threshold = 1.0"),

@@ -153,8 +153,8 @@ def test_wrong_usage_is_code_2(file: Path, arguments: list[str], capsys: pytest.
         (["--eps", "0"], "--eps = 0"),
         (["--eps", "0.1", "--delta", "1"], "--delta = 1"),
         (["--eps", "0.1", "--method", "keys"], "eps is guaranteed for --method iid"),
-        (["--eps", "0.1", "-b", "5"], "either a budget or eps"),
-        ([], "either a budget or eps"),
+        (["--eps", "0.1", "-b", "5"], "give either --budget 0.05 or --eps 0.1"),
+        ([], "give either --budget 0.05 or --eps 0.1"),
     ],
 )
 def test_a_bad_value_of_an_option_is_wrong_usage_whatever_the_data(

@@ -7,8 +7,7 @@ from hypothesis import given, settings, strategies as st
 from scipy.spatial.distance import pdist
 from scipy.stats import ortho_group
 
-from coresift import LaplacianCoreset, RBFCoreset, RBFNetworkCoreset, audit
-from paper.signed_coreset import SignedNetworkCoreset
+from coresift import LaplacianCoreset, RBFCoreset, audit
 
 CASES = [(RBFCoreset, b) for b in ("auto", "closed-form", "cells", "exact", "paper", "lemma")] + [
     (LaplacianCoreset, b) for b in ("auto", "cells", "exact", "paper")
@@ -290,35 +289,6 @@ def test_a_far_value_in_one_column_hides_no_dimension():
 def test_a_narrow_fraction_means_what_it_says(kind, share, n, expected):
     fitted = RBFCoreset(bound="closed-form").fit(np.random.default_rng(0).standard_normal((n, 2)))
     assert fitted.sample(kind(share)).size == expected
-
-
-def test_the_network_bounds_hold_near_the_mean_of_a_far_group():
-    """|p - mean| from a difference of squares loses half of the digits, which the radius multiplies."""
-    rng = np.random.default_rng(1)
-    far, near = 1e4, 1e-4
-    X = np.vstack([near * rng.standard_normal((4, 3)) + [far, 0, 0], rng.standard_normal((4, 3)) - [far, 0, 0]])
-    y = np.r_[np.ones(4), -np.ones(4)]
-    for bound in ("closed-form", "exact"):
-        fitted = SignedNetworkCoreset(radius=far, bandwidth=1.0, bound=bound, random_state=0).fit(X, y)
-        group = (X - fitted.center_).astype(np.longdouble)[:4]
-        mean = group.mean(0)
-        for row in range(4):
-            query = (group[row] - mean) / np.sqrt(((group[row] - mean) ** 2).sum()) * far
-            exponents = 2 * group @ query - (group**2).sum(1)
-            shares = np.exp(exponents - exponents.max())
-            assert shares[row] / shares.sum() <= fitted.sensitivities_[row] * (1 + 1e-9)
-
-
-def test_a_guarantee_is_that_of_the_draw_at_hand():
-    rng = np.random.default_rng(0)
-    X, y = rng.standard_normal((3000, 2)), np.zeros(3000)
-    y[7] = 1.0
-    network = RBFNetworkCoreset(bandwidth=6.0, bound="closed-form", random_state=0).fit(X, y)
-    own = network.sample(2900, method="iid", random_state=0)
-    other = RBFCoreset(bandwidth=6.0, bound="closed-form", random_state=0).fit(X)
-    drawn = other.sample(2900, method="iid", random_state=1)
-    for core in (own, drawn):  # what the subset itself proves, whoever drew it
-        assert network.guaranteed_error(core) == network.certify(core).eps
 
 
 def test_a_radius_that_is_changed_after_the_fit_promises_nothing():

@@ -239,11 +239,11 @@ def test_an_error_instead_of_a_budget(file: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({}, "either a budget or eps"),
-        ({"budget": 5, "eps": 0.1}, "either a budget or eps"),
+        ({}, "give either (--budget |budget=)0.05"),
+        ({"budget": 5, "eps": 0.1}, "give either (--budget |budget=)0.05"),
         ({"eps": 0.1, "method": "keys"}, "eps is guaranteed for method='iid'"),
         ({"eps": 0.1, "normalize": True}, "leave normalize out"),
-        ({"budget": 5, "per_class": True}, "per_class needs labels"),
+        ({"budget": 5, "per_class": True}, "needs labels"),
         ({"budget": 5, "per_class": True, "label": "y", "method": "iid"}, "per_class goes with"),
         ({"budget": 5, "loss": "cauchy"}, "loss = 'cauchy'"),
         ({"budget": 5, "bound": "magic"}, "bound = 'magic'"),

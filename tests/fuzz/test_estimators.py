@@ -20,9 +20,6 @@ from coresift import (
     LaplacianCoreset,
     QueryBall,
     RBFCoreset,
-    RBFNetworkClassifier,
-    RBFNetworkCoreset,
-    RBFNetworkRegressor,
     StreamingCoreset,
     audit,
     l1_svd,
@@ -217,28 +214,6 @@ def test_certificates_reweighting_and_audits(X: Any, weights: Any, data: st.Data
 
 
 @pytest.mark.slow
-@given(X=matrices(), y=st.one_of(WEIGHTS, hnp.arrays(np.int64, st.integers(3, 12))), weights=WEIGHTS, size=SIZES)
-@settings(max_examples=150)
-def test_networks(X: Any, y: Any, weights: Any, size: Any) -> None:
-    for model in (
-        RBFNetworkCoreset(random_state=0),
-        RBFNetworkRegressor(n_centers=3, random_state=0),
-        RBFNetworkClassifier(n_centers=3, random_state=0),
-    ):
-        try:
-            model.fit(X, y)
-        except REFUSED:
-            continue
-        if isinstance(model, RBFNetworkCoreset):
-            try:
-                check(model.sample(size), n_rows_of(X))
-            except REFUSED:
-                continue
-        else:
-            assert len(model.predict(X)) == n_rows_of(X)
-
-
-@pytest.mark.slow
 @given(X=matrices(), tol=st.sampled_from([1e-3, 1e-1, 0.0, np.nan, "words"]))
 @settings(max_examples=150)
 def test_l1_svd(X: Any, tol: Any) -> None:
@@ -405,21 +380,6 @@ def test_l1_svd_in_any_unit() -> None:
         np.testing.assert_allclose(other.U @ other.D @ other.V.T, X * unit, atol=1e-9 * unit)
     with pytest.raises(CoresiftError, match="scale its columns"):
         l1_svd([[-1e-44, -4.0, 1e-213], [2.2e-311, 1e-213, 0.0], [2.2e-311, 1e224, -4.0]])
-
-
-def test_networks_far_from_the_origin_and_too_far_apart() -> None:
-    """Predictions are the same wherever the data are; rows too far apart for their squares are refused."""
-    X = np.random.default_rng(0).standard_normal((40, 2)).round(3)
-    y = X[:, 0] ** 2
-    here = RBFNetworkRegressor(n_centers=5, random_state=0).fit(X, y).predict(X)
-    there = RBFNetworkRegressor(n_centers=5, random_state=0).fit(X + 1e6, y).predict(X + 1e6)
-    np.testing.assert_allclose(there, here, atol=1e-6)
-    with pytest.raises(CoresiftError, match="in bandwidths"):
-        RBFNetworkRegressor(bandwidth=1e-80).fit(X, y)
-    with pytest.raises(CoresiftError, match="X has an entry of magnitude"):
-        RBFNetworkRegressor().fit([[1e225], [0.0]], [1.0, 2.0])
-    with pytest.raises(CoresiftError):
-        RBFNetworkClassifier().fit(X, 0.0)
 
 
 def test_a_frame_without_columns() -> None:

@@ -1,10 +1,9 @@
-"""Who does the work does not matter: one process, several, or a Ray cluster of which a worker is killed."""
+"""Who does the work does not matter: one thread, several, or a Ray cluster of which a worker is killed."""
 
-import json
 import os
 import signal
-import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from pyarrow import parquet
 
 from coresift import CoresiftError, InvalidInputError, MissingExtraError, select
 from coresift.rows import rows as blocks
-from coresift.rows.engines import Engine, PoolEngine, RayEngine, open_engine, run_pass
+from coresift.rows.engines import Engine, RayEngine, ThreadEngine, open_engine, run_pass
 from coresift.rows.opening import open_rows
 from coresift.rows.rows import Block
 
@@ -59,32 +58,54 @@ def test_there_are_several_tasks(folder: Path) -> None:
     assert len(open_rows(folder).tasks()) == 3  # those in which a group of blocks begins
 
 
-def test_a_pool_of_processes_finds_the_same(folder: Path, alone: Any) -> None:
+def test_threads_find_the_same(folder: Path, alone: Any) -> None:
     same(select(folder, 500, workers=2, **OPTIONS), alone)
 
 
-def test_workers_run_where_the_temporary_folder_has_a_long_name(tmp_path: Path) -> None:
-    """The path of a socket has about 100 bytes at most, and the server that forks workers has one there."""
-    for i in range(2):
-        np.save(tmp_path / f"{i}.npy", np.random.default_rng(i).standard_normal((9_000, 256)))
-    scratch = tmp_path / ("long" * 30)
-    scratch.mkdir()
-    script = "import sys, coresift; print(coresift.select(sys.argv[1], 5, workers=2).coreset.indices.tolist())"
-    command = [sys.executable, "-c", script, str(tmp_path)]
-    done = subprocess.run(command, env={**os.environ, "TMPDIR": str(scratch)}, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == select(tmp_path, 5).coreset.indices.tolist()
-    assert list(scratch.iterdir()) == []
+class Threads:
+    """A summary that notes who made it."""
+
+    def __init__(self) -> None:
+        self.rows, self.names = 0, set[str]()
+
+    def update(self, block: Block) -> None:
+        self.rows += len(block.X)
+        self.names.add(threading.current_thread().name)
+
+    def merge(self, other: "Threads") -> None:
+        self.rows += other.rows
+        self.names |= other.names
+
+
+def test_each_thread_has_rows_of_its_own_and_all_rows_are_seen_once(folder: Path) -> None:
+    source, done = open_rows(folder), list[int]()
+    with ThreadEngine(source, 2) as engine:
+        found = run_pass(engine, source, Threads(), done.append)
+    assert found.rows == sum(done) == source.n
+    assert found.names <= {"coresift_0", "coresift_1"}
+    with open_engine("local", source, 1) as engine:
+        alone = run_pass(engine, source, Threads())
+    assert (alone.rows, alone.names) == (source.n, {threading.current_thread().name})
+
+
+def test_tasks_are_small_enough_for_all_workers(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blocks, "TASK_BYTES", 1 << 40)
+    monkeypatch.setattr(blocks, "READ_BYTES", 1)
+    source = open_rows(folder)
+    assert len(source.tasks()) <= len(source.tasks(2)) == 3
+    owned = [source.owned(task) for task in source.tasks(4)]
+    assert [first for first, _ in owned] == [0, *(last for _, last in owned[:-1])]
+    assert owned[-1][1] == source.n
 
 
 class Killed:
     """A summary that kills its worker the first time it is used (``marker`` is absent)."""
 
-    def __init__(self, marker: Path, always: bool = False) -> None:
-        self.marker, self.always, self.rows = marker, always, 0
+    def __init__(self, marker: Path) -> None:
+        self.marker, self.rows = marker, 0
 
     def update(self, block: Block) -> None:
-        if self.always or not self.marker.exists():
+        if not self.marker.exists():
             self.marker.touch()
             os.kill(os.getpid(), signal.SIGKILL)
         self.rows += len(block.X)
@@ -93,13 +114,7 @@ class Killed:
         self.rows += other.rows
 
 
-def test_a_killed_process_is_an_error_in_words(folder: Path, tmp_path: Path) -> None:
-    source = open_rows(folder)
-    with PoolEngine(source, 2) as engine, pytest.raises(CoresiftError, match="a worker process was killed"):
-        run_pass(engine, source, Killed(tmp_path / "marker", always=True), lambda _: None)
-
-
-def test_errors_of_workers_are_those_of_one_process(tmp_path: Path) -> None:
+def test_errors_of_workers_are_those_of_one(tmp_path: Path) -> None:
     for part in range(2):
         X = np.zeros((5000, 2))
         X[7, 1] = np.nan if part else 0.0
@@ -108,7 +123,7 @@ def test_errors_of_workers_are_those_of_one_process(tmp_path: Path) -> None:
         select(tmp_path, 10, workers=2, preparation=None)
 
 
-def test_arrays_stay_in_this_process() -> None:
+def test_arrays_are_read_in_one_thread() -> None:
     source = open_rows(np.zeros((10, 2)))
     assert type(open_engine("local", source, 8)) is Engine
     with pytest.raises(InvalidInputError, match="files that workers can read"):

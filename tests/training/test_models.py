@@ -94,7 +94,7 @@ def test_lenet_takes_images_of_two_sizes() -> None:
 def test_the_network_of_mnist_is_that_of_the_issue() -> None:
     model = build_model("mnist-net", n_classes=10, input_shape=(1, 28, 28))
     kinds = [type(layer).__name__ for layer in model]
-    assert kinds[:7] == ["Conv2d", "ReLU", "Conv2d", "ReLU", "MaxPool2d", "Dropout", "Flatten"]
+    assert kinds[:7] == ["Conv2d", "ReLU", "Conv2d", "MaxPool2d", "ReLU", "Dropout", "Flatten"]
     assert kinds[7:] == ["Linear", "ReLU", "Dropout", "Linear"]
     assert [layer.p for layer in model if isinstance(layer, nn.Dropout)] == [0.25, 0.5]
     assert model[7].weight.shape == (128, 9216)

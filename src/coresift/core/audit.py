@@ -28,6 +28,12 @@ class AuditResult:
     """The worst query that a search found. The true worst error may be larger; it is never smaller.
 
     ``n_queries`` were compared, of this ``loss``, in the ball of this ``radius`` (in bandwidths; infinite for R^d).
+
+    >>> from coresift import RBFCoreset, audit
+    >>> X = np.random.default_rng(0).normal(size=(500, 3))
+    >>> found = audit(X, RBFCoreset().fit(X).sample(100, random_state=0), random_state=0)
+    >>> found.mean_error < found.worst_error < 0.5
+    True
     """
 
     worst_error: float

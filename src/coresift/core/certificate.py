@@ -45,6 +45,14 @@ class Certificate:
         Whether the bound is certain; otherwise how many rows were sampled.
     confidence : float
         Probability that ``eps`` is a valid bound: 1 if exact.
+
+    Examples
+    --------
+    >>> from coresift import RBFCoreset
+    >>> X = np.random.default_rng(0).normal(size=(500, 3))
+    >>> proof = RBFCoreset(bandwidth=3.0).fit(X).sample(100, refine=True, random_state=0).certify(X)
+    >>> proof.is_exact, proof.eps < 0.01
+    (True, True)
     """
 
     eps: float

@@ -170,6 +170,15 @@ class ModelCertificate:
         Passes over the rows.
     loss, alpha : str, float
         F is the weighted mean of the loss plus ``alpha / 2`` times the squared coefficients.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import LinearRegression
+    >>> from coresift import certify_model
+    >>> X = np.random.default_rng(0).normal(size=(1000, 3))
+    >>> proof = certify_model(LinearRegression().fit(X[:99], X[:99, 0] ** 2), X, X[:, 0] ** 2)
+    >>> bool(0 < proof.found <= proof.excess)
+    True
     """
 
     excess: float

@@ -231,6 +231,12 @@ class L1SVD:
     lewis_weights : ndarray of shape (n,)
         :math:`\min(1, w_p|U(p)|_2) \ge \sup_x w_p|p\cdot x| / \sum_q w_q|q\cdot x|`; 1 outside the numerical row space.
     to_u : ndarray of shape (d, r), :math:`V D^{-1}`
+
+    Examples
+    --------
+    >>> factors = l1_svd(np.random.default_rng(0).normal(size=(100, 3)))
+    >>> factors.rank, factors.U.shape, bool(factors.lewis_weights.max() <= 1.0)
+    (3, (100, 3), True)
     """
 
     D: np.ndarray

@@ -165,9 +165,6 @@ class Points:
         """The same rows where every length is ``factor`` times as many bandwidths."""
         return Points(self.X, self.center, self.scale / factor, self.max_norm * factor)
 
-    def subset(self, rows: np.ndarray) -> "Points":
-        return Points(self.X[rows], self.center, self.scale, self.max_norm)
-
     def take(self, indices: np.ndarray) -> np.ndarray:
         """(m, d) dense scaled rows; ``m`` is meant to be modest."""
         return self.gather(indices).dense()

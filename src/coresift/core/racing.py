@@ -15,6 +15,9 @@ class Fidelity:
 
     ``correlation`` is Spearman's, between mean scores of the ``n_candidates`` that both steps scored; ``error`` is its
     jackknife standard error over folds. Both are NaN for fewer than three candidates or without variation.
+
+    >>> Fidelity(step=0, n_candidates=9, correlation=0.95, error=0.02).correlation  # of search.fidelity_[0]
+    0.95
     """
 
     step: int

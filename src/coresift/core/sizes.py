@@ -33,6 +33,14 @@ class SampleSize:
         All sizes computed. Two are never chosen: "plain" is the smaller of "moments" and "dimension-free" for draws in
         proportion to the weights; "paper" is the paper's formula with the constant 1, which no proof has.
     n_samples : int, rows of the data
+
+    Examples
+    --------
+    >>> from coresift import RBFCoreset
+    >>> X = np.random.default_rng(0).normal(size=(1000, 2))
+    >>> needed = RBFCoreset(bandwidth=10.0).fit(X).sample_size(eps=0.3, delta=0.1)
+    >>> int(needed) == needed.size < 1000, needed.strength
+    (True, 'all queries of the ball')
     """
 
     size: int

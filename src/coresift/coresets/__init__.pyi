@@ -10,9 +10,6 @@ from .linear_coreset import LinearCoreset as LinearCoreset
 from .linear_result import LinearModel as LinearModel, fit_model as fit_model
 from .meta import CoresetClassifier as CoresetClassifier, CoresetRegressor as CoresetRegressor
 from .model_certificate import ModelCertificate as ModelCertificate, certify_model as certify_model
-from .network_coreset import RBFNetworkCoreset as RBFNetworkCoreset
-from .network_models import RBFNetworkClassifier as RBFNetworkClassifier, RBFNetworkRegressor as RBFNetworkRegressor
-from .network_results import NetworkCertificate as NetworkCertificate, NetworkComparison as NetworkComparison
 from .options import SelectOptions as SelectOptions
 from .search import CoresetSearchCV as CoresetSearchCV
 from .selecting import Report as Report, Selection as Selection, run as run, select as select

@@ -51,12 +51,8 @@ class Fit:
     geometry: Geometry
     bound: SensitivityBound
     weights: np.ndarray
-    floor: np.ndarray  # the least scores, as shares
-    carried: np.ndarray  # the weights that a draw carries
     prepared: Prepared | None = None
     codes: np.ndarray | None = None  # numbers of the labels, if they were asked for
-    targets: np.ndarray | None = None  # (n, K), if the loss has targets
-    families: dict[str, SensitivityBound] | None = None  # of sums, if the loss has several
 
 
 class RowsEstimator(BaseEstimator):
@@ -74,18 +70,18 @@ class RowsEstimator(BaseEstimator):
         X : array-like, frame or sparse matrix of shape (n, d), or Rows
             Not copied. A reference is kept for later methods, but not in pickles. Rows of files
             (:func:`coresift.open_rows`) are read in passes and may be larger than memory.
-        y : array-like of shape (n,), or (n, K) for :class:`RBFNetworkCoreset`
+        y : array-like of shape (n,)
             Labels or targets, if the estimator has some; None for Rows, which have them as a column of theirs.
         sample_weight : array-like of shape (n,), optional
             Non-negative weights of the rows; a row of weight zero is never drawn. None for Rows, as for ``y``.
         """
         rows = given_rows(X, sample_weight, estimator=self, y=y if self.takes_targets else None)
-        self.fit_rows(runner=serial_runner(rows), X=X, y=y)
+        self.fit_rows(runner=serial_runner(rows), X=X)
         return self
 
     @abstractmethod
-    def fit_rows(self, *, runner: Runner, X: Any = None, y: Any = None) -> Any:
-        """Fit with the engine and the progress of ``runner``; ``X`` and ``y`` are as the caller gave them."""
+    def fit_rows(self, *, runner: Runner, X: Any = None) -> Any:
+        """Fit with the engine and the progress of ``runner``; ``X`` is as the caller gave it."""
 
     def _record_columns(self, rows: Rows, X: Any) -> None:
         if X is None or isinstance(X, Rows):
@@ -107,7 +103,7 @@ class PassCoreset(RowsEstimator):
 
     _not_pickled = ("_runner",)
 
-    def fit_rows(self, *, runner: Runner, X: Any = None, y: Any = None) -> None:
+    def fit_rows(self, *, runner: Runner, X: Any = None) -> None:
         fit_rng, draw_rng = children(check_generator(self.random_state), 2)
         self._find(runner, fit_rng)
         self._record_columns(runner.rows, X)
@@ -133,24 +129,24 @@ class SensitivityCoreset(RowsEstimator):
     """Base of the estimators: passes, draws, sizes. A subclass gives the loss and its parameters."""
 
     loss: str
-    _not_pickled = ("_rows", "_targets")
+    _not_pickled: tuple[str, ...] = ("_rows",)
 
     def __init__(self, bandwidth: Any, bound: str, n_cells: int, max_exact: int | None, random_state: Any) -> None:
         self.bandwidth, self.bound, self.n_cells, self.max_exact = bandwidth, bound, n_cells, max_exact
         self.random_state = random_state
 
     def fit_rows(
-        self, *, runner: Runner, X: Any = None, y: Any = None, spec: BoundSpec | None = None, is_sampled: bool = False
+        self, *, runner: Runner, X: Any = None, spec: BoundSpec | None = None, is_sampled: bool = False
     ) -> Fit:
-        """Return the fit of ``X``, ``y`` by ``runner``; ``spec`` is checked already, ``is_sampled`` keeps a sample."""
+        """Return the fit of ``X`` by ``runner``; ``spec`` is checked already, ``is_sampled`` keeps a sample."""
         spec = self.spec() if spec is None else spec
         fit_rng, draw_rng = children(check_generator(self.random_state), 2)
-        fit = self._find(runner, spec, fit_rng, y, is_sampled)
-        bound, geometry = fit.bound, fit.geometry
+        fit = self._find(runner, spec, fit_rng, is_sampled)
+        bound, geometry, shares = fit.bound, fit.geometry, fit.weights / fit.weights.sum()
         log_unit, values = log_unit_of(bound.log_values), bound.values
-        scores = draw_scores(bound.log_values, fit.floor, log_unit, values)
+        scores = draw_scores(bound.log_values, shares, log_unit, values)
         # a weight too small to have a share of the total counts as none
-        table = DrawTable(scores, np.where(fit.floor > 0, fit.carried, 0.0))
+        table = DrawTable(scores, np.where(shares > 0, fit.weights, 0.0))
 
         # nothing is set before everything is known: a fit that fails leaves the estimator as it was
         self._record_columns(runner.rows, X)
@@ -161,14 +157,13 @@ class SensitivityCoreset(RowsEstimator):
         self.bound_, self.is_certified_, self.bound_note_ = bound.name, bound.is_certified, bound.note
         self.duality_gap_ = gap = bound.gap
         self.n_unconverged_ = None if gap is None else int(np.sum(gap > _TOLERANCES[bound.name]))
-        self.uniform_factor_ = uniform_factor(scores, fit.floor)
+        self.uniform_factor_ = uniform_factor(scores, shares)
         self._draw_total = float(scores.sum()) * math.exp(min(log_unit, 700.0))
-        self._input_weight, self._total_weight = float(fit.weights.sum()), float(fit.carried.sum())
+        self._total_weight = float(fit.weights.sum())
         self._table, self._draw_rng = table, draw_rng
         self._rows, self._geometry, self._dimension = runner.rows, geometry, 0
         self._query_ball = self._ball()
         self._expected: tuple[float, float, float] | None = None  # what sizes need beyond that, found when asked for
-        self._record(fit)
         name = type(self).__name__
         if not bound.is_certified:
             logger.warning("%s: bound %r is not a certificate here. %s", name, bound.name, bound.note)
@@ -177,10 +172,10 @@ class SensitivityCoreset(RowsEstimator):
             logger.warning(loose, name, self.n_unconverged_, len(scores))
         return fit
 
-    def _find(self, runner: Runner, spec: BoundSpec, rng: np.random.Generator, y: Any, is_sampled: bool) -> Fit:
+    def _find(self, runner: Runner, spec: BoundSpec, rng: np.random.Generator, is_sampled: bool) -> Fit:
         prepared = prepare(runner, spec, rng, is_sampled=is_sampled)
         bound, weights, codes = all_bounds(runner, prepared.bound, prepared.labels)
-        return Fit(prepared.geometry, bound, weights, weights / weights.sum(), weights, prepared, codes)
+        return Fit(prepared.geometry, bound, weights, prepared, codes)
 
     def sample(
         self,
@@ -328,7 +323,7 @@ class SensitivityCoreset(RowsEstimator):
     def _loaded(self, what: str) -> Iterator[tuple[Points, np.ndarray]]:
         """All rows as points, and their shares of the weight."""
         with self._fitted_rows(what).load(LOADED_BYTES) as block:
-            yield self._geometry.points(block.X), block.weights / self._input_weight
+            yield self._geometry.points(block.X), block.weights / self._total_weight
 
     def _affine_rank(self) -> int:
         """The dimension of the rows' affine hull, or an upper bound where finding it would take long."""
@@ -360,9 +355,6 @@ class SensitivityCoreset(RowsEstimator):
             return None
         radius = None if ball is None else ball.radius
         return Guarantee("single", eps, _STATED_DELTA, "Bernstein", radius, count, self._draw_total)
-
-    def _record(self, fit: Fit) -> None:
-        """Set what a subclass adds at the end of ``fit``."""
 
     def _ball(self) -> QueryBall | None:
         return QueryBall(self.loss, self.center_, self.scale_, self.radius_)

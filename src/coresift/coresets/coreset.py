@@ -65,6 +65,11 @@ class QueryBall(Value):
         Centre and bandwidth, in the units of the data.
     radius : float
         In units of ``scale``; infinite if every x of the space is a query.
+
+    Examples
+    --------
+    >>> QueryBall("gaussian", center=np.zeros(2), scale=3.0, radius=1.0)
+    QueryBall('gaussian', 2 dimensions, scale=3, radius=1)
     """
 
     loss: str

@@ -283,7 +283,13 @@ def _encodable(values: list[Any]) -> np.ndarray:
 
 
 def check_output(path: Path, *, n_rows: int = 0, suffixes: tuple[str, ...] = SUFFIXES) -> None:
-    """Refuse a ``path`` without one of the ``suffixes``, or to which ``n_rows`` could not be written."""
+    """Refuse a ``path`` without one of the ``suffixes``, or to which ``n_rows`` could not be written.
+
+    >>> check_output(Path("rows.txt"))
+    Traceback (most recent call last):
+    ...
+    coresift._errors.InvalidInputError: rows.txt: unknown suffix '.txt'; use .parquet or .npz.
+    """
     if _for_suffix(path, {suffix: suffix for suffix in suffixes}) == ".parquet":
         need("pyarrow", "io", "a Parquet file")
     if path.is_dir():
@@ -338,7 +344,14 @@ def run_record(plan: Plan[Any]) -> dict[str, Any]:
 
 
 def load_run(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """The record of the run in ``path``, a file of :meth:`Selection.save`; empty for other coreset files."""
+    """The record of the run in ``path``, a file of :meth:`Selection.save`; empty for other coreset files.
+
+    >>> from coresift import select
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     select(np.arange(40.0).reshape(20, 2), 5, random_state=3).save(f"{folder}/chosen.npz")
+    ...     load_run(f"{folder}/chosen.npz")["seed"]
+    3
+    """
     target = Path(path)
     with target.open("rb"), naming(target, "not a file of a selection, or damaged"):
         if target.suffix.lower() == ".npz":

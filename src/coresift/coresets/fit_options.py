@@ -42,8 +42,8 @@ class FitOptions(RunOptions):
         if self.threshold is not None:
             check_positive(self.threshold, "threshold")
         if self.certify and self.alpha == 0.0 and self.model != "squared":
-            text = f"alpha = 0 cannot be certified for model={self.model!r}: take a small penalty, or certify=False."
-            raise InvalidInputError(text)
+            text = f"alpha = 0 cannot be certified for model={self.model!r}"
+            raise InvalidInputError(f"{text}: take a small penalty, model='squared', or certify=False.")
         parse_budget(self.budget, 2**53)  # the number of rows is not known yet
 
 

@@ -31,6 +31,10 @@ class SquaresCertificate:
     With A the columns [X, 1, y], :math:`|A_S\theta|_V^2 / |A\theta|_W^2` is from ``lowest`` to ``highest`` for every
     theta with :math:`A\theta \ne 0`. These are extreme eigenvalues, with an allowance for rounding: the interval is as
     small as possible, and certain. ``lowest`` is 0 if the subset does not span all columns; ``rank`` is that of A.
+
+    >>> proof = SquaresCertificate(lowest=0.9, highest=1.1, rank=5)
+    >>> round(proof.eps, 3), round(proof.excess, 4)
+    (0.1, 0.0123)
     """
 
     lowest: float

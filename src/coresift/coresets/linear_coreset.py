@@ -110,7 +110,7 @@ class LinearCoreset(PassCoreset):
         self._fit(X, y, sample_weight, estimator=self)
         return self
 
-    def fit_rows(self, *, runner: Runner, X: Any = None, y: Any = None) -> None:
+    def fit_rows(self, *, runner: Runner, X: Any = None) -> None:
         self._fit(runner.rows, None, runner=runner)
 
     def _fit(self, X: Any, y: Any, sample_weight: Any = None, **how: Any) -> None:

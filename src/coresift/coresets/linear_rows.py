@@ -25,8 +25,8 @@ _LARGEST_COLUMN = 1e140  # products of two columns and a weight must have finite
 def loss_named(name: str, n_classes: int = 0, threshold: float | None = None) -> LinearLoss:
     """The loss called ``name``, for classes or (``n_classes`` 0) targets."""
     if name == "squared_hinge" and n_classes > 2:
-        advice = "fit each class against the rest, or use loss='logistic'"
-        raise InvalidInputError(f"loss='squared_hinge' takes two classes, but there are {n_classes}; {advice}.")
+        advice = "fit each class against the rest, or take the logistic loss"
+        raise InvalidInputError(f"the squared_hinge loss takes two classes, but there are {n_classes}; {advice}.")
     if name == "logistic" and n_classes > 2:
         return Multinomial(n_classes)
     if name == "huber":
@@ -168,7 +168,7 @@ class LinearRows:
         """The loss called ``name`` for this response."""
         if name == "poisson" and self.moments.target_range[0] < 0:
             least = self.moments.target_range[0]
-            raise InvalidInputError(f"loss='poisson' takes counts; the smallest target is {least:g}, below 0.")
+            raise InvalidInputError(f"the poisson loss takes counts; the smallest target is {least:g}, below 0.")
         return loss_named(name, 0 if self.response.classes is None else len(self.response.classes), threshold)
 
     def by_class(self, sums: np.ndarray) -> np.ndarray:

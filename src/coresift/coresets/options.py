@@ -101,7 +101,7 @@ class RunOptions:
     """Options of everything that runs passes over rows."""
 
     seed: int = option(0, "Random seed. The same seed gives the same rows, with any number of workers.", min=0)
-    workers: int = option(1, "Number of worker processes.", flags=("--workers", "-j"), min=1)
+    workers: int = option(1, "Number of threads, or with ray of tasks at a time.", flags=("--workers", "-j"), min=1)
     engine: str = option("local", "local, or ray (joins RAY_ADDRESS, or starts a cluster).", choices=lambda: _ENGINES)
     max_memory: str | float | None = option(None, "Memory limit, such as 2GB: refuse to start if more is needed.")
 
@@ -117,7 +117,11 @@ class RunOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class SelectOptions(RunOptions):
-    """How to select; see :func:`coresift.select`. What is wrong whatever the data is refused here."""
+    """How to select; see :func:`coresift.select`. What is wrong whatever the data is refused here.
+
+    >>> SelectOptions(budget="5%", strategy="uniform").budget
+    '5%'
+    """
 
     budget: str | int | float | None = option(None, "Rows to choose: 5%, 0.05 or 1000. See also --eps.", flags=("-b",))
     strategy: str | None = option(
@@ -183,7 +187,8 @@ class SelectOptions(RunOptions):
         object.__setattr__(self, "bandwidth", self.spec.bandwidth)  # a plain number
         check_probability(self.delta, "delta")
         if (self.budget is None) == (self.eps is None):
-            raise InvalidInputError("give either a budget or eps: how many rows, or which error.")
+            given = f"budget = {self.budget!r}: give either budget=0.05 or eps=0.1"
+            raise InvalidInputError(f"{given}, how many rows or which error.")
         if self.budget is not None:
             parse_budget(self.budget, 2**53)  # the number of rows is not known yet
         if self.min_per_class and not self.per_class:
@@ -263,7 +268,7 @@ class Plan(Generic[Options]):
     aim: str
     passes: tuple[str, ...]
     memory: float
-    """Bytes, about, of all processes together."""
+    """Bytes, about."""
     seconds: float
     """A rough estimate."""
 
@@ -331,7 +336,7 @@ def plan(rows: Rows, options: SelectOptions) -> Plan[SelectOptions]:
     if options.method is None:
         options = replace(options, method=default_method(rows.n))
     if options.per_class and not rows.has_labels:
-        raise InvalidInputError("per_class needs labels: pass labels, or label, the name of their column.")
+        raise InvalidInputError("per_class=True needs labels: pass them, or name their column.")
     n, d, spec = rows.n, rows.d, options.spec
     budget = None if options.budget is None else parse_budget(options.budget, n)
     # whether the closed form leaves something to gain is found out by the survey
@@ -361,14 +366,13 @@ def plan(rows: Rows, options: SelectOptions) -> Plan[SelectOptions]:
 def priced(
     rows: Rows, options: Options, budget: int | None, aim: str, passes: Any, *, kept: float, work: float, loaded: float
 ) -> Plan[Options]:
-    """Estimate memory (bytes ``kept`` once and ``loaded`` by each process) and time (``work`` operations)."""
+    """Estimate memory (bytes ``kept`` once and ``loaded`` by each worker) and time (``work`` operations)."""
     from ..rows.rows import BLOCK_BYTES, READ_BYTES
 
     n_workers = options.workers if rows.is_portable else 1
-    processes = 1 + (n_workers if n_workers > 1 else 0)
     # chunks, copies of a block; what readers and products by cells need
-    needed = _PROCESS_BYTES + 3 * READ_BYTES + 8 * BLOCK_BYTES + 2e8
-    memory = processes * (needed + loaded + rows.kept_bytes) + kept
+    needed = 3 * READ_BYTES + 8 * BLOCK_BYTES + 2e8
+    memory = _PROCESS_BYTES + n_workers * (needed + loaded + rows.kept_bytes) + kept
     if options.max_memory is not None and memory > float(options.max_memory):
         keys = ", or method='keys'" if getattr(options, "method", "keys") != "keys" else ""
         raise InvalidInputError(
@@ -376,7 +380,7 @@ def priced(
             f"needs: use fewer workers or a smaller budget{keys}."
         )
     per_row = _reading_seconds(rows) + 12e-9 + 4e-9 * rows.d
-    seconds = (len(passes) * rows.n * per_row + work / FLOPS) / n_workers + (1.5 if n_workers > 1 else 0.0)
+    seconds = (len(passes) * rows.n * per_row + work / FLOPS) / n_workers
     return Plan(rows, options, budget, aim, tuple(passes), memory, seconds)
 
 

@@ -6,6 +6,7 @@ from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.random import Generator
 from scipy.linalg import norm
 
 from ..core.draw import KeyPool, smallest
@@ -301,3 +302,17 @@ class QuerySums:
     def errors(self) -> np.ndarray:
         ratios = np.divide(self.part, self.whole, out=np.ones_like(self.whole), where=self.whole > 0)  # underflow
         return np.abs(ratios - 1.0)
+
+
+def random_queries(geometry: Geometry, sample: Matrix, radius: float, count: int, rng: Generator) -> np.ndarray:
+    """Queries in scaled coordinates: half uniform in the ball, half rows of a ``sample``, brought into it.
+
+    The Laplacian's queries are all of space; the ball of the data stands for it.
+    """
+    d = len(geometry.center)
+    reach = radius if np.isfinite(radius) else max(geometry.max_norm, 1.0)
+    inside = rng.standard_normal((count // 2, d))
+    inside *= reach * rng.random((len(inside), 1)) ** (1.0 / d) / np.sqrt(squared_norms(inside))[:, None]
+    rows = geometry.points(sample).take(rng.integers(sample.shape[0], size=count - len(inside)))
+    rows *= reach / np.maximum(np.sqrt(squared_norms(rows)), reach)[:, None]
+    return np.concatenate([inside, rows])

@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.random import Generator
 
 from .._errors import InvalidInputError
 from .._progress import OnPass, logger
@@ -15,15 +14,14 @@ from .._threads import one_thread
 from .._validation import check_seed
 from ..core.budgets import random_budgets
 from ..core.draw import Draw, DrawTable, KeyPool, guess_bars
-from ..core.points import squared_norms
 from ..rows.engines import open_engine
 from ..rows.opening import open_rows
 from .bounds import AS_GOOD, Geometry, draw_scores, log_unit_of, uniform_factor, uniform_in_words
 from .coreset import Coreset, Guarantee, QueryBall
 from .files import ChosenRows, run_record
-from .fitting import Prepared, Runner, Sample, all_bounds, children, prepare
+from .fitting import Prepared, Runner, all_bounds, children, prepare
 from .options import Plan, SelectOptions, plan
-from .passes import QuerySums, Scores
+from .passes import QuerySums, Scores, random_queries
 
 if TYPE_CHECKING:
     from ..rows.preparation import Preparation
@@ -79,7 +77,7 @@ def select(
     Parameters
     ----------
     data, sample_weight, labels, targets, columns, embedding, label, target, weight, filesystem, image_size
-        What to read; see :func:`open_rows`. A ``label`` names classes, a ``target`` the numbers of a regression.
+        What to read: see :func:`open_rows`.
     preparation : "auto", None or Preparation
         "auto" turns the columns of a table into standardised numbers (:class:`Preparation`) and takes arrays as they
         are; None takes all numbers as they are. ``Selection.rows.preparation`` is what was learnt.
@@ -87,10 +85,10 @@ def select(
         Rows to choose: a number, a fraction, or a percentage such as ``"5%"``. Or pass ``eps``.
     strategy : {"auto", "uniform", "stratified", "cover", "fixed", "linear", "rbf"}, optional
         "uniform" and "stratified" draw rows alike, or in each class. "cover" takes the row nearest to each centre of
-        k-means, "fixed" grows the subset where a kernel regression errs, "linear" is the draw of
-        :class:`LinearCoreset`, and "rbf" a draw by Gaussian sensitivities, which all options from ``loss`` to
-        ``n_queries`` belong to and imply. "auto", the default with labels or targets, compares what may suit the model
-        with a stratified draw on held-out rows, and says why it decides; without them the default is "rbf".
+        k-means, "fixed" grows where a kernel regression errs, "linear" is the draw of :class:`LinearCoreset`, and
+        "rbf", the default without labels and targets, draws by Gaussian sensitivities: the options from ``loss`` to
+        ``n_queries`` imply it. "auto", the default with them, compares what may suit the model with a stratified draw
+        on held-out rows, and says why it decides.
     model : {"boosting", "linear", "kernel", "neighbours", "network"}, optional
         What will be fitted to the rows, for "auto"; "boosting" by default. Or the loss of a linear model, which means
         the strategy "linear": ``alpha``, ``threshold`` and ``calibrate`` are then those of :class:`LinearCoreset`.
@@ -105,23 +103,23 @@ def select(
         Instead of a budget: a relative error for all queries of the ball, and the probability of missing it; the size
         is that of :meth:`RBFCoreset.sample_size`. Draws are then independent ("iid").
     per_class : bool
-        A coreset for each label, of a size in proportion to its rows, and at least ``min_per_class`` (0). Where the
-        budget leaves out classes, chance decides which, and the weights make up for it: they stay unbiased.
+        A coreset for each label, in proportion to its rows, of at least ``min_per_class`` (0). If the budget leaves
+        out classes, chance decides which, and the weights make up for it.
     normalize : bool, default False
-        Scale the weights to sum to that of the rows, within each class if ``per_class``. Draws by keys err in that
-        sum by about one over the root of the budget; scaled weights are biased by the square of that. Not with ``eps``.
+        Scale the weights to sum to that of the rows, of each class if ``per_class``; not with ``eps``. Draws by keys
+        miss it by about one over the root of the budget, and scaling biases the weights by the square of that.
     n_queries : int, default 32
         Random queries at which the result is compared with all rows, in one more pass; 0 for none.
     random_state : None, int or Generator, default 0
         The same seed gives the same rows, from memory or files, whatever the workers.
     workers, engine : int, {"local", "ray"}
-        Processes; with more than one, a script must guard its own start by ``if __name__ == "__main__"``. "ray" joins
-        ``RAY_ADDRESS``, or what the program has joined, or starts its own; one worker means all cores.
+        Threads that read and compute. "ray" joins ``RAY_ADDRESS``, or what the program has joined, or starts its own
+        cluster; one worker means all its cores.
     max_memory : str or number of bytes, optional
         Refuse to start if more would be needed.
     on_pass : callable, optional
-        Called before each pass with its name, such as ``"survey"``, and its number of rows. If it returns a callable,
-        that is called with the number of rows that were finished since the last call.
+        Called before each pass with its name and its number of rows; what it returns, if that is callable, is called
+        with the number of rows that were finished since.
 
     Returns
     -------
@@ -130,8 +128,6 @@ def select(
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from coresift import select
     >>> X = np.random.default_rng(0).standard_normal((2000, 8))
     >>> select(X, "5%", bandwidth=3.0).coreset.size
     100
@@ -151,6 +147,9 @@ class Report:
     ``bound_note`` and ``is_certified`` describe the bound on the sensitivities, whose sum is ``total_sensitivity``;
     ``worst_error_found`` and ``mean_error_found`` are relative errors at ``n_queries`` random queries. ``class_sizes``
     are the rows chosen of each class, and ``seconds`` the time of each pass.
+
+    >>> select(np.random.default_rng(0).normal(size=(1000, 3)), 100).report.uniform_is_as_good
+    True
     """
 
     strategy: str = "rbf"
@@ -177,7 +176,11 @@ class Report:
 
 @dataclass(frozen=True)
 class Selection(ChosenRows):
-    """The ``coreset`` chosen from ``rows`` with its ``labels``, a ``report``, and what repeats the choice (``run``)."""
+    """The ``coreset`` chosen from ``rows`` with its ``labels``, a ``report``, and what repeats the choice (``run``).
+
+    >>> print(select(np.random.default_rng(0).normal(size=(1000, 3)), 100, strategy="uniform").lines()[0])
+    Chosen: 100 of 1,000 rows, strategy uniform.
+    """
 
     report: Report
 
@@ -240,7 +243,11 @@ class _Drawn(NamedTuple):
 
 
 def run(made: Plan[SelectOptions], *, on_pass: OnPass | None = None) -> Selection:
-    """Return the selection that was planned (``made``); ``on_pass`` is as in :func:`select`."""
+    """Return the selection that was planned (``made``); ``on_pass`` is as in :func:`select`.
+
+    >>> run(plan(open_rows(np.eye(20)), SelectOptions(budget=5))).coreset.size
+    5
+    """
     rows, options = made.rows, made.options
     if options.resolved(rows) != "rbf":
         from .strategies import run_strategy
@@ -376,24 +383,9 @@ def _errors(runner: Runner, options: SelectOptions, drawn: _Drawn) -> np.ndarray
     """Relative errors at random queries; none if the sums there are too small."""
     geometry, radius = drawn.prepared.geometry, options.spec.radius
     rng = np.random.default_rng([options.seed, _QUERIES])
-    queries = _random_queries(geometry, drawn.prepared.sample, radius, options.n_queries, rng)
+    queries = random_queries(geometry, drawn.prepared.sample.X, radius, options.n_queries, rng)
     sums = QuerySums(geometry, options.loss, queries, drawn.core.indices, drawn.core.weights)
     if not sums.floor.max() < _SAFE_EXPONENT:
         logger.warning("sums at random queries are too small to be compared: no error is found or stated")
         return np.zeros(0)
     return runner.run("check", sums).errors()
-
-
-def _random_queries(geometry: Geometry, sample: Sample, radius: float, count: int, rng: Generator) -> np.ndarray:
-    """Queries in scaled coordinates: half uniform in the ball, half rows of the sample, brought into it.
-
-    The Laplacian's queries are all of space; the ball of the data stands for it.
-    """
-    d = len(geometry.center)
-    reach = radius if np.isfinite(radius) else max(geometry.max_norm, 1.0)
-    inside = rng.standard_normal((count // 2, d))
-    inside *= reach * rng.random((len(inside), 1)) ** (1.0 / d) / np.sqrt(squared_norms(inside))[:, None]
-    picks = rng.integers(len(sample.weights), size=count - len(inside))
-    rows = geometry.points(sample.X).take(picks)
-    rows *= reach / np.maximum(np.sqrt(squared_norms(rows)), reach)[:, None]
-    return np.concatenate([inside, rows])

@@ -26,7 +26,11 @@ _TEST_PARTS = ("test", "validation", "valid", "val")
 
 @dataclass(frozen=True)
 class DatasetInfo:
-    """A data set: ``name``, ``description``, ``where`` its files belong, whether they are there (``is_present``)."""
+    """A data set: ``name``, ``description``, ``where`` its files belong, whether they are there (``is_present``).
+
+    >>> print(*(each.description[:18] for each in available_datasets() if each.name == "digits"))
+    handwritten digits
+    """
 
     name: str
     description: str
@@ -131,7 +135,11 @@ def _load_named(name: str, found: list[Path], test: Any, options: Options) -> Da
 
 
 def available_datasets(data_dir: str | os.PathLike[str] | None = None) -> list[DatasetInfo]:
-    """List the data sets that can be loaded by name, and where in ``data_dir`` their files are or belong."""
+    """List the data sets that can be loaded by name, and where in ``data_dir`` their files are or belong.
+
+    >>> "digits" in [each.name for each in available_datasets() if each.is_present]
+    True
+    """
     root = data_folder(data_dir)
     infos = []
     for name, known in _NAMED.items():

@@ -34,6 +34,10 @@ class ArrayDataset:
 
     ``x`` is (n, c, h, w), float32 or bytes (which are scaled and normalised as tensors, batch by batch), or (n, d),
     float32. ``y`` holds n int64 labels from 0 on, or (n,) or (n, K) float32 targets.
+
+    >>> data = ArrayDataset(np.zeros((5, 2), np.float32), np.arange(5))
+    >>> data.take(np.array([4, 0])).y
+    array([4, 0])
     """
 
     x: np.ndarray
@@ -61,6 +65,10 @@ class LazyDataset:
     ``y`` holds int64 labels from 0 on, ``size`` is the height and width of a loaded image, and ``share`` the share of
     the shorter side that ``load`` keeps without ``rng``. With a ``crop_seed`` items are random parts, each by its own
     generator, whichever worker loads it. Those of a ``cache`` are at ``places`` in that file of decoded images.
+
+    >>> pictures = LazyDataset(["cat.jpg", "dog.jpg"], np.array([0, 1]), size=224)
+    >>> len(pictures), pictures.take(np.array([1])).paths
+    (2, ['dog.jpg'])
     """
 
     paths: Sequence[str]
@@ -146,7 +154,11 @@ AnyDataset: TypeAlias = ArrayDataset | LazyDataset
 
 @dataclass(frozen=True, eq=False)
 class Scaling:
-    """Standardises rows (n, d) by ``mean`` and ``deviation`` (d,) of the training part; ``columns`` are their names."""
+    """Standardises rows (n, d) by ``mean`` and ``deviation`` (d,) of the training part; ``columns`` are their names.
+
+    >>> Scaling(mean=np.array([1.0]), deviation=np.array([2.0]))(np.array([[5.0]]))
+    array([[2.]], dtype=float32)
+    """
 
     mean: np.ndarray
     deviation: np.ndarray
@@ -178,6 +190,13 @@ class DatasetSplits:
         Random crops after padding with four black pixels, and mirroring; for files ``train.load(index, rng)``.
     class_names : tuple of str or None
     preparation : str, how the data were prepared
+
+    Examples
+    --------
+    >>> from coresift.data import load_dataset
+    >>> digits = load_dataset("digits")
+    >>> len(digits.train), digits.n_classes, digits.input_shape
+    (1438, 10, (1, 28, 28))
     """
 
     name: str

@@ -115,7 +115,15 @@ def _images_and_labels(images: Path, labels: Path) -> Pair:
 
 
 def read_idx(path: str | Path) -> np.ndarray:
-    """Read the array in ``path``, an IDX file like MNIST's (or its ``.gz``), up to 1 GiB; refuse a damaged one."""
+    """Read the array in ``path``, an IDX file like MNIST's (or its ``.gz``), up to 1 GiB; refuse a damaged one.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "labels")
+    ...     _ = path.write_bytes(bytes([0, 0, 8, 1, 0, 0, 0, 3, 7, 8, 9]))  # bytes, one axis, of length 3
+    ...     read_idx(path)
+    array([7, 8, 9], dtype=uint8)
+    """
     path = Path(path)
     with naming(path, "damaged or cut off"), _opened(path) as file:
         magic = file.read(4)

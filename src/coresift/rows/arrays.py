@@ -18,7 +18,7 @@ from numpy.lib import format as npy
 from .._errors import InvalidInputError
 from .._validation import as_numpy, check_features, check_weights, naming
 from ..core.points import Matrix
-from .rows import Block, Piece, Rows, as_type, block_rows, check_numeric, check_targets, encode_labels, pieces_of
+from .rows import Block, Piece, Rows, as_type, block_rows, check_targets, encode_labels, pieces_of
 
 MOST_DEFLATED = 1032  # deflate cannot pack more bytes than this into one
 _KINDS = "biufcUSmM"
@@ -228,3 +228,13 @@ def array_names(path: Path) -> list[str]:
     """The names of the arrays of a ``.npz`` file."""
     with naming(path, _NOT_NPZ), open_arrays(path) as members:
         return members.names
+
+
+def check_numeric(dtype: np.dtype[Any], what: str) -> np.dtype[Any]:
+    """The float type in which numbers of this type are kept; refuse anything that is not a number."""
+    if dtype.kind == "O":
+        raise InvalidInputError(f"{what} is an array of Python objects; an array of numbers is needed.")
+    if dtype.kind not in "fiub":
+        raise InvalidInputError(f"{what} has type {dtype}; numbers are needed.")
+    exact = dtype.itemsize <= (4 if dtype.kind == "f" else 1)  # half floats and bytes are exact in float32
+    return np.dtype(np.float32 if exact and dtype.kind in "fub" else np.float64)

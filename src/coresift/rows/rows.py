@@ -104,7 +104,13 @@ class BadRow(InvalidInputError):
 
 
 class Rows(ABC):
-    """Rows in pieces. A subclass sets the attributes below and implements :meth:`read`."""
+    """Rows in pieces. A subclass sets the attributes below and implements :meth:`read`.
+
+    >>> from coresift import open_rows
+    >>> rows = open_rows(np.eye(3))
+    >>> rows.n, rows.d, [block.X.shape for block in rows.blocks()]
+    (3, 3, [(3, 3)])
+    """
 
     name: str  # what it was opened from, for messages
     n: int
@@ -185,16 +191,17 @@ class Rows(ABC):
         """Rows of a block."""
         return block_rows(self.d)
 
-    def tasks(self) -> list[list[Piece]]:
-        """Return lists of consecutive pieces that one worker reads together, about ``TASK_BYTES`` each."""
-        tasks, size = list[list[Piece]](), TASK_BYTES
+    def tasks(self, n_workers: int = 1) -> list[list[Piece]]:
+        """Return lists of consecutive pieces that one worker reads together: of ``TASK_BYTES``, or four for each."""
+        most = min(TASK_BYTES, max(self.n * self.row_bytes // (4 * n_workers), READ_BYTES))
+        tasks, size = list[list[Piece]](), most
         for piece in self.pieces:
-            if size >= TASK_BYTES:
+            if size >= most:
                 tasks.append([])
                 size = 0
             tasks[-1].append(piece)
             size += piece.n_rows * self.row_bytes
-        return [task for task in tasks if np.diff(self._owned(task)) > 0]
+        return [task for task in tasks if np.diff(self.owned(task)) > 0]
 
     def blocks(self, task: list[Piece] | None = None) -> Generator[Block, None, None]:
         """All rows in order, or those of a ``task``, in blocks cut at the same rows however the data are stored.
@@ -203,7 +210,7 @@ class Rows(ABC):
         """
         step, pieces, first, last = self.block_rows, self.pieces, 0, self.n
         if task is not None:
-            first, last = self._owned(task)
+            first, last = self.owned(task)
             pieces = pieces[bisect_left(pieces, task[0].start, key=lambda piece: piece.start) :]
         kept: list[Block] = []
         for piece in pieces:
@@ -223,7 +230,7 @@ class Rows(ABC):
         if kept:
             yield _joined(kept)
 
-    def _owned(self, task: list[Piece]) -> tuple[int, int]:
+    def owned(self, task: list[Piece]) -> tuple[int, int]:
         """The rows of the groups that begin in the pieces of a task: from the first up to the last."""
         group, end = group_rows(self.d), task[-1].start + task[-1].n_rows
         return -(-task[0].start // group) * group, min(-(-end // group) * group, self.n)
@@ -388,13 +395,3 @@ def as_type(values: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
     """Convert numbers; of a signalling NaN, which a pass refuses, NumPy would warn."""
     with np.errstate(invalid="ignore"):
         return values.astype(dtype, copy=False)
-
-
-def check_numeric(dtype: np.dtype[Any], what: str) -> np.dtype[Any]:
-    """The float type in which numbers of this type are kept; refuse anything that is not a number."""
-    if dtype.kind == "O":
-        raise InvalidInputError(f"{what} is an array of Python objects; an array of numbers is needed.")
-    if dtype.kind not in "fiub":
-        raise InvalidInputError(f"{what} has type {dtype}; numbers are needed.")
-    exact = dtype.itemsize <= (4 if dtype.kind == "f" else 1)  # half floats and bytes are exact in float32
-    return np.dtype(np.float32 if exact and dtype.kind in "fub" else np.float64)

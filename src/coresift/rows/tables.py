@@ -183,7 +183,9 @@ class ParquetRows(TableRows):
 
     def read(self, piece: Piece) -> Iterator[Block]:
         file, rows, names = self.files[piece.file], 0, self._stored(piece.file)
-        kept, how = self.kept.get(piece, []), {"batch_size": self.read_rows, "row_groups": [piece.part]}
+        kept = self.kept.get(piece, [])
+        # in this thread: each worker has its own
+        how = {"batch_size": self.read_rows, "row_groups": [piece.part], "use_threads": False}
         is_kept = bool(kept) and set(names).issubset(kept[0].schema.names)
         read = []
         with naming_file(file):

@@ -35,6 +35,9 @@ class Regime:
     ``action`` is "look" (nothing is decided yet), "all data", "hard samples" (draws by gradient norms) or "trim" (the
     highest losses are left out). ``removed`` near-duplicates are left out; ``duplicates``, ``wrong`` and ``low`` are
     the shares of near-duplicates, of wrong labels, and of labels in the lower half of the model's ranking.
+
+    >>> print(Regime("trim", duplicates=0.0, wrong=0.2, low=0.1))
+    near-duplicates 0.0%, wrong labels 20.0%, labels ranked low 10.0%: trim
     """
 
     action: str = "look"

@@ -28,7 +28,11 @@ _CPU_BATCH = 256  # larger batches leave the cache: LeNet-5 takes a third more t
 
 @dataclass
 class Cost:
-    """How often (``calls``) something was computed, on how many ``samples``, and how many ``seconds`` it took."""
+    """How often (``calls``) something was computed, on how many ``samples``, and how many ``seconds`` it took.
+
+    >>> Cost(calls=2, samples=1000, seconds=0.5).samples
+    1000
+    """
 
     calls: int = 0
     samples: int = 0

@@ -35,6 +35,9 @@ class Gradients:
     .. math:: a_i \cdot a_j = (r_i \cdot r_j)(h_i \cdot h_j),
 
     in O(C + H) instead of O(C H) time, with n (C + H) numbers stored instead of n C H.
+
+    >>> Gradients(residuals=np.ones((100, 10)), inputs=np.ones((100, 85)))
+    Gradients(100 x 850)
     """
 
     residuals: Array
@@ -126,6 +129,9 @@ class Validation:
 
     ``gradients``: one per validation sample, at the current model. ``outputs``: those of the layer, (n, C).
     ``residuals_at`` maps outputs to residuals; None if more layers follow, so that it would need the model.
+
+    >>> Validation(Gradients(np.ones((5, 3))), outputs=np.zeros((5, 3))).residuals_at is None
+    True
     """
 
     gradients: Gradients

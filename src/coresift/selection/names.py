@@ -62,12 +62,22 @@ _REGISTRY: dict[str, Strategy] = {
 
 
 def registry() -> dict[str, Strategy]:
-    """Strategies by the paper's names, and registered ones. They have no state and can be shared."""
+    """Strategies by the paper's names, and registered ones. They have no state and can be shared.
+
+    >>> "GRADMATCHPB" in registry()
+    True
+    """
     return dict(_REGISTRY)
 
 
 def register(name: str, strategy: Any, *, replace: bool = False) -> None:
-    """Register a ``strategy``, any object with a method ``select``, under a ``name``; ``replace`` allows one in use."""
+    """Register a ``strategy``, any object with a method ``select``, under a ``name``; ``replace`` allows one in use.
+
+    >>> from coresift.selection import Random
+    >>> register("mine", Random(), replace=True)
+    >>> strategy_named("mine")
+    Random()
+    """
     key = _key(name)
     if not isinstance(strategy, Strategy) or isinstance(strategy, type):
         raise InvalidTypeError(f"{strategy!r} is not a strategy: it must be an object with a method select.")

@@ -169,6 +169,12 @@ def proxy_scores(context: SelectionContext, epochs: int = 5, lr: float = 1e-3, f
     Adam with the learning rate ``lr`` and batches of a fiftieth of the rows (8 to 128), without augmentation. With
     ``fresh`` the layers that are trained start anew, from the seed of the run, so the scores do not depend on the epoch
     in which they are asked for. The model, its gradients, and all random states stay as they were.
+
+    >>> import torch
+    >>> x, y = np.eye(4, dtype=np.float32).repeat(10, axis=0), np.arange(4).repeat(10)
+    >>> context = SelectionContext(x, y, model=torch.nn.Linear(4, 4), loss="cross_entropy")
+    >>> proxy_scores(context)["el2n"].shape
+    (40,)
     """
     whole = context.whole()
     return whole.kept(("scores", epochs, lr, fresh), lambda: _scored(whole, epochs, lr, fresh))

@@ -29,6 +29,10 @@ class Strategy(Protocol):
     (weights are how often a row is served), ``divides_by_count`` (a step divides by the number of samples, not by
     their weight), ``phases(n_epochs, fraction)`` (train on all data first) and ``ball(context)`` (the ball of queries
     of a selection made within each class).
+
+    >>> from coresift.selection import Random
+    >>> isinstance(Random(), Strategy)
+    True
     """
 
     def select(self, context: SelectionContext, budget: int | float, rng: np.random.Generator) -> Coreset:
@@ -146,7 +150,11 @@ class Watcher(Selector):
 
 @dataclass(frozen=True)
 class Phases:
-    """Number of epochs on all data (``n_full``), then on the subset (``n_subset``), and on all data (``n_last``)."""
+    """Number of epochs on all data (``n_full``), then on the subset (``n_subset``), and on all data (``n_last``).
+
+    >>> Phases(n_full=2, n_subset=6).selection_epoch(5, every=2)
+    4
+    """
 
     n_full: int
     n_subset: int
@@ -166,7 +174,12 @@ class Phases:
 
 
 def phases(strategy: Any, n_epochs: int, fraction: float) -> Phases:
-    """The phases of a run of ``n_epochs`` on a ``fraction`` of the data: the ``strategy``'s, or the subset only."""
+    """The phases of a run of ``n_epochs`` on a ``fraction`` of the data: the ``strategy``'s, or the subset only.
+
+    >>> from coresift.selection import Random, Warm
+    >>> phases(Warm(Random()), 100, 0.1)
+    Phases(n_full=5, n_subset=50, n_last=0)
+    """
     own = getattr(strategy, "phases", None)
     return Phases(0, n_epochs) if own is None else own(n_epochs, fraction)
 

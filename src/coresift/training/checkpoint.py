@@ -51,7 +51,14 @@ class DamagedCheckpointError(CoresiftError, OSError):
 
 @dataclass(frozen=True)
 class RunFolder:
-    """The files of a run, in the folder ``path``."""
+    """The files of a run, in the folder ``path``.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     RunFolder(Path(folder)).begin({"lr": 0.1})
+    ...     RunFolder(Path(folder)).config()["lr"]
+    0.1
+    """
 
     path: Path
 

@@ -163,7 +163,11 @@ def targets_of(y: Any) -> Tensor:
 
 
 def normalize(x: Tensor, mean: Sequence[float] | None, std: Sequence[float] | None) -> Tensor:
-    """Return a batch ``x``, (b, c, ...), with bytes divided by 255 and, given ``mean`` and ``std``, normalised."""
+    """Return a batch ``x``, (b, c, ...), with bytes divided by 255 and, given ``mean`` and ``std``, normalised.
+
+    >>> normalize(torch.full((1, 1, 1), 255, dtype=torch.uint8), mean=[0.5], std=[0.25])
+    tensor([[[2.]]])
+    """
     x = x.float() / 255 if x.dtype == torch.uint8 else x
     if mean is None and std is None:
         return x

@@ -35,6 +35,11 @@ class TrainResult:
     ``model`` is the model that was given, trained; ``history`` has the metrics of each epoch, ``test`` those on the
     test set, ``seconds`` the time spent; ``n_epochs`` were run (a warm start runs fewer). ``coreset`` is the subset of
     the last epoch, of ``subset_size`` samples; None if the run had finished before. ``regime`` is what "auto" decided.
+
+    >>> data = torch.eye(4).repeat(25, 1), torch.arange(100) % 4
+    >>> result = train(nn.Linear(4, 4), data, "random", 0.5, epochs=2)
+    >>> result.subset_size, len(result.history)
+    (50, 2)
     """
 
     model: nn.Module

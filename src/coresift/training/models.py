@@ -116,10 +116,11 @@ class MNISTNet(nn.Sequential):
             text = f"mnist-net takes images (c, h, w) of at least 6x6 pixels, not input_shape = {input_shape}"
             raise InvalidInputError(f"{text}; model 'mlp' takes any rows.")
         height, width = ((size - 4) // 2 for size in input_shape[1:])
-        convolutions = [nn.Conv2d(input_shape[0], 32, 3), nn.ReLU(), nn.Conv2d(32, 64, 3), nn.ReLU()]
-        hidden = [nn.Linear(64 * height * width, 128), nn.ReLU(), nn.Dropout(0.5)]
-        pooled = [nn.MaxPool2d(2), nn.Dropout(0.25), nn.Flatten()]
+        convolutions = [nn.Conv2d(input_shape[0], 32, 3), nn.ReLU(inplace=True), nn.Conv2d(32, 64, 3)]
+        pooled = [nn.MaxPool2d(2), nn.ReLU(inplace=True), nn.Dropout(0.25), nn.Flatten()]  # ReLU commutes with maxima
+        hidden = [nn.Linear(64 * height * width, 128), nn.ReLU(inplace=True), nn.Dropout(0.5)]
         super().__init__(*convolutions, *pooled, *hidden, nn.Linear(128, n_classes))
+        self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
 
 class BasicBlock(nn.Module):
@@ -180,7 +181,8 @@ class ResNet9(nn.Module):
             raise InvalidInputError(f"resnet9 takes images (c, h, w) of at least 8x8; input_shape = {input_shape}.")
 
         def conv(n_in: int, n_out: int, *after: nn.Module) -> nn.Sequential:
-            layers = [nn.Conv2d(n_in, n_out, 3, padding=1, bias=False), *after, nn.BatchNorm2d(n_out), nn.ReLU()]
+            conv = nn.Conv2d(n_in, n_out, 3, padding=1, bias=False)
+            layers = [conv, *after, nn.BatchNorm2d(n_out), nn.ReLU(inplace=True)]
             return nn.Sequential(*layers)  # the pool first: batch norms and ReLU then see a quarter of the numbers
 
         self.first = nn.Sequential(conv(input_shape[0], width), conv(width, 2 * width, nn.MaxPool2d(2)))
@@ -190,6 +192,7 @@ class ResNet9(nn.Module):
         )
         self.last_pair = nn.Sequential(conv(8 * width, 8 * width), conv(8 * width, 8 * width))
         self.fc = nn.Linear(8 * width, n_classes)
+        self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def forward(self, x: Tensor) -> Tensor:  # (b, c, h, w) to (b, K)
         x = self.first(x.contiguous(memory_format=torch.channels_last))  # (b, 2 w, 16, 16) for 32x32 pixels

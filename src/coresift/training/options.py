@@ -27,6 +27,9 @@ class TrainOptions:
 
     The metadata of a field has its help text, limits and choices, and ``recorded=False`` if it does not change the
     result and so does not tell one run from another.
+
+    >>> TrainOptions(strategy="random", budget="10%").epochs
+    200
     """
 
     strategy: Any = option("auto", "See 'strategies'; 'full' trains on all data.", flags=("-s",), choices=_strategies)

@@ -28,7 +28,12 @@ _BUDGET, _EVERY = 0.1, 20
 
 
 class WeightedIndex(int):
-    """A ``row`` number that carries its ``weight``, without shared state, to a ``DataLoader``'s workers."""
+    """A ``row`` number that carries its ``weight``, without shared state, to a ``DataLoader``'s workers.
+
+    >>> index = WeightedIndex(7, weight=2.5)
+    >>> index + 1, index.weight
+    (8, 2.5)
+    """
 
     weight: float
 

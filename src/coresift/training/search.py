@@ -30,6 +30,11 @@ class NetworkSearch:
     ``best_params`` had ``best_score`` in the last step, to which ``model`` was trained. ``records`` has a dictionary
     for each candidate and step: step, budget, params and score, more being better (NaN if training diverged).
     ``fidelity`` is as in :class:`coresift.CoresetSearchCV`, without errors: there is one validation set.
+
+    >>> data = torch.eye(2).repeat(99, 1), torch.arange(198) % 2
+    >>> found = search_networks(lambda: nn.Linear(2, 2), {"lr": [0.1]}, data)
+    >>> found.best_params, found.best_score
+    ({'lr': 0.1}, 1.0)
     """
 
     best_params: dict[str, Any]

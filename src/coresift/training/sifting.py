@@ -41,6 +41,14 @@ class SiftedLoader:
     A batch is what the loader would make of its rows; train on it before asking for the next. ``weights`` and ``rows``
     are those of the current batch; where the weights differ, use them: ``weighted_loss(losses, loader.weights)``. Each
     iteration is the next epoch, unless :meth:`set_epoch` says otherwise. Made by :func:`sift`; ``sampler`` selects.
+
+    >>> from torch.utils.data import DataLoader, TensorDataset
+    >>> model, data = nn.Linear(8, 4), TensorDataset(torch.eye(8), torch.arange(8) % 4)
+    >>> loader = sift(DataLoader(data, batch_size=4), model, n_epochs=3)
+    >>> for x, y in loader:
+    ...     model(x).square().sum().backward()
+    >>> len(loader), loader.weights
+    (2, tensor([1., 1., 1., 1.]))
     """
 
     def __init__(self, loader: DataLoader[Any], model: nn.Module, sampler: CoresetSampler) -> None:

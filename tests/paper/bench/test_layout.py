@@ -215,7 +215,7 @@ def test_left_out_records_are_counted() -> None:
 
 
 def test_a_scale_down_says_so_everywhere() -> None:
-    protocol = load_protocol("cifar10", "cpu")
+    protocol = load_protocol("cifar10", "early")
     summary = summarise(records(protocol), protocol)
     for text in (terminal_text(summary), markdown_text(summary), latex_text(summary)):
         flat = " ".join(text.split()).replace("\n%", "")

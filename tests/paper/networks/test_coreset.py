@@ -8,7 +8,8 @@ from hypothesis import given, settings, strategies as st
 from scipy.optimize import brentq
 from sklearn.datasets import load_digits
 
-from coresift import Coreset, CoresiftError, NetworkAudit, NetworkComparison, RBFCoreset, RBFNetworkCoreset
+from coresift import Coreset, CoresiftError, RBFCoreset
+from paper.networks import NetworkAudit, NetworkComparison, RBFNetworkCoreset
 from paper.signed_coreset import SignedCoreset, SignedNetworkCoreset
 
 seeds = st.integers(0, 2**32 - 1)
@@ -418,3 +419,32 @@ def test_guarantee_names_the_families():
     est = RBFNetworkCoreset(0.3, bandwidth=20.0, random_state=0).fit(X, y, w)
     assert "each family of sums" in str(est.sample(300, method="iid").guarantee)
     assert est.sample(300).guarantee is None
+
+
+def test_the_network_bounds_hold_near_the_mean_of_a_far_group():
+    """|p - mean| from a difference of squares loses half of the digits, which the radius multiplies."""
+    rng = np.random.default_rng(1)
+    far, near = 1e4, 1e-4
+    X = np.vstack([near * rng.standard_normal((4, 3)) + [far, 0, 0], rng.standard_normal((4, 3)) - [far, 0, 0]])
+    y = np.r_[np.ones(4), -np.ones(4)]
+    for bound in ("closed-form", "exact"):
+        fitted = SignedNetworkCoreset(radius=far, bandwidth=1.0, bound=bound, random_state=0).fit(X, y)
+        group = (X - fitted.center_).astype(np.longdouble)[:4]
+        mean = group.mean(0)
+        for row in range(4):
+            query = (group[row] - mean) / np.sqrt(((group[row] - mean) ** 2).sum()) * far
+            exponents = 2 * group @ query - (group**2).sum(1)
+            shares = np.exp(exponents - exponents.max())
+            assert shares[row] / shares.sum() <= fitted.sensitivities_[row] * (1 + 1e-9)
+
+
+def test_a_guarantee_is_that_of_the_draw_at_hand():
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((3000, 2)), np.zeros(3000)
+    y[7] = 1.0
+    network = RBFNetworkCoreset(bandwidth=6.0, bound="closed-form", random_state=0).fit(X, y)
+    own = network.sample(2900, method="iid", random_state=0)
+    other = RBFCoreset(bandwidth=6.0, bound="closed-form", random_state=0).fit(X)
+    drawn = other.sample(2900, method="iid", random_state=1)
+    for core in (own, drawn):  # what the subset itself proves, whoever drew it
+        assert network.guaranteed_error(core) == network.certify(core).eps

@@ -1,4 +1,4 @@
-"""Networks of Gaussians in PyTorch: a layer for models, and a solver for the estimators. Copy it into your project."""
+"""Networks of Gaussians in PyTorch: a layer for models, and a solver for the estimators."""
 
 from typing import Any, Self
 
@@ -6,8 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from coresift.core.network import Network
 from coresift.core.points import Points
+from paper.networks.sums import Network
 
 
 class RBFLayer(nn.Module):

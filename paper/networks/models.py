@@ -12,10 +12,10 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .._errors import InvalidInputError, InvalidTypeError
-from .._progress import logger
-from .._threads import SCIKIT_LEARN
-from .._validation import (
+from coresift._errors import InvalidInputError, InvalidTypeError
+from coresift._progress import logger
+from coresift._threads import SCIKIT_LEARN
+from coresift._validation import (
     LARGEST_MAGNITUDE,
     LARGEST_RATIO,
     LARGEST_TARGET,
@@ -26,10 +26,10 @@ from .._validation import (
     check_targets,
     check_weights,
 )
-from ..core.network import Network, loss_and_gradient, ridge_outputs
-from ..core.points import Points, squared_norms
-from .fitting import MEDIAN_SAMPLE, median_distance
-from .options import check_bandwidth
+from coresift.core.points import Points, squared_norms
+from coresift.coresets.fitting import MEDIAN_SAMPLE, median_distance
+from coresift.coresets.options import check_bandwidth
+from paper.networks.sums import Network, loss_and_gradient, ridge_outputs
 
 Solver = Callable[[Network, Points, np.ndarray, np.ndarray, float, int], Network]
 
@@ -177,7 +177,7 @@ class RBFNetworkRegressor(RegressorMixin, _RBFNetwork):
         Whether there is a b. The coresets of :class:`RBFNetworkCoreset` are for networks without.
     solver : "lbfgs" or callable, default "lbfgs"
         What learns: L-BFGS with analytic gradients, or a function of ``(network, points, weights, targets, ridge,
-        max_iter)`` that returns a network, such as ``torch_solver`` in ``examples/rbf_layer.py``.
+        max_iter)`` that returns a network, such as ``torch_solver`` in ``paper/networks/layer.py``.
     max_iter : int, default 200
         Steps of the solver.
     random_state : None, int or Generator
@@ -191,7 +191,7 @@ class RBFNetworkRegressor(RegressorMixin, _RBFNetwork):
     Examples
     --------
     >>> import numpy as np
-    >>> from coresift import RBFNetworkRegressor
+    >>> from paper.networks import RBFNetworkRegressor
     >>> X = np.linspace(-3, 3, 200)[:, None]
     >>> model = RBFNetworkRegressor(n_centers=20, bandwidth=1.0, random_state=0).fit(X, np.sin(X[:, 0]))
     >>> model.score(X, np.sin(X[:, 0])) > 0.999
@@ -225,7 +225,7 @@ class RBFNetworkClassifier(ClassifierMixin, _RBFNetwork):
     Examples
     --------
     >>> from sklearn.datasets import load_digits
-    >>> from coresift import RBFNetworkClassifier
+    >>> from paper.networks import RBFNetworkClassifier
     >>> X, y = load_digits(return_X_y=True)
     >>> model = RBFNetworkClassifier(n_centers=100, random_state=0).fit(X[:1000], y[:1000])
     >>> model.score(X[1000:], y[1000:]) > 0.9

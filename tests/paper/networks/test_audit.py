@@ -7,8 +7,8 @@ import pytest
 from scipy import stats
 
 from coresift.core.audit import worst_query
-from coresift.core.network import _Problem, worst_network
 from coresift.core.points import Points, Subset
+from paper.networks.sums import _Problem, worst_network
 
 
 def setting(seed=0, n=40, d=3, n_outputs=2, radius=2.5):

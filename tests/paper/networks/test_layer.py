@@ -3,10 +3,10 @@ import pytest
 
 torch = pytest.importorskip("torch", reason='PyTorch is not installed: pip install ".[train]"')
 
-from coresift import RBFNetworkClassifier, RBFNetworkRegressor  # noqa: E402
-from coresift.core.network import Network, loss_and_gradient  # noqa: E402
 from coresift.core.points import Points  # noqa: E402
-from examples.rbf_layer import RBFLayer, torch_solver  # noqa: E402
+from paper.networks import RBFNetworkClassifier, RBFNetworkRegressor  # noqa: E402
+from paper.networks.layer import RBFLayer, torch_solver  # noqa: E402
+from paper.networks.sums import Network, loss_and_gradient  # noqa: E402
 
 
 @pytest.fixture

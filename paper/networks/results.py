@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from .._errors import InvalidInputError
-from .._validation import check_features, check_targets
-from ..core.network import NetworkSums
-from ..core.points import SensitivityBound, Subset, squared_norms
-from .certifying import certified
+from coresift._errors import InvalidInputError
+from coresift._validation import check_features, check_targets
+from coresift.core.points import SensitivityBound, Subset, squared_norms
+from coresift.coresets.certifying import certified
+from paper.networks.sums import NetworkSums
 
 ROOT = float(np.sqrt(2.0))
 _ROUNDED = 1e-12  # of a sum of positive terms

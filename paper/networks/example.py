@@ -1,16 +1,19 @@
 """Train a network of Gaussians on 4 % of the points, and see what is known about its error.
 
-Run it with ``python examples/rbf_network.py``; it takes a few seconds.
+Run it with ``python -m paper.networks.example``; it takes a few seconds.
 """
+
+from typing import Any
 
 import numpy as np
 
-from coresift import RBFNetworkCoreset, RBFNetworkRegressor
+from paper.networks import RBFNetworkCoreset, RBFNetworkRegressor
 
 N_POINTS, SIZE, BANDWIDTH = 10_000, 400, 1.0
 
 
 def main(seed: int = 0) -> dict[str, float]:
+    """Print the errors of networks trained on all points, a uniform sample and a coreset; return them."""
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((N_POINTS, 2))
     radius = np.linalg.norm(X, axis=1)
@@ -22,7 +25,7 @@ def main(seed: int = 0) -> dict[str, float]:
     core = estimator.sample(SIZE)
     X_small, y_small, weights = core.take(X, y)
 
-    def error(X_train, y_train, sample_weight=None):
+    def error(X_train: Any, y_train: Any, sample_weight: Any = None) -> tuple[float, RBFNetworkRegressor]:
         model = RBFNetworkRegressor(
             n_centers=100, bandwidth=BANDWIDTH, ridge=1e-8, fit_intercept=False, random_state=seed
         ).fit(X_train, y_train, sample_weight=sample_weight)

@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from coresift import CoresiftError, RBFNetworkClassifier, RBFNetworkCoreset, RBFNetworkRegressor
+from coresift import CoresiftError
+from paper.networks import RBFNetworkClassifier, RBFNetworkCoreset, RBFNetworkRegressor
 
 SMALL = {"n_centers": 8, "max_iter": 3}
 

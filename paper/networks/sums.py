@@ -13,8 +13,8 @@ import numpy as np
 from numpy.random import Generator
 from scipy.optimize import minimize
 
-from .audit import uniform_in_ball, worst_query
-from .points import Block, Points, Subset, squared_distances, squared_norms
+from coresift.core.audit import uniform_in_ball, worst_query
+from coresift.core.points import Block, Points, Subset, squared_distances, squared_norms
 
 _RANDOM_PER_START = 8  # random networks tried for each local search
 
@@ -71,7 +71,7 @@ def network_sums(
     positive, negative = np.zeros((n_centers, n_outputs)), np.zeros((n_centers, n_outputs))
     gram = np.zeros((n_centers, n_centers))
     if rows is not None:
-        points, targets = points.subset(rows), targets[rows]
+        points, targets = _some(points, rows), targets[rows]
     for span, block in points.blocks(extra_columns=3 * n_centers + 3 * n_outputs):
         values, w, y = np.exp(-squared_distances(block, centers)), weights[span, None], targets[span]
         totals += np.sum(w * y**2, axis=0)
@@ -79,6 +79,10 @@ def network_sums(
         negative += values.T @ (w * np.maximum(-y, 0.0))
         gram += values.T @ (w * values)
     return NetworkSums(totals, positive, negative, 0.5 * (gram + gram.T))
+
+
+def _some(points: Points, rows: np.ndarray) -> Points:
+    return Points(points.X[rows], points.center, points.scale, points.max_norm)
 
 
 @dataclass(frozen=True, eq=False)
@@ -219,7 +223,7 @@ class _Problem:
 
     @cached_property
     def subset(self) -> Points:
-        return self.given.points.subset(self.given.rows)
+        return _some(self.given.points, self.given.rows)
 
     def network(self, vector: np.ndarray) -> tuple[Network, np.ndarray, np.ndarray]:
         """The network, the coordinates ``u`` of its centres, and ``1 / sqrt(1 + |u|^2)``."""

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from coresift.core.network import Network, _Problem, loss_and_gradient, network_sums, ridge_outputs, worst_network
 from coresift.core.points import Block, Points, Subset, squared_distances
+from paper.networks.sums import Network, _Problem, loss_and_gradient, network_sums, ridge_outputs, worst_network
 
 seeds = st.integers(0, 2**32 - 1)
 

@@ -1,23 +1,29 @@
 """Coresets of the loss of networks of Gaussians."""
 
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from .._errors import InvalidInputError
-from .._validation import check_count, check_generator, check_instance, check_positive, check_probability, check_targets
-from ..core.network import NetworkAudit, network_sums, worst_network
-from ..core.points import Matrix, SensitivityBound, Subset, log_shares
-from ..core.sizes import covering, paper_formula, vc
-from ..rows.arrays import ArrayRows
-from .base import LOADED_BYTES, Fit
-from .certifying import certify_options
-from .coreset import Coreset, Guarantee, QueryBall
-from .estimators import RBFCoreset
-from .fitting import Runner, bound_of, geometry_of, serial_runner
-from .network_results import (
+from coresift import Coreset, Guarantee, QueryBall, RBFCoreset
+from coresift._errors import InvalidInputError
+from coresift._validation import (
+    check_count,
+    check_generator,
+    check_instance,
+    check_positive,
+    check_probability,
+    check_targets,
+)
+from coresift.core.points import Matrix, SensitivityBound, Subset, log_shares
+from coresift.core.sizes import covering, paper_formula, vc
+from coresift.coresets.base import LOADED_BYTES, Fit
+from coresift.coresets.certifying import certify_options
+from coresift.coresets.fitting import Runner, array_runner, bound_of, geometry_of, given_rows
+from coresift.coresets.options import BoundSpec
+from coresift.rows.engines import Engine
+from paper.networks.results import (
     ROOT,
     NetworkCertificate,
     NetworkComparison,
@@ -29,7 +35,22 @@ from .network_results import (
     signed_sizes,
     target_sizes,
 )
-from .options import BoundSpec
+from paper.networks.sums import NetworkAudit, network_sums, worst_network
+
+
+@dataclass(kw_only=True)
+class TargetRunner(Runner):
+    """Runs passes over rows that have targets."""
+
+    targets: np.ndarray  # (n, K)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NetworkFit(Fit):
+    """The result of the passes; ``bound`` is the largest of those of the ``families`` of sums."""
+
+    targets: np.ndarray  # (n, K)
+    families: dict[str, SensitivityBound]
 
 
 class RBFNetworkCoreset(RBFCoreset):
@@ -60,7 +81,7 @@ class RBFNetworkCoreset(RBFCoreset):
     Examples
     --------
     >>> import numpy as np
-    >>> from coresift import RBFNetworkCoreset
+    >>> from paper.networks import RBFNetworkCoreset
     >>> X = np.random.default_rng(0).normal(size=(1000, 2))
     >>> y = np.cos(2 * X[:, 0]) * X[:, 1]
     >>> est = RBFNetworkCoreset(bandwidth=3.0, random_state=0).fit(X, y)
@@ -70,7 +91,31 @@ class RBFNetworkCoreset(RBFCoreset):
     True
     """
 
+    _not_pickled = ("_rows", "_targets")
     _certified: tuple[Coreset, float, NetworkCertificate] | None  # what was certified last, and for which delta
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Find how the rows are drawn.
+
+        ``y`` are targets of shape (n,) or (n, K), also for rows of files; the rest is as in :meth:`RBFCoreset.fit`.
+        """
+        rows = given_rows(X, sample_weight, estimator=self)
+        if y is None and rows.is_portable:
+            raise InvalidInputError("y is missing: files carry labels, not targets. Pass a target for each row.")
+        if y is None:
+            raise InvalidInputError("This estimator requires y to be passed, but the target y is None.")
+        self.fit_rows(runner=TargetRunner(rows, Engine(rows), targets=check_targets(y, rows.n)), X=X)
+        return self
+
+    def fit_rows(self, **arguments: Any) -> NetworkFit:
+        """Return the fit by a :class:`TargetRunner`, ``runner``."""
+        fit = super().fit_rows(**arguments)
+        assert isinstance(fit, NetworkFit)
+        self.family_totals_ = {name: float(bound.values.sum()) for name, bound in fit.families.items()}
+        self._targets, self._certified = fit.targets, None
+        if hasattr(self, "coreset_"):  # of the last fit
+            del self.coreset_
+        return fit
 
     def sample(  # type: ignore[override]  # weights for the discrepancy of one family would not serve the others
         self, size: int | float, *, method: str | None = None, random_state: Any = None, normalize: bool = False
@@ -98,7 +143,7 @@ class RBFNetworkCoreset(RBFCoreset):
         """
         core = self._judged(core)
         with self._loaded("loss_error") as (points, shares):
-            weights, targets = shares * self._input_weight, self._targets
+            weights, targets = shares * self._total_weight, self._targets
             network_centers, outputs = checked_network(self, centers, alphas, targets.shape[1])
             if eps is None:
                 found = self._certificate(core, delta)
@@ -125,7 +170,7 @@ class RBFNetworkCoreset(RBFCoreset):
         core = self._judged(core)
         options = certify_options(method, n_sampled, delta, random_state)
         with self._loaded("certify") as (points, shares):
-            subset = Subset(points, shares, core.indices, core.weights / self._input_weight, self.radius_)
+            subset = Subset(points, shares, core.indices, core.weights / self._total_weight, self.radius_)
             return certified_network(subset, self._targets, **options)
 
     def guaranteed_error(self, core: Coreset | None = None, *, delta: float = 0.05) -> float | None:
@@ -161,7 +206,7 @@ class RBFNetworkCoreset(RBFCoreset):
         counts = {"n_neurons": n_neurons, "n_starts": n_starts, "max_iter": max_iter}
         counts = {name: check_count(count, name) for name, count in counts.items()}
         with self._loaded("audit") as (points, shares):
-            subset = Subset(points, shares * self._input_weight, core.indices, core.weights, self.radius_)
+            subset = Subset(points, shares * self._total_weight, core.indices, core.weights, self.radius_)
             return worst_network(subset, self._targets, rng=rng, **counts)
 
     def __sklearn_tags__(self) -> Any:
@@ -170,24 +215,22 @@ class RBFNetworkCoreset(RBFCoreset):
         tags.target_tags.multi_output = True
         return tags
 
-    def _find(self, runner: Runner, spec: BoundSpec, rng: np.random.Generator, y: Any, is_sampled: bool) -> Fit:
+    def _find(self, runner: Runner, spec: BoundSpec, rng: np.random.Generator, is_sampled: bool) -> NetworkFit:
         """The largest of the bounds of the families that are not empty; rows in no family keep ``-inf``.
 
         A family is a set of shares of the rows, with a ball that is not centred at their mean.
         """
-        rows = runner.rows
-        if y is None and rows.is_portable:
-            raise InvalidInputError("y is missing: files carry labels, not targets. Pass a target for each row.")
-        targets = check_targets(y, rows.n)
+        assert isinstance(runner, TargetRunner)
+        targets = runner.targets
         geometry = geometry_of(runner, spec, rng)
 
         def bounded(X: Matrix, family: np.ndarray, factor: float = 1.0) -> SensitivityBound:
             wide = replace(spec, radius=factor * spec.radius)
             ball = QueryBall("gaussian", geometry.center, geometry.scale / factor, wide.radius)
-            return bound_of(serial_runner(ArrayRows(X, family)), wide, rng, ball)
+            return bound_of(array_runner(X, family), wide, rng, ball)
 
         families: dict[str, SensitivityBound] = {}
-        with rows.load(LOADED_BYTES) as everything:
+        with runner.rows.load(LOADED_BYTES) as everything:
             weights = np.array(everything.weights)
             shares = weights / weights.sum()
             if (of_targets := family_shares(shares, target_sizes(targets), 2)) is not None:
@@ -199,15 +242,7 @@ class RBFNetworkCoreset(RBFCoreset):
             # the kernel of bandwidth 1/sqrt 2: every length is sqrt 2 times as many bandwidths
             families["square"] = bounded(everything.X, shares, ROOT)
         bound = largest_bound(list(families.values()))
-        return Fit(geometry, bound, weights, shares, weights, targets=targets, families=families)
-
-    def _record(self, fit: Fit) -> None:
-        assert fit.targets is not None
-        assert fit.families is not None
-        self.family_totals_ = {name: float(bound.values.sum()) for name, bound in fit.families.items()}
-        self._targets, self._certified = fit.targets, None
-        if hasattr(self, "coreset_"):  # of the last fit
-            del self.coreset_
+        return NetworkFit(geometry, bound, weights, targets=targets, families=families)
 
     def _ball_sizes(self, t: float, dimension: int, eps: float, delta: float) -> dict[str, float]:
         # A union over the families; that of the square term has the widest ball, sqrt 2 R, and the farthest points.
