@@ -155,7 +155,7 @@ class _PairSums:
 
     def run(self, progress: Progress) -> float:
         """Sum over all pairs; nothing is left to add to :meth:`series`."""
-        self._sweep([(0, part) for part in tile_slices(self.points, len(self.rows))], 0, progress)
+        self._sweep([(-1, part) for part in tile_slices(self.points, len(self.rows))], 0, progress)
         return 0.0
 
     def run_groups(self, radius: float, progress: Progress) -> float:
@@ -171,29 +171,29 @@ class _PairSums:
         own = own @ self.scales  # what each row adds to the trace of S
         groups = _grouped(own)
         b, light = len(groups) - 1, float(own.sum() - own[groups[0]].sum())
-        parts = [(g, at[part]) for g, at in enumerate(groups) for part in tile_slices(self.points, len(at))]
+        parts = [(g, at[part]) for g, at in enumerate(groups, -1) for part in tile_slices(self.points, len(at))]
         self.n_summed, self.forms = 3, np.zeros(2)
         self.folded = {k: np.zeros_like(self.folded[2]) for k in (0, 1, 2)}  # S with common rows, in groups; order 2
         for level in range(b.bit_length()):
             self._sweep(parts, level, progress)
             times = b / 2.0**level
             S = self.folded[0] + times * self.folded[1]
-            slacks = times * np.array([self._slacks(k)[1] for k in range(self.n_terms)])
-            high = float(np.sqrt((weights**2 / self.scales).sum() * (_largest(S) + self.scales @ slacks[3:])))
+            slack = times * float(self.scales @ [self._slacks(k)[1] for k in range(3, self.n_terms)])
+            high = float(np.sqrt((weights**2 / self.scales).sum() * (_largest(S) + slack)))
             added = (times - 1.0) * light / (float(np.trace(S)) + 1e-200)  # by random groups, on average
             if high * added / 2.0 <= _WORTH * (high + self.series(radius)):
                 break
             progress(-len(self.rows))
-        slacks[:3] += [self.total**2, self.mean @ self.mean, (self.folded[2] ** 2).sum()]
-        orders = np.cumprod([1.0, *(2.0 * self.reach**2 / np.arange(1, self.n_terms))])
-        self.form = float((orders @ slacks + self.forms @ [1.0, times]) * np.exp(2.0 * self.top))
+        low = np.array([abs(self.total), norm(self.mean), norm(self.folded[2])])
+        low += [self._slacks(k)[0] for k in range(3)]
+        form = low**2 @ [1.0, 2.0 * self.reach**2, 2.0 * self.reach**4] + self.forms @ [1.0, times]
+        self.form = float(form * np.exp(2.0 * self.top))
         return high
 
     def _sweep(self, parts: list[Any], level: int, progress: Progress) -> None:
-        """Add the pairs of parts that meet at this level: common rows (group 0) at once, groups when joined."""
+        """Add the pairs of parts that meet at this level: common rows (group -1) at once, groups when joined."""
         met = [
-            [at for h, at in parts[i:] if (g and (g - 1 ^ h - 1).bit_length()) == level]
-            for i, (g, _) in enumerate(parts)
+            [at for h, at in parts[i:] if (g >= 0 and (g ^ h).bit_length()) == level] for i, (g, _) in enumerate(parts)
         ]
         n_tiles = np.cumsum([0, *map(len, met)])
         shares = np.diff(n_tiles * len(self.rows) // max(n_tiles[-1], 1))
@@ -201,7 +201,7 @@ class _PairSums:
             mine, own = self.points.gather(self.rows[left]), self.c[left]
             if level == 0:
                 self.add_rows(mine, own)
-            tile, keys = (self._joint_tile, [min(g, 1)]) if len(self.scales) else (self._tile, list(self.folded)[1:])
+            tile, keys = (self._joint_tile, [int(g >= 0)]) if len(self.scales) else (self._tile, list(self.folded)[1:])
             sums = {k: np.zeros((len(own), self.points.d)) for k in keys}
             for right in rights:
                 theirs, half = (mine, 0.5) if right is left else (self.points.gather(self.rows[right]), 1.0)
