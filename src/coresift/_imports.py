@@ -11,10 +11,7 @@ from ._errors import MissingExtraError
 
 
 def attach(package: str, file: str, **extras: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
-    """Return ``__getattr__``, ``__dir__`` and ``__all__`` for a package whose stub is ``file`` with the suffix pyi.
-
-    ``extras`` are modules that the whole package needs, and the extras that install them.
-    """
+    """Return what a package whose stub is ``file`` (as .pyi) exports; ``extras`` install the modules that it needs."""
     home: dict[str, str] = {}  # name -> module that defines it; "" for a submodule of the package
     for node in ast.parse(Path(file).with_suffix(".pyi").read_text(encoding="utf-8")).body:
         if isinstance(node, ast.ImportFrom) and node.level == 1:

@@ -1,7 +1,5 @@
 """Checks of all input, made once, at the edge; scikit-learn, slow to import, is imported where arrays are checked."""
 
-from __future__ import annotations
-
 import operator
 import re
 from collections.abc import Iterator
@@ -9,7 +7,7 @@ from contextlib import contextmanager
 from decimal import Decimal
 from numbers import Integral, Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -17,9 +15,6 @@ import scipy.sparse as sp
 from ._errors import CoresiftError, InvalidInputError, InvalidTypeError
 from ._threads import SCIKIT_LEARN
 from .core.points import Matrix, row_slices
-
-if TYPE_CHECKING:
-    from sklearn.base import BaseEstimator
 
 LARGEST_MAGNITUDE = 1e300  # differences of larger numbers overflow
 MUST_BE_FINITE = f"; entries must be finite and at most {LARGEST_MAGNITUDE:g}. Drop or impute such rows."
@@ -29,11 +24,10 @@ LARGEST_RATIO = 1e70  # of a length to the bandwidth: fourth powers occur (squar
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 
 
-def check_features(X: Any, *, estimator: BaseEstimator | None = None, finite: bool = True, name: str = "X") -> Matrix:
+def check_features(X: Any, *, estimator: Any = None, finite: bool = True, name: str = "X") -> Matrix:
     """Return a two-dimensional float32 or float64 array or CSR matrix without NaN or infinity.
 
-    Float arrays are not copied; lists, frames and integers become float64. ``estimator`` is named in messages. With
-    ``finite=False`` the caller detects values that are not finite, and then calls :func:`check_finite`.
+    Float arrays are not copied; lists, frames and integers become float64. With ``finite=False`` a pass looks for NaN.
     """
     from sklearn.utils.validation import check_array
 
@@ -67,7 +61,7 @@ def check_features(X: Any, *, estimator: BaseEstimator | None = None, finite: bo
     return checked
 
 
-def record_features(estimator: BaseEstimator, X: Any) -> None:
+def record_features(estimator: Any, X: Any) -> None:
     """Let scikit-learn record the number of features seen in ``fit``, and their names."""
     from sklearn.utils.validation import validate_data
 

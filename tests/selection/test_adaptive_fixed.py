@@ -8,7 +8,8 @@ import scipy.sparse as sp
 from sklearn.kernel_ridge import KernelRidge
 
 from coresift import CoresiftError
-from coresift.coresets.covering import Growth, _with_norms, proxy_targets
+from coresift.coresets import covering
+from coresift.coresets.covering import _residuals, _with_norms, grown_rows, proxy_targets
 from coresift.selection import FixedCoreset, PerBatch, SelectionContext, registry
 
 N, D = 400, 6
@@ -30,8 +31,13 @@ def selected(X, y=None, size=40, seed=0, **settings):
     return FixedCoreset(**settings).select(SelectionContext(X, y, seed=seed), size, rng())
 
 
-def grown(X, y, seed=0, *, has_classes=True, **how):
-    return Growth(**how).rows(X, *proxy_targets(y, has_classes), 40, rng(seed))
+def grown(X, y, seed=0, *, has_classes=True, bandwidth=None, **how):
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in how.items():
+            patch.setattr(covering, f"_{name.upper()}", value)
+        if bandwidth is not None:
+            patch.setattr(covering, "median_distance", lambda *_: 2.0 * bandwidth)
+        return grown_rows(X, *proxy_targets(y, has_classes), 40, rng(seed))
 
 
 def test_it_is_kept_for_the_run_whatever_the_generator_and_the_epoch():
@@ -55,7 +61,7 @@ def test_the_proxy_is_kernel_ridge_regression():
     X, y = data()
     targets = np.eye(3)[y]
     chosen, scale = np.arange(0, N, 10), 2.0
-    found = Growth()._residuals(_with_norms(X / scale), targets, chosen, rng())
+    found = _residuals(_with_norms(X / scale), targets, chosen, rng(), 2000)
     mean = targets[chosen].mean(axis=0)
     other = KernelRidge(alpha=0.01, kernel="rbf", gamma=0.5 / scale**2).fit(X[chosen], targets[chosen] - mean)
     np.testing.assert_allclose(found, np.linalg.norm(targets - mean - other.predict(X), axis=1), rtol=1e-3, atol=1e-4)
@@ -65,7 +71,7 @@ def test_the_proxy_is_kernel_ridge_regression():
 def test_the_first_round_gives_every_class_its_share(seed):
     X, _ = data()
     y = np.repeat([0, 1, 2], [250, 100, 50])
-    counts = np.bincount(y[grown(X, y, seed, rounds=1)])
+    counts = np.bincount(y[grown(X, y, seed, growth=1)])
     assert np.all(np.abs(counts - 40 * np.array([250, 100, 50]) / N) < 1)
 
 

@@ -13,7 +13,8 @@ from torch.utils.data import TensorDataset
 
 from coresift import CoresiftError, InvalidInputError, InvalidTypeError, audit
 from coresift.core.budgets import class_budgets, random_budgets
-from coresift.coresets.covering import Growth, principal, proxy_targets
+from coresift.coresets import covering
+from coresift.coresets.covering import grown_rows, principal, proxy_targets
 from coresift.selection import (
     RBF,
     AdaptiveCoreset,
@@ -260,33 +261,28 @@ def test_what_is_not_finite_is_seen_in_either_factor():
 def test_a_fixed_subset_grows_in_equal_rounds(rounds, size, expected, monkeypatch):
     """The first without a proxy; the others by the residuals, to a power, over the largest of them."""
     drawn, scales = [], []
-    plain = Growth._drawn
+    plain = covering._drawn
 
-    def recorded(self, scores, chosen, strata, count, own):
+    def recorded(scores, chosen, strata, count, own):
         drawn.append((scores.copy(), int(chosen.sum()), count))
-        return plain(self, scores, chosen, strata, count, own)
+        return plain(scores, chosen, strata, count, own)
 
-    residuals = np.linspace(0.5, 2.0, 30)
-    monkeypatch.setattr(Growth, "_drawn", recorded)
-
-    def proxy(self, scaled, targets, chosen, own):
+    def proxy(scaled, targets, chosen, own, max_centers):
         scales.append(np.median(pdist(X)) / np.median(pdist(scaled[:, :-2])))  # the rows come in another order
         return residuals
 
-    monkeypatch.setattr(Growth, "_residuals", proxy)
-    for bandwidth in (None, 0.3):
-        drawn.clear(), scales.clear()
-        growth = Growth(rounds=rounds, power=3.0, bandwidth=bandwidth)
-        assert len(growth.rows(X.astype(np.float64), *proxy_targets(Y, True), size, rng())) == size
-        assert [count for *_, count in drawn] == expected
-        assert [known for _, known, _ in drawn] == [0, *np.cumsum(expected)[:-1]]
-        np.testing.assert_array_equal(drawn[0][0], 1.0)
-        for scores, *_ in drawn[1:]:
-            np.testing.assert_allclose(scores, (residuals / 2.0) ** 3)
-        squares = ((X[:, None] - X) ** 2).sum(axis=2)[np.triu_indices(30, 1)]
-        half = 0.5 * np.sqrt(np.median(squares))
-        np.testing.assert_allclose(scales, bandwidth or half, rtol=1e-5)
-        assert len(scales) == len(expected) - 1
+    residuals = np.linspace(0.5, 2.0, 30)
+    for name, value in {"_drawn": recorded, "_residuals": proxy, "_GROWTH": rounds, "_POWER": 3.0}.items():
+        monkeypatch.setattr(covering, name, value)
+    assert len(grown_rows(X.astype(np.float64), *proxy_targets(Y, True), size, rng())) == size
+    assert [count for *_, count in drawn] == expected
+    assert [known for _, known, _ in drawn] == [0, *np.cumsum(expected)[:-1]]
+    np.testing.assert_array_equal(drawn[0][0], 1.0)
+    for scores, *_ in drawn[1:]:
+        np.testing.assert_allclose(scores, (residuals / 2.0) ** 3)
+    squares = ((X[:, None] - X) ** 2).sum(axis=2)[np.triu_indices(30, 1)]
+    np.testing.assert_allclose(scales, 0.5 * np.sqrt(np.median(squares)), rtol=1e-5)
+    assert len(scales) == len(expected) - 1
 
 
 def test_features_of_the_proxy_may_be_far_away_or_sparse():

@@ -10,7 +10,7 @@ from torch.nn import functional
 from torch.nn.utils import parametrizations
 from torch.utils.data import TensorDataset
 
-from coresift import CoresiftError, InvalidInputError
+from coresift import CoresiftError, InvalidInputError, InvalidTypeError
 from coresift.selection import Craig, SelectionContext
 from coresift.selection.losses import Kind, kind_of, per_sample_loss, with_class_numbers
 from coresift.training import train
@@ -439,5 +439,5 @@ def test_frames_and_series_have_gradients_and_text_has_not() -> None:
     expected = SelectionContext(X, y, model=model).gradients().residuals
     frame, series = pd.DataFrame(X), pd.Series(y, index=np.arange(40)[::-1])
     np.testing.assert_array_equal(SelectionContext(frame, series, model=model).gradients().residuals, expected)
-    with pytest.raises(InvalidInputError, match=r"y holds .*return_inverse"):
+    with pytest.raises(InvalidTypeError, match=r"y holds .*return_inverse"):
         SelectionContext(X, np.array(["no", "yes"])[y], model=model).gradients()

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from coresift._errors import InvalidInputError, InvalidTypeError
-from coresift.coresets.covering import Growth, _strata, _with_norms, median_distance, proxy_targets
+from coresift.coresets.covering import _drawn, _residuals, _strata, _with_norms, median_distance, proxy_targets
 from coresift.selection import (
     RBF,
     AdaptiveCoreset,
@@ -236,10 +236,9 @@ def test_a_fixed_subset_weighs_the_proxys_samples_and_keeps_to_its_centres():
             seen.append((len(rows), count, replace))
             return rows[:count]
 
-    strategy = Growth(max_centers=7)
-    found = strategy._residuals(features, targets, np.arange(20), Own())
+    found = _residuals(features, targets, np.arange(20), Own(), 7)
     assert seen == [(20, 7, False)]
-    np.testing.assert_allclose(found, strategy._residuals(features, targets, np.arange(7), Own()))
+    np.testing.assert_allclose(found, _residuals(features, targets, np.arange(7), Own(), 7))
     assert len(seen) == 1  # seven are not too many
 
 
@@ -275,21 +274,20 @@ def test_strata_are_cells_within_classes():
 
 
 def test_a_draw_along_strata_gives_each_its_share():
-    strategy = Growth(mix=0.2)
     strata = np.repeat([0, 1, 2], 20)
     scores = np.where(strata == 2, 3.0, 1.0)
     chosen = np.zeros(60, dtype=bool)
     chosen[:10] = True
     free = ~chosen
-    shares = 0.2 / 50 + 0.8 * scores / scores[free].sum()
+    shares = 0.1 / 50 + 0.9 * scores / scores[free].sum()
     for seed in range(5):
-        rows = strategy._drawn(scores, chosen, strata, 20, np.random.default_rng(seed))
+        rows = _drawn(scores, chosen, strata, 20, np.random.default_rng(seed))
         assert len(set(rows.tolist())) == 20
         assert not chosen[rows].any()
         counts = np.bincount(strata[rows], minlength=3)
         expected = 20 * np.array([shares[free & (strata == k)].sum() for k in range(3)])
         assert np.all(np.abs(counts - expected) < 1 + 1e-9)
-    none = strategy._drawn(np.zeros(60), chosen, strata, 25, np.random.default_rng(0))
+    none = _drawn(np.zeros(60), chosen, strata, 25, np.random.default_rng(0))
     assert np.bincount(strata[none]).tolist() == [5, 10, 10]  # without scores by numbers alone
 
 

@@ -168,11 +168,7 @@ def as_option(message: str, parameters: Sequence[Any]) -> str:
 
 
 def field_options(options: Any) -> Iterator[inspect.Parameter]:
-    """Yield a parameter with a Typer option for each field of a dataclass that has a help text.
-
-    The metadata of a field holds ``help`` and, optionally, ``flags`` (such as ``("-b",)``), ``min``, and ``choices`` (a
-    tuple, or a function that returns the names to complete).
-    """
+    """Yield a parameter with a Typer option for each field whose metadata have help and perhaps flags, min, choices."""
     hints = get_type_hints(options)
     for each in sorted(fields(options), key=lambda each: each.name not in options.__annotations__):  # own ones first
         about = each.metadata
@@ -189,7 +185,7 @@ def field_options(options: Any) -> Iterator[inspect.Parameter]:
             *flags,
             help=about["help"],
             min=about.get("min"),
-            metavar="|".join(choices) if isinstance(choices, tuple) else None,
+            metavar="|".join(choices) if isinstance(choices, tuple) else None,  # or a function that returns the names
             autocompletion=_completing(choices),
         )
         if each.default is None:

@@ -1,20 +1,15 @@
 """``coresift audit`` and ``coresift certify``: find errors of a coreset, and prove a bound on them."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from coresift.cli.app import Settings
 from coresift.cli.select import Input, listed
 from coresift.coresets.options import option
-
-if TYPE_CHECKING:
-    from coresift import Coreset, Rows
 
 CoresetFile = Annotated[Path, typer.Argument(metavar="CORESET", help="A .parquet or .npz file written by 'select'.")]
 
@@ -31,7 +26,7 @@ class Question:
     max_memory: str = option("2GB", "Rows that need more memory go to a temporary file.")
     as_json: bool = option(False, "Print the result as JSON.", flags=("--json",))
 
-    def load(self, data: str, coreset: Path) -> tuple[Rows, Coreset]:
+    def load(self, data: str, coreset: Path) -> tuple[Any, Any]:
         from coresift import Coreset, Preparation, open_rows
         from coresift._errors import InvalidInputError
         from coresift.coresets import load_run

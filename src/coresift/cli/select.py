@@ -1,21 +1,15 @@
 """``coresift select``: the rows worth keeping, from files of any size."""
 
 # ruff: noqa: RUF009 - the function called returns a field
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from coresift.cli.app import Config, Settings
-from coresift.coresets.options import CLASSIFIERS, LINEAR_LOSSES, SelectOptions, option
-
-if TYPE_CHECKING:
-    from coresift.coresets.options import Plan
-
+from coresift.coresets.options import CLASSIFIERS, LINEAR_LOSSES, Plan, SelectOptions, option
 
 Input = Annotated[
     str,

@@ -72,9 +72,8 @@ def worst_query(
 
     The queries are ``n_random`` random ones, about as many chosen ones, the ends of projected gradient ascents on
     ``|log(S/F)|`` from the best ``n_starts``, and for the Laplacian nearby rows and far-away directions. The best are
-    computed again without cancellation. The radius is ``inf`` for the Laplacian. The work is at most about ``n (2
-    n_random + n_starts max_iter)`` kernel evaluations (Laplacian: twice as many), each O(d), and about
-    ``max_evaluations``, but not below about 200 n.
+    computed again without cancellation. The work is at most about ``n (2 n_random + n_starts max_iter)`` kernel
+    evaluations (Laplacian: twice as many), and about ``max_evaluations``, but not below about 200 n.
     """
     is_laplacian, points = subset.loss == "laplacian", subset.points
     ratio = LogRatio(subset)

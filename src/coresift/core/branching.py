@@ -121,10 +121,7 @@ class _Ratio:
 def worst_in_ball(
     subset: Subset, rows: np.ndarray, coordinates: np.ndarray, log_bounds: np.ndarray, known: float
 ) -> float:
-    """An upper bound on the error over the ball, at most ``known``, from about ``4e7 + n^2/4`` kernel values.
-
-    ``rows`` are those of either measure, ``log_bounds`` on the derivatives of N of order 0 to 3.
-    """
+    """An upper bound on the error over the ball, at most ``known``, from about ``4e7 + n^2/4`` kernel values."""
     points, radius = subset.points, subset.radius
     squares = np.concatenate([points.gather(rows[part]).sq_norms for part in row_slices(len(rows), 8.0 * points.d)])
     slack = 2.0 * rounding_slack(points.rounding_norm, radius)

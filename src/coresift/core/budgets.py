@@ -11,10 +11,7 @@ from .._errors import InvalidInputError
 def class_budgets(
     counts: NDArray[np.int64], budget: int, *, min_per_class: int = 0, power: float = 1.0
 ) -> NDArray[np.int64]:
-    """Split a budget among classes: proportional to ``counts ** power``, at least ``min_per_class`` or all rows.
-
-    Quotas are rounded up, then trimmed by at most one row a class, first where another row remains.
-    """
+    """Split a budget among classes: proportional to ``counts ** power``, at least ``min_per_class`` or all rows."""
     floors = np.minimum(counts, min_per_class)
     if floors.sum() > budget:
         needed = f"{floors.sum()} samples of {len(counts)} classes"
@@ -22,7 +19,8 @@ def class_budgets(
     quotas = class_quotas(counts, budget, floors, power)
     budgets = np.ceil(quotas * (1.0 - 1e-12)).astype(np.int64)
     surplus = int(budgets.sum()) - budget
-    order = np.lexsort((quotas - budgets, budgets == 1, budgets == 0))  # an empty class has nothing to give
+    # trimmed by at most one row a class, first where another row remains; an empty class has nothing to give
+    order = np.lexsort((quotas - budgets, budgets == 1, budgets == 0))
     budgets[order[:surplus]] -= 1
     return budgets
 
@@ -32,8 +30,7 @@ def random_budgets(
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Split a budget so that no class is left out for good; return budgets, and factors for the weights of classes.
 
-    These are the :func:`class_budgets` if every class gets a row. Otherwise one systematic draw in random order rounds
-    each quota q up or down; a class with q < 1 gets its row with probability q, and the factor 1/q.
+    If not every class gets a row, a draw decides: that of quota q < 1 gets one with probability q, and the factor 1/q.
     """
     budgets = class_budgets(counts, budget, min_per_class=min_per_class, power=power)
     if np.all((budgets > 0) | (counts == 0)):

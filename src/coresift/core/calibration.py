@@ -69,11 +69,7 @@ class Calibration:
         self.gram = weighted_gram(self.T, weights) / self.mass
 
     def ratios(self, totals: np.ndarray, *, ridge: float, bounds: tuple[float, float]) -> np.ndarray:
-        """Ratios ``g``, within ``bounds``, that bring the weighted totals of the first features to ``totals``.
-
-        ``ridge`` is relative to the mean square of each feature. Totals out of reach of ratios between 1/2 and 2, as of
-        a class absent from the sample, are moved into it.
-        """
+        """Ratios within ``bounds`` that give the first features ``totals``, of which those out of reach are moved."""
         width = int(np.searchsorted(self.kept, len(totals)))
         T, w = self.T[:, :width], self.weights / self.mass
         size = w @ abs(T)

@@ -2,8 +2,7 @@ r"""Few rows with the same Gram matrix: Caratheodory's theorem, computed.
 
 A sum :math:`\sum_i w_i f_i` of vectors of rank N, w > 0, is also a sum over at most N of them: moving w along a null
 vector drops a row. For the products :math:`f_i = a_i a_i^\top` of rows with r columns N is at most r (r + 1) / 2. In
-groups of rows this is linear in their number (Maalouf, Jubran and Feldman 2019): the sums of 2 N intervals are reduced
-to N of them, each that is left is split in two, and so on down to single rows.
+groups this is linear in the rows (Maalouf, Jubran and Feldman 2019): 2 N intervals are reduced to N, which are halved.
 """
 
 from collections.abc import Callable
@@ -18,10 +17,7 @@ _PANEL = 48  # rows dropped before the other null vectors are updated
 
 
 def few_rows(rows_of: Callable[[int, int], np.ndarray], n: int, rank: int) -> tuple[np.ndarray, np.ndarray]:
-    """Rows, ascending and at most ``rank``, and positive factors of their weights that keep the Gram matrix of all.
-
-    ``rows_of(start, end)`` returns an interval of the n rows; each row is asked for about twice.
-    """
+    """Rows, ascending and at most ``rank``, and factors of their weights that keep the Gram matrix of all n rows."""
     if n <= rank:
         return np.arange(n), np.ones(n)
     edges = np.unique(np.linspace(0, n, min(2 * rank, n) + 1).astype(np.int64))

@@ -4,8 +4,8 @@ The input weight is divided by the expected number of times the row is chosen: e
 
 * ``iid``: m independent draws, :math:`v_p = w_p t / (m s_p)` for each of them, t the total score. Repeats are merged.
   Only these carry the concentration bounds of the sampling theorems.
-* ``systematic``: inclusion probabilities :math:`\pi_p = \min(1, m s_p / t)`, normalised again until they
-  sum to m, and one row from each m-th part of the rows. Exactly m rows, no repeats, :math:`v_p = w_p / \pi_p`.
+* ``systematic``: inclusion probabilities :math:`\pi_p = \min(1, m s_p / t)`, normalised again until they sum to m, and
+  one row from each m-th part of the rows. Exactly m rows, no repeats, :math:`v_p = w_p / \pi_p`.
 * ``keys``: row p gets the key :math:`E_p / s_p`, E standard exponential, a function of (seed, row) alone; the m
   smallest win. With the (m+1)-th smallest key tau, the weight is :math:`w_p / (1 - e^{-s_p \tau})`: given the other
   keys, p wins if its own is below tau. Exactly m rows, from rows seen once, in blocks, by any number of workers.
@@ -48,9 +48,7 @@ def default_method(n_rows: int) -> str:
 class DrawTable:
     """Scores and weights of n rows, prepared in O(n) for draws in O(m log n); ``keys`` cost O(n).
 
-    Both are finite, not negative, and zero for the same rows: one of positive weight that can never be drawn would bias
-    every estimate. Some row has a positive score, the largest is within 1e-150 to 1e150, and sizes are at least 1. They
-    are referred to, not copied.
+    Both are finite, not negative, zero for the same rows, but not for all; the largest score is in 1e-150 to 1e150.
     """
 
     def __init__(self, scores: Floats, weights: Floats) -> None:
@@ -87,8 +85,7 @@ class DrawTable:
     def systematic(self, size: int, rng: np.random.Generator, *, in_steps: bool = False) -> Draw:
         r"""Exactly ``size`` distinct rows, row p with probability :math:`\pi_p`, weighted :math:`w_p/\pi_p`.
 
-        ``in_steps``: the owners of u, u + 1, ... on a line of m parts, for one uniform u (Madow); more even if
-        neighbours are alike.
+        ``in_steps``: in equal steps from one uniform offset (Madow), more even if neighbours are alike.
         """
         if size >= self.n_drawable:
             rows = np.flatnonzero(self.scores > 0)
@@ -135,10 +132,10 @@ class _Line:
     def walk(self, size: int, rng: np.random.Generator, in_steps: bool) -> Ints:
         """One row in each of ``size`` equal parts: ascending, and distinct if none exceeds ``1 - _slack`` parts.
 
-        Deville's systematic sampling: in every part a uniform point is drawn. Only a row on both sides of
-        an edge could be met twice: b of it before the edge, a behind. If it was met before (probability b), the point
-        behind is uniform on the part without a. If not, its density is ``1/(1-b)`` on a, and on the rest what makes the
-        mixture uniform. Variances are at most those of independent draws (Chauvet 2012).
+        Deville's systematic sampling: in every part a uniform point is drawn. Only a row on both sides of an edge could
+        be met twice: b of it before the edge, a behind. If it was met before (probability b), the point behind is
+        uniform on the part without a. If not, its density is ``1/(1-b)`` on a, and on the rest what makes the mixture
+        uniform. Variances are at most those of independent draws (Chauvet 2012).
         """
         if in_steps:
             return self.locate((np.arange(size, dtype=np.float64) + rng.random()) * (self.total / size))

@@ -160,14 +160,11 @@ class ModelCertificate:
     Parameters
     ----------
     excess, relative : float
-        Proved: ``F(theta) - F*`` is at most ``excess``, rounding included, and over ``F*`` at most ``relative``,
-        which is infinite if ``F*`` may be zero.
+        Proved: ``F(theta) - F*`` is at most ``excess``, over ``F*`` at most ``relative``, infinite if that may be 0.
     objective, lower_bound : float
         F at the model, and what ``F*`` is at least: proved.
-    found : float
-        By search: a model was met whose F is lower by this much, so the excess is at least that.
-    n_passes : int
-        Passes over the rows.
+    found, n_passes : float, int
+        By how much the F of a model met in the search is lower: the excess is no less. Passes over the rows.
     loss, alpha : str, float
         F is the weighted mean of the loss plus ``alpha / 2`` times the squared coefficients.
 

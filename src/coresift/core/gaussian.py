@@ -3,16 +3,14 @@ r"""Sensitivities of the Gaussian loss, :math:`s(p) = \sup_{|x| \le R} w_p f(p,x
 Coordinates are those of :class:`~coresift.core.points.Points`: the weighted mean is the origin and the centre of the
 query ball. ``shares`` are the weights divided by their sum; a point of share 0 has sensitivity 0.
 
-All bounds but the closed form are found by dual ascent (docs/theory.md, "Gaussian sensitivities are concave
-problems"). For atoms ``(M_j, mu_j, V_j)``, mass, mean and variance of the cells of any partition of the points, at
-*any* x in the ball
+All bounds but the closed form are found by dual ascent (docs/theory.md, "Gaussian sensitivities are concave problems").
+For atoms ``(M_j, mu_j, V_j)``, mass, mean and variance of the cells of any partition, at *any* x in the ball
 
     log s(p)  <=  log w_p - |p|^2 + 2 m.x - L(x) + 2 R |p - m| ,    L(x) = logsumexp_j( b_j + 2 mu_j.x ),
 
 with ``b_j = log M_j - |mu_j|^2 - V_j``, ``m = sum_j lam_j mu_j`` and ``lam = softmax(b + 2 mu.x)``. The distance from
 the value reached at x is the duality gap ``2 R |p - m| - 2 x.(p - m)``, zero at the maximiser; with the points as atoms
-the two bracket the sensitivity. The ascent is Nesterov's, two matrix products a step; only the certificate decides when
-to stop, so none of it needs to be trusted.
+the two bracket the sensitivity. The ascent is Nesterov's, two matrix products a step; the certificate ends it.
 """
 
 from collections.abc import Iterator
@@ -43,10 +41,9 @@ def closed_form(
 
     .. math:: s(p) \le \frac{w_p}{W} \exp\bigl( V + R^2 - (|p - \mu| - R)^2 \bigr)
 
-    The total is at most :math:`e^{V+R^2}`, in any dimension. ``slack`` covers rounding, but near the mean the squares
-    cancel: their possible error ``square_error`` is added before the root. For a ball that is not centred at the mean,
-    ``from_mean`` holds :math:`|p - \mu|`, ``second_moment`` is :math:`M = V + |\mu|^2`, and the exponent is :math:`M -
-    |p|^2 + 2 R |p - \mu|`.
+    The total is at most :math:`e^{V+R^2}`, in any dimension. ``slack`` covers rounding, ``square_error`` that of the
+    squares, which cancel near the mean. For a ball that is not centred at the mean, ``from_mean`` holds :math:`|p -
+    \mu|`, ``second_moment`` is :math:`M = V + |\mu|^2`, and the exponent :math:`M - |p|^2 + 2 R |p - \mu|`.
     """
     log_values = log_shares(shares)
     if from_mean is None:
@@ -123,10 +120,7 @@ class Ascent(NamedTuple):
 def ascend(
     p: np.ndarray, atoms: Atoms, radius: float, upper: np.ndarray, max_curvature: float, tol: float, max_steps: int
 ) -> Ascent:
-    """Maximise ``2 p.x - L(x)`` over ``|x| <= radius`` for each row of ``p``, to a duality gap of ``tol``.
-
-    ``upper`` holds known bounds on the maximum; ``max_curvature`` bounds the Hessian of L, by ``4 max |mu|^2``.
-    """
+    """Maximise ``2 p.x - L(x)``, at most ``upper``, over ``|x| <= radius`` for each row of p, to a gap of ``tol``."""
     upper = upper.copy()
     lower = np.full(len(p), -np.inf)
     active = np.arange(len(p))

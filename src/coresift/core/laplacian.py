@@ -35,10 +35,7 @@ def laplacian_cells(points: Points, shares: np.ndarray, summary: Cells) -> Sensi
 def laplacian_exact(
     points: Points, shares: np.ndarray, metric: Metric = "euclidean", among: tuple[Points, np.ndarray] | None = None
 ) -> SensitivityBound:
-    """The sensitivities themselves, O(n^2 d) time, one block of distances in memory.
-
-    Other metrics are measured between rows as given. ``among`` are all points, where ``points`` holds only some.
-    """
+    """The sensitivities themselves, in O(n^2 d); ``among`` are all points and shares, where these are only some."""
     log_values = log_shares(shares)
     everything, all_shares = (points, shares) if among is None else among
     # centred and scaled, but for sparse rows, where the centre cancels

@@ -1,7 +1,4 @@
-"""Fit a linear model: ``F(theta) = sum_i w_i l(theta; x_i, y_i) / W + (alpha / 2) |coef|^2`` and its minimum.
-
-Columns are scaled, and shifted if dense, for the numerics only: ``alpha`` is in the units of the data.
-"""
+"""Fit a linear model: ``F(theta) = sum_i w_i l(theta; x_i, y_i) / W + (alpha / 2) |coef|^2`` and its minimum."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -24,9 +21,9 @@ _DIGITS_LOST = 1e-12  # eigenvalues below this share of the largest are rounding
 
 @dataclass(frozen=True)
 class LinearProblem:
-    """What is minimised, and the columns ``(x - shift) / spread`` in which that is done. A last column of ones follows.
+    """What is minimised, ``alpha`` in the units of the data, and the columns ``(x - shift) / spread``, then ones.
 
-    Parameters theta are (K, n_columns) in these columns; :meth:`to_data` gives coefficients in the units of the data.
+    These columns, in which theta is (K, n_columns), are for the numerics only.
     """
 
     loss: LinearLoss

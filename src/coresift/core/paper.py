@@ -10,9 +10,8 @@ handful of passes. docs/theory.md ("The paper's construction") has the proofs. T
 
 * "paper": Algorithm 1 as printed, :math:`s(p) = e^{12R^2}(1+8R^2)\,(w_p/W + w_p|U(q_p)|_1)`: a certificate if this
   constant is at least :math:`e^B(1+B)` for :math:`B = (\rho+R)^2`, :math:`\rho` the largest norm.
-* "lemma": the lemma of the appendix. For :math:`R \ge 1`, where the paper states it, with the printed :math:`H =
-  3R^2|q_p|`, which is at least :math:`(|p|+R)^2` for every point (as it is for :math:`R \ge 0.65`). Elsewhere with
-  :math:`H = (|p|+R)^2`, valid for every R by the same proof, and smaller. Always a certificate.
+* "lemma": the lemma of the appendix, with the printed :math:`H = 3R^2|q_p|` for :math:`R \ge 1`, where the paper states
+  it, else with :math:`H = (|p|+R)^2`, by the same proof. Always a certificate.
 * "laplacian": the lemma for :math:`f = e^{-|p-x|}` and every x in R^d, with :math:`H_p = 3\sqrt{|q_p|}`, U for the
   weights :math:`u^2` and :math:`q^*` the longest lifted point; always a certificate: :math:`s(p) \le c_p (u_p / \sum u
   + u_p\sqrt{|U(q_p)|_1}) + e^{|p| + \sqrt{|q^*|}} w_p/W`.
@@ -110,11 +109,7 @@ class PaperBound:
         self.note = _note(lift.kind, R, max_norm, self.is_certified)
 
     def log_values(self, block: Any) -> np.ndarray:
-        r"""(b,) logarithms of the scores, uncapped; ``-inf`` for points of weight zero.
-
-        :math:`u_p|U(q_p)|_1 \ge u_p|U(q_p)|_2` dominates :math:`\sup_y u_p|q_p\cdot y| / \sum_q u_q|q_q\cdot y|` at any
-        tolerance. A point outside the numerical row space has no U there; its ratio is at most 1, and it gets no less.
-        """
+        """(b,) logarithms of the scores, uncapped; they dominate at any tolerance. ``-inf`` for points of weight 0."""
         lifted, norms, log_w, log_c = self.lift.parts(block)
         log_u, power = log_w - log_c, self.lift.power
         with np.errstate(over="ignore", invalid="ignore"):  # points of weight zero can be anywhere

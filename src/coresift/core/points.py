@@ -1,7 +1,4 @@
-"""What a sensitivity bound takes and returns: rows in centred and scaled coordinates, and logarithms of bounds.
-
-Dense arrays of either float width and sparse matrices share one code; the data are never copied whole.
-"""
+"""What a sensitivity bound takes and returns: rows in centred and scaled coordinates, and logarithms of bounds."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -29,8 +29,7 @@ class Fidelity:
 def is_behind(scores: NDArray[np.float64]) -> NDArray[np.bool_]:
     """Return which candidates are worse than the leader beyond chance, given scores of shape (candidates, folds).
 
-    By the paired t-test over folds at the level 5 %, with the variance of a mean difference
-    :math:`(1/k + 1/(k-1)) s^2`: training sets of folds overlap (Nadeau and Bengio 2003). NaN is behind every number.
+    By the paired t-test at the level 5 %; training sets of folds overlap (Nadeau and Bengio 2003). NaN is behind all.
     """
     is_bad = np.asarray(np.isnan(scores).any(axis=1))
     if is_bad.all() or scores.shape[1] < 2:

@@ -1,7 +1,4 @@
-"""How far a weighted subset is from its data at given queries: the logarithm of the ratio, and its gradient.
-
-Sums are kept as a largest exponent and a sum relative to it, so that nothing underflows however far the query is.
-"""
+"""How far a weighted subset is from its data at given queries: the logarithm of the ratio, and its gradient."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -62,7 +59,6 @@ class LogRatio:
 
     The loss is ``exp(-|z - x|^2)`` or ``exp(-|z - x|)``. The exponent of the first has the gradient ``2 z - 2 x``,
     whose term of x cancels in the ratio; that of the second ``(z - x) / |z - x|``, with a kink at z, where 0 is used.
-    Rows may come in any order, also twice. A pass for k queries costs O(n k d), and memory of a few blocks.
     """
 
     def __init__(self, subset: Subset) -> None:

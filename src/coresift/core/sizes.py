@@ -21,18 +21,16 @@ class SampleSize:
 
     Attributes
     ----------
-    size : int
-        Draws (``method="iid"``). ``int(...)`` of this object gives it too.
-    argument : str
-        Which candidate it is: "moments", "covering", "dimension-free", "vc" or "finite".
-    strength : str
-        For what it holds: "all queries" (with probability 1 - delta, at once) or "n_queries queries".
+    size, n_samples : int
+        Draws (``method="iid"``), as ``int(...)`` of this object gives them, too; rows of the data.
+    argument, strength : str
+        Which candidate it is: "moments", "covering", "dimension-free", "vc" or "finite"; and for what it holds: "all
+        queries" (with probability 1 - delta, at once) or "n_queries queries".
     eps, delta : float
         The relative error, and the probability of exceeding it.
     candidates : dict
         All sizes computed. Two are never chosen: "plain" is the smaller of "moments" and "dimension-free" for draws in
         proportion to the weights; "paper" is the paper's formula with the constant 1, which no proof has.
-    n_samples : int, rows of the data
 
     Examples
     --------

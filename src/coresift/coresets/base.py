@@ -67,9 +67,8 @@ class RowsEstimator(BaseEstimator):
 
         Parameters
         ----------
-        X : array-like, frame or sparse matrix of shape (n, d), or Rows
-            Not copied. A reference is kept for later methods, but not in pickles. Rows of files
-            (:func:`coresift.open_rows`) are read in passes and may be larger than memory.
+        X : array-like, frame or sparse matrix of shape (n, d), or Rows (:func:`coresift.open_rows`)
+            Not copied. A reference is kept for later methods, but not in pickles.
         y : array-like of shape (n,)
             Labels or targets, if the estimator has some; None for Rows, which have them as a column of theirs.
         sample_weight : array-like of shape (n,), optional
@@ -203,16 +202,14 @@ class SensitivityCoreset(RowsEstimator):
             used is kept in the result: ``random_state=core.seed`` draws the same coreset again.
         reweight : bool
             Replace the weights by the non-negative ones that minimise the discrepancy, and certify the result
-            (:meth:`Coreset.reweight`). Needs all rows at once: those of files are loaded, above 2 GB into a temporary
-            file.
+            (:meth:`Coreset.reweight`). All rows are loaded, those of files above 2 GB into a temporary file.
         refine : bool or int
             Draw a pool, choose from it greedily the points that lower the discrepancy most, and reweight. The
-            certificate falls faster than one over the root of the size. True: four times ``size`` points, and at
-            least 4,000 (or all); an integer: that many times ``size``. Half of the pool is drawn by weight if
-            the total sensitivity is at most 10. Needs all rows at once, like ``reweight``.
+            certificate falls faster than one over the root of the size. True: four times ``size`` points, and at least
+            4,000 (or all); an integer: that many times ``size``. Half of the pool is drawn by weight if the total
+            sensitivity is at most 10.
         normalize : bool
-            Rescale the weights so that they sum to the data's total weight: less noise in totals, a bias of
-            order 1/size.
+            Scale the weights to sum to the data's total weight: less noise in totals, a bias of order 1/size.
 
         Notes
         -----
@@ -251,19 +248,16 @@ class SensitivityCoreset(RowsEstimator):
         eps, delta : float in (0, 1)
             Relative error, and the probability with which the draw may miss it.
         n_queries : int, optional
-            Ask for that many queries, fixed before the draw, instead of all queries of the ball: a weaker guarantee
-            that needs fewer points.
+            Ask for that many queries, fixed before the draw, instead of all queries of the ball.
 
         Returns
         -------
         SampleSize
-            The smallest of the sizes that are proved, and which argument proves it; ``note`` says it in words,
-            and whether it is smaller than the data.
+            The smallest of the sizes that are proved, and which argument proves it; ``note`` says it in words.
 
         Notes
         -----
-        The dimension of the data and their norms are found in one more pass each, at the first call. The smallest sum
-        in the ball needs all rows at once; for files above 2 GB Jensen's inequality bounds it instead.
+        The first call makes a few passes, and loads rows in memory or of files up to 2 GB.
         """
         check_is_fitted(self, "sensitivities_")
         eps, delta = check_probability(eps, "eps"), check_probability(delta, "delta")

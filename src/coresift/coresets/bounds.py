@@ -1,7 +1,6 @@
 """Sensitivity bounds as maps: from a block of rows, in a known geometry, to the logarithms of their bounds.
 
-Rows are compared with their own group: one group for all, or one for each class. The ball of queries is common to the
-groups, so coresets of groups are together a coreset of all rows.
+Rows are compared with their group, all rows or a class; for one ball, coresets of groups are together one of all rows.
 """
 
 import warnings
@@ -312,12 +311,8 @@ def log_unit_of(log_values: np.ndarray) -> float:
 def draw_scores(
     log_values: np.ndarray, shares: np.ndarray, log_unit: float, values: np.ndarray | None = None
 ) -> np.ndarray:
-    """Scores to draw by, in units of ``exp(log_unit)``: the sensitivities, but never below the share of the weight.
-
-    The floor is still a certificate and adds at most 1 to the total. Without it a point far outside the ball, to which
-    no query is sensitive, would be drawn once in ages with a weight to match. "paper" and "lemma" can exceed what
-    floats hold: in units of the largest, what would vanish stays drawable. ``values`` are the bounds, where known.
-    """
+    """Scores to draw by, in units of ``exp(log_unit)``: the sensitivities, but never below the share of the weight."""
+    # the floor adds at most 1 to the total; without it a point far away would be drawn once in ages, and weigh as much
     if log_unit == 0.0:
         scores = np.maximum(np.exp(log_values) if values is None else values, shares)
     else:
@@ -351,11 +346,7 @@ def spanning_rows(block: Block, geometry: Geometry) -> tuple[np.ndarray, np.ndar
 
 
 def rank_of(R: np.ndarray) -> int:
-    """The dimension that rows span, at least 1, from the R of their QR.
-
-    By QR: in squares, as the Gram matrix has them, directions below a part in 10^7 of the widest are lost, and a column
-    with a value of 10^6 for "missing" has one.
-    """
+    """The dimension that rows span, at least 1, from the R of their QR: the Gram matrix would lose narrow ones."""
     spectrum = np.linalg.svd(R, compute_uv=False)
     noise = 1e-13 * np.sqrt(R.shape[1]) * spectrum.max(initial=0.0)
     return max(1, int(np.sum(spectrum > noise)))
@@ -363,10 +354,6 @@ def rank_of(R: np.ndarray) -> int:
 
 def l1_svd(X: Any, *, sample_weight: Any = None, tol: float = 1e-3) -> lewis.L1SVD:
     r"""Compute the l1-SVD (f-SVD) of a weighted set of points, by Lewis weights.
-
-    Finds an orthonormal V and a diagonal D such that for every x, with r the rank of X,
-
-    .. math:: \|D V^\top x\|_2 \;\le\; \sum_p w_p |p \cdot x| \;\le\; \sqrt{r}\,(1 + \mathrm{tol})\, \|D V^\top x\|_2 .
 
     Parameters
     ----------
@@ -377,8 +364,8 @@ def l1_svd(X: Any, *, sample_weight: Any = None, tol: float = 1e-3) -> lewis.L1S
     Returns
     -------
     L1SVD
-        ``.U`` (n, r), ``.D`` (r, r), ``.V`` (d, r) with :math:`U(p) = p V D^{-1}`, and ``.lewis_weights``, which bound
-        the sensitivities :math:`\sup_x w_p|p \cdot x| / \sum_q w_q |q \cdot x|` and sum to the rank.
+        U, D and V, and the Lewis weights, which bound the sensitivities of :math:`\sum_p w_p |p \cdot x|` and sum to
+        the rank.
 
     Examples
     --------

@@ -61,10 +61,8 @@ class QueryBall(Value):
     ----------
     loss : {"gaussian", "laplacian"}
         ``exp(-|p - x|^2 / scale^2)`` or ``exp(-|p - x| / scale)``.
-    center, scale : (d,) array, float
-        Centre and bandwidth, in the units of the data.
-    radius : float
-        In units of ``scale``; infinite if every x of the space is a query.
+    center, scale, radius : (d,) array, float, float
+        Centre and bandwidth, in the units of the data; radius in bandwidths, infinite if every x is a query.
 
     Examples
     --------
@@ -169,29 +167,22 @@ _PARTS: dict[str, type] = {"ball": QueryBall, "certificate": Certificate, "guara
 class Coreset(Value):
     """Rows of a data set and weights such that weighted sums over them stand for sums over all of it.
 
-    Input is checked in O(m) and copied; indices out of order are sorted with their weights. The arrays are read-only.
-
     Parameters
     ----------
-    indices : (m,) integers in [0, n_samples), distinct
-        Kept as int64, strictly increasing.
-    weights : (m,) numbers >= 0
-        Kept as float64. They include the input weight of the row.
+    indices, weights : (m,) distinct integers in [0, n_samples), (m,) numbers >= 0
+        Kept as int64, strictly increasing, and float64. A weight includes the input weight of the row.
     n_samples, total_weight : int, float or None
         Number of rows of the data that the coreset was drawn from, and the sum of their input weights.
     method : str
         How it was drawn: "systematic", "iid", "keys", "two-step" or "exact"; otherwise "given".
     n_draws, seed : int or None
         Independent draws, before repeats were merged, and the seed that repeats them.
-    bound, total_sensitivity : str or None, float or None
-        Name and sum of the sensitivity bounds that drew it.
+    bound, total_sensitivity, ball : str or None, float or None, QueryBall or None
+        Name and sum of the sensitivity bounds that drew it, and the queries that it answers.
     guarantee, certificate : Guarantee or None, Certificate or None
         What is proved about it, and the proved bound on the error of this very subset, if one was computed.
-    ball : QueryBall or None
-        The queries that it answers.
     adjustments : tuple of str
-        What was done to the draw: "refined", "reweighted" (weights that minimise the discrepancy) or
-        "normalized" (weights that sum to ``total_weight``). Each of them gives up exact unbiasedness.
+        What was done to the draw and gives up exact unbiasedness: "refined", "reweighted", "normalized", "calibrated".
 
     Examples
     --------
@@ -258,9 +249,8 @@ class Coreset(Value):
         ``weights="sum"`` gives them as they are: they sum to about the weight of all rows, as estimates of sums need.
         ``weights="mean"`` scales them to a mean of 1: a fixed ``C`` then means what it means for that many rows.
 
-        Each of ``arrays`` has ``n_samples`` rows: a NumPy array, list or tuple (a list comes back), pandas or polars
-        frame or series, SciPy sparse matrix (CSR and CSC keep their format, others come back as CSR), torch
-        tensor, or anything else with a length that an integer array can index. The weights are a copy.
+        Each of ``arrays`` has ``n_samples`` rows: a list, frame, series, sparse matrix, tensor, or anything else with a
+        length that an integer array can index. A tuple comes back as a list, a sparse matrix as CSR unless it is CSC.
         """
         for position, array in enumerate(arrays):
             rows = n_rows(array)
@@ -296,12 +286,10 @@ class Coreset(Value):
         method : {"auto", "exact", "sampled"}
             "exact" sums over pairs of rows, up to O(n^2 d), and always holds. "sampled" estimates these sums from
             ``n_sampled`` rows, and holds with probability ``1 - delta``. "auto" is exact if that takes up to a minute.
-        n_sampled, delta, random_state
-            Options of the sampled form.
+        n_sampled, delta, random_state, on_pass
+            Options of the sampled form; progress as in :func:`select`.
         max_memory : number or str
             Bytes up to which ``Rows`` are loaded into memory; above, they are kept in a temporary file.
-        on_pass : callable, optional
-            As in :func:`select`.
         """
         from .certifying import asked, certified, certify_options
 
@@ -323,10 +311,7 @@ class Coreset(Value):
             return improved(core, subset.points, subset.shares, self.size, None)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write to ``path``, ending in ``.npz`` or ``.parquet`` (the latter needs the extra ``io``).
-
-        The file appears complete or not at all; equal coresets give equal bytes (with one version of the library).
-        """
+        """Write ``path``, ``.npz`` or ``.parquet`` (extra ``io``), whole or not at all; equal coresets, equal bytes."""
         write_coreset(Path(path), self, {}, {})
 
     def as_dict(self) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """Choose rows in memory: a cover by the cells of k-means, or growth from what a kernel regression does not explain."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,11 +18,14 @@ from .fitting import MEDIAN_SAMPLE
 
 _BLOCK = 1 << 22  # distances computed at once
 _FEW_CELLS = 256  # found in one go
+_ROWS_PER_CELL = 64  # from which its centre is found
 _ROUNDS = 10  # of draws by squared distance
 _COARSE_ROWS = 40  # rows per coarse cell from which its centre is found
 _ROUNDING = 1e-12
 _ENTRIES = 1 << 19  # of the kernel computed at once: they stay in the cache
 _STRATA = 64  # strata within a class
+_GROWTH = 12  # rounds in which a subset grows: by residuals to a power, and a share of the draw that is uniform
+_POWER, _MIX, _RIDGE = 2.0, 0.1, 0.01
 _MANY = 10  # with this many rows per distinct value, float labels count as classes
 
 Rows = NDArray[np.int64]
@@ -31,27 +33,17 @@ Floats = NDArray[np.float64]
 
 
 def cover_rows(
-    features: np.ndarray,
-    size: int,
-    rng: Generator,
-    *,
-    weights: Floats | None = None,
-    per_cell: int = 64,
-    display: Display = Progress,
+    features: np.ndarray, size: int, rng: Generator, *, weights: Floats | None = None, display: Display = Progress
 ) -> tuple[Rows, Floats]:
-    """Choose the row nearest to the centre of each of ``size`` k-means cells; it weighs as much as its cell.
-
-    Centres are found from ``per_cell`` rows a cell at most. Empty cells are replaced by the rows that are represented
-    worst; these share the weight of their cell.
-    """
+    """Choose the row nearest to the centre of each of ``size`` k-means cells; it weighs as much as its cell."""
     small = features.astype(np.float32)
-    sample = rng.permutation(len(small))[: per_cell * size]
+    sample = rng.permutation(len(small))[: _ROWS_PER_CELL * size]
     centers = cover_centers(small[sample], size, rng, display)
     cells, distances = nearest_centers(features, centers)
     order = np.lexsort((distances, cells))  # by cell, nearest first
     is_first = np.r_[True, cells[order][1:] != cells[order][:-1]]
     chosen = order[is_first]
-    if len(chosen) < size:
+    if len(chosen) < size:  # for empty cells, the rows that are represented worst; they share the weight of their cell
         others = order[~is_first]
         worst = np.argsort(-distances[others], kind="stable")[: size - len(chosen)]
         chosen = np.concatenate((chosen, others[worst]))
@@ -61,11 +53,10 @@ def cover_rows(
 
 
 def cover_centers(features: np.ndarray, size: int, rng: Generator, display: Display = Progress) -> np.ndarray:
-    r"""(size, d) centres of k-means; above 256 in two levels: O(n sqrt(size) d) in place of O(n size d) a step.
+    """(size, d) centres of k-means; above 256 in two levels: O(n sqrt(size) d) in place of O(n size d) a step.
 
     Draws by squared distance (k-means++, in ten rounds) say how many centres each of ``sqrt(size) / 2`` coarse cells
-    gets; k-means inside each cell finds them; one step of Lloyd's algorithm over all rows mends the borders. The cost
-    is a few per cent above that of k-means on all rows at once.
+    gets; k-means inside each cell finds them; one step of Lloyd's algorithm over all rows mends the borders.
     """
     if size <= _FEW_CELLS or len(features) <= 2 * size:
         return kmeans_centers(features, size, int(rng.integers(2**31)))
@@ -103,10 +94,7 @@ def _spread_rows(features: np.ndarray, size: int, rng: Generator) -> Rows:
 
 
 def nearest_centers(features: np.ndarray, centers: np.ndarray) -> tuple[Rows, Floats]:
-    """The nearest centre of every row, found in float32, and its squared distance in float64.
-
-    ``features`` are centred about zero; otherwise float32 would lose the differences.
-    """
+    """The nearest centre of every row, found in float32 (so features are centred), and its square in float64."""
     cells, far = np.empty(len(features), dtype=np.int64), np.empty(len(features))
     right = np.ascontiguousarray(-2.0 * centers.T, dtype=np.float32)
     norms = np.einsum("ij,ij->i", centers, centers).astype(np.float32)
@@ -141,63 +129,54 @@ def dense_centred(matrix: Any) -> Floats:
     return found - found.mean(axis=0)
 
 
-@dataclass(frozen=True)
-class Growth:
-    """How a subset grows; see :class:`coresift.selection.FixedCoreset`."""
+def grown_rows(
+    features: Floats,
+    targets: Floats | None,
+    classes: Rows,
+    size: int,
+    rng: Generator,
+    display: Display = Progress,
+    max_centers: int = 2000,
+) -> Rows:
+    """Choose ``size`` rows as :class:`coresift.selection.FixedCoreset` does; without targets uniformly over cells."""
+    strata = _strata(features, classes, size, rng)
+    scaled = _with_norms(features / (0.5 * median_distance(features, rng)))
+    chosen, scores = np.zeros(len(features), dtype=bool), np.ones(len(features))
+    rounds = min(_GROWTH, size) if targets is not None else 1
+    progress = display("rounds", rounds, unit="rounds")
+    for count in np.diff(np.linspace(0, size, rounds + 1).astype(np.int64)):
+        if targets is not None and chosen.any():
+            residuals = _residuals(scaled, targets, np.flatnonzero(chosen), rng, max_centers)
+            scores = (residuals / (residuals.max() or 1.0)) ** _POWER
+        chosen[_drawn(scores, chosen, strata, int(count), rng)] = True
+        progress(1)
+    return np.flatnonzero(chosen)
 
-    rounds: int = 12
-    power: float = 2.0
-    mix: float = 0.1
-    ridge: float = 0.01
-    bandwidth: float | None = None
-    max_centers: int = 2000
 
-    def rows(
-        self,
-        features: Floats,
-        targets: Floats | None,
-        classes: Rows,
-        size: int,
-        rng: Generator,
-        display: Display = Progress,
-    ) -> Rows:
-        """Choose ``size`` rows of ``features``; without targets uniformly over the cells."""
-        strata = _strata(features, classes, size, rng)
-        scaled = _with_norms(features / (self.bandwidth or 0.5 * median_distance(features, rng)))
-        chosen, scores = np.zeros(len(features), dtype=bool), np.ones(len(features))
-        rounds = min(self.rounds, size) if targets is not None else 1
-        progress = display("rounds", rounds, unit="rounds")
-        for count in np.diff(np.linspace(0, size, rounds + 1).astype(np.int64)):
-            if targets is not None and chosen.any():
-                residuals = self._residuals(scaled, targets, np.flatnonzero(chosen), rng)
-                scores = (residuals / (residuals.max() or 1.0)) ** self.power
-            chosen[self._drawn(scores, chosen, strata, int(count), rng)] = True
-            progress(1)
-        return np.flatnonzero(chosen)
+def _drawn(scores: Floats, chosen: NDArray[np.bool_], strata: Rows, count: int, rng: Generator) -> Rows:
+    """Draw ``count`` rows that are not chosen yet, systematically along the strata, in random order inside each."""
+    free = np.flatnonzero(~chosen)
+    total = float(scores[free].sum())
+    shares = np.full(len(free), _MIX / len(free))
+    shares += (1 - _MIX) * (scores[free] / total if total > 0 else 1 / len(free))
+    order = np.lexsort((rng.random(len(free)), strata[free]))
+    table = DrawTable(shares[order], np.ones(len(free)))
+    return free[order[table.systematic(count, rng, in_steps=True).indices]]
 
-    def _drawn(self, scores: Floats, chosen: NDArray[np.bool_], strata: Rows, count: int, rng: Generator) -> Rows:
-        """Draw ``count`` rows that are not chosen yet, systematically along the strata, in random order inside each."""
-        free = np.flatnonzero(~chosen)
-        total = float(scores[free].sum())
-        shares = np.full(len(free), self.mix / len(free))
-        shares += (1 - self.mix) * (scores[free] / total if total > 0 else 1 / len(free))
-        order = np.lexsort((rng.random(len(free)), strata[free]))
-        table = DrawTable(shares[order], np.ones(len(free)))
-        return free[order[table.systematic(count, rng, in_steps=True).indices]]
 
-    def _residuals(self, scaled: NDArray[np.float32], targets: Floats, chosen: Rows, rng: Generator) -> Floats:
-        """Distances of the targets from the predictions of the proxy, (n,)."""
-        if len(chosen) > self.max_centers:
-            chosen = rng.choice(chosen, self.max_centers, replace=False)
-        mean, kernel = targets[chosen].mean(axis=0), _gaussian(scaled[chosen], scaled[chosen]).astype(np.float64)
-        kernel[np.diag_indices(len(chosen))] += self.ridge  # now positive definite
-        slopes = solve(kernel, targets[chosen] - mean, assume_a="pos", overwrite_a=True).astype(np.float32)
-        found, step = np.empty(len(scaled)), max(1, _ENTRIES // len(chosen))
-        for start in range(0, len(scaled), step):
-            block = slice(start, start + step)
-            predicted = _gaussian(scaled[block], scaled[chosen]) @ slopes + mean
-            found[block] = np.linalg.norm(targets[block] - predicted, axis=1)
-        return found
+def _residuals(scaled: NDArray[np.float32], targets: Floats, chosen: Rows, rng: Generator, max_centers: int) -> Floats:
+    """Distances of the targets from the predictions of the proxy, (n,)."""
+    if len(chosen) > max_centers:
+        chosen = rng.choice(chosen, max_centers, replace=False)
+    mean, kernel = targets[chosen].mean(axis=0), _gaussian(scaled[chosen], scaled[chosen]).astype(np.float64)
+    kernel[np.diag_indices(len(chosen))] += _RIDGE  # now positive definite
+    slopes = solve(kernel, targets[chosen] - mean, assume_a="pos", overwrite_a=True).astype(np.float32)
+    found, step = np.empty(len(scaled)), max(1, _ENTRIES // len(chosen))
+    for start in range(0, len(scaled), step):
+        block = slice(start, start + step)
+        predicted = _gaussian(scaled[block], scaled[chosen]) @ slopes + mean
+        found[block] = np.linalg.norm(targets[block] - predicted, axis=1)
+    return found
 
 
 def _with_norms(X: Floats) -> NDArray[np.float32]:

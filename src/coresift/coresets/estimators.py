@@ -15,21 +15,18 @@ from .fitting import serial_runner
 class RBFCoreset(SensitivityCoreset):
     r"""A weighted subset that keeps every Gaussian sum over a ball of queries.
 
-    The sums are :math:`F(x) = \sum_p w_p e^{-|p-x|^2/\sigma^2}`.
-
-    ``fit`` bounds the sensitivity of every row, the largest share it can have in a sum,
-    :math:`s(p) = \sup_x w_p f(p,x)/F(x)`; ``sample`` draws rows in proportion to it, with weights that make every sum
-    unbiased.
+    The sums are :math:`F(x) = \sum_p w_p f(p,x)`, :math:`f(p,x) = e^{-|p-x|^2/\sigma^2}`. ``fit`` bounds the
+    sensitivity :math:`s(p) = \sup_x w_p f(p,x)/F(x)` of every row, its largest share in a sum; ``sample`` draws rows in
+    proportion to it, with weights that make every sum unbiased.
 
     Parameters
     ----------
     radius : float, default 1.0
         Radius of the ball of queries around the weighted mean, in units of the bandwidth.
     bandwidth : None, float or "median", default None
-        The :math:`\sigma` of the loss, in the units of the data. None is the paper's normalisation: the
-        distance from the mean to the farthest row. "median": the median distance in a sample of rows. It is the
-        main dial: at a very large bandwidth all rows are alike; at a very small one, with a ball that keeps its
-        size in the units of the data, every row is needed; in between sensitivities matter.
+        The :math:`\sigma` of the loss, in the units of the data. None is the paper's normalisation: the distance from
+        the mean to the farthest row. "median": the median distance in a sample of rows. At a very large bandwidth all
+        rows are alike, at a very small one every row is needed; in between sensitivities matter.
     bound : str, default "auto"
         ============== ===============================================================================================
         "closed-form"  one atom, O(n d): :math:`(w_p/W) e^{V + R^2 - (|p-\mu| - R)^2}`, total at most :math:`e^{V+R^2}`
@@ -48,21 +45,18 @@ class RBFCoreset(SensitivityCoreset):
 
     Attributes
     ----------
-    sensitivities_ : ndarray of shape (n,)
-        Upper bounds on the sensitivities (the sensitivities themselves to 1e-6 if exact); "paper" and "lemma"
-        may exceed 1.
-    total_sensitivity_ : float
-        Their sum, at least 1: the number of points needed for an error is proportional to it.
+    sensitivities_, total_sensitivity_ : ndarray of shape (n,), float
+        Upper bounds on the sensitivities (exact to 1e-6 if exact; "paper" and "lemma" may exceed 1), and their sum, at
+        least 1: the number of points needed for an error is proportional to it.
     uniform_factor_ : float
         How many times more points plain sampling (in proportion to the weights) needs for the same guarantee, at most.
     center_, scale_, radius_ : ndarray of shape (d,), float, float
         Centre of the ball, bandwidth and radius (in bandwidths) of the fit; the first two in the units of the data.
     bound_, is_certified_, bound_note_ : str, bool, str
         The bound used, whether it is proved for these data, and why.
-    duality_gap_ : ndarray of shape (n,) or None
-        For "cells" and "exact": logarithm of the bound minus that of the value reached.
-    n_unconverged_ : int or None
-        Rows whose gap is above the tolerance (1e-6 for "exact", 1e-3 for "cells"); their bounds hold but are loose.
+    duality_gap_, n_unconverged_ : ndarray of shape (n,) or None, int or None
+        For "cells" and "exact": logarithm of the bound minus that of the value reached; and rows whose gap is above the
+        tolerance (1e-6 for "exact", 1e-3 for "cells"), whose bounds hold but are loose.
 
     Examples
     --------
@@ -133,12 +127,10 @@ class LaplacianCoreset(SensitivityCoreset):
     metric : str or callable, default "euclidean"
         "euclidean", or with ``bound="exact"`` also "cityblock", "chebyshev", "canberra", "hamming", "jaccard" or a
         function of two rows. A function must be a metric: the bound rests on the triangle inequality.
-    bandwidth : None, float or "median", default None
-        As in :class:`RBFCoreset`; distances are divided by it.
     bound : {"auto", "exact", "cells", "paper"}, default "auto"
         "exact": :math:`s(p) = w_p / \sum_q w_q e^{-|p-q|}`, O(n^2 d). "cells": a certificate in O(n k d). "paper": the
         lemma of the paper's appendix. "auto": exact when that takes about a second, else cells.
-    n_cells, max_exact, random_state
+    bandwidth, n_cells, max_exact, random_state
         As in :class:`RBFCoreset`, whose fitted attributes this estimator has too.
 
     Examples

@@ -1,7 +1,4 @@
-"""Files of a coreset and of chosen rows: arrays and a JSON header with a SHA-256, in ``.npz`` or ``.parquet``.
-
-Nothing is pickled, and a file appears whole or not at all.
-"""
+"""Files of coresets and chosen rows: arrays and a JSON header with a SHA-256, in .npz or .parquet; never a pickle."""
 
 from __future__ import annotations
 
@@ -262,8 +259,7 @@ class ChosenRows:
     def save(self, path: str | os.PathLike[str], *, materialize: bool = False) -> None:
         """Write row, file, weight (and label) to ``path``, ``.parquet`` or ``.npz``, complete or not at all.
 
-        :meth:`Coreset.load` reads it. ``materialize`` writes the chosen rows themselves as well: all columns of a table
-        in a ``.parquet`` file, else the features. A column whose name is taken is renamed to ``input_...``.
+        ``materialize`` adds the chosen rows, all columns of a table in ``.parquet``; taken names become ``input_...``.
         """
         target = Path(path)
         check_output(target, n_rows=self.coreset.size)

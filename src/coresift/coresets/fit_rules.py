@@ -177,21 +177,18 @@ def nested_coresets(
 ) -> list[Coreset]:
     """Choose coresets that contain one another: a ladder for comparing models on few rows first.
 
-    The largest is chosen from all rows, and each smaller one from the next larger, as a coreset of weighted rows. So
-    each of them has weights that stand for all rows, and a model can be moved up the ladder without forgetting rows.
+    The largest is chosen from all rows, and each smaller one from the next larger, as a coreset of weighted rows: the
+    weights of each stand for all rows.
 
     Parameters
     ----------
-    X : array-like, frame or sparse matrix of shape (n, d)
-    y : array-like of shape (n,)
-        Labels or targets.
+    X, y, sample_weight, random_state
+        As in :class:`CoresetClassifier` and its ``fit``.
     sizes : sequence of int or float
         Increasing numbers of rows, or fractions of the rows.
     strategy : {"stratified", "uniform"} or estimator
         "stratified" gives every class its share of the rows, and at least one. For a model of scikit-learn the rows are
         chosen as :class:`CoresetClassifier` and :class:`CoresetRegressor` do, linear models by their own loss.
-    sample_weight : array-like of shape (n,), optional
-    random_state : None, int or Generator
 
     Returns
     -------

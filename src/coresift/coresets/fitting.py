@@ -1,14 +1,12 @@
 """From rows to a bound: the passes that find centre, bandwidth, cells and atoms. The same for arrays and files."""
 
-from __future__ import annotations
-
 import operator
 import time
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -24,11 +22,9 @@ from ..rows.columns import column_names
 from ..rows.engines import Engine, Pass, run_pass
 from ..rows.rows import Block, Rows
 from .bounds import ClosedForm, Geometry, RowBound, by_all_rows, by_cells, by_paper, label_numbers
+from .coreset import QueryBall
 from .options import PAPER_BOUNDS, BoundSpec
 from .passes import LARGEST_SHIFT, Reduced, Survey, extent, largest_distance
-
-if TYPE_CHECKING:
-    from .coreset import QueryBall
 
 P = TypeVar("P", bound=Pass)
 
@@ -140,10 +136,7 @@ def operations(bound: str, loss: str, n: int, d: int, n_cells: int) -> float:
 
 
 def cheapest(spec: BoundSpec, n: int, d: int, total: float = np.inf) -> str:
-    """What "auto" means: the smallest bound that is cheap, and the closed form if that leaves little to gain.
-
-    ``total`` is the total of the closed form, if it is known.
-    """
+    """What "auto" means: the smallest bound that is cheap; the closed form if its ``total`` leaves little to gain."""
     if spec.metric != "euclidean":
         return "exact"
     if total <= _NEAR_ONE:
@@ -209,8 +202,7 @@ def prepare(
 ) -> Prepared:
     """Everything up to the bound: a survey, the farthest row if it is needed and still unknown, cells or atoms.
 
-    ``ball`` gives centre and bandwidth; by default they are those of the rows. ``is_sampled``: draw the sample even
-    if the bound needs none.
+    ``ball`` replaces centre and bandwidth of the rows; ``is_sampled`` draws the sample even if the bound needs none.
     """
     rows, samples = runner.rows, {} if ball is not None else _median_sample(spec, rng)
     size = max(_ROWS_PER_CELL * spec.n_cells, MEDIAN_SAMPLE) * (_SAMPLES_PER_CLASS if per_class else 1)

@@ -3,7 +3,6 @@
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -80,15 +79,20 @@ def estimates(
 ) -> dict[str, Estimate]:
     """Choose rows of four fifths of the examples, fit a model of the kind to them, and score it on the others.
 
-    The score is the average precision of the rare classes if there are any, else the accuracy, or R squared. The
-    result is empty where there are too few rows to hold some out. ``power`` is that of the stratified draw.
+    The score is the average precision of rare classes, else the accuracy, or R squared. Empty if there are few rows.
     """
     n = min(len(examples.y), _MOST_ROWS)
     size = compared_size(size, len(examples.y))
     rare = rare_classes(np.bincount(examples.y)) if examples.n_classes else np.zeros(0, dtype=np.int64)
     if n < max(_LEAST_ROWS, 2 * size):
         return {}
-    ways: dict[str, Chooser] = {"stratified": partial(_stratified, examples, power), **choosers}
+
+    def stratified(pool: Rows, size: int, rng: Generator) -> tuple[Rows, Floats]:
+        codes = None if examples.codes is None else examples.codes[pool]
+        drawn = even_draw(np.ones(len(pool)), codes, size, rng, power=power)
+        return pool[drawn.indices], drawn.weights
+
+    ways: dict[str, Chooser] = {"stratified": stratified, **choosers}
     scores: dict[str, list[float]] = {name: [] for name in ways}
     progress = display("comparison", _REPEATS * len(ways), unit="fits")
     for _ in range(_REPEATS):
@@ -121,12 +125,6 @@ def comparison_operations(costs: Sequence[Callable[[int], float]], n: int, size:
     fit = min(size, _KERNEL_ROWS) ** 3 / 3.0 if model in ("kernel", "network") else _FIT_OPERATIONS
     pool = n_used - n_used // _FOLDS
     return _REPEATS * (sum(cost(pool) for cost in costs) + (1 + len(costs)) * fit)
-
-
-def _stratified(examples: Examples, power: float, pool: Rows, size: int, rng: Generator) -> tuple[Rows, Floats]:
-    codes = None if examples.codes is None else examples.codes[pool]
-    drawn = even_draw(np.ones(len(pool)), codes, size, rng, power=power)
-    return pool[drawn.indices], drawn.weights
 
 
 def _predicted(examples: Examples, held: Rows, rows: Rows, weights: Floats, model: str, rng: Generator) -> np.ndarray:

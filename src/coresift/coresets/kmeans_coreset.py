@@ -113,13 +113,9 @@ class KMeansCoreset(PassCoreset):
         self._n_samples = rows.n
 
     def sample(self, size: int | float, *, random_state: Any = None) -> Coreset:
-        """Draw rows, in one pass. Weighted sums over them are unbiased.
+        """Draw rows, in one pass, some 80 for each cluster (:meth:`advice`). Weighted sums over them are unbiased.
 
-        Parameters
-        ----------
-        size, random_state
-            As in :meth:`RBFCoreset.sample`. For a fit as good as on all rows use some 80 points for each cluster; see
-            :meth:`advice`.
+        ``size`` and ``random_state`` are as in :meth:`RBFCoreset.sample`.
         """
         runner = self._fitted_runner()
         count, seed = check_budget(size, runner.rows.n), check_seed(random_state, self._draw_rng)
@@ -128,15 +124,7 @@ class KMeansCoreset(PassCoreset):
         return Coreset(drawn.indices, drawn.weights, runner.rows.n, total_weight=self._scores.total, **about)
 
     def cost(self, centers: Any, *, core: Coreset) -> KMeansCost:
-        """The cost of centres over all rows, in one pass, beside the estimate of a coreset.
-
-        Parameters
-        ----------
-        centers : array-like of shape (k, d)
-            In the units of the data; any number of them.
-        core : Coreset
-            A subset of the fitted rows, chosen in any way.
-        """
+        """The cost of any ``centers`` (k, d) over all rows, in one pass, beside the estimate of any ``core``."""
         runner = self._fitted_runner(check_instance(core, "core", Coreset))
         given, d = np.asarray(check_features(centers, name="centers"), dtype=np.float64), runner.rows.d
         if given.shape[1] != d:
@@ -151,10 +139,9 @@ class KMeansCoreset(PassCoreset):
     def advice(self, size: int | float | None = None) -> str:
         r"""Whether this draw helps, in plain words; by default for 80 rows for each cluster.
 
-        It compares how much more than the best centres those fitted to ``size`` rows are expected to cost. That is an
-        estimate at the rough centres, not a bound: a cluster without a row goes to the next centre, the others are off
-        by the error of a weighted mean. For rows drawn in proportion to q, with :math:`D_c` the squared distance to the
-        next centre, it is the sum over all clusters of
+        It compares how much more than the best centres those fitted to ``size`` rows are expected to cost, estimated at
+        the rough centres: a cluster without a row goes to the next centre, the others are off by the error of a
+        weighted mean. For draws by q, with :math:`D_c` the squared distance to the next centre, clusters contribute
 
         .. math:: e^{-m Q_c} W_c D_c + \min(W_c D_c, \sum_{i \in c} w_i^2 |x_i - c|^2 / (m q_i W_c))
         """

@@ -48,10 +48,7 @@ class SquaresCertificate:
 
     @property
     def penalized_excess(self) -> float:
-        """Bound on ``(F(theta_S) - F*) / F*`` for squares plus any penalty >= 0 (lasso), and for PCA.
-
-        At most ``(1 + eps) / (1 - eps) - 1``. ``theta_S`` minimises the sum over the subset plus the same penalty.
-        """
+        """Bound on ``F(theta_S) / F* - 1``, squares plus any penalty >= 0 or PCA: at most ``2 eps / (1 - eps)``."""
         low, high = min(self.lowest, 1.0), max(self.highest, 1.0)
         return high / low - 1.0 if low > 0 else np.inf
 
@@ -113,7 +110,7 @@ class LeastSquaresCoreset(PassCoreset):
         self.rank_ = self._space.rank
 
     def sample(self, size: int | float | None = None, *, exact: bool = False, random_state: Any = None) -> Coreset:
-        """Draw rows by leverage, or find an exact subset.
+        """Draw rows by leverage (by keys, unbiased), or find an exact subset. The guarantee is for all sums of squares.
 
         Parameters
         ----------
@@ -121,14 +118,8 @@ class LeastSquaresCoreset(PassCoreset):
             As in :meth:`RBFCoreset.sample`; not with ``exact``.
         exact : bool
             Return at most D (D + 1) / 2 rows, D = ``rank_``, whose weighted Gram matrix is that of all rows up to
-            rounding. Takes at most 64 columns, and time linear in the rows plus O(D^6) for each halving of them. Needs
-            all rows at once: those of files are loaded, above 2 GB into a temporary file.
-
-        Returns
-        -------
-        Coreset
-            Drawn with ``method="keys"``, unbiased; its ``guarantee`` holds for all sums of squares, and is None if the
-            error may reach 1. :meth:`certify` says more.
+            rounding. Takes at most 64 columns, and time linear in the rows plus O(D^6) for each halving of them. All
+            rows are loaded, those of files above 2 GB into a temporary file.
         """
         runner = self._fitted_runner()
         n = runner.rows.n

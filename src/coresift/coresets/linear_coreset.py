@@ -4,15 +4,7 @@ from typing import Any, Self
 
 from .._errors import InvalidInputError
 from .._progress import logger
-from .._validation import (
-    check_bool,
-    check_budget,
-    check_choice,
-    check_generator,
-    check_number,
-    check_positive,
-    check_seed,
-)
+from .._validation import check_bool, check_budget, check_choice, check_generator, check_number, check_seed
 from ..core.duality import ModelCertificate
 from ..core.linear import Leverage, LinearProblem, LossSums, fit_linear
 from .base import PassCoreset
@@ -41,19 +33,15 @@ class LinearCoreset(PassCoreset):
         "logistic" takes two classes or more (multinomial), "squared_hinge" two; "poisson" takes counts (log link).
     alpha : float >= 0
         Penalty of the squared coefficients, in the units of ``X``. Columns are standardised for the numerics only.
-    fit_intercept : bool
-        Whether the model has an intercept, which is not penalised.
-    threshold : float, optional
-        For "huber": the residual above which the loss is linear, in the units of ``y``.
+    fit_intercept, threshold : bool; float, optional
+        Whether there is an intercept, which is not penalised; for "huber", the residual above which it is linear.
     random_state
         As in :class:`RBFCoreset`.
 
     Attributes
     ----------
-    classes_ : (K,) array
-        Classes in ascending order, for a classifier.
-    model_ : (coef, intercept)
-        Arrays of shape (1 or K, d) and (1 or K,): the fit of the last coreset, in the units of the data.
+    classes_, model_ : (K,) array, (coef, intercept)
+        Classes in ascending order; the fit of the last coreset in the units of the data, (1 or K, d) and (1 or K,).
     n_rounds_, objective_ : int, float or None
         Rounds of calibration that were kept, and F of all rows at ``model_``, if a pass found it.
 
@@ -61,15 +49,13 @@ class LinearCoreset(PassCoreset):
     -----
     ``fit`` makes one pass over the rows, ``sample`` two more, and calibration one a round, at most six; nothing of
     length n is kept. Calibration gains from about 10 rows a parameter on (columns, times classes if there are more than
-    two), and reliably from 50. Below 20 a plain draw of the same size (by weight, stratified by class) is compared, in
-    one more pass, and returned if it fits all rows better; ``method`` of the coreset then says so. The weights serve
-    the loss, label and penalty that they were made for; other models gain less.
+    two), and reliably from 50. Below 20 a plain draw of the same size is compared, in one more pass, and returned if it
+    fits all rows better; ``method`` of the coreset then says so. Other losses, labels and penalties gain less.
 
     References
     ----------
     Wang, Zhu and Ma, "Optimal subsampling for large sample logistic regression", JASA 2018. Ting and Brochu, "Optimal
-    subsampling with influence functions", NeurIPS 2018. Deville and Sarndal, "Calibration estimators in survey
-    sampling", JASA 1992.
+    subsampling with influence functions", NeurIPS 2018. Deville and Sarndal, "Calibration estimators", JASA 1992.
 
     Examples
     --------
@@ -100,13 +86,7 @@ class LinearCoreset(PassCoreset):
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Survey the rows and find the leverage, in one pass.
-
-        Parameters
-        ----------
-        X, y, sample_weight
-            As in :meth:`RBFCoreset.fit`; ``y`` are labels or, for a regression, targets. ``sample`` needs them again.
-        """
+        """Survey the rows and find the leverage, in one pass; the arguments are as in :meth:`RBFCoreset.fit`."""
         self._fit(X, y, sample_weight, estimator=self)
         return self
 
@@ -117,8 +97,6 @@ class LinearCoreset(PassCoreset):
         is_classifier = check_choice(self.loss, "loss", LINEAR_LOSSES) in CLASSIFIERS
         check_number(self.alpha, "alpha", at_least=0.0, at_most=LARGEST_ALPHA)
         check_bool(self.fit_intercept, "fit_intercept")
-        if self.loss == "huber":
-            check_positive(self.threshold, "threshold")
         rows = linear_rows(X, y, sample_weight, is_classifier=is_classifier, most_columns=_MOST_PARAMETERS, **how)
         (draw_rng,) = children(check_generator(self.random_state), 1)
         loss = rows.loss(self.loss, self.threshold)
@@ -148,8 +126,7 @@ class LinearCoreset(PassCoreset):
             As in :meth:`RBFCoreset.sample`.
         calibrate : bool
             Adjust the weights until the fit of the subset is close to the fit of all rows. Each round is one pass, and
-            is dropped if it does not lower the loss of all rows. This gives up exact unbiasedness: sums of other
-            functions of the rows may be biased, by less than the noise of the draw as a rule.
+            is dropped if it does not lower the loss of all rows. This gives up exact unbiasedness of other sums.
         tolerance : float, default 3e-6
             Calibration stops when the loss of all rows is expected to be within this share of the least one.
         """

@@ -80,11 +80,8 @@ class RowScores:
         return np.asarray(np.sqrt(np.square(slopes).sum(axis=1) * leverage))
 
     def fitted_to(self, pilot: WeightedRows) -> "RowScores":
-        """The scores of the rest, from the fit of the pilot.
-
-        One half of the pilot estimates the total of the influence at the fit of the other: at their own fit slopes are
-        small, and with a total that is too low they would outweigh all else.
-        """
+        """The scores of the rest, from the fit of the pilot."""
+        # one half estimates the total of the influence at the fit of the other: at their own fit slopes are too small
         half = (pilot.X[::2], pilot.y[::2], pilot.weights[::2])
         rough = fit_linear(self.problem, *half, tol=_PILOT_TOLERANCE)
         trial = replace(self, theta=rough.theta)
@@ -150,10 +147,9 @@ def draw_two_steps(
 ) -> tuple[WeightedRows, SlopeTotals | None, WeightedRows | None]:
     """Draw ``size`` rows, unbiased; also the totals of all rows at the parameters that the pilot gave.
 
-    ``with_even`` adds a plain draw of the same size by weight, stratified by class, in the pass of the pilot.
-
     The pilot with its own weights and a draw from all other rows are unbiased together, whatever the scores. So is the
-    pilot alone. The weights are the mean of both, by shares that depend on sizes alone.
+    pilot alone. The weights are the mean of both, by shares that depend on sizes alone. ``with_even`` adds a plain
+    draw by weight, stratified by class.
     """
     seeds = [int(number) for number in np.random.SeedSequence(seed).generate_state(3, np.uint64)]
     n_rows = rows.moments.n_rows
@@ -200,10 +196,9 @@ def calibrate_draw(
 
     A subset with the sum of ``l' a`` of all rows at ``theta`` has their gradient there: its fit is a Newton step on the
     loss of all rows, with the Hessian of the subset. Where that overshoots, going part of the way helps. So each round
-    fits several weightings; one pass finds the loss of all rows at each, and the totals for the next round. A round
-    that does not lower the loss is dropped and ends the search; so does a loss that is expected to be within a relative
-    ``tolerance`` of the least. Returns the rows with their weights, the sums of all rows at the fit, the number of
-    rounds kept, and the expected step to the minimum.
+    fits several weightings; one pass finds the loss of all rows at each, and the totals for the next round. It ends
+    when a round, which is dropped, does not lower the loss, or when little (``tolerance``) is left. Returns the rows
+    with their weights, the sums of all rows at the fit, the rounds kept, and the expected step to the minimum.
     """
     problem = totals.problem
     A = problem.columns(drawn.X)
@@ -244,16 +239,12 @@ def calibrate_draw(
 
 
 def _features(totals: SlopeTotals, A: Matrix, drawn: WeightedRows) -> tuple[Matrix, np.ndarray]:
-    """Features to be calibrated and their totals: ones, slopes, curvatures.
-
-    Dense columns are shifted by their medians: a category that is absent from the draw then has a feature that is zero,
-    and is left out. Shifted by its mean it would look constant.
-    """
+    """Features to be calibrated and their totals: ones, slopes, curvatures."""
     features, sums = totals.features(A, drawn.y), totals.totals
     ones = np.ones((len(drawn.y), 1))
     if not isinstance(features, np.ndarray):
         return sp.csr_array(sp.hstack([ones, features])), np.append(totals.weight, sums)
-    if totals.problem.fit_intercept:
+    if totals.problem.fit_intercept:  # about medians: a category that is absent from the draw is zero, and left out
         middle = np.append(medians(A[:, :-1], drawn.weights), 0.0)
         for values in (features, sums):
             parts = values.reshape(len(values), -1, len(middle))

@@ -47,16 +47,12 @@ class LinearModel(Value):
         Positive scores ``coef . x + intercept`` mean the second of two classes.
     loss, alpha, threshold : str, float, float or None
         As in :class:`LinearCoreset`.
-    classes : (K,) array or None
-        Integers or strings, in ascending order; None for a regression.
-    names : list of str or None
-        Names of the columns, if they have names.
-    size, n_samples : int or None
-        Rows that the model was fitted to, with weights, of how many.
+    classes, names : (K,) array or None, list of str or None
+        Integers or strings, in ascending order, None for a regression; names of the columns, if they have names.
+    size, n_samples, run : int or None, int or None, dict
+        Rows that the model was fitted to, of how many; and what repeats the fit, such as the seed.
     objective, certificate : float or None, ModelCertificate or None
         Mean loss over all rows plus penalty, and how far it is above the least possible, at most.
-    run : dict
-        What repeats the fit, such as the seed, the names of columns and the preparation.
 
     Examples
     --------
@@ -272,14 +268,10 @@ def fit_model(
     ----------
     data, columns, embedding, weight, filesystem, image_size
         What to read; see :func:`open_rows`.
-    budget : int, float or str
-        Rows to fit to: a number, a fraction, or a percentage such as ``"1%"``.
+    budget, preparation, on_pass
+        As in :func:`select`. The model keeps the preparation, and applies it to what it predicts.
     label : str
         The column of the classes or, for "squared", "poisson" and "huber", of the targets.
-    preparation : "auto", None or Preparation
-        As in :func:`select`. The model keeps it, and applies it to what it predicts.
-    on_pass : callable, optional
-        As in :func:`select`.
     **options
         ``model``, ``alpha``, ``threshold`` and ``fit_intercept``, as in :class:`LinearCoreset` (where the model is
         called loss); ``calibrate`` and ``certify`` (True); ``seed`` (0), ``workers``, ``engine`` and ``max_memory``.

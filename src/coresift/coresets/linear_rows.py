@@ -37,15 +37,12 @@ def loss_named(name: str, n_classes: int = 0, threshold: float | None = None) ->
 
 @dataclass(frozen=True)
 class Response:
-    """What is predicted: classes in ascending order, or targets.
-
-    ``factors`` multiply the weights of the rows of each class. ``signed``: classes as the targets -1 and 1.
-    """
+    """What is predicted: classes in ascending order, or targets."""
 
     classes: np.ndarray | None = None
     numbers: dict[Any, int] | None = None  # of the labels of the rows
-    factors: np.ndarray | None = None
-    signed: bool = False
+    factors: np.ndarray | None = None  # of the weights of the rows of each class
+    signed: bool = False  # classes as the targets -1 and 1
 
     def of(self, block: Block) -> np.ndarray:
         """(b,) numbers of classes, or targets."""
@@ -55,14 +52,11 @@ class Response:
 
 
 class ColumnMoments:
-    """Weighted mean and variance of each column, the mass of each label, and the range of the targets.
-
-    ``with_gram`` adds the Gram matrix: of columns about their means or, for sparse rows, as they are.
-    """
+    """Weighted mean and variance of each column, the mass of each label, the range of targets; ``with_gram``, more."""
 
     def __init__(self, d: int, with_gram: bool = False) -> None:
         self.mass, self.mean, self.scatter = 0.0, np.zeros(d), np.zeros(d)
-        self.gram = np.zeros((d, d)) if with_gram else None
+        self.gram = np.zeros((d, d)) if with_gram else None  # about the means or, for sparse rows, as they are
         self.n_rows = 0  # of positive weight
         self.labels: dict[Any, int] = {}
         self.label_mass, self.label_rows = np.zeros(0), np.zeros(0)
@@ -226,10 +220,7 @@ def linear_rows(
     runner: Runner | None = None,
     most_columns: int = 0,
 ) -> LinearRows:
-    """Open and survey rows with a response, in one pass; a ``runner`` brings its own engine and progress.
-
-    Up to ``most_columns`` columns, the survey sums their Gram matrix as well.
-    """
+    """Open and survey rows with a response, in one pass; the Gram matrix of up to ``most_columns`` columns as well."""
     classes, labels, what = None, None, "label" if is_classifier else "target"
     if not isinstance(X, Rows) and (is_classifier or y is None):
         (classes, labels), y = check_labels(y), None

@@ -50,10 +50,8 @@ class _CoresetModel(MetaEstimatorMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : array-like, frame or sparse matrix of shape (n, d)
-            Anything that ``estimator`` takes. :func:`fit_model` reads files.
-        y : array-like of shape (n,)
-            Labels or targets.
+        X, y : array-like, frame or sparse matrix of shape (n, d), array-like of shape (n,)
+            Anything that ``estimator`` takes, and labels or targets. :func:`fit_model` reads files.
         sample_weight : array-like of shape (n,), optional
             Non-negative weights; a row of weight zero is never chosen. ``estimator`` must take weights, too.
         **fit_params
@@ -141,8 +139,7 @@ class CoresetClassifier(_CoresetModel, ClassifierMixin, BaseEstimator):
        loss and penalty: ``LogisticRegression``, and for two classes ``LinearSVC``, ``RidgeClassifier`` and
        ``SGDClassifier``, but not with the hinge or an L1 penalty.
     3. Anything else, and a model that takes no ``sample_weight``: a draw stratified by class. For trees and boosting no
-       other was found to be better. A pipeline takes weights only by metadata routing: put it around the
-       meta-estimator.
+       other was found to be better. A pipeline takes weights only by metadata routing: put it around this estimator.
 
     Every class gets at least one row. ``C``, ``alpha`` and ``class_weight="balanced"`` of a linear model mean what they
     mean on all rows. Choosing rows takes several passes: a single fit in memory may take as long as on all rows.
@@ -158,15 +155,13 @@ class CoresetClassifier(_CoresetModel, ClassifierMixin, BaseEstimator):
 
     Attributes
     ----------
-    estimator_ : classifier
-        The fitted model. Predictions and ``score`` are its own.
+    estimator_, classes_, n_features_in_, feature_names_in_
+        The fitted model, whose predictions and ``score`` are used, and attributes of it.
     coreset_, rule_ : Coreset, str
         The rows that it was fitted on with their weights, and how they were chosen.
     certificate_ : ModelCertificate or None
-        For a linear model with an L2 penalty: a proved bound on its excess loss over all rows. Computed when it is
-        first read, in a few passes over the data, of which a reference is kept, but not in pickles.
-    classes_, n_features_in_, feature_names_in_
-        As in ``estimator_``.
+        For a linear model with an L2 penalty: a proved bound on its excess loss over all rows, computed when first read
+        from the data, of which a reference is kept, but not in pickles.
 
     Examples
     --------

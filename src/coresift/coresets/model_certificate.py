@@ -79,9 +79,8 @@ def certify_model(
     model : fitted estimator, LinearModel or tuple (coef, intercept)
         LogisticRegression, LogisticRegressionCV, LinearSVC (squared hinge), Ridge, RidgeCV, RidgeClassifier,
         LinearRegression, PoissonRegressor, SGDClassifier or SGDRegressor of scikit-learn: loss, penalty and class
-        weights are read from the model, as if it had been fitted to these rows, a penalised intercept too. Or a
-        :class:`LinearModel`. Or coefficients of shape (d,) or (K, d) and an intercept, None if the model has none;
-        scores are positive for the second class.
+        weights are read from the model, as if it had been fitted to these rows. Or coefficients of shape (d,) or (K,
+        d), and an intercept or None; scores are positive for the second class.
     X, y : array, sparse matrix or frame, and array-like of shape (n,); or Rows and None
         The rows, and their labels or targets; ``Rows`` are opened with them.
     loss, alpha, threshold : str, float, float, optional
@@ -142,10 +141,7 @@ def certify_model(
 def certify_linear(
     rows: LinearRows, problem: LinearProblem, theta: np.ndarray, tolerance: float = 0.0, step: np.ndarray | None = None
 ) -> ModelCertificate:
-    """Certify ``theta``, in the columns of ``problem``, over rows that are open and surveyed already.
-
-    ``step`` is a guess of the way to the minimum, which saves passes if it is good.
-    """
+    """Certify ``theta``, in the columns of ``problem``; a good ``step``, the way to the minimum, saves passes."""
     order = 2 if theta.size <= _MOST_PARAMETERS else 1
 
     def sums_at(theta: np.ndarray, base: np.ndarray, step: np.ndarray | None) -> DualSums:

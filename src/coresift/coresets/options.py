@@ -15,7 +15,6 @@ from .._errors import InvalidInputError
 
 if TYPE_CHECKING:
     from ..rows.rows import Rows
-    from .estimators import LaplacianCoreset, RBFCoreset
     from .fit_options import FitOptions
 
 # Everything but this module is imported where it is used, so that the help of a command is quick.
@@ -246,13 +245,6 @@ class SelectOptions(RunOptions):
     def spec(self) -> BoundSpec:
         """The parameters of the bound, checked once."""
         return BoundSpec(self.loss, self.bound, self.bandwidth, self.radius, self.n_cells)
-
-    def estimator(self) -> RBFCoreset | LaplacianCoreset:
-        """The estimator of these options."""
-        from .estimators import LaplacianCoreset, RBFCoreset
-
-        made = LaplacianCoreset() if self.loss == "laplacian" else RBFCoreset(self.radius)
-        return made.set_params(bandwidth=self.bandwidth, bound=self.bound, n_cells=self.n_cells, random_state=self.seed)
 
 
 Options = TypeVar("Options", bound=RunOptions)

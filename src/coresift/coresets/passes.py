@@ -72,10 +72,9 @@ class GroupMoments:
 class Survey:
     """Counts, mass, mean and variance of each group; the rows farthest from ``near``; samples by keys; the labels.
 
-    ``near`` is a guess of the mean. If the mean turns out to be ``e`` away, the row farthest from it is among those
-    within ``2e`` of the farthest from ``near``, so that mostly no second pass is needed to find it (:meth:`farthest`).
-    Lengths are in units of ``unit``, a power of two, and positions relative to ``near``. ``all_equal``: the rows of
-    positive weight are known to be equal to ``near``.
+    ``near`` is a guess of the mean. If that turns out to be ``e`` away, the row farthest from it is among those within
+    ``2e`` of the farthest from ``near``, so that mostly no second pass is needed (:meth:`farthest`). Lengths are in
+    units of ``unit``, a power of two. ``all_equal``: the rows of positive weight are known to equal ``near``.
     """
 
     def __init__(
@@ -262,17 +261,13 @@ class Scores:
 
 
 class QuerySums:
-    """Sums of the loss at some queries, over all rows and over the chosen ones with their weights.
-
-    Exponents are taken relative to Jensen's lower bound on the sum at each query, so that the sums over all rows are at
-    least their mass and nothing underflows.
-    """
+    """Sums of the loss at some queries, over all rows and over the chosen ones with their weights."""
 
     def __init__(self, geometry: Geometry, loss: str, queries: np.ndarray, rows: np.ndarray, weights: Any) -> None:
         self.geometry, self.loss, self.queries = geometry, loss, queries
         self.rows, self.weights = rows, weights
         mass = geometry.mass / geometry.mass.sum()
-        # mean square distance of the rows from a query: V + |x - mu|^2, over all groups
+        # mean square distance of the rows from a query, V + |x - mu|^2: relative to Jensen's bound nothing underflows
         spread = squared_norms(geometry.offsets) + geometry.variances
         squares = mass @ spread - 2.0 * queries @ (mass @ geometry.offsets) + squared_norms(queries)
         self.floor = squares if loss == "gaussian" else np.sqrt(np.maximum(squares, 0.0))

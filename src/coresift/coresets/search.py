@@ -23,18 +23,7 @@ from .._progress import Progress, logger
 from .._validation import check_bool, check_count, check_features, check_generator, check_weights
 from ..core.racing import Fidelity, extrapolated, is_behind, rank_agreement, survivors
 from ..rows.columns import n_rows, take_rows
-from .fit_rules import (
-    Choice,
-    Task,
-    check_ladder,
-    check_model,
-    cut,
-    nested_choices,
-    objective,
-    row_factors,
-    takes_weights,
-    weight_argument,
-)
+from . import fit_rules as rules
 from .linear_rows import check_labels
 
 _ROWS_PER_PARAMETER = 50
@@ -47,7 +36,7 @@ class Fold(NamedTuple):
 
     train: np.ndarray
     test: np.ndarray
-    ladder: list[Choice]
+    ladder: list[rules.Choice]
 
 
 class Scored(NamedTuple):
@@ -93,26 +82,26 @@ class SearchRun:
                         f"cv: the training rows of fold {number} have no row of class {classes[missing[0]]!r}. "
                         "Use stratified folds, fewer of them, or leave out classes of few rows."
                     )
-            counts = check_ladder(ladder, len(train), 1 if classes is None else len(classes), "ladder")
+            counts = rules.check_ladder(ladder, len(train), 1 if classes is None else len(classes), "ladder")
             folds.append((train, test, counts, int(rng.integers(2**63))))
         ladders = Parallel(self.n_jobs)(delayed(self._ladder)(model, train, *how) for train, _, *how in folds)
         return [Fold(train, test, ladder) for (train, test, *_), ladder in zip(folds, ladders, strict=True)]
 
-    def _ladder(self, model: Any, train: np.ndarray, counts: list[int], seed: int) -> list[Choice]:
+    def _ladder(self, model: Any, train: np.ndarray, counts: list[int], seed: int) -> list[rules.Choice]:
         X, y = take_rows(self.X, train), take_rows(self.y, train)
         if isinstance(model, Pipeline):  # rows are compared as the last step sees them
             X = clone(model[:-1]).fit_transform(X, y) if len(model) > 1 else X
             model = model[-1]
         task = replace(self._task(model, train), X=X, y=y)
-        choices = nested_choices(task, _enough(task, counts), np.random.default_rng(seed))
+        choices = rules.nested_choices(task, _enough(task, counts), np.random.default_rng(seed))
         cores = [replace(c.core, indices=train[c.core.indices], n_samples=len(self.weights)) for c in choices]
         return [replace(choice, core=core) for choice, core in zip(choices, cores, strict=True)]
 
-    def _task(self, model: Any, train: np.ndarray) -> Task:
+    def _task(self, model: Any, train: np.ndarray) -> rules.Task:
         classes, codes = self.labels
-        is_weighted = self.argument is not None and takes_weights(model)
+        is_weighted = self.argument is not None and rules.takes_weights(model)
         own = None if codes is None else codes[train]
-        return Task(model, None, None, self.weights[train], is_weighted, classes, own)
+        return rules.Task(model, None, None, self.weights[train], is_weighted, classes, own)
 
     def scores(
         self, candidates: list[dict[str, Any]], folds: list[Fold], step: int, progress: Progress
@@ -136,9 +125,9 @@ class SearchRun:
         model = clone(self.estimator).set_params(**params)
         last = _last(model)
         if getattr(last, "class_weight", None) == "balanced":  # the balance of all training rows, not of a subset
-            last.set_params(class_weight=row_factors(self._task(last, fold.train))[1].class_weight)
+            last.set_params(class_weight=rules.row_factors(self._task(last, fold.train))[1].class_weight)
         X, y, weights = core.take(self.X, self.y)
-        given = {name: cut(value, core) for name, value in self.routed.estimator.fit.items()}
+        given = {name: rules.cut(value, core) for name, value in self.routed.estimator.fit.items()}
         if self.argument is not None and core.method == "two-step":  # the fit is that of all rows, penalty and all
             given[self.argument] = choice.factor * weights
         elif self.argument is not None and np.ptp(self.weights) > 0:  # otherwise an even draw needs none
@@ -159,9 +148,9 @@ class SearchRun:
         return Scored(score, fitted - started, time.perf_counter() - fitted)
 
 
-def _enough(task: Task, counts: list[int]) -> list[int]:
+def _enough(task: rules.Task, counts: list[int]) -> list[int]:
     """For a linear model the first size with 50 rows a parameter, from which on more rows change nothing."""
-    if not task.is_weighted or objective(task) is None:
+    if not task.is_weighted or rules.objective(task) is None:
         return counts
     n_outputs = 1 if task.classes is None else max(1, len(task.classes) - 1)
     n_parameters = (check_features(task.X, finite=False).shape[1] + 1) * n_outputs
@@ -175,7 +164,7 @@ def _last(model: Any) -> Any:
 
 def _middle(models: list[Any]) -> Any:
     """The model that subsets are chosen for: of linear ones that of the median penalty, otherwise the first."""
-    goals = [objective(Task(_last(model), None, np.zeros(1), np.ones(1), True)) for model in models]
+    goals = [rules.objective(rules.Task(_last(model), None, np.zeros(1), np.ones(1), True)) for model in models]
     alphas = [np.nan if goal is None else goal.alpha(1.0, 1) for goal in goals]
     order = np.argsort(alphas)  # NaN last
     n_linear = int(np.count_nonzero(~np.isnan(alphas)))
@@ -210,13 +199,13 @@ class CoresetSearchCV(GridSearchCV):
     r"""Search hyper-parameters by cross-validation on nested coresets, and refit the best on all rows.
 
     All candidates are fitted on the two smallest subsets of each training fold, those that may still be the best on
-    the next larger one, and so on. Folds are split before subsets are chosen, and test folds are always complete. From
-    the second step on, scores are extrapolated to all rows, as :math:`a - b / \sqrt m`, and a step keeps the candidates
-    that are then not behind the leader beyond chance (a paired test over folds), at least two and at most a third. The
-    search ends early when one candidate leads two steps in a row with all others behind it.
+    the next larger one, and so on; test folds are always complete. From the second step on, scores are extrapolated to
+    all rows, as :math:`a - b / \sqrt m`, and a step keeps the candidates that are then not behind the leader beyond
+    chance (a paired test over folds), at least two and at most a third. The search ends early when one candidate leads
+    two steps in a row with all others behind it.
 
     Linear models get one step of :class:`LinearCoreset`, the first with 50 rows a parameter, as their fits are those of
-    all rows. Other models, and those without ``sample_weight``, get stratified or uniform draws, which need no weights.
+    all rows. Other models get stratified or uniform draws.
 
     Parameters
     ----------
@@ -229,13 +218,8 @@ class CoresetSearchCV(GridSearchCV):
         the candidates that are left on all rows.
     n_iter : int, optional
         Number of candidates to draw from ``params``; by default all combinations.
-    cv : int, splitter or iterable
-    scoring : str, callable or None
-        One score, where more is better; None uses the estimator's own.
-    refit : bool
-        Fit the best candidate on all rows.
-    n_jobs : int, optional
-        Processes, as in scikit-learn.
+    cv, scoring, refit, n_jobs
+        As in ``GridSearchCV``, with one score; ``refit`` fits the best candidate on all rows.
     random_state : None, int or Generator
         Seed for the subsets and the candidates that ``n_iter`` draws. Folds have their own, in ``cv``.
 
@@ -248,12 +232,10 @@ class CoresetSearchCV(GridSearchCV):
         The best candidate of the last step by its expected score; ``best_estimator_`` only with ``refit``.
     fidelity_ : list of Fidelity
         Rank agreement of each step with the next: Spearman's correlation and its standard error over folds.
-    is_separated_ : bool
-        Whether all candidates of the last step but the best are behind beyond chance.
+    is_separated_, rule_ : bool, str
+        Whether all candidates of the last step but the best are behind beyond chance; how the rows were chosen.
     n_resources_, n_candidates_ : list of int
         Rows of a training subset, and candidates, in each step.
-    rule_ : str
-        How the rows were chosen, and why.
     scorer_, n_splits_, refit_time_, classes_, n_features_in_, feature_names_in_
         As in scikit-learn.
 
@@ -292,22 +274,20 @@ class CoresetSearchCV(GridSearchCV):
 
         Parameters
         ----------
-        X : array-like, frame or sparse matrix of shape (n, d)
-        y : array-like of shape (n,)
-        sample_weight : array-like of shape (n,), optional
-            Weights of the rows in fits; scores are not weighted.
+        X, y, sample_weight
+            As in :meth:`CoresetClassifier.fit`; scores are not weighted.
         **fit_params
             ``groups`` for the splitter, other arguments for the estimator's ``fit``; with scikit-learn's metadata
             routing enabled, whatever was requested. Those with one entry a row are cut to the rows of a subset.
         """
         check_bool(self.refit, "refit")
-        check_model(self.estimator, y, "classifier or a regressor")
+        rules.check_model(self.estimator, y, "classifier or a regressor")
         if isinstance(self.scoring, Mapping | list | tuple | set):
             raise InvalidInputError(f"scoring = {self.scoring!r:.80} must be one score, or None for the estimator's.")
         X, y = indexable(X, y)
         rng = check_generator(self.random_state)
         candidates = self._candidates(rng)
-        given, argument = {}, weight_argument(self.estimator)
+        given, argument = {}, rules.weight_argument(self.estimator)
         routed = self._routed(fit_params)
         self.scorer_ = check_scoring(self.estimator, self.scoring)
         weights = check_weights(sample_weight, n_rows(X))

@@ -79,8 +79,8 @@ def select(
     data, sample_weight, labels, targets, columns, embedding, label, target, weight, filesystem, image_size
         What to read: see :func:`open_rows`.
     preparation : "auto", None or Preparation
-        "auto" turns the columns of a table into standardised numbers (:class:`Preparation`) and takes arrays as they
-        are; None takes all numbers as they are. ``Selection.rows.preparation`` is what was learnt.
+        "auto" turns the columns of a table into standardised numbers (:class:`Preparation`); None takes numbers as they
+        are, as arrays always are. ``Selection.rows.preparation`` is what was learnt.
     budget : int, float or str
         Rows to choose: a number, a fraction, or a percentage such as ``"5%"``. Or pass ``eps``.
     strategy : {"auto", "uniform", "stratified", "cover", "fixed", "linear", "rbf"}, optional
@@ -97,8 +97,8 @@ def select(
     loss, bandwidth, radius, bound, n_cells
         "gaussian" as in :class:`RBFCoreset`, or "laplacian" as in :class:`LaplacianCoreset`.
     method : {"systematic", "keys", "iid"}, optional
-        "systematic", the default, gives the weights with the least noise and keeps about 100 bytes of every row, like
-        "iid". "keys", the default above five million rows, keeps the chosen rows only, in data of any size.
+        As in :meth:`RBFCoreset.sample`. "keys", the default above five million rows, keeps the chosen rows only, the
+        others about 100 bytes of every row.
     eps, delta : float
         Instead of a budget: a relative error for all queries of the ball, and the probability of missing it; the size
         is that of :meth:`RBFCoreset.sample_size`. Draws are then independent ("iid").
@@ -144,9 +144,8 @@ def select(
 class Report:
     """Figures of a selection by a ``strategy``; those of sensitivities and errors belong to the strategy "rbf".
 
-    ``bound_note`` and ``is_certified`` describe the bound on the sensitivities, whose sum is ``total_sensitivity``;
-    ``worst_error_found`` and ``mean_error_found`` are relative errors at ``n_queries`` random queries. ``class_sizes``
-    are the rows chosen of each class, and ``seconds`` the time of each pass.
+    ``bound_note`` and ``is_certified`` describe the bound, of sum ``total_sensitivity``; ``worst_error_found`` and
+    ``mean_error_found`` are errors at ``n_queries`` random queries, ``seconds`` times of passes, ``class_sizes`` rows.
 
     >>> select(np.random.default_rng(0).normal(size=(1000, 3)), 100).report.uniform_is_as_good
     True
@@ -255,7 +254,7 @@ def run(made: Plan[SelectOptions], *, on_pass: OnPass | None = None) -> Selectio
         return run_strategy(made, on_pass=on_pass)
     with open_engine(options.engine, rows, options.workers) as engine, one_thread():
         runner = Runner(rows, engine, on_pass)
-        draw = _by_keys if options.method == "keys" else _by_class if options.per_class else _by_table
+        draw = {"keys": _by_keys, "systematic": _by_scores, "iid": _by_estimator}[str(options.method)]
         drawn = draw(runner, made)
         errors = _errors(runner, options, drawn) if options.n_queries else np.zeros(0)
     core, names = drawn.core, list(drawn.prepared.labels or ())
@@ -300,13 +299,14 @@ def _by_keys(runner: Runner, made: Plan[SelectOptions]) -> _Drawn:
     return _Drawn(core, prepared, largest, found.uniform_factor, columns.get("label"), class_sizes)
 
 
-def _by_class(runner: Runner, made: Plan[SelectOptions]) -> _Drawn:
-    """Draw from a table of scores for each class."""
-    options = made.options
-    fit_rng, draw_rng = children(np.random.default_rng(options.seed), 2)
-    prepared = prepare(runner, options.spec, fit_rng, per_class=True, is_sampled=bool(options.n_queries))
-    bound, weights, groups = all_bounds(runner, prepared.bound, prepared.labels)
-    assert groups is not None
+def _by_scores(runner: Runner, made: Plan[SelectOptions]) -> _Drawn:
+    """Draw from the scores of all rows or, if asked, from those of each class."""
+    options, rng = made.options, np.random.default_rng(made.options.seed)
+    fit_rng, class_rng = children(rng, 2)
+    draw_rng = class_rng if options.per_class else np.random.default_rng(options.seed)  # as `sample`
+    prepared = prepare(runner, options.spec, fit_rng, per_class=options.per_class, is_sampled=bool(options.n_queries))
+    bound, weights, codes = all_bounds(runner, prepared.bound, prepared.labels)
+    groups = codes if codes is not None and options.per_class else np.zeros(len(weights), dtype=np.int32)
     shares = prepared.geometry.shares(weights, groups)
     values = bound.values
     scores = draw_scores(bound.log_values, shares, log_unit_of(bound.log_values), values)
@@ -320,7 +320,8 @@ def _by_class(runner: Runner, made: Plan[SelectOptions]) -> _Drawn:
             drawn = table.draw(int(sizes[group]), str(options.method), draw_rng)
             draws[group] = drawn._replace(indices=rows[drawn.indices])
     core = _joined(made, prepared, draws, factors, float(values.sum()))
-    return _Drawn(core, prepared, float(values.max()), factor, groups[core.indices], sizes)
+    labels, class_sizes = None if codes is None else codes[core.indices], sizes if options.per_class else None
+    return _Drawn(core, prepared, float(values.max()), factor, labels, class_sizes)
 
 
 def _sizes(made: Plan[SelectOptions], geometry: Geometry) -> tuple[np.ndarray, np.ndarray]:
@@ -357,9 +358,14 @@ def _joined(
     )
 
 
-def _by_table(runner: Runner, made: Plan[SelectOptions]) -> _Drawn:
-    """Fit the estimator, which keeps the scores of all rows, and sample; the size may follow from the error."""
-    options, estimator = made.options, made.options.estimator()
+def _by_estimator(runner: Runner, made: Plan[SelectOptions]) -> _Drawn:
+    """Fit the estimator and draw independently, with its guarantee; the size may follow from the error."""
+    from .estimators import LaplacianCoreset, RBFCoreset
+
+    options = made.options
+    estimator = LaplacianCoreset() if options.loss == "laplacian" else RBFCoreset(options.radius)
+    known = {name: getattr(options, name) for name in ("bandwidth", "bound", "n_cells")}
+    estimator.set_params(**known, random_state=options.seed)
     fit = estimator.fit_rows(runner=runner, spec=options.spec, is_sampled=bool(options.n_queries))
     assert fit.prepared is not None
     size, guarantee = made.budget or 0, None

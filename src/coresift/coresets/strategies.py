@@ -15,7 +15,7 @@ from ..core.budgets import random_budgets
 from ..rows.engines import open_engine
 from ..rows.rows import Block, Labels, Rows, check_block, join_labels
 from .coreset import Coreset
-from .covering import Floats, Growth, cover_rows, dense_centred, principal, proxy_targets
+from .covering import Floats, cover_rows, dense_centred, grown_rows, principal, proxy_targets
 from .files import run_record
 from .fit_options import FitOptions, plan_fit
 from .fitting import Runner
@@ -210,7 +210,7 @@ def choosers(table: _Table) -> dict[str, Chooser]:
             codes = None if examples.codes is None else examples.codes[pool]
             pool = pool[even_draw(w[pool], codes, enough, rng, power=_ROOT).indices]
         targets, classes = proxy_targets(examples.y[pool], bool(examples.n_classes))
-        rows = pool[Growth(max_centers=_CENTERS).rows(features[pool], targets, classes, size, rng, table.display)]
+        rows = pool[grown_rows(features[pool], targets, classes, size, rng, table.display, max_centers=_CENTERS)]
         return rows, w[rows] * (total / w[rows].sum())
 
     def linear(pool: np.ndarray, size: int, rng: np.random.Generator) -> tuple[Any, Any]:

@@ -67,16 +67,12 @@ class StreamingCoreset:
     ----------
     size : int
         Rows of the result, at most.
-    loss : {"gaussian", "laplacian"}
-    radius : float
-        Radius of the ball of queries, in bandwidths; the Laplacian is bounded over all of space.
-    bandwidth : None, float or "median"
-        As in :class:`RBFCoreset`; None and "median" are taken from the first full buffer, and stay.
-    center : array of shape (d,), optional
-        Centre of the ball; by default the mean of the first full buffer.
-    bound, n_cells : {"auto", "closed-form", "cells"}, int
-    delta : float
-        Probability with which the stated error may be missed.
+    loss, radius : {"gaussian", "laplacian"}, float
+        As in :class:`RBFCoreset`; the Laplacian is bounded over all of space.
+    bandwidth, center : as in :class:`RBFCoreset`; array of shape (d,), optional
+        None and "median" are taken from the first full buffer, and stay; so is the centre of the ball, its mean.
+    bound, n_cells, delta : {"auto", "closed-form", "cells"}, int, float
+        As in :class:`RBFCoreset`; and the probability with which the stated error may be missed.
     random_state : int
         The same rows in the same order give the same coreset, however they are cut into batches.
     preparation : Preparation, optional
@@ -84,10 +80,8 @@ class StreamingCoreset:
 
     Attributes
     ----------
-    n_seen_, points_ : int, ndarray of shape (m, d)
-        Number of rows seen, and the rows of the last :meth:`coreset`, in its order.
-    labels_, ids_ : ndarrays of shape (m,), or None
-        The labels and ids of those rows, if rows came with them.
+    n_seen_, points_, labels_, ids_ : int, (m, d) array, (m,) arrays or None
+        Number of rows seen, and the rows of the last :meth:`coreset` in its order, with their labels and ids.
     error_, deviation_ : float
         A bound on the relative error of the last :meth:`coreset` at any one query fixed beforehand, with probability
         ``1 - delta`` (1 or more says nothing); and about the largest standard deviation of that error, without a proof.

@@ -22,7 +22,6 @@ def uniform_coreset(
     """Draw rows uniformly without replacement; row i weighs ``w_i * n / size``, which makes weighted sums unbiased.
 
     ``nested`` takes the first rows of a permutation: from the same seed, a smaller size gives a part of a larger one.
-    ``method`` and ``ball`` are recorded in the coreset.
     """
     rng = check_generator(random_state)
     rows = rng.permutation(n_samples)[:size] if nested else rng.choice(n_samples, size, replace=False)
@@ -36,8 +35,8 @@ def even_draw(
 ) -> Coreset:
     """Draw rows of positive weight uniformly; if there are classes, in proportion to a power of their rows.
 
-    Each class has a row if there are no more classes than rows to draw; else chance decides. Row i of a class of which
-    m of n rows are drawn weighs ``w_i n / m``, over the chance that the class is drawn: weighted sums are unbiased.
+    With more classes than rows, chance decides. Row i of a class of which m of n rows are drawn weighs ``w_i n / m``,
+    over the chance that the class is drawn: weighted sums are unbiased.
     """
     used = np.flatnonzero(weights)
     classes, numbers = np.unique(np.zeros(len(used)) if codes is None else codes[used], return_inverse=True)

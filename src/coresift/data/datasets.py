@@ -75,14 +75,11 @@ def load_dataset(
         A name from :func:`available_datasets`. Or ``(X, y)``; an ``.npz`` file with ``X`` and ``y`` (or ``X_train``,
         ``y_train``, ``X_test``, ``y_test``); a frame, a table in a file (``.parquet``, ``.feather``, ``.csv``,
         ``.tsv``), or a folder of them; a folder of images in one folder per class, also in ``train`` and ``test``.
-    data_dir : path, optional
-        The folder of all named data sets. Default: ``$CORESIFT_DATA_DIR``, or ``coresift_data`` in the home folder.
-    download : bool, default False
-        Download missing files (extra ``io``), and compare them with the published checksums.
-    label : str, optional
-        The column of the labels or targets in a table or a Hugging Face data set.
-    test : like ``data``, optional
-        The test part of your own data. Without it, ``test_fraction`` of each class is taken from ``data``.
+    data_dir, download : path, optional, bool, default False
+        The folder of all named data sets (``$CORESIFT_DATA_DIR``, or ``coresift_data`` in the home folder); whether to
+        download missing files (extra ``io``), which are compared with the published checksums.
+    label, test : str, like ``data``, optional
+        The column of the labels or targets in a table or a Hugging Face data set; the test part of your own data.
     task : "classification" or "regression", optional
         By default floats are regression targets, and integers, booleans and strings are classes.
     image_size : int, optional
@@ -90,8 +87,7 @@ def load_dataset(
     test_fraction, seed : float, default 0.2, and int, default 0
         Share of the samples to test on, for data that come in one part (digits, covtype, your own); seed of that split.
     preparation : "auto", None or Preparation
-        How the columns of a table become numbers (:class:`coresift.Preparation`), learnt from the training part. None:
-        only columns of numbers, standardised.
+        How the columns of a table become numbers, learnt from the training part. None: only numbers, standardised.
     cache : path, optional
         A folder for a file of decoded images: they are decoded once, not in every epoch. Random parts are then taken
         from the square in the middle of an image.

@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
@@ -62,9 +62,9 @@ class ArrayDataset:
 class LazyDataset:
     """Images on disk, decoded one by one when needed. It holds ``paths``, not pixels, so it can be sent to workers.
 
-    ``y`` holds int64 labels from 0 on, ``size`` is the height and width of a loaded image, and ``share`` the share of
-    the shorter side that ``load`` keeps without ``rng``. With a ``crop_seed`` items are random parts, each by its own
-    generator, whichever worker loads it. Those of a ``cache`` are at ``places`` in that file of decoded images.
+    ``y`` holds int64 labels from 0 on, ``size`` is the height and width of a loaded image, ``share`` that of the
+    shorter side that ``load`` keeps without ``rng``. With a ``crop_seed`` items are random parts, whichever worker
+    loads them. Those of a ``cache`` are at ``places`` in that file of decoded images.
 
     >>> pictures = LazyDataset(["cat.jpg", "dog.jpg"], np.array([0, 1]), size=224)
     >>> len(pictures), pictures.take(np.array([1])).paths
@@ -104,11 +104,7 @@ class LazyDataset:
 
 
 def cached(dataset: LazyDataset, folder: Path) -> LazyDataset:
-    """The same images from a file in ``folder``, which is written if it is not there yet.
-
-    It holds the square in the middle of each image, as bytes, and is named after the paths, sizes and times of the
-    image files: images that change get a new file. Random parts are parts of that square.
-    """
+    """The same images from a file in ``folder``, named after theirs and their times; it is written if it is missing."""
     if not folder.is_dir():
         raise InvalidInputError(f"cache = {str(folder)!r}: no such folder; make it first.")
     side = dataset.size + 2 * round(dataset.size * (1.0 / dataset.share - 1.0) / 2.0)
@@ -127,18 +123,15 @@ def cached(dataset: LazyDataset, folder: Path) -> LazyDataset:
 def _write(paths: Any, side: int, file: IO[bytes]) -> None:
     head = {"descr": "|u1", "fortran_order": False, "shape": (len(paths), 3, side, side)}
     npy.write_array_header_1_0(file, head)
-    progress = Progress("decode", len(paths), unit="images")
-    for pixels in _decoded(paths, side):
-        file.write(pixels.tobytes())
-        progress(1)
-
-
-def _decoded(paths: Any, side: int) -> Iterator[np.ndarray]:
+    progress, decoded = (
+        Progress("decode", len(paths), unit="images"),
+        partial(decode, size=side, crop=partial(middle, 1.0)),
+    )
     with ThreadPoolExecutor(os.cpu_count()) as threads:  # Pillow decodes without the lock
         for first in range(0, len(paths), _AT_ONCE):
-            yield from threads.map(
-                lambda path: decode(path, side, partial(middle, 1.0)), paths[first : first + _AT_ONCE]
-            )
+            for pixels in threads.map(decoded, paths[first : first + _AT_ONCE]):
+                file.write(pixels.tobytes())
+                progress(1)
 
 
 @lru_cache(maxsize=8)
@@ -176,20 +169,17 @@ class DatasetSplits:
 
     Attributes
     ----------
-    name : str
+    name, task : str, "classification" or "regression"
     train, test : ArrayDataset or LazyDataset
-    n_classes : int, or None for regression
-    task : "classification" or "regression"
-    input_shape : tuple of int, (c, h, w) or (d,)
+    n_classes, input_shape : int, or None for regression; (c, h, w) or (d,)
     mean, std : tuple of float or None
         Per channel, of bytes over 255 or of floats; batches become ``(x - mean) / std``. None for tables (``scaling``).
-    scaling : Scaling of rows of numbers, or None
-    table : Preparation of the columns of a table, or None
-        ``table.transform(frame)`` prepares new rows in the same way.
+    scaling, table : Scaling or None, Preparation or None
+        What was done to rows of numbers, or to the columns of a table: ``table.transform(frame)`` prepares new rows.
     augmentation : "crop-flip", "resized-crop-flip" or None
         Random crops after padding with four black pixels, and mirroring; for files ``train.load(index, rng)``.
-    class_names : tuple of str or None
-    preparation : str, how the data were prepared
+    class_names, preparation : tuple of str or None, str
+        Names of the classes, and how the data were prepared.
 
     Examples
     --------

@@ -60,10 +60,7 @@ def data_folder(data_dir: str | os.PathLike[str] | None) -> Path:
 
 
 def find_files(root: Path, folders: Sequence[str], choices: Sequence[Sequence[str]]) -> tuple[list[Path], list[str]]:
-    """The files of the first choice that is complete, packed or not; else none, and the names of what is missing.
-
-    A name may be a pattern for one file. Missing are files of the choice of which some are there, else of the last one.
-    """
+    """The files of the first choice that is complete, packed or not; else none, and the names (or patterns) missing."""
     missing: list[str] = []
     for names in choices:
         found: list[Path] = []

@@ -59,10 +59,7 @@ def from_arrays(
     notes: tuple[str, ...] = (),
     columns: tuple[str, ...] | None = None,
 ) -> DatasetSplits:
-    """Inputs and labels or targets: (n, d) rows, or (n, h, w), (n, c, h, w) or (n, h, w, c) images.
-
-    Classes are numbered by value, or are positions in ``class_names``; ``notes`` say what was done before.
-    """
+    """Rows (n, d), or images (n, h, w), (n, c, h, w) or (n, h, w, c), with targets, or labels by value or by name."""
     is_prepared = column_names(train[0]) is not None and options.preparation is not None
     x, how = (as_table(train[0]), []) if is_prepared else _inputs(train[0], f"{name}: x")
     how = [*notes, *how]

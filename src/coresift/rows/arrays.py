@@ -1,7 +1,4 @@
-"""Rows that are arrays already: in memory, dense or sparse, or in ``.npy`` and ``.npz`` files of untrusted sources.
-
-Of files, sizes are checked before memory is allocated; no pickles are read.
-"""
+"""Rows that are arrays already: in memory, dense or sparse, or in .npy and .npz files, which are not trusted."""
 
 import math
 import os

@@ -229,17 +229,13 @@ class Wanted:
 
 
 class Columns:
-    """The columns of a table that are read: features (or one column of lists of them), label, weight, target.
-
-    By default all columns of numbers, or all that are prepared; or the only column of lists, if none has floats.
-    """
+    """The columns of a table that are read: features (or the only column of lists of them), label, weight, target."""
 
     width: int | None = None  # numbers in each list of the one feature column; None if columns are numbers
     whole_labels = False  # whether labels are whole numbers that are stored as text or as floats
 
     def __init__(self, schema: Any, wanted: Wanted, first_entry: Callable[[str], Any], is_typed: bool) -> None:
         self.wanted = wanted
-        check_distinct(schema.names)
         fields = {field.name: field.type for field in schema}
         check_names(wanted.all, list(fields))
         for what in ("weight", "target"):

@@ -63,11 +63,9 @@ def open_rows(
         that PyArrow's file systems know (``"s3://bucket/folder"``). Files are read in the order of their names.
     sample_weight, labels, targets : array-like of shape (n,), optional
         Weights, labels of classes and numbers to predict, of rows in memory.
-    columns : sequence of str, optional
-        The feature columns of a table. Default: all columns of numbers except label, weight and target; with a
-        preparation all columns that it can read.
-    embedding : str, optional
-        A column of lists of numbers, all of one length, instead of ``columns``; for ``.npz`` files the array to use.
+    columns, embedding : sequence of str, str, optional
+        The feature columns of a table, by default all that can be read except label, weight and target; or a column of
+        lists of numbers, all of one length (``.npz``: the array to use).
     label, weight, target : str, optional
         The column (``.npz``: the array) of the labels, of the weights, and of the numbers that a regression predicts.
         For a folder of images any ``label`` means the folder below the root that an image is in.
@@ -78,7 +76,7 @@ def open_rows(
     filesystem : pyarrow.fs.FileSystem, optional
         The file system that ``data`` is a path on.
     image_size : int, default 32
-        Resize images to this many pixels in height and width.
+        Height and width, in pixels, to which images are resized.
     engine, workers, on_pass
         Who learns a preparation, and who is told; see :func:`coresift.select`.
 

@@ -1,7 +1,5 @@
 """Tables of any columns as matrices of numbers: learnt once, saved as JSON, applied to new rows."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -29,9 +27,9 @@ class Preparation(TransformerMixin, BaseEstimator):
     """Turn a table into a matrix of numbers in which no column dominates.
 
     Numbers, dates (seconds, and sine and cosine of the time of day, week and year) and text that holds them are
-    standardised; truth values become 0 and 1; other text becomes one feature for each value, or is hashed. Missing
-    and infinite numbers become the median, and a feature of their own says where. Constant columns, ids and
-    copies of other columns are left out. :attr:`columns_` says what was decided, and why.
+    standardised; truth values become 0 and 1; other text becomes one feature for each value, or is hashed. Missing and
+    infinite numbers become the median, and a feature of their own says where. Constant columns, ids and copies are left
+    out.
 
     Parameters
     ----------
@@ -39,15 +37,13 @@ class Preparation(TransformerMixin, BaseEstimator):
         The columns to use. They are left out only if they are empty.
     categorical, drop, id : sequence of str
         Columns to read as categories whatever they hold; to leave out; to leave out because they identify rows.
-    max_categories : int, default 32
-        Values up to which a column gets one feature for each; above, values are hashed.
-    n_buckets : int, default 32
-        Features of a hashed column.
+    max_categories, n_buckets : int, default 32
+        Values up to which a column gets one feature for each; above, they are hashed to that many features.
 
     Attributes
     ----------
     columns_ : list of Column
-        ``name``, ``kind`` (how it is read), ``why``, and what :meth:`transform` needs.
+        What was decided: ``name``, ``kind`` (how it is read), ``why``, and what :meth:`transform` needs.
 
     Examples
     --------
@@ -122,8 +118,7 @@ class Preparation(TransformerMixin, BaseEstimator):
         """The features of any rows with these columns: (n, d), or a CSR matrix if most entries are zero.
 
         They are float64, or float32 if all columns are and none has missing entries. Other columns are ignored.
-        Categories that were not learnt have no feature, and entries that are missing where none were are filled in
-        without one.
+        Categories that were not learnt, and entries missing where none were, have no feature.
         """
         table, used = as_table(X), self.used_
         check_names([column.name for column in used], table.column_names)
@@ -215,10 +210,7 @@ class Preparation(TransformerMixin, BaseEstimator):
     __hash__ = BaseEstimator.__hash__
 
     def lines(self, *, others: Mapping[str, str] | None = None) -> list[str]:
-        """What was decided, as a short table: columns that are read alike share a line if there are many.
-
-        ``others`` are columns that are not features, such as the label, and what they are.
-        """
+        """What was decided, as a table; ``others`` are columns that are not features, such as the label."""
         shown = [(name, what, "") for name, what in (others or {}).items()]
         shown += [(column.name, column.kind, column.why) for column in self.columns_]
         if len(shown) > 40:
@@ -244,7 +236,7 @@ class Preparation(TransformerMixin, BaseEstimator):
         return json.dumps(self.to_dict(), allow_nan=False)
 
     @classmethod
-    def from_dict(cls, plain: dict[str, Any]) -> Preparation:
+    def from_dict(cls, plain: dict[str, Any]) -> Self:
         """A preparation from ``plain``, what :meth:`to_dict` returned."""
         try:
             values = dict(plain)
@@ -264,7 +256,7 @@ class Preparation(TransformerMixin, BaseEstimator):
         return made
 
     @classmethod
-    def from_json(cls, text: str) -> Preparation:
+    def from_json(cls, text: str) -> Self:
         """A preparation from ``text``, what :meth:`to_json` returned."""
         return cls.from_dict(json.loads(text))
 
@@ -280,34 +272,23 @@ class PreparedRows(Rows):
         self.preparation, self.is_dense = preparation, not preparation.is_sparse_
         self._kept: dict[Piece, list[Block]] = {}
         self.names = [str(name) for name in preparation.get_feature_names_out()]
-        self.d, self.dtype = len(self.names), self._raw.dtype if preparation.is_plain_ else np.dtype(np.float64)
+        self.d, self.dtype = len(self.names), self.raw.dtype if preparation.is_plain_ else np.dtype(np.float64)
         self.left_out = {c.name: c.why for c in preparation.columns_ if c.kind == "left out"} | dict(raw.left_out)
         for name in ("name", "n", "files", "file_starts", "pieces", "is_portable", "opened_with", "opened_as"):
             setattr(self, name, getattr(raw, name))
         self.has_weights, self.has_labels, self.has_targets = raw.has_weights, raw.has_labels, raw.has_targets
-
-    @property
-    def raw(self) -> Rows:
-        return self._raw
-
-    @property
-    def whole(self) -> Rows:
-        return self._whole
+        size = self.n * self.row_bytes
+        self.kept_bytes = size if size <= KEPT_BYTES else 0
 
     def fingerprints(self) -> list[Fingerprint]:
-        return self._raw.fingerprints()
-
-    @property
-    def kept_bytes(self) -> int:
-        size = self.n * self.row_bytes
-        return size if size <= KEPT_BYTES else 0
+        return self.raw.fingerprints()
 
     def read(self, piece: Piece) -> Iterator[Block]:
         if piece in self._kept:
             yield from self._kept[piece]
             return
         made, step = [], max(self.read_rows, block_rows(self.d))
-        for block in self._raw.read(piece):
+        for block in self.raw.read(piece):
             for first in range(0, block.n, step):
                 part = block.part(slice(first, first + step))
                 made_of = self.preparation.transform(part.X)
@@ -317,8 +298,8 @@ class PreparedRows(Rows):
                 yield prepared
         if made:
             self._kept[piece] = made
-            if isinstance(self._raw, TableRows):
-                self._raw.kept.pop(piece, None)
+            if isinstance(self.raw, TableRows):
+                self.raw.kept.pop(piece, None)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_kept": {}}

@@ -129,6 +129,9 @@ class Rows(ABC):
     is_portable: bool = True  # whether other processes can read the rows
     opened_as: Sequence[Fingerprint] = ()  # the fingerprints of the files when they were opened
     preparation: Any = None  # the :class:`coresift.Preparation` that made the features, if there is one
+    kept_bytes: int = 0  # of features that stay in memory after the first pass
+    _raw: "Rows | None" = None  # what the features were made from: the columns that are used, and all of them
+    _whole: "Rows | None" = None
 
     @abstractmethod
     def read(self, piece: Piece) -> Iterator[Block]:
@@ -137,12 +140,12 @@ class Rows(ABC):
     @property
     def raw(self) -> "Rows":
         """The rows as they are stored."""
-        return self
+        return self if self._raw is None else self._raw
 
     @property
     def whole(self) -> "Rows":
         """The rows with all their columns."""
-        return self
+        return self if self._whole is None else self._whole
 
     @property
     def kinds(self) -> dict[str, str | None]:
@@ -177,11 +180,6 @@ class Rows(ABC):
         return int(self.d * self.dtype.itemsize)
 
     @property
-    def kept_bytes(self) -> int:
-        """Bytes of features that stay in memory after the first pass."""
-        return 0
-
-    @property
     def read_rows(self) -> int:
         """Rows to read at a time."""
         return max(1, READ_BYTES // self.row_bytes)
@@ -192,7 +190,7 @@ class Rows(ABC):
         return block_rows(self.d)
 
     def tasks(self, n_workers: int = 1) -> list[list[Piece]]:
-        """Return lists of consecutive pieces that one worker reads together: of ``TASK_BYTES``, or four for each."""
+        """Return lists of consecutive pieces, read together: of ``TASK_BYTES``, or four for each of ``n_workers``."""
         most = min(TASK_BYTES, max(self.n * self.row_bytes // (4 * n_workers), READ_BYTES))
         tasks, size = list[list[Piece]](), most
         for piece in self.pieces:
@@ -204,10 +202,7 @@ class Rows(ABC):
         return [task for task in tasks if np.diff(self.owned(task)) > 0]
 
     def blocks(self, task: list[Piece] | None = None) -> Generator[Block, None, None]:
-        """All rows in order, or those of a ``task``, in blocks cut at the same rows however the data are stored.
-
-        A task has the groups that begin in its pieces, and reads on into the next pieces to complete the last one.
-        """
+        """All rows in order, or those of a ``task``, in blocks cut at the same rows however the data are stored."""
         step, pieces, first, last = self.block_rows, self.pieces, 0, self.n
         if task is not None:
             first, last = self.owned(task)
@@ -231,7 +226,7 @@ class Rows(ABC):
             yield _joined(kept)
 
     def owned(self, task: list[Piece]) -> tuple[int, int]:
-        """The rows of the groups that begin in the pieces of a task: from the first up to the last."""
+        """The rows of the groups that begin in the pieces of a ``task``; the last group may end in the next pieces."""
         group, end = group_rows(self.d), task[-1].start + task[-1].n_rows
         return -(-task[0].start // group) * group, min(-(-end // group) * group, self.n)
 

@@ -1,11 +1,9 @@
 """What a preparation learns from a table: one pass over its columns, merged exactly, and the decisions that follow."""
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -94,7 +92,7 @@ class _Text:
         both = None if self.names is None or names is None else self.names | names
         self.names = None if both is None or len(both) > self.most else both
 
-    def merge(self, other: _Text) -> None:
+    def merge(self, other: Self) -> None:
         self.parses_as = tuple(kind for kind in self.parses_as if kind in other.parses_as)
         self.n_parsed += other.n_parsed
         self.add(other.names, other.distinct.smallest)
@@ -137,7 +135,8 @@ class TableSummary:
                     text.add(set(names), hashed)
                     text.n += int(np.count_nonzero(codes >= 0))
                     each = np.append(hashed, np.uint64(0))[codes]
-                    text.fingerprint = (text.fingerprint + int(_folded(each) @ rows)) % 2**64
+                    each ^= each >> np.uint64(32)  # products modulo 2**64 lose the high bits
+                    text.fingerprint = (text.fingerprint + int(each @ rows)) % 2**64
             else:
                 values[:, i] = np.nan if kind is None else numbers(array, kind)
         self._add_values(values, rows)
@@ -194,7 +193,7 @@ class TableSummary:
         self.first, self.last = np.where(self.counts > 0, self.first, first), last
         self.counts, self.fingerprints = total, self.fingerprints + fingerprints
 
-    def merge(self, other: TableSummary) -> None:
+    def merge(self, other: Self) -> None:
         self.is_whole &= other.is_whole
         for i, theirs in other.distinct.items():
             self.distinct[i].add(theirs.smallest)
@@ -273,11 +272,6 @@ class TableSummary:
 
 def _and_missing(count: int) -> str:
     return f", {count:,} missing" if count else ""
-
-
-def _folded(words: np.ndarray) -> np.ndarray:
-    """Words whose low bits depend on all bits: products modulo 2**64 lose the high ones."""
-    return words ^ (words >> np.uint64(32))
 
 
 def _mixed(words: np.ndarray) -> np.ndarray:

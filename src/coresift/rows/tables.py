@@ -1,14 +1,12 @@
 """Rows of tables: frames in memory, and Parquet, Feather and CSV files on any file system that PyArrow knows."""
 
-from __future__ import annotations
-
 import copy
 import re
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 from urllib.parse import unquote
 
 import numpy as np
@@ -52,6 +50,7 @@ class TableRows(Rows):
             starts.append(self.n)
             with naming_file(file):
                 schema = self._schema(at)
+                check_distinct(schema.names)
                 for key in (key for key in self._partition(at) if key not in schema.names):
                     schema = schema.append(pa.field(key, pa.string()))
                 if first is None:
@@ -92,7 +91,7 @@ class TableRows(Rows):
         is_small = self.n * self.row_bytes <= KEPT_BYTES
         return is_small and self.columns.is_prepared and set(self.kinds.values()) == {"number"}
 
-    def keep(self, names: list[str], numeric: Sequence[str] = ()) -> TableRows:
+    def keep(self, names: list[str], numeric: Sequence[str] = ()) -> Self:
         kept = copy.copy(self)
         kept.kept = self.kept
         kept.numeric = frozenset(numeric)
@@ -219,9 +218,7 @@ class ParquetRows(TableRows):
         return ((file, self._schema(at).remove_metadata()) for at, file in enumerate(self.files))
 
     def _schema(self, file: int) -> Any:
-        schema = self._open(file).schema_arrow
-        check_distinct(schema.names)
-        return schema
+        return self._open(file).schema_arrow
 
     def _count(self, file: int) -> list[int]:
         metadata = self._open(file).metadata
@@ -321,11 +318,9 @@ class CsvRows(TableRows):
     def _schema(self, file: int) -> Any:
         with self._filesystem.open_input_stream(self.files[file]) as stream:
             try:
-                schema = csv.open_csv(stream, *self._options(file)).schema
+                return csv.open_csv(stream, *self._options(file)).schema
             except pa.ArrowInvalid as error:
                 raise _too_long(error) from error
-        check_distinct(schema.names)
-        return schema
 
     def _count(self, file: int) -> list[int]:
         """Read the file once: nulls, text among numbers, and labels that are not numbers are found here."""

@@ -46,12 +46,11 @@ class AdaptiveCoreset(Selector):
         The share :math:`\mu` of the model-free draw. By default :math:`0.5 - 0.3/R`, with R the epochs between two
         draws: the older the scores, the less they are trusted.
     correction : float in [0, 1], optional
-        Weights are :math:`u_i \pi_i^{-c}`, scaled to the sum that they have at c = 1, which is unbiased; 0 favours hard
-        samples. By default :math:`(1 - 1/R)/2`, but 1 if the slope of the loss is unbounded (squares, your own
-        function). With "seen" scores, these defaults go to 1 over the last third of the run.
+        Weights are :math:`u_i \pi_i^{-c}`, scaled to the sum that they have at c = 1, which is unbiased. By default
+        :math:`(1 - 1/R)/2`, but 1 if the slope of the loss may be unbounded. With "seen" scores, these defaults go to 1
+        over the last third of the run.
     pool_factor : float, optional
-        Number of rows to score, in units of the budget; by default 3 R, which costs as much as training between two
-        draws.
+        Number of rows to score, in units of the budget; by default 3 R, as costly as training between two draws.
     scores : {"fresh", "seen"}, default "fresh"
         "fresh": norms at the current model, from a forward pass over a pool. "seen": norms that training computed when
         it last used a sample (:meth:`SelectionContext.record`); they cost nothing, and all rows are the pool.
@@ -151,10 +150,7 @@ def known_or_mean(norms: Any) -> Floats:
 
 
 def draw_probabilities(norms: Floats, weights: Floats, mix: float) -> Floats:
-    r"""Shares of a draw: :math:`p_i = (1 - \mu)\, u_i |a_i| / \sum u |a| + \mu / n`; equal if all gradients are zero.
-
-    No shares give a smaller variance than :math:`p \propto u |a|` (Cauchy-Schwarz); the floor bounds every weight.
-    """
+    """The p of :class:`AdaptiveCoreset`: u |a| gives the least variance (Cauchy-Schwarz), the floor bounds weights."""
     masses = weights * (norms / (norms.max(initial=0.0) or 1.0))  # scaled: no overflow, no denormal numbers
     total = masses.sum()
     floor = np.full(len(norms), 1.0 / len(norms))

@@ -30,11 +30,10 @@ _REGIME = "regime of auto"
 
 @dataclass(frozen=True)
 class Regime:
-    """What :class:`Auto` saw and decided, up to an ``epoch``.
+    """What :class:`Auto` saw up to an ``epoch``, and its ``action``: "look", "all data", "hard samples" or "trim".
 
-    ``action`` is "look" (nothing is decided yet), "all data", "hard samples" (draws by gradient norms) or "trim" (the
-    highest losses are left out). ``removed`` near-duplicates are left out; ``duplicates``, ``wrong`` and ``low`` are
-    the shares of near-duplicates, of wrong labels, and of labels in the lower half of the model's ranking.
+    ``removed`` near-duplicates are left out; ``duplicates``, ``wrong`` and ``low`` are the shares of near-duplicates,
+    of wrong labels, and of labels in the lower half of the model's ranking.
 
     >>> print(Regime("trim", duplicates=0.0, wrong=0.2, low=0.1))
     near-duplicates 0.0%, wrong labels 20.0%, labels ranked low 10.0%: trim
@@ -152,10 +151,7 @@ class Auto(Watcher):
 
 
 def counts_of(shares: Floats, size: int, rng: np.random.Generator) -> Indices:
-    r"""Draw how often each row occurs: :math:`E[c_i] = m p_i` and :math:`|c_i - m p_i| < 1`, with sum m.
-
-    One offset moves m equidistant points along the sums of the shares, whose order is random.
-    """
+    r"""Draw how often each row occurs: :math:`E[c_i] = m p_i` and :math:`|c_i - m p_i| < 1`, with sum m."""
     order = rng.permutation(len(shares))
     ends = np.cumsum(shares[order])
     points = (rng.random() + np.arange(size)) * (ends[-1] / size)
@@ -164,11 +160,7 @@ def counts_of(shares: Floats, size: int, rng: np.random.Generator) -> Indices:
 
 
 def duplicate_share(X: NDArray[Any], rng: np.random.Generator) -> tuple[float, float]:
-    """Estimate the share of rows that have a near-duplicate, and return the largest distance of two of them.
-
-    Where rows are dense, as in a few columns, nearest neighbours are as close as near-duplicates, but most of them not
-    closer than a third of that: then only equal rows count.
-    """
+    """Estimate the share of rows that have a near-duplicate, and return the largest distance of two of them."""
     rows = rng.permutation(len(X))[:_POOL]
     mean = X[rows[:_BLOCK]].mean(axis=0, dtype=np.float64)
     probe = X[rows[:_PROBE]] - mean  # (p, d)
@@ -183,17 +175,14 @@ def duplicate_share(X: NDArray[Any], rng: np.random.Generator) -> tuple[float, f
             np.fill_diagonal(found, np.inf)
         nearest = np.minimum(nearest, found.min(axis=1))
     equal, third, near = (float(np.mean(np.sqrt(nearest) <= scale * median)) for scale in (_EQUAL, _NEAR / 3, _NEAR))
+    # where rows are dense, neighbours are as near, but few of them within a third of that: then only equal rows count
     return (near, _NEAR * median) if near / 2 <= third and near < _ALL else (equal, _EQUAL * median)
 
 
 def without_duplicates(X: NDArray[Any], labels: Any, distance: float, rng: np.random.Generator) -> Indices:
-    """Rows such that every other row is within ``distance`` of one with the same label, as far as hashing finds them.
-
-    In each round a few random projections, cut into intervals, put near rows into the same cell, and the rows of a cell
-    are compared with its first one. O(n d) for a round; rows that a border separates meet in another round.
-    """
-    kept = rng.permutation(len(X))  # so the first row of a cell is any of them
-    for _ in range(_ROUNDS):
+    """Rows such that every other row is within ``distance`` of one of the same label, as far as hashing finds them."""
+    kept = rng.permutation(len(X))  # so the first row of a cell, with which the others are compared, is any of them
+    for _ in range(_ROUNDS):  # rows that the border of a cell separates meet in another round
         directions = rng.normal(size=(X.shape[1], _PROJECTIONS)) / (4.0 * distance + 1e-300)
         places = np.concatenate([X[kept[i : i + _BLOCK]] @ directions for i in range(0, len(kept), _BLOCK)])
         cells = np.floor(places + rng.random(_PROJECTIONS))

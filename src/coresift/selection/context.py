@@ -1,7 +1,5 @@
 """What a strategy may ask for when it selects: computed on demand, cached, and accounted for."""
 
-from __future__ import annotations
-
 import copy
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -52,19 +50,16 @@ class SelectionContext:
         ``(x, y)``, or a mapping with "labels".
     y, y_val : array or tensor, optional
         Labels (integers from 0, if a model is used) or regression targets.
-    model : torch.nn.Module, optional
-        Runs in evaluation mode; modes, statistics, random state, ``requires_grad`` and gradients are left unchanged.
+    model, layer : torch.nn.Module, str, optional
+        Runs in evaluation mode, and is left unchanged; the linear layer whose gradients are used, by default the last.
     loss : str or callable, default "cross_entropy"
         "cross_entropy", "mse", "l1", "huber", "bce" (with logits), a loss module, or a function of outputs and targets
         that returns one loss per sample.
-    layer : str, optional
-        Name of the linear layer whose gradients are used; by default the one that runs last.
     epoch, n_epochs, seed : int
         The moment, the length of the run if it is known, and a seed for what is drawn once in a run.
     batch_size, transform, forward, workers : optional
         For the forward passes. ``transform`` is applied to each batch of inputs; ``forward`` maps a batch, as the data
-        set makes it, to outputs, by default by calling the model with the inputs; ``workers`` processes read a data
-        set, by default as many as in the ``DataLoader``.
+        set makes it, to outputs; ``workers`` processes read a data set, by default as many as in the ``DataLoader``.
     gradients, validation : Gradients (or a flat (n, p) array), Validation, optional
         Given instead of a model, for example from another framework.
 
@@ -236,8 +231,7 @@ class SelectionContext:
     def features(self, embedding: Any = "raw") -> Any:
         """A matrix of the inputs, (n, d), dense or sparse; computed once for the whole data, even in a part of it.
 
-        ``embedding`` is "raw" (the flattened inputs), "pca" (their first 50 principal components), an
-        array of n rows, or a function of the inputs.
+        ``embedding`` is "raw", "pca" (the first 50 principal components), an array of n rows, or a function of inputs.
         """
         key: tuple[Any, ...] = ("features", id(embedding))
         if isinstance(embedding, str):

@@ -33,8 +33,7 @@ class Craig(Selector):
     .. math:: \max_{|S| = k} \sum_i \max_{j \in S} \bigl(d_{\max} - |a_i - a_j|\bigr)
 
     with :math:`a_i` the last-layer gradient of sample i, by greedy. A pick weighs the number of samples that it is
-    nearest to, at least 1; the weights sum to n. By the triangle inequality the weighted gradient is within
-    :math:`\sum_i \min_{j \in S} |a_i - a_j|` of the full one.
+    nearest to; the weights sum to n. The weighted gradient is within :math:`\sum_i \min_{j \in S} |a_i - a_j|` of all.
 
     Parameters
     ----------
@@ -62,8 +61,7 @@ class FacilityLocation(Geometric):
     largest distance: the picks are those of the plain greedy, within 1 - 1/e of the best. Above, each row knows its
     nearest rows only, twice as many as there are rows per pick and at least 32, and :math:`c_i` is the distance to the
     last of them: the same guarantee holds for this objective. At most 128 rows per pick enter the greedy, drawn at
-    random; weights count all rows. Rows are never compared all with all. The registry's ``FACILITY-LOCATION`` is
-    ``PerClass(FacilityLocation())``.
+    random; weights count all rows. The registry's ``FACILITY-LOCATION`` is ``PerClass(FacilityLocation())``.
 
     Parameters
     ----------
@@ -131,9 +129,8 @@ def facility_location(
     A gain is :math:`\sum_i w_i (\delta_i - d_{ij})_+`, with :math:`\delta_i` the distance to the nearest pick so far.
     The first pick has the least sum of distances; from then on :math:`d_{\max}` cancels. Gains only fall, so an old
     gain is an upper bound: candidates are tried from the largest bound down, until the best gain exceeds the remaining
-    bounds (Minoux, 1978). The picks are those of the plain greedy; the value is at least 1 - 1/e of the best. Two
-    passes over all distances, then rows as needed; O(n) memory in addition to ``distances``. Rows in ``include`` are
-    picked first.
+    bounds (Minoux, 1978). The picks are those of the plain greedy, after the rows in ``include``. Two passes over all
+    distances, then rows as needed; O(n) memory in addition to ``distances``.
     """
     n, blocks, at_once = distances.n, distances.blocks, distances.block_rows
     if include is None or not len(include):
@@ -185,9 +182,8 @@ def facility_location(
 def neighbour_graph(X: Array, n_neighbors: int, rng: Generator) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
     """The nearest rows of each row, itself first, and their distances: (n, k) twice, approximately.
 
-    Rows are put into about sqrt(n) cells of k-means. The neighbours of the rows of a cell are searched in it and in
-    the cells nearest to it, until these hold ``max(3000, 4 k)`` rows; among that many at random if there are more than
-    twice as many, as where most rows are equal. So memory is O(n k), and time O(n k d) but for the cells.
+    Rows are put into about sqrt(n) cells of k-means. Neighbours are searched in the own cell and those nearest to it,
+    until these hold ``max(3000, 4 k)`` rows, or at random among them. Memory is O(n k), time O(n k d) but for cells.
     """
     n = len(X)
     n_cells = max(1, int(np.sqrt(n)))

@@ -7,7 +7,7 @@ import numpy as np
 
 from .._progress import logger
 from ..coresets.coreset import Coreset
-from ..coresets.covering import Growth, cover_rows, dense_centred, proxy_targets
+from ..coresets.covering import cover_rows, dense_centred, grown_rows, proxy_targets
 from ..coresets.judging import Estimate, Examples, estimates
 from ..coresets.uniform import even_draw
 from .context import SelectionContext
@@ -22,9 +22,9 @@ _MOST = 100_000  # candidates, drawn at random
 class FixedCoreset(Selector):
     r"""A subset that is selected once, without a model, and serves every network.
 
-    It grows in twelve rounds, from at most 100,000 samples. A proxy, Gaussian kernel ridge regression from the features
-    to the targets (one-hot for classes), is fitted to the samples chosen so far, at most 2000 of them, with
-    :math:`\lambda = 0.01` and half the median distance as :math:`\sigma`,
+    It grows in twelve rounds, from at most 100,000 samples. A proxy, kernel ridge regression of the targets (one-hot
+    for classes), is fitted to at most 2000 of the samples chosen so far, with :math:`\lambda = 0.01` and half the
+    median distance as :math:`\sigma`,
 
     .. math:: F(x) = \bar y + \sum_{j \in S} \alpha_j e^{-|x - x_j|^2 / (2 \sigma^2)}, \qquad
               \alpha = (K_{SS} + \lambda I)^{-1} (y_S - \bar y),
@@ -63,13 +63,13 @@ class FixedCoreset(Selector):
         own = context.fixed_rng(_GROW)
         pool = own.permutation(context.n_samples)[: max(size, _MOST)]
         features = dense_centred(context.features(self.features)[pool])
-        growth, targets, classes = Growth(), None, np.zeros(len(pool), dtype=np.int64)
+        targets, classes = None, np.zeros(len(pool), dtype=np.int64)
         with context.accounted(f"proxy ({self.name})", len(pool)), ONE_BLAS_THREAD:
             if self.labels and context.has_labels:
                 targets, classes = proxy_targets(context.labels[pool], context.has_classes)
-            rows = growth.rows(features, targets, classes, size, own)
+            rows = grown_rows(features, targets, classes, size, own)
             if self.check and targets is not None and min(targets.shape[1], 2) == (2 if classes.any() else 1):
-                found = self._estimate(growth, features, targets, classes, size, own)
+                found = self._estimate(features, targets, classes, size, own)
                 if found is not None and not found.is_better:
                     drawn = even_draw(np.ones(len(pool)), classes, size, own).indices
                     logger.warning("%s: %s; a stratified draw is used instead.", self.name, found)
@@ -79,10 +79,10 @@ class FixedCoreset(Selector):
         return np.sort(pool[rows]), ""
 
     def _estimate(
-        self, growth: Growth, features: Floats, targets: Floats, classes: Indices, size: int, own: np.random.Generator
+        self, features: Floats, targets: Floats, classes: Indices, size: int, own: np.random.Generator
     ) -> Estimate | None:
         def choose(pool: Indices, count: int, rng: np.random.Generator) -> tuple[Indices, Floats]:
-            return pool[growth.rows(features[pool], targets[pool], classes[pool], count, rng)], np.ones(count)
+            return pool[grown_rows(features[pool], targets[pool], classes[pool], count, rng)], np.ones(count)
 
         is_classes = bool(classes.any())
         examples = Examples(features, classes if is_classes else targets[:, 0], targets.shape[1] if is_classes else 0)
@@ -93,14 +93,13 @@ class FixedCoreset(Selector):
 class Cover(Selector):
     """The sample nearest to the centre of each k-means cell, with as many cells as the budget; kept for the run.
 
-    A cluster with a thousandth of the samples hardly changes a sum over the data, so draws made for sums miss it. A
-    cover finds it: use it for nearest neighbours and rare groups, and :class:`FixedCoreset` to train networks. A sample
-    weighs as much as its cell. The registry's ``COVER`` is ``PerClass(Cover(), power=0.5)``.
+    Use it for nearest neighbours and for rare groups, which draws made for sums miss, and :class:`FixedCoreset` to
+    train networks. A sample weighs as much as its cell. The registry's ``COVER`` is ``PerClass(Cover(), power=0.5)``.
 
     Parameters
     ----------
     features : "raw", "pca", array or callable, default "pca"
-        Features in which distances are measured, as in :class:`RBF`.
+        As in :class:`RBF`.
     """
 
     features: Any = "pca"

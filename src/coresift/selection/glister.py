@@ -23,10 +23,9 @@ class Glister(Selector):
 
     .. math:: L(\theta_S) - L(\theta_S - \eta a_e) \approx \eta \, a_e \cdot \nabla L(\theta_S),
 
-    with the mean validation loss L. Its gradient is recomputed at :math:`\theta_S` after every pick,
-    without a pass through the model: the outputs of the layer change by :math:`-\eta r_e (h_e \cdot h_v + 1)`. Each
-    pick is the best of a random pool of :math:`(n/k) \ln(1/\varepsilon)` samples (stochastic greedy), or of all if
-    ``epsilon`` is None. Weights are 1.
+    with the mean validation loss L. Its gradient at :math:`\theta_S` needs no pass through the model: the outputs of
+    the layer change by :math:`-\eta r_e (h_e \cdot h_v + 1)`. Each pick is the best of a random pool of :math:`(n/k)
+    \ln(1/\varepsilon)` samples (stochastic greedy), or of all if ``epsilon`` is None. Weights are 1.
 
     Parameters
     ----------

@@ -1,14 +1,12 @@
 """Last-layer gradients of any ``torch.nn.Module``, read by hooks that leave it unchanged, and stored as factors."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,16 +69,16 @@ class Gradients:
         """Whether no factor is NaN or infinite."""
         return all(part is None or np.isfinite(part).all() for part in (self.residuals, self.inputs))
 
-    def take(self, rows: NDArray[np.integer[Any]] | slice) -> Gradients:
+    def take(self, rows: NDArray[np.integer[Any]] | slice) -> "Gradients":
         """Gradients of the samples at ``rows``."""
         return Gradients(self.residuals[rows], None if self.inputs is None else self.inputs[rows])
 
-    def double(self) -> Gradients:
+    def double(self) -> "Gradients":
         """The same as float64."""
         inputs = None if self.inputs is None else self.inputs.astype(np.float64, copy=False)
         return Gradients(self.residuals.astype(np.float64, copy=False), inputs)
 
-    def of_output(self, output: int) -> Gradients:
+    def of_output(self, output: int) -> "Gradients":
         """Gradients with respect to one row of the layer, that of an ``output``."""
         return Gradients(self.residuals[:, output : output + 1], self.inputs)
 
@@ -90,7 +88,7 @@ class Gradients:
             return self.residuals
         return (self.residuals[:, :, None] * self.inputs[:, None, :]).reshape(len(self), -1)
 
-    def products(self, other: Gradients, out: Array | None = None) -> Array:
+    def products(self, other: Self, out: Array | None = None) -> Array:
         """Inner products with the gradients ``other``, (len(other), n), written to ``out`` if that is given."""
         grams: Array = np.matmul(other.residuals, self.residuals.T, out=out)
         if self.inputs is not None and other.inputs is not None:
@@ -115,7 +113,7 @@ class Gradients:
         residuals = self.residuals if weights is None else self.residuals * weights[:, None]
         return residuals.sum(axis=0) if self.inputs is None else (residuals.T @ self.inputs).reshape(-1)
 
-    def means(self, groups: Sequence[NDArray[np.int64]]) -> Gradients:
+    def means(self, groups: Sequence[NDArray[np.int64]]) -> "Gradients":
         """Mean gradients of ``groups`` of samples, as flat vectors: a mean of products is not a product."""
         found = np.empty((len(groups), self.width))
         for mean, rows in zip(found, groups, strict=True):
@@ -145,11 +143,7 @@ def called(model: torch.nn.Module, x: Any) -> Any:
 
 
 def linear_layer(model: torch.nn.Module, name: str | None, example: Any, forward: Forward | None = None) -> Any:
-    """The layer of that name, or the linear layer that runs last on an example; None if the model ends otherwise.
-
-    Activations and normalisations may follow, but no other weight matrix, such as a convolution: the layer would only
-    compute features for it, and its gradients say little about the loss.
-    """
+    """The layer of that name, or the linear one that runs last on an example; None if another weight matrix follows."""
     linear = {path: module for path, module in model.named_modules() if isinstance(module, torch.nn.Linear)}
     if name is not None:
         if name not in linear:
@@ -196,14 +190,11 @@ def own_randomness(device: torch.device, seed: int | None = None) -> Iterator[No
 
 @contextmanager
 def undisturbed(model: torch.nn.Module) -> Iterator[None]:
-    """Run in evaluation mode, with batch norms fixed and no dropout; then restore all modes and the random state.
-
-    Flags are set one by one: ``eval()`` may be overridden, and ``train()`` would change layers that the user froze.
-    """
+    """Run in evaluation mode, with batch norms fixed and no dropout; then restore all modes and the random state."""
     modes = [(module, module.training) for module in model.modules()]
     with own_randomness(device_of(model)):
         try:
-            for module, _ in modes:
+            for module, _ in modes:  # eval() may be overridden, and train() would change layers that the user froze
                 module.training = False
             yield
         finally:

@@ -52,10 +52,9 @@ def nonnegative_omp(
 ) -> tuple[Indices, Floats]:
     r"""Approximate a target b by a non-negative combination of few atoms; return them and their coefficients.
 
-    Each step adds the atom with the largest :math:`a_j \cdot r`, where r is the residual of b, then solves for the
-    coefficients by the active-set method of Lawson and Hanson, started at the previous solution. It stops after
-    ``size`` steps, or when :math:`|r| \le tol |b|`, or when no product is positive. A step takes O(n C H) for the
-    products and O(min(|S|, width)^2) for the solution.
+    Each step adds the atom with the largest :math:`a_j \cdot r`, r the residual of b, then solves for the coefficients
+    by the active-set method of Lawson and Hanson, started at the previous solution. It stops after ``size`` steps, or
+    when :math:`|r|` is small or no product positive. O(n C H) for the products, O(min(|S|, width)^2) for the solution.
     """
     atoms = atoms.double()
     pursuit = _Pursuit(target, size, ridge)

@@ -18,9 +18,8 @@ class GraphCut(Geometric):
     .. math:: \max_{|S| = k} \lambda \sum_{i} \sum_{j \in S} s_{ij} - \sum_{i, j \in S} s_{ij}, \qquad
               s_{ij} = \tfrac12 (1 + \cos(x_i, x_j)) \ge 0
 
-    The function is submodular, and monotone for :math:`\lambda \ge 2`; then the greedy reaches 1 - 1/e of the best.
-    With unit vectors :math:`u_i = x_i / |x_i|` the sums are linear, so there is no matrix of similarities: the gain of
-    row e is
+    The function is submodular, and monotone for :math:`\lambda \ge 2`; then the greedy reaches 1 - 1/e of the best. No
+    matrix of similarities is needed: with unit vectors :math:`u_i = x_i / |x_i|` the gain of row e is
 
     .. math:: \tfrac{\lambda}{2} \bigl(n + u_e \cdot \textstyle\sum_i u_i\bigr)
               - \bigl(|S| + u_e \cdot \textstyle\sum_{j \in S} u_j\bigr) - s_{ee} .

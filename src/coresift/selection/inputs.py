@@ -29,8 +29,8 @@ def as_tensor(values: Any, what: str) -> Any:
     array = as_numpy(values)
     if array.dtype.kind not in "biufc":
         how = "numpy.unique(y, return_inverse=True)[1]"
-        raise InvalidInputError(f"{what} holds {array.dtype}; the model needs numbers. For text labels use {how}.")
-    return torch.as_tensor(np.require(array, requirements=["W"]))  # torch warns about read-only memory
+        raise InvalidTypeError(f"{what} holds {array.dtype}; the model needs numbers. For text labels use {how}.")
+    return torch.as_tensor(np.require(array, requirements=["C", "W"]))  # torch warns about read-only memory
 
 
 def flattened(X: Any, workers: int = 0) -> Any:

@@ -17,9 +17,8 @@ class KCenter(Geometric):
     .. math:: \min_{|S| = k} \max_i \min_{j \in S} |x_i - x_j|
 
     The first pick is the row nearest to the mean, each further one the row farthest from those picked. The largest
-    distance is at most twice the best possible. Outliers are picked first: that is what the objective asks for. The
-    mixed integer program by which the second paper leaves some out is not here. Each sample weighs n / budget.
-    O(n d) time for a pick, three numbers per row beside the data.
+    distance is at most twice the best possible. Outliers are picked first, as the objective asks; the mixed integer
+    program by which the second paper leaves some out is not here. Each sample weighs n / budget. O(n d) for a pick.
     """
 
     name = "k-center"

@@ -64,8 +64,6 @@ class Geometric(Kept):
     ----------
     features : "raw", "pca", array or callable, default "pca"
         As in :class:`RBF`; for features of a network pass a function of the inputs, or an array.
-    include : integers, optional
-        Rows that must be chosen.
     """
 
     features: Any = "pca"
@@ -94,10 +92,7 @@ class Geometric(Kept):
 
 
 def greedy_rows(size: int, include: Indices, gains: Callable[[], Array], add: Callable[[int], None]) -> Indices:
-    """Rows in the order in which they are picked: those to include, then always the largest gain, the first of equals.
-
-    ``gains`` returns a value for each row given the picks so far, which is changed in place; ``add`` tells of a pick.
-    """
+    """Rows as they are picked, which ``add`` is told: those to include, then always the largest of ``gains()``."""
     picks = np.empty(size, dtype=np.int64)
     for t in range(size):
         if t < len(include):

@@ -19,9 +19,9 @@ LEAST = 0.15  # estimated share of wrong labels below which nothing is left out
 class Lossless(Watcher):
     """Keep every sample whose score is at least the mean, and a random share of the others, scaled up.
 
-    An easy sample is kept with probability ``share`` and then weighs 1 / ``share``, so weighted sums are unbiased. In
-    the last part of the run, and before training has seen anything, all data are used. A budget below 1 is the part of
-    the data that this is applied to, in turns. The number of samples differs from epoch to epoch.
+    An easy sample is kept with probability ``share`` and then weighs 1 / ``share``, so weighted sums are unbiased.
+    Before training has seen anything, all data are used. A budget below 1 is the part of the data that this is applied
+    to, in turns. The number of samples differs from epoch to epoch.
 
     Parameters
     ----------
@@ -99,10 +99,7 @@ class Trim(Watcher):
 
 
 def kept(context: SelectionContext, share: float) -> NDArray[np.bool_]:
-    """Which samples are kept in this epoch if, in the end, ``share`` of them are left out.
-
-    The highest running means are left out, but no more than half of each class.
-    """
+    """Which samples are kept now if, in the end, ``share`` of them, the highest running means, are left out."""
     losses, n = context.seen("means"), context.n_samples
     if losses is None or share <= 0:
         return np.ones(n, dtype=bool)

@@ -1,7 +1,4 @@
-"""Samples chosen by a score: the hardest, the easiest, those near the median, or some of every degree.
-
-Scores come from one short training of a copy of the model: trained once in a run, shared, and saved.
-"""
+"""Samples chosen by scores of one short training of a copy of the model, made once in a run, shared, and saved."""
 
 import copy
 import os
@@ -41,8 +38,8 @@ class ByScore(Kept):
 
     * ``"hard"``, ``"easy"``: the largest, or the smallest h.
     * ``"ccs"``: coverage-centric selection (Zheng et al., ICLR 2023). The share ``cut`` of the hardest samples, which
-      may have wrong labels, is left out. The range of h of the others is cut into 50 intervals of equal length,
-       the budget is split among these as evenly as their sizes allow, and drawn uniformly within each.
+      may have wrong labels, is left out. The range of h of the others is cut into 50 equal intervals; the budget is
+      split among these as evenly as their sizes allow, and drawn uniformly within each.
     * ``"moderate"``: the smallest :math:`|h - \mathrm{median}(h)|` (Xia et al., ICLR 2023, with the score "distance").
 
     Ties are broken at random, by the seed of the run.
@@ -56,8 +53,6 @@ class ByScore(Kept):
         Less is cut where the budget would not be left otherwise.
     scores : Scores or path, optional
         Scores of all samples, such as those of a longer training; by default :func:`proxy_scores` of the context.
-    include : integers, optional
-        Rows that must be chosen.
     """
 
     score: str = setting("el2n", choices=SCORES)
@@ -167,8 +162,7 @@ def proxy_scores(context: SelectionContext, epochs: int = 5, lr: float = 1e-3, f
     """Scores of all data of the ``context``'s run, from a copy of the model trained for some ``epochs``; computed once.
 
     Adam with the learning rate ``lr`` and batches of a fiftieth of the rows (8 to 128), without augmentation. With
-    ``fresh`` the layers that are trained start anew, from the seed of the run, so the scores do not depend on the epoch
-    in which they are asked for. The model, its gradients, and all random states stay as they were.
+    ``fresh`` the layers that are trained start anew, from the seed of the run: the epoch does not matter.
 
     >>> import torch
     >>> x, y = np.eye(4, dtype=np.float32).repeat(10, axis=0), np.arange(4).repeat(10)

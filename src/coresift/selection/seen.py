@@ -63,10 +63,9 @@ class Seen:
 
 
 def wrong_labels(seen: Seen) -> tuple[float, float] | None:
-    """Estimate the share of wrong labels twice, from what training saw last; None if it saw too little.
+    """Estimate the share of wrong labels twice, over the half of the rows that were met last; None if they are few.
 
-    The first is the mean of "low"; the second the share of errors among the quarter of the rows that the model is most
-    sure of. Both are taken over the half of the rows that were met last, by a model that has learnt from the others.
+    First by the mean of "low", then by the share of errors among the quarter of rows that the model is most sure of.
     """
     order, low, sure = (seen[name] for name in ("order", "low", "sure"))
     rows = np.flatnonzero(np.isfinite(low) & np.isfinite(sure))

@@ -62,17 +62,14 @@ class _Sensitivity(Selector):
 class RBF(_Sensitivity):
     """Draws by the sensitivities of the Gaussian loss (:class:`coresift.RBFCoreset`) of the inputs.
 
-    The sensitivities depend neither on labels nor on the model: they are fitted once for the data of a run, and a
-    selection is a draw. Weights are unbiased; their sum is n on average. ``PerClass(RBF())`` fits and draws within each
-    class, which preserves its sums.
+    They are fitted once in a run, without labels or a model, and a selection is a draw. Weights are unbiased.
 
     Parameters
     ----------
     bound, radius, bandwidth, n_cells, max_exact
         As in :class:`coresift.RBFCoreset`; the bound "paper" is the paper's Algorithm 1.
     features : "raw", "pca", array or callable, default "raw"
-        What the sensitivities are computed from: the inputs, their first 50 principal components, the given rows, or a
-        function of the inputs.
+        The inputs, their first 50 principal components, the given rows, or a function of the inputs.
     method : {"systematic", "iid", "keys"}, optional
         As in :meth:`coresift.RBFCoreset.sample`. "iid" merges repeats and may return fewer samples.
     """
@@ -83,11 +80,7 @@ class RBF(_Sensitivity):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Laplacian(_Sensitivity):
-    """Like :class:`RBF`, with the sensitivities of the Laplacian loss (:class:`coresift.LaplacianCoreset`).
-
-    ``metric``, a name or a function of two rows, ``bound``, ``bandwidth``, ``n_cells`` and ``max_exact`` are as there,
-    the other settings as in :class:`RBF`.
-    """
+    """Like :class:`RBF`, for the Laplacian loss: ``metric`` is as in :class:`coresift.LaplacianCoreset`."""
 
     metric: Any = "euclidean"
     _kind, _own = LaplacianCoreset, "metric"

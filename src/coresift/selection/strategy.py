@@ -24,11 +24,10 @@ class Strategy(Protocol):
     """Anything that selects. :class:`Selector` is a convenient base, but not required.
 
     Optional attributes of a strategy, or of the strategy it wraps (``.strategy``): ``needs_validation`` (hold out a
-    validation split), ``reuses_norms`` and ``reuses_losses`` (record gradient norms, or losses and predictions,
-    while training), ``every`` and ``own_budget`` (default epochs between two selections, and budget), ``repeats``
-    (weights are how often a row is served), ``divides_by_count`` (a step divides by the number of samples, not by
-    their weight), ``phases(n_epochs, fraction)`` (train on all data first) and ``ball(context)`` (the ball of queries
-    of a selection made within each class).
+    validation split), ``reuses_norms`` and ``reuses_losses`` (record gradient norms, or losses and predictions, while
+    training), ``every`` and ``own_budget`` (the defaults), ``repeats`` (weights are how often a row is served),
+    ``divides_by_count`` (a step divides by the number of samples, not by their weight), ``phases(n_epochs, fraction)``
+    (train on all data first) and ``ball(context)`` (the ball of queries of a selection within each class).
 
     >>> from coresift.selection import Random
     >>> isinstance(Random(), Strategy)
@@ -41,10 +40,7 @@ class Strategy(Protocol):
 
 
 def setting(default: Any, *, least: int | None = None, choices: tuple[str, ...] | None = None, **limits: float) -> Any:
-    """Make a field of a strategy whose values are checked, unless they are None.
-
-    They are integers of at least ``least``, one of ``choices``, or finite numbers within limits: ``above=0``.
-    """
+    """Make a field whose values are checked: integers from ``least`` on, ``choices``, numbers in limits, or None."""
     if limits and not limits.keys() & {"below", "at_most"}:
         limits["at_most"] = LARGEST_MAGNITUDE
     return field(default=default, metadata={"least": least, "choices": choices, "limits": limits})
@@ -218,11 +214,7 @@ class AdaptiveRandom(Selector):
 
 @dataclass(frozen=True, eq=False)
 class Random(Selector):
-    """A uniform draw without repeats, made once: the same at every selection of a run.
-
-    It depends on the seed of the run alone (``SelectionContext(seed=)``), not on the generator of the selection, so a
-    resumed run has no state to lose. A smaller budget selects a part of a larger one.
-    """
+    """A uniform draw without repeats, made once, by the seed of the run: a smaller budget selects part of a larger."""
 
     def _select(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Coreset:
         own, sizes = context.fixed_rng(_FIXED), context.sizes
@@ -231,10 +223,9 @@ class Random(Selector):
 
 @dataclass(frozen=True, eq=False)
 class RS2(Selector):
-    """A uniform draw, new in every epoch, in which no sample returns before (nearly) all others have had their turn.
+    """Repeated sampling without replacement (Okanovic et al., 2024); each sample weighs n / budget.
 
-    The samples are shuffled and served in ``n // budget`` turns, then shuffled again: repeated sampling without
-    replacement (Okanovic et al., 2024). Each sample weighs n / budget.
+    The samples are shuffled and served in ``n // budget`` turns, one in each epoch, and then shuffled again.
     """
 
     every = 1

@@ -33,15 +33,14 @@ class PerClass(_Wrapper):
     """Apply a ``strategy`` within each class: class c gets ``ceil(budget * n_c / n)``, trimmed to the budget in all.
 
     If that leaves out classes, chance decides which: the quota q < 1 of a class is the probability that it gets a
-    sample, whose weight is divided by q. The ball of queries of the result is that of the strategy on all samples. In a
-    regression, where there are no classes, the strategy is applied to all samples.
+    sample, whose weight is divided by q. In a regression the strategy is applied to all samples.
 
     Parameters
     ----------
     min_per_class : int, default 0
+        Least number of samples of each class; all of them if it has fewer.
     power : float in (0, 1], default 1
-        Minimum number of samples of each class, or all of its samples if it has fewer; shares are proportional to
-        ``n_c ** power``, up to the size of the class.
+        Shares are proportional to ``n_c ** power``, up to the size of the class.
 
     Examples
     --------
@@ -84,9 +83,7 @@ class PerClass(_Wrapper):
 class PerBatch(_Wrapper):
     """Apply a ``strategy`` to random mini-batches of ``batch_size`` with their mean gradients.
 
-    The samples are shuffled and split into ``n // batch_size`` batches of nearly equal size. The strategy selects
-    enough batches to cover the budget; a surplus is dropped at random, evenly. The members of a batch share its weight
-    equally, so a sum of weights that the strategy promises is kept.
+    A surplus over the budget is dropped at random, evenly. The members of a batch share its weight equally.
     """
 
     batch_size: int = setting(20, least=1)

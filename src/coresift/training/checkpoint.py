@@ -1,7 +1,4 @@
-"""The folder of a run: configuration, two checkpoints, metrics and result, as safetensors and JSON, never pickle.
-
-``config.json`` is written first, ``result.json`` last; a checkpoint completely or not at all, with a SHA-256 checksum.
-"""
+"""The folder of a run: configuration, two checkpoints, metrics and result, as safetensors and JSON, never pickle."""
 
 import contextlib
 import hashlib
@@ -154,10 +151,7 @@ class RunFolder:
         return sorted(self._checkpoints.glob("epoch-*.safetensors"), reverse=True)
 
     def save(self, epoch: int, parts: State) -> None:
-        """Write a checkpoint after ``epoch`` epochs, and keep the one before it.
-
-        Each of ``parts`` is a dictionary of tensors and what JSON can hold, or something else that JSON can hold.
-        """
+        """Write a checkpoint after ``epoch`` epochs, and keep the one before it; ``parts`` are tensors and JSON."""
         tensors: Tensors = {}
         state = {**parts, "epoch": epoch}
         for part, values in parts.items():

@@ -15,7 +15,7 @@ from torch.nn import functional
 from .._errors import InvalidInputError, InvalidTypeError
 from .._validation import check_choice
 from ..data.splits import ArrayDataset, DatasetSplits, LazyDataset
-from ..selection.inputs import known_targets, loaded, unwrapped
+from ..selection.inputs import as_tensor, known_targets, loaded, unwrapped
 from .sampler import inputs_and_targets
 
 Batch = tuple[Tensor, Tensor, Tensor]  # inputs (b, ...), targets (b, ...), weights (b,), on the device
@@ -99,10 +99,7 @@ class Feed:
 def feeds_of(
     data: Any, test: Any, transform: Any, augmented: Any, device: torch.device, workers: int, integers: bool = False
 ) -> tuple[Feed, Feed | None, Augment | None]:
-    """Return feeds of the training and the test data, and the augmentation, for the arguments of :func:`train`.
-
-    ``integers`` says that whole numbers are meant for an embedding and stay what they are.
-    """
+    """Return feeds of training and test data, and the augmentation; ``integers``, meant for an embedding, stay so."""
     kind = None
     if isinstance(data, DatasetSplits):
         kind, test = data.augmentation, data.test if test is None else test
@@ -146,14 +143,9 @@ def _augment(kind: str, x: Tensor, generator: torch.Generator) -> Tensor:  # con
 
 
 def _tensor(values: Any, name: str) -> Tensor:
-    if isinstance(values, Tensor):
-        return (values.float() if values.dtype == torch.bfloat16 else values).detach()
-    array = np.asarray(values.to_numpy() if hasattr(values, "to_numpy") else values)
-    if array.dtype.kind not in "biuf":
-        raise InvalidTypeError(f"{name} has dtype {array.dtype}; it must hold numbers.")
-    if array.dtype == np.float64:
-        array = array.astype(np.float32)
-    return torch.from_numpy(np.require(array, requirements=["C", "W"]))
+    tensor = as_tensor(values, name).detach()
+    is_wide = tensor.dtype == torch.float64 and not isinstance(values, Tensor)
+    return tensor.float() if is_wide or tensor.dtype == torch.bfloat16 else tensor
 
 
 def targets_of(y: Any) -> Tensor:
@@ -185,11 +177,7 @@ def normalize(x: Tensor, mean: Sequence[float] | None, std: Sequence[float] | No
 
 
 def random_crop_flip(x: Tensor, generator: torch.Generator, padding: int = 4) -> Tensor:
-    """Crop each image (b, c, h, w), padded with zeros, at random to h x w, and mirror it with probability 1/2.
-
-    Zero must be black, so this comes before :func:`normalize`. Random numbers are drawn on the device of the generator:
-    the top rows of all crops, then the left columns, then the mirrors.
-    """
+    """Crop images (b, c, h, w), padded with zeros (black), at random to h x w, and mirror with probability 1/2."""
     b, c, h, w = x.shape
 
     def drawn(limit: int) -> Tensor:

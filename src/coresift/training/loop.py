@@ -30,11 +30,10 @@ from .run import Metrics, Run, identity, load, resolve
 
 @dataclass(frozen=True)
 class TrainResult:
-    """The result of a run.
+    """The trained ``model``, its ``history`` (the metrics of each epoch), the metrics on the ``test`` set, ``seconds``.
 
-    ``model`` is the model that was given, trained; ``history`` has the metrics of each epoch, ``test`` those on the
-    test set, ``seconds`` the time spent; ``n_epochs`` were run (a warm start runs fewer). ``coreset`` is the subset of
-    the last epoch, of ``subset_size`` samples; None if the run had finished before. ``regime`` is what "auto" decided.
+    ``n_epochs`` were run (a warm start runs fewer). ``coreset`` is the subset of the last epoch, of ``subset_size``
+    samples; None if the run had finished before. ``regime`` is what "auto" decided.
 
     >>> data = torch.eye(4).repeat(25, 1), torch.arange(100) % 4
     >>> result = train(nn.Linear(4, 4), data, "random", 0.5, epochs=2)
@@ -90,10 +89,9 @@ def train(
 ) -> TrainResult:
     """Train a model on a weighted subset that is selected again every ``select_every`` epochs.
 
-    Each step minimises ``sum w l / sum w``; the defaults are those of the paper. All random numbers come from ``seed``;
-    the global generators are left as they were. If a call with ``out`` is killed, the same call resumes from the last
-    checkpoint and ends with the same weights and metrics, bit for bit (on the same machine, with the same number of
-    threads). After the end, it returns the stored result.
+    Each step minimises ``sum w l / sum w``; the defaults are those of the paper. All random numbers come from ``seed``.
+    If a call with ``out`` is killed, the same call resumes from the last checkpoint and ends with the same weights and
+    metrics, bit for bit (on the same machine, with as many threads). After the end, it returns the stored result.
 
     Parameters
     ----------
@@ -121,8 +119,7 @@ def train(
         As in :class:`coresift.selection.SelectionContext`; "mse", "l1" or "huber" for regression. By default
         "cross_entropy", or "mse" if ``data`` is a ``DatasetSplits`` of a regression.
     val_fraction, eval_every
-        Fraction of the training data held out for validation, by default 0.1 if it is used, else 0; and epochs between
-        two evaluations on it, 0 for none.
+        Fraction of the training data held out, by default 0.1 if it is used, else 0; epochs between two evaluations.
     transform, augment : callable, optional, callable of a batch and a generator, or bool, default True
         Applied to a batch of inputs on the device, before the model; by default bytes are divided by 255 and the inputs
         of a ``DatasetSplits`` are normalised. ``augment`` comes before, in training; True is what the data ask for.

@@ -75,8 +75,7 @@ def weighted_loss(
     total : float or tensor, optional
         What to divide by instead of the sum of the weights: with that of a large batch, its micro-batches add up to it.
     distributed : bool, default False
-        Under DDP: divide by the mean of these sums over the ranks, so that the average of the ranks' gradients is the
-        gradient of the whole batch.
+        Under DDP: divide by the mean of these sums over the ranks, whose gradients are averaged.
 
     Examples
     --------

@@ -33,18 +33,14 @@ def build_model(
     name : str
         "lenet" (LeNet-5, for images of 28x28 or 32x32), "mnist-net" (two convolutions, for images of at least 6x6),
         "resnet9" (narrow, for images of at least 8x8), "resnet18", "mlp" (two hidden layers), or
-        ``"package.module:factory"``, a callable that returns a module. A factory is given those of ``n_classes``,
-        ``input_shape``, ``width`` and ``stem`` for which it has parameters.
+        ``"package.module:factory"``, which is given those of the arguments below that it has parameters for.
     n_classes, input_shape : int or None, tuple of int
         Number of outputs (None, for regression, means one), and shape of one sample: (c, h, w) or (d,).
     width : int, optional
-        Feature maps in the first stage of a ResNet (64; 16 for "resnet9"), units in a hidden layer of the perceptron
-        (256).
-    stem : "cifar" or "imagenet", optional
-        First layers of a ResNet: a 3x3 convolution with stride 1, or 7x7 with stride 2 and a max-pool. By default
-        "cifar" for images of at most 64 pixels.
-    seed : int, default 0
-        Seed of the weights.
+        Feature maps in the first stage of a ResNet (64; 16 for "resnet9"), units in a hidden layer of "mlp" (256).
+    stem, seed : "cifar" or "imagenet", optional; int, default 0
+        First layers of "resnet18": a 3x3 convolution with stride 1, by default for images of at most 64 pixels, or 7x7
+        with stride 2 and a max-pool; seed of the weights.
 
     Returns
     -------
@@ -106,10 +102,7 @@ def _halved(x: Tensor) -> Tensor:
 
 
 class MNISTNet(nn.Sequential):
-    """Two 3x3 convolutions of 32 and 64 maps, max-pool, 128 units, dropout 0.25 and 0.5, as in PyTorch's example.
-
-    CORDS, where the paper's baselines come from, trains it on MNIST: 1,199,882 parameters for 28x28 pixels.
-    """
+    """The network that CORDS trains on MNIST, of PyTorch's example: 1,199,882 parameters for 28x28 pixels."""
 
     def __init__(self, n_classes: int, input_shape: tuple[int, ...]) -> None:
         if len(input_shape) != 3 or min(input_shape[1:]) < 6:

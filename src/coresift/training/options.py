@@ -25,8 +25,7 @@ def _strategies() -> list[str]:
 class TrainOptions:
     """Options of a training run; :func:`train` describes those that need more than a line.
 
-    The metadata of a field has its help text, limits and choices, and ``recorded=False`` if it does not change the
-    result and so does not tell one run from another.
+    The metadata of a field has its help text, limits and choices; ``recorded=False`` if it does not change the result.
 
     >>> TrainOptions(strategy="random", budget="10%").epochs
     200

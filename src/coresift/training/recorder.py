@@ -66,10 +66,9 @@ class NormRecorder:
         targets: Tensor | None = None,
         total: Any = None,
     ) -> None:
-        """Collect a batch after its ``backward``: its ``rows`` and ``weights``, and what is known of it.
+        """Collect a batch after its ``backward``: ``rows``, ``weights``, ``losses``, or ``outputs`` and ``targets``.
 
-        That is its ``losses``, or the ``outputs`` and ``targets`` of a classifier. ``total`` is what the loss was
-        divided by, by default the sum of the weights.
+        ``total`` is what the loss was divided by, by default the sum of the weights.
         """
         calls, self._calls, n = self._calls, [], len(weights)
         told = {"rows": torch.as_tensor(rows)}
@@ -117,10 +116,7 @@ class NormRecorder:
 
 
 def predictions(outputs: Tensor, targets: Tensor) -> dict[str, Tensor]:
-    """Say of each label whether it ranks low, and how sure the model is, as :mod:`coresift.selection.seen` wants it.
-
-    Nothing for outputs that are not classes, or for fewer than four of them.
-    """
+    """How low labels rank, and how sure the model is (:mod:`coresift.selection.seen`), of four or more classes."""
     if outputs.ndim != 2 or targets.ndim != 1 or targets.is_floating_point() or (n_classes := outputs.shape[1]) < _FEW:
         return {}
     outputs, is_known = outputs.float(), (targets >= 0) & (targets < n_classes)  # the loss ignores the others

@@ -142,12 +142,9 @@ class Run:
         return box[0]
 
     def totals(self, weights: NDArray[np.float64]) -> Tensor:
-        """Return what each step divides by: the weight of its samples or, if the strategy says so, their number.
-
-        Within a budget of k of n samples, a sample that counts once has a weight of n/k.
-        """
+        """Return what each step divides by: the weight of its samples or, if the strategy says so, their number."""
         counted = weights
-        if asks_for(self.options.strategy, "divides_by_count"):
+        if asks_for(self.options.strategy, "divides_by_count"):  # within k of n, a sample that counts once weighs n/k
             n = len(self.feeds.train)
             counted = np.where(weights > 0, n / float(self.options.budget or n), 0.0)
         starts = np.arange(0, len(weights), self.batch_size * self.options.accumulate)

@@ -49,9 +49,8 @@ class WeightedIndex(int):
 class WeightedDataset(Dataset[Any]):
     """A map-style ``dataset`` whose items carry a weight: ``(x, y)`` becomes ``(x, y, w)``.
 
-    The weight is that of the index from :class:`CoresetSampler`; a plain integer has weight 1. In items that are
-    mappings it is stored under ``key``, which they must not have. With a ``row_key`` the row number follows in the same
-    way, for :meth:`CoresetSampler.record`.
+    The weight is that of the index from :class:`CoresetSampler`, or 1; mappings get it under ``key``. With a
+    ``row_key`` the row number follows in the same way, for :meth:`CoresetSampler.record`.
 
     Examples
     --------
@@ -86,26 +85,21 @@ class WeightedDataset(Dataset[Any]):
 class CoresetSampler(Sampler[int]):
     """Serve the rows of a subset in random order, and select a new subset every ``select_every`` epochs.
 
-    Call :meth:`set_epoch` before each epoch (Lightning does). The subset depends on the seed, the epoch and, for
-    strategies that use it, the model at the time of the selection.
-
-    Under DDP the first rank selects and sends the subset to the others; each rank serves its part of one common order.
-    Rows of weight 0 make the parts equal in length, so no rank waits and no weight counts twice.
+    Call :meth:`set_epoch` before each epoch (Lightning does). Under DDP the first rank selects and sends the subset to
+    the others; each rank serves its part of one common order. Rows of weight 0 make the parts equal in length.
 
     Parameters
     ----------
     data : SelectionContext, data set, array, tensor, or pair ``(X, y)``
     strategy : str or Strategy, default "auto"
     budget : int, float or str, optional
-        Number of samples, or fraction of the samples, such as 0.1 or "10%". By default the strategy's own: all samples
-        for "auto" and others that prune, else 10 %.
+        Number of samples, or fraction, such as 0.1 or "10%". By default all for strategies that prune, else 10 %.
     select_every : int, optional
-        Epochs between two selections; by default the strategy's own: 1 for those that redraw every epoch, else 20.
+        Epochs between two selections. By default 1 for strategies that redraw every epoch, else 20.
     seed, shuffle : int, default 0, bool, default True
         Random seed; whether the order changes from epoch to epoch.
     num_replicas, rank : int, optional
-        By default those of ``torch.distributed``, if it is initialised. Use ``num_replicas=1`` with Accelerate, which
-        shards the batches itself.
+        By default as in ``torch.distributed``. Use ``num_replicas=1`` with Accelerate, which shards the batches.
     **context
         Further arguments of :class:`coresift.selection.SelectionContext`: ``model``, ``loss``, ``n_epochs``, ...
 
@@ -305,11 +299,8 @@ class CoresetSampler(Sampler[int]):
             self.strategy.restore(self.context, state["state"])  # type: ignore[attr-defined]
 
     def recall(self) -> None:
-        """After :meth:`load_state_dict`, compute what the strategy keeps for a run (a fit, say) and no state holds.
-
-        Otherwise the next selection would, and the run's clock would count it twice. A user's own strategy may not
-        expect an extra call.
-        """
+        """After :meth:`load_state_dict`, compute what the strategy keeps for a run (a fit, say) and no state holds."""
+        # else the next selection would, and the run's clock count it twice; a user's own may not expect an extra call
         if isinstance(self.strategy, Selector) and not self.watches:
             with suppress(Exception):  # the next selection raises it again
                 self._select(self._selected_at, needs_model=False)

@@ -25,11 +25,10 @@ _OWN = {"strategy", "budget", "epochs", "seed", "val_fraction", "eval_every"}  #
 
 @dataclass(frozen=True)
 class NetworkSearch:
-    """The result of a search: the best candidate and its model, all scores, and the agreement between steps.
+    """The result of a search: ``best_params`` had ``best_score`` in the last step, to which ``model`` was trained.
 
-    ``best_params`` had ``best_score`` in the last step, to which ``model`` was trained. ``records`` has a dictionary
-    for each candidate and step: step, budget, params and score, more being better (NaN if training diverged).
-    ``fidelity`` is as in :class:`coresift.CoresetSearchCV`, without errors: there is one validation set.
+    ``records`` has step, budget, params and score (NaN if training diverged) of each candidate and step; ``fidelity``
+    is as in :class:`coresift.CoresetSearchCV`, without errors: there is one validation set.
 
     >>> data = torch.eye(2).repeat(99, 1), torch.arange(198) % 2
     >>> found = search_networks(lambda: nn.Linear(2, 2), {"lr": [0.1]}, data)

@@ -147,14 +147,12 @@ def sift(
 ) -> SiftedLoader:
     """Return a loader whose batches a strategy chooses. The loop stays as it is: ``for batch in sift(loader, model)``.
 
-    What the strategy needs of the model, its outputs and their gradients, is seen while the loop trains it.
-
     Parameters
     ----------
     loader : DataLoader
         Over a map-style data set, with its own batch size, workers and collate function. Its order is replaced.
     model : torch.nn.Module
-        The module whose outputs the loss is computed from; in Lightning the network, not the ``LightningModule``.
+        Its outputs enter the loss: in Lightning the network, not the ``LightningModule``. It is watched in training.
     strategy, budget, n_epochs, **options
         As in :class:`CoresetSampler`; "auto" needs ``n_epochs``, the length of the run.
 
