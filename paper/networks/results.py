@@ -26,7 +26,7 @@ class NetworkCertificate:
     families : dict
         Bound on the relative error of the sums of each family (:class:`RBFNetworkCoreset`).
     is_exact, confidence : bool, float
-        Whether all pairs of rows were summed; the probability with which all bounds hold.
+        Whether the bounds are certain; the probability with which all bounds hold.
     """
 
     families: dict[str, float]

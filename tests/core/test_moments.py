@@ -5,6 +5,7 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given, strategies as st
 
+from coresift import RBFCoreset, audit
 from coresift.core import moments
 from coresift.core.certificate import certify_exact, log_floor
 from coresift.core.discrepancy import silent
@@ -79,6 +80,117 @@ def test_a_series_that_is_too_long_is_left_to_the_discrepancy():
     assert moments.pair_sums(make_points(Z), np.ones(5), 1.0, 0.0)[1] == np.inf
 
 
+@pytest.fixture
+def few_are_many(monkeypatch):
+    """Groups of rows and joint orders, as for many rows of many columns."""
+    monkeypatch.setattr(moments, "_MANY", 0)
+    monkeypatch.setattr(moments, "_WIDEST_SQUARE", 1)
+    monkeypatch.setattr("coresift.core.discrepancy._SIDE", 8)
+
+
+def joint_bound(Z, measures, scales, weights):
+    """The bound on the orders from 3 on from dense tensors, with the mean of the matrices of several measures."""
+    S = np.zeros((Z.shape[1],) * 2)
+    for c in measures:
+        for k, scale in enumerate(scales, 3):
+            M = tensor(Z, c, k).reshape(Z.shape[1], -1)
+            S += scale * M @ M.T / len(measures)
+    return np.sqrt(np.linalg.eigvalsh(S)[-1] * (weights**2 / scales).sum())
+
+
+@pytest.mark.parametrize("is_sparse", [False, True])
+@pytest.mark.parametrize("worth", [1e9, 0.0])  # as few pairs as possible, and all of them
+def test_groups_give_the_mean_of_their_matrices(is_sparse, worth, few_are_many, monkeypatch):
+    monkeypatch.setattr(moments, "_WORTH", worth)
+    rng = np.random.default_rng(0)
+    Z, nu, seen = 0.5 * rng.normal(size=(60, 4)), np.concatenate([rng.normal(size=5), np.full(55, -0.05)]), []
+    split = moments._grouped
+    monkeypatch.setattr(moments, "_grouped", lambda own: seen.append(split(own)) or seen[-1])
+    sums, done = moments._PairSums(make_points(Z, is_sparse), nu), []
+    sums.start(6)
+    high = sums.run_groups(1.5, done.append)
+    assert sum(done) == 60
+    common, *groups = seen[0]
+    assert len(groups) > 2
+    assert sorted(np.concatenate(seen[0])) == list(range(60))
+    measures = []
+    for group in groups if worth else [np.concatenate(groups)]:
+        c = np.zeros(60)
+        c[common], c[group] = sums.c[common], sums.c[group] * (len(groups) if worth else 1)
+        measures.append(c)
+    weights = np.array([(2 * 1.5 * sums.reach) ** k / np.prod(np.arange(1.0, k + 1)) for k in (3, 4, 5)])
+    assert high == pytest.approx(joint_bound(Z / sums.reach, measures, sums.scales, weights), rel=1e-6)
+    exact = nu @ np.exp(-((Z[:, None] - Z) ** 2).sum(axis=2)) @ nu
+    assert (sums.form == pytest.approx(exact)) if not worth else (exact < sums.form < 1.5 * exact)
+    assert joint_bound(Z / sums.reach, [sums.c], sums.scales, weights) <= high * (1 + 1e-9)
+
+
+def test_equal_groups_lose_nothing(few_are_many, monkeypatch):
+    """Copies of the same rows: equal groups give what all pairs give."""
+    rng = np.random.default_rng(0)
+    few = rng.normal(size=(6, 5))
+    Z, nu = np.concatenate([few, *[few + 0.1] * 8]), np.concatenate([rng.normal(size=6), np.full(48, 0.02)])
+    copies = [np.arange(6), *np.arange(6, 54).reshape(8, 6)]
+    monkeypatch.setattr(moments, "_grouped", lambda own: copies)
+    found = []
+    for worth in (1e9, 0.0):
+        monkeypatch.setattr(moments, "_WORTH", worth)
+        found.append(moments.pair_sums(make_points(Z), nu, 0.5, 0.0))
+    assert found[0][0] == pytest.approx(found[1][0])
+    assert found[0][1] == pytest.approx(found[1][1])
+    monkeypatch.setattr(moments, "_grouped", lambda own: [copies[0], np.arange(6, 12)])  # power: seven groups missing
+    assert moments.pair_sums(make_points(Z), nu, 0.5, 0.0)[0] != pytest.approx(found[0][0], rel=1e-2)
+
+
+def test_rounding_is_allowed_for_where_the_measure_cancels(few_are_many, monkeypatch):
+    """Pairs of rows 1e-8 apart with opposite weights, against extended precision; without the allowance some fail."""
+    is_above = {True: [], False: []}
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        half, nu = 0.5 * rng.normal(size=(20, 4)), rng.normal(size=20)
+        Z, nu = np.concatenate([half, half + 1e-8 * rng.normal(size=half.shape)]), np.concatenate([nu, -nu])
+        for is_allowed in is_above:
+            sums = moments._PairSums(make_points(Z), nu)
+            sums.start(6)
+            if not is_allowed:
+                monkeypatch.setattr(sums, "_slacks", lambda k: (0.0, 0.0))
+            high = sums.run_groups(1.0, silent)
+            exact, reach = Z.astype(np.longdouble), np.longdouble(sums.reach)
+            c = nu * np.exp(-(exact**2).sum(axis=1) - np.longdouble(sums.top))
+            weights = np.array([(2.0 * sums.reach) ** k / np.prod(np.arange(1.0, k + 1)) for k in (3, 4, 5)])
+            folded = [tensor(exact / reach, c, k).reshape(4, -1) for k in (3, 4, 5)]
+            S = sum(scale * M @ M.T for scale, M in zip(sums.scales, folded, strict=True)).astype(float)
+            is_above[is_allowed].append(high >= np.sqrt(np.linalg.eigvalsh(S)[-1] * (weights**2 / sums.scales).sum()))
+    assert all(is_above[True])
+    assert not all(is_above[False])
+
+
+@pytest.mark.parametrize("how", ["plain", "reweight", "refine"])
+@pytest.mark.parametrize("fraction", [0.01, 0.1])
+def test_groups_cost_less_than_a_hundredth(how, fraction, monkeypatch):
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(2000, 20)) * np.linspace(2.0, 0.5, 20)
+    options = {} if how == "plain" else {how: True}
+    core = RBFCoreset(random_state=0).fit(X).sample(int(2000 * fraction), random_state=0, **options)
+    pairs = core.certify(X)
+    monkeypatch.setattr(moments, "_MANY", 0)
+    grouped = core.certify(X)
+    assert grouped.eps != pairs.eps  # they were used
+    assert grouped.eps <= 1.01 * pairs.eps
+    assert (1 - 1e-9) * pairs.discrepancy <= grouped.discrepancy <= 1.05 * pairs.discrepancy
+    assert grouped.eps >= audit(X, core, n_starts=4, n_random=100).worst_error
+
+
+def test_rows_of_equal_weight_are_not_all_in_common():
+    """A split has as few pairs as can be: rows that stand out are in common, the others in groups of one size."""
+    own = np.concatenate([np.ones(20), np.full(2000, 1e-4)])
+    common, *groups = moments._grouped(own[::-1])
+    assert set(common) == set(range(2000, 2020))
+    assert [len(group) for group in groups] == [250] * 8
+    assert len(moments._grouped(np.ones(100))) == 2  # nothing to gain: all rows in one group
+    assert len(moments._grouped(np.zeros(100))) == 9  # nothing to lose
+
+
 def longest_error(Z, w, subset, v, radius, rng):
     """The largest error found, in extended precision: random queries of the ball, most of them on its edge."""
     x = rng.normal(size=(400, Z.shape[1]))
@@ -100,8 +212,9 @@ def longest_error(Z, w, subset, v, radius, rng):
     st.sampled_from([0.0, 1e-9, 1e-3]),
     st.sampled_from([0.1, 1.0, 3.0]),
     st.booleans(),
+    st.booleans(),
 )
-def test_no_query_is_above_the_bound(seed, d, width, apart, radius, is_sparse):
+def test_no_query_is_above_the_bound(seed, d, width, apart, radius, is_sparse, has_groups):
     """Near-duplicates of which the subset keeps one: the difference cancels to the last digits."""
     rng = np.random.default_rng(seed)
     half = width * rng.normal(size=(8, d)) + rng.choice([0.0, 1.0]) * rng.normal(size=d)
@@ -110,7 +223,12 @@ def test_no_query_is_above_the_bound(seed, d, width, apart, radius, is_sparse):
     w = np.concatenate([w, w]) / (2 * w.sum())
     v = 2.0 * w[:8] * (1.0 + rng.choice([0.0, 1e-12, 0.1]) * rng.normal(size=8))
     v = np.maximum(v, 0.0)
-    found = certify_exact(Subset(make_points(Z, is_sparse), w, np.arange(8), v, radius, "gaussian"))
+    with pytest.MonkeyPatch.context() as patch:
+        if has_groups:
+            patch.setattr(moments, "_MANY", 0)
+            patch.setattr(moments, "_WIDEST_SQUARE", 1)
+            patch.setattr(moments, "_WORTH", rng.choice([0.01, 1e9]))
+        found = certify_exact(Subset(make_points(Z, is_sparse), w, np.arange(8), v, radius, "gaussian"))
     assert longest_error(Z, w, np.arange(8), v, radius, rng) <= found.eps
 
 

@@ -88,7 +88,7 @@ def certify(
     data: Input,
     coreset: CoresetFile,
     question: Question,
-    method: Annotated[str, typer.Option(help="auto, exact (all pairs of rows) or sampled.")] = "auto",
+    method: Annotated[str, typer.Option(help="auto, exact (always holds) or sampled.")] = "auto",
     sampled: Annotated[int, typer.Option(min=2, help="Number of rows to draw for 'sampled'.")] = 20_000,
     delta: Annotated[float, typer.Option(help="Probability that the bound of 'sampled' fails.")] = 0.05,
 ) -> None:

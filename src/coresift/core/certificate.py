@@ -16,12 +16,11 @@ from scipy.optimize import minimize_scalar
 from .branching import span_coordinates, worst_in_ball
 from .discrepancy import Progress, first_equal, laplacian_form, potential, quadratic_form, rounding_of_form, silent
 from .gaussian import Atoms, ascend
-from .moments import WIDEST_MATRIX, HighOrders, chosen_stretch, log_low_orders, pair_sums
+from .moments import LARGEST_EXPONENT, WIDEST_MATRIX, HighOrders, chosen_stretch, log_low_orders, pair_sums
 from .points import Points, Subset, log_shares, rounding_slack
 
 _FLOOR_TOLERANCE = 1e-3  # of log F: a thousandth of eps
 _FLOOR_STEPS = 50
-_LARGEST_EXPONENT = 50.0  # of a kernel of higher moments, whose digits cancel beyond
 _SMALL_BYTES = 1 << 26  # data that may be scaled once instead of at every step
 _SECOND = 0.5  # size of the second sample over that of the first: half of it adds one per cent to the bound
 _ROUNDED = 1e-12  # relative difference of weights by rounding
@@ -36,14 +35,14 @@ class Certificate:
     eps : float
         ``|S(x)/F(x) - 1| <= eps`` for all x of the ball. Above 1 it says nothing about how small S can be.
     discrepancy : float
-        ``MMD(S, P) / W``; in the sampled form an upper bound on it.
+        ``MMD(S, P) / W``; in the sampled form, and for many rows, an upper bound on it.
     floor : float
         Lower bound on ``F(x) / W`` over the ball. ``eps`` is at most ``discrepancy / floor`` (over all of space a
         little more), for the Gaussian mostly several times smaller.
     loss, radius : str, float
         The loss, and the radius of the ball in bandwidths: infinite for the Laplacian, over all of space.
     is_exact, n_sampled : bool, int or None
-        Whether all pairs of rows were summed, so that the bound is certain; otherwise how many rows were sampled.
+        Whether the bound is certain; otherwise how many rows were sampled.
     confidence : float
         Probability that ``eps`` is a valid bound: 1 if exact.
 
@@ -109,7 +108,7 @@ def _farthest_mean_distance(spread: tuple[float, float], radius: float) -> float
 
 
 def certify_exact(subset: Subset, progress: Progress = silent) -> Certificate:
-    """The certificate with all pairs summed: O(n^2 d / 2) time, a few tiles of memory."""
+    """The certificate that always holds, from sums over pairs: O(n^2 d) time at most, a few tiles of memory."""
     points, shares, difference = subset.points, subset.shares, subset.difference
     radius, loss = subset.radius, subset.loss
     log_least = log_floor(points, shares, radius, loss)
@@ -144,7 +143,7 @@ def certify_sampled(
     """The certificate with sums over pairs from two samples; of a Gaussian, low moments stay exact."""
     points, radius, loss, sampling = subset.points, subset.radius, subset.loss, (n_sampled, delta, rng, progress)
     stretch = chosen_stretch(radius, loss)
-    if loss == "laplacian" or 2.0 * stretch * points.max_norm**2 > _LARGEST_EXPONENT:
+    if loss == "laplacian" or 2.0 * stretch * points.max_norm**2 > LARGEST_EXPONENT:
         norm = _sampled_norm(subset, loss, *sampling)
     else:
         first = 3 if points.d <= WIDEST_MATRIX else 2

@@ -13,6 +13,8 @@ Rounding: with unit roundoff u and :math:`A_k = \sum_p |\nu_p| e^{-|p|^2} |p|^k`
 matrices are off by at most :math:`2 (n + k(d+2) + 10) u A_k^2`; the terms of k = 0, 1, 2 err in proportion to u itself.
 """
 
+from typing import Any
+
 import numpy as np
 from scipy.linalg import eigvalsh, norm
 
@@ -26,6 +28,9 @@ _NEGLIGIBLE = 1e-4  # of the bound: a tail that is not worth another term
 WIDEST_MATRIX = 2048  # columns up to which tensors of order 2, 3 and 4 are folded into d x d matrices
 _CACHED = 32  # rows of a tile that stay in the cache
 _WIDEST_SQUARE = 16  # columns up to which a tensor of order 4 is folded into a d^2 x d^2 matrix
+LARGEST_EXPONENT = 50.0  # of kernels of higher moments, whose digits cancel beyond
+_MANY = 1 << 14  # rows from which a part of the pairs is summed
+_SCATTER, _WORTH = 0.3, 0.01  # what groups of rows may add, to the trace of the folded matrix and to the bound
 
 
 def chosen_stretch(radius: float, loss: str) -> float:
@@ -41,9 +46,9 @@ class HighOrders:
 
     def __init__(self, first: int, radius: float, stretch: float) -> None:
         self.orders = np.arange(first)
-        self.stretch, self.factor = stretch, float(np.sqrt(self._rest(np.array(2.0 * radius**2 / stretch))))
+        self.stretch, self.factor = stretch, float(np.sqrt(self.rest(np.array(2.0 * radius**2 / stretch))))
 
-    def _rest(self, t: np.ndarray) -> np.ndarray:
+    def rest(self, t: np.ndarray) -> np.ndarray:
         """``e^t`` without its first terms, in place."""
         low = np.full_like(t, float(len(self.orders) > 0))
         for k in self.orders[:0:-1]:  # Horner's rule
@@ -57,7 +62,7 @@ class HighOrders:
         for start in range(0, len(tile), _CACHED):  # what is in the cache is read once
             part = tile[start : start + _CACHED]
             part *= 2.0 * self.stretch
-            self._rest(part)
+            self.rest(part)
             part *= np.exp(-a.sq_norms[start : start + _CACHED])[:, None]
             part *= right
         return tile
@@ -68,7 +73,7 @@ class HighOrders:
 
     def lengths(self, sq_norms: np.ndarray) -> np.ndarray:
         """The norms of rows in the Hilbert space of this kernel."""
-        return np.asarray(np.exp(-sq_norms) * np.sqrt(np.maximum(self._rest(2.0 * self.stretch * sq_norms), 0.0)))
+        return np.asarray(np.exp(-sq_norms) * np.sqrt(np.maximum(self.rest(2.0 * self.stretch * sq_norms), 0.0)))
 
 
 def log_low_orders(points: Points, coefficients: np.ndarray, radius: float, first: int) -> float:
@@ -100,13 +105,15 @@ def pair_sums(
         enough = (n for n in tails if _log_tail(sums.log_mass, sums.norms, radius, n) <= negligible)
         n_terms = next(enough, _MOST_TERMS) + order
     sums.start(n_terms)
-    sums.run(progress)
+    is_grouped = order == 0 and n_terms > 3 and len(sums.rows) >= _MANY and sums.reach**2 <= LARGEST_EXPONENT / 2.0
+    is_grouped &= _WIDEST_SQUARE < points.d <= WIDEST_MATRIX
+    high = sums.run_groups(radius, progress) if is_grouped else sums.run(progress)
     if n_terms == 0:
         return sums.form, np.full(order + 1, np.inf)
     bounds = []
     for j in range(order + 1):  # sum |nu| e^{-|p|^2} (2|p|)^j z^i / i! over the terms i = k - j that are left out
         tail = np.exp(_log_tail(sums.log_mass, sums.norms, radius, n_terms - j) - sums.top)
-        bounds.append((sums.series(radius, j) + tail) * (2.0 * sums.reach) ** j)
+        bounds.append((sums.series(radius, j) + high + tail) * (2.0 * sums.reach) ** j)
     with np.errstate(divide="ignore"):
         return sums.form, np.log(np.array(bounds) * (1.0 + 1e-12)) + sums.top
 
@@ -134,81 +141,140 @@ class _PairSums:
         self.error = 4.0 * (points.d + 4) * _UNIT * points.rounding_norm**2
         self.reach = max(float(self.norms.max()), float(np.sqrt(self.error)) if points.is_sparse else 0.0, 1e-100)
         self.blur = self.error / self.reach**2 if points.is_sparse else 0.0
-        self.form = 0.0
+        self.form, self.scales = 0.0, np.zeros(0)
 
     def start(self, n_terms: int) -> None:
         """Begin sums up to order ``n_terms - 1``."""
         d = self.points.d
-        self.n_terms, self.total, self.mean = n_terms, 0.0, np.zeros(d)
+        self.n_terms = self.n_summed = n_terms  # the orders, and those that :meth:`series` sums one by one
+        self.total, self.mean = 0.0, np.zeros(d)
         self.squares, self.magnitudes = np.zeros(n_terms), np.zeros(n_terms)  # |T_k|^2; A_k, with norms that cover blur
         self.is_folded = d <= WIDEST_MATRIX and n_terms > 2
         self.folded = {k: np.zeros((d, d)) for k in (2, 3, 4) if self.is_folded and k < n_terms}
         self.quartic = np.zeros((d**2, d**2)) if d <= _WIDEST_SQUARE and n_terms > 4 else None
 
-    def run(self, progress: Progress) -> None:
-        parts = tile_slices(self.points, len(self.rows))
-        for i, left in enumerate(parts):
-            mine = self.points.gather(self.rows[left])
-            scaled = self.add_rows(mine, self.c[left])
-            weighted = {k: np.zeros_like(scaled) for k in self.folded if k > 2}
-            for right in parts[i:]:
-                self._tile(mine, left, right, weighted)
-            for k, sums in weighted.items():
-                half = (scaled * self.c[left][:, None]).T @ sums
-                self.folded[k] += half + half.T
-            progress(left.stop - left.start)
+    def run(self, progress: Progress) -> float:
+        """Sum over all pairs; nothing is left to add to :meth:`series`."""
+        self._sweep([(-1, part) for part in tile_slices(self.points, len(self.rows))], 0, progress)
+        return 0.0
 
-    def add_rows(self, mine: Block, c: np.ndarray) -> np.ndarray:
-        """Add what is summed over rows, not pairs; returns the scaled rows if tensors are folded."""
-        if self.n_terms == 0:
-            return np.zeros((0, 0))
+    def run_groups(self, radius: float, progress: Progress) -> float:
+        r"""Sum over a part of the pairs; returns a bound on the terms from order 3 on and leaves the rest to `series`.
+
+        :math:`S = \sum_k s_k M_k M_k^\top`, :math:`M_k` the folded tensors, is for all these orders and convex in the
+        measure: rows that matter little are in groups, each stands for all of them in turn, and the mean is at least S.
+        Groups are joined where that costs too much. docs/theory.md ("Many rows") has the proofs.
+        """
+        weights = np.cumprod(2.0 * radius * self.reach / np.arange(1, self.n_terms))[2:]
+        own = (self.c[:, None] * (self.norms / self.reach)[:, None] ** np.arange(3, self.n_terms)) ** 2
+        self.scales = (weights + 1e-300) / np.sqrt(own.sum(axis=0) + 1e-200)
+        own = own @ self.scales  # what each row adds to the trace of S
+        groups = _grouped(own)
+        b, light = len(groups) - 1, float(own.sum() - own[groups[0]].sum())
+        parts = [(g, at[part]) for g, at in enumerate(groups, -1) for part in tile_slices(self.points, len(at))]
+        self.n_summed, self.forms = 3, np.zeros(2)
+        self.folded = {k: np.zeros_like(self.folded[2]) for k in (0, 1, 2)}  # S with common rows, in groups; order 2
+        for level in range(b.bit_length()):
+            self._sweep(parts, level, progress)
+            times = b / 2.0**level
+            S = self.folded[0] + times * self.folded[1]
+            slack = times * float(self.scales @ [self._slacks(k)[1] for k in range(3, self.n_terms)])
+            high = float(np.sqrt((weights**2 / self.scales).sum() * (_largest(S) + slack)))
+            added = (times - 1.0) * light / (float(np.trace(S)) + 1e-200)  # by random groups, on average
+            if high * added / 2.0 <= _WORTH * (high + self.series(radius)):
+                break
+            progress(-len(self.rows))
+        low = np.array([abs(self.total), norm(self.mean), norm(self.folded[2])])
+        low += [self._slacks(k)[0] for k in range(3)]
+        form = low**2 @ [1.0, 2.0 * self.reach**2, 2.0 * self.reach**4] + self.forms @ [1.0, times]
+        self.form = float(form * np.exp(2.0 * self.top))
+        return high
+
+    def _sweep(self, parts: list[Any], level: int, progress: Progress) -> None:
+        """Add the pairs of parts that meet at this level: common rows (group -1) at once, groups when joined."""
+        met = [
+            [at for h, at in parts[i:] if (g >= 0 and (g ^ h).bit_length()) == level] for i, (g, _) in enumerate(parts)
+        ]
+        n_tiles = np.cumsum([0, *map(len, met)])
+        shares = np.diff(n_tiles * len(self.rows) // max(n_tiles[-1], 1))
+        for (g, left), rights, done in zip(parts, met, shares, strict=True):
+            mine, own = self.points.gather(self.rows[left]), self.c[left]
+            if level == 0:
+                self.add_rows(mine, own)
+            tile, keys = (self._joint_tile, [int(g >= 0)]) if len(self.scales) else (self._tile, list(self.folded)[1:])
+            sums = {k: np.zeros((len(own), self.points.d)) for k in keys}
+            for right in rights:
+                theirs, half = (mine, 0.5) if right is left else (self.points.gather(self.rows[right]), 1.0)
+                tile(mine, theirs, left, right, half, sums)
+            for k, total in sums.items():
+                product = (mine.dense() / self.reach * own[:, None]).T @ total
+                self.folded[k] += product + product.T
+            progress(int(done))
+
+    def add_rows(self, mine: Block, c: np.ndarray) -> None:
+        """Add what is summed over rows, not pairs."""
         lengths = np.hypot(np.sqrt(mine.sq_norms) / self.reach, np.sqrt(self.blur))
         self.magnitudes += np.abs(c) @ lengths[:, None] ** np.arange(self.n_terms)
         self.total += float(c.sum())
         self.mean += mine.weighted_sum(c[:, None])[0] / self.reach
-        if not self.is_folded:
-            return np.zeros((0, 0))
-        scaled = mine.dense() / self.reach
-        self.folded[2] += scaled.T @ (scaled * c[:, None])
+        if self.is_folded:
+            scaled = mine.dense() / self.reach
+            self.folded[2] += scaled.T @ (scaled * c[:, None])
         if self.quartic is not None:
             products = (scaled[:, :, None] * scaled[:, None, :]).reshape(len(scaled), -1)
             self.quartic += products.T @ (products * c[:, None])
-        return scaled
 
-    def _tile(self, mine: Block, left: slice, right: slice, weighted: dict[int, np.ndarray]) -> None:
-        theirs = mine if right == left else self.points.gather(self.rows[right])
-        times = 1.0 if right == left else 2.0
+    def _tile(self, mine: Block, theirs: Block, left: Any, right: Any, half: float, sums: dict[int, Any]) -> None:
         gram = mine.gram(theirs)
         kernel = 2.0 * gram
         kernel -= mine.sq_norms[:, None]
         kernel -= theirs.sq_norms
         np.exp(np.minimum(kernel, 0.0, out=kernel), out=kernel)
-        self.form += times * float(self.coefficients[left] @ (kernel @ self.coefficients[right]))
+        self.form += 2.0 * half * float(self.coefficients[left] @ (kernel @ self.coefficients[right]))
         if self.n_terms == 0:
             return
         gram /= self.reach**2
         own, c = self.c[left], self.c[right]
-        moving = theirs.dense() * (c / self.reach)[:, None] if weighted else np.zeros((0, 0))
+        moving = theirs.dense() * (c / self.reach)[:, None] if sums else np.zeros((0, 0))
         power = kernel  # its memory
         power[:] = gram
         for k in range(2, self.n_terms):
-            if k in weighted:
-                weighted[k] += 0.5 * times * (power @ moving)
+            if k in sums:
+                sums[k] += half * (power @ moving)
             power *= gram
             if k > 2 or not self.is_folded:
-                self.squares[k] += times * float(own @ (power @ c))
+                self.squares[k] += 2.0 * half * float(own @ (power @ c))
+
+    def _joint_tile(self, mine: Block, theirs: Block, left: Any, right: Any, half: float, sums: dict[int, Any]) -> None:
+        gram, c, high = mine.gram(theirs), self.c[right], HighOrders(3, 0.0, 1.0)
+        fold = np.empty_like(gram)
+        for start in range(0, len(gram), _CACHED):
+            part, out = gram[start : start + _CACHED], fold[start : start + _CACHED]
+            part /= self.reach**2
+            out[:] = np.polyval(self.scales[::-1], part)
+            out *= part
+            out *= part
+            part *= 2.0 * self.reach**2
+            high.rest(part)
+        for kind in sums:
+            self.forms[kind] += 2.0 * half * float(self.c[left] @ (gram @ c))
+            sums[kind] += fold @ (theirs.dense() * (half * c / self.reach)[:, None])
 
     def series(self, radius: float, derivative: int = 0) -> float:
         """The sum of the terms of N or of a derivative, over ``(2 reach)^derivative``."""
-        steps = 2.0 * radius * self.reach / np.arange(1, self.n_terms - derivative)
-        return float(np.cumprod([1.0, *steps]) @ [self.sigma(k) for k in range(derivative, self.n_terms)])
+        steps = 2.0 * radius * self.reach / np.arange(1, self.n_summed - derivative)
+        return float(np.cumprod([1.0, *steps]) @ [self.sigma(k) for k in range(derivative, self.n_summed)])
+
+    def _slacks(self, k: int) -> tuple[float, float]:
+        """How far rounding may move the tensor of order ``k``, and the square of its norm."""
+        magnitude, before = float(self.magnitudes[k]), float(self.magnitudes[max(k - 1, 0)])
+        relative = (len(self.rows) + k * (self.points.d + 2) + 10) * _UNIT + self.error + k * self.blur
+        below = k * self.blur * before
+        return relative * magnitude + below, 2.0 * relative * magnitude**2 + below * before
 
     def sigma(self, k: int) -> float:
         """An upper bound on the spectral norm of the tensor of order ``k``."""
-        d, magnitude = self.points.d, float(self.magnitudes[k])
-        relative = (len(self.rows) + k * (d + 2) + 10) * _UNIT + self.error + k * self.blur
-        below = k * self.blur * float(self.magnitudes[max(k - 1, 0)])
-        slack = relative * magnitude + below
+        slack, of_square = self._slacks(k)
         if k == 0:
             return abs(self.total) + slack
         if k == 1:
@@ -218,10 +284,21 @@ class _PairSums:
         square = max(float(self.squares[k]), 0.0)
         if k in self.folded:
             square = min(square, _largest(self.folded[k]))
-        best = float(np.sqrt(square + 2.0 * relative * magnitude**2 + below * float(self.magnitudes[k - 1])))
+        best = float(np.sqrt(square + of_square))
         if k == 4 and self.quartic is not None:
             best = min(best, _largest(self.quartic) + slack)
         return best
+
+
+def _grouped(own: np.ndarray) -> list[np.ndarray]:
+    """Rows in common, and groups of the others: few pairs, and little added to the trace, the sum of ``own``."""
+    n, ranked, first, b = len(own), np.argsort(-own, kind="stable"), np.arange(len(own)), 2 ** np.arange(4)[:, None]
+    added = (b - 1) * np.cumsum(own[ranked[::-1]])[::-1] / (own.sum() + 1e-200)
+    costs = np.where(added > _SCATTER, np.inf, (first * n + (n - first) ** 2 / (2 * b)) * (1.0 + added) ** 2)
+    doublings, n_common = (int(i) for i in np.unravel_index(costs.argmin(), costs.shape))
+    light, groups = ranked[n_common:], 2**doublings  # at random among neighbours in this order: groups are alike
+    light = light[np.argsort(np.arange(len(light)) // groups + np.random.default_rng(0).random(len(light)))]
+    return [ranked[:n_common], *(np.sort(light[j::groups]) for j in range(groups))]
 
 
 def _largest(matrix: np.ndarray) -> float:

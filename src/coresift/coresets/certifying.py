@@ -63,7 +63,7 @@ def certified(
     display = display_of(on_pass)
     # n^2/2 pairs against some N^2 of two samples of N and N/2 rows
     if method == "exact" or (method == "auto" and (cost <= _AFFORDABLE_PAIRS or points.n <= n_sampled)):
-        label = "certificate from all pairs of rows (method 'sampled' is faster)"
+        label = "exact certificate (method 'sampled' is faster)"
         return certify_exact(subset, display(label, points.n))
     # the confidence needs samples independent of the subset, which may have been drawn from the same seed
     rng = np.random.default_rng(rng.integers(2**63, size=4))

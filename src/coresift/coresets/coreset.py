@@ -284,7 +284,7 @@ class Coreset(Value):
         radius : float, optional
             Radius of the ball of queries, in bandwidths; by default the coreset's own, for the Laplacian all of space.
         method : {"auto", "exact", "sampled"}
-            "exact" sums over all pairs of rows, O(n^2 d / 2), and always holds. "sampled" estimates these sums from
+            "exact" sums over pairs of rows, up to O(n^2 d), and always holds. "sampled" estimates these sums from
             ``n_sampled`` rows, and holds with probability ``1 - delta``. "auto" is exact if that takes up to a minute.
         n_sampled, delta, random_state, on_pass
             Options of the sampled form; progress as in :func:`select`.
