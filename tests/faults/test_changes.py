@@ -303,7 +303,10 @@ def test_time_does_not_grow_with_the_square_of_the_columns(tmp_path: Path) -> No
     for d in (2500, 10_000):
         path = tmp_path / f"{d}.parquet"
         parquet.write_table(pa.table({f"c{i}": X[:40, 0].astype(np.float32) for i in range(d)}), path)
-        started = time.process_time()
-        open_rows(path)
-        spent.append(time.process_time() - started)
+        tries = []
+        for _ in range(3):
+            started = time.process_time()
+            open_rows(path)
+            tries.append(time.process_time() - started)
+        spent.append(min(tries))
     assert spent[1] < 9 * spent[0]

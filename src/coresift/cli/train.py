@@ -93,8 +93,8 @@ def strategies(settings: Settings, as_json: AsJson = False) -> None:
     for method in methods():
         name, what, paper, won = (method[key] for key in ("name", "what it chooses", "paper", "where it won"))
         told = "; ".join(f"{key} {method[key]}" for key in ("needs", "cost", "memory", "weights") if method[key] != "-")
-        source, wins = "" if paper == "-" else f" ({paper})", "" if won == "-" else f"\nwon: {won}"
-        table.add_row(name, f"{what}{source}\n{told}{wins}")
+        cited, wins = "" if paper == "-" else f" ({paper})", "" if won == "-" else f"\nwon: {won}"
+        table.add_row(name, f"{what}{cited}\n{told}{wins}")
     settings.out.print(table)
 
 

@@ -25,7 +25,6 @@ from .points import Block, Points, SensitivityBound, log_shares, rounding_slack,
 CELLS_TOLERANCE = 1e-3  # a certificate within 0.1 % of the best one that these cells can give
 EXACT_TOLERANCE = 1e-6
 MAX_STEPS = 1000
-_MOST_COLUMNS = 1024  # of a covariance: 8 MB
 _TINY = np.finfo(np.float64).tiny
 
 
@@ -108,12 +107,14 @@ class Atoms:
 
     rows: Block | Points  # k rows; points are read block by block, without a copy of the data
     offsets: np.ndarray  # (k,)
+    are_cells: bool = False
 
     @cached_property
     def moments(self) -> tuple[np.ndarray, np.ndarray] | None:
-        """Mean (d,) and covariance (d, d) of the mass at the centre of the ball; not of sparse, wide or unread rows."""
-        if isinstance(self.rows, Points) or self.rows.shift is not None or self.rows.rows.shape[1] > _MOST_COLUMNS:
+        """Mean (d,) and covariance (d, d) of the mass at the centre of the ball, for cells: these are few."""
+        if not self.are_cells:
             return None
+        assert isinstance(self.rows, Block)
         rows, share = self.rows.dense(), np.exp(self.offsets - self.offsets.max())
         share /= share.sum()
         mean = share @ rows
@@ -246,7 +247,8 @@ def cells_bound(problem: Problem, summary: Cells, start: SensitivityBound) -> Se
     """The certificate of k atoms, never above ``start``: two products (points x k) by (k x min(d, k + 1)) a step."""
     k, points = len(summary.mass), problem.points
     basis, means = summary.frame
-    atoms = Atoms(Block(means), np.log(summary.mass) - squared_norms(summary.means) - summary.variances)
+    offsets = np.log(summary.mass) - squared_norms(summary.means) - summary.variances
+    atoms = Atoms(Block(means), offsets, are_cells=True)
 
     def coordinates() -> Iterator[tuple[slice, np.ndarray]]:
         for rows, block in points.blocks(extra_columns=2 * k + 8 * means.shape[1]):

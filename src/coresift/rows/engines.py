@@ -6,7 +6,6 @@ Blocks are cut at the same rows whoever reads them, and merged in order: every e
 import copy
 import logging
 import os
-import pickle
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -125,7 +124,7 @@ class ThreadEngine(Engine):
 
     def __init__(self, rows: Rows, workers: int) -> None:
         super().__init__(rows)
-        self.n_workers, self._own, self._packed = workers, threading.local(), pickle.dumps(rows)
+        self.n_workers, self._own = workers, threading.local()
         self._pool = ThreadPoolExecutor(workers, "coresift")
 
     def parts(self, prototype: Any, on_rows: OnRows) -> Iterator[Any]:
@@ -134,7 +133,7 @@ class ThreadEngine(Engine):
 
     def _run(self, prototype: Any, task: Task) -> Any:
         if not hasattr(self._own, "rows"):
-            self._own.rows = pickle.loads(self._packed)
+            self._own.rows = copy.deepcopy(self.rows)
         return run_task(self._own.rows, prototype, task)
 
     def __exit__(self, *about: object) -> None:

@@ -1,5 +1,7 @@
 """What a strategy may ask for when it selects: computed on demand, cached, and accounted for."""
 
+from __future__ import annotations
+
 import copy
 import time
 from collections.abc import Callable, Iterator, Mapping

@@ -1,5 +1,7 @@
 """Last-layer gradients of any ``torch.nn.Module``, read by hooks that leave it unchanged, and stored as factors."""
 
+from __future__ import annotations
+
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -69,16 +71,16 @@ class Gradients:
         """Whether no factor is NaN or infinite."""
         return all(part is None or np.isfinite(part).all() for part in (self.residuals, self.inputs))
 
-    def take(self, rows: NDArray[np.integer[Any]] | slice) -> "Gradients":
+    def take(self, rows: NDArray[np.integer[Any]] | slice) -> Gradients:
         """Gradients of the samples at ``rows``."""
         return Gradients(self.residuals[rows], None if self.inputs is None else self.inputs[rows])
 
-    def double(self) -> "Gradients":
+    def double(self) -> Gradients:
         """The same as float64."""
         inputs = None if self.inputs is None else self.inputs.astype(np.float64, copy=False)
         return Gradients(self.residuals.astype(np.float64, copy=False), inputs)
 
-    def of_output(self, output: int) -> "Gradients":
+    def of_output(self, output: int) -> Gradients:
         """Gradients with respect to one row of the layer, that of an ``output``."""
         return Gradients(self.residuals[:, output : output + 1], self.inputs)
 
@@ -113,7 +115,7 @@ class Gradients:
         residuals = self.residuals if weights is None else self.residuals * weights[:, None]
         return residuals.sum(axis=0) if self.inputs is None else (residuals.T @ self.inputs).reshape(-1)
 
-    def means(self, groups: Sequence[NDArray[np.int64]]) -> "Gradients":
+    def means(self, groups: Sequence[NDArray[np.int64]]) -> Gradients:
         """Mean gradients of ``groups`` of samples, as flat vectors: a mean of products is not a product."""
         found = np.empty((len(groups), self.width))
         for mean, rows in zip(found, groups, strict=True):
