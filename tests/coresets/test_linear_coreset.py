@@ -87,10 +87,10 @@ def standard_errors(kind, draws, size=14, n=40):
 
 DRAWS = [("squared", 500), ("logistic", 250)]
 MANY_DRAWS = [
-    ("squared", 15_000),
-    ("logistic", 4000),
-    ("multinomial", 2000),
-]  # a fit a draw: as many as a minute allows
+    ("squared", 6000),
+    ("logistic", 1500),
+    ("multinomial", 800),
+]  # a fit a draw: as many as half a minute allows
 
 
 @pytest.mark.parametrize(
