@@ -87,10 +87,10 @@ def standard_errors(kind, draws, size=14, n=40):
 
 DRAWS = [("squared", 500), ("logistic", 250)]
 MANY_DRAWS = [
-    ("squared", 6000),
-    ("logistic", 1500),
-    ("multinomial", 800),
-]  # a fit a draw: as many as half a minute allows
+    ("squared", 3000),
+    ("logistic", 800),
+    ("multinomial", 400),
+]  # a fit a draw: as many as a quarter of a minute allows
 
 
 @pytest.mark.parametrize(
