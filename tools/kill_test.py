@@ -7,7 +7,7 @@ written under its final name, and no process may be left over. A command that wa
 again, until it ends by itself (after ten kills it is left in peace): its result must be that of the undisturbed run.
 
     select          coresift select of a Parquet file; the bytes of the coreset
-    select-workers  the same with two worker processes
+    select-workers  the same with two threads
     fit             coresift fit of a Parquet file; the bytes of the model
     train           coresift train, with a checkpoint after each epoch; the bytes of the model, metrics but times
     bench           python -m paper run; the records but times, and that nothing is run twice

@@ -88,6 +88,22 @@ def test_each_thread_has_rows_of_its_own_and_all_rows_are_seen_once(folder: Path
     assert (alone.rows, alone.names) == (source.n, {threading.current_thread().name})
 
 
+def test_a_worker_reads_in_its_own_thread(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Arrow's pool has as many threads as there are cores: two workers would use twice as many."""
+    asked, plain = list[Any](), parquet.ParquetFile.iter_batches
+
+    def iter_batches(self: Any, *args: Any, **how: Any) -> Any:
+        asked.append(how["use_threads"])
+        return plain(self, *args, **how)
+
+    monkeypatch.setattr(parquet.ParquetFile, "iter_batches", iter_batches)
+    source = open_rows(folder)
+    with ThreadEngine(source, 2) as engine:
+        run_pass(engine, source, Threads())
+    assert asked
+    assert not any(asked)
+
+
 def test_tasks_are_small_enough_for_all_workers(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blocks, "TASK_BYTES", 1 << 40)
     monkeypatch.setattr(blocks, "READ_BYTES", 1)

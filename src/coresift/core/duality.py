@@ -164,7 +164,7 @@ class ModelCertificate:
     objective, lower_bound : float
         F at the model, and what ``F*`` is at least: proved.
     found, n_passes : float, int
-        By how much the F of a model met in the search is lower: the excess is no less. Passes over the rows.
+        The search met a model whose F is lower by ``found``, so the excess is at least that; passes over the rows.
     loss, alpha : str, float
         F is the weighted mean of the loss plus ``alpha / 2`` times the squared coefficients.
 

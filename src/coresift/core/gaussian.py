@@ -123,7 +123,7 @@ class Atoms:
     def first_queries(self, p: np.ndarray, radius: float) -> np.ndarray:
         """Near the maxima of ``2 p.x - L(x)``: these are along ``p - m(x)``, and ``m(x)`` is about ``mean + 2 C x``.
 
-        Where the second term is large, it is no guide, and a point's own query is where its ascent begins.
+        Where ``2 C x`` is large, that says little, and the ascent begins at the point itself, brought into the ball.
         """
         found = into_ball(p, radius)
         if self.moments is None:
