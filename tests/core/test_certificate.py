@@ -239,8 +239,16 @@ def test_the_sampled_form_is_the_stated_formula(loss):
     # the same two samples, by inverting the distribution function
     uniform = np.random.default_rng(8)
     first, second = (np.searchsorted(np.cumsum(w * lengths) / H, uniform.random(count)) for count in (N, N // 2))
-    a = np.bincount(first, minlength=40) * H / lengths / N
-    a[subset] -= v
+
+    def estimate(drawn):
+        a = np.bincount(drawn, minlength=40) * H / lengths / len(drawn)
+        a[subset] -= v
+        return a
+
+    a, groups = estimate(first), [estimate(part) for part in first.reshape(60 // 14, -1)]
+    square = np.mean([b @ K @ b for b in groups])  # the norm is convex
+    assert a == pytest.approx(np.mean(groups, axis=0))
+    assert a @ K @ a < square
     g = K @ a
     drawn = (g * H / lengths)[second]
     log4, log2 = np.log(4 / delta), np.log(2 / delta)
@@ -248,7 +256,7 @@ def test_the_sampled_form_is_the_stated_formula(loss):
     assert w @ np.exp(-cdist(Z, Z)) @ w >= np.exp(-np.sqrt(2 * V))
     spread, width = (H, 2 * H) if loss == "gaussian" else (np.sqrt(1 - np.exp(-np.sqrt(2 * V))), np.sqrt(2))
     U = drawn.mean() - v @ g[subset] + np.sqrt(2 * drawn.var(ddof=1) * log4 / (N // 2))
-    U += 7 * width * np.sqrt(a @ K @ a) * log4 / (3 * (N // 2 - 1))
+    U += 7 * width * np.sqrt(square) * log4 / (3 * (N // 2 - 1))
     c = spread * np.sqrt(2 * log2 / N) + width * log2 / (3 * N)
     bound = (c + np.sqrt(c**2 + 4 * U)) / 2
     if loss == "gaussian":

@@ -1,5 +1,7 @@
 """The moment bound: its tensors against dense ones, and the bound against searches in extended precision."""
 
+from math import factorial
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -246,14 +248,36 @@ def test_never_above_the_discrepancy_over_the_floor(seed, radius):
     assert np.exp(log_bound - radius**2) <= np.sqrt(max(square, 0.0)) * (1 + 1e-9) + 2e-4 * np.exp(floor)
 
 
-def test_numbers_of_the_high_orders_are_below_their_factors():
-    """The rounding allowance of the sampled form: with a stretch above 1 kernel values are far above 1."""
+@pytest.mark.parametrize("is_sparse", [False, True])
+@pytest.mark.parametrize("stretch", [0.01, 0.75, 1.9])
+@pytest.mark.parametrize("first", [2, 3])
+def test_sums_of_the_high_orders_are_those_of_their_series(first, stretch, is_sparse):
+    """The whole kernel less the low moments, against the sum of the other terms; rows without use may overflow."""
+    rng = np.random.default_rng(0)
+    Z, c = 0.6 * rng.normal(size=(30, 3)), rng.normal(size=30)
+    Z[7], c[7] = 1e3, 0.0
+    points, used = make_points(Z, is_sparse), c != 0.0
+    points.max_norm = float(np.linalg.norm(Z[used], axis=1).max())
+    kernel = moments.HighOrders(points, used, first, 0.3, stretch)
+    z = np.where(used[:, None], Z, 0.0)
+    squares, t = (z**2).sum(axis=1), 2 * stretch * z @ z.T
+    series = sum(t**k / factorial(k) for k in range(first, 120))
+    K = np.exp(-squares[:, None] - squares) * series
+    allowed = kernel.rounding(c)
+    assert allowed < 1e-9
+    assert abs(kernel.form(c) - c @ K @ c) <= allowed
+    at = np.array([3, 0, 29])
+    assert kernel.potential(c, at) == pytest.approx(K[at] @ c, abs=allowed)
+    assert kernel.lengths()[used] == pytest.approx(np.sqrt(K.diagonal()[used]), abs=1e-7)
+    order = 0.18 / stretch
+    assert kernel.factor == pytest.approx(np.sqrt(np.exp(order) - sum(order**k / factorial(k) for k in range(first))))
+
+
+def test_the_allowance_for_rounding_covers_numbers_far_above_one():
+    """With a stretch above 1 a kernel value may be computed from large numbers."""
     Z = 3.0 * np.random.default_rng(0).normal(size=(30, 3))
-    squares, kernel = (Z**2).sum(axis=1), moments.HighOrders(3, 2.5, 1.9)
-    points = make_points(Z)
-    factors = kernel.largest(squares)
+    squares, c = (Z**2).sum(axis=1), np.full(30, 1 / 30)
+    kernel = moments.HighOrders(make_points(Z), np.ones(30, dtype=bool), 3, 2.5, 1.9)
     computed_from = np.exp(np.abs(2 * 1.9 * Z @ Z.T) - squares[:, None] - squares)
     assert computed_from.max() > 1e3
-    assert (computed_from <= np.outer(factors, factors) * (1 + 1e-9)).all()
-    block = points.gather(slice(0, 30))
-    assert (np.abs(kernel(block, block)) <= np.outer(factors, factors) * (1 + 1e-9)).all()
+    assert kernel.rounding(c) >= 2e-14 * c @ computed_from @ c

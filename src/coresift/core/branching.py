@@ -123,7 +123,7 @@ def worst_in_ball(
 ) -> float:
     """An upper bound on the error over the ball, at most ``known``, from about ``4e7 + n^2/4`` kernel values."""
     points, radius = subset.points, subset.radius
-    squares = np.concatenate([points.gather(rows[part]).sq_norms for part in row_slices(len(rows), 8.0 * points.d)])
+    squares = points.squares[rows]
     slack = 2.0 * rounding_slack(points.rounding_norm, radius)
     ratio = _Ratio(coordinates, squares, subset.shares[rows], subset.difference[rows], radius, slack)
     r = coordinates.shape[1]

@@ -23,6 +23,7 @@ _FLOOR_TOLERANCE = 1e-3  # of log F: a thousandth of eps
 _FLOOR_STEPS = 50
 _SMALL_BYTES = 1 << 26  # data that may be scaled once instead of at every step
 _SECOND = 0.5  # size of the second sample over that of the first: half of it adds one per cent to the bound
+_MOST_GROUPS = 8  # of the first sample for its norm: half a per cent of the bound
 _ROUNDED = 1e-12  # relative difference of weights by rounding
 
 
@@ -83,9 +84,7 @@ def log_floor(points: Points, shares: np.ndarray, radius: float, loss: str) -> f
         return -_farthest_mean_distance(spread, radius) - rounding_slack(points.rounding_norm, radius)
     jensen = -(_farthest_mean_distance(spread, radius) ** 2)
     known, curvature = np.array([np.inf]), 4.0 * points.max_norm**2
-    offsets = log_shares(shares)
-    for rows, block in points.blocks():
-        offsets[rows] -= block.sq_norms
+    offsets = log_shares(shares) - points.squares
     is_small = not points.is_sparse and 8 * points.n * points.d <= _SMALL_BYTES
     atoms = Atoms(points.gather(slice(0, points.n)) if is_small else points, offsets)
     lowest = ascend(np.zeros((1, points.d)), atoms, radius, known, curvature, _FLOOR_TOLERANCE, _FLOOR_STEPS)
@@ -94,11 +93,8 @@ def log_floor(points: Points, shares: np.ndarray, radius: float, loss: str) -> f
 
 
 def _spread(points: Points, shares: np.ndarray) -> tuple[float, float]:
-    mean, second = np.zeros(points.d), 0.0  # of the squared norms
-    for rows, block in points.blocks():
-        mean += block.weighted_sum(shares[rows, None])[0]
-        second += float(shares[rows] @ block.sq_norms)
-    return float(np.linalg.norm(mean)), second
+    """The length of the mean, and the mean square."""
+    return float(np.linalg.norm(points.weighted_sum(shares[:, None])[0])), float(shares @ points.squares)
 
 
 def _farthest_mean_distance(spread: tuple[float, float], radius: float) -> float:
@@ -144,10 +140,11 @@ def certify_sampled(
     points, radius, loss, sampling = subset.points, subset.radius, subset.loss, (n_sampled, delta, rng, progress)
     stretch = chosen_stretch(radius, loss)
     if loss == "laplacian" or 2.0 * stretch * points.max_norm**2 > LARGEST_EXPONENT:
-        norm = _sampled_norm(subset, loss, *sampling)
+        norm = _sampled_norm(subset, _AllOrders(points, loss), *sampling)
     else:
-        first = 3 if points.d <= WIDEST_MATRIX else 2
-        kernel = HighOrders(first, radius, stretch)
+        first, used = 3 if points.d <= WIDEST_MATRIX else 2, subset.shares > 0
+        used[subset.rows] |= subset.weights > 0
+        kernel = HighOrders(points, used, first, radius, stretch)
         high = kernel.factor * _sampled_norm(subset, kernel, *sampling)
         low = float(np.exp(log_low_orders(points, subset.difference, radius, first)))
         norm = (low + high) * float(np.exp(-(radius**2)))
@@ -156,8 +153,25 @@ def certify_sampled(
     return Certificate(eps, discrepancy, floor, loss, radius, False, 1.0 - delta, n_sampled)
 
 
+@dataclass(frozen=True, eq=False)
+class _AllOrders:
+    """The kernel of a loss, as :class:`HighOrders` is one."""
+
+    points: Points
+    loss: str
+
+    def form(self, c: np.ndarray) -> float:
+        return quadratic_form(self.points, c, self.loss)
+
+    def potential(self, c: np.ndarray, at: np.ndarray, progress: Progress = silent) -> np.ndarray:
+        return potential(self.points, at, c, self.loss, progress)
+
+    def rounding(self, c: np.ndarray) -> float:
+        return rounding_of_form(self.points, c, self.loss)
+
+
 def _sampled_norm(
-    subset: Subset, kernel: str | HighOrders, n: int, delta: float, rng: np.random.Generator, progress: Progress
+    subset: Subset, kernel: _AllOrders | HighOrders, n: int, delta: float, rng: np.random.Generator, progress: Progress
 ) -> float:
     r"""A bound on :math:`\|\mu_P - \mu_S\|` that holds with probability ``1 - delta``, in O(N (N + m) d).
 
@@ -167,19 +181,13 @@ def _sampled_norm(
     sample of the rows"). ``width`` is the range of a term over the norm, ``spread`` the root of its variance.
     """
     points, shares = subset.points, subset.shares
-    if isinstance(kernel, str):
-        mean, square = _spread(points, shares)
-        twice = 2.0 * max(square - mean * mean, 0.0)
-        spread = float(np.sqrt(-np.expm1(-twice if kernel == "gaussian" else -np.sqrt(twice))))
-        lengths, width, loss = np.ones(points.n), float(np.sqrt(2.0)), kernel
-        largest = lengths
+    if isinstance(kernel, _AllOrders):
+        mean, second_moment = _spread(points, shares)
+        twice = 2.0 * max(second_moment - mean * mean, 0.0)
+        spread = float(np.sqrt(-np.expm1(-twice if subset.loss == "gaussian" else -np.sqrt(twice))))
+        lengths, width = np.ones(points.n), float(np.sqrt(2.0))
     else:
-        squares = np.concatenate([block.sq_norms for _, block in points.blocks()])
-        is_used = shares > 0
-        is_used[subset.rows] |= subset.weights > 0
-        squares[~is_used] = 0.0  # their kernel values may overflow, and count nothing
-        lengths = np.where(shares > 0, kernel.lengths(squares), 0.0)
-        largest, loss = kernel.largest(squares), "gaussian"
+        lengths = np.where(shares > 0, kernel.lengths(), 0.0)
         spread = float(shares @ lengths)
         width = 2.0 * spread
     scores = shares * lengths
@@ -189,17 +197,25 @@ def _sampled_norm(
     n_second = max(2, int(n * _SECOND))
     first, second = (rng.choice(points.n, count, p=scores / total) for count in (n, n_second))
     worth = np.divide(total, lengths, out=np.zeros(points.n), where=lengths > 0)
-    known = np.bincount(first, minlength=points.n) * worth / n
-    known[subset.rows] -= subset.weights
-    rounding = rounding_of_form(points, known * largest, loss)
-    norm_a = float(np.sqrt(max(quadratic_form(points, known, kernel, progress), 0.0) + rounding))
 
-    values = potential(points, second, known, kernel) * worth[second]
+    def estimate(drawn: np.ndarray) -> np.ndarray:
+        known = np.bincount(drawn, minlength=points.n) * worth / len(drawn)
+        known[subset.rows] -= subset.weights
+        return known
+
+    def square(drawn: np.ndarray) -> float:
+        return max(kernel.form(estimate(drawn)), 0.0) + kernel.rounding(estimate(drawn))
+
+    # the square is convex: that of a mean of groups is at most their mean square, with fewer pairs
+    groups = np.array_split(first, min(max(n // len(subset.rows), 1), _MOST_GROUPS))
+    norm_a = float(np.sqrt(sum(len(group) / n * square(group) for group in groups)))
+    known = estimate(first)
+    values = kernel.potential(known, second, lambda rows: progress(int(rows / _SECOND))) * worth[second]
     log_term = float(np.log(4.0 / delta))
     deviation = np.sqrt(2.0 * float(values.var(ddof=1)) * log_term / n_second)
     deviation += 7.0 * width * norm_a * log_term / (3.0 * (n_second - 1))
-    upper = float(values.mean()) + deviation - float(subset.weights @ potential(points, subset.rows, known, kernel))
-    upper += rounding
+    upper = float(values.mean()) + deviation - float(subset.weights @ kernel.potential(known, subset.rows))
+    upper += kernel.rounding(known)
     log_term = float(np.log(2.0 / delta))
     c = spread * np.sqrt(2.0 * log_term / n) + width * log_term / (3.0 * n)
     return float(0.5 * (c + np.sqrt(c * c + 4.0 * max(upper, 0.0))))

@@ -6,6 +6,7 @@ rows, :math:`\mathrm{MMD}^2 = \nu^\top K \nu`: one symmetric sweep over pairs of
 """
 
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Any
 
@@ -16,24 +17,19 @@ from .points import Block, Points, row_slices
 _NARROW = 256  # columns up to which copying the rows costs less than the passes over a tile that it saves
 _SIDE = 1024  # rows and columns of a tile of kernel values: three such tiles fit into the last-level cache
 _ROWS_BYTES = 1 << 26  # most that the rows of one side of a tile may take
+_HELD_BYTES = 1 << 27  # most that rows which many tiles share may take
 
 Progress = Callable[[int], Any]
-Kernel = Callable[[Block, Block], np.ndarray]
-"""Kernel values of two blocks of rows; a loss by its name, or any other positive definite kernel."""
 
 
 def silent(_rows: int) -> None:
     """Progress that nobody wants to know of."""
 
 
-def kernel_tile(loss: str | Kernel, a: Block, b: Block) -> np.ndarray:
+def kernel_tile(loss: str, a: Block, b: Block) -> np.ndarray:
     """(len(a), len(b)) kernel values, from ``2 a.b - |a|^2 - |b|^2``."""
-    if not isinstance(loss, str):
-        return loss(a, b)
     if a.shift is None and b.shift is None and a.rows.shape[1] <= _NARROW:
-        # in one product, with the norms as two more columns: each pass over the tile costs as much as ten columns
-        left = np.column_stack((2.0 * a.rows, -a.sq_norms, np.full(len(a.rows), -1.0)))
-        exponents = left @ np.column_stack((b.rows, np.ones(len(b.rows)), b.sq_norms)).T
+        exponents = a.left @ b.right.T  # in one product: each pass over the tile costs as much as ten columns
     else:
         exponents = a.gram(b)
         exponents *= 2.0
@@ -52,21 +48,27 @@ def tile_slices(points: Points, count: int) -> list[slice]:
     return list(row_slices(count, max(_ROWS_BYTES / _SIDE, 8.0 * width), _ROWS_BYTES))
 
 
-def symmetric_tiles(points: Points, rows: np.ndarray, loss: str | Kernel) -> Iterator[tuple[slice, slice, np.ndarray]]:
-    """Yield the tiles on and above the diagonal of the kernel matrix of the rows, with their rows and columns."""
+def _blocks(points: Points, rows: np.ndarray) -> tuple[list[slice], Callable[[int], Block]]:
+    """The slices of rows for tiles, and what gathers each: once if they are few, or else whenever asked."""
     slices = tile_slices(points, len(rows))
+    n_held = len(slices) if 8 * points.d * len(rows) <= _HELD_BYTES else 0
+    return slices, lru_cache(n_held)(lambda i: points.gather(rows[slices[i]]))
+
+
+def symmetric_tiles(points: Points, rows: np.ndarray, loss: str) -> Iterator[tuple[slice, slice, np.ndarray]]:
+    """Yield the tiles on and above the diagonal of the kernel matrix of the rows, with their rows and columns."""
+    slices, block = _blocks(points, rows)
     for i, left in enumerate(slices):
-        mine = points.gather(rows[left])
+        mine = block(i)
         own = kernel_tile(loss, mine, mine)
-        if isinstance(loss, str):
-            np.fill_diagonal(own, 1.0)  # the root of a rounded zero would cost the Laplacian half the digits
+        np.fill_diagonal(own, 1.0)  # the root of a rounded zero would cost the Laplacian half the digits
         yield left, left, own
-        for right in slices[i + 1 :]:
-            yield left, right, kernel_tile(loss, mine, points.gather(rows[right]))
+        for j in range(i + 1, len(slices)):
+            yield left, slices[j], kernel_tile(loss, mine, block(j))
 
 
 def quadratic_form(
-    points: Points, coefficients: np.ndarray, loss: str | Kernel, progress: Progress = silent, error: float = 0.0
+    points: Points, coefficients: np.ndarray, loss: str, progress: Progress = silent, error: float = 0.0
 ) -> float:
     r""":math:`\sum_{ij} c_i c_j k(z_i, z_j)` in O(n^2 d / 2) time, with an allowance for an ``error`` of squares."""
     rows = np.flatnonzero(coefficients)
@@ -85,14 +87,18 @@ def quadratic_form(
     return total
 
 
-def potential(points: Points, at: np.ndarray, coefficients: np.ndarray, loss: str | Kernel) -> np.ndarray:
+def potential(
+    points: Points, at: np.ndarray, coefficients: np.ndarray, loss: str, progress: Progress = silent
+) -> np.ndarray:
     r"""(m,) sums :math:`\sum_j c_j k(z_i, z_j)` over all rows, at the rows ``at``; O(m n d) time."""
     rows = np.flatnonzero(coefficients)
     out = np.zeros(len(at))
+    slices, block = _blocks(points, rows)
     for left in tile_slices(points, len(at)):
         mine = points.gather(at[left])
-        for right in tile_slices(points, len(rows)):
-            out[left] += kernel_tile(loss, mine, points.gather(rows[right])) @ coefficients[rows[right]]
+        for i, right in enumerate(slices):
+            out[left] += kernel_tile(loss, mine, block(i)) @ coefficients[rows[right]]
+        progress(left.stop - left.start)
     return out
 
 

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import eigvalsh, norm
 
-from .discrepancy import Progress, silent, tile_slices
+from .discrepancy import Progress, potential, quadratic_form, rounding_of_form, silent, tile_slices
 from .points import Block, Points
 
 _STRETCH, _LEAST_STRETCH, _MOST_STRETCH = 0.75, 1e-4, 2.0  # best or nearly so on digits, tables and normal data
@@ -41,50 +41,64 @@ def chosen_stretch(radius: float, loss: str) -> float:
 class HighOrders:
     r"""The kernel :math:`e^{-|p|^2-|q|^2} \sum_{k \ge j} (2s)^k (p \cdot q)^k / k!` of the moments from order j on.
 
-    Their terms sum to at most :math:`\|\mu_\nu\| (\sum_{k \ge j} (2R^2/s)^k/k!)^{1/2}` in its norm.
+    Their terms sum to at most :math:`\|\mu_\nu\| (\sum_{k \ge j} (2R^2/s)^k/k!)^{1/2}` in its norm. All orders make a
+    Gaussian kernel with tilted coefficients, :math:`e^{-s|p-q|^2} e^{(s-1)|p|^2} e^{(s-1)|q|^2}`; what the low moments
+    add to sums over it is subtracted.
     """
 
-    def __init__(self, first: int, radius: float, stretch: float) -> None:
-        self.orders = np.arange(first)
-        self.stretch, self.factor = stretch, float(np.sqrt(self.rest(np.array(2.0 * radius**2 / stretch))))
+    def __init__(self, points: Points, used: np.ndarray, first: int, radius: float, stretch: float) -> None:
+        self.points, self.first, self.stretch = points, first, stretch
+        self.factor = float(np.sqrt(_rest(np.array(2.0 * radius**2 / stretch), first)))
+        self.squares = np.where(used, points.squares, 0.0)  # the others' kernel values may overflow, and count nothing
+        self.narrow, self.tilts = points.rescaled(float(np.sqrt(stretch))), np.exp((stretch - 1.0) * self.squares)
 
-    def rest(self, t: np.ndarray) -> np.ndarray:
-        """``e^t`` without its first terms, in place."""
-        low = np.full_like(t, float(len(self.orders) > 0))
-        for k in self.orders[:0:-1]:  # Horner's rule
-            low *= t
-            low *= 1.0 / k
-            low += 1.0
-        return np.subtract(np.exp(t, out=t), low, out=t)
+    def lengths(self) -> np.ndarray:
+        """(n,) the norms of the rows in the Hilbert space of this kernel."""
+        squares = np.maximum(_rest(2.0 * self.stretch * self.squares, self.first), 0.0)
+        return np.asarray(np.exp(-self.squares) * np.sqrt(squares))
 
-    def __call__(self, a: Block, b: Block) -> np.ndarray:
-        tile, right = a.gram(b), np.exp(-b.sq_norms)
-        for start in range(0, len(tile), _CACHED):  # what is in the cache is read once
-            part = tile[start : start + _CACHED]
-            part *= 2.0 * self.stretch
-            self.rest(part)
-            part *= np.exp(-a.sq_norms[start : start + _CACHED])[:, None]
-            part *= right
-        return tile
+    def form(self, c: np.ndarray) -> float:
+        """The quadratic form of coefficients (n,)."""
+        low = _low_sums(self.points, c, self.first).low_form(self.stretch)
+        return quadratic_form(self.narrow, c * self.tilts, "gaussian") - low
 
-    def largest(self, sq_norms: np.ndarray) -> np.ndarray:
-        """Factors whose products bound the numbers that a kernel value is computed from: it may be far above 1."""
-        return np.asarray(np.exp(np.maximum(self.stretch - 1.0, 0.0) * sq_norms))
+    def potential(self, c: np.ndarray, at: np.ndarray, progress: Progress = silent) -> np.ndarray:
+        """(m,) sums over the rows with coefficients (n,), at the rows ``at``."""
+        out = self.tilts[at] * potential(self.narrow, at, c * self.tilts, "gaussian", progress)
+        sums = _low_sums(self.points, c, self.first)
+        for part in tile_slices(self.points, len(at)):
+            out[part] -= sums.low_potential(self.points.gather(at[part]), self.stretch)
+        return out
 
-    def lengths(self, sq_norms: np.ndarray) -> np.ndarray:
-        """The norms of rows in the Hilbert space of this kernel."""
-        return np.asarray(np.exp(-sq_norms) * np.sqrt(np.maximum(self.rest(2.0 * self.stretch * sq_norms), 0.0)))
+    def rounding(self, c: np.ndarray) -> float:
+        """How far rounding may move the form: tilted coefficients may be far above 1, and low moments are up to 1."""
+        return 2.0 * rounding_of_form(self.points, c * np.maximum(self.tilts, 1.0), "gaussian")
+
+
+def _rest(t: np.ndarray, first: int) -> np.ndarray:
+    """``e^t`` without the terms below order ``first``, in place."""
+    low: Any = float(first > 0)
+    for k in range(first - 1, 0, -1):  # Horner's rule
+        low = np.multiply(low, t, out=None if np.isscalar(low) else low)
+        low *= 1.0 / k
+        low += 1.0
+    return np.subtract(np.exp(t, out=t), low, out=t)
 
 
 def log_low_orders(points: Points, coefficients: np.ndarray, radius: float, first: int) -> float:
     """The logarithm of a bound on the terms below order ``first``, at most 3, of the series of N: one pass."""
     if not coefficients.any():
         return -np.inf
+    sums = _low_sums(points, coefficients, first)
+    return float(np.log(sums.series(radius))) + sums.top
+
+
+def _low_sums(points: Points, coefficients: np.ndarray, first: int) -> "_PairSums":
     sums = _PairSums(points, coefficients)
     sums.start(first)
     for left in tile_slices(points, len(sums.rows)):
         sums.add_rows(points.gather(sums.rows[left]), sums.c[left])
-    return float(np.log(sums.series(radius))) + sums.top
+    return sums
 
 
 def pair_sums(
@@ -132,8 +146,7 @@ class _PairSums:
     def __init__(self, points: Points, coefficients: np.ndarray) -> None:
         self.points, self.rows = points, np.flatnonzero(coefficients)
         self.coefficients = coefficients[self.rows]
-        parts = tile_slices(points, len(self.rows))
-        self.norms = np.concatenate([np.sqrt(points.gather(self.rows[part]).sq_norms) for part in parts])
+        self.norms = np.sqrt(points.squares[self.rows])
         self.log_mass = np.log(np.abs(self.coefficients)) - self.norms**2
         self.top = float(self.log_mass.max())  # so that nothing underflows, everything is relative to the largest
         self.c = np.sign(self.coefficients) * np.exp(self.log_mass - self.top)
@@ -184,10 +197,8 @@ class _PairSums:
             if high * added / 2.0 <= _WORTH * (high + self.series(radius)):
                 break
             progress(-len(self.rows))
-        low = np.array([abs(self.total), norm(self.mean), norm(self.folded[2])])
-        low += [self._slacks(k)[0] for k in range(3)]
-        form = low**2 @ [1.0, 2.0 * self.reach**2, 2.0 * self.reach**4] + self.forms @ [1.0, times]
-        self.form = float(form * np.exp(2.0 * self.top))
+        self.form = self.low_form(1.0, [self._slacks(k)[0] for k in range(3)])
+        self.form += float(self.forms @ [1.0, times] * np.exp(2.0 * self.top))
         return high
 
     def _sweep(self, parts: list[Any], level: int, progress: Progress) -> None:
@@ -224,6 +235,20 @@ class _PairSums:
             products = (scaled[:, :, None] * scaled[:, None, :]).reshape(len(scaled), -1)
             self.quartic += products.T @ (products * c[:, None])
 
+    def low_form(self, stretch: float, slacks: Any = 0.0) -> float:
+        r"""What the orders below 3 add to the form of :math:`e^{-|p|^2-|q|^2} e^{2s p \cdot q}`."""
+        lengths = np.array([abs(self.total), norm(self.mean), norm(self.folded.get(2, np.zeros(1)))]) + slacks
+        step = 2.0 * stretch * self.reach**2
+        return float(lengths**2 @ [1.0, step, step**2 / 2.0] * np.exp(2.0 * self.top))
+
+    def low_potential(self, mine: Block, stretch: float) -> np.ndarray:
+        """The same of its sums at the rows of a block."""
+        low, step = self.total + 2.0 * stretch * self.reach * mine.dot(self.mean[None])[:, 0], 2.0 * stretch
+        if 2 in self.folded:
+            rows = mine.dense()
+            low += step**2 / 2.0 * self.reach**2 * np.einsum("ij,ij->i", rows @ self.folded[2], rows)
+        return np.asarray(np.exp(self.top - mine.sq_norms) * low)
+
     def _tile(self, mine: Block, theirs: Block, left: Any, right: Any, half: float, sums: dict[int, Any]) -> None:
         gram = mine.gram(theirs)
         kernel = 2.0 * gram
@@ -246,7 +271,7 @@ class _PairSums:
                 self.squares[k] += 2.0 * half * float(own @ (power @ c))
 
     def _joint_tile(self, mine: Block, theirs: Block, left: Any, right: Any, half: float, sums: dict[int, Any]) -> None:
-        gram, c, high = mine.gram(theirs), self.c[right], HighOrders(3, 0.0, 1.0)
+        gram, c = mine.gram(theirs), self.c[right]
         fold = np.empty_like(gram)
         for start in range(0, len(gram), _CACHED):
             part, out = gram[start : start + _CACHED], fold[start : start + _CACHED]
@@ -255,7 +280,7 @@ class _PairSums:
             out *= part
             out *= part
             part *= 2.0 * self.reach**2
-            high.rest(part)
+            _rest(part, 3)
         for kind in sums:
             self.forms[kind] += 2.0 * half * float(self.c[left] @ (gram @ c))
             sums[kind] += fold @ (theirs.dense() * (half * c / self.reach)[:, None])

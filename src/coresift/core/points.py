@@ -89,6 +89,15 @@ class Block:
         return sums if self.shift is None else sums - np.outer(coefficients.sum(axis=1), self.shift)
 
     @cached_property
+    def left(self) -> np.ndarray:
+        """Dense rows with two more columns, whose product with ``right`` of a block is minus the squared distances."""
+        return np.column_stack((2.0 * self.rows, -self.sq_norms, np.full(len(self.sq_norms), -1.0)))
+
+    @cached_property
+    def right(self) -> np.ndarray:
+        return np.column_stack((self.rows, np.ones(len(self.sq_norms)), self.sq_norms))
+
+    @cached_property
     def sq_norms(self) -> np.ndarray:
         own = squared_norms(self.rows)
         if self.shift is None:
@@ -119,6 +128,10 @@ def euclidean_distances(a: Matrix, b: Matrix) -> np.ndarray:
     return np.sqrt(squares, out=squares)
 
 
+def _budget(n_vectors: int) -> int:
+    return BLOCK_BYTES if n_vectors < 8 else GEMM_BLOCK_BYTES
+
+
 class Points:
     """The rows ``z = (x - center) / scale`` of ``X`` (ndarray or CSR), without a scaled copy of it."""
 
@@ -136,9 +149,14 @@ class Points:
         shift = float(np.linalg.norm(self.center / self.scale)) if self.is_sparse else 0.0
         return max(self.max_norm, shift)
 
+    @cached_property
+    def squares(self) -> np.ndarray:
+        """(n,) squared norms of the rows."""
+        return np.concatenate([block.sq_norms for _, block in self.blocks(budget=BLOCK_BYTES)])
+
     def gather(self, rows: slice | np.ndarray) -> Block:
         if isinstance(self.X, np.ndarray):
-            return Block(self._dense(self.X[rows]))
+            return Block(self._dense(self.X[rows], is_own=not isinstance(rows, slice)))
         part = self.X[rows].astype(np.float64)
         part.data /= self.scale
         return Block(part, self.center / self.scale)
@@ -150,11 +168,11 @@ class Points:
             yield rows, self.gather(rows)
 
     def dot(self, others: np.ndarray) -> np.ndarray:
-        return np.concatenate([block.dot(others) for _, block in self.blocks()])
+        return np.concatenate([block.dot(others) for _, block in self.blocks(budget=_budget(len(others)))])
 
     def weighted_sum(self, coefficients: np.ndarray) -> np.ndarray:
         total = np.zeros((coefficients.shape[1], self.d))
-        for rows, block in self.blocks():
+        for rows, block in self.blocks(budget=_budget(coefficients.shape[1])):
             total += block.weighted_sum(coefficients[rows])
         return total
 
@@ -172,14 +190,15 @@ class Points:
     def to_data(self, queries: np.ndarray) -> np.ndarray:
         return queries * self.scale + self.center
 
-    def _dense(self, rows: np.ndarray) -> np.ndarray:
+    def _dense(self, rows: np.ndarray, is_own: bool) -> np.ndarray:
         # widening first: a subtraction of mixed widths is several times slower
         scaled = rows.astype(np.float64, copy=False)
+        is_own |= scaled is not rows
         if self._is_moved:
             # in place where the array is ours already: a block is as large as the cache or the budget allows
-            scaled = np.subtract(scaled, self.center, out=None if scaled is rows else scaled)
+            scaled, is_own = np.subtract(scaled, self.center, out=scaled if is_own else None), True
         if self.scale != 1.0:
-            scaled = np.divide(scaled, self.scale, out=None if scaled is rows else scaled)
+            scaled = np.divide(scaled, self.scale, out=scaled if is_own else None)
         return scaled
 
 

@@ -31,9 +31,8 @@ def tilted(points: Points, radius: float, loss: str) -> tuple[Points, np.ndarray
     # factors that span many orders would lose the digits of what they are multiplied with
     if loss != "gaussian" or abs(1.0 - stretch) * points.max_norm**2 > _LARGEST_TILT:
         return points, np.ones(points.n)
-    squares = np.concatenate([block.sq_norms for _, block in points.blocks()])
     root = float(np.sqrt(stretch))
-    factors = np.exp(np.clip((stretch - 1.0) * squares, -_LARGEST_TILT, _LARGEST_TILT))
+    factors = np.exp(np.clip((stretch - 1.0) * points.squares, -_LARGEST_TILT, _LARGEST_TILT))
     return points.rescaled(root), factors
 
 
@@ -84,18 +83,16 @@ class Quadrature:
 
         return min((Fit(v, value(v)) for v in (start, found)), key=lambda fit: fit.value)
 
-    def interpolated(
-        self, at: np.ndarray, known: tuple[np.ndarray, np.ndarray], n_sampled: int, rng: np.random.Generator
-    ) -> np.ndarray:
+    def interpolated(self, at: np.ndarray, rows: np.ndarray, n_sampled: int, rng: np.random.Generator) -> np.ndarray:
         r"""Estimates of the potentials at rows, from those of a few: O((M + m) N d) time instead of O(M n d).
 
-        The error e of the mean :math:`\mu_N` over N sampled rows is known at the m rows S of ``known`` (numbers and
-        exact potentials), and interpolated: :math:`\hat b(x) = \mu_N(x) + k(x, S) K_{SS}^{-1} e(S)`.
+        The error e of the mean :math:`\mu_N` over N sampled rows is computed at the m rows S, ``rows``, and
+        interpolated: :math:`\hat b(x) = \mu_N(x) + k(x, S) K_{SS}^{-1} e(S)`.
         """
-        (rows, exact), total = known, self.shares.sum()
+        total = self.shares.sum()
         drawn = rng.choice(self.points.n, n_sampled, p=self.shares / total)
         sampled = np.bincount(drawn, minlength=self.points.n) * (total / n_sampled)
-        error = exact - potential(self.points, rows, sampled, self.loss)
+        error = self.potential(rows) - potential(self.points, rows, sampled, self.loss)
         K = kernel_matrix(self.points, rows, self.loss)
         K.flat[:: len(rows) + 1] += _RIDGES[1]
         sampled[rows] += cho_solve(cho_factor(K, overwrite_a=True), error)

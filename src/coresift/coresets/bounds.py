@@ -83,7 +83,7 @@ class Geometry:
         """(b,) squared distances from the centre, scaled."""
         if not (self.is_short and isinstance(X, np.ndarray)):
             with np.errstate(over="ignore"):  # rows without weight may be anywhere
-                return np.concatenate([rows.sq_norms for _, rows in self.points(X).blocks(budget=BLOCK_BYTES)])
+                return self.points(X).squares
         plain = Points(float_rows(X), np.zeros(len(self.center)), 1.0, np.inf)
         blocks = (rows for _, rows in plain.blocks(budget=BLOCK_BYTES))
         squares = np.concatenate([rows.sq_norms - 2.0 * rows.dot(self.center[None])[:, 0] for rows in blocks])

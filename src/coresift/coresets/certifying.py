@@ -37,6 +37,7 @@ _POOL_FACTOR = 4
 _SMALLEST_POOL = 4000  # choosing among this few costs next to nothing, and more choice is better
 _SAMPLED_ROWS = 1 << 15  # least number of rows from which the potentials of a pool are estimated
 _SAMPLED_FACTOR = 16  # the same, per point of the coreset
+_KNOWN_SHARE, _FEWEST_KNOWN = 4, 250  # of the draw, one in four has its potential computed: one per cent of the bound
 _LARGE_FACTOR = 2  # data with this many times more rows are sampled: below, it saves little
 _SMALL_TOTAL = 10.0  # total sensitivity up to which every row matters to the certificate by its weight
 
@@ -67,7 +68,7 @@ def certified(
         return certify_exact(subset, display(label, points.n))
     # the confidence needs samples independent of the subset, which may have been drawn from the same seed
     rng = np.random.default_rng(rng.integers(2**63, size=4))
-    progress = display("certificate", min(n_sampled + len(subset.rows), points.n))
+    progress = display("certificate", n_sampled)
     return certify_sampled(subset, n_sampled, delta, rng, progress)
 
 
@@ -151,7 +152,7 @@ def _scaled_points(X: Matrix, counted: np.ndarray, ball: QueryBall) -> Points:
     """Return the rows in the coordinates of the ball; the largest norm is taken over the ``counted`` ones."""
     points = Points(X, ball.center, ball.scale, max_norm=np.inf)
     with np.errstate(over="ignore", invalid="ignore"):
-        squares = np.concatenate([block.sq_norms for _, block in points.blocks()])
+        squares = points.squares
     if not squares.max() <= LARGEST_RATIO**2:
         away = f"which has a row more than {LARGEST_RATIO:g} bandwidths away"
         raise InvalidInputError(f"bandwidth = {ball.scale:.3g} is too small for X, {away}.")
@@ -234,13 +235,12 @@ def improved(core: Coreset, points: Points, shares: Any, size: int, pool: np.nda
     loss, total = core.ball.loss, core.total_weight
     narrow, factors = tilted(points, core.ball.radius, loss)
     quadrature = Quadrature(narrow, shares * factors, loss)
-    drawn = quadrature.potential(core.indices)
-    choices = [(core.indices, core.weights / total * factors[core.indices], drawn)]
+    choices: list[Any] = [(core.indices, core.weights / total * factors[core.indices], None)]
     if pool is not None and size < len(pool):
         if core.total_sensitivity is not None and core.total_sensitivity <= _SMALL_TOTAL:
             choices.clear()  # only a few heavy rows make the draw, which takes them all, hard to beat
             pool = mixed_pool(pool, shares, _generator(core, len(pool)))
-        wanted, is_exact = _pool_potentials(core, quadrature, pool, drawn)
+        wanted, is_exact = _pool_potentials(core, quadrature, pool)
         progress = Progress("choice of points", size, unit="points")
         picks = quadrature.chosen(pool, size, wanted, progress)
         known = wanted[picks] if is_exact else quadrature.potential(pool[picks])
@@ -261,13 +261,14 @@ def improved(core: Coreset, points: Points, shares: Any, size: int, pool: np.nda
     )
 
 
-def _pool_potentials(core: Coreset, quadrature: Quadrature, pool: Any, drawn: Any) -> tuple[np.ndarray, bool]:
-    """Return the pool's potentials, and whether they are exact or, for large data, interpolated from the draw's."""
+def _pool_potentials(core: Coreset, quadrature: Quadrature, pool: Any) -> tuple[np.ndarray, bool]:
+    """Return the pool's potentials, and whether they are exact or, for large data, interpolated from a few."""
     n_sampled = max(_SAMPLED_ROWS, _SAMPLED_FACTOR * core.size)
     if quadrature.points.n < _LARGE_FACTOR * n_sampled or core.size > DENSE_LIMIT:
         return quadrature.potential(pool), True
     rng = _generator(core, len(pool), n_sampled)
-    return quadrature.interpolated(pool, (core.indices, drawn), n_sampled, rng), False
+    known = core.indices[:: max(min(_KNOWN_SHARE, core.size // _FEWEST_KNOWN), 1)]
+    return quadrature.interpolated(pool, known, n_sampled, rng), False
 
 
 def mixed_pool(pool: np.ndarray, shares: np.ndarray, rng: Generator) -> np.ndarray:

@@ -209,8 +209,7 @@ def extent(block: Block) -> np.ndarray:
 def largest_distance(block: Block, center: np.ndarray, unit: float = 1.0, metric: Any = "euclidean") -> float:
     """The largest distance from a centre of a row of positive weight, in units of ``unit``; 0 if there is none."""
     if metric == "euclidean":
-        parts = Points(float_rows(block.X), center, unit, np.inf).blocks(budget=BLOCK_BYTES)
-        distances = np.sqrt(np.concatenate([rows.sq_norms for _, rows in parts]))
+        distances = np.sqrt(Points(float_rows(block.X), center, unit, np.inf).squares)
     else:
         from scipy.spatial.distance import cdist
 
