@@ -323,3 +323,24 @@ def test_a_fit_says_what_it_achieves(loss, limit, monkeypatch):
     difference[rows] += fit.weights
     wanted = value(K, b, fit.weights) + rounding_of_form(points, difference, loss)
     assert fit.value == pytest.approx(wanted, rel=1e-6)
+
+
+def test_potentials_in_single_precision_are_for_kernel_matrices_far_from_singular():
+    """Weights hardly notice where they are used; double where rows nearly coincide, or the root would lose digits."""
+    rng, loss = np.random.default_rng(0), "gaussian"
+    Z, w, rows = 0.8 * rng.normal(size=(3000, 12)), np.full(3000, 1 / 3000), np.arange(40)
+    given = Quadrature(make_points(Z), w, loss)
+    K, exact = kernel(Z[rows], Z[rows], loss), kernel(Z[rows], Z, loss) @ w
+    single = given.potential(rows, K)
+    assert 0 < np.abs(single - exact).max() < 1e-6
+    assert given.potential(rows) == pytest.approx(exact, rel=1e-12)
+    fit = given.fitted(rows, np.full(40, 1 / 40))
+    best = given.fitted(rows, np.full(40, 1 / 40), exact)
+    assert fit.weights == pytest.approx(best.weights, abs=1e-4)
+    laplacian = Quadrature(make_points(Z), w, "laplacian")
+    assert laplacian.potential(rows, K) == pytest.approx(kernel(Z[rows], Z, "laplacian") @ w, rel=1e-6)
+    nearly = Z.copy()
+    nearly[1] = nearly[0] + 1e-6
+    given = Quadrature(make_points(nearly), w, loss)
+    K, exact = kernel(nearly[rows], nearly[rows], loss), kernel(nearly[rows], nearly, loss) @ w
+    assert given.potential(rows, K) == pytest.approx(exact, rel=1e-12)

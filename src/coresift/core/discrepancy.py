@@ -92,7 +92,7 @@ def potential(
 ) -> np.ndarray:
     r"""(m,) sums :math:`\sum_j c_j k(z_i, z_j)` over all rows, at the rows ``at``; O(m n d) time."""
     rows = np.flatnonzero(coefficients)
-    out = np.zeros(len(at))
+    out, coefficients = np.zeros(len(at)), coefficients.astype(points.dtype)
     slices, block = _blocks(points, rows)
     for left in tile_slices(points, len(at)):
         mine = points.gather(at[left])

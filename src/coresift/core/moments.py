@@ -24,7 +24,7 @@ from .points import Block, Points
 _STRETCH, _LEAST_STRETCH, _MOST_STRETCH = 0.75, 1e-4, 2.0  # best or nearly so on digits, tables and normal data
 _UNIT = float(np.finfo(np.float64).eps) / 2.0
 _MOST_TERMS = 64  # more are needed only for points so far away that the bound says nothing
-_NEGLIGIBLE = 1e-4  # of the bound: a tail that is not worth another term
+_NEGLIGIBLE = 1e-6  # of the bound: a tail that is not worth another term
 WIDEST_MATRIX = 2048  # columns up to which tensors of order 2, 3 and 4 are folded into d x d matrices
 _CACHED = 32  # rows of a tile that stay in the cache
 _WIDEST_SQUARE = 16  # columns up to which a tensor of order 4 is folded into a d^2 x d^2 matrix

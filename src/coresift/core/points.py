@@ -50,7 +50,7 @@ def stacked(parts: list[Any]) -> Any:
 class Block:
     """Scaled rows ``(x - center) / scale``. Those of a sparse matrix are never formed: products are expanded."""
 
-    rows: Matrix  # (b, d) float64, already divided by the scale
+    rows: Matrix  # (b, d) already divided by the scale
     shift: np.ndarray | None = None  # (d,) what is still to be subtracted from sparse rows: center / scale
 
     @cached_property
@@ -91,11 +91,11 @@ class Block:
     @cached_property
     def left(self) -> np.ndarray:
         """Dense rows with two more columns, whose product with ``right`` of a block is minus the squared distances."""
-        return np.column_stack((2.0 * self.rows, -self.sq_norms, np.full(len(self.sq_norms), -1.0)))
+        return np.column_stack((2.0 * self.rows, -self.sq_norms, np.full_like(self.sq_norms, -1.0)))
 
     @cached_property
     def right(self) -> np.ndarray:
-        return np.column_stack((self.rows, np.ones(len(self.sq_norms)), self.sq_norms))
+        return np.column_stack((self.rows, np.ones_like(self.sq_norms), self.sq_norms))
 
     @cached_property
     def sq_norms(self) -> np.ndarray:
@@ -135,8 +135,10 @@ def _budget(n_vectors: int) -> int:
 class Points:
     """The rows ``z = (x - center) / scale`` of ``X`` (ndarray or CSR), without a scaled copy of it."""
 
-    def __init__(self, X: Matrix, center: np.ndarray, scale: float, max_norm: float) -> None:
-        self.X, self.center, self.scale = X, center, float(scale)
+    def __init__(
+        self, X: Matrix, center: np.ndarray, scale: float, max_norm: float, dtype: type[np.floating] = np.float64
+    ) -> None:
+        self.X, self.center, self.scale, self.dtype = X, center, float(scale), dtype
         self._is_moved = bool(center.any())
         self.n, self.d = int(X.shape[0]), int(X.shape[1])
         self.is_sparse = sp.issparse(X)
@@ -157,9 +159,9 @@ class Points:
     def gather(self, rows: slice | np.ndarray) -> Block:
         if isinstance(self.X, np.ndarray):
             return Block(self._dense(self.X[rows], is_own=not isinstance(rows, slice)))
-        part = self.X[rows].astype(np.float64)
+        part = self.X[rows].astype(self.dtype)
         part.data /= self.scale
-        return Block(part, self.center / self.scale)
+        return Block(part, (self.center / self.scale).astype(self.dtype))
 
     def blocks(self, extra_columns: int = 0, budget: int = GEMM_BLOCK_BYTES) -> Iterator[tuple[slice, Block]]:
         """All rows in order. ``extra_columns`` is how many float64 a row the caller adds to a block."""
@@ -180,6 +182,10 @@ class Points:
         """The same rows where every length is ``factor`` times as many bandwidths."""
         return Points(self.X, self.center, self.scale / factor, self.max_norm * factor)
 
+    def single(self) -> "Points":
+        """The same rows in single precision, where half the digits are enough."""
+        return Points(self.X, self.center, self.scale, self.max_norm, np.float32)
+
     def take(self, indices: np.ndarray) -> np.ndarray:
         """(m, d) dense scaled rows; ``m`` is meant to be modest."""
         return self.gather(indices).dense()
@@ -199,7 +205,7 @@ class Points:
             scaled, is_own = np.subtract(scaled, self.center, out=scaled if is_own else None), True
         if self.scale != 1.0:
             scaled = np.divide(scaled, self.scale, out=scaled if is_own else None)
-        return scaled
+        return scaled.astype(self.dtype, copy=False)
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,6 +19,7 @@ from .points import Points, Subset
 DENSE_LIMIT = 4000  # rows up to which the kernel matrix is held: 128 MB, and as much again to factor it
 _LARGEST_TILT = 20.0
 _RIDGES = (1e-10, 1e-8, 1e-6, 1e-4)
+_TAME = 1e-3  # a pivot so large that errors of 1e-7 in the potentials are 1e-8 of the squared discrepancy
 _MAX_EXCHANGES = 60
 _DESCENT_STEPS = 300
 _PICKS, _LIKELY = 16, 256  # rows of a greedy choice that are picked together, and among how many
@@ -51,17 +52,22 @@ class Quadrature:
     shares: np.ndarray
     loss: str
 
-    def potential(self, at: np.ndarray) -> np.ndarray:
-        """(m,) kernel sums over all points, at the rows ``at``; O(m n d) time."""
-        return potential(self.points, at, self.shares, self.loss)
+    def potential(self, at: np.ndarray, K: np.ndarray | None = None) -> np.ndarray:
+        """(m,) kernel sums over all points, at the rows ``at``; O(m n d) time.
+
+        Those of a Gaussian are in single precision if the rows' kernel matrix K is given and far from singular: weights
+        then hardly notice.
+        """
+        is_tame = K is not None and self.loss == "gaussian" and _least_pivot(K) >= _TAME
+        return potential(self.points.single() if is_tame else self.points, at, self.shares, self.loss)
 
     def fitted(self, rows: np.ndarray, start: np.ndarray, wanted: np.ndarray | None = None) -> Fit:
         """Non-negative weights of ``rows`` that minimise the discrepancy, never worse than ``start``, and its value.
 
         ``wanted`` are the potentials, where they are known. The value counts the rounding that a certificate will add.
         """
-        b = self.potential(rows) if wanted is None else wanted
         K = kernel_matrix(self.points, rows, self.loss) if len(rows) <= DENSE_LIMIT else None
+        b = self.potential(rows, K) if wanted is None else wanted
 
         def product(v: np.ndarray) -> np.ndarray:
             if K is not None:
@@ -146,6 +152,13 @@ class Quadrature:
             given += kernel_tile(self.loss, self.points.gather(pool[pick : pick + 1]), block)[0]
             progress(1)
         return np.sort(chosen)
+
+
+def _least_pivot(K: np.ndarray) -> float:
+    try:
+        return float(np.linalg.cholesky(K).diagonal().min() ** 2)
+    except np.linalg.LinAlgError:
+        return 0.0
 
 
 def pivoted_weights(K: np.ndarray, b: np.ndarray) -> np.ndarray | None:

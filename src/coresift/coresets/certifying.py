@@ -243,8 +243,7 @@ def improved(core: Coreset, points: Points, shares: Any, size: int, pool: np.nda
         wanted, is_exact = _pool_potentials(core, quadrature, pool)
         progress = Progress("choice of points", size, unit="points")
         picks = quadrature.chosen(pool, size, wanted, progress)
-        known = wanted[picks] if is_exact else quadrature.potential(pool[picks])
-        choices.append((pool[picks], factors[pool[picks]] / size, known))
+        choices.append((pool[picks], factors[pool[picks]] / size, wanted[picks] if is_exact else None))
     fits = [quadrature.fitted(*choice) for choice in choices]
     best = min(range(len(fits)), key=lambda i: fits[i].value)
     indices = choices[best][0]
