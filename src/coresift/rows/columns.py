@@ -134,6 +134,16 @@ def flat(column: Any) -> Any:
     return array.dictionary_decode() if is_type(array.type, ("dictionary",)) else array
 
 
+def entries(array: Any) -> np.ndarray:
+    """The entries of an Arrow array, missing numbers as NaN; ``to_numpy`` would import pandas, half a second of it."""
+    if not is_type(array.type, ("floating", "integer")):
+        return np.asarray(array.to_numpy(zero_copy_only=False))
+    if array.null_count:
+        wide = array if is_type(array.type, ("floating",)) else array.cast(pa.float64(), safe=False)
+        array = wide.fill_null(np.nan)
+    return np.from_dlpack(array)
+
+
 def numbers(array: Any, kind: str) -> np.ndarray:
     """(n,) float64 with NaN for missing and infinite entries: numbers, 0 and 1, or seconds; text is parsed."""
     of = family(array.type)
@@ -146,7 +156,7 @@ def numbers(array: Any, kind: str) -> np.ndarray:
         array = pc.divide(pc.cast(array.cast(to, safe=False), pa.int64()).cast(pa.float64(), safe=False), 1e6)
     if not is_type(array.type, ("floating", "integer")):
         array = array.cast(pa.float64(), safe=False)
-    values = np.asarray(array.to_numpy(zero_copy_only=False), dtype=np.float64)
+    values = np.asarray(entries(array), dtype=np.float64)
     if values.min(initial=0.0) >= -_LARGEST and values.max(initial=0.0) <= _LARGEST:  # and none is missing
         return values
     return np.where(np.abs(values) <= _LARGEST, values, np.nan)
@@ -175,7 +185,7 @@ def categories(array: Any) -> tuple[np.ndarray, list[str]]:
     if (of := family(array.type)) == "text":
         encoded = array.dictionary_encode()
         names = [_without_point(name) for name in encoded.dictionary.to_pylist()]
-        return encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False), names
+        return entries(encoded.indices.fill_null(-1)), names
     values = numbers(array, str(of))
     distinct, codes = np.unique(values[~np.isnan(values)], return_inverse=True)
     found = np.full(len(values), -1)
@@ -314,10 +324,10 @@ class Columns:
         else:
             table = np.empty((len(self.features), batch.num_rows), dtype=self.dtype)  # contiguous copies
             for row, name in zip(table, self.features, strict=True):
-                row[:] = as_type(batch.column(name).to_numpy(zero_copy_only=False), self.dtype)
+                row[:] = as_type(entries(batch.column(name)), self.dtype)
             X = table.T
         weights, targets = (
-            None if name is None else as_type(batch.column(name).to_numpy(zero_copy_only=False), np.dtype(np.float64))
+            None if name is None else as_type(entries(batch.column(name)), np.dtype(np.float64))
             for name in (self.wanted.weight, self.wanted.target)
         )
         labels = None if self.wanted.label is None else self._labels(batch.column(self.wanted.label))
@@ -326,12 +336,12 @@ class Columns:
     def _rows_of_lists(self, column: Any) -> np.ndarray:
         name, values = self.features[0], column.flatten()
         if len(values) != len(column) * (self.width or 0) or (
-            hasattr(column, "offsets") and np.any(np.diff(column.offsets.to_numpy()) != self.width)
+            hasattr(column, "offsets") and np.any(np.diff(entries(column.offsets)) != self.width)
         ):
             raise InvalidInputError(f"lists of column {name!r} differ in length; the first has {self.width}.")
         if values.null_count:
             raise InvalidInputError(f"lists of column {name!r} hold {values.null_count} nulls.")
-        numbers = as_type(values.to_numpy(zero_copy_only=False), self.dtype)
+        numbers = as_type(entries(values), self.dtype)
         return np.asarray(numbers.reshape(len(column), -1))
 
     def _labels(self, column: Any) -> Labels:
@@ -343,11 +353,11 @@ class Columns:
         if self.whole_labels or is_type(encoded.type.value_type, ("floating", "decimal")):
             if odd := [name for name in names if not float(name).is_integer()]:
                 if self.wanted.any_label:
-                    return Labels(encoded.indices.to_numpy(zero_copy_only=False), [float(name) for name in names])
+                    return Labels(entries(encoded.indices), [float(name) for name in names])
                 text = f"the label column {self.wanted.label!r} holds {odd[0]!r}, but classes are integers or strings."
                 raise InvalidInputError(f"{text} For a regression name it as the target (fit: --model squared).")
             names = [int(float(name)) for name in names]
-        return Labels(encoded.indices.to_numpy(zero_copy_only=False), names)
+        return Labels(entries(encoded.indices), names)
 
 
 def _is_list(kind: Any) -> bool:

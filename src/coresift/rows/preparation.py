@@ -13,7 +13,7 @@ from .._errors import InvalidInputError
 from .._progress import OnPass, display_of
 from .._validation import check_count, check_instance
 from ..core.points import Matrix
-from .columns import Wanted, as_table, categories, check_names, flat, hashes, is_type, numbers
+from .columns import Wanted, as_table, categories, check_names, entries, flat, hashes, is_type, numbers
 from .engines import open_engine, run_pass
 from .rows import Block, Fingerprint, Piece, Rows, as_type, block_rows
 from .summary import CYCLES, Column, TableSummary
@@ -151,7 +151,7 @@ class Preparation(TransformerMixin, BaseEstimator):
         is_double = any(is_type(kind, ("float64",)) for kind in kinds)
         made = np.empty((len(used), table.num_rows), dtype=np.float64 if is_double else np.float32)
         for row, column in zip(made, used, strict=True):
-            row[:] = table.column(column.name).to_numpy()  # nulls are NaN there
+            row[:] = entries(flat(table.column(column.name)))
         with np.errstate(over="ignore", invalid="ignore"):
             made -= np.array([column.shift for column in used], dtype=made.dtype)[:, None]
             made *= np.array([1.0 / column.scale for column in used], dtype=made.dtype)[:, None]
