@@ -233,6 +233,17 @@ def test_import_loads_no_optional_dependency() -> None:
     assert ours.isdisjoint({"torch", "ray", "typer", "matplotlib"})
 
 
+@pytest.mark.slow
+def test_a_selection_of_a_table_of_numbers_loads_neither_scikit_learn_nor_pandas(tmp_path: Path) -> None:
+    """They take longer to import than such a table takes to be read; text is hashed by scikit-learn."""
+    lines = [f"{i % 7},{i * i % 11 or ''}" for i in range(300)]
+    (tmp_path / "table.csv").write_text("\n".join(["x,y", *lines]))
+    options = "budget=30, bound='closed-form', n_queries=0"
+    loaded = loaded_by(f"import coresift; coresift.select({str(tmp_path / 'table.csv')!r}, {options})")
+    assert "pyarrow" in loaded
+    assert loaded.isdisjoint({"sklearn", "pandas"})
+
+
 BLOCK = """
 import sys
 class Blocker:

@@ -321,7 +321,7 @@ def run_record(plan: Plan[Any]) -> dict[str, Any]:
     rows, made = plan.rows, {**asdict(plan.options), "budget": plan.budget}
     for name in ("workers", "engine", "max_memory"):
         del made[name]
-    features: dict[str, Any] = {"preparation": rows.preparation and rows.preparation.to_dict()}
+    features: dict[str, Any] = {"preparation": rows.made_by and rows.made_by.to_dict()}
     if isinstance(rows.raw, TableRows):
         # the columns that were used, also where they were not named: who reads the table again takes these
         used, is_embedded = list(rows.raw.columns.features), rows.raw.columns.width is not None

@@ -271,7 +271,7 @@ class Plan(Generic[Options]):
         where = f"{options.workers} worker{'s' if options.workers > 1 else ''}, {options.engine}"
         passes = ", ".join(f"{name} x {k}" if k > 1 else name for name, k in Counter(self.passes).items())
         files = f"{len(rows.files):,} file{'s' if len(rows.files) > 1 else ''}"
-        made = rows.preparation
+        made = rows.made_by
         return [
             f"{rows.name}: {rows.n:,} rows, {rows.d} {'columns' if made is None else 'features'}, {files}.",
             *(_columns_in_words(rows) if made is None else made.lines(others=rows.raw.left_out)),

@@ -68,8 +68,12 @@ def _is_arrow(frame: Any) -> bool:
 
 def as_table(data: Any) -> Any:
     """An Arrow table from a frame, a dictionary of columns or a dense array (columns ``x0``, ``x1``, ...)."""
-    if isinstance(data, pa.Table | pa.RecordBatch | dict):
-        table = pa.Table.from_batches([data]) if isinstance(data, pa.RecordBatch) else pa.table(data)
+    if isinstance(data, pa.Table):
+        table = data
+    elif isinstance(data, pa.RecordBatch):
+        table = pa.Table.from_batches([data])
+    elif isinstance(data, dict):
+        table = pa.table(data)
     elif column_names(data) is None:
         if isinstance(data, str | bytes) or sp.issparse(data) or (array := as_numpy(data)).ndim != 2:
             raise InvalidTypeError(f"a table must be a frame or a dense array of two dimensions, not {data!r:.60}.")
@@ -135,12 +139,12 @@ def flat(column: Any) -> Any:
 
 
 def entries(array: Any) -> np.ndarray:
-    """The entries of an Arrow array, missing numbers as NaN; ``to_numpy`` would import pandas, half a second of it."""
+    """The entries of an Arrow array, missing numbers as NaN; ``to_numpy`` and ``scalar`` would import pandas."""
     if not is_type(array.type, ("floating", "integer")):
         return np.asarray(array.to_numpy(zero_copy_only=False))
     if array.null_count:
-        wide = array if is_type(array.type, ("floating",)) else array.cast(pa.float64(), safe=False)
-        array = wide.fill_null(np.nan)
+        nan = pa.Array.from_buffers(pa.float64(), 1, [None, pa.py_buffer(np.array([np.nan]))])[0]
+        array = array.cast(pa.float64(), safe=False).fill_null(nan)
     return np.from_dlpack(array)
 
 

@@ -116,13 +116,19 @@ def open_rows(
 
 
 def _prepared(rows: Rows, preparation: Any, columns: Sequence[str] | None = None, **learning: Any) -> Rows:
-    from sklearn.base import clone  # as all of it is needed for tables only, and slow to import
+    from .table_features import PreparedRows, TableFeatures
 
-    from .preparation import Preparation, PreparedRows
+    if isinstance(preparation, str):
+        made = TableFeatures()
+    else:
+        from sklearn.base import clone
 
-    made = check_instance(Preparation() if isinstance(preparation, str) else preparation, "preparation", Preparation)
+        from .preparation import Preparation
+
+        made = check_instance(preparation, "preparation", Preparation)
+        made = made if hasattr(made, "columns_") else clone(made)
     if not hasattr(made, "columns_"):
-        made = clone(made).set_params(columns=made.columns if columns is None else list(columns))
+        made.columns = made.columns if columns is None else list(columns)
         made.learn(rows, **learning)
     return PreparedRows(rows, made)
 

@@ -129,6 +129,7 @@ class Rows(ABC):
     is_portable: bool = True  # whether other processes can read the rows
     opened_as: Sequence[Fingerprint] = ()  # the fingerprints of the files when they were opened
     preparation: Any = None  # the :class:`coresift.Preparation` that made the features, if there is one
+    made_by: Any = None  # the same without scikit-learn
     kept_bytes: int = 0  # of features that stay in memory after the first pass
     _raw: "Rows | None" = None  # what the features were made from: the columns that are used, and all of them
     _whole: "Rows | None" = None
