@@ -313,3 +313,27 @@ def test_equal_rows_have_the_error_of_their_total_weight():
     assert found.eps == pytest.approx(0.3, abs=1e-6)
     assert found.eps >= 0.3
     assert found.floor == 1.0
+
+
+def test_the_sampled_form_of_a_subset_that_is_the_sample_and_of_none():
+    """Estimates of which nothing is left; and no rows at all, whose error is 1."""
+    points, w = make_points(np.eye(2)), np.full(2, 0.5)
+    for seed in range(5):
+        whole = certify_sampled(Subset(points, w, np.arange(2), w, 1.0), 2, 0.1, np.random.default_rng(seed))
+        none = certify_sampled(Subset(points, w, np.zeros(0, int), np.zeros(0)), 10, 0.1, np.random.default_rng(seed))
+        assert 0.0 <= whole.eps < none.eps
+        assert none.eps >= 1.0
+
+
+@pytest.mark.parametrize("bandwidth", [300.0, 1000.0, 5000.0])
+def test_the_sampled_form_counts_moments_that_a_difference_would_round_to_zero(bandwidth):
+    """Weights by which the orders 0, 1 and 2 vanish: of order 3 the kernel of such a bandwidth keeps 1e-12."""
+    Z = np.array([[-1.5], [-0.5], [0.5], [1.5]]) / bandwidth
+    w = np.full(4, 0.25)
+    v = w + np.array([-1.0, 3.0, -3.0, 1.0]) * np.exp((Z[:, 0]) ** 2) / 13.0
+    subset = Subset(make_points(Z), w, np.arange(4), v, 1.0, "gaussian")
+    found = certify_sampled(subset, 10, 0.1, np.random.default_rng(0))
+    queries = np.linspace(-1.0, 1.0, 201)[:, None].astype(np.longdouble)
+    kernel = np.exp(-((queries - Z.astype(np.longdouble).T) ** 2))
+    assert found.eps >= float(np.abs((kernel @ (v - w)) / (kernel @ w)).max()) > 1e-13
+    assert found.eps <= 40.0 / bandwidth**3  # the certain tail, of order 3

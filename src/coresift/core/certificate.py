@@ -16,7 +16,7 @@ from scipy.optimize import minimize_scalar
 from .branching import span_coordinates, worst_in_ball
 from .discrepancy import Progress, first_equal, laplacian_form, potential, quadratic_form, rounding_of_form, silent
 from .gaussian import Atoms, ascend
-from .moments import LARGEST_EXPONENT, WIDEST_MATRIX, HighOrders, chosen_stretch, log_low_orders, pair_sums
+from .moments import LARGEST_EXPONENT, WIDEST_MATRIX, HighOrders, chosen_stretch, log_low_orders, pair_sums, rest
 from .points import Points, Subset, log_shares, rounding_slack
 
 _FLOOR_TOLERANCE = 1e-3  # of log F: a thousandth of eps
@@ -145,7 +145,10 @@ def certify_sampled(
         first, used = 3 if points.d <= WIDEST_MATRIX else 2, subset.shares > 0
         used[subset.rows] |= subset.weights > 0
         kernel = HighOrders(points, used, first, radius, stretch)
-        high = kernel.factor * _sampled_norm(subset, kernel, *sampling)
+        with np.errstate(over="ignore", invalid="ignore"):  # it may be infinite
+            own = np.exp(-kernel.squares) * rest(2.0 * radius * np.sqrt(kernel.squares), first)
+            largest = float(np.abs(subset.difference) @ own) * (1.0 + 1e-12)
+        high = min(kernel.factor * _sampled_norm(subset, kernel, *sampling), largest)
         low = float(np.exp(log_low_orders(points, subset.difference, radius, first)))
         norm = (low + high) * float(np.exp(-(radius**2)))
     discrepancy = norm + 1e-15 * (1.0 + float(subset.weights.sum()))
@@ -207,7 +210,7 @@ def _sampled_norm(
         return max(kernel.form(estimate(drawn)), 0.0) + kernel.rounding(estimate(drawn))
 
     # the square is convex: that of a mean of groups is at most their mean square, with fewer pairs
-    groups = np.array_split(first, min(max(n // len(subset.rows), 1), _MOST_GROUPS))
+    groups = np.array_split(first, min(max(n // max(len(subset.rows), 1), 1), _MOST_GROUPS))
     norm_a = float(np.sqrt(sum(len(group) / n * square(group) for group in groups)))
     known = estimate(first)
     values = kernel.potential(known, second, lambda rows: progress(int(rows / _SECOND))) * worth[second]

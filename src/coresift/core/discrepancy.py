@@ -17,7 +17,7 @@ from .points import Block, Points, row_slices
 _NARROW = 256  # columns up to which copying the rows costs less than the passes over a tile that it saves
 _SIDE = 1024  # rows and columns of a tile of kernel values: three such tiles fit into the last-level cache
 _ROWS_BYTES = 1 << 26  # most that the rows of one side of a tile may take
-_HELD_BYTES = 1 << 27  # most that rows which many tiles share may take
+_HELD_BYTES = 1 << 28  # most that rows which many tiles share may take
 
 Progress = Callable[[int], Any]
 
@@ -51,7 +51,7 @@ def tile_slices(points: Points, count: int) -> list[slice]:
 def _blocks(points: Points, rows: np.ndarray) -> tuple[list[slice], Callable[[int], Block]]:
     """The slices of rows for tiles, and what gathers each: once if they are few, or else whenever asked."""
     slices = tile_slices(points, len(rows))
-    n_held = len(slices) if 8 * points.d * len(rows) <= _HELD_BYTES else 0
+    n_held = len(slices) if 8 * (3 * points.d + 5) * len(rows) <= _HELD_BYTES else 0
     return slices, lru_cache(n_held)(lambda i: points.gather(rows[slices[i]]))
 
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 from scipy.linalg import eigvalsh, norm
+from scipy.special import gammainc
 
 from .discrepancy import Progress, potential, quadratic_form, rounding_of_form, silent, tile_slices
 from .points import Block, Points
@@ -48,22 +49,25 @@ class HighOrders:
 
     def __init__(self, points: Points, used: np.ndarray, first: int, radius: float, stretch: float) -> None:
         self.points, self.first, self.stretch = points, first, stretch
-        self.factor = float(np.sqrt(_rest(np.array(2.0 * radius**2 / stretch), first)))
+        self.factor = float(np.sqrt(rest(2.0 * radius**2 / stretch, first)))
         self.squares = np.where(used, points.squares, 0.0)  # the others' kernel values may overflow, and count nothing
         self.narrow, self.tilts = points.rescaled(float(np.sqrt(stretch))), np.exp((stretch - 1.0) * self.squares)
 
     def lengths(self) -> np.ndarray:
         """(n,) the norms of the rows in the Hilbert space of this kernel."""
-        squares = np.maximum(_rest(2.0 * self.stretch * self.squares, self.first), 0.0)
-        return np.asarray(np.exp(-self.squares) * np.sqrt(squares))
+        return np.asarray(np.exp(-self.squares) * np.sqrt(rest(2.0 * self.stretch * self.squares, self.first)))
 
     def form(self, c: np.ndarray) -> float:
         """The quadratic form of coefficients (n,)."""
+        if not c.any():
+            return 0.0
         low = _low_sums(self.points, c, self.first).low_form(self.stretch)
         return quadratic_form(self.narrow, c * self.tilts, "gaussian") - low
 
     def potential(self, c: np.ndarray, at: np.ndarray, progress: Progress = silent) -> np.ndarray:
         """(m,) sums over the rows with coefficients (n,), at the rows ``at``."""
+        if not c.any():
+            return np.zeros(len(at))
         out = self.tilts[at] * potential(self.narrow, at, c * self.tilts, "gaussian", progress)
         sums = _low_sums(self.points, c, self.first)
         for part in tile_slices(self.points, len(at)):
@@ -75,14 +79,9 @@ class HighOrders:
         return 2.0 * rounding_of_form(self.points, c * np.maximum(self.tilts, 1.0), "gaussian")
 
 
-def _rest(t: np.ndarray, first: int) -> np.ndarray:
-    """``e^t`` without the terms below order ``first``, in place."""
-    low: Any = float(first > 0)
-    for k in range(first - 1, 0, -1):  # Horner's rule
-        low = np.multiply(low, t, out=None if np.isscalar(low) else low)
-        low *= 1.0 / k
-        low += 1.0
-    return np.subtract(np.exp(t, out=t), low, out=t)
+def rest(t: Any, first: int) -> Any:
+    r""":math:`\sum_{k \ge j} t^k / k!` for t >= 0, to all digits: those of small t are not what a difference leaves."""
+    return np.exp(t) * gammainc(first, t)
 
 
 def log_low_orders(points: Points, coefficients: np.ndarray, radius: float, first: int) -> float:
@@ -280,7 +279,11 @@ class _PairSums:
             out *= part
             out *= part
             part *= 2.0 * self.reach**2
-            _rest(part, 3)
+            low = 0.5 * part
+            low += 1.0
+            low *= part
+            low += 1.0
+            np.subtract(np.exp(part, out=part), low, out=part)  # e^t without the orders below 3
         for kind in sums:
             self.forms[kind] += 2.0 * half * float(self.c[left] @ (gram @ c))
             sums[kind] += fold @ (theirs.dense() * (half * c / self.reach)[:, None])

@@ -158,7 +158,7 @@ class Points:
 
     def gather(self, rows: slice | np.ndarray) -> Block:
         if isinstance(self.X, np.ndarray):
-            return Block(self._dense(self.X[rows], is_own=not isinstance(rows, slice)))
+            return Block(self._dense(self.X[rows], is_own=isinstance(rows, np.ndarray)))
         part = self.X[rows].astype(self.dtype)
         part.data /= self.scale
         return Block(part, (self.center / self.scale).astype(self.dtype))

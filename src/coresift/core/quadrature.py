@@ -19,7 +19,7 @@ from .points import Points, Subset
 DENSE_LIMIT = 4000  # rows up to which the kernel matrix is held: 128 MB, and as much again to factor it
 _LARGEST_TILT = 20.0
 _RIDGES = (1e-10, 1e-8, 1e-6, 1e-4)
-_TAME = 1e-3  # a pivot so large that errors of 1e-7 in the potentials are 1e-8 of the squared discrepancy
+_TAME, _NEAR = 1e-3, 100.0  # a pivot so large, and lengths so small, that weights hardly notice single precision
 _MAX_EXCHANGES = 60
 _DESCENT_STEPS = 300
 _PICKS, _LIKELY = 16, 256  # rows of a greedy choice that are picked together, and among how many
@@ -58,7 +58,8 @@ class Quadrature:
         Those of a Gaussian are in single precision if the rows' kernel matrix K is given and far from singular: weights
         then hardly notice.
         """
-        is_tame = K is not None and self.loss == "gaussian" and _least_pivot(K) >= _TAME
+        is_near = self.loss == "gaussian" and self.points.rounding_norm <= _NEAR
+        is_tame = is_near and K is not None and _least_pivot(K) >= _TAME
         return potential(self.points.single() if is_tame else self.points, at, self.shares, self.loss)
 
     def fitted(self, rows: np.ndarray, start: np.ndarray, wanted: np.ndarray | None = None) -> Fit:

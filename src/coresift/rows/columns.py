@@ -140,7 +140,7 @@ def flat(column: Any) -> Any:
 
 def entries(array: Any) -> np.ndarray:
     """The entries of an Arrow array, missing numbers as NaN; ``to_numpy`` and ``scalar`` would import pandas."""
-    if not is_type(array.type, ("floating", "integer")):
+    if not is_type(array.type, ("float32", "float64", "integer")):
         return np.asarray(array.to_numpy(zero_copy_only=False))
     if array.null_count:
         nan = pa.Array.from_buffers(pa.float64(), 1, [None, pa.py_buffer(np.array([np.nan]))])[0]
