@@ -20,7 +20,16 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from .points import Block, Points, SensitivityBound, log_shares, rounding_slack, squared_distances, squared_norms
+from .points import (
+    CACHE_BYTES,
+    Block,
+    Points,
+    SensitivityBound,
+    log_shares,
+    rounding_slack,
+    squared_distances,
+    squared_norms,
+)
 
 CELLS_TOLERANCE = 1e-3  # a certificate within 0.1 % of the best one that these cells can give
 EXACT_TOLERANCE = 1e-6
@@ -84,7 +93,7 @@ class CellSums:
         distances = squared_distances(block, self.centers)
         nearest = distances.argmin(axis=1)
         self.mass += np.bincount(nearest, weights=share, minlength=k)
-        self.moments += np.bincount(nearest, weights=share * distances.min(axis=1), minlength=k)
+        self.moments += np.bincount(nearest, weights=share * distances[np.arange(len(nearest)), nearest], minlength=k)
         self.sums += block.group_sums(share, nearest, k)
 
     def merge(self, other: Self) -> None:
@@ -158,8 +167,7 @@ def ascend(
     n_steps = 0
     while n_steps < max_steps:
         n_steps += 1
-        weights = atoms.rows.dot(state.y)  # (k, b); in place, without a second array of this size
-        weights *= 2.0
+        weights = atoms.rows.dot(2.0 * state.y)  # (k, b); in place, without a second array of this size
         weights += atoms.offsets[:, None]
         peak = weights.max(axis=0)
         weights -= peak
@@ -251,7 +259,7 @@ def cells_bound(problem: Problem, summary: Cells, start: SensitivityBound) -> Se
     atoms = Atoms(Block(means), offsets, are_cells=True)
 
     def coordinates() -> Iterator[tuple[slice, np.ndarray]]:
-        for rows, block in points.blocks(extra_columns=2 * k + 8 * means.shape[1]):
+        for rows, block in points.blocks(extra_columns=2 * k + 8 * means.shape[1], budget=CACHE_BYTES):
             if basis is None:
                 yield rows, block.dense()
                 continue

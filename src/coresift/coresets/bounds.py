@@ -23,6 +23,7 @@ from ..core.lewis_passes import Run
 from ..core.paper import PaperBound, paper_bound
 from ..core.points import (
     BLOCK_BYTES,
+    CACHE_BYTES,
     LARGEST_EXPONENT,
     Matrix,
     Points,
@@ -295,7 +296,7 @@ class GroupCells:
         shares = self.geometry.shares(block.weights, groups)
         for group, rows in by_group(groups, block.n):
             points, own = self.geometry.points(block.X[rows]), shares[rows]
-            for part, scaled in points.blocks(extra_columns=2 * len(self.sums[group].mass)):
+            for part, scaled in points.blocks(2 * len(self.sums[group].mass), CACHE_BYTES):
                 self.sums[group].update(scaled, own[part])
 
     def merge(self, other: Self) -> None:
