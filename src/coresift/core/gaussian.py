@@ -134,16 +134,16 @@ class Atoms:
 
         Where ``2 C x`` is large, that says little, and the ascent begins at the point itself, brought into the ball.
         """
-        found = into_ball(p, radius)
         if self.moments is None:
-            return found
+            return into_ball(p, radius)
         mean, covariance = self.moments
         pull = p - mean
         length = np.sqrt(squared_norms(pull))
         drift = (pull * (2.0 * radius / np.maximum(length, 1e-100))[:, None]) @ covariance
-        near = np.flatnonzero(np.sqrt(squared_norms(drift)) < 0.5 * length)
-        towards = pull[near] - drift[near]
-        found[near] = towards * (radius / np.sqrt(squared_norms(towards)))[:, None]
+        far = np.flatnonzero(np.sqrt(squared_norms(drift)) >= 0.5 * length)
+        found = np.subtract(pull, drift, out=pull)
+        found *= (radius / np.maximum(np.sqrt(squared_norms(found)), 1e-100))[:, None]
+        found[far] = into_ball(p[far], radius)
         return found
 
 

@@ -109,8 +109,7 @@ class Block:
 
 def squared_distances(block: Block, centers: np.ndarray) -> np.ndarray:
     """(b, L) squared distances of the rows of a block from centres."""
-    squares = block.dot(centers)
-    squares *= -2.0
+    squares = block.dot(-2.0 * centers)
     squares += block.sq_norms[:, None]
     squares += squared_norms(centers)
     return np.maximum(squares, 0.0, out=squares)  # rounding can leave a tiny negative number
