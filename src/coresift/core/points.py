@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 LARGEST_EXPONENT = float(np.log(np.finfo(np.float64).max)) - 50.0  # so that sums of bounds stay finite
 BLOCK_BYTES = 1 << 19  # a pass that reads each block a few times wants it in the cache of its core
-CACHE_BYTES = 1 << 21  # the same with a product of few columns
+CACHE_BYTES = 1 << 22  # the same with a product of few columns
 GEMM_BLOCK_BYTES = 1 << 25  # a pass that multiplies matrices wants blocks large enough for BLAS
 
 _vecdot = getattr(np, "vecdot", partial(np.einsum, "ij,ij->i"))  # NumPy 2 has it, up to three times as fast
@@ -83,7 +83,8 @@ class Block:
         """(k, d) weighted sums of the rows of each group; ``groups`` is None if there is only one."""
         if groups is None:
             return self._sums(weights[None])
-        return self._sums(sp.csr_array((weights, (groups, np.arange(len(weights)))), shape=(k, len(weights))))
+        columns = np.arange(len(weights) + 1)  # one entry in each
+        return self._sums(sp.csc_array((weights, groups, columns), shape=(k, len(weights))))
 
     def _sums(self, coefficients: Matrix) -> np.ndarray:
         sums = as_dense(coefficients @ self.rows)
