@@ -16,6 +16,7 @@ from coresift.core.gaussian import (
     cells_bound,
     closed_form,
     exact,
+    lloyd_centers,
 )
 from coresift.core.points import Block, Points, rounding_slack
 from paper.circle import lower_bound_circle
@@ -308,3 +309,15 @@ def test_cells_in_more_dimensions_than_the_data_have():
         middle = problem.points.take(np.arange(80))[centers]
         found.append(cells_bound(problem, cells(problem.points, problem.shares, middle), start).values)
     np.testing.assert_allclose(found[1], found[0], rtol=2.2e-3)  # each is within the tolerance of cells, 0.1 %
+
+
+def test_centres_of_cells_find_clusters_and_are_one_where_all_points_are_equal():
+    rng = np.random.default_rng(0)
+    planted = 50.0 * rng.normal(size=(7, 3))
+    points = (planted[:, None] + 0.1 * rng.normal(size=(7, 20, 3))).reshape(-1, 3).astype(np.float32)
+    for seed in range(5):
+        found = lloyd_centers(points, 7, seed)
+        means = points.astype(np.float64).reshape(7, 20, 3).mean(axis=1)
+        assert found[np.lexsort(found.T)] == pytest.approx(means[np.lexsort(means.T)], rel=1e-6)
+        assert (lloyd_centers(points, 7, seed) == found).all()
+    assert lloyd_centers(np.ones((9, 2), dtype=np.float32), 4, 0).tolist() == [[1.0, 1.0]]

@@ -17,13 +17,14 @@ from .._errors import InvalidInputError
 from .._threads import SCIKIT_LEARN, one_thread
 from .._validation import check_features, check_positive, check_weights
 from ..core import lewis
-from ..core.gaussian import CellSums, Problem, cells_bound, closed_form, exact, row_atoms
+from ..core.gaussian import CellSums, Problem, cells_bound, closed_form, exact, lloyd_centers, row_atoms
 from ..core.laplacian import laplacian_cells, laplacian_exact
 from ..core.lewis_passes import Run
 from ..core.paper import PaperBound, paper_bound
 from ..core.points import (
     BLOCK_BYTES,
     CACHE_BYTES,
+    GEMM_BLOCK_BYTES,
     LARGEST_EXPONENT,
     Matrix,
     Points,
@@ -264,11 +265,15 @@ def _lifted_input(block: Block, geometry: Geometry) -> tuple[np.ndarray, np.ndar
 
 def cell_centers(X: Matrix, geometry: Geometry, n_cells: int, seed: int) -> np.ndarray:
     """(k, d) centres in scaled coordinates, by k-means on a sample of rows; k is at most ``n_cells``."""
-    if isinstance(X, np.ndarray) or X.shape[0] <= n_cells:
-        rows = geometry.points(X).take(np.arange(X.shape[0]))
-        return rows if len(rows) <= n_cells else kmeans_centers(rows, n_cells, seed)
-    centers = kmeans_centers(sp.csr_matrix(X, dtype=np.float64) / geometry.scale, n_cells, seed)
-    return centers - geometry.center / geometry.scale
+    if not isinstance(X, np.ndarray) and n_cells < X.shape[0] and 8 * X.shape[0] * X.shape[1] > GEMM_BLOCK_BYTES:
+        centers = kmeans_centers(sp.csr_matrix(X, dtype=np.float64) / geometry.scale, n_cells, seed)
+        return centers - geometry.center / geometry.scale
+    rows = geometry.points(X).take(np.arange(X.shape[0]))
+    if len(rows) <= n_cells:
+        return rows
+    # in few digits, so that dense and sparse rows, which differ in the last one, have the same cells
+    unit = float(np.abs(rows).max()) + 1e-300
+    return lloyd_centers((rows / unit).astype(np.float32), n_cells, seed) * unit
 
 
 def kmeans_centers(sample: Any, n_cells: int, seed: int, weights: Any = None, n_init: int = 1) -> np.ndarray:
