@@ -16,7 +16,7 @@ the two bracket the sensitivity. The ascent is Nesterov's, two matrix products a
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -35,6 +35,7 @@ CELLS_TOLERANCE = 1e-3  # a certificate within 0.1 % of the best one that these 
 EXACT_TOLERANCE = 1e-6
 MAX_STEPS = 1000
 _TINY = np.finfo(np.float64).tiny
+_MOST_EXPONENT = 500.0
 _TRIES, _LLOYD_STEPS = 6, 20  # of the centres of cells
 
 
@@ -186,12 +187,16 @@ def ascend(
     open_ = np.ones(len(p), dtype=bool)
     state = _Momentum(p, atoms.first_queries(p, radius), max_curvature)
     n_steps = 0
+    reach = radius * float(np.sqrt(max_curvature))  # the most that 2 c.y can be
+    peak: Any = float(atoms.offsets.max()) + reach
+    is_flat = peak + reach - float(atoms.offsets.min()) <= _MOST_EXPONENT  # one peak for all, and nothing underflows
     while n_steps < max_steps:
         n_steps += 1
         weights = atoms.rows.dot(2.0 * state.y)  # (k, b); in place, without a second array of this size
-        weights += atoms.offsets[:, None]
-        peak = weights.max(axis=0)
-        weights -= peak
+        weights += (atoms.offsets - peak if is_flat else atoms.offsets)[:, None]
+        if not is_flat:
+            peak = weights.max(axis=0)
+            weights -= peak
         np.exp(weights, out=weights)
         mass = weights.sum(axis=0)
         m = atoms.rows.weighted_sum(weights)
