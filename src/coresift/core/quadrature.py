@@ -157,7 +157,7 @@ class Quadrature:
 
 def _least_pivot(K: np.ndarray) -> float:
     try:
-        return float(np.linalg.cholesky(K).diagonal().min() ** 2)
+        return float(np.linalg.cholesky(K).diagonal().min(initial=1.0) ** 2)
     except np.linalg.LinAlgError:
         return 0.0
 
