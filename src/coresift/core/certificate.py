@@ -207,7 +207,8 @@ def _sampled_norm(
         return known
 
     def square(drawn: np.ndarray) -> float:
-        return max(kernel.form(estimate(drawn)), 0.0) + kernel.rounding(estimate(drawn))
+        c = estimate(drawn)
+        return max(kernel.form(c), 0.0) + kernel.rounding(c)
 
     # the square is convex: that of a mean of groups is at most their mean square, with fewer pairs
     groups = np.array_split(first, min(max(n // max(len(subset.rows), 1), 1), _MOST_GROUPS))

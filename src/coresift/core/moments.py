@@ -242,10 +242,11 @@ class _PairSums:
 
     def low_potential(self, mine: Block, stretch: float) -> np.ndarray:
         """The same of its sums at the rows of a block."""
-        low, step = self.total + 2.0 * stretch * self.reach * mine.dot(self.mean[None])[:, 0], 2.0 * stretch
+        step = 2.0 * stretch * self.reach
+        low = self.total + step * mine.dot(self.mean[None])[:, 0]
         if 2 in self.folded:
             rows = mine.dense()
-            low += step**2 / 2.0 * self.reach**2 * np.einsum("ij,ij->i", rows @ self.folded[2], rows)
+            low += step**2 / 2.0 * np.einsum("ij,ij->i", rows @ self.folded[2], rows)
         return np.asarray(np.exp(self.top - mine.sq_norms) * low)
 
     def _tile(self, mine: Block, theirs: Block, left: Any, right: Any, half: float, sums: dict[int, Any]) -> None:
