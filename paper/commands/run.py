@@ -35,7 +35,10 @@ STUDIES = {
 }  # modules with a function study(folder, out=) that says what it did
 
 TableName = Annotated[
-    str, typer.Argument(metavar="TABLE", autocompletion=_tables, help="mnist, cifar10, cifar100, imagenet, covtype.")
+    str,
+    typer.Argument(
+        metavar="TABLE", autocompletion=_tables, help="mnist, cifar10, cifar100, imagenet, covtype, fashion-mnist."
+    ),
 ]
 RunName = Annotated[
     str, typer.Argument(metavar="NAME", autocompletion=_tables, help=f"A table, or one of: {', '.join(STUDIES)}.")

@@ -131,7 +131,9 @@ def test_resume_refuses_another_setting(tmp_path: Path, capsys: pytest.CaptureFi
 def test_datasets_are_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["datasets", "--data-dir", str(tmp_path)]) == 0
     out = capsys.readouterr().out
-    assert all(name in out for name in ("digits", "mnist", "cifar10", "cifar100", "imagenet", "covtype"))
+    assert all(
+        name in out for name in ("digits", " mnist", "fashion-mnist", "cifar10", "cifar100", "imagenet", "covtype")
+    )
     assert main(["datasets", "--data-dir", str(tmp_path), "--json"]) == 0
     found = {each["name"]: each for each in json.loads(capsys.readouterr().out)}
     assert found["digits"]["is_present"]

@@ -88,6 +88,40 @@ def test_mnist_is_read_as_written(tmp_path: Path, compress: bool, folder: str, c
     assert "not the whole data set" in caplog.text  # 30 images are not 60,000, and this is said
 
 
+@pytest.mark.parametrize("folder", ["fashion-mnist", "FashionMNIST/raw"])
+def test_fashion_mnist_has_its_own_files_statistics_and_classes(tmp_path: Path, folder: str, caplog) -> None:
+    digits, arrays = write_mnist(tmp_path / "mnist", n=(20, 10)), write_mnist(tmp_path / folder)
+    fashion, mnist = load_dataset("fashion-mnist", tmp_path), load_dataset("mnist", tmp_path)
+    for part, (images, labels) in zip((fashion.train, fashion.test), (arrays[:2], arrays[2:]), strict=True):
+        np.testing.assert_array_equal(part.x[:, 0], images)
+        np.testing.assert_array_equal(part.y, labels)
+    np.testing.assert_array_equal(mnist.train.x[:, 0], digits[0])
+    assert (fashion.name, fashion.mean, fashion.std, fashion.n_classes) == ("fashion-mnist", (0.286,), (0.353,), 10)
+    assert (fashion.input_shape, fashion.augmentation, fashion.task) == ((1, 28, 28), None, "classification")
+    assert fashion.class_names == (
+        *("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat"),
+        *("Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"),
+    )
+    assert mnist.class_names == tuple("0123456789")
+    ready_for_tensors(fashion)
+    assert "fashion-mnist: 30 + 12 samples, but 60000 + 10000 are published" in caplog.text
+
+
+@pytest.mark.parametrize("folder", [".", "mnist", "MNIST/raw"])
+def test_files_of_mnist_are_not_taken_for_fashion_mnist(tmp_path: Path, folder: str) -> None:
+    """The four files have the same names."""
+    write_mnist(tmp_path / folder)
+    with pytest.raises(InvalidInputError, match=r"train-images-idx3-ubyte\.gz, .* missing"):
+        load_dataset("fashion-mnist", tmp_path)
+
+
+def test_no_two_published_files_share_an_address_or_a_checksum() -> None:
+    files = [file for known in PUBLISHED.values() for file in known["downloads"]]
+    for values in ([file.checksum for file in files], [url for file in files for url in file.urls]):
+        assert len(set(values)) == len(values) >= len(files)
+
+
+@pytest.mark.parametrize("name", ["mnist", "fashion-mnist"])
 @pytest.mark.parametrize(
     ("file", "content", "complaint"),
     [
@@ -102,12 +136,12 @@ def test_mnist_is_read_as_written(tmp_path: Path, compress: bool, folder: str, c
         (2, b"", "begins with nothing|damaged"),
     ],
 )
-def test_a_bad_mnist_file_is_named(tmp_path: Path, file: int, content: bytes, complaint: str) -> None:
-    write_mnist(tmp_path / "mnist")
-    path = tmp_path / "mnist" / (MNIST[file] + ".gz")
+def test_a_bad_mnist_file_is_named(tmp_path: Path, name: str, file: int, content: bytes, complaint: str) -> None:
+    write_mnist(tmp_path / name)
+    path = tmp_path / name / (MNIST[file] + ".gz")
     path.write_bytes(content)
     with pytest.raises(InvalidInputError, match=complaint) as error:
-        load_dataset("mnist", tmp_path)
+        load_dataset(name, tmp_path)
     assert str(path) in str(error.value)
 
 
@@ -278,7 +312,7 @@ def test_what_is_missing_is_said_with_what_to_do(name: str, tmp_path: Path, monk
     if name == "imagenet":
         assert "imagenet/train/CLASS/*.JPEG" in text
     else:
-        assert "Download https://" in text
+        assert f"Download {PUBLISHED[name]['downloads'][0].urls[0]}" in text
         assert str(tmp_path / name) in text
     monkeypatch.setenv("CORESIFT_DATA_DIR", str(tmp_path / "elsewhere"))
     with pytest.raises(InvalidInputError, match=f"is not in {tmp_path / 'elsewhere'}"):

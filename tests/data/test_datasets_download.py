@@ -38,7 +38,7 @@ CONTENTS = {
 
 @pytest.fixture
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder that is served; MNIST is said to be published there, with a mirror that does not answer before it."""
+    """A folder that is served; MNIST and Fashion-MNIST are published there, after a mirror that does not answer."""
     pytest.importorskip("pooch")
     folder = tmp_path / "served"
     folder.mkdir()
@@ -53,23 +53,25 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     )
     for variable in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.delenv(variable, raising=False)
-    monkeypatch.setitem(datasets._NAMED, "mnist", replace(datasets._NAMED["mnist"], downloads=files))
+    for name in ("mnist", "fashion-mnist"):
+        monkeypatch.setitem(datasets._NAMED, name, replace(datasets._NAMED[name], downloads=files))
     yield folder
     service.shutdown()
     service.server_close()
 
 
-def test_what_is_missing_is_fetched_when_asked(server: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["mnist", "fashion-mnist"])
+def test_what_is_missing_is_fetched_when_asked(server: Path, tmp_path: Path, name: str) -> None:
     data = tmp_path / "data"
     with pytest.raises(InvalidInputError, match="is not in"):
-        load_dataset("mnist", data)
+        load_dataset(name, data)
     assert not data.exists()
-    mnist = load_dataset("mnist", data, download=True)
-    assert (len(mnist.train), len(mnist.test)) == (4, 2)
-    assert {path.name: path.read_bytes() for path in (data / "mnist").iterdir()} == CONTENTS
+    splits = load_dataset(name, data, download=True)
+    assert (len(splits.train), len(splits.test)) == (4, 2)
+    assert {path.name: path.read_bytes() for path in (data / name).iterdir()} == CONTENTS
     for path in server.iterdir():  # from now on nothing is fetched
         path.unlink()
-    load_dataset("mnist", data, download=True)
+    load_dataset(name, data, download=True)
 
 
 def test_only_missing_files_are_fetched(server: Path, tmp_path: Path) -> None:
@@ -80,12 +82,13 @@ def test_only_missing_files_are_fetched(server: Path, tmp_path: Path) -> None:
     assert len(load_dataset("mnist", data, download=True).test) == 2
 
 
-def test_a_wrong_checksum_is_refused_and_nothing_is_left(server: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["mnist", "fashion-mnist"])
+def test_a_wrong_checksum_is_refused_and_nothing_is_left(server: Path, tmp_path: Path, name: str) -> None:
     (server / "train-images-idx3-ubyte.gz").write_bytes(CONTENTS["t10k-images-idx3-ubyte.gz"])
     with pytest.raises(InvalidInputError, match=r"train-images-idx3-ubyte\.gz: could not be downloaded") as error:
-        load_dataset("mnist", tmp_path / "data", download=True)
+        load_dataset(name, tmp_path / "data", download=True)
     assert "hash" in str(error.value)
-    assert list((tmp_path / "data" / "mnist").iterdir()) == []
+    assert list((tmp_path / "data" / name).iterdir()) == []
 
 
 def test_without_a_network_it_is_said_what_to_do(server: Path, tmp_path: Path, monkeypatch) -> None:

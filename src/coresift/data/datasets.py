@@ -293,7 +293,8 @@ _NAMED = {
     name: _Named(load, **standard.PUBLISHED[name])
     for name, load in (
         ("digits", standard.load_digits_splits),
-        ("mnist", standard.load_mnist),
+        ("mnist", partial(standard.load_mnist, "mnist")),
+        ("fashion-mnist", partial(standard.load_mnist, "fashion-mnist")),
         ("cifar10", partial(standard.load_cifar, standard.CIFAR10)),
         ("cifar100", partial(standard.load_cifar, standard.CIFAR100)),
         ("imagenet", load_imagenet),

@@ -42,6 +42,7 @@ def _published() -> dict[str, dict[str, Any]]:
 PUBLISHED = _published()
 _COVTYPE_COLUMNS = 54
 _COVTYPE_NAMES = tuple(PUBLISHED["covtype"].pop("class_names"))
+_MNIST = {name: PUBLISHED[name].pop("layout") for name in ("mnist", "fashion-mnist")}
 _IDX_TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 _MOST_BYTES = 1 << 30  # of an unpacked file: more than ten times what is published
 _LONGEST_LINE = 1 << 12
@@ -92,10 +93,11 @@ def fetch(file: Download, folder: Path) -> Path:
     raise InvalidInputError(f"{text}. Without a network, put the file there by hand.")
 
 
-def load_mnist(paths: list[Path], _: Options) -> DatasetSplits:
-    """60,000 and 10,000 images of 28x28, from the four files in the order of ``published.toml``."""
+def load_mnist(name: str, paths: list[Path], _: Options) -> DatasetSplits:
+    """Load 60,000 and 10,000 images of 28x28, of digits or clothes, from the four files in published order."""
     train, test = (_images_and_labels(*part) for part in (paths[:2], paths[2:]))
-    return array_splits("mnist", train, test, mean=(0.1307,), std=(0.3081,), class_names=tuple("0123456789"))
+    known: dict[str, Any] = {key: tuple(value) for key, value in _MNIST[name].items()}
+    return array_splits(name, train, test, **known)
 
 
 def _images_and_labels(images: Path, labels: Path) -> Pair:
@@ -107,7 +109,7 @@ def _images_and_labels(images: Path, labels: Path) -> Pair:
     if len(x) != len(y) or len(x) == 0:
         raise InvalidInputError(f"{labels}: {len(y)} labels, but {images} has {len(x)} images")
     if y.max() > 9:
-        raise InvalidInputError(f"{labels}: the label {y.max()}; digits are 0 to 9")
+        raise InvalidInputError(f"{labels}: the label {y.max()}; classes are 0 to 9")
     return x[:, None], y.astype(np.int64)
 
 

@@ -71,7 +71,7 @@ def test_any_records_make_a_table_of_the_width_asked_for(chosen: set[int], width
     assert sum(row["mean_percent"] == "" for row in rows) == n_missing
 
 
-@pytest.mark.parametrize("table", ["mnist", "cifar10", "cifar100", "imagenet", "covtype"])
+@pytest.mark.parametrize("table", ["mnist", "cifar10", "cifar100", "imagenet", "covtype", "fashion-mnist"])
 def test_every_table_in_full_fits_a_hundred_columns(table: str) -> None:
     protocol = load_protocol(table)
     summary = summarise(records(protocol), protocol)

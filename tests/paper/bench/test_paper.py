@@ -97,8 +97,9 @@ def test_full_is_the_same_at_every_budget_and_speed_ups_follow_from_hours() -> N
     assert figures.at("RBF", 0.02) is figures.at("ADAPTIVE-RANDOM", 0.01) is None
 
 
-def test_a_table_that_the_paper_does_not_have_is_empty() -> None:
-    assert "covtype" in table_names()
-    figures = paper_figures("covtype")
+@pytest.mark.parametrize("table", ["covtype", "fashion-mnist"])
+def test_a_table_that_the_paper_does_not_have_is_empty(table: str) -> None:
+    assert table in table_names()
+    figures = paper_figures(table)
     assert (figures.sources, figures.methods, figures.budgets) == ((), (), ())
     assert figures.at("FULL", 1.0) is figures.speed_up("FULL", 1.0) is None

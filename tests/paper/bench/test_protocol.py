@@ -36,6 +36,14 @@ def test_the_default_is_what_the_paper_prints(table: str, epochs: int, budgets: 
     assert labels == {"FULL"} | base | {f"{name}-WARM" for name in base} | ours
 
 
+def test_fashion_mnist_compares_the_methods_of_covtype_in_short_runs() -> None:
+    ours, theirs = load_protocol("fashion-mnist"), load_protocol("covtype", "all-methods")
+    assert [str(method) for method in ours.methods] == [str(method) for method in theirs.methods]
+    assert (len(ours.methods), ours.budgets, ours.seeds, ours.select_every) == (31, (0.05,), 3, 10)
+    mnist = load_protocol("mnist").training
+    assert {name for name in mnist if ours.training[name] != mnist[name]} == {"epochs"}
+
+
 @pytest.mark.parametrize("table", table_names())
 def test_every_table_can_be_run_in_all_its_scales(table: str) -> None:
     for scale in ("paper", "smoke"):
