@@ -68,7 +68,7 @@ def test_the_first_query_is_nearly_the_best_where_the_ball_is_small():
     """Power: from the points themselves, no ascent is done after one step."""
     rng = np.random.default_rng(6)
     means, p = 0.3 * rng.normal(size=(20, 4)), rng.normal(size=(50, 4))
-    atoms = Atoms(Block(means), -(means**2).sum(axis=1), are_cells=True)
+    atoms = Atoms(Block(means), -(means**2).sum(axis=1), means)
     best = ascend(p, atoms, 0.5, np.full(50, np.inf), 10.0, 1e-10, 1000).lower
 
     def value(x):
@@ -77,3 +77,16 @@ def test_the_first_query_is_nearly_the_best_where_the_ball_is_small():
     near = best - value(atoms.first_queries(p, 0.5))
     assert near.max() < 0.02
     assert near.mean() < 0.1 * (best - value(into_ball(p, 0.5))).mean()
+
+
+@pytest.mark.parametrize("spread", [1.0, 400.0])  # one peak for all exponents, or one for each query
+def test_the_products_of_cells_are_log_sums_and_means(spread):
+    rng = np.random.default_rng(7)
+    means, y = rng.normal(size=(9, 3)), rng.normal(size=(5, 3))
+    offsets, most = spread * rng.normal(size=9), float(2.0 * np.abs(y @ means.T).max())
+    exponents = offsets + 2.0 * y @ means.T
+    weights = np.exp(exponents - exponents.max(axis=1, keepdims=True))
+    truth = np.log(weights.sum(axis=1)) + exponents.max(axis=1), weights @ means / weights.sum(axis=1)[:, None]
+    for atoms in (Atoms(Block(means), offsets), Atoms(Block(means), offsets, means)):
+        for found, expected in zip(atoms.tilted(y, most), truth, strict=True):
+            np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)

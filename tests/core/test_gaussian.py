@@ -221,6 +221,34 @@ def test_points_without_weight_have_no_sensitivity_and_no_say():
     np.testing.assert_allclose(found.values[10:], _values(Z[10:], w[10:], 1.0), rtol=1e-6)
 
 
+def test_a_row_without_weight_may_be_anywhere():
+    """Its squared norm overflows; the bounds of the others stay what they are without it."""
+    rng = np.random.default_rng(3)
+    alone, start = _problem(rng.normal(size=(30, 2)), np.ones(30), 1.0)
+    Z = np.vstack([alone.points.X, [[1e200, 0.0]]])
+    shares, sq_norms = np.append(alone.shares, 0.0), np.append(alone.sq_norms, np.inf)
+    summary = cells(alone.points, alone.shares, alone.points.X[:4])
+    problem = Problem(Points(Z, np.zeros(2), 1.0, alone.points.max_norm), sq_norms, shares, 1.0)
+    lengths = np.append(np.sqrt(alone.sq_norms), 0.0)
+    more = closed_form(sq_norms, shares, float(alone.shares @ alone.sq_norms), 1.0, from_mean=lengths)
+    found, expected = cells_bound(problem, summary, more), cells_bound(alone, summary, start)
+    assert found.log_values[-1] == -np.inf
+    assert found.gap[-1] == 0.0
+    np.testing.assert_allclose(found.values[:-1], expected.values, rtol=1e-12)
+
+
+def test_the_cells_of_a_long_block_are_those_of_the_nearest_centres():
+    """So many rows that their products with the centres are computed in several parts."""
+    rng = np.random.default_rng(5)
+    Z, centers = rng.normal(size=(5000, 3)), rng.normal(size=(40, 3))
+    found = cells(Points(Z, np.zeros(3), 1.0, 9.0), np.full(5000, 1 / 5000), centers)
+    nearest = ((Z[:, None] - centers) ** 2).sum(axis=2).argmin(axis=1)
+    mine = [Z[nearest == cell] for cell in np.unique(nearest)]
+    np.testing.assert_allclose(found.mass, [len(rows) / 5000 for rows in mine], rtol=1e-12)
+    np.testing.assert_allclose(found.means, [rows.mean(axis=0) for rows in mine], atol=1e-12)
+    np.testing.assert_allclose(found.variances, [rows.var(axis=0).sum() for rows in mine], atol=1e-12)
+
+
 def test_slack_covers_rounding_and_is_harmless():
     assert rounding_slack(1.0, 1.0) <= 1e-11
     assert rounding_slack(1e3, 1.0) >= 1e3**2 * np.finfo(float).eps * 100

@@ -27,6 +27,7 @@ from .points import (
     SensitivityBound,
     log_shares,
     rounding_slack,
+    row_slices,
     squared_distances,
     squared_norms,
 )
@@ -91,11 +92,16 @@ class CellSums:
         self.mass, self.sums, self.moments = np.zeros(k), np.zeros((k, d)), np.zeros(k)
 
     def update(self, block: Block, share: np.ndarray) -> None:
-        k = len(self.mass)
-        distances = squared_distances(block, self.centers)
-        nearest = distances.argmin(axis=1)
+        k, n = len(self.mass), len(share)
+        nearest, squares = np.empty(n, dtype=np.intp), np.empty(n)
+        for part in row_slices(n, 8.0 * k):  # products that stay in the cache
+            products = Block(block.rows[part], block.shift).dot(-2.0 * self.centers)
+            products += squared_norms(self.centers)
+            nearest[part] = products.argmin(axis=1)
+            squares[part] = np.take_along_axis(products, nearest[part, None], axis=1)[:, 0]
+        np.maximum(squares + block.sq_norms, 0.0, out=squares)  # rounding can leave a tiny negative number
         self.mass += np.bincount(nearest, weights=share, minlength=k)
-        self.moments += np.bincount(nearest, weights=share * distances[np.arange(len(nearest)), nearest], minlength=k)
+        self.moments += np.bincount(nearest, weights=share * squares, minlength=k)
         self.sums += block.group_sums(share, nearest, k)
 
     def merge(self, other: Self) -> None:
@@ -138,35 +144,59 @@ class Atoms:
 
     rows: Block | Points  # k rows; points are read block by block, without a copy of the data
     offsets: np.ndarray  # (k,)
-    are_cells: bool = False
+    means: np.ndarray | None = None  # the rows once more if they are cells: these are few
 
     @cached_property
-    def moments(self) -> tuple[np.ndarray, np.ndarray] | None:
-        """Mean (d,) and covariance (d, d) of the mass at the centre of the ball, for cells: these are few."""
-        if not self.are_cells:
-            return None
-        assert isinstance(self.rows, Block)
-        rows, share = self.rows.dense(), np.exp(self.offsets - self.offsets.max())
+    def moments(self) -> tuple[np.ndarray, np.ndarray]:
+        """Mean (d,) and covariance (d, d) of the mass of cells at the centre of the ball."""
+        share = np.exp(self.offsets - self.offsets.max())
         share /= share.sum()
-        mean = share @ rows
-        return mean, (share[:, None] * (rows - mean)).T @ (rows - mean)
+        mean = share @ self.means
+        return mean, (share[:, None] * (self.means - mean)).T @ (self.means - mean)
 
     def first_queries(self, p: np.ndarray, radius: float) -> np.ndarray:
         """Near the maxima of ``2 p.x - L(x)``: these are along ``p - m(x)``, and ``m(x)`` is about ``mean + 2 C x``.
 
         Where ``2 C x`` is large, that says little, and the ascent begins at the point itself, brought into the ball.
         """
-        if self.moments is None:
+        if self.means is None:
             return into_ball(p, radius)
         mean, covariance = self.moments
-        pull = p - mean
-        length = np.sqrt(squared_norms(pull))
-        drift = (pull * (2.0 * radius / np.maximum(length, 1e-100))[:, None]) @ covariance
-        far = np.flatnonzero(np.sqrt(squared_norms(drift)) >= 0.5 * length)
-        found = np.subtract(pull, drift, out=pull)
+        found = p - mean
+        length = np.sqrt(squared_norms(found))
+        drift = found @ (2.0 * radius * covariance)
+        drift /= np.maximum(length, 1e-100)[:, None]
+        is_far = np.sqrt(squared_norms(drift)) >= 0.5 * length
+        found -= drift
         found *= (radius / np.maximum(np.sqrt(squared_norms(found)), 1e-100))[:, None]
-        found[far] = into_ball(p[far], radius)
+        if is_far.any():
+            found[is_far] = into_ball(p[is_far], radius)
         return found
+
+    @cached_property
+    def tables(self) -> tuple[np.ndarray, np.ndarray]:
+        """For cells: what ``(y, 1)`` is multiplied by to get ``b_j + 2 mu_j.y`` less the largest b_j; the means."""
+        right = np.column_stack([np.asarray(self.means), np.ones(len(self.offsets))])
+        return np.column_stack([2.0 * right[:, :-1], self.offsets - self.offsets.max()]).T, right
+
+    def tilted(self, y: np.ndarray, most: float) -> tuple[np.ndarray, np.ndarray]:
+        """``L(y)``, (b,), and the mean of the mass as seen from each y, (b, d); ``most`` bounds ``|2 mu_j.y|``."""
+        peak: Any = float(self.offsets.max())
+        is_flat = 2.0 * most + peak - float(self.offsets.min()) <= _MOST_EXPONENT  # one peak for all: no underflow
+        if is_flat and self.means is not None:
+            weights = np.column_stack([y, np.ones(len(y))]) @ self.tables[0]
+            sums = np.exp(weights, out=weights) @ self.tables[1]
+            return np.log(sums[:, -1]) + peak, sums[:, :-1] / sums[:, -1:]
+        weights = self.rows.dot(2.0 * y)  # (k, b); in place, without a second array of this size
+        weights += (self.offsets - peak if is_flat else self.offsets)[:, None]
+        if not is_flat:
+            peak = weights.max(axis=0)
+            weights -= peak
+        np.exp(weights, out=weights)
+        mass = weights.sum(axis=0)
+        m = self.rows.weighted_sum(weights)
+        m /= mass[:, None]
+        return np.log(mass) + peak, m
 
 
 class Ascent(NamedTuple):
@@ -181,42 +211,24 @@ def ascend(
     p: np.ndarray, atoms: Atoms, radius: float, upper: np.ndarray, max_curvature: float, tol: float, max_steps: int
 ) -> Ascent:
     """Maximise ``2 p.x - L(x)``, at most ``upper``, over ``|x| <= radius`` for each row of p, to a gap of ``tol``."""
-    upper = upper.copy()
-    lower = np.full(len(p), -np.inf)
-    active = np.arange(len(p))
-    open_ = np.ones(len(p), dtype=bool)
+    lower, upper, active = np.full(len(p), -np.inf), upper.copy(), np.arange(len(p))
     state = _Momentum(p, atoms.first_queries(p, radius), max_curvature)
-    n_steps = 0
     reach = radius * float(np.sqrt(max_curvature))  # the most that 2 c.y can be
-    peak: Any = float(atoms.offsets.max()) + reach
-    is_flat = peak + reach - float(atoms.offsets.min()) <= _MOST_EXPONENT  # one peak for all, and nothing underflows
-    while n_steps < max_steps:
-        n_steps += 1
-        weights = atoms.rows.dot(2.0 * state.y)  # (k, b); in place, without a second array of this size
-        weights += (atoms.offsets - peak if is_flat else atoms.offsets)[:, None]
-        if not is_flat:
-            peak = weights.max(axis=0)
-            weights -= peak
-        np.exp(weights, out=weights)
-        mass = weights.sum(axis=0)
-        m = atoms.rows.weighted_sum(weights)
-        m /= mass[:, None]
-        ascent_direction = state.p - m  # half the gradient
+    for n_steps in range(1, max_steps + 1):
+        log_mass, m = atoms.tilted(state.y, reach)
+        ascent_direction = np.subtract(state.p, m, out=m)  # half the gradient
         towards = np.einsum("ij,ij->i", state.y, ascent_direction)
-        at_y = 2.0 * np.einsum("ij,ij->i", state.y, state.p) - (np.log(mass) + peak)
+        at_y = 2.0 * np.einsum("ij,ij->i", state.y, state.p) - log_mass
         gap = 2.0 * (radius * np.sqrt(squared_norms(ascent_direction)) - towards)
-        # a point that is done keeps its certificate, whatever points share its block: blocks do not change results
-        going = active[open_]
-        lower[going] = np.maximum(lower[going], at_y[open_])
-        upper[going] = np.minimum(upper[going], (at_y + np.maximum(gap, 0.0))[open_])
+        lower[active] = np.maximum(lower[active], at_y)
+        upper[active] = np.minimum(upper[active], at_y + np.maximum(gap, 0.0))
         open_ = upper[active] - lower[active] > tol
-        if not open_.any():
+        if n_steps == max_steps or not open_.any():
             break
-        state.advance(2.0 * ascent_direction, radius)
-        if open_.mean() < 0.8:
-            active = active[open_]
-            state.keep(open_)
-            open_ = np.ones(len(active), dtype=bool)
+        # a point that is done keeps its certificate, whatever points share its block: blocks do not change results
+        active = active[open_]
+        state.keep(open_)
+        state.advance(2.0 * ascent_direction[open_], radius)
     return Ascent(upper, lower, n_steps)
 
 
@@ -282,10 +294,10 @@ def cells_bound(problem: Problem, summary: Cells, start: SensitivityBound) -> Se
     k, points = len(summary.mass), problem.points
     basis, means = summary.frame
     offsets = np.log(summary.mass) - squared_norms(summary.means) - summary.variances
-    atoms = Atoms(Block(means), offsets, are_cells=True)
+    atoms = Atoms(Block(means), offsets, means)
 
     def coordinates() -> Iterator[tuple[slice, np.ndarray]]:
-        for rows, block in points.blocks(extra_columns=2 * k + 8 * means.shape[1], budget=CACHE_BYTES):
+        for rows, block in points.blocks(extra_columns=k + 5 * means.shape[1], budget=CACHE_BYTES):
             if basis is None:
                 yield rows, block.dense()
                 continue
@@ -325,17 +337,20 @@ def _ascend_blocks(
     tol: float,
 ) -> SensitivityBound:
     """Ascend for all points: the least of the certificates, ``start`` and 1, and the gaps."""
-    log_values = start.log_values.copy()
-    gap = np.zeros(len(log_values))
+    positive = problem.shares > 0
+    is_plain = bool(positive.all())
+    constant = np.where(positive, log_shares(problem.shares) - problem.sq_norms, 0.0)
+    upper, lower = start.log_values - constant, np.zeros(len(constant))
     slack = rounding_slack(problem.points.rounding_norm, problem.radius)
     for rows, p in coordinates:
-        own = np.flatnonzero(problem.shares[rows] > 0)
-        if len(own) > 0:
-            at = own + rows.start
-            constant = np.log(problem.shares[at]) - problem.sq_norms[at]
-            known = log_values[at] - constant
+        at: Any = rows
+        if not is_plain:
+            own = np.flatnonzero(positive[rows])
+            at, p = own + rows.start, p[own]
+        if len(p):
             # to half of the tolerance: the slack for rounding adds to the gap
-            found = ascend(p[own], atoms, problem.radius, known, curvature, 0.5 * tol, MAX_STEPS)
-            log_values[at] = np.minimum(log_values[at], constant + found.upper + slack)
-            gap[at] = np.maximum(log_values[at] - (constant + found.lower), 0.0)
+            found = ascend(p, atoms, problem.radius, upper[at], curvature, 0.5 * tol, MAX_STEPS)
+            upper[at], lower[at] = found.upper, found.lower
+    log_values = np.minimum(start.log_values, constant + upper + slack)
+    gap = np.maximum(log_values - (constant + lower), 0.0)
     return SensitivityBound(log_values, name, True, gap=gap)

@@ -23,7 +23,6 @@ from ..core.lewis_passes import Run
 from ..core.paper import PaperBound, paper_bound
 from ..core.points import (
     BLOCK_BYTES,
-    CACHE_BYTES,
     GEMM_BLOCK_BYTES,
     LARGEST_EXPONENT,
     Matrix,
@@ -300,9 +299,7 @@ class GroupCells:
         groups = self.geometry.groups(block)
         shares = self.geometry.shares(block.weights, groups)
         for group, rows in by_group(groups, block.n):
-            points, own = self.geometry.points(block.X[rows]), shares[rows]
-            for part, scaled in points.blocks(2 * len(self.sums[group].mass), CACHE_BYTES):
-                self.sums[group].update(scaled, own[part])
+            self.sums[group].update(self.geometry.points(block.X[rows]).gather(slice(None)), shares[rows])
 
     def merge(self, other: Self) -> None:
         for mine, theirs in zip(self.sums, other.sums, strict=True):

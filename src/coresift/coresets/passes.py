@@ -10,7 +10,7 @@ from numpy.random import Generator
 from scipy.linalg import norm
 
 from ..core.draw import KeyPool, smallest
-from ..core.points import BLOCK_BYTES, LARGEST_EXPONENT, Matrix, Points, float_rows, squared_norms, stacked
+from ..core.points import CACHE_BYTES, LARGEST_EXPONENT, Matrix, Points, float_rows, squared_norms, stacked
 from ..rows.rows import Block, check_block, recode
 from .bounds import Geometry, RowBound, by_group, draw_scores, excess_over, label_numbers
 
@@ -169,10 +169,10 @@ class Survey:
         shares = w / (divisor[0] if codes is None else divisor[codes])
         squares, mean = np.zeros(n), np.zeros((k, X.shape[1]))
         shift = (self.near - self.origin) / self.unit
-        points = Points(X, self.origin, self.unit, np.inf)
-        for part, rows in () if self.all_equal else points.blocks(budget=BLOCK_BYTES):
+        is_shifted, points = shift.any(), Points(X, self.origin, self.unit, np.inf)
+        for part, rows in () if self.all_equal else points.blocks(budget=CACHE_BYTES):
             squares[part] = rows.sq_norms
-            if shift.any():
+            if is_shifted:
                 squares[part] += shift @ shift - 2.0 * rows.dot(shift[None])[:, 0]
             mean += rows.group_sums(shares[part], None if codes is None else codes[part], k)
         np.maximum(squares, 0.0, out=squares)
