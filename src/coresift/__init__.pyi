@@ -6,8 +6,8 @@ from ._errors import (
     MissingExtraError as MissingExtraError,
 )
 from .core.audit import AuditResult as AuditResult
-from .core.certificate import Certificate as Certificate
 from .core.lewis import L1SVD as L1SVD
+from .core.points import Certificate as Certificate
 from .core.racing import Fidelity as Fidelity
 from .core.sizes import SampleSize as SampleSize
 from .coresets import (

@@ -6,8 +6,8 @@ import scipy.sparse as sp
 from hypothesis import assume, given, strategies as st
 from scipy.spatial.distance import cdist
 
-from coresift.core.certificate import Certificate, certify_exact, certify_sampled, log_floor
-from coresift.core.points import Points, Subset
+from coresift.core.certificate import certify_exact, certify_sampled, log_floor
+from coresift.core.points import Certificate, Points, Subset
 
 LOSSES = ("gaussian", "laplacian")
 POWER = {"gaussian": "sqeuclidean", "laplacian": "euclidean"}

@@ -17,7 +17,7 @@ from .branching import span_coordinates, worst_in_ball
 from .discrepancy import Progress, first_equal, laplacian_form, potential, quadratic_form, rounding_of_form, silent
 from .gaussian import Atoms, ascend
 from .moments import LARGEST_EXPONENT, WIDEST_MATRIX, HighOrders, chosen_stretch, log_low_orders, pair_sums, rest
-from .points import Points, Subset, log_shares, rounding_slack
+from .points import Certificate, Points, Subset, log_shares, rounding_slack
 
 _FLOOR_TOLERANCE = 1e-3  # of log F: a thousandth of eps
 _FLOOR_STEPS = 50
@@ -25,50 +25,6 @@ _SMALL_BYTES = 1 << 26  # data that may be scaled once instead of at every step
 _SECOND = 0.5  # size of the second sample over that of the first: half of it adds one per cent to the bound
 _MOST_GROUPS = 8  # of the first sample for its norm: half a per cent of the bound
 _ROUNDED = 1e-12  # relative difference of weights by rounding
-
-
-@dataclass(frozen=True)
-class Certificate:
-    """A proved bound on the relative error of a weighted subset, for every query of a ball.
-
-    Attributes
-    ----------
-    eps : float
-        ``|S(x)/F(x) - 1| <= eps`` for all x of the ball. Above 1 it says nothing about how small S can be.
-    discrepancy : float
-        ``MMD(S, P) / W``; in the sampled form, and for many rows, an upper bound on it.
-    floor : float
-        Lower bound on ``F(x) / W`` over the ball. ``eps`` is at most ``discrepancy / floor`` (over all of space a
-        little more), for the Gaussian mostly several times smaller.
-    loss, radius : str, float
-        The loss, and the radius of the ball in bandwidths: infinite for the Laplacian, over all of space.
-    is_exact, n_sampled : bool, int or None
-        Whether the bound is certain; otherwise how many rows were sampled.
-    confidence : float
-        Probability that ``eps`` is a valid bound: 1 if exact.
-
-    Examples
-    --------
-    >>> from coresift import RBFCoreset
-    >>> X = np.random.default_rng(0).normal(size=(500, 3))
-    >>> proof = RBFCoreset(bandwidth=3.0).fit(X).sample(100, refine=True, random_state=0).certify(X)
-    >>> proof.is_exact, proof.eps < 0.01
-    (True, True)
-    """
-
-    eps: float
-    discrepancy: float
-    floor: float
-    loss: str
-    radius: float
-    is_exact: bool
-    confidence: float
-    n_sampled: int | None = None
-
-    def __str__(self) -> str:
-        how = "no probability" if self.is_exact else f"with probability {self.confidence:g}"
-        where = "of space" if np.isinf(self.radius) else f"within radius {self.radius:g}"
-        return f"relative error at most {self.eps:.3g} for all queries {where} ({self.loss}, {how})"
 
 
 def log_floor(points: Points, shares: np.ndarray, radius: float, loss: str) -> float:

@@ -343,13 +343,11 @@ def _ascend_blocks(
     upper, lower = start.log_values - constant, np.zeros(len(constant))
     slack = rounding_slack(problem.points.rounding_norm, problem.radius)
     for rows, p in coordinates:
-        at: Any = rows
-        if not is_plain:
-            own = np.flatnonzero(positive[rows])
-            at, p = own + rows.start, p[own]
-        if len(p):
+        own: Any = slice(None) if is_plain else np.flatnonzero(positive[rows])
+        at = rows if is_plain else own + rows.start
+        if len(mine := p[own]):
             # to half of the tolerance: the slack for rounding adds to the gap
-            found = ascend(p, atoms, problem.radius, upper[at], curvature, 0.5 * tol, MAX_STEPS)
+            found = ascend(mine, atoms, problem.radius, upper[at], curvature, 0.5 * tol, MAX_STEPS)
             upper[at], lower[at] = found.upper, found.lower
     log_values = np.minimum(start.log_values, constant + upper + slack)
     gap = np.maximum(log_values - (constant + lower), 0.0)

@@ -1,4 +1,4 @@
-"""What a sensitivity bound takes and returns: rows in centred and scaled coordinates, and logarithms of bounds."""
+"""What bounds take and return: rows in centred and scaled coordinates, logarithms of bounds, and certificates."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -242,6 +242,50 @@ class SensitivityBound:
     def values(self) -> np.ndarray:
         """The bounds themselves; one beyond the range of floats becomes a very large float."""
         return np.exp(np.minimum(self.log_values, LARGEST_EXPONENT))
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """A proved bound on the relative error of a weighted subset, for every query of a ball.
+
+    Attributes
+    ----------
+    eps : float
+        ``|S(x)/F(x) - 1| <= eps`` for all x of the ball. Above 1 it says nothing about how small S can be.
+    discrepancy : float
+        ``MMD(S, P) / W``; in the sampled form, and for many rows, an upper bound on it.
+    floor : float
+        Lower bound on ``F(x) / W`` over the ball. ``eps`` is at most ``discrepancy / floor`` (over all of space a
+        little more), for the Gaussian mostly several times smaller.
+    loss, radius : str, float
+        The loss, and the radius of the ball in bandwidths: infinite for the Laplacian, over all of space.
+    is_exact, n_sampled : bool, int or None
+        Whether the bound is certain; otherwise how many rows were sampled.
+    confidence : float
+        Probability that ``eps`` is a valid bound: 1 if exact.
+
+    Examples
+    --------
+    >>> from coresift import RBFCoreset
+    >>> X = np.random.default_rng(0).normal(size=(500, 3))
+    >>> proof = RBFCoreset(bandwidth=3.0).fit(X).sample(100, refine=True, random_state=0).certify(X)
+    >>> proof.is_exact, proof.eps < 0.01
+    (True, True)
+    """
+
+    eps: float
+    discrepancy: float
+    floor: float
+    loss: str
+    radius: float
+    is_exact: bool
+    confidence: float
+    n_sampled: int | None = None
+
+    def __str__(self) -> str:
+        how = "no probability" if self.is_exact else f"with probability {self.confidence:g}"
+        where = "of space" if np.isinf(self.radius) else f"within radius {self.radius:g}"
+        return f"relative error at most {self.eps:.3g} for all queries {where} ({self.loss}, {how})"
 
 
 def rounding_slack(max_norm: float, radius: float) -> float:

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -16,11 +16,8 @@ import scipy.sparse as sp
 from .._errors import InvalidInputError
 from .._threads import SCIKIT_LEARN, one_thread
 from .._validation import check_features, check_positive, check_weights
-from ..core import lewis
 from ..core.gaussian import CellSums, Problem, cells_bound, closed_form, exact, lloyd_centers, row_atoms
 from ..core.laplacian import laplacian_cells, laplacian_exact
-from ..core.lewis_passes import Run
-from ..core.paper import PaperBound, paper_bound
 from ..core.points import (
     BLOCK_BYTES,
     GEMM_BLOCK_BYTES,
@@ -35,9 +32,14 @@ from ..core.points import (
 )
 from ..rows.rows import Block
 
+if TYPE_CHECKING:
+    from ..core.lewis import L1SVD
+    from ..core.paper import PaperBound
+
 AS_GOOD = 1.5  # plain sampling that needs at most this factor more points is called as good
 _Rows = slice | np.ndarray
 _OfGroups = Mapping[int, Callable[..., SensitivityBound]]
+_Run = Callable[[str, Any], Any]  # runs a pass, called by its name
 
 
 def label_numbers(block: Block, numbers: dict[Any, int] | None) -> np.ndarray | None:
@@ -204,7 +206,7 @@ class LaplacianBound(RowBound):
 
 
 def by_cells(
-    run: Run, geometry: Geometry, loss: str, radius: float, samples: list[Matrix], n_cells: int, seed: int
+    run: _Run, geometry: Geometry, loss: str, radius: float, samples: list[Matrix], n_cells: int, seed: int
 ) -> RowBound:
     """The certificate of k atoms, :func:`.cells_bound` or :func:`.laplacian_cells`, from a sample of each group."""
     centers = [
@@ -243,7 +245,7 @@ def by_all_rows(geometry: Geometry, loss: str, radius: float, metric: Any, every
 class LewisBound(RowBound):
     """One of the paper's bounds (:mod:`coresift.core.paper`), not capped at 1."""
 
-    def __init__(self, geometry: Geometry, bound: PaperBound) -> None:
+    def __init__(self, geometry: Geometry, bound: "PaperBound") -> None:
         self.geometry, self._bound = geometry, bound
         self.name, self.is_certified, self.note = bound.name, bound.is_certified, bound.note
 
@@ -251,8 +253,10 @@ class LewisBound(RowBound):
         return self._bound.log_values(block), None
 
 
-def by_paper(run: Run, geometry: Geometry, kind: str, radius: float) -> LewisBound:
+def by_paper(run: _Run, geometry: Geometry, kind: str, radius: float) -> LewisBound:
     """Find the paper's bound of a kind ("paper", "lemma" or "laplacian") in passes over blocks of rows."""
+    from ..core.paper import paper_bound  # late: no other bound needs it, and it takes long to import
+
     read, shape = partial(_lifted_input, geometry=geometry), (int(geometry.counts.sum()), len(geometry.center))
     return LewisBound(geometry, paper_bound(run, read, shape, kind=kind, radius=radius, max_norm=geometry.max_norm))
 
@@ -355,7 +359,7 @@ def rank_of(R: np.ndarray) -> int:
     return max(1, int(np.sum(spectrum > noise)))
 
 
-def l1_svd(X: Any, *, sample_weight: Any = None, tol: float = 1e-3) -> lewis.L1SVD:
+def l1_svd(X: Any, *, sample_weight: Any = None, tol: float = 1e-3) -> "L1SVD":
     r"""Compute the l1-SVD (f-SVD) of a weighted set of points, by Lewis weights.
 
     Parameters
@@ -376,6 +380,8 @@ def l1_svd(X: Any, *, sample_weight: Any = None, tol: float = 1e-3) -> lewis.L1S
     >>> found.rank, found.lewis_weights.round(2)
     (2, array([0.5, 0.5, 1. ]))
     """
+    from ..core import lewis
+
     X = check_features(X)
     weights = check_weights(sample_weight, X.shape[0]) if sample_weight is not None else None
     with np.errstate(all="ignore"):  # overflow and underflow are refused below

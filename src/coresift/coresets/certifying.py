@@ -24,8 +24,8 @@ from .._validation import (
     parse_bytes,
 )
 from ..core.audit import AuditResult, worst_query
-from ..core.certificate import Certificate, certify_exact, certify_sampled
-from ..core.points import Matrix, Points, Subset
+from ..core.certificate import certify_exact, certify_sampled
+from ..core.points import Certificate, Matrix, Points, Subset
 from ..core.quadrature import DENSE_LIMIT, Quadrature, tilted
 from ..rows.rows import Rows
 from .coreset import MAX_MEMORY, Coreset, Guarantee, QueryBall

@@ -20,7 +20,7 @@ from .._validation import (
     check_vector,
     naming,
 )
-from ..core.certificate import Certificate
+from ..core.points import Certificate
 from ..rows.columns import n_rows, take_rows
 from .files import as_plain, check_types, from_plain, read_coreset, write_coreset
 from .options import LOSSES

@@ -1,5 +1,6 @@
 """From rows to a bound: the passes that find centre, bandwidth, cells and atoms. The same for arrays and files."""
 
+import math
 import operator
 import time
 from collections.abc import Callable
@@ -11,7 +12,6 @@ from typing import Any, TypeVar
 import numpy as np
 import scipy.sparse as sp
 from numpy.random import Generator
-from scipy.linalg import norm
 
 from .._errors import InvalidInputError
 from .._progress import Display, OnPass, display_of
@@ -272,8 +272,8 @@ def find_geometry(runner: Runner, spec: BoundSpec, survey: Survey, order: Any, b
         offsets = ((survey.near - center) / unit + moments.mean[arrange]) * ratio
         offsets[mass == 0] = 0.0
     is_sparse = not isinstance(survey.far, np.ndarray)
-    # SciPy's norm does not overflow: a given ball may be far away in the units of these rows
-    length = float(norm(center / unit)) * ratio if center.any() else 0.0
+    # hypot does not overflow: a given ball may be far away in the units of these rows
+    length = math.hypot(*center / unit) * ratio if center.any() else 0.0
     max_norm = reach / scale
     variances = np.array(moments.variance[arrange])
     variances[variances > 0] *= ratio  # which may be infinite where nothing is to be scaled

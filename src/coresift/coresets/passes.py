@@ -1,5 +1,6 @@
 """The passes of a selection: the survey of all rows, the draw by keys, and the check at random queries."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Self
@@ -7,7 +8,6 @@ from typing import Any, Self
 import numpy as np
 import scipy.sparse as sp
 from numpy.random import Generator
-from scipy.linalg import norm
 
 from ..core.draw import KeyPool, smallest
 from ..core.points import CACHE_BYTES, LARGEST_EXPONENT, Matrix, Points, float_rows, squared_norms, stacked
@@ -149,7 +149,7 @@ class Survey:
         """The largest distance from ``mean`` of a row of positive weight; or an upper bound, and then False."""
         if self.far is None or self.all_equal:
             return 0.0, True
-        shift = float(norm((mean - self.near) / self.unit))  # SciPy's does not overflow: a given centre may be far away
+        shift = math.hypot(*(mean - self.near) / self.unit)  # does not overflow: a given centre may be far away
         reach = float(np.sqrt(self._far_squares.max()))
         few = len(self._far_squares) < _FARTHEST_KEPT
         if not few and not float(np.sqrt(self._far_squares.min())) < reach - 2.0 * shift:
