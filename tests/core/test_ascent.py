@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from coresift.core.gaussian import Atoms, ascend, into_ball
+from coresift.core.gaussian import CELLS_TOLERANCE, Atoms, ascend, into_ball
 from coresift.core.points import Block, Points
 
 
@@ -79,14 +79,52 @@ def test_the_first_query_is_nearly_the_best_where_the_ball_is_small():
     assert near.mean() < 0.1 * (best - value(into_ball(p, 0.5))).mean()
 
 
-@pytest.mark.parametrize("spread", [1.0, 400.0])  # one peak for all exponents, or one for each query
-def test_the_products_of_cells_are_log_sums_and_means(spread):
-    rng = np.random.default_rng(7)
-    means, y = rng.normal(size=(9, 3)), rng.normal(size=(5, 3))
-    offsets, most = spread * rng.normal(size=9), float(2.0 * np.abs(y @ means.T).max())
-    exponents = offsets + 2.0 * y @ means.T
+@pytest.mark.parametrize("spread", [1.0, 400.0])
+def test_sums_of_atoms_are_log_sums_and_means(spread):
+    means, offsets, y, _ = _cells(9, 3, 7)
+    exponents = spread * offsets + 2.0 * y @ means.T
     weights = np.exp(exponents - exponents.max(axis=1, keepdims=True))
     truth = np.log(weights.sum(axis=1)) + exponents.max(axis=1), weights @ means / weights.sum(axis=1)[:, None]
-    for atoms in (Atoms(Block(means), offsets), Atoms(Block(means), offsets, means)):
-        for found, expected in zip(atoms.tilted(y, most), truth, strict=True):
-            np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
+    for found, expected in zip(Atoms(Block(means), spread * offsets).tilted(y), truth, strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
+
+
+def _cells(k, d, seed):
+    """Means and offsets of cells, queries of the unit ball, and the most that ``2 mu_j.y`` can be."""
+    rng = np.random.default_rng(seed)
+    means, offsets = rng.normal(size=(k, d)) / np.sqrt(d), 2.0 * rng.normal(size=k)
+    y = into_ball(rng.normal(size=(500, d)), 1.0)
+    return means, offsets, y, 2.0 * float(np.linalg.norm(means, axis=1).max())
+
+
+@pytest.mark.parametrize(("k", "d"), [(1, 1), (8, 2), (64, 16), (40, 60)])
+def test_single_precision_errs_less_than_is_added_for_it(k, d):
+    for seed in range(10):
+        means, offsets, y, most = _cells(k, d, seed)
+        atoms = Atoms(Block(means), offsets, means)
+        slack = atoms.rounding(most)
+        (value, m), (single, m_single) = atoms.tilted(y), atoms.tilted(y, is_single=True)
+        assert 0 < slack <= 0.2 * CELLS_TOLERANCE
+        # in the bound 2 R |p - m| + 2 y.m - L(y), for the p where a change of m counts most
+        moved = 4.0 * np.linalg.norm(m_single - m, axis=1) + np.abs(single - value)
+        assert 0 < moved.max() <= slack  # power: digits were lost
+
+
+def test_bounds_in_single_precision_hold_for_any_point():
+    """The maxima are known in double precision, and closely."""
+    for seed in range(5):
+        means, offsets, p, most = _cells(64, 8, seed)
+        single, double = Atoms(Block(means), offsets, means), Atoms(Block(means), offsets)
+        found = ascend(3.0 * p, single, 1.0, np.full(500, np.inf), most**2, 0.5 * CELLS_TOLERANCE, 1000)
+        best = ascend(3.0 * p, double, 1.0, np.full(500, np.inf), most**2, 1e-9, 5000)
+        assert np.all(found.upper >= best.lower)
+        assert np.all(found.lower <= best.upper)
+        assert np.all(found.upper - found.lower <= 0.5 * CELLS_TOLERANCE)
+
+
+def test_cells_with_long_exponents_keep_double_precision():
+    means, offsets, _, most = _cells(30, 4, 0)
+    assert Atoms(Block(means), offsets, means).rounding(most) > 0
+    assert Atoms(Block(means), 100.0 * offsets, means).rounding(most) == 0.0
+    assert Atoms(Block(means), offsets, means).rounding(50.0) == 0.0
+    assert Atoms(Block(means), offsets).rounding(most) == 0.0  # rows, not cells

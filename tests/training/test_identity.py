@@ -11,7 +11,7 @@ from torch import nn
 from torch.utils.data import Dataset, TensorDataset
 
 from coresift import InvalidInputError
-from coresift.selection import RBF, AdaptiveCoreset, PerClass, Selector
+from coresift.selection import RBF, AdaptiveCoreset, Selector
 from coresift.training import CoresetSampler, train
 from coresift.training.feeds import feeds_of, known_targets
 from coresift.training.run import described
@@ -217,16 +217,3 @@ def test_the_share_of_validation() -> None:
     assert train(network(), (X, Y), "full", 93, epochs=1, val_fraction=0.07, device="cpu").subset_size == 93
     with pytest.raises(InvalidInputError, match=r"val_fraction = 0\.99 takes all of 5 samples"):
         train(network(), (X[:5], Y[:5]), "adaptive-random", 1, epochs=1, val_fraction=0.99, device="cpu")
-
-
-def test_runs_whose_strategy_had_settings_that_are_gone_are_still_read(tmp_path: Path) -> None:
-    before = run(tmp_path / "run", strategy=PerClass(AdaptiveCoreset()))
-    path = tmp_path / "run" / "config.json"
-    text = path.read_text()
-    old = text.replace("scores='fresh', select", "overhead=1.0, pool=None, scores='fresh', automatic=False, select")
-    assert old != text
-    path.write_text(old)
-    assert run(tmp_path / "run", strategy=PerClass(AdaptiveCoreset())).test == before.test
-    path.write_text(old.replace("automatic=False", "automatic=True"))
-    with pytest.raises(InvalidInputError, match="another run: strategy was"):
-        run(tmp_path / "run", strategy=PerClass(AdaptiveCoreset()))

@@ -36,7 +36,7 @@ CELLS_TOLERANCE = 1e-3  # a certificate within 0.1 % of the best one that these 
 EXACT_TOLERANCE = 1e-6
 MAX_STEPS = 1000
 _TINY = np.finfo(np.float64).tiny
-_MOST_EXPONENT = 500.0
+_MOST_EXPONENT = 80.0  # in single precision, nothing overflows or underflows up to 87
 _TRIES, _LLOYD_STEPS = 6, 20  # of the centres of cells
 
 
@@ -177,21 +177,30 @@ class Atoms:
     def tables(self) -> tuple[np.ndarray, np.ndarray]:
         """For cells: what ``(y, 1)`` is multiplied by to get ``b_j + 2 mu_j.y`` less the largest b_j; the means."""
         right = np.column_stack([np.asarray(self.means), np.ones(len(self.offsets))])
-        return np.column_stack([2.0 * right[:, :-1], self.offsets - self.offsets.max()]).T, right
+        left = np.column_stack([2.0 * right[:, :-1], self.offsets - self.offsets.max()])
+        return left.T.astype(np.float32), right.astype(np.float32)
 
-    def tilted(self, y: np.ndarray, most: float) -> tuple[np.ndarray, np.ndarray]:
-        """``L(y)``, (b,), and the mean of the mass as seen from each y, (b, d); ``most`` bounds ``|2 mu_j.y|``."""
-        peak: Any = float(self.offsets.max())
-        is_flat = 2.0 * most + peak - float(self.offsets.min()) <= _MOST_EXPONENT  # one peak for all: no underflow
-        if is_flat and self.means is not None:
-            weights = np.column_stack([y, np.ones(len(y))]) @ self.tables[0]
-            sums = np.exp(weights, out=weights) @ self.tables[1]
-            return np.log(sums[:, -1]) + peak, sums[:, :-1] / sums[:, -1:]
+    def rounding(self, most: float) -> float:
+        """How much :meth:`tilted` in single precision adds to a gap; 0 where that is too much, and for atoms of rows.
+
+        ``most`` bounds ``|2 mu_j.y|``. The sums are derived in docs/theory.md ("Cells, k atoms"), and doubled.
+        """
+        if self.means is None:
+            return 0.0
+        (k, d), span = self.means.shape, most + float(np.ptp(self.offsets))
+        error = 1.2e-7 * ((d + 4) * span + (5 * k + 16) * (1.0 + most))
+        return error if error <= 0.2 * CELLS_TOLERANCE and most + span <= _MOST_EXPONENT else 0.0
+
+    def tilted(self, y: np.ndarray, is_single: bool = False) -> tuple[np.ndarray, np.ndarray]:
+        """``L(y)``, (b,), and the mean of the mass as seen from each y, (b, d)."""
+        if is_single:
+            weights = np.column_stack([y, np.ones(len(y))]).astype(np.float32) @ self.tables[0]
+            sums = (np.exp(weights, out=weights) @ self.tables[1]).astype(np.float64)
+            return np.log(sums[:, -1]) + self.offsets.max(), sums[:, :-1] / sums[:, -1:]
         weights = self.rows.dot(2.0 * y)  # (k, b); in place, without a second array of this size
-        weights += (self.offsets - peak if is_flat else self.offsets)[:, None]
-        if not is_flat:
-            peak = weights.max(axis=0)
-            weights -= peak
+        weights += self.offsets[:, None]
+        peak = weights.max(axis=0)
+        weights -= peak
         np.exp(weights, out=weights)
         mass = weights.sum(axis=0)
         m = self.rows.weighted_sum(weights)
@@ -214,14 +223,15 @@ def ascend(
     lower, upper, active = np.full(len(p), -np.inf), upper.copy(), np.arange(len(p))
     state = _Momentum(p, atoms.first_queries(p, radius), max_curvature)
     reach = radius * float(np.sqrt(max_curvature))  # the most that 2 c.y can be
+    slack = atoms.rounding(reach)
     for n_steps in range(1, max_steps + 1):
-        log_mass, m = atoms.tilted(state.y, reach)
+        log_mass, m = atoms.tilted(state.y, is_single=slack > 0)
         ascent_direction = np.subtract(state.p, m, out=m)  # half the gradient
         towards = np.einsum("ij,ij->i", state.y, ascent_direction)
         at_y = 2.0 * np.einsum("ij,ij->i", state.y, state.p) - log_mass
         gap = 2.0 * (radius * np.sqrt(squared_norms(ascent_direction)) - towards)
-        lower[active] = np.maximum(lower[active], at_y)
-        upper[active] = np.minimum(upper[active], at_y + np.maximum(gap, 0.0))
+        lower[active] = np.maximum(lower[active], at_y - slack)
+        upper[active] = np.minimum(upper[active], at_y + np.maximum(gap, 0.0) + slack)
         open_ = upper[active] - lower[active] > tol
         if n_steps == max_steps or not open_.any():
             break
@@ -297,7 +307,7 @@ def cells_bound(problem: Problem, summary: Cells, start: SensitivityBound) -> Se
     atoms = Atoms(Block(means), offsets, means)
 
     def coordinates() -> Iterator[tuple[slice, np.ndarray]]:
-        for rows, block in points.blocks(extra_columns=k + 5 * means.shape[1], budget=CACHE_BYTES):
+        for rows, block in points.blocks(extra_columns=k // 2 + 4 * means.shape[1], budget=CACHE_BYTES):
             if basis is None:
                 yield rows, block.dense()
                 continue

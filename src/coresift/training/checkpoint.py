@@ -4,7 +4,6 @@ import contextlib
 import hashlib
 import json
 import os
-import re
 import socket
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -31,12 +30,6 @@ CONFIG, DATA, METRICS = "config.json", "data.json", "metrics.jsonl"
 MODEL, RESULT = "model.safetensors", "result.json"
 
 _LOCK, _HOLDER = ".lock", ".lock-holder"
-# settings of strategies that are gone, at their defaults, as the configurations of older runs have them
-_GONE = (
-    "automatic=False|bias_only=False|(min_)?per_class=(0|False)|overhead=1.0|own_output=True|pool=None|seed=None|tol=1e-10|"
-    "n_strata=50|epochs=5|lr=0.001|fresh=True|n_neighbors=None|method=None|n_components=50|ridge=0.01|max_centers=2000|"
-    "max_pairs=10000000000.0|rounds=12|power=2.0|mix=0.1|bandwidth=None|max_pool=100000|per_cell=64|refresh=1"
-)
 
 Tensors = dict[str, Tensor]
 State = dict[str, Any]
@@ -76,7 +69,7 @@ class RunFolder:
             return
         before, now = self.config(), json.loads(json.dumps(dict(config)))
         for key in now:
-            if key not in ("software", "about") and _current(before.get(key, now[key])) != _current(now[key]):
+            if key not in ("software", "about") and before.get(key, now[key]) != now[key]:
                 change = f"{key} was {before[key]!r} and is now {now[key]!r}"
                 raise InvalidInputError(f"{self.path}: holds another run: {change}; choose another folder.")
 
@@ -180,15 +173,6 @@ class RunFolder:
         if refused:
             raise DamagedCheckpointError(f"{refused[0]}; there is no other: remove the file to start over.")
         return None
-
-
-def _current(value: Any) -> Any:
-    """An entry of a configuration, without settings that are gone."""
-    return (
-        re.sub(r"(?<=\()(, )+|(, )+(?=, |\))", "", re.sub(rf"\b({_GONE})(?=[,)])", "", value))
-        if isinstance(value, str)
-        else value
-    )
 
 
 def tensors_of(model: nn.Module) -> Tensors:
