@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 LARGEST_EXPONENT = float(np.log(np.finfo(np.float64).max)) - 50.0  # so that sums of bounds stay finite
 BLOCK_BYTES = 1 << 19  # a pass that reads each block a few times wants it in the cache of its core
-CACHE_BYTES = 1 << 22  # the same with a product of few columns
+CACHE_BYTES = 1 << 23  # the same in the cache of all cores: fewer calls, for which threads would wait
 GEMM_BLOCK_BYTES = 1 << 25  # a pass that multiplies matrices wants blocks large enough for BLAS
 
 _vecdot = getattr(np, "vecdot", partial(np.einsum, "ij,ij->i"))  # NumPy 2 has it, up to three times as fast

@@ -19,7 +19,7 @@ from .._validation import check_features, check_positive, check_weights
 from ..core.gaussian import CellSums, Problem, cells_bound, closed_form, exact, lloyd_centers, row_atoms
 from ..core.laplacian import laplacian_cells, laplacian_exact
 from ..core.points import (
-    BLOCK_BYTES,
+    CACHE_BYTES,
     GEMM_BLOCK_BYTES,
     LARGEST_EXPONENT,
     Matrix,
@@ -88,7 +88,7 @@ class Geometry:
             with np.errstate(over="ignore"):  # rows without weight may be anywhere
                 return self.points(X).squares
         plain = Points(float_rows(X), np.zeros(len(self.center)), 1.0, np.inf)
-        blocks = (rows for _, rows in plain.blocks(budget=BLOCK_BYTES))
+        blocks = (rows for _, rows in plain.blocks(budget=CACHE_BYTES))
         squares = np.concatenate([rows.sq_norms - 2.0 * rows.dot(self.center[None])[:, 0] for rows in blocks])
         squares += self.center @ self.center
         squares *= 1.0 / self.scale**2
