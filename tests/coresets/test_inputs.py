@@ -101,8 +101,9 @@ def test_containers_agree(cls, bound, container, tmp_path):
             a, b = plain.sample(20, method=method), other.sample(20, method=method)
             np.testing.assert_array_equal(a.indices, b.indices)
             np.testing.assert_allclose(a.weights, b.weights, rtol=1e-9)
-    found = audit(given, b, sample_weight=w, n_starts=2, n_random=20, max_iter=2)
-    expected = audit(X, a, sample_weight=w, n_starts=2, n_random=20, max_iter=2)
+    # enough steps to arrive: a search that is cut short may be anywhere, by the last digit of a start
+    found = audit(given, b, sample_weight=w, n_starts=2, n_random=20, max_iter=30)
+    expected = audit(X, a, sample_weight=w, n_starts=2, n_random=20, max_iter=30)
     assert found.worst_error == pytest.approx(expected.worst_error, rel=1e-6)
 
 
