@@ -122,6 +122,16 @@ def test_bounds_in_single_precision_hold_for_any_point():
         assert np.all(found.upper - found.lower <= 0.5 * CELLS_TOLERANCE)
 
 
+def test_what_rounding_can_do_is_added_on_both_sides(monkeypatch):
+    """Planted so large that neither digits nor the tolerance can hide it."""
+    means, offsets, p, most = _cells(20, 3, 1)
+    best = ascend(p, Atoms(Block(means), offsets), 1.0, np.full(500, np.inf), most**2, 1e-9, 5000)
+    monkeypatch.setattr(Atoms, "rounding", lambda *_: 0.01)
+    found = ascend(p, Atoms(Block(means), offsets, means), 1.0, np.full(500, np.inf), most**2, 0.05, 1000)
+    assert np.all(found.upper >= best.lower + 0.0099)
+    assert np.all(found.lower <= best.upper - 0.0099)
+
+
 def test_cells_with_long_exponents_keep_double_precision():
     means, offsets, _, most = _cells(30, 4, 0)
     assert Atoms(Block(means), offsets, means).rounding(most) > 0
