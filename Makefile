@@ -6,7 +6,7 @@
 #   make bench   the benchmarks                  make format  let ruff rewrite what it can
 #   make quick   the quick tests                  make coverage     branches of core that tests reach, at least 95 %
 #   make mutants do tests notice planted faults?  make audit-deps   known vulnerabilities of what is installed
-#   make bench-gate     fail if a ratio of times is more than 30 % above the committed one
+#   make bench-gate     fail if the code is more than 30 % slower than the commit whose ratios are stored
 #   make release-check  build what would be published, install it into empty environments, try every extra
 #   make clean   remove the environment and everything that was built
 #   make lock    renew the lock files from constraints.txt (PYTHONS="python3.12 python3.13": hashes for these too)

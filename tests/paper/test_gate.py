@@ -1,18 +1,74 @@
 """The gate for speed notices what is slower, and exponents are those of the work."""
 
+import json
+import subprocess
 from pathlib import Path
 
 import numpy as np
+import pytest
 
+from coresift.cli.app import Settings
 from paper.benchmarks import gate, growth
 
 
-def test_what_is_slower_or_new_is_named() -> None:
-    stored = {"a": 2.0, "b": 1.0}
-    assert gate.slower({"a": 2.5, "b": 0.5}, stored) == []
-    slow, new = gate.slower({"a": 2.7, "c": 1.0}, stored)[::-1]
-    assert slow == "a: 2.70, committed 2.00"
-    assert new.startswith("c: no committed ratio")
+def run_gate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, then: dict[str, float]) -> list[str]:
+    """Run the gate where "a" is half as fast as committed; what it measured again, with ``then`` of the old commit."""
+    (tmp_path / "gate.json").write_text(json.dumps({"commit": "0" * 40, "ratios": {"a": 2.0, "b": 1.0}}))
+    again: list[str] = []
+    monkeypatch.setattr(gate, "STORED", tmp_path / "gate.json")
+    monkeypatch.setattr(gate, "ratios", lambda: {"a": 4.0, "b": 1.2})
+    monkeypatch.setattr(gate, "beside", lambda commit, only: again.extend(only) or ({"a": 4.2}, then))
+    gate.gate(Settings())
+    return again
+
+
+def test_a_slower_machine_is_not_slower_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run_gate(tmp_path, monkeypatch, {"a": 4.0}) == ["a"]
+
+
+def test_slower_code_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(SystemExit, match="slower than commit 0000000 on this machine too: a"):
+        run_gate(tmp_path, monkeypatch, {"a": 3.0})
+
+
+def test_a_ratio_that_is_not_committed_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "gate.json").write_text(json.dumps({"commit": "0" * 40, "ratios": {}}))
+    monkeypatch.setattr(gate, "STORED", tmp_path / "gate.json")
+    monkeypatch.setattr(gate, "ratios", lambda: {"a": 4.0})
+    with pytest.raises(SystemExit, match="no committed ratio of a"):
+        gate.gate(Settings())
+
+
+def test_the_code_of_a_commit_runs_beside_the_present(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A repository whose code says 1, committed, and now says 2; the ratios are kept with the commit."""
+
+    def git(*arguments: str) -> str:
+        who = ["-c", "user.name=a", "-c", "user.email=a@b.c"]
+        return subprocess.check_output(["git", *who, *arguments], cwd=tmp_path, text=True)
+
+    for folder in ("src", "paper", "paper/benchmarks"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "__init__.py").touch()
+    code = tmp_path / "paper" / "benchmarks" / "gate.py"
+    code.write_text("def ratios(only):\n    return {what: 1.0 for what in only}\n")
+    git("init", "-q"), git("add", "-A"), git("commit", "-qm", "first")
+    commit = git("rev-parse", "HEAD").strip()
+    monkeypatch.setattr(gate, "ROOT", tmp_path)
+    monkeypatch.setattr(gate, "STORED", tmp_path / "gate.json")
+    gate.keep({"a": 1.0})
+    assert json.loads((tmp_path / "gate.json").read_text()) == {"commit": commit, "ratios": {"a": 1.0}}
+    code.write_text("def ratios(only):\n    return {what: 2.0 for what in only}\n")
+    assert gate.beside(commit, ["a b"], rounds=1) == ({"a b": 2.0}, {"a b": 1.0})
+    with pytest.raises(SystemExit, match="commit these first"):
+        gate.keep({"a": 1.0})
+    with pytest.raises(SystemExit, match="git archive"):
+        gate.beside("0" * 40, ["a b"])
+
+
+def test_the_committed_ratios_are_those_that_are_measured() -> None:
+    stored = json.loads(gate.STORED.read_text())
+    assert len(stored["commit"]) == 40
+    assert len(stored["ratios"]) > 8
 
 
 def test_every_ratio_compares_two_things_that_run(tmp_path: Path) -> None:
