@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from coresift import Preparation, RBFCoreset, select
+from coresift._errors import CoresiftError
 from coresift.cli.app import Settings
 
 from .foundation import bare_pass
@@ -107,7 +108,7 @@ def git(*arguments: str) -> bytes:
     """Return what Git says of this project; it fails where there is no repository or its history is cut off."""
     said = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, check=False)
     if said.returncode:
-        sys.exit(f"bench-gate: git {' '.join(arguments)}: {said.stderr.decode().strip()}")
+        raise CoresiftError(f"git {' '.join(arguments)}: {said.stderr.decode().strip()}")
     return said.stdout
 
 
@@ -132,7 +133,7 @@ def beside(commit: str, only: list[str], rounds: int = 3) -> tuple[Ratios, Ratio
 def keep(found: Ratios) -> None:
     """Store ratios with the commit that they are of."""
     if changed := git("status", "--porcelain", "src", "paper").decode():
-        sys.exit(f"bench-gate: commit these first, so that the ratios are those of a commit:\n{changed}")
+        raise CoresiftError(f"commit these first, so that the ratios are those of a commit:\n{changed}")
     commit = git("rev-parse", "HEAD").decode().strip()
     rounded = {what: round(ratio, 3) for what, ratio in found.items()}
     STORED.write_text(json.dumps({"commit": commit, "ratios": rounded}, indent=1) + "\n")
@@ -152,11 +153,11 @@ def gate(settings: Settings) -> None:
     if os.environ.get("STORE"):
         keep(found)
     elif new := [what for what in found if what not in was]:
-        sys.exit(f"bench-gate: no committed ratio of {', '.join(new)}; STORE=1 make bench-gate")
+        raise CoresiftError(f"no committed ratio of {', '.join(new)}; STORE=1 make bench-gate")
     elif suspects := slower(found, was):
         say(f"Slower than committed: {len(suspects)}. Measuring commit {commit[:7]} here too.")
         now, then = beside(commit, suspects)
         for what in suspects:
             say(f"{what}: {now[what]:.2f} (commit {commit[:7]} here: {then[what]:.2f})")
         if problems := slower(now, then):
-            sys.exit(f"bench-gate: slower than commit {commit[:7]} on this machine too: {', '.join(problems)}")
+            raise CoresiftError(f"slower than commit {commit[:7]} on this machine too: {', '.join(problems)}")

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from coresift._errors import CoresiftError
 from coresift.cli.app import Settings
 from paper.benchmarks import gate, growth
 
@@ -27,7 +28,7 @@ def test_a_slower_machine_is_not_slower_code(tmp_path: Path, monkeypatch: pytest
 
 
 def test_slower_code_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(SystemExit, match="slower than commit 0000000 on this machine too: a"):
+    with pytest.raises(CoresiftError, match="slower than commit 0000000 on this machine too: a"):
         run_gate(tmp_path, monkeypatch, {"a": 3.0})
 
 
@@ -35,7 +36,7 @@ def test_a_ratio_that_is_not_committed_fails(tmp_path: Path, monkeypatch: pytest
     (tmp_path / "gate.json").write_text(json.dumps({"commit": "0" * 40, "ratios": {}}))
     monkeypatch.setattr(gate, "STORED", tmp_path / "gate.json")
     monkeypatch.setattr(gate, "ratios", lambda: {"a": 4.0})
-    with pytest.raises(SystemExit, match="no committed ratio of a"):
+    with pytest.raises(CoresiftError, match="no committed ratio of a"):
         gate.gate(Settings())
 
 
@@ -59,9 +60,9 @@ def test_the_code_of_a_commit_runs_beside_the_present(tmp_path: Path, monkeypatc
     assert json.loads((tmp_path / "gate.json").read_text()) == {"commit": commit, "ratios": {"a": 1.0}}
     code.write_text("def ratios(only):\n    return {what: 2.0 for what in only}\n")
     assert gate.beside(commit, ["a b"], rounds=1) == ({"a b": 2.0}, {"a b": 1.0})
-    with pytest.raises(SystemExit, match="commit these first"):
+    with pytest.raises(CoresiftError, match="commit these first"):
         gate.keep({"a": 1.0})
-    with pytest.raises(SystemExit, match="git archive"):
+    with pytest.raises(CoresiftError, match="git archive"):
         gate.beside("0" * 40, ["a b"])
 
 
