@@ -27,7 +27,7 @@ _COLORS = dict(zip(KINDS, (BLACK, BLUE, ORANGE, VERMILLION, GREEN), strict=True)
 _LABELS: dict[str, tuple[float, float, str]] = {  # points from the marker to the text, and its alignment
     "ADAPTIVE-RANDOM@1": (6, 8, "right"),
     "RBF@1": (0, 8, "center"),
-    "AUTO@1": (7, 2, "left"),
+    "AUTO@1": (0, 10, "center"),
     "ADAPTIVE-RANDOM": (-4, -14, "center"),
     "RANDOM": (0, -15, "center"),
     "COVER": (6, -11, "left"),

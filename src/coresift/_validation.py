@@ -88,8 +88,7 @@ def _check_columns(X: Any, name: str) -> None:
 
 def _check_kind(values: Any, name: str) -> None:
     """Refuse strings and dates, which NumPy would turn into numbers."""
-    kind = getattr(getattr(values, "dtype", None), "kind", "f")
-    if kind in "USmM":
+    if getattr(getattr(values, "dtype", None), "kind", "f") in "USmM":
         raise InvalidTypeError(f"{name} has entries of type {values.dtype}; they must be numbers.")
 
 

@@ -282,6 +282,21 @@ def test_more_classes_than_budget(name):
     assert len(np.unique(y[core.indices])) == 7 or not isinstance(strategy, PerClass)
 
 
+@pytest.mark.parametrize("name", [name for name in NAMES if STRATEGIES[name].is_kept])
+def test_what_is_kept_is_kept_even_where_classes_are_left_out(name):
+    strategy = STRATEGIES[name]
+    X, _ = data()
+    context = context_of(X, np.arange(N) % 40, outputs=40)
+    drawn = [strategy.select(context.at(epoch), 7, rng(epoch)) for epoch in (0, 20, 40)]
+    assert drawn[0] == drawn[1] == drawn[2]
+
+
+def test_the_methods_that_are_kept():
+    once = "EL2N GRAND FORGETTING MARGIN ENTROPY LEAST-CONFIDENCE AUM CCS MODERATE K-CENTER HERDING FACILITY-LOCATION"
+    kept = {name for name, strategy in registry().items() if strategy.is_kept}
+    assert kept == {*once.split(), "GRAPH-CUT", "RANDOM", "STRATIFIED", "COVER", "FIXED-CORESET"}
+
+
 @pytest.mark.slow
 @everyone
 def test_equal_samples_are_no_trouble(name):

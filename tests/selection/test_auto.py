@@ -10,11 +10,11 @@ from torch import nn
 from coresift import CoresiftError
 from coresift.selection import (
     RS2,
-    AdaptiveCoreset,
     AdaptiveRandom,
     Auto,
     InfoBatch,
     Lossless,
+    PerClass,
     Phases,
     SelectionContext,
     Trim,
@@ -56,9 +56,23 @@ def test_turns_serve_every_row_once_before_any_returns() -> None:
     assert RS2().select(other, 30, rng()) != served[0]
 
 
-def test_turns_do_not_overlap_where_the_budget_does_not_divide() -> None:
-    served = [set(RS2().select(context(epoch), 50, rng()).indices.tolist()) for epoch in range(2)]
-    assert not served[0] & served[1]
+@pytest.mark.parametrize("size", [50, 7, 61, 119])
+def test_turns_serve_every_row_where_the_budget_does_not_divide(size: int) -> None:
+    """The last turn is filled up from the first; no row is twice in a turn."""
+    turns = -(-N // size)
+    served = [RS2().select(context(epoch), size, rng()).indices for epoch in range(turns)]
+    counts = np.bincount(np.concatenate(served), minlength=N)
+    assert counts.min() == 1
+    assert counts.max() == 2
+    assert all(len(set(rows.tolist())) == size for rows in served)
+    assert not set(served[0]) & set(served[1]) or turns == 2
+
+
+def test_turns_are_those_of_selections_not_of_epochs() -> None:
+    made = context()
+    made.select_every = 20
+    served = [RS2().select(made.at(20 * turn), 30, rng()).indices for turn in range(4)]
+    assert sorted(np.concatenate(served)) == list(range(N))
 
 
 def test_counts_have_their_expectation() -> None:
@@ -72,6 +86,14 @@ def test_counts_have_their_expectation() -> None:
 
 
 # Lossless and InfoBatch.
+
+
+def test_what_prunes_does_so_inside_others() -> None:
+    losses = np.linspace(0, 1, N)
+    plain = InfoBatch().select(context(losses=losses), 1.0, rng())
+    per_class = PerClass(InfoBatch()).select(context(losses=losses), 1.0, rng())
+    assert plain.size < N
+    assert per_class.size < N
 
 
 def test_soft_pruning_keeps_the_hard_and_scales_up_the_easy() -> None:
@@ -335,15 +357,6 @@ def test_all_data_come_last() -> None:
     assert [strategy.phases(20, 0.1).selection_epoch(epoch, 4) for epoch in (0, 5, 9, 10)] == [0, 4, 8, 10]
     sizes = [strategy.select(context(epoch, 20), 0.1, rng()).size for epoch in (0, 9, 10)]
     assert sizes == [12, 12, N]
-
-
-def test_seen_scores_end_as_uniform_draws_do() -> None:
-    made = context(0, 30, norms=np.arange(1.0, N + 1))
-    settled = [AdaptiveCoreset(scores="seen", select_every=1).settled(made.at(epoch)) for epoch in (0, 19, 25, 29)]
-    assert settled[0][:2] == settled[1][:2] == (0.2, 0.0)
-    assert 0.2 < settled[2].mix < settled[3].mix < 1
-    assert settled[3].correction == pytest.approx(0.95)
-    assert AdaptiveCoreset(scores="seen", mix=0.4, correction=0.5).settled(made.at(29))[:2] == (0.4, 0.5)
 
 
 @pytest.mark.parametrize("strategy", [Lossless(share=0.0), InfoBatch(last=1.0), Lossless(scores="x"), Trim(share=0.6)])

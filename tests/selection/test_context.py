@@ -234,3 +234,18 @@ def test_fixed_generators_differ_by_seed_tag_and_class_and_by_nothing_else():
     assert len({first(context), *(first(part) for part in parts)}) == 4
     assert first(context.at(9)) == first(context) == first(SelectionContext(X, seed=3))
     assert first(SelectionContext(X)) == first(SelectionContext(X, seed=0))
+
+
+@pytest.mark.parametrize("labels", [Y, Y.astype(float)], ids=["integers", "floats"])
+def test_a_class_has_its_own_output_only_where_the_layer_is_the_output(labels):
+    """Number 2 of 16 hidden units has nothing to do with class 2."""
+    model = nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, 3))
+    for layer, is_own in (("2", True), ("0", False)):
+        loss = lambda outputs, y: nn.functional.cross_entropy(outputs, y.long(), reduction="none")  # noqa: E731
+        context = SelectionContext(X, labels, model=model, loss=loss, layer=layer)
+        for number, (positions, part) in enumerate(context.parts()):
+            found = part.gradients(output=part.class_output)
+            whole = part.gradients()
+            assert part.class_output == number
+            assert found.width == (whole.width // 3 if is_own else whole.width)
+            assert len(found) == len(positions)

@@ -143,8 +143,59 @@ def test_scores_are_saved_and_loaded(tmp_path):
     with pytest.raises(InvalidInputError, match="holds none of"):
         Scores.load(tmp_path / "other.npz")
     np.savez(tmp_path / "nan.npz", el2n=np.array([np.nan, 1.0]))
-    with pytest.raises(InvalidInputError, match="finite"):
+    with pytest.raises(InvalidInputError, match=r"nan\.npz: scores must be finite"):
         Scores.load(tmp_path / "nan.npz")
+    for columns in ({"aum": np.array([np.nan, 1.0])}, {"aum": np.zeros(2), "el2n": np.zeros(3)}, {"aum": np.eye(2)}):
+        with pytest.raises(InvalidInputError, match="finite, one number for each sample"):
+            Scores(columns)
+
+
+class Tokens(nn.Module):
+    """A head for every token, whose outputs are averaged: the layer's outputs are not the model's."""
+
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(5, 3)
+
+    def forward(self, x):
+        return self.head(torch.stack((x, 0.5 * x), dim=1)).mean(1)
+
+
+@pytest.mark.parametrize("how", [{"model": Tokens()}, {"layer": "0"}], ids=["tokens", "hidden layer"])
+def test_predictions_are_the_models_whatever_layer_is_used(how):
+    context = context_of(**how)
+    scores = proxy_scores(context)
+    assert scores["entropy"].max() <= np.log(3) + 1e-6
+    assert scores["el2n"].max() <= np.sqrt(2) + 1e-6
+    assert np.corrcoef(scores["el2n"], -scores["aum"])[0, 1] > 0.5
+    if "layer" in how:
+        usual = proxy_scores(context_of())
+        for name in ("el2n", "margin", "entropy", "least-confidence"):
+            np.testing.assert_allclose(scores[name], usual[name], atol=1e-6)
+
+
+class Attentive(nn.Module):
+    def __init__(self, has_token):
+        super().__init__()
+        self.attention, self.head = nn.MultiheadAttention(5, 1), nn.Linear(5, 3)
+        if has_token:
+            self.token = nn.Parameter(torch.zeros(5))
+
+    def forward(self, x):
+        return self.head(self.attention(x, x, x)[0] + getattr(self, "token", 0.0))
+
+
+def test_attention_starts_anew_and_what_cannot_is_named(caplog):
+    """The scores of a model do not depend on its present weights, except those that nothing can reset."""
+    for has_token in (False, True):
+        model = Attentive(has_token)
+        before = proxy_scores(context_of(model=model), epochs=1)
+        with torch.no_grad():
+            for each in model.parameters():
+                each.add_(1.0)
+        after = proxy_scores(context_of(model=model), epochs=1)
+        assert np.array_equal(before["el2n"], after["el2n"]) != has_token
+        assert ("Attentive starts from its present weights" in caplog.text) == has_token
 
 
 def test_hard_easy_and_moderate():

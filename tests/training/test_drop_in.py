@@ -12,7 +12,7 @@ from torch.nn import functional
 from torch.utils.data import BatchSampler, DataLoader, Dataset, IterableDataset, TensorDataset
 
 from coresift import CoresiftError
-from coresift.selection import AdaptiveCoreset, Craig, InfoBatch, SelectionContext, Trim
+from coresift.selection import AdaptiveCoreset, Craig, InfoBatch, SelectionContext, Trim, Warm
 from coresift.training import CoresetCallback, CoresetSampler, NormRecorder, WeightedDataset, sift, train, weighted_loss
 
 torch.set_num_threads(1)
@@ -110,6 +110,16 @@ def test_steps_by_number_are_no_longer_within_a_budget() -> None:
     for model, strategy in zip(turns, ("infobatch", "rs2"), strict=True):
         train(model, (X, Y), strategy, 0.25, **settings)
     torch.testing.assert_close(flat(turns[0]), flat(turns[1]))
+
+
+def test_steps_by_number_on_all_data_are_those_of_a_mean() -> None:
+    """In the epochs of a warm start on all data, each sample counts once, whatever the budget of the others."""
+    models = [network() for _ in range(2)]
+    constant = lambda optimizer: torch.optim.lr_scheduler.ConstantLR(optimizer, 1.0)  # noqa: E731
+    settings = {**PLAIN, "epochs": 4, "scheduler": constant, "early_stopping": lambda history: len(history) == 1}
+    for model, strategy in zip(models, (Warm(InfoBatch()), "full"), strict=True):
+        assert train(model, (X, Y), strategy, 0.5, **settings).n_epochs == 1
+    torch.testing.assert_close(flat(models[0]), flat(models[1]))
 
 
 @pytest.mark.parametrize("scheduler", [lambda o: torch.optim.lr_scheduler.StepLR(o, 2), None])

@@ -9,7 +9,7 @@ from hypothesis import given, strategies as st
 from torch.utils.data import DataLoader, TensorDataset
 
 from coresift import InvalidInputError
-from coresift.selection import RBF, AdaptiveRandom, GradMatch, PerClass, SelectionContext, Warm
+from coresift.selection import RBF, AdaptiveRandom, GradMatch, PerClass, Random, SelectionContext, Warm
 from coresift.training import CoresetSampler, WeightedDataset, WeightedIndex
 
 torch.set_num_threads(1)
@@ -148,6 +148,26 @@ def test_the_state_brings_back_a_subset_that_the_model_would_no_longer_select() 
     assert subset(fresh) != before  # power: the model did matter
     resumed.set_epoch(8)
     assert subset(resumed) != before
+
+
+def test_what_is_kept_is_selected_once_and_after_a_resume_never() -> None:
+    class Counting(Random):
+        calls = 0
+
+        def _select(self, context, size, rng):
+            type(self).calls += 1
+            return super()._select(context, size, rng)
+
+    sampler = CoresetSampler((X, Y), PerClass(Counting()), 12, select_every=1)
+    for epoch in range(3):
+        sampler.set_epoch(epoch)
+    assert Counting.calls == len(np.unique(Y))
+    resumed = CoresetSampler((X, Y), PerClass(Counting()), 12, select_every=1)
+    resumed.load_state_dict(sampler.state_dict())
+    resumed.recall()
+    resumed.set_epoch(7)
+    assert Counting.calls == len(np.unique(Y))
+    assert subset(resumed) == subset(sampler)
 
 
 def test_bad_input() -> None:

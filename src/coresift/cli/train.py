@@ -197,8 +197,7 @@ def _recalled(run: Path, subject: Subject, options: TrainOptions, given: Set[str
     kept = _kept(run)
     for name, value in _plain(subject, options).items():
         if name in given and value != kept[name]:
-            flag = name.replace("_", "-")
-            raise typer.BadParameter(f"--{flag} {value}: the run was started with {kept[name]}")
+            raise typer.BadParameter(f"--{name.replace('_', '-')} {value}: the run was started with {kept[name]}")
     return Subject(**{each.name: kept.pop(each.name) for each in fields(Subject)}), replace(options, **kept)
 
 

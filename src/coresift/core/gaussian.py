@@ -245,8 +245,7 @@ def ascend(
 
 def into_ball(x: np.ndarray, radius: float) -> np.ndarray:
     """Project rows on the ball around the origin."""
-    length = np.sqrt(squared_norms(x))
-    return x * (radius / np.maximum(length, radius))[:, None]
+    return x * (radius / np.maximum(np.sqrt(squared_norms(x)), radius))[:, None]
 
 
 class _Momentum:
@@ -361,5 +360,4 @@ def _ascend_blocks(
             found = ascend(mine, atoms, problem.radius, upper[at], curvature, 0.5 * tol, MAX_STEPS)
             upper[at], lower[at] = found.upper, found.lower
     log_values = np.minimum(start.log_values, constant + upper + slack)
-    gap = np.maximum(log_values - (constant + lower), 0.0)
-    return SensitivityBound(log_values, name, True, gap=gap)
+    return SensitivityBound(log_values, name, True, gap=np.maximum(log_values - (constant + lower), 0.0))

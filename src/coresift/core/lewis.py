@@ -115,9 +115,8 @@ def _from_rows(
         # Householder QR errs by column, so unequal columns are equilibrated before the rank is decided.
         unit = np.divide(1.0, column_norms, out=np.zeros(len(units)), where=column_norms > _NEGLIGIBLE)
         _, sigma, Vt = scipy.linalg.svd(R * unit, full_matrices=False, check_finite=False)
-        largest = sigma.max(initial=0.0)
         # a direction is kept, with a kappa that allows for its rounding, or is rounding; rows that see it are set aside
-        noise = 16.0 * _EPS * float(np.sqrt(len(units))) * largest
+        noise = 16.0 * _EPS * float(np.sqrt(len(units))) * sigma.max(initial=0.0)
         Vt = Vt[sigma > 4.0 * noise]
         equilibrated = units * unit
         T = equilibrated[:, None] * (Vt.T / sigma[: len(Vt)])

@@ -181,8 +181,7 @@ def pivoted_weights(K: np.ndarray, b: np.ndarray) -> np.ndarray | None:
                     v[inside] = cho_solve(cho_factor(A[np.ix_(inside, inside)], overwrite_a=True), b[inside])
                 except np.linalg.LinAlgError:
                     break
-            slope = A @ v - b
-            wrong = np.where(positive, v < 0, slope < -1e-12)
+            wrong = np.where(positive, v < 0, A @ v - b < -1e-12)
             n_wrong = int(wrong.sum())
             if n_wrong == 0:
                 return v

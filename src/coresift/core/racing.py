@@ -80,8 +80,7 @@ def rank_agreement(step: int, before: NDArray[np.float64], after: NDArray[np.flo
         ranks = [stats.rankdata(scores[:, folds].mean(axis=1)) for scores in (before, after)]
         return float(np.corrcoef(ranks)[0, 1]) if min(map(np.ptp, ranks)) > 0 else np.nan
 
-    whole = np.ones(n_folds, dtype=bool)
-    if n_candidates < 3 or np.isnan(value := correlation(whole)):
+    if n_candidates < 3 or np.isnan(value := correlation(np.ones(n_folds, dtype=bool))):
         return Fidelity(step, n_candidates, np.nan, np.nan)
     without = (np.arange(n_folds) != fold for fold in range(n_folds) if n_folds > 1)
     parts = [part for part in map(correlation, without) if not np.isnan(part)]

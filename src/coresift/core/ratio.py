@@ -114,12 +114,14 @@ class LogRatio:
                 if floor is not None:
                     self._repair(square, span, block, at, floor[columns])
                 exponents = self._exponents(square)
-                pull = _inverses(exponents) if with_gradient and self.is_laplacian else None
+                pull = None
+                if with_gradient and self.is_laplacian:
+                    # one over the distances; 0 where a difference is so short that its direction is noise
+                    pull = np.divide(-1.0, exponents, out=np.zeros_like(exponents), where=exponents < -1e-7)
                 if local.size:
                     own_pull = None if pull is None else pull[local]
-                    own_weights = self.subset_weights[inside]
                     own = replace(block, rows=block.rows[local])
-                    subset.add(columns, exponents[local], own_weights, own_pull, own)
+                    subset.add(columns, exponents[local], self.subset_weights[inside], own_pull, own)
                 weights = self.weights[span]
                 exponents[weights == 0.0] = -np.inf  # such a row must not be the top
                 data.add(columns, exponents, weights, pull, block)
@@ -148,11 +150,6 @@ class LogRatio:
         for part in row_slices(local.size, 16.0 * self.points.d, _ROWS_BYTES):
             rows = self.points.take(span.start + local[part])
             square[local[part], column[part]] = squared_norms(rows - queries[column[part]])
-
-
-def _inverses(exponents: np.ndarray) -> np.ndarray:
-    """One over the distances of a Laplacian; 0 where a difference is so short that its direction is noise."""
-    return np.divide(-1.0, exponents, out=np.zeros_like(exponents), where=exponents < -1e-7)
 
 
 def _log_ratio(subset: _TiltedSum, data: _TiltedSum) -> np.ndarray:

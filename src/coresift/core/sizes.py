@@ -146,8 +146,7 @@ def dimension_free(largest_step: float, second_moment: float, floor: float, eps:
     with :math:`B = t \max w/s` and :math:`Q = t \sum w^2/s`, for weights that sum to 1.
     """
     step = math.sqrt(second_moment) + largest_step * math.sqrt(math.log(1.0 / delta))
-    least = step / math.sqrt(_HUGE)
-    return (step / max(eps * floor, least)) ** 2
+    return (step / max(eps * floor, step / math.sqrt(_HUGE))) ** 2
 
 
 def expected_error(

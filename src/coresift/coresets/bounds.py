@@ -231,8 +231,7 @@ def by_all_rows(geometry: Geometry, loss: str, radius: float, metric: Any, every
     for group, rows in by_group(groups, everything.n):
         points = geometry.points(everything.X[rows])
         if loss == "gaussian":
-            atoms = row_atoms(Problem(points, sq_norms[rows], shares[rows], radius))
-            own[group] = partial(exact, atoms=atoms)
+            own[group] = partial(exact, atoms=row_atoms(Problem(points, sq_norms[rows], shares[rows], radius)))
         else:
             own[group] = partial(laplacian_exact, metric=metric, among=(points, shares[rows]))
     if loss == "gaussian":

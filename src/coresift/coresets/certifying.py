@@ -64,12 +64,10 @@ def certified(
     display = display_of(on_pass)
     # n^2/2 pairs against some N^2 of two samples of N and N/2 rows
     if method == "exact" or (method == "auto" and (cost <= _AFFORDABLE_PAIRS or points.n <= n_sampled)):
-        label = "exact certificate (method 'sampled' is faster)"
-        return certify_exact(subset, display(label, points.n))
+        return certify_exact(subset, display("exact certificate (method 'sampled' is faster)", points.n))
     # the confidence needs samples independent of the subset, which may have been drawn from the same seed
     rng = np.random.default_rng(rng.integers(2**63, size=4))
-    progress = display("certificate", n_sampled)
-    return certify_sampled(subset, n_sampled, delta, rng, progress)
+    return certify_sampled(subset, n_sampled, delta, rng, display("certificate", n_sampled))
 
 
 @contextmanager
@@ -241,8 +239,7 @@ def improved(core: Coreset, points: Points, shares: Any, size: int, pool: np.nda
             choices.clear()  # only a few heavy rows make the draw, which takes them all, hard to beat
             pool = mixed_pool(pool, shares, _generator(core, len(pool)))
         wanted, is_exact = _pool_potentials(core, quadrature, pool)
-        progress = Progress("choice of points", size, unit="points")
-        picks = quadrature.chosen(pool, size, wanted, progress)
+        picks = quadrature.chosen(pool, size, wanted, Progress("choice of points", size, unit="points"))
         choices.append((pool[picks], factors[pool[picks]] / size, wanted[picks] if is_exact else None))
     fits = [quadrature.fitted(*choice) for choice in choices]
     best = min(range(len(fits)), key=lambda i: fits[i].value)

@@ -209,8 +209,7 @@ def nested_coresets(
     has_classes = name == "stratified" or (not is_named and is_classifier(strategy))
     classes, codes = check_labels(y) if has_classes else (None, None)
     counts = check_ladder(sizes, int(np.count_nonzero(weights)), 1 if classes is None else len(classes), "sizes")
-    model = None if is_named else strategy
-    task = Task(model, X, y, weights, is_named or takes_weights(strategy), classes, codes)
+    task = Task(None if is_named else strategy, X, y, weights, is_named or takes_weights(strategy), classes, codes)
     return [choice.core for choice in nested_choices(task, counts, check_generator(random_state))]
 
 

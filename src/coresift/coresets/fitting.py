@@ -62,8 +62,7 @@ class Runner:
 
     def collect(self, label: str, function: Callable[[Block], Any]) -> list[Any]:
         """What ``function`` makes of each block, in order."""
-        found: list[Any] = self.reduce(label, partial(_listed, function), operator.iadd)
-        return found
+        return self.reduce(label, partial(_listed, function), operator.iadd)
 
 
 def _listed(function: Callable[[Block], Any], block: Block) -> list[Any]:
@@ -299,8 +298,7 @@ def _scale(runner: Runner, spec: BoundSpec, survey: Survey, center: np.ndarray, 
         raise InvalidInputError(f"metric = {spec.metric!r} needs dense rows; for sparse rows it is 'euclidean'.")
     if spec.bandwidth is None:
         if spec.metric != "euclidean":
-            farthest = partial(largest_distance, center=center, metric=spec.metric)
-            reach = runner.reduce("farthest row", farthest, max)
+            reach = runner.reduce("farthest row", partial(largest_distance, center=center, metric=spec.metric), max)
         return reach or 1.0  # all rows equal: any unit will do
     if isinstance(spec.bandwidth, str):
         columns, _ = survey.samples["median"].winners()

@@ -82,8 +82,7 @@ class RowScores:
     def fitted_to(self, pilot: WeightedRows) -> "RowScores":
         """The scores of the rest, from the fit of the pilot."""
         # one half estimates the total of the influence at the fit of the other: at their own fit slopes are too small
-        half = (pilot.X[::2], pilot.y[::2], pilot.weights[::2])
-        rough = fit_linear(self.problem, *half, tol=_PILOT_TOLERANCE)
+        rough = fit_linear(self.problem, pilot.X[::2], pilot.y[::2], pilot.weights[::2], tol=_PILOT_TOLERANCE)
         trial = replace(self, theta=rough.theta)
         A, weights = self.problem.columns(pilot.X[1::2]), pilot.weights[1::2]
         with np.errstate(over="ignore", invalid="ignore"):
@@ -219,8 +218,7 @@ def calibrate_draw(
             made = drawn.weights * calibration.ratios(goal, ridge=ridge, bounds=bounds)
             candidates.append((made, fit_linear(problem, drawn.X, drawn.y, made, fitted, tol=_FIT_TOLERANCE)))
         found = rows.run("calibration", *(SlopeTotals(problem, fit.theta) for _, fit in candidates))
-        losses = [sums.objective for sums in found]
-        at = int(np.argmin(np.nan_to_num(losses, nan=np.inf, posinf=np.inf)))
+        at = int(np.argmin(np.nan_to_num([sums.objective for sums in found], nan=np.inf, posinf=np.inf)))
         if best is not None and not found[at].objective < best.objective:
             break
         n_kept += int(best is not None or at > 0)

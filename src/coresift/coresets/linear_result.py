@@ -17,7 +17,6 @@ from .._progress import OnPass
 from .._threads import one_thread
 from .._validation import check_choice, check_finite, check_number, naming
 from ..core.duality import ModelCertificate, percent
-from ..core.linear_losses import LinearLoss
 from ..rows.columns import column_names, pa
 from ..rows.engines import OnRows, open_engine
 from ..rows.opening import open_rows
@@ -82,7 +81,7 @@ class LinearModel(Value):
         n_classes = 0 if classes is None else len(classes)
         if (self.loss in CLASSIFIERS) != (n_classes >= 2):
             raise InvalidInputError(f"loss = {self.loss!r} does not go with {n_classes} classes.")
-        n_outputs = self._loss.n_outputs
+        n_outputs = loss_named(self.loss, n_classes, self.threshold).n_outputs
         if coef.ndim != 2 or len(coef) != n_outputs or intercept.shape != (n_outputs,) or coef.shape[1] == 0:
             shapes = f"coef has shape {coef.shape} and intercept {intercept.shape}"
             raise InvalidInputError(f"{shapes}; {n_outputs} rows of coefficients and as many intercepts are needed.")
@@ -97,10 +96,6 @@ class LinearModel(Value):
         if self.certificate is not None and np.isfinite(self.certificate.relative):
             about.append(f"at most {percent(self.certificate.relative)} above the best")
         return f"LinearModel({', '.join(about)})"
-
-    @property
-    def _loss(self) -> LinearLoss:
-        return loss_named(self.loss, 0 if self.classes is None else len(self.classes), self.threshold)
 
     @cached_property
     def preparation(self) -> Preparation | None:

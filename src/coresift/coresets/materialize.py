@@ -92,6 +92,5 @@ def write_rows(file: Any, selection: ChosenRows, metadata: dict[bytes, bytes]) -
     fields = [*own.schema, *(field.with_name(name) for field, name in zip(schema, names, strict=True))]
     with parquet.ParquetWriter(file, pa.schema(fields, metadata=metadata)) as writer:
         for table in _grouped(_tables(selection, schema)):
-            part = own.slice(at, len(table))
-            writer.write_table(pa.table([*part.columns, *table.columns], schema=writer.schema))
+            writer.write_table(pa.table([*own.slice(at, len(table)).columns, *table.columns], schema=writer.schema))
             at += len(table)

@@ -242,8 +242,7 @@ class Scores:
         labels = label_numbers(block, self.labels)
         attached = {} if labels is None else {"label": labels.astype(np.int32)}
         # a weight too small to have a share of the total counts as none
-        weights = np.where(shares > 0, block.weights, 0.0)
-        self.pool.update(block.start, scores, weights, groups, **attached)
+        self.pool.update(block.start, scores, np.where(shares > 0, block.weights, 0.0), groups, **attached)
 
     def merge(self, other: Self) -> None:
         self.total += other.total

@@ -296,8 +296,7 @@ class CoresetSearchCV(GridSearchCV):
                 raise InvalidInputError(f"sample_weight: {type(self.estimator).__name__} takes none.")
             given = {argument: weights}
         run = SearchRun(self.estimator, X, y, weights, argument, routed, self.scorer_, self.n_jobs)
-        folds = run.folds(self.cv, self.ladder, candidates, rng)
-        self._race(run, folds, candidates)
+        self._race(run, run.folds(self.cv, self.ladder, candidates, rng), candidates)
         if self.refit:
             started = time.perf_counter()
             best = clone(self.estimator).set_params(**self.best_params_)

@@ -289,8 +289,7 @@ def _by_keys(runner: Runner, made: Plan[SelectOptions]) -> _Drawn:
     shares = sample.weights / geometry.mass[sample.groups]
     bars = guess_bars(draw_scores(log_values, shares, log_unit), sample.inverse_rates, sizes, sample.groups)
     for what, bar in (("draw", bars), ("draw again", None)):
-        pool = KeyPool(options.seed, sizes, bar)
-        found = runner.run(what, Scores(bound, pool, log_unit, prepared.labels))
+        found = runner.run(what, Scores(bound, KeyPool(options.seed, sizes, bar), log_unit, prepared.labels))
         if found.pool.is_complete():  # else the guess was too low: rare, and the result is the same
             break
     columns, draws = found.pool.winners()
@@ -316,8 +315,7 @@ def _by_scores(runner: Runner, made: Plan[SelectOptions]) -> _Drawn:
         rows = np.flatnonzero(groups == group)
         factor = max(factor, uniform_factor(scores[rows], shares[rows]))
         if sizes[group]:
-            table = DrawTable(scores[rows], weights[rows])
-            drawn = table.draw(int(sizes[group]), str(options.method), draw_rng)
+            drawn = DrawTable(scores[rows], weights[rows]).draw(int(sizes[group]), str(options.method), draw_rng)
             draws[group] = drawn._replace(indices=rows[drawn.indices])
     core = _joined(made, prepared, draws, factors, float(values.sum()))
     labels, class_sizes = None if codes is None else codes[core.indices], sizes if options.per_class else None

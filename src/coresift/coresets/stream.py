@@ -200,8 +200,7 @@ class StreamingCoreset:
         beside = zip((drawn.labels, drawn.ids), self._beside, strict=True)
         self.labels_, self.ids_ = (values[order] if kind else None for values, kind in beside)
         self.deviation_ = math.sqrt(drawn.variance)
-        stages = self._n_draws + 1
-        proved = Guarantee("single", drawn.error, self.delta, "Bernstein", ball.radius, n_stages=stages)
+        proved = Guarantee("single", drawn.error, self.delta, "Bernstein", ball.radius, n_stages=self._n_draws + 1)
         return Coreset(
             drawn.rows[order],
             drawn.weights[order],
@@ -257,8 +256,7 @@ class StreamingCoreset:
         drawn = DrawTable(scores, node.weights).iid(size, rng)
         error = (1.0 + node.error) * (1.0 + bernstein_error(total, size, delta)) - 1.0
         variance = (1.0 + node.variance) * (1.0 + (total - 1.0) / size) - 1.0
-        chosen = drawn.indices
-        part = {name: getattr(node, name)[chosen] for name in _PARTS}
+        part = {name: getattr(node, name)[drawn.indices] for name in _PARTS}
         return _Node(**{**part, "weights": drawn.weights}, error=error, variance=variance), total
 
     def save(self, path: str | os.PathLike[str]) -> None:

@@ -268,7 +268,6 @@ def _hugging_face_columns(data: Any, label: str) -> tuple[list[str], bool]:
 
 
 def _hugging_face_images(data: Any, column: str, size: int | None) -> np.ndarray:
-    bilinear = Image.Resampling.BILINEAR
     first = in_bytes(data[0][column], "image 0")
     mode = "L" if first.mode in ("1", "L") else "RGB"
     width, height = first.size if size is None else (size, size)
@@ -276,7 +275,7 @@ def _hugging_face_images(data: Any, column: str, size: int | None) -> np.ndarray
     for row in range(len(data)):
         image = in_bytes(data[row][column], f"image {row}").convert(mode)
         if size is not None:
-            image = image.resize((size, size), bilinear, box=middle(1.0, *image.size)[0])
+            image = image.resize((size, size), Image.Resampling.BILINEAR, box=middle(1.0, *image.size)[0])
         elif image.size != first.size:
             text = f"image {row} has {image.width}x{image.height} pixels, the first {width}x{height}"
             raise InvalidInputError(f"{text}; give image_size to resize them.")

@@ -230,8 +230,7 @@ def from_table(path: Any, test: Any, options: Options) -> DatasetSplits:
     train, *rest = map(_features_and_labels, tables)
     if not wanted.is_prepared and tables[-1].names != tables[0].names:
         raise InvalidInputError(f"{_named(test)}: its columns are not those of {_named(path)}.")
-    columns = tuple(tables[0].names or ())
-    return from_arrays(_named(path), train, rest[0] if rest else None, options, columns=columns)
+    return from_arrays(_named(path), train, rest[0] if rest else None, options, columns=tuple(tables[0].names or ()))
 
 
 def _named(place: Any) -> str:
@@ -263,8 +262,7 @@ def load_image_folder(folder: Path, test: Path | None, options: Options) -> Data
     if test is None and (folder / "train").is_dir():
         test = next((folder / name for name in _TEST_FOLDERS if (folder / name).is_dir()), None)
         if test is None:
-            others = ", ".join(_TEST_FOLDERS)
-            raise InvalidInputError(f"{folder}: beside the folder train, one of {others} is needed.")
+            raise InvalidInputError(f"{folder}: beside the folder train, one of {', '.join(_TEST_FOLDERS)} is needed.")
         folder = folder / "train"
     train_part, classes = _class_folders(folder, options.image_size or _SIZE)
     size = options.image_size
@@ -286,9 +284,8 @@ def load_image_folder(folder: Path, test: Path | None, options: Options) -> Data
 
 
 def _splits(name: str, train: LazyDataset, test: LazyDataset, classes: tuple[str, ...], **known: Any) -> DatasetSplits:
-    shape = (3, train.size, train.size)
-    known |= {"mean": _MEAN, "std": _STD, "class_names": classes}
-    return DatasetSplits(name, train, test, len(classes), "classification", shape, **known)
+    known |= {"mean": _MEAN, "std": _STD, "class_names": classes, "input_shape": (3, train.size, train.size)}
+    return DatasetSplits(name, train, test, len(classes), "classification", **known)
 
 
 def _class_folders(
@@ -306,5 +303,4 @@ def _class_folders(
     if unknown := [name for name in images if name not in classes]:
         raise InvalidInputError(f"{root / unknown[0]}: the training part has no class of this name.")
     labels = np.repeat([classes.index(name) for name in images], [len(inside) for inside in images.values()])
-    paths = [path for inside in images.values() for path in inside]
-    return LazyDataset(paths, labels, size, share), classes
+    return LazyDataset([path for inside in images.values() for path in inside], labels, size, share), classes

@@ -147,8 +147,7 @@ class Members:
         return array
 
     def ndim(self, name: str) -> int:
-        info = self._info(name)
-        with self._archive.open(info) as file:
+        with self._archive.open(self._info(name)) as file:
             return len(_read_header(file, math.inf, name)[0])
 
     def _info(self, name: str) -> zipfile.ZipInfo:

@@ -52,8 +52,7 @@ def take_rows(array: Any, indices: NDArray[np.int64]) -> Any:
     try:
         return array[indices.copy()]  # torch complains about indices that it could not write to
     except (TypeError, KeyError, IndexError, ValueError) as error:
-        kind = type(array).__name__
-        raise InvalidTypeError(f"{kind} cannot be indexed by an array of rows: {error}") from error
+        raise InvalidTypeError(f"{type(array).__name__} cannot be indexed by an array of rows: {error}") from error
 
 
 def column_names(X: Any) -> list[Any] | None:
@@ -238,8 +237,7 @@ class Wanted:
 
     @property
     def all(self) -> list[str]:
-        named = (*self.others, self.embedding, *(self.columns or ()))
-        return [name for name in named if name is not None]
+        return [name for name in (*self.others, self.embedding, *(self.columns or ())) if name is not None]
 
 
 class Columns:
@@ -345,8 +343,7 @@ class Columns:
             raise InvalidInputError(f"lists of column {name!r} differ in length; the first has {self.width}.")
         if values.null_count:
             raise InvalidInputError(f"lists of column {name!r} hold {values.null_count} nulls.")
-        numbers = as_type(entries(values), self.dtype)
-        return np.asarray(numbers.reshape(len(column), -1))
+        return np.asarray(as_type(entries(values), self.dtype).reshape(len(column), -1))
 
     def _labels(self, column: Any) -> Labels:
         encoded = flat(column).dictionary_encode()

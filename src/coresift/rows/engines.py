@@ -161,8 +161,7 @@ class RayEngine(Engine):
                 ray.init(**options)
             except Exception as error:  # bare ones, too: "The current node timed out during startup"
                 place = f"the cluster at {where} cannot be joined" if where else "no cluster could be started"
-                text = f"engine = 'ray': {place}: {error} Try again, or use engine='local'."
-                raise CoresiftError(text) from error
+                raise CoresiftError(f"engine = 'ray': {place}: {error} Try again, or use engine='local'.") from error
         cores = int(ray.cluster_resources().get("CPU", 1))
         self.n_workers = min(workers, cores) if workers > 1 else cores
         self._rows = ray.put(rows)

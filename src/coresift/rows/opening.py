@@ -257,8 +257,7 @@ def _table(filesystem: Any, paths: list[str], wanted: Wanted, name: str) -> Rows
     kind = kinds.pop() if len(kinds) == 1 else ".parquet" if ".parquet" in kinds else None
     if kind not in _TABLES:
         raise InvalidInputError(f"{name}: no file that ends in {', '.join(_TABLES)}.")
-    chosen = [path for path in paths if suffix_of(path) == kind]
-    return _TABLES[kind](chosen, filesystem, wanted, name)
+    return _TABLES[kind]([path for path in paths if suffix_of(path) == kind], filesystem, wanted, name)
 
 
 def _remote_files(address: str, filesystem: Any) -> tuple[Any, list[str]]:

@@ -260,8 +260,7 @@ class Rows(ABC):
         """The rows ``indices``, in that order, as a block of their own; other pieces are not read."""
         wanted, back = np.unique(indices, return_inverse=True)
         if len(wanted) and not 0 <= wanted[0] <= wanted[-1] < self.n:
-            asked = f"{wanted[0]} to {wanted[-1]}"
-            raise InvalidInputError(f"{self.name} has rows 0 to {self.n - 1}, not {asked}.")
+            raise InvalidInputError(f"{self.name} has rows 0 to {self.n - 1}, not {wanted[0]} to {wanted[-1]}.")
         edges = np.searchsorted(wanted, [(piece.start, piece.start + piece.n_rows) for piece in self.pieces])
         needed = [piece for piece, (first, last) in zip(self.pieces, edges, strict=True) if first < last]
 

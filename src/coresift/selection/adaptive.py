@@ -47,8 +47,7 @@ class AdaptiveCoreset(Selector):
         draws: the older the scores, the less they are trusted.
     correction : float in [0, 1], optional
         Weights are :math:`u_i \pi_i^{-c}`, scaled to the sum that they have at c = 1, which is unbiased. By default
-        :math:`(1 - 1/R)/2`, but 1 if the slope of the loss may be unbounded. With "seen" scores, these defaults go to 1
-        over the last third of the run.
+        :math:`(1 - 1/R)/2`, but 1 if the slope of the loss may be unbounded.
     pool_factor : float, optional
         Number of rows to score, in units of the budget; by default 3 R, as costly as training between two draws.
     scores : {"fresh", "seen"}, default "fresh"
@@ -84,8 +83,6 @@ class AdaptiveCoreset(Selector):
         if context.n_epochs is not None:  # do not spend more on scores than the remaining epochs justify
             every = max(1, min(every, context.n_epochs - context.epoch))
         mix = 0.5 - 0.3 / every
-        if self.reuses_norms:  # long runs end as uniform draws do
-            mix, correction = mix + (1 - mix) * context.late, correction + (1 - correction) * context.late
         return _Settled(
             mix if self.mix is None else self.mix,
             correction if self.correction is None else self.correction,

@@ -146,7 +146,8 @@ class Auto(Watcher):
         if regime.action == "trim":
             is_kept = kept(context, regime.wrong or 0.0)[pool]
             return is_kept / is_kept.sum()
-        uniform = _UNIFORM + (1.0 - _UNIFORM) * context.late
+        late = 3.0 * (context.epoch + 0.5) / (context.n_epochs or 1) - 2.0  # the share of the last third that is over
+        uniform = _UNIFORM + (1.0 - _UNIFORM) * min(1.0, max(0.0, late))
         return draw_probabilities(known_or_mean(context.seen())[pool], context.sizes[pool], uniform)
 
 

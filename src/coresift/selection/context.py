@@ -161,11 +161,6 @@ class SelectionContext:
         """A generator that is the same for a ``tag`` throughout a run, for draws that are made once and kept."""
         return np.random.default_rng((self._seed, tag, *self._path))
 
-    @property
-    def late(self) -> float:
-        """The share of the last third of the run that is over, 0 before it; 0 if the length is not known."""
-        return 0.0 if self.n_epochs is None else min(1.0, max(0.0, 3.0 * (self.epoch + 0.5) / self.n_epochs - 2.0))
-
     def kept(self, key: Any, compute: Callable[[], Any]) -> Any:
         """Return ``compute()``, which depends on the data alone, called once in a run for each ``key``."""
         return _once(self._kept, key, compute)
@@ -227,7 +222,7 @@ class SelectionContext:
                 now["gradients"] = now["gradients"].take(positions)
             part = self._part(positions, _kept=self.kept(("part", number), dict), _now=now)
             part._path = (*self._path, number + 1)
-            part.class_output = label if isinstance(label, int) and label >= 0 else None
+            part.class_output = int(label) if isinstance(label, int | float) and label >= 0 and label % 1 == 0 else None
             yield positions, part
 
     def features(self, embedding: Any = "raw") -> Any:
@@ -262,10 +257,12 @@ class SelectionContext:
             if self._given[0] is not None:
                 return self._given[0] if self._is_whole else self._given[0].take(self.rows)
             with self.accounted("gradients", self.n_samples):
-                return self.layer_pass().gradients
+                found = self.layer_pass()
+                self._now["is hidden"] = not found.is_output
+                return found.gradients
 
         found: Gradients = self.now("gradients", compute)
-        if output is None or found.inputs is None or output >= found.shape[0]:
+        if output is None or found.inputs is None or output >= found.shape[0] or self._now.get("is hidden"):
             return found
         return found.of_output(output)
 

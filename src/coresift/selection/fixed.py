@@ -53,6 +53,7 @@ class FixedCoreset(Selector):
     check: bool = True
 
     name = "fixed-coreset"
+    is_kept = True
 
     def _select(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Coreset:
         rows, remark = self.once(context, lambda: self._grown(context, size), size)
@@ -103,6 +104,7 @@ class Cover(Selector):
     """
 
     features: Any = "pca"
+    is_kept = True
 
     def _select(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Coreset:
         return self.coreset(context, *self.once(context, lambda: self._covered(context, size), size))

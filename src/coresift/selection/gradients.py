@@ -214,7 +214,7 @@ class LayerPass(NamedTuple):
     """Result of a pass over samples."""
 
     gradients: Gradients
-    outputs: np.ndarray  # of the layer
+    outputs: np.ndarray  # of the model, flat
     targets: Any  # a tensor, on the model's device
     is_output: bool  # whether the layer's outputs are the model's
 
@@ -255,7 +255,7 @@ def layer_pass(
 def _batch_pass(
     model: Any, forward: Forward, layer: Any, calls: list[Any], compute: Loss, x: Any, y: Any
 ) -> tuple[Any, ...]:
-    """Residuals, inputs, outputs of the layer, targets, and whether these outputs are the model's."""
+    """Residuals and inputs of the layer, outputs of the model, targets, and whether the outputs are the layer's."""
     calls.clear()
     with torch.no_grad():  # restores the mode that the hook changes
         output = only_tensor(forward(x))
@@ -272,7 +272,7 @@ def _batch_pass(
         slopes = torch.autograd.grad(losses.sum(), [caught for _, caught, _ in calls])
     is_output = len(calls) == 1 and output is calls[0][2] and output.ndim == 2
     residuals, inputs = layer_factors(layer, [given for given, _, _ in calls], slopes, len(y))
-    return residuals, inputs, _numpy(calls[-1][1].reshape(len(y), -1)), y, is_output
+    return residuals, inputs, _numpy(output.reshape(len(y), -1)), y, is_output
 
 
 def layer_factors(layer: Any, given: Sequence[Any], slopes: Sequence[Any], n: int) -> tuple[Any, Any]:

@@ -32,6 +32,7 @@ class Kept(Selector):
     """
 
     include: Any = None
+    is_kept = True
 
     def _select(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Coreset:
         rows, weights = self.once(context, lambda: self._chosen(context, size, self._included(context, size)), size)

@@ -64,7 +64,7 @@ class Lossless(Watcher):
 class InfoBatch(Lossless):
     """InfoBatch as published (Qin et al., 2024): half of the losses below the mean are pruned, but not at the end.
 
-    A step is divided by the number of samples, not by the sum of their weights: fewer steps, but longer ones.
+    A step of ``train`` is divided by the number of samples, not by the sum of their weights: fewer, but longer steps.
     """
 
     scores: str = "losses"

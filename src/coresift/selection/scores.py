@@ -12,6 +12,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from .._errors import InvalidInputError
+from .._progress import logger
 from ..coresets.files import write_npz, write_whole
 from ..rows.arrays import array_names, read_arrays
 from .context import SelectionContext
@@ -130,6 +131,11 @@ class Scores:
 
     columns: Mapping[str, NDArray[np.float32]]
 
+    def __post_init__(self) -> None:
+        found = list(self.columns.values())
+        if any(each.ndim != 1 or len(each) != len(found[0]) or not np.isfinite(each).all() for each in found):
+            raise InvalidInputError("scores must be finite, one number for each sample.")
+
     def __getitem__(self, name: str) -> NDArray[np.float32]:
         if name not in self.columns:
             raise InvalidInputError(f"there is no score {name!r}, only {', '.join(self.columns)}: it needs classes.")
@@ -153,9 +159,10 @@ class Scores:
         if not names:
             raise InvalidInputError(f"{path} holds none of {', '.join(SCORES)}.")
         found = [each.astype(np.float32) for each in read_arrays(Path(path), *names)]
-        if any(each.ndim != 1 or len(each) != len(found[0]) or not np.isfinite(each).all() for each in found):
-            raise InvalidInputError(f"{path}: scores must be finite, one number for each sample.")
-        return cls(dict(zip(names, found, strict=True)))
+        try:
+            return cls(dict(zip(names, found, strict=True)))
+        except InvalidInputError as error:
+            raise InvalidInputError(f"{path}: {error}") from None
 
 
 def proxy_scores(context: SelectionContext, epochs: int = 5, lr: float = 1e-3, fresh: bool = True) -> Scores:
@@ -209,10 +216,14 @@ def _scored(context: SelectionContext, epochs: int, lr: float, fresh: bool) -> S
 
 
 def _restart(model: Any) -> None:
-    for module in model.modules():
-        is_trained = all(each.requires_grad for each in module.parameters(recurse=False))
-        if is_trained and callable(getattr(module, "reset_parameters", None)):
-            module.reset_parameters()
+    for name, module in model.named_modules():
+        own = list(module.parameters(recurse=False))
+        reset = getattr(module, "reset_parameters", getattr(module, "_reset_parameters", None) if own else None)
+        if all(each.requires_grad for each in own) and callable(reset):
+            reset()
+        elif any(each.requires_grad for each in own):
+            what = name or type(module).__name__
+            logger.warning("scores: %s starts from its present weights, as it has no reset_parameters.", what)
 
 
 def _classified(outputs: Any, targets: Any, loss: Any) -> tuple[NDArray[Any], NDArray[np.int64]] | None:

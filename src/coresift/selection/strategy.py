@@ -73,7 +73,7 @@ class Selector(ABC):
         size = check_budget(budget, context.n_samples, "budget")
         rng = check_generator(rng, "rng")
         self._check()
-        if size == context.n_samples and not self.prunes:
+        if size == context.n_samples and not asks_for(self, "prunes"):
             return self.everything(context)
         return self._select(context, size, rng)
 
@@ -81,6 +81,11 @@ class Selector(ABC):
     def name(self) -> str:
         """Name recorded in ``Coreset.method``."""
         return type(self).__name__.lower()
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether the first selection of a run is that of the whole run, whatever the epoch and the model."""
+        return False
 
     def coreset(
         self, context: SelectionContext, rows: Any, weights: Any = None, remark: str = "", **fields: Any
@@ -216,6 +221,8 @@ class AdaptiveRandom(Selector):
 class Random(Selector):
     """A uniform draw without repeats, made once, by the seed of the run: a smaller budget selects part of a larger."""
 
+    is_kept = True
+
     def _select(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Coreset:
         own, sizes = context.fixed_rng(_FIXED), context.sizes
         return uniform_coreset(context.n_samples, size, own, sample_weight=sizes, nested=True, method=self.name)
@@ -225,7 +232,8 @@ class Random(Selector):
 class RS2(Selector):
     """Repeated sampling without replacement (Okanovic et al., 2024); each sample weighs n / budget.
 
-    The samples are shuffled and served in ``n // budget`` turns, one in each epoch, and then shuffled again.
+    The samples are shuffled and served in ``ceil(n / budget)`` turns, one at each selection, and then shuffled again.
+    The first samples fill up the last turn.
     """
 
     every = 1
@@ -242,10 +250,10 @@ def scaled_weights(context: SelectionContext, rows: Indices) -> Floats:
 
 
 def turn(context: SelectionContext, pool: Indices, size: int) -> Indices:
-    """Rows of the pool that have their turn in this epoch."""
-    turns = len(pool) // size
-    own = np.random.default_rng((int(context.fixed_rng(_TURNS).integers(2**62)), context.epoch // turns))
-    return own.permutation(pool)[context.epoch % turns * size :][:size]
+    """Rows of the pool that have their turn in this selection."""
+    round_, turn = divmod(context.epoch // (context.select_every or 1), -(-len(pool) // size))
+    own = np.random.default_rng((int(context.fixed_rng(_TURNS).integers(2**62)), round_))
+    return own.permutation(pool).take(np.arange(size) + turn * size, mode="wrap")
 
 
 def filled(pool: Indices, n: int, size: int, rng: np.random.Generator) -> Indices:

@@ -17,6 +17,8 @@ from .gradients import Gradients, Validation
 from .inputs import Indices
 from .strategy import Full, Phases, Selector, Strategy, name_of, setting
 
+_CLASSES = 10  # separates the stream that leaves out classes from others of the same seed
+
 
 @dataclass(frozen=True, eq=False)
 class _Wrapper(Selector):
@@ -54,13 +56,18 @@ class PerClass(_Wrapper):
     min_per_class: int = setting(0, least=0)
     power: float = setting(1.0, above=0.0, at_most=1.0)
 
+    @property
+    def is_kept(self) -> bool:
+        return getattr(self.strategy, "is_kept", False)
+
     def _select(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Coreset:
         if not context.has_classes:
             if n := self.min_per_class:
                 raise InvalidInputError(f"min_per_class = {n}: y holds numbers (loss = {context.loss!r}), not classes.")
             return self.strategy.select(context, size, rng)
         counts = np.array(list(map(len, context.classes().values())))
-        budgets, factors = random_budgets(counts, size, rng, min_per_class=self.min_per_class, power=self.power)
+        own = context.fixed_rng(_CLASSES) if self.is_kept else rng
+        budgets, factors = random_budgets(counts, size, own, min_per_class=self.min_per_class, power=self.power)
         parts = [
             (positions, factor, self.strategy.select(part, int(budget), rng))
             for budget, factor, (positions, part) in zip(budgets, factors, context.parts(), strict=True)

@@ -193,8 +193,7 @@ def write_tensors(path: Path, tensors: Tensors, state: State) -> None:
     # safetensors refuses shared storage
     tensors = {name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()}
     text = json.dumps(state)  # an infinite validation loss is written as Infinity, which Python reads again
-    about = json.dumps({"state": text, "sha256": _checksum(tensors, text)})
-    content = save(tensors, metadata={_KEY: about})
+    content = save(tensors, metadata={_KEY: json.dumps({"state": text, "sha256": _checksum(tensors, text)})})
     write_whole(path, lambda file: file.write(content))
 
 

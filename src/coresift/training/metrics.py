@@ -141,8 +141,7 @@ def evaluate(model: nn.Module, feed: Feed, loss: Any) -> dict[str, float]:
                 pairs = torch.bincount((y * k + outputs.argmax(1))[known], minlength=k * k).reshape(k, k)
                 confusion = pairs if confusion is None else confusion + pairs
             elif outputs.numel() == y.numel() and has_distances:
-                error = (outputs - y.reshape(outputs.shape).to(outputs.dtype)) ** 2
-                squares += float(per_sample(error).sum())
+                squares += float(per_sample((outputs - y.reshape(outputs.shape).to(outputs.dtype)) ** 2).sum())
                 found["rmse"] = (squares / n) ** 0.5
     finally:
         model.train(was_training)

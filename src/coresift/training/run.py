@@ -146,7 +146,8 @@ class Run:
         counted = weights
         if asks_for(self.options.strategy, "divides_by_count"):  # within k of n, a sample that counts once weighs n/k
             n = len(self.feeds.train)
-            counted = np.where(weights > 0, n / float(self.options.budget or n), 0.0)
+            unit = n / float(self.options.budget or n) if len(weights) * self.world < n else 1.0  # 1 on all data
+            counted = np.where(weights > 0, unit, 0.0)
         starts = np.arange(0, len(weights), self.batch_size * self.options.accumulate)
         found = torch.tensor(np.add.reduceat(counted, starts), dtype=torch.float32, device=self.options.device)
         if self.world > 1:  # the gradients are averaged over the processes

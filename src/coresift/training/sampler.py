@@ -200,9 +200,10 @@ class CoresetSampler(Sampler[int]):
     def set_epoch(self, epoch: int) -> None:
         """Go to an ``epoch``: a new order, and a new selection if one is due. A second call changes nothing."""
         due = self.selection_epoch(check_count(epoch, "epoch", 0))
-        if self._core is None or due != self._selected_at:
-            self._core, self._selected_at = self._selected(due), due
-        self.epoch = epoch
+        is_kept = self._core is not None and getattr(self.strategy, "is_kept", False)
+        if self._core is None or (due != self._selected_at and not is_kept):
+            self._core = self._selected(due)
+        self.epoch, self._selected_at = epoch, due
 
     def epoch_rows(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Return rows and weights of this rank, in the order of the current epoch."""
@@ -301,7 +302,7 @@ class CoresetSampler(Sampler[int]):
     def recall(self) -> None:
         """After :meth:`load_state_dict`, compute what the strategy keeps for a run (a fit, say) and no state holds."""
         # else the next selection would, and the run's clock count it twice; a user's own may not expect an extra call
-        if isinstance(self.strategy, Selector) and not self.watches:
+        if isinstance(self.strategy, Selector) and not self.watches and not self.strategy.is_kept:
             with suppress(Exception):  # the next selection raises it again
                 self._select(self._selected_at, needs_model=False)
 
