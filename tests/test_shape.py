@@ -12,7 +12,7 @@ import coresift
 
 ROOT = Path(coresift.__file__).parent
 LONGEST_MODULE, LONGEST_FUNCTION = 400, 60
-MOST_LINES, MOST_MODULES = 22_975, 114
+MOST_LINES, MOST_MODULES = 23_000, 114
 
 # Functions whose signature and docstring are long because they are the documentation of their options.
 DOCUMENTED = {"sample", "select", "train"}

@@ -321,6 +321,8 @@ def softmax_residuals(outputs: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
 def only_tensor(output: Any) -> Any:
     """The tensor in a model's output: itself, its ``logits``, or the first of several."""
+    if isinstance(output, torch.Tensor):
+        return output
     found = output.get("logits") if isinstance(output, Mapping) else getattr(output, "logits", output)
     if isinstance(found, tuple | list) and found:
         found = found[0]

@@ -3,7 +3,7 @@
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Self
 
 import numpy as np
@@ -160,20 +160,27 @@ def normalize(x: Tensor, mean: Sequence[float] | None, std: Sequence[float] | No
     >>> normalize(torch.full((1, 1, 1), 255, dtype=torch.uint8), mean=[0.5], std=[0.25])
     tensor([[[2.]]])
     """
-    x = x.float() / 255 if x.dtype == torch.uint8 else x
+    x = x.float().div_(255) if x.dtype == torch.uint8 else x
     if mean is None and std is None:
         return x
     if mean is None or std is None:
         raise InvalidInputError("give both mean and std, or neither.")
-    n_channels = x.shape[1] if x.ndim > 1 else 0
+    centre, deviation = _constants(tuple(mean), tuple(std), x.shape[1:], x.dtype, x.device)
+    return (x - centre).div_(deviation)
+
+
+@lru_cache(maxsize=16)
+def _constants(
+    mean: tuple[float, ...], std: tuple[float, ...], shape: torch.Size, dtype: torch.dtype, device: torch.device
+) -> list[Tensor]:
+    """A number for each channel of a batch, checked; every batch asks for the same."""
+    n_channels = shape[0] if shape else 0
     for name, values in (("mean", mean), ("std", std)):
         if len(values) != n_channels:
             raise InvalidInputError(f"{name} has {len(values)} entries, but x has {n_channels} channels.")
     if min(std) <= 0:
-        raise InvalidInputError(f"std = {tuple(std)} must be positive.")
-    shape = (n_channels,) + (1,) * (x.ndim - 2)
-    centre, deviation = (torch.tensor(list(v), dtype=x.dtype, device=x.device).view(shape) for v in (mean, std))
-    return (x - centre) / deviation
+        raise InvalidInputError(f"std = {std} must be positive.")
+    return [torch.tensor(v, dtype=dtype, device=device).view(-1, *[1] * (len(shape) - 1)) for v in (mean, std)]
 
 
 def random_crop_flip(x: Tensor, generator: torch.Generator, padding: int = 4) -> Tensor:

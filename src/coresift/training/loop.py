@@ -23,7 +23,7 @@ from ..selection import Regime, Strategy
 from ..selection.gradients import called, only_tensor
 from ..selection.losses import per_sample_loss
 from .checkpoint import RunFolder
-from .metrics import CLOCKS, Seconds, are_classes, weighted_loss
+from .metrics import CLOCKS, Seconds, are_classes, weighted_sum
 from .options import TrainOptions
 from .run import Metrics, Run, identity, load, resolve
 
@@ -230,35 +230,38 @@ def _steps(run: Run, epoch: int, rows: np.ndarray, weights: np.ndarray, bar: Pro
     """Take one step per batch; return the mean loss, and for classes the number of correct predictions."""
     options, recorder = run.options, run.recorder if run.sampler.watches else None
     compute, seed = per_sample_loss(options.loss), run.seed("augmentation", epoch)
-    totals, seen = run.totals(weights), 0  # (steps,)
+    shares, n_steps, seen = *run.shares(weights), 0
     losses: list[torch.Tensor] = []
-    hits: list[torch.Tensor] = []
+    guesses: list[tuple[torch.Tensor, torch.Tensor]] = []  # and classes
     run.model.train()
     run.optimizer.zero_grad(set_to_none=True)
-    with nullcontext() if recorder is None else recorder.watching():
-        batches = run.feeds.train.batches(rows, weights, run.batch_size, seed, run.feeds.augment)
+    watching = nullcontext() if recorder is None else recorder.watching()
+    with torch.autocast(options.device.type, enabled=False), watching:  # not that of a caller
+        batches = run.feeds.train.batches(rows, shares, run.batch_size, seed, run.feeds.augment)
         for number, (x, y, w) in enumerate(batches):
-            part, total = slice(seen, seen := seen + len(w)), totals[number // options.accumulate]
+            part = slice(seen, seen := seen + len(w))
             is_last = seen == len(rows) or (number + 1) % options.accumulate == 0
             with run.batch(is_last=is_last):
                 outputs = only_tensor(_forward(run.forward, x))  # (b, K)
                 each = compute(outputs, y)
-                loss = weighted_loss(each, w, total=total)
+                loss = weighted_sum(each, w)
                 run.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
             if recorder is not None:
-                recorder.end_step(rows[part], w, each, outputs, y, total / run.scaler.get_scale())
+                recorder.end_step(rows[part], w, each, outputs, y, 1.0 / run.scaler.get_scale())
             if is_last:
                 run.step()
             losses.append(loss.detach())
-            if are_classes(outputs, y, options.loss):
-                hits.append(((outputs.detach().argmax(1) == y) & (w > 0)).sum())
+            if number == len(guesses) and are_classes(outputs, y, options.loss):
+                guesses.append((outputs.detach().argmax(1), y))
             bar.move(epoch + seen / len(rows))
     if recorder is not None:
         run.sampler.record(**recorder.take())
-    sums = torch.stack([torch.stack(losses).sum(), torch.stack(hits).sum() if hits else torch.zeros_like(losses[0])])
+    guessed, known = map(torch.cat, zip(*guesses, strict=True)) if guesses else (torch.zeros(0), torch.zeros(0))
+    hits = np.count_nonzero((guessed == known).cpu().numpy() & (weights > 0)[: len(known)])
+    sums = torch.stack([torch.stack(losses).sum(), torch.as_tensor(hits).to(losses[0])])
     if run.world > 1:
         torch.distributed.all_reduce(sums)
-    return float(sums[0]) / (run.world * len(totals)), int(sums[1]) if hits else None
+    return float(sums[0]) / (run.world * n_steps), int(sums[1]) if guesses else None
 
 
 def _forward(model: nn.Module, x: Any) -> Any:

@@ -82,9 +82,6 @@ def weighted_loss(
     >>> weighted_loss(torch.tensor([1.0, 3.0]), torch.tensor([3.0, 1.0]))
     tensor(1.5000)
     """
-    if losses.ndim == 0 or len(losses) != len(weights) or weights.ndim != 1:
-        shapes = f"losses have shape {tuple(losses.shape)} and weights {tuple(weights.shape)}"
-        raise InvalidInputError(f"{shapes}: each sample needs one loss (reduction='none') and one weight.")
     losses = losses.to(torch.promote_types(losses.dtype, torch.float32))  # sums overflow in half
     weights = weights.to(losses.dtype)
     if mask is not None:
@@ -100,7 +97,16 @@ def weighted_loss(
         whole = whole.detach().clone()
         torch.distributed.all_reduce(whole)
         whole = whole / torch.distributed.get_world_size()
-    return torch.dot(per_sample(losses), weights) / whole.clamp_min(torch.finfo(losses.dtype).tiny)
+    return weighted_sum(losses, weights) / whole.clamp_min(torch.finfo(losses.dtype).tiny)
+
+
+def weighted_sum(losses: Tensor, weights: Tensor) -> Tensor:
+    """Add up the losses of samples by their weights, in single precision at least."""
+    if losses.ndim == 0 or len(losses) != len(weights) or weights.ndim != 1:
+        shapes = f"losses have shape {tuple(losses.shape)} and weights {tuple(weights.shape)}"
+        raise InvalidInputError(f"{shapes}: each sample needs one loss (reduction='none') and one weight.")
+    losses = per_sample(losses.to(torch.promote_types(losses.dtype, torch.float32)))
+    return torch.dot(losses, weights.to(losses.dtype))
 
 
 def per_sample(values: Tensor) -> Tensor:

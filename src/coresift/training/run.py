@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from .. import __version__
@@ -141,18 +141,23 @@ class Run:
                 torch.distributed.broadcast_object_list(box)
         return box[0]
 
-    def totals(self, weights: NDArray[np.float64]) -> Tensor:
-        """Return what each step divides by: the weight of its samples or, if the strategy says so, their number."""
+    def shares(self, weights: NDArray[np.float64]) -> tuple[NDArray[np.float64], int]:
+        """Return the share of each sample's loss in that of its step, and the number of steps.
+
+        A step divides by the weight of its samples or, if the strategy says so, by their number.
+        """
         counted = weights
         if asks_for(self.options.strategy, "divides_by_count"):  # within k of n, a sample that counts once weighs n/k
             n = len(self.feeds.train)
             unit = n / float(self.options.budget or n) if len(weights) * self.world < n else 1.0  # 1 on all data
             counted = np.where(weights > 0, unit, 0.0)
-        starts = np.arange(0, len(weights), self.batch_size * self.options.accumulate)
-        found = torch.tensor(np.add.reduceat(counted, starts), dtype=torch.float32, device=self.options.device)
+        size = self.batch_size * self.options.accumulate
+        found = np.add.reduceat(counted, np.arange(0, len(weights), size))
         if self.world > 1:  # the gradients are averaged over the processes
-            torch.distributed.all_reduce(found)
-        return found / self.world
+            mean = torch.tensor(found, dtype=torch.float32, device=self.options.device) / self.world
+            torch.distributed.all_reduce(mean)
+            found = mean.double().cpu().numpy()
+        return weights / np.maximum(found.repeat(size)[: len(weights)], np.finfo(np.float32).tiny), len(found)
 
     def set_rate(self, epoch: int) -> float:
         """Set the learning rate of an epoch, unless there is a scheduler that does, and return it."""
@@ -167,7 +172,8 @@ class Run:
         """Compute in mixed precision if asked to; processes exchange gradients at the last batch of a step only."""
         waits = not is_last and isinstance(self.forward, DistributedDataParallel)
         alone = self.forward.no_sync() if waits else nullcontext()  # type: ignore[operator]
-        with torch.autocast(self.options.device.type, self.amp, enabled=self.amp is not None), alone:
+        mixed = nullcontext() if self.amp is None else torch.autocast(self.options.device.type, self.amp)
+        with mixed, alone:
             yield
 
     def step(self) -> None:
