@@ -86,7 +86,7 @@ def works(folder: Path, n: int = 200_000) -> Iterator[tuple[str, Work, Work]]:
     yield "preparation over a bare pass", lambda: Preparation().fit(table), lambda: bare_pass(single)
 
 
-def ratios(only: list[str] | None = None) -> dict[str, float]:
+def ratios(only: list[str] | None = None) -> Ratios:
     """Measure all ratios, or those that are named; what takes milliseconds is repeated more often."""
     found = {}
     with TemporaryDirectory() as name:
