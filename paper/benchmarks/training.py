@@ -131,8 +131,8 @@ def loop_table() -> Table:
     return Table(
         "the loop beside a bare one",
         f"Microseconds of processor time for a step of 20 images: the least of {N_REPEATS} runs of {long} epochs of "
-        f"{n:,}, less those of {short}; {N_ROUNDS} rounds. The bare loop indexes floats that are normalised already and "
-        "measures nothing. "
+        f"{n:,}, less those of {short}; {N_ROUNDS} rounds. The bare loop indexes floats that are normalised already "
+        "and measures nothing. "
         "What train() adds is measured with one linear layer: a step of LeNet-5 differs by a tenth from process to "
         "process, with the places of its tensors in memory. Wanted: 98 % with LeNet-5.",
         ["bare loop, linear", "train(), linear", "difference", "bare loop, LeNet-5", "ratio with LeNet-5"],
