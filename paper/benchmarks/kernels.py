@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from coresift.core.draw import keys_of
+from coresift.core.draw import keys_below
 from coresift.core.points import squared_norms
 from coresift.selection.facility import graph_facilities, neighbour_graph
 
@@ -123,8 +123,8 @@ def _keys(built: Any) -> dict[str, str]:
         built.keys(_pointer(words), _pointer(scores), _pointer(out), _count(N))
         return out
 
-    np.testing.assert_allclose(compiled(), keys_of(scores, 7, 0), rtol=1e-12)
-    return _row(f"keys of {N:,} rows, random words included", lambda: keys_of(scores, 7, 0), compiled)
+    np.testing.assert_allclose(compiled(), keys_below(scores, 7, 0, np.inf)[1], rtol=1e-12)
+    return _row(f"keys of {N:,} rows, random words included", lambda: keys_below(scores, 7, 0, np.inf)[1], compiled)
 
 
 def _norms(built: Any, d: int) -> dict[str, str]:

@@ -19,7 +19,7 @@ from coresift.core.draw import (
     _Line,
     exponential_keys,
     finish_keys,
-    keys_of,
+    keys_below,
     smallest,
 )
 
@@ -344,7 +344,7 @@ def test_exponentials_are_exponential():
 
 
 def test_the_first_and_the_last_word_give_positive_finite_numbers():
-    values = _exponentials(np.array([0, 2**64 - 1], dtype=np.uint64))
+    values = _exponentials(np.array([0.0, 2.0**52 - 1]))
     np.testing.assert_allclose(values, [53 * np.log(2), 2.0**-53], rtol=1e-12)
 
 
@@ -401,12 +401,39 @@ def test_keys_oracle_sort_everything():
     rng = np.random.default_rng(1)
     scores, weights = np.exp(rng.normal(size=(2, 200)))
     keys = exponential_keys(9, 0, 200) / scores
-    np.testing.assert_array_equal(keys_of(scores, 9, 0), keys)
     order = np.argsort(keys)
     drawn = DrawTable(scores, weights).keys(30, 9)
     won = np.sort(order[:30])
     np.testing.assert_array_equal(drawn.indices, won)
     np.testing.assert_allclose(drawn.weights, weights[won] / (1 - np.exp(-scores[won] * keys[order[30]])), rtol=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("bar", [0.0, 1e-12, 1e-3, 0.7, 30.0, np.inf])
+def test_keys_below_a_bar_are_those_of_all_rows(seed, bar):
+    rng = np.random.default_rng(seed)
+    scores = np.exp(rng.normal(scale=rng.choice([0.1, 3.0, 40.0]), size=3000)) * (rng.random(3000) < 0.9)
+    bars = bar * rng.choice([0.5, 1.0, 2.0], 3000) if seed % 2 else bar
+    with np.errstate(divide="ignore"):
+        keys = exponential_keys(seed, 7, 3007) / scores
+    wanted = np.flatnonzero((keys <= bars) & (scores > 0))
+    found, below = keys_below(scores, seed, 7, bars)
+    np.testing.assert_array_equal(found, wanted)
+    np.testing.assert_array_equal(below, keys[wanted])
+    at_key = np.flatnonzero(scores)[:50]  # a bar that is the key itself lets it pass, in spite of rounding
+    tight = np.where(np.isin(np.arange(3000), at_key), keys, 0.0)
+    np.testing.assert_array_equal(keys_below(scores, seed, 7, tight)[0], at_key)
+
+
+@pytest.mark.parametrize("size", [1, 40, 3000, 9000, 20_000])
+@pytest.mark.parametrize("spread", [0.0, 2.0, 20.0])
+def test_a_guessed_bar_changes_no_draw(size, spread):
+    rng = np.random.default_rng(3)
+    scores = np.exp(rng.normal(scale=spread, size=20_000)) * (np.arange(20_000) % 7 > 0)
+    drawn = DrawTable(scores, scores).keys(size, 5)
+    rows = np.flatnonzero(scores)
+    keys = exponential_keys(5, 0, 20_000)[rows] / scores[rows]
+    np.testing.assert_array_equal(drawn.indices, np.sort(rows[np.argsort(keys)[:size]]))
 
 
 def test_equal_keys_go_to_the_lower_row():

@@ -29,6 +29,7 @@ _MOST_KEPT = 5_000_000  # rows of which all scores are kept, unless a method is 
 _EPS = float(np.finfo(np.float64).eps)
 _KEPT_SIZES = 2  # sizes whose capped draws are kept; each holds a float64 vector of n
 _SEED_LIMIT = 1 << 128  # Philox has a 128-bit key
+_GUESSED_FROM = 2048  # rows from which a draw guesses how small the keys are that win
 _SLACK = 4096  # rows kept above twice what is needed before they are sorted out
 
 
@@ -111,10 +112,17 @@ class DrawTable:
 
     def keys(self, size: int, seed: int) -> Draw:
         """The ``size`` rows with the smallest keys E/s: the same from any chunks of these rows with this seed."""
-        keys = keys_of(self.scores, seed, 0)
-        kept = np.flatnonzero(self.scores > 0)
-        kept = kept[smallest(keys[kept], size + 1)]
-        return finish_keys(kept, keys[kept], self.scores[kept], self.weights[kept], size)
+        every = max(1, self.n_samples // _GUESSED_FROM)
+        some = self.scores[::every]
+        some = some[some > 0]
+        guess = guess_bars(some, np.full(some.size, every), np.array([size]), np.zeros(some.size, dtype=np.intp))
+        for bar in (guess[0], np.inf):  # the guess may be too low
+            kept, keys = keys_below(self.scores, seed, 0, bar)
+            if kept.size > min(size, self.n_drawable - 1):
+                break
+        best = smallest(keys, size + 1)
+        kept = kept[best]
+        return finish_keys(kept, keys[best], self.scores[kept], self.weights[kept], size)
 
 
 class _Line:
@@ -192,29 +200,43 @@ def _cap(scores: Floats, n_drawable: int, size: int) -> tuple[Ints, _Line]:
 
 def exponential_keys(seed: int, start: int, stop: int) -> Floats:
     """Standard exponentials of rows ``start`` to ``stop - 1``, each from its own word of a Philox stream."""
+    return _exponentials(_numbers(seed, start, stop))
+
+
+def _numbers(seed: int, start: int, stop: int) -> Floats:
+    """Whole numbers below 2**52, one for each row, from its own word of a Philox stream."""
     if not 0 <= seed < _SEED_LIMIT:
         raise InvalidInputError(f"seed={seed} is outside 0 ... 2**128 - 1")
     stream = np.random.Philox(key=seed)
     step, skip = divmod(start, 4)
     stream.advance(step)
-    return _exponentials(stream.random_raw(stop - start + skip)[skip:])
-
-
-def _exponentials(words: NDArray[np.uint64]) -> Floats:
+    words = stream.random_raw(stop - start + skip)[skip:]
     words >>= np.uint64(12)
-    values = words.astype(np.float64)
-    values += 0.5
+    return words.view(np.int64).astype(np.float64)  # ten times as fast as from unsigned integers
+
+
+def _exponentials(numbers: Floats) -> Floats:
+    values = numbers + 0.5
     values *= 2.0**-52
     np.log(values, out=values)
     return np.negative(values, out=values)
 
 
-def keys_of(scores: Floats, seed: int, start: int) -> Floats:
-    """Keys E/s of the rows numbered from ``start``, infinite where s is zero; s within about 1e-290 to 1e290."""
-    keys = exponential_keys(seed, start, start + scores.size)
-    with np.errstate(divide="ignore", over="ignore"):
-        keys /= scores
-    return keys
+def keys_below(scores: Floats, seed: int, start: int, bars: Any) -> tuple[NDArray[np.intp], Floats]:
+    r"""Positions of the rows, numbered from ``start``, with positive scores and keys of at most ``bars``; these keys.
+
+    The number v of a row stands for :math:`u = (v + 1/2) / 2^{52}` and :math:`E = -\ln u`. If :math:`E/s \le b`, then
+    :math:`u \ge e^{-sb} \ge 1 - sb`: the other rows need no logarithm. Scores are within about 1e-290 to 1e290.
+    """
+    numbers = _numbers(seed, start, start + scores.size)
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):  # 0 times infinity is below nothing
+        needed = scores * (-(2.0**52 + 2.0**12) * bars)  # a little more for what is rounded
+        needed += 2.0**52 - 1
+        near = np.flatnonzero(numbers >= needed)
+        s = scores[near]
+        keys = _exponentials(numbers[near]) / s
+    kept = (keys <= (bars[near] if np.ndim(bars) else bars)) & (s > 0)
+    return near[kept], keys[kept]
 
 
 def finish_keys(rows: NDArray[np.int64], keys: Floats, scores: Floats, weights: Floats, size: int) -> Draw:
@@ -253,18 +275,18 @@ class KeyPool:
         self, start: int, scores: np.ndarray, weights: np.ndarray, groups: np.ndarray | None = None, **attached: Any
     ) -> None:
         """Add rows numbered from ``start``; rows of ``attached`` arrays go with them."""
-        keys, drawable = keys_of(scores, self.seed, start), scores > 0
         if groups is None:
-            self.counts[0] += np.count_nonzero(drawable)
+            self.counts[0] += np.count_nonzero(scores)
         else:
-            self.counts += np.bincount(groups[drawable], minlength=len(self.sizes))
-        kept = np.flatnonzero((keys <= self.bars[0 if groups is None else groups]) & drawable)
+            self.counts += np.bincount(groups[scores > 0], minlength=len(self.sizes))
+        kept, keys = keys_below(scores, self.seed, start, self.bars[0 if groups is None else groups])
         if groups is None and len(kept) > self.sizes[0] + 1:
-            kept = kept[smallest(keys[kept], int(self.sizes[0]) + 1)]
+            best = smallest(keys, int(self.sizes[0]) + 1)
+            kept, keys = kept[best], keys[best]
         if len(kept) == 0:
             return
         part = {name: values[kept] for name, values in attached.items()}
-        part |= {"row": kept + start, "key": keys[kept], "score": scores[kept], "weight": weights[kept]}
+        part |= {"row": kept + start, "key": keys, "score": scores[kept], "weight": weights[kept]}
         part["group"] = np.zeros(len(kept), np.int32) if groups is None else groups[kept].astype(np.int32)
         self._add(part)
 
@@ -351,9 +373,9 @@ def guess_bars(scores: np.ndarray, inverse_rates: np.ndarray, sizes: np.ndarray,
         wanted = 1.5 * (size + 1) + 1000
         if len(s) < 500 or wanted > 0.5 * r.sum():
             continue
-        low, high = 0.0, 1.0 / s.min()
-        for _ in range(60):
-            middle = 0.5 * (low + high)
+        low, high = wanted / float(r @ s), 1.0 / s.min()  # since 1 - e^-x <= x, and 0.6 of all rows pass the latter
+        while high > 1.05 * low:
+            middle = np.sqrt(low) * np.sqrt(high)
             enough = float(-(r @ np.expm1(-s * middle))) >= wanted
             low, high = (low, middle) if enough else (middle, high)
         bars[group] = high

@@ -160,9 +160,8 @@ def normalize(x: Tensor, mean: Sequence[float] | None, std: Sequence[float] | No
     >>> normalize(torch.full((1, 1, 1), 255, dtype=torch.uint8), mean=[0.5], std=[0.25])
     tensor([[[2.]]])
     """
-    x = x.float().div_(255) if x.dtype == torch.uint8 else x
     if mean is None and std is None:
-        return x
+        return x.float().div_(255) if x.dtype == torch.uint8 else x
     if mean is None or std is None:
         raise InvalidInputError("give both mean and std, or neither.")
     centre, deviation = _constants(tuple(mean), tuple(std), x.shape[1:], x.dtype, x.device)
@@ -173,14 +172,16 @@ def normalize(x: Tensor, mean: Sequence[float] | None, std: Sequence[float] | No
 def _constants(
     mean: tuple[float, ...], std: tuple[float, ...], shape: torch.Size, dtype: torch.dtype, device: torch.device
 ) -> list[Tensor]:
-    """A number for each channel of a batch, checked; every batch asks for the same."""
+    """Mean and deviation of each channel, checked, for bytes in units of 1/255; every batch asks for the same."""
     n_channels = shape[0] if shape else 0
     for name, values in (("mean", mean), ("std", std)):
         if len(values) != n_channels:
             raise InvalidInputError(f"{name} has {len(values)} entries, but x has {n_channels} channels.")
     if min(std) <= 0:
         raise InvalidInputError(f"std = {std} must be positive.")
-    return [torch.tensor(v, dtype=dtype, device=device).view(-1, *[1] * (len(shape) - 1)) for v in (mean, std)]
+    unit, kind = (255, torch.float32) if dtype == torch.uint8 else (1, dtype)
+    given = (unit * torch.tensor(v, dtype=kind, device=device) for v in (mean, std))
+    return [each.view(-1, *[1] * (len(shape) - 1)) for each in given]
 
 
 def random_crop_flip(x: Tensor, generator: torch.Generator, padding: int = 4) -> Tensor:

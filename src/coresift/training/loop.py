@@ -23,7 +23,7 @@ from ..selection import Regime, Strategy
 from ..selection.gradients import called, only_tensor
 from ..selection.losses import per_sample_loss
 from .checkpoint import RunFolder
-from .metrics import CLOCKS, Seconds, are_classes, weighted_sum
+from .metrics import CLOCKS, Seconds, are_classes, summands
 from .options import TrainOptions
 from .run import Metrics, Run, identity, load, resolve
 
@@ -244,13 +244,13 @@ def _steps(run: Run, epoch: int, rows: np.ndarray, weights: np.ndarray, bar: Pro
             with run.batch(is_last=is_last):
                 outputs = only_tensor(_forward(run.forward, x))  # (b, K)
                 each = compute(outputs, y)
-                loss = weighted_sum(each, w)
-                run.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
+                terms = summands(each, w)  # (b,); a step minimises w @ terms, whose gradient in terms is w
+                terms.backward(run.scaler.scale(w).to(terms.dtype))  # type: ignore[no-untyped-call]
             if recorder is not None:
                 recorder.end_step(rows[part], w, each, outputs, y, 1.0 / run.scaler.get_scale())
             if is_last:
                 run.step()
-            losses.append(loss.detach())
+            losses.append(terms.detach())
             if number == len(guesses) and are_classes(outputs, y, options.loss):
                 guesses.append((outputs.detach().argmax(1), y))
             bar.move(epoch + seen / len(rows))
@@ -258,9 +258,9 @@ def _steps(run: Run, epoch: int, rows: np.ndarray, weights: np.ndarray, bar: Pro
         run.sampler.record(**recorder.take())
     guessed, known = map(torch.cat, zip(*guesses, strict=True)) if guesses else (torch.zeros(0), torch.zeros(0))
     hits = np.count_nonzero((guessed == known).cpu().numpy() & (weights > 0)[: len(known)])
-    sums = torch.stack([torch.stack(losses).sum(), torch.as_tensor(hits).to(losses[0])])
+    sums = torch.tensor([shares @ torch.cat(losses).cpu().double().numpy(), hits])
     if run.world > 1:
-        torch.distributed.all_reduce(sums)
+        torch.distributed.all_reduce(sums := sums.to(options.device))
     return float(sums[0]) / (run.world * n_steps), int(sums[1]) if guesses else None
 
 

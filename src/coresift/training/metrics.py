@@ -97,16 +97,15 @@ def weighted_loss(
         whole = whole.detach().clone()
         torch.distributed.all_reduce(whole)
         whole = whole / torch.distributed.get_world_size()
-    return weighted_sum(losses, weights) / whole.clamp_min(torch.finfo(losses.dtype).tiny)
+    return torch.dot(summands(losses, weights), weights) / whole.clamp_min(torch.finfo(losses.dtype).tiny)
 
 
-def weighted_sum(losses: Tensor, weights: Tensor) -> Tensor:
-    """Add up the losses of samples by their weights, in single precision at least."""
+def summands(losses: Tensor, weights: Tensor) -> Tensor:
+    """Return one loss per sample, in single precision at least; raise unless there is one weight for each."""
     if losses.ndim == 0 or len(losses) != len(weights) or weights.ndim != 1:
         shapes = f"losses have shape {tuple(losses.shape)} and weights {tuple(weights.shape)}"
         raise InvalidInputError(f"{shapes}: each sample needs one loss (reduction='none') and one weight.")
-    losses = per_sample(losses.to(torch.promote_types(losses.dtype, torch.float32)))
-    return torch.dot(losses, weights.to(losses.dtype))
+    return per_sample(losses.to(torch.promote_types(losses.dtype, torch.float32)))
 
 
 def per_sample(values: Tensor) -> Tensor:

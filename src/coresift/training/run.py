@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
+from torch.nn.parameter import is_lazy
 
 from .. import __version__
 from .._errors import InvalidInputError, InvalidTypeError
@@ -229,12 +230,27 @@ def optimizer_of(options: TrainOptions, model: nn.Module) -> torch.optim.Optimiz
     if isinstance(given, str):
         more = {"momentum": options.momentum} if given == "sgd" else {}
         kind = getattr(torch.optim, OPTIMIZERS[given])
-        given = kind(model.parameters(), lr=options.lr, weight_decay=options.weight_decay, **more)
+        decay, fused = options.weight_decay, _can_fuse(model, options.device) or None
+        given = kind(model.parameters(), lr=options.lr, weight_decay=decay, fused=fused, **more)
+        if fused and more.get("momentum"):
+            for each in model.parameters():  # for those without a gradient in the first step it would never be made
+                given.state[each] = {"momentum_buffer": torch.zeros_like(each)}
     elif callable(given) and not isinstance(given, torch.optim.Optimizer):
         given = given(model.parameters())
     if not isinstance(given, torch.optim.Optimizer):
         raise InvalidTypeError(f"optimizer = {given!r} must be a name, an optimizer, or a function of the parameters.")
     return given
+
+
+def _can_fuse(model: nn.Module, device: torch.device) -> bool:
+    """Whether one call can update all parameters, in the order of memory; on a CPU it is several times as fast."""
+
+    def fits(each: nn.Parameter) -> bool:
+        is_usual = each.requires_grad and each.is_floating_point() and not is_lazy(each)
+        return is_usual and torch.ops.aten.is_non_overlapping_and_dense(each)
+
+    is_sparse = any(getattr(module, "sparse", False) for module in model.modules())
+    return device.type == "cpu" and not is_sparse and all(map(fits, model.parameters()))
 
 
 def _amp_type(amp: Any, device: torch.device) -> torch.dtype | None:
