@@ -61,9 +61,7 @@ def test_options_are_checked_once(method: str) -> None:
 
 
 @pytest.mark.parametrize("method", ["keys", "systematic"])
-def test_a_selection_from_files_imports_neither_scikit_learn_nor_scipys_large_packages(
-    tmp_path: Path, method: str
-) -> None:
+def test_a_selection_from_files_imports_neither_scikit_learn_nor_scipy(tmp_path: Path, method: str) -> None:
     """Their imports took a third of the time of the command."""
     np.save(tmp_path / "x.npy", np.random.default_rng(0).standard_normal((500, 3)))
     options = f"-X importtime -m coresift select {tmp_path / 'x.npy'} -b 20 --method {method} --bound closed-form"
@@ -71,4 +69,4 @@ def test_a_selection_from_files_imports_neither_scikit_learn_nor_scipys_large_pa
     told = subprocess.run(command, capture_output=True, text=True, check=True).stderr
     imported = {line.rpartition("|")[2].strip() for line in told.splitlines()}
     assert "coresift.coresets.selecting" in imported
-    assert not imported & {"sklearn", "pandas", "scipy.stats", "scipy.spatial", "scipy.ndimage"}
+    assert not imported & {"sklearn", "pandas", "scipy"}

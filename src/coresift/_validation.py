@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from ._errors import CoresiftError, InvalidInputError, InvalidTypeError
 from ._threads import SCIKIT_LEARN
-from .core.points import Matrix, row_slices
+from .core.points import Matrix, is_sparse, row_slices
 
 LARGEST_MAGNITUDE = 1e300  # differences of larger numbers overflow
 MUST_BE_FINITE = f"; entries must be finite and at most {LARGEST_MAGNITUDE:g}. Drop or impute such rows."
@@ -51,8 +50,10 @@ def check_features(X: Any, *, estimator: Any = None, finite: bool = True, name: 
         raise InvalidTypeError(f"{name}: {error}") from error
     except ValueError as error:  # of complex numbers scikit-learn prints the array as well
         raise InvalidInputError(f"{name}: {str(error).partition(chr(10))[0]}") from error
-    if sp.issparse(checked):
-        checked = sp.csr_array(checked)
+    if is_sparse(checked):
+        from scipy.sparse import csr_array
+
+        checked = csr_array(checked)
         if not checked.has_canonical_format:
             checked = checked.copy()  # duplicates are summed in place: not in the caller's arrays
             checked.sum_duplicates()

@@ -19,7 +19,6 @@ Input = Annotated[
         "folder of images, or an address such as s3://bucket/folder.",
     ),
 ]
-Label = Annotated[str | None, typer.Option(help="Column of the labels; for folders of images, any word.")]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite the output if it exists.")]
 
 
@@ -115,7 +114,7 @@ def select(
     *,
     data: Input,
     output: Output,
-    label: Label = None,
+    label: Annotated[str | None, typer.Option(help="Column of the labels; for folders of images, any word.")] = None,
     target: Annotated[str | None, typer.Option(help="Column of the numbers that a regression predicts.")] = None,
     reading: Reading,
     options: SelectOptions,

@@ -67,11 +67,8 @@ def datasets(
     for info in found:
         table.add_row(info.name, "yes" if info.is_present else "no", info.description, info.where)
     settings.out.print(table)
-    if not settings.quiet:
-        settings.out.print(
-            "'coresift train --download' downloads published files. For your own data, pass --dataset a file "
-            "(.npz, .parquet, .csv) or a folder of images."
-        )
+    own = "For your own data, pass --dataset a file (.npz, .parquet, .csv) or a folder of images."
+    settings.show([], notes=[f"'coresift train --download' downloads published files. {own}"])
 
 
 def strategies(settings: Settings, as_json: AsJson = False) -> None:

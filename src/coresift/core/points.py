@@ -1,12 +1,15 @@
 """What bounds take and return: rows in centred and scaled coordinates, logarithms of bounds, and certificates."""
 
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import numpy as np
-import scipy.sparse as sp
+
+if TYPE_CHECKING:
+    import scipy.sparse as sp
 
 LARGEST_EXPONENT = float(np.log(np.finfo(np.float64).max)) - 50.0  # so that sums of bounds stay finite
 BLOCK_BYTES = 1 << 19  # a pass that reads each block a few times wants it in the cache of its core
@@ -15,7 +18,12 @@ GEMM_BLOCK_BYTES = 1 << 25  # a pass that multiplies matrices wants blocks large
 
 _vecdot = getattr(np, "vecdot", partial(np.einsum, "ij,ij->i"))  # NumPy 2 has it, up to three times as fast
 
-Matrix: TypeAlias = np.ndarray | sp.csr_array
+Matrix: TypeAlias = "np.ndarray | sp.csr_array"
+
+
+def is_sparse(X: Any) -> bool:
+    """Whether X is a sparse matrix of SciPy, whose module would be a quarter of the start of a command."""
+    return "scipy.sparse" in sys.modules and bool(sys.modules["scipy.sparse"].issparse(X))
 
 
 def row_slices(n_rows: int, bytes_per_row: float, budget: int = BLOCK_BYTES) -> Iterator[slice]:
@@ -44,7 +52,11 @@ def float_rows(X: Matrix) -> Matrix:
 
 def stacked(parts: list[Any]) -> Any:
     """Arrays, or sparse matrices, one below the other."""
-    return sp.vstack(parts, format="csr") if sp.issparse(parts[0]) else np.concatenate(parts)
+    if not is_sparse(parts[0]):
+        return np.concatenate(parts)
+    import scipy.sparse as sp
+
+    return sp.vstack(parts, format="csr")
 
 
 @dataclass(frozen=True)
@@ -83,6 +95,8 @@ class Block:
         """(k, d) weighted sums of the rows of each group; ``groups`` is None if there is only one."""
         if groups is None:
             return self._sums(weights[None])
+        import scipy.sparse as sp
+
         columns = np.arange(len(weights) + 1)  # one entry in each
         return self._sums(sp.csc_array((weights, groups, columns), shape=(k, len(weights))))
 
@@ -142,7 +156,7 @@ class Points:
         self.X, self.center, self.scale, self.dtype = X, center, float(scale), dtype
         self._is_moved = bool(center.any())
         self.n, self.d = int(X.shape[0]), int(X.shape[1])
-        self.is_sparse = sp.issparse(X)
+        self.is_sparse = is_sparse(X)
         self.max_norm = float(max_norm)  # the largest |z| of a row of positive weight
 
     @property

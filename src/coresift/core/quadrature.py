@@ -32,9 +32,8 @@ def tilted(points: Points, radius: float, loss: str) -> tuple[Points, np.ndarray
     # factors that span many orders would lose the digits of what they are multiplied with
     if loss != "gaussian" or abs(1.0 - stretch) * points.max_norm**2 > _LARGEST_TILT:
         return points, np.ones(points.n)
-    root = float(np.sqrt(stretch))
     factors = np.exp(np.clip((stretch - 1.0) * points.squares, -_LARGEST_TILT, _LARGEST_TILT))
-    return points.rescaled(root), factors
+    return points.rescaled(float(np.sqrt(stretch))), factors
 
 
 class Fit(NamedTuple):
@@ -202,8 +201,7 @@ def descended_weights(
         return float(v @ (Kv - 2.0 * b)), 2.0 * (Kv - b)
 
     options = {"maxiter": n_steps, "maxfun": n_steps + 10, "ftol": 0.0, "gtol": 1e-12}
-    found = minimize(form, start, jac=True, method="L-BFGS-B", bounds=Bounds(0.0), options=options)
-    return np.asarray(found.x)
+    return np.asarray(minimize(form, start, jac=True, method="L-BFGS-B", bounds=Bounds(0.0), options=options).x)
 
 
 def _picked(

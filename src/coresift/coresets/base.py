@@ -307,10 +307,8 @@ class SensitivityCoreset(RowsEstimator):
         """The rows, if ``fit`` was called on this very object."""
         rows: Rows | None = getattr(self, "_rows", None)
         if rows is None:
-            raise InvalidInputError(
-                f"{what} need the data, which a copied or unpickled estimator does not carry: fit again. "
-                "(A coreset has certify(X) and reweight(X), which take the data.)"
-            )
+            text = f"{what} need the data, which a copied or unpickled estimator does not carry: fit again."
+            raise InvalidInputError(f"{text} (A coreset has certify(X) and reweight(X), which take the data.)")
         return rows
 
     @contextmanager

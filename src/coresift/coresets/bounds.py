@@ -11,7 +11,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-import scipy.sparse as sp
 
 from .._errors import InvalidInputError
 from .._threads import SCIKIT_LEARN, one_thread
@@ -268,7 +267,9 @@ def _lifted_input(block: Block, geometry: Geometry) -> tuple[np.ndarray, np.ndar
 def cell_centers(X: Matrix, geometry: Geometry, n_cells: int, seed: int) -> np.ndarray:
     """(k, d) centres in scaled coordinates, by k-means on a sample of rows; k is at most ``n_cells``."""
     if not isinstance(X, np.ndarray) and n_cells < X.shape[0] and 8 * X.shape[0] * X.shape[1] > GEMM_BLOCK_BYTES:
-        centers = kmeans_centers(sp.csr_matrix(X, dtype=np.float64) / geometry.scale, n_cells, seed)
+        from scipy.sparse import csr_matrix
+
+        centers = kmeans_centers(csr_matrix(X, dtype=np.float64) / geometry.scale, n_cells, seed)
         return centers - geometry.center / geometry.scale
     rows = geometry.points(X).take(np.arange(X.shape[0]))
     if len(rows) <= n_cells:

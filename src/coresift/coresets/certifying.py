@@ -105,28 +105,23 @@ def _subset_shares(core: Coreset, total: float, is_given: bool) -> np.ndarray:
     given = "sample_weight sums" if is_given else "without sample_weight, the rows sum"
     drawn = core.total_weight
     if drawn is not None and abs(total - drawn) > 1e-6 * max(total, drawn):
-        raise InvalidInputError(
-            f"the coreset was drawn from weights that sum to {drawn:.6g}; {given} to {total:.6g}. "
-            "Pass the same weights."
-        )
+        text = f"the coreset was drawn from weights that sum to {drawn:.6g}; {given} to {total:.6g}"
+        raise InvalidInputError(f"{text}. Pass the same weights.")
     with np.errstate(over="ignore"):
         shares: np.ndarray = core.weights / total
         if not shares.sum() <= LARGEST_RATIO:
-            raise InvalidInputError(
-                f"the coreset's weights sum to {core.weights.sum():.3g}; {given} to {total:.3g}. "
-                "Pass the weights that it was drawn with."
-            )
+            text = f"the coreset's weights sum to {core.weights.sum():.3g}; {given} to {total:.3g}"
+            raise InvalidInputError(f"{text}. Pass the weights that it was drawn with.")
     return shares
 
 
 def check_euclidean(core: Coreset) -> None:
     """Refuse coresets drawn for another loss or metric: their queries are not a ball of Gaussians or Laplacians."""
     if core.ball is None and core.bound is not None:
-        raise InvalidInputError(
-            f"this coreset (bound {core.bound!r}) was drawn for another loss, or not for metric='euclidean'; audits "
-            "and certificates are for sums of Gaussians and Laplacians. (For a linear model fitted to it there is "
-            "certify_model; LeastSquaresCoreset has its own certify.)"
-        )
+        text = f"this coreset (bound {core.bound!r}) was drawn for another loss, or not for metric='euclidean'; audits"
+        text += " and certificates are for sums of Gaussians and Laplacians."
+        others = "For a linear model fitted to it there is certify_model; LeastSquaresCoreset has its own certify."
+        raise InvalidInputError(f"{text} ({others})")
 
 
 def _chosen_ball(X: Matrix, weights: np.ndarray, own: QueryBall | None, radius: Any) -> QueryBall:

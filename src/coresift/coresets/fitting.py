@@ -10,7 +10,6 @@ from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.random import Generator
 
 from .._errors import InvalidInputError
@@ -260,10 +259,9 @@ def find_geometry(runner: Runner, spec: BoundSpec, survey: Survey, order: Any, b
     scale = _scale(runner, spec, survey, center, reach) if ball is None else ball.scale
     farthest = max(reach, float(np.sqrt(survey.reach)) * unit)
     if not farthest <= LARGEST_RATIO * scale:
-        raise InvalidInputError(
-            f"bandwidth = {scale:.3g} is too small for {runner.rows.name}, which has a row about {farthest:.3g} away "
-            f"from the mean; at most {LARGEST_RATIO:g} bandwidths are possible."
-        )
+        away = f"which has a row about {farthest:.3g} away from the mean"
+        text = f"bandwidth = {scale:.3g} is too small for {runner.rows.name}, {away}"
+        raise InvalidInputError(f"{text}; at most {LARGEST_RATIO:g} bandwidths are possible.")
     arrange = slice(None) if order is None else np.argsort(_renumbered(survey, order))
     mass, ratio = moments.mass[arrange], unit / scale
     offsets = np.zeros_like(moments.mean)
@@ -317,7 +315,7 @@ def median_distance(X: Matrix, center: np.ndarray, unit: float, metric: Any = "e
     if isinstance(X, np.ndarray):
         distances = pdist((np.asarray(X, dtype=np.float64) - center) / unit)
     else:
-        sample = sp.csr_array(X, dtype=np.float64) / unit
+        sample = X.astype(np.float64) / unit
         gram = (sample @ sample.T).toarray()
         squares = gram.diagonal()[:, None] + gram.diagonal() - 2.0 * gram
         distances = np.sqrt(np.maximum(squares[np.triu_indices(X.shape[0], 1)], 0.0))
@@ -358,8 +356,6 @@ def _choose_bound(runner: Runner, spec: BoundSpec, geometry: Geometry, sample: S
         check_exact(spec, n)
         with runner.rows.load() as everything:
             return by_all_rows(geometry, spec.loss, radius, spec.metric, everything)
-    if chosen != "cells":
-        raise NotImplementedError(f"bound = {chosen!r} is listed and not made here")
     seed = int(rng.integers(2**31))
     members = [sample.X[np.flatnonzero(sample.groups == group)] for group in range(len(geometry.mass))]
     return by_cells(runner.run, geometry, spec.loss, radius, members, spec.n_cells, seed)
@@ -367,8 +363,6 @@ def _choose_bound(runner: Runner, spec: BoundSpec, geometry: Geometry, sample: S
 
 def check_exact(spec: BoundSpec, n: int) -> None:
     """Refuse to compare all rows with all others where they are too many."""
-    if spec.max_exact is not None and n > spec.max_exact:
-        raise InvalidInputError(
-            f"bound='exact' compares every row with every other: n_samples = {n} exceeds max_exact = "
-            f"{spec.max_exact}. Use bound='cells', or pass max_exact=None to force it."
-        )
+    if (most := spec.max_exact) is not None and n > most:
+        text = f"bound='exact' compares every row with every other: n_samples = {n} exceeds max_exact = {most}"
+        raise InvalidInputError(f"{text}. Use bound='cells', or pass max_exact=None to force it.")

@@ -102,10 +102,9 @@ class LinearCoreset(PassCoreset):
         loss = rows.loss(self.loss, self.threshold)
         problem = rows.problem(loss, float(self.alpha), fit_intercept=self.fit_intercept)
         if (n_parameters := problem.shape[0] * problem.shape[1]) > _MOST_PARAMETERS:
-            raise InvalidInputError(
-                f"X has {rows.runner.rows.d:,} columns, which makes {n_parameters:,} parameters for {problem.shape[0]} "
-                f"output(s), more than the {_MOST_PARAMETERS:,} that are possible. Select or hash the columns first."
-            )
+            made = f"{n_parameters:,} parameters for {problem.shape[0]} output(s)"
+            text = f"which makes {made}, more than the {_MOST_PARAMETERS:,} that are possible"
+            raise InvalidInputError(f"X has {rows.runner.rows.d:,} columns, {text}. Select or hash the columns first.")
         leverage = Leverage(rows.gram(problem))
         for name in ("classes_", "model_", "n_rounds_", "objective_"):  # of an earlier fit
             self.__dict__.pop(name, None)

@@ -213,10 +213,8 @@ class LinearFit:
         """What came out, in words."""
         model, core = self.model, self.coreset
         rounds = f"calibrated in {self.n_rounds} round{'s' if self.n_rounds > 1 else ''}"
-        text = [
-            f"Fitted: {model.loss} loss, {core.size:,} of {core.n_samples:,} rows, weights "
-            f"{rounds if self.n_rounds else 'as drawn'}."
-        ]
+        how = rounds if self.n_rounds else "as drawn"
+        text = [f"Fitted: {model.loss} loss, {core.size:,} of {core.n_samples:,} rows, weights {how}."]
         if model.objective is not None:
             text.append(f"Loss over all rows, with penalty: {model.objective:.6g}.")
         if model.certificate is not None:

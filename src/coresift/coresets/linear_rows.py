@@ -132,10 +132,8 @@ def check_magnitude(block: Block) -> None:
         raise BadRow(what, block.start + int(large[0]), None, f"; at most {LARGEST_TARGET:g} is possible.")
     largest = max(largest, 1.0, 0.0 if block.targets is None else float(np.abs(block.targets).max(initial=0.0)))
     if (mass := float(block.weights.sum())) > LARGEST_MAGNITUDE / largest / largest:
-        raise InvalidInputError(
-            f"sample_weight sums to {mass:g}, which times the square of the largest entry, {largest:g}, is above "
-            f"{LARGEST_MAGNITUDE:g}. Divide the weights by a constant."
-        )
+        text = f"sample_weight sums to {mass:g}, which times the square of the largest entry, {largest:g}, is above"
+        raise InvalidInputError(f"{text} {LARGEST_MAGNITUDE:g}. Divide the weights by a constant.")
 
 
 @dataclass

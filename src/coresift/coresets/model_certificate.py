@@ -113,10 +113,9 @@ def certify_model(
     _check_columns(described, rows)
     mass, made = rows.moments.mass, rows.loss(goal.loss, goal.threshold)
     if len(described.coef) != made.n_outputs:
-        raise InvalidInputError(
-            f"model has {len(described.coef)} rows of coefficients; {made.name} regression of these rows needs "
-            f"{made.n_outputs}. One-versus-rest models are certified class by class."
-        )
+        needed = f"{made.name} regression of these rows needs {made.n_outputs}"
+        text = f"model has {len(described.coef)} rows of coefficients; {needed}"
+        raise InvalidInputError(f"{text}. One-versus-rest models are certified class by class.")
     signed = described.is_classifier and not made.is_classifier
     if signed and rows.response.classes is not None and len(rows.response.classes) > 2:
         raise InvalidInputError("A regression on the classes -1 and 1 needs two classes; certify them one by one.")
@@ -126,12 +125,8 @@ def certify_model(
         factors = class_factors(described.class_weight, rows.response.classes, masses)
         mass = float(factors @ masses)
     rows = replace(rows, response=replace(rows.response, factors=factors, signed=signed))
-    problem = rows.problem(
-        made,
-        goal.alpha(mass, rows.runner.rows.n),
-        fit_intercept=described.intercept is not None,
-        intercept_penalty=goal.intercept_penalty,
-    )
+    strength, is_free = goal.alpha(mass, rows.runner.rows.n), described.intercept is not None
+    problem = rows.problem(made, strength, fit_intercept=is_free, intercept_penalty=goal.intercept_penalty)
     theta = problem.from_data(described.coef, np.zeros(1) if described.intercept is None else described.intercept)
     found = certify_linear(rows, problem, theta, tolerance=tolerance)
     return replace(found, n_passes=found.n_passes + 1)  # the survey
@@ -156,10 +151,9 @@ def certify_linear(
     gram = None
     if problem.alpha == 0.0:
         if type(problem.loss) is not Squared or order < 2:
-            raise InvalidInputError(
-                f"alpha = 0: without a penalty the {problem.loss.name} loss is not strongly convex, and only the "
-                f"squared loss of at most {_MOST_PARAMETERS:,} columns can be certified. Fit with a small penalty."
-            )
+            text = f"alpha = 0: without a penalty the {problem.loss.name} loss is not strongly convex"
+            other = f"only the squared loss of at most {_MOST_PARAMETERS:,} columns can be certified"
+            raise InvalidInputError(f"{text}, and {other}. Fit with a small penalty.")
         found = exact_excess(sums_at(theta, theta, None), rms)
     else:
         if order == 1 and problem.n_columns <= _MOST_PARAMETERS:
@@ -178,10 +172,8 @@ def _check_columns(model: DescribedModel, rows: LinearRows) -> None:
         raise InvalidInputError(f"{ours.name} has {ours.d} columns, but the model was fitted on {d}.")
     if model.names is not None and ours.names is not None and model.names != ours.names:
         at = next(i for i, (here, there) in enumerate(zip(ours.names, model.names, strict=True)) if here != there)
-        raise InvalidInputError(
-            f"{ours.name}: column {at} is {ours.names[at]!r}, but the model was fitted on {model.names[at]!r} "
-            "there. Pass the columns of the fit, in the same order."
-        )
+        text = f"{ours.name}: column {at} is {ours.names[at]!r}, but the model was fitted on {model.names[at]!r} there"
+        raise InvalidInputError(f"{text}. Pass the columns of the fit, in the same order.")
     classes = rows.response.classes
     if model.classes is not None and classes is not None and not np.array_equal(model.classes, classes):
         known = f"the classes of the model are {_listed(model.classes)}"
@@ -244,10 +236,8 @@ def penalised_loss(model: Any) -> Objective:
     kind = type(model).__name__
     if kind not in _READERS:
         why = _OUTSIDE.get(kind, "this model is not known")
-        raise InvalidInputError(
-            f"model: {kind} cannot be certified: {why}. For another linear model pass loss= and alpha= as well; models "
-            f"that are read: {', '.join(_READERS)}."
-        )
+        advice = f"For another linear model pass loss= and alpha= as well; models that are read: {', '.join(_READERS)}"
+        raise InvalidInputError(f"model: {kind} cannot be certified: {why}. {advice}.")
     return _READERS[kind](model)
 
 
@@ -270,10 +260,8 @@ def _innermost(model: Any) -> Any:
     for attribute in ("best_estimator_", "estimator_"):
         model = getattr(model, attribute, model)
     if hasattr(model, "named_steps"):
-        raise InvalidInputError(
-            "model is a Pipeline, whose last step sees other columns than X. Certify that step on what it sees: "
-            "certify_model(pipeline[-1], pipeline[:-1].transform(X), y)."
-        )
+        text = "model is a Pipeline, whose last step sees other columns than X. Certify that step on what it sees"
+        raise InvalidInputError(f"{text}: certify_model(pipeline[-1], pipeline[:-1].transform(X), y).")
     if not any(hasattr(model, name) for name in ("get_params", "coef_", "run")):
         raise InvalidTypeError(f"model = {model!r:.60} must be a fitted linear model or a pair (coef, intercept).")
     if not hasattr(model, "coef_") and not hasattr(model, "run"):

@@ -193,10 +193,9 @@ class SelectOptions(RunOptions):
         if self.min_per_class and not self.per_class:
             raise InvalidInputError(f"min_per_class = {self.min_per_class} needs per_class: else none is promised.")
         if self.per_class and (method == "iid" or bound in PAPER_BOUNDS):
-            raise InvalidInputError(
-                "per_class goes with method='systematic' or 'keys', which draw exactly as many rows as a class should "
-                "have, and with the bounds that compare a row with its class: 'auto', 'closed-form', 'cells', 'exact'."
-            )
+            methods = "method='systematic' or 'keys', which draw exactly as many rows as a class should have"
+            bounds = "the bounds that compare a row with its class: 'auto', 'closed-form', 'cells', 'exact'"
+            raise InvalidInputError(f"per_class goes with {methods}, and with {bounds}.")
         if self.eps is not None:
             check_probability(self.eps, "eps")
             if method != "iid":
@@ -367,10 +366,8 @@ def priced(
     memory = _PROCESS_BYTES + n_workers * (needed + loaded + rows.kept_bytes) + kept
     if options.max_memory is not None and memory > float(options.max_memory):
         keys = ", or method='keys'" if getattr(options, "method", "keys") != "keys" else ""
-        raise InvalidInputError(
-            f"max_memory = {float(options.max_memory) / 1e6:.0f} MB is less than the {memory / 1e6:.0f} MB that this "
-            f"needs: use fewer workers or a smaller budget{keys}."
-        )
+        text = f"max_memory = {float(options.max_memory) / 1e6:.0f} MB is less than the {memory / 1e6:.0f} MB that this"
+        raise InvalidInputError(f"{text} needs: use fewer workers or a smaller budget{keys}.")
     per_row = _reading_seconds(rows) + 12e-9 + 4e-9 * rows.d
     seconds = (len(passes) * rows.n * per_row + work / FLOPS) / n_workers
     return Plan(rows, options, budget, aim, tuple(passes), memory, seconds)

@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.random import Generator
 
 from ..core.draw import KeyPool, smallest
-from ..core.points import CACHE_BYTES, LARGEST_EXPONENT, Matrix, Points, float_rows, squared_norms, stacked
+from ..core.points import CACHE_BYTES, LARGEST_EXPONENT, Matrix, Points, as_dense, float_rows, squared_norms, stacked
 from ..rows.rows import Block, check_block, recode
 from .bounds import Geometry, RowBound, by_group, draw_scores, excess_over, label_numbers
 
@@ -203,7 +202,7 @@ def extent(block: Block) -> np.ndarray:
     if not kept.shape[0]:
         return np.full((2, block.X.shape[1]), np.inf)
     ends = (kept.min(axis=0), -kept.max(axis=0))
-    return np.array([end.toarray().ravel() if sp.issparse(end) else end for end in ends], dtype=np.float64)
+    return np.array([as_dense(end).ravel() for end in ends], dtype=np.float64)
 
 
 def largest_distance(block: Block, center: np.ndarray, unit: float = 1.0, metric: Any = "euclidean") -> float:

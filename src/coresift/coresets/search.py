@@ -78,10 +78,9 @@ class SearchRun:
             if classes is not None and codes is not None:
                 missing = np.setdiff1d(np.arange(len(classes)), codes[train])
                 if missing.size:
-                    raise InvalidInputError(
-                        f"cv: the training rows of fold {number} have no row of class {classes[missing[0]]!r}. "
-                        "Use stratified folds, fewer of them, or leave out classes of few rows."
-                    )
+                    text = f"cv: the training rows of fold {number} have no row of class {classes[missing[0]]!r}"
+                    advice = "Use stratified folds, fewer of them, or leave out classes of few rows"
+                    raise InvalidInputError(f"{text}. {advice}.")
             counts = rules.check_ladder(ladder, len(train), 1 if classes is None else len(classes), "ladder")
             folds.append((train, test, counts, int(rng.integers(2**63))))
         ladders = Parallel(self.n_jobs)(delayed(self._ladder)(model, train, *how) for train, _, *how in folds)
@@ -351,11 +350,9 @@ class CoresetSearchCV(GridSearchCV):
                 kept = np.union1d(survivors(hoped, ceil(len(alive) / _KEPT)), survivors(expected, 1))
             before, alive = scores[kept], alive[kept]
         if self.fidelity_ and self.fidelity_[0].correlation < _LITTLE:
-            logger.warning(
-                "search: ranks on %d and %d rows agree by %.2f only, so small subsets say little of this model; "
-                "search on all rows, or with a ladder that begins higher and ends with 1.0.",
-                *(*sizes[:2], self.fidelity_[0].correlation),
-            )
+            text = "search: ranks on %d and %d rows agree by %.2f only, so small subsets say little of this model"
+            text += "; search on all rows, or with a ladder that begins higher and ends with 1.0."
+            logger.warning(text, *sizes[:2], self.fidelity_[0].correlation)
         self.n_resources_ = sizes[: len(self.n_candidates_)]
         self.rule_, self.n_splits_ = folds[0].ladder[0].rule, len(folds)
         self.cv_results_ = as_results(records, self.n_splits_)

@@ -199,18 +199,15 @@ class Selection(ChosenRows):
             f"bound {core.bound}.",
             f"Guaranteed: {core.guarantee or _NOTHING_PROVED}",
         ]
-        if report.worst_error_found is not None and report.mean_error_found is not None:
-            text.append(
-                f"Found: relative error {report.worst_error_found:.3g} at the worst of {report.n_queries} random "
-                f"queries, {report.mean_error_found:.3g} on average."
-            )
+        worst, mean = report.worst_error_found, report.mean_error_found
+        if worst is not None and mean is not None:
+            found = f"relative error {worst:.3g} at the worst of {report.n_queries} random queries"
+            text.append(f"Found: {found}, {mean:.3g} on average.")
         text.append(uniform_in_words(report.uniform_factor or 1.0))
         share = float(core.weights.sum()) / core.total_weight if core.total_weight else 1.0
         if abs(share - 1.0) > _NOTABLE:
-            text.append(
-                f"The weights sum to {share:.3g} times the weight of the rows, by chance; where that matters, "
-                "normalize=True (--normalize) scales them."
-            )
+            found = f"The weights sum to {share:.3g} times the weight of the rows, by chance"
+            text.append(f"{found}; where that matters, normalize=True (--normalize) scales them.")
         if not report.is_certified:
             text.append(f"The bound is not a certificate here. {report.bound_note}")
         return text
@@ -370,10 +367,9 @@ def _by_estimator(runner: Runner, made: Plan[SelectOptions]) -> _Drawn:
     if options.eps is not None:
         needed = estimator.sample_size(options.eps, delta=options.delta)
         if not needed.is_smaller_than_data:
-            raise InvalidInputError(
-                f"eps = {options.eps:g} needs {needed.size:,} independent draws ({needed.argument}), no fewer than the "
-                f"{runner.rows.n:,} rows: keep them all, or ask for a larger eps or for a budget."
-            )
+            draws = f"{needed.size:,} independent draws ({needed.argument}), no fewer than the {runner.rows.n:,} rows"
+            advice = "keep them all, or ask for a larger eps or for a budget"
+            raise InvalidInputError(f"eps = {options.eps:g} needs {draws}: {advice}.")
         size = needed.size
         guarantee = Guarantee("all", options.eps, options.delta, needed.argument, options.spec.radius, size)
     method, seed = str(options.method), options.seed

@@ -167,10 +167,9 @@ def _table(runner: Runner, options: SelectOptions) -> _Table:
         order = sorted(range(len(found.names)), key=lambda i: str(found.names[i]))  # the same from files and arrays
         y, names = np.argsort(order)[found.codes], [found.names[i] for i in order]
         if len(names) > MOST_CLASSES:
-            raise InvalidInputError(
-                f"{rows.name}: the label has {len(names):,} different values, such as {names[0]!r}, more than the "
-                f"{MOST_CLASSES:,} classes that are possible. For a regression name it as the target."
-            )
+            text = f"{rows.name}: the label has {len(names):,} different values, such as {names[0]!r}"
+            most = f"more than the {MOST_CLASSES:,} classes that are possible"
+            raise InvalidInputError(f"{text}, {most}. For a regression name it as the target.")
     return _Table(rows, options, runner.display, np.concatenate(weights), y, names)
 
 

@@ -160,10 +160,8 @@ class StreamingCoreset:
         beside = [_values(y, n, "y"), _values(ids, n, "ids")]
         kinds = ["" if each is None else beside[i].dtype.kind for i, each in enumerate((y, ids))]
         if self._beside not in ([], kinds):
-            raise InvalidInputError(
-                f"y and ids are of the kinds {kinds}, in the stream {self._beside}: give integers (i) or strings (U) "
-                "with all rows, or with none ('')."
-            )
+            text = f"y and ids are of the kinds {kinds}, in the stream {self._beside}"
+            raise InvalidInputError(f"{text}: give integers (i) or strings (U) with all rows, or with none ('').")
         before = {name: copy.copy(value) for name, value in vars(self).items() if name.startswith("_")}
         try:
             self._take(rows, weights, *beside)

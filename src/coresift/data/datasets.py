@@ -110,9 +110,8 @@ def load_dataset(
     if cache is None:
         return splits
     if not isinstance(splits.train, LazyDataset) or not isinstance(splits.test, LazyDataset):
-        raise InvalidInputError(
-            f"cache = {os.fspath(cache)!r}: {splits.name} is in memory; a cache is for image files."
-        )
+        text = f"cache = {os.fspath(cache)!r}: {splits.name} is in memory"
+        raise InvalidInputError(f"{text}; a cache is for image files.")
     folder = Path(cache).expanduser()
     return replace(splits, train=cached(splits.train, folder), test=cached(splits.test, folder))
 

@@ -114,19 +114,16 @@ def cached(dataset: LazyDataset, folder: Path) -> LazyDataset:
     target = folder / f"coresift-images-{known.hexdigest()[:24]}.npy"
     if not target.exists():
         write_whole(target, partial(_write, dataset.paths, side))
-    found = replace(dataset, cache=str(target), places=np.arange(len(dataset)))
     if pixels_of(str(target)).shape != (len(dataset), 3, side, side):
         raise InvalidInputError(f"{target}: damaged; delete it, and it is written again.")
-    return found
+    return replace(dataset, cache=str(target), places=np.arange(len(dataset)))
 
 
 def _write(paths: Any, side: int, file: IO[bytes]) -> None:
     head = {"descr": "|u1", "fortran_order": False, "shape": (len(paths), 3, side, side)}
     npy.write_array_header_1_0(file, head)
-    progress, decoded = (
-        Progress("decode", len(paths), unit="images"),
-        partial(decode, size=side, crop=partial(middle, 1.0)),
-    )
+    progress = Progress("decode", len(paths), unit="images")
+    decoded = partial(decode, size=side, crop=partial(middle, 1.0))
     with ThreadPoolExecutor(os.cpu_count()) as threads:  # Pillow decodes without the lock
         for first in range(0, len(paths), _AT_ONCE):
             for pixels in threads.map(decoded, paths[first : first + _AT_ONCE]):
@@ -138,8 +135,7 @@ def _write(paths: Any, side: int, file: IO[bytes]) -> None:
 def pixels_of(path: str) -> np.ndarray:
     """The images of a cache, (n, 3, side, side) bytes; each process maps the file once."""
     with naming(Path(path), "damaged; delete it, and it is written again"):
-        found: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)
-    return found
+        return np.load(path, mmap_mode="r", allow_pickle=False)
 
 
 AnyDataset: TypeAlias = ArrayDataset | LazyDataset

@@ -54,10 +54,9 @@ _SLACK = 1 << 24  # bytes of an archive besides the needed files
 
 def data_folder(data_dir: str | os.PathLike[str] | None) -> Path:
     """The folder of all data sets: as given, else ``$CORESIFT_DATA_DIR``, else ``coresift_data`` in the home folder."""
-    if data_dir is not None:
-        return Path(data_dir).expanduser()
-    named = os.environ.get(VARIABLE)
-    return Path(named).expanduser() if named else Path.home() / "coresift_data"
+    if data_dir is None:
+        data_dir = os.environ.get(VARIABLE) or Path.home() / "coresift_data"
+    return Path(data_dir).expanduser()
 
 
 def find_files(root: Path, folders: Sequence[str], choices: Sequence[Sequence[str]]) -> tuple[list[Path], list[str]]:
@@ -133,15 +132,13 @@ def read_idx(path: str | Path) -> np.ndarray:
             raise InvalidInputError("cut off within its header")
         shape = tuple(int(size) for size in np.frombuffer(header, ">u4"))
         expected = math.prod(shape) * dtype.itemsize
+        announced = f"its header announces {shape} entries, {expected:,} bytes"
         # no more memory than a file of this size can fill
         if expected > (most := min(os.stat(path).st_size * MOST_DEFLATED, _MOST_BYTES)):
-            raise InvalidInputError(
-                f"its header announces {shape} entries, {expected:,} bytes, but {most:,} can follow"
-            )
+            raise InvalidInputError(f"{announced}, but {most:,} can follow")
         body = file.read(expected + 1)  # one byte more than announced is too long
         if len(body) != expected:
-            found = f"{len(body):,}" if len(body) < expected else "more"
-            raise InvalidInputError(f"its header announces {shape} entries, {expected:,} bytes, but {found} follow")
+            raise InvalidInputError(f"{announced}, but {f'{len(body):,}' if len(body) < expected else 'more'} follow")
         return np.frombuffer(body, dtype).reshape(shape).astype(dtype.newbyteorder("="))
 
 

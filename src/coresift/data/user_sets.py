@@ -165,10 +165,8 @@ def _checked_labels(values: Any, x: Any, name: str) -> np.ndarray:
 def _warn_about(y: np.ndarray, task: Task, is_asked_for: bool, name: str) -> None:
     text, n_classes = "", len(np.unique(y)) if y.ndim == 1 and task == "classification" else 0
     if task == "regression" and y.dtype.kind in "fiu" and np.abs(y).max() > _LARGE_TARGET:
-        text = (
-            f"targets are as large as {np.abs(y).max():.3g}, and training with the usual step size may diverge; "
-            "subtract their mean and divide them by their deviation"
-        )
+        text = f"targets are as large as {np.abs(y).max():.3g}, and training with the usual step size may diverge"
+        text += "; subtract their mean and divide them by their deviation"
     elif n_classes == 1:
         text = f"all labels are {y[0]}, so there is nothing to learn"
     elif not is_asked_for and n_classes > max(_MANY_CLASSES, len(y) / _FEW_PER_CLASS):
@@ -264,10 +262,9 @@ def load_image_folder(folder: Path, test: Path | None, options: Options) -> Data
         if test is None:
             raise InvalidInputError(f"{folder}: beside the folder train, one of {', '.join(_TEST_FOLDERS)} is needed.")
         folder = folder / "train"
-    train_part, classes = _class_folders(folder, options.image_size or _SIZE)
-    size = options.image_size
-    if size is None:  # the shortest side of some images, at most 224, so that images are not enlarged by default
-        size = _SIZE
+    size = options.image_size or _SIZE
+    train_part, classes = _class_folders(folder, size)
+    if options.image_size is None:  # the shortest side of some images, at most 224: none is enlarged by default
         for path in train_part.paths[:: max(1, len(train_part.paths) // _LOOKED_AT)]:
             with suppress(OSError, ValueError), Image.open(path) as image:  # a damaged one raises in training
                 size = min(size, *image.size)

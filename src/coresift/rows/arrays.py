@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.lib import format as npy
 
 from .._errors import InvalidInputError
 from .._validation import as_numpy, check_features, check_weights, naming
-from ..core.points import Matrix
+from ..core.points import Matrix, is_sparse
 from .rows import Block, Piece, Rows, as_type, block_rows, check_targets, encode_labels, pieces_of
 
 MOST_DEFLATED = 1032  # deflate cannot pack more bytes than this into one
@@ -38,7 +37,7 @@ class ArrayRows(Rows):
         self.dtype = check_numeric(X.dtype, name)
         self.n, self.d = (int(size) for size in X.shape)
         self.files, self.file_starts = [name], np.zeros(1, dtype=np.int64)
-        stored = (X.data.nbytes + X.indices.nbytes) / self.n if sp.issparse(X) else self.row_bytes
+        stored = (X.data.nbytes + X.indices.nbytes) / self.n if is_sparse(X) else self.row_bytes
         self.pieces = pieces_of(self.n, self.d, stored)
         self.has_weights, self.has_labels = weights is not None, labels is not None
         self.has_targets = targets is not None

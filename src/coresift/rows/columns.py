@@ -9,12 +9,12 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from .._errors import InvalidInputError, InvalidTypeError
 from .._imports import Late
 from .._validation import as_numpy
+from ..core.points import is_sparse
 from .rows import Block, Labels, as_type, pa as pa
 
 pc: Any = Late("pyarrow.compute", "io", "a table")
@@ -74,7 +74,7 @@ def as_table(data: Any) -> Any:
     elif isinstance(data, dict):
         table = pa.table(data)
     elif column_names(data) is None:
-        if isinstance(data, str | bytes) or sp.issparse(data) or (array := as_numpy(data)).ndim != 2:
+        if isinstance(data, str | bytes) or is_sparse(data) or (array := as_numpy(data)).ndim != 2:
             raise InvalidTypeError(f"a table must be a frame or a dense array of two dimensions, not {data!r:.60}.")
         table = pa.table({f"x{i}": np.ascontiguousarray(column) for i, column in enumerate(array.T)})
     elif hasattr(data, "iloc"):
@@ -337,9 +337,8 @@ class Columns:
 
     def _rows_of_lists(self, column: Any) -> np.ndarray:
         name, values = self.features[0], column.flatten()
-        if len(values) != len(column) * (self.width or 0) or (
-            hasattr(column, "offsets") and np.any(np.diff(entries(column.offsets)) != self.width)
-        ):
+        is_uneven = hasattr(column, "offsets") and np.any(np.diff(entries(column.offsets)) != self.width)
+        if is_uneven or len(values) != len(column) * (self.width or 0):
             raise InvalidInputError(f"lists of column {name!r} differ in length; the first has {self.width}.")
         if values.null_count:
             raise InvalidInputError(f"lists of column {name!r} hold {values.null_count} nulls.")

@@ -51,6 +51,17 @@ class Engine(AbstractContextManager["Engine"]):
     def __exit__(self, *about: object) -> None:
         return None
 
+    def _in_order(self, submit: Callable[[Task], Any], result: Callable[[Any], Any], on_rows: OnRows) -> Iterator[Any]:
+        """Submit tasks in order and yield the parts they find; at most two per worker are submitted and not used."""
+        tasks, waiting = self.rows.tasks(self.n_workers), deque[Any]()
+        ahead = iter(tasks)
+        for task in tasks:
+            while len(waiting) < 2 * self.n_workers and (following := next(ahead, None)) is not None:
+                waiting.append(submit(following))
+            yield from result(waiting.popleft())
+            first, last = self.rows.owned(task)
+            on_rows(last - first)
+
 
 def run_pass(engine: Engine, rows: Rows, prototype: P, on_rows: OnRows = lambda _: None) -> P:
     """Run copies of ``prototype`` over all rows and merge them; ``on_rows`` is told how many rows are done."""
@@ -97,25 +108,6 @@ def open_engine(name: str, rows: Rows, workers: int) -> Engine:
     return Engine(rows)
 
 
-def _in_order(
-    rows: Rows,
-    tasks: list[Task],
-    submit: Callable[[Task], Any],
-    most: int,
-    result: Callable[[Any], Any],
-    on_rows: OnRows,
-) -> Iterator[Any]:
-    """Submit tasks in order and yield the parts they find; no more than ``most`` are submitted and not used yet."""
-    waiting: deque[Any] = deque()
-    ahead = iter(tasks)
-    for task in tasks:
-        while len(waiting) < most and (following := next(ahead, None)) is not None:
-            waiting.append(submit(following))
-        yield from result(waiting.popleft())
-        first, last = rows.owned(task)
-        on_rows(last - first)
-
-
 class ThreadEngine(Engine):
     """Runs passes in threads: nearly all the work is done by NumPy, BLAS and Arrow, which release Python's lock.
 
@@ -129,7 +121,7 @@ class ThreadEngine(Engine):
 
     def parts(self, prototype: Any, on_rows: OnRows) -> Iterator[Any]:
         submit = partial(self._pool.submit, partial(self._run, prototype))
-        return _in_order(self.rows, self.rows.tasks(self.n_workers), submit, 2 * self.n_workers, Future.result, on_rows)
+        return self._in_order(submit, Future.result, on_rows)
 
     def _run(self, prototype: Any, task: Task) -> Any:
         if not hasattr(self._own, "rows"):
@@ -169,7 +161,7 @@ class RayEngine(Engine):
 
     def parts(self, prototype: Any, on_rows: OnRows) -> Iterator[Any]:
         submit = partial(self._remote.remote, self._rows, self._ray.put(prototype))
-        parts = _in_order(self.rows, self.rows.tasks(self.n_workers), submit, 2 * self.n_workers, self._result, on_rows)
+        parts = self._in_order(submit, self._result, on_rows)
         yield copy.deepcopy(next(parts))  # arrays of Ray are read-only, and the others are merged into it
         yield from parts
 

@@ -263,17 +263,14 @@ class Rows(ABC):
             raise InvalidInputError(f"{self.name} has rows 0 to {self.n - 1}, not {wanted[0]} to {wanted[-1]}.")
         edges = np.searchsorted(wanted, [(piece.start, piece.start + piece.n_rows) for piece in self.pieces])
         needed = [piece for piece, (first, last) in zip(self.pieces, edges, strict=True) if first < last]
-
-        def chosen() -> Iterator[Block]:
-            for piece in needed:
-                for block in self.read(piece):
-                    first, last = np.searchsorted(wanted, (block.start, block.start + block.n))
-                    if first < last:
-                        yield block.part(wanted[first:last] - block.start)
-
+        parts = []
+        for block in (block for piece in needed for block in self.read(piece)):
+            first, last = np.searchsorted(wanted, (block.start, block.start + block.n))
+            if first < last:
+                parts.append(block.part(wanted[first:last] - block.start))
         found = Block(0, np.empty((0, self.d), self.dtype), np.ones(0), None, np.empty(0) if self.has_targets else None)
         if len(wanted):
-            found = _joined(list(chosen()))._replace(start=0)
+            found = _joined(parts)._replace(start=0)
         self.check_unchanged()
         return found if np.array_equal(wanted, indices) else found.part(back)
 

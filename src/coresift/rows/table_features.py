@@ -7,12 +7,11 @@ from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
-import scipy.sparse as sp
 
 from .._errors import InvalidInputError
 from .._progress import OnPass, display_of
 from .._validation import check_count, check_instance
-from ..core.points import Matrix
+from ..core.points import Matrix, is_sparse
 from .columns import as_table, categories, check_names, entries, flat, hashes, is_type, numbers
 from .engines import open_engine, run_pass
 from .rows import Block, Fingerprint, Piece, Rows, as_type, block_rows
@@ -85,18 +84,20 @@ class TableFeatures:
         check_names([column.name for column in used], table.column_names)
         if (plain := self._plain_features(table)) is not None:
             return plain
-        is_sparse, wrong = self.is_sparse_, []
+        if packs := self.is_sparse_:
+            import scipy.sparse as sp
+        wrong: list[str] = []
         parts: list[Any] = [np.zeros((table.num_rows, 0))]
         for column in used:
             try:
                 found = self._features(column, flat(table.column(column.name)))
-                parts += map(sp.csr_array, found) if is_sparse else found
+                parts += map(sp.csr_array, found) if packs else found
             except (ValueError, TypeError, NotImplementedError) as error:  # pyarrow's errors are among them
                 reason = str(error).partition("\n")[0]
                 wrong.append(f"{column.name!r} is read as {column.kind}, and {reason[:1].lower()}{reason[1:80]}")
         if wrong:
             raise InvalidInputError(f"columns that are not as they were: {'; '.join(wrong)}.")
-        return sp.csr_array(sp.hstack(parts)) if is_sparse else np.hstack(parts)
+        return sp.csr_array(sp.hstack(parts)) if packs else np.hstack(parts)
 
     @property
     def is_plain_(self) -> bool:
@@ -260,7 +261,7 @@ class PreparedRows(Rows):
             for first in range(0, block.n, step):
                 part = block.part(slice(first, first + step))
                 made_of = self.made_by.transform(part.X)
-                prepared = part._replace(X=made_of if sp.issparse(made_of) else as_type(made_of, self.dtype))
+                prepared = part._replace(X=made_of if is_sparse(made_of) else as_type(made_of, self.dtype))
                 if self.kept_bytes:
                     made.append(prepared)
                 yield prepared

@@ -90,8 +90,7 @@ class Auto(Watcher):
         self.warn_unless_recorded(context, context.seen("losses"))
         regime = self.regime(context)
         if regime.action == "look":
-            regime = self._decided(context, share, pool)
-            context.shared[_REGIME] = regime
+            context.shared[_REGIME] = regime = self._decided(context, share, pool)
             if regime.action != "look":
                 logger.info("auto, epoch %d: %s.", context.epoch, regime)
         if size < context.n_samples and len(pool) < size:  # duplicates fill the budget

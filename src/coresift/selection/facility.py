@@ -88,8 +88,7 @@ class FacilityLocation(Geometric):
         rows = pool[picks]
         owner, _ = nearest_centers(X, X[rows])
         owner[rows] = np.arange(size)  # even if another pick is as near
-        masses: Floats = np.bincount(owner, weights=context.sizes, minlength=size).astype(np.float64, copy=False)
-        return rows, masses
+        return rows, np.bincount(owner, weights=context.sizes, minlength=size).astype(np.float64, copy=False)
 
 
 class Distances:
@@ -175,8 +174,7 @@ def facility_location(
         is_fresh[:] = False
     rows = np.array(picks)
     owner[rows] = np.arange(size)  # even if another pick is as near: each represents at least itself
-    served: Floats = np.bincount(owner, weights=weights, minlength=size).astype(np.float64, copy=False)
-    return rows, served
+    return rows, np.bincount(owner, weights=weights, minlength=size).astype(np.float64, copy=False)
 
 
 def neighbour_graph(X: Array, n_neighbors: int, rng: Generator) -> tuple[NDArray[np.int32], NDArray[np.float32]]:

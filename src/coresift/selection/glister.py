@@ -83,18 +83,12 @@ class LookAhead:
 
 def greedy(gradients: Gradients, loss: LookAhead, size: int, pool: int, rng: np.random.Generator) -> Indices:
     """Picks in order, each the best of a pool drawn from the remaining samples, the first among equal gains."""
-    left, direction = np.arange(len(gradients)), loss.gradient()
+    left = np.arange(len(gradients))
     picks: list[int] = []
     for count in range(len(gradients), len(gradients) - size, -1):
-        if pool >= count:
-            rows = np.sort(left[:count])
-            best = int(rows[np.argmax(gradients.take(rows).along(direction))])
-            place = int(np.flatnonzero(left[:count] == best)[0])
-        else:
-            places = rng.choice(count, pool, replace=False)
-            place = int(places[np.argmax(gradients.take(left[places]).along(direction))])
+        places = np.argsort(left[:count]) if pool >= count else rng.choice(count, pool, replace=False)
+        place = int(places[np.argmax(gradients.take(left[places]).along(loss.gradient()))])
         picks.append(int(left[place]))
         left[place] = left[count - 1]
         loss.move(gradients.take(np.array(picks[-1:])))
-        direction = loss.gradient()
     return np.array(picks, dtype=np.int64)

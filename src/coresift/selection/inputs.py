@@ -75,10 +75,8 @@ def loaded(
     parts = [rows[start : start + size] for start in range(0, len(rows), size)]
     only_inputs = y is not None and collate is None and not whole  # targets that do not collate are no trouble
     loading.setdefault("generator", torch.Generator())  # a loader draws a seed, by default from the global generator
-    collate = _collated_inputs if only_inputs else collate
-    loader = torch.utils.data.DataLoader(
-        X, batch_sampler=[part.tolist() for part in parts], collate_fn=collate, **loading
-    )
+    loading |= {"collate_fn": _collated_inputs if only_inputs else collate}
+    loader = torch.utils.data.DataLoader(X, batch_sampler=[part.tolist() for part in parts], **loading)
     for part, batch in zip(parts, loader, strict=True):
         x, targets = (batch, None) if only_inputs else split_batch(batch)
         if y is not None:
@@ -123,10 +121,9 @@ def unwrapped(data: Any) -> tuple[Any, dict[str, Any]]:
         collate = None if data.collate_fn is torch.utils.data.default_collate else data.collate_fn
         return unwrapped(data.dataset)[0], {"collate": collate, "workers": data.num_workers}
     if "IterableDataset" in names:
-        raise InvalidTypeError(
-            f"{type(data).__name__} is an IterableDataset, whose rows cannot be chosen or read again: draw from the "
-            "stream with coresift.StreamingCoreset, or give a map-style data set."
-        )
+        text = f"{type(data).__name__} is an IterableDataset, whose rows cannot be chosen or read again"
+        how = "draw from the stream with coresift.StreamingCoreset, or give a map-style data set"
+        raise InvalidTypeError(f"{text}: {how}.")
     return data, {}
 
 

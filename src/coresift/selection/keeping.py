@@ -27,8 +27,8 @@ class Kept(Selector):
     Parameters
     ----------
     include : integers, optional
-        Rows of the data that must be chosen. They count towards the budget, which must be large enough: under
-        :class:`PerClass`, that of each class, and a class without a budget loses its rows.
+        Rows of the data that must be chosen. They count towards the budget, which must be large enough; under
+        :class:`PerClass`, that of each class.
     """
 
     include: Any = None
@@ -39,6 +39,7 @@ class Kept(Selector):
         return self.coreset(context, rows, scaled_weights(context, rows) if weights is None else weights)
 
     def _included(self, context: SelectionContext, size: int) -> Indices:
+        """Positions in the context of the rows that must be chosen; raise if a budget of ``size`` is too small."""
         if self.include is None:
             return np.zeros(0, dtype=np.int64)
         if context.is_batched:
@@ -49,7 +50,8 @@ class Kept(Selector):
             raise InvalidInputError(f"include must hold integers from 0 to {n - 1}.")
         found = np.flatnonzero(np.isin(context.rows, given))
         if len(found) > size:
-            raise InvalidInputError(f"include has {len(found)} rows to choose from, but the budget is {size}.")
+            where = "" if context.n_samples == n else " of a class"
+            raise InvalidInputError(f"include has {len(found)} rows{where} whose budget is {size}: raise the budget.")
         return found
 
     @abstractmethod

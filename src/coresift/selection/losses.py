@@ -98,9 +98,8 @@ def _guarded(loss: Loss) -> Loss:
             if own is not Kind.CLASSES:
                 raise
             known, n_outputs = f"y has labels {int(targets.min())} to {int(targets.max())}", outputs.shape[1]
-            raise InvalidInputError(
-                f"{known}, but the model has {n_outputs} outputs: labels must be from 0 to {n_outputs - 1}."
-            ) from error
+            text = f"{known}, but the model has {n_outputs} outputs: labels must be from 0 to {n_outputs - 1}."
+            raise InvalidInputError(text) from error
         if (n := len(outputs)) > 1 and tuple(outputs.shape) == (n, 1) and tuple(losses.shape) == (n, n):
             why = f"has shape {tuple(losses.shape)} instead of one number per sample"
             raise InvalidInputError(f"the loss {why}: give targets of shape ({n}, 1), not {tuple(targets.shape)}.")

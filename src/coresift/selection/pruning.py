@@ -62,7 +62,12 @@ class Lossless(Watcher):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class InfoBatch(Lossless):
-    """InfoBatch as published (Qin et al., 2024): half of the losses below the mean are pruned, but not at the end.
+    r"""InfoBatch as published (Qin et al., 2024): half of the losses below the mean are pruned, but not at the end.
+
+    .. math:: P(i \text{ is left out}) = r \, [l_i < \bar l] \, [t < (1 - \delta) T], \qquad
+              r = 1/2, \quad w_i = 1 / (1 - P)
+
+    for the loss :math:`l_i` last seen in training, its mean, and epoch t of T; :math:`\delta` is ``last``.
 
     A step of ``train`` is divided by the number of samples, not by the sum of their weights: fewer, but longer steps.
     """

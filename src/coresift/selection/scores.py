@@ -194,12 +194,10 @@ def _scored(context: SelectionContext, epochs: int, lr: float, fresh: bool) -> S
         if fresh:
             _restart(proxy)
         proxy.train()
-        trained = [each for each in proxy.parameters() if each.requires_grad]
-        optimizer = torch.optim.Adam(trained, lr=lr)
+        optimizer = torch.optim.Adam([each for each in proxy.parameters() if each.requires_grad], lr=lr)
         for _ in range(epochs):
-            order = rng.permutation(n)
-            parts = np.array_split(order, max(1, n // size))  # no batch of one row, which batch norms refuse
-            for part in parts:
+            # no batch of one row, which batch norms refuse
+            for part in np.array_split(rng.permutation(n), max(1, n // size)):
                 ((x, y),) = context.batches(part, len(part))
                 outputs = only_tensor(called(proxy, x))
                 optimizer.zero_grad()

@@ -230,10 +230,13 @@ class Random(Selector):
 
 @dataclass(frozen=True, eq=False)
 class RS2(Selector):
-    """Repeated sampling without replacement (Okanovic et al., 2024); each sample weighs n / budget.
+    r"""Repeated sampling without replacement (Okanovic et al., 2024); each sample weighs n / budget.
 
-    The samples are shuffled and served in ``ceil(n / budget)`` turns, one at each selection, and then shuffled again.
-    The first samples fill up the last turn.
+    .. math:: S_t = \{\pi_r(ik + 1), \dots, \pi_r(ik + k)\}, \qquad
+              t = r \lceil n/k \rceil + i, \quad 0 \le i < \lceil n/k \rceil
+
+    for selection t and budget k: the samples are served in turns, in the order of a permutation :math:`\pi_r` that is
+    drawn anew after each round r. The first samples of it fill up the last turn.
     """
 
     every = 1

@@ -15,6 +15,7 @@ from ..coresets.coreset import Coreset
 from .context import SelectionContext
 from .gradients import Gradients, Validation
 from .inputs import Indices
+from .keeping import Kept
 from .strategy import Full, Phases, Selector, Strategy, name_of, setting
 
 _CLASSES = 10  # separates the stream that leaves out classes from others of the same seed
@@ -68,6 +69,9 @@ class PerClass(_Wrapper):
         counts = np.array(list(map(len, context.classes().values())))
         own = context.fixed_rng(_CLASSES) if self.is_kept else rng
         budgets, factors = random_budgets(counts, size, own, min_per_class=self.min_per_class, power=self.power)
+        if isinstance(self.strategy, Kept):
+            for budget, (_, part) in zip(budgets, context.parts(), strict=True):
+                self.strategy._included(part, int(budget))  # raises for a class that gets too little
         parts = [
             (positions, factor, self.strategy.select(part, int(budget), rng))
             for budget, factor, (positions, part) in zip(budgets, factors, context.parts(), strict=True)
