@@ -52,14 +52,14 @@ class Quadrature:
     loss: str
 
     def potential(self, at: np.ndarray, K: np.ndarray | None = None) -> np.ndarray:
-        """(m,) kernel sums over all points, at the rows ``at``; O(m n d) time.
+        """(m,) kernel sums over all points, at the rows ``at``, of kernel matrix K if it is known; O(m n d) time."""
+        return potential(self._precise(K), at, self.shares, self.loss)
 
-        Those of a Gaussian are in single precision if the rows' kernel matrix K is given and far from singular: weights
-        then hardly notice.
-        """
+    def _precise(self, K: np.ndarray | None) -> Points:
+        """The points, of a Gaussian in single precision if K is far from singular: weights then hardly notice."""
         is_near = self.loss == "gaussian" and self.points.rounding_norm <= _NEAR
         is_tame = is_near and K is not None and _least_pivot(K) >= _TAME
-        return potential(self.points.single() if is_tame else self.points, at, self.shares, self.loss)
+        return self.points.single() if is_tame else self.points
 
     def fitted(self, rows: np.ndarray, start: np.ndarray, wanted: np.ndarray | None = None) -> Fit:
         """Non-negative weights of ``rows`` that minimise the discrepancy, never worse than ``start``, and its value.
@@ -100,9 +100,10 @@ class Quadrature:
         sampled = np.bincount(drawn, minlength=self.points.n) * (total / n_sampled)
         error = self.potential(rows) - potential(self.points, rows, sampled, self.loss)
         K = kernel_matrix(self.points, rows, self.loss)
+        points = self._precise(K)
         K.flat[:: len(rows) + 1] += _RIDGES[1]
         sampled[rows] += cho_solve(cho_factor(K, overwrite_a=True), error)
-        return potential(self.points, at, sampled, self.loss)
+        return potential(points, at, sampled, self.loss)
 
     def chosen(
         self, pool: np.ndarray, size: int, wanted: np.ndarray | None = None, progress: Progress = silent
