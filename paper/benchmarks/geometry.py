@@ -134,8 +134,8 @@ def geometry(settings: Settings) -> None:
     lines = ["# k-center and facility location on many rows", ""]
     lines += [
         "By `python -m paper benchmark geometry`: processor time, one thread; memory by tracemalloc, over 50 picks. "
-        'The strategies see the rows as they are (`features="raw"`). The registry\'s `K-CENTER` first finds 50 principal '
-        "components, a copy that takes nearly as much as these rows.",
+        'The strategies see the rows as they are (`features="raw"`). The registry\'s `K-CENTER` first finds 50 '
+        "principal components, a copy that takes nearly as much as these rows.",
         "",
     ]
     lines += ["## k-center", "", *markdown(head, covers(), 2), ""]

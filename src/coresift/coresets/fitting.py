@@ -356,6 +356,8 @@ def _choose_bound(runner: Runner, spec: BoundSpec, geometry: Geometry, sample: S
         check_exact(spec, n)
         with runner.rows.load() as everything:
             return by_all_rows(geometry, spec.loss, radius, spec.metric, everything)
+    if chosen != "cells":
+        raise NotImplementedError(f"bound = {chosen!r} is listed and not made here")
     seed = int(rng.integers(2**31))
     members = [sample.X[np.flatnonzero(sample.groups == group)] for group in range(len(geometry.mass))]
     return by_cells(runner.run, geometry, spec.loss, radius, members, spec.n_cells, seed)
