@@ -15,7 +15,7 @@ import numpy as np
 from .points import Block, Points, row_slices
 
 _NARROW = 256  # columns up to which copying the rows costs less than the passes over a tile that it saves
-_LARGE = 1e6  # squared norms below which rounding moves the exponent of a Gaussian by a millionth at most
+_LARGE = 1e6  # squared norms below which rounding, in double precision, moves an exponent by a millionth at most
 _SIDE = 1024  # rows and columns of a tile of kernel values: three such tiles fit into the last-level cache
 _ROWS_BYTES = 1 << 26  # most that the rows of one side of a tile may take
 _HELD_BYTES = 1 << 28  # most that rows which many tiles share may take
