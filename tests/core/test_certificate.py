@@ -7,6 +7,8 @@ from hypothesis import assume, given, strategies as st
 from scipy.spatial.distance import cdist
 
 from coresift.core.certificate import certify_exact, certify_sampled, log_floor
+from coresift.core.discrepancy import AllOrders
+from coresift.core.moments import HighOrders
 from coresift.core.points import Certificate, Points, Subset
 
 LOSSES = ("gaussian", "laplacian")
@@ -236,28 +238,34 @@ def test_the_sampled_form_is_the_stated_formula(loss):
         K = np.exp(-cdist(Z, Z))
     lengths = np.sqrt(K.diagonal())
     H = w @ lengths
-    # the same two samples, by inverting the distribution function
-    uniform = np.random.default_rng(8)
-    first, second = (np.searchsorted(np.cumsum(w * lengths) / H, uniform.random(count)) for count in (N, N // 2))
-
-    def estimate(drawn):
-        a = np.bincount(drawn, minlength=40) * H / lengths / len(drawn)
-        a[subset] -= v
-        return a
-
-    a, groups = estimate(first), [estimate(part) for part in first.reshape(60 // 14, -1)]
-    square = np.mean([b @ K @ b for b in groups])  # the norm is convex
-    assert a == pytest.approx(np.mean(groups, axis=0))
-    assert a @ K @ a < square
-    g = K @ a
-    drawn = (g * H / lengths)[second]
-    log4, log2 = np.log(4 / delta), np.log(2 / delta)
+    # the same samples, by inverting the distribution function
+    uniform = np.random.default_rng(8).random(N // 4 + N // 2 + 4 * N)
+    drawn = np.searchsorted(np.cumsum(w * lengths) / H, uniform)
+    first, second, third = drawn[: N // 4], drawn[N // 4 : N // 4 + N // 2], drawn[N // 4 + N // 2 :].reshape(4, N)
+    a = np.bincount(first, minlength=40) * H / lengths / len(first)
+    a[subset] -= v
+    norm_a, g = np.sqrt(a @ K @ a), K @ a
+    values = (g * H / lengths)[second]
     V = w @ ((Z - w @ Z) ** 2).sum(axis=1)
     assert w @ np.exp(-cdist(Z, Z)) @ w >= np.exp(-np.sqrt(2 * V))
-    spread, width = (H, 2 * H) if loss == "gaussian" else (np.sqrt(1 - np.exp(-np.sqrt(2 * V))), np.sqrt(2))
-    U = drawn.mean() - v @ g[subset] + np.sqrt(2 * drawn.var(ddof=1) * log4 / (N // 2))
-    U += 7 * width * np.sqrt(square) * log4 / (3 * (N // 2 - 1))
-    c = spread * np.sqrt(2 * log2 / N) + width * log2 / (3 * N)
+    if loss == "gaussian":
+        trace, width = H**2, 2 * H
+        terms = (K / np.outer(lengths, lengths))[third[:2].ravel(), third[2:].ravel()]
+    else:
+        trace, width = 1 - np.exp(-np.sqrt(2 * V)), np.sqrt(2)
+        p, q, r, s = third
+        terms = (K[p, r] - K[p, s] - K[q, r] + K[q, s]) / 2
+    L = np.log(4 / delta)
+
+    def mean_below(y, largest):  # the larger root m of m - mean = sqrt(2 T m L / N)
+        slack = largest * L / (2 * len(y))
+        return (np.sqrt(slack) + np.sqrt(y.mean() + slack)) ** 2
+
+    moment = mean_below(values**2, (H * norm_a) ** 2)
+    assert moment - (values**2).mean() == pytest.approx(np.sqrt(2 * (H * norm_a) ** 2 * moment * L / len(second)))
+    U = values.mean() - v @ g[subset] + np.sqrt(2 * moment * L / len(second)) + width * norm_a * L / (3 * len(second))
+    variance = min(trace, H**2 * np.sqrt(mean_below(terms**2, 1.0)))
+    c = np.sqrt(2 * variance * L / len(first)) + width * L / (3 * len(first))
     bound = (c + np.sqrt(c**2 + 4 * U)) / 2
     if loss == "gaussian":
         c_p = -w * np.exp(-squares)
@@ -267,6 +275,38 @@ def test_the_sampled_form_is_the_stated_formula(loss):
         bound = (low + bound * np.sqrt(np.exp(order) - 1 - order - order**2 / 2)) * np.exp(-1.0)
     assert found.discrepancy == pytest.approx(bound, rel=1e-6)
     assert found.eps == pytest.approx(found.discrepancy / found.floor)
+
+
+@pytest.mark.parametrize("kernel_of", ["high orders", *LOSSES])
+@pytest.mark.parametrize("weights", ["equal", "skewed"])
+def test_products_of_sampled_rows_bound_the_variance_in_every_direction(kernel_of, weights):
+    rng = np.random.default_rng(5)
+    Z = np.concatenate((0.7 * rng.normal(size=(50, 3)), rng.normal(size=(6, 3)) + 1.5))
+    w = np.ones(56) if weights == "equal" else rng.pareto(1.0, 56) + 0.01
+    w /= w.sum()
+    points = make_points(Z)
+    if kernel_of == "high orders":
+        kernel = HighOrders(points, w > 0, 3, 1.0, 0.75)
+        squares, t = (Z**2).sum(axis=1), 1.5 * Z @ Z.T
+        K = np.exp(-squares[:, None] - squares) * (np.exp(t) - 1 - t - t**2 / 2)
+        lengths = np.sqrt(K.diagonal())
+        p, total = w * lengths / (w @ lengths), w @ lengths
+        vectors, mean = K / np.outer(lengths, lengths) * total**2, 0.0
+    else:
+        kernel, p, total = AllOrders(points, kernel_of), w, 1.0
+        vectors, mean = np.exp(-cdist(Z, Z, POWER[kernel_of])), 1.0
+    # the covariance in coordinates of the rows: its eigenvalues are those of p^(1/2) G p^(1/2), G centred or not
+    centred = np.eye(56) - mean * np.outer(np.ones(56), p)
+    G = np.sqrt(p)[:, None] * (centred @ vectors @ centred.T) * np.sqrt(p)
+    eigenvalues = np.linalg.eigvalsh(G)
+    quadruples = rng.choice(56, (4, 400_000), p=p)
+    squares = kernel.products(quadruples) ** 2
+    assert squares.max() <= 1.0
+    estimate = total**4 * squares.mean()
+    tolerance = 5 * total**4 * squares.std() / np.sqrt(squares.size)  # fails by chance once in a million
+    assert abs(estimate - (eigenvalues**2).sum()) < tolerance
+    assert abs(estimate - eigenvalues.sum() ** 2) > tolerance  # power: the trace is another number
+    assert eigenvalues.max() <= np.sqrt(estimate + tolerance) < eigenvalues.sum()
 
 
 @pytest.mark.slow

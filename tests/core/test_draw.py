@@ -17,13 +17,17 @@ from coresift.core.draw import (
     KeyPool,
     _exponentials,
     _Line,
-    exponential_keys,
     finish_keys,
     keys_below,
     smallest,
 )
 
 EPS = np.finfo(float).eps
+
+
+def exponential_keys(seed: int, start: int, stop: int) -> np.ndarray:
+    """The keys of rows ``start`` to ``stop - 1`` with scores of 1, none of which is too large."""
+    return keys_below(np.ones(stop - start), seed, start, np.inf)[1]
 
 
 class FixedPoints:

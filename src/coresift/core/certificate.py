@@ -8,13 +8,11 @@ gap. The Laplacian has neither: its kernel has a kink where the query meets a po
 ("A certificate for the subset at hand").
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 from scipy.optimize import minimize_scalar
 
 from .branching import span_coordinates, worst_in_ball
-from .discrepancy import Progress, first_equal, laplacian_form, potential, quadratic_form, rounding_of_form, silent
+from .discrepancy import AllOrders, Progress, first_equal, laplacian_form, rounding_of_form, silent
 from .gaussian import Atoms, ascend
 from .moments import LARGEST_EXPONENT, WIDEST_MATRIX, HighOrders, chosen_stretch, log_low_orders, pair_sums, rest
 from .points import Certificate, Points, Subset, log_shares, rounding_slack
@@ -22,8 +20,7 @@ from .points import Certificate, Points, Subset, log_shares, rounding_slack
 _FLOOR_TOLERANCE = 1e-3  # of log F: a thousandth of eps
 _FLOOR_STEPS = 50
 _SMALL_BYTES = 1 << 26  # data that may be scaled once instead of at every step
-_SECOND = 0.5  # size of the second sample over that of the first: half of it adds one per cent to the bound
-_MOST_GROUPS = 8  # of the first sample for its norm: half a per cent of the bound
+_ROUNDED_SQUARE = 1e-9  # more than rounding moves the square of a kernel value
 _ROUNDED = 1e-12  # relative difference of weights by rounding
 
 
@@ -92,11 +89,11 @@ def certify_exact(subset: Subset, progress: Progress = silent) -> Certificate:
 def certify_sampled(
     subset: Subset, n_sampled: int, delta: float, rng: np.random.Generator, progress: Progress = silent
 ) -> Certificate:
-    """The certificate with sums over pairs from two samples; of a Gaussian, low moments stay exact."""
+    """The certificate with sums over pairs from samples of N/4 and N/2 rows; of a Gaussian, low moments stay exact."""
     points, radius, loss, sampling = subset.points, subset.radius, subset.loss, (n_sampled, delta, rng, progress)
     stretch = chosen_stretch(radius, loss)
     if loss == "laplacian" or 2.0 * stretch * points.max_norm**2 > LARGEST_EXPONENT:
-        norm = _sampled_norm(subset, _AllOrders(points, loss), *sampling)
+        norm = _sampled_norm(subset, AllOrders(points, loss), *sampling)
     else:
         first, used = 3 if points.d <= WIDEST_MATRIX else 2, subset.shares > 0
         used[subset.rows] |= subset.weights > 0
@@ -112,73 +109,59 @@ def certify_sampled(
     return Certificate(eps, discrepancy, floor, loss, radius, False, 1.0 - delta, n_sampled)
 
 
-@dataclass(frozen=True, eq=False)
-class _AllOrders:
-    """The kernel of a loss, as :class:`HighOrders` is one."""
-
-    points: Points
-    loss: str
-
-    def form(self, c: np.ndarray) -> float:
-        return quadratic_form(self.points, c, self.loss)
-
-    def potential(self, c: np.ndarray, at: np.ndarray, progress: Progress = silent) -> np.ndarray:
-        return potential(self.points, at, c, self.loss, progress)
-
-    def rounding(self, c: np.ndarray) -> float:
-        return rounding_of_form(self.points, c, self.loss)
-
-
 def _sampled_norm(
-    subset: Subset, kernel: _AllOrders | HighOrders, n: int, delta: float, rng: np.random.Generator, progress: Progress
+    subset: Subset, kernel: AllOrders | HighOrders, n: int, delta: float, rng: np.random.Generator, progress: Progress
 ) -> float:
-    r"""A bound on :math:`\|\mu_P - \mu_S\|` that holds with probability ``1 - delta``, in O(N (N + m) d).
+    r"""A bound on :math:`\|\mu_P - \mu_S\|` that holds with probability ``1 - delta``, in O(n (n + m) d).
 
     With b the vector whose norm is wanted, a its estimate from the first sample and :math:`\xi = a - b`, :math:`\|b\|^2
-    = \langle a, b \rangle - \langle \xi, b \rangle`. The second sample bounds the first product by U (Maurer and Pontil
-    2009), Bernstein the second by :math:`c \|b\|`: :math:`\|b\| \le (c + \sqrt{c^2 + 4U})/2` (docs/theory.md, "From a
-    sample of the rows"). ``width`` is the range of a term over the norm, ``spread`` the root of its variance.
+    = \langle a, b \rangle - \langle \xi, b \rangle`. The second sample bounds the first product by U, Bernstein the
+    second by :math:`c \|b\|`: :math:`\|b\| \le (c + \sqrt{c^2 + 4U})/2`. A third sample bounds the variance in c by the
+    Hilbert-Schmidt norm of the covariance; ``trace`` is its trace, ``width`` the range of a term over the norm. Each of
+    four events may fail with probability ``delta / 4`` (docs/theory.md, "From a sample of the rows").
     """
     points, shares = subset.points, subset.shares
-    if isinstance(kernel, _AllOrders):
+    if isinstance(kernel, AllOrders):
         mean, second_moment = _spread(points, shares)
         twice = 2.0 * max(second_moment - mean * mean, 0.0)
-        spread = float(np.sqrt(-np.expm1(-twice if subset.loss == "gaussian" else -np.sqrt(twice))))
-        lengths, width = np.ones(points.n), float(np.sqrt(2.0))
+        trace = float(-np.expm1(-twice if subset.loss == "gaussian" else -np.sqrt(twice)))
+        lengths, total, width = np.ones(points.n), 1.0, float(np.sqrt(2.0))
     else:
         lengths = np.where(shares > 0, kernel.lengths(), 0.0)
-        spread = float(shares @ lengths)
-        width = 2.0 * spread
-    scores = shares * lengths
-    total = float(scores.sum())
+        total = float(shares @ lengths)
+        trace, width = total**2, 2.0 * total
     if total == 0.0:  # all at the centre: there are no higher moments
         return 0.0
-    n_second = max(2, int(n * _SECOND))
-    first, second = (rng.choice(points.n, count, p=scores / total) for count in (n, n_second))
+    n_first, n_second = max(1, n // 4), max(1, n // 2)
+    scores = shares * lengths
+    drawn = rng.choice(points.n, n_first + n_second + 4 * n, p=scores / scores.sum())
+    first, second, third = np.split(drawn, (n_first, n_first + n_second))
     worth = np.divide(total, lengths, out=np.zeros(points.n), where=lengths > 0)
-
-    def estimate(drawn: np.ndarray) -> np.ndarray:
-        known = np.bincount(drawn, minlength=points.n) * worth / len(drawn)
-        known[subset.rows] -= subset.weights
-        return known
-
-    def square(drawn: np.ndarray) -> float:
-        c = estimate(drawn)
-        return max(kernel.form(c), 0.0) + kernel.rounding(c)
-
-    # the square is convex: that of a mean of groups is at most their mean square, with fewer pairs
-    groups = np.array_split(first, min(max(n // max(len(subset.rows), 1), 1), _MOST_GROUPS))
-    norm_a = float(np.sqrt(sum(len(group) / n * square(group) for group in groups)))
-    known = estimate(first)
-    values = kernel.potential(known, second, lambda rows: progress(int(rows / _SECOND))) * worth[second]
+    known = np.bincount(first, minlength=points.n) * worth / n_first
+    known[subset.rows] -= subset.weights
+    norm_a = float(np.sqrt(max(kernel.form(known), 0.0) + kernel.rounding(known)))
+    values = kernel.potential(known, second, lambda rows: progress(2 * rows)) * worth[second]
     log_term = float(np.log(4.0 / delta))
-    deviation = np.sqrt(2.0 * float(values.var(ddof=1)) * log_term / n_second)
-    deviation += 7.0 * width * norm_a * log_term / (3.0 * (n_second - 1))
-    upper = float(values.mean()) + deviation - float(subset.weights @ kernel.potential(known, subset.rows))
-    upper += kernel.rounding(known)
-    log_term = float(np.log(2.0 / delta))
-    c = spread * np.sqrt(2.0 * log_term / n) + width * log_term / (3.0 * n)
-    return float(0.5 * (c + np.sqrt(c * c + 4.0 * max(upper, 0.0))))
+
+    def deviation(variance: float, width: float, count: int) -> float:  # by Bernstein
+        return float(np.sqrt(2.0 * variance * log_term / count) + width * log_term / (3.0 * count))
+
+    upper = float(values.mean()) - float(subset.weights @ kernel.potential(known, subset.rows)) + kernel.rounding(known)
+    upper += deviation(_mean_below(values**2, (total * norm_a) ** 2, log_term), width * norm_a, n_second)
+    squares = kernel.products(third.reshape(4, -1)) ** 2
+    variance = min(trace, total**2 * float(np.sqrt(_mean_below(squares, 1.0, log_term) + _ROUNDED_SQUARE)))
+    c = deviation(variance, width, n_first)
+    return 0.5 * (c + float(np.sqrt(c * c + 4.0 * max(upper, 0.0))))
+
+
+def _mean_below(values: np.ndarray, largest: float, log_term: float) -> float:
+    r"""A bound on the mean m of terms in [0, T], from N of them, that fails with probability :math:`e^{-L}`.
+
+    :math:`m - \bar y \le \sqrt{2 E[y^2] L/N}` (Maurer 2003) and :math:`E[y^2] \le T m`, so with :math:`q = T L/(2N)`
+    :math:`\sqrt m \le \sqrt q + \sqrt{\bar y + q}`.
+    """
+    slack = largest * log_term / (2.0 * len(values))
+    return float((np.sqrt(slack) + np.sqrt(values.mean() + slack)) ** 2)
 
 
 def _over_floor(subset: Subset, discrepancy: float, log_least: float) -> tuple[float, float]:

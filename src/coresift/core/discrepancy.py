@@ -6,13 +6,14 @@ rows, :math:`\mathrm{MMD}^2 = \nu^\top K \nu`: one symmetric sweep over pairs of
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
 from typing import Any
 
 import numpy as np
 
-from .points import Block, Points, row_slices
+from .points import Block, Points, row_slices, squared_norms
 
 _NARROW = 256  # columns up to which copying the rows costs less than the passes over a tile that it saves
 _LARGE = 1e6  # squared norms below which rounding, in double precision, moves an exponent by a millionth at most
@@ -104,6 +105,12 @@ def potential(
     return out
 
 
+def paired_squares(points: Points, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """(k,) squared distances of the rows ``left`` from the rows ``right``, one by one."""
+    gathered = ((points.gather(left[part]), points.gather(right[part])) for part in tile_slices(points, len(left)))
+    return np.concatenate([squared_norms(mine.rows - theirs.rows) for mine, theirs in gathered])
+
+
 def kernel_matrix(points: Points, rows: np.ndarray, loss: str) -> np.ndarray:
     """(m, m) kernel values of the rows with each other; for m of some thousands at most."""
     out = np.empty((len(rows), len(rows)))
@@ -144,3 +151,26 @@ def rounding_of_form(points: Points, coefficients: np.ndarray, loss: str) -> flo
     if loss == "laplacian":  # the root of a rounded square
         kernel_error = 4.0 * np.sqrt(kernel_error) * 1e-1
     return kernel_error * mass**2
+
+
+@dataclass(frozen=True, eq=False)
+class AllOrders:
+    """The kernel of a loss, as :class:`~coresift.core.moments.HighOrders` is one."""
+
+    points: Points
+    loss: str
+
+    def form(self, c: np.ndarray) -> float:
+        return quadratic_form(self.points, c, self.loss)
+
+    def potential(self, c: np.ndarray, at: np.ndarray, progress: Progress = silent) -> np.ndarray:
+        return potential(self.points, at, c, self.loss, progress)
+
+    def rounding(self, c: np.ndarray) -> float:
+        return rounding_of_form(self.points, c, self.loss)
+
+    def products(self, quadruples: np.ndarray) -> np.ndarray:
+        r"""(k,) halves of :math:`\langle p - q, r - s \rangle`, of rows (4, k); their mean square: the covariance's."""
+        p, q, r, s = quadruples
+        squares = np.array([paired_squares(self.points, *ends) for ends in ((p, r), (q, s), (p, s), (q, r))])
+        return np.array([0.5, 0.5, -0.5, -0.5]) @ np.exp(-squares if self.loss == "gaussian" else -np.sqrt(squares))

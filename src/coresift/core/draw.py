@@ -198,11 +198,6 @@ def _cap(scores: Floats, n_drawable: int, size: int) -> tuple[Ints, _Line]:
     return certain, _Line(free)
 
 
-def exponential_keys(seed: int, start: int, stop: int) -> Floats:
-    """Standard exponentials of rows ``start`` to ``stop - 1``, each from its own word of a Philox stream."""
-    return _exponentials(_numbers(seed, start, stop))
-
-
 def _numbers(seed: int, start: int, stop: int) -> Floats:
     """Whole numbers below 2**52, one for each row, from its own word of a Philox stream."""
     if not 0 <= seed < _SEED_LIMIT:
@@ -216,10 +211,7 @@ def _numbers(seed: int, start: int, stop: int) -> Floats:
 
 
 def _exponentials(numbers: Floats) -> Floats:
-    values = numbers + 0.5
-    values *= 2.0**-52
-    np.log(values, out=values)
-    return np.negative(values, out=values)
+    return -np.log((numbers + 0.5) * 2.0**-52)
 
 
 def keys_below(scores: Floats, seed: int, start: int, bars: Any) -> tuple[NDArray[np.intp], Floats]:

@@ -13,13 +13,14 @@ Rounding: with unit roundoff u and :math:`A_k = \sum_p |\nu_p| e^{-|p|^2} |p|^k`
 matrices are off by at most :math:`2 (n + k(d+2) + 10) u A_k^2`; the terms of k = 0, 1, 2 err in proportion to u itself.
 """
 
+from math import factorial
 from typing import Any
 
 import numpy as np
 from scipy.linalg import eigvalsh, norm
-from scipy.special import gammainc
+from scipy.special import gammainc, hyp1f1
 
-from .discrepancy import Progress, potential, quadratic_form, rounding_of_form, silent, tile_slices
+from .discrepancy import Progress, paired_squares, potential, quadratic_form, rounding_of_form, silent, tile_slices
 from .points import Block, Points
 
 _STRETCH, _LEAST_STRETCH, _MOST_STRETCH = 0.75, 1e-4, 2.0  # best or nearly so on digits, tables and normal data
@@ -73,6 +74,16 @@ class HighOrders:
         for part in tile_slices(self.points, len(at)):
             out[part] -= sums.low_potential(self.points.gather(at[part]), self.stretch)
         return out
+
+    def products(self, quadruples: np.ndarray) -> np.ndarray:
+        """(2k,) cosines of pairs of the rows (4, k): their mean square is that of the second moments, over traces."""
+        left, right = quadruples.reshape(2, -1)
+        own, others = self.squares[left], self.squares[right]
+        t = self.stretch * (own + others - paired_squares(self.points, left, right))
+        cosines = t**self.first / factorial(self.first) * hyp1f1(1.0, self.first + 1.0, t)  # as rest, also below zero
+        for squares in (own, others):
+            cosines /= np.sqrt(rest(2.0 * self.stretch * squares, self.first))
+        return np.clip(cosines, -1.0, 1.0)
 
     def rounding(self, c: np.ndarray) -> float:
         """How far rounding may move the form: tilted coefficients may be far above 1, and low moments are up to 1."""

@@ -98,9 +98,9 @@ class Quadrature:
         total = self.shares.sum()
         drawn = rng.choice(self.points.n, n_sampled, p=self.shares / total)
         sampled = np.bincount(drawn, minlength=self.points.n) * (total / n_sampled)
-        error = self.potential(rows) - potential(self.points, rows, sampled, self.loss)
         K = kernel_matrix(self.points, rows, self.loss)
         points = self._precise(K)
+        error = potential(points, rows, self.shares - sampled, self.loss)
         K.flat[:: len(rows) + 1] += _RIDGES[1]
         sampled[rows] += cho_solve(cho_factor(K, overwrite_a=True), error)
         return potential(points, at, sampled, self.loss)

@@ -62,7 +62,7 @@ def certified(
     points = subset.points
     cost = float(points.n) ** 2 * (points.d + 100)  # an exponential costs about as much as a hundred columns
     display = display_of(on_pass)
-    # n^2/2 pairs against some N^2 of two samples of N and N/2 rows
+    # n^2/2 pairs against some N^2/8 of two samples of N/4 and N/2 rows
     if method == "exact" or (method == "auto" and (cost <= _AFFORDABLE_PAIRS or points.n <= n_sampled)):
         return certify_exact(subset, display("exact certificate (method 'sampled' is faster)", points.n))
     # the confidence needs samples independent of the subset, which may have been drawn from the same seed

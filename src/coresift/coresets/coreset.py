@@ -285,9 +285,9 @@ class Coreset(Value):
             Radius of the ball of queries, in bandwidths; by default the coreset's own, for the Laplacian all of space.
         method : {"auto", "exact", "sampled"}
             "exact" sums over pairs of rows, up to O(n^2 d), and always holds. "sampled" estimates these sums from
-            ``n_sampled`` rows, and holds with probability ``1 - delta``. "auto" is exact if that takes up to a minute.
+            samples of the rows, and holds with probability ``1 - delta``. "auto" is exact if that takes up to a minute.
         n_sampled, delta, random_state, on_pass
-            Options of the sampled form; progress as in :func:`select`.
+            Options of the sampled form (time grows with the square of ``n_sampled``); progress as in :func:`select`.
         max_memory : number or str
             Bytes up to which ``Rows`` are loaded into memory; above, they are kept in a temporary file.
         """
