@@ -20,7 +20,7 @@ from .points import Certificate, Points, Subset, log_shares, rounding_slack
 _FLOOR_TOLERANCE = 1e-3  # of log F: a thousandth of eps
 _FLOOR_STEPS = 50
 _SMALL_BYTES = 1 << 26  # data that may be scaled once instead of at every step
-_ROUNDED_SQUARE = 1e-9  # more than rounding moves the square of a kernel value
+_ROUNDED_SQUARE = 1e-9  # of kernel values; rounding moves those of rows that are often drawn by less
 _ROUNDED = 1e-12  # relative difference of weights by rounding
 
 
@@ -97,13 +97,13 @@ def certify_sampled(
     else:
         first, used = 3 if points.d <= WIDEST_MATRIX else 2, subset.shares > 0
         used[subset.rows] |= subset.weights > 0
-        kernel = HighOrders(points, used, first, radius, stretch)
-        with np.errstate(over="ignore", invalid="ignore"):  # it may be infinite
+        with np.errstate(over="ignore", invalid="ignore"):  # of a large ball, where nothing can be said
+            kernel = HighOrders(points, used, first, radius, stretch)
             own = np.exp(-kernel.squares) * rest(2.0 * radius * np.sqrt(kernel.squares), first)
-            largest = float(np.abs(subset.difference) @ own) * (1.0 + 1e-12)
-        high = min(kernel.factor * _sampled_norm(subset, kernel, *sampling), largest)
-        low = float(np.exp(log_low_orders(points, subset.difference, radius, first)))
-        norm = (low + high) * float(np.exp(-(radius**2)))
+            largest = np.abs(subset.difference) @ own * (1.0 + 1e-12)
+            high = np.fmin(kernel.factor * np.float64(_sampled_norm(subset, kernel, *sampling)), largest)
+            low = np.exp(log_low_orders(points, subset.difference, radius, first))
+            norm = float(np.nan_to_num((low + high) * np.exp(-(radius**2)), nan=np.inf))
     discrepancy = norm + 1e-15 * (1.0 + float(subset.weights.sum()))
     eps, floor = _over_floor(subset, discrepancy, log_floor(points, subset.shares, radius, loss))
     return Certificate(eps, discrepancy, floor, loss, radius, False, 1.0 - delta, n_sampled)
@@ -133,20 +133,20 @@ def _sampled_norm(
     if total == 0.0:  # all at the centre: there are no higher moments
         return 0.0
     n_first, n_second = max(1, n // 4), max(1, n // 2)
-    scores = shares * lengths
-    drawn = rng.choice(points.n, n_first + n_second + 4 * n, p=scores / scores.sum())
+    drawn = rng.choice(points.n, n_first + n_second + 4 * n, p=shares * lengths / total)
     first, second, third = np.split(drawn, (n_first, n_first + n_second))
-    worth = np.divide(total, lengths, out=np.zeros(points.n), where=lengths > 0)
-    known = np.bincount(first, minlength=points.n) * worth / n_first
+    known = np.bincount(first, total / lengths[first] / n_first, minlength=points.n)
     known[subset.rows] -= subset.weights
+    masses = np.maximum(np.abs(known), shares)
+    masses[subset.rows] += subset.weights
     norm_a = float(np.sqrt(max(kernel.form(known), 0.0) + kernel.rounding(known)))
-    values = kernel.potential(known, second, lambda rows: progress(2 * rows)) * worth[second]
+    values = kernel.potential(known, second, lambda rows: progress(2 * rows)) * (total / lengths[second])
     log_term = float(np.log(4.0 / delta))
 
     def deviation(variance: float, width: float, count: int) -> float:  # by Bernstein
         return float(np.sqrt(2.0 * variance * log_term / count) + width * log_term / (3.0 * count))
 
-    upper = float(values.mean()) - float(subset.weights @ kernel.potential(known, subset.rows)) + kernel.rounding(known)
+    upper = float(values.mean() - subset.weights @ kernel.potential(known, subset.rows)) + kernel.rounding(masses)
     upper += deviation(_mean_below(values**2, (total * norm_a) ** 2, log_term), width * norm_a, n_second)
     squares = kernel.products(third.reshape(4, -1)) ** 2
     variance = min(trace, total**2 * float(np.sqrt(_mean_below(squares, 1.0, log_term) + _ROUNDED_SQUARE)))

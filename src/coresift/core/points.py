@@ -267,7 +267,7 @@ class Certificate:
     eps : float
         ``|S(x)/F(x) - 1| <= eps`` for all x of the ball. Above 1 it says nothing about how small S can be.
     discrepancy : float
-        ``MMD(S, P) / W``; in the sampled form, and for many rows, an upper bound on it.
+        ``MMD(S, P) / W``, for many rows an upper bound on it; in the sampled form of a Gaussian ``eps * floor``.
     floor : float
         Lower bound on ``F(x) / W`` over the ball. ``eps`` is at most ``discrepancy / floor`` (over all of space a
         little more), for the Gaussian mostly several times smaller.
