@@ -8,7 +8,8 @@ PAGES = {  # write tables into RESULTS.md
     "training": "Train on subsets of MNIST, and time the loop against a bare one.",
     "growth": "Measure how time grows with rows and columns.",
     "kernels": "Measure what compiled loops would gain.",
-    "speed": "Measure whole commands against scans, and long computations.",
+    "speed": "Measure whole commands against scans.",
+    "computations": "Measure long computations beside others.",
     "load": "Draw and redraw for long, and watch the memory.",
 }
 BENCHMARKS = PAGES | {

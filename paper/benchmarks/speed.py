@@ -1,4 +1,4 @@
-"""Whole commands and long computations against the work that cannot be avoided; ``SPEED_FOLDER`` needs 6 GB of room.
+"""Whole commands against the work that cannot be avoided; ``SPEED_FOLDER`` needs 6 GB of room.
 
 Files are compared with a bare scan by PyArrow, in processes of their own, start-up included. ``SPEED_ROWS`` makes the
 largest file smaller.
@@ -12,17 +12,11 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
-
-import numpy as np
-
-from coresift import RBFCoreset
 
 from .load import write_shards
-from .measure import Table, section, table, timed
+from .measure import Table, section, table
 
 ROWS = int(os.environ.get("SPEED_ROWS", 80_000_000))
 _SCAN = """
@@ -81,43 +75,4 @@ def _command(what: str, data: str, options: list[str], repeats: int = 2) -> dict
     }
 
 
-def computations() -> Table:
-    """Refined and reweighted subsets, and the exact certificate of many columns."""
-    from sklearn.cluster import MiniBatchKMeans
-
-    rng = np.random.default_rng(0)
-    X = rng.standard_normal((200_000, 64))
-    fitted = RBFCoreset(bound="closed-form", random_state=0).fit(X)
-    kmeans = lambda: MiniBatchKMeans(1000, n_init=1, random_state=0).fit(X)  # noqa: E731
-    product = lambda: _products(X, X[:1000])  # noqa: E731
-    draw = lambda **how: lambda: fitted.sample(1000, random_state=0, **how)  # noqa: E731
-    rows = [
-        _beside("refine 1,000 of 200,000 x 64", draw(refine=True), "MiniBatchKMeans(1000)", kmeans),
-        _beside("reweight 1,000 of 200,000 x 64", draw(reweight=True), "one product", product),
-    ]
-    large = rng.standard_normal((1_000_000, 128), dtype=np.float32)
-    million = RBFCoreset(bound="closed-form", random_state=0).fit(large)
-    sums = lambda: _products(large, large[:1000])  # noqa: E731
-    refined = lambda: million.sample(1000, refine=True, random_state=0)  # noqa: E731
-    rows.append(_beside("refine 1,000 of 1,000,000 x 128, float32", refined, "one product", sums))
-    wide = rng.standard_normal((60_000, 784))
-    core = RBFCoreset(bound="closed-form", random_state=0).fit(wide).sample(600, random_state=0)
-    half = lambda: [_products(wide[at:], wide[at : at + 1024]) for at in range(0, len(wide), 1024)]  # noqa: E731
-    for method in ("sampled", "exact"):
-        certified = lambda method=method: core.certify(wide, method=method)  # noqa: E731
-        rows.append(_beside(f"{method} certificate, 60,000 x 784", certified, "half a Gram matrix", half))
-    return table("computations", "Processor time, one thread, one run of each.", rows)
-
-
-def _products(X: Any, rows: Any) -> None:
-    for at in range(0, len(X), 4096):
-        X[at : at + 4096] @ rows.T
-
-
-def _beside(what: str, ours: Callable[[], Any], other: str, theirs: Callable[[], Any]) -> dict[str, str]:
-    here, there = timed(ours)[0], timed(theirs)[0]
-    return {"work": what, "time": f"{here:.1f} s", "beside": other, "its time": f"{there:.1f} s",
-            "ratio": f"**{here / there:.2f}**"}  # fmt: skip
-
-
-speed = section("speed", "Measure whole commands against scans, and long computations.", commands, computations)
+speed = section("speed", "Measure whole commands against scans.", commands)

@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -86,3 +87,9 @@ def test_exponents_are_those_of_the_work() -> None:
     assert abs(in_d - 1.0) < 0.5
     in_n, _, _ = growth.exponents(often)
     assert abs(in_n - 2.0) < 0.5
+
+
+def test_benchmarks_set_one_thread_before_numpy_is_imported():
+    code = "import sys, paper.commands.benchmark; print('numpy' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
