@@ -38,7 +38,7 @@ def test_picks_and_residual_are_those_of_the_reference(seed, n, ridge, is_positi
     A, size = a.dense(), min(n, 12)
     target = A.sum(axis=0)
     expected, x_expected = reference(A, target, size, ridge)
-    picks, x = nonnegative_omp(a, target, size, ridge)
+    picks, x = nonnegative_omp(a, target, size, ridge, tol=1e-10)
     assert np.all(x >= 0)
     shared = min(len(picks), len(expected))  # near the end rounding decides when to stop
     assert picks[:shared].tolist() == expected[:shared]
@@ -213,3 +213,13 @@ def test_a_target_of_zero_and_a_size_of_one():
     target = np.array([3.0, 4.0, 0.005])
     assert nonnegative_omp(Gradients(near), target, 3, tol=1.1e-3)[0].tolist() == [1, 0]
     assert nonnegative_omp(Gradients(near), target, 3, tol=0.9e-3)[0].tolist() == [1, 0, 2]
+
+
+def test_a_pursuit_ends_when_the_gradient_is_matched():
+    rng = np.random.default_rng(0)
+    a = Gradients(np.abs(rng.normal(size=(300, 30))))
+    target = a.total()
+    picks, x = nonnegative_omp(a, target, 200)
+    away = [np.linalg.norm(target - x[:k] @ a.dense()[picks[:k]]) for k in (len(picks) - 1, len(picks))]
+    assert len(picks) < 200
+    assert away[1] <= 1e-4 * np.linalg.norm(target) < away[0]

@@ -77,13 +77,12 @@ class HighOrders:
 
     def products(self, quadruples: np.ndarray) -> np.ndarray:
         """(2k,) cosines of pairs of the rows (4, k): their mean square is that of the second moments, over traces."""
-        left, right = quadruples.reshape(2, -1)
-        own, others = self.squares[left], self.squares[right]
-        t = self.stretch * (own + others - paired_squares(self.points, left, right))
+        pairs = quadruples.reshape(2, -1)
+        squares = self.squares[pairs]
+        t = self.stretch * (squares.sum(axis=0) - paired_squares(self.points, *pairs))
         cosines = t**self.first / factorial(self.first) * hyp1f1(1.0, self.first + 1.0, t)  # as rest, also below zero
-        for squares in (own, others):
-            cosines /= np.sqrt(rest(2.0 * self.stretch * squares, self.first))
-        return np.clip(cosines, -1.0, 1.0)
+        own, others = np.sqrt(rest(2.0 * self.stretch * squares, self.first))
+        return np.clip(cosines / own / others, -1.0, 1.0)
 
     def rounding(self, c: np.ndarray) -> float:
         """How far rounding may move the form: tilted coefficients may be far above 1, and low moments are up to 1."""
