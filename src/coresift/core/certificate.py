@@ -155,9 +155,9 @@ def _sampled_norm(
 
 
 def _mean_below(values: np.ndarray, largest: float, log_term: float) -> float:
-    r"""A bound on the mean m of terms in [0, T], from N of them, that fails with probability :math:`e^{-L}`.
+    r"""A bound on the mean m of terms in [0, h], from N of them, that fails with probability :math:`e^{-L}`.
 
-    :math:`m - \bar y \le \sqrt{2 E[y^2] L/N}` (Maurer 2003) and :math:`E[y^2] \le T m`, so with :math:`q = T L/(2N)`
+    :math:`m - \bar y \le \sqrt{2 E[y^2] L/N}` (Maurer 2003) and :math:`E[y^2] \le h m`, so with :math:`q = h L/(2N)`
     :math:`\sqrt m \le \sqrt q + \sqrt{\bar y + q}`.
     """
     slack = largest * log_term / (2.0 * len(values))
