@@ -135,7 +135,7 @@ def _row(summary: Summary, entry: Entry) -> dict[str, Any]:
         "budget": entry.budget,
         "metric": summary.metric,
         "seeds": entry.n_seeds,
-        "seeds_expected": protocol.seeds,
+        "seeds_expected": protocol.seeds_of(entry.method.name),
         "mean_percent": entry.mean,
         "deviation_percent": entry.deviation,
         "clock": summary.clock if entry.n_timed else None,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from .paper import REFERENCE as PAPER, as_printed
-from .protocol import PAPER_SCALE, Method
+from .protocol import PAPER_SCALE, Method, Protocol
 from .statistics import LEVEL
 from .summary import FULL, METRICS, REFERENCE, Entry, Summary, ranked
 
@@ -74,7 +74,7 @@ def state(summary: Summary) -> list[str]:
     done = f"{summary.n_finished} of {summary.n_expected} runs finished"
     if summary.n_beyond:
         done += f", and {_runs(summary.n_beyond)} beyond the protocol"
-    found = [f"{done} (protocol {protocol.version}, scale {protocol.scale}, {protocol.seeds} seeds)."]
+    found = [f"{done} (protocol {protocol.version}, scale {protocol.scale}, {_seeds(protocol)} seeds)."]
     if protocol.scale_note:
         found.append(protocol.scale_note)
     outside = {
@@ -295,12 +295,18 @@ def _usual_seeds(summary: Summary) -> int:
 
 
 def _seeds_note(summary: Summary, usual: int) -> str:
-    wanted = summary.protocol.seeds
+    asked = _seeds(summary.protocol)
     others = {entry.n_seeds for entry in summary.entries.values()} - {0, usual}
-    text = f"Seeds: {usual}" + ("" if usual == wanted else f" where the protocol asks for {wanted}")
+    text = f"Seeds: {usual}" + ("" if str(usual) == asked else f" where the protocol asks for {asked}")
     if others:
         text += "; other numbers of seeds are raised"
     return f"{text}. One seed has no deviation." if 1 in {usual, *others} else f"{text}."
+
+
+def _seeds(protocol: Protocol) -> str:
+    """The number of seeds that a protocol asks for, or both ends of its range."""
+    least = min(protocol.seeds_of(method.name) for method in protocol.methods)
+    return str(least) if least == protocol.seeds else f"{least} to {protocol.seeds}"
 
 
 def _short(value: float) -> str:

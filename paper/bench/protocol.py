@@ -6,7 +6,7 @@ import dataclasses
 import hashlib
 import json
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
@@ -74,6 +74,7 @@ class Protocol:
     dataset: str
     training: dict[str, Any]  # arguments of ``train``, and the model
     assumptions: tuple[str, ...]  # what the paper does not print
+    fewer_seeds: Mapping[str, int] = field(default_factory=dict)  # of methods that get fewer than ``seeds``, by name
 
     @property
     def config(self) -> dict[str, Any]:
@@ -107,7 +108,7 @@ class Protocol:
         if budgets is not None:
             changes["budgets"] = tuple(dict.fromkeys(check_share(each) for each in budgets))
         if seeds is not None:
-            changes["seeds"] = check_count(seeds, "seeds")
+            changes |= {"seeds": check_count(seeds, "seeds"), "fewer_seeds": {}}
         return dataclasses.replace(self, **changes)
 
     def runs(self) -> list[Run]:
@@ -115,10 +116,15 @@ class Protocol:
         full = [method for method in self.methods if method.name == "FULL"]
         others = [method for method in self.methods if method.name != "FULL"]
         seeds = range(self.seeds)
-        return [
+        found = [
             *(self.run(each, b, seed) for seed in seeds for b in sorted(self.budgets) for each in others),
             *(self.run(each, 1.0, seed) for seed in seeds for each in full),
         ]
+        return [run for run in found if run.seed < self.seeds_of(run.method)]
+
+    def seeds_of(self, name: str) -> int:
+        """Number of runs of a method at each budget."""
+        return self.fewer_seeds.get(name, self.seeds)
 
     def run(self, method: Method, budget: float, seed: int) -> Run:
         """Return one of the runs."""
@@ -150,14 +156,13 @@ def load_protocol(table: str, scale: str = PAPER_SCALE) -> Protocol:
         raise InvalidInputError(f"scale {scale!r} is unknown to the table {table}; choose from {known}.")
     changes = {"title": "scaled down", **scales[scale]}
     title, note = changes.pop("title"), changes.pop("note")
-    stored_as = changes.pop("scale", scale)  # records keep the name that a scale had when they were made
     training = {**_DEFAULT_TRAINING, **declared.pop("training"), **changes.pop("training", {})}
     declared |= changes
     methods = declared.pop("methods")
     protocol = Protocol(
         table=table,
         version=declared.pop("protocol"),
-        scale=stored_as,
+        scale=scale,
         scale_title=title,
         scale_note=note,
         methods=(),

@@ -42,7 +42,7 @@ def selected(strategy: Any, X: Matrix, size: int) -> tuple[float, Any]:
 
 def covers() -> Iterator[list[str]]:
     """Rows of the table of k-center."""
-    strategy = KCenter(features="raw")
+    strategy = KCenter()
     for n, size in COVERS:
         X = blobs(n, 64)
         spent, _ = selected(strategy, X, size)
@@ -65,7 +65,7 @@ def facilities() -> Iterator[list[str]]:
     for name, X in cases.items():
         farthest = 2.0 * float(np.sqrt(np.einsum("ij,ij->i", X - X.mean(0), X - X.mean(0)).max()))
         ways = {"exact greedy": n, "neighbour graph": 1}
-        found = {way: selected(FacilityLocation(features="raw", max_exact=most), X, size) for way, most in ways.items()}
+        found = {way: selected(FacilityLocation(max_exact=most), X, size) for way, most in ways.items()}
         picks = {way: core.indices for way, (_, core) in found.items()}
         picks["uniform draw"] = np.random.default_rng(1).choice(n, size, replace=False)
         costs = {way: cost(X, rows) for way, rows in picks.items()}
@@ -76,10 +76,10 @@ def facilities() -> Iterator[list[str]]:
             yield [name, way, f"{size:,}", spent, f"{value / best:.3f}", f"{ratio:.4f}"]
     n, size = LARGE
     X = blobs(n, 64)
-    spent, core = selected(FacilityLocation(features="raw"), X, size)
+    spent, core = selected(FacilityLocation(), X, size)
     drawn = cost(X, np.random.default_rng(1).choice(n, size, replace=False))
     against = f"{cost(X, core.indices) / drawn:.3f} of a uniform draw"
-    peak = peak_bytes(lambda: selected(FacilityLocation(features="raw"), X, size))
+    peak = peak_bytes(lambda: selected(FacilityLocation(), X, size))
     yield [f"blobs, {n:,} x 64", "neighbour graph", f"{size:,}", f"{spent:.1f}", against, f"peak {peak / 1e9:.1f} GB"]
 
 
@@ -102,12 +102,12 @@ def others() -> Iterator[list[str]]:
     X = blobs(n, 64)
     ways: dict[str, Callable[[Matrix, int], Any]] = {
         "coresift, exact greedy": lambda X, k: (
-            FacilityLocation(features="raw", max_exact=n)
+            FacilityLocation(max_exact=n)
             .select(SelectionContext(X), k, np.random.default_rng(0))
             .indices
         ),
         "coresift, neighbour graph": lambda X, k: (
-            FacilityLocation(features="raw", max_exact=1)
+            FacilityLocation(max_exact=1)
             .select(SelectionContext(X), k, np.random.default_rng(0))
             .indices
         ),
@@ -133,9 +133,9 @@ def geometry(settings: Settings) -> None:
     head = ["rows of 64 float32", "picks", "seconds", "ns per row and pick", "peak memory, of the data"]
     lines = ["# k-center and facility location on many rows", ""]
     lines += [
-        "By `python -m paper benchmark geometry`: processor time, one thread; memory by tracemalloc, over 50 picks. "
-        'The strategies see the rows as they are (`features="raw"`). The registry\'s `K-CENTER` first finds 50 '
-        "principal components, a copy that takes nearly as much as these rows.",
+        "By `python -m paper benchmark geometry`: processor time, one thread; memory by tracemalloc, beside the rows. "
+        "The strategies see rows of up to 100 columns as they are, and 50 principal components of wider ones, which "
+        "are a copy.",
         "",
     ]
     lines += ["## k-center", "", *markdown(head, covers(), 2), ""]

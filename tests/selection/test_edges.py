@@ -426,6 +426,9 @@ def test_classes_of_another_metric_have_no_ball():
         core.certify(X)
 
 
-def test_features_keep_fifty_components():
-    wide = np.random.default_rng(0).normal(size=(70, 60)).astype(np.float32)
-    assert SelectionContext(wide).features("pca").shape == (70, 50)
+def test_features_keep_fifty_components_of_wide_inputs_and_do_not_copy_narrow_ones():
+    wide = np.random.default_rng(0).normal(size=(170, 101)).astype(np.float32)
+    assert SelectionContext(wide).features("pca").shape == (170, 50)
+    narrow = np.ascontiguousarray(wide[:, :100])
+    assert np.shares_memory(SelectionContext(narrow).features("pca"), narrow)
+    assert SelectionContext(sp.csr_matrix(narrow)).features("pca").shape == (170, 50)

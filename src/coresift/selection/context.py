@@ -23,6 +23,7 @@ from .losses import Kind, kind_of, with_class_numbers
 from .seen import Seen
 
 _EMBEDDINGS, _N_COMPONENTS = ("raw", "pca"), 50
+_NARROW = 100  # columns up to which dense inputs are not reduced: the copy would take half of their memory or more
 _CPU_BATCH = 256  # larger batches leave the cache: LeNet-5 takes a third more time per sample at 1,024
 
 
@@ -228,7 +229,8 @@ class SelectionContext:
     def features(self, embedding: Any = "raw") -> Any:
         """A matrix of the inputs, (n, d), dense or sparse; computed once for the whole data, even in a part of it.
 
-        ``embedding`` is "raw", "pca" (the first 50 principal components), an array of n rows, or a function of inputs.
+        ``embedding`` is "raw", "pca" (the first 50 principal components; up to 100 dense columns are used as they are),
+        an array of n rows, or a function of inputs.
         """
         key: tuple[Any, ...] = ("features", id(embedding))
         if isinstance(embedding, str):
@@ -314,7 +316,8 @@ class SelectionContext:
         with self.accounted("features", n_rows(self._X)):
             if isinstance(embedding, str):
                 found = flattened(self._X, self._workers)
-                found = principal(found, _N_COMPONENTS) if embedding == "pca" else found
+                is_narrow = isinstance(found, np.ndarray) and found.shape[1] <= _NARROW
+                found = principal(found, _N_COMPONENTS) if embedding == "pca" and not is_narrow else found
             else:
                 found = flattened(embedding(self._X) if callable(embedding) else embedding)
         _check_length("features", found.shape[0], n_rows(self._X))

@@ -219,7 +219,8 @@ def graph_facilities(
     r"""Lazy greedy for :math:`\sum_i w_i \max_{j \in S} (c_i - d_{ij})_+` over the edges (i, ``rows[i]``)."""
     n, n_neighbors = rows.shape
     nearest = far.max(axis=1)  # c, and later the distance to the nearest pick, if that is smaller
-    ends = np.arange(0, n * n_neighbors + 1, n_neighbors)
+    small = np.int32 if rows.size <= np.iinfo(np.int32).max else np.int64  # as large as ``rows``, which is then shared
+    ends = np.arange(0, rows.size + 1, n_neighbors, dtype=small)
     graph = sparse.csr_array((far.ravel(), rows.ravel(), ends), shape=(n, n)).tocsc()  # a distance of 0 stays an edge
     served, gaps, starts = graph.indices, graph.data, graph.indptr
 
@@ -240,8 +241,11 @@ def graph_facilities(
     given = set(include.tolist())
     for pick in sorted(given):
         add(pick)
-    graph.data = np.maximum(nearest[served] - gaps, 0.0)
-    first = weights @ graph
+    first = np.zeros(n)
+    for start in range(0, n, step := max(1, _BLOCK_BYTES // (8 * n_neighbors))):
+        block = slice(start, start + step)
+        gains = weights[block, None] * np.maximum(nearest[block, None] - far[block], 0.0)
+        first += np.bincount(rows[block].ravel(), weights=gains.ravel(), minlength=n)
     bounds = [(-value, row) for row, value in enumerate(first.tolist()) if row not in given]
     heapq.heapify(bounds)
     while len(picks) < size:  # gains only fall, so an old one is an upper bound (Minoux, 1978)

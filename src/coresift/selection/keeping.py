@@ -90,7 +90,7 @@ class Geometric(Kept):
             return dense_centred(found)  # explains what is wrong
         variance = square - float(mean @ mean)
         if float(mean @ mean) > _OFF_CENTRE * variance:
-            return (found - mean).astype(found.dtype)
+            return found - mean.astype(found.dtype)
         return found
 
 

@@ -215,14 +215,17 @@ def test_left_out_records_are_counted() -> None:
 
 
 def test_a_scale_down_says_so_everywhere() -> None:
-    protocol = load_protocol("cifar10", "early")
+    protocol = load_protocol("cifar10", "cpu")
     summary = summarise(records(protocol), protocol)
     for text in (terminal_text(summary), markdown_text(summary), latex_text(summary)):
         flat = " ".join(text.split()).replace("\n%", "")
-        assert "scaled down (cpu)" in flat
-        assert "The paper's figures belong to its own protocol, not to this one: scaled down (cpu)." in flat
+        assert "The paper's figures belong to its own protocol, not to this one: narrow ResNet-9 (cpu)." in flat
     assert "Not comparable with the paper" in " ".join(terminal_text(summary).split())
-    assert set(frame(summary)["scale"]) == {"cpu"}
+    rows = frame(summary)
+    assert set(rows["scale"]) == {"cpu"}
+    assert "127 of 127 runs finished (protocol 2, scale cpu, 2 to 3 seeds)." in " ".join(markdown_text(summary).split())
+    assert "where the protocol asks for 2 to 3" in markdown_text(summary)
+    assert (rows["seeds"] == rows["seeds_expected"]).all()
 
 
 def test_a_scale_that_trains_longer_is_not_called_scaled_down() -> None:

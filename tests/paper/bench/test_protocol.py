@@ -44,6 +44,14 @@ def test_fashion_mnist_compares_the_methods_of_covtype_in_short_runs() -> None:
     assert {name for name in mnist if ours.training[name] != mnist[name]} == {"epochs"}
 
 
+def test_a_method_may_get_fewer_seeds() -> None:
+    protocol = load_protocol("cifar10", "cpu")
+    seeds = {name: {run.seed for run in protocol.runs() if run.method == name} for name in ("FULL", "RBF", "RS2")}
+    assert seeds == {"FULL": {0, 1, 2}, "RBF": {0, 1, 2}, "RS2": {0, 1}}
+    assert (protocol.seeds_of("RBF"), protocol.seeds_of("RS2")) == (3, 2)
+    assert {run.seed for run in protocol.narrowed(["RS2@1"], seeds=4).runs()} == {0, 1, 2, 3}
+
+
 @pytest.mark.parametrize("table", table_names())
 def test_every_table_can_be_run_in_all_its_scales(table: str) -> None:
     for scale in ("paper", "smoke"):
@@ -59,7 +67,7 @@ def test_every_table_can_be_run_in_all_its_scales(table: str) -> None:
         ("mnist", "paper", "0aa6a526a1d7", ""),
         ("mnist", "equal-time", "30fd717bb3bc", "uniform redraws for longer"),
         ("covtype", "equal-time-probe-5", "ae23d0a0b869", "uniform redraws for longer"),
-        ("cifar10", "early", "f7c4ec2b6015", "scaled down"),
+        ("cifar10", "cpu", "efdbbdf3358e", "narrow ResNet-9"),
     ],
 )
 def test_what_a_scale_is_called_is_no_part_of_what_names_a_record(

@@ -220,7 +220,7 @@ def test_macro_f1_in_place_of_accuracy() -> None:
 
 
 def test_a_scale_has_its_own_records() -> None:
-    whole, small = load_protocol("cifar10"), load_protocol("cifar10", "early")
+    whole, small = load_protocol("cifar10"), load_protocol("cifar10", "smoke")
     summary = summarise([*records(whole)[:20], *records(small)], small)
     assert summary.n_finished == summary.n_expected == len(small.runs())
     assert summary.left_out.other_scale == 20

@@ -121,11 +121,11 @@ def test_no_record_of_this_scale_says_where_there_are_some(results: Path, run: R
     (results / "cifar10" / "records.jsonl").touch()
     _, err = run("cifar10", code=1)
     assert err == "python -m paper: error: no finished run of the table cifar10 with protocol 1 at scale paper.\n"
-    small = load_protocol("cifar10", "early")
+    small = load_protocol("cifar10", "cpu")
     Store(results, "cifar10").append(record(small, small.runs()[0]))
     _, err = run("cifar10", code=1)
-    assert "the store holds 1 at another scale (see --scale)" in err
-    assert "scaled down (cpu)" in run("cifar10", "--scale", "early")[0]
+    assert "the store holds 1 of another version of the protocol" in err
+    assert "narrow ResNet-9 (cpu)" in run("cifar10", "--scale", "cpu")[0]
 
 
 def test_a_full_disk_leaves_the_old_table(results: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
