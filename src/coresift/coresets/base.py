@@ -19,7 +19,6 @@ from .._validation import (
     check_choice,
     check_count,
     check_generator,
-    check_instance,
     check_probability,
     check_seed,
     record_features,
@@ -112,13 +111,12 @@ class PassCoreset(RowsEstimator):
     def _find(self, runner: Runner, rng: np.random.Generator) -> None:
         """Run the passes, then set the attributes."""
 
-    def _fitted_runner(self, core: Any = None) -> Runner:
+    def _fitted_runner(self, core: Coreset | None = None) -> Runner:
         """What ran the passes; refuse a ``core`` that was not drawn from these rows."""
         check_is_fitted(self, "n_features_in_")
         runner: Runner | None = getattr(self, "_runner", None)
         if runner is None:
             raise InvalidInputError("a copied or unpickled estimator does not carry the data: fit again.")
-        check_instance(core, "core", Coreset, optional=True)
         if core is not None and core.n_samples != runner.rows.n:
             raise InvalidInputError(f"core was drawn from {core.n_samples} rows, but {runner.rows.n} were fitted.")
         return runner
