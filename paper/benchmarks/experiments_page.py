@@ -43,10 +43,7 @@ MNIST = (
 )
 CIFAR = (
     ("one subset, kept", ("RANDOM", "STRATIFIED", "CCS", "MODERATE", "FIXED-CORESET")),
-    (
-        "every 20 epochs",
-        ("**ADAPTIVE-RANDOM**", "RBF", "GRADMATCHPB", "CRAIGPB", "GLISTER", "ADAPTIVE-CORESET"),
-    ),
+    ("every 20 epochs", ("**ADAPTIVE-RANDOM**", "RBF", "GRADMATCHPB", "CRAIGPB", "GLISTER", "ADAPTIVE-CORESET")),
     ("before every epoch", ("**ADAPTIVE-RANDOM@1**", "RBF@1", "RS2@1", "ADAPTIVE-CORESET-SEEN@1")),
     ("all data, 60 epochs", ("FULL",)),
 )

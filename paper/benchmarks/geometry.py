@@ -102,14 +102,10 @@ def others() -> Iterator[list[str]]:
     X = blobs(n, 64)
     ways: dict[str, Callable[[Matrix, int], Any]] = {
         "coresift, exact greedy": lambda X, k: (
-            FacilityLocation(max_exact=n)
-            .select(SelectionContext(X), k, np.random.default_rng(0))
-            .indices
+            FacilityLocation(max_exact=n).select(SelectionContext(X), k, np.random.default_rng(0)).indices
         ),
         "coresift, neighbour graph": lambda X, k: (
-            FacilityLocation(max_exact=1)
-            .select(SelectionContext(X), k, np.random.default_rng(0))
-            .indices
+            FacilityLocation(max_exact=1).select(SelectionContext(X), k, np.random.default_rng(0)).indices
         ),
         "apricot, lazy greedy": _apricot,
         "submodlib, dense, lazy greedy": partial(_submodlib, mode="dense", separate_rep=False),

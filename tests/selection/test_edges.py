@@ -431,4 +431,17 @@ def test_features_keep_fifty_components_of_wide_inputs_and_do_not_copy_narrow_on
     assert SelectionContext(wide).features("pca").shape == (170, 50)
     narrow = np.ascontiguousarray(wide[:, :100])
     assert np.shares_memory(SelectionContext(narrow).features("pca"), narrow)
-    assert SelectionContext(sp.csr_matrix(narrow)).features("pca").shape == (170, 50)
+    assert SelectionContext(sp.csr_matrix(narrow)).features("pca").shape == (170, 100)
+
+
+def test_missing_labels_are_not_taken_for_a_regression():
+    y = np.r_[np.nan, np.zeros(89), np.ones(10)]
+    with pytest.raises(InvalidInputError, match="y has 1 labels that are NaN or infinite"):
+        registry()["STRATIFIED"].select(SelectionContext(np.ones((100, 2)), y), 10, np.random.default_rng(0))
+
+
+@pytest.mark.parametrize(("code", "count"), [(999999.0, 1), (-9999.0, 100), (99999.0, 300)])
+def test_codes_for_missing_values_do_not_spoil_the_kernel_of_fixed_coreset(code, count):
+    X = np.random.default_rng(1).normal(size=(1000, 5))
+    X[:count, 0] = code
+    assert FixedCoreset().select(SelectionContext(X, np.arange(1000) % 3), 50, np.random.default_rng(0)).size == 50

@@ -269,3 +269,19 @@ def test_integers_sparse_matrices_and_nan(name):
     np.testing.assert_array_equal(chosen(METHODS[name], sparse.csr_array(X * 1.0), 6).indices, plain.indices)
     with pytest.raises(InvalidInputError, match="NaN"):
         chosen(METHODS[name], np.full((9, 2), np.nan), 3)
+
+
+@pytest.mark.parametrize(("code", "every"), [(999999.0, 20), (-9999.0, 20), (99999.0, 2)])
+def test_a_code_for_missing_values_does_not_cost_k_center_its_distances(code, every):
+    """In float32 the squares of such a code leave nothing of distances near 1."""
+    X = points(400, 8, 2)
+    X[::every, 0] = code
+    X = X.astype(np.float32)
+    expected = chosen(KCenter(), X.astype(np.float64), 40)
+    assert chosen(KCenter(), X, 40).indices.tolist() == expected.indices.tolist()
+
+
+def test_sparse_rows_of_few_columns_keep_all_of_them():
+    X = points(300, 2) * [3.0, 1.0]
+    X[77] = [0.0, 9.0]
+    assert 77 in chosen(KCenter(), sparse.csr_matrix(X), 4).indices

@@ -11,7 +11,7 @@ from scipy.spatial.distance import pdist
 from .._errors import InvalidInputError
 from .._progress import Display, Progress
 from .._threads import SCIKIT_LEARN
-from .._validation import check_count
+from .._validation import check_count, check_features
 from ..core.draw import DrawTable
 from .bounds import kmeans_centers
 from .fitting import MEDIAN_SAMPLE
@@ -123,9 +123,8 @@ def principal(matrix: Any, n_components: int) -> NDArray[Any]:
 
 def dense_centred(matrix: Any) -> Floats:
     """Features as a dense matrix about their mean: squares of large numbers would lose the distances."""
-    found = np.asarray(matrix.toarray() if hasattr(matrix, "toarray") else matrix, dtype=np.float64)
-    if not np.isfinite(found).all():
-        raise InvalidInputError("features contain NaN or infinity; distances need finite numbers.")
+    found = check_features(matrix, name="features")
+    found = np.asarray(found.toarray() if hasattr(found, "toarray") else found, dtype=np.float64)
     return found - found.mean(axis=0)
 
 
@@ -140,7 +139,7 @@ def grown_rows(
 ) -> Rows:
     """Choose ``size`` rows as :class:`coresift.selection.FixedCoreset` does; without targets uniformly over cells."""
     strata = _strata(features, classes, size, rng)
-    scaled = _with_norms(features / (0.5 * median_distance(features, rng)))
+    scaled = _with_norms(np.clip(features / (0.5 * median_distance(features, rng)), -100.0, 100.0))  # beyond, K = 0
     chosen, scores = np.zeros(len(features), dtype=bool), np.ones(len(features))
     rounds = min(_GROWTH, size) if targets is not None else 1
     progress = display("rounds", rounds, unit="rounds")
@@ -188,7 +187,7 @@ def _gaussian(X: NDArray[np.float32], centers: NDArray[np.float32]) -> NDArray[n
     """``exp(-|x - c|^2 / 2)``, (n, m), of rows with norms: the exponent is one product."""
     d = X.shape[1] - 2
     exponents = X @ centers[:, [*range(d), d + 1, d]].T
-    return np.asarray(np.exp(exponents, out=exponents))
+    return np.asarray(np.exp(np.minimum(exponents, 0.0, out=exponents), out=exponents))
 
 
 def proxy_targets(labels: NDArray[np.generic], are_classes: bool) -> tuple[Floats, Rows]:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._errors import InvalidInputError
-from .._validation import as_numpy, check_choice, check_count
+from .._validation import as_numpy, check_choice, check_count, check_features
 from ..coresets.covering import principal
 from ..rows.columns import n_rows
 from .gradients import Gradients, LayerPass, Validation, device_of, layer_pass, validation_of
@@ -22,8 +22,7 @@ from .inputs import Indices, as_tensor, batches_of, class_positions, flattened, 
 from .losses import Kind, kind_of, with_class_numbers
 from .seen import Seen
 
-_EMBEDDINGS, _N_COMPONENTS = ("raw", "pca"), 50
-_NARROW = 100  # columns up to which dense inputs are not reduced: the copy would take half of their memory or more
+_EMBEDDINGS, _N_COMPONENTS = ("raw", "pca"), 50  # for twice as many columns: the copy is at most half of the data
 _CPU_BATCH = 256  # larger batches leave the cache: LeNet-5 takes a third more time per sample at 1,024
 
 
@@ -108,8 +107,8 @@ class SelectionContext:
     ) -> None:
         X, reader = unwrapped(X)
         n_samples = n_rows(X)
-        if isinstance(gradients, np.ndarray):
-            gradients = Gradients(gradients)
+        if gradients is not None and not isinstance(gradients, Gradients):
+            gradients = Gradients(as_numpy(gradients))
         if y is not None:
             _check_length("y", n_rows(y), n_samples)
         if gradients is not None:
@@ -184,13 +183,15 @@ class SelectionContext:
     def labels(self) -> NDArray[Any]:
         """The labels or targets, (n, ...)."""
         if self._y is None:
-            raise InvalidInputError("this strategy needs labels: give the context y.")
+            raise InvalidInputError("this strategy needs labels: pass y= (labels= of train).")
         return self._own(_once(self.shared, "labels", lambda: as_numpy(self._y)))
 
     @property
     def has_classes(self) -> bool:
         """Whether the labels are classes rather than regression targets, as far as they and the loss tell."""
         y = self.labels
+        if y.dtype.kind == "f" and not np.isfinite(y).all():
+            raise InvalidInputError(f"y has {np.sum(~np.isfinite(y))} labels that are NaN or infinite: leave them out.")
         has_fractions = y.ndim == 1 and y.dtype.kind == "f" and bool(np.any(y % 1 != 0))
         return kind_of(self.loss) is not Kind.NUMBERS and not has_fractions
 
@@ -229,8 +230,7 @@ class SelectionContext:
     def features(self, embedding: Any = "raw") -> Any:
         """A matrix of the inputs, (n, d), dense or sparse; computed once for the whole data, even in a part of it.
 
-        ``embedding`` is "raw", "pca" (the first 50 principal components; up to 100 dense columns are used as they are),
-        an array of n rows, or a function of inputs.
+        ``embedding`` is "raw", "pca" (50 principal components of more than 100 columns), n rows, or a function of X.
         """
         key: tuple[Any, ...] = ("features", id(embedding))
         if isinstance(embedding, str):
@@ -316,8 +316,8 @@ class SelectionContext:
         with self.accounted("features", n_rows(self._X)):
             if isinstance(embedding, str):
                 found = flattened(self._X, self._workers)
-                is_narrow = isinstance(found, np.ndarray) and found.shape[1] <= _NARROW
-                found = principal(found, _N_COMPONENTS) if embedding == "pca" and not is_narrow else found
+                if embedding == "pca" and found.shape[1] > 2 * _N_COMPONENTS:
+                    found = principal(check_features(found), _N_COMPONENTS)
             else:
                 found = flattened(embedding(self._X) if callable(embedding) else embedding)
         _check_length("features", found.shape[0], n_rows(self._X))

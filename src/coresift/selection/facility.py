@@ -188,11 +188,11 @@ def neighbour_graph(X: Array, n_neighbors: int, rng: Generator) -> tuple[NDArray
     X = X.astype(np.float32, copy=False)
     centers = cover_centers(X[rng.permutation(n)[: 40 * n_cells]], n_cells, rng)
     cells, _ = nearest_centers(X, centers)
-    members = np.split(np.argsort(cells, kind="stable"), np.cumsum(np.bincount(cells, minlength=len(centers)))[:-1])
+    counts = np.bincount(cells, minlength=len(centers))
+    members = np.split(np.argsort(cells, kind="stable"), np.cumsum(counts)[:-1])
     rows = np.empty((n, n_neighbors), dtype=np.int32)
     far = np.empty((n, n_neighbors), dtype=np.float32)
     wanted = min(n, max(_SEARCHED, 4 * n_neighbors))
-    counts = np.array(list(map(len, members)))
     norms = np.einsum("ij,ij->i", X, X)
     for cell, members_here in enumerate(members):
         near = np.argsort(((centers - centers[cell]) ** 2).sum(axis=1), kind="stable")
@@ -219,8 +219,7 @@ def graph_facilities(
     r"""Lazy greedy for :math:`\sum_i w_i \max_{j \in S} (c_i - d_{ij})_+` over the edges (i, ``rows[i]``)."""
     n, n_neighbors = rows.shape
     nearest = far.max(axis=1)  # c, and later the distance to the nearest pick, if that is smaller
-    small = np.int32 if rows.size <= np.iinfo(np.int32).max else np.int64  # as large as ``rows``, which is then shared
-    ends = np.arange(0, rows.size + 1, n_neighbors, dtype=small)
+    ends = np.arange(0, rows.size + 1, n_neighbors, dtype=np.int32 if rows.size < 2**31 else np.int64)
     graph = sparse.csr_array((far.ravel(), rows.ravel(), ends), shape=(n, n)).tocsc()  # a distance of 0 stays an edge
     served, gaps, starts = graph.indices, graph.data, graph.indptr
 

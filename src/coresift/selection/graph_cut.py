@@ -38,7 +38,7 @@ class GraphCut(Geometric):
     name = "graph-cut"
 
     def _picked(self, context: SelectionContext, X: Array, size: int, include: Indices) -> Chosen:
-        U = X - X.mean(axis=0)
+        U = X - X.mean(axis=0, dtype=np.float64).astype(X.dtype)
         norms = np.sqrt(np.einsum("ij,ij->i", U, U))  # not np.linalg.norm, which squares a copy
         U /= np.where(norms > 0, norms, 1.0)[:, None]
         own = np.where(norms > 0, 1.0, 0.5)  # s_ee

@@ -18,7 +18,7 @@ class KCenter(Geometric):
 
     The first pick is the row nearest to the mean, each further one the row farthest from those picked. The largest
     distance is at most twice the best possible. Outliers are picked first, as the objective asks; the mixed integer
-    program by which the second paper leaves some out is not here. Each sample weighs n / budget. O(n d) for a pick.
+    program of the second paper leaves some out, and is not here. Each sample weighs n / budget. O(n d) for a pick.
     """
 
     name = "k-center"
@@ -40,4 +40,7 @@ class KCenter(Geometric):
             np.add(gaps, squares[pick], out=gaps)
             np.minimum(near, gaps, out=near)
 
-        return greedy_rows(size, include, gains, add), None
+        rows = greedy_rows(size, include, gains, add)
+        if X.dtype == np.float32 and near.max() < 1e-4 * squares.max():  # a thousand roundings
+            return self._picked(context, X.astype(np.float64), size, include)
+        return rows, None

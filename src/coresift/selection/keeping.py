@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from .._errors import InvalidInputError
-from .._validation import as_numpy
+from .._validation import as_numpy, check_features
 from ..coresets.coreset import Coreset
 from ..coresets.covering import dense_centred
 from .context import SelectionContext
@@ -81,15 +81,14 @@ class Geometric(Kept):
 
     def _matrix(self, context: SelectionContext) -> Array:
         """The features, dense, float32 or float64. A copy about the mean is made only where rounding asks for it."""
-        found = context.features(self.features)
-        if not isinstance(found, np.ndarray) or found.dtype not in (np.float32, np.float64):
+        found = check_features(context.features(self.features), name="features")
+        if not isinstance(found, np.ndarray):
             return dense_centred(found)
         mean = found.mean(axis=0, dtype=np.float64)
         square = float(np.einsum("ij,ij->", found, found, dtype=np.float64)) / len(found)
-        if not np.isfinite(square):
-            return dense_centred(found)  # explains what is wrong
-        variance = square - float(mean @ mean)
-        if float(mean @ mean) > _OFF_CENTRE * variance:
+        if not 1e-24 < square < 1e24:  # near the limits of float32
+            return dense_centred(found)
+        if float(mean @ mean) > _OFF_CENTRE * (square - float(mean @ mean)):
             return found - mean.astype(found.dtype)
         return found
 

@@ -16,7 +16,7 @@ from .graph_cut import GraphCut
 from .herding import Herding
 from .k_center import KCenter
 from .pruning import InfoBatch, Lossless, Trim
-from .scores import ByScore
+from .scores import SCORES, ByScore
 from .sensitivity import RBF
 from .strategy import RS2, AdaptiveRandom, Full, Random, Strategy
 from .wrappers import PerBatch, PerClass, Warm
@@ -36,12 +36,7 @@ _PLAIN: dict[str, Strategy] = {
     "COVER": PerClass(Cover(), power=0.5),
     "RS2": RS2(),
     "STRATIFIED": PerClass(Random()),
-    "EL2N": ByScore(score="el2n"),
-    "GRAND": ByScore(score="grand"),
-    "FORGETTING": ByScore(score="forgetting"),
-    "MARGIN": ByScore(score="margin"),
-    "ENTROPY": ByScore(score="entropy"),
-    "LEAST-CONFIDENCE": ByScore(score="least-confidence"),
+    **{name.upper(): ByScore(score=name) for name in SCORES[:6]},  # the hardest
     "AUM": ByScore(score="aum", keep="easy"),  # its paper leaves out the samples with a small AUM
     "CCS": ByScore(score="aum", keep="ccs"),
     "MODERATE": ByScore(score="distance", keep="moderate"),

@@ -69,7 +69,7 @@ class RBF(_Sensitivity):
     bound, radius, bandwidth, n_cells, max_exact
         As in :class:`coresift.RBFCoreset`; the bound "paper" is the paper's Algorithm 1.
     features : "raw", "pca", array or callable, default "raw"
-        The inputs, their first 50 principal components (above 100 columns), the given rows, or a function of the inputs.
+        The inputs, 50 principal components of more than 100 columns, the given rows, or a function of the inputs.
     method : {"systematic", "iid", "keys"}, optional
         As in :meth:`coresift.RBFCoreset.sample`. "iid" merges repeats and may return fewer samples.
     """
