@@ -305,7 +305,7 @@ def _seeds_note(summary: Summary, usual: int) -> str:
 
 def _seeds(protocol: Protocol) -> str:
     """The number of seeds that a protocol asks for, or both ends of its range."""
-    least = min(protocol.seeds_of(method.name) for method in protocol.methods)
+    least = min((protocol.seeds_of(method.name) for method in protocol.methods), default=protocol.seeds)
     return str(least) if least == protocol.seeds else f"{least} to {protocol.seeds}"
 
 

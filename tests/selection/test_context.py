@@ -119,7 +119,7 @@ def test_sparse_inputs_stay_sparse():
     S = sp.random(80, 30, density=0.1, random_state=0, format="coo")
     context = SelectionContext(S)
     assert sp.issparse(context.features())
-    assert context.features("pca").shape == (80, 29)
+    assert context.features("pca").shape == (80, 30)
     assert RBF().select(context, 9, RNG).size == 9
 
 

@@ -113,5 +113,5 @@ def test_powers_outside_are_refused(power):
 
 
 def test_numbers_are_needed():
-    with pytest.raises(InvalidInputError, match="NaN or infinity"):
+    with pytest.raises(InvalidInputError, match="features contains NaN in column 0"):
         Cover(features=np.full((6, 2), np.nan)).select(SelectionContext(np.zeros((6, 2))), 2, rng())

@@ -436,7 +436,7 @@ def test_features_keep_fifty_components_of_wide_inputs_and_do_not_copy_narrow_on
 
 def test_missing_labels_are_not_taken_for_a_regression():
     y = np.r_[np.nan, np.zeros(89), np.ones(10)]
-    with pytest.raises(InvalidInputError, match="y has 1 labels that are NaN or infinite"):
+    with pytest.raises(InvalidInputError, match="y contains NaN or infinity in 1 labels"):
         registry()["STRATIFIED"].select(SelectionContext(np.ones((100, 2)), y), 10, np.random.default_rng(0))
 
 

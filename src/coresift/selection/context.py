@@ -191,7 +191,7 @@ class SelectionContext:
         """Whether the labels are classes rather than regression targets, as far as they and the loss tell."""
         y = self.labels
         if y.dtype.kind == "f" and not np.isfinite(y).all():
-            raise InvalidInputError(f"y has {np.sum(~np.isfinite(y))} labels that are NaN or infinite: leave them out.")
+            raise InvalidInputError(f"y contains NaN or infinity in {np.sum(~np.isfinite(y))} labels: leave them out.")
         has_fractions = y.ndim == 1 and y.dtype.kind == "f" and bool(np.any(y % 1 != 0))
         return kind_of(self.loss) is not Kind.NUMBERS and not has_fractions
 
