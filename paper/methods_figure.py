@@ -32,7 +32,7 @@ _LABELS: dict[str, tuple[float, float, str]] = {  # points from the marker to th
     "RANDOM": (0, -15, "center"),
     "COVER": (6, -11, "left"),
     "ADAPTIVE-CORESET": (0, 9, "center"),
-    "FACILITY-LOCATION": (7, 1, "left"),
+    "FACILITY-LOCATION": (0, -11, "center"),
     "GRADMATCHPB": (5, 7, "left"),
     "CCS": (7, -3, "left"),
     "GLISTER": (-6, 6, "right"),
